@@ -1,0 +1,35 @@
+# A floor of the house is a target of its own, crossdock_<name>, with the sources of src/<name>/ and the floors under it.
+# tools/check_includes.py holds the same table against the #include lines.
+
+set(CROSSDOCK_WARNINGS -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor
+                       -Wold-style-cast -Woverloaded-virtual)
+
+function(crossdock_compile_options target)
+  target_compile_options(${target} PRIVATE ${CROSSDOCK_WARNINGS})
+  if(CROSSDOCK_SANITIZE)
+    target_compile_options(${target} PRIVATE -fsanitize=${CROSSDOCK_SANITIZE} -fno-omit-frame-pointer)
+    target_link_options(${target} PUBLIC -fsanitize=${CROSSDOCK_SANITIZE})
+  endif()
+endfunction()
+
+# crossdock_floor(<name> SOURCES <file>... [FLOORS <floor>...])
+function(crossdock_floor name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;FLOORS" ${ARGN})
+  add_library(crossdock_${name} STATIC ${ARG_SOURCES})
+  target_include_directories(crossdock_${name} PUBLIC ${PROJECT_SOURCE_DIR}/include)
+  crossdock_compile_options(crossdock_${name})
+  foreach(floor IN LISTS ARG_FLOORS)
+    target_link_libraries(crossdock_${name} PUBLIC crossdock_${floor})
+  endforeach()
+  set_property(GLOBAL APPEND PROPERTY CROSSDOCK_FLOORS crossdock_${name})
+endfunction()
+
+# crossdock_test(<floor> SOURCES <file>... [LIBRARIES <target>...]): one GoogleTest program per floor, each case a ctest.
+function(crossdock_test name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LIBRARIES" ${ARGN})
+  add_executable(${name}_tests ${ARG_SOURCES})
+  target_link_libraries(${name}_tests PRIVATE ${ARG_LIBRARIES} GTest::gmock GTest::gtest_main)
+  target_include_directories(${name}_tests PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  crossdock_compile_options(${name}_tests)
+  gtest_discover_tests(${name}_tests TEST_PREFIX ${name}. DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 120)
+endfunction()

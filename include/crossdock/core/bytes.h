@@ -1,0 +1,57 @@
+#pragma once
+
+#include <bit>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string_view>
+
+namespace crossdock {
+
+/// Bytes that somebody else owns. Always host-readable: memory of other devices travels as `device` types, never as a span.
+using ByteSpan = std::span<const std::byte>;
+using MutableByteSpan = std::span<std::byte>;
+
+static_assert(std::endian::native == std::endian::little,
+              "Crossdock's wire formats are little-endian and are read in place; a big-endian port must swap here first");
+
+/// Reads a little-endian integer at any alignment. The caller has checked that sizeof(T) bytes are there.
+template <std::integral T>
+T load_le(const std::byte* from) noexcept {
+  T value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
+template <std::integral T>
+void store_le(std::byte* to, T value) noexcept {
+  std::memcpy(to, &value, sizeof value);
+}
+
+inline ByteSpan as_bytes(std::string_view text) noexcept {
+  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
+}
+
+inline std::string_view as_text(ByteSpan bytes) noexcept {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// `size` rounded up to a multiple of `alignment`, a power of two. The caller keeps `size` far from the type's limit.
+constexpr std::uint64_t align_up(std::uint64_t size, std::uint64_t alignment) noexcept {
+  return (size + alignment - 1) & ~(alignment - 1);
+}
+
+/// True, and the sum in `*sum`, if it doesn't overflow.
+template <std::integral T>
+[[nodiscard]] bool checked_add(T a, T b, T* sum) noexcept {
+  return !__builtin_add_overflow(a, b, sum);
+}
+
+template <std::integral T>
+[[nodiscard]] bool checked_multiply(T a, T b, T* product) noexcept {
+  return !__builtin_mul_overflow(a, b, product);
+}
+
+}  // namespace crossdock

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "crossdock/core/export.h"
+#include "crossdock/device/region.h"
+
+namespace crossdock::device {
+
+/// An address on shm: the region's number in the top 16 bits, the offset in it in the low 48. Offset 0 stays unused.
+inline constexpr int kOffsetBits = 48;
+constexpr std::uint64_t make_address(std::uint16_t region, std::uint64_t offset) noexcept {
+  return (static_cast<std::uint64_t>(region) << kOffsetBits) | offset;
+}
+constexpr std::uint16_t address_region(std::uint64_t address) noexcept {
+  return static_cast<std::uint16_t>(address >> kOffsetBits);
+}
+constexpr std::uint64_t address_offset(std::uint64_t address) noexcept {
+  return address & ((std::uint64_t{1} << kOffsetBits) - 1);
+}
+
+/// The regions of one connection by number: the server gives numbers out, the client looks them up. Not shared between threads.
+class CROSSDOCK_EXPORT RegionTable {
+ public:
+  /// Server: the region's number, and whether it is new to this connection (then announce it). Throws ResourceError when 65,536 numbers are in use.
+  std::uint16_t number_of(const std::shared_ptr<const Region>& region, bool* is_new);
+  /// Client: what was announced under this number. Throws ProtocolError if it is taken.
+  void put(std::uint16_t number, std::shared_ptr<const Region> region);
+  /// Null if there is none.
+  const std::shared_ptr<const Region>& find(std::uint16_t number) const noexcept;
+  /// Both: the number is free again. False if it wasn't in use.
+  bool remove(std::uint16_t number) noexcept;
+  std::size_t size() const noexcept { return in_use_; }
+  std::uint64_t bytes() const noexcept { return bytes_; }
+
+ private:
+  std::vector<std::shared_ptr<const Region>> regions_;
+  std::unordered_map<const Region*, std::uint16_t> numbers_;
+  std::vector<std::uint16_t> free_;
+  std::size_t in_use_ = 0;
+  std::uint64_t bytes_ = 0;
+};
+
+}  // namespace crossdock::device

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "crossdock/core/bytes.h"
+#include "crossdock/core/export.h"
+
+/// The byte forms of the Dissociated IPC protocol. Sections named here are those of the specification.
+namespace crossdock::dissociated {
+
+/// Byte 0 of an untagged message ("Metadata Stream Sequence"). kError is ours: see docs/protocol.md.
+enum class MessageType : std::uint8_t { kEndOfStream = 0, kMetadata = 1, kError = 255 };
+
+/// Bits 56 to 63 of a body's tag ("Data Stream Sequence").
+enum class BodyType : std::uint8_t { kPacked = 0, kRemote = 1 };
+
+inline constexpr std::size_t kPrefixSize = 5;
+using PrefixBytes = std::array<std::byte, kPrefixSize>;
+
+struct Prefix {
+  MessageType type;
+  std::uint32_t sequence;
+};
+
+CROSSDOCK_EXPORT PrefixBytes write_prefix(MessageType type, std::uint32_t sequence) noexcept;
+/// Throws ProtocolError: shorter than 5 bytes, an unknown type, an End of Stream that isn't exactly 5 bytes.
+CROSSDOCK_EXPORT Prefix read_prefix(ByteSpan message);
+
+struct Tag {
+  std::uint32_t sequence;
+  BodyType type;
+};
+
+constexpr std::uint64_t write_tag(std::uint32_t sequence, BodyType type) noexcept {
+  return sequence | (static_cast<std::uint64_t>(type) << 56);
+}
+/// Throws ProtocolError: reserved bits 32 to 55 set, an unknown body type.
+CROSSDOCK_EXPORT Tag read_tag(std::uint64_t tag);
+
+/// One pair of a type 1 body. An absent or empty buffer is {0, 0}; it carries no lease.
+struct RemoteBuffer {
+  std::uint64_t address = 0;
+  std::uint64_t length = 0;
+  bool operator==(const RemoteBuffer&) const = default;
+};
+
+/// Appends a type 1 body to `*out`: total (the sum of the raw lengths), count, pairs.
+CROSSDOCK_EXPORT void write_remote_body(std::span<const RemoteBuffer> buffers, std::vector<std::byte>* out);
+/// Replaces `*out`. Throws ProtocolError: a size that doesn't fit the count, a total that isn't the sum, a sum that overflows,
+/// an address without a length.
+CROSSDOCK_EXPORT void read_remote_body(ByteSpan body, std::vector<RemoteBuffer>* out);
+
+/// Appends addresses to a free_data body ("one or more" addresses).
+CROSSDOCK_EXPORT void write_free_data(std::span<const std::uint64_t> addresses, std::vector<std::byte>* out);
+
+}  // namespace crossdock::dissociated

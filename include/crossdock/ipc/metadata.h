@@ -1,0 +1,98 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "crossdock/array/record_batch.h"
+#include "crossdock/array/schema.h"
+#include "crossdock/core/bytes.h"
+#include "crossdock/core/export.h"
+
+namespace crossdock::ipc {
+
+/// Bounds on what a message from elsewhere may ask of us. Over one: InvalidDataError, before memory is taken.
+struct Limits {
+  std::int32_t max_depth = 64;
+  std::int32_t max_fields = 1 << 16;               ///< Of one schema, all levels and dictionaries counted.
+  std::int64_t max_metadata_bytes = 64ll << 20;
+};
+
+/// The header of an IPC Message (Message.fbs, MessageHeader).
+enum class MessageKind : std::uint8_t { kSchema = 1, kDictionaryBatch = 2, kRecordBatch = 3, kTensor = 4, kSparseTensor = 5 };
+
+struct BufferRange {
+  std::int64_t offset = 0;  ///< From the body's start.
+  std::int64_t length = 0;  ///< Without padding.
+};
+
+/// A RecordBatch or DictionaryBatch header, copied out of the flatbuffer. Reuse one object: its vectors keep their memory.
+struct BatchHeader {
+  std::int64_t num_rows = 0;
+  std::vector<array::Node> nodes;
+  std::vector<BufferRange> buffers;
+  std::int64_t body_length = 0;
+  std::int64_t dictionary_id = -1;  ///< DictionaryBatch only.
+  bool is_delta = false;            ///< DictionaryBatch only.
+};
+
+/// A verified view of one Message. The bytes must outlive it, must not change (copy shared memory out first), and may start at
+/// any address: if they aren't 8-aligned, parse copies them.
+class CROSSDOCK_EXPORT Message {
+ public:
+  /// Verifies every table and vector of the flatbuffer. Versions V4 and V5 are read; others, SparseTensor (and Tensor, for
+  /// now) throw UnsupportedTypeError; anything malformed throws InvalidDataError. `where` names the message in errors.
+  static Message parse(ByteSpan metadata, const Limits& limits, const char* where);
+
+  MessageKind kind() const noexcept { return kind_; }
+  bool has_body() const noexcept { return kind_ != MessageKind::kSchema; }
+  std::int64_t body_length() const noexcept { return body_length_; }
+
+  /// Schema messages only. A foreign endianness, or a type that this version lacks, throws UnsupportedTypeError naming the field's path.
+  std::shared_ptr<const array::Schema> schema() const;
+
+  /// RecordBatch and DictionaryBatch. Checks counts of nodes and buffers against `schema`, that lengths are not negative, that nulls are at most
+  /// the length, and that buffers lie in the body. A compressed body throws UnsupportedTypeError that says so. For a
+  /// DictionaryBatch pass the slot's `values` schema (find it by dictionary_id()).
+  void batch(const array::Schema& schema, BatchHeader* out) const;
+  /// DictionaryBatch only: which dictionary.
+  std::int64_t dictionary_id() const;
+
+ private:
+  Message() = default;
+  const void* root_ = nullptr;  // org::apache::arrow::flatbuf::Message, whose name stays in src/ipc
+  std::shared_ptr<const void> copy_;
+  const char* where_ = "";
+  const Limits* limits_ = nullptr;
+  MessageKind kind_ = MessageKind::kSchema;
+  std::int64_t body_length_ = 0;
+};
+
+/// Writes IPC metadata (V5). Keep one: its memory is reused. One thread at a time.
+class CROSSDOCK_EXPORT Encoder {
+ public:
+  Encoder();
+  ~Encoder();
+  Encoder(Encoder&&) noexcept;
+  Encoder& operator=(Encoder&&) noexcept;
+
+  // Each returned span is valid until the next call on this encoder, and is the flatbuffer alone: no continuation marker, no length.
+  ByteSpan schema(const array::Schema& schema);
+  /// The header of a normalized batch (array::normalized: offsets 0). Buffer offsets are written as if the body were packed at 64-byte alignment.
+  ByteSpan record_batch(const array::RecordBatch& batch);
+  ByteSpan dictionary_batch(const array::RecordBatch& values, std::int64_t id, bool is_delta);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// A batch whose buffer i is `base[i]`, with the nodes of `header`. Moves nothing, reads no buffer. `owner` keeps the memory alive.
+/// header.buffers[i].length 0 gives an absent buffer where the format allows it.
+CROSSDOCK_EXPORT array::RecordBatch assemble(std::shared_ptr<const array::Schema> schema, const BatchHeader& header,
+                                             const std::vector<array::BufferView>& buffers,
+                                             std::vector<std::shared_ptr<const array::RecordBatch>> dictionaries,
+                                             std::shared_ptr<const void> owner);
+
+}  // namespace crossdock::ipc

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "crossdock/core/bytes.h"
+#include "crossdock/core/export.h"
+#include "crossdock/device/region.h"
+
+/// What the network can do. It knows nothing of the protocol: bytes go in whole and come out whole, tagged or not.
+namespace crossdock::transport {
+
+/// What two ends agreed on before the first message.
+struct Agreement {
+  std::uint64_t want_data = 0;
+  std::uint64_t free_data = 0;
+  bool error_messages = false;  ///< Both ends know message type 255.
+  bool same_user = true;
+  std::uint32_t peer_pid = 0;
+  std::uint32_t peer_uid = 0;
+};
+
+/// A message that arrived. The bytes are the connection's private copy, 8-aligned, valid until its next receive().
+struct Incoming {
+  bool tagged = false;
+  std::uint64_t tag = 0;
+  ByteSpan bytes;
+};
+
+/// Asked by a waiting call now and then, and after every signal: true makes it throw InterruptedError. Called with no lock held.
+using InterruptHook = std::function<bool()>;
+
+/// One connection, either end. The sending half and the receiving half may be used from two threads at once; each half by one at a time.
+/// Destroying it closes it: the peer sees the end once it has taken what was sent.
+class CROSSDOCK_EXPORT Connection {
+ public:
+  virtual ~Connection() = default;
+  virtual const Agreement& agreement() const noexcept = 0;
+
+  // --- sending ---
+  // Nothing blocks. False: there is no room, and nothing was sent; try again after progress. Throws ConnectionError once the peer is gone,
+  // InvalidArgumentError for a message over max_message(). The message is head followed by tail: a gather of two.
+  virtual bool send(ByteSpan head, ByteSpan tail) = 0;
+  virtual bool send_tagged(std::uint64_t tag, ByteSpan head, ByteSpan tail) = 0;
+  virtual std::uint64_t max_message() const noexcept = 0;
+  /// Messages sent that the peer hasn't taken: what a window is measured by.
+  virtual std::size_t in_flight() = 0;
+  /// Hands a region over under a number, before the first message that names it. False: no room. Throws std::logic_error unless shares_memory().
+  virtual bool announce(std::uint16_t number, const device::Region& region) = 0;
+  /// The number names nothing any more; the peer unmaps when its last batch lets go.
+  virtual bool retire(std::uint16_t number) = 0;
+  virtual bool shares_memory() const noexcept = 0;
+
+  // --- receiving ---
+  /// The next message, if there is one. Bounded work. Throws ConnectionError at the peer's end (after its last message), ProtocolError if it broke the framing.
+  virtual std::optional<Incoming> receive() = 0;
+  /// The region that the peer announced under this number; waits up to `timeout_ms` for an announcement that trails. Throws ProtocolError if none came.
+  virtual std::shared_ptr<const device::Region> region(std::uint16_t number, int timeout_ms) = 0;
+
+  // --- waiting, for the thread that receives ---
+  /// Says to the peer that we are about to sleep. False: something has arrived meanwhile, don't. After true, poll descriptor() for reading, then wake().
+  virtual bool prepare_sleep() = 0;
+  virtual void wake() = 0;
+  /// Readable when the peer rang, sent a region, or went away.
+  virtual int descriptor() const noexcept = 0;
+};
+
+/// A listening end. One thread at a time. Destroying it stops listening and removes what it put into the file system.
+class CROSSDOCK_EXPORT Listener {
+ public:
+  virtual ~Listener() = default;
+  /// The full URI of what clients connect to.
+  virtual std::string uri() const = 0;
+  virtual int descriptor() const noexcept = 0;
+  /// A connection whose handshake is complete, if there is one. Never blocks; a client that stalls in its handshake holds up nobody.
+  /// Bad clients are dropped and reported through the log. Handshakes under way add descriptors to wait on: see poll_descriptors().
+  virtual std::unique_ptr<Connection> accept() = 0;
+  virtual std::vector<int> poll_descriptors() const = 0;
+};
+
+/// How to wait for something that needs both ends.
+enum class Wait : std::uint8_t {
+  kAuto,   ///< Spin for some tens of microseconds, then sleep.
+  kSpin,   ///< Never sleep: lowest latency, a whole core.
+  kBlock,  ///< Sleep at once.
+};
+
+/// Waits until `connection` may have something to receive, the deadline (steady clock, ns; 0: none) passes, or the hook says stop. Returns false at the deadline.
+/// Throws InterruptedError.
+CROSSDOCK_EXPORT bool wait_readable(Connection& connection, Wait mode, std::int64_t deadline_ns, const InterruptHook& interrupted);
+
+}  // namespace crossdock::transport

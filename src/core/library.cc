@@ -1,0 +1,29 @@
+#include "crossdock/core/library.h"
+
+#include <dlfcn.h>
+
+#include <utility>
+
+namespace crossdock {
+
+std::shared_ptr<Library> Library::open(const std::vector<std::string>& candidates, std::vector<std::string>* tried) {
+  for (const std::string& candidate : candidates) {
+    // Local binding: two libraries of one name (a wheel's and the system's) must not see each other's symbols.
+    if (void* handle = ::dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+      return std::shared_ptr<Library>(new Library(handle, candidate));
+    }
+    if (tried != nullptr) {
+      const char* reason = ::dlerror();
+      tried->push_back(candidate + ": " + (reason != nullptr ? reason : "unknown reason"));
+    }
+  }
+  return nullptr;
+}
+
+Library::Library(void* handle, std::string name) noexcept : handle_(handle), name_(std::move(name)) {}
+
+Library::~Library() { ::dlclose(handle_); }
+
+void* Library::symbol(const char* name) const noexcept { return ::dlsym(handle_, name); }
+
+}  // namespace crossdock
