@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "crossdock/array/stream.h"
+#include "crossdock/core/export.h"
+#include "crossdock/core/log.h"
+#include "crossdock/transport/shm.h"
+#include "crossdock/transport/transport.h"
+
+namespace crossdock::session {
+
+struct ClientOptions {
+  int timeout_ms = 10000;  ///< For connecting and for each answer that list() and get() wait for; negative: forever.
+  transport::ShmOptions shm;
+  LogCallback log;
+};
+
+/// One line of a server's catalogue.
+struct CatalogueEntry {
+  std::string name;
+  std::shared_ptr<const array::Schema> schema;  ///< Null for a factory, whose schema is known when it is called.
+  std::int64_t rows = -1;   ///< -1: not known.
+  std::int64_t bytes = -1;
+  std::string device;       ///< "cpu"
+};
+
+struct GetOptions {
+  std::vector<std::string> columns;  ///< Top-level fields to keep, in this order; empty: all.
+  bool all_columns = true;           ///< False: `columns` holds, even if empty.
+  transport::Wait wait = transport::Wait::kAuto;
+  int timeout_ms = -1;  ///< For each batch; negative: the stream may pause as long as it likes.
+};
+
+/// One stream. Batches outlive it, its client, and the server. One thread at a time; dropping it in mid-stream is fine. Throws from next():
+/// TruncatedStreamError, LeaseLimitError, FileChangedError, ProtocolError, InvalidDataError, TimeoutError (may be called again), InterruptedError (likewise), RemoteError, ForkError.
+class CROSSDOCK_EXPORT Reader : public array::BatchStream {
+ public:
+  ~Reader() override;
+  const std::shared_ptr<const array::Schema>& schema() const override;
+  std::optional<array::RecordBatch> next() override;
+  /// Asked while next() waits; see transport.h.
+  void set_interrupt_hook(transport::InterruptHook hook);
+  /// No more batches. Those handed out stay valid.
+  void close();
+  bool closed() const noexcept;
+
+ private:
+  friend class Client;
+  struct Impl;
+  explicit Reader(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+/// A connection to a server. It owns no thread: the calling thread does the work. Thread-safe; several readers at once are fine (each has a connection of its own; idle ones are used again).
+class CROSSDOCK_EXPORT Client {
+ public:
+  /// Throws UriError, SchemeError, NotFoundError, ConnectionError, PermissionError, HandshakeError, TimeoutError, InterruptedError.
+  explicit Client(const std::string& uri, ClientOptions options = {}, transport::InterruptHook interrupted = {});
+  ~Client();  ///< close()
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  std::vector<CatalogueEntry> list(const transport::InterruptHook& interrupted = {});
+  /// Returns when the schema is there. Throws NotFoundError that lists near names, ConsumedError, and as Reader::next().
+  std::unique_ptr<Reader> get(const std::string& name, const GetOptions& options = {},
+                              const transport::InterruptHook& interrupted = {});
+  /// Readers under way go on; nothing new starts. Each connection stays until its last batch is released.
+  void close();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace crossdock::session

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <memory>
+
+#include "crossdock/core/export.h"
+#include "crossdock/device/region.h"
+
+namespace crossdock::session {
+
+/// What servers of a process share: which arenas there are, so that publishing knows its own memory. Thread-safe.
+class CROSSDOCK_EXPORT Context {
+ public:
+  Context();
+  ~Context();
+
+  /// A new arena that servers of this context recognise. Dropping it drops the memory, unless it was published.
+  std::shared_ptr<device::Arena> make_arena(std::uint64_t reserve = 0);
+  /// The arena that holds these bytes, or null.
+  std::shared_ptr<device::Arena> find_arena(const void* pointer, std::uint64_t size) const;
+
+  /// The one used where none is named.
+  static const std::shared_ptr<Context>& default_context();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace crossdock::session
