@@ -15,6 +15,11 @@ namespace crossdock::array {
 /// Keys may repeat and order is kept, as in the Arrow C data interface. Values may hold any bytes.
 using Metadata = std::vector<std::pair<std::string, std::string>>;
 
+/// Limits against hostile schemas: levels of nesting (a dictionary's values count as a level below their field), and
+/// fields in all, dictionaries' values included.
+inline constexpr int kMaxDepth = 64;
+inline constexpr std::int64_t kMaxFields = 1 << 20;
+
 struct Field {
   std::string name;
   Type type;  ///< Of a dictionary-encoded field: the type of its indices, as in the C data interface.
@@ -28,7 +33,8 @@ struct Field {
   /// Names the dictionary in IPC. Fields that share an id share the values. -1: not assigned yet.
   std::int64_t dictionary_id = -1;
 
-  bool operator==(const Field& other) const;  ///< Deep; ignores dictionary_id, which is a wire detail.
+  /// Deep; ignores what IPC doesn't keep: dictionary_id, and the name and nullability of dictionaries' values.
+  CROSSDOCK_EXPORT bool operator==(const Field& other) const;
 };
 
 /// One node of a schema in preorder, dictionaries' values left out: what a codec walks beside nodes and buffers.
@@ -43,7 +49,8 @@ struct LayoutNode {
   const Field* field;            ///< Within the schema; lives as long.
 };
 
-/// One dictionary-encoded field of a schema, in preorder.
+/// One dictionary-encoded field of a schema, in preorder. Fields that share an id have a slot each, with the same id and
+/// the same `values` object. Dictionaries nested in the values are slots of `values`, not of this schema.
 struct DictionarySlot {
   std::int64_t id;
   std::shared_ptr<const class Schema> values;  ///< A schema of one field, so that a dictionary is a batch of one column.
@@ -52,7 +59,9 @@ struct DictionarySlot {
 /// The schema of a stream of batches: immutable once made, shared freely between threads.
 class CROSSDOCK_EXPORT Schema {
  public:
-  /// Checks the children's counts and assigns ids to dictionaries that have none. Throws InvalidDataError.
+  /// Checks types and children's counts, and assigns ids to dictionaries that have none: unique over the whole tree, nested
+  /// dictionaries included, and none that is given. Throws InvalidDataError that names the field's path; also if an id
+  /// is given to different values, or a limit is passed.
   explicit Schema(std::vector<Field> fields, Metadata metadata = {});
   Schema(const Schema&) = delete;
   Schema& operator=(const Schema&) = delete;

@@ -1,0 +1,67 @@
+#include "check_type.h"
+
+#include "crossdock/core/error.h"
+#include "text.h"
+
+namespace crossdock::array {
+namespace {
+
+std::int32_t max_precision(TypeId id) noexcept {
+  switch (id) {
+    case TypeId::kDecimal32: return 9;
+    case TypeId::kDecimal64: return 18;
+    case TypeId::kDecimal128: return 38;
+    case TypeId::kDecimal256: return 76;
+    default: return 0;
+  }
+}
+
+bool is_index_type(TypeId id) noexcept { return id >= TypeId::kInt8 && id <= TypeId::kUInt64; }
+
+void check_parameters(const Type& type, const std::string& path) {
+  const std::int32_t most = max_precision(type.id);
+  if (most > 0 && (type.precision < 1 || type.precision > most)) {
+    throw InvalidDataError(in_field(path) + ": " + type_name(type) + " needs a precision of 1 to " +
+                           std::to_string(most));
+  }
+  if (type.unit > TimeUnit::kNano) {
+    throw InvalidDataError(in_field(path) + ": time unit " + std::to_string(static_cast<int>(type.unit)) +
+                           " doesn't exist");
+  }
+  if (type.id == TypeId::kTime32 && type.unit > TimeUnit::kMilli) {
+    throw InvalidDataError(in_field(path) + ": " + type_name(type) + " doesn't exist; time32 counts s or ms");
+  }
+  if (type.id == TypeId::kTime64 && type.unit < TimeUnit::kMicro) {
+    throw InvalidDataError(in_field(path) + ": " + type_name(type) + " doesn't exist; time64 counts us or ns");
+  }
+  if ((type.id == TypeId::kFixedSizeBinary || type.id == TypeId::kFixedSizeList) && type.fixed_size < 0) {
+    throw InvalidDataError(in_field(path) + ": " + type_name(type) + " has a negative size");
+  }
+}
+
+}  // namespace
+
+void check_type(const Field& field, const std::string& path) {
+  if (field.type.id > TypeId::kMap) {
+    throw InvalidDataError(in_field(path) + ": " + type_name(field.type));
+  }
+  check_parameters(field.type, path);
+  if (field.dictionary && !is_index_type(field.type.id)) {
+    throw InvalidDataError(in_field(path) + ": dictionary indices are " + type_name(field.type) +
+                           "; they must be integers");
+  }
+  const std::int32_t expected = type_layout(field.type).n_children;
+  if (expected >= 0 && field.children.size() != static_cast<std::size_t>(expected)) {
+    throw InvalidDataError(in_field(path) + ": " + type_name(field.type) + " has " + std::to_string(expected) +
+                           " child fields, not " + std::to_string(field.children.size()));
+  }
+  if (field.type.id == TypeId::kMap) {
+    const Field& entries = field.children.front();
+    if (entries.type.id != TypeId::kStruct || entries.children.size() != 2 || entries.dictionary) {
+      throw InvalidDataError(in_field(path) + ": a map's child must be a struct of two fields, key and value, not " +
+                             type_name(entries.type) + " of " + std::to_string(entries.children.size()));
+    }
+  }
+}
+
+}  // namespace crossdock::array

@@ -1,0 +1,179 @@
+#include "crossdock/array/schema.h"
+
+#include <unordered_map>
+#include <unordered_set>
+
+#include "check_type.h"
+#include "crossdock/core/error.h"
+#include "text.h"
+
+namespace crossdock::array {
+namespace {
+
+bool same_dictionary(const std::shared_ptr<const Field>& a, const std::shared_ptr<const Field>& b) {
+  if (a == b) return true;
+  if (!a || !b) return false;
+  // IPC keeps neither the name nor the nullability of the values' field, so these don't tell two dictionaries apart.
+  return a->type == b->type && a->metadata == b->metadata && a->children == b->children &&
+         a->dictionary_ordered == b->dictionary_ordered && same_dictionary(a->dictionary, b->dictionary);
+}
+
+/// Checks the whole tree, dictionaries' values included, and collects the ids that are given.
+class Checker {
+ public:
+  void check(const std::vector<Field>& fields, const std::string& parent, int depth) {
+    for (std::size_t i = 0; i < fields.size(); ++i) check(fields[i], child_path(parent, fields[i].name, i), depth);
+  }
+  bool taken(std::int64_t id) const { return ids_.contains(id); }
+
+ private:
+  void check(const Field& field, const std::string& path, int depth) {
+    if (depth > kMaxDepth) {
+      throw InvalidDataError(in_field(path) + ": nested deeper than " + std::to_string(kMaxDepth) + " levels");
+    }
+    if (++count_ > kMaxFields) {
+      throw InvalidDataError(in_field(path) + ": the schema has more than " + std::to_string(kMaxFields) +
+                             " fields; split the table");
+    }
+    check_type(field, path);
+    if (field.dictionary) {
+      if (field.dictionary_id < -1) {
+        throw InvalidDataError(in_field(path) + ": dictionary id " + std::to_string(field.dictionary_id) +
+                               " is negative; leave it at -1 to have one assigned");
+      }
+      if (field.dictionary_id >= 0) ids_.insert(field.dictionary_id);
+      check(*field.dictionary, path + ".dictionary", depth + 1);
+    }
+    check(field.children, path, depth + 1);
+  }
+
+  std::unordered_set<std::int64_t> ids_;
+  std::int64_t count_ = 0;
+};
+
+/// Gives every dictionary an id, and fields that share one the very same values' field.
+class IdAssigner {
+ public:
+  explicit IdAssigner(const Checker& checker) : checker_(checker) {}
+
+  void assign(std::vector<Field>& fields, const std::string& parent) {
+    for (std::size_t i = 0; i < fields.size(); ++i) assign(fields[i], child_path(parent, fields[i].name, i));
+  }
+
+ private:
+  void assign(Field& field, const std::string& path) {
+    assign(field.children, path);
+    if (!field.dictionary) return;
+    if (field.dictionary_id < 0) field.dictionary_id = next_free();
+    auto [known, is_new] = values_.try_emplace(field.dictionary_id);
+    if (is_new) {
+      auto values = std::make_shared<Field>(*field.dictionary);
+      assign(*values, path + ".dictionary");
+      values_[field.dictionary_id] = values;  // Not through `known`: the call above may have rehashed.
+      field.dictionary = std::move(values);
+      return;
+    }
+    if (!known->second) {
+      throw InvalidDataError(in_field(path) + ": the dictionary's values use the dictionary's own id " +
+                             std::to_string(field.dictionary_id));
+    }
+    if (!same_dictionary(known->second, field.dictionary)) {
+      throw InvalidDataError(in_field(path) + ": dictionary id " + std::to_string(field.dictionary_id) +
+                             " is used by another field with values of type " + type_name(known->second->type) +
+                             ", here they are " + type_name(field.dictionary->type) +
+                             " or differ within; fields may share an id only if they share the values");
+    }
+    field.dictionary = known->second;
+  }
+
+  std::int64_t next_free() {
+    while (checker_.taken(next_)) ++next_;
+    return next_++;
+  }
+
+  const Checker& checker_;
+  std::int64_t next_ = 0;
+  std::unordered_map<std::int64_t, std::shared_ptr<const Field>> values_;
+};
+
+/// Lays the fields out in preorder.
+class Flattener {
+ public:
+  Flattener(std::vector<LayoutNode>* nodes, std::vector<DictionarySlot>* slots) : nodes_(nodes), slots_(slots) {}
+
+  void add(const Field& field) {
+    LayoutNode node{};
+    node.type = type_layout(field.type);
+    node.id = field.type.id;
+    node.nullable = field.nullable;
+    node.n_children = static_cast<std::int32_t>(field.children.size());
+    node.fixed_size = field.type.id == TypeId::kFixedSizeList ? field.type.fixed_size : 0;
+    node.first_buffer = n_buffers_;
+    node.dictionary_slot = -1;
+    node.field = &field;
+    n_buffers_ += node.type.n_buffers;
+    if (field.dictionary) {
+      node.dictionary_slot = static_cast<std::int32_t>(slots_->size());
+      slots_->push_back({field.dictionary_id, values_of(field)});
+    }
+    nodes_->push_back(node);
+    for (const Field& child : field.children) add(child);
+  }
+
+  std::int32_t n_buffers() const noexcept { return n_buffers_; }
+
+ private:
+  std::shared_ptr<const Schema> values_of(const Field& field) {
+    std::shared_ptr<const Schema>& values = schemas_[field.dictionary_id];
+    if (!values) values = std::make_shared<Schema>(std::vector<Field>{*field.dictionary});
+    return values;
+  }
+
+  std::vector<LayoutNode>* nodes_;
+  std::vector<DictionarySlot>* slots_;
+  std::unordered_map<std::int64_t, std::shared_ptr<const Schema>> schemas_;
+  std::int32_t n_buffers_ = 0;
+};
+
+void describe(const Field& field, int indent, std::string* out) {
+  out->append(static_cast<std::size_t>(indent) * 2, ' ');
+  *out += printable(field.name) + ": ";
+  if (field.dictionary) {
+    *out += "dictionary<" + type_name(field.dictionary->type) + ", indices " + type_name(field.type) +
+            (field.dictionary_ordered ? ", ordered>" : ">");
+  } else {
+    *out += printable(type_name(field.type));
+  }
+  if (!field.nullable) *out += " not null";
+  *out += '\n';
+  for (const Field& child : field.children) describe(child, indent + 1, out);
+  if (field.dictionary) {
+    for (const Field& child : field.dictionary->children) describe(child, indent + 1, out);
+  }
+}
+
+}  // namespace
+
+bool Field::operator==(const Field& other) const {
+  return name == other.name && type == other.type && nullable == other.nullable && metadata == other.metadata &&
+         children == other.children && dictionary_ordered == other.dictionary_ordered &&
+         same_dictionary(dictionary, other.dictionary);
+}
+
+Schema::Schema(std::vector<Field> fields, Metadata metadata)
+    : fields_(std::move(fields)), metadata_(std::move(metadata)) {
+  Checker checker;
+  checker.check(fields_, "", 1);
+  IdAssigner(checker).assign(fields_, "");
+  Flattener flattener(&nodes_, &dictionaries_);
+  for (const Field& field : fields_) flattener.add(field);
+  n_buffers_ = flattener.n_buffers();
+}
+
+std::string Schema::to_string() const {
+  std::string out;
+  for (const Field& field : fields_) describe(field, 0, &out);
+  return out;
+}
+
+}  // namespace crossdock::array

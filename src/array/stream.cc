@@ -1,0 +1,200 @@
+#include "crossdock/array/stream.h"
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "crossdock/core/error.h"
+
+namespace crossdock::array {
+namespace {
+
+// The two C streams differ only in the array that they fill; everything here is written once over both.
+struct Host {
+  using Stream = ArrowArrayStream;
+  using Array = ArrowArray;
+  static void widen(Array&& from, ArrowDeviceArray* to) noexcept {
+    std::memset(to, 0, sizeof *to);
+    to->array = from;
+    to->device_id = -1;
+    to->device_type = ARROW_DEVICE_CPU;
+    from.release = nullptr;
+  }
+  static ArrowArray* inner(Array* array) noexcept { return array; }
+};
+
+struct AnyDevice {
+  using Stream = ArrowDeviceArrayStream;
+  using Array = ArrowDeviceArray;
+  static void widen(Array&& from, ArrowDeviceArray* to) noexcept {
+    *to = from;
+    from.array.release = nullptr;
+  }
+  static ArrowArray* inner(Array* array) noexcept { return &array->array; }
+};
+
+template <typename Form>
+class ImportedStream final : public BatchStream {
+ public:
+  explicit ImportedStream(typename Form::Stream* from) {
+    ArrowSchema c_schema{};
+    if (const int status = from->get_schema(from, &c_schema)) fail(from, status, "its schema");
+    struct Release {
+      ArrowSchema* schema;
+      ~Release() {
+        if (schema->release != nullptr) schema->release(schema);
+      }
+    } release{&c_schema};
+    schema_ = import_schema(c_schema);
+    stream_ = *from;  // a move, as the C stream interface defines it
+    from->release = nullptr;
+  }
+
+  ~ImportedStream() override {
+    if (stream_.release != nullptr) stream_.release(&stream_);
+  }
+
+  const std::shared_ptr<const Schema>& schema() const override { return schema_; }
+
+  std::optional<RecordBatch> next() override {
+    if (over_) return std::nullopt;
+    typename Form::Array array{};
+    if (const int status = stream_.get_next(&stream_, &array)) {
+      over_ = true;
+      fail(&stream_, status, "a batch");
+    }
+    if (Form::inner(&array)->release == nullptr) {
+      over_ = true;
+      return std::nullopt;
+    }
+    ArrowDeviceArray wide;
+    Form::widen(std::move(array), &wide);
+    try {
+      return import_batch(schema_, &wide);
+    } catch (...) {
+      over_ = true;
+      if (wide.array.release != nullptr) wide.array.release(&wide.array);
+      throw;
+    }
+  }
+
+ private:
+  [[noreturn]] static void fail(typename Form::Stream* stream, int status, const char* what) {
+    const char* text = stream->get_last_error(stream);
+    throw InvalidDataError(std::string("the producer of an Arrow stream failed to give ") + what + ": " +
+                           (text != nullptr && *text != '\0' ? text : std::strerror(status)));
+  }
+
+  typename Form::Stream stream_{};
+  std::shared_ptr<const Schema> schema_;
+  bool over_ = false;
+};
+
+template <typename Form>
+std::unique_ptr<BatchStream> import_as(typename Form::Stream* stream) {
+  if (stream == nullptr || stream->release == nullptr) {
+    throw InvalidArgumentError("the Arrow stream was released already; a stream can be taken over once");
+  }
+  return std::make_unique<ImportedStream<Form>>(stream);
+}
+
+int to_errno(ErrorCode code) noexcept {
+  switch (code) {
+    case ErrorCode::kTimeout: return ETIMEDOUT;
+    case ErrorCode::kInterrupted: return EINTR;
+    case ErrorCode::kResource: return ENOMEM;
+    case ErrorCode::kUnsupportedType: return ENOTSUP;
+    case ErrorCode::kInvalidArgument:
+    case ErrorCode::kInvalidData: return EINVAL;
+    default: return EIO;
+  }
+}
+
+// Behind private_data of what we export. The callbacks are called from C, so nothing may leave them by exception.
+template <typename Form>
+struct ExportedStream {
+  std::unique_ptr<BatchStream> stream;
+  std::string last_error;
+
+  static ExportedStream* of(typename Form::Stream* c) noexcept { return static_cast<ExportedStream*>(c->private_data); }
+
+  template <typename Body>
+  int guarded(Body&& body) noexcept {
+    try {
+      last_error.clear();
+      body();
+      return 0;
+    } catch (const Error& error) {
+      keep(std::string(error_name(error.code())) + ": " + error.what());
+      return to_errno(error.code());
+    } catch (const std::bad_alloc&) {
+      keep("out of memory");
+      return ENOMEM;
+    } catch (const std::exception& error) {
+      keep(error.what());
+      return EIO;
+    }
+  }
+
+  void keep(std::string text) noexcept { last_error = std::move(text); }
+
+  static int get_schema(typename Form::Stream* c, ArrowSchema* out) noexcept {
+    return of(c)->guarded([&] { export_schema(*of(c)->stream->schema(), out); });
+  }
+
+  static int get_next(typename Form::Stream* c, typename Form::Array* out) noexcept {
+    std::memset(out, 0, sizeof *out);
+    return of(c)->guarded([&] {
+      std::optional<RecordBatch> batch = of(c)->stream->next();
+      if (!batch) return;
+      ArrowDeviceArray wide;
+      export_batch(*std::move(batch), &wide);
+      if constexpr (std::is_same_v<Form, Host>) {
+        *out = wide.array;
+      } else {
+        *out = wide;
+      }
+    });
+  }
+
+  static const char* get_last_error(typename Form::Stream* c) noexcept {
+    return of(c)->last_error.empty() ? nullptr : of(c)->last_error.c_str();
+  }
+
+  static void release(typename Form::Stream* c) noexcept {
+    delete of(c);
+    c->private_data = nullptr;
+    c->release = nullptr;
+  }
+};
+
+template <typename Form>
+void export_as(std::unique_ptr<BatchStream> stream, typename Form::Stream* out) {
+  using Exported = ExportedStream<Form>;
+  out->release = nullptr;
+  out->private_data = new Exported{std::move(stream), {}};
+  out->get_schema = &Exported::get_schema;
+  out->get_next = &Exported::get_next;
+  out->get_last_error = &Exported::get_last_error;
+  out->release = &Exported::release;
+}
+
+}  // namespace
+
+std::unique_ptr<BatchStream> import_stream(ArrowArrayStream* stream) { return import_as<Host>(stream); }
+
+std::unique_ptr<BatchStream> import_device_stream(ArrowDeviceArrayStream* stream) {
+  return import_as<AnyDevice>(stream);
+}
+
+void export_stream(std::unique_ptr<BatchStream> stream, ArrowArrayStream* out) {
+  export_as<Host>(std::move(stream), out);
+}
+
+void export_device_stream(std::unique_ptr<BatchStream> stream, ArrowDeviceType device_type, ArrowDeviceArrayStream* out) {
+  out->device_type = device_type;
+  export_as<AnyDevice>(std::move(stream), out);
+}
+
+}  // namespace crossdock::array
