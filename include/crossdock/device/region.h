@@ -8,6 +8,7 @@
 
 #include "crossdock/core/bytes.h"
 #include "crossdock/core/export.h"
+#include "crossdock/core/fork.h"
 #include "crossdock/core/unique_fd.h"
 
 namespace crossdock::device {
@@ -69,6 +70,7 @@ class CROSSDOCK_EXPORT Region {
   friend class RegionWriter;
   friend class Arena;
   Region() = default;
+  ForkGuard made_in_;
   UniqueFd fd_;
   RegionKind kind_ = RegionKind::kFrozen;
   bool writable_ = false;
@@ -84,13 +86,15 @@ class CROSSDOCK_EXPORT Region {
 class CROSSDOCK_EXPORT RegionWriter {
  public:
   explicit RegionWriter(const char* name);
-  /// Appends at the next 64-byte boundary; returns the offset. Never 0: the first 64 bytes stay unused. Throws ResourceError, SystemError.
+  /// Appends at the next 64-byte boundary; returns the offset. Never 0: the first 64 bytes stay unused. Throws ResourceError, SystemError
+  /// (then nothing was appended), ForkError.
   std::uint64_t append(ByteSpan bytes);
   std::uint64_t size() const noexcept { return end_; }
-  /// Seals and gives away. The writer is empty afterwards.
+  /// Seals and gives away; the region's size is size() rounded up to 64. The writer is empty afterwards.
   std::shared_ptr<const Region> freeze();
 
  private:
+  ForkGuard made_in_;
   UniqueFd fd_;
   std::string name_;
   std::uint64_t end_ = 64;
@@ -99,22 +103,29 @@ class CROSSDOCK_EXPORT RegionWriter {
 /// Memory to build one table in, which publishing then takes over without a copy. Grows as needed within address space reserved at the start. Thread-safe.
 class CROSSDOCK_EXPORT Arena {
  public:
-  /// `reserve`: the most that it can hold, bytes of address space only; 0 means twice the machine's memory.
+  /// `reserve`: the most that it can hold, bytes of address space only; 0 means twice the machine's memory, or less where
+  /// a limit on address space demands it. Throws ResourceError.
   explicit Arena(std::uint64_t reserve = 0);
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  /// Zeroed memory, aligned to 64 bytes, alive as long as the arena or the region made from it. Throws ArenaFrozenError, ResourceError (over `reserve`).
+  /// Zeroed memory, aligned to 64 bytes, alive as long as the arena or the region made from it; for size 0 a pointer into
+  /// it, too. Throws ArenaFrozenError (also while another thread freezes), ResourceError (over `reserve`), ForkError. Until it
+  /// is frozen, the memory isn't there in a forked child (SIGSEGV).
   std::byte* allocate(std::uint64_t size);
   bool contains(const void* pointer, std::uint64_t size) const noexcept;
+  /// Bytes handed out, with padding and the unused start.
   std::uint64_t size() const noexcept;
   bool frozen() const noexcept;
 
   /// Makes the memory read-only at the same addresses, in this process too, seals it and gives it away as a kFrozen region; offsets in it are distances from
   /// its data(). Later calls return the same region. Whoever writes through a view that he kept gets SIGSEGV.
-  /// Calls the on_freeze hooks first, with no lock held.
+  /// Calls the on_freeze hooks first, with no lock held. The region's size is the arena's, rounded up to whole pages.
+  /// Throws what a hook throws, ForkError, ResourceError (no memory for pages never touched), and then the arena is as before; or SystemError
+  /// (it can't be sealed because somebody else can still write), and then it is read-only and freeze() can be tried again.
   std::shared_ptr<const Region> freeze();
+  /// Called by freeze(), again if that failed and is tried again; at once if the arena is being frozen or was.
   void on_freeze(std::function<void()> hook);
 
  private:

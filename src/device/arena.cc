@@ -1,0 +1,201 @@
+#include <sys/mman.h>
+#include <sys/sysinfo.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <mutex>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "crossdock/core/error.h"
+#include "crossdock/core/fork.h"
+#include "crossdock/device/region.h"
+#include "memfd.h"
+
+namespace crossdock::device {
+
+namespace {
+
+constexpr std::uint64_t kAlignment = 64;
+constexpr std::uint64_t kFirstStep = std::uint64_t{1} << 20;
+constexpr const char* kName = "crossdock-arena";
+
+std::uint64_t default_reserve() noexcept {
+  struct sysinfo info {};
+  if (::sysinfo(&info) != 0) return std::uint64_t{64} << 30;
+  return 2 * std::uint64_t{info.totalram} * info.mem_unit;
+}
+
+}  // namespace
+
+/// One shared mapping as long as the reservation, of a file that grows under it: address space costs nothing, and what
+/// was handed out never moves.
+struct Arena::Impl {
+  enum class State { kOpen, kReadOnly, kFrozen };
+
+  ForkGuard made_in;
+  UniqueFd fd;
+  std::byte* base = nullptr;   // null once the region owns the mapping
+  std::byte* start = nullptr;  // its address, for ever
+  std::uint64_t reserve = 0;
+
+  mutable std::mutex mutex;
+  std::uint64_t file_size = 0;
+  int freezing = 0;  // freeze() calls that run their hooks: nothing may be allocated behind the hooks' back
+  std::vector<std::function<void()>> hooks;
+  std::atomic<std::uint64_t> end{kAlignment};
+  std::atomic<State> state{State::kOpen};
+  std::shared_ptr<const Region> region;  // written once, before state says kFrozen
+
+  ~Impl() {
+    // In a forked child the mapping isn't there: something else may lie at its addresses.
+    if (base != nullptr && !made_in.in_child()) ::munmap(base, reserve);
+  }
+
+  void map_reserve(bool may_be_less) {
+    constexpr std::uint64_t kLeast = std::uint64_t{64} << 20;
+    for (;;) {
+      void* mapping = ::mmap(nullptr, reserve, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd.get(), 0);
+      if (mapping != MAP_FAILED) {
+        base = start = static_cast<std::byte*>(mapping);
+        break;
+      }
+      if (may_be_less && errno == ENOMEM && reserve / 2 >= kLeast) {
+        reserve = align_up(reserve / 2, memfd::page_size());
+        continue;
+      }
+      throw ResourceError("reserving " + std::to_string(reserve) +
+                          " bytes of address space for an Arena: " + std::generic_category().message(errno) +
+                          "; give a smaller `reserve`, or raise the limit (ulimit -v)");
+    }
+    // A child that could write here would write into the parent's table, and its mapping would keep it from being
+    // sealed.
+    if (::madvise(base, reserve, MADV_DONTFORK) != 0) throw_errno(errno, "keeping an Arena from forked children");
+  }
+
+  void grow_file(std::uint64_t needed) {
+    if (needed <= file_size) return;
+    const std::uint64_t wanted = std::min(reserve, std::max({needed, 2 * file_size, kFirstStep}));
+    const std::uint64_t size = align_up(wanted, memfd::page_size());
+    memfd::resize(fd, size, kName);
+    file_size = size;
+  }
+
+  /// Under the lock. Until the mapping is replaced a failure leaves the arena as it was; after it, one that can only be
+  /// frozen.
+  void make_read_only() {
+    const std::uint64_t size = align_up(end.load(std::memory_order_relaxed), memfd::page_size());
+    memfd::resize(fd, size, kName);
+    file_size = size;
+    if (!memfd::fully_backed(fd, size, kName)) memfd::fill_holes(fd, 0, size, kName);
+    auto frozen = std::shared_ptr<Region>(new Region);
+    frozen->fd_ = memfd::reopen_read_only(fd, kName);
+    frozen->kind_ = RegionKind::kFrozen;
+    frozen->size_ = size;
+    frozen->name_ = kName;
+    // One call replaces all of it at once: there is no moment at which a reader finds nothing there, and no writable
+    // piece is left over that would forbid the seal.
+    constexpr int kFlags = MAP_SHARED | MAP_FIXED | MAP_NORESERVE;
+    if (::mmap(base, reserve, PROT_READ, kFlags, frozen->fd_.get(), 0) == MAP_FAILED) {
+      throw ResourceError("mapping an Arena read-only: " + std::generic_category().message(errno));
+    }
+    frozen->data_ = base;
+    frozen->mapped_ = ::munmap(base + size, reserve - size) == 0 ? size : reserve;
+    base = nullptr;
+    region = std::move(frozen);
+    state.store(State::kReadOnly, std::memory_order_release);
+  }
+};
+
+Arena::Arena(std::uint64_t reserve) : impl_(std::make_unique<Impl>()) {
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 47;
+  if (reserve > kMost) {
+    throw InvalidArgumentError("an Arena can't reserve " + std::to_string(reserve) +
+                               " bytes: more than a process's address space");
+  }
+  const std::uint64_t wanted = reserve == 0 ? default_reserve() : reserve;
+  impl_->reserve = align_up(std::max(wanted, kAlignment) + kAlignment, memfd::page_size());
+  impl_->fd = memfd::create(kName);
+  impl_->map_reserve(reserve == 0);
+}
+
+Arena::~Arena() = default;
+
+std::byte* Arena::allocate(std::uint64_t size) {
+  impl_->made_in.check("this Arena");
+  const std::lock_guard lock(impl_->mutex);
+  if (impl_->freezing != 0 || impl_->state.load(std::memory_order_relaxed) != Impl::State::kOpen) {
+    throw ArenaFrozenError("this Arena was published and takes no more data; make a new one for the next table");
+  }
+  // At least one byte: an empty column's pointer, too, is inside the region.
+  const std::uint64_t taken = std::max<std::uint64_t>(size, 1);
+  const std::uint64_t offset = impl_->end.load(std::memory_order_relaxed);
+  if (taken > impl_->reserve - offset) {
+    throw ResourceError("this Arena has room for " + std::to_string(impl_->reserve - offset) + " more bytes, and " +
+                        std::to_string(size) + " were asked for; make it with a larger `reserve`");
+  }
+  const std::uint64_t end = align_up(offset + taken, kAlignment);
+  impl_->grow_file(end);
+  impl_->end.store(end, std::memory_order_release);
+  return impl_->base + offset;
+}
+
+bool Arena::contains(const void* pointer, std::uint64_t size) const noexcept {
+  const auto at = reinterpret_cast<std::uintptr_t>(pointer);
+  const auto start = reinterpret_cast<std::uintptr_t>(impl_->start);
+  const std::uint64_t end = impl_->end.load(std::memory_order_acquire);
+  return at >= start && at - start <= end && size <= end - (at - start);
+}
+
+std::uint64_t Arena::size() const noexcept { return impl_->end.load(std::memory_order_acquire); }
+
+bool Arena::frozen() const noexcept { return impl_->state.load(std::memory_order_acquire) == Impl::State::kFrozen; }
+
+std::shared_ptr<const Region> Arena::freeze() {
+  // A frozen arena is as good in a forked child as in its parent.
+  if (frozen()) return impl_->region;
+  impl_->made_in.check("this Arena");
+
+  std::vector<std::function<void()>> hooks;
+  {
+    const std::lock_guard lock(impl_->mutex);
+    hooks = impl_->hooks;
+    ++impl_->freezing;
+  }
+  struct Leave {
+    Impl* impl;
+    ~Leave() {
+      const std::lock_guard lock(impl->mutex);
+      --impl->freezing;
+    }
+  } leave{impl_.get()};
+  for (const auto& hook : hooks) hook();
+
+  std::vector<std::function<void()>> done;  // dropped after the lock: a hook's owner may need locks of its own
+  const std::lock_guard lock(impl_->mutex);
+  if (impl_->state.load(std::memory_order_relaxed) == Impl::State::kOpen) impl_->make_read_only();
+  if (impl_->state.load(std::memory_order_relaxed) == Impl::State::kReadOnly) {
+    memfd::seal(impl_->fd, memfd::kFrozenSeals, kName);
+    impl_->fd.reset();
+    done.swap(impl_->hooks);
+    impl_->state.store(Impl::State::kFrozen, std::memory_order_release);
+  }
+  return impl_->region;
+}
+
+void Arena::on_freeze(std::function<void()> hook) {
+  impl_->made_in.check("this Arena");
+  {
+    const std::lock_guard lock(impl_->mutex);
+    if (impl_->freezing == 0 && impl_->state.load(std::memory_order_relaxed) == Impl::State::kOpen) {
+      impl_->hooks.push_back(std::move(hook));
+      return;
+    }
+  }
+  hook();
+}
+
+}  // namespace crossdock::device

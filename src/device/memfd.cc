@@ -1,0 +1,98 @@
+#include "memfd.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "crossdock/core/error.h"
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U  // since Linux 6.3; Debian 12's headers are older
+#endif
+
+namespace crossdock::device::memfd {
+
+const int kFrozenSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL;
+const int kRecycledSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
+
+std::uint64_t page_size() noexcept {
+  static const auto size = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  return size;
+}
+
+UniqueFd create(const std::string& name) {
+  constexpr std::size_t kLongestName = 200;  // the kernel's limit is 249
+  const std::string shown = name.substr(0, kLongestName);
+  int fd = ::memfd_create(shown.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+  if (fd < 0 && errno == EINVAL) fd = ::memfd_create(shown.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0) throw_errno(errno, "creating the shared memory \"" + name + "\"");
+  return UniqueFd(fd);
+}
+
+UniqueFd reopen_read_only(const UniqueFd& fd, const std::string& name) {
+  const std::string path = "/proc/self/fd/" + std::to_string(fd.get());
+  const int copy = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (copy < 0) {
+    throw_errno(errno, "reopening the shared memory \"" + name + "\" read-only through " + path +
+                           " (/proc must be mounted in this container)");
+  }
+  return UniqueFd(copy);
+}
+
+void check_size_limit(std::uint64_t size, const std::string& name) {
+  struct rlimit limit {};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && size > limit.rlim_cur) {
+    throw ResourceError("the shared memory \"" + name + "\" would have " + std::to_string(size) +
+                        " bytes, but this process may make files of " + std::to_string(limit.rlim_cur) +
+                        " bytes at most; raise the limit (ulimit -f)");
+  }
+}
+
+void resize(const UniqueFd& fd, std::uint64_t size, const std::string& name) {
+  check_size_limit(size, name);
+  while (::ftruncate(fd.get(), static_cast<off_t>(size)) != 0) {
+    if (errno == EINTR) continue;
+    if (errno == EFBIG || errno == EINVAL) {
+      throw ResourceError("the shared memory \"" + name + "\" can't have " + std::to_string(size) +
+                          " bytes: more than this system allows a file");
+    }
+    throw_errno(errno, "resizing the shared memory \"" + name + "\" to " + std::to_string(size) + " bytes");
+  }
+}
+
+void fill_holes(const UniqueFd& fd, std::uint64_t offset, std::uint64_t size, const std::string& name) {
+  // In steps: an interrupted call gives back all that it had allocated, so one long call under a steady signal
+  // (a profiler's timer) would never end.
+  constexpr std::uint64_t kStep = std::uint64_t{64} << 20;
+  for (std::uint64_t done = 0; done < size;) {
+    const std::uint64_t step = std::min(kStep, size - done);
+    if (::fallocate(fd.get(), 0, static_cast<off_t>(offset + done), static_cast<off_t>(step)) == 0) {
+      done += step;
+    } else if (errno != EINTR) {
+      throw_errno(errno, "taking memory for the shared memory \"" + name + "\"");
+    }
+  }
+}
+
+bool fully_backed(const UniqueFd& fd, std::uint64_t size, const std::string& name) {
+  struct stat status {};
+  if (::fstat(fd.get(), &status) != 0) throw_errno(errno, "inspecting the shared memory \"" + name + "\"");
+  return static_cast<std::uint64_t>(status.st_blocks) * 512 >= size;
+}
+
+void seal(const UniqueFd& fd, int seals, const std::string& name) {
+  if (::fcntl(fd.get(), F_ADD_SEALS, seals) == 0) return;
+  if (errno == EBUSY) {
+    throw SystemError("sealing the shared memory \"" + name +
+                      "\": somebody still has a writable mapping of it, or the system is still writing to it (a forked "
+                      "child, direct or asynchronous I/O); let it end, then try again");
+  }
+  throw_errno(errno, "sealing the shared memory \"" + name + "\"");
+}
+
+}  // namespace crossdock::device::memfd

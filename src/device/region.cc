@@ -1,0 +1,225 @@
+#include "crossdock/device/region.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+#include <cerrno>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "crossdock/core/error.h"
+#include "crossdock/device/region_table.h"
+#include "memfd.h"
+
+namespace crossdock::device {
+
+namespace {
+
+FileStamp stamp_of(const struct stat& status) noexcept {
+  constexpr std::int64_t kNanoseconds = 1'000'000'000;
+  return {.device = status.st_dev,
+          .inode = status.st_ino,
+          .size = status.st_size,
+          .mtime_ns = status.st_mtim.tv_sec * kNanoseconds + status.st_mtim.tv_nsec,
+          .ctime_ns = status.st_ctim.tv_sec * kNanoseconds + status.st_ctim.tv_nsec};
+}
+
+/// "its size changed from 10 to 4, ...": what differs, for a message. Empty if nothing does.
+std::string difference(const FileStamp& before, const FileStamp& now) {
+  std::string text;
+  const auto compare = [&text](const char* what, auto old_value, auto new_value) {
+    if (old_value == new_value) return;
+    if (!text.empty()) text += ", ";
+    text +=
+        std::string("its ") + what + " changed from " + std::to_string(old_value) + " to " + std::to_string(new_value);
+  };
+  compare("device", before.device, now.device);
+  compare("inode", before.inode, now.inode);
+  compare("size", before.size, now.size);
+  compare("modification time (ns)", before.mtime_ns, now.mtime_ns);
+  compare("status change time (ns)", before.ctime_ns, now.ctime_ns);
+  return text;
+}
+
+struct stat inspect(int fd, const std::string& where) {
+  struct stat status {};
+  if (::fstat(fd, &status) != 0) throw_errno(errno, where + ": inspecting the descriptor");
+  return status;
+}
+
+const std::byte* map(int fd, std::uint64_t size, int protection, const std::string& where) {
+  void* start = ::mmap(nullptr, size, protection, MAP_SHARED, fd, 0);
+  if (start == MAP_FAILED) {
+    throw ResourceError(where + ": mapping " + std::to_string(size) +
+                        " bytes: " + std::generic_category().message(errno) +
+                        "; the limits that count are ulimit -v and the number of mappings (vm.max_map_count)");
+  }
+  return static_cast<const std::byte*>(start);
+}
+
+/// Keeps a mapping out of forked children, which would share the producer's writes with it.
+void keep_from_children(const std::byte* start, std::uint64_t size, const std::string& where) {
+  if (::madvise(const_cast<std::byte*>(start), size, MADV_DONTFORK) != 0) {
+    throw_errno(errno, where + ": keeping a mapping from forked children");
+  }
+}
+
+[[noreturn]] void refuse(const std::string& where, const std::string& why) {
+  throw ProtocolError(where + ": the peer sent a descriptor that can't be trusted: " + why);
+}
+
+void check_readable(int fd, const std::string& where) {
+  const int flags = ::fcntl(fd, F_GETFL);
+  if (flags < 0) throw_errno(errno, where + ": inspecting the descriptor");
+  if ((flags & O_PATH) != 0 || (flags & O_ACCMODE) == O_WRONLY) refuse(where, "it isn't open for reading");
+}
+
+void check_memfd(int fd, RegionKind kind, std::uint64_t size, const struct stat& status, const std::string& where) {
+  const int seals = ::fcntl(fd, F_GET_SEALS);
+  if (seals < 0) refuse(where, "it isn't a memfd (it has no seals)");
+  // The file system tells huge pages of a fixed pool apart. st_blksize doesn't: transparent huge pages change it too,
+  // and they are as good as ordinary ones.
+  struct statfs system {};
+  if (::fstatfs(fd, &system) != 0) throw_errno(errno, where + ": inspecting the descriptor");
+  if (system.f_type != TMPFS_MAGIC) refuse(where, "it isn't memory of ordinary pages");
+  const int needed = kind == RegionKind::kFrozen ? memfd::kFrozenSeals : memfd::kRecycledSeals;
+  const int missing = needed & ~seals;
+  if ((missing & F_SEAL_SHRINK) != 0) refuse(where, "it isn't sealed against shrinking");
+  if ((missing & F_SEAL_GROW) != 0) refuse(where, "it isn't sealed against growing");
+  if ((missing & F_SEAL_WRITE) != 0) refuse(where, "it isn't sealed against writing");
+  if ((missing & F_SEAL_FUTURE_WRITE) != 0) refuse(where, "it isn't sealed against new writers");
+  if ((missing & F_SEAL_SEAL) != 0) refuse(where, "its seals aren't sealed");
+  if (static_cast<std::uint64_t>(status.st_size) != size) {
+    refuse(where,
+           "it has " + std::to_string(status.st_size) + " bytes, and " + std::to_string(size) + " were announced");
+  }
+  if (static_cast<std::uint64_t>(status.st_blocks) * 512 < size) {
+    refuse(where, "it has holes: memory for " + std::to_string(std::uint64_t(status.st_blocks) * 512) + " of its " +
+                      std::to_string(size) + " bytes");
+  }
+}
+
+}  // namespace
+
+FileStamp FileStamp::of(int fd) { return stamp_of(inspect(fd, "a file's stamp")); }
+
+Region::~Region() {
+  // A recycled mapping doesn't exist in a forked child: something else may lie at its addresses there.
+  const bool ours = kind_ != RegionKind::kRecycled || !made_in_.in_child();
+  if (data_ != nullptr && ours) ::munmap(const_cast<std::byte*>(data_), mapped_);
+}
+
+std::shared_ptr<const Region> Region::adopt(UniqueFd fd, RegionKind kind, std::uint64_t size, const FileStamp& stamp,
+                                            const std::string& where) {
+  if (kind != RegionKind::kFrozen && kind != RegionKind::kRecycled && kind != RegionKind::kFile) {
+    refuse(where, "no such kind of region: " + std::to_string(static_cast<int>(kind)));
+  }
+  if (size == 0) refuse(where, "a region of 0 bytes was announced");
+  if (size > std::uint64_t{1} << kOffsetBits) {
+    refuse(where, "a region of " + std::to_string(size) + " bytes was announced, more than 2^48");
+  }
+  const struct stat status = inspect(fd.get(), where);
+  if (!S_ISREG(status.st_mode)) refuse(where, "it is neither a memfd nor a regular file");
+  check_readable(fd.get(), where);
+  if (kind == RegionKind::kFile) {
+    if (stamp.size < 0 || static_cast<std::uint64_t>(stamp.size) != size) {
+      refuse(where,
+             "a file of " + std::to_string(stamp.size) + " bytes was announced as a region of " + std::to_string(size));
+    }
+    if (const FileStamp now = stamp_of(status); now != stamp) {
+      throw FileChangedError(where + ": the file changed after it was served: " + difference(stamp, now) +
+                             "; serve it anew, or with stable=\"snapshot\"");
+    }
+  } else {
+    check_memfd(fd.get(), kind, size, status, where);
+  }
+
+  std::shared_ptr<Region> region(new Region);
+  region->kind_ = kind;
+  region->size_ = size;
+  region->name_ = where;
+  if (kind == RegionKind::kFile) region->stamp_ = stamp;
+  region->data_ = map(fd.get(), size, PROT_READ, where);
+  region->mapped_ = size;
+  if (kind == RegionKind::kRecycled) keep_from_children(region->data_, size, where);
+  return region;
+}
+
+std::shared_ptr<const Region> Region::open_file(const std::string& path) {
+  if (path.empty() || path.find('\0') != std::string::npos) {
+    throw InvalidArgumentError("a file's path is empty or has a zero byte in it");
+  }
+  const std::string where = "opening the file " + path;
+  const auto check = [&](const struct stat& status) {
+    if (!S_ISREG(status.st_mode)) {
+      throw InvalidArgumentError(path + " isn't a regular file; give an Arrow IPC file");
+    }
+    if (status.st_size == 0) throw InvalidArgumentError(path + " is empty; give an Arrow IPC file");
+  };
+  // Looked at before it is opened, because opening a device can do something; and after, because it may be another by
+  // then (a fifo, on which a blocking open would hang).
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) {
+    if (errno == ENOTDIR) throw NotFoundError(where + ": a part of the path isn't a directory");
+    throw_errno(errno, where);
+  }
+  check(status);
+  std::shared_ptr<Region> region(new Region);
+  region->fd_ = UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!region->fd_) throw_errno(errno, where);
+  status = inspect(region->fd_.get(), where);
+  check(status);
+  region->kind_ = RegionKind::kFile;
+  region->stamp_ = stamp_of(status);
+  region->size_ = static_cast<std::uint64_t>(status.st_size);
+  region->name_ = path;
+  region->data_ = map(region->fd_.get(), region->size_, PROT_READ, where);
+  region->mapped_ = region->size_;
+  return region;
+}
+
+std::shared_ptr<Region> Region::make_recycled(std::uint64_t size, const char* name) {
+  if (size == 0) throw InvalidArgumentError("a region must have at least one byte");
+  const std::string where = "making the recycled region \"" + std::string(name) + "\"";
+  const UniqueFd fd = memfd::create(name);
+  memfd::resize(fd, size, name);
+  std::shared_ptr<Region> region(new Region);
+  region->kind_ = RegionKind::kRecycled;
+  region->name_ = name;
+  region->data_ = map(fd.get(), size, PROT_READ | PROT_WRITE, where);
+  region->mapped_ = size;
+  region->size_ = size;
+  region->writable_ = true;
+  keep_from_children(region->data_, size, where);
+  // Faulting in by madvise reports a lack of memory; MAP_POPULATE would keep it for a SIGBUS at the first write.
+  if (::madvise(const_cast<std::byte*>(region->data_), size, MADV_POPULATE_WRITE) != 0) {
+    if (errno == EINVAL) {  // before Linux 5.14
+      memfd::fill_holes(fd, 0, size, name);
+    } else {
+      throw ResourceError(where + ": no memory for " + std::to_string(size) + " bytes");
+    }
+  }
+  memfd::seal(fd, memfd::kRecycledSeals, name);
+  region->fd_ = memfd::reopen_read_only(fd, name);
+  return region;
+}
+
+bool Region::contains(const void* pointer, std::uint64_t size) const noexcept {
+  const auto at = reinterpret_cast<std::uintptr_t>(pointer);
+  const auto start = reinterpret_cast<std::uintptr_t>(data_);
+  return data_ != nullptr && at >= start && at - start <= size_ && size <= size_ - (at - start);
+}
+
+void Region::check_unchanged() const {
+  if (kind_ != RegionKind::kFile || !fd_) return;
+  if (const FileStamp now = FileStamp::of(fd_.get()); now != stamp_) {
+    throw FileChangedError("the file " + name_ + " changed while it was served: " + difference(stamp_, now) +
+                           "; serve it anew, or with stable=\"snapshot\"");
+  }
+}
+
+}  // namespace crossdock::device

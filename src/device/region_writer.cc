@@ -1,0 +1,77 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "crossdock/core/error.h"
+#include "crossdock/device/region.h"
+#include "crossdock/device/region_table.h"
+#include "memfd.h"
+
+namespace crossdock::device {
+
+namespace {
+
+constexpr std::uint64_t kAlignment = 64;
+
+/// The most that one call writes: the kernel stops short at 2 GiB.
+constexpr std::uint64_t kPiece = std::uint64_t{1} << 30;
+
+void write_all(const UniqueFd& fd, ByteSpan bytes, std::uint64_t offset, const std::string& name) {
+  for (std::uint64_t done = 0; done < bytes.size();) {
+    const std::uint64_t piece = std::min<std::uint64_t>(kPiece, bytes.size() - done);
+    const ssize_t written = ::pwrite(fd.get(), bytes.data() + done, piece, static_cast<off_t>(offset + done));
+    if (written > 0) {
+      done += static_cast<std::uint64_t>(written);
+    } else if (written == 0 || errno != EINTR) {
+      throw_errno(written == 0 ? ENOSPC : errno,
+                  "copying " + std::to_string(bytes.size()) + " bytes into the shared memory \"" + name + "\"");
+    }
+  }
+}
+
+}  // namespace
+
+RegionWriter::RegionWriter(const char* name) : fd_(memfd::create(name)), name_(name) {}
+
+std::uint64_t RegionWriter::append(ByteSpan bytes) {
+  made_in_.check("this RegionWriter");
+  constexpr std::uint64_t kLimit = std::uint64_t{1} << kOffsetBits;
+  const std::uint64_t offset = align_up(end_, kAlignment);
+  if (bytes.size() > kLimit - offset) {
+    throw ResourceError("the shared memory \"" + name_ + "\" would pass 2^48 bytes; publish the table in parts");
+  }
+  if (!fd_) fd_ = memfd::create(name_);
+  memfd::check_size_limit(offset + bytes.size(), name_);
+  try {
+    write_all(fd_, bytes, offset, name_);
+  } catch (...) {
+    // What was written of it must not show up as the padding of what comes next.
+    while (::ftruncate(fd_.get(), static_cast<off_t>(end_)) != 0 && errno == EINTR) {
+    }
+    throw;
+  }
+  end_ = offset + bytes.size();
+  return offset;
+}
+
+std::shared_ptr<const Region> RegionWriter::freeze() {
+  made_in_.check("this RegionWriter");
+  if (!fd_) fd_ = memfd::create(name_);
+  const std::uint64_t size = align_up(end_, kAlignment);
+  memfd::resize(fd_, size, name_);
+  // Everything between was written; only the unused start and the padding at the end may lack a page.
+  memfd::fill_holes(fd_, 0, 1, name_);
+  memfd::fill_holes(fd_, size - 1, 1, name_);
+  std::shared_ptr<Region> region(new Region);
+  region->kind_ = RegionKind::kFrozen;
+  region->size_ = size;
+  region->name_ = name_;
+  region->fd_ = memfd::reopen_read_only(fd_, name_);
+  memfd::seal(fd_, memfd::kFrozenSeals, name_);
+  fd_.reset();
+  end_ = kAlignment;
+  return region;
+}
+
+}  // namespace crossdock::device
