@@ -1,0 +1,24 @@
+# What an install prefix holds: the library, its headers, and the files by which CMake (find_package(crossdock)) and
+# pkg-config find both. The prefix can be moved: no file in it names a place outside.
+include(CMakePackageConfigHelpers)
+
+set(cmake_folder ${CMAKE_INSTALL_LIBDIR}/cmake/crossdock)
+set(pkgconfig_folder ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+install(TARGETS crossdock EXPORT crossdock-targets COMPONENT crossdock)
+install(DIRECTORY include/crossdock ${PROJECT_BINARY_DIR}/include/crossdock DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+        COMPONENT crossdock FILES_MATCHING PATTERN "*.h")
+
+install(EXPORT crossdock-targets NAMESPACE crossdock:: DESTINATION ${cmake_folder} COMPONENT crossdock)
+configure_package_config_file(cmake/crossdock-config.cmake.in ${PROJECT_BINARY_DIR}/crossdock-config.cmake
+                              INSTALL_DESTINATION ${cmake_folder})
+# Before 1.0 a minor release may change the interface.
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/crossdock-config-version.cmake
+                                 COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/crossdock-config.cmake ${PROJECT_BINARY_DIR}/crossdock-config-version.cmake
+        DESTINATION ${cmake_folder} COMPONENT crossdock)
+
+file(RELATIVE_PATH CROSSDOCK_PC_TO_PREFIX /prefix/${pkgconfig_folder} /prefix)
+string(REGEX REPLACE "/$" "" CROSSDOCK_PC_TO_PREFIX "${CROSSDOCK_PC_TO_PREFIX}")
+configure_file(cmake/crossdock.pc.in ${PROJECT_BINARY_DIR}/crossdock.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/crossdock.pc DESTINATION ${pkgconfig_folder} COMPONENT crossdock)
