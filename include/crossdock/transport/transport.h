@@ -54,6 +54,9 @@ class CROSSDOCK_EXPORT Connection {
   /// The number names nothing any more; the peer unmaps when its last batch lets go.
   virtual bool retire(std::uint16_t number) = 0;
   virtual bool shares_memory() const noexcept = 0;
+  /// Pushes on what send() accepted but couldn't place whole yet. True: nothing is left of it. Either half may call it; receive(), in_flight() and
+  /// prepare_sleep() do. Destroying a connection drops what is left. Throws as send() does.
+  virtual bool flush() { return true; }
 
   // --- receiving ---
   /// The next message, if there is one. Bounded work. Throws ConnectionError at the peer's end (after its last message), ProtocolError if it broke the framing.
@@ -62,6 +65,9 @@ class CROSSDOCK_EXPORT Connection {
   virtual std::shared_ptr<const device::Region> region(std::uint16_t number, int timeout_ms) = 0;
 
   // --- waiting, for the thread that receives ---
+  /// Whether receive() may have something, the peer has gone, or a send() that returned false may work now. A few loads, no system call: what
+  /// spinning looks at. It can't see a peer that was killed, or a region that was sent: poll descriptor() now and then too.
+  virtual bool readable() const { return true; }
   /// Says to the peer that we are about to sleep. False: something has arrived meanwhile, don't. After true, poll descriptor() for reading, then wake().
   virtual bool prepare_sleep() = 0;
   virtual void wake() = 0;
