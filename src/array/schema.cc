@@ -176,4 +176,12 @@ std::string Schema::to_string() const {
   return out;
 }
 
+std::shared_ptr<const Schema> Schema::find_dictionary(std::int64_t id) const {
+  for (const DictionarySlot& slot : dictionaries_) {
+    if (slot.id == id) return slot.values;
+    if (auto nested = slot.values->find_dictionary(id)) return nested;
+  }
+  return nullptr;
+}
+
 }  // namespace crossdock::array

@@ -73,6 +73,8 @@ class CROSSDOCK_EXPORT Schema {
   const std::vector<LayoutNode>& nodes() const noexcept { return nodes_; }
   std::int32_t n_buffers() const noexcept { return n_buffers_; }
   const std::vector<DictionarySlot>& dictionaries() const noexcept { return dictionaries_; }
+  /// The values' schema of the dictionary with this id, also within other dictionaries; null if no field names it.
+  std::shared_ptr<const Schema> find_dictionary(std::int64_t id) const;
 
   bool operator==(const Schema& other) const { return fields_ == other.fields_ && metadata_ == other.metadata_; }
   /// A line per field, for people.
