@@ -1,0 +1,134 @@
+#include "capsule.h"
+
+#include <string>
+
+#include "crossdock/core/error.h"
+
+namespace nb = nanobind;
+
+namespace crossdock::python {
+namespace {
+
+template <class T>
+struct Traits;
+template <>
+struct Traits<ArrowSchema> {
+  static constexpr const char* kName = "arrow_schema";
+};
+template <>
+struct Traits<ArrowArray> {
+  static constexpr const char* kName = "arrow_array";
+};
+template <>
+struct Traits<ArrowDeviceArray> {
+  static constexpr const char* kName = "arrow_device_array";
+};
+template <>
+struct Traits<ArrowArrayStream> {
+  static constexpr const char* kName = "arrow_array_stream";
+};
+template <>
+struct Traits<ArrowDeviceArrayStream> {
+  static constexpr const char* kName = "arrow_device_array_stream";
+};
+
+template <class T>
+bool live(const T& value) noexcept {
+  return value.release != nullptr;
+}
+bool live(const ArrowDeviceArray& value) noexcept { return value.array.release != nullptr; }
+
+template <class T>
+void release(T& value) noexcept {
+  if (live(value)) value.release(&value);
+}
+void release(ArrowDeviceArray& value) noexcept {
+  if (live(value)) value.array.release(&value.array);
+}
+
+template <class T>
+void destroy(PyObject* capsule) noexcept {
+  // The name was checked by nobody but us, who set it; a capsule that somebody renamed isn't ours any more.
+  if (PyCapsule_IsValid(capsule, Traits<T>::kName) == 0) return;
+  const std::unique_ptr<T> value(static_cast<T*>(PyCapsule_GetPointer(capsule, Traits<T>::kName)));
+  release(*value);
+}
+
+/// `fill(T*)` sets the structure, or throws and leaves it released.
+template <class T, class Fill>
+nb::object make(Fill&& fill) {
+  auto value = std::make_unique<T>();
+  fill(value.get());
+  PyObject* const capsule = PyCapsule_New(value.get(), Traits<T>::kName, &destroy<T>);
+  if (capsule == nullptr) {
+    release(*value);
+    throw nb::python_error();
+  }
+  static_cast<void>(value.release());  // The capsule's now.
+  return nb::steal(capsule);
+}
+
+template <class T>
+T* content(nb::handle capsule, const char* from) {
+  if (PyCapsule_IsValid(capsule.ptr(), Traits<T>::kName) == 0) {
+    throw InvalidDataError(std::string(from) + " gave no capsule named \"" + Traits<T>::kName +
+                           "\": it breaks the Arrow PyCapsule interface");
+  }
+  T* const value = static_cast<T*>(PyCapsule_GetPointer(capsule.ptr(), Traits<T>::kName));
+  if (!live(*value)) {
+    throw InvalidDataError(std::string(from) + " gave a capsule \"" + Traits<T>::kName +
+                           "\" whose content was taken before; a capsule serves once");
+  }
+  return value;
+}
+
+}  // namespace
+
+nb::object schema_capsule(const array::Schema& schema) {
+  return make<ArrowSchema>([&](ArrowSchema* out) { array::export_schema(schema, out); });
+}
+
+nb::object array_capsule(const array::RecordBatch& batch) {
+  if (batch.device_type != ARROW_DEVICE_CPU) {
+    throw UnsupportedTypeError("this batch is not in CPU memory; take it with __arrow_c_device_array__");
+  }
+  return make<ArrowArray>([&](ArrowArray* out) {
+    ArrowDeviceArray whole{};
+    array::export_batch(batch, &whole);
+    *out = whole.array;
+  });
+}
+
+nb::object device_array_capsule(const array::RecordBatch& batch) {
+  return make<ArrowDeviceArray>([&](ArrowDeviceArray* out) { array::export_batch(batch, out); });
+}
+
+nb::object stream_capsule(std::unique_ptr<array::BatchStream> stream) {
+  return make<ArrowArrayStream>([&](ArrowArrayStream* out) { array::export_stream(std::move(stream), out); });
+}
+
+nb::object device_stream_capsule(std::unique_ptr<array::BatchStream> stream) {
+  return make<ArrowDeviceArrayStream>(
+      [&](ArrowDeviceArrayStream* out) { array::export_device_stream(std::move(stream), ARROW_DEVICE_CPU, out); });
+}
+
+ArrowSchema* schema_in(nb::handle capsule, const char* from) { return content<ArrowSchema>(capsule, from); }
+ArrowArray* array_in(nb::handle capsule, const char* from) { return content<ArrowArray>(capsule, from); }
+ArrowDeviceArray* device_array_in(nb::handle capsule, const char* from) {
+  return content<ArrowDeviceArray>(capsule, from);
+}
+ArrowArrayStream* stream_in(nb::handle capsule, const char* from) { return content<ArrowArrayStream>(capsule, from); }
+ArrowDeviceArrayStream* device_stream_in(nb::handle capsule, const char* from) {
+  return content<ArrowDeviceArrayStream>(capsule, from);
+}
+
+void refuse_keywords(const char* method, const nb::kwargs& keywords) {
+  for (const auto& [name, value] : keywords) {
+    if (value.is_none()) continue;
+    PyErr_Format(PyExc_NotImplementedError, "%s: the keyword %R is not known here; leave it out or give None", method,
+                 name.ptr());
+    throw nb::python_error();
+  }
+}
+
+}  // namespace crossdock::python

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <memory>
+
+#include "crossdock/array/c_abi.h"
+#include "crossdock/array/record_batch.h"
+#include "crossdock/array/schema.h"
+#include "crossdock/array/stream.h"
+
+/// The Arrow PyCapsule interface: C structures in named capsules.
+namespace crossdock::python {
+
+/// Each capsule owns its structure and releases it if nobody has moved it out.
+nanobind::object schema_capsule(const array::Schema& schema);
+nanobind::object array_capsule(const array::RecordBatch& batch);
+nanobind::object device_array_capsule(const array::RecordBatch& batch);
+nanobind::object stream_capsule(std::unique_ptr<array::BatchStream> stream);
+nanobind::object device_stream_capsule(std::unique_ptr<array::BatchStream> stream);
+
+/// The structure in a capsule that a producer gave; it stays the capsule's until it is moved out. `from` says who gave it. Throws InvalidDataError for anything else, also for one
+/// whose content was moved out before.
+ArrowSchema* schema_in(nanobind::handle capsule, const char* from);
+ArrowArray* array_in(nanobind::handle capsule, const char* from);
+ArrowDeviceArray* device_array_in(nanobind::handle capsule, const char* from);
+ArrowArrayStream* stream_in(nanobind::handle capsule, const char* from);
+ArrowDeviceArrayStream* device_stream_in(nanobind::handle capsule, const char* from);
+
+/// The rule of the device methods: a keyword that isn't known may only be None. Throws Python's NotImplementedError.
+void refuse_keywords(const char* method, const nanobind::kwargs& keywords);
+
+}  // namespace crossdock::python

@@ -1,0 +1,159 @@
+#include "deferred.h"
+
+#include <atomic>
+#include <new>
+#include <string>
+#include <string_view>
+
+#include "gil.h"
+
+namespace crossdock::python {
+namespace {
+
+// A stack that any thread pushes on with one compare-and-swap: no lock that a fork could leave taken in the child.
+std::atomic<Deferred*> pending{nullptr};
+std::atomic<bool> call_scheduled{false};
+thread_local bool source_thread = false;
+
+int drain_from_main_thread(void* /*unused*/) {
+  call_scheduled.store(false);
+  drain_deferred();
+  return 0;
+}
+
+class DropOwner final : public Deferred {
+ public:
+  explicit DropOwner(std::shared_ptr<const void> owner) noexcept : owner_(std::move(owner)) {}
+  void run() noexcept override { owner_.reset(); }
+
+ private:
+  std::shared_ptr<const void> owner_;
+};
+
+class DropObject final : public Deferred {
+ public:
+  explicit DropObject(PyObject* object) noexcept : object_(object) {}
+  void run() noexcept override { Py_CLEAR(object_); }
+
+ private:
+  PyObject* object_;
+};
+
+PyObject* logger = nullptr;  // A reference for good; set with the lock held.
+// The logger's own threshold when it was last looked at, so that debug lines that nobody wants aren't queued.
+std::atomic<long> log_threshold{30};
+constexpr int kMaxWaitingRecords = 10000;
+std::atomic<int> waiting_records{0};
+
+void refresh_log_threshold() noexcept {
+  PyObject* const level = PyObject_CallMethod(logger, "getEffectiveLevel", nullptr);
+  const long value = level != nullptr ? PyLong_AsLong(level) : -1;
+  Py_XDECREF(level);
+  if (PyErr_Occurred() != nullptr) {
+    PyErr_Clear();
+    return;
+  }
+  log_threshold.store(value, std::memory_order_relaxed);
+}
+
+class LogRecord final : public Deferred {
+ public:
+  LogRecord(LogLevel level, std::string_view text) : level_(level), text_(text) {}
+  ~LogRecord() override { waiting_records.fetch_sub(1); }
+  void run() noexcept override {
+    refresh_log_threshold();
+    PyObject* const text = PyUnicode_DecodeUTF8(text_.data(), static_cast<Py_ssize_t>(text_.size()), "replace");
+    PyObject* const result =
+        text != nullptr ? PyObject_CallMethod(logger, "log", "isO", static_cast<int>(level_), "%s", text) : nullptr;
+    if (result == nullptr) PyErr_WriteUnraisable(logger);
+    Py_XDECREF(result);
+    Py_XDECREF(text);
+  }
+
+ private:
+  LogLevel level_;
+  std::string text_;
+};
+
+void log_record(LogLevel level, std::string_view text) {
+  if (static_cast<long>(level) < log_threshold.load(std::memory_order_relaxed) || interpreter_ending()) return;
+  if (waiting_records.fetch_add(1) >= kMaxWaitingRecords) {  // No Python thread runs; memory stays bounded.
+    waiting_records.fetch_sub(1);
+    return;
+  }
+  defer(std::make_unique<LogRecord>(level, text));
+}
+
+}  // namespace
+
+void defer(std::unique_ptr<Deferred> task) noexcept {
+  Deferred* const raw = task.release();
+  raw->next_ = pending.load(std::memory_order_relaxed);
+  while (!pending.compare_exchange_weak(raw->next_, raw, std::memory_order_release, std::memory_order_relaxed)) {
+  }
+  if (interpreter_ending() || call_scheduled.exchange(true)) return;
+  // Needs neither the lock nor a thread state. Full queue: the next call into the package drains.
+  if (Py_AddPendingCall(&drain_from_main_thread, nullptr) != 0) call_scheduled.store(false);
+}
+
+void drain_deferred() noexcept {
+  if (pending.load(std::memory_order_relaxed) == nullptr) return;
+  Deferred* taken = pending.exchange(nullptr, std::memory_order_acquire);
+  Deferred* oldest = nullptr;
+  while (taken != nullptr) {
+    Deferred* const next = taken->next_;
+    taken->next_ = oldest;
+    oldest = taken;
+    taken = next;
+  }
+  // A pending call may come between a caller's error and its handling: what runs here must not touch that.
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  while (oldest != nullptr) {
+    const std::unique_ptr<Deferred> task(oldest);
+    oldest = oldest->next_;
+    task->run();
+  }
+  PyErr_Restore(type, value, traceback);
+}
+
+bool is_source_thread() noexcept { return source_thread; }
+
+bool thread_may_take_gil() noexcept { return source_thread || PyGILState_GetThisThreadState() != nullptr; }
+
+void mark_source_thread() noexcept {
+  if (!source_thread && PyGILState_GetThisThreadState() == nullptr) source_thread = true;
+}
+
+void drop(std::shared_ptr<const void> owner) noexcept {
+  if (owner == nullptr) return;
+  if (!interpreter_ending() && thread_may_take_gil()) return;  // The parameter goes here.
+  auto* const task = new (std::nothrow) DropOwner(std::move(owner));
+  if (task != nullptr) defer(std::unique_ptr<Deferred>(task));
+}
+
+PyOwner::~PyOwner() {
+  if (interpreter_ending()) return;
+  if (PyGILState_Check() != 0) {
+    Py_DECREF(object_);
+    return;
+  }
+  auto* const task = new (std::nothrow) DropObject(object_);
+  if (task != nullptr) defer(std::unique_ptr<Deferred>(task));
+}
+
+LogCallback log_to_python() {
+  if (logger == nullptr) {
+    PyObject* const module = PyImport_ImportModule("logging");
+    logger = module != nullptr ? PyObject_CallMethod(module, "getLogger", "s", "crossdock") : nullptr;
+    Py_XDECREF(module);
+    if (logger == nullptr) {
+      PyErr_Clear();
+      return {};
+    }
+  }
+  refresh_log_threshold();
+  return log_record;
+}
+
+}  // namespace crossdock::python

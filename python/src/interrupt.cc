@@ -1,0 +1,56 @@
+#include "interrupt.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace crossdock::python {
+namespace {
+
+// Python runs signal handlers on its main thread alone, and that is the process's.
+bool on_main_thread() noexcept { return syscall(SYS_gettid) == getpid(); }
+
+}  // namespace
+
+Interrupt::~Interrupt() {
+  if (raised_ == nullptr || interpreter_ending()) return;
+  const PyGILState_STATE state = PyGILState_Ensure();
+  Py_CLEAR(raised_);
+  PyGILState_Release(state);
+}
+
+bool Interrupt::check() noexcept {
+  if (cancelled()) return true;
+  if (!on_main_thread() || interpreter_ending()) return false;
+  const PyGILState_STATE state = PyGILState_Ensure();
+  const bool stop = PyErr_CheckSignals() != 0;
+  if (stop) {
+    PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (traceback != nullptr) PyException_SetTraceback(value, traceback);
+    Py_XDECREF(type);
+    Py_XDECREF(traceback);
+    Py_XSETREF(raised_, value);
+  }
+  PyGILState_Release(state);
+  return stop;
+}
+
+bool Interrupt::raise_here() noexcept {
+  if (raised_ == nullptr) return false;
+  PyObject* const value = std::exchange(raised_, nullptr);
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(value)), value);
+  Py_DECREF(value);
+  return true;
+}
+
+void Interrupt::raise_later() noexcept {
+  if (raised_ == nullptr || interpreter_ending()) return;
+  const PyGILState_STATE state = PyGILState_Ensure();
+  // Only a class can be raised so; handlers that matter (KeyboardInterrupt) say all by their class.
+  PyThreadState_SetAsyncExc(PyThread_get_thread_ident(), reinterpret_cast<PyObject*>(Py_TYPE(raised_)));
+  Py_CLEAR(raised_);
+  PyGILState_Release(state);
+}
+
+}  // namespace crossdock::python

@@ -1,0 +1,263 @@
+#!/usr/bin/env python3
+"""Holds the floors of the house against the #include lines of include/, src/ and python/.
+
+    tools/check_includes.py [--root FOLDER]
+
+Prints `file:line: what is wrong` for each include that a floor may not have, and exits with 1 where there is any. The
+table is the one of docs/architecture.md; a new floor, driver, transport or library is entered in both.
+"""
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+# floor: the floors that it may include. What those may include in their turn is allowed too.
+FLOORS = {
+    "core": [],
+    "device": ["core"],
+    "array": ["core", "device"],
+    "exchange": ["array", "device"],
+    "ipc": ["array"],
+    "dissociated": ["ipc", "core"],
+    "transport": ["core", "device"],
+    "flight": ["ipc", "core"],
+    "offload": ["device", "array"],
+    "session": ["core", "device", "array", "exchange", "ipc", "dissociated", "transport", "flight", "offload"],
+}
+
+# Parts of a floor that must not know each other. What lies in none of them is the floor's own, for all.
+PARTS = {
+    "device": {"host", "sim", "cuda", "sycl", "hip"},
+    "transport": {"memory", "shm", "tcp", "ucx", "fabric"},
+}
+# Only these floors may name a part of another floor; the others get it through the floor's interface.
+BINDS_PARTS = {"session"}
+
+# Headers of other projects: the one folder that may see them.
+LIBRARIES = {
+    "flatbuffers/": "src/ipc",
+    "nanobind/": "python",
+    "Python.h": "python",
+}
+
+# Pure floors are state machines: what would give them a clock, a thread or a socket.
+PURE = {"ipc", "dissociated"}
+IMPURE_STANDARD = {
+    "chrono", "ctime", "thread", "mutex", "shared_mutex", "condition_variable", "future", "semaphore", "latch",
+    "barrier", "fstream", "iostream", "filesystem", "cstdio", "random",
+}  # fmt: skip
+
+CXX_STANDARD = set(
+    """algorithm any array atomic barrier bit bitset charconv chrono codecvt compare complex concepts condition_variable
+    coroutine deque exception execution filesystem format forward_list fstream functional future initializer_list
+    iomanip ios iosfwd iostream istream iterator latch limits list locale map memory memory_resource mutex new numbers numeric
+    optional ostream queue random ranges ratio regex scoped_allocator semaphore set shared_mutex source_location span
+    sstream stack stdexcept stop_token streambuf string string_view syncstream system_error thread tuple type_traits
+    typeindex typeinfo unordered_map unordered_set utility valarray variant vector version
+    cassert cctype cerrno cfenv cfloat cinttypes climits clocale cmath csetjmp csignal cstdarg cstddef cstdint cstdio
+    cstdlib cstring ctime cuchar cwchar cwctype""".split()
+)
+# C's own, for headers that C programs read too.
+C_STANDARD = {"stddef.h", "stdint.h", "stdbool.h", "string.h", "errno.h", "limits.h", "inttypes.h", "stdlib.h"}
+SYSTEM = {"dlfcn.h", "endian.h", "fcntl.h", "poll.h", "pthread.h", "sched.h", "signal.h", "time.h", "unistd.h",
+          "immintrin.h", "emmintrin.h", "ftw.h", "dirent.h", "pwd.h"}  # fmt: skip
+SYSTEM_FOLDERS = ("sys/", "linux/", "netinet/", "arpa/", "net/")
+
+INCLUDE = re.compile(r'^\s*#\s*include(?:_next)?\b\s*(?:"(?P<quoted>[^"]*)"|<(?P<angled>[^>]*)>|(?P<other>.*))')
+SUFFIXES = {".h", ".hh", ".hpp", ".inc", ".c", ".cc", ".cpp", ".cu", ".in"}
+
+
+def reachable(floor: str) -> set[str]:
+    """The floor itself, what it may include, and what that may include."""
+    seen = {floor}
+    todo = [floor]
+    while todo:
+        for lower in FLOORS[todo.pop()]:
+            if lower not in seen:
+                seen.add(lower)
+                todo.append(lower)
+    return seen
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a file stands in the house."""
+
+    side: str  # "include", "src" or "python"
+    floor: str | None  # None: python/, or a header above all floors (include/crossdock/crossdock.h)
+    part: str | None
+
+    @property
+    def name(self) -> str:
+        if self.floor is None:
+            return "python/" if self.side == "python" else "include/crossdock"
+        return f"{self.floor}/{self.part}" if self.part else self.floor
+
+
+def part_of(floor: str | None, below: tuple[str, ...]) -> str | None:
+    """The part that a path below its floor's folder belongs to: its first folder, or its file's name (shm.h)."""
+    parts = PARTS.get(floor or "", set())
+    if not below:
+        return None
+    first = below[0] if len(below) > 1 else PurePosixPath(below[0]).stem
+    return first if first in parts else None
+
+
+def public(header: str) -> Place:
+    """The place of the public header "crossdock/<floor>/..."; "crossdock/version.h" is core's."""
+    below = PurePosixPath(header).parts[1:]
+    if len(below) > 1:
+        return Place("include", below[0], part_of(below[0], below[1:]))
+    return Place("include", "core" if below == ("version.h",) else None, None)
+
+
+def place(path: PurePosixPath) -> Place:
+    if path.parts[0] == "python":
+        return Place("python", None, None)
+    if path.parts[0] == "include":
+        return public("/".join(path.parts[1:]))
+    below = path.parts[1:]
+    return Place("src", below[0] if len(below) > 1 else None, part_of(below[0], below[1:]))
+
+
+class Checker:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.files = 0
+
+    def sources(self) -> Iterator[PurePosixPath]:
+        for side in ("include", "src", "python"):
+            for path in sorted((self.root / side).rglob("*")):
+                if path.is_file() and path.suffix in SUFFIXES:
+                    yield PurePosixPath(path.relative_to(self.root).as_posix())
+
+    def run(self) -> Iterator[str]:
+        for path in self.sources():
+            self.files += 1
+            here = place(path)
+            if here.side == "src" and here.floor not in FLOORS:
+                yield f"{path}:1: {'/'.join(path.parts[:2])} is no floor; the floors are: {' '.join(FLOORS)}"
+                continue
+            if here.side == "include" and (path.parts[1] != "crossdock" or here.floor not in {None, *FLOORS}):
+                yield f"{path}:1: public headers stand in include/crossdock/<floor>; the floors are: {' '.join(FLOORS)}"
+                continue
+            text = (self.root / path).read_text(errors="replace")
+            for number, line in enumerate(without_comments(text).splitlines(), start=1):
+                match = INCLUDE.match(line)
+                fault = match and self.fault(path, here, match)
+                if fault:
+                    yield f"{path}:{number}: {fault}"
+
+    def fault(self, path: PurePosixPath, here: Place, match: re.Match[str]) -> str | None:
+        header = match["quoted"] or match["angled"]
+        if not header:
+            return f"#include {(match['other'] or '').strip()} can't be checked: name the header"
+        for library, folder in LIBRARIES.items():
+            if header.startswith(library):
+                seen = str(path).startswith(f"{folder}/")
+                return None if seen else f"{header} is seen in {folder} only"
+        if header.endswith("_generated.h"):
+            return None if here == Place("src", "ipc", None) else f"{header} is made by flatc: seen in src/ipc only"
+        if header.startswith("crossdock/"):
+            return self.public_fault(here, header)
+        if match["angled"]:
+            return self.system_fault(here, header)
+        return self.private_fault(path, here, header)
+
+    def public_fault(self, here: Place, header: str) -> str | None:
+        there = public(header)
+        if here.floor is None:
+            return None  # Python and the headers above all floors see every public header.
+        if there.floor is None:
+            return f"{here.name} may not include {header}, which stands above all floors"
+        if there.floor not in FLOORS:
+            return f"{header} is of no floor; the floors are: {' '.join(FLOORS)}"
+        return self.floor_fault(here, there, header)
+
+    def floor_fault(self, here: Place, there: Place, header: str) -> str | None:
+        floor = here.floor or ""
+        allowed = reachable(floor)
+        if there.floor not in allowed:
+            others = ", ".join(sorted(allowed - {floor})) or "the standard library only"
+            return f"{floor} may not include {there.floor} ({header}); it may include: {others}"
+        if there.part is None or there.part == here.part:
+            return None
+        if there.floor == floor and here.part is not None:
+            return f"{here.name} may not include {there.name} ({header}): the parts of {floor} don't know each other"
+        if there.floor != floor and floor not in BINDS_PARTS:
+            return f"{floor} may not include {there.name} ({header}): it sees {there.floor} through its interface"
+        return None
+
+    def system_fault(self, here: Place, header: str) -> str | None:
+        if header in CXX_STANDARD or header in C_STANDARD:
+            if here.floor in PURE and header in IMPURE_STANDARD:
+                return f"{here.floor} is pure (no clocks, threads, files or output), so it may not include <{header}>"
+            return None
+        if header not in SYSTEM and not header.startswith(SYSTEM_FOLDERS):
+            return f"<{header}> is no header of the language or the system; another project's is entered in LIBRARIES"
+        if here.side == "include":
+            return f"public headers include the standard library and our own, not the system's <{header}>"
+        if here.floor in PURE:
+            return f"{here.floor} is pure, so it may not include the system's <{header}>"
+        return None
+
+    def private_fault(self, path: PurePosixPath, here: Place, header: str) -> str | None:
+        """Quoted, and not "crossdock/...": beside the file, or from src/ (or python/src/) on."""
+        if here.side == "include":
+            return f'a public header names headers as "crossdock/<floor>/...", and no private one: {header}'
+        base = "python/src" if here.side == "python" else "src"
+        for folder in (path.parent, PurePosixPath(base)):
+            target = normal(folder / header)
+            if target is None or not (self.root / target).is_file():
+                continue
+            if here.side == "python":
+                return None if target.parts[0] == "python" else f"python/ sees public headers only, not {target}"
+            if target.parts[0] != "src":
+                return f'{target} is named as "crossdock/<floor>/..." or not at all'
+            there = place(target)
+            if there.floor != here.floor:
+                return f"{here.floor} may not include {target}, which is private to {there.floor}"
+            return self.floor_fault(here, there, header)
+        return f"{header} is neither beside the file nor under {base}/"
+
+
+def normal(path: PurePosixPath) -> PurePosixPath | None:
+    """`path` without its "..", or None where it leaves the tree."""
+    parts: list[str] = []
+    for part in path.parts:
+        if part == "..":
+            if not parts:
+                return None
+            parts.pop()
+        else:
+            parts.append(part)
+    return PurePosixPath(*parts)
+
+
+def without_comments(text: str) -> str:
+    """Block comments blanked, their line ends kept: an #include in one is no include. A comment's opening in a string
+    or in a line comment opens none."""
+    tokens = r"""//[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|/\*.*?\*/"""
+    blank = lambda token: "\n" * token[0].count("\n") if token[0].startswith("/*") else token[0]  # noqa: E731
+    return re.sub(tokens, blank, text, flags=re.DOTALL)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent)
+    checker = Checker(parser.parse_args().root)
+    faults = list(checker.run())
+    for fault in faults:
+        print(fault)
+    if checker.files == 0:
+        print(f"{checker.root}: no source file found, so nothing was checked")
+        return 1
+    print(f"{checker.files} files, {len(faults)} includes that are not allowed")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
