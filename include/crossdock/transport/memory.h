@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -10,13 +11,16 @@
 namespace crossdock::transport {
 
 struct MemoryOptions {
-  std::size_t queue_messages = 1024;
-  std::uint64_t max_message = 64ull << 20;
+  std::size_t queue_messages = 1024;        ///< Of one direction: send() says false beyond. At least 1.
+  std::uint64_t max_message = 64ull << 20;  ///< Bytes, head and tail together.
 };
 
-/// The in-process twin of a connection: two ends joined by queues, for tests and simulation. Regions are handed over as they are. The same
-/// rules as any other, and the same conformance suite.
-CROSSDOCK_EXPORT std::pair<std::unique_ptr<Connection>, std::unique_ptr<Connection>> memory_pair(const Agreement& agreement,
-                                                                                                const MemoryOptions& options);
+/// The in-process twin of a connection: two ends joined by queues, for tests and simulation. The same rules as any
+/// other transport, and the same conformance suite: regions too pass by descriptor and are checked and mapped anew by
+/// the end that asks for them, so an end never sees the other's own mapping. The two ends may be used by different
+/// threads, and may be destroyed in either order. Throws InvalidArgumentError (no room for a message), ResourceError
+/// (no descriptors left).
+CROSSDOCK_EXPORT std::pair<std::unique_ptr<Connection>, std::unique_ptr<Connection>> memory_pair(
+    const Agreement& agreement, const MemoryOptions& options);
 
 }  // namespace crossdock::transport
