@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -10,31 +11,48 @@
 
 namespace crossdock::dissociated {
 
-/// Which addresses a consumer holds, counted: an address sent twice is free when it was freed twice. One ledger per
-/// connection, so that nobody can free another's. Pure; one thread at a time.
+/// What one free of an address ends, if the address was sent several times.
+enum class FreeRule : std::uint8_t {
+  /// Our own clients, known by the handshake: one lease, always the oldest. An address is free when it was freed as
+  /// often as it was sent.
+  kCounted,
+  /// Anybody else. The text doesn't say whether to count, so both kinds of client must do:
+  ///  - while the stream is under way a free ends one lease, so that memory is never reused early;
+  ///  - once the stream has ended (nothing is sent any more, so nothing is reused) one free ends all leases that the
+  ///  address
+  ///    has from ended streams: a client that frees each distinct address once, after the last body, gives everything
+  ///    back;
+  ///  - a client that counts after all sends the rest of its frees then: as many are owed and swallowed, they are no
+  ///  error.
+  ///    Owed ones are swallowed before they touch a lease of a stream that is still under way.
+  kLetter,
+};
+
+/// Which addresses a consumer holds, counted. One ledger per connection, so that nobody can free another's. Pure; one
+/// thread at a time. Lending and freeing allocate only when the number of distinct addresses grows.
 class CROSSDOCK_EXPORT LeaseLedger {
  public:
-  LeaseLedger();
+  explicit LeaseLedger(FreeRule rule = FreeRule::kCounted);
   ~LeaseLedger();
   LeaseLedger(LeaseLedger&&) noexcept;
   LeaseLedger& operator=(LeaseLedger&&) noexcept;
 
-  /// A body with these buffers was sent; (0, 0) pairs are skipped. `holder` comes back from free() once per pair when it is freed. Holders are the
-  /// caller's numbers (a slot of a pool, a published table).
+  /// A body with these buffers was sent; pairs with address 0 are skipped. `holder` comes back from free() once per
+  /// pair when it is freed. Holders are the caller's numbers (a slot of a pool, a published table).
   void lend(std::span<const RemoteBuffer> buffers, std::uint64_t holder);
 
-  /// The client frees these. Appends to `*freed` the holder of each pair that came home. Address 0 is ignored. Throws ProtocolError for an
-  /// address that isn't lent; what stood before it in the span has been freed.
+  /// The client frees these. Appends to `*freed` the holder of each pair that came home; leases of one address come
+  /// home in the order in which they were lent. Address 0 is ignored. Throws ProtocolError for an address that isn't
+  /// lent; what stood before it in the span has been freed.
   void free(std::span<const std::uint64_t> addresses, std::vector<std::uint64_t>* freed);
 
-  /// "A client that frees each distinct address once, after the last body, must be enough": from now on (the stream's last body was sent) one free of an address
-  /// ends all its leases of that stream. See docs/protocol.md for how this goes with counting between our own ends.
-  void stream_ended();
+  /// The stream's last body was sent: its leases are those of an ended stream from now on. See FreeRule::kLetter.
+  void stream_ended() noexcept;
 
   /// The consumer is gone: everything comes home. Appends every outstanding pair's holder.
   void free_all(std::vector<std::uint64_t>* freed);
 
-  std::size_t outstanding() const noexcept;        ///< Pairs lent and not freed.
+  std::size_t outstanding() const noexcept;          ///< Pairs lent and not freed.
   std::uint64_t outstanding_bytes() const noexcept;  ///< Sum of their lengths.
 
  private:

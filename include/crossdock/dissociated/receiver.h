@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 
 #include "crossdock/core/bytes.h"
 #include "crossdock/core/export.h"
@@ -11,45 +10,60 @@
 
 namespace crossdock::dissociated {
 
-/// The client's side of one stream ("Client Sequence"): puts messages in order, joins metadata with bodies, knows the end.
-/// Metadata and bodies may come in any order relative to each other, also with End of Stream first. Pure; one thread at a time.
+/// The client's side of one stream ("Client Sequence"): puts messages in order, joins metadata with bodies, knows the
+/// end. Metadata and bodies may come in any order relative to each other, also with End of Stream first. Pure; one
+/// thread at a time. In order and in steady state nothing is allocated.
 class CROSSDOCK_EXPORT Receiver {
  public:
   struct Options {
-    std::uint32_t max_ahead = 4096;                ///< How far a sequence number may run ahead of the next one due.
-    std::uint64_t max_buffered_bytes = 256ull << 20;  ///< Of bytes that wait for their turn.
+    std::uint32_t max_ahead = 4096;  ///< How far a sequence number may run ahead of the next one due: 1 to 2^31.
+    std::uint64_t max_buffered_bytes = 256ull
+                                       << 20;  ///< Of bytes that wait for their turn, the next message's own included.
     ipc::Limits limits;
   };
 
   Receiver();
+  /// Throws InvalidArgumentError for a max_ahead out of its range.
   explicit Receiver(const Options& options);
   ~Receiver();
   Receiver(Receiver&&) noexcept;
   Receiver& operator=(Receiver&&) noexcept;
 
-  /// An untagged message; copied. Throws ProtocolError or InvalidDataError: end the connection.
+  /// An untagged message; copied. Throws ProtocolError or InvalidDataError: end the connection. Judged are its prefix,
+  /// its number (taken already, given twice, at or past the end, too far ahead), and its size.
   void on_untagged(ByteSpan message);
-  /// A tagged message; copied. Matching is by the low 32 bits of the tag alone.
+  /// A tagged message; copied. Matching is by the low 32 bits of the tag alone. Throws as on_untagged().
   void on_tagged(std::uint64_t tag, ByteSpan body);
   /// The connection is gone: nothing more comes. What is complete can still be taken with next().
   void on_disconnected();
 
   struct Item {
     enum class Kind : std::uint8_t { kMessage, kEnd, kError };
-    Kind kind;
-    std::uint32_t sequence;
-    ipc::MessageKind message_kind;  ///< kMessage only.
-    ByteSpan metadata;              ///< The flatbuffer, 8-aligned, verified at the root only; kError: the reason, UTF-8.
-    BodyType body_type;             ///< Meaningful if the message has a body.
-    ByteSpan body;
+    Kind kind = Kind::kMessage;
+    std::uint32_t sequence = 0;
+    ipc::MessageKind message_kind = ipc::MessageKind::kSchema;  ///< kMessage only.
+    ByteSpan metadata;                       ///< kMessage: the flatbuffer, 8-aligned. kError: the reason, UTF-8.
+    const ipc::Message* message = nullptr;   ///< kMessage: `metadata`, parsed and verified once; else null.
+    BodyType body_type = BodyType::kPacked;  ///< Meaningful if the message has a body.
+    ByteSpan body;  ///< kPacked: exactly the message's body_length() bytes; kRemote: as it came.
   };
-  /// The next message in sequence, with its body; null if it isn't complete yet. Valid until the next call of a non-const member.
-  /// After on_disconnected(), where no End of Stream was reached: throws TruncatedStreamError that tells which number is missing.
+  /// The next message in sequence, with its body; null if it isn't complete yet. Valid until the next call of a
+  /// non-const member. kEnd comes after everything below its number; kError comes as soon as nothing complete and in
+  /// order is left, for what is missing then will never be sent. Throws ProtocolError (the first message isn't a schema
+  /// or a later one is, a schema with a body, a packed body of another size than the metadata says), what
+  /// ipc::Message::parse() throws, and, after on_disconnected() where no End of Stream was reached,
+  /// TruncatedStreamError that tells which number is missing.
   const Item* next();
 
   bool finished() const noexcept;  ///< kEnd or kError was taken.
-  /// Ready for another stream on the same connection. Only when finished.
+  /// Ready for another stream on the same connection. Throws StreamBusyError unless finished. Call it before the next
+  /// want_data is sent. After kError, a connection that carries bodies alone may still hold some of the old stream:
+  /// don't reuse it.
   void restart();
+
+  /// For tests of the roll-over: the number due next, as if all before it had been taken. Only where nothing is
+  /// waiting.
+  void set_next_sequence(std::uint32_t sequence);
 
  private:
   struct Impl;

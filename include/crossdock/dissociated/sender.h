@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -11,27 +13,34 @@
 
 namespace crossdock::dissociated {
 
-/// The server's side of one connection ("Server Sequence"): numbers messages, keeps leases, judges what the client sends. Pure: no
-/// sockets, clocks or threads. One thread at a time.
+/// The server's side of one connection ("Server Sequence"): numbers messages, keeps leases, judges what the client
+/// sends. Pure: no sockets, clocks or threads. One thread at a time.
 ///
 ///   idle --want_data--> streaming --end_of_stream()/error()--> idle (leases may be open)
 class CROSSDOCK_EXPORT Sender {
  public:
-  Sender(std::uint64_t want_data, std::uint64_t free_data, bool peer_knows_errors);
+  /// `free_data` is absent where the URI offers none: then leases end with the connection only. `peer_is_crossdock`:
+  /// the handshake said that the client is of our kind; it knows error messages, and frees each pair as often as it was
+  /// sent (FreeRule::kCounted; else FreeRule::kLetter). Throws InvalidArgumentError if the two tags are the same.
+  Sender(std::uint64_t want_data, std::optional<std::uint64_t> free_data, bool peer_is_crossdock);
 
   enum class Event : std::uint8_t { kWantData, kFreed };
-  /// A tagged message of the client. kWantData: `body` is the ticket, and the stream begins: the next prefix is number 0.
-  /// kFreed: holders whose leases ended were appended to `*freed`. Throws ProtocolError (unknown tag, want_data while a stream is under way, a free_data body
-  /// that isn't a multiple of 8 bytes, an address never lent): then end this connection and no other.
+  /// A tagged message of the client. kWantData: `body` is the ticket, and the stream begins: the next prefix is number
+  /// 0. kFreed: holders whose leases ended were appended to `*freed` (a free_data message may name no address at all).
+  /// Throws ProtocolError (unknown tag, want_data while a stream is under way, a free_data body that isn't a multiple
+  /// of 8 bytes, an address that isn't lent): then end this connection and no other.
   Event on_tagged(std::uint64_t tag, ByteSpan body, std::vector<std::uint64_t>* freed);
+
+  // The four below throw std::logic_error where no stream is under way.
 
   /// The prefix of the next IPC message. The stream's first message must be its schema.
   PrefixBytes next_message();
   /// The tag of the body that belongs to the message begun last.
-  std::uint64_t body_tag(BodyType type) const noexcept;
+  std::uint64_t body_tag(BodyType type) const;
   /// The whole End of Stream message. Back to idle.
   PrefixBytes end_of_stream();
-  /// The whole error message (type 255), or empty if the peer doesn't know them: then close the connection. Back to idle.
+  /// The whole error message (type 255), or empty if the peer doesn't know them: then close the connection. Back to
+  /// idle. A reason over kMaxErrorReason bytes is cut between characters; what isn't UTF-8 in it becomes '?'.
   std::vector<std::byte> error(std::string_view reason);
 
   bool streaming() const noexcept { return streaming_; }
@@ -42,9 +51,12 @@ class CROSSDOCK_EXPORT Sender {
   void set_next_sequence(std::uint32_t sequence) noexcept { next_ = sequence; }
 
  private:
+  void check_streaming(const char* what) const;
+  void end_stream() noexcept;
+
   std::uint64_t want_data_;
-  std::uint64_t free_data_;
-  bool peer_knows_errors_;
+  std::optional<std::uint64_t> free_data_;
+  bool peer_is_crossdock_;
   bool streaming_ = false;
   std::uint32_t next_ = 0;
   LeaseLedger leases_;

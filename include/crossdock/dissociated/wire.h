@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -18,6 +19,8 @@ enum class MessageType : std::uint8_t { kEndOfStream = 0, kMetadata = 1, kError 
 enum class BodyType : std::uint8_t { kPacked = 0, kRemote = 1 };
 
 inline constexpr std::size_t kPrefixSize = 5;
+/// The reason of an error message, UTF-8 bytes. A longer one is cut by the sender and refused by the receiver.
+inline constexpr std::size_t kMaxErrorReason = 4096;
 using PrefixBytes = std::array<std::byte, kPrefixSize>;
 
 struct Prefix {
@@ -26,7 +29,8 @@ struct Prefix {
 };
 
 CROSSDOCK_EXPORT PrefixBytes write_prefix(MessageType type, std::uint32_t sequence) noexcept;
-/// Throws ProtocolError: shorter than 5 bytes, an unknown type, an End of Stream that isn't exactly 5 bytes.
+/// Throws ProtocolError: shorter than 5 bytes, an unknown type, an End of Stream that isn't exactly 5 bytes, an error
+/// whose reason is over kMaxErrorReason or isn't UTF-8.
 CROSSDOCK_EXPORT Prefix read_prefix(ByteSpan message);
 
 struct Tag {
@@ -49,8 +53,8 @@ struct RemoteBuffer {
 
 /// Appends a type 1 body to `*out`: total (the sum of the raw lengths), count, pairs.
 CROSSDOCK_EXPORT void write_remote_body(std::span<const RemoteBuffer> buffers, std::vector<std::byte>* out);
-/// Replaces `*out`. Throws ProtocolError: a size that doesn't fit the count, a total that isn't the sum, a sum that overflows,
-/// an address without a length.
+/// Replaces `*out`. Throws ProtocolError: a size that doesn't fit the count, a total that isn't the sum, a sum that
+/// overflows, an address without a length.
 CROSSDOCK_EXPORT void read_remote_body(ByteSpan body, std::vector<RemoteBuffer>* out);
 
 /// Appends addresses to a free_data body ("one or more" addresses).

@@ -1,0 +1,309 @@
+#include "crossdock/dissociated/receiver.h"
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "buffer_pool.h"
+#include "crossdock/core/error.h"
+
+namespace crossdock::dissociated {
+namespace {
+
+/// What has come of one number.
+struct Slot {
+  Buffer metadata;
+  Buffer body;
+  bool has_metadata = false;
+  bool has_body = false;
+  BodyType body_type = BodyType::kPacked;
+};
+
+constexpr std::size_t kFirstSlots = 16;
+
+/// The text that names a message in errors of the codec, written without an allocation: once per message.
+class Where {
+ public:
+  const char* of(std::uint32_t sequence) noexcept {
+    const auto [end, error] = std::to_chars(text_ + kName.size(), std::end(text_) - 1, sequence);
+    *end = '\0';
+    return text_;
+  }
+
+ private:
+  static constexpr std::string_view kName = "message ";
+  char text_[kName.size() + std::numeric_limits<std::uint32_t>::digits10 + 2] = "message ";
+};
+
+}  // namespace
+
+struct Receiver::Impl {
+  explicit Impl(const Options& receiver_options) : options(receiver_options), slots(kFirstSlots) {
+    if (options.max_ahead == 0 || options.max_ahead > (1u << 31)) {
+      throw InvalidArgumentError(
+          "Receiver: max_ahead is " + std::to_string(options.max_ahead) +
+          "; it must be 1 to 2147483648, so that numbers before and after the next one due differ");
+    }
+  }
+
+  enum class Ending : std::uint8_t { kNone, kEnd, kError };
+
+  const Options options;
+  /// A ring: number n is at n modulo its size, a power of two, also across the roll-over.
+  std::vector<Slot> slots;
+  /// Positions count a stream's messages in 64 bits; their low 32 bits are the sequence numbers.
+  std::uint64_t position = 0;  // of the next message due
+  std::uint64_t furthest = 0;  // just past the last one of which anything came
+  bool begun = false;          // the schema was taken
+  Ending ending = Ending::kNone;
+  std::uint64_t end_position = 0;  // if there is an ending
+  Buffer reason;                   // of an error
+  bool disconnected = false;
+  bool finished = false;
+  std::uint64_t buffered = 0;
+
+  BufferPool metadata_pool;
+  BufferPool body_pool;
+  std::optional<ipc::Message> message;  // of the message due next, once parsed; then of the one taken
+  Where where;
+  bool taken = false;  // `item` is given out and refers to the buffers below
+  Buffer taken_metadata;
+  Buffer taken_body;
+  Item item;
+
+  std::uint32_t due() const noexcept { return static_cast<std::uint32_t>(position); }
+  Slot& slot_of(std::uint32_t sequence) noexcept { return slots[sequence & (slots.size() - 1)]; }
+
+  void release_taken() {
+    if (!taken) return;
+    taken = false;
+    message.reset();
+    metadata_pool.give_back(std::move(taken_metadata));
+    body_pool.give_back(std::move(taken_body));
+  }
+
+  /// The position of a number that may still come. `what` is the message's kind, for errors.
+  std::uint64_t position_of(std::uint32_t sequence, const char* what) const {
+    const std::uint32_t ahead = sequence - due();  // modulo 2^32: what lies before the next one due is very far ahead
+    if (finished) {
+      throw ProtocolError(std::string(what) + " of number " + std::to_string(sequence) +
+                          " came after the stream's end");
+    }
+    if (ahead >= options.max_ahead) {
+      throw ProtocolError(std::string(what) + " of number " + std::to_string(sequence) + " came where " +
+                          std::to_string(due()) + " is due next: it was taken already, or is more than " +
+                          std::to_string(options.max_ahead) + " ahead");
+    }
+    return position + ahead;
+  }
+
+  /// The slot of a metadata message or a body that may come. Grows the ring as needed.
+  Slot& arrival(std::uint32_t sequence, std::size_t size, const char* what) {
+    const std::uint64_t at = position_of(sequence, what);
+    if (ending != Ending::kNone && at >= end_position) [[unlikely]] {
+      throw ProtocolError(std::string(what) + " of number " + std::to_string(sequence) +
+                          " came for a stream that ended with number " +
+                          std::to_string(static_cast<std::uint32_t>(end_position)));
+    }
+    if (size > options.max_buffered_bytes - buffered) {
+      throw ProtocolError(std::string(what) + " of number " + std::to_string(sequence) + " has " +
+                          std::to_string(size) + " bytes, and " + std::to_string(buffered) + " wait for number " +
+                          std::to_string(due()) + " already: over the limit of " +
+                          std::to_string(options.max_buffered_bytes) + " (Receiver::Options::max_buffered_bytes)");
+    }
+    if (at - position >= slots.size()) grow(at - position + 1);
+    furthest = std::max(furthest, at + 1);
+    return slot_of(sequence);
+  }
+
+  void grow(std::uint64_t needed) {
+    std::vector<Slot> bigger(std::bit_ceil(needed));
+    for (std::uint64_t at = position; at != position + slots.size(); ++at) {
+      const auto sequence = static_cast<std::uint32_t>(at);
+      bigger[sequence & (bigger.size() - 1)] = std::move(slot_of(sequence));
+    }
+    slots.swap(bigger);
+  }
+
+  void on_metadata(std::uint32_t sequence, ByteSpan metadata) {
+    if (metadata.size() > static_cast<std::uint64_t>(std::max<std::int64_t>(options.limits.max_metadata_bytes, 0))) {
+      throw InvalidDataError("the metadata of message " + std::to_string(sequence) + " has " +
+                             std::to_string(metadata.size()) + " bytes; at most " +
+                             std::to_string(options.limits.max_metadata_bytes) +
+                             " are taken (ipc::Limits::max_metadata_bytes)");
+    }
+    Slot& slot = arrival(sequence, metadata.size(), "metadata");
+    if (slot.has_metadata) throw ProtocolError("metadata of number " + std::to_string(sequence) + " came twice");
+    slot.metadata = metadata_pool.copy_of(metadata);
+    slot.has_metadata = true;
+    buffered += metadata.size();
+  }
+
+  void on_ending(Ending kind, std::uint32_t sequence, ByteSpan text) {
+    const char* const what = kind == Ending::kEnd ? "End of Stream" : "an error message";
+    const std::uint64_t at = position_of(sequence, what);
+    if (ending != Ending::kNone) {
+      throw ProtocolError(std::string(what) + " of number " + std::to_string(sequence) +
+                          " came for a stream that ended with number " +
+                          std::to_string(static_cast<std::uint32_t>(end_position)));
+    }
+    if (at < furthest) {
+      throw ProtocolError(std::string(what) + " has number " + std::to_string(sequence) + ", but number " +
+                          std::to_string(static_cast<std::uint32_t>(furthest - 1)) +
+                          " came too: the end must have the last number");
+    }
+    if (kind == Ending::kEnd && !begun && at == 0) {
+      throw ProtocolError("End of Stream has number 0: a stream must begin with its schema");
+    }
+    reason.assign(text);
+    ending = kind;
+    end_position = at;
+  }
+
+  /// True if the message due next is complete. Parses its metadata once.
+  bool complete(Slot& slot) {
+    if (!slot.has_metadata) return false;
+    if (!message) {
+      message = ipc::Message::parse(slot.metadata.bytes(), options.limits, where.of(due()));
+      const bool is_schema = message->kind() == ipc::MessageKind::kSchema;
+      if (is_schema == begun) {
+        message.reset();
+        throw ProtocolError(
+            begun ? "message " + std::to_string(due()) + " is a second schema; a stream has one, and it comes first"
+                  : "message " + std::to_string(due()) + " is no schema, with which a stream must begin");
+      }
+    }
+    if (!message->has_body()) {
+      if (slot.has_body)
+        throw ProtocolError("a body of number " + std::to_string(due()) + " came, whose message has none");
+      return true;
+    }
+    if (!slot.has_body) return false;
+    if (slot.body_type == BodyType::kPacked &&
+        static_cast<std::uint64_t>(message->body_length()) != slot.body.bytes().size()) {
+      throw ProtocolError("the packed body of message " + std::to_string(due()) + " has " +
+                          std::to_string(slot.body.bytes().size()) + " bytes; its metadata says " +
+                          std::to_string(message->body_length()));
+    }
+    return true;
+  }
+
+  const Item* take(Slot& slot) {
+    item.kind = Item::Kind::kMessage;
+    item.sequence = due();
+    item.message_kind = message->kind();
+    item.message = &*message;
+    item.metadata = slot.metadata.bytes();
+    item.body_type = slot.body_type;
+    item.body = slot.body.bytes();
+    buffered -= item.metadata.size() + item.body.size();
+    taken_metadata = std::move(slot.metadata);
+    taken_body = std::move(slot.body);
+    slot.has_metadata = slot.has_body = false;
+    slot.body_type = BodyType::kPacked;
+    taken = true;
+    begun = true;
+    ++position;
+    return &item;
+  }
+
+  const Item* finish(Item::Kind kind) {
+    finished = true;
+    item = Item{};
+    item.kind = kind;
+    item.sequence = static_cast<std::uint32_t>(end_position);
+    item.metadata = reason.bytes();
+    return &item;
+  }
+
+  [[noreturn]] void throw_truncated() {
+    const Slot& slot = slot_of(due());
+    const char* const missing = !slot.has_metadata ? (slot.has_body ? "the metadata" : "all") : "the body";
+    std::string what = "the connection was lost before End of Stream: ";
+    if (furthest <= position && ending == Ending::kNone) {
+      what += "message " + std::to_string(due()) + " never came";
+    } else {
+      what += std::string(missing) + " of message " + std::to_string(due()) + " is missing";
+      if (furthest > position + 1) {
+        what += "; later ones came, up to number " + std::to_string(static_cast<std::uint32_t>(furthest - 1));
+      }
+      if (ending == Ending::kEnd)
+        what += "; End of Stream has number " + std::to_string(static_cast<std::uint32_t>(end_position));
+    }
+    throw TruncatedStreamError(what);
+  }
+};
+
+Receiver::Receiver() : Receiver(Options{}) {}
+Receiver::Receiver(const Options& options) : impl_(std::make_unique<Impl>(options)) {}
+Receiver::~Receiver() = default;
+Receiver::Receiver(Receiver&&) noexcept = default;
+Receiver& Receiver::operator=(Receiver&&) noexcept = default;
+
+void Receiver::on_untagged(ByteSpan message) {
+  impl_->release_taken();
+  const Prefix prefix = read_prefix(message);
+  const ByteSpan rest = message.subspan(kPrefixSize);
+  switch (prefix.type) {
+    case MessageType::kMetadata: impl_->on_metadata(prefix.sequence, rest); break;
+    case MessageType::kEndOfStream: impl_->on_ending(Impl::Ending::kEnd, prefix.sequence, rest); break;
+    case MessageType::kError: impl_->on_ending(Impl::Ending::kError, prefix.sequence, rest); break;
+  }
+}
+
+void Receiver::on_tagged(std::uint64_t tag, ByteSpan body) {
+  impl_->release_taken();
+  const Tag read = read_tag(tag);
+  if (!impl_->begun && impl_->position == 0 && read.sequence == 0) {
+    throw ProtocolError("a body of number 0 came; that number is the schema's, which has none");
+  }
+  Slot& slot = impl_->arrival(read.sequence, body.size(), "a body");
+  if (slot.has_body) throw ProtocolError("a body of number " + std::to_string(read.sequence) + " came twice");
+  slot.body = impl_->body_pool.copy_of(body);
+  slot.has_body = true;
+  slot.body_type = read.type;
+  impl_->buffered += body.size();
+}
+
+void Receiver::on_disconnected() {
+  impl_->release_taken();
+  impl_->disconnected = true;
+}
+
+const Receiver::Item* Receiver::next() {
+  Impl& in = *impl_;
+  in.release_taken();
+  if (in.finished) return nullptr;
+  Slot& slot = in.slot_of(in.due());
+  if (in.complete(slot)) return in.take(slot);
+  if (in.ending == Impl::Ending::kEnd && in.position == in.end_position) return in.finish(Item::Kind::kEnd);
+  if (in.ending == Impl::Ending::kError) return in.finish(Item::Kind::kError);
+  if (in.disconnected) in.throw_truncated();
+  return nullptr;
+}
+
+bool Receiver::finished() const noexcept { return impl_->finished; }
+
+void Receiver::restart() {
+  if (!impl_->finished) {
+    throw StreamBusyError(
+        "Receiver: the stream is still under way; take its items until kEnd or kError before another begins");
+  }
+  const bool disconnected = impl_->disconnected;
+  impl_ = std::make_unique<Impl>(Options(impl_->options));
+  impl_->disconnected = disconnected;
+}
+
+void Receiver::set_next_sequence(std::uint32_t sequence) {
+  impl_->release_taken();
+  impl_->position = impl_->furthest = sequence;
+  impl_->begun = true;
+}
+
+}  // namespace crossdock::dissociated

@@ -1,0 +1,88 @@
+#include "crossdock/dissociated/sender.h"
+
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+#include "crossdock/core/error.h"
+#include "text.h"
+
+namespace crossdock::dissociated {
+
+Sender::Sender(std::uint64_t want_data, std::optional<std::uint64_t> free_data, bool peer_is_crossdock)
+    : want_data_(want_data),
+      free_data_(free_data),
+      peer_is_crossdock_(peer_is_crossdock),
+      leases_(peer_is_crossdock ? FreeRule::kCounted : FreeRule::kLetter) {
+  if (free_data_ == want_data_) {
+    throw InvalidArgumentError("want_data and free_data are both " + std::to_string(want_data_) +
+                               "; a client's messages could not be told apart: choose two tags");
+  }
+}
+
+Sender::Event Sender::on_tagged(std::uint64_t tag, ByteSpan body, std::vector<std::uint64_t>* freed) {
+  if (tag == free_data_) {
+    if (body.size() % sizeof(std::uint64_t) != 0) {
+      throw ProtocolError("a free_data message has " + std::to_string(body.size()) +
+                          " bytes; it must hold whole addresses of 8 bytes each");
+    }
+    addresses_.resize(body.size() / sizeof(std::uint64_t));
+    if (!body.empty()) std::memcpy(addresses_.data(), body.data(), body.size());
+    leases_.free(addresses_, freed);
+    return Event::kFreed;
+  }
+  if (tag == want_data_) {
+    if (streaming_) {
+      throw ProtocolError(
+          "a want_data message came while a stream is under way; a connection carries one at a time: "
+          "wait for its End of Stream, or connect again");
+    }
+    streaming_ = true;
+    next_ = 0;
+    return Event::kWantData;
+  }
+  throw ProtocolError("a message of the client has tag " + std::to_string(tag) + "; known are want_data (" +
+                      std::to_string(want_data_) + ")" +
+                      (free_data_ ? " and free_data (" + std::to_string(*free_data_) + ")" : " alone"));
+}
+
+PrefixBytes Sender::next_message() {
+  check_streaming("next_message");
+  return write_prefix(MessageType::kMetadata, next_++);
+}
+
+std::uint64_t Sender::body_tag(BodyType type) const {
+  check_streaming("body_tag");
+  return write_tag(next_ - 1, type);
+}
+
+PrefixBytes Sender::end_of_stream() {
+  check_streaming("end_of_stream");
+  end_stream();
+  return write_prefix(MessageType::kEndOfStream, next_);
+}
+
+std::vector<std::byte> Sender::error(std::string_view reason) {
+  check_streaming("error");
+  std::vector<std::byte> message;
+  if (peer_is_crossdock_) {
+    const PrefixBytes prefix = write_prefix(MessageType::kError, next_);
+    const std::string text = bounded_utf8(reason, kMaxErrorReason);
+    message.assign(prefix.begin(), prefix.end());
+    const ByteSpan bytes = as_bytes(text);
+    message.insert(message.end(), bytes.begin(), bytes.end());
+  }
+  end_stream();
+  return message;
+}
+
+void Sender::check_streaming(const char* what) const {
+  if (!streaming_) throw std::logic_error(std::string("Sender::") + what + " is called with no stream under way");
+}
+
+void Sender::end_stream() noexcept {
+  streaming_ = false;
+  leases_.stream_ended();
+}
+
+}  // namespace crossdock::dissociated

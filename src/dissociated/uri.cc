@@ -1,0 +1,212 @@
+#include "crossdock/dissociated/uri.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base64.h"
+#include "crossdock/core/error.h"
+#include "text.h"
+
+namespace crossdock::dissociated {
+namespace {
+
+constexpr std::string_view kWantData = "want_data";
+constexpr std::string_view kFreeData = "free_data";
+constexpr std::string_view kRemoteHandle = "remote_handle";
+constexpr std::string_view kStream = "stream";
+constexpr std::string_view kMetadataRole = "metadata";
+constexpr std::string_view kDataRole = "data";
+
+bool is_known(std::string_view name) noexcept {
+  return name == kWantData || name == kFreeData || name == kRemoteHandle || name == kStream;
+}
+
+bool is_letter(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
+bool is_control(char c) noexcept { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }
+
+/// RFC 3986, section 3.1.
+bool is_scheme(std::string_view text) noexcept {
+  return !text.empty() && is_letter(text[0]) && std::all_of(text.begin(), text.end(), [](char c) {
+    return is_letter(c) || is_digit(c) || c == '+' || c == '-' || c == '.';
+  });
+}
+
+int hex_digit(char c) noexcept {
+  if (is_digit(c)) return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+class Parser {
+ public:
+  explicit Parser(std::string_view text) : text_(text) {}
+
+  Uri parse() {
+    const std::size_t colon = text_.find(':');
+    if (colon == std::string_view::npos) {
+      fail(text_.size(), "it has no scheme; write for example shm:/run/user/1000/flights.sock");
+    }
+    if (!is_scheme(text_.substr(0, colon))) {
+      fail(0, "its scheme must be a letter, then letters, digits, '+', '-' or '.', up to the first ':'");
+    }
+    uri_.scheme = text_.substr(0, colon);
+    for (char& c : uri_.scheme) {
+      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    }
+    const std::size_t query = std::min(text_.find('?', colon), text_.size());
+    uri_.address = decode(colon + 1, query);
+    if (query < text_.size()) parse_query(query + 1);
+    return std::move(uri_);
+  }
+
+ private:
+  [[noreturn]] void fail(std::size_t at, const std::string& what) const {
+    throw UriError("bad URI " + shown(text_) + ", at character " + std::to_string(at + 1) + ": " + what);
+  }
+
+  /// Percent-decodes text_[begin, end). A '+' is a plus.
+  std::string decode(std::size_t begin, std::size_t end) const {
+    std::string out;
+    out.reserve(end - begin);
+    for (std::size_t i = begin; i < end; ++i) {
+      char c = text_[i];
+      if (c == '#') fail(i, "a fragment ('#') has no meaning here; a '#' in a name is written %23");
+      if (c == ' ') fail(i, "a space must be written %20");
+      const std::size_t at = i;
+      if (c == '%') {
+        const int high = i + 1 < end ? hex_digit(text_[i + 1]) : -1;
+        const int low = i + 2 < end ? hex_digit(text_[i + 2]) : -1;
+        if (high < 0 || low < 0) fail(i, "'%' must be followed by two hexadecimal digits; a '%' itself is written %25");
+        c = static_cast<char>(high * 16 + low);
+        i += 2;
+      }
+      if (is_control(c)) fail(at, "a control character, which no address and no parameter may contain");
+      out += c;
+    }
+    return out;
+  }
+
+  void parse_query(std::size_t begin) {
+    if (begin == text_.size()) return;
+    for (;;) {
+      const std::size_t end = std::min(text_.find('&', begin), text_.size());
+      parse_parameter(begin, end);
+      if (end == text_.size()) return;
+      begin = end + 1;
+    }
+  }
+
+  void parse_parameter(std::size_t begin, std::size_t end) {
+    const std::size_t equals = std::min(text_.find('=', begin), end);
+    std::string name = decode(begin, equals);
+    const std::size_t at = std::min(equals + 1, end);
+    std::string value = decode(at, end);
+    if (name.empty()) fail(begin, "a parameter without a name");
+    if (!is_known(name)) {
+      uri_.others.emplace_back(std::move(name), std::move(value));
+      return;
+    }
+    if (value.empty()) fail(at, name + " has no value");
+    if (name == kWantData) {
+      set_once(begin, kWantData, &uri_.want_data, number(at, kWantData, value));
+    } else if (name == kFreeData) {
+      set_once(begin, kFreeData, &uri_.free_data, number(at, kFreeData, value));
+    } else if (name == kRemoteHandle) {
+      if (!uri_.remote_handle.empty()) fail(begin, name + " is given twice");
+      std::string reason;
+      auto bytes = base64_decode(value, &reason);
+      if (!bytes) fail(at, "remote_handle isn't base64: " + reason);
+      if (bytes->empty()) fail(at, "remote_handle holds no bytes");
+      uri_.remote_handle = std::move(*bytes);
+    } else {
+      if (uri_.role != StreamRole::kBoth) fail(begin, name + " is given twice");
+      if (value != kMetadataRole && value != kDataRole) {
+        fail(at, "stream is " + shown(value) +
+                     "; it must be metadata or data, or be left out where one connection carries both");
+      }
+      uri_.role = value == kMetadataRole ? StreamRole::kMetadata : StreamRole::kData;
+    }
+  }
+
+  void set_once(std::size_t at, std::string_view name, std::optional<std::uint64_t>* to, std::uint64_t value) const {
+    if (to->has_value()) fail(at, std::string(name) + " is given twice");
+    *to = value;
+  }
+
+  std::uint64_t number(std::size_t at, std::string_view name, std::string_view value) const {
+    const bool hexadecimal = value.starts_with("0x") || value.starts_with("0X");
+    const std::string_view digits = hexadecimal ? value.substr(2) : value;
+    std::uint64_t result = 0;
+    const auto [end, error] =
+        std::from_chars(digits.data(), digits.data() + digits.size(), result, hexadecimal ? 16 : 10);
+    if (error == std::errc::result_out_of_range) {
+      fail(at, std::string(name) + " is " + shown(value, 40) + ", which is over 18446744073709551615");
+    }
+    if (error != std::errc() || end != digits.data() + digits.size()) {
+      fail(at, std::string(name) + " is " + shown(value, 40) +
+                   "; it must be a decimal number, or a hexadecimal one that starts with 0x");
+    }
+    return result;
+  }
+
+  std::string_view text_;
+  Uri uri_;
+};
+
+/// Appends `text` with everything escaped but what stands for itself in a path and a query (RFC 3986, pchar and '/'),
+/// less `also`; brackets stay, so that an IPv6 host remains readable.
+void encode(std::string_view text, std::string_view also, const char* what, std::string* out) {
+  static constexpr std::string_view kPlain = "-._~!$&'()*+,;=:@/[]";
+  static constexpr char kHex[] = "0123456789ABCDEF";
+  for (const char c : text) {
+    if (is_control(c)) {
+      throw UriError(std::string("the ") + what + " " + shown(text) +
+                     " has a control character; no URI may contain one");
+    }
+    const bool plain = is_letter(c) || is_digit(c) || kPlain.find(c) != std::string_view::npos;
+    if (plain && also.find(c) == std::string_view::npos) {
+      *out += c;
+    } else {
+      const auto byte = static_cast<unsigned char>(c);
+      *out += {'%', kHex[byte >> 4], kHex[byte & 15]};
+    }
+  }
+}
+
+}  // namespace
+
+Uri parse_uri(std::string_view text) { return Parser(text).parse(); }
+
+std::string format_uri(const Uri& uri) {
+  const bool lower = std::none_of(uri.scheme.begin(), uri.scheme.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
+  if (!lower || !is_scheme(uri.scheme)) {
+    throw UriError("the scheme " + shown(uri.scheme) +
+                   " must be a lower-case letter, then lower-case letters, digits, '+', '-' or '.'");
+  }
+  std::string out = uri.scheme + ":";
+  encode(uri.address, "", "address", &out);
+  char separator = '?';
+  const auto add = [&](std::string_view name, std::string_view value) {
+    out += separator;
+    separator = '&';
+    encode(name, "&=", "parameter name", &out);
+    out += '=';
+    encode(value, "&", "parameter value", &out);
+  };
+  if (uri.want_data) add(kWantData, std::to_string(*uri.want_data));
+  if (uri.free_data) add(kFreeData, std::to_string(*uri.free_data));
+  if (!uri.remote_handle.empty()) add(kRemoteHandle, base64_encode(uri.remote_handle));
+  if (uri.role != StreamRole::kBoth) add(kStream, uri.role == StreamRole::kMetadata ? kMetadataRole : kDataRole);
+  for (const auto& [name, value] : uri.others) {
+    if (name.empty() || is_known(name)) {
+      throw UriError("the parameter name " + shown(name) + " can't stand among a Uri's others: it is " +
+                     (name.empty() ? "empty" : "a known one, which has a member of its own"));
+    }
+    add(name, value);
+  }
+  return out;
+}
+
+}  // namespace crossdock::dissociated

@@ -1,0 +1,130 @@
+#include "crossdock/dissociated/wire.h"
+
+#include <string>
+
+#include "crossdock/core/error.h"
+#include "text.h"
+
+namespace crossdock::dissociated {
+namespace {
+
+constexpr std::size_t kWord = sizeof(std::uint64_t);
+constexpr std::size_t kPair = 2 * kWord;
+
+}  // namespace
+
+PrefixBytes write_prefix(MessageType type, std::uint32_t sequence) noexcept {
+  PrefixBytes bytes;
+  bytes[0] = static_cast<std::byte>(type);
+  store_le(bytes.data() + 1, sequence);
+  return bytes;
+}
+
+Prefix read_prefix(ByteSpan message) {
+  if (message.size() < kPrefixSize) {
+    throw ProtocolError("an untagged message has " + std::to_string(message.size()) +
+                        " bytes; its prefix alone (type, sequence number) has 5");
+  }
+  const auto type = std::to_integer<unsigned>(message[0]);
+  const auto sequence = load_le<std::uint32_t>(message.data() + 1);
+  const auto number = [&] { return " (number " + std::to_string(sequence) + ")"; };
+  switch (type) {
+    case static_cast<unsigned>(MessageType::kEndOfStream):
+      if (message.size() != kPrefixSize) {
+        throw ProtocolError("an End of Stream message" + number() + " has " + std::to_string(message.size()) +
+                            " bytes; it must have exactly 5");
+      }
+      return {MessageType::kEndOfStream, sequence};
+    case static_cast<unsigned>(MessageType::kMetadata): return {MessageType::kMetadata, sequence};
+    case static_cast<unsigned>(MessageType::kError): {
+      const ByteSpan reason = message.subspan(kPrefixSize);
+      if (reason.size() > kMaxErrorReason) {
+        throw ProtocolError("an error message" + number() + " has a reason of " + std::to_string(reason.size()) +
+                            " bytes; at most " + std::to_string(kMaxErrorReason) + " are allowed");
+      }
+      if (!is_utf8(as_text(reason))) {
+        throw ProtocolError("an error message" + number() +
+                            " has a reason that isn't UTF-8: " + shown(as_text(reason)));
+      }
+      return {MessageType::kError, sequence};
+    }
+    default:
+      throw ProtocolError("an untagged message" + number() + " is of type " + std::to_string(type) +
+                          "; known are 0 (End of Stream), 1 (metadata) and 255 (error)");
+  }
+}
+
+Tag read_tag(std::uint64_t tag) {
+  const auto sequence = static_cast<std::uint32_t>(tag);
+  const auto type = static_cast<unsigned>(tag >> 56);
+  if (((tag >> 32) & 0xFFFFFF) != 0) {
+    throw ProtocolError("the tag " + std::to_string(tag) + " of body " + std::to_string(sequence) +
+                        " has reserved bits set (32 to 55); they must be 0");
+  }
+  if (type > static_cast<unsigned>(BodyType::kRemote)) {
+    throw ProtocolError("the tag of body " + std::to_string(sequence) + " says body type " + std::to_string(type) +
+                        "; known are 0 (packed bytes) and 1 (addresses)");
+  }
+  return {sequence, static_cast<BodyType>(type)};
+}
+
+void write_remote_body(std::span<const RemoteBuffer> buffers, std::vector<std::byte>* out) {
+  const std::size_t start = out->size();
+  out->resize(start + kPair * (buffers.size() + 1));
+  std::byte* to = out->data() + start;
+  std::uint64_t total = 0;
+  std::byte* pair = to + kPair;
+  for (const RemoteBuffer& buffer : buffers) {
+    total += buffer.length;
+    store_le(pair, buffer.address);
+    store_le(pair + kWord, buffer.length);
+    pair += kPair;
+  }
+  store_le(to, total);
+  store_le(to + kWord, static_cast<std::uint64_t>(buffers.size()));
+}
+
+void read_remote_body(ByteSpan body, std::vector<RemoteBuffer>* out) {
+  out->clear();
+  if (body.size() < kPair || body.size() % kPair != 0) {
+    throw ProtocolError("a body of addresses has " + std::to_string(body.size()) +
+                        " bytes; it must have 16 for the total and the count, and 16 for each buffer");
+  }
+  const auto total = load_le<std::uint64_t>(body.data());
+  const auto count = load_le<std::uint64_t>(body.data() + kWord);
+  if (count != body.size() / kPair - 1) {
+    throw ProtocolError("a body of addresses says that it has " + std::to_string(count) + " buffers; its " +
+                        std::to_string(body.size()) + " bytes hold " + std::to_string(body.size() / kPair - 1));
+  }
+  out->resize(count);
+  std::uint64_t sum = 0;
+  const std::byte* pair = body.data() + kPair;
+  for (std::size_t i = 0; i < count; ++i, pair += kPair) {
+    const RemoteBuffer buffer{load_le<std::uint64_t>(pair), load_le<std::uint64_t>(pair + kWord)};
+    if (buffer.length == 0 && buffer.address != 0) {
+      throw ProtocolError("buffer " + std::to_string(i) + " of a body of addresses has address " +
+                          std::to_string(buffer.address) + " and length 0; an absent or empty buffer is (0, 0)");
+    }
+    if (!checked_add(sum, buffer.length, &sum)) {
+      throw ProtocolError("the lengths in a body of addresses add up to more than 64 bits hold, at buffer " +
+                          std::to_string(i));
+    }
+    (*out)[i] = buffer;
+  }
+  if (sum != total) {
+    throw ProtocolError("a body of addresses says that its buffers have " + std::to_string(total) +
+                        " bytes in total; their lengths add up to " + std::to_string(sum));
+  }
+}
+
+void write_free_data(std::span<const std::uint64_t> addresses, std::vector<std::byte>* out) {
+  const std::size_t start = out->size();
+  out->resize(start + kWord * addresses.size());
+  std::byte* to = out->data() + start;
+  for (const std::uint64_t address : addresses) {
+    store_le(to, address);
+    to += kWord;
+  }
+}
+
+}  // namespace crossdock::dissociated
