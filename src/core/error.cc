@@ -30,6 +30,7 @@ std::string_view error_name(ErrorCode code) noexcept {
     case ErrorCode::kConnection: return "ConnectionError";
     case ErrorCode::kRemote: return "RemoteError";
     case ErrorCode::kStreamBusy: return "StreamBusyError";
+    case ErrorCode::kUnsupported: return "UnsupportedError";
   }
   return "Error";
 }
@@ -59,6 +60,7 @@ void throw_error(ErrorCode code, const std::string& what) {
     case ErrorCode::kConnection: throw ConnectionError(what);
     case ErrorCode::kRemote: throw RemoteError(what);
     case ErrorCode::kStreamBusy: throw StreamBusyError(what);
+    case ErrorCode::kUnsupported: throw UnsupportedError(what);
   }
   throw Error(code, what);
 }

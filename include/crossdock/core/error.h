@@ -34,6 +34,7 @@ enum class ErrorCode : std::int32_t {
   kConnection = 21,       ///< No connection: nobody listens, or it was refused or lost.
   kRemote = 22,           ///< The other end reported an error; its text is in the message.
   kStreamBusy = 23,       ///< A stream is under way on this object; finish or close it first.
+  kUnsupported = 24,      ///< A driver, or this system, can't do what was asked; the text names it.
 };
 
 /// The code's name as it stands in messages and Python class names, for example "TruncatedStreamError".
@@ -80,6 +81,7 @@ using ConsumedError = ErrorOf<ErrorCode::kConsumed>;
 using ConnectionError = ErrorOf<ErrorCode::kConnection>;
 using RemoteError = ErrorOf<ErrorCode::kRemote>;
 using StreamBusyError = ErrorOf<ErrorCode::kStreamBusy>;
+using UnsupportedError = ErrorOf<ErrorCode::kUnsupported>;
 
 /// Throws the class that belongs to `code`: for errors that arrive as numbers.
 [[noreturn]] CROSSDOCK_EXPORT void throw_error(ErrorCode code, const std::string& what);

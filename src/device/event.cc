@@ -1,0 +1,45 @@
+#include "crossdock/device/event.h"
+
+#include <mutex>
+#include <utility>
+
+namespace crossdock::device {
+
+struct Event::State {
+  void* native = nullptr;
+  std::shared_ptr<void> owner;
+  std::mutex mutex;
+  std::shared_ptr<const Error> failure;
+};
+
+Event::Event(void* native, std::shared_ptr<void> owner) : state_(std::make_shared<State>()) {
+  state_->native = native;
+  state_->owner = std::move(owner);
+}
+
+Event Event::failed(std::shared_ptr<const Error> failure) {
+  Event event(nullptr, nullptr);
+  event.fail(std::move(failure));
+  return event;
+}
+
+void* Event::native() const noexcept { return state_ ? state_->native : nullptr; }
+
+std::shared_ptr<const Error> Event::failure() const {
+  if (!state_) return nullptr;
+  const std::lock_guard lock(state_->mutex);
+  return state_->failure;
+}
+
+void Event::fail(std::shared_ptr<const Error> failure) {
+  // Without a state there are no copies to tell, and such an event says that its work is done.
+  if (!state_) throw InvalidArgumentError("an event that is complete can't fail any more");
+  const std::lock_guard lock(state_->mutex);
+  if (!state_->failure) state_->failure = std::move(failure);
+}
+
+void Event::check() const {
+  if (const std::shared_ptr<const Error> error = failure()) throw_error(error->code(), error->what());
+}
+
+}  // namespace crossdock::device

@@ -1,0 +1,198 @@
+#include "host_context.h"
+
+#include <fcntl.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include "crossdock/core/error.h"
+#include "crossdock/device/region_table.h"
+
+namespace crossdock::device {
+
+namespace {
+
+constexpr std::string_view kName = "host";
+constexpr std::uint64_t kAlignment = 64;
+constexpr std::uint64_t kMost = std::uint64_t{1} << kOffsetBits;
+
+void check_queue(const Queue& queue) {
+  if (queue.device() != Device{}) {
+    throw InvalidArgumentError("the host driver was given a queue of " + to_string(queue.device()));
+  }
+}
+
+void check_memory(const BufferRef& memory, const char* what) {
+  if (!host_readable(memory.device.type)) {
+    throw InvalidArgumentError("the host driver was given memory of " + to_string(memory.device) + " as " + what);
+  }
+  if (memory.data == nullptr && memory.size != 0) {
+    throw InvalidArgumentError("the host driver was given a null pointer to " + std::to_string(memory.size) +
+                               " bytes as " + what);
+  }
+}
+
+BufferRef host_memory(void* data, std::uint64_t size, bool read_only) noexcept {
+  return {.data = data, .size = size, .device = {}, .kind = MemoryKind::kHost, .read_only = read_only};
+}
+
+bool overlap(const BufferRef& a, const BufferRef& b) noexcept {
+  const auto start_a = reinterpret_cast<std::uintptr_t>(a.data);
+  const auto start_b = reinterpret_cast<std::uintptr_t>(b.data);
+  return start_a < start_b ? start_b - start_a < a.size : start_a - start_b < b.size;
+}
+
+}  // namespace
+
+void HostExports::add(const std::shared_ptr<Region>& region) {
+  const std::lock_guard lock(mutex_);
+  regions_[region->data()] = region;
+}
+
+void HostExports::remove(const std::byte* start) noexcept {
+  const std::lock_guard lock(mutex_);
+  regions_.erase(start);
+}
+
+std::shared_ptr<Region> HostExports::find(const void* pointer, std::uint64_t size) const {
+  const std::lock_guard lock(mutex_);
+  auto after = regions_.upper_bound(static_cast<const std::byte*>(pointer));
+  if (after == regions_.begin()) return nullptr;
+  std::shared_ptr<Region> region = std::prev(after)->second.lock();
+  return region && region->contains(pointer, size) ? region : nullptr;
+}
+
+std::string_view HostContext::driver_name() const noexcept { return kName; }
+
+Buffer HostContext::allocate(std::uint64_t size, MemoryKind kind, Sharing sharing, const Queue& queue) {
+  check_queue(queue);
+  if (kind != MemoryKind::kHost) throw UnsupportedError("the host driver has host memory only");
+  if (size == 0) return {};
+  if (size > kMost) {
+    throw ResourceError("the host driver can't allocate " + std::to_string(size) + " bytes: more than 2^48");
+  }
+  if (sharing == Sharing::kExportable) {
+    std::shared_ptr<Region> region = Region::make_recycled(size, "crossdock-host");
+    exports_->add(region);
+    std::byte* data = region->writable();
+    // The address leaves the list while it is still mapped, so that no later allocation can have it by then.
+    std::shared_ptr<void> owner(data, [region = std::move(region), exports = exports_](void*) mutable {
+      exports->remove(region->data());
+      region.reset();
+    });
+    return {host_memory(data, size, false), std::move(owner)};
+  }
+  void* data = std::aligned_alloc(kAlignment, align_up(size, kAlignment));
+  if (data == nullptr) throw ResourceError("the host driver has no memory for " + std::to_string(size) + " bytes");
+  return {host_memory(data, size, false), std::shared_ptr<void>(data, std::free)};
+}
+
+Buffer HostContext::adopt(const BufferRef& memory, std::shared_ptr<void> owner) {
+  check_memory(memory, "memory to adopt");
+  return {memory, std::move(owner)};
+}
+
+void HostContext::free(Buffer buffer, const Queue& queue) {
+  check_queue(queue);
+  check_memory(buffer.ref(), "memory to free");
+}
+
+void HostContext::copy(const BufferRef& to, const BufferRef& from, const Queue& queue) {
+  check_queue(queue);
+  check_memory(to, "the target of a copy");
+  check_memory(from, "the source of a copy");
+  if (to.read_only) throw InvalidArgumentError("the host driver was given read-only memory as the target of a copy");
+  if (to.size != from.size) {
+    throw InvalidArgumentError("the host driver was asked to copy " + std::to_string(from.size) + " bytes to " +
+                               std::to_string(to.size));
+  }
+  if (to.size == 0) return;
+  if (overlap(to, from)) throw InvalidArgumentError("the host driver was asked to copy memory onto itself");
+  std::memcpy(to.data, from.data, to.size);
+}
+
+PointerInfo HostContext::describe(const void* pointer) const {
+  PointerInfo info;
+  info.address = const_cast<void*>(pointer);
+  if (const std::shared_ptr<Region> region = exports_->find(pointer, 0)) {
+    info.base = region->writable();
+    info.size = region->size();
+  }
+  return info;
+}
+
+MemoryHandle HostContext::export_memory(const BufferRef& memory) {
+  check_memory(memory, "memory to export");
+  const std::shared_ptr<Region> region = exports_->find(memory.data, memory.size);
+  if (region == nullptr || memory.size == 0) {
+    throw UnsupportedError("the host driver exports only memory that it allocated as exportable");
+  }
+  MemoryHandle handle;
+  handle.driver = kName;
+  // The importer checks the descriptor's size, so the region's goes along with the part that is meant.
+  handle.opaque.resize(sizeof(std::uint64_t));
+  store_le<std::uint64_t>(handle.opaque.data(), region->size());
+  handle.descriptor = UniqueFd(::fcntl(region->descriptor(), F_DUPFD_CLOEXEC, 0));
+  if (!handle.descriptor) throw_errno(errno, "duplicating a descriptor to export memory of the host driver");
+  handle.offset = static_cast<std::uint64_t>(static_cast<std::byte*>(memory.data) - region->data());
+  handle.size = memory.size;
+  return handle;
+}
+
+Buffer HostContext::import_memory(MemoryHandle handle, const std::string& where) {
+  if (handle.driver != kName) {
+    throw ProtocolError(where + ": a memory handle of the driver \"" + handle.driver + "\" came to the host driver");
+  }
+  if (handle.opaque.size() != sizeof(std::uint64_t)) {
+    throw ProtocolError(where + ": a memory handle of the host driver has " + std::to_string(handle.opaque.size()) +
+                        " bytes instead of 8");
+  }
+  if (!handle.descriptor) throw ProtocolError(where + ": a memory handle of the host driver lacks its descriptor");
+  const auto whole = load_le<std::uint64_t>(handle.opaque.data());
+  if (handle.size == 0 || handle.offset > whole || handle.size > whole - handle.offset) {
+    throw ProtocolError(where + ": a memory handle names " + std::to_string(handle.size) + " bytes at " +
+                        std::to_string(handle.offset) + " of " + std::to_string(whole));
+  }
+  const std::shared_ptr<const Region> region =
+      Region::adopt(std::move(handle.descriptor), RegionKind::kRecycled, whole, {}, where);
+  auto* data = const_cast<std::byte*>(region->data()) + handle.offset;
+  std::shared_ptr<void> owner(data, [region](void*) {});
+  return {host_memory(data, handle.size, true), std::move(owner)};
+}
+
+Queue HostContext::make_queue() { return {Device{}, nullptr, nullptr}; }
+
+Queue HostContext::wrap_queue(void* native, std::shared_ptr<void> owner) {
+  if (native != nullptr) throw UnsupportedError("the host driver has no native queues; make one of its own");
+  return {Device{}, nullptr, std::move(owner)};
+}
+
+void HostContext::order_after(const Queue& queue, const Event& event) {
+  check_queue(queue);
+  wait(event);
+}
+
+Event HostContext::make_event() { return {nullptr, nullptr}; }
+
+Event HostContext::wrap_event(void* native, std::shared_ptr<void> owner) {
+  if (native != nullptr) {
+    throw UnsupportedError("the host driver has no native events; CPU memory must come with a null sync_event");
+  }
+  return {nullptr, std::move(owner)};
+}
+
+void HostContext::record(Event&, const Queue& queue) { check_queue(queue); }
+
+bool HostContext::query(const Event& event) {
+  event.check();
+  if (event.native() != nullptr) throw UnsupportedError("the host driver was given an event of another driver");
+  return true;
+}
+
+void HostContext::wait(const Event& event) { query(event); }
+
+}  // namespace crossdock::device
