@@ -13,9 +13,7 @@ namespace {
 bool same_dictionary(const std::shared_ptr<const Field>& a, const std::shared_ptr<const Field>& b) {
   if (a == b) return true;
   if (!a || !b) return false;
-  // IPC keeps neither the name nor the nullability of the values' field, so these don't tell two dictionaries apart.
-  return a->type == b->type && a->metadata == b->metadata && a->children == b->children &&
-         a->dictionary_ordered == b->dictionary_ordered && same_dictionary(a->dictionary, b->dictionary);
+  return a->same_values(*b);
 }
 
 /// Checks the whole tree, dictionaries' values included, and collects the ids that are given.
@@ -142,7 +140,7 @@ void describe(const Field& field, int indent, std::string* out) {
     *out += "dictionary<" + type_name(field.dictionary->type) + ", indices " + type_name(field.type) +
             (field.dictionary_ordered ? ", ordered>" : ">");
   } else {
-    *out += printable(type_name(field.type));
+    *out += type_name(field.type);
   }
   if (!field.nullable) *out += " not null";
   *out += '\n';
@@ -155,9 +153,12 @@ void describe(const Field& field, int indent, std::string* out) {
 }  // namespace
 
 bool Field::operator==(const Field& other) const {
-  return name == other.name && type == other.type && nullable == other.nullable && metadata == other.metadata &&
-         children == other.children && dictionary_ordered == other.dictionary_ordered &&
-         same_dictionary(dictionary, other.dictionary);
+  return name == other.name && nullable == other.nullable && same_values(other);
+}
+
+bool Field::same_values(const Field& other) const {
+  return type == other.type && metadata == other.metadata && children == other.children &&
+         dictionary_ordered == other.dictionary_ordered && same_dictionary(dictionary, other.dictionary);
 }
 
 Schema::Schema(std::vector<Field> fields, Metadata metadata)

@@ -192,7 +192,8 @@ void export_stream(std::unique_ptr<BatchStream> stream, ArrowArrayStream* out) {
   export_as<Host>(std::move(stream), out);
 }
 
-void export_device_stream(std::unique_ptr<BatchStream> stream, ArrowDeviceType device_type, ArrowDeviceArrayStream* out) {
+void export_device_stream(std::unique_ptr<BatchStream> stream, ArrowDeviceType device_type,
+                          ArrowDeviceArrayStream* out) {
   out->device_type = device_type;
   export_as<AnyDevice>(std::move(stream), out);
 }

@@ -1,5 +1,7 @@
 #include "crossdock/array/type.h"
 
+#include "text.h"
+
 namespace crossdock::array {
 namespace {
 
@@ -96,7 +98,8 @@ std::string type_name(const Type& type) {
     case TypeId::kTime32: return with("time32", unit_name(type.unit));
     case TypeId::kTime64: return with("time64", unit_name(type.unit));
     case TypeId::kTimestamp:
-      return with("timestamp", unit_name(type.unit) + (type.timezone.empty() ? std::string() : ", " + type.timezone));
+      return with("timestamp",
+                  unit_name(type.unit) + (type.timezone.empty() ? std::string() : ", " + printable(type.timezone)));
     case TypeId::kDuration: return with("duration", unit_name(type.unit));
     case TypeId::kUtf8: return "utf8";
     case TypeId::kLargeUtf8: return "large_utf8";

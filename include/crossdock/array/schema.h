@@ -35,6 +35,8 @@ struct Field {
 
   /// Deep; ignores what IPC doesn't keep: dictionary_id, and the name and nullability of dictionaries' values.
   CROSSDOCK_EXPORT bool operator==(const Field& other) const;
+  /// The same, name and nullability apart: whether two dictionaries' values are of one type.
+  CROSSDOCK_EXPORT bool same_values(const Field& other) const;
 };
 
 /// One node of a schema in preorder, dictionaries' values left out: what a codec walks beside nodes and buffers.
@@ -49,19 +51,20 @@ struct LayoutNode {
   const Field* field;            ///< Within the schema; lives as long.
 };
 
-/// One dictionary-encoded field of a schema, in preorder. Fields that share an id have a slot each, with the same id and
-/// the same `values` object. Dictionaries nested in the values are slots of `values`, not of this schema.
+/// One dictionary-encoded field of a schema, in preorder. Fields that share an id have a slot each, with the same id
+/// and the same `values` object. Dictionaries nested in the values are slots of `values`, not of this schema.
 struct DictionarySlot {
   std::int64_t id;
-  std::shared_ptr<const class Schema> values;  ///< A schema of one field, so that a dictionary is a batch of one column.
+  std::shared_ptr<const class Schema>
+      values;  ///< A schema of one field, so that a dictionary is a batch of one column.
 };
 
 /// The schema of a stream of batches: immutable once made, shared freely between threads.
 class CROSSDOCK_EXPORT Schema {
  public:
-  /// Checks types and children's counts, and assigns ids to dictionaries that have none: unique over the whole tree, nested
-  /// dictionaries included, and none that is given. Throws InvalidDataError that names the field's path; also if an id
-  /// is given to different values, or a limit is passed.
+  /// Checks types and children's counts, and assigns ids to dictionaries that have none: unique over the whole tree,
+  /// nested dictionaries included, and none that is given. Throws InvalidDataError that names the field's path; also if
+  /// an id is given to different values, or a limit is passed.
   explicit Schema(std::vector<Field> fields, Metadata metadata = {});
   Schema(const Schema&) = delete;
   Schema& operator=(const Schema&) = delete;
@@ -88,8 +91,8 @@ class CROSSDOCK_EXPORT Schema {
   std::int32_t n_buffers_ = 0;
 };
 
-/// Reads a schema (a struct, format "+s", is taken as a record batch's schema). `schema` stays the caller's and unreleased.
-/// Throws InvalidDataError, or UnsupportedTypeError that names the field's path and the format string.
+/// Reads a schema (a struct, format "+s", is taken as a record batch's schema). `schema` stays the caller's and
+/// unreleased. Throws InvalidDataError, or UnsupportedTypeError that names the field's path and the format string.
 CROSSDOCK_EXPORT std::shared_ptr<const Schema> import_schema(const ArrowSchema& schema);
 
 /// Writes a struct schema to `*out`; the caller releases it. On a throw `*out` is released (release == NULL).

@@ -1,0 +1,211 @@
+#include "check_structure.h"
+
+#include <limits>
+
+#include "bits.h"
+#include "crossdock/array/record_batch.h"
+#include "crossdock/core/bytes.h"
+#include "crossdock/core/error.h"
+#include "node_path.h"
+#include "text.h"
+
+namespace crossdock::array {
+namespace {
+
+/// Where a dictionary hangs, for the path of what is wrong in it.
+struct Place {
+  const Place* parent;
+  const Schema* schema;
+  std::size_t node;
+};
+
+std::string path_of(const Place* place) {
+  if (place == nullptr) return {};
+  const std::string above = path_of(place->parent);
+  const std::string here = node_path(*place->schema, place->node);
+  return above.empty() ? here : above + ".dictionary" + (here.starts_with("[") || here.empty() ? "" : "." + here);
+}
+
+class Checker {
+ public:
+  Checker(const RecordBatch& batch, const Place* parent)
+      : batch_(batch), schema_(*batch.schema), parent_(parent), readable_(batch.host_readable()) {}
+
+  void run();
+
+ private:
+  /// The children of one node that are still to come, and what it asks of them.
+  struct Frame {
+    std::int64_t children_left;
+    std::int64_t required_length;
+  };
+
+  [[noreturn]] void fail(std::size_t node, const std::string& what) const {
+    const Place place{parent_, &schema_, node};
+    throw InvalidDataError(in_field(path_of(&place)) + ": " + what);
+  }
+
+  void check_length(std::size_t i, const Frame& parent, bool top) const;
+  void check_size(std::size_t i, const BufferView& buffer, std::int64_t needed, const char* what) const {
+    if (needed > buffer.size || (needed > 0 && buffer.data == nullptr)) [[unlikely]] {
+      fail_size(i, buffer, needed, what);
+    }
+  }
+  [[noreturn]] void fail_size(std::size_t i, const BufferView& buffer, std::int64_t needed, const char* what) const;
+  void check_validity(std::size_t i, std::int64_t end) const;
+  template <typename Offset>
+  std::int64_t last_offset(std::size_t i, std::int64_t end) const;
+  std::int64_t check_buffers(std::size_t i, std::int64_t end) const;
+  std::int64_t product(std::size_t i, std::int64_t a, std::int64_t b) const {
+    std::int64_t out;
+    if (!checked_multiply(a, b, &out))
+      fail(i, "length " + std::to_string(a) + " times " + std::to_string(b) + " overflows");
+    return out;
+  }
+  void check_dictionary(std::size_t i) const;
+
+  const RecordBatch& batch_;
+  const Schema& schema_;
+  const Place* parent_;
+  const bool readable_;
+};
+
+void Checker::fail_size(std::size_t i, const BufferView& buffer, std::int64_t needed, const char* what) const {
+  fail(i, std::string("its ") + what + " buffer has " + std::to_string(buffer.data == nullptr ? 0 : buffer.size) +
+              " bytes, but its length asks for " + std::to_string(needed));
+}
+
+void Checker::check_length(std::size_t i, const Frame& parent, bool top) const {
+  const Node& node = batch_.nodes[i];
+  if (node.length < 0 || node.offset < 0 || node.length > std::numeric_limits<std::int64_t>::max() - node.offset) {
+    fail(i, "length " + std::to_string(node.length) + " and offset " + std::to_string(node.offset) + " make no sense");
+  }
+  if (node.null_count < -1 || node.null_count > node.length) {
+    fail(i, "null count " + std::to_string(node.null_count) + " is out of range for length " +
+                std::to_string(node.length));
+  }
+  if (node.length < parent.required_length || (top && node.length != parent.required_length)) {
+    fail(i, "length " + std::to_string(node.length) + ", but " + (top ? "the batch has " : "its parent needs ") +
+                std::to_string(parent.required_length));
+  }
+}
+
+void Checker::check_validity(std::size_t i, std::int64_t end) const {
+  const BufferView& validity = batch_.buffers[static_cast<std::size_t>(schema_.nodes()[i].first_buffer)];
+  const Node& node = batch_.nodes[i];
+  if (validity.data == nullptr && validity.size == 0) {
+    if (node.null_count != 0) {
+      fail(i, "null count " + std::to_string(node.null_count) + ", but there is no validity buffer");
+    }
+    return;
+  }
+  check_size(i, validity, bytes_for_bits(end), "validity");
+}
+
+/// The length that the node's offsets ask of what they point into; 0 if they can't be read here.
+template <typename Offset>
+std::int64_t Checker::last_offset(std::size_t i, std::int64_t end) const {
+  const BufferView& offsets = batch_.buffers[static_cast<std::size_t>(schema_.nodes()[i].first_buffer) + 1];
+  constexpr auto kWidth = static_cast<std::int64_t>(sizeof(Offset));
+  if (end == 0 && offsets.size < kWidth) return 0;
+  check_size(i, offsets, product(i, end == std::numeric_limits<std::int64_t>::max() ? end : end + 1, kWidth),
+             "offsets");
+  if (!readable_) return 0;
+  const auto* data = static_cast<const std::byte*>(offsets.data);
+  const auto first = load_le<Offset>(data + batch_.nodes[i].offset * kWidth);
+  const auto last = load_le<Offset>(data + end * kWidth);
+  if (first < 0 || last < first) {
+    fail(i, "its offsets run from " + std::to_string(first) + " to " + std::to_string(last));
+  }
+  return last;
+}
+
+/// Returns the length that children must have.
+std::int64_t Checker::check_buffers(std::size_t i, std::int64_t end) const {
+  const LayoutNode& layout = schema_.nodes()[i];
+  const auto first_buffer = static_cast<std::size_t>(layout.first_buffer);
+  std::int64_t pointed_to = 0;
+  for (std::size_t b = 0; b < layout.type.n_buffers; ++b) {
+    const BufferView& buffer = batch_.buffers[first_buffer + b];
+    if (buffer.size < 0) fail(i, "buffer " + std::to_string(b) + " has a size of " + std::to_string(buffer.size));
+    switch (layout.type.buffers[b]) {
+      case BufferKind::kValidity: check_validity(i, end); break;
+      case BufferKind::kBits: check_size(i, buffer, bytes_for_bits(end), "data"); break;
+      case BufferKind::kFixed: check_size(i, buffer, product(i, end, layout.type.width), "data"); break;
+      case BufferKind::kOffsets32: pointed_to = last_offset<std::int32_t>(i, end); break;
+      case BufferKind::kOffsets64: pointed_to = last_offset<std::int64_t>(i, end); break;
+      case BufferKind::kBytes: check_size(i, buffer, pointed_to, "data"); break;
+    }
+  }
+  switch (layout.id) {
+    case TypeId::kStruct: return end;
+    case TypeId::kFixedSizeList: return product(i, end, layout.fixed_size);
+    default: return pointed_to;
+  }
+}
+
+void Checker::check_dictionary(std::size_t i) const {
+  const auto slot = static_cast<std::size_t>(schema_.nodes()[i].dictionary_slot);
+  const RecordBatch* dictionary = batch_.dictionaries[slot].get();
+  const Node& node = batch_.nodes[i];
+  if (dictionary == nullptr) {
+    if (node.length > 0 && node.null_count != node.length) {
+      fail(i, "it has indices but its dictionary (id " + std::to_string(schema_.dictionaries()[slot].id) +
+                  ") isn't there");
+    }
+    return;
+  }
+  const DictionarySlot& expected = schema_.dictionaries()[slot];
+  if (!is_dictionary_of(*dictionary, expected)) {
+    fail(i,
+         "its dictionary's values are not of the schema's type, " + type_name(expected.values->fields().front().type));
+  }
+  const Place here{parent_, &schema_, i};
+  Checker(*dictionary, &here).run();
+}
+
+void Checker::run() {
+  const std::vector<LayoutNode>& layout = schema_.nodes();
+  if (batch_.nodes.size() != layout.size() || batch_.buffers.size() != static_cast<std::size_t>(schema_.n_buffers()) ||
+      batch_.dictionaries.size() != schema_.dictionaries().size()) {
+    throw InvalidDataError(in_field(path_of(parent_)) + counts_message(batch_));
+  }
+  if (batch_.num_rows < 0) {
+    throw InvalidDataError(in_field(path_of(parent_)) + ": " + std::to_string(batch_.num_rows) + " rows");
+  }
+  // Preorder with a stack of its own: schemas are never deeper than kMaxDepth.
+  Frame frames[kMaxDepth + 1];
+  int depth = 0;
+  frames[0] = {static_cast<std::int64_t>(schema_.fields().size()), batch_.num_rows};
+  for (std::size_t i = 0; i < layout.size(); ++i) {
+    while (frames[depth].children_left == 0) --depth;
+    --frames[depth].children_left;
+    check_length(i, frames[depth], depth == 0);
+    const std::int64_t end = batch_.nodes[i].offset + batch_.nodes[i].length;
+    const std::int64_t required = check_buffers(i, end);
+    if (layout[i].dictionary_slot >= 0) check_dictionary(i);
+    if (layout[i].n_children > 0) frames[++depth] = {layout[i].n_children, required};
+  }
+}
+
+}  // namespace
+
+std::string counts_message(const RecordBatch& batch) {
+  return ": the batch has " + std::to_string(batch.nodes.size()) + " nodes, " + std::to_string(batch.buffers.size()) +
+         " buffers and " + std::to_string(batch.dictionaries.size()) + " dictionaries; its schema asks for " +
+         std::to_string(batch.schema->nodes().size()) + ", " + std::to_string(batch.schema->n_buffers()) + " and " +
+         std::to_string(batch.schema->dictionaries().size());
+}
+
+bool is_dictionary_of(const RecordBatch& dictionary, const DictionarySlot& slot) {
+  if (dictionary.schema == slot.values) return true;
+  return dictionary.schema != nullptr && dictionary.schema->fields().size() == 1 &&
+         dictionary.schema->fields().front().same_values(slot.values->fields().front());
+}
+
+void check_structure(const RecordBatch& batch) {
+  if (batch.schema == nullptr) throw InvalidDataError("top level: the batch has no schema");
+  Checker(batch, nullptr).run();
+}
+
+}  // namespace crossdock::array

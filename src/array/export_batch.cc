@@ -1,0 +1,224 @@
+#include <atomic>
+#include <cstddef>
+#include <new>
+
+#include "check_structure.h"
+#include "crossdock/array/record_batch.h"
+#include "crossdock/core/error.h"
+
+namespace crossdock::array {
+namespace {
+
+/// What a buffer of no bytes points at on the host: consumers may read offsets[0] of an array without elements.
+alignas(64) constexpr std::byte kZeros[64] = {};
+
+/// The head of the one allocation behind an exported batch; the ArrowArrays, pointers to children and pointers to
+/// buffers follow. Lives until the last array that points into it is released.
+struct Block {
+  Block(RecordBatch&& exported, std::int64_t arrays) noexcept : live(arrays), batch(std::move(exported)) {}
+
+  std::atomic<std::int64_t> live;  ///< Arrays not released yet, the root included, dictionaries too.
+  RecordBatch batch;
+};
+
+void destroy(Block* block) noexcept {
+  block->~Block();
+  ::operator delete(block);
+}
+
+void release_array(ArrowArray* array);
+
+/// Marks an array released, with all below it that wasn't moved out, and returns how many of the block's that were.
+std::int64_t drop(ArrowArray* array, const Block* block) {
+  const auto drop_member = [block](ArrowArray* member) -> std::int64_t {
+    if (member->release == nullptr) return 0;  // Moved out: its new owner releases it.
+    if (member->release != release_array || member->private_data != block) {
+      member->release(member);  // A consumer put an array of his own in its place.
+      return 0;
+    }
+    if (member->n_children == 0 && member->dictionary == nullptr) {
+      member->release = nullptr;
+      return 1;
+    }
+    return drop(member, block);
+  };
+  std::int64_t count = 1;
+  for (std::int64_t i = 0; i < array->n_children; ++i) count += drop_member(array->children[i]);
+  if (array->dictionary != nullptr) count += drop_member(array->dictionary);
+  array->release = nullptr;
+  return count;
+}
+
+void release_array(ArrowArray* array) {
+  if (array == nullptr || array->release == nullptr) return;
+  auto* block = static_cast<Block*>(array->private_data);
+  const std::int64_t count = drop(array, block);
+  // If nobody else holds any, nobody can race with us: the common case costs no atomic write.
+  if (block->live.load(std::memory_order_acquire) == count ||
+      block->live.fetch_sub(count, std::memory_order_acq_rel) == count) {
+    destroy(block);
+  }
+}
+
+struct Totals {
+  std::size_t arrays = 0;
+  std::size_t buffers = 0;
+};
+
+void check_counts(const RecordBatch& batch) {
+  if (batch.schema == nullptr) throw InvalidDataError("top level: the batch has no schema");
+  const Schema& schema = *batch.schema;
+  if (batch.nodes.size() != schema.nodes().size() ||
+      batch.buffers.size() != static_cast<std::size_t>(schema.n_buffers()) ||
+      batch.dictionaries.size() != schema.dictionaries().size()) {
+    throw InvalidDataError("top level" + counts_message(batch));
+  }
+}
+
+/// `batch` is null for a dictionary that isn't there: it counts as an empty one of the schema.
+void count(const RecordBatch* batch, const Schema& schema, Totals* totals) {
+  totals->arrays += schema.nodes().size();
+  totals->buffers += static_cast<std::size_t>(schema.n_buffers());
+  for (std::size_t slot = 0; slot < schema.dictionaries().size(); ++slot) {
+    const Schema& values = *schema.dictionaries()[slot].values;
+    const RecordBatch* dictionary = batch != nullptr ? batch->dictionaries[slot].get() : nullptr;
+    if (dictionary != nullptr) {
+      check_counts(*dictionary);
+      if (!is_dictionary_of(*dictionary, schema.dictionaries()[slot])) {
+        throw InvalidDataError("dictionary " + std::to_string(schema.dictionaries()[slot].id) +
+                               ": its values are not of the schema's type, " + type_name(values.fields().front().type));
+      }
+    }
+    count(dictionary, values, totals);
+  }
+}
+
+/// Fills the parts of a block, each from its start.
+class Writer {
+ public:
+  Writer(Block* block, ArrowArray* arrays, ArrowArray** pointers, const void** buffers, bool host) noexcept
+      : block_(block), arrays_(arrays), pointers_(pointers), buffers_(buffers), host_(host) {}
+
+  ArrowArray** take_pointers(std::size_t n) noexcept {
+    ArrowArray** taken = pointers_;
+    pointers_ += n;
+    return taken;
+  }
+  const void** take_buffers(std::size_t n) noexcept {
+    const void** taken = buffers_;
+    buffers_ += n;
+    return taken;
+  }
+
+  /// Writes all nodes of a batch; `tops` takes the pointers to its columns.
+  void write(const RecordBatch* batch, const Schema& schema, ArrowArray** tops) noexcept {
+    struct Frame {
+      ArrowArray** next;
+      std::int64_t left;
+    };
+    Frame frames[kMaxDepth + 1];
+    int depth = 0;
+    frames[0] = {tops, static_cast<std::int64_t>(schema.fields().size())};
+    const std::size_t n = schema.nodes().size();
+    for (std::size_t i = 0; i < n; ++i) {
+      while (frames[depth].left == 0) --depth;
+      --frames[depth].left;
+      const LayoutNode& layout = schema.nodes()[i];
+      ArrowArray* array = arrays_++;
+      *frames[depth].next++ = array;
+      write_one(batch, i, layout, array);
+      if (layout.n_children > 0) {
+        array->children = take_pointers(static_cast<std::size_t>(layout.n_children));
+        frames[++depth] = {array->children, layout.n_children};
+      }
+      if (layout.dictionary_slot >= 0) write_dictionary(batch, schema, layout, array);
+    }
+  }
+
+ private:
+  void write_one(const RecordBatch* batch, std::size_t i, const LayoutNode& layout, ArrowArray* array) noexcept {
+    const Node node = batch != nullptr ? batch->nodes[i] : Node{};
+    const void** buffers = take_buffers(layout.type.n_buffers);
+    for (std::size_t b = 0; b < layout.type.n_buffers; ++b) {
+      const BufferView view =
+          batch != nullptr ? batch->buffers[static_cast<std::size_t>(layout.first_buffer) + b] : BufferView{};
+      // Every type with buffers has its validity first; absent means null. Others are never null on the host.
+      const void* empty = b == 0 ? nullptr : host_ ? kZeros : view.data;
+      buffers[b] = view.size > 0 && view.data != nullptr ? view.data : empty;
+    }
+    std::int64_t null_count = node.null_count;
+    if (layout.type.n_buffers == 0) {
+      null_count = node.length;
+    } else if (buffers[0] == nullptr) {
+      null_count = 0;
+    }
+    array->length = node.length;
+    array->null_count = null_count;
+    array->offset = node.offset;
+    array->n_buffers = layout.type.n_buffers;
+    array->n_children = layout.n_children;
+    array->buffers = layout.type.n_buffers > 0 ? buffers : nullptr;
+    array->children = nullptr;
+    array->dictionary = nullptr;
+    array->release = release_array;
+    array->private_data = block_;
+  }
+
+  void write_dictionary(const RecordBatch* batch, const Schema& schema, const LayoutNode& layout,
+                        ArrowArray* array) noexcept {
+    const auto slot = static_cast<std::size_t>(layout.dictionary_slot);
+    const RecordBatch* dictionary = batch != nullptr ? batch->dictionaries[slot].get() : nullptr;
+    write(dictionary, *schema.dictionaries()[slot].values, &array->dictionary);
+  }
+
+  Block* block_;
+  ArrowArray* arrays_;
+  ArrowArray** pointers_;
+  const void** buffers_;
+  bool host_;
+};
+
+constexpr bool is_host(std::int32_t device_type) noexcept {
+  return device_type == ARROW_DEVICE_CPU || device_type == ARROW_DEVICE_CUDA_HOST ||
+         device_type == ARROW_DEVICE_ROCM_HOST || device_type == ARROW_DEVICE_CUDA_MANAGED;
+}
+
+}  // namespace
+
+void export_batch(RecordBatch batch, ArrowDeviceArray* out) {
+  *out = ArrowDeviceArray{};
+  check_counts(batch);
+  Totals totals;
+  count(&batch, *batch.schema, &totals);
+
+  // One pointer per array below the root (dictionaries' own are in their parent's struct: a spare each), and the root's
+  // one buffer, its absent validity.
+  static_assert(sizeof(Block) % alignof(ArrowArray) == 0 && alignof(ArrowArray) == alignof(void*));
+  const std::size_t arrays_size = totals.arrays * sizeof(ArrowArray);
+  const std::size_t pointers_size = totals.arrays * sizeof(ArrowArray*);
+  const std::size_t buffers_size = (totals.buffers + 1) * sizeof(const void*);
+  auto* memory = static_cast<std::byte*>(::operator new(sizeof(Block) + arrays_size + pointers_size + buffers_size));
+  auto* block = new (memory) Block(std::move(batch), static_cast<std::int64_t>(totals.arrays) + 1);
+  auto* arrays = reinterpret_cast<ArrowArray*>(memory + sizeof(Block));
+  auto* pointers = reinterpret_cast<ArrowArray**>(memory + sizeof(Block) + arrays_size);
+  auto* buffers = reinterpret_cast<const void**>(memory + sizeof(Block) + arrays_size + pointers_size);
+
+  const RecordBatch& exported = block->batch;
+  const std::size_t n_columns = exported.schema->fields().size();
+  Writer writer(block, arrays, pointers, buffers, is_host(exported.device_type));
+  ArrowArray& root = out->array;
+  root.length = exported.num_rows;
+  root.n_buffers = 1;
+  root.buffers = writer.take_buffers(1);
+  root.buffers[0] = nullptr;
+  root.n_children = static_cast<std::int64_t>(n_columns);
+  root.children = n_columns > 0 ? writer.take_pointers(n_columns) : nullptr;
+  writer.write(&exported, *exported.schema, root.children);
+  root.release = release_array;
+  root.private_data = block;
+  out->device_id = exported.device_id;
+  out->device_type = exported.device_type;
+  out->sync_event = exported.sync_event;
+}
+
+}  // namespace crossdock::array

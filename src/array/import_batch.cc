@@ -1,0 +1,273 @@
+#include <limits>
+
+#include "bits.h"
+#include "crossdock/array/record_batch.h"
+#include "crossdock/core/bytes.h"
+#include "crossdock/core/error.h"
+#include "node_path.h"
+#include "text.h"
+
+namespace crossdock::array {
+namespace {
+
+/// Owns an imported array and releases it once, on the thread that lets go last.
+struct Owner {
+  ArrowDeviceArray array{};
+
+  Owner() = default;
+  Owner(const Owner&) = delete;
+  Owner& operator=(const Owner&) = delete;
+  ~Owner() {
+    if (array.array.release != nullptr) array.array.release(&array.array);
+  }
+};
+
+/// True if the counts of buffers and children are those of the subtree at `*node`, which is then moved past it.
+bool has_shape(const ArrowArray* array, const Schema& schema, std::size_t* node) {
+  const LayoutNode& layout = schema.nodes()[(*node)++];
+  if (array == nullptr || array->n_buffers != layout.type.n_buffers || array->n_children != layout.n_children) {
+    return false;
+  }
+  for (std::int64_t i = 0; i < array->n_children; ++i) {
+    if (array->children == nullptr || !has_shape(array->children[i], schema, node)) return false;
+  }
+  return true;
+}
+
+/// An array of the one field itself, not of a struct around it. A finite tree is never its own only child, so at most
+/// one of the two shapes fits.
+bool is_bare_column(const ArrowArray& array, const Schema& schema) {
+  std::size_t node = 0;
+  return schema.fields().size() == 1 && has_shape(&array, schema, &node);
+}
+
+/// The part of an array that its parent shows: the top struct's offset and length, pushed down.
+struct Window {
+  std::int64_t start;
+  std::int64_t length;
+};
+
+class Importer {
+ public:
+  /// `path` names the dictionary's field if the batch is one.
+  Importer(RecordBatch* batch, std::string path) : batch_(*batch), schema_(*batch->schema), path_(std::move(path)) {
+    batch_.nodes.resize(schema_.nodes().size());
+    batch_.buffers.resize(static_cast<std::size_t>(schema_.n_buffers()));
+    batch_.dictionaries.resize(schema_.dictionaries().size());
+  }
+
+  void import_struct(const ArrowArray& root) {
+    check_root(root);
+    batch_.num_rows = root.length;
+    std::size_t node = 0;
+    for (std::int64_t i = 0; i < root.n_children; ++i) {
+      const ArrowArray& child = child_of(root, i, node);
+      const Window window{root.offset, root.length};
+      node = import_node(child, node, &window);
+    }
+  }
+
+  void import_column(const ArrowArray& column) {
+    batch_.num_rows = column.length;
+    import_node(column, 0, nullptr);
+  }
+
+ private:
+  std::string place(std::size_t node) const {
+    const std::string here = node_path(schema_, node);
+    return in_field(path_.empty() ? here : path_);
+  }
+
+  void check_root(const ArrowArray& root) const {
+    const auto n_columns = static_cast<std::int64_t>(schema_.fields().size());
+    if (root.n_buffers != 1 || root.n_children != n_columns || root.dictionary != nullptr) {
+      throw InvalidDataError("top level: the array has " + std::to_string(root.n_buffers) + " buffers and " +
+                             std::to_string(root.n_children) + " children; a struct array of this schema has 1 and " +
+                             std::to_string(n_columns));
+    }
+    if (root.length < 0 || root.offset < 0 || root.length > std::numeric_limits<std::int64_t>::max() - root.offset) {
+      throw InvalidDataError("top level: length " + std::to_string(root.length) + " and offset " +
+                             std::to_string(root.offset) + " make no sense");
+    }
+    if (root.buffers == nullptr) throw InvalidDataError("top level: the array has no pointer to its buffers");
+    std::int64_t nulls = root.null_count;
+    if (nulls == -1) nulls = count_nulls(root);
+    if (nulls != 0) {
+      throw InvalidDataError("top level: " + std::to_string(nulls) +
+                             " rows are null as a whole, which a record batch can't say; flatten the struct first");
+    }
+  }
+
+  std::int64_t count_nulls(const ArrowArray& root) const {
+    if (root.buffers[0] == nullptr) return 0;
+    if (!batch_.host_readable()) {
+      throw UnsupportedTypeError(
+          "top level: null count unknown, and the validity bits are not in memory that the host can read now; "
+          "not supported yet: give a null count, or no validity buffer");
+    }
+    return root.length - count_bits(static_cast<const std::byte*>(root.buffers[0]), root.offset, root.length);
+  }
+
+  const ArrowArray& child_of(const ArrowArray& parent, std::int64_t i, std::size_t node) const {
+    if (parent.children == nullptr || parent.children[i] == nullptr) {
+      throw InvalidDataError(place(node) + ": the pointer to its array is null");
+    }
+    return *parent.children[i];
+  }
+
+  void check_array(const ArrowArray& array, std::size_t node) const {
+    const LayoutNode& layout = schema_.nodes()[node];
+    if (array.release == nullptr) throw InvalidDataError(place(node) + ": its array was released or moved out");
+    if (array.n_buffers != layout.type.n_buffers || array.n_children != layout.n_children) {
+      throw InvalidDataError(place(node) + ": its array has " + std::to_string(array.n_buffers) + " buffers and " +
+                             std::to_string(array.n_children) + " children; " + type_name(layout.field->type) +
+                             " has " + std::to_string(layout.type.n_buffers) + " and " +
+                             std::to_string(layout.n_children));
+    }
+    if (array.n_buffers > 0 && array.buffers == nullptr) {
+      throw InvalidDataError(place(node) + ": its array has no pointer to its buffers");
+    }
+    if ((array.dictionary != nullptr) != (layout.dictionary_slot >= 0)) {
+      throw InvalidDataError(place(node) + (array.dictionary != nullptr
+                                                ? ": its array has a dictionary, its schema has none"
+                                                : ": it is dictionary-encoded, but its array has no dictionary"));
+    }
+    if (array.length < 0 || array.offset < 0 ||
+        array.length > std::numeric_limits<std::int64_t>::max() - array.offset) {
+      throw InvalidDataError(place(node) + ": length " + std::to_string(array.length) + " and offset " +
+                             std::to_string(array.offset) + " make no sense");
+    }
+    if (array.null_count < -1 || array.null_count > array.length) {
+      throw InvalidDataError(place(node) + ": null count " + std::to_string(array.null_count) +
+                             " is out of range for length " + std::to_string(array.length));
+    }
+  }
+
+  std::size_t import_node(const ArrowArray& array, std::size_t index, const Window* window) {
+    check_array(array, index);
+    const LayoutNode& layout = schema_.nodes()[index];
+    Node node{array.length, array.null_count, array.offset};
+    if (window != nullptr) cut(*window, index, &node);
+    if (layout.id == TypeId::kNull) {
+      node.null_count = node.length;
+    } else if (node.null_count == -1 && array.buffers[0] == nullptr) {
+      node.null_count = 0;
+    }
+    batch_.nodes[index] = node;
+    import_buffers(array, node, index);
+    if (layout.dictionary_slot >= 0) import_dictionary(*array.dictionary, index);
+    std::size_t next = index + 1;
+    for (std::int64_t i = 0; i < array.n_children; ++i) {
+      next = import_node(child_of(array, i, next), next, nullptr);
+    }
+    return next;
+  }
+
+  void cut(const Window& window, std::size_t index, Node* node) const {
+    if (window.start > node->length || window.length > node->length - window.start) {
+      throw InvalidDataError(place(index) + ": length " + std::to_string(node->length) + ", but the batch shows " +
+                             std::to_string(window.length) + " rows from row " + std::to_string(window.start));
+    }
+    if (window.start == 0 && window.length == node->length) return;
+    // Sums are within length + offset, which was checked. A part's nulls are unknown unless the whole has none.
+    node->offset += window.start;
+    node->length = window.length;
+    if (node->null_count != 0) node->null_count = -1;
+  }
+
+  /// The C interface gives no sizes: they follow from the length. A null pointer has none; check_structure says whether
+  /// it may.
+  void import_buffers(const ArrowArray& array, const Node& node, std::size_t index) {
+    const LayoutNode& layout = schema_.nodes()[index];
+    BufferView* views = &batch_.buffers[static_cast<std::size_t>(layout.first_buffer)];
+    const std::int64_t end = node.offset + node.length;
+    for (std::size_t b = 0; b < layout.type.n_buffers; ++b) {
+      if (array.buffers[b] == nullptr) continue;
+      std::int64_t size = 0;
+      switch (layout.type.buffers[b]) {
+        case BufferKind::kValidity:
+        case BufferKind::kBits: size = bytes_for_bits(end); break;
+        case BufferKind::kFixed: size = bytes_of(end, layout.type.width, index); break;
+        case BufferKind::kOffsets32: size = offsets_size(end, sizeof(std::int32_t), index); break;
+        case BufferKind::kOffsets64: size = offsets_size(end, sizeof(std::int64_t), index); break;
+        case BufferKind::kBytes: size = pointed_to(views[b - 1], layout.type.buffers[b - 1], end, index); break;
+      }
+      if (size > 0) views[b] = {array.buffers[b], size};
+    }
+  }
+
+  std::int64_t bytes_of(std::int64_t n, std::int64_t width, std::size_t index) const {
+    std::int64_t size;
+    if (!checked_multiply(n, width, &size)) {
+      throw InvalidDataError(place(index) + ": " + std::to_string(n) + " elements are more than memory can hold");
+    }
+    return size;
+  }
+
+  std::int64_t offsets_size(std::int64_t end, std::size_t width, std::size_t index) const {
+    if (end == 0) return 0;  // Old producers leave it out, so it isn't touched.
+    const std::int64_t n = end == std::numeric_limits<std::int64_t>::max() ? end : end + 1;
+    return bytes_of(n, static_cast<std::int64_t>(width), index);
+  }
+
+  std::int64_t pointed_to(const BufferView& offsets, BufferKind kind, std::int64_t end, std::size_t index) const {
+    if (end == 0 || offsets.data == nullptr) return 0;
+    if (!batch_.host_readable()) {
+      throw UnsupportedTypeError(
+          place(index) + ": a column of type " + type_name(schema_.nodes()[index].field->type) + " on device type " +
+          std::to_string(batch_.device_type) + (batch_.sync_event != nullptr ? ", with an event to wait for," : "") +
+          " isn't supported yet: its size stands in memory that the host can't read now; copy the column to the host "
+          "first");
+    }
+    const auto* data = static_cast<const std::byte*>(offsets.data);
+    return kind == BufferKind::kOffsets32
+               ? load_le<std::int32_t>(data + end * static_cast<std::int64_t>(sizeof(std::int32_t)))
+               : load_le<std::int64_t>(data + end * static_cast<std::int64_t>(sizeof(std::int64_t)));
+  }
+
+  void import_dictionary(const ArrowArray& array, std::size_t index) {
+    const auto slot = static_cast<std::size_t>(schema_.nodes()[index].dictionary_slot);
+    auto dictionary = std::make_shared<RecordBatch>();
+    dictionary->schema = schema_.dictionaries()[slot].values;
+    dictionary->owner = batch_.owner;
+    dictionary->device_id = batch_.device_id;
+    dictionary->device_type = batch_.device_type;
+    dictionary->sync_event = batch_.sync_event;
+    const std::string above = path_.empty() ? node_path(schema_, index) : path_;
+    Importer(dictionary.get(), above + ".dictionary").import_column(array);
+    batch_.dictionaries[slot] = std::move(dictionary);
+  }
+
+  RecordBatch& batch_;
+  const Schema& schema_;
+  const std::string path_;
+};
+
+}  // namespace
+
+RecordBatch import_batch(std::shared_ptr<const Schema> schema, ArrowDeviceArray* array) {
+  if (schema == nullptr || array == nullptr) throw InvalidArgumentError("import_batch needs a schema and an array");
+  if (array->array.release == nullptr) {
+    throw InvalidArgumentError("the ArrowArray was released already; each may be consumed once");
+  }
+  auto owner = std::make_shared<Owner>();
+  RecordBatch batch;
+  batch.schema = std::move(schema);
+  batch.owner = owner;
+  batch.device_id = array->device_id;
+  batch.device_type = array->device_type;
+  batch.sync_event = array->sync_event;
+  Importer importer(&batch, "");
+  if (is_bare_column(array->array, *batch.schema)) {
+    importer.import_column(array->array);
+  } else {
+    importer.import_struct(array->array);
+  }
+  check_structure(batch);
+  // Nothing throws from here on: the array changes hands, and the children it points to stay where they are.
+  owner->array = *array;
+  array->array.release = nullptr;
+  return batch;
+}
+
+}  // namespace crossdock::array

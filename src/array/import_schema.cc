@@ -1,0 +1,83 @@
+#include "crossdock/array/schema.h"
+#include "crossdock/core/error.h"
+#include "format.h"
+#include "metadata.h"
+#include "text.h"
+
+namespace crossdock::array {
+namespace {
+
+class Importer {
+ public:
+  std::vector<Field> children(const ArrowSchema& schema, const std::string& path, int depth) {
+    if (schema.n_children < 0) {
+      throw InvalidDataError(in_field(path) + ": the ArrowSchema has " + std::to_string(schema.n_children) +
+                             " children");
+    }
+    if (schema.n_children > 0 && schema.children == nullptr) {
+      throw InvalidDataError(in_field(path) + ": the ArrowSchema has children but no pointer to them");
+    }
+    if (schema.n_children > kMaxFields - count_) {
+      throw InvalidDataError(in_field(path) + ": the schema has more than " + std::to_string(kMaxFields) +
+                             " fields; split the table");
+    }
+    std::vector<Field> fields;
+    fields.reserve(static_cast<std::size_t>(schema.n_children));
+    for (std::int64_t i = 0; i < schema.n_children; ++i) {
+      const ArrowSchema* child = schema.children[i];
+      const auto position = static_cast<std::size_t>(i);
+      if (child == nullptr) {
+        throw InvalidDataError(in_field(child_path(path, "", position)) + ": the ArrowSchema's child is null");
+      }
+      fields.push_back(field(*child, child_path(path, child->name ? child->name : "", position), depth));
+    }
+    return fields;
+  }
+
+  Field field(const ArrowSchema& schema, const std::string& path, int depth) {
+    if (schema.release == nullptr) throw InvalidDataError(in_field(path) + ": the ArrowSchema was released already");
+    if (schema.format == nullptr) throw InvalidDataError(in_field(path) + ": the ArrowSchema has no format string");
+    // Before going down, so that neither the stack nor the heap follows a hostile depth.
+    if (depth > kMaxDepth) {
+      throw InvalidDataError(in_field(path) + ": nested deeper than " + std::to_string(kMaxDepth) + " levels");
+    }
+    if (++count_ > kMaxFields) {
+      throw InvalidDataError(in_field(path) + ": the schema has more than " + std::to_string(kMaxFields) +
+                             " fields; split the table");
+    }
+    Field field;
+    if (schema.name != nullptr) field.name = schema.name;
+    field.type = parse_format(schema.format, path);
+    field.type.keys_sorted = field.type.id == TypeId::kMap && (schema.flags & ARROW_FLAG_MAP_KEYS_SORTED) != 0;
+    field.nullable = (schema.flags & ARROW_FLAG_NULLABLE) != 0;
+    field.metadata = read_metadata(schema.metadata, path);
+    field.children = children(schema, path, depth + 1);
+    if (schema.dictionary != nullptr) {
+      field.dictionary = std::make_shared<Field>(this->field(*schema.dictionary, path + ".dictionary", depth + 1));
+      field.dictionary_ordered = (schema.flags & ARROW_FLAG_DICTIONARY_ORDERED) != 0;
+    }
+    return field;
+  }
+
+ private:
+  std::int64_t count_ = 0;
+};
+
+}  // namespace
+
+std::shared_ptr<const Schema> import_schema(const ArrowSchema& schema) {
+  if (schema.release == nullptr) {
+    throw InvalidArgumentError("the ArrowSchema was released already; each may be consumed once");
+  }
+  Importer importer;
+  const bool batch = schema.format != nullptr && std::string_view(schema.format) == "+s" && !schema.dictionary;
+  if (batch) {
+    std::vector<Field> fields = importer.children(schema, "", 1);
+    return std::make_shared<Schema>(std::move(fields), read_metadata(schema.metadata, ""));
+  }
+  std::vector<Field> fields;
+  fields.push_back(importer.field(schema, schema.name ? printable(schema.name) : "", 1));
+  return std::make_shared<Schema>(std::move(fields));
+}
+
+}  // namespace crossdock::array

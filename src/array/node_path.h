@@ -1,0 +1,16 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "crossdock/array/schema.h"
+
+namespace crossdock::array {
+
+/// Where a node of `schema` is, printable: for error messages only, it searches.
+std::string node_path(const Schema& schema, std::size_t node);
+
+/// The index of the first node after the subtree that begins at `node`.
+std::size_t subtree_end(const Schema& schema, std::size_t node) noexcept;
+
+}  // namespace crossdock::array

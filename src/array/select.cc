@@ -1,0 +1,117 @@
+#include "check_structure.h"
+#include "crossdock/array/record_batch.h"
+#include "crossdock/core/error.h"
+#include "node_path.h"
+#include "text.h"
+
+namespace crossdock::array {
+namespace {
+
+/// Where one column's parts are among a batch's flat arrays.
+struct Range {
+  std::size_t node, node_end;
+  std::size_t buffer, buffer_end;
+  std::size_t slot, slot_end;
+};
+
+std::vector<Range> column_ranges(const Schema& schema) {
+  std::vector<Range> ranges;
+  ranges.reserve(schema.fields().size());
+  Range range{};
+  while (range.node_end < schema.nodes().size()) {
+    range = {range.node_end, subtree_end(schema, range.node_end), range.buffer_end, range.buffer_end, range.slot_end,
+             range.slot_end};
+    for (std::size_t i = range.node; i < range.node_end; ++i) {
+      range.buffer_end += schema.nodes()[i].type.n_buffers;
+      if (schema.nodes()[i].dictionary_slot >= 0) ++range.slot_end;
+    }
+    ranges.push_back(range);
+  }
+  return ranges;
+}
+
+template <typename T>
+void append(const std::vector<T>& from, std::size_t begin, std::size_t end, std::vector<T>* to) {
+  to->insert(to->end(), from.begin() + static_cast<std::ptrdiff_t>(begin),
+             from.begin() + static_cast<std::ptrdiff_t>(end));
+}
+
+std::string names_of(const Schema& schema) {
+  std::string names;
+  for (const Field& field : schema.fields()) {
+    if (!names.empty()) names += ", ";
+    names += "\"" + printable(field.name) + "\"";
+  }
+  return names.empty() ? "no columns" : names;
+}
+
+int index_of(const Schema& schema, const std::string& name) {
+  int found = -1;
+  for (std::size_t i = 0; i < schema.fields().size(); ++i) {
+    if (schema.fields()[i].name != name) continue;
+    if (found >= 0) {
+      throw InvalidArgumentError("column \"" + printable(name) + "\" is ambiguous: columns " + std::to_string(found) +
+                                 " and " + std::to_string(i) + " both have that name");
+    }
+    found = static_cast<int>(i);
+  }
+  if (found < 0) {
+    throw NotFoundError("no column \"" + printable(name) + "\"; there are " + names_of(schema));
+  }
+  return found;
+}
+
+}  // namespace
+
+RecordBatch select_columns(const RecordBatch& batch, std::shared_ptr<const Schema> schema,
+                           const std::vector<int>& indices) {
+  const std::vector<Range> ranges = column_ranges(*batch.schema);
+  RecordBatch out;
+  out.num_rows = batch.num_rows;
+  out.owner = batch.owner;
+  out.device_id = batch.device_id;
+  out.device_type = batch.device_type;
+  out.sync_event = batch.sync_event;
+  out.nodes.reserve(schema->nodes().size());
+  out.buffers.reserve(static_cast<std::size_t>(schema->n_buffers()));
+  out.dictionaries.reserve(schema->dictionaries().size());
+  if (indices.size() != schema->fields().size()) {
+    throw InvalidArgumentError("select_columns: " + std::to_string(indices.size()) + " indices for a schema of " +
+                               std::to_string(schema->fields().size()) + " fields");
+  }
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    const int index = indices[i];
+    if (index < 0 || static_cast<std::size_t>(index) >= ranges.size()) {
+      throw InvalidArgumentError("select_columns: there is no column " + std::to_string(index) + " among " +
+                                 std::to_string(ranges.size()));
+    }
+    const Range& range = ranges[static_cast<std::size_t>(index)];
+    append(batch.nodes, range.node, range.node_end, &out.nodes);
+    append(batch.buffers, range.buffer, range.buffer_end, &out.buffers);
+    append(batch.dictionaries, range.slot, range.slot_end, &out.dictionaries);
+  }
+  out.schema = std::move(schema);
+  if (out.nodes.size() != out.schema->nodes().size() ||
+      out.buffers.size() != static_cast<std::size_t>(out.schema->n_buffers()) ||
+      out.dictionaries.size() != out.schema->dictionaries().size()) {
+    throw InvalidArgumentError("select_columns" + counts_message(out));
+  }
+  return out;
+}
+
+std::shared_ptr<const Schema> select_fields(const Schema& schema, const std::vector<std::string>& names,
+                                            std::vector<int>* indices) {
+  std::vector<int> found;
+  std::vector<Field> fields;
+  found.reserve(names.size());
+  fields.reserve(names.size());
+  for (const std::string& name : names) {
+    found.push_back(index_of(schema, name));
+    fields.push_back(schema.fields()[static_cast<std::size_t>(found.back())]);
+  }
+  auto selected = std::make_shared<Schema>(std::move(fields), schema.metadata());
+  *indices = std::move(found);
+  return selected;
+}
+
+}  // namespace crossdock::array
