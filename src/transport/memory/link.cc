@@ -1,0 +1,175 @@
+#include "link.h"
+
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "crossdock/core/error.h"
+
+namespace crossdock::transport {
+
+MemoryLink::MemoryLink(std::size_t capacity) : capacity_(capacity) {
+  for (End& end : ends_) {
+    end.doorbell.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!end.doorbell) throw_errno(errno, "making the doorbell of an in-process connection");
+  }
+}
+
+void MemoryLink::throw_if_other_gone(int end) const {
+  if (ends_[1 - end].gone) {
+    throw ConnectionError("memory: the other end of the in-process connection was destroyed; nothing more can be sent");
+  }
+}
+
+bool MemoryLink::push(int end, bool tagged, std::uint64_t tag, ByteSpan head, ByteSpan tail) {
+  End& self = ends_[end];
+  {
+    const std::lock_guard lock(mutex_);
+    throw_if_other_gone(end);
+    if (self.queue.size() >= capacity_) {
+      self.room_at = capacity_;
+      return false;
+    }
+    self.room_at = 0;
+  }
+  // Copied with no lock held. The room can't be taken meanwhile: only this half pushes.
+  Message message{tagged, tag, head.size() + tail.size(), nullptr};
+  message.bytes = std::make_unique_for_overwrite<std::byte[]>(message.size);
+  if (!head.empty()) std::memcpy(message.bytes.get(), head.data(), head.size());
+  if (!tail.empty()) std::memcpy(message.bytes.get() + head.size(), tail.data(), tail.size());
+
+  const std::lock_guard lock(mutex_);
+  throw_if_other_gone(end);
+  self.queue.push_back(std::move(message));
+  ring_if_asleep(other(end));
+  return true;
+}
+
+std::size_t MemoryLink::in_flight(int end) const {
+  const std::lock_guard lock(mutex_);
+  return ends_[end].queue.size();
+}
+
+bool MemoryLink::below_window(int end, std::size_t window) {
+  const std::lock_guard lock(mutex_);
+  End& self = ends_[end];
+  const bool below = self.queue.size() < window;
+  self.room_at = below ? 0 : window;
+  return below;
+}
+
+void MemoryLink::announce(int end, std::uint16_t number, const device::Region& region) {
+  UniqueFd fd(fcntl(region.descriptor(), F_DUPFD_CLOEXEC, 0));
+  if (!fd) throw_errno(errno, "memory: duplicating the descriptor of region " + std::to_string(number));
+  Announcement announcement{std::move(fd), region.kind(), region.size(), region.stamp(), nullptr};
+  {
+    const std::lock_guard lock(mutex_);
+    throw_if_other_gone(end);
+    if (!ends_[end].regions.try_emplace(number, std::move(announcement)).second) {
+      throw std::logic_error("memory: region number " + std::to_string(number) +
+                             " was announced already; retire it before it is used again");
+    }
+    ring(other(end));  // asleep or not: the descriptor turns readable when a region was sent
+  }
+  announced_.notify_all();
+}
+
+void MemoryLink::retire(int end, std::uint16_t number) {
+  std::shared_ptr<const device::Region> unmapped_without_the_lock;
+  const std::lock_guard lock(mutex_);
+  throw_if_other_gone(end);
+  auto& regions = ends_[end].regions;
+  const auto found = regions.find(number);
+  if (found == regions.end()) {
+    throw std::logic_error("memory: region number " + std::to_string(number) + " is retired, but was never announced");
+  }
+  unmapped_without_the_lock = std::move(found->second.mapped);
+  regions.erase(found);
+}
+
+std::optional<MemoryLink::Message> MemoryLink::pop(int end) {
+  const std::lock_guard lock(mutex_);
+  End& sender = other(end);
+  if (sender.queue.empty()) {
+    if (sender.gone) throw ConnectionError("memory: the other end of the in-process connection was destroyed");
+    return std::nullopt;
+  }
+  Message message = std::move(sender.queue.front());
+  sender.queue.pop_front();
+  if (sender.queue.size() < sender.room_at) ring_if_asleep(sender);
+  return message;
+}
+
+std::shared_ptr<const device::Region> MemoryLink::region(int end, std::uint16_t number, int timeout_ms) {
+  std::unique_lock lock(mutex_);
+  End& sender = other(end);
+  const auto there = [&] { return sender.regions.contains(number); };
+  announced_.wait_for(lock, std::chrono::milliseconds(timeout_ms), [&] { return there() || sender.gone; });
+  if (!there()) {
+    throw ProtocolError("memory: a message names region " + std::to_string(number) + ", which the peer " +
+                        (sender.gone ? "did not announce before it went away"
+                                     : "did not announce within " + std::to_string(timeout_ms) + " ms"));
+  }
+  Announcement& announcement = sender.regions.at(number);
+  if (!announcement.mapped) {
+    announcement.mapped = device::Region::adopt(std::move(announcement.fd), announcement.kind, announcement.size,
+                                                announcement.stamp, "memory: region " + std::to_string(number));
+  }
+  return announcement.mapped;
+}
+
+bool MemoryLink::has_news(int end) const {
+  const End& self = ends_[end];
+  const End& peer = ends_[1 - end];
+  return !peer.queue.empty() || peer.gone || self.queue.size() < self.room_at;
+}
+
+bool MemoryLink::readable(int end) const {
+  const std::lock_guard lock(mutex_);
+  return has_news(end);
+}
+
+bool MemoryLink::prepare_sleep(int end) {
+  const std::lock_guard lock(mutex_);
+  ends_[end].asleep = !has_news(end);
+  return ends_[end].asleep;
+}
+
+void MemoryLink::wake(int end) {
+  const std::lock_guard lock(mutex_);
+  ends_[end].asleep = false;
+  if (other(end).gone) return;  // stays readable, as a socket does whose peer hung up
+  std::uint64_t rings = 0;
+  // EAGAIN only says that nobody rang.
+  [[maybe_unused]] const ssize_t got = read(ends_[end].doorbell.get(), &rings, sizeof rings);
+}
+
+void MemoryLink::close(int end) {
+  {
+    const std::lock_guard lock(mutex_);
+    ends_[end].gone = true;
+    other(end).queue.clear();  // nobody will take them
+    other(end).regions.clear();
+    ring(other(end));
+  }
+  announced_.notify_all();
+}
+
+void MemoryLink::ring_if_asleep(End& end) noexcept {
+  if (std::exchange(end.asleep, false)) ring(end);
+}
+
+void MemoryLink::ring(End& end) noexcept {
+  const std::uint64_t one = 1;
+  // EAGAIN says that the count is full: then the descriptor is readable anyway.
+  [[maybe_unused]] const ssize_t written = write(end.doorbell.get(), &one, sizeof one);
+}
+
+}  // namespace crossdock::transport

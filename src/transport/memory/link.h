@@ -1,0 +1,84 @@
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+
+#include "crossdock/core/bytes.h"
+#include "crossdock/core/unique_fd.h"
+#include "crossdock/device/region.h"
+
+namespace crossdock::transport {
+
+/// What the two ends of an in-process connection share: a bounded queue of messages and the announced regions for each
+/// direction, and a doorbell for each end. Thread-safe; ends are told apart by 0 and 1.
+class MemoryLink {
+ public:
+  /// A message on its way: its own copy, as it would be after crossing a ring. operator new aligns it to 8 and more.
+  struct Message {
+    bool tagged = false;
+    std::uint64_t tag = 0;
+    std::size_t size = 0;
+    std::unique_ptr<std::byte[]> bytes;
+  };
+
+  /// Throws ResourceError if there is no descriptor left for the doorbells.
+  explicit MemoryLink(std::size_t capacity);
+
+  // The sending half of `end`. These throw ConnectionError if the other end is gone.
+  bool push(int end, bool tagged, std::uint64_t tag, ByteSpan head, ByteSpan tail);
+  std::size_t in_flight(int end) const;
+  bool below_window(int end, std::size_t window);
+  void announce(int end, std::uint16_t number, const device::Region& region);
+  void retire(int end, std::uint16_t number);
+
+  // The receiving half of `end`.
+  std::optional<Message> pop(int end);
+  std::shared_ptr<const device::Region> region(int end, std::uint16_t number, int timeout_ms);
+  bool readable(int end) const;
+  bool prepare_sleep(int end);
+  void wake(int end);
+  int descriptor(int end) const noexcept { return ends_[end].doorbell.get(); }
+
+  /// The end is destroyed. What it sent stays for the other one to take.
+  void close(int end);
+
+ private:
+  /// A region under way, as its descriptor; the receiver maps it when it first asks for it.
+  struct Announcement {
+    UniqueFd fd;
+    device::RegionKind kind;
+    std::uint64_t size;
+    device::FileStamp stamp;
+    std::shared_ptr<const device::Region> mapped;
+  };
+  struct End {
+    UniqueFd doorbell;  // an eventfd
+    bool asleep = false;
+    bool gone = false;
+    // What this end sent:
+    std::deque<Message> queue;
+    std::unordered_map<std::uint16_t, Announcement> regions;
+    std::size_t room_at =
+        0;  // it was told that there is no room: ring once fewer than this are queued; 0: it waits for none
+  };
+
+  End& other(int end) noexcept { return ends_[1 - end]; }
+  void throw_if_other_gone(int end) const;
+  bool has_news(int end) const;
+  static void ring(End& end) noexcept;
+  static void ring_if_asleep(End& end) noexcept;
+
+  const std::size_t capacity_;
+  mutable std::mutex mutex_;
+  std::condition_variable announced_;
+  std::array<End, 2> ends_;
+};
+
+}  // namespace crossdock::transport
