@@ -51,14 +51,14 @@ IMPURE_STANDARD = {
 }  # fmt: skip
 
 CXX_STANDARD = set(
-    """algorithm any array atomic barrier bit bitset charconv chrono codecvt compare complex concepts condition_variable
-    coroutine deque exception execution filesystem format forward_list fstream functional future initializer_list
-    iomanip ios iosfwd iostream istream iterator latch limits list locale map memory memory_resource mutex new numbers
-    numeric optional ostream queue random ranges ratio regex scoped_allocator semaphore set shared_mutex source_location
-    span sstream stack stdexcept stop_token streambuf string string_view syncstream system_error thread tuple type_traits
-    typeindex typeinfo unordered_map unordered_set utility valarray variant vector version
-    cassert cctype cerrno cfenv cfloat cinttypes climits clocale cmath csetjmp csignal cstdarg cstddef cstdint cstdio
-    cstdlib cstring ctime cuchar cwchar cwctype""".split()
+    """algorithm any array atomic barrier bit bitset charconv chrono codecvt compare complex concepts
+    condition_variable coroutine deque exception execution filesystem format forward_list fstream functional future
+    initializer_list iomanip ios iosfwd iostream istream iterator latch limits list locale map memory
+    memory_resource mutex new numbers numeric optional ostream queue random ranges ratio regex scoped_allocator
+    semaphore set shared_mutex source_location span sstream stack stdexcept stop_token streambuf string string_view
+    syncstream system_error thread tuple type_traits typeindex typeinfo unordered_map unordered_set utility
+    valarray variant vector version cassert cctype cerrno cfenv cfloat cinttypes climits clocale cmath csetjmp
+    csignal cstdarg cstddef cstdint cstdio cstdlib cstring ctime cuchar cwchar cwctype""".split()
 )
 # C's own, for headers that C programs read too.
 C_STANDARD = {"stddef.h", "stdint.h", "stdbool.h", "string.h", "errno.h", "limits.h", "inttypes.h", "stdlib.h"}
