@@ -49,10 +49,10 @@ class CROSSDOCK_EXPORT Reader : public array::BatchStream {
   void close();
   bool closed() const noexcept;
 
- private:
-  friend class Client;
-  struct Impl;
+  struct Impl;  ///< src/session
   explicit Reader(std::unique_ptr<Impl> impl);
+
+ private:
   std::unique_ptr<Impl> impl_;
 };
 

@@ -16,6 +16,8 @@ enum class Stability : std::uint8_t {
   kSnapshot,  ///< One copy into sealed memory when it is published.
 };
 
+struct SourceAccess;  // src/session: takes a source apart
+
 /// What is published under a name. A value that is given to Server::publish once.
 class CROSSDOCK_EXPORT Source {
  public:
@@ -35,7 +37,7 @@ class CROSSDOCK_EXPORT Source {
   Kind kind() const noexcept { return kind_; }
 
  private:
-  friend class Server;
+  friend struct SourceAccess;
   Source() = default;
   Kind kind_ = Kind::kTable;
   std::unique_ptr<array::BatchStream> stream_;

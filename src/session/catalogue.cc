@@ -1,0 +1,156 @@
+#include "session/catalogue.h"
+
+#include <bit>
+#include <cstring>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "crossdock/core/error.h"
+#include "crossdock/device/region_table.h"
+
+namespace crossdock::session {
+namespace {
+
+using array::TypeId;
+
+enum Column { kName, kSchema, kRows, kBytes, kDevice, kColumns };
+constexpr const char* kColumnNames[kColumns] = {"name", "schema", "rows", "bytes", "device"};
+constexpr TypeId kColumnTypes[kColumns] = {TypeId::kUtf8, TypeId::kBinary, TypeId::kInt64, TypeId::kInt64, TypeId::kUtf8};
+constexpr bool kColumnNullable[kColumns] = {false, true, true, true, false};
+
+std::shared_ptr<const array::Schema> catalogue_schema() {
+  std::vector<array::Field> fields(kColumns);
+  for (int i = 0; i < kColumns; ++i) {
+    fields[static_cast<std::size_t>(i)].name = kColumnNames[i];
+    fields[static_cast<std::size_t>(i)].type.id = kColumnTypes[i];
+    fields[static_cast<std::size_t>(i)].nullable = kColumnNullable[i];
+  }
+  return std::make_shared<array::Schema>(std::move(fields));
+}
+
+// One column while it is built. Integers leave `offsets` empty.
+struct ColumnBuilder {
+  std::vector<std::byte> validity;
+  std::vector<std::int32_t> offsets{0};
+  std::vector<std::byte> values;
+  std::int64_t length = 0;
+  std::int64_t nulls = 0;
+
+  void append(std::optional<ByteSpan> value) {
+    if (length % 8 == 0) validity.push_back(std::byte{0});
+    if (value) {
+      validity.back() |= std::byte{1} << (length % 8);
+      values.insert(values.end(), value->begin(), value->end());
+      if (values.size() > INT32_MAX) throw ResourceError("the catalogue is over 2 GiB; publish fewer or smaller schemas");
+    } else {
+      ++nulls;
+    }
+    offsets.push_back(static_cast<std::int32_t>(values.size()));
+    ++length;
+  }
+  void append_int(std::int64_t value) {
+    // A null's place holds a zero, as fixed-width columns do.
+    const std::int64_t stored = value < 0 ? 0 : value;
+    append(std::as_bytes(std::span(&stored, 1)));
+    if (value < 0) {
+      validity.back() &= ~(std::byte{1} << ((length - 1) % 8));
+      ++nulls;
+    }
+  }
+};
+
+array::BufferView view(ByteSpan bytes) { return {bytes.data(), static_cast<std::int64_t>(bytes.size())}; }
+
+std::string_view text_at(const array::RecordBatch& batch, int first_buffer, std::int64_t row) {
+  const auto* offsets = static_cast<const std::byte*>(batch.buffers[static_cast<std::size_t>(first_buffer + 1)].data);
+  const array::BufferView& values = batch.buffers[static_cast<std::size_t>(first_buffer + 2)];
+  const auto from = load_le<std::int32_t>(offsets + row * 4);
+  const auto to = load_le<std::int32_t>(offsets + row * 4 + 4);
+  if (from < 0 || to < from || to > values.size) throw InvalidDataError("the server's catalogue has offsets out of range");
+  return {static_cast<const char*>(values.data) + from, static_cast<std::size_t>(to - from)};
+}
+
+bool valid_at(const array::RecordBatch& batch, int first_buffer, std::int64_t row) {
+  const auto* bits = static_cast<const std::byte*>(batch.buffers[static_cast<std::size_t>(first_buffer)].data);
+  return bits == nullptr || ((bits[row / 8] >> (row % 8)) & std::byte{1}) != std::byte{0};
+}
+
+std::int64_t int_at(const array::RecordBatch& batch, int first_buffer, std::int64_t row) {
+  if (!valid_at(batch, first_buffer, row)) return -1;
+  const auto* values = static_cast<const std::byte*>(batch.buffers[static_cast<std::size_t>(first_buffer + 1)].data);
+  return load_le<std::int64_t>(values + row * 8);
+}
+
+}  // namespace
+
+std::shared_ptr<const PublishedTable> publish_catalogue(const std::vector<CatalogueRow>& rows) {
+  ColumnBuilder columns[kColumns];
+  ipc::Encoder encoder;
+  for (const CatalogueRow& row : rows) {
+    columns[kName].append(as_bytes(row.name));
+    if (row.schema) {
+      columns[kSchema].append(encoder.schema(*row.schema));
+    } else {
+      columns[kSchema].append(std::nullopt);
+    }
+    columns[kRows].append_int(row.rows);
+    columns[kBytes].append_int(row.bytes);
+    columns[kDevice].append(as_bytes("cpu"));
+  }
+
+  array::RecordBatch batch;
+  batch.schema = catalogue_schema();
+  batch.num_rows = static_cast<std::int64_t>(rows.size());
+  for (int i = 0; i < kColumns; ++i) {
+    const ColumnBuilder& column = columns[i];
+    batch.nodes.push_back({column.length, column.nulls, 0});
+    batch.buffers.push_back(column.nulls == 0 ? array::BufferView{} : view(column.validity));
+    if (kColumnTypes[i] != TypeId::kInt64) batch.buffers.push_back(view(std::as_bytes(std::span(column.offsets))));
+    batch.buffers.push_back(view(column.values));
+  }
+
+  TableBuilder builder(batch.schema);
+  device::RegionWriter writer("crossdock-catalogue");
+  std::vector<dissociated::RemoteBuffer> remote;
+  for (const array::BufferView& buffer : batch.buffers) {
+    if (buffer.size == 0) {
+      remote.push_back({});
+      continue;
+    }
+    const auto size = static_cast<std::uint64_t>(buffer.size);
+    remote.push_back({device::make_address(0, writer.append({static_cast<const std::byte*>(buffer.data), size})), size});
+  }
+  builder.region_index(writer.freeze());
+  builder.add(encoder.record_batch(batch), true, remote, batch.num_rows);
+  return builder.finish();
+}
+
+void read_catalogue(const array::RecordBatch& batch, std::vector<CatalogueEntry>* entries) {
+  const auto& fields = batch.schema->fields();
+  int first_buffer[kColumns];
+  for (std::size_t i = 0; i < kColumns; ++i) {
+    if (fields.size() < kColumns || fields[i].name != kColumnNames[i] || fields[i].type.id != kColumnTypes[i] ||
+        fields[i].dictionary) {
+      throw InvalidDataError("the server's catalogue isn't one: columns name, schema, rows, bytes, device were expected, not\n" +
+                             batch.schema->to_string());
+    }
+    first_buffer[i] = batch.schema->nodes()[i].first_buffer;
+  }
+  const ipc::Limits limits;
+  for (std::int64_t row = 0; row < batch.num_rows; ++row) {
+    CatalogueEntry entry;
+    entry.name = text_at(batch, first_buffer[kName], row);
+    if (valid_at(batch, first_buffer[kSchema], row)) {
+      // Copied out: it may lie at any alignment.
+      const std::string bytes(text_at(batch, first_buffer[kSchema], row));
+      entry.schema = ipc::Message::parse(as_bytes(bytes), limits, "a schema in the server's catalogue").schema();
+    }
+    entry.rows = int_at(batch, first_buffer[kRows], row);
+    entry.bytes = int_at(batch, first_buffer[kBytes], row);
+    entry.device = text_at(batch, first_buffer[kDevice], row);
+    entries->push_back(std::move(entry));
+  }
+}
+
+}  // namespace crossdock::session

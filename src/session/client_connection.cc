@@ -1,0 +1,62 @@
+#include "session/client_connection.h"
+
+#include <utility>
+
+#include "crossdock/core/error.h"
+
+namespace crossdock::session {
+namespace {
+
+// A free_data message of ours: far under any transport's limit.
+constexpr std::size_t kAddressesPerMessage = 4096;
+
+}  // namespace
+
+ClientConnection::ClientConnection(std::unique_ptr<transport::Connection> connection, std::string where)
+    : connection_(std::move(connection)), where_(std::move(where)) {}
+
+ClientConnection::~ClientConnection() = default;
+
+void ClientConnection::request(ByteSpan ticket) {
+  const std::lock_guard lock(mutex_);
+  send_pending();
+  if (!connection_->send_tagged(connection_->agreement().want_data, ticket, {})) {
+    throw ConnectionError("the server behind " + where_ + " doesn't read what this client sends it");
+  }
+}
+
+void ClientConnection::give_back(std::span<const std::uint64_t> addresses) noexcept {
+  if (made_in_.in_child()) return;
+  try {
+    const std::lock_guard lock(mutex_);
+    if (pending_.empty() && addresses.size() <= kAddressesPerMessage &&
+        connection_->send_tagged(connection_->agreement().free_data, std::as_bytes(addresses), {})) {
+      return;
+    }
+    pending_.insert(pending_.end(), addresses.begin(), addresses.end());
+    send_pending();
+  } catch (const std::exception&) {
+    // The server is gone, and with it the need to tell it.
+  }
+}
+
+void ClientConnection::flush() noexcept {
+  try {
+    const std::lock_guard lock(mutex_);
+    if (!pending_.empty()) send_pending();
+  } catch (const std::exception&) {
+    // Whoever receives next learns that the connection is gone.
+  }
+}
+
+void ClientConnection::send_pending() {
+  std::size_t sent = 0;
+  while (sent < pending_.size()) {
+    const auto part = std::span(pending_).subspan(sent, std::min(kAddressesPerMessage, pending_.size() - sent));
+    if (!connection_->send_tagged(connection_->agreement().free_data, std::as_bytes(part), {})) break;
+    sent += part.size();
+  }
+  pending_.erase(pending_.begin(), pending_.begin() + static_cast<std::ptrdiff_t>(sent));
+}
+
+}  // namespace crossdock::session

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "crossdock/core/fork.h"
+#include "crossdock/device/region.h"
+#include "crossdock/transport/transport.h"
+
+namespace crossdock::session {
+
+/// A client's connection, shared by the reader that drives it and by every batch that came over it: it stays until the last of them is gone.
+/// give_back() and flush() are thread-safe; receiving belongs to the reader.
+class ClientConnection {
+ public:
+  ClientConnection(std::unique_ptr<transport::Connection> connection, std::string where);
+  ~ClientConnection();
+
+  /// Asks for a stream. Waits for room if it must; there always is some between streams.
+  void request(ByteSpan ticket);
+  /// Addresses that a batch no longer needs. Never blocks, never throws; what doesn't fit into the ring goes with the next call. Does nothing in a forked child: the leases are the parent's.
+  void give_back(std::span<const std::uint64_t> addresses) noexcept;
+  /// Sends what give_back() couldn't. Never blocks.
+  void flush() noexcept;
+
+  transport::Connection& transport() noexcept { return *connection_; }
+  const std::string& where() const noexcept { return where_; }
+  const ForkGuard& made_in() const noexcept { return made_in_; }
+
+ private:
+  void send_pending();
+
+  ForkGuard made_in_;
+  std::unique_ptr<transport::Connection> connection_;
+  std::string where_;
+  std::mutex mutex_;  // the sending half, and:
+  std::vector<std::uint64_t> pending_;
+};
+
+/// What keeps the memory of one received batch: the regions it lies in, and the addresses that go back when it is released, on whatever thread.
+class Lease {
+ public:
+  Lease(std::shared_ptr<ClientConnection> connection, std::vector<std::uint64_t> addresses) noexcept
+      : connection_(std::move(connection)), addresses_(std::move(addresses)) {}
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+  ~Lease() {
+    if (!addresses_.empty()) connection_->give_back(addresses_);
+  }
+
+  void add(std::shared_ptr<const device::Region> region) { regions_.push_back(std::move(region)); }
+  const device::Region* last_region() const noexcept { return regions_.back().get(); }
+
+ private:
+  std::shared_ptr<ClientConnection> connection_;
+  std::vector<std::shared_ptr<const device::Region>> regions_;
+  std::vector<std::uint64_t> addresses_;
+};
+
+}  // namespace crossdock::session

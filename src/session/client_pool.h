@@ -1,0 +1,39 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "crossdock/session/client.h"
+#include "session/client_connection.h"
+
+namespace crossdock::session {
+
+/// A client's connections to one server: those without a stream under way wait here to be used again. Thread-safe; outlives the client while
+/// readers hold it.
+class ClientPool {
+ public:
+  ClientPool(std::string address, std::string where, ClientOptions options);
+
+  /// An idle connection, or a new one. Throws as Client's constructor; ClosedError after close().
+  std::shared_ptr<ClientConnection> take(const transport::InterruptHook& interrupted);
+  /// A connection whose stream was taken to its end.
+  void put_back(std::shared_ptr<ClientConnection> connection);
+  void close();
+
+  const ClientOptions& options() const noexcept { return options_; }
+  const std::string& where() const noexcept { return where_; }
+  const ForkGuard& made_in() const noexcept { return made_in_; }
+
+ private:
+  ForkGuard made_in_;
+  const std::string address_;
+  const std::string where_;
+  const ClientOptions options_;
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<ClientConnection>> idle_;
+  bool closed_ = false;
+};
+
+}  // namespace crossdock::session

@@ -1,0 +1,31 @@
+#include "session/dictionary_tracker.h"
+
+#include <algorithm>
+
+namespace crossdock::session {
+namespace {
+
+bool same(const array::BufferView& a, const array::BufferView& b) { return a.data == b.data && a.size == b.size; }
+bool same(const array::Node& a, const array::Node& b) { return a.length == b.length && a.offset == b.offset; }
+
+template <typename T>
+bool all_same(const std::vector<T>& a, const std::vector<T>& b) {
+  return std::ranges::equal(a, b, [](const T& x, const T& y) { return same(x, y); });
+}
+
+}  // namespace
+
+void DictionaryTracker::update(const array::RecordBatch& batch, const Send& send) {
+  const auto& slots = batch.schema->dictionaries();
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    if (i >= batch.dictionaries.size() || !batch.dictionaries[i]) continue;  // a column of no values has none
+    const array::RecordBatch& values = *batch.dictionaries[i];
+    update(values, send);
+    Seen& seen = seen_[slots[i].id];
+    if (seen.owner && all_same(seen.buffers, values.buffers) && all_same(seen.nodes, values.nodes)) continue;
+    send(slots[i].id, values);
+    seen = {values.buffers, values.nodes, values.owner ? values.owner : batch.dictionaries[i]};
+  }
+}
+
+}  // namespace crossdock::session

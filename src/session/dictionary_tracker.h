@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <unordered_map>
+#include <vector>
+
+#include "crossdock/array/record_batch.h"
+
+namespace crossdock::session {
+
+/// Knows which dictionaries a stream has sent, so that each is sent before the first batch that needs it, and again only when it has changed.
+/// "Changed" is judged by the addresses of its buffers, never by their bytes.
+class DictionaryTracker {
+ public:
+  using Send = std::function<void(std::int64_t id, const array::RecordBatch& values)>;
+  /// Calls `send` for each dictionary of `batch` that is new, the innermost first.
+  void update(const array::RecordBatch& batch, const Send& send);
+
+ private:
+  struct Seen {
+    std::vector<array::BufferView> buffers;
+    std::vector<array::Node> nodes;
+    std::shared_ptr<const void> owner;  // keeps the addresses from being used again by another dictionary
+  };
+  std::unordered_map<std::int64_t, Seen> seen_;
+};
+
+}  // namespace crossdock::session

@@ -1,0 +1,226 @@
+#include "session/io_loop.h"
+
+#include <poll.h>
+#include <time.h>
+
+#include <algorithm>
+#include <chrono>
+#include <future>
+#include <random>
+#include <utility>
+
+#include "crossdock/core/error.h"
+#include "crossdock/dissociated/uri.h"
+
+namespace crossdock::session {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// How long the thread looks for work before it sleeps, in Wait::kAuto: about what a sleep and a wake-up cost.
+constexpr std::chrono::microseconds kSpin{50};
+// Even a spinning thread must see new clients and dead ones: those show up on descriptors only.
+constexpr std::chrono::microseconds kLookAround{1000};
+
+// Coarse, to some milliseconds, and nearly free: asked in every round, and good enough for deadlines of seconds.
+std::int64_t now_ms() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return static_cast<std::int64_t>(now.tv_sec) * 1000 + now.tv_nsec / 1'000'000;
+}
+
+// Tags need not be secret, but two servers' tags should differ, so that a URI of one isn't taken by another.
+std::uint64_t random_tag() {
+  std::random_device source;
+  return (static_cast<std::uint64_t>(source()) << 32) | source();
+}
+
+}  // namespace
+
+IoLoop::IoLoop(const ServerOptions& options, Shelf& shelf) : options_(options), shelf_(shelf) {
+  const dissociated::Uri uri = dissociated::parse_uri(options.uri);
+  if (uri.scheme != "shm") {
+    throw SchemeError("scheme \"" + uri.scheme + "\" in \"" + options.uri + "\" has no transport in this version; use shm:");
+  }
+  const std::uint64_t want = uri.want_data.value_or(random_tag());
+  std::uint64_t release = uri.free_data.value_or(random_tag());
+  if (!uri.free_data && release == want) ++release;
+  if (release == want) throw UriError("want_data and free_data must differ in \"" + options.uri + "\"");
+  listener_ = transport::shm_listen(uri.address, want, release, options.shm, options.log);
+  uri_ = listener_->uri();
+  thread_ = std::thread([this] { run(); });
+}
+
+IoLoop::~IoLoop() {
+  if (thread_.joinable()) close();
+}
+
+bool IoLoop::post(std::function<void()> command) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (closing_) return false;
+    commands_.push_back(std::move(command));
+  }
+  shelf_.waker()->notify();
+  return true;
+}
+
+bool IoLoop::run_commands() {
+  std::deque<std::function<void()>> commands;
+  {
+    const std::lock_guard lock(mutex_);
+    commands.swap(commands_);
+  }
+  for (auto& command : commands) command();
+  return !commands.empty();
+}
+
+ServerStats IoLoop::stats() {
+  std::promise<ServerStats> answer;
+  std::future<ServerStats> future = answer.get_future();
+  const bool posted = post([&] {
+    ServerStats stats;
+    stats.connections = n_connections_;
+    stats.protocol_errors = n_protocol_errors_;
+    for (auto& connection : connections_) {
+      try {
+        stats.consumers.push_back(connection->stats());
+      } catch (const Error&) {
+        // Its peer has just gone; the next turn ends it.
+      }
+    }
+    answer.set_value(std::move(stats));
+  });
+  if (!posted) throw ClosedError("the server was closed; it has no statistics any more");
+  return future.get();
+}
+
+void IoLoop::close() {
+  const std::lock_guard one_at_a_time(close_mutex_);
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  shelf_.waker()->notify();
+  if (thread_.joinable()) thread_.join();
+}
+
+void IoLoop::run() noexcept {
+  Clock::time_point idle_since{};  // none: the last round had work
+  Clock::time_point looked_around = Clock::now();
+  std::uint64_t seen = shelf_.waker()->seen() - 1;
+  for (unsigned round = 0;; ++round) {
+    const std::uint64_t events = shelf_.waker()->seen();
+    if (events != seen) {
+      seen = events;
+      run_commands();
+      const std::lock_guard lock(mutex_);
+      if (closing_) break;
+    }
+    const bool progress = turn();
+    if (progress) idle_since = {};
+    if (progress && round % 256 != 0) continue;  // the clock is for rounds that have time
+
+    const Clock::time_point now = Clock::now();
+    if (now - looked_around > kLookAround) {
+      looked_around = now;
+      if (accept_new()) continue;
+    }
+    if (progress) continue;
+    if (idle_since == Clock::time_point{}) idle_since = now;
+    const bool spin = options_.wait == transport::Wait::kSpin ||
+                      (options_.wait == transport::Wait::kAuto && now - idle_since < kSpin);
+    if (spin && !connections_.empty()) continue;
+    if (!shelf_.waker()->prepare_sleep(seen)) continue;
+    sleep();
+    shelf_.waker()->woke();
+    looked_around = Clock::now();
+    idle_since = {};
+    accept_new();
+  }
+  run_commands();  // answers what was asked before the end
+  const ClosedError reason("the server was closed");
+  for (auto& connection : connections_) connection->say_goodbye(reason);
+  connections_.clear();
+  listener_.reset();
+}
+
+bool IoLoop::turn() {
+  bool progress = false;
+  const std::int64_t now = now_ms();
+  for (std::size_t i = 0; i < connections_.size();) {
+    try {
+      progress |= connections_[i]->turn(now);
+      ++i;
+      continue;
+    } catch (const Error& reason) {
+      const bool hostile = reason.code() == ErrorCode::kProtocol || reason.code() == ErrorCode::kInvalidData;
+      n_protocol_errors_ += hostile;
+      if (options_.log) {
+        options_.log(hostile ? LogLevel::kWarning : LogLevel::kInfo,
+                     std::string("a connection ends: ") + std::string(error_name(reason.code())) + ": " + reason.what());
+      }
+      connections_[i]->say_goodbye(reason);
+    } catch (const std::exception& reason) {
+      if (options_.log) options_.log(LogLevel::kError, std::string("a connection ends: ") + reason.what());
+      connections_[i]->say_goodbye(reason);
+    }
+    connections_.erase(connections_.begin() + static_cast<std::ptrdiff_t>(i));
+    progress = true;
+  }
+  return progress;
+}
+
+bool IoLoop::accept_new() {
+  bool progress = false;
+  try {
+    while (std::unique_ptr<transport::Connection> connection = listener_->accept()) {
+      ++n_connections_;
+      progress = true;
+      connections_.push_back(std::make_unique<ServerConnection>(
+          std::move(connection), options_,
+          [this](std::string_view ticket, const transport::Agreement& peer) { return shelf_.open(ticket, peer); }));
+    }
+  } catch (const std::exception& reason) {
+    if (options_.log) options_.log(LogLevel::kError, std::string("a client could not be accepted: ") + reason.what());
+  }
+  return progress;
+}
+
+std::int64_t IoLoop::next_deadline_ms() const {
+  std::int64_t next = 0;
+  for (const auto& connection : connections_) {
+    const std::int64_t deadline = connection->deadline_ms();
+    if (deadline != 0 && (next == 0 || deadline < next)) next = deadline;
+  }
+  return next;
+}
+
+void IoLoop::sleep() {
+  std::vector<pollfd> fds{{shelf_.waker()->descriptor(), POLLIN, 0}};
+  for (const int fd : listener_->poll_descriptors()) fds.push_back({fd, POLLIN, 0});
+  std::size_t asleep = 0;
+  bool go = true;
+  try {
+    for (; go && asleep < connections_.size(); ++asleep) {
+      transport::Connection& connection = connections_[asleep]->connection();
+      go = connection.prepare_sleep();
+      fds.push_back({connection.descriptor(), POLLIN, 0});
+    }
+  } catch (const Error&) {
+    go = false;  // a peer has gone: its next turn says so
+  }
+  if (go) {
+    const std::int64_t deadline = next_deadline_ms();
+    // Handshakes under way have deadlines that only accept() knows.
+    int timeout = fds.size() > 2 + connections_.size() ? 500 : -1;
+    if (deadline != 0) {
+      const auto left = static_cast<int>(std::clamp<std::int64_t>(deadline - now_ms(), 0, 60'000));
+      timeout = timeout < 0 ? left : std::min(timeout, left);
+    }
+    ::poll(fds.data(), fds.size(), timeout);
+  }
+  for (std::size_t i = 0; i < asleep; ++i) connections_[i]->connection().wake();
+}
+
+}  // namespace crossdock::session

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "crossdock/session/server.h"
+#include "session/server_connection.h"
+#include "session/shelf.h"
+
+namespace crossdock::session {
+
+/// A server's one I/O thread: accepts, gives each connection its turn, and sleeps when there is nothing to do.
+class IoLoop {
+ public:
+  /// Listens when it returns.
+  IoLoop(const ServerOptions& options, Shelf& shelf);
+  ~IoLoop();
+
+  const std::string& uri() const noexcept { return uri_; }
+  /// Asked of the I/O thread, so that nothing on its hot path needs a lock.
+  ServerStats stats();
+  /// Ends all connections, stops listening, joins the thread. Idempotent, thread-safe.
+  void close();
+
+ private:
+  void run() noexcept;
+  bool turn();
+  bool accept_new();
+  void sleep();
+  bool run_commands();
+  bool post(std::function<void()> command);
+  std::int64_t next_deadline_ms() const;
+
+  const ServerOptions& options_;
+  Shelf& shelf_;
+  std::unique_ptr<transport::Listener> listener_;
+  std::string uri_;
+  std::vector<std::unique_ptr<ServerConnection>> connections_;
+  std::uint64_t n_connections_ = 0;
+  std::uint64_t n_protocol_errors_ = 0;
+
+  std::mutex mutex_;
+  std::deque<std::function<void()>> commands_;
+  bool closing_ = false;
+  std::mutex close_mutex_;
+  std::thread thread_;
+};
+
+}  // namespace crossdock::session

@@ -1,0 +1,186 @@
+#include "session/live_stream.h"
+
+#include <cstring>
+#include <utility>
+
+#include "crossdock/core/error.h"
+#include "crossdock/device/region_table.h"
+#include "session/dictionary_tracker.h"
+
+namespace crossdock::session {
+
+Puller::Puller(Make make, std::uint64_t lease_limit, std::size_t queue_limit, std::shared_ptr<Waker> waker)
+    : make_(std::move(make)), pool_(lease_limit), queue_limit_(queue_limit), waker_(std::move(waker)),
+      thread_([this] { run(); }) {}
+
+Puller::~Puller() {
+  stop();
+  join();
+}
+
+void Puller::stop() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+  }
+  room_.notify_all();
+  pool_.stop();
+}
+
+void Puller::abandon() noexcept {
+  stop();
+  const std::lock_guard lock(mutex_);
+  abandoned_ = true;
+  if (ended_) pool_.clear();
+}
+
+void Puller::join() {
+  if (thread_.joinable()) thread_.join();
+}
+
+void Puller::run() noexcept {
+  try {
+    pull();
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    failure_ = std::current_exception();
+  }
+  make_ = nullptr;  // the producer's last thing is dropped on this thread, which may wait for a GIL
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+    if (abandoned_) pool_.clear();
+  }
+  finished_.store(true, std::memory_order_release);
+  waker_->notify();
+}
+
+void Puller::pull() {
+  const std::unique_ptr<array::BatchStream> stream = make_();
+  ipc::Encoder encoder;
+  {
+    Message message;
+    const ByteSpan schema = encoder.schema(*stream->schema());
+    message.metadata.assign(schema.begin(), schema.end());
+    if (!push(std::move(message))) return;
+  }
+  DictionaryTracker dictionaries;
+  std::int64_t bitmap_bytes = 0;
+  while (std::optional<array::RecordBatch> next = stream->next()) {
+    array::check_structure(*next);
+    const array::RecordBatch batch = array::normalized(*std::move(next), &bitmap_bytes);
+    bool go_on = true;
+    const auto send = [&](const array::RecordBatch& values, ByteSpan metadata, std::int64_t rows) {
+      Message message;
+      message.has_body = true;
+      message.rows = rows;
+      message.metadata.assign(metadata.begin(), metadata.end());
+      go_on = go_on && copy(values, &message) && push(std::move(message));
+    };
+    dictionaries.update(batch, [&](std::int64_t id, const array::RecordBatch& given) {
+      const array::RecordBatch values = array::normalized(given, &bitmap_bytes);
+      send(values, encoder.dictionary_batch(values, id, false), 0);
+    });
+    send(batch, encoder.record_batch(batch), batch.num_rows);
+    if (!go_on) return;
+  }
+}
+
+bool Puller::copy(const array::RecordBatch& batch, Message* message) {
+  std::uint64_t total = 0;
+  for (const array::BufferView& buffer : batch.buffers) total += align_up(static_cast<std::uint64_t>(buffer.size), 64);
+  message->buffers.resize(batch.buffers.size());
+  if (total == 0) return true;
+  const std::optional<RegionPool::Block> block = pool_.allocate(total);
+  if (!block) return false;
+  message->block = *block;
+  std::byte* const base = pool_.region(block->region)->writable();
+  std::uint64_t at = block->offset;
+  for (std::size_t i = 0; i < batch.buffers.size(); ++i) {
+    const auto size = static_cast<std::uint64_t>(batch.buffers[i].size);
+    if (size == 0) continue;
+    std::memcpy(base + at, batch.buffers[i].data, size);
+    message->buffers[i] = {device::make_address(static_cast<std::uint16_t>(block->region), at), size};
+    message->bytes += size;
+    at += align_up(size, 64);
+  }
+  bytes_copied_.fetch_add(message->bytes, std::memory_order_relaxed);
+  return true;
+}
+
+bool Puller::push(Message message) {
+  {
+    std::unique_lock lock(mutex_);
+    room_.wait(lock, [&] { return stopped_ || queue_.size() < queue_limit_; });
+    if (stopped_) return false;
+    queue_.push_back(std::move(message));
+    queued_.store(queue_.size(), std::memory_order_release);
+  }
+  waker_->notify();
+  return true;
+}
+
+const Puller::Message* Puller::front() {
+  if (queued_.load(std::memory_order_acquire) == 0) return nullptr;
+  const std::lock_guard lock(mutex_);
+  return &queue_.front();  // a deque's push_back moves no element
+}
+
+void Puller::pop() {
+  {
+    const std::lock_guard lock(mutex_);
+    queue_.pop_front();
+    queued_.store(queue_.size(), std::memory_order_release);
+  }
+  room_.notify_one();
+}
+
+bool Puller::ended() {
+  const std::lock_guard lock(mutex_);
+  if (!ended_ || !queue_.empty()) return false;
+  if (failure_) std::rethrow_exception(failure_);
+  return true;
+}
+
+ServerStream::State LiveStream::peek(Outgoing* out) {
+  const Puller::Message* message = puller_->front();
+  if (message == nullptr) {
+    if (puller_->ended()) return State::kEnd;
+    return puller_->pool().starved() ? State::kStarved : State::kLater;
+  }
+  if (!has_current_) {
+    if (free_slots_.empty()) {
+      free_slots_.reserve(slots_.size() + 1);  // so that returned() needs no memory
+      free_slots_.push_back(static_cast<std::uint32_t>(slots_.size()));
+      slots_.emplace_back();
+    }
+    current_ = free_slots_.back();
+    free_slots_.pop_back();
+    Slot& slot = slots_[current_];
+    slot.block = message->block;
+    slot.out = 0;
+    for (const dissociated::RemoteBuffer& buffer : message->buffers) slot.out += buffer.length != 0;
+    has_current_ = true;
+  }
+  *out = {message->metadata, message->has_body, message->buffers, current_, message->rows, message->bytes};
+  return State::kReady;
+}
+
+void LiveStream::pop() {
+  has_current_ = false;
+  if (slots_[current_].out == 0) free_slots_.push_back(current_);
+  puller_->pop();
+}
+
+const std::shared_ptr<const device::Region>& LiveStream::region(std::uint32_t index) const {
+  while (regions_.size() <= index) regions_.push_back(puller_->pool().region(static_cast<std::uint32_t>(regions_.size())));
+  return regions_[index];
+}
+
+void LiveStream::returned(std::uint32_t slot) noexcept {
+  if (--slots_[slot].out != 0) return;
+  puller_->pool().give_back(slots_[slot].block);
+  free_slots_.push_back(slot);
+}
+
+}  // namespace crossdock::session

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "crossdock/array/stream.h"
+#include "session/region_pool.h"
+#include "session/server_stream.h"
+#include "session/waker.h"
+
+namespace crossdock::session {
+
+/// The source's side of a live stream: a thread that calls the producer, copies each batch into recycled memory, and queues it. Lives until
+/// both the thread and the connection are done with it.
+class Puller {
+ public:
+  using Make = std::function<std::unique_ptr<array::BatchStream>()>;
+
+  struct Message {
+    std::vector<std::byte> metadata;
+    bool has_body = false;
+    std::vector<dissociated::RemoteBuffer> buffers;
+    RegionPool::Block block;
+    std::int64_t rows = 0;
+    std::uint64_t bytes = 0;
+  };
+
+  Puller(Make make, std::uint64_t lease_limit, std::size_t queue_limit, std::shared_ptr<Waker> waker);
+  Puller(const Puller&) = delete;
+  Puller& operator=(const Puller&) = delete;
+  ~Puller();
+
+  /// Tells the thread to end after the producer's call that it is in. Doesn't wait.
+  void stop() noexcept;
+  bool finished() const noexcept { return finished_.load(std::memory_order_acquire); }
+  /// The connection is done with it: stop(), and the memory goes as soon as the thread has ended.
+  void abandon() noexcept;
+  /// Waits for the thread. The producer may need the GIL meanwhile: the caller must not hold it.
+  void join();
+
+  // For the I/O thread:
+  /// The front message, or null. It stays until pop().
+  const Message* front();
+  void pop();
+  /// With an empty queue: has the source ended? Throws its error.
+  bool ended();
+  RegionPool& pool() noexcept { return pool_; }
+  std::uint64_t bytes_copied() const noexcept { return bytes_copied_.load(std::memory_order_relaxed); }
+
+ private:
+  void run() noexcept;
+  void pull();
+  bool push(Message message);
+  bool copy(const array::RecordBatch& batch, Message* message);
+
+  Make make_;
+  RegionPool pool_;
+  const std::size_t queue_limit_;
+  std::shared_ptr<Waker> waker_;
+
+  std::mutex mutex_;
+  std::condition_variable room_;
+  std::deque<Message> queue_;
+  std::atomic<std::size_t> queued_{0};
+  bool stopped_ = false;
+  bool ended_ = false;
+  bool abandoned_ = false;
+  std::exception_ptr failure_;
+  std::atomic<bool> finished_{false};
+  std::atomic<std::uint64_t> bytes_copied_{0};
+  std::thread thread_;
+};
+
+/// The connection's side: hands messages out and takes their memory back. I/O thread only.
+class LiveStream final : public ServerStream {
+ public:
+  explicit LiveStream(std::shared_ptr<Puller> puller) : puller_(std::move(puller)) {}
+  ~LiveStream() override { puller_->abandon(); }
+
+  State peek(Outgoing* out) override;
+  void pop() override;
+  const std::shared_ptr<const device::Region>& region(std::uint32_t index) const override;
+  void returned(std::uint32_t slot) noexcept override;
+  bool recycles() const noexcept override { return true; }
+
+ private:
+  struct Slot {
+    RegionPool::Block block;
+    std::uint32_t out = 0;
+  };
+  std::shared_ptr<Puller> puller_;
+  std::vector<Slot> slots_;
+  std::vector<std::uint32_t> free_slots_;
+  std::uint32_t current_ = 0;
+  bool has_current_ = false;
+  mutable std::vector<std::shared_ptr<const device::Region>> regions_;
+};
+
+}  // namespace crossdock::session

@@ -1,0 +1,70 @@
+#include <utility>
+
+#include "crossdock/core/error.h"
+#include "crossdock/device/region_table.h"
+#include "crossdock/ipc/container.h"
+#include "session/published_table.h"
+
+namespace crossdock::session {
+
+std::shared_ptr<const PublishedTable> publish_file(const std::string& path, Stability stability) {
+  std::shared_ptr<const device::Region> region = device::Region::open_file(path);
+  const ByteSpan file(region->data(), region->size());
+  const ipc::Limits limits;
+  const ipc::Container container = ipc::read_container(file, path, limits);
+
+  TableBuilder builder(container.schema);
+  builder.table().kind = "file";
+  // A file's bytes start at offset 0 of its region, where no address may point: but its first bytes are metadata.
+  std::uint64_t shift = 0;
+  if (stability == Stability::kSnapshot) {
+    device::RegionWriter writer("crossdock-snapshot");
+    shift = writer.append(file);
+    region->check_unchanged();
+    builder.table().bytes_copied = region->size();
+    builder.table().kind = "snapshot";
+    builder.region_index(writer.freeze());
+  } else {
+    builder.region_index(region);
+  }
+
+  ipc::Encoder encoder;
+  ipc::BatchHeader header;
+  std::vector<dissociated::RemoteBuffer> remote;
+  for (const ipc::ContainerMessage& place : container.messages) {
+    const ipc::Message message = ipc::Message::parse(
+        file.subspan(static_cast<std::size_t>(place.metadata_offset), static_cast<std::size_t>(place.metadata_length)),
+        limits, path.c_str());
+    const bool is_dictionary = message.kind() == ipc::MessageKind::kDictionaryBatch;
+    std::shared_ptr<const array::Schema> schema = container.schema;
+    std::int64_t id = -1;
+    if (is_dictionary) {
+      id = message.dictionary_id();
+      schema = container.schema->find_dictionary(id);
+      if (!schema) {
+        throw InvalidDataError(path + ": a dictionary batch has the id " + std::to_string(id) + ", which no field names");
+      }
+    }
+    message.batch(*schema, &header);
+    if (header.is_delta) {
+      throw UnsupportedTypeError(path + ": dictionary " + std::to_string(id) +
+                                 " is extended by a delta batch, which this version can't serve; rewrite the file with whole dictionaries");
+    }
+    // The file's own layout of the body may be packed to 8 bytes; on the wire it is as if packed to 64, so the header is written anew.
+    std::vector<array::BufferView> views;
+    remote.clear();
+    for (const ipc::BufferRange& range : header.buffers) {
+      const auto offset = static_cast<std::uint64_t>(place.body_offset + range.offset);
+      const auto length = static_cast<std::uint64_t>(range.length);
+      views.push_back({length == 0 ? nullptr : file.data() + offset, range.length});
+      remote.push_back(length == 0 ? dissociated::RemoteBuffer{}
+                                   : dissociated::RemoteBuffer{device::make_address(0, offset + shift), length});
+    }
+    const array::RecordBatch batch = ipc::assemble(std::move(schema), header, views, {}, nullptr);
+    builder.add(is_dictionary ? encoder.dictionary_batch(batch, id, false) : encoder.record_batch(batch), true, remote,
+                is_dictionary ? 0 : batch.num_rows);
+  }
+  return builder.finish();
+}
+
+}  // namespace crossdock::session

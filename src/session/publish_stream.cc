@@ -1,0 +1,109 @@
+#include <optional>
+#include <unordered_set>
+#include <utility>
+
+#include "crossdock/core/error.h"
+#include "crossdock/device/region_table.h"
+#include "session/dictionary_tracker.h"
+#include "session/published_table.h"
+
+namespace crossdock::session {
+namespace {
+
+// Finds each buffer a place that can be handed over: where it is, if that is an arena, else in one region that is written once.
+class Placement {
+ public:
+  Placement(const Context& context, TableBuilder& builder) : context_(context), builder_(builder) {}
+
+  // A local address. Regions are only known at the end, so arenas and the copy get their indices as they turn up.
+  std::uint64_t place(const array::BufferView& buffer) {
+    const auto size = static_cast<std::uint64_t>(buffer.size);
+    for (std::size_t i = 0; i < arenas_.size(); ++i) {
+      if (arenas_[i]->contains(buffer.data, size)) return inside(i, buffer.data);
+    }
+    if (auto arena = context_.find_arena(buffer.data, size)) {
+      if (arena->frozen()) {
+        throw ArenaFrozenError("this table lies in an arena that was published before; an arena is for one table: build each in its own");
+      }
+      arenas_.push_back(std::move(arena));
+      return inside(arenas_.size() - 1, buffer.data);
+    }
+    if (!writer_) writer_.emplace("crossdock-table");
+    builder_.table().bytes_copied += size;
+    return device::make_address(kCopied, writer_->append({static_cast<const std::byte*>(buffer.data), size}));
+  }
+
+  // Freezes what was used and turns provisional addresses into local ones.
+  void finish() {
+    std::vector<std::uint16_t> index_of_arena;
+    std::vector<std::uint64_t> base_of_arena;
+    for (auto& arena : arenas_) {
+      const auto region = arena->freeze();
+      base_of_arena.push_back(reinterpret_cast<std::uintptr_t>(region->data()));
+      index_of_arena.push_back(static_cast<std::uint16_t>(builder_.region_index(region)));
+    }
+    std::uint16_t index_of_copy = 0;
+    if (writer_) index_of_copy = static_cast<std::uint16_t>(builder_.region_index(writer_->freeze()));
+    for (dissociated::RemoteBuffer& buffer : builder_.table().buffers) {
+      if (buffer.length == 0) continue;
+      const std::uint16_t provisional = device::address_region(buffer.address);
+      std::uint64_t offset = device::address_offset(buffer.address);
+      if (provisional != kCopied) offset -= base_of_arena[provisional];
+      buffer.address = device::make_address(provisional == kCopied ? index_of_copy : index_of_arena[provisional], offset);
+    }
+    if (!arenas_.empty()) builder_.table().kind = "arena";
+  }
+
+ private:
+  static constexpr std::uint16_t kCopied = 0xFFFF;
+
+  std::uint64_t inside(std::size_t arena, const void* pointer) const {
+    if (arena >= kCopied) throw ResourceError("a table can't lie in more than 65,535 arenas");
+    // Provisional: the pointer itself, which has 47 bits on Linux; the offset is known once the arena is a region.
+    return device::make_address(static_cast<std::uint16_t>(arena), reinterpret_cast<std::uintptr_t>(pointer));
+  }
+
+  const Context& context_;
+  TableBuilder& builder_;
+  std::vector<std::shared_ptr<device::Arena>> arenas_;
+  std::optional<device::RegionWriter> writer_;
+};
+
+}  // namespace
+
+std::shared_ptr<const PublishedTable> publish_stream(array::BatchStream& stream, const Context& context) {
+  TableBuilder builder(stream.schema());
+  Placement placement(context, builder);
+  ipc::Encoder encoder;
+  DictionaryTracker dictionaries;
+  std::vector<dissociated::RemoteBuffer> buffers;
+  std::int64_t bitmap_bytes = 0;
+
+  const auto place_all = [&](const array::RecordBatch& batch) {
+    buffers.clear();
+    for (const array::BufferView& buffer : batch.buffers) {
+      if (buffer.size == 0) {
+        buffers.push_back({});
+      } else {
+        buffers.push_back({placement.place(buffer), static_cast<std::uint64_t>(buffer.size)});
+      }
+    }
+  };
+
+  while (std::optional<array::RecordBatch> next = stream.next()) {
+    array::check_structure(*next);
+    array::RecordBatch batch = array::normalized(*std::move(next), &bitmap_bytes);
+    dictionaries.update(batch, [&](std::int64_t id, const array::RecordBatch& given) {
+      const array::RecordBatch values = array::normalized(given, &bitmap_bytes);
+      place_all(values);
+      builder.add(encoder.dictionary_batch(values, id, false), true, buffers, 0);
+    });
+    place_all(batch);
+    builder.add(encoder.record_batch(batch), true, buffers, batch.num_rows);
+  }
+  placement.finish();
+  builder.table().bitmap_bytes_copied = static_cast<std::uint64_t>(bitmap_bytes);
+  return builder.finish();
+}
+
+}  // namespace crossdock::session

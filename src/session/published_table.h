@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "crossdock/array/schema.h"
+#include "crossdock/array/stream.h"
+#include "crossdock/device/region.h"
+#include "crossdock/dissociated/wire.h"
+#include "crossdock/ipc/metadata.h"
+#include "crossdock/session/context.h"
+#include "crossdock/session/source.h"
+
+namespace crossdock::session {
+
+/// One message of a published table, encoded once for all consumers. Addresses in its body are local: the region's index within the table in the top
+/// 16 bits; each connection puts its own region numbers there when it sends.
+struct PublishedMessage {
+  std::uint64_t metadata_offset;
+  std::uint32_t metadata_size;
+  std::uint32_t n_buffers;
+  std::uint64_t first_buffer;
+  std::int64_t rows;    ///< 0 for a dictionary.
+  std::uint64_t bytes;  ///< Sum of the buffers.
+  bool has_body;
+};
+
+/// A table ready to be sent as often as asked for. Immutable, shared by connections; its regions live until the last of them lets go.
+struct PublishedTable {
+  std::shared_ptr<const array::Schema> schema;
+  std::vector<PublishedMessage> messages;  ///< The schema first.
+  std::vector<std::byte> metadata;
+  std::vector<dissociated::RemoteBuffer> buffers;
+  std::vector<std::shared_ptr<const device::Region>> regions;
+  const char* kind = "table";
+  std::int64_t rows = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t bytes_copied = 0;
+  std::uint64_t bitmap_bytes_copied = 0;
+
+  ByteSpan metadata_of(const PublishedMessage& message) const noexcept {
+    return ByteSpan(metadata).subspan(message.metadata_offset, message.metadata_size);
+  }
+  std::span<const dissociated::RemoteBuffer> buffers_of(const PublishedMessage& message) const noexcept {
+    return std::span(buffers).subspan(message.first_buffer, message.n_buffers);
+  }
+};
+
+/// Adds messages to a table that is being made.
+class TableBuilder {
+ public:
+  explicit TableBuilder(std::shared_ptr<const array::Schema> schema);
+  /// The metadata is copied; equal neighbours share their bytes. `buffers` hold local addresses.
+  void add(ByteSpan metadata, bool has_body, std::span<const dissociated::RemoteBuffer> buffers, std::int64_t rows);
+  /// The local index of a region.
+  std::uint32_t region_index(const std::shared_ptr<const device::Region>& region);
+  PublishedTable& table() noexcept { return *table_; }
+  std::shared_ptr<const PublishedTable> finish() { return std::move(table_); }
+
+ private:
+  std::shared_ptr<PublishedTable> table_;
+};
+
+/// Reads the whole stream. Buffers in an arena of `context` stay where they are, and the arena is frozen; all others are copied once, into one region.
+/// Throws ArenaFrozenError if such an arena was published before.
+std::shared_ptr<const PublishedTable> publish_stream(array::BatchStream& stream, const Context& context);
+
+/// An Arrow IPC file or stream file whose descriptor will be passed (kTrust), or copied once into sealed memory (kSnapshot).
+std::shared_ptr<const PublishedTable> publish_file(const std::string& path, Stability stability);
+
+}  // namespace crossdock::session

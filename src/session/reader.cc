@@ -1,0 +1,210 @@
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "crossdock/core/error.h"
+#include "crossdock/dissociated/receiver.h"
+#include "session/reader_impl.h"
+#include "session/remote_error.h"
+
+namespace crossdock::session {
+namespace {
+
+// How long an announcement of a region may trail the message that names it.
+constexpr int kAnnouncementTimeoutMs = 5000;
+
+std::int64_t deadline_ns(int timeout_ms) {
+  if (timeout_ms < 0) return 0;
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count() + static_cast<std::int64_t>(timeout_ms) * 1'000'000 + 1;
+}
+
+}  // namespace
+
+Reader::Impl::Impl(std::shared_ptr<ClientPool> from, const std::string& ticket, const GetOptions& given,
+                   transport::InterruptHook hook)
+    : pool(std::move(from)), options(given), interrupted(std::move(hook)), name(ticket),
+      connection(pool->take(interrupted)) {
+  connection->request(as_bytes(ticket));
+  const dissociated::Receiver::Item* item = wait(deadline_ns(pool->options().timeout_ms));
+  if (item->kind != dissociated::Receiver::Item::Kind::kMessage) {
+    finish(*item);
+    throw ProtocolError("the stream \"" + name + "\" of " + connection->where() + " ended before its schema");
+  }
+  schema = item->message->schema();
+  delivered_schema = schema;
+  if (!options.all_columns) delivered_schema = array::select_fields(*schema, options.columns, &selected);
+}
+
+// The next item of the stream; never null. Throws TimeoutError, InterruptedError, and what ends the stream.
+const dissociated::Receiver::Item* Reader::Impl::wait(std::int64_t deadline) {
+  transport::Connection& transport = connection->transport();
+  while (true) {
+    if (const dissociated::Receiver::Item* item = receiver.next()) return item;
+    try {
+      if (const std::optional<transport::Incoming> message = transport.receive()) {
+        if (message->tagged) {
+          receiver.on_tagged(message->tag, message->bytes);
+        } else {
+          receiver.on_untagged(message->bytes);
+        }
+        continue;
+      }
+      connection->flush();
+      if (!transport::wait_readable(transport, options.wait, deadline, interrupted)) {
+        throw TimeoutError("nothing came from " + connection->where() + " for the stream \"" + name +
+                           "\" in the time that was given");
+      }
+    } catch (const ConnectionError&) {
+      receiver.on_disconnected();
+    }
+  }
+}
+
+// End of Stream or an error message was taken.
+void Reader::Impl::finish(const dissociated::Receiver::Item& item) {
+  over = true;
+  if (item.kind == dissociated::Receiver::Item::Kind::kError) {
+    const std::string text(as_text(item.metadata));
+    pool->put_back(std::move(connection));
+    throw_remote(text, pool->where());
+  }
+  pool->put_back(std::move(connection));
+}
+
+array::RecordBatch Reader::Impl::receive_batch(const dissociated::Receiver::Item& item,
+                                               const std::shared_ptr<const array::Schema>& of) {
+  item.message->batch(*of, &header);
+  views.resize(header.buffers.size());
+  std::shared_ptr<const void> owner;
+  if (item.body_type == dissociated::BodyType::kRemote) {
+    owner = map_remote(item.body);
+  } else {
+    owner = copy_packed(item.body);
+  }
+  array::RecordBatch batch = ipc::assemble(of, header, views, dictionaries.for_schema(*of), std::move(owner));
+  array::check_structure(batch);
+  return batch;
+}
+
+// A type 1 body: where each buffer is. Nothing of it is read here.
+std::shared_ptr<const void> Reader::Impl::map_remote(ByteSpan body) {
+  dissociated::read_remote_body(body, &remote);
+  if (remote.size() != header.buffers.size()) {
+    throw ProtocolError("a body names " + std::to_string(remote.size()) + " buffers where its metadata has " +
+                        std::to_string(header.buffers.size()));
+  }
+  std::vector<std::shared_ptr<const device::Region>> regions;
+  std::vector<std::uint64_t> addresses;
+  addresses.reserve(remote.size());
+  for (const dissociated::RemoteBuffer& buffer : remote) {
+    if (buffer.address != 0) addresses.push_back(buffer.address);
+  }
+  // From here on the addresses go back whatever happens: by the lease, or by its end on a throw.
+  auto lease = std::make_shared<Lease>(connection, std::move(addresses));
+  std::int32_t last_number = -1;
+  const device::Region* region = nullptr;
+  for (std::size_t i = 0; i < remote.size(); ++i) {
+    const dissociated::RemoteBuffer& buffer = remote[i];
+    if (buffer.length != static_cast<std::uint64_t>(header.buffers[i].length)) {
+      throw ProtocolError("buffer " + std::to_string(i) + " of a body has " + std::to_string(buffer.length) +
+                          " bytes where its metadata says " + std::to_string(header.buffers[i].length));
+    }
+    if (buffer.length == 0) {
+      views[i] = {};
+      continue;
+    }
+    const std::uint16_t number = device::address_region(buffer.address);
+    if (number != last_number) {
+      lease->add(connection->transport().region(number, kAnnouncementTimeoutMs));
+      region = lease->last_region();
+      last_number = number;
+    }
+    const std::uint64_t offset = device::address_offset(buffer.address);
+    if (offset > region->size() || buffer.length > region->size() - offset) {
+      throw ProtocolError("buffer " + std::to_string(i) + " of a body lies outside its region: " +
+                          std::to_string(buffer.length) + " bytes at " + std::to_string(offset) + " of " +
+                          std::to_string(region->size()));
+    }
+    views[i] = {region->data() + offset, header.buffers[i].length};
+  }
+  return lease;
+}
+
+// A type 0 body: the bytes themselves, which the transport will overwrite.
+std::shared_ptr<const void> Reader::Impl::copy_packed(ByteSpan body) {
+  constexpr std::size_t kAlignment = 64;
+  auto* memory = static_cast<std::byte*>(::operator new(std::max<std::size_t>(body.size(), 1), std::align_val_t{kAlignment}));
+  std::shared_ptr<const void> owner(memory, [](const void* given) {
+    ::operator delete(const_cast<void*>(given), std::align_val_t{kAlignment});
+  });
+  std::memcpy(memory, body.data(), body.size());
+  for (std::size_t i = 0; i < header.buffers.size(); ++i) {
+    const ipc::BufferRange& range = header.buffers[i];
+    views[i] = range.length == 0 ? array::BufferView{} : array::BufferView{memory + range.offset, range.length};
+  }
+  return owner;
+}
+
+std::optional<array::RecordBatch> Reader::Impl::next() {
+  if (over) return std::nullopt;
+  pool->made_in().check("this Reader");
+  const std::int64_t deadline = deadline_ns(options.timeout_ms);
+  try {
+    while (true) {
+      const dissociated::Receiver::Item* item = wait(deadline);
+      if (item->kind != dissociated::Receiver::Item::Kind::kMessage) {
+        finish(*item);
+        return std::nullopt;
+      }
+      switch (item->message_kind) {
+        case ipc::MessageKind::kRecordBatch: {
+          array::RecordBatch batch = receive_batch(*item, schema);
+          if (options.all_columns) return batch;
+          return array::select_columns(batch, delivered_schema, selected);
+        }
+        case ipc::MessageKind::kDictionaryBatch: {
+          const std::int64_t id = item->message->dictionary_id();
+          const auto values = schema->find_dictionary(id);
+          if (!values) {
+            throw InvalidDataError("the stream \"" + name + "\" sends a dictionary with the id " + std::to_string(id) +
+                                   ", which no field of its schema names");
+          }
+          array::RecordBatch batch = receive_batch(*item, values);
+          if (header.is_delta) {
+            throw UnsupportedTypeError("the stream \"" + name + "\" extends the dictionary " + std::to_string(id) +
+                                       " by a delta, which this version doesn't read");
+          }
+          dictionaries.put(id, std::move(batch));
+          break;
+        }
+        default:
+          throw UnsupportedTypeError("the stream \"" + name + "\" sends a message that is neither a record batch nor a dictionary");
+      }
+    }
+  } catch (const TimeoutError&) {
+    throw;  // may be called again
+  } catch (const InterruptedError&) {
+    throw;
+  } catch (...) {
+    drop();
+    throw;
+  }
+}
+
+// The connection can't be used for another stream: closed once the last batch that came over it is released.
+void Reader::Impl::drop() noexcept {
+  over = true;
+  connection.reset();
+}
+
+Reader::Reader(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Reader::~Reader() = default;
+
+const std::shared_ptr<const array::Schema>& Reader::schema() const { return impl_->delivered_schema; }
+std::optional<array::RecordBatch> Reader::next() { return impl_->next(); }
+void Reader::set_interrupt_hook(transport::InterruptHook hook) { impl_->interrupted = std::move(hook); }
+void Reader::close() { impl_->drop(); }
+bool Reader::closed() const noexcept { return impl_->over; }
+
+}  // namespace crossdock::session

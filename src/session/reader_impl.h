@@ -1,0 +1,52 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "crossdock/device/region_table.h"
+#include "crossdock/dissociated/receiver.h"
+#include "crossdock/session/client.h"
+#include "session/client_connection.h"
+#include "session/client_pool.h"
+#include "session/dictionary_shelf.h"
+
+namespace crossdock::session {
+
+/// Binds the protocol's Receiver to a transport's Connection, and makes batches of what comes.
+struct Reader::Impl {
+  /// Asks for the stream; returns when its schema is there.
+  Impl(std::shared_ptr<ClientPool> from, const std::string& ticket, const GetOptions& given,
+       transport::InterruptHook hook);
+
+  std::optional<array::RecordBatch> next();
+  void drop() noexcept;
+
+  std::shared_ptr<ClientPool> pool;
+  GetOptions options;
+  transport::InterruptHook interrupted;
+  std::string name;
+  std::shared_ptr<ClientConnection> connection;  // null once the stream is over
+  dissociated::Receiver receiver;
+  std::shared_ptr<const array::Schema> schema;
+  std::shared_ptr<const array::Schema> delivered_schema;  // after the choice of columns
+  std::vector<int> selected;
+  DictionaryShelf dictionaries;
+  bool over = false;
+
+  // Kept between batches for their memory:
+  ipc::BatchHeader header;
+  std::vector<dissociated::RemoteBuffer> remote;
+  std::vector<array::BufferView> views;
+
+ private:
+  const dissociated::Receiver::Item* wait(std::int64_t deadline);
+  void finish(const dissociated::Receiver::Item& item);
+  array::RecordBatch receive_batch(const dissociated::Receiver::Item& item,
+                                   const std::shared_ptr<const array::Schema>& of);
+  std::shared_ptr<const void> map_remote(ByteSpan body);
+  std::shared_ptr<const void> copy_packed(ByteSpan body);
+};
+
+}  // namespace crossdock::session

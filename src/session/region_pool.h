@@ -1,0 +1,55 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "crossdock/device/region.h"
+
+namespace crossdock::session {
+
+/// Recycled memory of one live stream: blocks in regions that are made as needed and stay until the stream is gone. Thread-safe: the puller
+/// allocates, the I/O thread gives back.
+class RegionPool {
+ public:
+  struct Block {
+    std::uint32_t region = 0;  ///< Index.
+    std::uint64_t offset = 0;  ///< Never 0.
+    std::uint64_t size = 0;
+  };
+
+  /// `limit`: bytes that may be out at once. A block larger than that is given when nothing else is out.
+  explicit RegionPool(std::uint64_t limit) : limit_(limit) {}
+
+  /// Waits until there is room, or stop(). Nothing after stop(). Throws ResourceError.
+  std::optional<Block> allocate(std::uint64_t size);
+  void give_back(const Block& block) noexcept;
+  void stop() noexcept;
+  /// Gives all memory back, whatever is out. Only when nobody uses the pool any more.
+  void clear() noexcept;
+
+  /// True while allocate() waits for memory to come back.
+  bool starved() const;
+  std::shared_ptr<device::Region> region(std::uint32_t index) const;
+
+ private:
+  struct Slab {
+    std::shared_ptr<device::Region> region;
+    std::map<std::uint64_t, std::uint64_t> free;  // offset -> size, neighbours merged
+  };
+  std::optional<Block> carve(std::uint64_t size);
+
+  const std::uint64_t limit_;
+  mutable std::mutex mutex_;
+  std::condition_variable room_;
+  std::vector<Slab> slabs_;
+  std::uint64_t out_ = 0;
+  bool waiting_ = false;
+  bool stopped_ = false;
+};
+
+}  // namespace crossdock::session

@@ -1,0 +1,36 @@
+#include "session/remote_error.h"
+
+#include "crossdock/core/error.h"
+
+namespace crossdock::session {
+namespace {
+
+// What a server may say of itself or of the consumer. Others (a bad argument at its side, say) are its own affair.
+constexpr ErrorCode kTravelling[] = {
+    ErrorCode::kNotFound,      ErrorCode::kUnsupportedType, ErrorCode::kFileChanged, ErrorCode::kLeaseLimit,
+    ErrorCode::kClosed,        ErrorCode::kPermission,      ErrorCode::kConsumed,    ErrorCode::kResource,
+    ErrorCode::kInvalidData,   ErrorCode::kProtocol,
+};
+
+}  // namespace
+
+std::string to_remote_text(const std::exception& error) {
+  if (const auto* ours = dynamic_cast<const Error*>(&error)) {
+    return std::string(error_name(ours->code())) + ": " + ours->what();
+  }
+  return std::string(error_name(ErrorCode::kRemote)) + ": " + error.what();
+}
+
+void throw_remote(std::string_view text, const std::string& where) {
+  for (const ErrorCode code : kTravelling) {
+    const std::string_view name = error_name(code);
+    if (text.starts_with(name) && text.substr(name.size()).starts_with(": ")) {
+      throw_error(code, std::string(text.substr(name.size() + 2)) + " (said by " + where + ")");
+    }
+  }
+  const std::string_view name = error_name(ErrorCode::kRemote);
+  if (text.starts_with(name) && text.substr(name.size()).starts_with(": ")) text.remove_prefix(name.size() + 2);
+  throw RemoteError(std::string(text) + " (said by " + where + ")");
+}
+
+}  // namespace crossdock::session

@@ -1,0 +1,63 @@
+#include "crossdock/session/server.h"
+
+#include <utility>
+
+#include "crossdock/core/error.h"
+#include "crossdock/core/fork.h"
+#include "session/io_loop.h"
+#include "session/shelf.h"
+
+namespace crossdock::session {
+
+struct Server::Impl {
+  explicit Impl(ServerOptions given) : options(std::move(given)), shelf(options), loop(options, shelf) {}
+
+  ForkGuard made_in;
+  ServerOptions options;
+  Shelf shelf;
+  IoLoop loop;
+};
+
+Server::Server(ServerOptions options) {
+  if (options.window == 0) throw InvalidArgumentError("window must be at least 1 message");
+  if (options.lease_limit == 0) throw InvalidArgumentError("lease_limit must be at least 1 byte");
+  if (!options.context) options.context = Context::default_context();
+  impl_ = std::make_unique<Impl>(std::move(options));
+}
+
+Server::~Server() {
+  if (impl_->made_in.in_child()) {
+    // The thread, the socket and the leases are the parent's; what the child has of them can't even be taken apart.
+    [[maybe_unused]] const auto* left = impl_.release();
+    return;
+  }
+  close();
+}
+
+const std::string& Server::uri() const noexcept { return impl_->loop.uri(); }
+
+void Server::publish(const std::string& name, Source source) {
+  impl_->made_in.check("this Server");
+  impl_->shelf.publish(name, std::move(source));
+}
+
+void Server::withdraw(const std::string& name) {
+  impl_->made_in.check("this Server");
+  impl_->shelf.withdraw(name);
+}
+
+ServerStats Server::stats() const {
+  impl_->made_in.check("this Server");
+  ServerStats stats = impl_->loop.stats();
+  impl_->shelf.add_stats(&stats);
+  return stats;
+}
+
+void Server::close() {
+  impl_->made_in.check("this Server");
+  impl_->shelf.close();
+  impl_->loop.close();
+  impl_->shelf.join_pullers();
+}
+
+}  // namespace crossdock::session

@@ -1,0 +1,256 @@
+#include "session/server_connection.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "crossdock/core/error.h"
+#include "session/remote_error.h"
+
+namespace crossdock::session {
+namespace {
+
+// What one connection may do before the others get their turn.
+constexpr int kMessagesPerTurn = 64;
+
+}  // namespace
+
+ServerConnection::ServerConnection(std::unique_ptr<transport::Connection> connection, const ServerOptions& options,
+                                   Open open)
+    : connection_(std::move(connection)), options_(options), open_(std::move(open)),
+      sender_(connection_->agreement().want_data, connection_->agreement().free_data,
+              connection_->agreement().error_messages) {
+  stats_.pid = connection_->agreement().peer_pid;
+}
+
+ServerConnection::~ServerConnection() {
+  // The consumer is gone, and its leases come home: memory that it shared with nobody is used again.
+  sender_.leases().free_all(&freed_);
+  settle();
+}
+
+bool ServerConnection::turn(std::int64_t now_ms) {
+  deadline_ms_ = 0;
+  bool progress = take_messages();
+  progress |= push_retired();
+  progress |= pump(now_ms);
+  return progress;
+}
+
+bool ServerConnection::take_messages() {
+  bool progress = false;
+  for (int i = 0; i < kMessagesPerTurn; ++i) {
+    const std::optional<transport::Incoming> message = connection_->receive();
+    if (!message) break;
+    progress = true;
+    if (!message->tagged) throw ProtocolError("the client sent an untagged message; clients send tagged ones only");
+    if (sender_.on_tagged(message->tag, message->bytes, &freed_) == dissociated::Sender::Event::kWantData) {
+      start(as_text(message->bytes));
+    }
+  }
+  settle();
+  return progress;
+}
+
+void ServerConnection::start(std::string_view ticket) {
+  // A tail that hasn't gone belongs to the stream before; the client can't have seen its end and asked again.
+  if (!tail_.empty()) throw ProtocolError("the client asked for a stream before it had taken the end of the one before");
+  try {
+    streams_.push_back({next_stream_id_++, open_(ticket, connection_->agreement()), std::string(ticket), {}});
+    stats_.name = ticket;
+  } catch (const std::exception& reason) {
+    fail_stream(reason);
+  }
+}
+
+void ServerConnection::settle() {
+  if (freed_.empty()) return;
+  for (const std::uint64_t holder : freed_) {
+    const auto id = static_cast<std::uint32_t>(holder >> 32);
+    const auto stream = std::find_if(streams_.rbegin(), streams_.rend(), [&](const Stream& s) { return s.id == id; });
+    stream->source->returned(static_cast<std::uint32_t>(holder));
+    --stream->outstanding;
+  }
+  freed_.clear();
+  forget_idle_streams();
+}
+
+void ServerConnection::forget_idle_streams() {
+  for (std::size_t i = 0; i < streams_.size();) {
+    Stream& stream = streams_[i];
+    if (stream.under_way || stream.outstanding > 0) {
+      ++i;
+      continue;
+    }
+    for (const Number& number : stream.numbers) {
+      if (!number.known) continue;
+      const bool shared = std::ranges::any_of(streams_, [&](const Stream& other) {
+        return other.id != stream.id && std::ranges::any_of(other.numbers, [&](const Number& its) {
+          return its.known && its.number == number.number;
+        });
+      });
+      if (shared) continue;
+      regions_.remove(number.number);
+      if (number.announced) retired_.push_back(number.number);
+    }
+    streams_.erase(streams_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+}
+
+bool ServerConnection::push_retired() {
+  bool progress = false;
+  while (!retired_.empty() && connection_->retire(retired_.back())) {
+    retired_.pop_back();
+    progress = true;
+  }
+  return progress;
+}
+
+bool ServerConnection::push_tail() {
+  if (!connection_->send(tail_, {})) return false;
+  tail_.clear();
+  return true;
+}
+
+bool ServerConnection::pump(std::int64_t now_ms) {
+  bool progress = false;
+  for (int i = 0; i < kMessagesPerTurn; ++i) {
+    if (!tail_.empty()) return push_tail() || progress;
+    if (streams_.empty() || !streams_.back().under_way) break;
+    if (!has_current_) {
+      // A message with a body is two of the transport's.
+      if (!connection_->below_window(2 * static_cast<std::size_t>(options_.window))) break;
+      try {
+        const ServerStream::State state = streams_.back().source->peek(&current_);
+        if (state == ServerStream::State::kStarved) watch_starvation(now_ms);
+        else starved_since_ms_ = 0;
+        if (state == ServerStream::State::kEnd) {
+          const dissociated::PrefixBytes end = sender_.end_of_stream();
+          end_stream({end.begin(), end.end()});
+          progress = true;
+          continue;
+        }
+        if (state != ServerStream::State::kReady) break;
+      } catch (const std::exception& reason) {
+        fail_stream(reason);
+        progress = true;
+        continue;
+      }
+      prefix_ = sender_.next_message();
+      has_current_ = true;
+      metadata_sent_ = false;
+    }
+    if (!send_current()) break;
+    progress = true;
+  }
+  return progress;
+}
+
+bool ServerConnection::announce_regions() {
+  Stream& stream = streams_.back();
+  remote_.assign(current_.buffers.begin(), current_.buffers.end());
+  for (dissociated::RemoteBuffer& buffer : remote_) {
+    if (buffer.length == 0) continue;
+    const std::uint32_t index = device::address_region(buffer.address);
+    if (index >= stream.numbers.size()) stream.numbers.resize(index + 1);
+    Number& number = stream.numbers[index];
+    if (!number.announced) {
+      const auto& region = stream.source->region(index);
+      bool is_new = !number.known;
+      if (!number.known) {
+        number.number = regions_.number_of(region, &is_new);
+        number.known = true;
+        number.announced = !is_new;
+      }
+      if (!number.announced) {
+        if (!connection_->announce(number.number, *region)) return false;
+        number.announced = true;
+      }
+    }
+    buffer.address = device::make_address(number.number, device::address_offset(buffer.address));
+  }
+  return true;
+}
+
+bool ServerConnection::send_current() {
+  if (!metadata_sent_) {
+    if (current_.has_body) {
+      if (!announce_regions()) return false;
+      body_.clear();
+      dissociated::write_remote_body(remote_, &body_);
+    }
+    if (!connection_->send(prefix_, current_.metadata)) return false;
+    metadata_sent_ = true;
+  }
+  Stream& stream = streams_.back();
+  if (current_.has_body) {
+    if (!connection_->send_tagged(sender_.body_tag(dissociated::BodyType::kRemote), body_, {})) return false;
+    const std::size_t before = sender_.leases().outstanding();
+    sender_.leases().lend(remote_, (static_cast<std::uint64_t>(stream.id) << 32) | current_.slot);
+    stream.outstanding += sender_.leases().outstanding() - before;
+    ++stats_.batches;
+    stats_.rows += static_cast<std::uint64_t>(current_.rows);
+    stats_.bytes += current_.bytes;
+  }
+  stream.source->pop();
+  has_current_ = false;
+  return true;
+}
+
+void ServerConnection::end_stream(std::vector<std::byte> tail) {
+  has_current_ = false;
+  starved_since_ms_ = 0;
+  stats_.name.clear();
+  tail_ = std::move(tail);
+  if (!streams_.empty()) streams_.back().under_way = false;
+  push_tail();
+  forget_idle_streams();
+  push_retired();
+}
+
+void ServerConnection::fail_stream(const std::exception& reason) {
+  std::string name = stats_.name;
+  if (options_.log) {
+    options_.log(LogLevel::kWarning, "the stream \"" + name + "\" to process " + std::to_string(stats_.pid) +
+                                         " ends: " + to_remote_text(reason));
+  }
+  std::vector<std::byte> message = sender_.error(to_remote_text(reason));
+  // A peer that doesn't know error messages sees the connection close.
+  if (message.empty()) throw ConnectionError(std::string("ending the connection: ") + reason.what());
+  end_stream(std::move(message));
+}
+
+void ServerConnection::watch_starvation(std::int64_t now_ms) {
+  if (connection_->in_flight() > 0) {  // it may well give back what it hasn't even taken: look again
+    starved_since_ms_ = 0;
+    deadline_ms_ = now_ms + options_.lease_timeout_ms;
+    return;
+  }
+  if (starved_since_ms_ == 0) starved_since_ms_ = now_ms;
+  deadline_ms_ = starved_since_ms_ + options_.lease_timeout_ms;
+  if (now_ms < deadline_ms_) return;
+  throw LeaseLimitError("the consumer, process " + std::to_string(stats_.pid) + ", holds " +
+                        std::to_string(sender_.leases().outstanding_bytes()) + " bytes of the live stream \"" + stats_.name +
+                        "\" and took all that was sent, but gave nothing back for " +
+                        std::to_string(options_.lease_timeout_ms) + " ms; its limit is " +
+                        std::to_string(options_.lease_limit) +
+                        " bytes: release batches sooner, copy what is to be kept, or serve with a larger lease_limit");
+}
+
+void ServerConnection::say_goodbye(const std::exception& reason) noexcept {
+  try {
+    if (!streams_.empty() && streams_.back().under_way) fail_stream(reason);
+    connection_->flush();
+  } catch (const std::exception&) {
+    // It is going away in any case.
+  }
+}
+
+ConsumerStats ServerConnection::stats() {
+  ConsumerStats stats = stats_;
+  stats.in_flight = connection_->in_flight();
+  stats.leases = sender_.leases().outstanding();
+  stats.leased_bytes = sender_.leases().outstanding_bytes();
+  return stats;
+}
+
+}  // namespace crossdock::session

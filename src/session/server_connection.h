@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "crossdock/device/region_table.h"
+#include "crossdock/dissociated/sender.h"
+#include "crossdock/session/server.h"
+#include "crossdock/transport/transport.h"
+#include "session/server_stream.h"
+
+namespace crossdock::session {
+
+/// One consumer, seen from the server: binds the protocol's Sender to a transport's Connection and to the stream that is asked for. I/O thread
+/// only; nothing here blocks.
+class ServerConnection {
+ public:
+  /// Finds what a ticket names. Throws what the consumer is to be told.
+  using Open = std::function<std::unique_ptr<ServerStream>(std::string_view ticket, const transport::Agreement&)>;
+
+  ServerConnection(std::unique_ptr<transport::Connection> connection, const ServerOptions& options, Open open);
+  ~ServerConnection();
+
+  /// One bounded turn: takes what came, sends what may be sent. True if anything moved. Throws what ends this connection.
+  bool turn(std::int64_t now_ms);
+  /// When to take a turn although nothing happened; 0: never.
+  std::int64_t deadline_ms() const noexcept { return deadline_ms_; }
+  /// Tells a consumer that is in mid-stream why it ends; best effort.
+  void say_goodbye(const std::exception& reason) noexcept;
+
+  transport::Connection& connection() noexcept { return *connection_; }
+  ConsumerStats stats();
+
+ private:
+  struct Number {
+    std::uint16_t number = 0;
+    bool announced = false;
+    bool known = false;
+  };
+  struct Stream {
+    std::uint32_t id;
+    std::unique_ptr<ServerStream> source;
+    std::string name;
+    std::vector<Number> numbers;    // by local region index
+    std::uint64_t outstanding = 0;  // buffers lent
+    bool under_way = true;
+  };
+
+  bool take_messages();
+  void start(std::string_view ticket);
+  void settle();
+  bool pump(std::int64_t now_ms);
+  bool send_current();
+  bool announce_regions();
+  void end_stream(std::vector<std::byte> tail);
+  void fail_stream(const std::exception& reason);
+  void watch_starvation(std::int64_t now_ms);
+  void forget_idle_streams();
+  bool push_tail();
+  bool push_retired();
+
+  std::unique_ptr<transport::Connection> connection_;
+  const ServerOptions& options_;
+  Open open_;
+  dissociated::Sender sender_;
+  device::RegionTable regions_;
+  std::vector<Stream> streams_;  // the one under way is the last; those before it have leases out
+  std::uint32_t next_stream_id_ = 1;
+
+  Outgoing current_;
+  bool has_current_ = false;
+  bool metadata_sent_ = false;
+  dissociated::PrefixBytes prefix_{};
+  std::vector<std::byte> body_;
+  std::vector<dissociated::RemoteBuffer> remote_;
+  std::vector<std::byte> tail_;  // the End of Stream or error message that still has to go
+  std::vector<std::uint16_t> retired_;
+  std::vector<std::uint64_t> freed_;
+  std::int64_t starved_since_ms_ = 0;
+  std::int64_t deadline_ms_ = 0;
+  ConsumerStats stats_;
+};
+
+}  // namespace crossdock::session

@@ -1,0 +1,184 @@
+#include "session/shelf.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "crossdock/core/error.h"
+#include "session/catalogue.h"
+#include "session/source_access.h"
+
+namespace crossdock::session {
+namespace {
+
+void check_name(const std::string& name) {
+  if (name.empty()) throw InvalidArgumentError("a published name can't be empty: the empty ticket is the catalogue");
+  if (name.find('\0') != std::string::npos) throw InvalidArgumentError("a published name can't hold a NUL byte");
+}
+
+}  // namespace
+
+void Shelf::publish(const std::string& name, Source source) {
+  check_name(name);
+  {
+    // Reading a source may take long: say at once what would be said in the end.
+    const std::lock_guard lock(mutex_);
+    if (closed_) throw ClosedError("the server was closed; \"" + name + "\" can't be published");
+    if (items_.contains(name)) throw InvalidArgumentError("\"" + name + "\" is published already; withdraw it first");
+  }
+  auto item = std::make_shared<Item>();
+  switch (source.kind()) {
+    case Source::Kind::kTable:
+      item->table = publish_stream(*SourceAccess::stream(source), *options_.context);
+      break;
+    case Source::Kind::kFile: {
+      const std::string& path = SourceAccess::path(source);
+      item->table = publish_file(path, SourceAccess::stability(source));
+      const bool others = options_.shm.any_user || !options_.shm.other_users.empty();
+      item->table_for_others = others && SourceAccess::stability(source) == Stability::kTrust
+                                   ? publish_file(path, Stability::kSnapshot)
+                                   : item->table;
+      break;
+    }
+    case Source::Kind::kLive: {
+      item->kind = "live";
+      item->one_shot = true;
+      item->schema = SourceAccess::stream(source)->schema();
+      // std::function wants what it holds to be copyable; there is one stream all the same.
+      auto stream = std::make_shared<std::unique_ptr<array::BatchStream>>(std::move(SourceAccess::stream(source)));
+      item->make = [stream] { return std::move(*stream); };
+      break;
+    }
+    case Source::Kind::kFactory:
+      item->kind = "factory";
+      item->make = std::move(SourceAccess::make(source));
+      break;
+  }
+  if (item->table) {
+    item->kind = item->table->kind;
+    item->schema = item->table->schema;
+    if (!item->table_for_others) item->table_for_others = item->table;
+  }
+  const std::lock_guard lock(mutex_);
+  if (closed_) throw ClosedError("the server was closed while \"" + name + "\" was being published");
+  if (!items_.emplace(name, item).second) {
+    throw InvalidArgumentError("\"" + name + "\" was published by another thread meanwhile; withdraw it first");
+  }
+  if (item->table) bitmap_bytes_copied_ += item->table->bitmap_bytes_copied;
+}
+
+void Shelf::withdraw(const std::string& name) {
+  std::shared_ptr<Item> item;  // dropped without the lock: its last owner may run a producer's release
+  const std::lock_guard lock(mutex_);
+  const auto found = items_.find(name);
+  if (found == items_.end()) throw_not_found(name);
+  item = std::move(found->second);
+  items_.erase(found);
+  withdrawn_.insert(withdrawn_.end(), item->pullers.begin(), item->pullers.end());
+}
+
+void Shelf::close() {
+  decltype(items_) dropped;
+  const std::lock_guard lock(mutex_);
+  closed_ = true;
+  for (auto& [name, item] : items_) withdrawn_.insert(withdrawn_.end(), item->pullers.begin(), item->pullers.end());
+  for (auto& puller : withdrawn_) puller->stop();
+  dropped.swap(items_);
+}
+
+void Shelf::join_pullers() {
+  std::vector<std::shared_ptr<Puller>> pullers;
+  {
+    const std::lock_guard lock(mutex_);
+    pullers.swap(withdrawn_);
+  }
+  for (auto& puller : pullers) puller->join();
+}
+
+void Shelf::reap_finished(Item& item) {
+  std::erase_if(item.pullers, [&](const std::shared_ptr<Puller>& puller) {
+    if (!puller->finished() || puller.use_count() > 1) return false;
+    item.copied_by_finished += puller->bytes_copied();
+    puller->join();  // its last instruction is near
+    return true;
+  });
+}
+
+std::unique_ptr<ServerStream> Shelf::open(std::string_view ticket, const transport::Agreement& peer) {
+  if (ticket.empty()) return open_catalogue();
+  const std::lock_guard lock(mutex_);
+  const auto found = items_.find(ticket);
+  if (found == items_.end()) throw_not_found(ticket);
+  Item& item = *found->second;
+  if (item.table) {
+    ++item.consumers;
+    return std::make_unique<TableStream>(peer.same_user ? item.table : item.table_for_others);
+  }
+  if (!peer.same_user) {
+    throw PermissionError("\"" + found->first + "\" is a live stream, whose memory is used again and so goes to processes of the server's own user only; publish it as a table for others");
+  }
+  if (item.consumed) {
+    throw ConsumedError("\"" + found->first + "\" is a one-shot stream and was given to another consumer; publish a callable, which makes a fresh stream for each");
+  }
+  reap_finished(item);
+  auto puller = std::make_shared<Puller>(item.make, options_.lease_limit, options_.window, waker_);
+  item.pullers.push_back(puller);
+  ++item.consumers;
+  if (item.one_shot) {
+    item.consumed = true;
+    item.make = nullptr;
+  }
+  return std::make_unique<LiveStream>(std::move(puller));
+}
+
+std::unique_ptr<ServerStream> Shelf::open_catalogue() {
+  std::vector<CatalogueRow> rows;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [name, item] : items_) {
+      CatalogueRow row{name, item->schema};
+      if (item->table) {
+        row.rows = item->table->rows;
+        row.bytes = static_cast<std::int64_t>(item->table->bytes);
+      }
+      rows.push_back(std::move(row));
+    }
+  }
+  return std::make_unique<TableStream>(publish_catalogue(rows));
+}
+
+void Shelf::throw_not_found(std::string_view name) const {
+  std::string known;
+  int listed = 0;
+  for (const auto& [other, item] : items_) {
+    if (++listed > 10) {
+      known += ", ...";
+      break;
+    }
+    known += (known.empty() ? "\"" : ", \"") + other + "\"";
+  }
+  throw NotFoundError("nothing is published as \"" + std::string(name) + "\"; there is " +
+                      (known.empty() ? std::string("nothing") : known));
+}
+
+void Shelf::add_stats(ServerStats* stats) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [name, item] : items_) {
+    SourceStats source;
+    source.name = name;
+    source.kind = item->kind;
+    source.consumers = item->consumers;
+    if (item->table) {
+      source.rows = item->table->rows;
+      source.bytes = static_cast<std::int64_t>(item->table->bytes);
+      source.bytes_copied = item->table->bytes_copied;
+      if (item->table_for_others != item->table) source.bytes_copied += item->table_for_others->bytes_copied;
+    } else {
+      source.bytes_copied = item->copied_by_finished;
+      for (const auto& puller : item->pullers) source.bytes_copied += puller->bytes_copied();
+    }
+    stats->sources.push_back(std::move(source));
+  }
+  stats->bitmap_bytes_copied += bitmap_bytes_copied_;
+}
+
+}  // namespace crossdock::session

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "crossdock/session/server.h"
+#include "crossdock/transport/transport.h"
+#include "session/live_stream.h"
+#include "session/published_table.h"
+#include "session/server_stream.h"
+#include "session/waker.h"
+
+namespace crossdock::session {
+
+/// What a server has to give, by name. Thread-safe: users publish and withdraw, the I/O thread opens streams.
+class Shelf {
+ public:
+  explicit Shelf(const ServerOptions& options) : options_(options), waker_(std::make_shared<Waker>()) {}
+
+  void publish(const std::string& name, Source source);
+  void withdraw(const std::string& name);
+  /// Nothing is published any more, and the sources' threads are told to stop.
+  void close();
+  /// Waits for the sources' threads; only without the GIL, and after close().
+  void join_pullers();
+
+  /// The stream that a ticket names; the empty ticket is the catalogue. I/O thread: never waits for a source. Throws what the consumer is told: NotFoundError,
+  /// ConsumedError, PermissionError.
+  std::unique_ptr<ServerStream> open(std::string_view ticket, const transport::Agreement& peer);
+
+  void add_stats(ServerStats* stats) const;
+  const std::shared_ptr<Waker>& waker() const noexcept { return waker_; }
+
+ private:
+  struct Item {
+    std::string kind;
+    std::shared_ptr<const array::Schema> schema;
+    std::shared_ptr<const PublishedTable> table;             // tables and files
+    std::shared_ptr<const PublishedTable> table_for_others;  // a file's sealed copy, for users who mustn't see it change
+    Puller::Make make;                                       // live and factory
+    bool one_shot = false;
+    bool consumed = false;
+    std::vector<std::shared_ptr<Puller>> pullers;
+    std::uint64_t copied_by_finished = 0;
+    std::uint64_t consumers = 0;
+  };
+
+  std::unique_ptr<ServerStream> open_catalogue();
+  void reap_finished(Item& item);
+  [[noreturn]] void throw_not_found(std::string_view name) const;
+
+  const ServerOptions& options_;
+  std::shared_ptr<Waker> waker_;
+  mutable std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<Item>, std::less<>> items_;
+  std::vector<std::shared_ptr<Puller>> withdrawn_;  // still to be joined
+  std::uint64_t bitmap_bytes_copied_ = 0;
+  bool closed_ = false;
+};
+
+}  // namespace crossdock::session

@@ -1,0 +1,37 @@
+#include "session/waker.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "crossdock/core/error.h"
+
+namespace crossdock::session {
+
+Waker::Waker() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!fd_) throw_errno(errno, "making the server's wake-up descriptor");
+}
+
+void Waker::notify() noexcept {
+  events_.fetch_add(1, std::memory_order_seq_cst);
+  if (!sleeping_.load(std::memory_order_seq_cst)) return;
+  const std::uint64_t one = 1;
+  // A full counter means that it is readable already.
+  [[maybe_unused]] const auto written = ::write(fd_.get(), &one, sizeof one);
+}
+
+bool Waker::prepare_sleep(std::uint64_t seen) noexcept {
+  sleeping_.store(true, std::memory_order_seq_cst);
+  if (events_.load(std::memory_order_seq_cst) == seen) return true;
+  sleeping_.store(false, std::memory_order_relaxed);
+  return false;
+}
+
+void Waker::woke() noexcept {
+  sleeping_.store(false, std::memory_order_relaxed);
+  std::uint64_t count = 0;
+  [[maybe_unused]] const auto got = ::read(fd_.get(), &count, sizeof count);
+}
+
+}  // namespace crossdock::session
