@@ -1,0 +1,199 @@
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <stdexcept>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "crossdock/core/error.h"
+#include "crossdock/session/client.h"
+#include "crossdock/session/server.h"
+#include "support/batches.h"
+#include "support/leftovers.h"
+
+namespace crossdock::session {
+namespace {
+
+using testing::FunctionStream;
+using testing::number_at;
+using testing::number_batch;
+using testing::number_stream;
+using ::testing::HasSubstr;
+
+class LiveTest : public testing::NoLeftovers {};
+
+TEST_F(LiveTest, AOneShotStreamGoesToOneConsumer) {
+  Server server;
+  server.publish("once", Source::live(number_stream(20, 100)));
+  Client client(server.uri());
+  const auto reader = client.get("once");
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(number_at(*reader->next(), 0), i * 100);
+  EXPECT_FALSE(reader->next().has_value());
+  EXPECT_THROW(client.get("once"), ConsumedError);
+}
+
+TEST_F(LiveTest, AFactoryMakesAFreshStreamForEach) {
+  std::atomic<int> made = 0;
+  Server server;
+  server.publish("fresh", Source::factory([&] {
+                   ++made;
+                   return number_stream(3, 10);
+                 }));
+  Client client(server.uri());
+  for (int i = 0; i < 3; ++i) {
+    const auto reader = client.get("fresh");
+    int batches = 0;
+    while (reader->next()) ++batches;
+    EXPECT_EQ(batches, 3);
+  }
+  EXPECT_EQ(made, 3);
+}
+
+TEST_F(LiveTest, MemoryIsUsedAgainOnlyWhenItWasGivenBack) {
+  ServerOptions options;
+  options.lease_limit = 64 << 10;
+  Server server(options);
+  server.publish("much", Source::factory([] { return number_stream(500, 1000); }));  // some 6 MB in all
+  Client client(server.uri());
+  const auto reader = client.get("much");
+  std::optional<array::RecordBatch> before;
+  std::int64_t expected = 0;
+  while (auto batch = reader->next()) {
+    EXPECT_EQ(number_at(*batch, 0), expected);
+    EXPECT_EQ(number_at(*batch, 999), expected + 999);
+    if (before) EXPECT_EQ(number_at(*before, 0), expected - 1000) << "a live batch was overwritten";
+    expected += 1000;
+    before = std::move(batch);
+  }
+  EXPECT_EQ(expected, 500'000);
+}
+
+TEST_F(LiveTest, AHoarderGetsANamedErrorAtItsLimitAndOthersGoOn) {
+  ServerOptions options;
+  options.lease_limit = 64 << 10;
+  options.lease_timeout_ms = 300;
+  Server server(options);
+  server.publish("much", Source::factory([] { return number_stream(500, 1000); }));
+  Client client(server.uri());
+  const auto reader = client.get("much");
+  std::vector<array::RecordBatch> hoard;
+  try {
+    while (auto batch = reader->next()) hoard.push_back(*std::move(batch));
+    FAIL() << "a consumer held " << hoard.size() << " batches of a stream that may lend 64 KiB";
+  } catch (const LeaseLimitError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("lease_limit"));
+  }
+  EXPECT_EQ(number_at(hoard.front(), 7), 7) << "what it holds stays valid";
+  const auto other = client.get("much");
+  int batches = 0;
+  while (other->next()) ++batches;
+  EXPECT_EQ(batches, 500);
+}
+
+TEST_F(LiveTest, ASourcesErrorArrivesWithItsWords) {
+  Server server;
+  server.publish("broken", Source::factory([] {
+                   auto count = std::make_shared<int>(0);
+                   return std::make_unique<FunctionStream>(
+                       number_batch(0, 0).schema, [count]() -> std::optional<array::RecordBatch> {
+                         if (++*count == 3) throw std::runtime_error("the pump has stopped");
+                         return number_batch(0, 1);
+                       });
+                 }));
+  server.publish("unmade", Source::factory([]() -> std::unique_ptr<array::BatchStream> {
+                   throw std::runtime_error("there is no pump");
+                 }));
+  Client client(server.uri());
+  const auto reader = client.get("broken");
+  EXPECT_TRUE(reader->next().has_value());
+  EXPECT_TRUE(reader->next().has_value());
+  try {
+    reader->next();
+    FAIL() << "a broken stream ended as if it were whole";
+  } catch (const RemoteError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("the pump has stopped"));
+  }
+  EXPECT_THROW(client.get("unmade"), RemoteError);
+}
+
+TEST_F(LiveTest, ASlowSourceDelaysNoOtherConsumer) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool go_on = false;
+  Server server;
+  server.publish("slow", Source::factory([&]() -> std::unique_ptr<array::BatchStream> {
+                   std::unique_lock lock(mutex);
+                   changed.wait(lock, [&] { return go_on; });
+                   return number_stream(1, 1);
+                 }));
+  server.publish("quick", Source::table(number_stream(10, 10)));
+  Client client(server.uri());
+  std::thread slow([&] { EXPECT_TRUE(client.get("slow")->next().has_value()); });
+  int batches = 0;
+  const auto reader = client.get("quick");
+  while (reader->next()) ++batches;
+  EXPECT_EQ(batches, 10);
+  {
+    const std::lock_guard lock(mutex);
+    go_on = true;
+  }
+  changed.notify_all();
+  slow.join();
+}
+
+TEST_F(LiveTest, DroppingAReaderInMidStreamStopsItsSource) {
+  auto alive = std::make_shared<int>(0);
+  std::weak_ptr<int> watched = alive;
+  Server server;
+  server.publish("endless", Source::factory([watched, &alive] {
+                   auto held = std::exchange(alive, nullptr);
+                   return std::make_unique<FunctionStream>(number_batch(0, 0).schema, [held] {
+                     return std::optional(number_batch(0, 10));
+                   });
+                 }));
+  Client client(server.uri());
+  { EXPECT_TRUE(client.get("endless")->next().has_value()); }
+  server.close();
+  EXPECT_TRUE(watched.expired()) << "the source outlived its only consumer and the server";
+}
+
+TEST_F(LiveTest, AWaitHasAnEnd) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool go_on = false;
+  Server server;
+  server.publish("silent", Source::factory([&] {
+                   return std::make_unique<FunctionStream>(number_batch(0, 0).schema, [&] {
+                     std::unique_lock lock(mutex);
+                     changed.wait(lock, [&] { return go_on; });
+                     return std::optional<array::RecordBatch>();
+                   });
+                 }));
+  Client client(server.uri());
+  GetOptions options;
+  options.timeout_ms = 50;
+  const auto reader = client.get("silent", options);
+  EXPECT_THROW(reader->next(), TimeoutError);
+  std::atomic<bool> stop = true;
+  reader->set_interrupt_hook([&] { return stop.load(); });
+  EXPECT_THROW(reader->next(), InterruptedError);
+  stop = false;
+  {
+    const std::lock_guard lock(mutex);
+    go_on = true;
+  }
+  changed.notify_all();
+  std::optional<array::RecordBatch> end;
+  for (int i = 0; i < 100; ++i) {
+    try {
+      end = reader->next();
+      break;
+    } catch (const TimeoutError&) {
+    }
+  }
+  EXPECT_FALSE(end.has_value());
+}
+
+}  // namespace
+}  // namespace crossdock::session

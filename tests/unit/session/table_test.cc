@@ -1,0 +1,258 @@
+#include <unistd.h>
+
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "crossdock/core/error.h"
+#include "crossdock/session/client.h"
+#include "crossdock/session/server.h"
+#include "support/batches.h"
+#include "support/leftovers.h"
+
+namespace crossdock::session {
+namespace {
+
+using testing::number_at;
+using testing::number_batch;
+using testing::number_stream;
+using testing::text_at;
+using ::testing::HasSubstr;
+
+class TableTest : public testing::NoLeftovers {};
+
+std::int64_t count_rows(Reader& reader) {
+  std::int64_t rows = 0;
+  while (const auto batch = reader.next()) {
+    for (std::int64_t i = 0; i < batch->num_rows; ++i) {
+      EXPECT_EQ(number_at(*batch, i), rows + i);
+      EXPECT_EQ(text_at(*batch, i), std::to_string(rows + i));
+    }
+    rows += batch->num_rows;
+  }
+  return rows;
+}
+
+TEST_F(TableTest, CrossesWholeAndInOrder) {
+  Server server;
+  server.publish("numbers", Source::table(number_stream(10, 1000)));
+  Client client(server.uri());
+  const auto reader = client.get("numbers");
+  EXPECT_EQ(*reader->schema(), *number_batch(0, 0).schema);
+  EXPECT_EQ(count_rows(*reader), 10'000);
+  EXPECT_FALSE(reader->next().has_value()) << "the end stays the end";
+}
+
+TEST_F(TableTest, IsCopiedOnceForAnyNumberOfConsumers) {
+  Server server;
+  server.publish("numbers", Source::table(number_stream(4, 1000)));
+  const std::uint64_t copied = server.stats().sources.at(0).bytes_copied;
+  EXPECT_GT(copied, 4u * 1000 * 8);
+  for (int i = 0; i < 3; ++i) {
+    Client client(server.uri());
+    EXPECT_EQ(count_rows(*client.get("numbers")), 4000);
+  }
+  const SourceStats stats = server.stats().sources.at(0);
+  EXPECT_EQ(stats.bytes_copied, copied);
+  EXPECT_EQ(stats.consumers, 3u);
+  EXPECT_EQ(stats.kind, "table");
+  EXPECT_EQ(stats.rows, 4000);
+}
+
+TEST_F(TableTest, ManyStreamsOneAfterAnotherUseOneConnection) {
+  Server server;
+  server.publish("numbers", Source::table(number_stream(2, 10)));
+  Client client(server.uri());
+  for (int i = 0; i < 200; ++i) EXPECT_EQ(count_rows(*client.get("numbers")), 20);
+  EXPECT_EQ(server.stats().connections, 1u);
+}
+
+TEST_F(TableTest, ReadersSideBySideHaveConnectionsOfTheirOwn) {
+  Server server;
+  server.publish("numbers", Source::table(number_stream(5, 10)));
+  Client client(server.uri());
+  const auto one = client.get("numbers");
+  const auto two = client.get("numbers");
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(number_at(*one->next(), 0), i * 10);
+    EXPECT_EQ(number_at(*two->next(), 0), i * 10);
+  }
+  EXPECT_EQ(server.stats().connections, 2u);
+}
+
+TEST_F(TableTest, ABatchOutlivesReaderClientAndServer) {
+  std::optional<array::RecordBatch> batch;
+  {
+    Server server;
+    server.publish("numbers", Source::table(number_stream(3, 100)));
+    Client client(server.uri());
+    const auto reader = client.get("numbers");
+    batch = reader->next();
+  }
+  ASSERT_TRUE(batch.has_value());
+  EXPECT_EQ(number_at(*batch, 99), 99);
+  EXPECT_EQ(text_at(*batch, 42), "42");
+  std::thread([&] { batch.reset(); }).join();
+}
+
+TEST_F(TableTest, AWindowSmallerThanTheStreamPausesAndGoesOnWithoutAnyRelease) {
+  ServerOptions options;
+  options.window = 2;
+  Server server(options);
+  server.publish("numbers", Source::table(number_stream(100, 10)));
+  for (const auto wait : {transport::Wait::kBlock, transport::Wait::kAuto, transport::Wait::kSpin}) {
+    Client client(server.uri());
+    GetOptions get;
+    get.wait = wait;
+    get.timeout_ms = 20'000;
+    const auto reader = client.get("numbers", get);
+    std::vector<array::RecordBatch> kept;
+    while (auto batch = reader->next()) kept.push_back(*std::move(batch));
+    EXPECT_EQ(kept.size(), 100u);
+  }
+}
+
+TEST_F(TableTest, ChosenColumnsComeInTheOrderAskedFor) {
+  Server server;
+  server.publish("numbers", Source::table(number_stream(1, 3)));
+  Client client(server.uri());
+  GetOptions options;
+  options.all_columns = false;
+  options.columns = {"text"};
+  const auto reader = client.get("numbers", options);
+  ASSERT_EQ(reader->schema()->fields().size(), 1u);
+  const auto batch = reader->next();
+  ASSERT_EQ(batch->nodes.size(), 1u);
+  EXPECT_EQ(batch->num_rows, 3);
+  options.columns = {"absent"};
+  EXPECT_THROW(client.get("numbers", options), NotFoundError);
+}
+
+TEST_F(TableTest, TheCatalogueTellsWhatThereIs) {
+  Server server;
+  Client client(server.uri());
+  EXPECT_TRUE(client.list().empty());
+  server.publish("b", Source::table(number_stream(2, 50)));
+  server.publish("a", Source::factory([] { return number_stream(1, 1); }));
+  const auto entries = client.list();
+  ASSERT_EQ(entries.size(), 2u);
+  EXPECT_EQ(entries[0].name, "a");
+  EXPECT_EQ(entries[0].schema, nullptr);
+  EXPECT_EQ(entries[0].rows, -1);
+  EXPECT_EQ(entries[1].name, "b");
+  EXPECT_EQ(*entries[1].schema, *number_batch(0, 0).schema);
+  EXPECT_EQ(entries[1].rows, 100);
+  EXPECT_GT(entries[1].bytes, 800);
+  EXPECT_EQ(entries[1].device, "cpu");
+}
+
+TEST_F(TableTest, AnUnknownNameIsRefusedAndTheConnectionGoesOn) {
+  Server server;
+  server.publish("numbers", Source::table(number_stream(1, 5)));
+  Client client(server.uri());
+  try {
+    client.get("nombers");
+    FAIL() << "a name that isn't there was given";
+  } catch (const NotFoundError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("numbers"));
+  }
+  EXPECT_EQ(count_rows(*client.get("numbers")), 5);
+  EXPECT_EQ(server.stats().connections, 1u);
+}
+
+TEST_F(TableTest, WithdrawnNamesAreGoneForNewConsumersOnly) {
+  ServerOptions options;
+  options.window = 1;
+  Server server(options);
+  server.publish("numbers", Source::table(number_stream(50, 10)));
+  Client client(server.uri());
+  const auto reader = client.get("numbers");
+  server.withdraw("numbers");
+  EXPECT_THROW(client.get("numbers"), NotFoundError);
+  EXPECT_THROW(server.withdraw("numbers"), NotFoundError);
+  EXPECT_EQ(count_rows(*reader), 500);
+  server.publish("numbers", Source::table(number_stream(1, 1)));
+  EXPECT_EQ(count_rows(*client.get("numbers")), 1);
+}
+
+TEST_F(TableTest, NamesAreChecked) {
+  Server server;
+  server.publish("x", Source::table(number_stream(1, 1)));
+  EXPECT_THROW(server.publish("x", Source::table(number_stream(1, 1))), InvalidArgumentError);
+  EXPECT_THROW(server.publish("", Source::table(number_stream(1, 1))), InvalidArgumentError);
+  EXPECT_THROW(server.publish(std::string("a\0b", 3), Source::table(number_stream(1, 1))), InvalidArgumentError);
+}
+
+TEST_F(TableTest, NoBatchesAndEmptyBatchesCross) {
+  Server server;
+  server.publish("none", Source::table(number_stream(0, 1)));
+  server.publish("empty", Source::table(number_stream(2, 0)));
+  Client client(server.uri());
+  EXPECT_FALSE(client.get("none")->next().has_value());
+  const auto reader = client.get("empty");
+  EXPECT_EQ(reader->next()->num_rows, 0);
+  EXPECT_EQ(reader->next()->num_rows, 0);
+  EXPECT_FALSE(reader->next().has_value());
+}
+
+TEST_F(TableTest, AClosedServerEndsStreamsByName) {
+  ServerOptions options;
+  options.window = 1;
+  Server server(options);
+  server.publish("numbers", Source::table(number_stream(100, 10)));
+  Client client(server.uri());
+  const auto reader = client.get("numbers");
+  auto batch = reader->next();
+  server.close();
+  server.close();
+  EXPECT_THROW(
+      while (reader->next()) {}, ClosedError);
+  EXPECT_EQ(number_at(*batch, 5), 5);
+  EXPECT_THROW(server.publish("more", Source::table(number_stream(1, 1))), ClosedError);
+  EXPECT_THROW(server.stats(), ClosedError);
+  EXPECT_THROW(client.get("numbers"), ConnectionError);
+  EXPECT_THROW(Client(server.uri()), NotFoundError);
+}
+
+TEST_F(TableTest, AnArenaIsTakenOverWithoutACopy) {
+  const auto context = std::make_shared<Context>();
+  ServerOptions options;
+  options.context = context;
+  Server server(options);
+  const auto arena = context->make_arena();
+  constexpr std::int64_t kRows = 1000;
+  auto* numbers = reinterpret_cast<std::int64_t*>(arena->allocate(kRows * 8));
+  for (std::int64_t i = 0; i < kRows; ++i) numbers[i] = i * i;
+  array::RecordBatch batch;
+  batch.schema = testing::make_schema({{"square", array::TypeId::kInt64}});
+  batch.num_rows = kRows;
+  batch.nodes = {{kRows, 0, 0}};
+  batch.buffers = {{nullptr, 0}, {numbers, kRows * 8}};
+  server.publish("squares", Source::table(testing::stream_of({batch})));
+  EXPECT_TRUE(arena->frozen());
+  EXPECT_EQ(server.stats().sources.at(0).bytes_copied, 0u);
+  EXPECT_EQ(server.stats().sources.at(0).kind, "arena");
+
+  Client client(server.uri());
+  const auto received = client.get("squares")->next();
+  EXPECT_EQ(static_cast<const std::int64_t*>(received->buffers[1].data)[31], 961);
+  EXPECT_EQ(numbers[31], 961) << "still readable where it was written";
+  EXPECT_THROW(server.publish("again", Source::table(testing::stream_of({batch}))), ArenaFrozenError);
+  EXPECT_THROW(arena->allocate(8), ArenaFrozenError);
+}
+
+TEST_F(TableTest, UrisAreChecked) {
+  EXPECT_THROW(Client("nonsense"), UriError);
+  EXPECT_THROW(Client("ucx://host:1"), SchemeError);
+  EXPECT_THROW(Client("shm:"), UriError);
+  EXPECT_THROW(Client("shm:/nowhere/at/all.sock"), NotFoundError);
+  ServerOptions options;
+  options.uri = "tcp://localhost:1";
+  EXPECT_THROW(Server{options}, SchemeError);
+  Server server;
+  EXPECT_THROW(Client(server.uri() + "0"), HandshakeError) << "tags of another server";
+}
+
+}  // namespace
+}  // namespace crossdock::session
