@@ -1,5 +1,72 @@
-"""Arrays and tables from one library, process or machine to another, without a copy."""
+"""Arrays and tables from one library, process or machine to another, without a copy.
 
-from crossdock._native import __version__
+`serve()` offers tables by name, `connect()` gets them in another process, and `Arena` is memory to build them in.
+"""
 
-__all__ = ["__version__"]
+from crossdock._native import CatalogueEntry, RecordBatch, RecordBatchReader, Schema, __version__
+from crossdock.arena import Arena
+from crossdock.client import Client, connect
+from crossdock.errors import (
+    ArenaFrozenError,
+    ClosedError,
+    ConnectionError,
+    ConsumedError,
+    Error,
+    FileChangedError,
+    ForkError,
+    HandshakeError,
+    InterruptedError,
+    InvalidArgumentError,
+    InvalidDataError,
+    LeaseLimitError,
+    NotFoundError,
+    PermissionError,
+    ProtocolError,
+    RemoteError,
+    ResourceError,
+    SchemeError,
+    StreamBusyError,
+    SystemError,
+    TimeoutError,
+    TruncatedStreamError,
+    UnsupportedTypeError,
+    UriError,
+)
+from crossdock.server import Server, serve
+
+__all__ = [
+    "Arena",
+    "ArenaFrozenError",
+    "CatalogueEntry",
+    "Client",
+    "ClosedError",
+    "ConnectionError",
+    "ConsumedError",
+    "Error",
+    "FileChangedError",
+    "ForkError",
+    "HandshakeError",
+    "InterruptedError",
+    "InvalidArgumentError",
+    "InvalidDataError",
+    "LeaseLimitError",
+    "NotFoundError",
+    "PermissionError",
+    "ProtocolError",
+    "RecordBatch",
+    "RecordBatchReader",
+    "RemoteError",
+    "ResourceError",
+    "Schema",
+    "SchemeError",
+    "Server",
+    "StreamBusyError",
+    "SystemError",
+    "TimeoutError",
+    "TruncatedStreamError",
+    "UnsupportedTypeError",
+    "UriError",
+    "__version__",
+    "connect",
+    "serve",
+]

@@ -19,8 +19,8 @@ nanobind::object device_array_capsule(const array::RecordBatch& batch);
 nanobind::object stream_capsule(std::unique_ptr<array::BatchStream> stream);
 nanobind::object device_stream_capsule(std::unique_ptr<array::BatchStream> stream);
 
-/// The structure in a capsule that a producer gave; it stays the capsule's until it is moved out. `from` says who gave it. Throws InvalidDataError for anything else, also for one
-/// whose content was moved out before.
+/// The structure in a capsule that a producer gave; it stays the capsule's until it is moved out. `from` says who gave
+/// it. Throws InvalidDataError for anything else, also for one whose content was moved out before.
 ArrowSchema* schema_in(nanobind::handle capsule, const char* from);
 ArrowArray* array_in(nanobind::handle capsule, const char* from);
 ArrowDeviceArray* device_array_in(nanobind::handle capsule, const char* from);

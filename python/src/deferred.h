@@ -8,8 +8,9 @@
 #include "crossdock/array/record_batch.h"
 #include "crossdock/core/log.h"
 
-/// What the library's threads leave for Python threads to do. The server's I/O thread never takes the interpreter lock: it pushes here, and Python threads
-/// drain, on every call into the package and, on the main thread, between two byte codes.
+/// What the library's threads leave for Python threads to do. The server's I/O thread never takes the interpreter lock:
+/// it pushes here, and Python threads drain, on every call into the package and, on the main thread, between two byte
+/// codes.
 namespace crossdock::python {
 
 /// One thing to do with the interpreter lock held.
@@ -24,19 +25,22 @@ class Deferred {
   Deferred* next_ = nullptr;
 };
 
-/// From any thread, also without the lock. Never blocks. Once the interpreter ends, what is pushed is left alone for good: nobody could run it.
+/// From any thread, also without the lock. Never blocks. Once the interpreter ends, what is pushed is left alone for
+/// good: nobody could run it.
 void defer(std::unique_ptr<Deferred> task) noexcept;
 /// Runs what is waiting, oldest first. Needs the lock.
 void drain_deferred() noexcept;
 
-/// True on threads that may wait for the interpreter lock: those that Python knows, and the server's threads that run Python sources.
+/// True on threads that may wait for the interpreter lock: those that Python knows, and the server's threads that run
+/// Python sources.
 bool thread_may_take_gil() noexcept;
 /// Says that the calling thread runs Python sources.
 void mark_source_thread() noexcept;
 /// True on threads that mark_source_thread() was called on and that Python didn't start.
 bool is_source_thread() noexcept;
 
-/// Drops the last owner of something whose destructor may want the interpreter lock: here and now if this thread may take it, else later, on a Python thread.
+/// Drops the last owner of something whose destructor may want the interpreter lock: here and now if this thread may
+/// take it, else later, on a Python thread.
 void drop(std::shared_ptr<const void> owner) noexcept;
 
 /// A shared owner that is dropped as drop() does, on whatever thread its last copy goes. Null stays null.

@@ -16,8 +16,9 @@ inline bool interpreter_ending() noexcept {
 #endif
 }
 
-/// Lets other Python threads run while this one waits. The constructor needs the lock. While the interpreter ends it does nothing: then nobody else
-/// runs. A thread that comes back after that is parked for good: CPython before 3.14 would end it through C++ frames that don't expect it.
+/// Lets other Python threads run while this one waits. The constructor needs the lock. While the interpreter ends it
+/// does nothing: then nobody else runs. A thread that comes back after that is parked for good: CPython before 3.14
+/// would end it through C++ frames that don't expect it.
 class GilRelease {
  public:
   GilRelease() noexcept : state_(interpreter_ending() ? nullptr : PyEval_SaveThread()) {}

@@ -14,7 +14,8 @@
 /// Ctrl-C in calls that wait.
 namespace crossdock::python {
 
-/// What a waiting call asks now and then: has a signal handler raised, or did somebody cancel? Used by one waiting thread at a time; cancel() comes from any.
+/// What a waiting call asks now and then: has a signal handler raised, or did somebody cancel? Used by one waiting
+/// thread at a time; cancel() comes from any.
 class Interrupt {
  public:
   Interrupt() = default;
@@ -22,14 +23,16 @@ class Interrupt {
   Interrupt& operator=(const Interrupt&) = delete;
   ~Interrupt();
 
-  /// For the library: true means stop. Runs Python's signal handlers, on the main thread; what one of them raises is kept.
+  /// For the library: true means stop. Runs Python's signal handlers, on the main thread; what one of them raises is
+  /// kept.
   bool check() noexcept;
   void cancel() noexcept { cancelled_.store(true); }
   bool cancelled() const noexcept { return cancelled_.load(); }
 
   /// What a handler raised becomes the Python error of this thread: true. Nothing was raised: false. Needs the lock.
   bool raise_here() noexcept;
-  /// The same where no Python caller of ours is there to raise to (a C stream): it is raised as soon as the main thread runs Python again.
+  /// The same where no Python caller of ours is there to raise to (a C stream): it is raised as soon as the main thread
+  /// runs Python again.
   void raise_later() noexcept;
 
  private:
@@ -37,7 +40,8 @@ class Interrupt {
   std::atomic<bool> cancelled_{false};
 };
 
-/// Runs `call(hook)` with the interpreter lock released and Ctrl-C answered. Needs the lock; drains what other threads left to do, before and after.
+/// Runs `call(hook)` with the interpreter lock released and Ctrl-C answered. Needs the lock; drains what other threads
+/// left to do, before and after.
 template <class Call>
 auto blocking(Call&& call) {
   drain_deferred();

@@ -1,9 +1,29 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string_view.h>
 
+#include "arena.h"
+#include "client.h"
 #include "crossdock/version.h"
+#include "errors.h"
+#include "reader.h"
+#include "server.h"
+#include "types.h"
+
+namespace nb = nanobind;
 
 NB_MODULE(_native, module) {
   module.doc() = "Crossdock's native part; use the package crossdock.";
   module.attr("__version__") = crossdock::version();
+  // Objects that live until the interpreter ends are no fault, and a library doesn't print.
+  nb::set_leak_warnings(false);
+
+  crossdock::python::register_errors();
+  crossdock::python::bind_types(module);
+  crossdock::python::bind_reader(module);
+  crossdock::python::bind_client(module);
+  crossdock::python::bind_server(module);
+  crossdock::python::bind_arena(module);
+
+  module.def("close_all_servers", crossdock::python::close_all_servers);
+  nb::module_::import_("atexit").attr("register")(module.attr("close_all_servers"));
 }

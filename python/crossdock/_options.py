@@ -1,0 +1,39 @@
+"""Checks of arguments that more than one class takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from crossdock.errors import InvalidArgumentError
+
+_MAX_MS = 2**31 - 1
+
+
+def milliseconds(seconds: float | None, what: str) -> int:
+    """Seconds as the library takes them: whole milliseconds, rounded up; None is forever (-1)."""
+    if seconds is None:
+        return -1
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        raise TypeError(f"{what} is a number of seconds or None, not {type(seconds).__name__}")
+    if math.isnan(seconds) or seconds < 0:
+        raise InvalidArgumentError(f"{what} is a number of seconds from 0 on, or None for ever; it was {seconds!r}")
+    return min(math.ceil(min(seconds, _MAX_MS) * 1000), _MAX_MS)
+
+
+def trusted_users(users: str | Iterable[int] | None) -> tuple[bool, list[int]]:
+    """(any user at all, user ids beside our own)."""
+    if users is None:
+        return False, []
+    if isinstance(users, str):
+        if users == "any":
+            return True, []
+        raise InvalidArgumentError(f'users is None, "any" or user ids; it was {users!r}')
+    ids = []
+    for user in users:
+        if isinstance(user, bool) or not isinstance(user, int):
+            raise TypeError(f"a user id is an int, not {type(user).__name__}")
+        if not 0 <= user < 2**32:
+            raise InvalidArgumentError(f"{user} is no user id")
+        ids.append(user)
+    return False, ids

@@ -1,0 +1,87 @@
+"""Memory to build one table in, which publishing takes over without a copy."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from crossdock import _native
+from crossdock.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import DTypeLike, NDArray
+
+__all__ = ["Arena"]
+
+
+def _make_read_only(views: dict[int, weakref.ref[NDArray[Any]]]) -> None:
+    for view in list(views.values()):
+        array = view()
+        if array is not None:
+            array.flags.writeable = False
+    views.clear()
+
+
+class Arena:
+    """Memory for one table. Fill it, publish what you built, and no byte of that is copied.
+
+    Publishing anything whose buffers lie in the arena takes the whole arena over and freezes it, for good: the arrays
+    that `empty()` gave turn read-only, and `empty()` and `buffer()` raise `ArenaFrozenError`. The memory is then
+    read-only to this process too: writing to it through a view that couldn't be reached (a slice of such an array, a
+    tensor or buffer made from one) is answered by the system with SIGSEGV, which ends the process. So let go of such
+    views before you publish.
+
+    The memory lives as long as any array, buffer or batch that looks at it.
+
+    reserve: the most bytes that it can hold. It costs address space only; 0 means twice the machine's memory.
+    """
+
+    def __init__(self, reserve: int = 0) -> None:
+        if reserve < 0:
+            raise InvalidArgumentError(f"reserve is a number of bytes from 0 on; it was {reserve}")
+        self._native = _native.Arena(reserve)
+        self._views: dict[int, weakref.ref[NDArray[Any]]] = {}  # By the array's id.
+        self._native.on_freeze(partial(_make_read_only, self._views))
+
+    @property
+    def frozen(self) -> bool:
+        """True once it was published."""
+        return self._native.frozen
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in use."""
+        return self._native.nbytes
+
+    def buffer(self, nbytes: int) -> _native.ArenaBuffer:
+        """Zeroed memory for what takes the buffer protocol, such as `pyarrow.py_buffer` or `memoryview`."""
+        if nbytes < 0:
+            raise InvalidArgumentError(f"nbytes is a number of bytes from 0 on; it was {nbytes}")
+        return self._native.allocate(nbytes)
+
+    def empty(self, shape: int | Sequence[int], dtype: DTypeLike = "f8") -> NDArray[Any]:
+        """A new NumPy array in the arena, in C order, aligned to 64 bytes.
+
+        Its memory happens to be zero. Needs NumPy.
+        """
+        import numpy as np
+
+        kind: np.dtype[Any] = np.dtype(dtype)
+        if kind.hasobject:
+            raise InvalidArgumentError(f"{kind} holds Python objects, which mean nothing to another process")
+        extents = (shape,) if isinstance(shape, int) else tuple(shape)
+        if any(extent < 0 for extent in extents):
+            raise InvalidArgumentError(f"an array has no negative extent; shape was {shape!r}")
+        memory = self._native.allocate(math.prod(extents) * kind.itemsize)
+        array: NDArray[Any] = np.ndarray(extents, kind, buffer=memoryview(memory))
+        views, key = self._views, id(array)
+        views[key] = weakref.ref(array, lambda _: views.pop(key, None))
+        return array
+
+    def __repr__(self) -> str:
+        return f"<crossdock.Arena: {self.nbytes} bytes{', frozen' if self.frozen else ''}>"

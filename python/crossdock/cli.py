@@ -1,0 +1,413 @@
+"""The command `crossdock`: serve files, get tables, list what a server has."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+import crossdock as xd
+
+if TYPE_CHECKING:
+    from crossdock._typing import Source
+
+OK, FAILED, USAGE, NOT_FOUND, NO_CONNECTION, DAMAGED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+
+_EXIT_CODES = """
+Exit codes: 0 done; 1 failed (the error's name is on stderr); 2 wrong usage or a malformed URI; 3 the name or a file was
+not found; 4 no connection, or out of time; 5 the data was cut off or changed on the way; 130 interrupted.
+"""
+
+# The first class that fits counts.
+_CODE_OF: tuple[tuple[type[BaseException], int], ...] = (
+    (xd.TruncatedStreamError, DAMAGED),
+    (xd.FileChangedError, DAMAGED),
+    (xd.NotFoundError, NOT_FOUND),
+    (xd.UriError, USAGE),
+    (xd.SchemeError, USAGE),
+    (xd.InvalidArgumentError, USAGE),
+    (xd.ConnectionError, NO_CONNECTION),
+    (xd.HandshakeError, NO_CONNECTION),
+    (xd.TimeoutError, NO_CONNECTION),
+    (xd.Error, FAILED),
+    (FileNotFoundError, NOT_FOUND),
+    (OSError, FAILED),
+    (ValueError, FAILED),  # pyarrow's errors, among others
+)
+
+app = typer.Typer(
+    help="Hands tables over between processes, without a copy where that is possible.",
+    epilog=_EXIT_CODES,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+_debug = False
+
+
+class _MissingPackageError(Exception):
+    """An optional package is needed."""
+
+
+def _error_line(name: str, error: object) -> None:
+    print(f"{name}: {' '.join(str(error).split())}", file=sys.stderr)
+
+
+@contextmanager
+def _reported() -> Iterator[None]:
+    """Errors become one line on stderr and an exit code."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print("Interrupted", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED) from None
+    except _MissingPackageError as error:
+        _error_line("MissingPackage", error)
+        raise typer.Exit(FAILED) from None
+    except BrokenPipeError:
+        # Whoever read our output is gone: nothing to say, and nothing more to flush to it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(FAILED) from None
+    except tuple(kind for kind, _ in _CODE_OF) as error:
+        if _debug:
+            raise
+        _error_line(type(error).__name__, error)
+        raise typer.Exit(next(code for kind, code in _CODE_OF if isinstance(error, kind))) from None
+
+
+def _pyarrow(why: str) -> Any:
+    try:
+        import pyarrow
+    except ImportError:
+        raise _MissingPackageError(f"{why} needs pyarrow: pip install 'crossdock[io]'") from None
+    return pyarrow
+
+
+def _connect(uri: str, timeout: float) -> xd.Client:
+    try:
+        return xd.connect(uri, timeout=timeout)
+    except xd.NotFoundError as error:
+        # A socket that isn't there is a server that isn't there; "not found" is for what a server has.
+        raise xd.ConnectionError(str(error)) from None
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"crossdock {xd.__version__}")
+        raise typer.Exit(OK)
+
+
+@app.callback()
+def _common(
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback with an error, and log everything.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Say the version.")
+    ] = False,
+) -> None:
+    global _debug
+    _debug = debug
+    if debug:
+        import logging
+
+        logging.basicConfig(level=logging.DEBUG, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+
+
+# ---- serve ----
+
+
+def _source_of(path: Path, stable: str) -> tuple[Source, str | None]:
+    """What a file is served as, and its stability if it is served as a file."""
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
+        _pyarrow(f"reading {path}")
+        import pyarrow.parquet
+
+        return pyarrow.parquet.read_table(path), None  # type: ignore[no-any-return]
+    if suffix == ".csv":
+        _pyarrow(f"reading {path}")
+        import pyarrow.csv
+
+        return pyarrow.csv.read_csv(path), None  # type: ignore[no-any-return]
+    return path, stable
+
+
+@app.command(epilog=_EXIT_CODES)
+def serve(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...",
+            help="Arrow IPC files (served as they lie, without a copy), or .parquet and .csv (read into shared memory).",
+            show_default=False,
+        ),
+    ],
+    name: Annotated[
+        list[str] | None,
+        typer.Option(help="The name of a file's table; once for each file, in their order. Else: the file's stem."),
+    ] = None,
+    uri: Annotated[
+        str, typer.Option(help="Where to listen: 'shm:' picks a socket, 'shm:/run/x.sock' names it.")
+    ] = "shm:",
+    stable: Annotated[
+        str,
+        typer.Option(help="'trust' that Arrow files don't change while they are served, or 'snapshot' them: one copy."),
+    ] = "trust",
+) -> None:
+    """Serves the tables in FILE... until Ctrl-C or SIGTERM. Prints the URI to connect to, on one line."""
+    names = name or [path.stem for path in files]
+    if len(names) != len(files):
+        raise typer.BadParameter(f"{len(files)} files need as many names, not {len(names)}", param_hint="--name")
+    if len(set(names)) != len(names):
+        twice = next(one for one in names if names.count(one) > 1)
+        raise typer.BadParameter(f"{twice!r} would be served twice; tell them apart with --name", param_hint="--name")
+    if stable not in ("trust", "snapshot"):
+        raise typer.BadParameter(f"'trust' or 'snapshot', not {stable!r}", param_hint="--stable")
+
+    stop = threading.Event()
+    # Set before anything is announced, so that whoever reads the URI may stop us at once.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    with _reported(), xd.Server(uri) as server:
+        for one, path in zip(names, files, strict=True):
+            if stop.is_set():
+                return
+            source, stability = _source_of(path, stable)
+            server.publish(one, source, stable=stability)  # type: ignore[arg-type]
+            del source
+        print(server.uri, flush=True)
+        # Woken now and then, so that what the server's thread logs gets out.
+        while not stop.wait(0.5):
+            pass
+
+
+# ---- get ----
+
+
+class _Writer:
+    """Writes batches to a file whose suffix says how. The file gets its name once it is whole."""
+
+    _FORMATS = (".arrow", ".arrows", ".feather", ".parquet", ".csv")
+
+    def __init__(self, target: Path, schema: xd.Schema) -> None:
+        self._pyarrow = _pyarrow(f"writing {target}")
+        self._target = target
+        self._partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+        arrow_schema = self._pyarrow.schema(schema)
+        try:
+            self._sink = self._open(arrow_schema)
+        except BaseException:
+            self._partial.unlink(missing_ok=True)
+            raise
+
+    @classmethod
+    def check(cls, target: Path) -> None:
+        if target.suffix.lower() not in cls._FORMATS:
+            raise typer.BadParameter(
+                f"{target} ends in none of {', '.join(cls._FORMATS)}, which say the format", param_hint="--output"
+            )
+
+    def _open(self, schema: Any) -> Any:
+        path = str(self._partial)
+        match self._target.suffix.lower():
+            case ".arrow" | ".feather":
+                return self._pyarrow.ipc.new_file(path, schema)
+            case ".arrows":
+                return self._pyarrow.ipc.new_stream(path, schema)
+            case ".parquet":
+                import pyarrow.parquet
+
+                return pyarrow.parquet.ParquetWriter(path, schema)
+            case _:
+                import pyarrow.csv
+
+                return pyarrow.csv.CSVWriter(path, schema)
+
+    def write(self, batch: Any) -> None:
+        self._sink.write_batch(batch)
+
+    def __enter__(self) -> _Writer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
+        try:
+            self._sink.close()
+            if kind is None:
+                self._partial.replace(self._target)
+        finally:
+            self._partial.unlink(missing_ok=True)
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
+class _Meter:
+    """Counts what came: a bar on a terminal, a line at the end where there is none."""
+
+    def __init__(self, name: str, rows: int | None) -> None:
+        self.rows = self.bytes = self.batches = 0
+        self._name = name
+        self._start = time.monotonic()
+        self._shown = 0.0
+        console = Console(stderr=True)
+        self._progress = (
+            Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TextColumn("{task.completed:,} rows  {task.fields[size]}  {task.fields[rate]}/s"),
+                TimeElapsedColumn(),
+                console=console,
+                transient=True,
+            )
+            if console.is_terminal
+            else None
+        )
+        if self._progress is not None:
+            self._task = self._progress.add_task(escape(name), total=rows, size="0 B", rate="0 B")
+
+    def add(self, batch: xd.RecordBatch) -> None:
+        self.rows += batch.num_rows
+        self.bytes += batch.nbytes
+        self.batches += 1
+        now = time.monotonic()
+        if self._progress is not None and now - self._shown > 0.1:
+            self._shown = now
+            self._progress.update(
+                self._task, completed=self.rows, size=_size(self.bytes), rate=_size(self.bytes / self._seconds())
+            )
+
+    def _seconds(self) -> float:
+        return max(time.monotonic() - self._start, 1e-6)
+
+    def summary(self) -> str:
+        seconds = self._seconds()
+        return (
+            f"{self._name}: {self.rows:,} rows in {self.batches:,} batches, {_size(self.bytes)}, "
+            f"{seconds:.3f} s, {_size(self.bytes / seconds)}/s"
+        )
+
+    def __enter__(self) -> _Meter:
+        if self._progress is not None:
+            self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+
+_HEAD_ROWS = 10
+
+
+def _print_head(batches: list[xd.RecordBatch]) -> None:
+    """The first rows, if pyarrow is there to read them."""
+    try:
+        import pyarrow
+    except ImportError:
+        print("(the first rows are shown where pyarrow is installed: pip install 'crossdock[io]')")
+        return
+    if not batches:
+        return
+    head = pyarrow.Table.from_batches([pyarrow.record_batch(batch) for batch in batches]).slice(0, _HEAD_ROWS)
+    table = Table(box=None, pad_edge=False)
+    for column in head.column_names:
+        table.add_column(escape(column))
+    for row in zip(*(column.to_pylist() for column in head.columns), strict=True):
+        table.add_row(*(escape("null" if value is None else str(value)) for value in row))
+    Console(soft_wrap=not sys.stdout.isatty()).print(table)
+
+
+@app.command(epilog=_EXIT_CODES)
+def get(
+    uri: Annotated[str, typer.Argument(metavar="URI", help="As `crossdock serve` printed it.", show_default=False)],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="A table's name; see `crossdock ls`.", show_default=False)
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            help="Write it here: .arrow or .feather (Arrow file), .arrows (Arrow stream), .parquet, .csv.",
+        ),
+    ] = None,
+    columns: Annotated[str | None, typer.Option(help="Only these columns, in this order: a,b,c.")] = None,
+    timeout: Annotated[float, typer.Option(min=0, help="Seconds to connect in, and that each batch may take.")] = 10.0,
+) -> None:
+    """Gets a table; writes it to a file, or says what it is and shows its first rows."""
+    if output is not None:
+        _Writer.check(output)
+    with _reported(), _connect(uri, timeout) as client:
+        rows = next((entry.rows for entry in client.list() if entry.name == name), None)
+        names = None if columns is None else [column for column in columns.split(",") if column]
+        with client.get(name, columns=names, timeout=timeout) as reader, _Meter(name, rows) as meter:
+            head: list[xd.RecordBatch] = []
+            if output is None:
+                kept = 0
+                for batch in reader:
+                    meter.add(batch)
+                    if kept < _HEAD_ROWS and batch.num_rows:
+                        head.append(batch)
+                        kept += batch.num_rows
+            else:
+                with _Writer(output, reader.schema) as writer:
+                    pyarrow = _pyarrow(f"writing {output}")
+                    for batch in reader:
+                        meter.add(batch)
+                        writer.write(pyarrow.record_batch(batch))
+        if output is None:
+            print(meter.summary())
+            print(str(reader.schema).rstrip())
+            _print_head(head)
+        else:
+            print(f"{meter.summary()}, written to {output}")
+
+
+# ---- ls ----
+
+
+@app.command(epilog=_EXIT_CODES)
+def ls(
+    uri: Annotated[str, typer.Argument(metavar="URI", help="As `crossdock serve` printed it.", show_default=False)],
+    timeout: Annotated[float, typer.Option(min=0, help="Seconds to connect in, and to wait for the answer.")] = 10.0,
+) -> None:
+    """Lists the tables of a server."""
+    with _reported(), _connect(uri, timeout) as client:
+        table = Table(box=None, pad_edge=False)
+        table.add_column("name")
+        for column in ("rows", "bytes", "columns"):
+            table.add_column(column, justify="right")
+        table.add_column("device")
+        for entry in client.list():
+            counts = (entry.rows, entry.bytes, None if entry.schema is None else len(entry.schema))
+            table.add_row(
+                escape(entry.name), *("?" if count is None else f"{count:,}" for count in counts), entry.device
+            )
+        # Where there is no terminal, no name is cut.
+        console = Console()
+        console.print(table, soft_wrap=not console.is_terminal, crop=console.is_terminal)
+
+
+def main() -> None:
+    """The console script."""
+    app(prog_name="crossdock")
+
+
+if __name__ == "__main__":
+    main()

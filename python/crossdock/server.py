@@ -1,0 +1,214 @@
+"""Serving tables by name."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Literal
+
+from crossdock import _native
+from crossdock._options import milliseconds, trusted_users
+from crossdock.errors import Error, InvalidArgumentError, UnsupportedTypeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from types import TracebackType
+
+    from crossdock._typing import Mode, Source, Stability, Wait
+
+__all__ = ["Server", "serve"]
+
+_STREAMS = ("__arrow_c_stream__", "__arrow_c_device_stream__")
+_ARRAYS = ("__arrow_c_array__", "__arrow_c_device_array__")
+_MODES = ("auto", "table", "live")
+_STABILITIES = ("trust", "snapshot")
+
+
+def _kind(source: object, mode: str) -> Literal["file", "callable", "table", "live"]:
+    """What a source is published as.
+
+    Anything that can tell its length, or is one array, is there already: a table. A stream without a length may never
+    end, and can be read once: live.
+    """
+    if mode not in _MODES:
+        raise InvalidArgumentError(f"mode is one of {', '.join(_MODES)}; it was {mode!r}")
+    kind: Literal["file", "callable", "table", "live"]
+    is_class = isinstance(source, type)
+    if isinstance(source, (str, os.PathLike)):
+        kind = "file"
+    elif not is_class and any(hasattr(source, method) for method in _STREAMS + _ARRAYS):
+        if mode != "auto":
+            return "table" if mode == "table" else "live"
+        return "table" if hasattr(source, "__len__") or any(hasattr(source, method) for method in _ARRAYS) else "live"
+    elif callable(source):
+        kind = "callable"
+    else:
+        raise UnsupportedTypeError(
+            f"a source is an object with one of {', '.join(_STREAMS + _ARRAYS)}, the path of an Arrow file, or "
+            f"a callable that gives such an object; this is {type(source).__module__}.{type(source).__qualname__}"
+        )
+    if mode != "auto":
+        raise InvalidArgumentError(f"mode={mode!r} is for Arrow objects; this source is a {kind}: leave mode out")
+    return kind
+
+
+class Server:
+    """Serves tables by name to other processes, over shared memory. Made by `serve()`.
+
+    Use it as a context manager, or `close()` it; at the latest it is closed when the interpreter exits. A callable
+    that refers to its own server keeps that server alive until then.
+
+    Thread-safe. After a fork it belongs to the parent: in the child its methods raise `ForkError`.
+    """
+
+    def __init__(
+        self,
+        uri: str = "shm:",
+        *,
+        window: int = 64,
+        lease_limit: int = 1 << 30,
+        lease_timeout: float = 10.0,
+        wait: Wait = "auto",
+        users: Literal["any"] | Iterable[int] | None = None,
+        stable: Stability = "trust",
+    ) -> None:
+        if not 1 <= window < 2**32:
+            raise InvalidArgumentError(f"window is a number of messages from 1 on; it was {window}")
+        if not 0 <= lease_limit < 2**64:
+            raise InvalidArgumentError(f"lease_limit is a number of bytes from 0 on; it was {lease_limit}")
+        self._stable = _checked_stability(stable)
+        any_user, other_users = trusted_users(users)
+        timeout_ms = milliseconds(lease_timeout, "lease_timeout")
+        self._native = _native.Server(uri, window, lease_limit, timeout_ms, wait, any_user, other_users)
+
+    @property
+    def uri(self) -> str:
+        """The full URI that consumers connect to."""
+        return self._native.uri
+
+    @property
+    def closed(self) -> bool:
+        """True after `close()`."""
+        return self._native.closed
+
+    def publish(self, name: str, source: Source, *, mode: Mode = "auto", stable: Stability | None = None) -> None:
+        """Offers `source` under `name`. See `serve()` for what a source may be.
+
+        A table is read whole before this returns: copied once into shared memory, or not at all if it lies in an
+        `Arena`, which is frozen by that. A live stream and a callable are read on a thread of the server's own, once
+        a consumer asks.
+
+        mode: "table" reads a one-shot stream whole now; "live" sends an object that could be a table batch by batch,
+        to one consumer.
+        stable: for a path, how far the file may be relied on: "trust" passes its descriptor, without a copy;
+        "snapshot" copies it once, now. None: as the server was told.
+        """
+        kind = _kind(source, mode)
+        if stable is not None:
+            _checked_stability(stable)
+            if kind != "file":
+                raise InvalidArgumentError(f"stable is for paths; this source is a {kind}")
+        if kind == "file":
+            path = os.fsencode(source)  # type: ignore[arg-type]
+            if b"\0" in path:
+                raise InvalidArgumentError(f"the path {source!r} has a NUL byte in it")
+            self._native.publish_file(name, path, (stable or self._stable) == "snapshot")
+        elif kind == "callable":
+            self._native.publish_callable(name, source)
+        elif kind == "table":
+            self._native.publish_table(name, source)
+        else:
+            self._native.publish_live(name, source)
+
+    def withdraw(self, name: str) -> None:
+        """New consumers no longer find `name`. Streams under way go on, and batches stay valid."""
+        self._native.withdraw(name)
+
+    def stats(self) -> dict[str, Any]:
+        """What each source cost and what each consumer holds: a snapshot in plain dicts and lists.
+
+        "sources": name, kind, rows, bytes, bytes_copied, consumers. "consumers": pid, name, batches, rows, bytes,
+        in_flight, leases, leased_bytes. And the counts "connections", "protocol_errors", "bitmap_bytes_copied".
+        """
+        return self._native.stats()
+
+    def close(self) -> None:
+        """Ends every stream under way with an error at its consumer, removes the socket, and waits for the sources'
+        threads.
+
+        Batches that consumers hold stay valid. May be called twice.
+        """
+        self._native.close()
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<crossdock.Server {self.uri}{' (closed)' if self.closed else ''}>"
+
+
+def _checked_stability(stable: str) -> str:
+    if stable not in _STABILITIES:
+        raise InvalidArgumentError(f"stable is one of {', '.join(_STABILITIES)}; it was {stable!r}")
+    return stable
+
+
+def serve(
+    sources: Mapping[str, Source] | None = None,
+    uri: str = "shm:",
+    *,
+    window: int = 64,
+    lease_limit: int = 1 << 30,
+    lease_timeout: float = 10.0,
+    wait: Wait = "auto",
+    users: Literal["any"] | Iterable[int] | None = None,
+    stable: Stability = "trust",
+) -> Server:
+    """Starts a server that offers `sources` by name, and returns it.
+
+    A source is one of:
+
+    - an object with `__len__` and an Arrow PyCapsule method, or with one for arrays (a pyarrow table, a polars frame,
+      an array): a table, read whole now and shared by all consumers;
+    - another object with an Arrow PyCapsule method for streams (a record batch reader): a live stream for one
+      consumer, batch by batch as it comes; a second consumer gets `ConsumedError`;
+    - the path of an uncompressed Arrow IPC file or stream file: its descriptor is passed, without a copy (see
+      `stable`);
+    - a callable without arguments that gives one of the first two: called for each consumer, on a thread of the
+      server's own.
+
+    uri: "shm:" picks a socket of its own; "shm:/run/user/1000/x.sock" names one. `server.uri` is the whole of it.
+    window: messages that a consumer may be behind before its stream pauses.
+    lease_limit: bytes of a live stream's memory that one consumer may hold; one batch always fits.
+    lease_timeout: seconds that a consumer may sit at that limit before both ends get `LeaseLimitError`; None: for ever.
+    wait: how the server's thread waits: "block" sleeps at once, "spin" never (a whole core), "auto" spins a little
+    first.
+    users: user ids that may connect beside our own, or "any".
+    stable: "trust" or "snapshot", for sources that are paths; see `Server.publish()`.
+
+    What the server has to say goes to the logger "crossdock", whose level is looked at when it starts.
+    """
+    server = Server(
+        uri,
+        window=window,
+        lease_limit=lease_limit,
+        lease_timeout=lease_timeout,
+        wait=wait,
+        users=users,
+        stable=stable,
+    )
+    try:
+        for name, source in (sources or {}).items():
+            try:
+                server.publish(name, source)
+            except Error as error:
+                error.add_note(f"while publishing {name!r}")
+                raise
+    except BaseException:
+        server.close()
+        raise
+    return server

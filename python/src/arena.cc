@@ -1,0 +1,81 @@
+#include "arena.h"
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "crossdock/device/region.h"
+#include "crossdock/session/context.h"
+#include "deferred.h"
+#include "gil.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace crossdock::python {
+namespace {
+
+using device::Arena;
+
+/// Bytes of an arena, for Python's buffer protocol. Keeps the arena's memory.
+struct ArenaBuffer {
+  std::shared_ptr<Arena> arena;
+  std::byte* data;
+  std::uint64_t size;
+};
+
+int get_buffer(PyObject* self, Py_buffer* view, int flags) {
+  const ArenaBuffer& buffer = *nb::inst_ptr<ArenaBuffer>(self);
+  return PyBuffer_FillInfo(view, self, buffer.data, static_cast<Py_ssize_t>(buffer.size), buffer.arena->frozen(),
+                           flags);
+}
+
+PyType_Slot buffer_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)}, {0, nullptr}};
+
+class PyArena {
+ public:
+  explicit PyArena(std::uint64_t reserve) {
+    drain_deferred();
+    arena_ = session::Context::default_context()->make_arena(reserve);
+  }
+
+  ArenaBuffer allocate(std::uint64_t size) {
+    // Every buffer has an address of its own, an empty one too, so that it is recognised as the arena's.
+    std::byte* const data = arena_->allocate(size == 0 ? 1 : size);
+    return {arena_, data, size};
+  }
+  bool frozen() const noexcept { return arena_->frozen(); }
+  std::uint64_t nbytes() const noexcept { return arena_->size(); }
+
+  void on_freeze(nb::handle callable) {
+    arena_->on_freeze([owner = std::make_shared<PyOwner>(callable.ptr())] {
+      if (interpreter_ending()) return;
+      const GilAcquire gil("freezing an arena");
+      PyObject* const result = PyObject_CallNoArgs(owner->get());
+      if (result == nullptr) PyErr_WriteUnraisable(owner->get());
+      Py_XDECREF(result);
+    });
+  }
+
+ private:
+  std::shared_ptr<Arena> arena_;
+};
+
+}  // namespace
+
+void bind_arena(nb::module_& module) {
+  nb::class_<ArenaBuffer>(module, "ArenaBuffer", nb::type_slots(buffer_slots),
+                          "Memory of an Arena, through the buffer protocol; read-only once the arena is frozen.")
+      .def("__len__", [](const ArenaBuffer& self) { return self.size; })
+      .def_prop_ro("nbytes", [](const ArenaBuffer& self) { return self.size; })
+      .def_prop_ro("address", [](const ArenaBuffer& self) { return reinterpret_cast<std::uintptr_t>(self.data); });
+
+  nb::class_<PyArena>(module, "Arena")
+      .def(nb::init<std::uint64_t>(), "reserve"_a)
+      .def("allocate", &PyArena::allocate, "nbytes"_a)
+      .def_prop_ro("frozen", &PyArena::frozen)
+      .def_prop_ro("nbytes", &PyArena::nbytes)
+      .def("on_freeze", &PyArena::on_freeze, "callable"_a);
+}
+
+}  // namespace crossdock::python

@@ -1,0 +1,102 @@
+#include "client.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "crossdock/session/client.h"
+#include "deferred.h"
+#include "interrupt.h"
+#include "options.h"
+#include "reader.h"
+#include "types.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace crossdock::python {
+namespace {
+
+class PyClient {
+ public:
+  PyClient(const std::string& uri, int timeout_ms, bool any_user, std::vector<std::uint32_t> other_users) {
+    session::ClientOptions options;
+    options.timeout_ms = timeout_ms;
+    options.shm.any_user = any_user;
+    options.shm.other_users = std::move(other_users);
+    options.log = log_to_python();
+    client_ = blocking([&](const transport::InterruptHook& hook) {
+      return std::make_unique<session::Client>(uri, std::move(options), hook);
+    });
+  }
+  PyClient(const PyClient&) = delete;
+  PyClient& operator=(const PyClient&) = delete;
+  ~PyClient() {
+    const GilRelease release;
+    client_.reset();
+  }
+
+  std::vector<session::CatalogueEntry> list() {
+    return blocking([this](const transport::InterruptHook& hook) { return client_->list(hook); });
+  }
+
+  std::unique_ptr<PyReader> get(const std::string& name, std::optional<std::vector<std::string>> columns,
+                                const std::string& wait, int timeout_ms) {
+    session::GetOptions options;
+    options.all_columns = !columns.has_value();
+    if (columns) options.columns = std::move(*columns);
+    options.wait = wait_of(wait);
+    options.timeout_ms = timeout_ms;
+    return std::make_unique<PyReader>(
+        blocking([&](const transport::InterruptHook& hook) { return client_->get(name, options, hook); }));
+  }
+
+  void close() {
+    blocking([this](const transport::InterruptHook&) { client_->close(); });
+  }
+
+ private:
+  std::unique_ptr<session::Client> client_;
+};
+
+std::optional<std::int64_t> known(std::int64_t count) {
+  return count < 0 ? std::nullopt : std::optional<std::int64_t>(count);
+}
+
+}  // namespace
+
+void bind_client(nb::module_& module) {
+  using session::CatalogueEntry;
+  nb::class_<CatalogueEntry>(module, "CatalogueEntry", "One line of a server's catalogue.")
+      .def_prop_ro("name", [](const CatalogueEntry& self) { return self.name; })
+      .def_prop_ro(
+          "schema",
+          [](const CatalogueEntry& self) {
+            return self.schema ? std::optional<PySchema>(PySchema{self.schema}) : std::nullopt;
+          },
+          "None for a callable, whose schema is known when it is called.")
+      .def_prop_ro(
+          "rows", [](const CatalogueEntry& self) { return known(self.rows); }, "None: not known.")
+      .def_prop_ro(
+          "bytes", [](const CatalogueEntry& self) { return known(self.bytes); }, "None: not known.")
+      .def_prop_ro("device", [](const CatalogueEntry& self) { return self.device; })
+      .def("__repr__", [](const CatalogueEntry& self) {
+        const auto count = [](std::int64_t value) { return value < 0 ? std::string("?") : std::to_string(value); };
+        return nb::str("<crossdock.CatalogueEntry {!r}: {} rows, {} bytes, {}>")
+            .format(self.name, count(self.rows), count(self.bytes), self.device);
+      });
+
+  nb::class_<PyClient>(module, "Client")
+      .def(nb::init<const std::string&, int, bool, std::vector<std::uint32_t>>(), "uri"_a, "timeout_ms"_a, "any_user"_a,
+           "other_users"_a)
+      .def("list", &PyClient::list)
+      .def("get", &PyClient::get, "name"_a, "columns"_a.none(), "wait"_a, "timeout_ms"_a)
+      .def("close", &PyClient::close);
+}
+
+}  // namespace crossdock::python

@@ -1,0 +1,264 @@
+#include "producer.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "capsule.h"
+#include "crossdock/core/error.h"
+#include "deferred.h"
+#include "gil.h"
+
+namespace nb = nanobind;
+
+namespace crossdock::python {
+namespace {
+
+using array::BatchStream;
+using array::RecordBatch;
+using array::Schema;
+
+bool is_struct(const ArrowSchema& schema) noexcept {
+  return schema.format != nullptr && std::string_view(schema.format) == "+s" && schema.dictionary == nullptr;
+}
+
+/// The schema of a table whose one column is `field`, which stays the caller's.
+std::shared_ptr<const Schema> schema_of_column(ArrowSchema* field) {
+  ArrowSchema table{};
+  table.format = "+s";
+  table.name = "";
+  table.n_children = 1;
+  table.children = &field;
+  table.release = [](ArrowSchema* self) { self->release = nullptr; };
+  return array::import_schema(table);
+}
+
+void release_column(ArrowArray* table) noexcept {
+  ArrowArray* const column = table->children[0];
+  if (column->release != nullptr) column->release(column);
+  delete column;
+  delete[] table->children;
+  delete[] table->buffers;
+  table->release = nullptr;
+}
+
+/// Moves `*column` into a struct array of that one child. On a throw it stays the caller's.
+ArrowDeviceArray table_of_column(ArrowDeviceArray* column) {
+  auto child = std::make_unique<ArrowArray>();
+  auto children = std::make_unique<ArrowArray*[]>(1);
+  auto buffers = std::make_unique<const void*[]>(1);
+  ArrowDeviceArray table = *column;
+  *child = column->array;
+  column->array.release = nullptr;
+  table.array = {};
+  table.array.length = child->length;
+  table.array.n_buffers = 1;
+  table.array.n_children = 1;
+  children[0] = child.release();
+  table.array.children = children.release();
+  table.array.buffers = buffers.release();
+  table.array.release = release_column;
+  return table;
+}
+
+/// Takes over `*array` as a batch of `schema`; whatever happens it is not the caller's any more.
+RecordBatch take_batch(const std::shared_ptr<const Schema>& schema, bool is_table, ArrowDeviceArray* array) {
+  struct Guard {
+    ArrowDeviceArray value;
+    ~Guard() {
+      if (value.array.release != nullptr) value.array.release(&value.array);
+    }
+  } taken{*array};
+  array->array.release = nullptr;
+  if (!is_table) taken.value = table_of_column(&taken.value);
+  return array::import_batch(schema, &taken.value);
+}
+
+ArrowDeviceArray on_cpu(const ArrowArray& array) noexcept {
+  ArrowDeviceArray result{};
+  result.array = array;
+  result.device_id = -1;
+  result.device_type = ARROW_DEVICE_CPU;
+  return result;
+}
+
+/// One array, once.
+class OneBatch final : public BatchStream {
+ public:
+  OneBatch(std::shared_ptr<const Schema> schema, RecordBatch batch)
+      : schema_(std::move(schema)), batch_(std::move(batch)) {}
+  const std::shared_ptr<const Schema>& schema() const override { return schema_; }
+  std::optional<RecordBatch> next() override { return std::exchange(batch_, std::nullopt); }
+
+ private:
+  std::shared_ptr<const Schema> schema_;
+  std::optional<RecordBatch> batch_;
+};
+
+int next_array(ArrowArrayStream* stream, ArrowDeviceArray* out) {
+  ArrowArray array{};
+  const int status = stream->get_next(stream, &array);
+  if (status == 0) *out = on_cpu(array);
+  return status;
+}
+int next_array(ArrowDeviceArrayStream* stream, ArrowDeviceArray* out) { return stream->get_next(stream, out); }
+
+template <class CStream>
+std::string last_error(CStream* stream, int status) {
+  const char* const text = stream->get_last_error(stream);
+  return text != nullptr ? text : "errno " + std::to_string(status);
+}
+
+/// A stream of arrays that aren't structs, such as a chunked array or a series: batches of one column.
+template <class CStream>
+class ColumnStream final : public BatchStream {
+ public:
+  /// Takes over `*stream`.
+  ColumnStream(std::shared_ptr<const Schema> schema, CStream* stream) : schema_(std::move(schema)), stream_(*stream) {
+    stream->release = nullptr;
+  }
+  ColumnStream(const ColumnStream&) = delete;
+  ColumnStream& operator=(const ColumnStream&) = delete;
+  ~ColumnStream() override { stream_.release(&stream_); }
+
+  const std::shared_ptr<const Schema>& schema() const override { return schema_; }
+  std::optional<RecordBatch> next() override {
+    ArrowDeviceArray array{};
+    const int status = next_array(&stream_, &array);
+    if (status != 0) throw InvalidDataError("the source failed: " + last_error(&stream_, status));
+    if (array.array.release == nullptr) return std::nullopt;
+    return take_batch(schema_, false, &array);
+  }
+
+ private:
+  std::shared_ptr<const Schema> schema_;
+  CStream stream_;
+};
+
+/// A producer's stream and its batches, which may be dropped on any thread.
+class ProducerStream final : public BatchStream {
+ public:
+  explicit ProducerStream(std::unique_ptr<BatchStream> stream)
+      : schema_(stream->schema()), stream_(held(std::shared_ptr<BatchStream>(std::move(stream)))) {}
+  const std::shared_ptr<const Schema>& schema() const override { return schema_; }
+  std::optional<RecordBatch> next() override {
+    if (interpreter_ending()) throw ClosedError("reading a Python source: the Python interpreter is ending");
+    mark_source_thread();
+    std::optional<RecordBatch> batch = stream_->next();
+    if (!batch) return batch;
+    batch->owner = held(std::move(batch->owner));
+    for (auto& dictionary : batch->dictionaries) dictionary = held(std::move(dictionary));
+    return batch;
+  }
+
+ private:
+  std::shared_ptr<const Schema> schema_;
+  std::shared_ptr<BatchStream> stream_;
+};
+
+/// import_stream() and import_device_stream(), for structs and for other arrays.
+template <class CStream, class Import>
+std::unique_ptr<BatchStream> import_any(CStream* stream, Import import_tables) {
+  struct Guard {
+    ArrowSchema value{};
+    ~Guard() {
+      if (value.release != nullptr) value.release(&value);
+    }
+  } schema;
+  const int status = stream->get_schema(stream, &schema.value);
+  if (status != 0) throw InvalidDataError("the source gave no schema: " + last_error(stream, status));
+  if (schema.value.release == nullptr) throw InvalidDataError("the source gave a released schema");
+  if (is_struct(schema.value)) return import_tables(stream);
+  return std::make_unique<ColumnStream<CStream>>(schema_of_column(&schema.value), stream);
+}
+
+void require_cpu(ArrowDeviceType type) {
+  if (type == ARROW_DEVICE_CPU) return;
+  throw UnsupportedTypeError("this data is in the memory of a device of Arrow type " + std::to_string(type) +
+                             "; only CPU memory (1) can be served so far: copy it to the host first");
+}
+
+/// Calls `object.method()` that gives a pair of capsules.
+std::pair<nb::object, nb::object> pair_from(nb::handle object, const char* method) {
+  const nb::object pair = object.attr(method)();
+  if (!nb::isinstance<nb::tuple>(pair) || nb::len(pair) != 2) {
+    throw InvalidDataError(std::string(method) + " gave no pair of capsules: it breaks the Arrow PyCapsule interface");
+  }
+  return {nb::object(pair[0]), nb::object(pair[1])};
+}
+
+std::unique_ptr<BatchStream> one_array(ArrowSchema* c_schema, ArrowDeviceArray* array) {
+  const bool table = is_struct(*c_schema);
+  auto schema = table ? array::import_schema(*c_schema) : schema_of_column(c_schema);
+  RecordBatch batch = take_batch(schema, table, array);
+  return std::make_unique<OneBatch>(std::move(schema), std::move(batch));
+}
+
+std::unique_ptr<BatchStream> open(nb::handle producer) {
+  if (nb::hasattr(producer, "__arrow_c_stream__")) {
+    const nb::object capsule = producer.attr("__arrow_c_stream__")();
+    return import_any(stream_in(capsule, "__arrow_c_stream__"), array::import_stream);
+  }
+  if (nb::hasattr(producer, "__arrow_c_device_stream__")) {
+    const nb::object capsule = producer.attr("__arrow_c_device_stream__")();
+    ArrowDeviceArrayStream* const stream = device_stream_in(capsule, "__arrow_c_device_stream__");
+    require_cpu(stream->device_type);
+    return import_any(stream, array::import_device_stream);
+  }
+  if (nb::hasattr(producer, "__arrow_c_array__")) {
+    const auto [schema, array] = pair_from(producer, "__arrow_c_array__");
+    ArrowArray* const c_array = array_in(array, "__arrow_c_array__");
+    ArrowDeviceArray taken = on_cpu(*c_array);
+    ArrowSchema* const c_schema = schema_in(schema, "__arrow_c_array__");
+    c_array->release = nullptr;
+    struct Guard {
+      ArrowDeviceArray* value;
+      ~Guard() {
+        if (value->array.release != nullptr) value->array.release(&value->array);
+      }
+    } guard{&taken};
+    return one_array(c_schema, &taken);
+  }
+  if (nb::hasattr(producer, "__arrow_c_device_array__")) {
+    const auto [schema, array] = pair_from(producer, "__arrow_c_device_array__");
+    ArrowDeviceArray* const c_array = device_array_in(array, "__arrow_c_device_array__");
+    require_cpu(c_array->device_type);
+    return one_array(schema_in(schema, "__arrow_c_device_array__"), c_array);
+  }
+  throw UnsupportedTypeError(std::string("an object of type ") + nb::type_name(producer.type()).c_str() +
+                             " can't be served: it has none of __arrow_c_stream__, __arrow_c_device_stream__, "
+                             "__arrow_c_array__, __arrow_c_device_array__");
+}
+
+/// "ValueError: text" of a Python exception.
+std::string describe(const nb::python_error& error) {
+  std::string text = nb::type_name(error.type()).c_str();
+  PyObject* const words = PyObject_Str(error.value().ptr());
+  const char* const utf8 = words != nullptr ? PyUnicode_AsUTF8(words) : nullptr;
+  if (utf8 != nullptr && *utf8 != '\0') text.append(": ").append(utf8);
+  if (utf8 == nullptr) PyErr_Clear();
+  Py_XDECREF(words);
+  return text;
+}
+
+}  // namespace
+
+std::unique_ptr<BatchStream> open_producer(nb::handle producer) {
+  return std::make_unique<ProducerStream>(open(producer));
+}
+
+std::function<std::unique_ptr<BatchStream>()> factory_of(nb::handle callable) {
+  auto owner = std::make_shared<PyOwner>(callable.ptr());
+  return [owner = std::move(owner)]() -> std::unique_ptr<BatchStream> {
+    const GilAcquire gil("calling a Python source");
+    mark_source_thread();
+    try {
+      const nb::object producer = nb::handle(owner->get())();
+      return open_producer(producer);
+    } catch (const nb::python_error& error) {
+      throw InvalidDataError("the source's callable raised " + describe(error));
+    }
+  };
+}
+
+}  // namespace crossdock::python

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <functional>
+#include <memory>
+
+#include "crossdock/array/stream.h"
+
+/// Python objects as producers of batches.
+namespace crossdock::python {
+
+/// The batches of anything with an Arrow PyCapsule method, in this order: __arrow_c_stream__,
+/// __arrow_c_device_stream__,
+/// __arrow_c_array__, __arrow_c_device_array__. A struct is a batch; any other array, a table of one column named as
+/// its schema is. The stream, and what it yields, may be dropped on any thread (see deferred.h). Needs the interpreter
+/// lock; next() doesn't. Throws UnsupportedTypeError (no such method; memory of another device), and what the producer
+/// raises.
+std::unique_ptr<array::BatchStream> open_producer(nanobind::handle producer);
+
+/// Calls `callable` for each stream, on a thread of the server's own. What it raises becomes an error of the stream
+/// that says so in its words.
+std::function<std::unique_ptr<array::BatchStream>()> factory_of(nanobind::handle callable);
+
+}  // namespace crossdock::python

@@ -1,0 +1,155 @@
+#include "reader.h"
+
+#include <optional>
+#include <utility>
+
+#include "capsule.h"
+#include "deferred.h"
+#include "gil.h"
+#include "types.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace crossdock::python {
+namespace {
+
+/// A reader in the hands of a C consumer, which may hold the interpreter lock while it waits for us, or not.
+class HandedOver final : public array::BatchStream {
+ public:
+  HandedOver(std::unique_ptr<session::Reader> reader, std::shared_ptr<Interrupt> interrupt)
+      : reader_(std::move(reader)), interrupt_(std::move(interrupt)) {}
+  const std::shared_ptr<const array::Schema>& schema() const override { return reader_->schema(); }
+  std::optional<array::RecordBatch> next() override {
+    try {
+      // A Python source in this process may need the lock to make the batch that we wait for.
+      const GilReleaseIfHeld release;
+      return reader_->next();
+    } catch (const InterruptedError&) {
+      interrupt_->raise_later();
+      throw;
+    }
+  }
+
+ private:
+  std::unique_ptr<session::Reader> reader_;
+  std::shared_ptr<Interrupt> interrupt_;
+};
+
+}  // namespace
+
+PyReader::PyReader(std::unique_ptr<session::Reader> reader)
+    : schema_(reader->schema()), interrupt_(std::make_shared<Interrupt>()), reader_(std::move(reader)) {
+  reader_->set_interrupt_hook([interrupt = interrupt_] { return interrupt->check(); });
+}
+
+PyReader::~PyReader() {
+  if (reader_ == nullptr) return;
+  const GilRelease release;
+  reader_.reset();
+}
+
+void PyReader::require_open() const {
+  switch (state_.load()) {
+    case State::kClosed: throw ClosedError("this RecordBatchReader was closed; get() the table again");
+    case State::kHandedOver:
+      throw ConsumedError(
+          "this RecordBatchReader was handed over as a C stream; get() the table again for a second one");
+    case State::kOpen:
+    case State::kEnded: break;
+  }
+}
+
+std::optional<array::RecordBatch> PyReader::next() {
+  drain_deferred();
+  require_open();
+  if (state_.load() == State::kEnded) return std::nullopt;
+  try {
+    const GilRelease release;
+    const std::unique_lock lock(in_use_, std::try_to_lock);
+    if (!lock.owns_lock()) throw StreamBusyError("another thread is reading from this RecordBatchReader");
+    require_open();
+    std::optional<array::RecordBatch> batch = reader_->next();
+    if (!batch) state_.store(State::kEnded);
+    return batch;
+  } catch (const InterruptedError&) {
+    if (interrupt_->raise_here()) throw nb::python_error();
+    if (interrupt_->cancelled()) throw ClosedError("this RecordBatchReader was closed by another thread");
+    throw;
+  }
+}
+
+std::unique_ptr<array::BatchStream> PyReader::hand_over() {
+  drain_deferred();
+  require_open();
+  const GilRelease release;
+  const std::unique_lock lock(in_use_, std::try_to_lock);
+  if (!lock.owns_lock()) throw StreamBusyError("another thread is reading from this RecordBatchReader");
+  require_open();
+  auto stream = std::make_unique<HandedOver>(std::move(reader_), interrupt_);
+  state_.store(State::kHandedOver);
+  return stream;
+}
+
+void PyReader::close() {
+  drain_deferred();
+  if (state_.load() == State::kHandedOver) return;
+  interrupt_->cancel();
+  const GilRelease release;
+  const std::scoped_lock lock(in_use_);
+  if (reader_ == nullptr) return;
+  reader_->close();
+  state_.store(State::kClosed);
+}
+
+const char* PyReader::state() const noexcept {
+  switch (state_.load()) {
+    case State::kOpen: return "open";
+    case State::kEnded: return "at its end";
+    case State::kHandedOver: return "handed over";
+    case State::kClosed: return "closed";
+  }
+  return "";
+}
+
+void bind_reader(nb::module_& module) {
+  nb::class_<PyReader>(module, "RecordBatchReader",
+                       "One stream of batches: iterate over it, or hand it over whole to anything that takes an Arrow "
+                       "stream. Its batches outlive it, its client and the server.")
+      .def_prop_ro("schema", [](const PyReader& self) { return PySchema{self.schema()}; })
+      .def("__iter__", [](nb::handle self) { return nb::borrow(self); })
+      .def("__next__",
+           [](PyReader& self) {
+             std::optional<array::RecordBatch> batch = self.next();
+             if (!batch) throw nb::stop_iteration();
+             return PyRecordBatch{std::move(*batch)};
+           })
+      .def("__arrow_c_schema__", [](const PyReader& self) { return schema_capsule(*self.schema()); })
+      .def(
+          "__arrow_c_stream__",
+          [](PyReader& self, nb::handle /*requested_schema*/) { return stream_capsule(self.hand_over()); },
+          "requested_schema"_a.none() = nb::none(),
+          "Hands the rest of the stream over; afterwards this object only knows its schema. A requested schema is not "
+          "followed: the consumer casts.")
+      .def(
+          "__arrow_c_device_stream__",
+          [](PyReader& self, nb::handle /*requested_schema*/, const nb::kwargs& keywords) {
+            refuse_keywords("RecordBatchReader.__arrow_c_device_stream__", keywords);
+            return device_stream_capsule(self.hand_over());
+          },
+          "requested_schema"_a.none() = nb::none(), "keywords"_a,
+          "As __arrow_c_stream__, with the device that the memory is on.")
+      .def("close", &PyReader::close,
+           "No more batches. A next() that waits in another thread raises ClosedError. Batches stay valid, and so does "
+           "a "
+           "stream that was handed over.")
+      .def("__enter__", [](nb::handle self) { return nb::borrow(self); })
+      .def(
+          "__exit__", [](PyReader& self, const nb::args&) { self.close(); }, "exception"_a)
+      .def("__repr__", [](const PyReader& self) {
+        return std::string("<crossdock.RecordBatchReader: ") + std::to_string(self.schema()->fields().size()) +
+               " columns, " + self.state() + ">";
+      });
+}
+
+}  // namespace crossdock::python

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+#include "crossdock/session/client.h"
+#include "interrupt.h"
+
+namespace crossdock::python {
+
+/// crossdock.RecordBatchReader: a session::Reader for Python threads, of which any may close it while another waits in
+/// next().
+class PyReader {
+ public:
+  explicit PyReader(std::unique_ptr<session::Reader> reader);
+  PyReader(const PyReader&) = delete;
+  PyReader& operator=(const PyReader&) = delete;
+  ~PyReader();
+
+  const std::shared_ptr<const array::Schema>& schema() const noexcept { return schema_; }
+  /// Needs the interpreter lock, and waits without. Nothing at the end. Throws as session::Reader::next(),
+  /// ConsumedError after hand_over(), ClosedError after close(), StreamBusyError while another thread is in it.
+  std::optional<array::RecordBatch> next();
+  /// Gives the stream away to a C consumer, which may call it on any thread. Throws as next().
+  std::unique_ptr<array::BatchStream> hand_over();
+  /// Ends a next() that waits in another thread, which then raises ClosedError. A stream that was handed over is its
+  /// consumer's: untouched.
+  void close();
+  const char* state() const noexcept;
+
+ private:
+  enum class State : std::uint8_t { kOpen, kEnded, kHandedOver, kClosed };
+  void require_open() const;
+
+  std::shared_ptr<const array::Schema> schema_;
+  std::shared_ptr<Interrupt> interrupt_;
+  std::mutex in_use_;  // Held by whoever uses `reader_`; only ever waited for without the interpreter lock.
+  std::unique_ptr<session::Reader> reader_;
+  std::atomic<State> state_{State::kOpen};
+};
+
+void bind_reader(nanobind::module_& module);
+
+}  // namespace crossdock::python

@@ -1,0 +1,207 @@
+#include "server.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "crossdock/session/server.h"
+#include "deferred.h"
+#include "interrupt.h"
+#include "options.h"
+#include "producer.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace crossdock::python {
+namespace {
+
+/// Every server of this process. Guarded by the interpreter lock, so that a fork leaves it whole.
+std::vector<std::weak_ptr<session::Server>>& all_servers() {
+  static std::vector<std::weak_ptr<session::Server>> servers;
+  return servers;
+}
+
+/// Reading a whole table answers Ctrl-C between batches.
+class InterruptibleStream final : public array::BatchStream {
+ public:
+  InterruptibleStream(std::unique_ptr<array::BatchStream> stream, transport::InterruptHook hook)
+      : stream_(std::move(stream)), hook_(std::move(hook)) {}
+  const std::shared_ptr<const array::Schema>& schema() const override { return stream_->schema(); }
+  std::optional<array::RecordBatch> next() override {
+    if (hook_()) throw InterruptedError("reading the table was interrupted");
+    return stream_->next();
+  }
+
+ private:
+  std::unique_ptr<array::BatchStream> stream_;
+  transport::InterruptHook hook_;
+};
+
+class PyServer {
+ public:
+  PyServer(std::string uri, std::uint32_t window, std::uint64_t lease_limit, int lease_timeout_ms,
+           const std::string& wait, bool any_user, std::vector<std::uint32_t> other_users) {
+    session::ServerOptions options;
+    options.uri = std::move(uri);
+    options.window = window;
+    options.lease_limit = lease_limit;
+    options.lease_timeout_ms = lease_timeout_ms;
+    options.wait = wait_of(wait);
+    options.shm.any_user = any_user;
+    options.shm.other_users = std::move(other_users);
+    options.log = log_to_python();
+    server_ = blocking(
+        [&](const transport::InterruptHook&) { return std::make_shared<session::Server>(std::move(options)); });
+    auto& servers = all_servers();
+    std::erase_if(servers, [](const auto& server) { return server.expired(); });
+    servers.push_back(server_);
+  }
+  PyServer(const PyServer&) = delete;
+  PyServer& operator=(const PyServer&) = delete;
+  ~PyServer() {
+    // A source's thread can't wait for itself to end; a Python thread does it.
+    if (is_source_thread()) {
+      class Close final : public Deferred {
+       public:
+        explicit Close(std::shared_ptr<session::Server> server) : server_(std::move(server)) {}
+        void run() noexcept override {
+          const GilRelease release;
+          server_.reset();
+        }
+
+       private:
+        std::shared_ptr<session::Server> server_;
+      };
+      defer(std::make_unique<Close>(std::move(server_)));
+      return;
+    }
+    const GilRelease release;
+    server_.reset();
+  }
+
+  std::string uri() const { return server_->uri(); }
+  bool closed() const noexcept { return closed_.load(); }
+
+  void publish_table(const std::string& name, nb::handle producer) {
+    auto stream = open_producer(producer);
+    blocking([&](const transport::InterruptHook& hook) {
+      server_->publish(name, session::Source::table(std::make_unique<InterruptibleStream>(std::move(stream), hook)));
+    });
+  }
+  void publish_live(const std::string& name, nb::handle producer) {
+    publish(name, session::Source::live(open_producer(producer)));
+  }
+  void publish_callable(const std::string& name, nb::handle callable) {
+    publish(name, session::Source::factory(factory_of(callable)));
+  }
+  void publish_file(const std::string& name, nb::bytes path, bool snapshot) {
+    publish(name, session::Source::file(std::string(path.c_str(), path.size()),
+                                        snapshot ? session::Stability::kSnapshot : session::Stability::kTrust));
+  }
+
+  void withdraw(const std::string& name) {
+    blocking([&](const transport::InterruptHook&) { server_->withdraw(name); });
+  }
+
+  void close() {
+    if (is_source_thread()) {
+      throw InvalidArgumentError("a source can't close the server that runs it; close it from another thread");
+    }
+    blocking([this](const transport::InterruptHook&) { server_->close(); });
+    closed_.store(true);
+  }
+
+  nb::dict stats() const {
+    const session::ServerStats stats = blocking([this](const transport::InterruptHook&) { return server_->stats(); });
+    const auto known = [](std::int64_t count) -> nb::object {
+      return count < 0 ? nb::none() : nb::object(nb::int_(count));
+    };
+    nb::list sources;
+    for (const session::SourceStats& source : stats.sources) {
+      nb::dict entry;
+      entry["name"] = source.name;
+      entry["kind"] = source.kind;
+      entry["rows"] = known(source.rows);
+      entry["bytes"] = known(source.bytes);
+      entry["bytes_copied"] = source.bytes_copied;
+      entry["consumers"] = source.consumers;
+      sources.append(entry);
+    }
+    nb::list consumers;
+    for (const session::ConsumerStats& consumer : stats.consumers) {
+      nb::dict entry;
+      entry["pid"] = consumer.pid;
+      entry["name"] = consumer.name;
+      entry["batches"] = consumer.batches;
+      entry["rows"] = consumer.rows;
+      entry["bytes"] = consumer.bytes;
+      entry["in_flight"] = consumer.in_flight;
+      entry["leases"] = consumer.leases;
+      entry["leased_bytes"] = consumer.leased_bytes;
+      consumers.append(entry);
+    }
+    nb::dict result;
+    result["sources"] = sources;
+    result["consumers"] = consumers;
+    result["connections"] = stats.connections;
+    result["protocol_errors"] = stats.protocol_errors;
+    result["bitmap_bytes_copied"] = stats.bitmap_bytes_copied;
+    return result;
+  }
+
+ private:
+  void publish(const std::string& name, session::Source source) {
+    blocking([&](const transport::InterruptHook&) { server_->publish(name, std::move(source)); });
+  }
+
+  std::shared_ptr<session::Server> server_;
+  std::atomic<bool> closed_{false};
+};
+
+}  // namespace
+
+void close_all_servers() {
+  std::vector<std::shared_ptr<session::Server>> servers;
+  for (const auto& weak : std::exchange(all_servers(), {})) {
+    if (auto server = weak.lock()) servers.push_back(std::move(server));
+  }
+  drain_deferred();
+  {
+    const GilRelease release;
+    for (const auto& server : servers) {
+      try {
+        server->close();
+      } catch (const Error&) {
+        // A forked child's server belongs to its parent, who closes it.
+      }
+    }
+    servers.clear();
+  }
+  drain_deferred();
+}
+
+void bind_server(nb::module_& module) {
+  nb::class_<PyServer>(module, "Server")
+      .def(nb::init<std::string, std::uint32_t, std::uint64_t, int, const std::string&, bool,
+                    std::vector<std::uint32_t>>(),
+           "uri"_a, "window"_a, "lease_limit"_a, "lease_timeout_ms"_a, "wait"_a, "any_user"_a, "other_users"_a)
+      .def_prop_ro("uri", &PyServer::uri)
+      .def_prop_ro("closed", &PyServer::closed)
+      .def("publish_table", &PyServer::publish_table, "name"_a, "producer"_a)
+      .def("publish_live", &PyServer::publish_live, "name"_a, "producer"_a)
+      .def("publish_callable", &PyServer::publish_callable, "name"_a, "callable"_a)
+      .def("publish_file", &PyServer::publish_file, "name"_a, "path"_a, "snapshot"_a)
+      .def("withdraw", &PyServer::withdraw, "name"_a)
+      .def("stats", &PyServer::stats)
+      .def("close", &PyServer::close);
+}
+
+}  // namespace crossdock::python

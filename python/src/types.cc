@@ -1,0 +1,91 @@
+#include "types.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <string>
+#include <vector>
+
+#include "capsule.h"
+#include "deferred.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace crossdock::python {
+namespace {
+
+nb::object text_of(const std::string& text) {
+  PyObject* const result = PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
+  if (result == nullptr) throw nb::python_error();
+  return nb::steal(result);
+}
+
+nb::list names(const PySchema& self) {
+  nb::list result;
+  for (const array::Field& field : self.schema->fields()) result.append(text_of(field.name));
+  return result;
+}
+
+std::string batch_repr(const PyRecordBatch& self) {
+  const array::RecordBatch& batch = self.batch;
+  return "<crossdock.RecordBatch: " + std::to_string(batch.num_rows) + " rows, " +
+         std::to_string(batch.schema->fields().size()) + " columns, " + std::to_string(batch.nbytes()) + " bytes>";
+}
+
+}  // namespace
+
+void bind_types(nb::module_& module) {
+  nb::class_<PySchema>(module, "Schema", "The fields of a stream's batches, in order. Immutable.")
+      .def_prop_ro("names", names, "The names of the top-level fields.")
+      .def("__len__", [](const PySchema& self) { return self.schema->fields().size(); })
+      .def(
+          "__eq__",
+          [](const PySchema& self, nb::handle other) -> nb::object {
+            PySchema* that = nullptr;
+            if (!nb::try_cast(other, that) || that == nullptr) return nb::borrow(Py_NotImplemented);
+            return nb::bool_(*self.schema == *that->schema);
+          },
+          "other"_a.none())
+      .def("__str__", [](const PySchema& self) { return text_of(self.schema->to_string()); })
+      .def("__repr__",
+           [](const PySchema& self) {
+             return nb::str("<crossdock.Schema: {} fields>\n{}")
+                 .format(self.schema->fields().size(), text_of(self.schema->to_string()));
+           })
+      .def("__arrow_c_schema__", [](const PySchema& self) { return schema_capsule(*self.schema); });
+
+  nb::class_<PyRecordBatch>(
+      module, "RecordBatch",
+      "Columns of equal length in memory that is shared with whoever made it: read-only. It lives "
+      "as long as this object or anything that was imported from it.")
+      .def_prop_ro("schema", [](const PyRecordBatch& self) { return PySchema{self.batch.schema}; })
+      .def_prop_ro("num_rows", [](const PyRecordBatch& self) { return self.batch.num_rows; })
+      .def_prop_ro("num_columns", [](const PyRecordBatch& self) { return self.batch.schema->fields().size(); })
+      .def_prop_ro(
+          "nbytes", [](const PyRecordBatch& self) { return self.batch.nbytes(); },
+          "The sum of the buffers' sizes; dictionaries are not counted.")
+      .def("__len__", [](const PyRecordBatch& self) { return self.batch.num_rows; })
+      .def("__repr__", batch_repr)
+      .def("__arrow_c_schema__", [](const PyRecordBatch& self) { return schema_capsule(*self.batch.schema); })
+      .def(
+          "__arrow_c_array__",
+          [](const PyRecordBatch& self, nb::handle /*requested_schema*/) {
+            drain_deferred();
+            return nb::make_tuple(schema_capsule(*self.batch.schema), array_capsule(self.batch));
+          },
+          "requested_schema"_a.none() = nb::none(),
+          "A pair of capsules. Each export keeps the memory by itself. A requested schema is not followed: the "
+          "consumer casts.")
+      .def(
+          "__arrow_c_device_array__",
+          [](const PyRecordBatch& self, nb::handle /*requested_schema*/, const nb::kwargs& keywords) {
+            drain_deferred();
+            refuse_keywords("RecordBatch.__arrow_c_device_array__", keywords);
+            return nb::make_tuple(schema_capsule(*self.batch.schema), device_array_capsule(self.batch));
+          },
+          "requested_schema"_a.none() = nb::none(), "keywords"_a,
+          "As __arrow_c_array__, with the device that the memory is on.");
+}
+
+}  // namespace crossdock::python
