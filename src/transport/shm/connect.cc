@@ -1,0 +1,170 @@
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "address.h"
+#include "crossdock/core/error.h"
+#include "handshake.h"
+
+namespace crossdock::transport {
+
+namespace {
+
+using namespace shm;  // NOLINT(google-build-using-namespace): the private half of this very floor
+
+using Clock = std::chrono::steady_clock;
+constexpr int kSliceMs = 100;  // between two questions to the interrupt hook
+
+/// The caller's patience: a deadline and an interrupt hook.
+class Patience {
+ public:
+  Patience(const std::string& path, int timeout_ms, const InterruptHook& interrupted)
+      : path_(path),
+        timeout_ms_(timeout_ms),
+        deadline_(Clock::now() + std::chrono::milliseconds(std::max(timeout_ms, 0))),
+        interrupted_(interrupted) {}
+
+  /// Milliseconds to wait before asking again. Throws TimeoutError, InterruptedError.
+  int slice() const {
+    if (interrupted_ && interrupted_()) throw InterruptedError("connecting to shm:" + path_ + " was interrupted");
+    if (timeout_ms_ < 0) return kSliceMs;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - Clock::now()).count();
+    if (left <= 0) {
+      throw TimeoutError("shm:" + path_ + " didn't answer within " + std::to_string(timeout_ms_) + " ms");
+    }
+    return static_cast<int>(std::min<std::int64_t>(left, kSliceMs));
+  }
+
+ private:
+  const std::string& path_;
+  const int timeout_ms_;
+  const Clock::time_point deadline_;
+  const InterruptHook& interrupted_;
+};
+
+[[noreturn]] void throw_connect_error(int error, const std::string& path) {
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR: throw NotFoundError("nobody listens at shm:" + path + ": there is no such file; is the server up?");
+    case ECONNREFUSED:
+      throw ConnectionError("nobody listens at shm:" + path +
+                            " any more: what is there was left by a server that is gone, or is no socket");
+    case EPROTOTYPE:
+      throw HandshakeError("what listens at shm:" + path + " is no Crossdock server: a socket of another type");
+    case EACCES:
+    case EPERM:
+      throw PermissionError("shm:" + path +
+                            " doesn't let this user connect: the server must name it in ShmOptions::other_users");
+    default: throw_errno(error, "connecting to shm:" + path);
+  }
+}
+
+UniqueFd connect_socket(const std::string& path, const Patience& patience) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.data(), path.size());
+  UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (!socket) throw_errno(errno, "making a socket for shm:" + path);
+  for (;;) {
+    // Blocking, with a time limit: it waits while the server's queue is full, which nothing else can wait for.
+    const int slice = patience.slice();
+    const timeval limit{.tv_sec = 0, .tv_usec = slice * 1000 - 1};
+    if (::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) != 0) {
+      throw_errno(errno, "setting a time limit for shm:" + path);
+    }
+    if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) break;
+    if (errno != EAGAIN && errno != EINTR) throw_connect_error(errno, path);
+  }
+  const int flags = ::fcntl(socket.get(), F_GETFL);
+  if (flags < 0 || ::fcntl(socket.get(), F_SETFL, flags | O_NONBLOCK) != 0) {
+    throw_errno(errno, "setting up the socket of shm:" + path);
+  }
+  return socket;
+}
+
+/// The server's answer; waits for it.
+Packet await_answer(int socket, const std::string& where, const Patience& patience) {
+  for (;;) {
+    Packet packet;
+    switch (receive_packet(socket, &packet, where)) {
+      case Received::kPacket: return packet;
+      case Received::kEnd:
+        throw HandshakeError(where + " closed the connection instead of answering: is it a Crossdock server?");
+      case Received::kNothing: break;
+    }
+    pollfd ask{socket, POLLIN, 0};
+    ::poll(&ask, 1, patience.slice());
+  }
+}
+
+Welcome read_answer(const Packet& packet, const std::string& where) {
+  std::uint32_t version = 0;
+  const Opening opening = opening_of(packet.content(), &version);
+  const auto versions = [&] {
+    return "it speaks version " + std::to_string(version) + " of the protocol, we speak version " +
+           std::to_string(kProtocolVersion);
+  };
+  if (opening == Opening::kRefused) {
+    Refused refused;
+    if (!decode(packet.content(), &refused)) throw HandshakeError(where + " refused us in a malformed packet");
+    const std::string what = where + " refused us: " + refused.reason;
+    switch (refused.code) {
+      case Refusal::kUser: throw PermissionError(what);
+      case Refusal::kResources: throw ConnectionError(what);
+      case Refusal::kOtherVersion: throw HandshakeError(what + " (" + versions() + ")");
+      case Refusal::kMalformed: break;
+    }
+    throw HandshakeError(what);
+  }
+  if (opening != Opening::kWelcome || packet.too_long) {
+    throw HandshakeError(where + " answered with something else: it is no Crossdock server");
+  }
+  if (version != kProtocolVersion) throw HandshakeError(where + ": " + versions());
+  Welcome welcome;
+  if (!decode(packet.content(), &welcome)) throw HandshakeError(where + " answered with a welcome that is too short");
+  return welcome;
+}
+
+}  // namespace
+
+std::unique_ptr<Connection> shm_connect(const std::string& path, const ShmOptions& options, int timeout_ms,
+                                        const InterruptHook& interrupted) {
+  check_options(options);
+  if (path.empty()) throw UriError("shm: has no path to connect to: take the one that the server's uri gives");
+  const std::string absolute = absolute_socket_path(path);
+  const Patience patience(absolute, timeout_ms, interrupted);
+  UniqueFd socket = connect_socket(absolute, patience);
+  const Credentials peer = peer_credentials(socket.get(), "shm:" + absolute);
+  const std::string where = name_peer(absolute, peer);
+  if (!user_allowed(peer.uid, options)) {
+    throw PermissionError(where +
+                          " isn't this user's server nor root's: name it in ShmOptions::other_users to trust it");
+  }
+
+  UniqueFd ring;
+  RingMemory own = RingMemory::create(options.ring_bytes, &ring);
+  const Hello hello{.features = own_features(), .ring_bytes = options.ring_bytes, .max_message = options.max_message};
+  // A server that refuses at once has answered and closed already: its answer says more than our failure to send.
+  send_packet(socket.get(), encode(hello), ring.get(), where);
+  const Packet answer = await_answer(socket.get(), where, patience);
+  const Welcome welcome = read_answer(answer, where);
+  return join(std::move(socket), std::move(own), answer,
+              {.peer_features = welcome.features,
+               .peer_ring_bytes = welcome.ring_bytes,
+               .peer_max_message = welcome.max_message,
+               .want_data = welcome.want_data,
+               .free_data = welcome.free_data,
+               .peer = peer,
+               .where = where},
+              options);
+}
+
+}  // namespace crossdock::transport

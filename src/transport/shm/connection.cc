@@ -1,0 +1,373 @@
+#include "connection.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <exception>
+
+#include "ticks.h"
+
+namespace crossdock::transport::shm {
+
+namespace {
+
+constexpr const char* kWhat = "this shm connection";
+constexpr int kPacketsPerTurn = 32;
+/// A half that is busy looks at the socket once in this many messages, and then only if a millisecond has passed.
+constexpr std::uint32_t kBusyInterval = 256;
+
+RingView view_of(const RingMemory& own, const RingMemory& peer) {
+  return {.own = own.header(),
+          .peer = peer.header(),
+          .out = own.data(),
+          .out_bytes = own.ring_bytes(),
+          .in = peer.data(),
+          .in_bytes = peer.ring_bytes()};
+}
+
+}  // namespace
+
+ShmConnection::ShmConnection(Parts parts, const ShmOptions& options)
+    : socket_(std::move(parts.socket)),
+      own_(std::move(parts.own)),
+      peer_(std::move(parts.peer)),
+      agreement_(parts.agreement),
+      barrier_(parts.expedited_barriers),
+      send_limit_(parts.send_limit),
+      max_region_bytes_(options.max_region_bytes),
+      max_regions_(options.max_regions),
+      accept_files_(options.accept_files),
+      where_(std::move(parts.where)),
+      writer_(view_of(own_, peer_), barrier_, *this, where_),
+      reader_(view_of(own_, peer_), barrier_, *this, options.max_message, where_) {
+  last_service_ = last_life_check_ = ticks();
+}
+
+ShmConnection::~ShmConnection() {
+  if (fork_.in_child()) return;  // the parent goes on: the child only closes what it inherited
+  try {
+    if (!gone_.load(std::memory_order_relaxed)) writer_.flush();
+  } catch (const Error&) {
+    // The peer has closed or breaks the rules: nobody is left to take the rest.
+  }
+  own_.header()->state.store(kClosedBit, std::memory_order_release);
+  // Wakes a peer that sleeps, and ends the connection even where a forked child holds a copy of the descriptor.
+  ::shutdown(socket_.get(), SHUT_RDWR);
+}
+
+// --- the sending half ---
+
+bool ShmConnection::send_message(std::uint32_t flags, std::uint64_t tag, ByteSpan head, ByteSpan tail) {
+  fork_.check(kWhat);
+  if (head.size() > send_limit_ || tail.size() > send_limit_ - head.size()) {
+    throw InvalidArgumentError("a message of " + std::to_string(head.size()) + " + " + std::to_string(tail.size()) +
+                               " bytes is over the limit of " + std::to_string(send_limit_) + " bytes agreed with " +
+                               where_ + "; raise ShmOptions::max_message at both ends");
+  }
+  const bool sent = writer_.send(flags, tag, head, tail);
+  if (++sends_ % kBusyInterval == 0 || !sent || gone_.load(std::memory_order_relaxed)) check_peer_lives(false);
+  return sent;
+}
+
+/// Throws ConnectionError if the peer has gone without a word. Asks the kernel only once in a while, unless told to.
+void ShmConnection::check_peer_lives(bool at_once) {
+  const std::uint64_t now = ticks();
+  if (!gone_.load(std::memory_order_relaxed) && (at_once || now - last_life_check_ >= kAboutAMillisecond)) {
+    last_life_check_ = now;
+    if (peer_has_gone(socket_.get())) gone_.store(true, std::memory_order_release);
+  }
+  if (gone_.load(std::memory_order_relaxed)) throw ConnectionError(where_ + " is gone: it has exited or was killed");
+}
+
+bool ShmConnection::flush() {
+  fork_.check(kWhat);
+  return writer_.flush();
+}
+
+std::size_t ShmConnection::in_flight() {
+  fork_.check(kWhat);
+  writer_.flush();
+  return writer_.in_flight();
+}
+
+bool ShmConnection::below_window(std::size_t window) {
+  fork_.check(kWhat);
+  if (window == 0) throw InvalidArgumentError("a window of 0 messages would never open");
+  writer_.flush();
+  const bool below = writer_.below_window(window);
+  if (!below) check_peer_lives(false);
+  return below;
+}
+
+void ShmConnection::ring() noexcept {
+  const std::array<std::byte, 1> packet = {std::byte{kDoorbell}};
+  try {
+    // A full socket rings already.
+    if (send_packet(socket_.get(), packet, -1, where_) == Sent::kGone) gone_.store(true, std::memory_order_release);
+  } catch (const std::exception&) {
+    // No doorbell, no socket: what fails here fails for the receiving half too, which reports it.
+  }
+}
+
+bool ShmConnection::announce(std::uint16_t number, const device::Region& region) {
+  fork_.check(kWhat);
+  if (region.descriptor() < 0) {
+    throw InvalidArgumentError("region " + std::to_string(number) + " for " + where_ +
+                               " has no descriptor: only the process that made a region can hand it over");
+  }
+  if (!agreement_.same_user && region.kind() != device::RegionKind::kFrozen) {
+    throw PermissionError("region " + std::to_string(number) + " is a file or recycled memory, and " + where_ +
+                          " runs as user " + std::to_string(agreement_.peer_uid) +
+                          ": another user gets frozen memory only; serve a snapshot");
+  }
+  return send_control(encode(RegionPacket{number, region.kind(), region.size(), region.stamp()}), region.descriptor());
+}
+
+bool ShmConnection::retire(std::uint16_t number) {
+  fork_.check(kWhat);
+  return writer_.retire(number);
+}
+
+bool ShmConnection::send_control(ByteSpan packet, int fd) {
+  if (writer_.peer_closed()) throw ConnectionError(where_ + " has closed the connection");
+  socket_full_.store(false, std::memory_order_relaxed);
+  socket_room_hint_.store(false, std::memory_order_relaxed);
+  Sent sent = send_packet(socket_.get(), packet, fd, where_);
+  if (sent == Sent::kFull) {
+    // Ask to be rung once the peer has read; and try again, since it may just have done so.
+    socket_full_.store(true, std::memory_order_seq_cst);
+    writer_.ask_for_room();
+    barrier_.heavy();
+    sent = send_packet(socket_.get(), packet, fd, where_);
+    if (sent == Sent::kSent) socket_full_.store(false, std::memory_order_relaxed);
+  }
+  if (sent == Sent::kGone) {
+    gone_.store(true, std::memory_order_release);
+    check_peer_lives(true);
+  }
+  return sent == Sent::kSent;
+}
+
+// --- the receiving half ---
+
+/// Runs `receive`; what it throws is thrown again by every later call: a connection that failed doesn't recover.
+template <typename F>
+auto ShmConnection::remember_failure(F receive) -> decltype(receive()) {
+  if (failure_) throw_error(failure_->first, failure_->second);
+  try {
+    return receive();
+  } catch (const Error& error) {
+    failure_.emplace(error.code(), error.what());
+    throw;
+  }
+}
+
+std::optional<Incoming> ShmConnection::receive() {
+  fork_.check(kWhat);
+  return remember_failure([this] { return take(); });
+}
+
+std::optional<Incoming> ShmConnection::take() {
+  if (writer_.pending()) push_pending();
+  if ((sleep_epoch_ & 1) != 0) wake();
+  if (service_due_ || (++receives_ % kBusyInterval == 0 && ticks() - last_service_ >= kAboutAMillisecond)) service();
+  if (auto message = reader_.receive()) {
+    check_early();
+    return message;
+  }
+  check_early();
+  if (!gone_.load(std::memory_order_relaxed) && !writer_.peer_closed()) {
+    if (ticks() - last_service_ < kAboutAMillisecond) return std::nullopt;
+    service();
+    if (!gone_.load(std::memory_order_relaxed)) return std::nullopt;
+  }
+  // The end; but what was written before it counts.
+  if (auto message = reader_.receive()) return message;
+  throw_end();
+}
+
+void ShmConnection::throw_end() const {
+  std::string what = where_;
+  what += writer_.peer_closed() ? " has closed the connection" : " is gone: it has exited or was killed";
+  if (reader_.in_message()) what += ", in the middle of a message";
+  throw ConnectionError(what);
+}
+
+/// On behalf of the sending half. The peer's end is no news here: it is reported after the last message.
+void ShmConnection::push_pending() {
+  try {
+    if (!gone_.load(std::memory_order_relaxed)) writer_.flush();
+  } catch (const ConnectionError&) {
+    return;
+  }
+}
+
+/// Reads the control socket, a bounded number of packets.
+void ShmConnection::service() {
+  service_due_ = false;
+  last_service_ = ticks();
+  int packets = 0;
+  for (; packets < kPacketsPerTurn; ++packets) {
+    Packet packet;
+    const Received received = receive_packet(socket_.get(), &packet, where_);
+    if (received == Received::kEnd) gone_.store(true, std::memory_order_release);
+    if (received != Received::kPacket) break;
+    handle(packet);
+  }
+  if (packets == kPacketsPerTurn) service_due_ = true;
+  if (packets > 0) reader_.answer_request(true);
+}
+
+void ShmConnection::handle(Packet& packet) {
+  if (packet.descriptors_cut) {
+    throw ResourceError(where_ +
+                        " passed a descriptor that was cut off in passing: this process has too many open; "
+                        "raise its descriptor limit (ulimit -n)");
+  }
+  const auto type = packet.size > 0 ? load_le<std::uint8_t>(packet.bytes.data()) : std::uint8_t{0};
+  const int expected = type == kRegion ? 1 : 0;
+  if (packet.too_long || packet.descriptors != expected) {
+    throw ProtocolError(where_ + " sent a control packet of type " + std::to_string(type) + " with " +
+                        std::to_string(packet.descriptors) + " descriptors, or of more bytes than any has");
+  }
+  if (type == kDoorbell && packet.size == 1) {
+    if (socket_full_.load(std::memory_order_seq_cst)) socket_room_hint_.store(true, std::memory_order_seq_cst);
+  } else if (type == kRegion) {
+    adopt_region(packet);
+  } else {
+    throw ProtocolError(where_ + " sent a control packet of type " + std::to_string(type) + " and " +
+                        std::to_string(packet.size) + " bytes, which means nothing");
+  }
+}
+
+void ShmConnection::adopt_region(Packet& packet) {
+  RegionPacket announced;
+  if (!decode(packet.content(), &announced)) {
+    throw ProtocolError(where_ + " announced a region in a malformed packet of " + std::to_string(packet.size) +
+                        " bytes");
+  }
+  const std::string name = "region " + std::to_string(announced.number) + " of " + where_;
+  if (announced.kind == device::RegionKind::kFile && !accept_files_) {
+    throw ProtocolError(name + " is a file, and ShmOptions::accept_files is off");
+  }
+  if (announced.kind != device::RegionKind::kFrozen && !agreement_.same_user) {
+    throw ProtocolError(name + " is a file or recycled memory of user " + std::to_string(agreement_.peer_uid) +
+                        ", who isn't ours: from another user only frozen memory is taken");
+  }
+  const std::uint64_t mapped = budget_->bytes.load(std::memory_order_relaxed);
+  if (budget_->count.load(std::memory_order_relaxed) >= max_regions_ || mapped > max_region_bytes_ ||
+      announced.size > max_region_bytes_ - mapped) {
+    throw ProtocolError(name + " of " + std::to_string(announced.size) + " bytes is over this end's limit of " +
+                        std::to_string(max_region_bytes_) + " bytes in " + std::to_string(max_regions_) +
+                        " regions (ShmOptions::max_region_bytes, max_regions); batches still held count");
+  }
+  auto region =
+      on_budget(device::Region::adopt(std::move(packet.fd), announced.kind, announced.size, announced.stamp, name));
+  if (regions_.find(announced.number)) {
+    early_.push_back({announced.number, reader_.peer_written(), std::move(region)});
+    check_early();
+  } else {
+    regions_.put(announced.number, std::move(region));
+  }
+}
+
+/// Counts a region until its last owner lets go: batches share it, and may hold it after its retirement.
+std::shared_ptr<const device::Region> ShmConnection::on_budget(std::shared_ptr<const device::Region> region) const {
+  budget_->bytes.fetch_add(region->size(), std::memory_order_relaxed);
+  budget_->count.fetch_add(1, std::memory_order_relaxed);
+  const device::Region* plain = region.get();
+  return {plain, [held = std::move(region), budget = budget_](const device::Region* at) mutable {
+            const std::uint64_t size = at->size();
+            held.reset();
+            budget->bytes.fetch_sub(size, std::memory_order_relaxed);
+            budget->count.fetch_sub(1, std::memory_order_relaxed);
+          }};
+}
+
+void ShmConnection::retired(std::uint64_t number) {
+  const auto region = static_cast<std::uint16_t>(number);
+  if (region != number || !regions_.remove(region)) {
+    throw ProtocolError(where_ + " retired region " + std::to_string(number) + ", which names nothing");
+  }
+  const auto next = std::find_if(early_.begin(), early_.end(), [&](const Early& e) { return e.number == region; });
+  if (next == early_.end()) return;
+  regions_.put(region, std::move(next->region));
+  early_.erase(next);
+}
+
+/// A region that came under a number in use: right only if the number is retired before what the peer had written by
+/// then.
+void ShmConnection::check_early() const {
+  if (early_.empty() || reader_.taken() < early_.front().position) return;
+  throw ProtocolError("region " + std::to_string(early_.front().number) + " of " + where_ +
+                      " was announced again, while it is in use");
+}
+
+std::shared_ptr<const device::Region> ShmConnection::region(std::uint16_t number, int timeout_ms) {
+  fork_.check(kWhat);
+  if (const auto& known = regions_.find(number)) return known;
+  return remember_failure([&]() -> std::shared_ptr<const device::Region> {
+    using Clock = std::chrono::steady_clock;
+    const auto deadline = Clock::now() + std::chrono::milliseconds(std::max(timeout_ms, 0));
+    for (;;) {
+      service();
+      if (const auto& found = regions_.find(number)) return found;
+      if (service_due_ && Clock::now() < deadline) continue;
+      if (gone_.load(std::memory_order_relaxed)) {
+        throw ConnectionError(where_ + " is gone, and region " + std::to_string(number) + " never came");
+      }
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+      pollfd ask{socket_.get(), POLLIN, 0};
+      if (left <= 0 || ::poll(&ask, 1, static_cast<int>(left)) == 0) {
+        throw ProtocolError(where_ + " named region " + std::to_string(number) + " and didn't announce it within " +
+                            std::to_string(timeout_ms) + " ms");
+      }
+    }
+  });
+}
+
+// --- waiting ---
+
+bool ShmConnection::readable() const {
+  return service_due_ || failure_.has_value() || gone_.load(std::memory_order_relaxed) || reader_.has_data() ||
+         writer_.peer_closed() || writer_.room_came() || socket_room_hint_.load(std::memory_order_relaxed);
+}
+
+bool ShmConnection::prepare_sleep() {
+  fork_.check(kWhat);
+  if ((sleep_epoch_ & 1) != 0) leave_sleep();
+  if (writer_.pending()) push_pending();
+  writer_.set_asleep(true);
+  ++sleep_epoch_;
+  own_.header()->state.store(sleep_epoch_, std::memory_order_seq_cst);
+  if (writer_.wants_room()) writer_.ask_for_room();
+  barrier_.heavy();
+  const auto socket_has_room = [this] {
+    pollfd ask{socket_.get(), POLLOUT, 0};
+    return socket_full_.load(std::memory_order_seq_cst) && ::poll(&ask, 1, 0) > 0;
+  };
+  if (readable() || socket_has_room()) {
+    leave_sleep();
+    return false;
+  }
+  return true;
+}
+
+void ShmConnection::wake() {
+  fork_.check(kWhat);
+  leave_sleep();
+  service_due_ = true;
+}
+
+void ShmConnection::leave_sleep() noexcept {
+  if ((sleep_epoch_ & 1) == 0) return;
+  ++sleep_epoch_;
+  own_.header()->state.store(sleep_epoch_, std::memory_order_relaxed);
+  writer_.set_asleep(false);
+}
+
+}  // namespace crossdock::transport::shm

@@ -1,0 +1,129 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "barrier.h"
+#include "crossdock/core/error.h"
+#include "crossdock/core/fork.h"
+#include "crossdock/core/unique_fd.h"
+#include "crossdock/device/region_table.h"
+#include "crossdock/transport/shm.h"
+#include "crossdock/transport/transport.h"
+#include "packets.h"
+#include "ring.h"
+#include "ring_memory.h"
+#include "socket.h"
+
+namespace crossdock::transport::shm {
+
+/// What the peer has made us map and hasn't let us unmap: shared with the regions themselves, which may outlive the
+/// connection.
+struct RegionBudget {
+  std::atomic<std::uint64_t> bytes{0};
+  std::atomic<std::uint32_t> count{0};
+};
+
+/// Either end after the handshake.
+///
+/// What each half touches: the sending half `writer_` and `sends_`; the receiving half `reader_`, the regions, the
+/// sleep epoch and what is read from the socket. Both may write packets to the socket, and share the atomics.
+class ShmConnection final : public Connection, private RingOwner {
+ public:
+  struct Parts {
+    UniqueFd socket;
+    RingMemory own;
+    RingMemory peer;
+    Agreement agreement;
+    bool expedited_barriers = false;
+    std::uint64_t send_limit = 0;  ///< Bytes; the smaller of both ends' limits.
+    std::string where;             ///< The peer, for errors: "shm:/run/x.sock (process 12)".
+  };
+  ShmConnection(Parts parts, const ShmOptions& options);
+  ~ShmConnection() override;
+  ShmConnection(const ShmConnection&) = delete;
+  ShmConnection& operator=(const ShmConnection&) = delete;
+
+  const Agreement& agreement() const noexcept override { return agreement_; }
+  bool send(ByteSpan head, ByteSpan tail) override { return send_message(0, 0, head, tail); }
+  bool send_tagged(std::uint64_t tag, ByteSpan head, ByteSpan tail) override {
+    return send_message(kTagged, tag, head, tail);
+  }
+  std::uint64_t max_message() const noexcept override { return send_limit_; }
+  std::size_t in_flight() override;
+  bool below_window(std::size_t window) override;
+  bool announce(std::uint16_t number, const device::Region& region) override;
+  bool retire(std::uint16_t number) override;
+  bool shares_memory() const noexcept override { return true; }
+  bool flush() override;
+
+  std::optional<Incoming> receive() override;
+  std::shared_ptr<const device::Region> region(std::uint16_t number, int timeout_ms) override;
+
+  bool readable() const override;
+  bool prepare_sleep() override;
+  void wake() override;
+  int descriptor() const noexcept override { return socket_.get(); }
+
+ private:
+  bool send_message(std::uint32_t flags, std::uint64_t tag, ByteSpan head, ByteSpan tail);
+  bool send_control(ByteSpan packet, int fd);
+  void check_peer_lives(bool at_once);
+  void ring() noexcept override;
+  void retired(std::uint64_t number) override;
+
+  std::optional<Incoming> take();
+  void push_pending();
+  void leave_sleep() noexcept;
+  void service();
+  void handle(Packet& packet);
+  void adopt_region(Packet& packet);
+  std::shared_ptr<const device::Region> on_budget(std::shared_ptr<const device::Region> region) const;
+  void check_early() const;
+  [[noreturn]] void throw_end() const;
+  template <typename F>
+  auto remember_failure(F receive) -> decltype(receive());
+
+  const ForkGuard fork_;
+  UniqueFd socket_;
+  RingMemory own_;
+  RingMemory peer_;
+  const Agreement agreement_;
+  const Barrier barrier_;
+  const std::uint64_t send_limit_;
+  const std::uint64_t max_region_bytes_;
+  const std::uint32_t max_regions_;
+  const bool accept_files_;
+  const std::string where_;
+  RingWriter writer_;
+  RingReader reader_;
+
+  std::atomic<bool> gone_{false};              // the peer's end of the socket is closed
+  std::atomic<bool> socket_full_{false};       // a control packet found no room
+  std::atomic<bool> socket_room_hint_{false};  // the peer rang since
+
+  std::uint32_t sends_ = 0;
+  std::uint64_t last_life_check_ = 0;  // ticks
+
+  std::uint32_t receives_ = 0;
+  std::uint64_t last_service_ = 0;                            // ticks
+  std::uint32_t sleep_epoch_ = 0;                             // odd while asleep
+  bool service_due_ = false;                                  // poll() has said that the socket is readable
+  std::optional<std::pair<ErrorCode, std::string>> failure_;  // what ended the receiving half
+  device::RegionTable regions_;
+  /// Announced under a number that is still in use here: its retirement must be in the ring already, before `position`.
+  struct Early {
+    std::uint16_t number;
+    std::uint64_t position;
+    std::shared_ptr<const device::Region> region;
+  };
+  std::deque<Early> early_;
+  std::shared_ptr<RegionBudget> budget_ = std::make_shared<RegionBudget>();
+};
+
+}  // namespace crossdock::transport::shm

@@ -1,0 +1,59 @@
+#include "handshake.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "barrier.h"
+#include "crossdock/core/error.h"
+
+namespace crossdock::transport::shm {
+
+std::uint64_t own_features() noexcept {
+  return kFeatureErrorMessages | (register_for_barriers() ? kFeatureBarriers : 0);
+}
+
+std::unique_ptr<ShmConnection> join(UniqueFd socket, RingMemory own, const Packet& packet,
+                                    const Introduction& introduction, const ShmOptions& options) {
+  if (packet.descriptors_cut) {
+    throw ResourceError(introduction.where +
+                        " passed a ring that was cut off in passing: this process has too many descriptors open; raise "
+                        "its limit (ulimit -n)");
+  }
+  if (packet.descriptors != 1) {
+    throw ProtocolError(introduction.where + " opened with " + std::to_string(packet.descriptors) +
+                        " descriptors, not with one ring");
+  }
+  const std::uint64_t common = own_features() & introduction.peer_features;
+  ShmConnection::Parts parts{
+      .socket = std::move(socket),
+      .own = std::move(own),
+      .peer = RingMemory::adopt(packet.fd, introduction.peer_ring_bytes, introduction.where),
+      .agreement = {.want_data = introduction.want_data,
+                    .free_data = introduction.free_data,
+                    .error_messages = (common & kFeatureErrorMessages) != 0,
+                    .same_user = introduction.peer.uid == ::geteuid(),
+                    .peer_pid = introduction.peer.pid,
+                    .peer_uid = introduction.peer.uid},
+      .expedited_barriers = (common & kFeatureBarriers) != 0,
+      .send_limit = std::min(options.max_message, introduction.peer_max_message),
+      .where = introduction.where,
+  };
+  return std::make_unique<ShmConnection>(std::move(parts), options);
+}
+
+void check_options(const ShmOptions& options) {
+  check_ring_bytes(options.ring_bytes);
+  if (options.max_message == 0) throw InvalidArgumentError("ShmOptions::max_message is 0: no message could pass");
+  if (options.handshake_timeout_ms <= 0) {
+    throw InvalidArgumentError("ShmOptions::handshake_timeout_ms is " + std::to_string(options.handshake_timeout_ms) +
+                               "; it must be above 0");
+  }
+}
+
+std::string name_peer(const std::string& path, const Credentials& peer) {
+  return "shm:" + path + " (process " + std::to_string(peer.pid) + " of user " + std::to_string(peer.uid) + ")";
+}
+
+}  // namespace crossdock::transport::shm

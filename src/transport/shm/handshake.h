@@ -1,0 +1,38 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "connection.h"
+#include "packets.h"
+#include "socket.h"
+
+/// What both ends do alike once they have each other's opening.
+namespace crossdock::transport::shm {
+
+/// What this process offers in a handshake.
+std::uint64_t own_features() noexcept;
+
+/// What one end knows when both openings are there.
+struct Introduction {
+  std::uint64_t peer_features = 0;
+  std::uint64_t peer_ring_bytes = 0;
+  std::uint64_t peer_max_message = 0;
+  std::uint64_t want_data = 0;
+  std::uint64_t free_data = 0;
+  Credentials peer;
+  std::string where;
+};
+
+/// Checks the peer's ring, which came with its opening `packet`, and makes the connection. Throws ProtocolError,
+/// ResourceError.
+std::unique_ptr<ShmConnection> join(UniqueFd socket, RingMemory own, const Packet& packet,
+                                    const Introduction& introduction, const ShmOptions& options);
+
+/// Throws InvalidArgumentError for options that can't work.
+void check_options(const ShmOptions& options);
+
+/// "shm:PATH (process 12 of user 0)".
+std::string name_peer(const std::string& path, const Credentials& peer);
+
+}  // namespace crossdock::transport::shm

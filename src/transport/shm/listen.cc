@@ -1,0 +1,253 @@
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <list>
+#include <system_error>
+#include <utility>
+
+#include "address.h"
+#include "crossdock/core/error.h"
+#include "handshake.h"
+
+namespace crossdock::transport {
+
+namespace {
+
+using namespace shm;  // NOLINT(google-build-using-namespace): the private half of this very floor
+
+using Clock = std::chrono::steady_clock;
+constexpr const char* kWhat = "this shm listener";
+constexpr std::size_t kMaxHandshakes = 64;  // under way at once; the oldest gives way to a new one
+constexpr int kAcceptsPerTurn = 16;
+
+/// Why a client is turned away, and with which code it is told.
+struct Turned {
+  Refusal code;
+  std::string reason;
+};
+
+/// `path` as it stands in a URI: unreserved characters and slashes as they are.
+std::string percent_encode(const std::string& path) {
+  static constexpr char kHex[] = "0123456789ABCDEF";
+  std::string encoded;
+  for (const char c : path) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       (c != '\0' && std::strchr("-._~/", c) != nullptr);
+    if (plain) {
+      encoded += c;
+    } else {
+      const auto byte = static_cast<unsigned char>(c);
+      encoded += '%';
+      encoded += kHex[byte >> 4];
+      encoded += kHex[byte & 15];
+    }
+  }
+  return encoded;
+}
+
+class ShmListener final : public Listener {
+ public:
+  ShmListener(const std::string& path, std::uint64_t want_data, std::uint64_t free_data, const ShmOptions& options,
+              LogCallback log)
+      : options_(options),
+        want_data_(want_data),
+        free_data_(free_data),
+        log_(std::move(log)),
+        file_(path, options),
+        reserve_(::open("/dev/null", O_RDONLY | O_CLOEXEC)) {}
+
+  std::string uri() const override {
+    return "shm:" + percent_encode(file_.path()) + "?want_data=" + std::to_string(want_data_) +
+           "&free_data=" + std::to_string(free_data_);
+  }
+  int descriptor() const noexcept override { return file_.descriptor(); }
+  std::vector<int> poll_descriptors() const override;
+  std::unique_ptr<Connection> accept() override;
+
+ private:
+  struct Guest {
+    UniqueFd socket;
+    Credentials peer;
+    std::string where;
+    Clock::time_point deadline;
+  };
+
+  bool admit_one();
+  void turn_away_without_descriptor();
+  std::unique_ptr<Connection> greet(Guest& guest, bool* done);
+  std::unique_ptr<Connection> answer(Guest& guest, const Packet& packet);
+  void refuse(const Guest& guest, const Turned& turned) const;
+  void say(LogLevel level, const std::string& text) const {
+    if (log_) log_(level, text);
+  }
+
+  const ForkGuard fork_;
+  const ShmOptions options_;
+  const std::uint64_t want_data_;
+  const std::uint64_t free_data_;
+  const LogCallback log_;
+  SocketFile file_;
+  UniqueFd reserve_;         // given up for a moment to turn a client away when no descriptor is left
+  std::list<Guest> guests_;  // oldest first
+};
+
+std::vector<int> ShmListener::poll_descriptors() const {
+  fork_.check(kWhat);
+  std::vector<int> descriptors = {file_.descriptor()};
+  for (const Guest& guest : guests_) descriptors.push_back(guest.socket.get());
+  return descriptors;
+}
+
+std::unique_ptr<Connection> ShmListener::accept() {
+  fork_.check(kWhat);
+  for (int i = 0; i < kAcceptsPerTurn && admit_one(); ++i) {
+  }
+  const auto now = Clock::now();
+  for (auto guest = guests_.begin(); guest != guests_.end();) {
+    bool done = false;
+    auto connection = greet(*guest, &done);
+    if (!done && now >= guest->deadline) {
+      refuse(*guest, {Refusal::kMalformed,
+                      "no handshake came within " + std::to_string(options_.handshake_timeout_ms) + " ms"});
+      done = true;
+    }
+    guest = done ? guests_.erase(guest) : std::next(guest);
+    if (connection) return connection;
+  }
+  return nullptr;
+}
+
+/// Takes one client from the socket's queue. False: there is none, or none can be taken now.
+bool ShmListener::admit_one() {
+  UniqueFd socket(::accept4(file_.descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!socket) {
+    switch (errno) {
+      case EAGAIN: return false;
+      case EINTR:
+      case ECONNABORTED: return true;
+      case EMFILE:
+      case ENFILE: turn_away_without_descriptor(); return false;
+      default:
+        say(LogLevel::kError, "accepting at shm:" + file_.path() + ": " + std::generic_category().message(errno));
+        return false;
+    }
+  }
+  Guest guest{std::move(socket), {}, "", Clock::now() + std::chrono::milliseconds(options_.handshake_timeout_ms)};
+  try {
+    guest.peer = peer_credentials(guest.socket.get(), "a client of shm:" + file_.path());
+  } catch (const Error& error) {
+    say(LogLevel::kWarning, error.what());
+    return true;
+  }
+  guest.where = "a client of " + name_peer(file_.path(), guest.peer);
+  if (!user_allowed(guest.peer.uid, options_)) {
+    refuse(guest, {Refusal::kUser,
+                   "user " + std::to_string(guest.peer.uid) +
+                       " may not connect to this server; its owner can name that user in ShmOptions::other_users"});
+    return true;
+  }
+  if (guests_.size() >= kMaxHandshakes) {
+    refuse(guests_.front(), {Refusal::kResources, "too many clients are shaking hands at once"});
+    guests_.pop_front();
+  }
+  guests_.push_back(std::move(guest));
+  return true;
+}
+
+/// Out of descriptors, with a client waiting: it would stay in the queue, and wake the server again and again.
+void ShmListener::turn_away_without_descriptor() {
+  say(LogLevel::kError,
+      "shm:" + file_.path() + " is out of descriptors and turns clients away: raise the limit (ulimit -n)");
+  reserve_.reset();
+  Guest guest{UniqueFd(::accept4(file_.descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)), {}, "", {}};
+  guest.where = "a client of shm:" + file_.path();
+  if (guest.socket) refuse(guest, {Refusal::kResources, "the server has no descriptors left"});
+  guest.socket.reset();
+  reserve_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+}
+
+/// Goes on with a client's handshake. `*done`: it is over, well or badly.
+std::unique_ptr<Connection> ShmListener::greet(Guest& guest, bool* done) {
+  try {
+    Packet packet;
+    switch (receive_packet(guest.socket.get(), &packet, guest.where)) {
+      case Received::kNothing: return nullptr;
+      case Received::kEnd:
+        *done = true;
+        say(LogLevel::kInfo, guest.where + " left without a handshake");
+        return nullptr;
+      case Received::kPacket: break;
+    }
+    *done = true;
+    return answer(guest, packet);
+  } catch (const ResourceError& error) {
+    refuse(guest, {Refusal::kResources, error.what()});
+  } catch (const Error& error) {
+    refuse(guest, {Refusal::kMalformed, error.what()});
+  }
+  *done = true;
+  return nullptr;
+}
+
+std::unique_ptr<Connection> ShmListener::answer(Guest& guest, const Packet& packet) {
+  std::uint32_t version = 0;
+  if (opening_of(packet.content(), &version) != Opening::kHello || packet.too_long) {
+    refuse(guest, {Refusal::kMalformed, "that was no opening of a Crossdock client"});
+    return nullptr;
+  }
+  if (version != kProtocolVersion) {
+    refuse(guest, {Refusal::kOtherVersion, "the client speaks version " + std::to_string(version) +
+                                               ", this server version " + std::to_string(kProtocolVersion)});
+    return nullptr;
+  }
+  Hello hello;
+  if (!decode(packet.content(), &hello)) throw ProtocolError("the opening is too short");
+  if (hello.max_message == 0) throw ProtocolError("the client takes no message of any size");
+
+  UniqueFd ring;
+  RingMemory own = RingMemory::create(options_.ring_bytes, &ring);
+  // A second descriptor of the socket until the welcome is out: what join() throws is told to the client through it.
+  UniqueFd socket = guest.socket.duplicate();
+  auto connection = join(std::move(socket), std::move(own), packet,
+                         {.peer_features = hello.features,
+                          .peer_ring_bytes = hello.ring_bytes,
+                          .peer_max_message = hello.max_message,
+                          .want_data = want_data_,
+                          .free_data = free_data_,
+                          .peer = guest.peer,
+                          .where = guest.where},
+                         options_);
+  const Welcome welcome{.features = own_features(),
+                        .ring_bytes = options_.ring_bytes,
+                        .max_message = options_.max_message,
+                        .want_data = want_data_,
+                        .free_data = free_data_};
+  if (send_packet(guest.socket.get(), encode(welcome), ring.get(), guest.where) != Sent::kSent) {
+    say(LogLevel::kInfo, guest.where + " left during its handshake");
+    return nullptr;
+  }
+  return connection;
+}
+
+void ShmListener::refuse(const Guest& guest, const Turned& turned) const {
+  say(LogLevel::kWarning, guest.where + " was turned away: " + turned.reason);
+  try {
+    send_packet(guest.socket.get(), encode(Refused{.code = turned.code, .reason = turned.reason}), -1, guest.where);
+  } catch (const Error&) {
+    // It will see the connection close.
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Listener> shm_listen(const std::string& path, std::uint64_t want_data, std::uint64_t free_data,
+                                     const ShmOptions& options, LogCallback log) {
+  check_options(options);
+  return std::make_unique<ShmListener>(path, want_data, free_data, options, std::move(log));
+}
+
+}  // namespace crossdock::transport

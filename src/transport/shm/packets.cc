@@ -1,0 +1,147 @@
+#include "packets.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace crossdock::transport::shm {
+
+namespace {
+
+constexpr std::array<char, 8> kMagic = {'X', 'D', 'O', 'C', 'K', 'S', 'H', 'M'};
+constexpr std::uint32_t kHelloType = 1;
+constexpr std::uint32_t kWelcomeType = 2;
+constexpr std::uint32_t kRefusedType = 3;
+constexpr std::size_t kMaxReason = 400;
+
+constexpr std::size_t kOpeningBytes = 16;
+constexpr std::size_t kHelloBytes = 40;
+constexpr std::size_t kWelcomeBytes = 56;
+constexpr std::size_t kRefusedBytes = 24;
+constexpr std::size_t kRegionBytes = 56;
+
+std::vector<std::byte> opening(std::size_t size, std::uint32_t type, std::uint32_t version) {
+  std::vector<std::byte> packet(size);
+  std::memcpy(packet.data(), kMagic.data(), kMagic.size());
+  store_le(&packet[8], type);
+  store_le(&packet[12], version);
+  return packet;
+}
+
+/// `text` cut off after at most `size` bytes, never within a character.
+std::string cut(std::string text, std::size_t size) {
+  if (text.size() <= size) return text;
+  while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xC0) == 0x80) --size;
+  text.resize(size);
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::byte> encode(const Hello& hello) {
+  std::vector<std::byte> packet = opening(kHelloBytes, kHelloType, hello.version);
+  store_le(&packet[16], hello.features);
+  store_le(&packet[24], hello.ring_bytes);
+  store_le(&packet[32], hello.max_message);
+  return packet;
+}
+
+std::vector<std::byte> encode(const Welcome& welcome) {
+  std::vector<std::byte> packet = opening(kWelcomeBytes, kWelcomeType, welcome.version);
+  store_le(&packet[16], welcome.features);
+  store_le(&packet[24], welcome.ring_bytes);
+  store_le(&packet[32], welcome.max_message);
+  store_le(&packet[40], welcome.want_data);
+  store_le(&packet[48], welcome.free_data);
+  return packet;
+}
+
+std::vector<std::byte> encode(const Refused& refused) {
+  const std::string reason = cut(refused.reason, kMaxReason);
+  std::vector<std::byte> packet = opening(kRefusedBytes + reason.size(), kRefusedType, refused.version);
+  store_le(&packet[16], static_cast<std::uint32_t>(refused.code));
+  store_le(&packet[20], static_cast<std::uint32_t>(reason.size()));
+  std::memcpy(packet.data() + kRefusedBytes, reason.data(), reason.size());
+  return packet;
+}
+
+Opening opening_of(ByteSpan packet, std::uint32_t* version) noexcept {
+  if (packet.size() < kOpeningBytes || std::memcmp(packet.data(), kMagic.data(), kMagic.size()) != 0) {
+    return Opening::kForeign;
+  }
+  *version = load_le<std::uint32_t>(&packet[12]);
+  switch (load_le<std::uint32_t>(&packet[8])) {
+    case kHelloType: return Opening::kHello;
+    case kWelcomeType: return Opening::kWelcome;
+    case kRefusedType: return Opening::kRefused;
+    default: return Opening::kForeign;
+  }
+}
+
+bool decode(ByteSpan packet, Hello* hello) noexcept {
+  if (packet.size() < kHelloBytes) return false;
+  hello->version = load_le<std::uint32_t>(&packet[12]);
+  hello->features = load_le<std::uint64_t>(&packet[16]);
+  hello->ring_bytes = load_le<std::uint64_t>(&packet[24]);
+  hello->max_message = load_le<std::uint64_t>(&packet[32]);
+  return true;
+}
+
+bool decode(ByteSpan packet, Welcome* welcome) noexcept {
+  if (packet.size() < kWelcomeBytes) return false;
+  welcome->version = load_le<std::uint32_t>(&packet[12]);
+  welcome->features = load_le<std::uint64_t>(&packet[16]);
+  welcome->ring_bytes = load_le<std::uint64_t>(&packet[24]);
+  welcome->max_message = load_le<std::uint64_t>(&packet[32]);
+  welcome->want_data = load_le<std::uint64_t>(&packet[40]);
+  welcome->free_data = load_le<std::uint64_t>(&packet[48]);
+  return true;
+}
+
+bool decode(ByteSpan packet, Refused* refused) {
+  if (packet.size() < kRefusedBytes) return false;
+  refused->version = load_le<std::uint32_t>(&packet[12]);
+  refused->code = static_cast<Refusal>(load_le<std::uint32_t>(&packet[16]));
+  const std::size_t length = load_le<std::uint32_t>(&packet[20]);
+  const std::string_view rest = as_text(packet.subspan(kRefusedBytes));
+  refused->reason = std::string(rest.substr(0, std::min(length, kMaxReason)));
+  // What another process says goes into our messages and logs: no line breaks or escape sequences of its choosing.
+  std::replace_if(
+      refused->reason.begin(), refused->reason.end(),
+      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }, '?');
+  return true;
+}
+
+std::vector<std::byte> encode(const RegionPacket& region) {
+  std::vector<std::byte> packet(kRegionBytes);
+  store_le(&packet[0], kRegion);
+  store_le(&packet[1], static_cast<std::uint8_t>(region.kind));
+  store_le(&packet[2], region.number);
+  store_le(&packet[8], region.size);
+  store_le(&packet[16], region.stamp.device);
+  store_le(&packet[24], region.stamp.inode);
+  store_le(&packet[32], region.stamp.size);
+  store_le(&packet[40], region.stamp.mtime_ns);
+  store_le(&packet[48], region.stamp.ctime_ns);
+  return packet;
+}
+
+bool decode(ByteSpan packet, RegionPacket* region) noexcept {
+  if (packet.size() != kRegionBytes || load_le<std::uint8_t>(&packet[0]) != kRegion) return false;
+  const auto kind = load_le<std::uint8_t>(&packet[1]);
+  if (kind < static_cast<std::uint8_t>(device::RegionKind::kFrozen) ||
+      kind > static_cast<std::uint8_t>(device::RegionKind::kFile)) {
+    return false;
+  }
+  region->kind = static_cast<device::RegionKind>(kind);
+  region->number = load_le<std::uint16_t>(&packet[2]);
+  region->size = load_le<std::uint64_t>(&packet[8]);
+  region->stamp = {.device = load_le<std::uint64_t>(&packet[16]),
+                   .inode = load_le<std::uint64_t>(&packet[24]),
+                   .size = load_le<std::int64_t>(&packet[32]),
+                   .mtime_ns = load_le<std::int64_t>(&packet[40]),
+                   .ctime_ns = load_le<std::int64_t>(&packet[48])};
+  return true;
+}
+
+}  // namespace crossdock::transport::shm

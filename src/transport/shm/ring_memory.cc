@@ -1,0 +1,110 @@
+#include "ring_memory.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+#include <bit>
+#include <cerrno>
+#include <new>
+#include <system_error>
+#include <utility>
+
+#include "crossdock/core/error.h"
+
+namespace crossdock::transport::shm {
+
+namespace {
+
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
+
+bool allowed(std::uint64_t ring_bytes) noexcept {
+  return std::has_single_bit(ring_bytes) && ring_bytes >= kMinRingBytes && ring_bytes <= kMaxRingBytes;
+}
+
+/// Maps a ring, and keeps it out of forked children: an end of a connection must not have two processes.
+void* map(int fd, std::size_t size, int protection, const std::string& where) {
+  void* start = ::mmap(nullptr, size, protection, MAP_SHARED | MAP_POPULATE, fd, 0);
+  if (start == MAP_FAILED) {
+    throw ResourceError(where + ": mapping a ring of " + std::to_string(size) +
+                        " bytes: " + std::generic_category().message(errno));
+  }
+  if (::madvise(start, size, MADV_DONTFORK) != 0) {
+    const int error = errno;
+    ::munmap(start, size);
+    throw_errno(error, where + ": keeping a ring from forked children");
+  }
+  return start;
+}
+
+[[noreturn]] void refuse(const std::string& where, const std::string& why) {
+  throw ProtocolError(where + " passed a ring that can't be trusted: " + why);
+}
+
+}  // namespace
+
+void check_ring_bytes(std::uint64_t ring_bytes) {
+  if (allowed(ring_bytes)) return;
+  throw InvalidArgumentError("ShmOptions::ring_bytes is " + std::to_string(ring_bytes) +
+                             "; it must be a power of two from " + std::to_string(kMinRingBytes) + " to " +
+                             std::to_string(kMaxRingBytes));
+}
+
+RingMemory::RingMemory(RingMemory&& other) noexcept
+    : start_(std::exchange(other.start_, nullptr)), ring_bytes_(other.ring_bytes_), fork_(other.fork_) {}
+
+RingMemory& RingMemory::operator=(RingMemory&& other) noexcept {
+  std::swap(start_, other.start_);
+  std::swap(ring_bytes_, other.ring_bytes_);
+  std::swap(fork_, other.fork_);
+  return *this;
+}
+
+RingMemory::~RingMemory() {
+  // In a forked child the range was never there, and something else may stand in it by now.
+  if (start_ != nullptr && !fork_.in_child()) ::munmap(start_, sizeof(RingHeader) + ring_bytes_);
+}
+
+RingMemory RingMemory::create(std::uint64_t ring_bytes, UniqueFd* fd) {
+  check_ring_bytes(ring_bytes);
+  const std::size_t size = sizeof(RingHeader) + ring_bytes;
+  const std::string where = "making a ring";
+  UniqueFd file(::memfd_create("crossdock-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file) throw_errno(errno, where);
+  // All pages now: a write into a page that can't be had any more would kill the process.
+  int error;
+  do {
+    error = ::posix_fallocate(file.get(), 0, static_cast<off_t>(size));
+  } while (error == EINTR);
+  if (error != 0) throw_errno(error, where + " of " + std::to_string(size) + " bytes");
+  RingMemory memory(map(file.get(), size, PROT_READ | PROT_WRITE, where), ring_bytes);
+  new (memory.start_) RingHeader;
+  if (::fcntl(file.get(), F_ADD_SEALS, kSeals) != 0) throw_errno(errno, where + ": sealing it");
+  *fd = std::move(file);
+  return memory;
+}
+
+RingMemory RingMemory::adopt(const UniqueFd& fd, std::uint64_t ring_bytes, const std::string& where) {
+  if (!allowed(ring_bytes)) refuse(where, "its size is said to be " + std::to_string(ring_bytes) + " bytes");
+  const std::uint64_t size = sizeof(RingHeader) + ring_bytes;
+  struct stat status {};
+  struct statfs system {};
+  if (::fstat(fd.get(), &status) != 0 || ::fstatfs(fd.get(), &system) != 0) {
+    throw_errno(errno, where + ": inspecting the peer's ring");
+  }
+  if (!S_ISREG(status.st_mode)) refuse(where, "the descriptor is a pipe, socket or device, not a memfd");
+  if (system.f_type != TMPFS_MAGIC) refuse(where, "it isn't made of ordinary memory pages");
+  const int seals = ::fcntl(fd.get(), F_GET_SEALS);
+  if (seals < 0 || (seals & kSeals) != kSeals) {
+    refuse(where, "it isn't sealed against shrinking, growing, new writers and other seals");
+  }
+  if (static_cast<std::uint64_t>(status.st_size) != size) {
+    refuse(where, "it has " + std::to_string(status.st_size) + " bytes, not " + std::to_string(size));
+  }
+  if (static_cast<std::uint64_t>(status.st_blocks) * 512 < size) refuse(where, "memory isn't behind all of it");
+  return RingMemory(map(fd.get(), size, PROT_READ, where), ring_bytes);
+}
+
+}  // namespace crossdock::transport::shm

@@ -1,0 +1,133 @@
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "crossdock/core/error.h"
+#include "ring.h"
+
+namespace crossdock::transport::shm {
+
+namespace {
+
+/// A buffer larger than this is given back when no message has needed it for a while.
+constexpr std::size_t kKeep = 1 << 20;
+constexpr std::uint32_t kSmallInARow = 1024;
+
+}  // namespace
+
+RingReader::RingReader(const RingView& view, Barrier barrier, RingOwner& owner, std::uint64_t max_message,
+                       std::string where)
+    : view_(view), barrier_(barrier), owner_(owner), max_message_(max_message), where_(std::move(where)) {}
+
+std::optional<Incoming> RingReader::receive() {
+  if (!in_message_) size_ = 0;
+  for (;;) {
+    if (taken_ == peer_written_ && !reload()) return std::nullopt;
+    FrameHeader header;  // a copy: the peer may change the original at any moment
+    std::memcpy(&header, view_.in + (taken_ & (view_.in_bytes - 1)), sizeof header);
+    const std::uint64_t frame = align_up(sizeof header + std::uint64_t{header.length}, sizeof header);
+    if (frame > peer_written_ - taken_) {
+      throw ProtocolError(where_ + " wrote a frame of " + std::to_string(header.length) + " bytes, of which only " +
+                          std::to_string(peer_written_ - taken_) + " are in the ring");
+    }
+    if (header.flags == kRetire && header.length == 0 && !in_message_) [[unlikely]] {
+      owner_.retired(header.tag);
+      taken_ += frame;
+      publish();
+      continue;
+    }
+    const bool more = (header.flags & kMore) != 0;
+    if ((header.flags & ~(kTagged | kMore)) != 0 || ((header.flags & kTagged) == 0 && header.tag != 0) ||
+        (more && header.length == 0)) {
+      throw ProtocolError(where_ + " wrote a frame with flags " + std::to_string(header.flags) + ", tag " +
+                          std::to_string(header.tag) + " and " + std::to_string(header.length) +
+                          " bytes, which mean nothing together");
+    }
+    if (in_message_ && (tag_ != header.tag || flags_ != (header.flags & kTagged))) {
+      throw ProtocolError(where_ + " began another message within an unfinished one");
+    }
+    if (header.length > max_message_ - size_) {
+      throw ProtocolError(where_ + " sent a message over this end's limit of " + std::to_string(max_message_) +
+                          " bytes (ShmOptions::max_message)");
+    }
+    copy_out(taken_ + sizeof header, grow(size_ + header.length) + size_, header.length);
+    size_ += header.length;
+    tag_ = header.tag;
+    flags_ = header.flags & kTagged;
+    in_message_ = more;
+    taken_ += frame;
+    if (!more) ++messages_;
+    publish();
+    if (!more) return Incoming{flags_ == kTagged, tag_, {bytes_.get(), size_}};
+  }
+}
+
+/// Looks at how far the peer has written, and checks it.
+bool RingReader::reload() {
+  const std::uint64_t written = view_.peer->written.load(std::memory_order_acquire);
+  if (written - taken_ > view_.in_bytes || written % sizeof(FrameHeader) != 0) {
+    throw ProtocolError(where_ + " moved its write cursor to " + std::to_string(written) + ", where " +
+                        std::to_string(taken_) + " bytes were read of a ring of " + std::to_string(view_.in_bytes));
+  }
+  peer_written_ = written;
+  return written != taken_;
+}
+
+/// Says at once how far we are: the line is ours alone until the peer looks, which it does only when its ring or its
+/// window is full.
+void RingReader::publish() noexcept {
+  view_.own->taken.store(taken_, std::memory_order_release);
+  view_.own->messages_taken.store(messages_, std::memory_order_release);
+  answer_request(false);
+}
+
+void RingReader::answer_request(bool any) noexcept {
+  barrier_.light();
+  const std::uint64_t requests = view_.peer->requests.load(std::memory_order_acquire);
+  if (requests == answered_) [[likely]] {
+    return;
+  }
+  const std::uint64_t taken_goal = view_.peer->taken_goal.load(std::memory_order_relaxed);
+  const std::uint64_t messages_goal = view_.peer->messages_goal.load(std::memory_order_relaxed);
+  if (any || (taken_goal != 0 && taken_ >= taken_goal) || (messages_goal != 0 && messages_ >= messages_goal)) {
+    answered_ = requests;
+    owner_.ring();
+  }
+}
+
+void RingReader::copy_out(std::uint64_t at, std::byte* to, std::size_t size) const noexcept {
+  const std::uint64_t offset = at & (view_.in_bytes - 1);
+  const std::size_t first = std::min<std::size_t>(size, view_.in_bytes - offset);
+  std::memcpy(to, view_.in + offset, first);
+  if (first < size) [[unlikely]] {
+    std::memcpy(to + first, view_.in, size - first);
+  }
+}
+
+/// Room for `size` bytes in the private copy, of which the first size_ are kept. Grows with what really came.
+std::byte* RingReader::grow(std::size_t size) {
+  if (size <= capacity_) [[likely]] {
+    if (capacity_ <= kKeep) [[likely]] {
+      return bytes_.get();
+    }
+    if (size > kKeep) {
+      small_in_a_row_ = 0;
+    } else if (size_ == 0 && ++small_in_a_row_ >= kSmallInARow) {
+      bytes_.reset();
+      capacity_ = 0;
+    }
+    if (capacity_ != 0) return bytes_.get();
+  }
+  small_in_a_row_ = 0;
+  const std::size_t wanted = std::bit_ceil(std::max<std::size_t>(size, 4096));
+  std::unique_ptr<std::byte[]> larger(new (std::nothrow) std::byte[wanted]);
+  if (!larger) throw ResourceError(where_ + ": no memory for a message of " + std::to_string(size) + " bytes");
+  if (size_ != 0) std::memcpy(larger.get(), bytes_.get(), size_);
+  bytes_ = std::move(larger);
+  capacity_ = wanted;
+  return bytes_.get();
+}
+
+}  // namespace crossdock::transport::shm

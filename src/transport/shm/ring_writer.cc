@@ -1,0 +1,208 @@
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "crossdock/core/error.h"
+#include "ring.h"
+
+namespace crossdock::transport::shm {
+
+namespace {
+
+constexpr std::uint64_t frame_bytes(std::uint64_t payload) noexcept {
+  return align_up(sizeof(FrameHeader) + payload, sizeof(FrameHeader));
+}
+
+}  // namespace
+
+RingWriter::RingWriter(const RingView& view, Barrier barrier, RingOwner& owner, std::string where)
+    : view_(view),
+      barrier_(barrier),
+      owner_(owner),
+      where_(std::move(where)),
+      max_payload_(view.out_bytes / 4 - sizeof(FrameHeader)) {}
+
+bool RingWriter::send(std::uint32_t flags, std::uint64_t tag, ByteSpan head, ByteSpan tail) {
+  const std::uint64_t size = head.size() + tail.size();
+  if (pending() && !flush()) {
+    refused_.store(frame_bytes(std::min(size, max_payload_)), std::memory_order_seq_cst);
+    return false;
+  }
+  if (size > max_payload_) [[unlikely]] {
+    if (!begin_large(flags, tag, head, tail)) return false;
+  } else if (!write_frame(flags, tag, head, tail, refused_)) {
+    return false;
+  }
+  ++sent_;
+  if (refused_.load(std::memory_order_relaxed) != 0) refused_.store(0, std::memory_order_seq_cst);
+  return true;
+}
+
+bool RingWriter::retire(std::uint16_t number) {
+  if (pending() && !flush()) {
+    refused_.store(frame_bytes(0), std::memory_order_seq_cst);
+    return false;
+  }
+  if (!write_frame(kRetire, number, {}, {}, refused_)) return false;
+  if (refused_.load(std::memory_order_relaxed) != 0) refused_.store(0, std::memory_order_seq_cst);
+  return true;
+}
+
+bool RingWriter::begin_large(std::uint32_t flags, std::uint64_t tag, ByteSpan head, ByteSpan tail) {
+  const std::uint64_t first = frame_bytes(max_payload_);
+  if (!has_room(first) && !stalled(first, refused_)) return false;
+  // What can fail comes before the first frame: the message is sent whole or not at all.
+  try {
+    rest_.reserve(head.size() + tail.size());
+  } catch (const std::bad_alloc&) {
+    throw ResourceError(where_ + ": no memory for sending a message of " + std::to_string(head.size() + tail.size()) +
+                        " bytes");
+  }
+  rest_.assign(head.begin(), head.end());
+  rest_.insert(rest_.end(), tail.begin(), tail.end());
+  rest_sent_ = 0;
+  rest_flags_ = flags;
+  rest_tag_ = tag;
+  const std::lock_guard lock(mutex_);
+  pending_.store(true, std::memory_order_release);
+  push_pending();
+  return true;
+}
+
+bool RingWriter::flush() {
+  if (!pending_.load(std::memory_order_acquire)) return true;
+  const std::lock_guard lock(mutex_);
+  return !pending_.load(std::memory_order_acquire) || push_pending();
+}
+
+bool RingWriter::push_pending() {
+  while (rest_sent_ < rest_.size()) {
+    const ByteSpan left = ByteSpan(rest_).subspan(rest_sent_);
+    const ByteSpan piece = left.first(std::min<std::size_t>(left.size(), max_payload_));
+    const std::uint32_t more = piece.size() < left.size() ? kMore : 0;
+    if (!write_frame(rest_flags_ | more, rest_tag_, piece, {}, pending_wants_)) return false;
+    rest_sent_ += piece.size();
+  }
+  std::vector<std::byte>().swap(rest_);  // such messages are rare and may be huge
+  pending_.store(false, std::memory_order_release);
+  return true;
+}
+
+bool RingWriter::write_frame(std::uint32_t flags, std::uint64_t tag, ByteSpan head, ByteSpan tail, Want& want) {
+  const std::uint64_t payload = head.size() + tail.size();
+  const std::uint64_t need = frame_bytes(payload);
+  if (view_.out_bytes - (written_ - peer_taken_) < need && !has_room(need) && !stalled(need, want)) [[unlikely]] {
+    return false;
+  }
+  const FrameHeader header{static_cast<std::uint32_t>(payload), flags, tag};
+  std::memcpy(view_.out + (written_ & (view_.out_bytes - 1)), &header, sizeof header);
+  copy_in(written_ + sizeof header, head);
+  copy_in(written_ + sizeof header + head.size(), tail);
+  written_ += need;
+  view_.own->written.store(written_, std::memory_order_release);
+  look_at_peer();
+  return true;
+}
+
+void RingWriter::copy_in(std::uint64_t at, ByteSpan bytes) noexcept {
+  const std::uint64_t offset = at & (view_.out_bytes - 1);
+  const std::uint64_t until_end = view_.out_bytes - offset;
+  if (bytes.size() <= until_end) [[likely]] {
+    if (!bytes.empty()) std::memcpy(view_.out + offset, bytes.data(), bytes.size());
+    return;
+  }
+  std::memcpy(view_.out + offset, bytes.data(), until_end);
+  std::memcpy(view_.out, bytes.data() + until_end, bytes.size() - until_end);
+}
+
+/// After a message is in the ring, or couldn't get in: has the peer closed, or does it sleep?
+void RingWriter::look_at_peer() {
+  barrier_.light();
+  const std::uint64_t state = view_.peer->state.load(std::memory_order_acquire);
+  if (state == handled_state_) [[likely]] {
+    return;
+  }
+  if ((state & kClosedBit) != 0) throw ConnectionError(where_ + " has closed the connection");
+  handled_state_ = state;
+  if ((state & 1) != 0) owner_.ring();  // once per sleep: the byte stays in the socket until the sleeper takes it
+}
+
+/// Looks at how far the peer has read, and checks it.
+bool RingWriter::has_room(std::uint64_t bytes) {
+  const std::uint64_t taken = view_.peer->taken.load(std::memory_order_acquire);
+  if (taken - peer_taken_ > written_ - peer_taken_) {
+    throw ProtocolError(where_ + " moved its read cursor from " + std::to_string(peer_taken_) + " to " +
+                        std::to_string(taken) + ", with " + std::to_string(written_) + " bytes written");
+  }
+  peer_taken_ = taken;
+  return view_.out_bytes - (written_ - taken) >= bytes;
+}
+
+/// No room for `bytes`. True: room came at the last moment after all.
+bool RingWriter::stalled(std::uint64_t bytes, Want& want) {
+  want.store(bytes, std::memory_order_seq_cst);
+  if (!asleep_.load(std::memory_order_seq_cst)) {
+    // The receiving thread asks before it sleeps: it can't miss what was stored before it said that it was asleep.
+    look_at_peer();
+    return false;
+  }
+  ask_for_room();
+  barrier_.heavy();
+  if (has_room(bytes)) return true;
+  look_at_peer();
+  return false;
+}
+
+void RingWriter::ask_for_room() {
+  const std::lock_guard lock(request_mutex_);  // both threads may ask: the later request must know what both want
+  RingHeader& own = *view_.own;
+  const std::uint64_t bytes = wanted();
+  const std::uint64_t written = own.written.load(std::memory_order_relaxed);
+  // A quarter of the ring, if less was wanted: waking up for each frame that comes free costs more than waiting.
+  const std::uint64_t reach = written + std::max(bytes, view_.out_bytes / 4);
+  own.taken_goal.store(bytes == 0 ? 0 : std::max(reach, view_.out_bytes + 1) - view_.out_bytes,
+                       std::memory_order_relaxed);
+  const std::uint64_t goal = window_goal_.load();
+  own.messages_goal.store(goal == 0 ? 0 : goal + window_slack_.load(std::memory_order_relaxed),
+                          std::memory_order_relaxed);
+  own.requests.fetch_add(1, std::memory_order_seq_cst);
+}
+
+/// Bytes of room that the next attempt needs; 0 if none has failed.
+std::uint64_t RingWriter::wanted() const noexcept { return pending_.load() ? pending_wants_.load() : refused_.load(); }
+
+bool RingWriter::room_came() const noexcept {
+  const std::uint64_t goal = window_goal_.load();
+  if (goal != 0 && view_.peer->messages_taken.load(std::memory_order_acquire) >= goal) return true;
+  const std::uint64_t bytes = wanted();
+  if (bytes == 0) return false;
+  const std::uint64_t taken = view_.peer->taken.load(std::memory_order_acquire);
+  // A cursor out of range counts as room: the attempt that follows finds it and says so.
+  return view_.out_bytes - (view_.own->written.load(std::memory_order_relaxed) - taken) >= bytes;
+}
+
+std::size_t RingWriter::in_flight() {
+  const std::uint64_t messages = view_.peer->messages_taken.load(std::memory_order_acquire);
+  if (messages - peer_messages_ > sent_ - peer_messages_) {
+    throw ProtocolError(where_ + " says that it took " + std::to_string(messages) + " messages, of " +
+                        std::to_string(sent_) + " sent, after " + std::to_string(peer_messages_));
+  }
+  peer_messages_ = messages;
+  return sent_ - messages;
+}
+
+bool RingWriter::below_window(std::size_t window) {
+  if (sent_ - peer_messages_ < window || in_flight() < window) {
+    if (window_goal_.load(std::memory_order_relaxed) != 0) window_goal_.store(0);
+    return true;
+  }
+  window_slack_.store(window / 8, std::memory_order_relaxed);
+  window_goal_.store(sent_ - window + 1);
+  if (!asleep_.load()) return false;
+  ask_for_room();
+  barrier_.heavy();
+  return in_flight() < window;
+}
+
+}  // namespace crossdock::transport::shm

@@ -1,0 +1,113 @@
+#include "socket.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "crossdock/core/error.h"
+
+namespace crossdock::transport::shm {
+
+namespace {
+
+constexpr std::size_t kMaxDescriptors = 8;  // more than any packet of ours has: the rest is closed by the kernel
+
+void take_descriptors(const msghdr& message, Packet* packet) {
+  for (const cmsghdr* control = CMSG_FIRSTHDR(&message); control != nullptr;
+       control = CMSG_NXTHDR(const_cast<msghdr*>(&message), const_cast<cmsghdr*>(control))) {
+    if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t count = (control->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(control) + i * sizeof fd, sizeof fd);
+      UniqueFd owned(fd);
+      if (packet->descriptors++ == 0) packet->fd = std::move(owned);
+    }
+  }
+}
+
+}  // namespace
+
+Received receive_packet(int socket, Packet* packet, const std::string& where) {
+  *packet = Packet{};
+  alignas(cmsghdr) std::byte control[CMSG_SPACE(kMaxDescriptors * sizeof(int))];
+  iovec part{packet->bytes.data(), packet->bytes.size()};
+  msghdr message{};
+  for (;;) {
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    const ssize_t size = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (size > 0) {
+      take_descriptors(message, packet);
+      packet->size = static_cast<std::size_t>(size);
+      packet->too_long = (message.msg_flags & MSG_TRUNC) != 0;
+      packet->descriptors_cut = (message.msg_flags & MSG_CTRUNC) != 0;
+      return Received::kPacket;
+    }
+    if (size == 0) {
+      take_descriptors(message, packet);  // an empty packet may carry some: they are closed with `packet`
+      return Received::kEnd;
+    }
+    switch (errno) {
+      case EINTR: break;
+      // The peer closed with packets of ours unread. Said once, ahead of packets of its own that still lie here.
+      case ECONNRESET: break;
+      case EAGAIN: return Received::kNothing;
+      default: throw_errno(errno, where + ": receiving on the control socket");
+    }
+  }
+}
+
+Sent send_packet(int socket, ByteSpan bytes, int fd, const std::string& where) {
+  iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  alignas(cmsghdr) std::byte control[CMSG_SPACE(sizeof fd)] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  if (fd >= 0) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    cmsghdr* rights = CMSG_FIRSTHDR(&message);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof fd);
+    std::memcpy(CMSG_DATA(rights), &fd, sizeof fd);
+  }
+  for (int resets = 0;;) {
+    if (::sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return Sent::kSent;
+    switch (errno) {
+      case EINTR: break;
+      case EAGAIN:
+      case ENOBUFS:
+      case ETOOMANYREFS: return Sent::kFull;  // the last: too many descriptors of this user are under way
+      case ECONNRESET:
+        if (++resets > 1) return Sent::kGone;
+        break;
+      case EPIPE:
+      case ENOTCONN:
+      case ECONNREFUSED: return Sent::kGone;
+      default: throw_errno(errno, where + ": sending on the control socket");
+    }
+  }
+}
+
+bool peer_has_gone(int socket) noexcept {
+  pollfd ask{socket, POLLRDHUP, 0};
+  return ::poll(&ask, 1, 0) > 0 && (ask.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+}
+
+Credentials peer_credentials(int socket, const std::string& where) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
+    throw_errno(errno, where + ": asking for the peer's user");
+  }
+  return {static_cast<std::uint32_t>(peer.pid), peer.uid};
+}
+
+}  // namespace crossdock::transport::shm

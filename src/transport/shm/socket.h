@@ -1,0 +1,46 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "crossdock/core/bytes.h"
+#include "crossdock/core/unique_fd.h"
+
+/// Packets over a Unix socket (SOCK_SEQPACKET), each with at most one descriptor.
+namespace crossdock::transport::shm {
+
+inline constexpr std::size_t kMaxPacket = 512;
+
+struct Packet {
+  std::array<std::byte, kMaxPacket> bytes;
+  std::size_t size = 0;
+  UniqueFd fd;
+  int descriptors = 0;           ///< How many came; all but the first were closed.
+  bool too_long = false;         ///< The packet was cut off: nothing of ours is that long.
+  bool descriptors_cut = false;  ///< Descriptors were cut off: too many, or this process has no room for one more.
+  ByteSpan content() const noexcept { return ByteSpan(bytes).first(size); }
+};
+
+enum class Received : std::uint8_t { kPacket, kNothing, kEnd };
+enum class Sent : std::uint8_t { kSent, kFull, kGone };
+
+/// The next packet, without waiting. kEnd: the peer has closed or died, and everything that it sent was received.
+/// Throws SystemError that starts with `where`.
+Received receive_packet(int socket, Packet* packet, const std::string& where);
+
+/// Sends a packet, and a descriptor with it unless `fd` is negative, without waiting. Throws SystemError that starts
+/// with `where`.
+Sent send_packet(int socket, ByteSpan bytes, int fd, const std::string& where);
+
+/// True once the peer has closed its end or died. One system call; reads nothing.
+bool peer_has_gone(int socket) noexcept;
+
+struct Credentials {
+  std::uint32_t pid = 0;
+  std::uint32_t uid = 0;
+};
+Credentials peer_credentials(int socket, const std::string& where);
+
+}  // namespace crossdock::transport::shm
