@@ -27,9 +27,11 @@ struct Container {
 };
 
 /// Reads the plan from a whole file in memory; touches metadata only. The file may be hostile: every offset is checked against
-/// its size. Reads footers and both encapsulation forms (with and without the 0xFFFFFFFF marker). `name` is for messages.
-/// Throws InvalidDataError (not an Arrow file, truncated, malformed), UnsupportedTypeError (types, compression, delta or
-/// replaced dictionaries in a file, as that version says).
+/// its size, every batch header as by Message::batch. Reads footers and both encapsulation forms (with and without the
+/// 0xFFFFFFFF marker). Delta dictionaries are listed as they come, in stream files replaced ones too. A body is placed by the
+/// length that its own message says. The file mustn't change meanwhile. `name` is for messages.
+/// Throws InvalidDataError (not an Arrow file, truncated, malformed, a dictionary replaced in the file form),
+/// UnsupportedTypeError (types, compression, metadata versions, endianness).
 CROSSDOCK_EXPORT Container read_container(ByteSpan file, const std::string& name, const Limits& limits);
 
 }  // namespace crossdock::ipc

@@ -42,7 +42,8 @@ struct BatchHeader {
 class CROSSDOCK_EXPORT Message {
  public:
   /// Verifies every table and vector of the flatbuffer. Versions V4 and V5 are read; others, SparseTensor (and Tensor, for
-  /// now) throw UnsupportedTypeError; anything malformed throws InvalidDataError. `where` names the message in errors.
+  /// now) throw UnsupportedTypeError; anything malformed throws InvalidDataError. `where` names the message in errors, also
+  /// in those of the calls below, and must outlive it as the bytes must: a literal, or text that the caller keeps.
   static Message parse(ByteSpan metadata, const Limits& limits, const char* where);
 
   MessageKind kind() const noexcept { return kind_; }
@@ -52,19 +53,21 @@ class CROSSDOCK_EXPORT Message {
   /// Schema messages only. A foreign endianness, or a type that this version lacks, throws UnsupportedTypeError naming the field's path.
   std::shared_ptr<const array::Schema> schema() const;
 
-  /// RecordBatch and DictionaryBatch. Checks counts of nodes and buffers against `schema`, that lengths are not negative, that nulls are at most
-  /// the length, and that buffers lie in the body. A compressed body throws UnsupportedTypeError that says so. For a
-  /// DictionaryBatch pass the slot's `values` schema (find it by dictionary_id()).
+  /// RecordBatch and DictionaryBatch. Checks counts of nodes and buffers against `schema`, that lengths are not negative
+  /// and agree with the number of rows and with the parents' lengths, that nulls are at most the length (-1, unknown, is
+  /// taken) and have a bitmap, that buffers lie in the body and are long enough for their elements. What offsets point into
+  /// isn't known from metadata and isn't checked. A compressed body throws UnsupportedTypeError that says so. For a
+  /// DictionaryBatch pass the slot's `values` schema (find_dictionary by dictionary_id()). On a throw `*out` is unspecified.
   void batch(const array::Schema& schema, BatchHeader* out) const;
   /// DictionaryBatch only: which dictionary.
   std::int64_t dictionary_id() const;
 
  private:
   Message() = default;
-  const void* root_ = nullptr;  // org::apache::arrow::flatbuf::Message, whose name stays in src/ipc
+  const void* root_ = nullptr;  // flatbuf::Message, whose name stays in src/ipc
   std::shared_ptr<const void> copy_;
   const char* where_ = "";
-  const Limits* limits_ = nullptr;
+  Limits limits_;
   MessageKind kind_ = MessageKind::kSchema;
   std::int64_t body_length_ = 0;
 };
@@ -79,7 +82,8 @@ class CROSSDOCK_EXPORT Encoder {
 
   // Each returned span is valid until the next call on this encoder, and is the flatbuffer alone: no continuation marker, no length.
   ByteSpan schema(const array::Schema& schema);
-  /// The header of a normalized batch (array::normalized: offsets 0). Buffer offsets are written as if the body were packed at 64-byte alignment.
+  /// The header of a normalized batch (array::normalized: offsets 0). Buffer offsets are written as if the body were packed
+  /// at 64-byte alignment. A null count of -1 becomes 0 where there is no bitmap, and else stays -1, as no buffer is read here.
   ByteSpan record_batch(const array::RecordBatch& batch);
   ByteSpan dictionary_batch(const array::RecordBatch& values, std::int64_t id, bool is_delta);
 
@@ -88,8 +92,13 @@ class CROSSDOCK_EXPORT Encoder {
   std::unique_ptr<Impl> impl_;
 };
 
-/// A batch whose buffer i is `base[i]`, with the nodes of `header`. Moves nothing, reads no buffer. `owner` keeps the memory alive.
-/// header.buffers[i].length 0 gives an absent buffer where the format allows it.
+/// The slot of a dictionary, also of one nested in another dictionary's values; null if the schema has none of this id.
+/// The pointer lives as long as the schema. Linear in the number of dictionaries.
+CROSSDOCK_EXPORT const array::DictionarySlot* find_dictionary(const array::Schema& schema, std::int64_t id) noexcept;
+
+/// A batch whose buffer i is `buffers[i]` cut to header.buffers[i].length, with the nodes of `header` (which came from
+/// Message::batch with the same schema). Moves nothing, reads no buffer. `owner` keeps the memory alive. A validity buffer of
+/// length 0 becomes an absent one, {nullptr, 0}. Throws InvalidArgumentError if counts or sizes disagree.
 CROSSDOCK_EXPORT array::RecordBatch assemble(std::shared_ptr<const array::Schema> schema, const BatchHeader& header,
                                              const std::vector<array::BufferView>& buffers,
                                              std::vector<std::shared_ptr<const array::RecordBatch>> dictionaries,

@@ -1,0 +1,62 @@
+#include <string>
+#include <utility>
+
+#include "crossdock/core/error.h"
+#include "crossdock/ipc/metadata.h"
+
+namespace crossdock::ipc {
+namespace {
+
+[[noreturn]] void fail_counts(const char* what, std::size_t found, std::size_t expected) {
+  throw InvalidArgumentError("assembling a record batch: " + std::to_string(found) + " " + what + ", but " +
+                             std::to_string(expected) + " are needed");
+}
+
+}  // namespace
+
+const array::DictionarySlot* find_dictionary(const array::Schema& schema, std::int64_t id) noexcept {
+  for (const array::DictionarySlot& slot : schema.dictionaries()) {
+    if (slot.id == id) return &slot;
+    if (const array::DictionarySlot* inner = find_dictionary(*slot.values, id)) return inner;
+  }
+  return nullptr;
+}
+
+array::RecordBatch assemble(std::shared_ptr<const array::Schema> schema, const BatchHeader& header,
+                            const std::vector<array::BufferView>& buffers,
+                            std::vector<std::shared_ptr<const array::RecordBatch>> dictionaries,
+                            std::shared_ptr<const void> owner) {
+  const auto& layout = schema->nodes();
+  const auto n_buffers = static_cast<std::size_t>(schema->n_buffers());
+  if (header.nodes.size() != layout.size()) fail_counts("nodes", header.nodes.size(), layout.size());
+  if (header.buffers.size() != n_buffers) fail_counts("buffer lengths", header.buffers.size(), n_buffers);
+  if (buffers.size() != n_buffers) fail_counts("buffers", buffers.size(), n_buffers);
+  if (dictionaries.size() != schema->dictionaries().size()) {
+    fail_counts("dictionaries", dictionaries.size(), schema->dictionaries().size());
+  }
+  array::RecordBatch out;
+  out.num_rows = header.num_rows;
+  out.nodes = header.nodes;
+  out.buffers.resize(n_buffers);
+  for (std::size_t i = 0; i < n_buffers; ++i) {
+    const std::int64_t length = header.buffers[i].length;
+    if (buffers[i].size < length || (length > 0 && buffers[i].data == nullptr)) {
+      throw InvalidArgumentError("assembling a record batch: buffer " + std::to_string(i) + " has " +
+                                 std::to_string(buffers[i].size) + " bytes, but the metadata says " +
+                                 std::to_string(length));
+    }
+    out.buffers[i] = {buffers[i].data, length};
+  }
+  for (const array::LayoutNode& node : layout) {
+    if (node.type.n_buffers == 0 || node.type.buffers[0] != array::BufferKind::kValidity) continue;
+    array::BufferView& validity = out.buffers[static_cast<std::size_t>(node.first_buffer)];
+    // A bitmap of no bytes is no bitmap: by its pointer a reader would take it for one.
+    if (validity.size == 0) validity.data = nullptr;
+  }
+  out.schema = std::move(schema);
+  out.dictionaries = std::move(dictionaries);
+  out.owner = std::move(owner);
+  return out;
+}
+
+}  // namespace crossdock::ipc

@@ -1,0 +1,67 @@
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "crossdock/ipc/metadata.h"
+#include "flatbuf.h"
+#include "schema_reader.h"
+
+namespace crossdock::ipc {
+namespace {
+
+constexpr std::uintptr_t kFlatbufferAlignment = 8;
+
+MessageKind read_kind(const flatbuf::Message& message, const char* where) {
+  switch (message.header_type()) {
+    case flatbuf::MessageHeader::Schema: return MessageKind::kSchema;
+    case flatbuf::MessageHeader::DictionaryBatch: return MessageKind::kDictionaryBatch;
+    case flatbuf::MessageHeader::RecordBatch: return MessageKind::kRecordBatch;
+    case flatbuf::MessageHeader::Tensor:
+      throw UnsupportedTypeError(std::string(where) + ": Tensor messages aren't carried by this version; send a table");
+    case flatbuf::MessageHeader::SparseTensor:
+      throw UnsupportedTypeError(std::string(where) + ": SparseTensor messages aren't carried; send a table");
+    case flatbuf::MessageHeader::NONE: throw InvalidDataError(std::string(where) + ": the message has no header");
+  }
+  throw UnsupportedTypeError(std::string(where) + ": message header number " +
+                             std::to_string(static_cast<int>(message.header_type())) + " isn't known to this version");
+}
+
+}  // namespace
+
+Message Message::parse(ByteSpan metadata, const Limits& limits, const char* where) {
+  Message out;
+  if (reinterpret_cast<std::uintptr_t>(metadata.data()) % kFlatbufferAlignment != 0 &&
+      metadata.size() <= static_cast<std::uint64_t>(limits.max_metadata_bytes)) {
+    auto copy = std::make_shared_for_overwrite<std::uint64_t[]>(metadata.size() / sizeof(std::uint64_t) + 1);
+    std::memcpy(copy.get(), metadata.data(), metadata.size());
+    metadata = {reinterpret_cast<const std::byte*>(copy.get()), metadata.size()};
+    out.copy_ = std::move(copy);
+  }
+  const auto* root = verified_root<flatbuf::Message>(metadata, limits, where);
+  check_version(root->version(), where);
+  out.kind_ = read_kind(*root, where);
+  if (root->header() == nullptr) throw InvalidDataError(std::string(where) + ": the message's header is absent");
+  if (root->body_length() < 0) {
+    throw InvalidDataError(std::string(where) + ": the body's length is " + std::to_string(root->body_length()));
+  }
+  out.root_ = root;
+  out.where_ = where;
+  out.limits_ = limits;
+  out.body_length_ = root->body_length();
+  return out;
+}
+
+std::shared_ptr<const array::Schema> Message::schema() const {
+  if (kind_ != MessageKind::kSchema) throw InvalidArgumentError(std::string(where_) + ": not a schema message");
+  return read_schema(*static_cast<const flatbuf::Message*>(root_)->header_as_Schema(), limits_, where_);
+}
+
+std::int64_t Message::dictionary_id() const {
+  if (kind_ != MessageKind::kDictionaryBatch) {
+    throw InvalidArgumentError(std::string(where_) + ": not a dictionary batch");
+  }
+  return static_cast<const flatbuf::Message*>(root_)->header_as_DictionaryBatch()->id();
+}
+
+}  // namespace crossdock::ipc

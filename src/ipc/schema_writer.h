@@ -1,0 +1,12 @@
+#pragma once
+
+#include "crossdock/array/schema.h"
+#include "flatbuf.h"
+
+namespace crossdock::ipc {
+
+/// Throws UnsupportedTypeError that names the field's path for what IPC can't say (a dictionary whose values are
+/// themselves indices of one), InvalidDataError for names and metadata of more than a flatbuffer holds.
+flatbuffers::Offset<flatbuf::Schema> write_schema(flatbuffers::FlatBufferBuilder& builder, const array::Schema& schema);
+
+}  // namespace crossdock::ipc
