@@ -1,0 +1,448 @@
+#include "conformance/driver/driver_conformance.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <utility>
+
+#include "crossdock/core/error.h"
+#include "unit/device/support.h"
+
+namespace crossdock::device {
+
+using crossdock::testing::message_of;
+using crossdock::testing::open_descriptors;
+using ::testing::HasSubstr;
+
+namespace {
+
+constexpr MemoryKind kKinds[] = {MemoryKind::kDevice, MemoryKind::kHost, MemoryKind::kShared};
+
+bool has(const std::vector<MemoryKind>& kinds, MemoryKind kind) {
+  return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
+}
+
+}  // namespace
+
+void DriverConformance::SetUp() {
+  driver_ = quirks().make();
+  ASSERT_FALSE(driver_->devices().empty());
+  context_ = driver_->open(driver_->devices().front());
+  queue_ = std::make_unique<Queue>(context_->make_queue());
+}
+
+BufferRef DriverConformance::host(std::string& bytes) {
+  return {.data = bytes.data(), .size = bytes.size(), .device = {}, .kind = MemoryKind::kHost, .read_only = false};
+}
+
+void DriverConformance::finish() {
+  Event event = context_->make_event();
+  context_->record(event, *queue_);
+  context_->wait(event);
+}
+
+void DriverConformance::upload(const BufferRef& to, std::string bytes) {
+  context_->copy(to, host(bytes).as_read_only(), *queue_);
+  finish();
+}
+
+std::string DriverConformance::download(const BufferRef& from) {
+  std::string bytes(from.size, '?');
+  context_->copy(host(bytes), from, *queue_);
+  finish();
+  return bytes;
+}
+
+// The driver
+
+TEST_P(DriverConformance, SaysWhoItIs) {
+  EXPECT_FALSE(driver_->name().empty());
+  EXPECT_FALSE(driver_->version().empty());
+  EXPECT_EQ(context_->driver_name(), driver_->name());
+  for (const Device& device : driver_->devices()) {
+    EXPECT_TRUE(driver_->handles(device.type));
+    EXPECT_EQ(driver_->open(device)->device(), device);
+  }
+}
+
+TEST_P(DriverConformance, OpensNoDeviceThatIsntThere) {
+  const Device unknown{.type = static_cast<DeviceType>(77), .id = 0};
+  EXPECT_FALSE(driver_->handles(unknown.type));
+  EXPECT_THAT(message_of<NotFoundError>([&] { driver_->open(unknown); }), HasSubstr("device type 77"));
+}
+
+// Memory
+
+TEST_P(DriverConformance, AllocatesTheKindsThatItSays) {
+  for (const MemoryKind kind : kKinds) {
+    if (!has(quirks().kinds, kind)) {
+      EXPECT_THAT(message_of<UnsupportedError>([&] { allocate(64, kind); }), HasSubstr(std::string(driver_->name())));
+      continue;
+    }
+    const Buffer buffer = allocate(1000, kind);
+    EXPECT_NE(buffer.data(), nullptr);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer.data()) % 64, 0u);
+    EXPECT_EQ(buffer.size(), 1000u);
+    EXPECT_EQ(buffer.device(), context_->device());
+    EXPECT_EQ(buffer.ref().kind, kind);
+    EXPECT_FALSE(buffer.read_only());
+  }
+}
+
+TEST_P(DriverConformance, NoBytesAreNoMemory) {
+  for (const MemoryKind kind : quirks().kinds) {
+    Buffer buffer = allocate(0, kind);
+    EXPECT_EQ(buffer.data(), nullptr);
+    EXPECT_EQ(buffer.size(), 0u);
+    context_->free(std::move(buffer), *queue_);
+  }
+}
+
+TEST_P(DriverConformance, TooMuchMemoryIsAnError) {
+  for (const MemoryKind kind : quirks().kinds) {
+    EXPECT_THROW(allocate(std::uint64_t{1} << 62, kind), ResourceError);
+    EXPECT_THROW(allocate(UINT64_MAX, kind), ResourceError);
+  }
+  EXPECT_EQ(download(allocate(4, quirks().kinds.front()).ref()).size(), 4u);
+}
+
+TEST_P(DriverConformance, CopiesBetweenEveryTwoKindsOfMemory) {
+  const std::string text = "between here and there";
+  for (const MemoryKind from : quirks().kinds) {
+    for (const MemoryKind to : quirks().kinds) {
+      const Buffer source = allocate(text.size(), from);
+      const Buffer target = allocate(text.size(), to);
+      upload(source.ref(), text);
+      context_->copy(target.ref(), source.ref(), *queue_);
+      EXPECT_EQ(download(target.ref()), text);
+    }
+  }
+}
+
+TEST_P(DriverConformance, CopiesPartsAndLeavesTheRest) {
+  const Buffer buffer = allocate(10, quirks().kinds.front());
+  upload(buffer.ref(), "0123456789");
+  upload(buffer.ref().slice(3, 4), "abcd");
+  EXPECT_EQ(download(buffer.ref()), "012abcd789");
+  context_->copy(buffer.ref().slice(0, 0), buffer.ref().slice(5, 0), *queue_);
+  EXPECT_EQ(download(buffer.ref()), "012abcd789");
+}
+
+TEST_P(DriverConformance, RefusesCopiesThatCantBeRight) {
+  const Buffer a = allocate(16, quirks().kinds.front());
+  const Buffer b = allocate(16, quirks().kinds.front());
+  upload(a.ref(), std::string(16, 'a'));
+  EXPECT_THROW(context_->copy(a.ref().as_read_only(), b.ref(), *queue_), InvalidArgumentError);
+  EXPECT_THROW(context_->copy(a.ref(), b.ref().slice(0, 8), *queue_), InvalidArgumentError);
+  EXPECT_THROW(context_->copy(a.ref().slice(0, 8), a.ref().slice(4, 8), *queue_), InvalidArgumentError);
+  EXPECT_THROW(context_->copy(a.ref().slice(4, 8), a.ref().slice(0, 8), *queue_), InvalidArgumentError);
+  BufferRef nowhere = b.ref();
+  nowhere.data = nullptr;
+  EXPECT_THROW(context_->copy(a.ref(), nowhere, *queue_), InvalidArgumentError);
+  BufferRef elsewhere = b.ref();
+  elsewhere.device = {.type = static_cast<DeviceType>(77), .id = 0};
+  EXPECT_THROW(context_->copy(a.ref(), elsewhere, *queue_), InvalidArgumentError);
+  EXPECT_THROW(context_->copy(elsewhere, a.ref(), *queue_), InvalidArgumentError);
+  EXPECT_EQ(download(a.ref()), std::string(16, 'a'));
+}
+
+TEST_P(DriverConformance, NeighboursMayBeCopiedToEachOther) {
+  const Buffer buffer = allocate(8, quirks().kinds.front());
+  upload(buffer.ref(), "abcd....");
+  context_->copy(buffer.ref().slice(4, 4), buffer.ref().slice(0, 4), *queue_);
+  EXPECT_EQ(download(buffer.ref()), "abcdabcd");
+}
+
+TEST_P(DriverConformance, RefusesAQueueOfAnotherDevice) {
+  const Queue foreign({.type = static_cast<DeviceType>(77), .id = 0}, nullptr, nullptr);
+  const Buffer buffer = allocate(8, quirks().kinds.front());
+  Event event = context_->make_event();
+  EXPECT_THROW(context_->allocate(8, quirks().kinds.front(), Sharing::kPrivate, foreign), InvalidArgumentError);
+  EXPECT_THROW(context_->free(allocate(8, quirks().kinds.front()), foreign), InvalidArgumentError);
+  EXPECT_THROW(context_->copy(buffer.ref().slice(0, 4), buffer.ref().slice(4, 4), foreign), InvalidArgumentError);
+  EXPECT_THROW(context_->order_after(foreign, event), InvalidArgumentError);
+  EXPECT_THROW(context_->record(event, foreign), InvalidArgumentError);
+}
+
+TEST_P(DriverConformance, AdoptedMemoryGoesWithItsDeleter) {
+  std::string bytes = "somebody else's";
+  int deleted = 0;
+  {
+    const auto owner = [&] { return std::shared_ptr<void>(bytes.data(), [&](void*) { ++deleted; }); };
+    Buffer buffer = context_->adopt(host(bytes).as_read_only(), owner());
+    EXPECT_EQ(buffer.data(), bytes.data());
+    EXPECT_TRUE(buffer.read_only());
+    EXPECT_EQ(download(buffer.ref()), bytes);
+    EXPECT_EQ(deleted, 0);
+    context_->free(std::move(buffer), *queue_);
+    finish();
+    EXPECT_EQ(deleted, 1);
+    BufferRef elsewhere = host(bytes);
+    elsewhere.device = {.type = static_cast<DeviceType>(77), .id = 0};
+    EXPECT_THROW(context_->adopt(elsewhere, owner()), InvalidArgumentError);
+    EXPECT_EQ(deleted, 2);
+  }
+  EXPECT_EQ(deleted, 2);
+}
+
+TEST_P(DriverConformance, BuffersOutliveTheirContext) {
+  Buffer buffer = allocate(16, quirks().kinds.front());
+  Event event = context_->make_event();
+  context_->record(event, *queue_);
+  context_->wait(event);
+  context_.reset();
+  driver_.reset();
+  buffer = Buffer();
+  event = Event();
+  queue_.reset();
+}
+
+TEST_P(DriverConformance, DescribesItsOwnMemoryAndTheHosts) {
+  for (const MemoryKind kind : quirks().kinds) {
+    const Buffer buffer = allocate(128, kind);
+    const PointerInfo info = context_->describe(static_cast<std::byte*>(buffer.data()) + 8);
+    EXPECT_EQ(info.device, buffer.device());
+    EXPECT_EQ(info.kind, kind);
+    EXPECT_NE(info.address, nullptr);
+    EXPECT_TRUE(info.base == nullptr || info.base == buffer.data());
+    EXPECT_TRUE(info.size == 0 || info.size >= 128);
+  }
+  int local = 0;
+  const PointerInfo info = context_->describe(&local);
+  EXPECT_EQ(info.device, Device{});
+  EXPECT_EQ(info.kind, MemoryKind::kHost);
+  EXPECT_EQ(info.address, &local);
+}
+
+// Queues and events
+
+TEST_P(DriverConformance, AnEventNeverRecordedIsComplete) {
+  const Event event = context_->make_event();
+  EXPECT_TRUE(context_->query(event));
+  EXPECT_NO_THROW(context_->wait(event));
+  EXPECT_TRUE(context_->query(Event()));
+  EXPECT_NO_THROW(context_->wait(Event()));
+  EXPECT_NO_THROW(context_->order_after(*queue_, Event()));
+}
+
+TEST_P(DriverConformance, AQueueIsInOrder) {
+  const Buffer a = allocate(8, quirks().kinds.front());
+  const Buffer b = allocate(8, quirks().kinds.front());
+  std::string first = "aaaaaaaa";
+  std::string second = "bbbbbbbb";
+  context_->copy(a.ref(), host(first), *queue_);
+  context_->copy(b.ref(), a.ref(), *queue_);
+  context_->copy(a.ref(), host(second), *queue_);
+  EXPECT_EQ(download(b.ref()), first);
+  EXPECT_EQ(download(a.ref()), second);
+}
+
+TEST_P(DriverConformance, AQueueIsOrderedAfterAnothersEvent) {
+  const Queue producer = context_->make_queue();
+  const Queue consumer = context_->make_queue();
+  const Buffer a = allocate(8, quirks().kinds.front());
+  const Buffer b = allocate(8, quirks().kinds.front());
+  finish();
+  std::string text = "ordered!";
+  context_->copy(a.ref(), host(text), producer);
+  Event written = context_->make_event();
+  context_->record(written, producer);
+  context_->order_after(consumer, written);
+  context_->copy(b.ref(), a.ref(), consumer);
+  Event copied = context_->make_event();
+  context_->record(copied, consumer);
+  context_->wait(copied);
+  EXPECT_TRUE(context_->query(written));
+  EXPECT_TRUE(context_->query(copied));
+  EXPECT_EQ(download(b.ref()), text);
+}
+
+TEST_P(DriverConformance, AnEventIsWaitedForOnAnyThread) {
+  const Buffer buffer = allocate(8, quirks().kinds.front());
+  std::string text = "threaded";
+  context_->copy(buffer.ref(), host(text), *queue_);
+  Event event = context_->make_event();
+  context_->record(event, *queue_);
+  std::atomic<bool> complete{false};
+  std::thread waiter([&] {
+    context_->wait(event);
+    complete = context_->query(event);
+  });
+  waiter.join();
+  EXPECT_TRUE(complete);
+}
+
+TEST_P(DriverConformance, ASynchronousDriversWorkIsDoneAtOnce) {
+  if (quirks().asynchronous) return;  // nothing is promised without an event
+  std::string from = "now";
+  std::string to = "???";
+  context_->copy(host(to), host(from), *queue_);
+  EXPECT_EQ(to, "now");
+}
+
+TEST_P(DriverConformance, AFailedEventIsThrownAtWhoeverNeedsIt) {
+  Event event = context_->make_event();
+  event.fail(std::make_shared<const SystemError>("the kernel before it failed"));
+  EXPECT_THROW(context_->query(event), SystemError);
+  EXPECT_THROW(context_->wait(event), SystemError);
+  EXPECT_THROW(context_->order_after(*queue_, event), SystemError);
+  context_->record(event, *queue_);
+  EXPECT_THROW(context_->wait(event), SystemError);
+  // The queue goes on.
+  const Buffer buffer = allocate(4, quirks().kinds.front());
+  upload(buffer.ref(), "fine");
+  EXPECT_EQ(download(buffer.ref()), "fine");
+}
+
+TEST_P(DriverConformance, WrapsForeignQueues) {
+  if (!quirks().make_native_queue) {
+    int not_a_queue = 0;
+    EXPECT_THAT(message_of<UnsupportedError>([&] { context_->wrap_queue(&not_a_queue, nullptr); }),
+                HasSubstr(std::string(driver_->name())));
+    return;
+  }
+  std::shared_ptr<void> native = quirks().make_native_queue();
+  const std::weak_ptr<void> watched = native;
+  {
+    void* handle = native.get();
+    const Queue queue = context_->wrap_queue(handle, std::move(native));
+    EXPECT_EQ(queue.native(), handle);
+    EXPECT_FALSE(watched.expired());
+    const Buffer buffer = allocate(4, quirks().kinds.front());
+    finish();
+    std::string text = "wrap";
+    context_->copy(buffer.ref(), host(text), queue);
+    Event event = context_->make_event();
+    context_->record(event, queue);
+    context_->wait(event);
+    EXPECT_EQ(download(buffer.ref()), text);
+  }
+  EXPECT_TRUE(watched.expired());
+}
+
+TEST_P(DriverConformance, WrapsForeignEvents) {
+  EXPECT_TRUE(context_->query(context_->wrap_event(nullptr, nullptr)));
+  if (!quirks().make_native_event) {
+    int not_an_event = 0;
+    EXPECT_THAT(message_of<UnsupportedError>([&] { context_->wrap_event(&not_an_event, nullptr); }),
+                HasSubstr(std::string(driver_->name())));
+    return;
+  }
+  std::shared_ptr<void> native = quirks().make_native_event();
+  const std::weak_ptr<void> watched = native;
+  {
+    void* handle = native.get();
+    const Event event = context_->wrap_event(handle, std::move(native));
+    EXPECT_EQ(event.native(), handle);
+    context_->wait(event);
+    EXPECT_FALSE(watched.expired());
+  }
+  EXPECT_TRUE(watched.expired());
+}
+
+// Memory handles
+
+TEST_P(DriverConformance, ExportsToAnotherContext) {
+  const auto peer = driver_->open(context_->device());
+  for (const MemoryKind kind : kKinds) {
+    if (!has(quirks().exportable, kind)) {
+      EXPECT_THROW(
+          {
+            const Buffer refused = allocate(64, kind, Sharing::kExportable);
+            context_->export_memory(refused.ref());
+          },
+          UnsupportedError);
+      continue;
+    }
+    const std::size_t descriptors = open_descriptors();
+    {
+      Buffer buffer = allocate(10'000, kind, Sharing::kExportable);
+      upload(buffer.ref(), std::string(10'000, 'x'));
+      upload(buffer.ref().slice(5000, 5), "hello");
+      MemoryHandle handle = context_->export_memory(buffer.ref().slice(5000, 5));
+      EXPECT_EQ(handle.driver, driver_->name());
+      EXPECT_EQ(handle.size, 5u);
+      const Buffer imported = peer->import_memory(std::move(handle), "here");
+      EXPECT_EQ(imported.size(), 5u);
+      EXPECT_EQ(imported.read_only(), !quirks().import_writable);
+      EXPECT_EQ(download(imported.ref()), "hello");
+      upload(buffer.ref().slice(5000, 5), "world");
+      EXPECT_EQ(download(imported.ref()), "world");
+      buffer = Buffer();
+      EXPECT_EQ(download(imported.ref()), "world") << "the importer keeps the memory";
+    }
+    EXPECT_EQ(open_descriptors(), descriptors);
+  }
+}
+
+TEST_P(DriverConformance, ExportsNothingThatWasntMadeForIt) {
+  for (const MemoryKind kind : quirks().kinds) {
+    const Buffer buffer = allocate(64, kind);
+    EXPECT_THAT(message_of<UnsupportedError>([&] { context_->export_memory(buffer.ref()); }),
+                HasSubstr(std::string(driver_->name())));
+  }
+  std::string bytes = "not even ours";
+  EXPECT_THROW(context_->export_memory(host(bytes)), UnsupportedError);
+}
+
+TEST_P(DriverConformance, ImportsNothingMalformed) {
+  const std::size_t descriptors = open_descriptors();
+  {
+    MemoryHandle foreign;
+    foreign.driver = "somebody else";
+    foreign.size = 8;
+    EXPECT_THAT(message_of<ProtocolError>([&] { context_->import_memory(std::move(foreign), "handle 4"); }),
+                HasSubstr("handle 4"));
+    MemoryHandle empty;
+    empty.driver = driver_->name();
+    empty.size = 8;
+    EXPECT_THROW(context_->import_memory(std::move(empty), "here"), ProtocolError);
+    for (const MemoryKind kind : quirks().exportable) {
+      const Buffer buffer = allocate(64, kind, Sharing::kExportable);
+      const auto spoiled = [&](auto spoil) {
+        MemoryHandle handle = context_->export_memory(buffer.ref());
+        spoil(handle);
+        EXPECT_THROW(context_->import_memory(std::move(handle), "here"), ProtocolError);
+      };
+      spoiled([](MemoryHandle& handle) { handle.opaque.clear(); });
+      spoiled([](MemoryHandle& handle) { handle.opaque.resize(10'000); });
+      spoiled([](MemoryHandle& handle) { handle.size = 0; });
+      spoiled([](MemoryHandle& handle) { handle.size = UINT64_MAX; });
+      spoiled([](MemoryHandle& handle) { handle.offset = UINT64_MAX; });
+      spoiled([](MemoryHandle& handle) { handle.offset = 1; });
+    }
+  }
+  EXPECT_EQ(open_descriptors(), descriptors);
+}
+
+TEST_P(DriverConformance, ManyThreadsUseOneContext) {
+  std::vector<std::thread> threads;
+  std::atomic<int> right{0};
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      const Queue queue = context_->make_queue();
+      for (int i = 0; i < 50; ++i) {
+        const MemoryKind kind = quirks().kinds[static_cast<std::size_t>(i) % quirks().kinds.size()];
+        const Sharing sharing = i % 2 == 0 && has(quirks().exportable, kind) ? Sharing::kExportable : Sharing::kPrivate;
+        Buffer buffer = context_->allocate(100, kind, sharing, queue);
+        std::string out(100, static_cast<char>('a' + t));
+        std::string in(100, '?');
+        context_->copy(buffer.ref(), host(out), queue);
+        context_->copy(host(in), buffer.ref(), queue);
+        context_->describe(buffer.data());
+        Event event = context_->make_event();
+        context_->record(event, queue);
+        context_->wait(event);
+        context_->free(std::move(buffer), queue);
+        if (in == out) ++right;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(right, 200);
+}
+
+}  // namespace crossdock::device

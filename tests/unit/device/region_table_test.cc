@@ -1,0 +1,100 @@
+#include "crossdock/device/region_table.h"
+
+#include <gmock/gmock.h>
+
+#include "crossdock/core/error.h"
+#include "unit/device/support.h"
+
+namespace crossdock::device {
+namespace {
+
+std::shared_ptr<const Region> region_of(std::size_t size) {
+  RegionWriter writer("table-test");
+  writer.append(as_bytes(std::string(size, 'x')));
+  return writer.freeze();
+}
+
+TEST(RegionAddress, SplitsIntoNumberAndOffset) {
+  constexpr std::uint64_t kOffset = (std::uint64_t{1} << 48) - 1;
+  constexpr std::uint64_t address = make_address(65535, kOffset);
+  static_assert(address_region(address) == 65535);
+  static_assert(address_offset(address) == kOffset);
+  EXPECT_EQ(address, UINT64_MAX);
+  EXPECT_EQ(make_address(0, 64), 64u);
+}
+
+TEST(RegionTable, NumbersEachRegionOnce) {
+  RegionTable table;
+  const auto a = region_of(10);
+  const auto b = region_of(10);
+  bool is_new = false;
+  const auto number_a = table.number_of(a, &is_new);
+  EXPECT_TRUE(is_new);
+  const auto number_b = table.number_of(b, &is_new);
+  EXPECT_TRUE(is_new);
+  EXPECT_NE(number_a, number_b);
+  EXPECT_EQ(table.number_of(a, &is_new), number_a);
+  EXPECT_FALSE(is_new);
+  EXPECT_EQ(table.find(number_b), b);
+  EXPECT_EQ(table.size(), 2u);
+  EXPECT_EQ(table.bytes(), a->size() + b->size());
+}
+
+TEST(RegionTable, GivesAFreedNumberOutAgain) {
+  RegionTable table;
+  auto a = region_of(10);
+  bool is_new = false;
+  const auto number = table.number_of(a, &is_new);
+  EXPECT_TRUE(table.remove(number));
+  EXPECT_FALSE(table.remove(number));
+  EXPECT_EQ(table.find(number), nullptr);
+  EXPECT_EQ(table.size(), 0u);
+  EXPECT_EQ(table.bytes(), 0u);
+  EXPECT_EQ(a.use_count(), 1);
+  EXPECT_EQ(table.number_of(region_of(5), &is_new), number);
+  EXPECT_TRUE(is_new);
+  // The same region again is new again: the peer was told to forget it.
+  table.number_of(a, &is_new);
+  EXPECT_TRUE(is_new);
+}
+
+TEST(RegionTable, FindsWhatWasPut) {
+  RegionTable table;
+  const auto a = region_of(10);
+  table.put(65535, a);
+  EXPECT_EQ(table.find(65535), a);
+  EXPECT_EQ(table.find(0), nullptr);
+  EXPECT_EQ(table.find(65534), nullptr);
+  EXPECT_THROW(table.put(65535, region_of(1)), ProtocolError);
+  EXPECT_EQ(table.find(65535), a);
+  EXPECT_EQ(table.size(), 1u);
+  EXPECT_TRUE(table.remove(65535));
+  EXPECT_NO_THROW(table.put(65535, a));
+}
+
+TEST(RegionTable, RefusesNothing) {
+  RegionTable table;
+  bool is_new = false;
+  EXPECT_THROW(table.number_of(nullptr, &is_new), InvalidArgumentError);
+  EXPECT_THROW(table.put(1, nullptr), InvalidArgumentError);
+  EXPECT_FALSE(table.remove(7));
+}
+
+TEST(RegionTable, SaysThatItsNumbersRanOut) {
+  // 65,536 regions of real memory need as many descriptors; the raised limit is the process's own.
+  struct rlimit limit {};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  constexpr rlim_t kNeeded = 65'536 + 1000;
+  if (limit.rlim_max < kNeeded) GTEST_SKIP() << "needs " << kNeeded << " descriptors";
+  const crossdock::testing::ScopedLimit raised(RLIMIT_NOFILE, kNeeded);
+  RegionTable table;
+  bool is_new = false;
+  for (int i = 0; i < 65'536; ++i) ASSERT_EQ(table.number_of(region_of(1), &is_new), i);
+  EXPECT_THROW(table.number_of(region_of(1), &is_new), ResourceError);
+  EXPECT_EQ(table.size(), 65'536u);
+  EXPECT_TRUE(table.remove(40'000));
+  EXPECT_EQ(table.number_of(region_of(1), &is_new), 40'000);
+}
+
+}  // namespace
+}  // namespace crossdock::device

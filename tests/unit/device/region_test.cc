@@ -1,0 +1,307 @@
+#include "crossdock/device/region.h"
+
+#include <gmock/gmock.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <array>
+#include <utility>
+
+#include "crossdock/core/error.h"
+#include "unit/device/support.h"
+
+namespace crossdock::device {
+namespace {
+
+using crossdock::testing::mappings_of;
+using crossdock::testing::message_of;
+using crossdock::testing::open_descriptors;
+using crossdock::testing::run_in_child;
+using crossdock::testing::ScopedFolder;
+using crossdock::testing::ScopedLimit;
+using ::testing::HasSubstr;
+
+constexpr int kFrozenSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL;
+constexpr int kRecycledSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
+
+UniqueFd memfd_of(const std::string& content, int seals) {
+  UniqueFd fd(::memfd_create("region-test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  EXPECT_EQ(::pwrite(fd.get(), content.data(), content.size(), 0), static_cast<ssize_t>(content.size()));
+  EXPECT_EQ(::fcntl(fd.get(), F_ADD_SEALS, seals), 0);
+  return fd;
+}
+
+UniqueFd reopen(int fd, int flags) {
+  return UniqueFd(::open(("/proc/self/fd/" + std::to_string(fd)).c_str(), flags | O_CLOEXEC));
+}
+
+UniqueFd sealed_of(const std::string& content, int seals) { return reopen(memfd_of(content, seals).get(), O_RDONLY); }
+
+std::string refusal(UniqueFd fd, RegionKind kind, std::uint64_t size) {
+  return message_of<ProtocolError>([&] { Region::adopt(std::move(fd), kind, size, {}, "region 3 of shm:/x"); });
+}
+
+TEST(RegionAdopt, MapsAFrozenMemfdAndClosesItsDescriptor) {
+  const std::size_t before = open_descriptors();
+  {
+    const auto region = Region::adopt(sealed_of("hello", kFrozenSeals), RegionKind::kFrozen, 5, {}, "here");
+    EXPECT_EQ(open_descriptors(), before);
+    EXPECT_EQ(region->kind(), RegionKind::kFrozen);
+    EXPECT_EQ(region->size(), 5u);
+    EXPECT_EQ(region->descriptor(), -1);
+    EXPECT_EQ(region->writable(), nullptr);
+    EXPECT_EQ(as_text({region->data(), 5}), "hello");
+    EXPECT_NO_THROW(region->check_unchanged());
+    EXPECT_EQ(mappings_of("region-test"), 1u);
+  }
+  EXPECT_EQ(mappings_of("region-test"), 0u);
+}
+
+TEST(RegionAdopt, TakesTheFirstAndTheLastByteAndNoMore) {
+  const auto region = Region::adopt(sealed_of("hello", kFrozenSeals), RegionKind::kFrozen, 5, {}, "here");
+  EXPECT_TRUE(region->contains(region->data(), 5));
+  EXPECT_TRUE(region->contains(region->data() + 5, 0));
+  EXPECT_FALSE(region->contains(region->data(), 6));
+  EXPECT_FALSE(region->contains(region->data() + 1, 5));
+  EXPECT_FALSE(region->contains(region->data() - 1, 1));
+  EXPECT_FALSE(region->contains(region->data() + 1, UINT64_MAX));
+  EXPECT_FALSE(region->contains(nullptr, 0));
+}
+
+TEST(RegionAdopt, NamesTheMissingSeal) {
+  const std::array<std::pair<int, const char*>, 4> frozen{{{F_SEAL_SHRINK, "sealed against shrinking"},
+                                                           {F_SEAL_GROW, "sealed against growing"},
+                                                           {F_SEAL_WRITE, "sealed against writing"},
+                                                           {F_SEAL_SEAL, "seals aren't sealed"}}};
+  for (const auto& [seal, text] : frozen) {
+    const std::string what = refusal(sealed_of("hello", kFrozenSeals & ~seal), RegionKind::kFrozen, 5);
+    EXPECT_THAT(what, HasSubstr(text));
+    EXPECT_THAT(what, HasSubstr("region 3 of shm:/x"));
+  }
+  for (const int seal : {F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_FUTURE_WRITE, F_SEAL_SEAL}) {
+    EXPECT_THAT(refusal(sealed_of("hello", kRecycledSeals & ~seal), RegionKind::kRecycled, 5), HasSubstr("seal"));
+  }
+  EXPECT_THAT(refusal(sealed_of("hello", 0), RegionKind::kFrozen, 5), HasSubstr("seal"));
+  EXPECT_THAT(refusal(sealed_of("hello", kRecycledSeals), RegionKind::kFrozen, 5), HasSubstr("against writing"));
+}
+
+TEST(RegionAdopt, RefusesWhatIsNoMemfd) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+  EXPECT_THAT(refusal(UniqueFd(ends[0]), RegionKind::kFrozen, 5), HasSubstr("neither a memfd nor a regular file"));
+  ::close(ends[1]);
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
+  EXPECT_THAT(refusal(UniqueFd(ends[0]), RegionKind::kRecycled, 5), HasSubstr("neither a memfd nor a regular file"));
+  ::close(ends[1]);
+  ScopedFolder folder;
+  const std::string path = folder.write("plain", "hello");
+  EXPECT_THAT(refusal(UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC)), RegionKind::kFrozen, 5),
+              ::testing::AnyOf(HasSubstr("isn't a memfd"), HasSubstr("isn't sealed")));
+  EXPECT_THAT(refusal(UniqueFd(::open(folder.path().c_str(), O_RDONLY | O_CLOEXEC)), RegionKind::kFile, 5),
+              HasSubstr("neither a memfd nor a regular file"));
+}
+
+TEST(RegionAdopt, RefusesADescriptorThatCantBeRead) {
+  const UniqueFd memfd = memfd_of("hello", 0);
+  UniqueFd write_only = reopen(memfd.get(), O_WRONLY);
+  ASSERT_TRUE(write_only);
+  ASSERT_EQ(::fcntl(memfd.get(), F_ADD_SEALS, kFrozenSeals), 0);
+  EXPECT_THAT(refusal(std::move(write_only), RegionKind::kFrozen, 5), HasSubstr("isn't open for reading"));
+  EXPECT_THAT(refusal(reopen(memfd.get(), O_PATH), RegionKind::kFrozen, 5), HasSubstr("isn't open for reading"));
+}
+
+TEST(RegionAdopt, RefusesAnotherSizeThanAnnounced) {
+  EXPECT_THAT(refusal(sealed_of("hello", kFrozenSeals), RegionKind::kFrozen, 4), HasSubstr("has 5 bytes, and 4"));
+  EXPECT_THAT(refusal(sealed_of("hello", kFrozenSeals), RegionKind::kFrozen, 6), HasSubstr("has 5 bytes, and 6"));
+  EXPECT_THAT(refusal(sealed_of("", kFrozenSeals), RegionKind::kFrozen, 0), HasSubstr("0 bytes"));
+  EXPECT_THAT(refusal(sealed_of("hello", kFrozenSeals), RegionKind::kFrozen, (1ULL << 48) + 1), HasSubstr("2^48"));
+  EXPECT_THAT(refusal(sealed_of("hello", kFrozenSeals), static_cast<RegionKind>(9), 5), HasSubstr("kind of region"));
+}
+
+TEST(RegionAdopt, RefusesASealedRegionOfHoles) {
+  constexpr std::uint64_t kHuge = std::uint64_t{1} << 40;
+  UniqueFd fd = memfd_of("hello", 0);
+  ASSERT_EQ(::ftruncate(fd.get(), static_cast<off_t>(kHuge)), 0);
+  ASSERT_EQ(::fcntl(fd.get(), F_ADD_SEALS, kFrozenSeals), 0);
+  EXPECT_THAT(refusal(reopen(fd.get(), O_RDONLY), RegionKind::kFrozen, kHuge), HasSubstr("holes"));
+}
+
+TEST(RegionAdopt, RefusesHugePagesOfAPool) {
+  const UniqueFd fd(::memfd_create("huge", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB));
+  constexpr std::uint64_t kSize = 2 << 20;
+  if (!fd || ::ftruncate(fd.get(), kSize) != 0) GTEST_SKIP() << "this system has no huge pages";
+  ASSERT_EQ(::fcntl(fd.get(), F_ADD_SEALS, kFrozenSeals), 0);
+  EXPECT_THAT(refusal(fd.duplicate(), RegionKind::kFrozen, kSize), HasSubstr("ordinary pages"));
+}
+
+TEST(RegionAdopt, ClosesTheDescriptorOfWhatItRefuses) {
+  const std::size_t before = open_descriptors();
+  EXPECT_NE(refusal(sealed_of("hello", 0), RegionKind::kFrozen, 5), "");
+  EXPECT_EQ(open_descriptors(), before);
+}
+
+TEST(RegionAdopt, SaysThatAMappingWasRefused) {
+  ScopedFolder folder;
+  const std::string path = folder.write("large", "x");
+  constexpr off_t kSize = off_t{1} << 32;
+  ASSERT_EQ(::truncate(path.c_str(), kSize), 0);
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const FileStamp stamp = FileStamp::of(fd.get());
+  const std::size_t before = open_descriptors();
+  const ScopedLimit limit(RLIMIT_AS, crossdock::testing::address_space() + (rlim_t{256} << 20));
+  EXPECT_THAT(message_of<ResourceError>([&] { Region::adopt(std::move(fd), RegionKind::kFile, kSize, stamp, "here"); }),
+              HasSubstr("ulimit -v"));
+  EXPECT_THROW(Region::open_file(path), ResourceError);
+  EXPECT_THROW(Region::make_recycled(kSize, "region-test"), ResourceError);
+  EXPECT_EQ(open_descriptors(), before - 1);
+  EXPECT_EQ(mappings_of("region-test"), 0u);
+}
+
+TEST(RegionFile, IsOpenedAndAdoptedWithoutACopy) {
+  ScopedFolder folder;
+  const auto served = Region::open_file(folder.write("data", "0123456789"));
+  EXPECT_EQ(served->kind(), RegionKind::kFile);
+  EXPECT_EQ(as_text({served->data(), served->size()}), "0123456789");
+  EXPECT_EQ(served->stamp().size, 10);
+  EXPECT_EQ(::fcntl(served->descriptor(), F_GETFL) & O_ACCMODE, O_RDONLY);
+  EXPECT_NO_THROW(served->check_unchanged());
+  UniqueFd sent(::fcntl(served->descriptor(), F_DUPFD_CLOEXEC, 0));
+  const auto adopted = Region::adopt(std::move(sent), RegionKind::kFile, 10, served->stamp(), "here");
+  EXPECT_EQ(as_text({adopted->data(), adopted->size()}), "0123456789");
+}
+
+TEST(RegionFile, SaysWhatChanged) {
+  ScopedFolder folder;
+  const std::string path = folder.write("data", "0123456789");
+  const auto region = Region::open_file(path);
+  ASSERT_EQ(::truncate(path.c_str(), 4), 0);
+  const std::string what = message_of<FileChangedError>([&] { region->check_unchanged(); });
+  EXPECT_THAT(what, HasSubstr("its size changed from 10 to 4"));
+  EXPECT_THAT(what, HasSubstr(path));
+  UniqueFd sent(::fcntl(region->descriptor(), F_DUPFD_CLOEXEC, 0));
+  EXPECT_THROW(Region::adopt(std::move(sent), RegionKind::kFile, 10, region->stamp(), "here"), FileChangedError);
+}
+
+TEST(RegionFile, NoticesAChangeOfTimesAlone) {
+  ScopedFolder folder;
+  const std::string path = folder.write("data", "0123456789");
+  const auto region = Region::open_file(path);
+  const std::array<struct timespec, 2> long_ago{};
+  ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), long_ago.data(), 0), 0);
+  EXPECT_THAT(message_of<FileChangedError>([&] { region->check_unchanged(); }), HasSubstr("modification time"));
+}
+
+TEST(RegionFile, AdoptRefusesAStampOfAnotherSize) {
+  ScopedFolder folder;
+  const auto region = Region::open_file(folder.write("data", "0123456789"));
+  UniqueFd sent(::fcntl(region->descriptor(), F_DUPFD_CLOEXEC, 0));
+  EXPECT_THROW(Region::adopt(std::move(sent), RegionKind::kFile, 11, region->stamp(), "here"), ProtocolError);
+}
+
+TEST(RegionFile, RefusesWhatIsNoRegularFileWithoutHanging) {
+  ScopedFolder folder;
+  EXPECT_THROW(Region::open_file(folder.path() + "/none"), NotFoundError);
+  EXPECT_THROW(Region::open_file(folder.write("plain", "x") + "/below"), NotFoundError);
+  EXPECT_THROW(Region::open_file(folder.path()), InvalidArgumentError);
+  EXPECT_THROW(Region::open_file("/dev/null"), InvalidArgumentError);
+  EXPECT_THROW(Region::open_file(""), InvalidArgumentError);
+  EXPECT_THROW(Region::open_file(std::string("a\0b", 3)), InvalidArgumentError);
+  const std::string fifo = folder.path_of("fifo");
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  EXPECT_THROW(Region::open_file(fifo), InvalidArgumentError);
+  EXPECT_THAT(message_of<InvalidArgumentError>([&] { Region::open_file(folder.write("empty", "")); }),
+              HasSubstr("is empty"));
+}
+
+TEST(RegionFile, SaysThatItMayNotBeRead) {
+  if (::geteuid() == 0) GTEST_SKIP() << "root may read every file";
+  ScopedFolder folder;
+  const std::string path = folder.write("secret", "x");
+  ASSERT_EQ(::chmod(path.c_str(), 0), 0);
+  EXPECT_THROW(Region::open_file(path), PermissionError);
+}
+
+TEST(RegionRecycled, IsWrittenHereAndReadThere) {
+  const auto region = Region::make_recycled(10000, "region-test");
+  ASSERT_NE(region->writable(), nullptr);
+  EXPECT_EQ(region->size(), 10000u);
+  EXPECT_EQ(region->kind(), RegionKind::kRecycled);
+  UniqueFd sent(::fcntl(region->descriptor(), F_DUPFD_CLOEXEC, 0));
+  const auto view = Region::adopt(std::move(sent), RegionKind::kRecycled, 10000, {}, "here");
+  EXPECT_EQ(view->writable(), nullptr);
+  region->writable()[9999] = std::byte{7};
+  EXPECT_EQ(view->data()[9999], std::byte{7});
+  EXPECT_EQ(run_in_child([&] { *const_cast<volatile std::byte*>(view->data()) = std::byte{1}; }), -SIGSEGV);
+}
+
+TEST(RegionRecycled, IsFaultedInBeforehand) {
+  constexpr std::uint64_t kSize = 1 << 20;
+  const auto region = Region::make_recycled(kSize, "region-test");
+  std::vector<unsigned char> resident(kSize / static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)));
+  ASSERT_EQ(::mincore(region->writable(), kSize, resident.data()), 0);
+  EXPECT_THAT(resident, ::testing::Each(1));
+}
+
+TEST(RegionRecycled, TakesNoNewWriterAndKeepsItsSize) {
+  const auto region = Region::make_recycled(8192, "region-test");
+  const UniqueFd writer = reopen(region->descriptor(), O_RDWR);
+  const int fd = writer ? writer.get() : region->descriptor();
+  EXPECT_EQ(::pwrite(fd, "x", 1, 0), -1);
+  EXPECT_EQ(::ftruncate(fd, 4096), -1);
+  EXPECT_EQ(::ftruncate(fd, 16384), -1);
+  EXPECT_EQ(::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096), -1);
+  EXPECT_EQ(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
+  EXPECT_EQ(::fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
+}
+
+TEST(RegionRecycled, IsKeptFromAForkedChild) {
+  const auto region = Region::make_recycled(4096, "region-test");
+  EXPECT_EQ(run_in_child([&] { (void)*static_cast<volatile const std::byte*>(region->data()); }), -SIGSEGV);
+  UniqueFd sent(::fcntl(region->descriptor(), F_DUPFD_CLOEXEC, 0));
+  const auto view = Region::adopt(std::move(sent), RegionKind::kRecycled, 4096, {}, "here");
+  EXPECT_EQ(run_in_child([&] { (void)*static_cast<volatile const std::byte*>(view->data()); }), -SIGSEGV);
+}
+
+TEST(RegionRecycled, DroppedInAChildLeavesWhatLiesAtItsAddressThere) {
+  auto region = Region::make_recycled(4096, "region-test");
+  EXPECT_EQ(run_in_child([&] {
+              void* at = const_cast<std::byte*>(region->data());
+              void* other =
+                  ::mmap(at, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+              if (other != at) ::_exit(1);
+              region.reset();
+              *static_cast<volatile char*>(other) = 1;
+            }),
+            0);
+  region->writable()[0] = std::byte{1};
+}
+
+TEST(RegionRecycled, RefusesNoBytes) { EXPECT_THROW(Region::make_recycled(0, "region-test"), InvalidArgumentError); }
+
+TEST(RegionRecycled, SaysThatDescriptorsRanOutAndLeaksNothing) {
+  ScopedFolder folder;
+  const std::string path = folder.write("data", "0123456789");
+  const std::size_t before = open_descriptors();
+  {
+    std::vector<UniqueFd> all;
+    const ScopedLimit limit(RLIMIT_NOFILE, 64);
+    while (true) {
+      UniqueFd fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+      if (!fd) break;
+      all.push_back(std::move(fd));
+    }
+    EXPECT_THROW(Region::make_recycled(4096, "region-test"), ResourceError);
+    EXPECT_THROW(Region::open_file(path), ResourceError);
+    EXPECT_THROW(RegionWriter("region-test"), ResourceError);
+    EXPECT_THROW(Arena(4096), ResourceError);
+    // One left: enough for the memfd, not for its read-only twin.
+    all.pop_back();
+    EXPECT_THROW(Region::make_recycled(4096, "region-test"), ResourceError);
+  }
+  EXPECT_EQ(open_descriptors(), before);
+  EXPECT_EQ(mappings_of("region-test"), 0u);
+  EXPECT_EQ(mappings_of("crossdock-arena"), 0u);
+}
+
+}  // namespace
+}  // namespace crossdock::device
