@@ -1,0 +1,219 @@
+#include <arrow_message_generated.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "crossdock/core/error.h"
+#include "samples.h"
+
+namespace crossdock::ipc::testing {
+namespace {
+
+using array::TypeId;
+using flatbuf::Buffer;
+using flatbuf::FieldNode;
+using flatbuffers::FlatBufferBuilder;
+using ::testing::HasSubstr;
+
+constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kMin = std::numeric_limits<std::int64_t>::min();
+
+struct Batch {
+  std::int64_t length = 0;
+  std::vector<FieldNode> nodes;
+  std::vector<Buffer> buffers;
+  std::int64_t body_length = 0;
+};
+
+std::vector<std::byte> built(const Batch& batch) {
+  FlatBufferBuilder b;
+  const auto buffers = b.CreateVectorOfStructs(batch.buffers.data(), batch.buffers.size());
+  const auto nodes = b.CreateVectorOfStructs(batch.nodes.data(), batch.nodes.size());
+  const auto table = flatbuf::CreateRecordBatch(b, batch.length, nodes, buffers);
+  b.Finish(flatbuf::CreateMessage(b, flatbuf::MetadataVersion::V5, flatbuf::MessageHeader::RecordBatch, table.Union(),
+                                  batch.body_length));
+  return to_vector({reinterpret_cast<const std::byte*>(b.GetBufferPointer()), b.GetSize()});
+}
+
+BatchHeader read(const array::Schema& schema, const Batch& batch) {
+  BatchHeader out;
+  Message::parse(built(batch), {}, "made by hand").batch(schema, &out);
+  return out;
+}
+
+std::string error(const array::Schema& schema, const Batch& batch) {
+  return error_of<InvalidDataError>([&] { read(schema, batch); });
+}
+
+array::Schema one(array::Field only) { return array::Schema({std::move(only)}); }
+
+TEST(BatchReader, AGoodBatch) {
+  const BatchHeader header = read(one(field("a", TypeId::kInt32)), {4, {{4, 1}}, {{0, 1}, {64, 16}}, 128});
+  EXPECT_EQ(header.num_rows, 4);
+  EXPECT_EQ(header.nodes[0].null_count, 1);
+  EXPECT_EQ(header.buffers[1].offset, 64);
+  EXPECT_EQ(header.buffers[1].length, 16);
+  EXPECT_EQ(header.body_length, 128);
+}
+
+TEST(BatchReader, VectorsAreOftenAbsentWhereEmpty) {
+  FlatBufferBuilder b;
+  b.Finish(flatbuf::CreateMessage(b, flatbuf::MetadataVersion::V5, flatbuf::MessageHeader::RecordBatch,
+                                  flatbuf::CreateRecordBatch(b, 3).Union()));
+  const ByteSpan bytes{reinterpret_cast<const std::byte*>(b.GetBufferPointer()), b.GetSize()};
+  const Message message = Message::parse(bytes, {}, "made by hand");
+  BatchHeader header;
+  message.batch(array::Schema({}), &header);
+  EXPECT_EQ(header.num_rows, 3);
+  const array::Schema schema = one(field("a", TypeId::kInt32));
+  EXPECT_THAT(error_of<InvalidDataError>([&] { message.batch(schema, &header); }), HasSubstr("0 field nodes"));
+}
+
+TEST(BatchReader, CountsMustMatchTheSchema) {
+  const auto schema = one(field("a", TypeId::kInt32));
+  EXPECT_THAT(error(schema, {0, {}, {{0, 0}, {0, 0}}, 0}), HasSubstr("0 field nodes"));
+  EXPECT_THAT(error(schema, {0, {{0, 0}, {0, 0}}, {{0, 0}, {0, 0}}, 0}), HasSubstr("2 field nodes"));
+  EXPECT_THAT(error(schema, {0, {{0, 0}}, {{0, 0}}, 0}), HasSubstr("1 buffers"));
+  EXPECT_THAT(error(schema, {0, {{0, 0}}, {{0, 0}, {0, 0}, {0, 0}}, 0}), HasSubstr("3 buffers"));
+}
+
+TEST(BatchReader, NodesOutOfRange) {
+  const auto schema = one(field("a", TypeId::kNull));
+  EXPECT_THAT(error(schema, {-1, {{-1, 0}}, {}, 0}), HasSubstr("-1"));
+  EXPECT_THAT(error(schema, {kMin, {{kMin, 0}}, {}, 0}), HasSubstr("rows"));
+  EXPECT_THAT(error(schema, {4, {{-4, 0}}, {}, 0}), HasSubstr("length -4"));
+  EXPECT_THAT(error(schema, {4, {{4, 5}}, {}, 0}), HasSubstr("null count of 5"));
+  EXPECT_THAT(error(schema, {4, {{4, -2}}, {}, 0}), HasSubstr("null count of -2"));
+  EXPECT_THAT(error(schema, {4, {{5, 0}}, {}, 0}), HasSubstr("5 elements in a batch of 4"));
+  EXPECT_EQ(error(schema, {kMax, {{kMax, kMax}}, {}, 0}), "") << "nulls take no memory";
+}
+
+TEST(BatchReader, BuffersMustLieInTheBody) {
+  const auto schema = one(field("a", TypeId::kInt8));
+  const auto with = [&](Buffer data) { return error(schema, {0, {{0, 0}}, {{0, 0}, data}, 64}); };
+  EXPECT_EQ(with({0, 64}), "");
+  EXPECT_EQ(with({64, 0}), "");
+  for (const Buffer bad : {Buffer(-8, 8), Buffer(0, -8), Buffer(0, 65), Buffer(64, 1), Buffer(65, 0), Buffer(kMax, 1),
+                           Buffer(1, kMax), Buffer(kMax, kMax), Buffer(kMin, 0), Buffer(0, kMin)}) {
+    EXPECT_THAT(with(bad), HasSubstr("doesn't lie in the body")) << bad.offset() << ' ' << bad.length();
+  }
+}
+
+TEST(BatchReader, BuffersMustBeLongEnough) {
+  const auto too_few = HasSubstr("too few");
+  EXPECT_THAT(error(one(field("a", TypeId::kInt32)), {4, {{4, 0}}, {{0, 0}, {0, 15}}, 64}), too_few);
+  EXPECT_THAT(error(one(field("a", TypeId::kInt32)), {9, {{9, 1}}, {{0, 1}, {0, 36}}, 64}), too_few) << "bitmap";
+  EXPECT_THAT(error(one(field("a", TypeId::kBool)), {9, {{9, 0}}, {{0, 0}, {0, 1}}, 64}), too_few);
+  EXPECT_THAT(error(one(field("a", TypeId::kUtf8)), {4, {{4, 0}}, {{0, 0}, {0, 16}, {0, 0}}, 64}), too_few);
+  EXPECT_THAT(error(one(field("a", TypeId::kLargeUtf8)), {4, {{4, 0}}, {{0, 0}, {0, 39}, {0, 0}}, 64}), too_few);
+  EXPECT_EQ(error(one(field("a", TypeId::kLargeUtf8)), {4, {{4, 0}}, {{0, 0}, {0, 40}, {0, 0}}, 64}), "");
+  EXPECT_EQ(error(one(field("a", TypeId::kUtf8)), {0, {{0, 0}}, {{0, 0}, {0, 0}, {0, 0}}, 0}), "")
+      << "an empty array may leave its one offset out";
+}
+
+TEST(BatchReader, LengthsThatOverflow) {
+  const auto too_few = HasSubstr("too few");
+  for (const TypeId id : {TypeId::kInt64, TypeId::kBool, TypeId::kUtf8, TypeId::kLargeBinary}) {
+    const array::Schema schema = one(field("a", id));
+    const std::vector<Buffer> buffers(static_cast<std::size_t>(schema.n_buffers()), Buffer(0, 0));
+    for (const std::int64_t length : {kMax, kMax / 2 + 1, kMax / 4 + 1, kMax / 8 + 1}) {
+      EXPECT_THAT(error(schema, {length, {{length, 0}}, buffers, 0}), too_few) << length;
+    }
+  }
+}
+
+TEST(BatchReader, NullsNeedABitmap) {
+  const auto schema = one(field("a", TypeId::kInt8));
+  EXPECT_THAT(error(schema, {4, {{4, 1}}, {{0, 0}, {0, 4}}, 64}), HasSubstr("no validity"));
+  EXPECT_EQ(read(schema, {4, {{4, -1}}, {{0, 0}, {0, 4}}, 64}).nodes[0].null_count, 0) << "unknown, but no bitmap";
+  EXPECT_EQ(read(schema, {4, {{4, -1}}, {{0, 1}, {0, 4}}, 64}).nodes[0].null_count, -1);
+}
+
+TEST(BatchReader, ChildrenMustBeLongEnoughForTheirParents) {
+  const auto with_struct = one(field("s", array::Type{.id = TypeId::kStruct}, {field("x", TypeId::kInt8)}));
+  EXPECT_EQ(error(with_struct, {4, {{4, 0}, {4, 0}}, {{0, 0}, {0, 0}, {0, 4}}, 64}), "");
+  EXPECT_THAT(error(with_struct, {4, {{4, 0}, {3, 0}}, {{0, 0}, {0, 0}, {0, 4}}, 64}), HasSubstr("\"x\""));
+
+  const auto with_list =
+      one(field("f", array::Type{.id = TypeId::kFixedSizeList, .fixed_size = 3}, {field("x", TypeId::kInt8)}));
+  EXPECT_EQ(error(with_list, {4, {{4, 0}, {12, 0}}, {{0, 0}, {0, 0}, {0, 12}}, 64}), "");
+  EXPECT_THAT(error(with_list, {4, {{4, 0}, {11, 0}}, {{0, 0}, {0, 0}, {0, 12}}, 64}), HasSubstr("needs 12"));
+  EXPECT_THAT(error(with_list, {kMax, {{kMax, 0}, {0, 0}}, {{0, 0}, {0, 0}, {0, 0}}, 64}), HasSubstr("too many"));
+
+  const array::Schema after(
+      {field("s", array::Type{.id = TypeId::kStruct}, {field("x", TypeId::kNull)}), field("last", TypeId::kNull)});
+  EXPECT_EQ(error(after, {2, {{2, 0}, {5, 0}, {2, 0}}, {{0, 0}}, 0}), "") << "a child may be longer";
+  EXPECT_THAT(error(after, {2, {{2, 0}, {2, 0}, {3, 0}}, {{0, 0}}, 0}), HasSubstr("\"last\""));
+}
+
+TEST(BatchReader, StructVectorsNeedNotBeAligned) {
+  // A verified vector starts 4-aligned; its int64 may not be 8-aligned. Written as vectors of int32 (which FlatBuffers
+  // aligns to 4), one word apart, and then said to hold structs.
+  FlatBufferBuilder b;
+  const auto buffers = b.CreateVector(std::vector<std::int32_t>{0, 0, 0, 0, 0, 0, 16, 0});
+  b.CreateVector(std::vector<std::int32_t>{0});
+  const auto nodes = b.CreateVector(std::vector<std::int32_t>{4, 0, 0, 0});
+  const auto table =
+      flatbuf::CreateRecordBatch(b, 4, flatbuffers::Offset<flatbuffers::Vector<const FieldNode*>>(nodes.o),
+                                 flatbuffers::Offset<flatbuffers::Vector<const Buffer*>>(buffers.o));
+  b.Finish(
+      flatbuf::CreateMessage(b, flatbuf::MetadataVersion::V5, flatbuf::MessageHeader::RecordBatch, table.Union(), 64));
+  std::vector<std::byte> bytes = to_vector({reinterpret_cast<const std::byte*>(b.GetBufferPointer()), b.GetSize()});
+  const auto* root = flatbuffers::GetRoot<flatbuf::Message>(bytes.data())->header_as_RecordBatch();
+  auto* base = reinterpret_cast<const std::uint8_t*>(bytes.data());
+  store_le<std::uint32_t>(bytes.data() + (root->nodes()->Data() - base - 4), 1);
+  store_le<std::uint32_t>(bytes.data() + (root->buffers()->Data() - base - 4), 2);
+  const bool odd = (root->nodes()->Data() - base) % 8 != 0 || (root->buffers()->Data() - base) % 8 != 0;
+  ASSERT_TRUE(odd) << "the test must have made a misaligned vector";
+  BatchHeader header;
+  Message::parse(bytes, {}, "made by hand").batch(one(field("a", TypeId::kInt32)), &header);
+  EXPECT_EQ(header.nodes[0].length, 4);
+  EXPECT_EQ(header.buffers[1].length, 16);
+}
+
+TEST(BatchReader, CompressionIsRefusedByItsName) {
+  for (const auto& [codec, name] :
+       {std::pair{flatbuf::CompressionType::LZ4_FRAME, "LZ4_FRAME"}, std::pair{flatbuf::CompressionType::ZSTD, "ZSTD"},
+        std::pair{static_cast<flatbuf::CompressionType>(9), "codec 9"}}) {
+    FlatBufferBuilder b;
+    const auto table = flatbuf::CreateRecordBatch(b, 0, 0, 0, flatbuf::CreateBodyCompression(b, codec));
+    b.Finish(
+        flatbuf::CreateMessage(b, flatbuf::MetadataVersion::V5, flatbuf::MessageHeader::RecordBatch, table.Union()));
+    const ByteSpan bytes{reinterpret_cast<const std::byte*>(b.GetBufferPointer()), b.GetSize()};
+    const Message message = Message::parse(bytes, {}, "flights.arrow");
+    BatchHeader header;
+    const auto text = error_of<UnsupportedTypeError>([&] { message.batch(array::Schema({}), &header); });
+    EXPECT_THAT(text, HasSubstr(name));
+    EXPECT_THAT(text, HasSubstr("flights.arrow"));
+    EXPECT_THAT(text, HasSubstr("compression=None"));
+  }
+}
+
+TEST(BatchReader, DictionaryBatchWithoutData) {
+  FlatBufferBuilder b;
+  b.Finish(flatbuf::CreateMessage(b, flatbuf::MetadataVersion::V5, flatbuf::MessageHeader::DictionaryBatch,
+                                  flatbuf::CreateDictionaryBatch(b, 3).Union()));
+  const ByteSpan bytes{reinterpret_cast<const std::byte*>(b.GetBufferPointer()), b.GetSize()};
+  const Message message = Message::parse(bytes, {}, "made by hand");
+  EXPECT_EQ(message.dictionary_id(), 3);
+  BatchHeader header;
+  EXPECT_THAT(error_of<InvalidDataError>([&] { message.batch(array::Schema({}), &header); }), HasSubstr("no data"));
+}
+
+TEST(BatchReader, HeadersKeepTheirMemory) {
+  const auto schema = floats(16);
+  Encoder encoder;
+  const auto bytes = to_vector(encoder.record_batch(make_batch(schema, 3)));
+  BatchHeader header;
+  const Message message = Message::parse(bytes, {}, "round trip");
+  message.batch(*schema, &header);
+  const auto* nodes = header.nodes.data();
+  const auto* buffers = header.buffers.data();
+  message.batch(*schema, &header);
+  EXPECT_EQ(header.nodes.data(), nodes);
+  EXPECT_EQ(header.buffers.data(), buffers);
+}
+
+}  // namespace
+}  // namespace crossdock::ipc::testing
