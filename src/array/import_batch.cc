@@ -150,7 +150,7 @@ class Importer {
     if (window != nullptr) cut(*window, index, &node);
     if (layout.id == TypeId::kNull) {
       node.null_count = node.length;
-    } else if (node.null_count == -1 && array.buffers[0] == nullptr) {
+    } else if (node.null_count == -1 && (array.buffers[0] == nullptr || node.length == 0)) {
       node.null_count = 0;
     }
     batch_.nodes[index] = node;
