@@ -1,0 +1,170 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "allocation_count.h"
+#include "crossdock/array/record_batch.h"
+#include "crossdock/core/error.h"
+#include "made_array.h"
+
+namespace crossdock::array {
+namespace {
+
+using test::ArrayTest;
+using test::dictionary_of;
+using test::field;
+using test::message_of;
+using testing::HasSubstr;
+
+class Normalized : public ArrayTest {
+ protected:
+  static RecordBatch slice(const std::vector<Field>& fields, std::int64_t start, std::int64_t rows, std::int64_t inner,
+                           bool counted = true) {
+    ArrowDeviceArray array = test::on_host(test::make_struct(fields, start + rows + 2, inner, counted));
+    array.array.offset = start;
+    array.array.length = rows;
+    return import_batch(std::make_shared<Schema>(fields), &array);
+  }
+};
+
+/// Every node at offset 0 with its nulls counted, every buffer cut.
+void expect_normal(const RecordBatch& batch) {
+  for (std::size_t i = 0; i < batch.nodes.size(); ++i) {
+    const LayoutNode& layout = batch.schema->nodes()[i];
+    const Node& node = batch.nodes[i];
+    EXPECT_EQ(node.offset, 0);
+    EXPECT_GE(node.null_count, 0);
+    for (std::size_t b = 0; b < layout.type.n_buffers; ++b) {
+      const BufferView& buffer = batch.buffers[static_cast<std::size_t>(layout.first_buffer) + b];
+      EXPECT_EQ(buffer.data == nullptr, buffer.size == 0) << layout.field->name;
+      if (node.length == 0) {
+        EXPECT_EQ(buffer.size, 0);
+      }
+      if (layout.type.buffers[b] == BufferKind::kFixed) {
+        EXPECT_EQ(buffer.size, node.length * layout.type.width);
+      }
+      if (layout.type.buffers[b] == BufferKind::kValidity) {
+        EXPECT_EQ(buffer.size, node.null_count > 0 ? (node.length + 7) / 8 : 0) << layout.field->name;
+      }
+    }
+  }
+  for (const auto& dictionary : batch.dictionaries) expect_normal(*dictionary);
+}
+
+TEST_F(Normalized, KeepsEveryValueOfEverySlice) {
+  const std::vector<Field> fields = test::every_type();
+  for (const std::int64_t start : {0, 1, 5, 8, 13}) {
+    for (const std::int64_t rows : {0, 1, 7, 33}) {
+      for (const std::int64_t inner : {0, 3, 8}) {
+        RecordBatch batch = slice(fields, start, rows, inner, inner != 3);
+        ArrowDeviceArray before;
+        export_batch(batch, &before);
+        std::int64_t copied = 0;
+        RecordBatch normal = normalized(std::move(batch), &copied);
+        expect_normal(normal);
+        check_structure(normal);
+        std::int64_t again = 0;
+        normal = normalized(std::move(normal), &again);
+        EXPECT_EQ(again, 0) << "what is normal stays as it is";
+        ArrowDeviceArray after;
+        export_batch(std::move(normal), &after);
+        ASSERT_EQ(test::rows_text(fields, after.array, 0, rows), test::rows_text(fields, before.array, 0, rows))
+            << start << " " << rows << " " << inner;
+        test::release(&before);
+        test::release(&after);
+      }
+    }
+  }
+}
+
+TEST_F(Normalized, NothingToDoCostsNoAllocation) {
+  std::int64_t copied = 0;
+  RecordBatch batch = normalized(slice(test::every_type(), 0, 20, 0), &copied);
+  const std::vector<std::shared_ptr<const RecordBatch>> dictionaries = batch.dictionaries;
+  copied = 0;
+  const std::int64_t before = test::allocations();
+  batch = normalized(std::move(batch), &copied);
+  EXPECT_EQ(test::allocations(), before);
+  EXPECT_EQ(copied, 0);
+  EXPECT_EQ(batch.dictionaries, dictionaries) << "a normal dictionary keeps its identity";
+}
+
+TEST_F(Normalized, WholeBytesAreNotCopied) {
+  std::int64_t copied = 0;
+  const std::vector<Field> fields = {field("b", TypeId::kBool)};
+  RecordBatch batch = slice(fields, 16, 9, 0);
+  const auto* bits = static_cast<const std::byte*>(batch.buffers[1].data);
+  batch = normalized(std::move(batch), &copied);
+  EXPECT_EQ(copied, 0);
+  EXPECT_EQ(batch.buffers[1].data, bits + 2);
+  EXPECT_EQ(batch.buffers[1].size, 2);
+  EXPECT_EQ(batch.nodes[0].null_count, 3) << "of 16 to 24, where 16, 19 and 22 are null";
+}
+
+TEST_F(Normalized, CopiedBitmapsAreCountedAlignedAndOwned) {
+  std::int64_t copied = 100;
+  RecordBatch batch = normalized(slice({field("b", TypeId::kBool)}, 3, 20, 0), &copied);
+  EXPECT_EQ(copied, 100 + 3 + 3);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(batch.buffers[0].data) % 64, 0u);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(batch.buffers[1].data) % 64, 0u);
+  EXPECT_GT(test::live_arrays(), 0) << "the new owner keeps the old one";
+}
+
+TEST_F(Normalized, OffsetsMayStartAboveZero) {
+  const std::vector<Field> fields = {field("l", TypeId::kList, {field("item", TypeId::kInt32)})};
+  RecordBatch batch = slice(fields, 4, 3, 0);
+  const auto* offsets = static_cast<const std::int32_t*>(batch.buffers[1].data);
+  std::int64_t copied = 0;
+  batch = normalized(std::move(batch), &copied);
+  EXPECT_EQ(batch.buffers[1].data, offsets + 4);
+  EXPECT_EQ(batch.buffers[1].size, 4 * 4);
+  EXPECT_GT(offsets[4], 0);
+  EXPECT_EQ(batch.nodes[1].length, offsets[7]) << "cut at the end only";
+}
+
+TEST_F(Normalized, UnknownNullsAreCountedAndKnownOnesKept) {
+  std::int64_t copied = 0;
+  RecordBatch batch = slice({field("i", TypeId::kInt8)}, 0, 12, 0, false);
+  EXPECT_EQ(batch.nodes[0].null_count, -1);
+  EXPECT_EQ(normalized(std::move(batch), &copied).nodes[0].null_count, 4);
+  batch = slice({field("i", TypeId::kInt8)}, 0, 12, 0, true);
+  batch.nodes[0].length = batch.num_rows = 12;
+  batch.nodes[0].null_count = 7;  // The producer's word, for exactly these elements.
+  EXPECT_EQ(normalized(std::move(batch), &copied).nodes[0].null_count, 7);
+}
+
+TEST_F(Normalized, RefusesInnerOffsetsThatLeaveTheirData) {
+  // The list's own first and last offsets are fine; the slice ends at one between them that isn't.
+  const std::vector<Field> fields = {field(
+      "s", TypeId::kStruct, {field("u", TypeId::kUtf8), field("l", TypeId::kList, {field("item", TypeId::kInt8)})})};
+  for (const std::size_t offsets_buffer : {2u, 5u}) {
+    for (const std::int32_t bad : {1000000, -1}) {
+      RecordBatch batch = slice(fields, 0, 10, 0);
+      std::vector<std::int32_t> offsets(11);
+      ASSERT_GE(batch.buffers[offsets_buffer].size, 44);
+      std::memcpy(offsets.data(), batch.buffers[offsets_buffer].data, 44);
+      offsets[4] = bad;
+      batch.nodes[0].length = 4;
+      batch.nodes[0].null_count = -1;
+      batch.num_rows = 4;
+      batch.buffers[offsets_buffer] = {offsets.data(), 44};
+      for (const std::size_t node : {1u, 2u}) {
+        batch.nodes[node].length = 10;
+        batch.nodes[node].null_count = -1;
+      }
+      std::int64_t copied = 0;
+      EXPECT_THAT(message_of<InvalidDataError>([&] { normalized(batch, &copied); }), HasSubstr("field \"s."));
+    }
+  }
+}
+
+TEST_F(Normalized, RefusesDevicesAndBrokenBatches) {
+  std::int64_t copied = 0;
+  RecordBatch batch = slice({field("i", TypeId::kInt8)}, 0, 4, 0);
+  batch.buffers[1].size = 1;
+  EXPECT_THROW(normalized(batch, &copied), InvalidDataError);
+  batch.device_type = ARROW_DEVICE_CUDA;
+  EXPECT_THAT(message_of<InvalidArgumentError>([&] { normalized(batch, &copied); }), HasSubstr("device type 2"));
+}
+
+}  // namespace
+}  // namespace crossdock::array

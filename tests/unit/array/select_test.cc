@@ -1,0 +1,82 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "crossdock/array/record_batch.h"
+#include "crossdock/core/error.h"
+#include "made_array.h"
+
+namespace crossdock::array {
+namespace {
+
+using test::ArrayTest;
+using test::dictionary_of;
+using test::field;
+using test::message_of;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class Select : public ArrayTest {};
+
+TEST_F(Select, TakesWholeColumnsInTheOrderAsked) {
+  const std::vector<Field> fields = test::every_type();
+  ArrowDeviceArray array = test::on_host(test::make_struct(fields, 15, 0, true));
+  const std::string expected =
+      test::rows_text({fields.back()},
+                      ArrowArray{array.array.length, 0, 0, 1, 1, array.array.buffers,
+                                 &array.array.children[fields.size() - 1], nullptr, nullptr, nullptr},
+                      0, 15);
+  const RecordBatch batch = import_batch(std::make_shared<Schema>(fields, Metadata{{"k", "v"}}), &array);
+  std::vector<int> indices;
+  const auto schema = select_fields(*batch.schema, {"of_lists", "nested", "deep", "words"}, &indices);
+  EXPECT_EQ(schema->metadata(), batch.schema->metadata());
+  EXPECT_EQ(schema->dictionaries()[0].id, batch.schema->dictionaries()[3].id) << "ids stay";
+  RecordBatch selected = select_columns(batch, schema, indices);
+  check_structure(selected);
+  EXPECT_EQ(selected.num_rows, 15);
+  EXPECT_EQ(selected.owner, batch.owner);
+  EXPECT_EQ(selected.dictionaries[0], batch.dictionaries[3]);
+  ArrowDeviceArray exported;
+  export_batch(std::move(selected), &exported);
+  ArrowArray first = exported.array;
+  first.n_children = 1;
+  EXPECT_EQ(test::rows_text({fields.back()}, first, 0, 15), expected);
+  test::release(&exported);
+}
+
+TEST_F(Select, NoColumnsKeepTheRows) {
+  const std::vector<Field> fields = {field("a", TypeId::kInt8)};
+  ArrowDeviceArray array = test::on_host(test::make_struct(fields, 15, 0, true));
+  const RecordBatch batch = import_batch(std::make_shared<Schema>(fields), &array);
+  std::vector<int> indices;
+  const auto none = select_fields(*batch.schema, {}, &indices);
+  EXPECT_EQ(select_columns(batch, none, indices).num_rows, 15);
+}
+
+TEST_F(Select, NamesWhatThereIs) {
+  const Schema schema({field("a", TypeId::kInt8), field("b", TypeId::kInt8), field("b", TypeId::kUtf8)});
+  std::vector<int> indices = {9};
+  EXPECT_THAT(message_of<NotFoundError>([&] {
+                select_fields(schema, {"a", "x\n"}, &indices);
+              }),
+              HasSubstr("no column \"x\\x0a\"; there are \"a\", \"b\", \"b\""));
+  EXPECT_THAT(message_of<InvalidArgumentError>([&] { select_fields(schema, {"b"}, &indices); }),
+              HasSubstr("ambiguous"));
+  EXPECT_THAT(indices, ElementsAre(9));
+  EXPECT_EQ(select_fields(schema, {"a"}, &indices)->fields().size(), 1u);
+  EXPECT_THAT(indices, ElementsAre(0));
+}
+
+TEST_F(Select, RefusesIndicesThatDoNotFit) {
+  const std::vector<Field> fields = {field("a", TypeId::kInt8), field("u", TypeId::kUtf8)};
+  ArrowDeviceArray array = test::on_host(test::make_struct(fields, 2, 0, true));
+  const RecordBatch batch = import_batch(std::make_shared<Schema>(fields), &array);
+  std::vector<int> indices;
+  const auto schema = select_fields(*batch.schema, {"u"}, &indices);
+  EXPECT_THROW(select_columns(batch, schema, {}), InvalidArgumentError);
+  EXPECT_THROW(select_columns(batch, schema, {2}), InvalidArgumentError);
+  EXPECT_THROW(select_columns(batch, schema, {-1}), InvalidArgumentError);
+  EXPECT_THAT(message_of<InvalidArgumentError>([&] { select_columns(batch, schema, {0}); }), HasSubstr("2 buffers"));
+}
+
+}  // namespace
+}  // namespace crossdock::array
