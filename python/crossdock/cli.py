@@ -134,12 +134,12 @@ def _source_of(path: Path, stable: str) -> tuple[Source, str | None]:
         _pyarrow(f"reading {path}")
         import pyarrow.parquet
 
-        return pyarrow.parquet.read_table(path), None  # type: ignore[no-any-return]
+        return pyarrow.parquet.read_table(path), None
     if suffix == ".csv":
         _pyarrow(f"reading {path}")
         import pyarrow.csv
 
-        return pyarrow.csv.read_csv(path), None  # type: ignore[no-any-return]
+        return pyarrow.csv.read_csv(path), None
     return path, stable
 
 
@@ -149,7 +149,7 @@ def serve(
         list[Path],
         typer.Argument(
             metavar="FILE...",
-            help="Arrow IPC files (served as they lie, without a copy), or .parquet and .csv (read into shared memory).",
+            help="Arrow IPC files (served as they lie: no copy), or .parquet and .csv (read into shared memory).",
             show_default=False,
         ),
     ],

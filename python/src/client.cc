@@ -95,7 +95,12 @@ void bind_client(nb::module_& module) {
       .def(nb::init<const std::string&, int, bool, std::vector<std::uint32_t>>(), "uri"_a, "timeout_ms"_a, "any_user"_a,
            "other_users"_a)
       .def("list", &PyClient::list)
-      .def("get", &PyClient::get, "name"_a, "columns"_a.none(), "wait"_a, "timeout_ms"_a)
+      .def(
+          "get",
+          [](PyClient& self, const std::string& name, std::optional<std::vector<std::string>> columns,
+             const std::string& wait,
+             int timeout_ms) { return self.get(name, std::move(columns), wait, timeout_ms).release(); },
+          nb::rv_policy::take_ownership, "name"_a, "columns"_a.none(), "wait"_a, "timeout_ms"_a)
       .def("close", &PyClient::close);
 }
 

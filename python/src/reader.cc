@@ -1,5 +1,7 @@
 #include "reader.h"
 
+#include <nanobind/stl/string.h>
+
 #include <optional>
 #include <utility>
 

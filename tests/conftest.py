@@ -1,0 +1,192 @@
+"""What the Python tests share: a private run-time folder, a look-out for leftovers, other processes."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+PACKAGE_TESTS = ("python", "interop", "examples")
+
+
+def _descriptors() -> dict[int, str]:
+    found = {}
+    for entry in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # The descriptor of the listing itself.
+            found[int(entry)] = os.readlink(f"/proc/self/fd/{entry}")
+    return found
+
+
+def _shared_mappings() -> list[str]:
+    """Mappings of memfds; pages of ours that nobody gave back."""
+    return [line for line in Path("/proc/self/maps").read_text().splitlines() if "memfd:" in line]
+
+
+def _children() -> set[int]:
+    return {
+        int(pid)
+        for task in Path("/proc/self/task").iterdir()
+        for pid in (task / "children").read_text().split()
+    }
+
+
+def _threads() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+class _Leftovers(NamedTuple):
+    """What a test could leave behind."""
+
+    descriptors: dict[int, str]
+    mappings: int
+    children: set[int]
+    devshm: set[str]
+
+    @classmethod
+    def now(cls) -> _Leftovers:
+        return cls(_descriptors(), len(_shared_mappings()), _children(), set(os.listdir("/dev/shm")))
+
+    def since(self, before: _Leftovers) -> list[str]:
+        found = [
+            f"descriptor {fd}: {target}"
+            for fd, target in self.descriptors.items()
+            # Pools that peers' libraries start once and keep have event descriptors; ours are sockets, memfds and files.
+            if before.descriptors.get(fd) != target and not target.startswith("anon_inode:")
+        ]
+        if self.mappings > before.mappings:
+            found.append(f"{self.mappings - before.mappings} mappings: {_shared_mappings()}")
+        found += [f"process {pid}" for pid in self.children - before.children]
+        found += [f"/dev/shm/{name}" for name in self.devshm - before.devshm]
+        return found
+
+
+_FAILED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
+    report = yield
+    if report.failed:
+        item.stash[_FAILED] = True
+    return report
+
+
+@pytest.fixture(autouse=True)
+def no_leftovers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every test of the package starts with an empty run-time folder, and leaves nothing behind.
+
+    That is: no socket, descriptor, mapping of shared memory, process, or file under /dev/shm.
+    """
+    if not any(part in PACKAGE_TESTS for part in request.path.parts):
+        yield
+        return
+    runtime = Path(tempfile.mkdtemp(prefix="xd-", dir="/tmp"))  # Short: a socket's path has 107 bytes.
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    gc.collect()
+    before = _Leftovers.now()
+    yield
+    if request.node.stash.get(_FAILED, False):
+        shutil.rmtree(runtime)
+        return  # Its traceback keeps its objects; one report is enough.
+    # Other processes and threads that were told to end are given time to; what is still there then is a leftover.
+    deadline = time.monotonic() + 5
+    while True:
+        gc.collect()
+        found = _Leftovers.now().since(before)
+        found += [f"file {path}" for path in runtime.rglob("*") if not path.is_dir()]
+        if not found or time.monotonic() > deadline:
+            break
+        time.sleep(0.02)
+    shutil.rmtree(runtime)
+    assert not found, "left behind:\n" + "\n".join(found)
+
+
+class Script:
+    """Python code in a process of its own."""
+
+    def __init__(self, code: str, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(code), *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def read_line(self) -> str:
+        """The next line that it prints."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise AssertionError(f"the process ended early: {self.finish(expect=None)}")
+        return line.rstrip("\n")
+
+    def write_line(self, text: str = "") -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(text + "\n")
+        self.process.stdin.flush()
+
+    def send(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def finish(self, *, expect: int | None = 0, timeout: float = 60) -> str:
+        """Waits for its end; the rest of what it printed. Its stderr is in the message if its exit code isn't the expected one."""
+        out, err = self.process.communicate(timeout=timeout)
+        if expect is not None:
+            assert self.process.returncode == expect, f"exit {self.process.returncode}\n{out}\n{err}"
+            return out
+        return f"exit {self.process.returncode}\n{out}\n{err}"
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def script(no_leftovers: None) -> Iterator[type[Script]]:
+    """Starts Python code in another process: script(code, *arguments). What is still running at the test's end is ended."""
+    started: list[Script] = []
+
+    class Started(Script):
+        def __init__(self, code: str, *arguments: str) -> None:
+            super().__init__(code, *arguments)
+            started.append(self)
+
+    yield Started
+    for one in started:
+        one.stop()
+
+
+class Mapping(NamedTuple):
+    start: int
+    end: int
+    permissions: str
+    name: str
+
+
+@pytest.fixture
+def mapping_of() -> object:
+    """Says which mapping of this process an address is in: what tells shared memory from a copy."""
+
+    def find(address: int) -> Mapping:
+        for line in Path("/proc/self/maps").read_text().splitlines():
+            fields = line.split(maxsplit=5)
+            start, end = (int(part, 16) for part in fields[0].split("-"))
+            if start <= address < end:
+                return Mapping(start, end, fields[1], fields[5] if len(fields) > 5 else "")
+        raise AssertionError(f"{address:#x} is not mapped")
+
+    return find

@@ -1,0 +1,60 @@
+"""What importing the package costs, and what it offers."""
+
+from __future__ import annotations
+
+import crossdock as xd
+from crossdock import errors
+
+
+def test_import_needs_neither_numpy_nor_pyarrow_nor_the_commands_libraries(script):
+    out = script("""
+        import sys
+        class Refuse:
+            def find_spec(self, name, path=None, target=None):
+                if name.split(".")[0] in ("numpy", "pyarrow", "typer", "rich", "pandas"):
+                    raise ImportError(name + " must not be imported")
+        sys.meta_path.insert(0, Refuse())
+        import crossdock
+        print(crossdock.__version__)
+    """).finish()
+    assert out.strip() == xd.__version__
+
+
+def test_import_is_quick(script):
+    # Against an interpreter that imports nothing else: what we add, on whatever machine this is. The best of some.
+    out = script("""
+        import subprocess, sys, time
+        def best(code):
+            times = []
+            for _ in range(5):
+                start = time.perf_counter()
+                subprocess.run([sys.executable, "-c", code], check=True)
+                times.append(time.perf_counter() - start)
+            return min(times)
+        print(best("import crossdock") - best("import logging"))
+    """).finish()
+    assert float(out) < 0.25
+
+
+def test_everything_that_is_offered_is_there():
+    assert sorted(xd.__all__, key=str.lower) == sorted(set(xd.__all__), key=str.lower)
+    for name in xd.__all__:
+        assert getattr(xd, name) is not None
+    assert set(errors.__all__) <= set(xd.__all__)
+
+
+def test_every_error_is_one_of_ours_and_has_its_own_class():
+    classes = [getattr(errors, name) for name in errors.__all__]
+    assert len(set(classes)) == 24
+    for one in classes:
+        assert issubclass(one, xd.Error)
+        assert one.__doc__
+    assert issubclass(xd.TimeoutError, TimeoutError)
+    assert issubclass(xd.ConnectionError, ConnectionError)
+    assert issubclass(xd.PermissionError, PermissionError)
+    assert issubclass(xd.NotFoundError, LookupError)
+    assert issubclass(xd.UriError, ValueError)
+    assert issubclass(xd.InvalidArgumentError, ValueError)
+    assert issubclass(xd.UnsupportedTypeError, TypeError)
+    assert issubclass(xd.TruncatedStreamError, EOFError)
+    assert issubclass(xd.FileChangedError, OSError)

@@ -1,0 +1,278 @@
+"""Every kind of thing that can be served, and what it costs."""
+
+from __future__ import annotations
+
+import pathlib
+import threading
+
+import nanoarrow as na
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import crossdock as xd
+
+TABLE = pa.table({"n": pa.array([1, 2, None, 4], pa.int32()), "s": ["a", None, "ccc", ""]})
+
+
+def read(server: xd.Server, name: str, **options: object) -> pa.Table:
+    with xd.connect(server.uri) as client:
+        return pa.table(client.get(name, **options))  # type: ignore[arg-type]
+
+
+def kind_of(server: xd.Server, name: str) -> str:
+    return next(source["kind"] for source in server.stats()["sources"] if source["name"] == name)
+
+
+def reader_of(table: pa.Table) -> pa.RecordBatchReader:
+    return pa.RecordBatchReader.from_batches(table.schema, table.to_batches())
+
+
+class OnlyDeviceStream:
+    """A producer that has the device method alone."""
+
+    def __init__(self, uri: str, name: str) -> None:
+        self._client = xd.connect(uri)
+        self._name = name
+
+    def __arrow_c_device_stream__(self, requested_schema: object = None, **kwargs: object) -> object:
+        return self._client.get(self._name).__arrow_c_device_stream__(requested_schema, **kwargs)
+
+
+class OnlyDeviceArray:
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._batch = batch
+
+    def __arrow_c_device_array__(self, requested_schema: object = None, **kwargs: object) -> object:
+        return self._batch.__arrow_c_device_array__(requested_schema, **kwargs)
+
+
+def test_a_table_is_copied_once_and_shared_by_all_consumers():
+    with xd.serve({"t": TABLE}) as server:
+        for _ in range(3):
+            assert read(server, "t").equals(TABLE)
+        (source,) = server.stats()["sources"]
+        assert source["kind"] == "table"
+        assert source["rows"] == 4
+        assert source["consumers"] == 3
+        assert 0 < source["bytes_copied"] <= 2 * TABLE.nbytes + 1024
+
+
+def test_a_record_batch_is_a_table():
+    batch = TABLE.to_batches()[0]
+    with xd.serve({"t": batch}) as server:
+        assert read(server, "t").to_batches()[0].equals(batch)
+        assert kind_of(server, "t") == "table"
+
+
+@pytest.mark.parametrize(
+    ("array", "values"),
+    [
+        (pa.array([1, None, 3]), [1, None, 3]),
+        (pa.array(["x", "yy"]).slice(1), ["yy"]),
+        (pa.chunked_array([[1], [2, 3]]), [1, 2, 3]),
+        (na.Array([7, 8], na.int32()), [7, 8]),
+        (pa.array(["p", "q", "p"]).dictionary_encode(), ["p", "q", "p"]),
+    ],
+    ids=["array", "slice", "chunked", "nanoarrow", "dictionary"],
+)
+def test_an_array_is_a_table_of_one_column(array, values):
+    with xd.serve({"a": array}) as server:
+        table = read(server, "a")
+        assert table.num_columns == 1
+        assert table.column(0).to_pylist() == values
+        assert kind_of(server, "a") == "table"
+
+
+def test_a_struct_array_is_a_batch():
+    array = pa.array([{"x": 1, "y": "a"}, {"x": 2, "y": None}])
+    with xd.serve({"a": array}) as server:
+        assert read(server, "a").to_pylist() == array.to_pylist()
+
+
+def test_producers_with_device_methods_alone():
+    with xd.serve({"t": TABLE, "array": OnlyDeviceArray(TABLE.to_batches()[0])}) as server:
+        server.publish("stream", OnlyDeviceStream(server.uri, "t"))
+        assert kind_of(server, "array") == "table"
+        assert kind_of(server, "stream") == "live"
+        assert read(server, "array").equals(TABLE)
+        assert read(server, "stream").equals(TABLE)
+
+
+def test_a_reader_is_a_live_stream_for_one_consumer():
+    with xd.serve({"s": reader_of(TABLE)}) as server:
+        assert kind_of(server, "s") == "live"
+        assert read(server, "s").equals(TABLE)
+        with pytest.raises(xd.ConsumedError, match="s"):
+            read(server, "s")
+
+
+def test_our_own_reader_can_be_served_on():
+    with xd.serve({"t": TABLE}) as first, xd.connect(first.uri) as client:
+        with xd.serve({"again": client.get("t")}) as second:
+            assert kind_of(second, "again") == "live"
+            assert read(second, "again").equals(TABLE)
+
+
+def test_mode_overrides_the_rule():
+    with xd.Server() as server:
+        server.publish("whole", reader_of(TABLE), mode="table")
+        server.publish("once", TABLE, mode="live")
+        assert kind_of(server, "whole") == "table"
+        assert kind_of(server, "once") == "live"
+        assert read(server, "whole").equals(read(server, "whole"))
+        assert read(server, "once").equals(TABLE)
+        with pytest.raises(xd.ConsumedError):
+            read(server, "once")
+
+
+def test_a_callable_is_called_for_each_consumer_on_a_thread_of_the_servers():
+    threads = []
+
+    def make():
+        threads.append(threading.get_ident())
+        return reader_of(TABLE)
+
+    with xd.serve({"f": make}) as server:
+        assert not threads
+        for _ in range(2):
+            assert read(server, "f").equals(TABLE)
+        assert kind_of(server, "f") == "factory"
+    assert len(threads) == 2
+    assert threading.get_ident() not in threads
+
+
+def test_a_class_is_a_callable():
+    class Source:
+        def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+            return TABLE.__arrow_c_stream__(requested_schema)
+
+    with xd.serve({"f": Source}) as server:
+        assert kind_of(server, "f") == "factory"
+        assert read(server, "f").equals(TABLE)
+
+
+@pytest.mark.parametrize("as_path", [str, pathlib.Path])
+@pytest.mark.parametrize("form", ["file", "stream"])
+def test_an_arrow_file_is_passed_without_a_copy(tmp_path, as_path, form):
+    path = tmp_path / "t.arrow"
+    with (pa.ipc.new_file if form == "file" else pa.ipc.new_stream)(str(path), TABLE.schema) as sink:
+        sink.write_table(TABLE)
+    with xd.serve({"t": as_path(path)}) as server:
+        assert read(server, "t").equals(TABLE)
+        (source,) = server.stats()["sources"]
+        assert (source["kind"], source["bytes_copied"]) == ("file", 0)
+
+
+def test_a_snapshot_doesnt_follow_its_file(tmp_path):
+    path = tmp_path / "t.arrow"
+    with pa.ipc.new_file(str(path), TABLE.schema) as sink:
+        sink.write_table(TABLE)
+    with xd.serve({"t": path}, stable="snapshot") as server:
+        path.unlink()
+        assert read(server, "t").equals(TABLE)
+        assert kind_of(server, "t") == "snapshot"
+
+
+def test_a_changed_file_is_told_to_its_readers(tmp_path):
+    path = tmp_path / "t.arrow"
+    with pa.ipc.new_file(str(path), TABLE.schema) as sink:
+        sink.write_table(TABLE)
+    with xd.serve({"t": path}) as server:
+        assert read(server, "t").equals(TABLE)
+        with path.open("r+b") as file:
+            file.seek(0, 2)
+            file.write(b"more")
+        with xd.connect(server.uri) as client, pytest.raises(xd.FileChangedError, match=r"t\.arrow"):
+            for _ in client.get("t"):
+                pass
+
+
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [(b"", xd.InvalidArgumentError), (b"not an Arrow file at all", xd.InvalidDataError), (None, xd.NotFoundError)],
+    ids=["empty", "text", "absent"],
+)
+def test_a_path_that_is_no_arrow_file_is_refused(tmp_path, content, error):
+    path = tmp_path / "bad.arrow"
+    if content is not None:
+        path.write_bytes(content)
+    with xd.Server() as server:
+        with pytest.raises(error, match=r"bad\.arrow"):
+            server.publish("bad", path)
+        with xd.connect(server.uri) as client:
+            assert client.list() == []
+
+
+def test_a_truncated_file_is_refused(tmp_path):
+    path = tmp_path / "cut.arrow"
+    with pa.ipc.new_file(str(path), TABLE.schema) as sink:
+        sink.write_table(TABLE)
+    path.write_bytes(path.read_bytes()[:-20])
+    with xd.Server() as server, pytest.raises(xd.InvalidDataError, match=r"cut\.arrow"):
+        server.publish("cut", path)
+
+
+def test_a_compressed_file_is_refused_by_name(tmp_path):
+    path = tmp_path / "lz4.arrow"
+    table = pa.table({"n": np.zeros(10000)})
+    with pa.ipc.new_file(str(path), table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as sink:
+        sink.write_table(table)
+    with xd.Server() as server, pytest.raises(xd.Error, match="(?i)lz4|compress"):
+        server.publish("z", path)
+
+
+@pytest.mark.parametrize("source", [None, 3, object(), [1, 2], {"a": 1}], ids=["None", "int", "object", "list", "dict"])
+def test_other_objects_are_refused(source):
+    with xd.Server() as server, pytest.raises(xd.UnsupportedTypeError, match="__arrow_c_stream__"):
+        server.publish("x", source)
+
+
+def test_a_type_that_cant_be_carried_names_its_field():
+    array = pa.array([1, 1, 2])
+    table = pa.table({"fine": array, "runs": pa.RunEndEncodedArray.from_arrays([2, 3], [1, 2])})
+    with xd.Server() as server, pytest.raises(xd.UnsupportedTypeError, match="runs"):
+        server.publish("x", table)
+
+
+def test_names(tmp_path):
+    with xd.serve({"t": TABLE, "ünï cødé/☃": TABLE}) as server:
+        assert read(server, "ünï cødé/☃").equals(TABLE)
+        for bad in ("", "t", "a\0b"):
+            with pytest.raises(xd.InvalidArgumentError):
+                server.publish(bad, TABLE)
+        with pytest.raises(xd.InvalidArgumentError, match="NUL"):
+            server.publish("p", str(tmp_path) + "\0")
+
+
+def test_arguments_that_dont_fit_their_source(tmp_path):
+    with xd.Server() as server:
+        with pytest.raises(xd.InvalidArgumentError, match="mode"):
+            server.publish("x", TABLE, mode="both")
+        with pytest.raises(xd.InvalidArgumentError, match="callable"):
+            server.publish("x", lambda: TABLE, mode="live")
+        with pytest.raises(xd.InvalidArgumentError, match="path"):
+            server.publish("x", TABLE, stable="trust")
+        with pytest.raises(xd.InvalidArgumentError, match="stable"):
+            server.publish("x", tmp_path, stable="maybe")
+
+
+def test_publish_and_withdraw():
+    with xd.Server() as server, xd.connect(server.uri) as client:
+        assert client.list() == []
+        server.publish("t", TABLE)
+        reader = client.get("t")
+        server.withdraw("t")
+        with pytest.raises(xd.NotFoundError, match="t"):
+            client.get("t")
+        with pytest.raises(xd.NotFoundError):
+            server.withdraw("t")
+        assert pa.table(reader).equals(TABLE)
+        server.publish("t", TABLE.slice(1))
+        assert pa.table(client.get("t")).equals(TABLE.slice(1))
+
+
+def test_serve_that_fails_says_which_source_and_leaves_no_server():
+    with pytest.raises(xd.UnsupportedTypeError) as caught:
+        xd.serve({"good": TABLE, "bad": object()})
+    assert any("'bad'" in note for note in caught.value.__notes__)

@@ -1,0 +1,207 @@
+"""Clients, readers, batches: what they say, give away, and refuse."""
+
+from __future__ import annotations
+
+import math
+
+import pyarrow as pa
+import pytest
+
+import crossdock as xd
+
+BATCHES = [pa.record_batch({"x": [1, 2], "y": ["a", None]}), pa.record_batch({"x": [3], "y": ["c"]})]
+SCHEMA = BATCHES[0].schema
+TABLE = pa.Table.from_batches(BATCHES)
+
+
+@pytest.fixture
+def server():
+    with xd.serve({"t": TABLE}) as server:
+        yield server
+
+
+@pytest.fixture
+def client(server):
+    with xd.connect(server.uri) as client:
+        yield client
+
+
+def test_the_catalogue(server, client):
+    server.publish("f", lambda: TABLE)
+    by_name = {entry.name: entry for entry in client.list()}
+    assert sorted(by_name) == ["f", "t"]
+    entry = by_name["t"]
+    assert (entry.rows, entry.device) == (3, "cpu")
+    assert entry.bytes is not None
+    assert entry.bytes > 0
+    assert pa.schema(entry.schema) == SCHEMA
+    assert repr(entry).startswith("<crossdock.CatalogueEntry 't': 3 rows")
+    assert by_name["f"].schema is None
+    assert by_name["f"].rows is None
+    assert by_name["f"].bytes is None
+
+
+def test_iteration_gives_the_batches_and_then_ends_for_good(client):
+    reader = client.get("t")
+    batches = list(reader)
+    assert [pa.record_batch(batch) for batch in batches] == BATCHES
+    assert list(reader) == []
+    with pytest.raises(StopIteration):
+        next(reader)
+
+
+def test_a_batch_tells_its_shape_without_reading_data(client):
+    batch = next(client.get("t"))
+    assert (len(batch), batch.num_rows, batch.num_columns) == (2, 2, 2)
+    assert batch.nbytes > 0
+    assert batch.schema.names == ["x", "y"]
+    assert repr(batch) == f"<crossdock.RecordBatch: 2 rows, 2 columns, {batch.nbytes} bytes>"
+
+
+def test_a_schema(client):
+    schema = client.get("t").schema
+    assert schema.names == ["x", "y"]
+    assert len(schema) == 2
+    assert pa.schema(schema) == SCHEMA
+    assert schema == client.get("t").schema
+    assert schema != client.get("t", columns=["x"]).schema
+    assert schema != "x"
+    assert "x" in str(schema)
+    assert str(schema) in repr(schema)
+
+
+def test_columns(client):
+    assert pa.table(client.get("t", columns=["y"])).equals(TABLE.select(["y"]))
+    assert pa.table(client.get("t", columns=("y", "x"))).equals(TABLE.select(["y", "x"]))
+    none = pa.table(client.get("t", columns=[]))
+    assert none.num_columns == 0
+    with pytest.raises(xd.NotFoundError, match="z"):
+        client.get("t", columns=["x", "z"])
+    with pytest.raises(TypeError, match=r"\['x'\]"):
+        client.get("t", columns="x")
+    assert pa.table(client.get("t")).equals(TABLE)  # The connection is as good as before.
+
+
+@pytest.mark.parametrize("wait", ["auto", "spin", "block"])
+def test_wait_modes(client, wait):
+    assert pa.table(client.get("t", wait=wait)).equals(TABLE)
+
+
+def test_arguments_are_checked(server, client):
+    with pytest.raises(xd.InvalidArgumentError, match="wait"):
+        client.get("t", wait="never")
+    for timeout in (-1, math.nan):
+        with pytest.raises(xd.InvalidArgumentError, match="timeout"):
+            client.get("t", timeout=timeout)
+    with pytest.raises(TypeError, match="timeout"):
+        client.get("t", timeout="1")
+    with pytest.raises(xd.InvalidArgumentError, match="window"):
+        xd.Server(window=0)
+    with pytest.raises(xd.InvalidArgumentError, match="lease_limit"):
+        xd.Server(lease_limit=-1)
+    with pytest.raises(xd.InvalidArgumentError, match="wait"):
+        xd.Server(wait="never")
+    with pytest.raises(xd.InvalidArgumentError, match="stable"):
+        xd.Server(stable="perhaps")
+    for users in ("all", [-1], [2**32]):
+        with pytest.raises(xd.InvalidArgumentError, match="user"):
+            xd.connect(server.uri, users=users)
+    with pytest.raises(TypeError, match="user id"):
+        xd.Server(users=["root"])
+
+
+def test_a_name_that_isnt_there_lists_near_ones(server, client):
+    server.publish("flights", TABLE)
+    with pytest.raises(xd.NotFoundError, match="flights"):
+        client.get("flight")
+
+
+def test_a_reader_is_handed_over_once(client):
+    reader = client.get("t")
+    first = next(reader)
+    assert pa.record_batch(first) == BATCHES[0]
+    rest = pa.RecordBatchReader.from_stream(reader)
+    for use in (lambda: next(reader), lambda: reader.__arrow_c_stream__(), lambda: reader.__arrow_c_device_stream__()):
+        with pytest.raises(xd.ConsumedError, match="handed over"):
+            use()
+    reader.close()  # Does nothing to the stream that is pyarrow's now.
+    assert reader.schema.names == ["x", "y"]
+    assert rest.read_all().to_batches() == BATCHES[1:]
+    assert "handed over" in repr(reader)
+
+
+def test_a_closed_reader_says_so(client):
+    with client.get("t") as reader:
+        batch = next(reader)
+    assert "closed" in repr(reader)
+    with pytest.raises(xd.ClosedError):
+        next(reader)
+    with pytest.raises(xd.ClosedError):
+        reader.__arrow_c_stream__()
+    reader.close()
+    assert pa.record_batch(batch) == BATCHES[0]
+
+
+def test_a_closed_client_says_so_and_its_readers_go_on(server):
+    client = xd.connect(server.uri)
+    reader = client.get("t")
+    assert not client.closed
+    client.close()
+    client.close()
+    assert client.closed
+    assert "closed" in repr(client)
+    for use in (client.list, lambda: client.get("t")):
+        with pytest.raises(xd.ClosedError):
+            use()
+    assert pa.table(reader).equals(TABLE)
+
+
+def test_a_closed_server_says_so():
+    server = xd.serve({"t": TABLE})
+    uri = server.uri
+    assert uri in repr(server)
+    server.close()
+    server.close()
+    assert server.closed
+    assert "closed" in repr(server)
+    with pytest.raises(xd.ClosedError):
+        server.publish("u", TABLE)
+    with pytest.raises((xd.NotFoundError, xd.ConnectionError)):
+        xd.connect(uri, timeout=1)
+
+
+@pytest.mark.parametrize(
+    "uri", ["", "nonsense", "shm:/x?want_data=z", "shm:/x?want_data=1&want_data=2", "shm:" + "/long" * 50, "shm:@abstract"]
+)
+def test_malformed_uris(uri):
+    with pytest.raises((xd.UriError, xd.SchemeError)):
+        xd.connect(uri, timeout=1)
+
+
+def test_unknown_schemes():
+    for make in (lambda: xd.connect("carrier-pigeon:/x", timeout=1), lambda: xd.Server("carrier-pigeon:/x")):
+        with pytest.raises(xd.SchemeError, match="carrier-pigeon"):
+            make()
+
+
+def test_nobody_listens(tmp_path):
+    with pytest.raises((xd.NotFoundError, xd.ConnectionError), match=r"absent\.sock"):
+        xd.connect(f"shm:{tmp_path}/absent.sock", timeout=1)
+
+
+def test_several_readers_of_one_client_at_once(client):
+    first, second = client.get("t"), client.get("t")
+    pairs = list(zip(first, second, strict=True))
+    assert [pa.record_batch(one) for one, _ in pairs] == BATCHES
+    assert [pa.record_batch(two) for _, two in pairs] == BATCHES
+
+
+def test_stats(server, client):
+    reader = client.get("t")
+    batch = next(reader)
+    stats = server.stats()
+    assert stats["connections"] >= 1
+    assert stats["protocol_errors"] == 0
+    assert [source["name"] for source in stats["sources"]] == ["t"]
+    assert any(consumer["name"] == "t" or consumer["leases"] > 0 for consumer in stats["consumers"])
+    del batch
