@@ -19,7 +19,7 @@ struct ShmOptions {
   int handshake_timeout_ms = 5000;
   /// Server: user ids that may connect beside our own; the socket's mode follows (0600, or 0666 in a directory that they can reach). Client: user ids whose
   /// servers we trust to feed us, beside our own and root.
-  std::vector<std::uint32_t> other_users;
+  std::vector<std::uint32_t> other_users = {};
   bool any_user = false;
   bool accept_files = true;  ///< Client: take kFile regions. Refused: ProtocolError names the option.
 };

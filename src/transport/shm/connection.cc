@@ -333,8 +333,8 @@ std::shared_ptr<const device::Region> ShmConnection::region(std::uint16_t number
 // --- waiting ---
 
 bool ShmConnection::readable() const {
-  return service_due_ || failure_.has_value() || gone_.load(std::memory_order_relaxed) || reader_.has_data() ||
-         writer_.peer_closed() || writer_.room_came() || socket_room_hint_.load(std::memory_order_relaxed);
+  return failure_.has_value() || gone_.load(std::memory_order_relaxed) || reader_.has_data() || writer_.peer_closed() ||
+         writer_.room_came() || socket_room_hint_.load(std::memory_order_relaxed);
 }
 
 bool ShmConnection::prepare_sleep() {

@@ -1,0 +1,62 @@
+#include "shm_support.h"
+
+#include <thread>
+
+namespace crossdock::transport::shm_test {
+
+Pair connected_pair(const ShmOptions& server, const ShmOptions& client) {
+  const TemporaryFolder folder;
+  const auto listener = shm_listen(folder / "s.sock", 1, 2, server, nullptr);
+  Pair pair;
+  std::exception_ptr failure;
+  std::thread connecting([&] {
+    try {
+      pair.client = shm_connect(folder / "s.sock", client, 5000, nullptr);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  });
+  pair.server = accept_one(*listener);
+  connecting.join();
+  if (failure) std::rethrow_exception(failure);
+  return pair;
+}
+
+RawSocket::RawSocket(const std::string& path) : fd_(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.data(), path.size());
+  if (::connect(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    throw_errno(errno, "connecting a raw socket");
+  }
+}
+
+void RawSocket::send(ByteSpan bytes, const std::vector<int>& descriptors) const {
+  iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  alignas(cmsghdr) std::byte control[CMSG_SPACE(64 * sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  if (!descriptors.empty()) {
+    message.msg_control = control;
+    message.msg_controllen = CMSG_SPACE(descriptors.size() * sizeof(int));
+    cmsghdr* rights = CMSG_FIRSTHDR(&message);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(descriptors.size() * sizeof(int));
+    std::memcpy(CMSG_DATA(rights), descriptors.data(), descriptors.size() * sizeof(int));
+  }
+  if (::sendmsg(fd_.get(), &message, MSG_NOSIGNAL) < 0) throw_errno(errno, "sending on a raw socket");
+}
+
+std::vector<std::byte> RawSocket::receive() const {
+  const timeval limit{5, 0};
+  ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  std::vector<std::byte> bytes(1024);
+  ssize_t size = ::recv(fd_.get(), bytes.data(), bytes.size(), 0);
+  if (size < 0 && errno == ECONNRESET) size = ::recv(fd_.get(), bytes.data(), bytes.size(), 0);
+  bytes.resize(size > 0 ? static_cast<std::size_t>(size) : 0);
+  return bytes;
+}
+
+}  // namespace crossdock::transport::shm_test
