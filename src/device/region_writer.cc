@@ -64,8 +64,7 @@ std::shared_ptr<const Region> RegionWriter::freeze() {
   if (!fd_) fd_ = memfd::create(name_);
   const std::uint64_t size = align_up(end_, kAlignment);
   memfd::resize(fd_, size, name_);
-  // Everything between was written; only the unused start and the padding at the end may lack a page.
-  memfd::fill_holes(fd_, 0, 1, name_);
+  // Every page between has a written byte, for padding is shorter than a page; only of nothing at all is there none.
   memfd::fill_holes(fd_, size - 1, 1, name_);
   std::shared_ptr<Region> region(new Region);
   region->kind_ = RegionKind::kFrozen;

@@ -22,10 +22,12 @@ constexpr std::uint64_t address_offset(std::uint64_t address) noexcept {
   return address & ((std::uint64_t{1} << kOffsetBits) - 1);
 }
 
-/// The regions of one connection by number: the server gives numbers out, the client looks them up. Not shared between threads.
+/// The regions of one connection by number: the server gives numbers out, the client looks them up. Not shared between
+/// threads.
 class CROSSDOCK_EXPORT RegionTable {
  public:
-  /// Server: the region's number, and whether it is new to this connection (then announce it). Throws ResourceError when 65,536 numbers are in use.
+  /// Server: the region's number, and whether it is new to this connection (then announce it). Throws ResourceError
+  /// when 65,536 numbers are in use.
   std::uint16_t number_of(const std::shared_ptr<const Region>& region, bool* is_new);
   /// Client: what was announced under this number. Throws ProtocolError if it is taken.
   void put(std::uint16_t number, std::shared_ptr<const Region> region);
