@@ -1,0 +1,233 @@
+#include "crossdock/dissociated/lease_ledger.h"
+
+#include <deque>
+#include <map>
+#include <random>
+
+#include "crossdock/core/error.h"
+#include "support.h"
+
+namespace crossdock::dissociated {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
+
+class Ledger : public ::testing::Test {
+ protected:
+  explicit Ledger(FreeRule rule = FreeRule::kCounted) : ledger_(rule) {}
+
+  void lend(std::initializer_list<RemoteBuffer> buffers, std::uint64_t holder) {
+    ledger_.lend({buffers.begin(), buffers.size()}, holder);
+  }
+  std::vector<std::uint64_t> free(std::initializer_list<std::uint64_t> addresses) {
+    std::vector<std::uint64_t> freed;
+    ledger_.free({addresses.begin(), addresses.size()}, &freed);
+    return freed;
+  }
+
+  LeaseLedger ledger_;
+};
+
+class LetterLedger : public Ledger {
+ protected:
+  LetterLedger() : Ledger(FreeRule::kLetter) {}
+};
+
+TEST_F(Ledger, GivesEachPairsHolderBack) {
+  lend({{64, 10}, {128, 20}}, 7);
+  lend({{192, 30}}, 8);
+  EXPECT_EQ(ledger_.outstanding(), 3u);
+  EXPECT_EQ(ledger_.outstanding_bytes(), 60u);
+  EXPECT_THAT(free({128, 192}), ElementsAre(7, 8));
+  EXPECT_EQ(ledger_.outstanding(), 1u);
+  EXPECT_EQ(ledger_.outstanding_bytes(), 10u);
+  EXPECT_THAT(free({64}), ElementsAre(7));
+  EXPECT_EQ(ledger_.outstanding(), 0u);
+  EXPECT_EQ(ledger_.outstanding_bytes(), 0u);
+}
+
+TEST_F(Ledger, SkipsAbsentBuffersAndIgnoresTheirFrees) {
+  lend({{0, 0}, {64, 1}}, 1);
+  EXPECT_EQ(ledger_.outstanding(), 1u);
+  EXPECT_THAT(free({0, 64, 0}), ElementsAre(1));
+  EXPECT_THAT(free({0}), IsEmpty());
+}
+
+TEST_F(Ledger, CountsAnAddressSentTwice) {
+  lend({{64, 5}}, 1);
+  lend({{64, 5}}, 1);
+  EXPECT_THAT(free({64}), ElementsAre(1));
+  EXPECT_EQ(ledger_.outstanding(), 1u);
+  EXPECT_THAT(free({64}), ElementsAre(1));
+  EXPECT_ERROR(free({64}), ProtocolError, "address 64");
+}
+
+TEST_F(Ledger, GivesHoldersOfOneAddressBackInTheOrderLent) {
+  lend({{64, 5}}, 1);
+  lend({{64, 6}}, 2);
+  lend({{64, 6}, {64, 6}}, 3);
+  lend({{64, 7}}, 1);
+  EXPECT_EQ(ledger_.outstanding_bytes(), 30u);
+  EXPECT_THAT(free({64, 64}), ElementsAre(1, 2));
+  EXPECT_EQ(ledger_.outstanding_bytes(), 19u);
+  lend({{64, 1}}, 9);
+  EXPECT_THAT(free({64, 64, 64, 64}), ElementsAre(3, 3, 1, 9));
+  EXPECT_EQ(ledger_.outstanding(), 0u);
+}
+
+TEST_F(Ledger, TheEndOfAStreamChangesNothingForOurOwnClients) {
+  lend({{64, 5}, {64, 5}}, 1);
+  ledger_.stream_ended();
+  EXPECT_THAT(free({64}), ElementsAre(1));
+  EXPECT_EQ(ledger_.outstanding(), 1u);
+  EXPECT_THAT(free({64}), ElementsAre(1));
+  EXPECT_ERROR(free({64}), ProtocolError, "freed more often than sent");
+}
+
+TEST_F(Ledger, RefusesAnAddressThatWasNeverSent) {
+  EXPECT_ERROR(free({64}), ProtocolError, "address 64, which is not lent");
+  lend({{64, 5}}, 1);
+  std::vector<std::uint64_t> freed;
+  const std::uint64_t addresses[] = {64, 65, 64};
+  EXPECT_ERROR(ledger_.free(addresses, &freed), ProtocolError, "address 65");
+  EXPECT_THAT(freed, ElementsAre(1));  // what stood before it
+  EXPECT_EQ(ledger_.outstanding(), 0u);
+}
+
+TEST_F(Ledger, TakesEverythingHomeFromAConsumerThatIsGone) {
+  lend({{64, 5}, {128, 1}}, 1);
+  lend({{64, 5}}, 2);
+  std::vector<std::uint64_t> freed = {99};
+  ledger_.free_all(&freed);
+  EXPECT_THAT(freed, UnorderedElementsAre(99, 1, 1, 2));
+  EXPECT_EQ(ledger_.outstanding(), 0u);
+  EXPECT_EQ(ledger_.outstanding_bytes(), 0u);
+  EXPECT_ERROR(free({64}), ProtocolError, "address 64");
+  lend({{64, 5}}, 3);
+  EXPECT_THAT(free({64}), ElementsAre(3));
+}
+
+// "A client that frees each distinct address once, after the last body, must be enough."
+TEST_F(LetterLedger, OneFreeAfterTheEndEndsAllLeasesOfAnAddress) {
+  lend({{64, 5}}, 1);
+  lend({{64, 5}, {128, 1}}, 2);
+  lend({{64, 5}}, 1);
+  ledger_.stream_ended();
+  EXPECT_THAT(free({64, 128}), ElementsAre(1, 2, 1, 2));
+  EXPECT_EQ(ledger_.outstanding(), 0u);
+  EXPECT_EQ(ledger_.outstanding_bytes(), 0u);
+}
+
+TEST_F(LetterLedger, BeforeTheEndOneFreeEndsOneLeaseSoNothingIsReusedEarly) {
+  lend({{64, 5}, {64, 5}, {64, 5}}, 1);
+  EXPECT_THAT(free({64}), ElementsAre(1));
+  EXPECT_EQ(ledger_.outstanding(), 2u);
+  ledger_.stream_ended();
+  EXPECT_THAT(free({64}), ElementsAre(1, 1));
+}
+
+TEST_F(LetterLedger, AClientThatCountsAfterTheEndIsNoOffender) {
+  lend({{64, 5}, {64, 5}, {64, 5}}, 1);
+  EXPECT_THAT(free({64}), ElementsAre(1));
+  ledger_.stream_ended();
+  EXPECT_THAT(free({64}), ElementsAre(1, 1));
+  EXPECT_THAT(free({64}), IsEmpty());  // its third
+  EXPECT_ERROR(free({64}), ProtocolError, "freed more often than sent");
+}
+
+TEST_F(LetterLedger, OwedFreesDoNotTouchTheNextStreamWhileItIsUnderWay) {
+  lend({{64, 5}, {64, 5}}, 1);
+  ledger_.stream_ended();
+  EXPECT_THAT(free({64}), ElementsAre(1, 1));
+  lend({{64, 5}}, 2);  // the next stream
+  EXPECT_THAT(free({64}), IsEmpty());
+  EXPECT_EQ(ledger_.outstanding(), 1u);
+  EXPECT_THAT(free({64}), ElementsAre(2));
+}
+
+TEST_F(LetterLedger, AFreeDuringTheNextStreamEndsWhatThePreviousOneLeft) {
+  lend({{64, 5}, {64, 5}}, 1);
+  ledger_.stream_ended();
+  lend({{64, 5}, {64, 5}}, 2);
+  EXPECT_THAT(free({64}), ElementsAre(1, 1));
+  EXPECT_EQ(ledger_.outstanding(), 2u);
+  ledger_.stream_ended();
+  EXPECT_THAT(free({64}), ElementsAre(2, 2));
+}
+
+TEST_F(LetterLedger, OneFreeAfterTwoStreamsEndsTheLeasesOfBoth) {
+  lend({{64, 5}}, 1);
+  ledger_.stream_ended();
+  lend({{64, 5}, {64, 6}}, 2);
+  ledger_.stream_ended();
+  EXPECT_THAT(free({64}), ElementsAre(1, 2, 2));
+}
+
+TEST_F(LetterLedger, OwedFreesSurviveAGrowingTable) {
+  lend({{64, 5}, {64, 5}}, 1);
+  ledger_.stream_ended();
+  EXPECT_THAT(free({64}), ElementsAre(1, 1));
+  for (std::uint64_t address = 1000; address < 6000; ++address) lend({{address, 1}}, 3);
+  EXPECT_THAT(free({64}), IsEmpty());
+  EXPECT_ERROR(free({64}), ProtocolError, "address 64");
+}
+
+/// The same, written the slow and obvious way.
+class PlainLedger {
+ public:
+  void lend(std::uint64_t address, std::uint64_t length, std::uint64_t holder) {
+    leases_[address].push_back({holder, length});
+  }
+  std::optional<std::uint64_t> free(std::uint64_t address) {
+    auto found = leases_.find(address);
+    if (found == leases_.end()) return std::nullopt;
+    const std::uint64_t holder = found->second.front().first;
+    found->second.pop_front();
+    if (found->second.empty()) leases_.erase(found);
+    return holder;
+  }
+  std::pair<std::size_t, std::uint64_t> totals() const {
+    std::size_t pairs = 0;
+    std::uint64_t bytes = 0;
+    for (const auto& [address, leases] : leases_) {
+      pairs += leases.size();
+      for (const auto& lease : leases) bytes += lease.second;
+    }
+    return {pairs, bytes};
+  }
+
+ private:
+  std::map<std::uint64_t, std::deque<std::pair<std::uint64_t, std::uint64_t>>> leases_;
+};
+
+TEST_F(Ledger, AgreesWithAPlainOneOverManyRandomSteps) {
+  std::mt19937_64 random(42);
+  PlainLedger plain;
+  for (int step = 0; step < 200'000; ++step) {
+    // Region numbers on top, offsets below, as on shm; a window that moves, so that old addresses fall idle.
+    const std::uint64_t address =
+        ((random() % 5) << 48) | ((1 + random() % 300 + static_cast<std::uint64_t>(step) / 100) * 64);
+    if (random() % 2 == 0) {
+      const std::uint64_t length = random() % 3 * 10 + 1;
+      const std::uint64_t holder = random() % 3;
+      lend({{address, length}}, holder);
+      plain.lend(address, length, holder);
+    } else if (const auto holder = plain.free(address)) {
+      ASSERT_THAT(free({address}), ElementsAre(*holder));
+    } else {
+      ASSERT_THROW(free({address}), ProtocolError);
+    }
+    if (step % 5000 == 0) {
+      ASSERT_EQ(std::pair(ledger_.outstanding(), ledger_.outstanding_bytes()), plain.totals());
+    }
+  }
+  std::vector<std::uint64_t> freed;
+  const std::size_t expected = plain.totals().first;
+  ledger_.free_all(&freed);
+  EXPECT_EQ(freed.size(), expected);
+}
+
+}  // namespace
+}  // namespace crossdock::dissociated

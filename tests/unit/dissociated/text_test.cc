@@ -1,0 +1,39 @@
+#include "dissociated/text.h"
+
+#include "support.h"
+
+namespace crossdock::dissociated {
+namespace {
+
+TEST(Text, KnowsUtf8) {
+  for (const std::string_view good :
+       {"", "a", "\x7F", "\xC2\x80", "\xDF\xBF", "\xE0\xA0\x80", "\xED\x9F\xBF", "\xEE\x80\x80", "\xF0\x90\x80\x80",
+        "\xF4\x8F\xBF\xBF", "h\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x9A\x9A"}) {
+    EXPECT_TRUE(is_utf8(good)) << good;
+  }
+  EXPECT_TRUE(is_utf8(std::string_view("\0", 1)));
+}
+
+TEST(Text, KnowsWhatIsNotUtf8) {
+  for (const std::string_view bad :
+       {"\x80", "\xBF", "\xC0\x80", "\xC1\xBF", "\xC2", "\xC2z", "\xE0\x9F\xBF", "\xE2\x82", "\xED\xA0\x80",
+        "\xF0\x8F\xBF\xBF", "\xF0\x9F\x9A", "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xFF"}) {
+    EXPECT_FALSE(is_utf8(bad)) << shown(bad);
+  }
+}
+
+TEST(Text, CutsBetweenCharacters) {
+  EXPECT_EQ(bounded_utf8("a\xE2\x82\xAC", 4), "a\xE2\x82\xAC");
+  EXPECT_EQ(bounded_utf8("a\xE2\x82\xAC", 3), "a");
+  EXPECT_EQ(bounded_utf8("abc", 0), "");
+}
+
+TEST(Text, ReplacesWhatIsNotUtf8) { EXPECT_EQ(bounded_utf8("a\xFF\xC3z\xE2\x82", 10), "a??z??"); }
+
+TEST(Text, ShowsControlsAndGarbageEscaped) {
+  EXPECT_EQ(shown("a\n\x1B[0m'\\\xFF\xC3\xA9"), "'a\\x0a\\x1b[0m\\x27\\x5c\\xff\xC3\xA9'");
+  EXPECT_EQ(shown("abcdef", 3), "'abc'...");
+}
+
+}  // namespace
+}  // namespace crossdock::dissociated
