@@ -1,0 +1,171 @@
+#include <unistd.h>
+
+#include "crossdock/core/error.h"
+#include "suite.h"
+
+namespace crossdock::transport::conformance {
+namespace {
+
+TEST_P(TransportConformance, BothEndsKnowWhatWasAgreed) {
+  Wishes wishes;
+  wishes.agreement.want_data = 0xFFFFFFFFFFFFFFFF;
+  wishes.agreement.free_data = 7;
+  wishes.agreement.error_messages = true;
+  connect(wishes);
+  for (const Connection* end : {server_.get(), client_.get()}) {
+    EXPECT_EQ(end->agreement().want_data, 0xFFFFFFFFFFFFFFFF);
+    EXPECT_EQ(end->agreement().free_data, 7u);
+    EXPECT_TRUE(end->agreement().error_messages);
+    EXPECT_TRUE(end->agreement().same_user);
+    EXPECT_EQ(end->max_message(), wishes.max_message);
+    if (GetParam().real_credentials) {
+      EXPECT_EQ(end->agreement().peer_pid, static_cast<std::uint32_t>(getpid()));
+      EXPECT_EQ(end->agreement().peer_uid, static_cast<std::uint32_t>(getuid()));
+    }
+  }
+}
+
+TEST_P(TransportConformance, NothingIsThereBeforeAnythingIsSent) {
+  connect();
+  EXPECT_FALSE(server_->receive());
+  EXPECT_FALSE(client_->receive());
+  EXPECT_EQ(server_->in_flight(), 0u);
+  EXPECT_EQ(client_->in_flight(), 0u);
+}
+
+TEST_P(TransportConformance, MessagesOfEverySizeComeWhole) {
+  Wishes wishes;
+  connect(wishes);
+  std::uint64_t seed = 0;
+  for (const std::size_t size :
+       {std::size_t{0}, std::size_t{1}, std::size_t{7}, std::size_t{8}, std::size_t{9}, std::size_t{63},
+        std::size_t{64}, std::size_t{600}, std::size_t{4096}, std::size_t{20'001},
+        static_cast<std::size_t>(wishes.max_message) - 1, static_cast<std::size_t>(wishes.max_message)}) {
+    for (const bool tagged : {false, true}) {
+      for (Connection* from : {server_.get(), client_.get()}) {
+        Connection& to = from == server_.get() ? *client_ : *server_;
+        const Message message{tagged, tagged ? ~std::uint64_t{size} : 0, pattern(size, ++seed)};
+        const ByteSpan bytes(message.bytes);
+        const ByteSpan head = bytes.first(size / 3);
+        ASSERT_TRUE(tagged ? from->send_tagged(message.tag, head, bytes.subspan(size / 3))
+                           : from->send(head, bytes.subspan(size / 3)));
+        if (GetParam().takes_largest_at_once) {
+          EXPECT_TRUE(from->flush());
+        }
+        // A transport that places a large message piece by piece goes on as the peer drains.
+        std::optional<Incoming> in;
+        for (int round = 0; !in && round < 1000; ++round) {
+          from->flush();
+          in = to.receive();
+        }
+        ASSERT_TRUE(in) << "size " << size;
+        EXPECT_EQ(in->tagged, tagged);
+        if (tagged) {
+          EXPECT_EQ(in->tag, message.tag);
+        }
+        EXPECT_EQ(reinterpret_cast<std::uintptr_t>(in->bytes.data()) % 8, 0u);
+        EXPECT_TRUE(std::equal(in->bytes.begin(), in->bytes.end(), message.bytes.begin(), message.bytes.end()))
+            << "size " << size;
+        EXPECT_FALSE(to.receive());
+      }
+    }
+  }
+}
+
+TEST_P(TransportConformance, HeadOrTailMayBeEmpty) {
+  connect();
+  const std::vector<std::byte> bytes = pattern(21, 5);
+  ASSERT_TRUE(server_->send(bytes, {}));
+  ASSERT_TRUE(server_->send({}, bytes));
+  ASSERT_TRUE(server_->send_tagged(0, bytes, {}));
+  EXPECT_EQ(take(*client_), (Message{false, 0, bytes}));
+  EXPECT_EQ(take(*client_), (Message{false, 0, bytes}));
+  EXPECT_EQ(take(*client_), (Message{true, 0, bytes}));
+}
+
+TEST_P(TransportConformance, ASentMessageIsNoLongerTheSenders) {
+  connect();
+  std::vector<std::byte> bytes = pattern(100, 5);
+  const std::vector<std::byte> original = bytes;
+  ASSERT_TRUE(server_->send(bytes, {}));
+  std::fill(bytes.begin(), bytes.end(), std::byte{0xAA});
+  const auto message = take(*client_);
+  ASSERT_TRUE(message);
+  EXPECT_EQ(message->bytes, original);
+}
+
+TEST_P(TransportConformance, TaggedAndUntaggedKeepTheirOrder) {
+  connect();
+  std::vector<Message> sent;
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    const bool tagged = i % 3 != 0;
+    sent.push_back({tagged, tagged ? i << 40 : 0, pattern(i, i)});
+    put(*client_, sent.back());
+  }
+  for (const Message& message : sent) EXPECT_EQ(take(*server_), message);
+}
+
+TEST_P(TransportConformance, TheDirectionsDoNotMix) {
+  connect();
+  const Message there{true, 1, pattern(10, 1)};
+  const Message back{true, 2, pattern(10, 2)};
+  put(*server_, there);
+  put(*client_, back);
+  EXPECT_EQ(take(*client_), there);
+  EXPECT_EQ(take(*server_), back);
+}
+
+TEST_P(TransportConformance, AMessageOverTheLimitIsRefusedAndNothingIsSent) {
+  Wishes wishes;
+  connect(wishes);
+  const std::vector<std::byte> bytes(wishes.max_message + 1);
+  EXPECT_THROW(server_->send(bytes, {}), InvalidArgumentError);
+  EXPECT_THROW(server_->send(ByteSpan(bytes).first(1), ByteSpan(bytes).subspan(1)), InvalidArgumentError);
+  EXPECT_THROW(server_->send_tagged(1, {}, bytes), InvalidArgumentError);
+  EXPECT_EQ(server_->in_flight(), 0u);
+  EXPECT_FALSE(client_->receive());
+  ASSERT_TRUE(server_->send(ByteSpan(bytes).first(3), {}));  // and the connection goes on
+  EXPECT_TRUE(take(*client_));
+}
+
+TEST_P(TransportConformance, InFlightCountsWhatThePeerHasNotTaken) {
+  connect();
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(server_->in_flight(), i);
+    ASSERT_TRUE(i % 2 == 0 ? server_->send(pattern(8, i), {}) : server_->send_tagged(i, pattern(8, i), {}));
+  }
+  EXPECT_EQ(server_->in_flight(), 3u);
+  EXPECT_EQ(client_->in_flight(), 0u);
+  EXPECT_TRUE(server_->below_window(4));
+  EXPECT_FALSE(server_->below_window(3));
+  for (std::size_t left = 3; left > 0; --left) {
+    EXPECT_EQ(server_->in_flight(), left);
+    ASSERT_TRUE(client_->receive());
+  }
+  EXPECT_FALSE(client_->receive());
+  EXPECT_EQ(server_->in_flight(), 0u);
+  EXPECT_TRUE(server_->below_window(1));
+}
+
+TEST_P(TransportConformance, AFullQueueSaysNoAndSendsNothing) {
+  Wishes wishes;
+  wishes.small_queue = true;
+  connect(wishes);
+  std::vector<Message> sent;
+  for (std::uint64_t i = 0;; ++i) {
+    ASSERT_LT(i, 100'000u) << "the queue is never full";
+    const Message message{true, i, pattern(5000, i)};
+    if (!server_->send_tagged(message.tag, message.bytes, {})) break;
+    sent.push_back(message);
+  }
+  ASSERT_FALSE(sent.empty());
+  EXPECT_FALSE(server_->send(pattern(5000, 1), {}));
+  EXPECT_EQ(server_->in_flight(), sent.size());
+  for (const Message& message : sent) EXPECT_EQ(take(*client_), message);
+  EXPECT_FALSE(client_->receive()) << "a refused message came";
+  ASSERT_TRUE(server_->send(pattern(5000, 2), {}));  // there is room again
+  EXPECT_EQ(take(*client_), (Message{false, 0, pattern(5000, 2)}));
+}
+
+}  // namespace
+}  // namespace crossdock::transport::conformance

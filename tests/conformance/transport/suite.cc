@@ -1,0 +1,64 @@
+#include "suite.h"
+
+#include <poll.h>
+
+#include <cerrno>
+
+namespace crossdock::transport::conformance {
+
+void TransportConformance::connect(const Wishes& wishes) {
+  Pair ends = GetParam().connect(wishes);
+  server_ = std::move(ends.first);
+  client_ = std::move(ends.second);
+  ASSERT_NE(server_, nullptr);
+  ASSERT_NE(client_, nullptr);
+}
+
+bool TransportConformance::rung(Connection& connection, int timeout_ms) {
+  pollfd waiting{connection.descriptor(), POLLIN, 0};
+  int ready = 0;
+  do {
+    ready = poll(&waiting, 1, timeout_ms);
+  } while (ready < 0 && errno == EINTR);
+  return ready == 1;
+}
+
+std::optional<TransportConformance::Message> TransportConformance::take(Connection& connection) {
+  for (;;) {
+    if (const std::optional<Incoming> in = connection.receive()) {
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(in->bytes.data()) % 8, 0u) << "messages must be 8-aligned";
+      return Message{in->tagged, in->tag, {in->bytes.begin(), in->bytes.end()}};
+    }
+    if (!connection.prepare_sleep()) continue;
+    const bool woken = rung(connection, kPatienceMs);
+    connection.wake();
+    if (!woken) {
+      ADD_FAILURE() << "no message came, and no ring, within " << kPatienceMs << " ms";
+      return std::nullopt;
+    }
+  }
+}
+
+void TransportConformance::put(Connection& connection, const Message& message) {
+  const ByteSpan bytes(message.bytes);
+  const ByteSpan head = bytes.first(bytes.size() / 3);
+  const ByteSpan tail = bytes.subspan(head.size());
+  while (!(message.tagged ? connection.send_tagged(message.tag, head, tail) : connection.send(head, tail))) {
+    if (!connection.prepare_sleep()) continue;
+    const bool woken = rung(connection, kPatienceMs);
+    connection.wake();
+    if (!woken) FAIL() << "no room, and no ring, within " << kPatienceMs << " ms";
+  }
+}
+
+std::vector<std::byte> TransportConformance::pattern(std::size_t size, std::uint64_t seed) {
+  std::vector<std::byte> out(size);
+  std::uint64_t state = seed * 0x9E3779B97F4A7C15ull + 1;
+  for (std::byte& byte : out) {
+    state = state * 6364136223846793005ull + 1442695040888963407ull;
+    byte = static_cast<std::byte>(state >> 56);
+  }
+  return out;
+}
+
+}  // namespace crossdock::transport::conformance

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "crossdock/transport/transport.h"
+
+/// The rules of transport.h, tested once for every transport. A transport plugs in with a file that describes it as an
+/// Implementation and calls INSTANTIATE_TEST_SUITE_P(<Name>, TransportConformance, ::testing::Values(<implementation>),
+/// implementation_name).
+namespace crossdock::transport::conformance {
+
+using Pair = std::pair<std::unique_ptr<Connection>, std::unique_ptr<Connection>>;
+
+/// What a case asks of the connection that it is given.
+struct Wishes {
+  Agreement agreement;
+  std::uint64_t max_message = 64 << 10;  ///< Exactly.
+  bool small_queue = false;              ///< As little room as the transport can be made to have.
+};
+
+/// A transport, and how it differs: declared here, so that no case is skipped in silence.
+struct Implementation {
+  std::string name;
+  /// A server's end and a client's end, connected, handshake done.
+  std::function<Pair(const Wishes&)> connect;
+  /// Regions pass both ways. False: from the server's end (the first one) only.
+  bool regions_both_ways = true;
+  /// A message as large as max_message fits into the empty queue at once. False: send() takes it, and flush() pushes it
+  /// on.
+  bool takes_largest_at_once = true;
+  /// What the other end learns of us by the handshake is our own process and user. False: `agreement` comes out as it
+  /// was wished.
+  bool real_credentials = false;
+};
+
+inline void PrintTo(const Implementation& implementation, std::ostream* out) { *out << implementation.name; }
+inline std::string implementation_name(const ::testing::TestParamInfo<Implementation>& info) { return info.param.name; }
+
+/// How long a case waits for something that must happen, before it fails. No case waits this long when all is well.
+inline constexpr int kPatienceMs = 20'000;
+
+class TransportConformance : public ::testing::TestWithParam<Implementation> {
+ protected:
+  void connect(const Wishes& wishes = {});
+
+  /// A copy of a message that arrived.
+  struct Message {
+    bool tagged = false;
+    std::uint64_t tag = 0;
+    std::vector<std::byte> bytes;
+    bool operator==(const Message&) const = default;
+  };
+
+  /// Waits for the next message, sleeping properly. Fails the test and returns nothing if none comes.
+  static std::optional<Message> take(Connection& connection);
+  /// Sends, waiting for room as a sender that also receives does. The peer must be draining.
+  static void put(Connection& connection, const Message& message);
+  /// True once descriptor() is readable; false after `timeout_ms`.
+  static bool rung(Connection& connection, int timeout_ms);
+  static std::vector<std::byte> pattern(std::size_t size, std::uint64_t seed);
+
+  std::unique_ptr<Connection> server_;
+  std::unique_ptr<Connection> client_;
+};
+
+}  // namespace crossdock::transport::conformance

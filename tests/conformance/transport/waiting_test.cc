@@ -1,0 +1,137 @@
+#include <chrono>
+#include <thread>
+
+#include "crossdock/core/error.h"
+#include "suite.h"
+
+namespace crossdock::transport::conformance {
+namespace {
+
+TEST_P(TransportConformance, OneDoesNotFallAsleepOnAMessage) {
+  connect();
+  put(*server_, {false, 0, pattern(8, 1)});
+  EXPECT_TRUE(client_->readable());
+  EXPECT_FALSE(client_->prepare_sleep());
+  EXPECT_TRUE(take(*client_));
+}
+
+TEST_P(TransportConformance, AMessageRingsASleeper) {
+  connect();
+  for (int round = 0; round < 100; ++round) {
+    ASSERT_TRUE(client_->prepare_sleep());
+    ASSERT_TRUE(server_->send(pattern(8, 1), {}));
+    ASSERT_TRUE(rung(*client_, kPatienceMs)) << "round " << round;
+    client_->wake();
+    ASSERT_TRUE(client_->receive());
+    ASSERT_FALSE(client_->receive());
+  }
+}
+
+TEST_P(TransportConformance, WakingTakesTheRingAway) {
+  connect();
+  ASSERT_TRUE(client_->prepare_sleep());
+  ASSERT_TRUE(server_->send(pattern(8, 1), {}));
+  ASSERT_TRUE(rung(*client_, kPatienceMs));
+  client_->wake();
+  ASSERT_TRUE(client_->receive());
+  ASSERT_TRUE(client_->prepare_sleep());
+  EXPECT_FALSE(rung(*client_, 0));
+  client_->wake();
+}
+
+TEST_P(TransportConformance, NobodyRingsAnEndThatIsAwake) {
+  connect();
+  ASSERT_TRUE(client_->prepare_sleep());
+  client_->wake();
+  ASSERT_TRUE(server_->send(pattern(8, 1), {}));
+  EXPECT_FALSE(rung(*client_, 0));
+  EXPECT_TRUE(take(*client_));
+}
+
+TEST_P(TransportConformance, RoomRingsASenderThatSleeps) {
+  Wishes wishes;
+  wishes.small_queue = true;
+  connect(wishes);
+  std::size_t sent = 0;
+  while (server_->send(pattern(5000, 1), {})) ASSERT_LT(++sent, 100'000u);
+  ASSERT_TRUE(server_->prepare_sleep());
+  for (std::size_t i = 0; i < sent; ++i) ASSERT_TRUE(client_->receive());
+  EXPECT_TRUE(rung(*server_, kPatienceMs));
+  server_->wake();
+  EXPECT_TRUE(server_->readable());
+  EXPECT_FALSE(server_->prepare_sleep()) << "there is room: a send that was refused may work now";
+  EXPECT_TRUE(server_->send(pattern(5000, 1), {}));
+}
+
+TEST_P(TransportConformance, ADrainedWindowRingsASenderThatSleeps) {
+  connect();
+  ASSERT_TRUE(server_->send(pattern(8, 1), {}));
+  ASSERT_FALSE(server_->below_window(1));
+  ASSERT_TRUE(server_->prepare_sleep());
+  ASSERT_TRUE(client_->receive());
+  EXPECT_FALSE(client_->receive());
+  EXPECT_TRUE(rung(*server_, kPatienceMs));
+  server_->wake();
+  EXPECT_TRUE(server_->below_window(1));
+}
+
+// A ring must not be lost between looking and falling asleep: the sender sends at every possible moment of that.
+TEST_P(TransportConformance, NoRingIsLostInTheRaceToSleep) {
+  connect();
+  constexpr std::uint64_t kRounds = 20'000;
+  std::thread sender([&] {
+    for (std::uint64_t i = 0; i < kRounds; ++i) {
+      put(*server_, {true, i, {}});
+      if (!take(*server_)) return;  // the answer; so the client is about to sleep when the next one is sent
+    }
+  });
+  for (std::uint64_t i = 0; i < kRounds; ++i) {
+    const auto message = take(*client_);
+    if (!message) break;
+    ASSERT_EQ(message->tag, i);
+    put(*client_, {true, i, {}});
+  }
+  sender.join();
+}
+
+TEST_P(TransportConformance, WaitingReturnsAtTheDeadline) {
+  connect();
+  for (const Wait mode : {Wait::kAuto, Wait::kSpin, Wait::kBlock}) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(5);
+    EXPECT_FALSE(wait_readable(*client_, mode, deadline.time_since_epoch() / std::chrono::nanoseconds(1), {}));
+    EXPECT_GE(std::chrono::steady_clock::now(), deadline);
+  }
+}
+
+TEST_P(TransportConformance, WaitingReturnsForAMessageAndForTheEnd) {
+  for (const Wait mode : {Wait::kAuto, Wait::kSpin, Wait::kBlock}) {
+    connect();
+    std::thread sender([&] {
+      put(*server_, {true, 1, {}});
+      server_.reset();
+    });
+    int messages = 0;
+    EXPECT_THROW(
+        for (;;) {
+          if (client_->receive()) {
+            ++messages;
+          } else {
+            EXPECT_TRUE(wait_readable(*client_, mode, 0, {}));
+          }
+        },
+        ConnectionError);
+    EXPECT_EQ(messages, 1);
+    sender.join();
+  }
+}
+
+TEST_P(TransportConformance, WaitingAnswersTheInterruptHook) {
+  connect();
+  for (const Wait mode : {Wait::kAuto, Wait::kSpin, Wait::kBlock}) {
+    int asked = 0;
+    EXPECT_THROW(wait_readable(*client_, mode, 0, [&] { return ++asked > 2; }), InterruptedError);
+  }
+}
+
+}  // namespace
+}  // namespace crossdock::transport::conformance
