@@ -10,7 +10,8 @@
 namespace crossdock::session {
 
 Puller::Puller(Make make, std::uint64_t lease_limit, std::size_t queue_limit, std::shared_ptr<Waker> waker)
-    : make_(std::move(make)), pool_(lease_limit), queue_limit_(queue_limit), waker_(std::move(waker)),
+    : make_(std::move(make)), waker_(std::move(waker)), pool_(lease_limit, [this] { waker_->notify(); }),
+      queue_limit_(queue_limit),
       thread_([this] { run(); }) {}
 
 Puller::~Puller() {

@@ -60,9 +60,9 @@ class Puller {
   bool copy(const array::RecordBatch& batch, Message* message);
 
   Make make_;
+  std::shared_ptr<Waker> waker_;
   RegionPool pool_;
   const std::size_t queue_limit_;
-  std::shared_ptr<Waker> waker_;
 
   std::mutex mutex_;
   std::condition_variable room_;

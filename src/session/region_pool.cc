@@ -33,9 +33,15 @@ std::optional<RegionPool::Block> RegionPool::carve(std::uint64_t size) {
 std::optional<RegionPool::Block> RegionPool::allocate(std::uint64_t size) {
   size = align_up(std::max<std::uint64_t>(size, kAlignment), kAlignment);
   std::unique_lock lock(mutex_);
-  waiting_ = true;
-  room_.wait(lock, [&] { return stopped_ || out_ == 0 || out_ + size <= limit_; });
-  waiting_ = false;
+  const auto may_go_on = [&] { return stopped_ || out_ == 0 || out_ + size <= limit_; };
+  if (!may_go_on()) {
+    waiting_ = true;
+    lock.unlock();
+    on_starved_();  // the I/O thread may be asleep, and has a deadline to watch now
+    lock.lock();
+    room_.wait(lock, may_go_on);
+    waiting_ = false;
+  }
   if (stopped_) return std::nullopt;
   std::optional<Block> block = carve(size);
   if (!block) {

@@ -2,10 +2,12 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "crossdock/device/region.h"
@@ -22,8 +24,10 @@ class RegionPool {
     std::uint64_t size = 0;
   };
 
-  /// `limit`: bytes that may be out at once. A block larger than that is given when nothing else is out.
-  explicit RegionPool(std::uint64_t limit) : limit_(limit) {}
+  /// `limit`: bytes that may be out at once. A block larger than that is given when nothing else is out. `on_starved` is called, with no lock held,
+  /// when allocate() begins to wait.
+  RegionPool(std::uint64_t limit, std::function<void()> on_starved)
+      : limit_(limit), on_starved_(std::move(on_starved)) {}
 
   /// Waits until there is room, or stop(). Nothing after stop(). Throws ResourceError.
   std::optional<Block> allocate(std::uint64_t size);
@@ -44,6 +48,7 @@ class RegionPool {
   std::optional<Block> carve(std::uint64_t size);
 
   const std::uint64_t limit_;
+  const std::function<void()> on_starved_;
   mutable std::mutex mutex_;
   std::condition_variable room_;
   std::vector<Slab> slabs_;

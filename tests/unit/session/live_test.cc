@@ -62,7 +62,9 @@ TEST_F(LiveTest, MemoryIsUsedAgainOnlyWhenItWasGivenBack) {
   while (auto batch = reader->next()) {
     EXPECT_EQ(number_at(*batch, 0), expected);
     EXPECT_EQ(number_at(*batch, 999), expected + 999);
-    if (before) EXPECT_EQ(number_at(*before, 0), expected - 1000) << "a live batch was overwritten";
+    if (before) {
+      EXPECT_EQ(number_at(*before, 0), expected - 1000) << "a live batch was overwritten";
+    }
     expected += 1000;
     before = std::move(batch);
   }
