@@ -35,15 +35,7 @@ def _shared_mappings() -> list[str]:
 
 
 def _children() -> set[int]:
-    return {
-        int(pid)
-        for task in Path("/proc/self/task").iterdir()
-        for pid in (task / "children").read_text().split()
-    }
-
-
-def _threads() -> int:
-    return len(os.listdir("/proc/self/task"))
+    return {int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
 
 
 class _Leftovers(NamedTuple):
@@ -62,7 +54,7 @@ class _Leftovers(NamedTuple):
         found = [
             f"descriptor {fd}: {target}"
             for fd, target in self.descriptors.items()
-            # Pools that peers' libraries start once and keep have event descriptors; ours are sockets, memfds and files.
+            # Pools that peers' libraries start once and keep have event descriptors; ours are sockets, memfds, files.
             if before.descriptors.get(fd) != target and not target.startswith("anon_inode:")
         ]
         if self.mappings > before.mappings:
@@ -94,7 +86,6 @@ def no_leftovers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
         return
     runtime = Path(tempfile.mkdtemp(prefix="xd-", dir="/tmp"))  # Short: a socket's path has 107 bytes.
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
-    gc.collect()
     before = _Leftovers.now()
     yield
     if request.node.stash.get(_FAILED, False):
@@ -103,11 +94,11 @@ def no_leftovers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     # Other processes and threads that were told to end are given time to; what is still there then is a leftover.
     deadline = time.monotonic() + 5
     while True:
-        gc.collect()
         found = _Leftovers.now().since(before)
         found += [f"file {path}" for path in runtime.rglob("*") if not path.is_dir()]
         if not found or time.monotonic() > deadline:
             break
+        gc.collect()
         time.sleep(0.02)
     shutil.rmtree(runtime)
     assert not found, "left behind:\n" + "\n".join(found)
@@ -142,7 +133,7 @@ class Script:
         self.process.send_signal(number)
 
     def finish(self, *, expect: int | None = 0, timeout: float = 60) -> str:
-        """Waits for its end; the rest of what it printed. Its stderr is in the message if its exit code isn't the expected one."""
+        """Waits for its end; the rest of what it printed. Another exit code than the expected one is an error."""
         out, err = self.process.communicate(timeout=timeout)
         if expect is not None:
             assert self.process.returncode == expect, f"exit {self.process.returncode}\n{out}\n{err}"
@@ -157,7 +148,7 @@ class Script:
 
 @pytest.fixture
 def script(no_leftovers: None) -> Iterator[type[Script]]:
-    """Starts Python code in another process: script(code, *arguments). What is still running at the test's end is ended."""
+    """Starts Python code in another process: script(code, *arguments). What still runs at the test's end is ended."""
     started: list[Script] = []
 
     class Started(Script):

@@ -82,6 +82,12 @@ ArrowDeviceArray on_cpu(const ArrowArray& array) noexcept {
   return result;
 }
 
+/// A source's own failure. On a thread of the server's it is for a consumer, who sees that it came from the other end.
+[[noreturn]] void throw_failure(const std::string& text) {
+  if (is_source_thread()) throw RemoteError(text);
+  throw InvalidDataError(text);
+}
+
 /// One array, once.
 class OneBatch final : public BatchStream {
  public:
@@ -109,29 +115,32 @@ std::string last_error(CStream* stream, int status) {
   return text != nullptr ? text : "errno " + std::to_string(status);
 }
 
-/// A stream of arrays that aren't structs, such as a chunked array or a series: batches of one column.
+/// A C stream whose failures keep their producer's words. Arrays that aren't structs (a chunked array, a series) become
+/// batches of one column.
 template <class CStream>
-class ColumnStream final : public BatchStream {
+class CallStream final : public BatchStream {
  public:
   /// Takes over `*stream`.
-  ColumnStream(std::shared_ptr<const Schema> schema, CStream* stream) : schema_(std::move(schema)), stream_(*stream) {
+  CallStream(std::shared_ptr<const Schema> schema, bool is_table, CStream* stream) noexcept
+      : schema_(std::move(schema)), is_table_(is_table), stream_(*stream) {
     stream->release = nullptr;
   }
-  ColumnStream(const ColumnStream&) = delete;
-  ColumnStream& operator=(const ColumnStream&) = delete;
-  ~ColumnStream() override { stream_.release(&stream_); }
+  CallStream(const CallStream&) = delete;
+  CallStream& operator=(const CallStream&) = delete;
+  ~CallStream() override { stream_.release(&stream_); }
 
   const std::shared_ptr<const Schema>& schema() const override { return schema_; }
   std::optional<RecordBatch> next() override {
     ArrowDeviceArray array{};
     const int status = next_array(&stream_, &array);
-    if (status != 0) throw InvalidDataError("the source failed: " + last_error(&stream_, status));
+    if (status != 0) throw_failure("the source failed: " + last_error(&stream_, status));
     if (array.array.release == nullptr) return std::nullopt;
-    return take_batch(schema_, false, &array);
+    return take_batch(schema_, is_table_, &array);
   }
 
  private:
   std::shared_ptr<const Schema> schema_;
+  bool is_table_;
   CStream stream_;
 };
 
@@ -156,9 +165,9 @@ class ProducerStream final : public BatchStream {
   std::shared_ptr<BatchStream> stream_;
 };
 
-/// import_stream() and import_device_stream(), for structs and for other arrays.
-template <class CStream, class Import>
-std::unique_ptr<BatchStream> import_any(CStream* stream, Import import_tables) {
+/// Takes over `*stream`. On a throw it is still the capsule's.
+template <class CStream>
+std::unique_ptr<BatchStream> take_stream(CStream* stream) {
   struct Guard {
     ArrowSchema value{};
     ~Guard() {
@@ -166,10 +175,11 @@ std::unique_ptr<BatchStream> import_any(CStream* stream, Import import_tables) {
     }
   } schema;
   const int status = stream->get_schema(stream, &schema.value);
-  if (status != 0) throw InvalidDataError("the source gave no schema: " + last_error(stream, status));
+  if (status != 0) throw_failure("the source gave no schema: " + last_error(stream, status));
   if (schema.value.release == nullptr) throw InvalidDataError("the source gave a released schema");
-  if (is_struct(schema.value)) return import_tables(stream);
-  return std::make_unique<ColumnStream<CStream>>(schema_of_column(&schema.value), stream);
+  const bool table = is_struct(schema.value);
+  return std::make_unique<CallStream<CStream>>(
+      table ? array::import_schema(schema.value) : schema_of_column(&schema.value), table, stream);
 }
 
 void require_cpu(ArrowDeviceType type) {
@@ -197,13 +207,13 @@ std::unique_ptr<BatchStream> one_array(ArrowSchema* c_schema, ArrowDeviceArray* 
 std::unique_ptr<BatchStream> open(nb::handle producer) {
   if (nb::hasattr(producer, "__arrow_c_stream__")) {
     const nb::object capsule = producer.attr("__arrow_c_stream__")();
-    return import_any(stream_in(capsule, "__arrow_c_stream__"), array::import_stream);
+    return take_stream(stream_in(capsule, "__arrow_c_stream__"));
   }
   if (nb::hasattr(producer, "__arrow_c_device_stream__")) {
     const nb::object capsule = producer.attr("__arrow_c_device_stream__")();
     ArrowDeviceArrayStream* const stream = device_stream_in(capsule, "__arrow_c_device_stream__");
     require_cpu(stream->device_type);
-    return import_any(stream, array::import_device_stream);
+    return take_stream(stream);
   }
   if (nb::hasattr(producer, "__arrow_c_array__")) {
     const auto [schema, array] = pair_from(producer, "__arrow_c_array__");
@@ -250,13 +260,13 @@ std::unique_ptr<BatchStream> open_producer(nb::handle producer) {
 std::function<std::unique_ptr<BatchStream>()> factory_of(nb::handle callable) {
   auto owner = std::make_shared<PyOwner>(callable.ptr());
   return [owner = std::move(owner)]() -> std::unique_ptr<BatchStream> {
-    const GilAcquire gil("calling a Python source");
     mark_source_thread();
+    const GilAcquire gil("calling a Python source");
     try {
       const nb::object producer = nb::handle(owner->get())();
       return open_producer(producer);
     } catch (const nb::python_error& error) {
-      throw InvalidDataError("the source's callable raised " + describe(error));
+      throw RemoteError("the source's callable raised " + describe(error));
     }
   };
 }

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ctypes
 
+import crossdock as xd
 import nanoarrow as na
 import nanoarrow.device
 import pyarrow as pa
 import pytest
-
-import crossdock as xd
 
 BATCH = pa.record_batch({"x": [1, 2, 3]})
 
@@ -40,7 +39,9 @@ def test_capsules_have_their_names(client):
 
 def test_a_batch_can_be_exported_any_number_of_times(client, mapping_of):
     batch = next(client.get("t"))
-    copies = [pa.record_batch(batch) for _ in range(3)] + [pa.RecordBatch._import_from_c_device_capsule(*batch.__arrow_c_device_array__())]
+    copies = [pa.record_batch(batch) for _ in range(3)] + [
+        pa.RecordBatch._import_from_c_device_capsule(*batch.__arrow_c_device_array__())
+    ]
     addresses = {copy.column(0).buffers()[1].address for copy in copies}
     assert len(addresses) == 1, "exports share the memory"
     mapping = mapping_of(addresses.pop())
@@ -126,7 +127,9 @@ def test_memory_of_another_device_is_refused():
     get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
     get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     address = get_pointer(capsules[1], b"arrow_device_array")
-    ctypes.c_int32.from_address(address + 88).value = 2  # device_type, behind an 80 byte ArrowArray and the device's number
+    ctypes.c_int32.from_address(
+        address + 88
+    ).value = 2  # device_type, behind an 80 byte ArrowArray and the device's number
     with xd.Server() as server, pytest.raises(xd.UnsupportedTypeError, match="device of Arrow type 2"):
         server.publish("gpu", Gives(__arrow_c_device_array__=capsules))
     ctypes.c_int32.from_address(address + 88).value = 1

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 
+import crossdock as xd
 import pyarrow as pa
 import pytest
-
-import crossdock as xd
 
 BATCHES = [pa.record_batch({"x": [1, 2], "y": ["a", None]}), pa.record_batch({"x": [3], "y": ["c"]})]
 SCHEMA = BATCHES[0].schema
@@ -171,7 +170,8 @@ def test_a_closed_server_says_so():
 
 
 @pytest.mark.parametrize(
-    "uri", ["", "nonsense", "shm:/x?want_data=z", "shm:/x?want_data=1&want_data=2", "shm:" + "/long" * 50, "shm:@abstract"]
+    "uri",
+    ["", "nonsense", "shm:/x?want_data=z", "shm:/x?want_data=1&want_data=2", "shm:" + "/long" * 50, "shm:@abstract"],
 )
 def test_malformed_uris(uri):
     with pytest.raises((xd.UriError, xd.SchemeError)):

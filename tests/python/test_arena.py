@@ -1,0 +1,133 @@
+"""Arenas: memory that is built in and handed over without a copy."""
+
+from __future__ import annotations
+
+import gc
+import signal
+
+import crossdock as xd
+import numpy as np
+import pyarrow as pa
+import pytest
+
+
+def column(array: np.ndarray) -> pa.Array:
+    return pa.Array.from_buffers(pa.from_numpy_dtype(array.dtype), len(array), [None, pa.py_buffer(array)])
+
+
+def test_arrays_are_numpys_and_start_at_zero():
+    arena = xd.Arena()
+    array = arena.empty((3, 4), "i4")
+    assert (array.shape, array.dtype, array.flags.c_contiguous) == ((3, 4), np.int32, True)
+    assert array.flags.writeable
+    assert array.ctypes.data % 64 == 0
+    assert not array.any()
+    array[:] = 7
+    assert arena.empty(5).dtype == np.float64
+    assert arena.empty(0).shape == (0,)
+    assert arena.empty(()).shape == ()
+    assert arena.nbytes >= 3 * 4 * 4 + 5 * 8
+    assert repr(arena).startswith("<crossdock.Arena: ")
+
+
+def test_arguments_are_checked():
+    arena = xd.Arena()
+    with pytest.raises(xd.InvalidArgumentError, match="Python objects"):
+        arena.empty(3, object)
+    with pytest.raises(xd.InvalidArgumentError, match="negative"):
+        arena.empty((2, -1))
+    with pytest.raises(xd.InvalidArgumentError, match="nbytes"):
+        arena.buffer(-1)
+    with pytest.raises(xd.InvalidArgumentError, match="reserve"):
+        xd.Arena(-1)
+
+
+def test_an_arena_has_an_end():
+    arena = xd.Arena(reserve=1 << 20)
+    arena.empty(1000)
+    with pytest.raises(xd.ResourceError, match=r"."):
+        arena.empty(1 << 20)
+    assert arena.empty(10).shape == (10,)
+
+
+def test_publishing_copies_nothing_and_freezes(mapping_of):
+    arena = xd.Arena()
+    array, untouched = arena.empty(1000), arena.empty(3)
+    array[:] = np.arange(1000)
+    batch = pa.record_batch([column(array)], ["x"])
+    with xd.serve({"t": batch}) as server:
+        (source,) = server.stats()["sources"]
+        assert (source["kind"], source["bytes_copied"]) == ("arena", 0)
+        assert arena.frozen
+        assert "frozen" in repr(arena)
+        for one in (array, untouched):
+            assert not one.flags.writeable
+            with pytest.raises(ValueError, match="read-only"):
+                one[0] = 1
+        for more in (lambda: arena.empty(1), lambda: arena.buffer(1)):
+            with pytest.raises(xd.ArenaFrozenError):
+                more()
+        assert mapping_of(array.ctypes.data).permissions.startswith("r--")
+        with xd.connect(server.uri) as client:
+            assert pa.record_batch(next(client.get("t"))) == batch
+    assert array.sum() == 499500
+
+
+def test_buffers_need_no_numpy():
+    arena = xd.Arena()
+    buffer = arena.buffer(80)
+    assert (len(buffer), buffer.nbytes) == (80, 80)
+    with memoryview(buffer) as view:
+        assert not view.readonly
+        view.cast("q")[3] = 5
+    wrapped = pa.py_buffer(buffer)
+    assert (wrapped.address, wrapped.size) == (buffer.address, 80)
+    batch = pa.record_batch([pa.Array.from_buffers(pa.int64(), 10, [None, wrapped])], ["x"])
+    with xd.serve({"t": batch}) as server, xd.connect(server.uri) as client:
+        assert server.stats()["sources"][0]["bytes_copied"] == 0
+        assert pa.record_batch(next(client.get("t"))).column(0).to_pylist() == [0, 0, 0, 5, 0, 0, 0, 0, 0, 0]
+        assert memoryview(buffer).readonly
+
+
+def test_memory_lives_as_long_as_its_last_view():
+    arena = xd.Arena()
+    array = arena.empty(100)
+    array[:] = 1
+    view = array[50:]
+    del arena, array
+    gc.collect()
+    assert view.sum() == 50
+
+
+def test_an_arena_is_for_one_table():
+    arena = xd.Arena()
+    array = arena.empty(100)
+    with xd.serve({"a": pa.record_batch([column(array)], ["x"])}) as server:
+        with pytest.raises(xd.ArenaFrozenError, match="one table"):
+            server.publish("b", pa.record_batch([column(array)], ["y"]))
+
+
+def test_writing_through_a_view_that_couldnt_be_reached_is_answered_by_the_system(script):
+    process = script("""
+        import pyarrow as pa
+        import crossdock as xd
+        arena = xd.Arena()
+        array = arena.empty(1000)
+        slice_ = array[10:]
+        column = pa.Array.from_buffers(pa.float64(), 1000, [None, pa.py_buffer(array)])
+        server = xd.serve({"t": pa.record_batch([column], ["x"])})
+        server.close()
+        print("published", flush=True)
+        slice_[0] = 1
+    """)
+    assert process.read_line() == "published"
+    process.finish(expect=-signal.SIGSEGV)
+
+
+def test_arrays_that_went_before_arent_missed():
+    arena = xd.Arena()
+    keep = arena.empty(10)
+    for _ in range(100):
+        arena.empty(10)
+    with xd.serve({"t": pa.record_batch([column(keep)], ["x"])}):
+        assert not keep.flags.writeable

@@ -1,0 +1,259 @@
+"""The command, as a user runs it: in processes of its own."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import crossdock as xd
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+TABLE = pa.table({"n": pa.array([1, 2, None], pa.int64()), "s": ["a", "b[c]", None]})
+COMMAND = [sys.executable, "-m", "crossdock"]
+
+
+def crossdock(*arguments: object, expect: int = 0) -> tuple[str, str]:
+    done = subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == expect, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout, done.stderr
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    with pa.ipc.new_file(str(tmp_path / "flights.arrow"), TABLE.schema) as sink:
+        sink.write_table(TABLE)
+    pa.parquet.write_table(TABLE, tmp_path / "planes.parquet")
+    pa.csv.write_csv(TABLE, tmp_path / "weather.csv")
+    return tmp_path
+
+
+class Serving:
+    def __init__(self, *arguments: object) -> None:
+        self.process = subprocess.Popen(
+            [*COMMAND, "serve", *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout is not None
+        self.uri = self.process.stdout.readline().strip()
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str, str]:
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        out, err = self.process.communicate(timeout=60)
+        return self.process.returncode, out, err
+
+
+@pytest.fixture
+def serving(no_leftovers: None, files: Path) -> Iterator[Serving]:
+    serving = Serving(files / "flights.arrow", files / "planes.parquet", files / "weather.csv")
+    yield serving
+    assert serving.stop() == (0, "", "")
+
+
+def test_serve_ls_and_get(serving, tmp_path):
+    assert serving.uri.startswith("shm:/")
+    assert "want_data=" in serving.uri
+    out, _ = crossdock("ls", serving.uri)
+    lines = [line.split() for line in out.splitlines()]
+    assert lines[0] == ["name", "rows", "bytes", "columns", "device"]
+    assert [(line[0], line[1], line[3], line[4]) for line in lines[1:]] == [
+        (name, "3", "2", "cpu") for name in ("flights", "planes", "weather")
+    ]
+
+    out, err = crossdock("get", serving.uri, "flights")
+    assert "flights: 3 rows in 1 batches" in out
+    assert "b[c]" in out
+    assert "null" in out
+    assert err == ""
+
+    for name, suffix in (("flights", "parquet"), ("planes", "arrow"), ("flights", "feather"), ("flights", "arrows")):
+        target = tmp_path / f"out-{name}.{suffix}"
+        out, _ = crossdock("get", serving.uri, name, "-o", target)
+        assert f"written to {target}" in out
+        match suffix:
+            case "parquet":
+                written = pa.parquet.read_table(target)
+            case "arrows":
+                written = pa.ipc.open_stream(str(target)).read_all()
+            case _:
+                written = pa.ipc.open_file(str(target)).read_all()
+        assert written.equals(TABLE)
+    target = tmp_path / "out.csv"
+    crossdock("get", serving.uri, "flights", "-o", target, "--columns", "s,n")
+    assert pa.csv.read_csv(target).column_names == ["s", "n"]
+    assert not list(tmp_path.glob(".*partial"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_serve_ends_cleanly(no_leftovers, files, number):
+    serving = Serving(files / "flights.arrow", "--uri", f"shm:{files}/my.sock", "--stable", "snapshot", "--name", "x")
+    assert serving.uri.startswith(f"shm:{files}/my.sock?")
+    assert (files / "my.sock").is_socket()
+    with xd.connect(serving.uri) as client:
+        assert [entry.name for entry in client.list()] == ["x"]
+    assert serving.stop(number) == (0, "", "")
+    assert not (files / "my.sock").exists()
+
+
+def test_exit_codes(serving, files, tmp_path):
+    _, err = crossdock("get", serving.uri, "flight", expect=3)
+    assert err.startswith("NotFoundError: ")
+    assert "flights" in err
+    assert err.count("\n") == 1
+    _, err = crossdock("get", serving.uri, "flights", "--columns", "n,z", expect=3)
+    assert err.startswith("NotFoundError: ")
+    _, err = crossdock("ls", f"shm:{tmp_path}/nobody.sock", "--timeout", "1", expect=4)
+    assert err.startswith("ConnectionError: ")
+    _, err = crossdock("ls", "shm:/x?want_data=zz", expect=2)
+    assert err.startswith("UriError: ")
+    crossdock("get", serving.uri, "flights", "-o", tmp_path / "x.xlsx", expect=2)
+    crossdock("get", serving.uri, expect=2)
+    crossdock("serve", files / "flights.arrow", files / "flights.arrow", expect=2)
+    crossdock("serve", files / "flights.arrow", "--name", "a", "--name", "b", expect=2)
+    crossdock("serve", files / "flights.arrow", "--stable", "maybe", expect=2)
+    _, err = crossdock("serve", files / "absent.arrow", expect=3)
+    assert "absent.arrow" in err
+    _, err = crossdock("serve", files / "absent.parquet", expect=3)
+    assert "absent.parquet" in err
+    (files / "bad.arrow").write_text("not an Arrow file, by any means")
+    _, err = crossdock("serve", files / "bad.arrow", expect=1)
+    assert err.startswith("InvalidDataError: ")
+    _, err = crossdock("get", serving.uri, "flights", "-o", tmp_path / "no" / "such" / "folder.arrow", expect=3)
+    assert err.count("\n") == 1
+
+
+def test_a_stream_that_is_cut_off_leaves_no_file(tmp_path):
+    batch = TABLE.to_batches()[0]
+
+    def failing():
+        def batches():
+            yield batch
+            raise OSError("the disk is gone")
+
+        return pa.RecordBatchReader.from_batches(batch.schema, batches())
+
+    with xd.serve({"f": failing}) as server:
+        target = tmp_path / "out.arrow"
+        _, err = crossdock("get", server.uri, "f", "-o", target, expect=1)
+        assert err.startswith("RemoteError: ")
+        assert "the disk is gone" in err
+        assert err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_killed_server_is_exit_code_5(script, tmp_path):
+    server = script("""
+        import sys
+        import pyarrow as pa
+        import crossdock as xd
+        batch = pa.record_batch({"x": [1]})
+        def batches():
+            yield batch
+            print("under way", flush=True)
+            sys.stdin.readline()
+        with xd.serve({"f": lambda: pa.RecordBatchReader.from_batches(batch.schema, batches())}) as server:
+            print(server.uri, flush=True)
+            sys.stdin.readline()
+    """)
+    uri = server.read_line()
+    getting = subprocess.Popen(
+        [*COMMAND, "get", uri, "f", "-o", str(tmp_path / "out.arrow")], stderr=subprocess.PIPE, text=True
+    )
+    assert server.read_line() == "under way"
+    server.send(signal.SIGKILL)
+    _, err = getting.communicate(timeout=60)
+    assert getting.returncode == 5, err
+    assert err.startswith("TruncatedStreamError: ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_in_get_is_exit_code_130(script):
+    server = script("""
+        import sys
+        import pyarrow as pa
+        import crossdock as xd
+        batch = pa.record_batch({"x": [1]})
+        def batches():
+            yield batch
+            print("under way", flush=True)
+            sys.stdin.readline()
+        with xd.serve({"f": lambda: pa.RecordBatchReader.from_batches(batch.schema, batches())}) as server:
+            print(server.uri, flush=True)
+            sys.stdin.readline()
+    """)
+    getting = subprocess.Popen(
+        [*COMMAND, "get", server.read_line(), "f", "--timeout", "60"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert server.read_line() == "under way"
+    getting.send_signal(signal.SIGINT)
+    _, err = getting.communicate(timeout=60)
+    assert (getting.returncode, err) == (130, "Interrupted\n")
+    server.write_line()
+    server.write_line()
+    server.finish()
+
+
+def test_a_terminal_gets_a_progress_bar(serving):
+    master, slave = pty.openpty()
+    env = os.environ | {"TERM": "xterm", "COLUMNS": "100"}
+    done = subprocess.Popen([*COMMAND, "get", serving.uri, "flights"], stdout=slave, stderr=slave, env=env)
+    os.close(slave)
+    shown = b""
+    try:
+        while part := os.read(master, 4096):
+            shown += part
+    except OSError:  # EIO: the other end is closed.
+        pass
+    finally:
+        os.close(master)
+    assert done.wait(60) == 0
+    assert b"\x1b[" in shown
+    assert b"flights: 3 rows" in shown
+
+
+def test_help_and_version():
+    out, _ = crossdock("--version")
+    assert out == f"crossdock {xd.__version__}\n"
+    out, _ = crossdock("--help")
+    for word in ("serve", "get", "ls", "Exit codes", "130"):
+        assert word in out
+    for planned in ("inspect", "devices", "bench"):
+        assert planned not in out
+    for command in ("serve", "get", "ls"):
+        assert "Exit codes" in crossdock(command, "--help")[0]
+
+
+def test_debug_shows_a_traceback(tmp_path):
+    _, err = crossdock("--debug", "ls", f"shm:{tmp_path}/nobody.sock", expect=1)
+    assert "Traceback" in err
+
+
+def test_writing_needs_pyarrow(serving, tmp_path):
+    (tmp_path / "pyarrow").mkdir()
+    (tmp_path / "pyarrow" / "__init__.py").write_text("raise ImportError('no pyarrow here')")
+    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+    done = subprocess.run(
+        [*COMMAND, "get", serving.uri, "flights", "-o", str(tmp_path / "x.arrow")],
+        capture_output=True,
+        text=True,
+        env=env,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("MissingPackage: ")
+    assert "crossdock[io]" in done.stderr
+    done = subprocess.run(
+        [*COMMAND, "get", serving.uri, "flights"], capture_output=True, text=True, env=env, check=False
+    )
+    assert done.returncode == 0
+    assert "3 rows" in done.stdout

@@ -1,0 +1,316 @@
+"""Batches outlive everything; nothing outlives the batches; whatever order, thread or process ends first."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import os
+import signal
+import threading
+import weakref
+from pathlib import Path
+
+import crossdock as xd
+import numpy as np
+import pyarrow as pa
+import pytest
+
+BATCH = pa.record_batch({"x": np.arange(1000.0), "s": [str(i) for i in range(1000)]})
+SOURCES = {
+    "table": lambda: BATCH,
+    "live": lambda: pa.RecordBatchReader.from_batches(BATCH.schema, [BATCH] * 3),
+    "callable": lambda: lambda: pa.RecordBatchReader.from_batches(BATCH.schema, [BATCH] * 3),
+}
+
+SERVER = """
+    import sys
+    import pyarrow as pa
+    import crossdock as xd
+    batch = pa.record_batch({"x": list(range(1000))})
+    def many():
+        return pa.RecordBatchReader.from_batches(batch.schema, (batch for _ in range(10**9)))
+    with xd.serve({"t": batch, "many": many}) as server:
+        print(server.uri, flush=True)
+        sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("order", list(itertools.permutations(("reader", "batch", "client", "server"))), ids="-".join)
+def test_dropped_in_any_order(source, order):
+    held = {"server": xd.serve({"t": SOURCES[source]()})}
+    held["client"] = xd.connect(held["server"].uri)
+    held["reader"] = held["client"].get("t")
+    held["batch"] = next(held["reader"])
+    imported = pa.record_batch(held["batch"])
+    for name in order:
+        del held[name]
+        if "batch" in held:
+            assert pa.record_batch(held["batch"]) == BATCH
+        assert imported == BATCH
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(("reader", "client", "server"))), ids="-".join)
+def test_closed_in_any_order(order):
+    held = {"server": xd.serve({"t": SOURCES["callable"]()})}
+    held["client"] = xd.connect(held["server"].uri)
+    held["reader"] = held["client"].get("t")
+    batch = next(held["reader"])
+    for name in order:
+        held[name].close()
+        assert pa.record_batch(batch) == BATCH
+
+
+def test_dropped_on_other_threads():
+    for source in SOURCES.values():
+        server = xd.serve({"t": source()})
+        client = xd.connect(server.uri)
+        reader = client.get("t")
+        held = [pa.record_batch(next(reader)), reader, client, server]
+        del server, client, reader
+        while held:
+            one = [held.pop(0)]
+            thread = threading.Thread(target=one.clear)
+            thread.start()
+            thread.join()
+            assert not one
+
+
+def test_what_was_imported_keeps_a_column_alone():
+    with xd.serve({"t": BATCH}) as server, xd.connect(server.uri) as client:
+        column = pa.record_batch(next(client.get("t"))).column(0)
+    gc.collect()
+    assert column.to_pylist() == BATCH.column(0).to_pylist()
+
+
+def test_a_callable_is_let_go_when_it_is_withdrawn_and_when_the_server_closes():
+    class Source:
+        def __call__(self) -> pa.RecordBatch:
+            return BATCH
+
+    for end in ("withdraw", "close"):
+        source = Source()
+        gone = weakref.ref(source)
+        server = xd.serve({"f": source})
+        del source
+        with xd.connect(server.uri) as client:
+            list(client.get("f"))
+        assert gone() is not None
+        server.withdraw("f") if end == "withdraw" else server.close()
+        for _ in range(1000):
+            server.closed or server.stats()  # What the server's threads drop is dropped by calls of Python threads.
+            if gone() is None:
+                break
+        assert gone() is None
+        server.close()
+
+
+def test_the_copied_table_is_let_go_at_once():
+    array = np.arange(10.0)
+    gone = weakref.ref(array)
+    with xd.serve({"t": pa.record_batch({"x": array})}):
+        del array
+        gc.collect()
+        assert gone() is None
+
+
+# ---- processes ----
+
+
+def test_a_killed_producer_leaves_batches_valid_and_never_a_shorter_table(script):
+    process = script(SERVER)
+    uri = process.read_line()
+    with xd.connect(uri) as client:
+        table, many = client.get("t"), client.get("many")
+        first, second = next(table), next(many)
+        process.send(signal.SIGKILL)
+        process.finish(expect=-signal.SIGKILL)
+        with pytest.raises(xd.TruncatedStreamError):
+            for _ in many:
+                pass
+        for batch in (first, second):
+            assert pa.record_batch(batch).column(0).to_pylist() == list(range(1000))
+        with pytest.raises((xd.ConnectionError, xd.NotFoundError, xd.TruncatedStreamError)):
+            client.list()
+    # Its socket is stale, and lies in our run-time folder: the next server at that path takes it over.
+    path = uri.split("?")[0]
+    with xd.serve({"t": BATCH}, path) as server, xd.connect(server.uri) as client:
+        assert pa.table(client.get("t")).to_batches() == [BATCH]
+
+
+def test_a_killed_consumer_gives_its_leases_back(script):
+    with xd.serve(
+        {"t": BATCH, "many": lambda: pa.RecordBatchReader.from_batches(BATCH.schema, [BATCH] * 1000)}
+    ) as server:
+        consumer = script(
+            """
+            import sys
+            import crossdock as xd
+            client = xd.connect(sys.argv[1])
+            reader = client.get("many")
+            held = [next(reader) for _ in range(3)]
+            print("holding", flush=True)
+            sys.stdin.readline()
+            """,
+            server.uri,
+        )
+        assert consumer.read_line() == "holding"
+        assert sum(one["leases"] for one in server.stats()["consumers"]) > 0
+        consumer.send(signal.SIGKILL)
+        consumer.finish(expect=-signal.SIGKILL)
+        with xd.connect(server.uri) as client:
+            while any(one["pid"] == consumer.process.pid for one in server.stats()["consumers"]):
+                client.list()
+            assert len(list(client.get("many"))) == 1000
+
+
+AT_EXIT = {
+    "everything held by globals": """
+        server = xd.serve({"t": batch, "live": stream(), "f": stream})
+        client = xd.connect(server.uri)
+        readers = [client.get(name) for name in ("t", "live", "f")]
+        batches = [next(reader) for reader in readers]
+        imported = [pa.record_batch(one) for one in batches]
+        handed_over = pa.RecordBatchReader.from_stream(client.get("f"))
+    """,
+    "a cycle through the server": """
+        server = xd.Server()
+        server.publish("f", lambda: (server, stream())[1])
+        client = xd.connect(server.uri)
+        reader = client.get("f")
+        next(reader)
+        server.me = server
+    """,
+    "an arena": """
+        arena = xd.Arena()
+        array = arena.empty(1000)
+        table = pa.record_batch({"x": array})
+        server = xd.serve({"t": table})
+        held = next(xd.connect(server.uri).get("t"))
+    """,
+    "a daemon thread in next()": """
+        import threading
+        go_on = threading.Event()
+        waiting = threading.Event()
+        def batches():
+            yield batch
+            waiting.set()
+            go_on.wait()
+        server = xd.serve({"f": lambda: pa.RecordBatchReader.from_batches(batch.schema, batches())})
+        client = xd.connect(server.uri)
+        def read():
+            try:
+                list(client.get("f"))
+            except xd.Error:
+                pass
+        threading.Thread(target=read, daemon=True).start()
+        waiting.wait()
+        import atexit
+        atexit.register(go_on.set)
+    """,
+    "a batch in a daemon thread": """
+        import threading
+        server = xd.serve({"t": batch, "f": stream})
+        ready = threading.Event()
+        def hold():
+            held = [next(xd.connect(server.uri).get(name)) for name in ("t", "f")]
+            ready.set()
+            threading.Event().wait()
+        threading.Thread(target=hold, daemon=True).start()
+        ready.wait()
+    """,
+    "sys.exit in a with block": """
+        with xd.serve({"f": stream}) as server, xd.connect(server.uri) as client:
+            for one in client.get("f"):
+                sys.exit(0)
+    """,
+}
+
+
+@pytest.mark.parametrize("how", AT_EXIT)
+def test_interpreter_exit(script, how):
+    import textwrap
+
+    code = """
+import sys
+import pyarrow as pa
+import crossdock as xd
+batch = pa.record_batch({"x": list(range(1000))})
+def stream():
+    return pa.RecordBatchReader.from_batches(batch.schema, (batch for _ in range(100)))
+""" + textwrap.dedent(AT_EXIT[how])
+    process = script(code)
+    _, err = process.process.communicate(timeout=60)
+    assert process.process.returncode == 0, err
+    assert err == ""
+
+
+def test_the_socket_goes_with_its_server():
+    runtime = Path(os.environ["XDG_RUNTIME_DIR"])
+    with xd.Server() as server:
+        path = Path(server.uri.removeprefix("shm:").split("?")[0])
+        assert path.is_relative_to(runtime)
+        assert path.is_socket()
+        assert path.stat().st_mode & 0o077 == 0
+    assert not path.exists()
+
+
+# ---- fork ----
+
+
+def test_fork(script):
+    out = script("""
+        import os, sys, warnings
+        import pyarrow as pa
+        import crossdock as xd
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python's own, about forks beside threads
+        batch = pa.record_batch({"x": list(range(1000))})
+        with xd.serve({"t": batch, "f": lambda: pa.table(batch)}) as server, xd.connect(server.uri) as client:
+            frozen = next(client.get("t"))
+            reader = client.get("f")
+            child = os.fork()
+            if child == 0:
+                code = 1
+                try:
+                    assert pa.record_batch(frozen) == batch
+                    for use in (server.stats, lambda: server.publish("u", batch), client.list,
+                                lambda: client.get("t"), lambda: next(reader)):
+                        try:
+                            use()
+                        except xd.ForkError:
+                            continue
+                        raise AssertionError("no ForkError")
+                    with xd.serve({"own": batch}) as own, xd.connect(own.uri) as mine:  # New ones work.
+                        assert pa.table(mine.get("own")).to_batches() == [batch]
+                    del frozen, reader
+                    code = 0
+                except BaseException:
+                    import traceback
+                    traceback.print_exc()
+                finally:
+                    os._exit(code)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            assert pa.table(reader).to_batches() == [batch]
+            assert pa.table(client.get("t")).to_batches() == [batch]
+        print("done")
+    """).finish()
+    assert out == "done\n"
+
+
+def test_a_forked_child_that_exits_by_itself(script):
+    out = script("""
+        import os, warnings
+        import pyarrow as pa
+        import crossdock as xd
+        warnings.simplefilter("ignore", DeprecationWarning)
+        batch = pa.record_batch({"x": list(range(1000))})
+        server = xd.serve({"t": batch})
+        client = xd.connect(server.uri)
+        held = next(client.get("t"))
+        child = os.fork()
+        if child:
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            assert pa.table(client.get("t")).to_batches() == [batch]
+            print("done")
+    """).finish()
+    assert out == "done\n"

@@ -1,0 +1,141 @@
+"""Ctrl-C in calls that wait."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+PRELUDE = """
+import sys, threading
+import pyarrow as pa
+import crossdock as xd
+batch = pa.record_batch({"x": [1]})
+go_on = threading.Event()
+def say(word):
+    print(word, flush=True)
+def stuck():  # no schema until it is let go
+    say("waiting")
+    go_on.wait()
+    return batch
+def stuck_later():
+    def batches():
+        yield batch
+        say("waiting")
+        go_on.wait()
+    return pa.RecordBatchReader.from_batches(batch.schema, batches())
+server = xd.serve({"stuck": stuck, "later": stuck_later, "t": batch})
+client = xd.connect(server.uri, timeout=None)
+"""
+
+# The handlers' let-go is in `finally`, so that the server can end.
+CASES = {
+    "get": 'client.get("stuck")',
+    "next": 'reader = client.get("later"); next(reader); next(reader)',
+    "for": '[1 for _ in client.get("later")]',
+    "spin": 'reader = client.get("later", wait="spin"); next(reader); next(reader)',
+    "block": 'reader = client.get("later", wait="block"); next(reader); next(reader)',
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_ctrl_c_raises_keyboard_interrupt(script, case):
+    process = script(
+        PRELUDE
+        + f"""
+try:
+    {CASES[case]}
+except KeyboardInterrupt:
+    say("interrupted")
+finally:
+    go_on.set()
+assert pa.table(client.get("t")).num_rows == 1  # All goes on.
+"""
+    )
+    assert process.read_line() == "waiting"
+    process.send(signal.SIGINT)
+    assert process.read_line() == "interrupted"
+    process.finish()
+
+
+def test_an_interrupted_reader_may_go_on(script):
+    process = script(
+        PRELUDE
+        + """
+reader = client.get("later")
+next(reader)
+try:
+    next(reader)
+except KeyboardInterrupt:
+    say("interrupted")
+go_on.set()
+assert list(reader) == []
+"""
+    )
+    assert process.read_line() == "waiting"
+    process.send(signal.SIGINT)
+    assert process.read_line() == "interrupted"
+    process.finish()
+
+
+def test_a_handler_that_doesnt_raise_interrupts_nothing(script):
+    process = script(
+        PRELUDE
+        + """
+import signal
+def handler(number, frame):
+    say("handled")
+    go_on.set()
+signal.signal(signal.SIGUSR1, handler)
+assert len(list(client.get("later"))) == 1
+say("whole")
+"""
+    )
+    assert process.read_line() == "waiting"
+    process.send(signal.SIGUSR1)
+    assert process.read_line() == "handled"
+    assert process.read_line() == "whole"
+    process.finish()
+
+
+def test_ctrl_c_in_pyarrow_ends_the_wait_and_is_raised(script):
+    process = script(
+        PRELUDE
+        + """
+try:
+    try:
+        pa.RecordBatchReader.from_stream(client.get("later")).read_all()
+    except OSError as error:
+        assert "InterruptedError" in str(error), error
+except KeyboardInterrupt:
+    say("interrupted")
+finally:
+    go_on.set()
+"""
+    )
+    assert process.read_line() == "waiting"
+    process.send(signal.SIGINT)
+    assert process.read_line() == "interrupted"
+    process.finish()
+
+
+def test_ctrl_c_while_a_table_is_read_for_publishing(script):
+    process = script(
+        PRELUDE
+        + """
+def endless():
+    say("waiting")
+    while True:
+        yield batch
+try:
+    server.publish("endless", pa.RecordBatchReader.from_batches(batch.schema, endless()), mode="table")
+except KeyboardInterrupt:
+    say("interrupted")
+go_on.set()
+assert "endless" not in [entry.name for entry in client.list()]
+"""
+    )
+    assert process.read_line() == "waiting"
+    process.send(signal.SIGINT)
+    assert process.read_line() == "interrupted"
+    process.finish()

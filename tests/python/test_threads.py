@@ -1,0 +1,256 @@
+"""Several threads: the interpreter lock, slow sources, one reader in two hands."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import crossdock as xd
+import pyarrow as pa
+import pytest
+
+BATCH = pa.record_batch({"x": [1, 2, 3]})
+WAIT = 60  # Only ever spent by a test that fails.
+
+
+class Gate:
+    """A Python source that gives one batch and then waits until it is let go on."""
+
+    def __init__(self) -> None:
+        self.waiting = threading.Event()
+        self.go_on = threading.Event()
+
+    def __call__(self) -> pa.RecordBatchReader:
+        return pa.RecordBatchReader.from_batches(BATCH.schema, self._batches())
+
+    def _batches(self):
+        yield BATCH
+        self.waiting.set()
+        assert self.go_on.wait(WAIT)
+        yield BATCH
+
+
+@pytest.fixture
+def gate():
+    gate = Gate()
+    yield gate
+    gate.go_on.set()
+
+
+@pytest.fixture
+def client(gate):
+    with xd.serve({"slow": gate, "t": BATCH}) as server, xd.connect(server.uri) as client:
+        yield client
+        gate.go_on.set()
+
+
+def test_the_lock_is_released_while_next_waits(client, gate):
+    reader = client.get("slow")
+    next(reader)
+    with ThreadPoolExecutor() as pool:
+        future = pool.submit(next, reader)
+        assert gate.waiting.wait(WAIT)  # This thread and the source's both ran Python meanwhile.
+        gate.go_on.set()
+        assert pa.record_batch(future.result(WAIT)) == BATCH
+
+
+def test_the_lock_is_released_while_pyarrow_waits(client, gate):
+    reader = pa.RecordBatchReader.from_stream(client.get("slow"))
+    assert reader.read_next_batch() == BATCH
+    with ThreadPoolExecutor() as pool:
+        future = pool.submit(reader.read_all)
+        assert gate.waiting.wait(WAIT)
+        gate.go_on.set()
+        assert future.result(WAIT).to_batches() == [BATCH]
+
+
+def test_a_c_consumer_that_holds_the_lock_doesnt_stop_a_python_source(client):
+    """As some do: get_next() is called with the lock held, on a stream whose source needs it."""
+
+    class Stream(ctypes.Structure):
+        _fields_ = (
+            ("get_schema", ctypes.c_void_p),
+            ("get_next", ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)),
+            ("get_last_error", ctypes.c_void_p),
+            ("release", ctypes.c_void_p),
+            ("private_data", ctypes.c_void_p),
+        )
+
+    with xd.serve({"f": lambda: pa.table({"x": list(range(1000))})}) as server, xd.connect(server.uri) as other:
+        capsule = other.get("f").__arrow_c_stream__()
+        get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+        get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+        address = get_pointer(capsule, b"arrow_array_stream")
+        array = (ctypes.c_int64 * 10)()  # An ArrowArray: its length first, release ninth.
+        assert Stream.from_address(address).get_next(address, ctypes.addressof(array)) == 0
+        assert array[0] == 1000
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(array[8])(ctypes.addressof(array))
+
+
+def test_a_slow_source_delays_no_other_consumer(client, gate):
+    slow = client.get("slow")
+    next(slow)
+    with ThreadPoolExecutor() as pool:
+        future = pool.submit(next, slow)
+        assert gate.waiting.wait(WAIT)
+        for _ in range(20):
+            assert pa.table(client.get("t", timeout=WAIT)).to_batches() == [BATCH]
+        assert not future.done()
+        gate.go_on.set()
+        future.result(WAIT)
+
+
+def test_one_reader_in_two_threads_is_busy(client, gate):
+    reader = client.get("slow")
+    next(reader)
+    with ThreadPoolExecutor() as pool:
+        future = pool.submit(next, reader)
+        assert gate.waiting.wait(WAIT)
+        for use in (lambda: next(reader), lambda: reader.__arrow_c_stream__()):
+            with pytest.raises(xd.StreamBusyError, match="another thread"):
+                use()
+        gate.go_on.set()
+        assert pa.record_batch(future.result(WAIT)) == BATCH
+
+
+def test_close_ends_a_next_that_waits_in_another_thread(client, gate):
+    reader = client.get("slow")
+    next(reader)
+    with ThreadPoolExecutor() as pool:
+        future = pool.submit(next, reader)
+        assert gate.waiting.wait(WAIT)
+        reader.close()
+        with pytest.raises(xd.ClosedError, match="closed"):
+            future.result(WAIT)
+
+
+def test_a_timeout_may_be_tried_again(client, gate):
+    reader = client.get("slow", timeout=0.05)
+    next(reader)
+    with pytest.raises(xd.TimeoutError):
+        next(reader)
+    gate.go_on.set()
+    while True:
+        try:
+            batch = next(reader)
+            break
+        except xd.TimeoutError:
+            continue
+    assert pa.record_batch(batch) == BATCH
+    assert list(reader) == []
+
+
+def test_closing_the_server_ends_its_streams_with_an_error(gate):
+    with xd.serve({"slow": gate}) as server, xd.connect(server.uri) as client:
+        reader = client.get("slow")
+        batch = next(reader)
+        assert gate.waiting.wait(WAIT)
+        with ThreadPoolExecutor() as pool:
+            closing = pool.submit(server.close)
+            # Never a shorter table.
+            with pytest.raises((xd.TruncatedStreamError, xd.RemoteError, xd.ClosedError)):
+                list(reader)
+            gate.go_on.set()
+            closing.result(WAIT)
+        assert pa.record_batch(batch) == BATCH
+
+
+def test_many_threads_read_at_once(client):
+    def read(_: int) -> bool:
+        return pa.table(client.get("t")).to_batches() == [BATCH]
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(read, range(200)))
+
+
+def test_publishing_and_reading_at_once():
+    with xd.Server() as server, xd.connect(server.uri) as client:
+
+        def cycle(number: int) -> None:
+            for turn in range(20):
+                name = f"{number}-{turn}"
+                server.publish(name, BATCH)
+                assert pa.table(client.get(name)).to_batches() == [BATCH]
+                server.withdraw(name)
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(cycle, range(4)))
+        assert client.list() == []
+
+
+@pytest.mark.parametrize(
+    "callable_",
+    [lambda: 1 / 0, lambda: pa.RecordBatchReader.from_batches(BATCH.schema, (1 / 0 for _ in [0]))],
+    ids=["raises", "raises in its stream"],
+)
+def test_what_a_python_source_raises_arrives_in_its_words(callable_, caplog):
+    with xd.serve({"f": callable_, "t": BATCH}) as server, xd.connect(server.uri) as client:
+        with pytest.raises(xd.RemoteError, match="division by zero"):
+            list(client.get("f"))
+        assert pa.table(client.get("t")).to_batches() == [BATCH]
+
+
+def test_a_callable_that_gives_nothing_of_use():
+    with xd.serve({"f": lambda: 3}) as server, xd.connect(server.uri) as client:
+        with pytest.raises(xd.UnsupportedTypeError, match="type int"):
+            client.get("f")
+
+
+def test_a_table_whose_producer_fails_isnt_published():
+    with xd.Server() as server:
+        failing = pa.RecordBatchReader.from_batches(BATCH.schema, (1 / 0 for _ in [0]))
+        with pytest.raises(xd.InvalidDataError, match="division by zero"):
+            server.publish("t", failing, mode="table")
+        assert server.stats()["sources"] == []
+
+
+def test_a_generator_that_fails_late_doesnt_end_as_a_shorter_table():
+    def batches():
+        yield BATCH
+        raise OSError("the disk is gone")
+
+    def source():
+        return pa.RecordBatchReader.from_batches(BATCH.schema, batches())
+
+    with xd.serve({"f": source}) as server, xd.connect(server.uri) as client:
+        reader = client.get("f")
+        assert pa.record_batch(next(reader)) == BATCH
+        with pytest.raises(xd.RemoteError, match="the disk is gone"):
+            next(reader)
+        stream = pa.RecordBatchReader.from_stream(client.get("f"))
+        stream.read_next_batch()
+        with pytest.raises(OSError, match=r"RemoteError[^$]*the disk is gone"):
+            stream.read_next_batch()
+
+
+def test_a_source_that_drops_its_own_server():
+    """The last reference to the server may go on the server's own thread, which can't wait for itself."""
+    holder: list[xd.Server] = []
+    refused: list[str] = []
+
+    def source() -> pa.RecordBatch:
+        try:
+            holder[0].close()
+        except xd.InvalidArgumentError as error:
+            refused.append(str(error))
+        holder.clear()
+        return BATCH
+
+    holder.append(xd.serve({"f": source}))
+    with xd.connect(holder[0].uri) as client:
+        # The server closes while the stream is under way, or just after it.
+        with contextlib.suppress(xd.TruncatedStreamError, xd.RemoteError, xd.ClosedError):
+            list(client.get("f"))
+    assert refused
+    assert not holder
+
+
+def test_the_log_goes_to_logging(caplog):
+    caplog.set_level("DEBUG", logger="crossdock")
+    with xd.serve({"t": BATCH}) as server, xd.connect(server.uri) as client:
+        with pytest.raises(xd.NotFoundError):
+            client.get("absent")
+        server.stats()  # Python threads carry it over, on any call.
+    assert any("absent" in record.getMessage() for record in caplog.records if record.name == "crossdock")
