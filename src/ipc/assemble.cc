@@ -37,7 +37,7 @@ array::RecordBatch assemble(std::shared_ptr<const array::Schema> schema, const B
   array::RecordBatch out;
   out.num_rows = header.num_rows;
   out.nodes = header.nodes;
-  out.buffers.resize(n_buffers);
+  out.buffers = buffers;
   for (std::size_t i = 0; i < n_buffers; ++i) {
     const std::int64_t length = header.buffers[i].length;
     if (buffers[i].size < length || (length > 0 && buffers[i].data == nullptr)) {
@@ -45,7 +45,7 @@ array::RecordBatch assemble(std::shared_ptr<const array::Schema> schema, const B
                                  std::to_string(buffers[i].size) + " bytes, but the metadata says " +
                                  std::to_string(length));
     }
-    out.buffers[i] = {buffers[i].data, length};
+    out.buffers[i].size = length;
   }
   for (const array::LayoutNode& node : layout) {
     if (node.type.n_buffers == 0 || node.type.buffers[0] != array::BufferKind::kValidity) continue;

@@ -33,42 +33,28 @@ static_assert(sizeof(BufferRange) == sizeof(flatbuf::Buffer), "Buffer structs ar
       "compression=None");
 }
 
-/// Bytes that `length` elements need at least. False if that is more than an int64 says. The bytes that offsets point
-/// into can't be told from metadata: 0.
-bool needed_bytes(BufferKind kind, std::int32_t width, std::int64_t length, std::int64_t* bytes) {
-  switch (kind) {
-    case BufferKind::kValidity:
-    case BufferKind::kBits: *bytes = length / 8 + (length % 8 != 0); return true;
-    case BufferKind::kFixed: return checked_multiply<std::int64_t>(length, width, bytes);
-    case BufferKind::kOffsets32:
-    case BufferKind::kOffsets64: {
-      if (length == 0) {
-        *bytes = 0;  // Writers differ: one offset, or none.
-        return true;
-      }
-      std::int64_t offsets = 0;
-      return checked_add<std::int64_t>(length, 1, &offsets) &&
-             checked_multiply<std::int64_t>(offsets, kind == BufferKind::kOffsets32 ? 4 : 8, bytes);
-    }
-    case BufferKind::kBytes: *bytes = 0; return true;
-  }
-  return false;
+/// Whether a buffer of `size` bytes holds `length` elements (which is not negative). The bytes that offsets point into
+/// can't be told from metadata.
+inline bool is_long_enough(BufferKind kind, std::int32_t width, std::int64_t length, std::int64_t size) {
+  std::int64_t needed = 0;
+  if (kind == BufferKind::kFixed) return checked_multiply<std::int64_t>(length, width, &needed) && size >= needed;
+  if (kind == BufferKind::kValidity || kind == BufferKind::kBits) return size >= length / 8 + (length % 8 != 0);
+  if (kind == BufferKind::kBytes || length == 0) return true;  // At length 0 writers differ: one offset, or none.
+  return size / (kind == BufferKind::kOffsets32 ? 4 : 8) > length;
 }
 
-void check_buffers(const LayoutNode& layout, const BufferRange* buffers, const char* where, Node* node) {
+inline void check_buffers(const LayoutNode& layout, const BufferRange* buffers, const char* where, Node* node) {
   for (std::uint8_t i = 0; i < layout.type.n_buffers; ++i) {
     const BufferKind kind = layout.type.buffers[i];
-    if (kind == BufferKind::kValidity && buffers[i].length == 0) {
+    const std::int64_t size = buffers[i].length;
+    if (kind == BufferKind::kValidity && size == 0) {
       if (node->null_count > 0) {
         fail_field(where, layout, std::to_string(node->null_count) + " nulls, but no validity buffer");
       }
       node->null_count = 0;
-      continue;
-    }
-    std::int64_t needed = 0;
-    if (!needed_bytes(kind, layout.type.width, node->length, &needed) || buffers[i].length < needed) {
+    } else if (!is_long_enough(kind, layout.type.width, node->length, size)) {
       fail_field(where, layout,
-                 "buffer " + std::to_string(i) + " has " + std::to_string(buffers[i].length) + " bytes, too few for " +
+                 "buffer " + std::to_string(i) + " has " + std::to_string(size) + " bytes, too few for " +
                      std::to_string(node->length) + " elements");
     }
   }
@@ -105,17 +91,24 @@ void read_nodes(const flatbuf::RecordBatch& batch, const array::Schema& schema, 
   out->nodes.resize(found);
   // By bytes: the verifier promises that the structs are there, not that they are aligned.
   const std::uint8_t* from = nodes ? nodes->Data() : nullptr;
+  Node* to = out->nodes.data();
   for (std::size_t i = 0; i < found; ++i, from += sizeof(flatbuf::FieldNode)) {
-    Node& node = out->nodes[i];
-    std::memcpy(&node.length, from, sizeof node.length);
-    std::memcpy(&node.null_count, from + sizeof node.length, sizeof node.null_count);
-    node.offset = 0;
+    std::int64_t length = 0;
+    std::int64_t null_count = 0;
+    std::memcpy(&length, from, sizeof length);
+    std::memcpy(&null_count, from + sizeof length, sizeof null_count);
     // -1, unknown, isn't in the format's text, but what writers send who can't read the data that they pass on.
-    if (node.length < 0 || node.null_count < -1 || node.null_count > node.length) {
+    if (length < 0 || null_count < -1 || null_count > length) {
       fail_field(where, schema.nodes()[i],
-                 "length " + std::to_string(node.length) + " with a null count of " + std::to_string(node.null_count));
+                 "length " + std::to_string(length) + " with a null count of " + std::to_string(null_count));
     }
+    to[i] = {length, null_count, 0};
   }
+}
+
+inline bool lies_in(const BufferRange& range, std::int64_t body_length) {
+  return range.offset >= 0 && range.length >= 0 && range.offset <= body_length &&
+         range.length <= body_length - range.offset;
 }
 
 void read_buffers(const flatbuf::RecordBatch& batch, const array::Schema& schema, const char* where, BatchHeader* out) {
@@ -127,29 +120,39 @@ void read_buffers(const flatbuf::RecordBatch& batch, const array::Schema& schema
   out->buffers.resize(found);
   if (found == 0) return;
   std::memcpy(out->buffers.data(), buffers->Data(), found * sizeof(BufferRange));
+  const std::int64_t body_length = out->body_length;
+  // lies_in for all at once and without a branch: each comparison as a sign, one bit for them all.
+  const auto body = static_cast<std::uint64_t>(body_length);
+  std::uint64_t signs = 0;
+  for (const BufferRange& range : out->buffers) {
+    const auto offset = static_cast<std::uint64_t>(range.offset);
+    const auto length = static_cast<std::uint64_t>(range.length);
+    signs |= offset | length | (body - offset) | (body - offset - length);
+  }
+  if (static_cast<std::int64_t>(signs) >= 0) return;
   for (std::size_t i = 0; i < found; ++i) {
     const BufferRange& range = out->buffers[i];
-    if (range.offset < 0 || range.length < 0 || range.offset > out->body_length ||
-        range.length > out->body_length - range.offset) {
-      fail(where, "buffer " + std::to_string(i) + " (offset " + std::to_string(range.offset) + ", length " +
-                      std::to_string(range.length) + ") doesn't lie in the body of " +
-                      std::to_string(out->body_length) + " bytes");
-    }
+    if (lies_in(range, body_length)) continue;
+    fail(where, "buffer " + std::to_string(i) + " (offset " + std::to_string(range.offset) + ", length " +
+                    std::to_string(range.length) + ") doesn't lie in the body of " + std::to_string(body_length) +
+                    " bytes");
   }
 }
 
 void check_lengths(const array::Schema& schema, const char* where, BatchHeader* out) {
-  const auto& layout = schema.nodes();
-  for (std::size_t i = 0; i < layout.size(); ++i) {
-    check_buffers(layout[i], out->buffers.data() + layout[i].first_buffer, where, &out->nodes[i]);
-  }
-  const bool is_flat = layout.size() == schema.fields().size();
-  for (std::size_t i = 0; i < layout.size(); i = is_flat ? i + 1 : check_children(schema, out->nodes, i, where)) {
-    if (out->nodes[i].length != out->num_rows) {
+  const LayoutNode* layout = schema.nodes().data();
+  const std::size_t n_nodes = schema.nodes().size();
+  const BufferRange* buffers = out->buffers.data();
+  Node* nodes = out->nodes.data();
+  for (std::size_t i = 0; i < n_nodes; ++i)
+    check_buffers(layout[i], buffers + layout[i].first_buffer, where, &nodes[i]);
+  for (std::size_t i = 0; i < n_nodes;) {
+    if (nodes[i].length != out->num_rows) {
       fail_field(
           where, layout[i],
-          std::to_string(out->nodes[i].length) + " elements in a batch of " + std::to_string(out->num_rows) + " rows");
+          std::to_string(nodes[i].length) + " elements in a batch of " + std::to_string(out->num_rows) + " rows");
     }
+    i = layout[i].n_children == 0 ? i + 1 : check_children(schema, out->nodes, i, where);
   }
 }
 
