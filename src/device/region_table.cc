@@ -18,19 +18,15 @@ std::uint16_t RegionTable::number_of(const std::shared_ptr<const Region>& region
     *is_new = false;
     return known->second;
   }
-  if (free_.empty()) {
-    if (regions_.size() == kNumbers) {
-      throw ResourceError("this connection has all of its " + std::to_string(kNumbers) +
-                          " region numbers in use; release batches, or publish fewer and larger tables");
-    }
-    regions_.emplace_back();
-    // Room for every number to be given back, so that remove() needs no memory.
-    if (free_.capacity() < regions_.size()) free_.reserve(regions_.capacity());
-    free_.push_back(static_cast<std::uint16_t>(regions_.size() - 1));
+  // Two stay free, so that a number that was taken back is not the very next to be given out: see the header.
+  if (in_use_ + 2 >= kNumbers) {
+    throw ResourceError("this connection has all of its " + std::to_string(kNumbers) +
+                        " region numbers in use; release batches, or publish fewer and larger tables");
   }
-  const std::uint16_t number = free_.back();
+  while (find(next_) != nullptr) ++next_;
+  const std::uint16_t number = next_++;
+  if (regions_.size() <= number) regions_.resize(std::size_t{number} + 1);
   numbers_.emplace(region.get(), number);
-  free_.pop_back();
   regions_[number] = region;
   ++in_use_;
   bytes_ += region->size();
@@ -58,8 +54,7 @@ bool RegionTable::remove(std::uint16_t number) noexcept {
   if (find(number) == nullptr) return false;
   const std::shared_ptr<const Region> region = std::move(regions_[number]);
   regions_[number] = nullptr;
-  // Only numbers that we gave out are ours to give out again; the client's are its peer's.
-  if (numbers_.erase(region.get()) != 0) free_.push_back(number);
+  numbers_.erase(region.get());
   --in_use_;
   bytes_ -= region->size();
   return true;
