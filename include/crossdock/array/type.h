@@ -39,7 +39,7 @@ struct Type {
   std::int32_t scale = 0;             ///< Decimal.
   std::int32_t fixed_size = 0;        ///< FixedSizeBinary: bytes; FixedSizeList: elements.
   bool keys_sorted = false;           ///< Map.
-  std::string timezone;               ///< Timestamp; empty means none.
+  std::string timezone{};              ///< Timestamp; empty means none.
 
   bool operator==(const Type&) const = default;
 };
