@@ -156,6 +156,7 @@ std::unique_ptr<Connection> shm_connect(const std::string& path, const ShmOption
   send_packet(socket.get(), encode(hello), ring.get(), where);
   const Packet answer = await_answer(socket.get(), where, patience);
   const Welcome welcome = read_answer(answer, where);
+  require_ring(answer, where);
   return join(std::move(socket), std::move(own), answer,
               {.peer_features = welcome.features,
                .peer_ring_bytes = welcome.ring_bytes,

@@ -333,6 +333,7 @@ std::shared_ptr<const device::Region> ShmConnection::region(std::uint16_t number
 // --- waiting ---
 
 bool ShmConnection::readable() const {
+  fork_.check(kWhat);
   return failure_.has_value() || gone_.load(std::memory_order_relaxed) || reader_.has_data() || writer_.peer_closed() ||
          writer_.room_came() || socket_room_hint_.load(std::memory_order_relaxed);
 }

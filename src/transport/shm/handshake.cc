@@ -14,17 +14,20 @@ std::uint64_t own_features() noexcept {
   return kFeatureErrorMessages | (register_for_barriers() ? kFeatureBarriers : 0);
 }
 
-std::unique_ptr<ShmConnection> join(UniqueFd socket, RingMemory own, const Packet& packet,
-                                    const Introduction& introduction, const ShmOptions& options) {
+void require_ring(const Packet& packet, const std::string& where) {
   if (packet.descriptors_cut) {
-    throw ResourceError(introduction.where +
+    throw ResourceError(where +
                         " passed a ring that was cut off in passing: this process has too many descriptors open; raise "
                         "its limit (ulimit -n)");
   }
   if (packet.descriptors != 1) {
-    throw ProtocolError(introduction.where + " opened with " + std::to_string(packet.descriptors) +
+    throw ProtocolError(where + " opened with " + std::to_string(packet.descriptors) +
                         " descriptors, not with one ring");
   }
+}
+
+std::unique_ptr<ShmConnection> join(UniqueFd socket, RingMemory own, const Packet& packet,
+                                    const Introduction& introduction, const ShmOptions& options) {
   const std::uint64_t common = own_features() & introduction.peer_features;
   ShmConnection::Parts parts{
       .socket = std::move(socket),

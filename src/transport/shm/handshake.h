@@ -24,8 +24,12 @@ struct Introduction {
   std::string where;
 };
 
-/// Checks the peer's ring, which came with its opening `packet`, and makes the connection. Throws ProtocolError,
-/// ResourceError.
+/// Throws unless exactly one descriptor came with the peer's opening: ResourceError if it was cut off here, else
+/// ProtocolError.
+void require_ring(const Packet& packet, const std::string& where);
+
+/// Checks the peer's ring, which passed require_ring() and came with its opening `packet`, and makes the connection.
+/// Throws ProtocolError, ResourceError.
 std::unique_ptr<ShmConnection> join(UniqueFd socket, RingMemory own, const Packet& packet,
                                     const Introduction& introduction, const ShmOptions& options);
 

@@ -208,6 +208,8 @@ std::unique_ptr<Connection> ShmListener::answer(Guest& guest, const Packet& pack
   if (!decode(packet.content(), &hello)) throw ProtocolError("the opening is too short");
   if (hello.max_message == 0) throw ProtocolError("the client takes no message of any size");
 
+  require_ring(packet, guest.where);
+
   UniqueFd ring;
   RingMemory own = RingMemory::create(options_.ring_bytes, &ring);
   // A second descriptor of the socket until the welcome is out: what join() throws is told to the client through it.

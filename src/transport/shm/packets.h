@@ -72,7 +72,7 @@ struct RegionPacket {
   std::uint16_t number = 0;
   device::RegionKind kind = device::RegionKind::kFrozen;
   std::uint64_t size = 0;
-  device::FileStamp stamp;
+  device::FileStamp stamp = {};
 };
 
 std::vector<std::byte> encode(const RegionPacket& region);

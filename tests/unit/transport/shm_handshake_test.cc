@@ -1,0 +1,347 @@
+// Strangers at the door: what isn't a client of ours is told so, logged and dropped, and holds up nobody.
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include <thread>
+
+#include "packets.h"
+#include "ring_memory.h"
+#include "shm_support.h"
+
+namespace crossdock::transport::shm_test {
+namespace {
+
+using shm::Hello;
+using shm::Refusal;
+using shm::Refused;
+using shm::RingMemory;
+using shm::Welcome;
+
+class ShmHandshake : public ::testing::Test {
+ protected:
+  void listen(const ShmOptions& options = {}) { listener_ = shm_listen(path_, 10, 20, options, log_.callback()); }
+  /// Sends an opening to the listener and returns the refusal that comes back.
+  Refused refusal_of(ByteSpan opening, const std::vector<int>& descriptors) {
+    RawSocket socket(path_);
+    socket.send(opening, descriptors);
+    EXPECT_EQ(listener_->accept(), nullptr);
+    const auto answer = socket.receive();
+    std::uint32_t version = 0;
+    EXPECT_EQ(shm::opening_of(answer, &version), shm::Opening::kRefused);
+    EXPECT_EQ(version, shm::kProtocolVersion);
+    Refused refused;
+    EXPECT_TRUE(shm::decode(answer, &refused));
+    EXPECT_TRUE(socket.receive().empty()) << "and the socket is closed";
+    EXPECT_TRUE(log_.says(refused.reason)) << refused.reason;
+    EXPECT_EQ(listener_->poll_descriptors().size(), 1U);
+    return refused;
+  }
+  Refused refusal_of_ring(int fd) {
+    return refusal_of(shm::encode(Hello{.ring_bytes = shm::kMinRingBytes, .max_message = 1000}), {fd});
+  }
+  void expect_still_serving() {
+    std::unique_ptr<Connection> client;
+    std::thread connecting([&] { client = shm_connect(path_, {}, 5000, nullptr); });
+    EXPECT_TRUE(accept_one(*listener_));
+    connecting.join();
+    EXPECT_TRUE(client);
+  }
+
+  TemporaryFolder folder_;
+  const std::string path_ = folder_ / "s.sock";
+  Log log_;
+  std::unique_ptr<Listener> listener_;
+};
+
+TEST_F(ShmHandshake, GarbageIsRefused) {
+  listen();
+  EXPECT_EQ(refusal_of(as_bytes("GET / HTTP/1.1\r\n\r\n"), {}).code, Refusal::kMalformed);
+  EXPECT_EQ(refusal_of(pattern(511), {}).code, Refusal::kMalformed);
+  EXPECT_EQ(refusal_of(pattern(5000), {}).code, Refusal::kMalformed);
+  EXPECT_EQ(refusal_of(as_bytes("x"), {}).code, Refusal::kMalformed);
+  expect_still_serving();
+}
+
+TEST_F(ShmHandshake, AnotherMagicOrTypeIsRefused) {
+  listen();
+  auto opening = shm::encode(Hello{.ring_bytes = 65536, .max_message = 1});
+  opening[0] = std::byte{'Y'};
+  EXPECT_EQ(refusal_of(opening, {}).code, Refusal::kMalformed);
+  EXPECT_EQ(refusal_of(shm::encode(Welcome{}), {}).code, Refusal::kMalformed);
+}
+
+TEST_F(ShmHandshake, AnotherVersionIsToldBothVersions) {
+  listen();
+  const Refused refused = refusal_of(shm::encode(Hello{.version = 7, .ring_bytes = 65536, .max_message = 1}), {});
+  EXPECT_EQ(refused.code, Refusal::kOtherVersion);
+  EXPECT_NE(refused.reason.find("version 7"), std::string::npos);
+  EXPECT_NE(refused.reason.find("version 1"), std::string::npos);
+}
+
+TEST_F(ShmHandshake, AShortOpeningIsRefused) {
+  listen();
+  const auto opening = shm::encode(Hello{.ring_bytes = 65536, .max_message = 1});
+  EXPECT_EQ(refusal_of(ByteSpan(opening).first(39), {}).code, Refusal::kMalformed);
+}
+
+TEST_F(ShmHandshake, AnOpeningWithoutARingOrWithSeveralIsRefused) {
+  listen();
+  const auto opening = shm::encode(Hello{.ring_bytes = 65536, .max_message = 1});
+  EXPECT_EQ(refusal_of(opening, {}).code, Refusal::kMalformed);
+  UniqueFd ring;
+  const RingMemory memory = RingMemory::create(65536, &ring);
+  EXPECT_EQ(refusal_of(opening, {ring.get(), ring.get()}).code, Refusal::kMalformed);
+  const int before = open_descriptors();
+  refusal_of(opening, std::vector<int>(20, ring.get()));
+  EXPECT_EQ(open_descriptors(), before) << "surplus descriptors are closed";
+}
+
+TEST_F(ShmHandshake, APipeIsNoRing) {
+  listen();
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const UniqueFd reading(ends[0]);
+  const UniqueFd writing(ends[1]);
+  EXPECT_NE(refusal_of_ring(ends[0]).reason.find("pipe"), std::string::npos);
+}
+
+TEST_F(ShmHandshake, AnOrdinaryFileIsNoRing) {
+  listen();
+  const UniqueFd file(::open((folder_ / "file").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  ASSERT_EQ(::ftruncate(file.get(), sizeof(shm::RingHeader) + 65536), 0);
+  EXPECT_EQ(refusal_of_ring(file.get()).code, Refusal::kMalformed);
+}
+
+TEST_F(ShmHandshake, ARingWithoutSealsIsRefused) {
+  listen();
+  constexpr std::size_t kSize = sizeof(shm::RingHeader) + shm::kMinRingBytes;
+  const UniqueFd file(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(::posix_fallocate(file.get(), 0, kSize), 0);
+  EXPECT_NE(refusal_of_ring(file.get()).reason.find("sealed"), std::string::npos);
+  ASSERT_EQ(::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE), 0);
+  EXPECT_NE(refusal_of_ring(file.get()).reason.find("sealed"), std::string::npos) << "others could be added";
+}
+
+TEST_F(ShmHandshake, ARingOfAnotherSizeIsRefused) {
+  listen();
+  UniqueFd ring;
+  const RingMemory memory = RingMemory::create(2 * shm::kMinRingBytes, &ring);
+  EXPECT_NE(refusal_of_ring(ring.get()).reason.find("bytes, not"), std::string::npos);
+  for (const std::uint64_t size : {std::uint64_t{0}, std::uint64_t{65535}, ~std::uint64_t{0}, std::uint64_t{1} << 40}) {
+    EXPECT_EQ(refusal_of(shm::encode(Hello{.ring_bytes = size, .max_message = 1}), {ring.get()}).code,
+              Refusal::kMalformed);
+  }
+}
+
+TEST_F(ShmHandshake, ASparseRingIsRefused) {
+  listen();
+  const UniqueFd file(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(::ftruncate(file.get(), sizeof(shm::RingHeader) + shm::kMinRingBytes), 0);
+  ASSERT_EQ(::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL), 0);
+  EXPECT_NE(refusal_of_ring(file.get()).reason.find("memory isn't behind"), std::string::npos);
+}
+
+TEST_F(ShmHandshake, ARingCutOffInPassingIsSaid) {
+  listen();
+  UniqueFd ring;
+  const RingMemory memory = RingMemory::create(65536, &ring);
+  const RawSocket socket(path_);
+  socket.send(shm::encode(Hello{.ring_bytes = 65536, .max_message = 1}), {ring.get()});
+  // Room for the client's socket, but not for the descriptor in its opening.
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next = ::dup(0);
+  ::close(next);
+  const rlimit tight{static_cast<rlim_t>(next) + 1, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &tight), 0);
+  EXPECT_EQ(listener_->accept(), nullptr);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  Refused refused;
+  ASSERT_TRUE(shm::decode(socket.receive(), &refused));
+  EXPECT_EQ(refused.code, Refusal::kResources);
+  EXPECT_NE(refused.reason.find("cut off in passing"), std::string::npos) << refused.reason;
+  expect_still_serving();
+}
+
+TEST_F(ShmHandshake, WithoutDescriptorsClientsAreTurnedAway) {
+  listen();
+  const RawSocket socket(path_);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next = ::dup(0);
+  ::close(next);
+  const rlimit tight{static_cast<rlim_t>(next), before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &tight), 0);
+  EXPECT_EQ(listener_->accept(), nullptr);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  Refused refused;
+  ASSERT_TRUE(shm::decode(socket.receive(), &refused));
+  EXPECT_EQ(refused.code, Refusal::kResources);
+  EXPECT_TRUE(log_.says("out of descriptors"));
+  expect_still_serving();
+}
+
+TEST_F(ShmHandshake, ASilentClientHoldsUpNobodyAndIsDropped) {
+  listen({.handshake_timeout_ms = 50});
+  const RawSocket silent(path_);
+  EXPECT_EQ(listener_->accept(), nullptr);
+  EXPECT_EQ(listener_->poll_descriptors().size(), 2U);
+  expect_still_serving();
+  const std::int64_t deadline = in_ms(5000);
+  while (listener_->poll_descriptors().size() > 1 && now_ns() < deadline) {
+    EXPECT_EQ(listener_->accept(), nullptr);
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(listener_->poll_descriptors().size(), 1U);
+  EXPECT_TRUE(log_.says("no handshake came within 50 ms"));
+}
+
+TEST_F(ShmHandshake, ACrowdOfSilentClientsIsBounded) {
+  listen();
+  std::vector<std::unique_ptr<RawSocket>> crowd;
+  for (int i = 0; i < 100; ++i) {
+    crowd.push_back(std::make_unique<RawSocket>(path_));
+    EXPECT_EQ(listener_->accept(), nullptr);
+  }
+  EXPECT_EQ(listener_->poll_descriptors().size(), 65U);
+  expect_still_serving();
+}
+
+TEST_F(ShmHandshake, AClientThatLeavesIsForgotten) {
+  listen();
+  { const RawSocket leaves(path_); }
+  EXPECT_EQ(listener_->accept(), nullptr);
+  EXPECT_EQ(listener_->poll_descriptors().size(), 1U);
+  expect_still_serving();
+}
+
+// --- the client's side: a listening socket that we drive by hand ---
+
+class ShmConnect : public ::testing::Test {
+ protected:
+  ShmConnect() {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path, path_.data(), path_.size());
+    EXPECT_EQ(::bind(server_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    EXPECT_EQ(::listen(server_.get(), 5), 0);
+  }
+  /// Connects, with a server that answers with `answer` and a descriptor.
+  std::string error_of(const std::vector<std::byte>& answer, int fd, ErrorCode expected) {
+    std::thread serving([&] {
+      const UniqueFd socket(::accept4(server_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      std::byte bytes[512];
+      EXPECT_GT(::recv(socket.get(), bytes, sizeof bytes, 0), 0);
+      if (answer.empty()) return;
+      iovec part{const_cast<std::byte*>(answer.data()), answer.size()};
+      alignas(cmsghdr) std::byte control[CMSG_SPACE(sizeof fd)] = {};
+      msghdr message{};
+      message.msg_iov = &part;
+      message.msg_iovlen = 1;
+      if (fd >= 0) {
+        message.msg_control = control;
+        message.msg_controllen = sizeof control;
+        cmsghdr* rights = CMSG_FIRSTHDR(&message);
+        rights->cmsg_level = SOL_SOCKET;
+        rights->cmsg_type = SCM_RIGHTS;
+        rights->cmsg_len = CMSG_LEN(sizeof fd);
+        std::memcpy(CMSG_DATA(rights), &fd, sizeof fd);
+      }
+      EXPECT_GT(::sendmsg(socket.get(), &message, 0), 0);
+    });
+    std::string what;
+    try {
+      shm_connect(path_, {}, 5000, nullptr);
+      ADD_FAILURE() << "connected";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), expected) << error.what();
+      what = error.what();
+    }
+    serving.join();
+    return what;
+  }
+  TemporaryFolder folder_;
+  const std::string path_ = folder_ / "s.sock";
+  UniqueFd server_{::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)};
+};
+
+TEST_F(ShmConnect, SomethingElseListens) {
+  EXPECT_NE(error_of(pattern(40), -1, ErrorCode::kHandshake).find("no Crossdock server"), std::string::npos);
+  error_of({}, -1, ErrorCode::kHandshake);
+  error_of(shm::encode(Hello{}), -1, ErrorCode::kHandshake);
+  error_of(pattern(600), -1, ErrorCode::kHandshake);
+}
+
+TEST_F(ShmConnect, AnotherVersionSaysBoth) {
+  const std::string what = error_of(shm::encode(Welcome{.version = 3}), -1, ErrorCode::kHandshake);
+  EXPECT_NE(what.find("version 3"), std::string::npos) << what;
+  EXPECT_NE(what.find("version 1"), std::string::npos) << what;
+}
+
+TEST_F(ShmConnect, ARefusalCarriesTheServersWords) {
+  const auto refuse = [this](Refusal code, ErrorCode expected) {
+    return error_of(shm::encode(Refused{.version = 2, .code = code, .reason = "so it is\n"}), -1, expected);
+  };
+  EXPECT_NE(refuse(Refusal::kUser, ErrorCode::kPermission).find("so it is?"), std::string::npos);
+  EXPECT_NE(refuse(Refusal::kOtherVersion, ErrorCode::kHandshake).find("version 2"), std::string::npos);
+  refuse(Refusal::kMalformed, ErrorCode::kHandshake);
+  refuse(Refusal::kResources, ErrorCode::kConnection);
+  refuse(static_cast<Refusal>(99), ErrorCode::kHandshake);
+}
+
+TEST_F(ShmConnect, AWelcomeMustBringARing) {
+  const Welcome welcome{.ring_bytes = shm::kMinRingBytes, .max_message = 1};
+  error_of(shm::encode(welcome), -1, ErrorCode::kProtocol);
+  error_of(shm::encode(welcome), 0, ErrorCode::kProtocol);
+  const auto bytes = shm::encode(welcome);
+  error_of({bytes.begin(), bytes.end() - 1}, -1, ErrorCode::kHandshake);
+}
+
+TEST_F(ShmConnect, ASilentServerIsATimeout) {
+  const auto begin = now_ns();
+  EXPECT_THROW(shm_connect(path_, {}, 60, nullptr), TimeoutError);
+  EXPECT_GE(now_ns() - begin, 55'000'000);
+}
+
+TEST_F(ShmConnect, TheHookInterrupts) {
+  int asked = 0;
+  EXPECT_THROW(shm_connect(path_, {}, -1, [&] { return ++asked == 3; }), InterruptedError);
+}
+
+TEST_F(ShmConnect, AFullQueueIsWaitedForInSlices) {
+  std::vector<UniqueFd> waiting;
+  int asked = 0;
+  EXPECT_THROW(
+      {
+        // More clients than the queue of 5 takes; each gives up after its opening.
+        for (int i = 0; i < 20; ++i) shm_connect(path_, {}, 30, [&] { return ++asked > 1000; });
+      },
+      TimeoutError);
+  EXPECT_THROW(
+      {
+        for (int i = 0; i < 20; ++i) {
+          UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+          sockaddr_un address{};
+          address.sun_family = AF_UNIX;
+          std::memcpy(address.sun_path, path_.data(), path_.size());
+          if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) break;
+          waiting.push_back(std::move(socket));
+        }
+        shm_connect(path_, {}, 250, nullptr);
+      },
+      TimeoutError);
+}
+
+TEST(ShmOptionsTest, OptionsThatCannotWorkAreRefused) {
+  for (const std::uint64_t bytes :
+       {std::uint64_t{0}, std::uint64_t{1} << 15, std::uint64_t{100'000}, std::uint64_t{1} << 31}) {
+    EXPECT_THROW(shm_listen("", 0, 0, {.ring_bytes = bytes}, nullptr), InvalidArgumentError) << bytes;
+    EXPECT_THROW(shm_connect("/x", {.ring_bytes = bytes}, 0, nullptr), InvalidArgumentError) << bytes;
+  }
+  EXPECT_THROW(shm_listen("", 0, 0, {.max_message = 0}, nullptr), InvalidArgumentError);
+  EXPECT_THROW(shm_listen("", 0, 0, {.handshake_timeout_ms = 0}, nullptr), InvalidArgumentError);
+}
+
+}  // namespace
+}  // namespace crossdock::transport::shm_test
