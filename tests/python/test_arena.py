@@ -102,9 +102,9 @@ def test_memory_lives_as_long_as_its_last_view():
 def test_an_arena_is_for_one_table():
     arena = xd.Arena()
     array = arena.empty(100)
-    with xd.serve({"a": pa.record_batch([column(array)], ["x"])}) as server:
-        with pytest.raises(xd.ArenaFrozenError, match="one table"):
-            server.publish("b", pa.record_batch([column(array)], ["y"]))
+    first, second = (pa.record_batch([column(array)], [name]) for name in "xy")
+    with xd.serve({"a": first}) as server, pytest.raises(xd.ArenaFrozenError, match="one table"):
+        server.publish("b", second)
 
 
 def test_writing_through_a_view_that_couldnt_be_reached_is_answered_by_the_system(script):

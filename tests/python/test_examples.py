@@ -1,0 +1,39 @@
+"""The examples do what they say."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def run(name: str, *arguments: str) -> str:
+    command = [sys.executable, str(EXAMPLES / name), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def test_serve_and_get():
+    serving = subprocess.Popen(
+        [sys.executable, str(EXAMPLES / "serve_table.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert serving.stdout is not None
+        uri = serving.stdout.readline().strip()
+        out = run("get_table.py", uri, "weather")
+        assert "weather: 3 rows" in out
+        assert "JFK" in out
+    finally:
+        serving.communicate("\n", timeout=60)
+    assert serving.returncode == 0
+
+
+def test_arena():
+    assert run("arena.py").splitlines() == ["8000000 bytes served, 0 copied", "read-only now: True", "equal: True"]
+
+
+def test_live_stream():
+    lines = run("live_stream.py").splitlines()
+    assert len(lines) == 5
+    assert lines[-1] == "10 rows, the last is 2401"
