@@ -49,9 +49,13 @@ class CROSSDOCK_EXPORT Connection {
   virtual std::uint64_t max_message() const noexcept = 0;
   /// Messages sent that the peer hasn't taken: what a window is measured by.
   virtual std::size_t in_flight() = 0;
+  /// Whether fewer than `window` messages are in flight. False counts like a send() that found no room: prepare_sleep() then has the peer ring once
+  /// it has taken something.
+  virtual bool below_window(std::size_t window) = 0;
   /// Hands a region over under a number, before the first message that names it. False: no room. Throws std::logic_error unless shares_memory().
   virtual bool announce(std::uint16_t number, const device::Region& region) = 0;
-  /// The number names nothing any more; the peer unmaps when its last batch lets go.
+  /// From the next message on, the number names nothing, and may be announced anew at once; what was sent before still finds the old region under it. The
+  /// peer unmaps when its last batch lets go. False: no room; nothing was said, so don't reuse the number yet.
   virtual bool retire(std::uint16_t number) = 0;
   virtual bool shares_memory() const noexcept = 0;
   /// Pushes on what send() accepted but couldn't place whole yet. True: nothing is left of it. Either half may call it; receive(), in_flight() and
