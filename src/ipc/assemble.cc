@@ -14,14 +14,6 @@ namespace {
 
 }  // namespace
 
-const array::DictionarySlot* find_dictionary(const array::Schema& schema, std::int64_t id) noexcept {
-  for (const array::DictionarySlot& slot : schema.dictionaries()) {
-    if (slot.id == id) return &slot;
-    if (const array::DictionarySlot* inner = find_dictionary(*slot.values, id)) return inner;
-  }
-  return nullptr;
-}
-
 array::RecordBatch assemble(std::shared_ptr<const array::Schema> schema, const BatchHeader& header,
                             const std::vector<array::BufferView>& buffers,
                             std::vector<std::shared_ptr<const array::RecordBatch>> dictionaries,

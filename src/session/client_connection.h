@@ -52,12 +52,16 @@ class Lease {
     if (!addresses_.empty()) connection_->give_back(addresses_);
   }
 
-  void add(std::shared_ptr<const device::Region> region) { regions_.push_back(std::move(region)); }
-  const device::Region* last_region() const noexcept { return regions_.back().get(); }
+  void add(std::shared_ptr<const device::Region> region) {
+    if (last_) others_.push_back(std::move(last_));
+    last_ = std::move(region);
+  }
+  const device::Region* last_region() const noexcept { return last_.get(); }
 
  private:
   std::shared_ptr<ClientConnection> connection_;
-  std::vector<std::shared_ptr<const device::Region>> regions_;
+  std::shared_ptr<const device::Region> last_;  // most batches lie in one region: it needs no vector
+  std::vector<std::shared_ptr<const device::Region>> others_;
   std::vector<std::uint64_t> addresses_;
 };
 

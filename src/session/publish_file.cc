@@ -60,7 +60,10 @@ std::shared_ptr<const PublishedTable> publish_file(const std::string& path, Stab
       remote.push_back(length == 0 ? dissociated::RemoteBuffer{}
                                    : dissociated::RemoteBuffer{device::make_address(0, offset + shift), length});
     }
-    const array::RecordBatch batch = ipc::assemble(std::move(schema), header, views, {}, nullptr);
+    // Only nodes and sizes are encoded: dictionaries are messages of their own in the file, too.
+    std::vector<std::shared_ptr<const array::RecordBatch>> dictionaries(schema->dictionaries().size());
+    const array::RecordBatch batch =
+        ipc::assemble(std::move(schema), header, views, std::move(dictionaries), nullptr);
     builder.add(is_dictionary ? encoder.dictionary_batch(batch, id, false) : encoder.record_batch(batch), true, remote,
                 is_dictionary ? 0 : batch.num_rows);
   }

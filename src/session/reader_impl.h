@@ -32,6 +32,7 @@ struct Reader::Impl {
   std::shared_ptr<const array::Schema> schema;
   std::shared_ptr<const array::Schema> delivered_schema;  // after the choice of columns
   std::vector<int> selected;
+  bool look_inside = true;  // batches of `schema` hold offsets, indices or children, which must fit each other
   DictionaryShelf dictionaries;
   bool over = false;
 

@@ -57,7 +57,7 @@ class CROSSDOCK_EXPORT Message {
   /// and agree with the number of rows and with the parents' lengths, that nulls are at most the length (-1, unknown, is
   /// taken) and have a bitmap, that buffers lie in the body and are long enough for their elements. What offsets point into
   /// isn't known from metadata and isn't checked. A compressed body throws UnsupportedTypeError that says so. For a
-  /// DictionaryBatch pass the slot's `values` schema (find_dictionary by dictionary_id()). On a throw `*out` is unspecified.
+  /// DictionaryBatch pass the slot's `values` schema (Schema::find_dictionary by dictionary_id()). On a throw `*out` is unspecified.
   void batch(const array::Schema& schema, BatchHeader* out) const;
   /// DictionaryBatch only: which dictionary.
   std::int64_t dictionary_id() const;
@@ -91,10 +91,6 @@ class CROSSDOCK_EXPORT Encoder {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-/// The slot of a dictionary, also of one nested in another dictionary's values; null if the schema has none of this id.
-/// The pointer lives as long as the schema. Linear in the number of dictionaries.
-CROSSDOCK_EXPORT const array::DictionarySlot* find_dictionary(const array::Schema& schema, std::int64_t id) noexcept;
 
 /// A batch whose buffer i is `buffers[i]` cut to header.buffers[i].length, with the nodes of `header` (which came from
 /// Message::batch with the same schema). Moves nothing, reads no buffer. `owner` keeps the memory alive. A validity buffer of

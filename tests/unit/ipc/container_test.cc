@@ -163,7 +163,7 @@ TEST(Container, StreamWithNestedDictionaries) {
   ContainerWriter writer;
   writer.message(encoder.schema(*schema));
   for (const std::int64_t id : {9, 8, 7, 0}) {
-    writer.message(encoder.dictionary_batch(make_batch(find_dictionary(*schema, id)->values, 4), id, false));
+    writer.message(encoder.dictionary_batch(make_batch(schema->find_dictionary(id), 4), id, false));
   }
   writer.message(encoder.record_batch(make_batch(schema, 3, true)));
   EXPECT_EQ(read_container(writer.out, "flights.arrow", {}).messages.size(), 5u);
