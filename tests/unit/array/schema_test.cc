@@ -68,6 +68,30 @@ TEST(Schema, FieldsOfOneIdShareTheValuesSchema) {
   EXPECT_EQ(schema.dictionaries()[1].id, 7);
 }
 
+TEST(Schema, FindsADictionaryAlsoWithinAnother) {
+  Field word;
+  word.type.id = TypeId::kUtf8;
+  Field inner;
+  inner.type.id = TypeId::kInt8;
+  inner.dictionary = std::make_shared<const Field>(word);
+  inner.dictionary_id = 9;
+  inner.name = "inner";
+  Field row;
+  row.type.id = TypeId::kStruct;
+  row.children = {inner};
+  Field outer;
+  outer.name = "outer";
+  outer.type.id = TypeId::kInt32;
+  outer.dictionary = std::make_shared<const Field>(row);
+  outer.dictionary_id = 7;
+  const Schema schema({outer});
+  ASSERT_NE(schema.find_dictionary(7), nullptr);
+  EXPECT_EQ(schema.find_dictionary(7)->fields()[0].type.id, TypeId::kStruct);
+  ASSERT_NE(schema.find_dictionary(9), nullptr);
+  EXPECT_EQ(schema.find_dictionary(9)->fields()[0].type.id, TypeId::kUtf8);
+  EXPECT_EQ(schema.find_dictionary(8), nullptr);
+}
+
 TEST(Schema, RefusesOneIdForDifferentValues) {
   Field a = dictionary_of("a", TypeId::kInt8, field("", TypeId::kUtf8));
   Field b = dictionary_of("b", TypeId::kInt8, field("", TypeId::kBinary));

@@ -67,17 +67,5 @@ TEST(Assemble, DisagreementIsRefused) {
   EXPECT_THAT(error(header, absent, batch.dictionaries), HasSubstr("the metadata says"));
 }
 
-TEST(FindDictionary, AlsoWithinOtherDictionaries) {
-  const auto schema = every_type();
-  for (const std::int64_t id : {0, 7, 8, 9}) {
-    const array::DictionarySlot* slot = find_dictionary(*schema, id);
-    ASSERT_NE(slot, nullptr) << id;
-    EXPECT_EQ(slot->id, id);
-  }
-  EXPECT_EQ(find_dictionary(*schema, 9)->values->fields()[0].type.id, array::TypeId::kBinary);
-  EXPECT_EQ(find_dictionary(*schema, 1), nullptr);
-  EXPECT_EQ(find_dictionary(*floats(3), 0), nullptr);
-}
-
 }  // namespace
 }  // namespace crossdock::ipc::testing

@@ -1,0 +1,145 @@
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "crossdock/core/error.h"
+#include "crossdock/session/client.h"
+#include "crossdock/session/server.h"
+#include "support/arrow_file.h"
+#include "support/batches.h"
+#include "support/leftovers.h"
+#include "support/temporary_folder.h"
+
+namespace crossdock::session {
+namespace {
+
+using testing::number_at;
+using testing::number_stream;
+using testing::text_at;
+using ::testing::HasSubstr;
+
+class FileTest : public testing::NoLeftovers {
+ protected:
+  std::string write(int batches, std::int64_t rows) {
+    const std::string path = folder_ / "numbers.arrows";
+    testing::write_stream_file(path, *number_stream(batches, rows));
+    return path;
+  }
+  testing::TemporaryFolder folder_;
+};
+
+// Whether an address lies in a mapping of the file at `path`.
+bool mapped_from(const void* pointer, const std::string& path) {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find(path) == std::string::npos) continue;
+    std::uintptr_t from = 0;
+    std::uintptr_t to = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx", &from, &to) != 2) continue;
+    const auto at = reinterpret_cast<std::uintptr_t>(pointer);
+    if (at >= from && at < to) return true;
+  }
+  return false;
+}
+
+TEST_F(FileTest, IsPassedByDescriptorAndNotOneByteIsCopied) {
+  const std::string path = write(5, 1000);
+  Server server;
+  server.publish("numbers", Source::file(path));
+  const SourceStats stats = server.stats().sources.at(0);
+  EXPECT_EQ(stats.kind, "file");
+  EXPECT_EQ(stats.bytes_copied, 0u);
+  EXPECT_EQ(stats.rows, 5000);
+
+  Client client(server.uri());
+  const auto reader = client.get("numbers");
+  for (int i = 0; i < 5; ++i) {
+    const auto batch = reader->next();
+    ASSERT_TRUE(batch.has_value());
+    EXPECT_EQ(number_at(*batch, 17), i * 1000 + 17);
+    EXPECT_EQ(text_at(*batch, 17), std::to_string(i * 1000 + 17));
+    EXPECT_TRUE(mapped_from(batch->buffers[1].data, path)) << "the column isn't the file's own memory";
+  }
+  EXPECT_FALSE(reader->next().has_value());
+}
+
+TEST_F(FileTest, ASnapshotIsOneCopyThatNobodyCanChange) {
+  const std::string path = write(2, 1000);
+  Server server;
+  server.publish("numbers", Source::file(path, Stability::kSnapshot));
+  EXPECT_EQ(server.stats().sources.at(0).bytes_copied, std::filesystem::file_size(path));
+  std::ofstream(path, std::ios::trunc) << "something else";
+  Client client(server.uri());
+  const auto batch = client.get("numbers")->next();
+  EXPECT_EQ(number_at(*batch, 999), 999);
+  EXPECT_FALSE(mapped_from(batch->buffers[1].data, path));
+}
+
+TEST_F(FileTest, AChangeUnderItsReadersIsAnErrorAtTheNextHandOver) {
+  const std::string path = write(50, 1000);
+  ServerOptions options;
+  options.window = 1;
+  Server server(options);
+  server.publish("numbers", Source::file(path));
+  Client client(server.uri());
+  const auto reader = client.get("numbers");
+  EXPECT_TRUE(reader->next().has_value());
+  { std::ofstream(path, std::ios::app) << "more"; }
+  try {
+    while (reader->next()) {
+    }
+    FAIL() << "a changed file was served to its end";
+  } catch (const FileChangedError& error) {
+    EXPECT_THAT(error.what(), HasSubstr(path));
+  }
+  EXPECT_THROW(
+      {
+        const auto later = client.get("numbers");
+        while (later->next()) {
+        }
+      },
+      FileChangedError);
+}
+
+TEST_F(FileTest, WhatIsNoArrowFileIsRefusedByName) {
+  Server server;
+  EXPECT_THROW(server.publish("x", Source::file(folder_ / "absent.arrow")), NotFoundError);
+  EXPECT_THROW(server.publish("x", Source::file(folder_ / "")), InvalidArgumentError) << "a folder";
+  const std::string text = folder_ / "text.arrow";
+  std::ofstream(text) << "number,text\n1,one\n";
+  EXPECT_THROW(server.publish("x", Source::file(text)), InvalidDataError);
+  const std::string fifo = folder_ / "fifo.arrow";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  EXPECT_THROW(server.publish("x", Source::file(fifo)), InvalidArgumentError) << "a pipe, and without hanging on it";
+  EXPECT_TRUE(server.stats().sources.empty());
+}
+
+TEST_F(FileTest, ATruncatedFileIsRefusedWhereverItWasCut) {
+  const std::string path = write(2, 20);
+  const auto size = std::filesystem::file_size(path);
+  Server server;
+  int refused = 0;
+  int whole = 0;
+  for (std::uintmax_t cut = 1; cut < size; ++cut) {
+    std::filesystem::resize_file(path, size - cut);
+    const std::string name = "cut-" + std::to_string(cut);
+    try {
+      server.publish(name, Source::file(path));
+      ++whole;  // only where a stream may end: at a message's end
+    } catch (const InvalidDataError&) {
+      ++refused;
+    } catch (const InvalidArgumentError&) {
+      ++refused;  // empty
+    }
+  }
+  EXPECT_GT(refused, static_cast<int>(size) - 20);
+  EXPECT_LE(whole, 4);
+}
+
+}  // namespace
+}  // namespace crossdock::session
