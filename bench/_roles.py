@@ -1,7 +1,8 @@
 """The Python processes of the hand-over benchmark, each started by handoff.py as one end of a pair.
 
   python -m bench._roles serve WAY --batch-bytes N --sets N --batches N [--folder PATH]
-  python -m bench._roles consume WAY --address TEXT --read first|sum --warm-up N --batches N --seconds N [--wait MODE]
+  python -m bench._roles consume WAY --address TEXT --read first|sum --sets N --warm-up N --batches N --seconds N
+                                     [--wait MODE] [--folder PATH]
 
 The ways: crossdock (consumer only), flight-unix, flight-tcp, ipc-socket, ipc-file.
 """
@@ -20,22 +21,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from bench._samples import consume
+from bench._samples import consume, make_batches
 
-COLUMNS = 8
 # Files that the producer may be ahead: it writes one while the consumer reads another.
 FILES_AHEAD = 2
 _NUMBER = struct.Struct("<I")
-
-
-def make_batches(batch_bytes: int, sets: int) -> list[pa.RecordBatch]:
-    """As tables.cc makes them: all values of batch i are i + 1."""
-    rows = batch_bytes // COLUMNS // 8
-    names = [f"f{i}" for i in range(COLUMNS)]
-    return [pa.record_batch([pa.array(np.full(rows, i + 1.0)) for _ in names], names=names) for i in range(sets)]
 
 
 def repeated(batches: list[pa.RecordBatch], count: int) -> Iterator[pa.RecordBatch]:
@@ -46,7 +38,7 @@ def say(**fields: Any) -> None:
     print(json.dumps(fields), flush=True)
 
 
-# ---- Flight --------------------------------------------------------------------------------------------------------
+# ---- Flight ---------------------------------------------------------------------------------------------------------
 
 
 def serve_flight(location: str, batches: list[pa.RecordBatch], count: int) -> None:
@@ -74,7 +66,7 @@ def read_flight(address: str) -> Iterator[Iterator[pa.RecordBatch]]:
         stream.cancel()
 
 
-# ---- the IPC stream over a Unix socket ---------------------------------------------------------------------------------
+# ---- the IPC stream over a Unix socket ------------------------------------------------------------------------------
 
 
 def listen(path: str) -> socket.socket:
@@ -122,7 +114,7 @@ def read_ipc_socket(address: str) -> Iterator[Iterator[pa.RecordBatch]]:
         yield iter(pa.ipc.open_stream(peer.makefile("rb", buffering=1 << 20)))
 
 
-# ---- IPC files in shared memory ------------------------------------------------------------------------------------
+# ---- IPC files in shared memory -------------------------------------------------------------------------------------
 
 
 def serve_ipc_file(path: str, folder: Path, batches: list[pa.RecordBatch], count: int) -> None:
@@ -154,7 +146,7 @@ def read_ipc_file(address: str, folder: Path) -> Iterator[Iterator[pa.RecordBatc
         left.unlink()
 
 
-# ---- ours ----------------------------------------------------------------------------------------------------------
+# ---- ours -----------------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -203,7 +195,7 @@ def main() -> None:
         "ipc-file": lambda: read_ipc_file(given.address, given.folder / "files"),
     }
     with ways[given.way]() as stream:
-        say(**consume(stream, given.read, given.warm_up, given.batches, given.seconds))
+        say(**consume(stream, given.read, given.sets, given.warm_up, given.batches, given.seconds))
 
 
 if __name__ == "__main__":

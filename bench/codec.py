@@ -107,7 +107,7 @@ def main() -> None:
     )  # fmt: skip
     targets = [
         Target(f"{row['operation']}, {row['columns']} columns, against pyarrow", row["ratio"], BOUNDS[row["operation"]],
-               False, "×")
+               False, "x")
         for row in rows
     ]  # fmt: skip
     _report.print_targets(targets)

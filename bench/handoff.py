@@ -1,6 +1,7 @@
 """What it costs to hand a batch of 8 float64 columns from one process to another: ours beside what users would pick
-instead. Every way runs in two processes of its own, in turns with the others, round after round; a number is the median
-over the rounds of a round's median.
+instead. Every way runs in two processes of its own, in turns with the others, round after round. The cost of a batch is
+that in a typical stretch of a stream: the median, over stretches of up to 256 batches in a row, of time / batches; then
+the median over the rounds. So neither bursts nor moments in which the machine did something else count.
 
   ./dev bench handoff [--quick] [--rounds N] [--sizes BYTES...]
 
@@ -66,6 +67,10 @@ def peer_sets_of(batch_bytes: int) -> int:
     return max(1, min(64, 256 * MIB // batch_bytes))
 
 
+QUANTILES = ("p50", "p90", "p99")
+MEASURES = (*QUANTILES, "stretch", "per_batch")
+
+
 class Results:
     """All measurements, by size and way."""
 
@@ -91,13 +96,13 @@ class Results:
                 "way": way.name, "wake": way.wake, "read": way.read, "batch_bytes": batch_bytes, "rounds": len(runs),
                 "batches": sum(run["period"]["n"] for run in runs),
                 "address_sets": runs[0].get("address_sets"),
-                **{f: self.of(batch_bytes, way.name, way.wake, way.read, f) for f in ("p50", "p90", "p99", "per_batch")},
+                **{f: self.of(batch_bytes, way.name, way.wake, way.read, f) for f in MEASURES},
             }
             for (batch_bytes, way), runs in self.runs.items()
         ]  # fmt: skip
 
 
-# ---- the ways --------------------------------------------------------------------------------------------------------
+# ---- the ways -------------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -122,8 +127,9 @@ def run_ours(uri: str, batch_bytes: int, wait: str, read: str, plan: Plan) -> di
 def run_ours_from_python(uri: str, batch_bytes: int, wait: str, read: str, plan: Plan) -> dict[str, Any]:
     return measure(
         role(
-            "_roles", "consume", "crossdock", address=uri, wait=wait, read=read, warm_up=2 * sets_of(batch_bytes),
-            batches=plan.python_batches, seconds=3600 if read == "first" else plan.sum_seconds,
+            "_roles", "consume", "crossdock", address=uri, wait=wait, read=read, sets=sets_of(batch_bytes),
+            warm_up=2 * sets_of(batch_bytes), batches=plan.python_batches,
+            seconds=3600 if read == "first" else plan.sum_seconds,
         )
     )  # fmt: skip
 
@@ -164,7 +170,8 @@ def peer_server(way: str, batch_bytes: int, plan: Plan) -> Iterator[Callable[[st
                 return measure(
                     role(
                         "_roles", "consume", way, address=said["address"], folder=folder, read=read,
-                        warm_up=2 if batch_bytes > MIB else 64, batches=batches, seconds=plan.seconds,
+                        sets=peer_sets_of(batch_bytes), warm_up=2 if batch_bytes > MIB else 64, batches=batches,
+                        seconds=plan.seconds,
                     )
                 )  # fmt: skip
 
@@ -224,14 +231,14 @@ def run_heap(batch_bytes: int, plan: Plan) -> dict[str, Any]:
         server = program("handoff_server", source="live", batch_bytes=batch_bytes, sets=sets, batches=batches + warm_up)
         with serving(server) as (said, _):
             run = measure(program("handoff_client", uri=said["uri"], wait="auto", warm_up=warm_up, batches=batches))
-            live.append(run["per_batch"])
+            live.append(run["period"]["stretch"])
         copy.append(
             measure(
                 program(
                     "handoff_memcpy", batch_bytes=batch_bytes, sets=sets, batches=batches,
                     seconds=max(1, round(plan.seconds)),
                 )
-            )["period"]["mean"]
+            )["period"]["stretch"]
         )  # fmt: skip
         with serving(program("handoff_server", source="table", batch_bytes=batch_bytes, sets=sets, batches=sets)) as (
             said,
@@ -246,7 +253,7 @@ def run_heap(batch_bytes: int, plan: Plan) -> dict[str, Any]:
     }  # fmt: skip
 
 
-# ---- the report ------------------------------------------------------------------------------------------------------
+# ---- the report -----------------------------------------------------------------------------------------------------
 
 
 def make_targets(results: Results, latency: list[dict[str, Any]], heap: list[dict[str, Any]]) -> list[Target]:
@@ -264,21 +271,23 @@ def make_targets(results: Results, latency: list[dict[str, Any]], heap: list[dic
     for batch_bytes in SIZES:
         name = f"hand-over in a stream, C++, spin, {size(batch_bytes)}: p50"
         add(name, ours(batch_bytes) / 1000, 2, "µs", at_most=True)
-    add("the same, 1 GiB against 64 KiB", ours(GIB) / ours(64 * KIB), 1.2, "×", at_most=True)
+    add("the same, 1 GiB against 64 KiB", ours(GIB) / ours(64 * KIB), 1.2, "x", at_most=True)
+    # Against others, costs: what comes in bursts has a p50 that says little.
     for name, way, bounds in (
         ("C++, spin", "Crossdock, C++", (25, 180, 30_000)),
         ("Python, spin", "Crossdock, Python", (10, 75, 12_000)),
     ):
         for batch_bytes, bound in zip(SIZES[:3], bounds, strict=True):
-            ratio = results.of(batch_bytes, flight, "-", "first") / results.of(batch_bytes, way, "spin", "first")
-            add(f"{name}, against Flight over a Unix socket, {size(batch_bytes)}", ratio, bound, "×", at_most=False)
+            theirs = results.of(batch_bytes, flight, "-", "first", "stretch")
+            ratio = theirs / results.of(batch_bytes, way, "spin", "first", "stretch")
+            add(f"{name}, against Flight over a Unix socket, {size(batch_bytes)}", ratio, bound, "x", at_most=False)
     for row in latency:
         bound = 1.5 if row["wake"] == "spin" else 35
         add(f"one-way latency of a batch, {row['wake']}: p50", row["one_way"]["p50"] / 1000, bound, "µs", at_most=True)
     for row in heap:
         if row["batch_bytes"] == 64 * MIB:
             add("heap source, live, 64 MiB, of memcpy's speed", 100 * row["live_share"], 85, "%", at_most=False)
-            add("heap source, cold publish, against memcpy", row["cold_factor"], 8, "×", at_most=True)
+            add("heap source, cold publish, against memcpy", row["cold_factor"], 8, "x", at_most=True)
     return targets
 
 
@@ -288,20 +297,22 @@ def print_results(
     reads = {"first": "1 byte a buffer", "sum": "all, summed", "all": "all, copied"}
     rows = []
     for way in sorted(results.ways(), key=lambda way: way.read == "sum"):
-        costs = [duration(results.of(n, way.name, way.wake, way.read)) for n in sizes]
-        means = [duration(results.of(n, way.name, way.wake, way.read, "per_batch")) for n in sizes]
+        costs = [duration(results.of(n, way.name, way.wake, way.read, "stretch")) for n in sizes]
+        p50s = [duration(results.of(n, way.name, way.wake, way.read)) for n in sizes]
         rows.append(
-            [way.name, way.wake, reads[way.read], *(f"{p50} ({mean})" for p50, mean in zip(costs, means, strict=True))]
+            [way.name, way.wake, reads[way.read], *(f"{cost} ({p50})" for cost, p50 in zip(costs, p50s, strict=True))]
         )
     _report.print_table(
-        "Cost of a batch: p50 (and total time / batches)", ["way", "wake mode", "payload read", *map(size, sizes)], rows
+        "Cost of a batch in a stream (and p50 of the time from one to the next)",
+        ["way", "wake mode", "payload read", *map(size, sizes)],
+        rows,
     )
     _report.print_table(
         "Zero-copy stream, C++: distribution, and the cost of a region that isn't mapped yet",
         ["size", "wake mode", "p50", "p90", "p99", "address sets", "batches", "first batch of a region", "first touch"],
         [
             [
-                size(n), wake, *(duration(results.of(n, "Crossdock, C++", wake, "first", f)) for f in ("p50", "p90", "p99")),
+                size(n), wake, *(duration(results.of(n, "Crossdock, C++", wake, "first", f)) for f in QUANTILES),
                 str(runs[0]["address_sets"]), f"{sum(run['batches'] for run in runs):,}",
                 duration(median(run["first_batch"] for run in runs)),
                 duration(median(run["first_touch"]["p50"] for run in runs)),
@@ -315,7 +326,7 @@ def print_results(
         ["wake mode", "one way p50", "p90", "p99", "half a round trip", "batches"],
         [
             [
-                row["wake"], *(duration(row["one_way"][f]) for f in ("p50", "p90", "p99")),
+                row["wake"], *(duration(row["one_way"][f]) for f in QUANTILES),
                 duration(row["half_round_trip"]), f"{row['batches']:,}",
             ]
             for row in latency
@@ -326,8 +337,8 @@ def print_results(
         ["size", "live", "memcpy", "of memcpy's speed", "cold publish", "times memcpy"],
         [
             [
-                size(row["batch_bytes"]), duration(row["live"]), duration(row["memcpy"]), f"{100 * row['live_share']:.0f} %",
-                duration(row["cold_publish"]), f"{row['cold_factor']:.1f}",
+                size(row["batch_bytes"]), duration(row["live"]), duration(row["memcpy"]),
+                f"{100 * row['live_share']:.0f} %", duration(row["cold_publish"]), f"{row['cold_factor']:.1f}",
             ]
             for row in heap
         ],
@@ -346,13 +357,13 @@ def plot(results: Results, sizes: list[int], path: Path) -> None:
             continue
         ours = way.name.startswith("Crossdock")
         label = way.name if way.wake == "-" else f"{way.name}, {way.wake}"
-        costs = [results.of(n, way.name, way.wake, way.read) / 1000 for n in sizes]
+        costs = [results.of(n, way.name, way.wake, way.read, "stretch") / 1000 for n in sizes]
         axes.plot(sizes, costs, marker="o" if ours else "s", linestyle="-" if ours else "--", label=label)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set_xticks(sizes, [size(n) for n in sizes])
     axes.set_xlabel("batch of 8 float64 columns")
-    axes.set_ylabel("µs a batch, p50")
+    axes.set_ylabel("µs a batch")
     axes.set_title("Handing a batch to another process; one byte of every buffer is read there")
     axes.grid(visible=True, which="major", alpha=0.3)
     axes.legend(fontsize="small")

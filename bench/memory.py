@@ -4,8 +4,8 @@
 
 The file: every consumer imports the package, connects, says so, then reads all of the file and keeps it until all have
 been looked at; the growth is that of the proportional set size (PSS) and of the private pages of all of them and of the
-server, from /proc/PID/smaps_rollup. The batches: resident memory (RSS) and descriptors of both ends, sampled over the last nine
-tenths. Writes build/bench/memory.json.
+server, from /proc/PID/smaps_rollup. The batches: resident memory (RSS) and descriptors of both ends, sampled over the
+last nine tenths. Writes build/bench/memory.json.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ COLUMNS = 8
 SAMPLES = 20
 
 
-# ---- the processes ---------------------------------------------------------------------------------------------------
+# ---- the processes --------------------------------------------------------------------------------------------------
 
 
 def rollup(pid: int | str) -> dict[str, int]:
@@ -70,7 +70,7 @@ def read_file(uri: str) -> None:
         sys.stdin.readline()
 
 
-# ---- a file, ten consumers -------------------------------------------------------------------------------------------
+# ---- a file, ten consumers ------------------------------------------------------------------------------------------
 
 
 def write_file(path: Path, total: int) -> float:
@@ -138,7 +138,7 @@ def run_file(total: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-# ---- a million batches -----------------------------------------------------------------------------------------------
+# ---- a million batches ----------------------------------------------------------------------------------------------
 
 
 def run_batches(batches: int) -> dict[str, Any]:
@@ -159,7 +159,8 @@ def run_batches(batches: int) -> dict[str, Any]:
         slopes[end] = float(np.polyfit(at, kib, 1)[0] * 1024 * (batches - batches // 10))
     descriptors = [{sample[column] for sample in late} for column in (2, 4)]
     return {
-        "batches": run["batches"], "rss_growth": slopes, "descriptors_constant": all(len(seen) == 1 for seen in descriptors),
+        "batches": run["batches"], "rss_growth": slopes,
+        "descriptors_constant": all(len(seen) == 1 for seen in descriptors),
         "samples": [
             dict(zip(("batches", "client_kib", "client_fds", "server_kib", "server_fds"), sample, strict=True))
             for sample in run["memory"]
@@ -184,15 +185,16 @@ def main() -> None:
     many = run_batches(20_000 if given.quick else 1_000_000)
     share = file["pss_growth"] / file["file_bytes"]
     _report.console.print(
-        f"{CONSUMERS} consumers of a file of {_report.size(file['file_bytes'])}, all of it read and held: PSS of all and the "
-        f"server grew by {file['pss_growth'] / MIB:,.1f} MiB; private memory by "
-        f"{max(file['private_growth']) / MIB:.2f} MiB at most in a consumer, {file['server_private_growth'] / MIB:.2f} in "
-        f"the server\n{many['batches']:,} batches through one connection: RSS grew by "
+        f"{CONSUMERS} consumers of a file of {_report.size(file['file_bytes'])}, all of it read and held: PSS of all "
+        f"and the server grew by {file['pss_growth'] / MIB:,.1f} MiB; private memory by "
+        f"{max(file['private_growth']) / MIB:.2f} MiB at most in a consumer, "
+        f"{file['server_private_growth'] / MIB:.2f} in the server\n"
+        f"{many['batches']:,} batches through one connection: RSS grew by "
         f"{many['rss_growth']['client'] / 1024:,.0f} KiB in the client, {many['rss_growth']['server'] / 1024:,.0f} KiB "
         f"in the server over the last nine tenths (fitted line)"
     )
     targets = [
-        Target(f"{CONSUMERS} consumers: total PSS growth, in sizes of the file", share, 1.1, True, "×"),
+        Target(f"{CONSUMERS} consumers: total PSS growth, in sizes of the file", share, 1.1, True, "x"),
         Target("private growth of the worst consumer", max(file["private_growth"]) / MIB, 8, True, "MiB"),
         Target("RSS growth over the last nine tenths, client", many["rss_growth"]["client"] / MIB, 1, True, "MiB"),
         Target("RSS growth over the last nine tenths, server", many["rss_growth"]["server"] / MIB, 1, True, "MiB"),

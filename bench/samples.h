@@ -23,10 +23,14 @@ class Samples {
   }
   std::size_t size() const noexcept { return n_; }
 
-  /// `"NAME":{"n":…,"p50":…,"p90":…,"p99":…,"min":…,"max":…,"mean":…}`, in nanoseconds; sorts the samples.
+  /// `"NAME":{"n":…,"stretch":…,"p50":…,"p90":…,"p99":…,"min":…,"max":…,"mean":…}`, in nanoseconds; sorts the samples.
+  /// "stretch" is what a sample costs in a typical stretch of the run: the median, over stretches of up to 256 samples
+  /// in a row, of a stretch's mean. A stream that comes in bursts has a low p50 and pays between them; here it shows.
   std::string json(const char* name);
 
  private:
+  double stretch() const;
+
   std::vector<std::int64_t> values_;
   std::size_t n_ = 0;
 };
