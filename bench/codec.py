@@ -1,6 +1,6 @@
 """Encoding and decoding a record batch's metadata: 8 and 512 columns of one row, ours and pyarrow's in turns.
 
-  ./dev bench codec [--quick]
+  ./dev bench codec [--quick] [--out FOLDER]
 
 Encode: ours to IPC metadata, pyarrow `batch.serialize()` (its copy of 8 bytes a column included). Decode: ours to an
 exported ArrowArray with all its children, and its release; pyarrow `ipc.read_record_batch()`. Writes
@@ -13,6 +13,7 @@ import argparse
 import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -85,9 +86,11 @@ def run(columns: int, pairs: int, times: int, ours: Ours) -> list[dict[str, Any]
 def main() -> None:
     parser = argparse.ArgumentParser(prog="./dev bench codec", description=__doc__.split("\n\n")[0])
     parser.add_argument("--quick", action="store_true", help="a look at everything; the numbers mean little")
+    parser.add_argument("--out", type=Path, help="the folder for the results; build/bench if it isn't given")
     given = parser.parse_args()
     pairs = 3 if given.quick else 201
 
+    out = given.out or build_folder()
     info = _report.machine()
     _report.print_machine(info)
     rows = []
@@ -111,7 +114,7 @@ def main() -> None:
         for row in rows
     ]  # fmt: skip
     _report.print_targets(targets)
-    _report.write_json(build_folder() / "codec.json", {"machine": info, "quick": given.quick, "rows": rows}, targets)
+    _report.write_json(out / "codec.json", {"machine": info, "quick": given.quick, "rows": rows}, targets)
 
 
 if __name__ == "__main__":

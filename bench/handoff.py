@@ -3,7 +3,7 @@ instead. Every way runs in two processes of its own, in turns with the others, r
 that in a typical stretch of a stream: the median, over stretches of up to 256 batches in a row, of time / batches; then
 the median over the rounds. So neither bursts nor moments in which the machine did something else count.
 
-  ./dev bench handoff [--quick] [--rounds N] [--sizes BYTES...]
+  ./dev bench handoff [--quick] [--rounds N] [--sizes BYTES...] [--out FOLDER]
 
 Writes build/bench/handoff.json and build/bench/handoff.png.
 """
@@ -376,10 +376,12 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a look at everything; the numbers mean little")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--sizes", type=int, nargs="+", help="bytes of a batch")
+    parser.add_argument("--out", type=Path, help="the folder for the results; build/bench if it isn't given")
     given = parser.parse_args()
     plan = Plan.quick() if given.quick else Plan.full(given.rounds)
     sizes = given.sizes or (SIZES[:2] if given.quick else SIZES)
 
+    out = given.out or build_folder()
     info = _report.machine()
     _report.print_machine(info)
     results = Results()
@@ -413,8 +415,8 @@ def main() -> None:
         }
         for (n, way), runs in results.runs.items() if way.name == "Crossdock, C++" and way.read == "first"
     ]  # fmt: skip
-    _report.write_json(build_folder() / "handoff.json", result, targets)
-    picture = build_folder() / "handoff.png"
+    _report.write_json(out / "handoff.json", result, targets)
+    picture = out / "handoff.png"
     plot(results, sizes, picture)
     _report.console.print(f"written: {picture}")
 

@@ -1,6 +1,6 @@
 """What consumers hold: a file of 1 GiB read by 10 processes at once, and 1,000,000 batches through one connection.
 
-  ./dev bench memory [--quick]
+  ./dev bench memory [--quick] [--out FOLDER]
 
 The file: every consumer imports the package, connects, says so, then reads all of the file and keeps it until all have
 been looked at; the growth is that of the proportional set size (PSS) and of the private pages of all of them and of the
@@ -173,12 +173,14 @@ def main() -> None:
     parser.add_argument("part", nargs="?", choices=["serve-file", "read-file"], help=argparse.SUPPRESS)
     parser.add_argument("--address", help=argparse.SUPPRESS)
     parser.add_argument("--quick", action="store_true", help="a smaller file and fewer batches")
+    parser.add_argument("--out", type=Path, help="the folder for the results; build/bench if it isn't given")
     given = parser.parse_args()
     if given.part == "serve-file":
         return serve_file(given.address)
     if given.part == "read-file":
         return read_file(given.address)
 
+    out = given.out or build_folder()
     info = _report.machine()
     _report.print_machine(info)
     file = run_file((16 if given.quick else 1024) * MIB)
@@ -202,7 +204,7 @@ def main() -> None:
     ]
     _report.print_targets(targets)
     result = {"machine": info, "quick": given.quick, "file": file, "batches": many}
-    _report.write_json(build_folder() / "memory.json", result, targets)
+    _report.write_json(out / "memory.json", result, targets)
     return None
 
 

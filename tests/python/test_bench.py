@@ -1,0 +1,92 @@
+"""The benchmarks run, and say all that they promise; their numbers are for an idle machine, not for a test."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PROGRAMS = Path(os.environ.get("CROSSDOCK_BUILD_DIR", ROOT / "build" / "dev")) / "bench"
+
+pytestmark = pytest.mark.skipif(
+    not (PROGRAMS / "handoff_client").exists(),
+    reason="the benchmarks' C++ halves aren't built; ./dev build builds them",
+)
+
+
+def run(name: str, out: Path, *arguments: str) -> dict:
+    done = subprocess.run(
+        [sys.executable, "-m", f"bench.{name}", "--quick", "--out", str(out), *arguments],
+        cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = json.loads((out / f"{name}.json").read_text())
+    for target in result["targets"]:
+        assert target["name"] in " ".join(done.stdout.split())
+        assert target["met"] == (
+            target["measured"] <= target["bound"] if target["at_most"] else target["measured"] >= target["bound"]
+        )
+    return result
+
+
+def test_codec_measures_both_directions_at_both_widths(tmp_path):
+    result = run("codec", tmp_path)
+    rows = {(row["operation"], row["columns"]): row for row in result["rows"]}
+    assert set(rows) == set(itertools.product(["encode", "decode"], [8, 512]))
+    for row in rows.values():
+        assert row["ours"] > 0
+        assert row["pyarrow"] > 0
+        assert row["ratio"] > 0
+    assert [target["bound"] for target in result["targets"]] == [8, 6, 8, 6]
+
+
+def test_handoff_has_every_way_wake_mode_and_read(tmp_path):
+    size = 64 << 10
+    result = run("handoff", tmp_path, "--sizes", str(size))
+    rows = {(row["way"], row["wake"], row["read"]): row for row in result["rows"]}
+    ours = itertools.product(["Crossdock, C++", "Crossdock, Python"], ["spin", "block"], ["first", "sum"])
+    peers = itertools.product(
+        [
+            "pyarrow Flight, Unix socket",
+            "pyarrow Flight, TCP loopback",
+            "pyarrow IPC stream, Unix socket",
+            "pyarrow IPC file in shared memory, mapped",
+        ],
+        ["-"],
+        ["first", "sum"],
+    )
+    assert set(rows) == {*ours, *peers, ("memcpy, one thread", "-", "all")}
+    for row in rows.values():
+        assert row["batch_bytes"] == size
+        assert row["batches"] > 0
+        assert 0 < row["p50"] <= row["p90"] <= row["p99"]
+        assert row["stretch"] > 0
+    # The address sets are counted by the consumer, not taken from what it asked for.
+    assert rows["Crossdock, C++", "spin", "first"]["address_sets"] == 64
+    assert [row["wake"] for row in result["latency"]] == ["spin", "block"]
+    assert all(row["one_way"]["p50"] > 0 for row in result["latency"])
+    assert [row["batch_bytes"] for row in result["heap"]] == [size]
+    assert {row["wake"] for row in result["mapping"]} == {"spin", "block"}
+    assert all(row["first_batch"] > 0 for row in result["mapping"])
+    assert (tmp_path / "handoff.png").read_bytes().startswith(b"\x89PNG")
+    names = [target["name"] for target in result["targets"]]
+    assert len(names) == len(set(names)) == 5
+    assert [name for name in os.listdir("/dev/shm") if name.startswith("crossdock-bench-")] == []
+
+
+def test_memory_looks_at_ten_consumers_and_both_ends_of_a_connection(tmp_path):
+    result = run("memory", tmp_path)
+    file = result["file"]
+    assert file["consumers"] == len(file["private_growth"]) == 10
+    # The file is shared: all of them together hold it once, and something is held.
+    assert 0.5 * file["file_bytes"] < file["pss_growth"] < 2 * file["file_bytes"]
+    batches = result["batches"]
+    assert batches["descriptors_constant"]
+    assert len(batches["samples"]) == 20
+    assert len(result["targets"]) == 5
