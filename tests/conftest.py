@@ -35,7 +35,11 @@ def _shared_mappings() -> list[str]:
 
 
 def _children() -> set[int]:
-    return {int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
+    found: set[int] = set()
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # A thread that has just ended.
+            found |= {int(pid) for pid in (task / "children").read_text().split()}
+    return found
 
 
 class _Leftovers(NamedTuple):

@@ -45,12 +45,26 @@ std::atomic<long> log_threshold{30};
 constexpr int kMaxWaitingRecords = 10000;
 std::atomic<int> waiting_records{0};
 
+/// After a Python call of ours that failed: true, and the error cleared, if it was an interrupt that landed there by
+/// chance (Ctrl-C's KeyboardInterrupt). It isn't ours to swallow: this thread gets it again as soon as it is back in
+/// its own code.
+bool hand_back_interrupt() noexcept {
+  if (PyErr_ExceptionMatches(PyExc_Exception) != 0) return false;
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyThreadState_SetAsyncExc(PyThread_get_thread_ident(), type);
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(traceback);
+  return true;
+}
+
 void refresh_log_threshold() noexcept {
   PyObject* const level = PyObject_CallMethod(logger, "getEffectiveLevel", nullptr);
   const long value = level != nullptr ? PyLong_AsLong(level) : -1;
   Py_XDECREF(level);
   if (PyErr_Occurred() != nullptr) {
-    PyErr_Clear();
+    if (!hand_back_interrupt()) PyErr_Clear();
     return;
   }
   log_threshold.store(value, std::memory_order_relaxed);
@@ -65,7 +79,7 @@ class LogRecord final : public Deferred {
     PyObject* const text = PyUnicode_DecodeUTF8(text_.data(), static_cast<Py_ssize_t>(text_.size()), "replace");
     PyObject* const result =
         text != nullptr ? PyObject_CallMethod(logger, "log", "isO", static_cast<int>(level_), "%s", text) : nullptr;
-    if (result == nullptr) PyErr_WriteUnraisable(logger);
+    if (result == nullptr && !hand_back_interrupt()) PyErr_WriteUnraisable(logger);
     Py_XDECREF(result);
     Py_XDECREF(text);
   }
