@@ -245,7 +245,8 @@ def test_a_source_that_drops_its_own_server():
     holder.append(xd.serve({"f": source}))
     with xd.connect(holder[0].uri) as client:
         # The server closes while the stream is under way, or just after it.
-        with contextlib.suppress(xd.TruncatedStreamError, xd.RemoteError, xd.ClosedError):
+        outcomes = contextlib.suppress(xd.TruncatedStreamError, xd.RemoteError, xd.ClosedError)
+        with outcomes:
             list(client.get("f"))
     assert refused
     assert not holder
