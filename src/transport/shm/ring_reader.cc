@@ -108,7 +108,7 @@ void RingReader::copy_out(std::uint64_t at, std::byte* to, std::size_t size) con
 
 /// Room for `size` bytes in the private copy, of which the first size_ are kept. Grows with what really came.
 std::byte* RingReader::grow(std::size_t size) {
-  if (size <= capacity_) [[likely]] {
+  if (capacity_ != 0 && size <= capacity_) [[likely]] {
     if (capacity_ <= kKeep) [[likely]] {
       return bytes_.get();
     }
