@@ -212,12 +212,12 @@ class Consumer:
 
 
 SOURCES = {
-    "flights-file": ("flights", "Arrow file, passed by descriptor"),
-    "flights-arena": ("flights", "built in an arena"),
-    "flights-heap": ("flights", "heap, pyarrow table"),
-    "weather": ("weather", "heap, pyarrow table"),
-    "planes": ("planes", "heap, pyarrow table"),
-    "airports": ("airports", "heap, pyarrow table"),
+    "flights-file": ("flights", "Arrow file"),
+    "flights-arena": ("flights", "arena"),
+    "flights-heap": ("flights", "heap"),
+    "weather": ("weather", "heap"),
+    "planes": ("planes", "heap"),
+    "airports": ("airports", "heap"),
 }
 
 
@@ -281,10 +281,10 @@ def report(
 
     out = Table(title=f"{CONSUMERS} consumer processes, each batch imported into pyarrow, every page read", title_justify="left")
     for heading in ("table", "where it was"):
-        out.add_column(heading)
-    for heading in ("rows", "MB", "copied by\nthe server", "first batch", "per batch", "memory that\na consumer added", "of it\nprivate"):
-        out.add_column(heading, justify="right")
-    out.add_column("content")
+        out.add_column(heading, no_wrap=True)
+    for heading in ("rows", "MB", "copied by\nthe server", "first\nbatch", "per\nbatch", "a consumer\nadded", "of it\nprivate"):
+        out.add_column(heading, justify="right", no_wrap=True)
+    out.add_column("content", no_wrap=True)
     good = True
     for name, (table, where) in SOURCES.items():
         data, rows = tables[table], reports[name]
@@ -305,7 +305,7 @@ def report(
     out.add_section()
     out.add_row(
         "flights",
-        "pyarrow Flight, Unix socket",
+        "pyarrow Flight",
         f"{tables['flights'].num_rows:,}",
         f"{tables['flights'].nbytes / 1e6:.1f}",
         "per consumer",
@@ -319,7 +319,7 @@ def report(
     ratio = middle(flight, "batch_us") / middle(reports["flights-file"], "batch_us")
     console.print(
         f"A batch of {ROWS_PER_BATCH:,} flights crosses {ratio:,.0f} times faster than by Flight. "
-        "Memory is proportional (PSS): pages that processes share count in parts; private is what a consumer has for itself.\n"
+        "What a consumer added is proportional (PSS): pages that processes share count in parts; private is what a consumer has for itself.\n"
         "Checksums (SHA-256) of every table are equal in all three processes."
         if good
         else "[bold red]The consumers did not get what was served.[/]"

@@ -1,4 +1,5 @@
 #include <new>
+#include <type_traits>
 
 #include "bits.h"
 #include "crossdock/array/record_batch.h"
@@ -16,17 +17,17 @@ struct AlignedDelete {
   void operator()(std::byte* bytes) const noexcept { ::operator delete(bytes, kAlignment); }
 };
 
-/// The owner of a batch some of whose bitmaps are copies: keeps them, and all the rest of the batch.
+/// The owner of a batch some of whose buffers are copies: keeps them, and all the rest of the batch.
 struct Copies {
   std::shared_ptr<const void> rest;
-  std::vector<std::unique_ptr<std::byte, AlignedDelete>> bitmaps;
+  std::vector<std::unique_ptr<std::byte, AlignedDelete>> buffers;
 };
 
 /// Rewrites a batch in place, or, without an `out`, only finds out whether there is anything to rewrite.
 class Normalizer {
  public:
-  Normalizer(const RecordBatch& in, RecordBatch* out, std::int64_t* copied_bytes)
-      : in_(in), schema_(*in.schema), out_(out), copied_bytes_(copied_bytes) {}
+  Normalizer(const RecordBatch& in, RecordBatch* out, Offsets offsets, std::int64_t* copied_bytes)
+      : in_(in), schema_(*in.schema), out_(out), offsets_(offsets), copied_bytes_(copied_bytes) {}
 
   /// True if something changed, or would.
   bool run() {
@@ -66,15 +67,21 @@ class Normalizer {
     if (start % 8 == 0) return set_buffer(buffer, data + start / 8, bytes_for_bits(length));
     changed_ = true;
     if (out_ == nullptr) return;
-    if (copies_ == nullptr) copies_ = std::make_shared<Copies>();
     const std::int64_t size = bytes_for_bits(length);
+    std::byte* const copy = make_copy(buffer, size);
+    copy_bits(data, start, length, copy);
+    *copied_bytes_ += size;
+  }
+
+  /// Memory of the batch's own in the place of a buffer.
+  std::byte* make_copy(std::size_t buffer, std::int64_t size) {
+    if (copies_ == nullptr) copies_ = std::make_shared<Copies>();
     auto* copy = static_cast<std::byte*>(
         ::operator new(align_up(static_cast<std::uint64_t>(size), static_cast<std::uint64_t>(kAlignment)), kAlignment));
     std::unique_ptr<std::byte, AlignedDelete> owned(copy);
-    copies_->bitmaps.push_back(std::move(owned));
-    copy_bits(data, start, length, copy);
+    copies_->buffers.push_back(std::move(owned));
     out_->buffers[buffer] = {copy, size};
-    *copied_bytes_ += size;
+    return copy;
   }
 
   std::int64_t null_count(std::size_t node, std::int64_t start, std::int64_t length) const {
@@ -87,9 +94,15 @@ class Normalizer {
     return length - count_bits(static_cast<const std::byte*>(validity.data), old.offset + start, length);
   }
 
-  /// Points at the offsets needed; returns the last one, where what they point into may end.
+  /// What the offsets of a node point into: elements of its child, or bytes.
+  struct Range {
+    std::int64_t first = 0;
+    std::int64_t last = 0;
+  };
+
+  /// Points at the offsets needed, or writes them anew from 0.
   template <typename Offset>
-  std::int64_t set_offsets(std::size_t node, std::size_t buffer, std::int64_t start, std::int64_t length) {
+  Range set_offsets(std::size_t node, std::size_t buffer, std::int64_t start, std::int64_t length) {
     const BufferView& old = in_.buffers[buffer];
     constexpr auto kWidth = static_cast<std::int64_t>(sizeof(Offset));
     const auto* data = static_cast<const std::byte*>(old.data) + start * kWidth;
@@ -98,17 +111,30 @@ class Normalizer {
     if (first < 0 || last < first) {
       fail(node, "its offsets run from " + std::to_string(first) + " to " + std::to_string(last));
     }
-    set_buffer(buffer, data, (length + 1) * kWidth);
-    return last;
+    if (offsets_ == Offsets::kKeep || first == 0) {
+      set_buffer(buffer, data, (length + 1) * kWidth);
+      return {0, last};
+    }
+    changed_ = true;
+    if (out_ != nullptr) {
+      std::byte* const copy = make_copy(buffer, (length + 1) * kWidth);
+      for (std::int64_t i = 0; i <= length; ++i) {
+        // Offsets between the ends aren't checked here; a wild one stays wild, and its sum must not be undefined.
+        using Unsigned = std::make_unsigned_t<Offset>;
+        const auto moved = static_cast<Unsigned>(load_le<Offset>(data + i * kWidth)) - static_cast<Unsigned>(first);
+        store_le<Offset>(copy + i * kWidth, static_cast<Offset>(moved));
+      }
+    }
+    return {first, last};
   }
 
-  void set_bytes(std::size_t node, std::size_t buffer, std::int64_t size) {
+  void set_bytes(std::size_t node, std::size_t buffer, Range range) {
     const BufferView& old = in_.buffers[buffer];
-    if (size > old.size) {
-      fail(node, "its offsets end at " + std::to_string(size) + ", beyond its " + std::to_string(old.size) +
+    if (range.last > old.size) {
+      fail(node, "its offsets end at " + std::to_string(range.last) + ", beyond its " + std::to_string(old.size) +
                      " bytes of data");
     }
-    set_buffer(buffer, old.data, size);
+    set_buffer(buffer, static_cast<const std::byte*>(old.data) + range.first, range.last - range.first);
   }
 
   /// Shows `length` elements from element `start` of the node (not counting its own offset). Returns the node after its
@@ -123,7 +149,7 @@ class Normalizer {
     const std::int64_t base = old.offset + start;
     const std::int64_t nulls = null_count(node, start, length);
     const auto first_buffer = static_cast<std::size_t>(layout.first_buffer);
-    std::int64_t last = 0;
+    Range range;
     for (std::size_t b = 0; b < layout.type.n_buffers; ++b) {
       const std::size_t buffer = first_buffer + b;
       const BufferView view = in_.buffers[buffer];
@@ -136,15 +162,15 @@ class Normalizer {
         case BufferKind::kValidity: set_bits(buffer, view, base, nulls == 0 ? 0 : length); break;
         case BufferKind::kBits: set_bits(buffer, view, base, length); break;
         case BufferKind::kFixed: set_buffer(buffer, data + base * layout.type.width, length * layout.type.width); break;
-        case BufferKind::kOffsets32: last = set_offsets<std::int32_t>(node, buffer, base, length); break;
-        case BufferKind::kOffsets64: last = set_offsets<std::int64_t>(node, buffer, base, length); break;
-        case BufferKind::kBytes: set_bytes(node, buffer, last); break;
+        case BufferKind::kOffsets32: range = set_offsets<std::int32_t>(node, buffer, base, length); break;
+        case BufferKind::kOffsets64: range = set_offsets<std::int64_t>(node, buffer, base, length); break;
+        case BufferKind::kBytes: set_bytes(node, buffer, range); break;
       }
     }
     set_node(node, length, nulls);
 
-    std::int64_t child_start = 0;
-    std::int64_t child_length = last;
+    std::int64_t child_start = range.first;
+    std::int64_t child_length = range.last - range.first;
     if (layout.id == TypeId::kStruct) {
       child_start = base;
       child_length = length;
@@ -160,17 +186,19 @@ class Normalizer {
 
   void normalize_dictionary(std::size_t slot) {
     const std::shared_ptr<const RecordBatch>& dictionary = in_.dictionaries[slot];
-    if (dictionary == nullptr || !Normalizer(*dictionary, nullptr, nullptr).run()) return;
+    // Kept where it is: who sends dictionaries knows them by their addresses.
+    if (dictionary == nullptr || !Normalizer(*dictionary, nullptr, Offsets::kKeep, nullptr).run()) return;
     changed_ = true;
     if (out_ == nullptr) return;
     auto changed = std::make_shared<RecordBatch>(*dictionary);
-    Normalizer(*changed, changed.get(), copied_bytes_).run();
+    Normalizer(*changed, changed.get(), Offsets::kKeep, copied_bytes_).run();
     out_->dictionaries[slot] = std::move(changed);
   }
 
   const RecordBatch& in_;  ///< The same object as `*out_`, if that is there.
   const Schema& schema_;
   RecordBatch* out_;
+  Offsets offsets_;
   std::int64_t* copied_bytes_;
   std::shared_ptr<Copies> copies_;
   bool changed_ = false;
@@ -178,14 +206,14 @@ class Normalizer {
 
 }  // namespace
 
-RecordBatch normalized(RecordBatch batch, std::int64_t* copied_bytes) {
+RecordBatch normalized(RecordBatch batch, std::int64_t* copied_bytes, Offsets offsets) {
   if (!batch.host_readable()) {
     throw InvalidArgumentError(
         "normalized() needs host memory without an event to wait for; the batch is on device type " +
         std::to_string(batch.device_type));
   }
   check_structure(batch);
-  Normalizer(batch, &batch, copied_bytes).run();
+  Normalizer(batch, &batch, offsets, copied_bytes).run();
   return batch;
 }
 

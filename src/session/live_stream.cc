@@ -68,8 +68,7 @@ void Puller::pull() {
   DictionaryTracker dictionaries;
   std::int64_t bitmap_bytes = 0;
   while (std::optional<array::RecordBatch> next = stream->next()) {
-    array::check_structure(*next);
-    const array::RecordBatch batch = array::normalized(*std::move(next), &bitmap_bytes);
+    const array::RecordBatch batch = array::normalized(*std::move(next), &bitmap_bytes, array::Offsets::kFromZero);
     bool go_on = true;
     const auto send = [&](const array::RecordBatch& values, ByteSpan metadata, std::int64_t rows) {
       Message message;

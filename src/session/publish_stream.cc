@@ -1,5 +1,5 @@
+#include <algorithm>
 #include <optional>
-#include <unordered_set>
 #include <utility>
 
 #include "crossdock/core/error.h"
@@ -31,6 +31,14 @@ class Placement {
     if (!writer_) writer_.emplace("crossdock-table");
     builder_.table().bytes_copied += size;
     return device::make_address(kCopied, writer_->append({static_cast<const std::byte*>(buffer.data), size}));
+  }
+
+  // Whether any of the batch may stay where it is.
+  bool in_arena(const array::RecordBatch& batch) const {
+    return std::ranges::any_of(batch.buffers, [&](const array::BufferView& buffer) {
+      const auto size = static_cast<std::uint64_t>(buffer.size);
+      return size > 0 && context_.find_arena(buffer.data, size) != nullptr;
+    });
   }
 
   // Freezes what was used and turns provisional addresses into local ones.
@@ -91,8 +99,8 @@ std::shared_ptr<const PublishedTable> publish_stream(array::BatchStream& stream,
   };
 
   while (std::optional<array::RecordBatch> next = stream.next()) {
-    array::check_structure(*next);
-    array::RecordBatch batch = array::normalized(*std::move(next), &bitmap_bytes);
+    const array::Offsets offsets = placement.in_arena(*next) ? array::Offsets::kKeep : array::Offsets::kFromZero;
+    const array::RecordBatch batch = array::normalized(*std::move(next), &bitmap_bytes, offsets);
     dictionaries.update(batch, [&](std::int64_t id, const array::RecordBatch& given) {
       const array::RecordBatch values = array::normalized(given, &bitmap_bytes);
       place_all(values);

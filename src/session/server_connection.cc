@@ -119,22 +119,24 @@ bool ServerConnection::pump(std::int64_t now_ms) {
     if (!has_current_) {
       // A message with a body is two of the transport's.
       if (!connection_->below_window(2 * static_cast<std::size_t>(options_.window))) break;
+      ServerStream::State state{};
       try {
-        const ServerStream::State state = streams_.back().source->peek(&current_);
+        state = streams_.back().source->peek(&current_);
         if (state == ServerStream::State::kStarved) watch_starvation(now_ms);
         else starved_since_ms_ = 0;
-        if (state == ServerStream::State::kEnd) {
-          const dissociated::PrefixBytes end = sender_.end_of_stream();
-          end_stream({end.begin(), end.end()});
-          progress = true;
-          continue;
-        }
-        if (state != ServerStream::State::kReady) break;
       } catch (const std::exception& reason) {
         fail_stream(reason);
         progress = true;
         continue;
       }
+      // Outside of the above: that the peer has gone is no failure of the source's, and ends the connection.
+      if (state == ServerStream::State::kEnd) {
+        const dissociated::PrefixBytes end = sender_.end_of_stream();
+        end_stream({end.begin(), end.end()});
+        progress = true;
+        continue;
+      }
+      if (state != ServerStream::State::kReady) break;
       prefix_ = sender_.next_message();
       has_current_ = true;
       metadata_sent_ = false;

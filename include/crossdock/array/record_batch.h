@@ -70,13 +70,20 @@ CROSSDOCK_EXPORT RecordBatch import_batch(std::shared_ptr<const Schema> schema, 
 /// is released.
 CROSSDOCK_EXPORT void export_batch(RecordBatch batch, ArrowDeviceArray* out);
 
+/// What normalized() does with offsets of a slice, which start above 0.
+enum class Offsets : std::uint8_t {
+  kKeep,      ///< They stay as they are, and so does the start of what they point into: nothing is copied.
+  kFromZero,  ///< They are written anew, so that what they point into is cut at both ends: for batches that will be copied.
+};
+
 /// The same batch, checked as by check_structure, with every node's offset 0 and null_count known, children exactly as
 /// long as their parents ask for, every buffer pointing at the first byte needed and its size cut to what is needed
-/// (offsets may start above 0; what they point into isn't moved, only cut at the end). Buffers of no bytes, and
+/// (offsets as `offsets` says; dictionaries' are always kept). Buffers of no bytes, and
 /// validity where nothing is null, become absent. Bitmaps whose first bit is not at the start of a byte are copied, and
 /// added to `*copied_bytes`. Without a change to make, nothing is allocated. A dictionary that needs a change becomes a
 /// new object; others keep theirs. Throws InvalidDataError; InvalidArgumentError if the batch isn't host_readable().
-CROSSDOCK_EXPORT RecordBatch normalized(RecordBatch batch, std::int64_t* copied_bytes);
+CROSSDOCK_EXPORT RecordBatch normalized(RecordBatch batch, std::int64_t* copied_bytes,
+                                        Offsets offsets = Offsets::kKeep);
 
 /// The columns at `indices` of the top level, in that order, as a batch of `schema` (which the caller made with
 /// select_fields). Throws InvalidArgumentError if indices and schema don't fit the batch.

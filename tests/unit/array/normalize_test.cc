@@ -54,16 +54,18 @@ TEST_F(Normalized, KeepsEveryValueOfEverySlice) {
   const std::vector<Field> fields = test::every_type();
   for (const std::int64_t start : {0, 1, 5, 8, 13}) {
     for (const std::int64_t rows : {0, 1, 7, 33}) {
-      for (const std::int64_t inner : {0, 3, 8}) {
+      for (const auto& [inner, offsets] :
+           std::vector<std::pair<std::int64_t, Offsets>>{{0, Offsets::kKeep}, {3, Offsets::kKeep}, {8, Offsets::kKeep},
+                                                         {0, Offsets::kFromZero}, {3, Offsets::kFromZero}}) {
         RecordBatch batch = slice(fields, start, rows, inner, inner != 3);
         ArrowDeviceArray before;
         export_batch(batch, &before);
         std::int64_t copied = 0;
-        RecordBatch normal = normalized(std::move(batch), &copied);
+        RecordBatch normal = normalized(std::move(batch), &copied, offsets);
         expect_normal(normal);
         check_structure(normal);
         std::int64_t again = 0;
-        normal = normalized(std::move(normal), &again);
+        normal = normalized(std::move(normal), &again, offsets);
         EXPECT_EQ(again, 0) << "what is normal stays as it is";
         ArrowDeviceArray after;
         export_batch(std::move(normal), &after);
@@ -119,6 +121,26 @@ TEST_F(Normalized, OffsetsMayStartAboveZero) {
   EXPECT_EQ(batch.buffers[1].size, 4 * 4);
   EXPECT_GT(offsets[4], 0);
   EXPECT_EQ(batch.nodes[1].length, offsets[7]) << "cut at the end only";
+}
+
+TEST_F(Normalized, OffsetsFromZeroCutWhatTheyPointIntoAtBothEnds) {
+  const std::vector<Field> fields = {field("l", TypeId::kList, {field("item", TypeId::kInt32)}), field("u", TypeId::kUtf8)};
+  RecordBatch batch = slice(fields, 4, 3, 0);
+  const auto* lists = static_cast<const std::int32_t*>(batch.buffers[1].data);
+  const auto* items = static_cast<const std::int32_t*>(batch.buffers[3].data);
+  const auto* texts = static_cast<const std::int32_t*>(batch.buffers[5].data);
+  const auto* bytes = static_cast<const char*>(batch.buffers[6].data);
+  ASSERT_GT(lists[4], 0);
+  ASSERT_GT(texts[4], 0);
+  std::int64_t copied = 0;
+  batch = normalized(std::move(batch), &copied, Offsets::kFromZero);
+  EXPECT_EQ(static_cast<const std::int32_t*>(batch.buffers[1].data)[0], 0);
+  EXPECT_EQ(static_cast<const std::int32_t*>(batch.buffers[1].data)[3], lists[7] - lists[4]);
+  EXPECT_EQ(batch.nodes[1].length, lists[7] - lists[4]);
+  EXPECT_EQ(batch.buffers[3].data, items + lists[4]);
+  EXPECT_EQ(static_cast<const std::int32_t*>(batch.buffers[5].data)[0], 0);
+  EXPECT_EQ(batch.buffers[6].data, bytes + texts[4]);
+  EXPECT_EQ(batch.buffers[6].size, texts[7] - texts[4]);
 }
 
 TEST_F(Normalized, UnknownNullsAreCountedAndKnownOnesKept) {

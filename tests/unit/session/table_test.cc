@@ -176,6 +176,23 @@ TEST_F(TableTest, WithdrawnNamesAreGoneForNewConsumersOnly) {
   EXPECT_EQ(count_rows(*client.get("numbers")), 1);
 }
 
+TEST_F(TableTest, SlicesOfOneColumnAreNotCopiedAgainAndAgain) {
+  const array::RecordBatch whole = number_batch(0, 10'000);
+  std::vector<array::RecordBatch> slices;
+  for (std::int64_t from = 0; from < 10'000; from += 100) {
+    array::RecordBatch slice = whole;
+    slice.num_rows = 100;
+    for (array::Node& node : slice.nodes) node = {100, 0, from};
+    slices.push_back(std::move(slice));
+  }
+  Server server;
+  server.publish("slices", Source::table(testing::stream_of(slices)));
+  const auto bytes = static_cast<std::uint64_t>(whole.nbytes());
+  EXPECT_LT(server.stats().sources.at(0).bytes_copied, bytes + bytes / 10) << "offsets have one entry more per slice";
+  Client client(server.uri());
+  EXPECT_EQ(count_rows(*client.get("slices")), 10'000);
+}
+
 TEST_F(TableTest, NamesAreChecked) {
   Server server;
   server.publish("x", Source::table(number_stream(1, 1)));
