@@ -12,8 +12,8 @@ std::atomic<std::uint64_t> ForkGuard::generation_{0};
 
 ForkGuard::ForkGuard() noexcept {
   // The handler is registered before the first guard exists, so no fork of a process that holds one goes unseen.
-  static const int registered = ::pthread_atfork(
-      nullptr, nullptr, [] { generation_.fetch_add(1, std::memory_order_relaxed); });
+  static const int registered =
+      ::pthread_atfork(nullptr, nullptr, [] { generation_.fetch_add(1, std::memory_order_relaxed); });
   (void)registered;
   made_in_ = generation_.load(std::memory_order_relaxed);
 }

@@ -25,7 +25,8 @@ inline std::shared_ptr<const array::Schema> make_schema(
   return std::make_shared<const array::Schema>(std::move(fields));
 }
 
-/// Two columns: "number" int64 (first, first + 1, ...) and "text" utf8 (the number in decimal). On the heap, owned by the batch.
+/// Two columns: "number" int64 (first, first + 1, ...) and "text" utf8 (the number in decimal). On the heap, owned by
+/// the batch.
 inline array::RecordBatch number_batch(std::int64_t first, std::int64_t rows) {
   struct Memory {
     std::vector<std::int64_t> numbers;

@@ -10,7 +10,8 @@
 
 namespace crossdock::testing {
 
-/// A forked child that runs `body` and exits with what it returns; it and its parent talk in lines. Fork before there are threads.
+/// A forked child that runs `body` and exits with what it returns; it and its parent talk in lines. Fork before there
+/// are threads.
 class ChildProcess {
  public:
   class Line {

@@ -72,8 +72,9 @@ CROSSDOCK_EXPORT void export_batch(RecordBatch batch, ArrowDeviceArray* out);
 
 /// What normalized() does with offsets of a slice, which start above 0.
 enum class Offsets : std::uint8_t {
-  kKeep,      ///< They stay as they are, and so does the start of what they point into: nothing is copied.
-  kFromZero,  ///< They are written anew, so that what they point into is cut at both ends: for batches that will be copied.
+  kKeep,  ///< They stay as they are, and so does the start of what they point into: nothing is copied.
+  /// They are written anew, so that what they point into is cut at both ends: for batches that will be copied.
+  kFromZero,
 };
 
 /// The same batch, checked as by check_structure, with every node's offset 0 and null_count known, children exactly as

@@ -55,8 +55,8 @@ struct LayoutNode {
 /// and the same `values` object. Dictionaries nested in the values are slots of `values`, not of this schema.
 struct DictionarySlot {
   std::int64_t id;
-  std::shared_ptr<const class Schema>
-      values;  ///< A schema of one field, so that a dictionary is a batch of one column.
+  /// A schema of one field, so that a dictionary is a batch of one column.
+  std::shared_ptr<const class Schema> values;
 };
 
 /// The schema of a stream of batches: immutable once made, shared freely between threads.

@@ -12,18 +12,34 @@ namespace crossdock::array {
 enum class TypeId : std::uint8_t {
   kNull,
   kBool,
-  kInt8, kInt16, kInt32, kInt64,
-  kUInt8, kUInt16, kUInt32, kUInt64,
-  kFloat16, kFloat32, kFloat64,
-  kDecimal32, kDecimal64, kDecimal128, kDecimal256,
-  kDate32, kDate64,
-  kTime32, kTime64,
+  kInt8,
+  kInt16,
+  kInt32,
+  kInt64,
+  kUInt8,
+  kUInt16,
+  kUInt32,
+  kUInt64,
+  kFloat16,
+  kFloat32,
+  kFloat64,
+  kDecimal32,
+  kDecimal64,
+  kDecimal128,
+  kDecimal256,
+  kDate32,
+  kDate64,
+  kTime32,
+  kTime64,
   kTimestamp,
   kDuration,
-  kUtf8, kLargeUtf8,
-  kBinary, kLargeBinary,
+  kUtf8,
+  kLargeUtf8,
+  kBinary,
+  kLargeBinary,
   kFixedSizeBinary,
-  kList, kLargeList,
+  kList,
+  kLargeList,
   kFixedSizeList,
   kStruct,
   kMap,
@@ -39,7 +55,7 @@ struct Type {
   std::int32_t scale = 0;             ///< Decimal.
   std::int32_t fixed_size = 0;        ///< FixedSizeBinary: bytes; FixedSizeList: elements.
   bool keys_sorted = false;           ///< Map.
-  std::string timezone{};              ///< Timestamp; empty means none.
+  std::string timezone{};             ///< Timestamp; empty means none.
 
   bool operator==(const Type&) const = default;
 };

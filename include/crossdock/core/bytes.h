@@ -10,12 +10,14 @@
 
 namespace crossdock {
 
-/// Bytes that somebody else owns. Always host-readable: memory of other devices travels as `device` types, never as a span.
+/// Bytes that somebody else owns. Always host-readable: memory of other devices travels as `device` types, never as a
+/// span.
 using ByteSpan = std::span<const std::byte>;
 using MutableByteSpan = std::span<std::byte>;
 
-static_assert(std::endian::native == std::endian::little,
-              "Crossdock's wire formats are little-endian and are read in place; a big-endian port must swap here first");
+static_assert(
+    std::endian::native == std::endian::little,
+    "Crossdock's wire formats are little-endian and are read in place; a big-endian port must swap here first");
 
 /// Reads a little-endian integer at any alignment. The caller has checked that sizeof(T) bytes are there.
 template <std::integral T>

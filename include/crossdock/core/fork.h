@@ -7,8 +7,8 @@
 
 namespace crossdock {
 
-/// Remembers the process that it was made in. Objects with threads, sockets or recycled memory hold one: after a fork the
-/// child has their bytes, but not their right to act. Checking costs one relaxed load, no system call.
+/// Remembers the process that it was made in. Objects with threads, sockets or recycled memory hold one: after a fork
+/// the child has their bytes, but not their right to act. Checking costs one relaxed load, no system call.
 class CROSSDOCK_EXPORT ForkGuard {
  public:
   ForkGuard() noexcept;

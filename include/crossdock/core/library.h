@@ -11,8 +11,8 @@ namespace crossdock {
 /// A shared library opened at run time. Closed with its last owner. Thread-safe.
 class CROSSDOCK_EXPORT Library {
  public:
-  /// Opens the first of `candidates` (names or paths) that the loader takes. Null if none does; then `*tried` has a line for
-  /// each: what was tried, and the loader's reason.
+  /// Opens the first of `candidates` (names or paths) that the loader takes. Null if none does; then `*tried` has a
+  /// line for each: what was tried, and the loader's reason.
   static std::shared_ptr<Library> open(const std::vector<std::string>& candidates, std::vector<std::string>* tried);
 
   Library(const Library&) = delete;

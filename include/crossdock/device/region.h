@@ -16,10 +16,10 @@ namespace crossdock::device {
 /// What a consumer may rely on. See docs/security.md.
 enum class RegionKind : std::uint8_t {
   kFrozen = 1,  ///< A memfd sealed against every write; nobody can change it any more.
-  kRecycled =
-      2,  ///< A memfd whose producer writes on; sealed against new writers, shrinking and growing. Leased per message.
-  kFile = 3,  ///< An ordinary file, passed by descriptor. Can't be sealed: its size and times are checked at each
-              ///< hand-over.
+  /// A memfd whose producer writes on; sealed against new writers, shrinking and growing. Leased per message.
+  kRecycled = 2,
+  /// An ordinary file, passed by descriptor. Can't be sealed: its size and times are checked at each hand-over.
+  kFile = 3,
 };
 
 /// A file's identity at the moment it was opened: what is compared at each hand-over.

@@ -26,9 +26,10 @@ constexpr std::uint64_t address_offset(std::uint64_t address) noexcept {
 /// threads.
 class CROSSDOCK_EXPORT RegionTable {
  public:
-  /// Server: the region's number, and whether it is new to this connection (then announce it). Numbers go round, and one that was
-  /// removed comes again only after another: so a client that looks an unknown number up, and reads its announcements to find it, has also read
-  /// that the old one was retired. Throws ResourceError when 65,534 numbers are in use.
+  /// Server: the region's number, and whether it is new to this connection (then announce it). Numbers go round, and
+  /// one that was removed comes again only after another: so a client that looks an unknown number up, and reads its
+  /// announcements to find it, has also read that the old one was retired. Throws ResourceError when 65,534 numbers are
+  /// in use.
   std::uint16_t number_of(const std::shared_ptr<const Region>& region, bool* is_new);
   /// Client: what was announced under this number. Throws ProtocolError if it is taken.
   void put(std::uint16_t number, std::shared_ptr<const Region> region);

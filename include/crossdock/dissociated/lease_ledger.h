@@ -19,12 +19,10 @@ enum class FreeRule : std::uint8_t {
   /// Anybody else. The text doesn't say whether to count, so both kinds of client must do:
   ///  - while the stream is under way a free ends one lease, so that memory is never reused early;
   ///  - once the stream has ended (nothing is sent any more, so nothing is reused) one free ends all leases that the
-  ///  address
-  ///    has from ended streams: a client that frees each distinct address once, after the last body, gives everything
-  ///    back;
+  ///    address has from ended streams: a client that frees each distinct address once, after the last body, gives
+  ///    everything back;
   ///  - a client that counts after all sends the rest of its frees then: as many are owed and swallowed, they are no
-  ///  error.
-  ///    Owed ones are swallowed before they touch a lease of a stream that is still under way.
+  ///    error. Owed ones are swallowed before they touch a lease of a stream that is still under way.
   kLetter,
 };
 

@@ -17,8 +17,8 @@ class CROSSDOCK_EXPORT Receiver {
  public:
   struct Options {
     std::uint32_t max_ahead = 4096;  ///< How far a sequence number may run ahead of the next one due: 1 to 2^31.
-    std::uint64_t max_buffered_bytes = 256ull
-                                       << 20;  ///< Of bytes that wait for their turn, the next message's own included.
+    /// Of bytes that wait for their turn, the next message's own included.
+    std::uint64_t max_buffered_bytes = 256ull << 20;
     ipc::Limits limits;
   };
 

@@ -17,8 +17,8 @@ enum class StreamRole : std::uint8_t { kBoth, kMetadata, kData };
 /// A location ("URI Specification"): scheme, address, and the protocol's query parameters.
 struct Uri {
   std::string scheme;  ///< Lower case.
-  std::string
-      address;  ///< What stands between the scheme and the query, percent-decoded: "/run/x.sock", "//host:1234".
+  /// What stands between the scheme and the query, percent-decoded: "/run/x.sock", "//host:1234".
+  std::string address;
   std::optional<std::uint64_t> want_data;  ///< Absent: the URI is an address only; a handshake must supply it.
   std::optional<std::uint64_t> free_data;
   std::vector<std::byte> remote_handle;

@@ -15,19 +15,26 @@ namespace crossdock::ipc {
 /// Bounds on what a message from elsewhere may ask of us. Over one: InvalidDataError, before memory is taken.
 struct Limits {
   std::int32_t max_depth = 64;
-  std::int32_t max_fields = 1 << 16;               ///< Of one schema, all levels and dictionaries counted.
+  std::int32_t max_fields = 1 << 16;  ///< Of one schema, all levels and dictionaries counted.
   std::int64_t max_metadata_bytes = 64ll << 20;
 };
 
 /// The header of an IPC Message (Message.fbs, MessageHeader).
-enum class MessageKind : std::uint8_t { kSchema = 1, kDictionaryBatch = 2, kRecordBatch = 3, kTensor = 4, kSparseTensor = 5 };
+enum class MessageKind : std::uint8_t {
+  kSchema = 1,
+  kDictionaryBatch = 2,
+  kRecordBatch = 3,
+  kTensor = 4,
+  kSparseTensor = 5,
+};
 
 struct BufferRange {
   std::int64_t offset = 0;  ///< From the body's start.
   std::int64_t length = 0;  ///< Without padding.
 };
 
-/// A RecordBatch or DictionaryBatch header, copied out of the flatbuffer. Reuse one object: its vectors keep their memory.
+/// A RecordBatch or DictionaryBatch header, copied out of the flatbuffer. Reuse one object: its vectors keep their
+/// memory.
 struct BatchHeader {
   std::int64_t num_rows = 0;
   std::vector<array::Node> nodes;
@@ -37,27 +44,30 @@ struct BatchHeader {
   bool is_delta = false;            ///< DictionaryBatch only.
 };
 
-/// A verified view of one Message. The bytes must outlive it, must not change (copy shared memory out first), and may start at
-/// any address: if they aren't 8-aligned, parse copies them.
+/// A verified view of one Message. The bytes must outlive it, must not change (copy shared memory out first), and may
+/// start at any address: if they aren't 8-aligned, parse copies them.
 class CROSSDOCK_EXPORT Message {
  public:
-  /// Verifies every table and vector of the flatbuffer. Versions V4 and V5 are read; others, SparseTensor (and Tensor, for
-  /// now) throw UnsupportedTypeError; anything malformed throws InvalidDataError. `where` names the message in errors, also
-  /// in those of the calls below, and must outlive it as the bytes must: a literal, or text that the caller keeps.
+  /// Verifies every table and vector of the flatbuffer. Versions V4 and V5 are read; others, SparseTensor (and Tensor,
+  /// for now) throw UnsupportedTypeError; anything malformed throws InvalidDataError. `where` names the message in
+  /// errors, also in those of the calls below, and must outlive it as the bytes must: a literal, or text that the
+  /// caller keeps.
   static Message parse(ByteSpan metadata, const Limits& limits, const char* where);
 
   MessageKind kind() const noexcept { return kind_; }
   bool has_body() const noexcept { return kind_ != MessageKind::kSchema; }
   std::int64_t body_length() const noexcept { return body_length_; }
 
-  /// Schema messages only. A foreign endianness, or a type that this version lacks, throws UnsupportedTypeError naming the field's path.
+  /// Schema messages only. A foreign endianness, or a type that this version lacks, throws UnsupportedTypeError naming
+  /// the field's path.
   std::shared_ptr<const array::Schema> schema() const;
 
-  /// RecordBatch and DictionaryBatch. Checks counts of nodes and buffers against `schema`, that lengths are not negative
-  /// and agree with the number of rows and with the parents' lengths, that nulls are at most the length (-1, unknown, is
-  /// taken) and have a bitmap, that buffers lie in the body and are long enough for their elements. What offsets point into
-  /// isn't known from metadata and isn't checked. A compressed body throws UnsupportedTypeError that says so. For a
-  /// DictionaryBatch pass the slot's `values` schema (Schema::find_dictionary by dictionary_id()). On a throw `*out` is unspecified.
+  /// RecordBatch and DictionaryBatch. Checks counts of nodes and buffers against `schema`, that lengths are not
+  /// negative and agree with the number of rows and with the parents' lengths, that nulls are at most the length (-1,
+  /// unknown, is taken) and have a bitmap, that buffers lie in the body and are long enough for their elements. What
+  /// offsets point into isn't known from metadata and isn't checked. A compressed body throws UnsupportedTypeError that
+  /// says so. For a DictionaryBatch pass the slot's `values` schema (Schema::find_dictionary by dictionary_id()). On a
+  /// throw `*out` is unspecified.
   void batch(const array::Schema& schema, BatchHeader* out) const;
   /// DictionaryBatch only: which dictionary.
   std::int64_t dictionary_id() const;
@@ -80,10 +90,12 @@ class CROSSDOCK_EXPORT Encoder {
   Encoder(Encoder&&) noexcept;
   Encoder& operator=(Encoder&&) noexcept;
 
-  // Each returned span is valid until the next call on this encoder, and is the flatbuffer alone: no continuation marker, no length.
+  // Each returned span is valid until the next call on this encoder, and is the flatbuffer alone: no continuation
+  // marker, no length.
   ByteSpan schema(const array::Schema& schema);
-  /// The header of a normalized batch (array::normalized: offsets 0). Buffer offsets are written as if the body were packed
-  /// at 64-byte alignment. A null count of -1 becomes 0 where there is no bitmap, and else stays -1, as no buffer is read here.
+  /// The header of a normalized batch (array::normalized: offsets 0). Buffer offsets are written as if the body were
+  /// packed at 64-byte alignment. A null count of -1 becomes 0 where there is no bitmap, and else stays -1, as no
+  /// buffer is read here.
   ByteSpan record_batch(const array::RecordBatch& batch);
   ByteSpan dictionary_batch(const array::RecordBatch& values, std::int64_t id, bool is_delta);
 
@@ -93,8 +105,8 @@ class CROSSDOCK_EXPORT Encoder {
 };
 
 /// A batch whose buffer i is `buffers[i]` cut to header.buffers[i].length, with the nodes of `header` (which came from
-/// Message::batch with the same schema). Moves nothing, reads no buffer. `owner` keeps the memory alive. A validity buffer of
-/// length 0 becomes an absent one, {nullptr, 0}. Throws InvalidArgumentError if counts or sizes disagree.
+/// Message::batch with the same schema). Moves nothing, reads no buffer. `owner` keeps the memory alive. A validity
+/// buffer of length 0 becomes an absent one, {nullptr, 0}. Throws InvalidArgumentError if counts or sizes disagree.
 CROSSDOCK_EXPORT array::RecordBatch assemble(std::shared_ptr<const array::Schema> schema, const BatchHeader& header,
                                              const std::vector<array::BufferView>& buffers,
                                              std::vector<std::shared_ptr<const array::RecordBatch>> dictionaries,

@@ -24,9 +24,9 @@ struct ClientOptions {
 struct CatalogueEntry {
   std::string name;
   std::shared_ptr<const array::Schema> schema;  ///< Null for a factory, whose schema is known when it is called.
-  std::int64_t rows = -1;   ///< -1: not known.
+  std::int64_t rows = -1;                       ///< -1: not known.
   std::int64_t bytes = -1;
-  std::string device;       ///< "cpu"
+  std::string device;  ///< "cpu"
 };
 
 struct GetOptions {
@@ -36,8 +36,9 @@ struct GetOptions {
   int timeout_ms = -1;  ///< For each batch; negative: the stream may pause as long as it likes.
 };
 
-/// One stream. Batches outlive it, its client, and the server. One thread at a time; dropping it in mid-stream is fine. Throws from next():
-/// TruncatedStreamError, LeaseLimitError, FileChangedError, ProtocolError, InvalidDataError, TimeoutError (may be called again), InterruptedError (likewise), RemoteError, ForkError.
+/// One stream. Batches outlive it, its client, and the server. One thread at a time; dropping it in mid-stream is fine.
+/// Throws from next(): TruncatedStreamError, LeaseLimitError, FileChangedError, ProtocolError, InvalidDataError,
+/// TimeoutError (may be called again), InterruptedError (likewise), RemoteError, ForkError.
 class CROSSDOCK_EXPORT Reader : public array::BatchStream {
  public:
   ~Reader() override;
@@ -56,17 +57,20 @@ class CROSSDOCK_EXPORT Reader : public array::BatchStream {
   std::unique_ptr<Impl> impl_;
 };
 
-/// A connection to a server. It owns no thread: the calling thread does the work. Thread-safe; several readers at once are fine (each has a connection of its own; idle ones are used again).
+/// A connection to a server. It owns no thread: the calling thread does the work. Thread-safe; several readers at once
+/// are fine (each has a connection of its own; idle ones are used again).
 class CROSSDOCK_EXPORT Client {
  public:
-  /// Throws UriError, SchemeError, NotFoundError, ConnectionError, PermissionError, HandshakeError, TimeoutError, InterruptedError.
+  /// Throws UriError, SchemeError, NotFoundError, ConnectionError, PermissionError, HandshakeError, TimeoutError,
+  /// InterruptedError.
   explicit Client(const std::string& uri, ClientOptions options = {}, transport::InterruptHook interrupted = {});
   ~Client();  ///< close()
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
   std::vector<CatalogueEntry> list(const transport::InterruptHook& interrupted = {});
-  /// Returns when the schema is there. Throws NotFoundError that lists near names, ConsumedError, and as Reader::next().
+  /// Returns when the schema is there. Throws NotFoundError that lists what there is, ConsumedError, and as
+  /// Reader::next().
   std::unique_ptr<Reader> get(const std::string& name, const GetOptions& options = {},
                               const transport::InterruptHook& interrupted = {});
   /// Readers under way go on; nothing new starts. Each connection stays until its last batch is released.

@@ -15,10 +15,13 @@
 namespace crossdock::session {
 
 struct ServerOptions {
-  std::string uri = "shm:";         ///< Where to listen. "shm:" picks a path; "shm:/run/x.sock" names one.
-  std::uint32_t window = 64;        ///< Messages that a consumer may be behind before its stream pauses; at least 1.
-  std::uint64_t lease_limit = 1ull << 30;  ///< Bytes of live-stream memory that one consumer may hold (or wait for); one batch always fits.
-  int lease_timeout_ms = 10000;     ///< How long a consumer that took everything may sit at its lease limit before both ends get LeaseLimitError.
+  std::string uri = "shm:";   ///< Where to listen. "shm:" picks a path; "shm:/run/x.sock" names one.
+  std::uint32_t window = 64;  ///< Messages that a consumer may be behind before its stream pauses; at least 1.
+  /// Bytes of a live stream's memory that one consumer may hold, or have waiting for it; at least 1. One batch always
+  /// fits.
+  std::uint64_t lease_limit = 1ull << 30;
+  /// How long a consumer that took everything may sit at its lease limit before both ends get LeaseLimitError.
+  int lease_timeout_ms = 10000;
   transport::Wait wait = transport::Wait::kAuto;  ///< How the server's thread waits.
   transport::ShmOptions shm;
   LogCallback log;
@@ -28,30 +31,30 @@ struct ServerOptions {
 /// What it cost and what is out. A snapshot; counters only grow.
 struct SourceStats {
   std::string name;
-  std::string kind;                 ///< "table", "arena", "file", "snapshot", "live", "factory".
-  std::int64_t rows = -1;           ///< -1: not known (live).
+  std::string kind;        ///< "table", "arena", "file", "snapshot", "live", "factory".
+  std::int64_t rows = -1;  ///< -1: not known (live).
   std::int64_t bytes = -1;
-  std::uint64_t bytes_copied = 0;   ///< By the one copy of heap data, or by the live stream's.
-  std::uint64_t consumers = 0;      ///< Streams that were started.
+  std::uint64_t bytes_copied = 0;  ///< By the one copy of heap data, or by the live stream's.
+  std::uint64_t consumers = 0;     ///< Streams that were started.
 };
 struct ConsumerStats {
   std::uint32_t pid = 0;
-  std::string name;                 ///< What it reads, empty between streams.
+  std::string name;  ///< What it reads, empty between streams.
   std::uint64_t batches = 0, rows = 0, bytes = 0;
-  std::uint64_t in_flight = 0;      ///< Messages sent and not taken.
-  std::uint64_t leases = 0;         ///< Buffers out.
+  std::uint64_t in_flight = 0;  ///< Messages sent and not taken.
+  std::uint64_t leases = 0;     ///< Buffers out.
   std::uint64_t leased_bytes = 0;
 };
 struct ServerStats {
   std::vector<SourceStats> sources;
   std::vector<ConsumerStats> consumers;
-  std::uint64_t connections = 0;        ///< Since the start.
-  std::uint64_t protocol_errors = 0;    ///< Connections ended for breaking the protocol.
+  std::uint64_t connections = 0;          ///< Since the start.
+  std::uint64_t protocol_errors = 0;      ///< Connections ended for breaking the protocol.
   std::uint64_t bitmap_bytes_copied = 0;  ///< Bitmaps of slices that didn't start at a byte.
 };
 
-/// Serves tables by name over the Dissociated IPC protocol. Owns one thread, and one more for each live stream under way. Thread-safe. After a
-/// fork it belongs to the parent: every call in the child throws ForkError.
+/// Serves tables by name over the Dissociated IPC protocol. Owns one thread, and one more for each live stream under
+/// way. Thread-safe. After a fork it belongs to the parent: every call in the child throws ForkError.
 class CROSSDOCK_EXPORT Server {
  public:
   /// Listens when it returns. Throws UriError, SchemeError, ConnectionError, PermissionError, ResourceError.
@@ -63,16 +66,18 @@ class CROSSDOCK_EXPORT Server {
   /// The full URI, with want_data and free_data.
   const std::string& uri() const noexcept;
 
-  /// Throws InvalidArgumentError (name taken, empty, or with a NUL byte), UnsupportedTypeError, InvalidDataError, ClosedError, and what the source throws. On a
-  /// throw nothing is published; the source is gone either way.
+  /// Throws InvalidArgumentError (name taken, empty, or with a NUL byte), UnsupportedTypeError, InvalidDataError,
+  /// ClosedError, and what the source throws. On a throw nothing is published; the source is gone either way.
   void publish(const std::string& name, Source source);
-  /// New consumers no longer find it; streams under way go on, and the memory lives until the last batch is released. Throws NotFoundError.
+  /// New consumers no longer find it; streams under way go on, and the memory lives until the last batch is released.
+  /// Throws NotFoundError.
   void withdraw(const std::string& name);
 
   ServerStats stats() const;
 
-  /// Ends every stream under way with an error at its consumer, stops listening, removes the socket, joins the threads. Batches that consumers
-  /// hold stay valid. May be called twice; blocks until the sources' threads are out of their producers.
+  /// Ends every stream under way with an error at its consumer, stops listening, removes the socket, joins the threads.
+  /// Batches that consumers hold stay valid. May be called twice; blocks until the sources' threads are out of their
+  /// producers.
   void close();
 
  private:

@@ -12,8 +12,11 @@ namespace crossdock::session {
 
 /// How far a served file may be relied on; it can't be sealed.
 enum class Stability : std::uint8_t {
-  kTrust,     ///< Its descriptor is passed: no copy. Whoever can write the file can change what readers see; size and times are checked at every hand-over.
-  kSnapshot,  ///< One copy into sealed memory when it is published.
+  /// Its descriptor is passed: no copy. Whoever can write the file can change what readers see; size and times are
+  /// checked at every hand-over. Consumers that are another user get a snapshot.
+  kTrust,
+  /// One copy into sealed memory when it is published.
+  kSnapshot,
 };
 
 struct SourceAccess;  // src/session: takes a source apart
@@ -23,13 +26,15 @@ class CROSSDOCK_EXPORT Source {
  public:
   enum class Kind : std::uint8_t { kTable, kLive, kFactory, kFile };
 
-  /// All batches of `stream`, read when it is published, on the publishing thread; every consumer gets the same memory. Batches whose memory is an
-  /// Arena's cost no copy: publishing takes the arena over and freezes it. Others are copied once.
+  /// All batches of `stream`, read when it is published, on the publishing thread; every consumer gets the same memory.
+  /// Batches whose memory is an Arena's cost no copy: publishing takes the arena over and freezes it. Others are copied
+  /// once.
   static Source table(std::unique_ptr<array::BatchStream> stream);
-  /// A one-shot stream: the first consumer gets it, batch by batch as it comes, through recycled memory; a second one gets ConsumedError.
-  /// It is read, and dropped, on a thread of the server's own.
+  /// A one-shot stream: the first consumer gets it, batch by batch as it comes, through recycled memory; a second one
+  /// gets ConsumedError. It is read, and dropped, on a thread of the server's own.
   static Source live(std::unique_ptr<array::BatchStream> stream);
-  /// A fresh stream for each consumer. `make` is called, and its streams are read and dropped, on a thread of the server's own, one per consumer.
+  /// A fresh stream for each consumer. `make` is called, and its streams are read and dropped, on a thread of the
+  /// server's own, one per consumer.
   static Source factory(std::function<std::unique_ptr<array::BatchStream>()> make);
   /// An Arrow IPC file or stream file, uncompressed.
   static Source file(std::string path, Stability stability = Stability::kTrust);

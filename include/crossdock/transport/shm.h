@@ -12,26 +12,30 @@
 namespace crossdock::transport {
 
 struct ShmOptions {
-  std::uint64_t ring_bytes = 1 << 20;         ///< Of one direction; a power of two, at least 64 KiB.
-  std::uint64_t max_message = 64ull << 20;    ///< Larger ones are refused at the sender and end the connection at the receiver.
-  std::uint64_t max_region_bytes = 1ull << 40;  ///< Client: total that a server may have mapped at us.
+  std::uint64_t ring_bytes = 1 << 20;  ///< Of one direction; a power of two from 64 KiB to 1 GiB.
+  /// Larger messages are refused at the sender, and end the connection at the receiver.
+  std::uint64_t max_message = 64ull << 20;
+  /// What the peer of one connection may have mapped at us, bytes and regions: batches that are still held count.
+  std::uint64_t max_region_bytes = 1ull << 40;
   std::uint32_t max_regions = 65536;
   int handshake_timeout_ms = 5000;
-  /// Server: user ids that may connect beside our own; the socket's mode follows (0600, or 0666 in a directory that they can reach). Client: user ids whose
-  /// servers we trust to feed us, beside our own and root.
+  /// Server: user ids that may connect beside our own; the socket's mode follows (0600, or 0666 in a directory that
+  /// they can reach). Client: user ids whose servers we trust to feed us, beside our own and root.
   std::vector<std::uint32_t> other_users = {};
   bool any_user = false;
   bool accept_files = true;  ///< Client: take kFile regions. Refused: ProtocolError names the option.
 };
 
-/// Listens at a path (of the URI's address part; empty picks one under $XDG_RUNTIME_DIR or a private folder of its own). Throws UriError (too long, abstract), PermissionError,
-/// ConnectionError if a live server holds it; a stale socket is taken over under a lock.
-CROSSDOCK_EXPORT std::unique_ptr<Listener> shm_listen(const std::string& path, std::uint64_t want_data, std::uint64_t free_data,
-                                                      const ShmOptions& options, LogCallback log);
+/// Listens at a path (of the URI's address part; empty picks one under $XDG_RUNTIME_DIR or a private folder of its
+/// own). Throws UriError (too long, abstract), PermissionError, ConnectionError if a live server holds it; a stale
+/// socket is taken over under a lock.
+CROSSDOCK_EXPORT std::unique_ptr<Listener> shm_listen(const std::string& path, std::uint64_t want_data,
+                                                      std::uint64_t free_data, const ShmOptions& options,
+                                                      LogCallback log);
 
-/// Connects and shakes hands. Throws NotFoundError / ConnectionError (nobody there), PermissionError (another user), HandshakeError (something else, another
-/// version: says both), TimeoutError, InterruptedError.
-CROSSDOCK_EXPORT std::unique_ptr<Connection> shm_connect(const std::string& path, const ShmOptions& options, int timeout_ms,
-                                                         const InterruptHook& interrupted);
+/// Connects and shakes hands. Throws NotFoundError / ConnectionError (nobody there), PermissionError (another user),
+/// HandshakeError (something else, another version: says both), TimeoutError, InterruptedError.
+CROSSDOCK_EXPORT std::unique_ptr<Connection> shm_connect(const std::string& path, const ShmOptions& options,
+                                                         int timeout_ms, const InterruptHook& interrupted);
 
 }  // namespace crossdock::transport

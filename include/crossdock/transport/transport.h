@@ -31,48 +31,56 @@ struct Incoming {
   ByteSpan bytes;
 };
 
-/// Asked by a waiting call now and then, and after every signal: true makes it throw InterruptedError. Called with no lock held.
+/// Asked by a waiting call now and then, and after every signal: true makes it throw InterruptedError. Called with no
+/// lock held.
 using InterruptHook = std::function<bool()>;
 
-/// One connection, either end. The sending half and the receiving half may be used from two threads at once; each half by one at a time.
-/// Destroying it closes it: the peer sees the end once it has taken what was sent.
+/// One connection, either end. The sending half and the receiving half may be used from two threads at once; each half
+/// by one at a time. Destroying it closes it: the peer sees the end once it has taken what was sent.
 class CROSSDOCK_EXPORT Connection {
  public:
   virtual ~Connection() = default;
   virtual const Agreement& agreement() const noexcept = 0;
 
   // --- sending ---
-  // Nothing blocks. False: there is no room, and nothing was sent; try again after progress. Throws ConnectionError once the peer is gone,
-  // InvalidArgumentError for a message over max_message(). The message is head followed by tail: a gather of two.
+  // Nothing blocks. False: there is no room, and nothing was sent; try again after progress. Throws ConnectionError
+  // once the peer is gone, InvalidArgumentError for a message over max_message(). The message is head followed by tail:
+  // a gather of two.
   virtual bool send(ByteSpan head, ByteSpan tail) = 0;
   virtual bool send_tagged(std::uint64_t tag, ByteSpan head, ByteSpan tail) = 0;
   virtual std::uint64_t max_message() const noexcept = 0;
   /// Messages sent that the peer hasn't taken: what a window is measured by.
   virtual std::size_t in_flight() = 0;
-  /// Whether fewer than `window` messages are in flight. False counts like a send() that found no room: prepare_sleep() then has the peer ring once
-  /// it has taken something.
+  /// Whether fewer than `window` messages are in flight. False counts like a send() that found no room: prepare_sleep()
+  /// then has the peer ring once it has taken something.
   virtual bool below_window(std::size_t window) = 0;
-  /// Hands a region over under a number, before the first message that names it. False: no room. Throws std::logic_error unless shares_memory().
+  /// Hands a region over under a number, before the first message that names it. False: no room. Throws
+  /// std::logic_error unless shares_memory().
   virtual bool announce(std::uint16_t number, const device::Region& region) = 0;
-  /// From the next message on, the number names nothing, and may be announced anew at once; what was sent before still finds the old region under it. The
-  /// peer unmaps when its last batch lets go. False: no room; nothing was said, so don't reuse the number yet.
+  /// From the next message on, the number names nothing, and may be announced anew at once; what was sent before still
+  /// finds the old region under it. The peer unmaps when its last batch lets go. False: no room; nothing was said, so
+  /// don't reuse the number yet.
   virtual bool retire(std::uint16_t number) = 0;
   virtual bool shares_memory() const noexcept = 0;
-  /// Pushes on what send() accepted but couldn't place whole yet. True: nothing is left of it. Either half may call it; receive(), in_flight() and
-  /// prepare_sleep() do. Destroying a connection drops what is left. Throws as send() does.
+  /// Pushes on what send() accepted but couldn't place whole yet. True: nothing is left of it. Either half may call it;
+  /// receive(), in_flight() and prepare_sleep() do. Destroying a connection drops what is left. Throws as send() does.
   virtual bool flush() { return true; }
 
   // --- receiving ---
-  /// The next message, if there is one. Bounded work. Throws ConnectionError at the peer's end (after its last message), ProtocolError if it broke the framing.
+  /// The next message, if there is one. Bounded work. Throws ConnectionError at the peer's end (after its last
+  /// message), ProtocolError if it broke the framing.
   virtual std::optional<Incoming> receive() = 0;
-  /// The region that the peer announced under this number; waits up to `timeout_ms` for an announcement that trails. Throws ProtocolError if none came.
+  /// The region that the peer announced under this number; waits up to `timeout_ms` for an announcement that trails.
+  /// Throws ProtocolError if none came.
   virtual std::shared_ptr<const device::Region> region(std::uint16_t number, int timeout_ms) = 0;
 
   // --- waiting, for the thread that receives ---
-  /// Whether receive() may have something, the peer has gone, or a send() that returned false may work now. A few loads, no system call: what
-  /// spinning looks at. It can't see a peer that was killed, or a region that was sent: poll descriptor() now and then too.
+  /// Whether receive() may have something, the peer has gone, or a send() that returned false may work now. A few
+  /// loads, no system call: what spinning looks at. It can't see a peer that was killed, or a region that was sent:
+  /// poll descriptor() now and then too.
   virtual bool readable() const { return true; }
-  /// Says to the peer that we are about to sleep. False: something has arrived meanwhile, don't. After true, poll descriptor() for reading, then wake().
+  /// Says to the peer that we are about to sleep. False: something has arrived meanwhile, don't. After true, poll
+  /// descriptor() for reading, then wake().
   virtual bool prepare_sleep() = 0;
   virtual void wake() = 0;
   /// Readable when the peer rang, sent a region, or went away.
@@ -86,8 +94,9 @@ class CROSSDOCK_EXPORT Listener {
   /// The full URI of what clients connect to.
   virtual std::string uri() const = 0;
   virtual int descriptor() const noexcept = 0;
-  /// A connection whose handshake is complete, if there is one. Never blocks; a client that stalls in its handshake holds up nobody.
-  /// Bad clients are dropped and reported through the log. Handshakes under way add descriptors to wait on: see poll_descriptors().
+  /// A connection whose handshake is complete, if there is one. Never blocks; a client that stalls in its handshake
+  /// holds up nobody. Bad clients are dropped and reported through the log. Handshakes under way add descriptors to
+  /// wait on: see poll_descriptors().
   virtual std::unique_ptr<Connection> accept() = 0;
   virtual std::vector<int> poll_descriptors() const = 0;
 };
@@ -99,8 +108,9 @@ enum class Wait : std::uint8_t {
   kBlock,  ///< Sleep at once.
 };
 
-/// Waits until `connection` may have something to receive, the deadline (steady clock, ns; 0: none) passes, or the hook says stop. Returns false at the deadline.
-/// Throws InterruptedError.
-CROSSDOCK_EXPORT bool wait_readable(Connection& connection, Wait mode, std::int64_t deadline_ns, const InterruptHook& interrupted);
+/// Waits until `connection` may have something to receive, the deadline (steady clock, ns; 0: none) passes, or the hook
+/// says stop. Returns false at the deadline. Throws InterruptedError.
+CROSSDOCK_EXPORT bool wait_readable(Connection& connection, Wait mode, std::int64_t deadline_ns,
+                                    const InterruptHook& interrupted);
 
 }  // namespace crossdock::transport

@@ -8,7 +8,7 @@
 #include "crossdock/device/region.h"
 
 /// The packets on the control socket, in bytes: the handshake's three, then doorbells and regions. All integers are
-/// little-endian. docs/protocol.md, "The shm transport", is their specification.
+/// little-endian. docs/protocol-shm.md is their specification.
 namespace crossdock::transport::shm {
 
 inline constexpr std::uint32_t kProtocolVersion = 1;

@@ -15,7 +15,7 @@
 
 /// A pair of rings, one per direction, over memory that somebody else mapped. Each end writes one piece of memory and
 /// reads the other's: what an end writes is its outgoing ring, and how far it has read the incoming one.
-/// docs/protocol.md, "The shm transport", has the layout in bytes.
+/// docs/protocol-shm.md has the layout in bytes.
 namespace crossdock::transport::shm {
 
 inline constexpr std::uint64_t kMinRingBytes = 64 << 10;
@@ -56,8 +56,8 @@ static_assert(sizeof(FrameHeader) == 16);
 
 inline constexpr std::uint32_t kTagged = 1;
 inline constexpr std::uint32_t kMore = 2;  ///< The message goes on in the next frame.
-inline constexpr std::uint32_t kRetire =
-    4;  ///< No message and no payload: from here on, a region's number names nothing.
+/// No message and no payload: from here on, a region's number names nothing.
+inline constexpr std::uint32_t kRetire = 4;
 
 /// What a ring needs done outside of it. Called rarely.
 class RingOwner {

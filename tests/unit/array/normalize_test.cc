@@ -54,9 +54,11 @@ TEST_F(Normalized, KeepsEveryValueOfEverySlice) {
   const std::vector<Field> fields = test::every_type();
   for (const std::int64_t start : {0, 1, 5, 8, 13}) {
     for (const std::int64_t rows : {0, 1, 7, 33}) {
-      for (const auto& [inner, offsets] :
-           std::vector<std::pair<std::int64_t, Offsets>>{{0, Offsets::kKeep}, {3, Offsets::kKeep}, {8, Offsets::kKeep},
-                                                         {0, Offsets::kFromZero}, {3, Offsets::kFromZero}}) {
+      for (const auto& [inner, offsets] : std::vector<std::pair<std::int64_t, Offsets>>{{0, Offsets::kKeep},
+                                                                                        {3, Offsets::kKeep},
+                                                                                        {8, Offsets::kKeep},
+                                                                                        {0, Offsets::kFromZero},
+                                                                                        {3, Offsets::kFromZero}}) {
         RecordBatch batch = slice(fields, start, rows, inner, inner != 3);
         ArrowDeviceArray before;
         export_batch(batch, &before);
@@ -124,7 +126,8 @@ TEST_F(Normalized, OffsetsMayStartAboveZero) {
 }
 
 TEST_F(Normalized, OffsetsFromZeroCutWhatTheyPointIntoAtBothEnds) {
-  const std::vector<Field> fields = {field("l", TypeId::kList, {field("item", TypeId::kInt32)}), field("u", TypeId::kUtf8)};
+  const std::vector<Field> fields = {field("l", TypeId::kList, {field("item", TypeId::kInt32)}),
+                                     field("u", TypeId::kUtf8)};
   RecordBatch batch = slice(fields, 4, 3, 0);
   const auto* lists = static_cast<const std::int32_t*>(batch.buffers[1].data);
   const auto* items = static_cast<const std::int32_t*>(batch.buffers[3].data);
