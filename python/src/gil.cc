@@ -1,5 +1,6 @@
 #include "gil.h"
 
+#include <cxxabi.h>
 #include <unistd.h>
 
 #include <string>
@@ -7,10 +8,21 @@
 namespace crossdock::python {
 namespace {
 
+[[noreturn]] void park() noexcept {
+  for (;;) pause();
+}
+
 void restore(PyThreadState* state) noexcept {
   if (state == nullptr) return;
-  while (interpreter_ending()) pause();
-  PyEval_RestoreThread(state);
+  if (interpreter_ending()) park();
+  try {
+    PyEval_RestoreThread(state);
+  } catch (abi::__forced_unwind&) {
+    // The interpreter began to end while we waited for its lock, and CPython ends this thread by pthread_exit().
+    // Unwinding would go through frames that are noexcept, which ends the process; a handler that is never left stops
+    // it here.
+    park();
+  }
 }
 
 PyGILState_STATE ensure(const char* doing) {
