@@ -12,8 +12,8 @@
 
 #include "crossdock/core/error.h"
 #include "crossdock/core/fork.h"
+#include "crossdock/device/memfd.h"
 #include "crossdock/device/region.h"
-#include "memfd.h"
 
 namespace crossdock::device {
 

@@ -1,9 +1,11 @@
-#include "memfd.h"
+#include "crossdock/device/memfd.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -93,6 +95,33 @@ void seal(const UniqueFd& fd, int seals, const std::string& name) {
                       "child, direct or asynchronous I/O); let it end, then try again");
   }
   throw_errno(errno, "sealing the shared memory \"" + name + "\"");
+}
+
+std::string fault_of(const UniqueFd& fd, int seals, std::uint64_t size, const std::string& name) {
+  const int found = ::fcntl(fd.get(), F_GET_SEALS);
+  if (found < 0) return "it isn't a memfd: a pipe, a socket, a device or an ordinary file has no seals";
+  struct stat status {};
+  struct statfs system {};
+  if (::fstat(fd.get(), &status) != 0 || ::fstatfs(fd.get(), &system) != 0) {
+    throw_errno(errno, name + ": inspecting the descriptor");
+  }
+  // The file system tells huge pages of a fixed pool apart. st_blksize doesn't: transparent huge pages change it too,
+  // and they are as good as ordinary ones.
+  if (system.f_type != TMPFS_MAGIC) return "it isn't memory of ordinary pages";
+  const int missing = seals & ~found;
+  if ((missing & F_SEAL_SHRINK) != 0) return "it isn't sealed against shrinking";
+  if ((missing & F_SEAL_GROW) != 0) return "it isn't sealed against growing";
+  if ((missing & F_SEAL_WRITE) != 0) return "it isn't sealed against writing";
+  if ((missing & F_SEAL_FUTURE_WRITE) != 0) return "it isn't sealed against new writers";
+  if ((missing & F_SEAL_SEAL) != 0) return "its seals aren't sealed";
+  if (static_cast<std::uint64_t>(status.st_size) != size) {
+    return "it has " + std::to_string(status.st_size) + " bytes, and " + std::to_string(size) + " were announced";
+  }
+  const std::uint64_t backed = static_cast<std::uint64_t>(status.st_blocks) * 512;
+  if (backed < size) {
+    return "it has holes: memory for " + std::to_string(backed) + " of its " + std::to_string(size) + " bytes";
+  }
+  return {};
 }
 
 }  // namespace crossdock::device::memfd

@@ -1,10 +1,8 @@
 #include "crossdock/device/region.h"
 
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 
 #include <cerrno>
 #include <string>
@@ -12,8 +10,8 @@
 #include <utility>
 
 #include "crossdock/core/error.h"
+#include "crossdock/device/memfd.h"
 #include "crossdock/device/region_table.h"
-#include "memfd.h"
 
 namespace crossdock::device {
 
@@ -78,31 +76,6 @@ void check_readable(int fd, const std::string& where) {
   if ((flags & O_PATH) != 0 || (flags & O_ACCMODE) == O_WRONLY) refuse(where, "it isn't open for reading");
 }
 
-void check_memfd(int fd, RegionKind kind, std::uint64_t size, const struct stat& status, const std::string& where) {
-  const int seals = ::fcntl(fd, F_GET_SEALS);
-  if (seals < 0) refuse(where, "it isn't a memfd (it has no seals)");
-  // The file system tells huge pages of a fixed pool apart. st_blksize doesn't: transparent huge pages change it too,
-  // and they are as good as ordinary ones.
-  struct statfs system {};
-  if (::fstatfs(fd, &system) != 0) throw_errno(errno, where + ": inspecting the descriptor");
-  if (system.f_type != TMPFS_MAGIC) refuse(where, "it isn't memory of ordinary pages");
-  const int needed = kind == RegionKind::kFrozen ? memfd::kFrozenSeals : memfd::kRecycledSeals;
-  const int missing = needed & ~seals;
-  if ((missing & F_SEAL_SHRINK) != 0) refuse(where, "it isn't sealed against shrinking");
-  if ((missing & F_SEAL_GROW) != 0) refuse(where, "it isn't sealed against growing");
-  if ((missing & F_SEAL_WRITE) != 0) refuse(where, "it isn't sealed against writing");
-  if ((missing & F_SEAL_FUTURE_WRITE) != 0) refuse(where, "it isn't sealed against new writers");
-  if ((missing & F_SEAL_SEAL) != 0) refuse(where, "its seals aren't sealed");
-  if (static_cast<std::uint64_t>(status.st_size) != size) {
-    refuse(where,
-           "it has " + std::to_string(status.st_size) + " bytes, and " + std::to_string(size) + " were announced");
-  }
-  if (static_cast<std::uint64_t>(status.st_blocks) * 512 < size) {
-    refuse(where, "it has holes: memory for " + std::to_string(std::uint64_t(status.st_blocks) * 512) + " of its " +
-                      std::to_string(size) + " bytes");
-  }
-}
-
 }  // namespace
 
 FileStamp FileStamp::of(int fd) { return stamp_of(inspect(fd, "a file's stamp")); }
@@ -135,7 +108,8 @@ std::shared_ptr<const Region> Region::adopt(UniqueFd fd, RegionKind kind, std::u
                              "; serve it anew, or with stable=\"snapshot\"");
     }
   } else {
-    check_memfd(fd.get(), kind, size, status, where);
+    const int seals = kind == RegionKind::kFrozen ? memfd::kFrozenSeals : memfd::kRecycledSeals;
+    if (const std::string fault = memfd::fault_of(fd, seals, size, where); !fault.empty()) refuse(where, fault);
   }
 
   std::shared_ptr<Region> region(new Region);

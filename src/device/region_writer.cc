@@ -4,9 +4,9 @@
 #include <cerrno>
 
 #include "crossdock/core/error.h"
+#include "crossdock/device/memfd.h"
 #include "crossdock/device/region.h"
 #include "crossdock/device/region_table.h"
-#include "memfd.h"
 
 namespace crossdock::device {
 

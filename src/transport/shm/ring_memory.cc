@@ -1,10 +1,6 @@
 #include "ring_memory.h"
 
-#include <fcntl.h>
-#include <linux/magic.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/vfs.h>
 
 #include <bit>
 #include <cerrno>
@@ -13,12 +9,13 @@
 #include <utility>
 
 #include "crossdock/core/error.h"
+#include "crossdock/device/memfd.h"
 
 namespace crossdock::transport::shm {
 
 namespace {
 
-constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
+constexpr const char* kName = "crossdock-ring";
 
 bool allowed(std::uint64_t ring_bytes) noexcept {
   return std::has_single_bit(ring_bytes) && ring_bytes >= kMinRingBytes && ring_bytes <= kMaxRingBytes;
@@ -70,18 +67,13 @@ RingMemory::~RingMemory() {
 RingMemory RingMemory::create(std::uint64_t ring_bytes, UniqueFd* fd) {
   check_ring_bytes(ring_bytes);
   const std::size_t size = sizeof(RingHeader) + ring_bytes;
-  const std::string where = "making a ring";
-  UniqueFd file(::memfd_create("crossdock-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!file) throw_errno(errno, where);
+  UniqueFd file = device::memfd::create(kName);
+  device::memfd::resize(file, size, kName);
   // All pages now: a write into a page that can't be had any more would kill the process.
-  int error;
-  do {
-    error = ::posix_fallocate(file.get(), 0, static_cast<off_t>(size));
-  } while (error == EINTR);
-  if (error != 0) throw_errno(error, where + " of " + std::to_string(size) + " bytes");
-  RingMemory memory(map(file.get(), size, PROT_READ | PROT_WRITE, where), ring_bytes);
+  device::memfd::fill_holes(file, 0, size, kName);
+  RingMemory memory(map(file.get(), size, PROT_READ | PROT_WRITE, "making a ring"), ring_bytes);
   new (memory.start_) RingHeader;
-  if (::fcntl(file.get(), F_ADD_SEALS, kSeals) != 0) throw_errno(errno, where + ": sealing it");
+  device::memfd::seal(file, device::memfd::kRecycledSeals, kName);
   *fd = std::move(file);
   return memory;
 }
@@ -89,21 +81,8 @@ RingMemory RingMemory::create(std::uint64_t ring_bytes, UniqueFd* fd) {
 RingMemory RingMemory::adopt(const UniqueFd& fd, std::uint64_t ring_bytes, const std::string& where) {
   if (!allowed(ring_bytes)) refuse(where, "its size is said to be " + std::to_string(ring_bytes) + " bytes");
   const std::uint64_t size = sizeof(RingHeader) + ring_bytes;
-  struct stat status {};
-  struct statfs system {};
-  if (::fstat(fd.get(), &status) != 0 || ::fstatfs(fd.get(), &system) != 0) {
-    throw_errno(errno, where + ": inspecting the peer's ring");
-  }
-  if (!S_ISREG(status.st_mode)) refuse(where, "the descriptor is a pipe, socket or device, not a memfd");
-  if (system.f_type != TMPFS_MAGIC) refuse(where, "it isn't made of ordinary memory pages");
-  const int seals = ::fcntl(fd.get(), F_GET_SEALS);
-  if (seals < 0 || (seals & kSeals) != kSeals) {
-    refuse(where, "it isn't sealed against shrinking, growing, new writers and other seals");
-  }
-  if (static_cast<std::uint64_t>(status.st_size) != size) {
-    refuse(where, "it has " + std::to_string(status.st_size) + " bytes, not " + std::to_string(size));
-  }
-  if (static_cast<std::uint64_t>(status.st_blocks) * 512 < size) refuse(where, "memory isn't behind all of it");
+  const std::string fault = device::memfd::fault_of(fd, device::memfd::kRecycledSeals, size, where);
+  if (!fault.empty()) refuse(where, fault);
   return RingMemory(map(fd.get(), size, PROT_READ, where), ring_bytes);
 }
 

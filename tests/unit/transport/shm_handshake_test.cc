@@ -127,7 +127,7 @@ TEST_F(ShmHandshake, ARingOfAnotherSizeIsRefused) {
   listen();
   UniqueFd ring;
   const RingMemory memory = RingMemory::create(2 * shm::kMinRingBytes, &ring);
-  EXPECT_NE(refusal_of_ring(ring.get()).reason.find("bytes, not"), std::string::npos);
+  EXPECT_NE(refusal_of_ring(ring.get()).reason.find("were announced"), std::string::npos);
   for (const std::uint64_t size : {std::uint64_t{0}, std::uint64_t{65535}, ~std::uint64_t{0}, std::uint64_t{1} << 40}) {
     EXPECT_EQ(refusal_of(shm::encode(Hello{.ring_bytes = size, .max_message = 1}), {ring.get()}).code,
               Refusal::kMalformed);
@@ -139,7 +139,18 @@ TEST_F(ShmHandshake, ASparseRingIsRefused) {
   const UniqueFd file(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(::ftruncate(file.get(), sizeof(shm::RingHeader) + shm::kMinRingBytes), 0);
   ASSERT_EQ(::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL), 0);
-  EXPECT_NE(refusal_of_ring(file.get()).reason.find("memory isn't behind"), std::string::npos);
+  EXPECT_NE(refusal_of_ring(file.get()).reason.find("holes"), std::string::npos);
+}
+
+TEST(ShmRingMemory, AFileSizeLimitIsAnErrorAndNoSignal) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit tight{shm::kMinRingBytes, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &tight), 0);
+  UniqueFd ring;
+  EXPECT_THROW(RingMemory::create(shm::kMinRingBytes, &ring), ResourceError);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_FALSE(ring);
 }
 
 TEST_F(ShmHandshake, ARingCutOffInPassingIsSaid) {
