@@ -1,9 +1,11 @@
 #include "session/shelf.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "crossdock/core/error.h"
+#include "dissociated/text.h"
 #include "session/catalogue.h"
 #include "session/source_access.h"
 
@@ -13,12 +15,36 @@ namespace {
 void check_name(const std::string& name) {
   if (name.empty()) throw InvalidArgumentError("a published name can't be empty: the empty ticket is the catalogue");
   if (name.find('\0') != std::string::npos) throw InvalidArgumentError("a published name can't hold a NUL byte");
+  if (!dissociated::is_utf8(name)) {
+    throw InvalidArgumentError("a published name must be UTF-8, as the catalogue's column is: \"" + dissociated::shown(name) + "\"");
+  }
+}
+
+void check_source(const std::string& name, Source& source) {
+  const bool from_stream = source.kind() == Source::Kind::kTable || source.kind() == Source::Kind::kLive;
+  if ((from_stream && !SourceAccess::stream(source)) ||
+      (source.kind() == Source::Kind::kFactory && !SourceAccess::make(source))) {
+    throw InvalidArgumentError("the source for \"" + name + "\" is null, or was published before");
+  }
+}
+
+// Joins the threads that have ended and whose connection is gone. Returns how many bytes they had copied.
+std::uint64_t join_finished(std::vector<std::shared_ptr<Puller>>* pullers) {
+  std::uint64_t copied = 0;
+  std::erase_if(*pullers, [&](const std::shared_ptr<Puller>& puller) {
+    if (!puller->finished() || puller.use_count() > 1) return false;
+    copied += puller->bytes_copied();
+    puller->join();  // its last instruction is near
+    return true;
+  });
+  return copied;
 }
 
 }  // namespace
 
 void Shelf::publish(const std::string& name, Source source) {
   check_name(name);
+  check_source(name, source);
   {
     // Reading a source may take long: say at once what would be said in the end.
     const std::lock_guard lock(mutex_);
@@ -64,6 +90,8 @@ void Shelf::publish(const std::string& name, Source source) {
     throw InvalidArgumentError("\"" + name + "\" was published by another thread meanwhile; withdraw it first");
   }
   if (item->table) bitmap_bytes_copied_ += item->table->bitmap_bytes_copied;
+  catalogue_ = nullptr;
+  ++changes_;
 }
 
 void Shelf::withdraw(const std::string& name) {
@@ -73,7 +101,11 @@ void Shelf::withdraw(const std::string& name) {
   if (found == items_.end()) throw_not_found(name);
   item = std::move(found->second);
   items_.erase(found);
-  withdrawn_.insert(withdrawn_.end(), item->pullers.begin(), item->pullers.end());
+  withdrawn_.insert(withdrawn_.end(), std::move_iterator(item->pullers.begin()), std::move_iterator(item->pullers.end()));
+  item->pullers.clear();
+  join_finished(&withdrawn_);
+  catalogue_ = nullptr;
+  ++changes_;
 }
 
 void Shelf::close() {
@@ -83,6 +115,8 @@ void Shelf::close() {
   for (auto& [name, item] : items_) withdrawn_.insert(withdrawn_.end(), item->pullers.begin(), item->pullers.end());
   for (auto& puller : withdrawn_) puller->stop();
   dropped.swap(items_);
+  catalogue_ = nullptr;
+  ++changes_;
 }
 
 void Shelf::join_pullers() {
@@ -94,18 +128,10 @@ void Shelf::join_pullers() {
   for (auto& puller : pullers) puller->join();
 }
 
-void Shelf::reap_finished(Item& item) {
-  std::erase_if(item.pullers, [&](const std::shared_ptr<Puller>& puller) {
-    if (!puller->finished() || puller.use_count() > 1) return false;
-    item.copied_by_finished += puller->bytes_copied();
-    puller->join();  // its last instruction is near
-    return true;
-  });
-}
-
 std::unique_ptr<ServerStream> Shelf::open(std::string_view ticket, const transport::Agreement& peer) {
   if (ticket.empty()) return open_catalogue();
   const std::lock_guard lock(mutex_);
+  if (closed_) throw ClosedError("the server was closed");
   const auto found = items_.find(ticket);
   if (found == items_.end()) throw_not_found(ticket);
   Item& item = *found->second;
@@ -119,7 +145,8 @@ std::unique_ptr<ServerStream> Shelf::open(std::string_view ticket, const transpo
   if (item.consumed) {
     throw ConsumedError("\"" + found->first + "\" is a one-shot stream and was given to another consumer; publish a callable, which makes a fresh stream for each");
   }
-  reap_finished(item);
+  item.copied_by_finished += join_finished(&item.pullers);
+  join_finished(&withdrawn_);
   auto puller = std::make_shared<Puller>(item.make, options_.lease_limit, options_.window, waker_);
   item.pullers.push_back(puller);
   ++item.consumers;
@@ -132,8 +159,13 @@ std::unique_ptr<ServerStream> Shelf::open(std::string_view ticket, const transpo
 
 std::unique_ptr<ServerStream> Shelf::open_catalogue() {
   std::vector<CatalogueRow> rows;
+  std::uint64_t seen = 0;
   {
     const std::lock_guard lock(mutex_);
+    if (closed_) throw ClosedError("the server was closed");
+    // Each has memory and a descriptor of its own: a client that asks again and again, and releases nothing, must not use those up.
+    if (catalogue_) return std::make_unique<TableStream>(catalogue_);
+    seen = changes_;
     for (const auto& [name, item] : items_) {
       CatalogueRow row{name, item->schema};
       if (item->table) {
@@ -143,7 +175,10 @@ std::unique_ptr<ServerStream> Shelf::open_catalogue() {
       rows.push_back(std::move(row));
     }
   }
-  return std::make_unique<TableStream>(publish_catalogue(rows));
+  auto made = publish_catalogue(rows);
+  const std::lock_guard lock(mutex_);
+  if (seen == changes_) catalogue_ = made;
+  return std::make_unique<TableStream>(std::move(made));
 }
 
 void Shelf::throw_not_found(std::string_view name) const {
@@ -156,7 +191,7 @@ void Shelf::throw_not_found(std::string_view name) const {
     }
     known += (known.empty() ? "\"" : ", \"") + other + "\"";
   }
-  throw NotFoundError("nothing is published as \"" + std::string(name) + "\"; there is " +
+  throw NotFoundError("nothing is published as \"" + dissociated::shown(name) + "\"; there is " +
                       (known.empty() ? std::string("nothing") : known));
 }
 

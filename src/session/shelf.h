@@ -51,7 +51,6 @@ class Shelf {
   };
 
   std::unique_ptr<ServerStream> open_catalogue();
-  void reap_finished(Item& item);
   [[noreturn]] void throw_not_found(std::string_view name) const;
 
   const ServerOptions& options_;
@@ -59,6 +58,8 @@ class Shelf {
   mutable std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Item>, std::less<>> items_;
   std::vector<std::shared_ptr<Puller>> withdrawn_;  // still to be joined
+  std::shared_ptr<const PublishedTable> catalogue_;  // one for all who ask, until it changes; null: to be made
+  std::uint64_t changes_ = 0;                        // to the catalogue
   std::uint64_t bitmap_bytes_copied_ = 0;
   bool closed_ = false;
 };
