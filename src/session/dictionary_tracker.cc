@@ -15,17 +15,21 @@ bool all_same(const std::vector<T>& a, const std::vector<T>& b) {
 
 }  // namespace
 
-void DictionaryTracker::update(const array::RecordBatch& batch, const Send& send) {
+bool DictionaryTracker::update(const array::RecordBatch& batch, const Send& send) {
+  bool sent = false;
   const auto& slots = batch.schema->dictionaries();
   for (std::size_t i = 0; i < slots.size(); ++i) {
     if (i >= batch.dictionaries.size() || !batch.dictionaries[i]) continue;  // a column of no values has none
     const array::RecordBatch& values = *batch.dictionaries[i];
-    update(values, send);
+    // Values go with the dictionaries that were in force when they came: new ones below ask for new values above.
+    const bool inner_sent = update(values, send);
     Seen& seen = seen_[slots[i].id];
-    if (seen.owner && all_same(seen.buffers, values.buffers) && all_same(seen.nodes, values.nodes)) continue;
+    if (!inner_sent && seen.owner && all_same(seen.buffers, values.buffers) && all_same(seen.nodes, values.nodes)) continue;
     send(slots[i].id, values);
     seen = {values.buffers, values.nodes, values.owner ? values.owner : batch.dictionaries[i]};
+    sent = true;
   }
+  return sent;
 }
 
 }  // namespace crossdock::session

@@ -14,8 +14,8 @@ namespace crossdock::session {
 class DictionaryTracker {
  public:
   using Send = std::function<void(std::int64_t id, const array::RecordBatch& values)>;
-  /// Calls `send` for each dictionary of `batch` that is new, the innermost first.
-  void update(const array::RecordBatch& batch, const Send& send);
+  /// Calls `send` for each dictionary of `batch` that is new, the innermost first. Whether there was any.
+  bool update(const array::RecordBatch& batch, const Send& send);
 
  private:
   struct Seen {
