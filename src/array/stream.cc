@@ -134,6 +134,9 @@ struct ExportedStream {
     } catch (const std::exception& error) {
       keep(error.what());
       return EIO;
+    } catch (...) {
+      keep("the source threw something that is no std::exception");
+      return EIO;
     }
   }
 
