@@ -11,6 +11,7 @@
 
 #include "crossdock/core/error.h"
 #include "crossdock/dissociated/uri.h"
+#include "session/say.h"
 
 namespace crossdock::session {
 namespace {
@@ -28,6 +29,9 @@ std::int64_t now_ms() {
   ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
   return static_cast<std::int64_t>(now.tv_sec) * 1000 + now.tv_nsec / 1'000'000;
 }
+
+// New clients that are taken before those who are here get their turn.
+constexpr int kAcceptsPerTurn = 16;
 
 // Tags need not be secret, but two servers' tags should differ, so that a URI of one isn't taken by another.
 std::uint64_t random_tag() {
@@ -66,7 +70,7 @@ bool IoLoop::post(std::function<void()> command) {
 }
 
 bool IoLoop::run_commands() {
-  std::deque<std::function<void()>> commands;
+  std::vector<std::function<void()>> commands;
   {
     const std::lock_guard lock(mutex_);
     commands.swap(commands_);
@@ -79,20 +83,28 @@ ServerStats IoLoop::stats() {
   std::promise<ServerStats> answer;
   std::future<ServerStats> future = answer.get_future();
   const bool posted = post([&] {
-    ServerStats stats;
-    stats.connections = n_connections_;
-    stats.protocol_errors = n_protocol_errors_;
-    for (auto& connection : connections_) {
-      try {
-        stats.consumers.push_back(connection->stats());
-      } catch (const Error&) {
-        // Its peer has just gone; the next turn ends it.
-      }
+    try {
+      answer.set_value(collect_stats());
+    } catch (...) {
+      answer.set_exception(std::current_exception());
     }
-    answer.set_value(std::move(stats));
   });
   if (!posted) throw ClosedError("the server was closed; it has no statistics any more");
   return future.get();
+}
+
+ServerStats IoLoop::collect_stats() {
+  ServerStats stats;
+  stats.connections = n_connections_;
+  stats.protocol_errors = n_protocol_errors_;
+  for (auto& connection : connections_) {
+    try {
+      stats.consumers.push_back(connection->stats());
+    } catch (const Error&) {
+      // Its peer has just gone; the next turn ends it.
+    }
+  }
+  return stats;
 }
 
 void IoLoop::close() {
@@ -156,13 +168,12 @@ bool IoLoop::turn() {
     } catch (const Error& reason) {
       const bool hostile = reason.code() == ErrorCode::kProtocol || reason.code() == ErrorCode::kInvalidData;
       n_protocol_errors_ += hostile;
-      if (options_.log) {
-        options_.log(hostile ? LogLevel::kWarning : LogLevel::kInfo,
-                     std::string("a connection ends: ") + std::string(error_name(reason.code())) + ": " + reason.what());
-      }
+      say(options_.log, hostile ? LogLevel::kWarning : LogLevel::kInfo, [&] {
+        return std::string("a connection ends: ") + std::string(error_name(reason.code())) + ": " + reason.what();
+      });
       connections_[i]->say_goodbye(reason);
     } catch (const std::exception& reason) {
-      if (options_.log) options_.log(LogLevel::kError, std::string("a connection ends: ") + reason.what());
+      say(options_.log, LogLevel::kError, [&] { return std::string("a connection ends: ") + reason.what(); });
       connections_[i]->say_goodbye(reason);
     }
     connections_.erase(connections_.begin() + static_cast<std::ptrdiff_t>(i));
@@ -174,7 +185,9 @@ bool IoLoop::turn() {
 bool IoLoop::accept_new() {
   bool progress = false;
   try {
-    while (std::unique_ptr<transport::Connection> connection = listener_->accept()) {
+    for (int i = 0; i < kAcceptsPerTurn; ++i) {
+      std::unique_ptr<transport::Connection> connection = listener_->accept();
+      if (!connection) break;
       ++n_connections_;
       progress = true;
       connections_.push_back(std::make_unique<ServerConnection>(
@@ -182,7 +195,7 @@ bool IoLoop::accept_new() {
           [this](std::string_view ticket, const transport::Agreement& peer) { return shelf_.open(ticket, peer); }));
     }
   } catch (const std::exception& reason) {
-    if (options_.log) options_.log(LogLevel::kError, std::string("a client could not be accepted: ") + reason.what());
+    say(options_.log, LogLevel::kError, [&] { return std::string("a client could not be accepted: ") + reason.what(); });
   }
   return progress;
 }
@@ -196,19 +209,20 @@ std::int64_t IoLoop::next_deadline_ms() const {
   return next;
 }
 
-void IoLoop::sleep() {
-  std::vector<pollfd> fds{{shelf_.waker()->descriptor(), POLLIN, 0}};
-  for (const int fd : listener_->poll_descriptors()) fds.push_back({fd, POLLIN, 0});
+void IoLoop::sleep() noexcept {
+  std::vector<pollfd> fds;
   std::size_t asleep = 0;
   bool go = true;
   try {
+    fds.push_back({shelf_.waker()->descriptor(), POLLIN, 0});
+    for (const int fd : listener_->poll_descriptors()) fds.push_back({fd, POLLIN, 0});
     for (; go && asleep < connections_.size(); ++asleep) {
       transport::Connection& connection = connections_[asleep]->connection();
-      go = connection.prepare_sleep();
       fds.push_back({connection.descriptor(), POLLIN, 0});
+      go = connection.prepare_sleep();
     }
-  } catch (const Error&) {
-    go = false;  // a peer has gone: its next turn says so
+  } catch (const std::exception&) {
+    go = false;  // a peer has gone: its next turn says so; or there is no memory
   }
   if (go) {
     const std::int64_t deadline = next_deadline_ms();

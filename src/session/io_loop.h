@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -32,7 +31,8 @@ class IoLoop {
   void run() noexcept;
   bool turn();
   bool accept_new();
-  void sleep();
+  void sleep() noexcept;
+  ServerStats collect_stats();
   bool run_commands();
   bool post(std::function<void()> command);
   std::int64_t next_deadline_ms() const;
@@ -46,7 +46,7 @@ class IoLoop {
   std::uint64_t n_protocol_errors_ = 0;
 
   std::mutex mutex_;
-  std::deque<std::function<void()>> commands_;
+  std::vector<std::function<void()>> commands_;
   bool closing_ = false;
   std::mutex close_mutex_;
   std::thread thread_;

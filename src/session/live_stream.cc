@@ -1,6 +1,7 @@
 #include "session/live_stream.h"
 
 #include <cstring>
+#include <unordered_map>
 #include <utility>
 
 #include "crossdock/core/error.h"
@@ -40,15 +41,19 @@ void Puller::join() {
 }
 
 void Puller::run() noexcept {
+  std::exception_ptr failure;
   try {
-    pull();
+    // A stream that was cut short must never look like one that ended.
+    if (!pull()) throw ClosedError("the server was closed");
+  } catch (const std::exception&) {
+    failure = std::current_exception();
   } catch (...) {
-    const std::lock_guard lock(mutex_);
-    failure_ = std::current_exception();
+    failure = std::make_exception_ptr(RemoteError("the source threw something that is no std::exception"));
   }
   make_ = nullptr;  // the producer's last thing is dropped on this thread, which may wait for a GIL
   {
     const std::lock_guard lock(mutex_);
+    failure_ = std::move(failure);
     ended_ = true;
     if (abandoned_) pool_.clear();
   }
@@ -56,42 +61,54 @@ void Puller::run() noexcept {
   waker_->notify();
 }
 
-void Puller::pull() {
+// Whether the source was taken to its end: false after stop().
+bool Puller::pull() {
   const std::unique_ptr<array::BatchStream> stream = make_();
+  if (!stream) throw RemoteError("the source made no stream");
   ipc::Encoder encoder;
   {
     Message message;
     const ByteSpan schema = encoder.schema(*stream->schema());
     message.metadata.assign(schema.begin(), schema.end());
-    if (!push(std::move(message))) return;
+    if (!push(std::move(message))) return false;
   }
   DictionaryTracker dictionaries;
+  // Memory of the dictionaries in force, by id: a consumer keeps it until the stream's end, so it is no use to wait for it.
+  std::unordered_map<std::int64_t, std::uint64_t> kept_by_id;
+  std::uint64_t kept = 0;
   std::int64_t bitmap_bytes = 0;
   while (std::optional<array::RecordBatch> next = stream->next()) {
     const array::RecordBatch batch = array::normalized(*std::move(next), &bitmap_bytes, array::Offsets::kFromZero);
     bool go_on = true;
-    const auto send = [&](const array::RecordBatch& values, ByteSpan metadata, std::int64_t rows) {
+    const auto send = [&](const array::RecordBatch& values, ByteSpan metadata, std::int64_t rows) -> std::uint64_t {
       Message message;
       message.has_body = true;
       message.rows = rows;
       message.metadata.assign(metadata.begin(), metadata.end());
-      go_on = go_on && copy(values, &message) && push(std::move(message));
+      go_on = go_on && copy(values, kept, &message);
+      const std::uint64_t size = message.block.size;
+      go_on = go_on && push(std::move(message));
+      return size;
     };
     dictionaries.update(batch, [&](std::int64_t id, const array::RecordBatch& given) {
       const array::RecordBatch values = array::normalized(given, &bitmap_bytes);
-      send(values, encoder.dictionary_batch(values, id, false), 0);
+      std::uint64_t& before = kept_by_id[id];
+      const std::uint64_t now = send(values, encoder.dictionary_batch(values, id, false), 0);
+      kept += now - before;
+      before = now;
     });
     send(batch, encoder.record_batch(batch), batch.num_rows);
-    if (!go_on) return;
+    if (!go_on) return false;
   }
+  return true;
 }
 
-bool Puller::copy(const array::RecordBatch& batch, Message* message) {
+bool Puller::copy(const array::RecordBatch& batch, std::uint64_t kept, Message* message) {
   std::uint64_t total = 0;
   for (const array::BufferView& buffer : batch.buffers) total += align_up(static_cast<std::uint64_t>(buffer.size), 64);
   message->buffers.resize(batch.buffers.size());
   if (total == 0) return true;
-  const std::optional<RegionPool::Block> block = pool_.allocate(total);
+  const std::optional<RegionPool::Block> block = pool_.allocate(total, kept);
   if (!block) return false;
   message->block = *block;
   std::byte* const base = pool_.region(block->region)->writable();

@@ -48,16 +48,16 @@ class Puller {
   /// The front message, or null. It stays until pop().
   const Message* front();
   void pop();
-  /// With an empty queue: has the source ended? Throws its error.
+  /// With an empty queue: was the source taken to its end? Throws its error; ClosedError if it was stopped before.
   bool ended();
   RegionPool& pool() noexcept { return pool_; }
   std::uint64_t bytes_copied() const noexcept { return bytes_copied_.load(std::memory_order_relaxed); }
 
  private:
   void run() noexcept;
-  void pull();
+  bool pull();
   bool push(Message message);
-  bool copy(const array::RecordBatch& batch, Message* message);
+  bool copy(const array::RecordBatch& batch, std::uint64_t kept, Message* message);
 
   Make make_;
   std::shared_ptr<Waker> waker_;
@@ -87,6 +87,7 @@ class LiveStream final : public ServerStream {
   void pop() override;
   const std::shared_ptr<const device::Region>& region(std::uint32_t index) const override;
   void returned(std::uint32_t slot) noexcept override;
+  void over() noexcept override { puller_->stop(); }
   bool recycles() const noexcept override { return true; }
 
  private:

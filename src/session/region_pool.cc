@@ -30,10 +30,20 @@ std::optional<RegionPool::Block> RegionPool::carve(std::uint64_t size) {
   return std::nullopt;
 }
 
-std::optional<RegionPool::Block> RegionPool::allocate(std::uint64_t size) {
+// Regions of which nothing is out.
+std::uint64_t RegionPool::idle_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const Slab& slab : slabs_) {
+    const bool idle = slab.free.size() == 1 && slab.free.begin()->second == slab.region->size() - kAlignment;
+    if (idle) bytes += slab.region->size();
+  }
+  return bytes;
+}
+
+std::optional<RegionPool::Block> RegionPool::allocate(std::uint64_t size, std::uint64_t kept) {
   size = align_up(std::max<std::uint64_t>(size, kAlignment), kAlignment);
   std::unique_lock lock(mutex_);
-  const auto may_go_on = [&] { return stopped_ || out_ == 0 || out_ + size <= limit_; };
+  const auto may_go_on = [&] { return stopped_ || out_ <= kept || out_ + size <= limit_; };
   if (!may_go_on()) {
     waiting_ = true;
     lock.unlock();
@@ -46,9 +56,11 @@ std::optional<RegionPool::Block> RegionPool::allocate(std::uint64_t size) {
   std::optional<Block> block = carve(size);
   if (!block) {
     if (slabs_.size() > 0xFFFF) throw ResourceError("a live stream has used up its 65,536 regions of memory");
+    // Idle regions are too small: batches grow. A region as large as all of those keeps the sum of what lies idle in proportion to the largest batch.
+    const std::uint64_t idle = idle_bytes();
     // Faulting a region in takes long; only this thread adds slabs, so the lock needn't be held meanwhile.
     lock.unlock();
-    const std::uint64_t bytes = std::max(kSmallestRegion, align_up(size + kAlignment, kPage));
+    const std::uint64_t bytes = std::max({kSmallestRegion, align_up(size + kAlignment, kPage), idle});
     auto region = device::Region::make_recycled(bytes, "crossdock-live");
     lock.lock();
     slabs_.push_back({std::move(region), {{kAlignment, bytes - kAlignment}}});

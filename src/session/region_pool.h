@@ -29,8 +29,9 @@ class RegionPool {
   RegionPool(std::uint64_t limit, std::function<void()> on_starved)
       : limit_(limit), on_starved_(std::move(on_starved)) {}
 
-  /// Waits until there is room, or stop(). Nothing after stop(). Throws ResourceError.
-  std::optional<Block> allocate(std::uint64_t size);
+  /// Waits until there is room, or stop(). Nothing after stop(). `kept`: bytes of what is out that won't come back before the stream's end; a block
+  /// is always given when no more than that is out. Throws ResourceError.
+  std::optional<Block> allocate(std::uint64_t size, std::uint64_t kept = 0);
   void give_back(const Block& block) noexcept;
   void stop() noexcept;
   /// Gives all memory back, whatever is out. Only when nobody uses the pool any more.
@@ -46,6 +47,7 @@ class RegionPool {
     std::map<std::uint64_t, std::uint64_t> free;  // offset -> size, neighbours merged
   };
   std::optional<Block> carve(std::uint64_t size);
+  std::uint64_t idle_bytes() const;
 
   const std::uint64_t limit_;
   const std::function<void()> on_starved_;

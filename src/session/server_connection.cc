@@ -5,6 +5,7 @@
 
 #include "crossdock/core/error.h"
 #include "session/remote_error.h"
+#include "session/say.h"
 
 namespace crossdock::session {
 namespace {
@@ -20,12 +21,6 @@ ServerConnection::ServerConnection(std::unique_ptr<transport::Connection> connec
       sender_(connection_->agreement().want_data, connection_->agreement().free_data,
               connection_->agreement().error_messages) {
   stats_.pid = connection_->agreement().peer_pid;
-}
-
-ServerConnection::~ServerConnection() {
-  // The consumer is gone, and its leases come home: memory that it shared with nobody is used again.
-  sender_.leases().free_all(&freed_);
-  settle();
 }
 
 bool ServerConnection::turn(std::int64_t now_ms) {
@@ -64,6 +59,7 @@ void ServerConnection::start(std::string_view ticket) {
 
 void ServerConnection::settle() {
   if (freed_.empty()) return;
+  starved_since_ms_ = 0;  // slow it may be, but it gives back
   for (const std::uint64_t holder : freed_) {
     const auto id = static_cast<std::uint32_t>(holder >> 32);
     const auto stream = std::find_if(streams_.rbegin(), streams_.rend(), [&](const Stream& s) { return s.id == id; });
@@ -203,18 +199,16 @@ void ServerConnection::end_stream(std::vector<std::byte> tail) {
   starved_since_ms_ = 0;
   stats_.name.clear();
   tail_ = std::move(tail);
-  if (!streams_.empty()) streams_.back().under_way = false;
+  if (!streams_.empty() && std::exchange(streams_.back().under_way, false)) streams_.back().source->over();
   push_tail();
   forget_idle_streams();
   push_retired();
 }
 
 void ServerConnection::fail_stream(const std::exception& reason) {
-  std::string name = stats_.name;
-  if (options_.log) {
-    options_.log(LogLevel::kWarning, "the stream \"" + name + "\" to process " + std::to_string(stats_.pid) +
-                                         " ends: " + to_remote_text(reason));
-  }
+  say(options_.log, LogLevel::kWarning, [&] {
+    return "the stream \"" + stats_.name + "\" to process " + std::to_string(stats_.pid) + " ends: " + to_remote_text(reason);
+  });
   std::vector<std::byte> message = sender_.error(to_remote_text(reason));
   // A peer that doesn't know error messages sees the connection close.
   if (message.empty()) throw ConnectionError(std::string("ending the connection: ") + reason.what());

@@ -22,7 +22,6 @@ class ServerConnection {
   using Open = std::function<std::unique_ptr<ServerStream>(std::string_view ticket, const transport::Agreement&)>;
 
   ServerConnection(std::unique_ptr<transport::Connection> connection, const ServerOptions& options, Open open);
-  ~ServerConnection();
 
   /// One bounded turn: takes what came, sends what may be sent. True if anything moved. Throws what ends this connection.
   bool turn(std::int64_t now_ms);

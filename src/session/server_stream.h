@@ -41,6 +41,8 @@ class ServerStream {
   virtual const std::shared_ptr<const device::Region>& region(std::uint32_t index) const = 0;
   /// One buffer of a message came home.
   virtual void returned(std::uint32_t slot) noexcept = 0;
+  /// Nothing more is asked for, whether it ended or not; leases may still be out.
+  virtual void over() noexcept {}
   /// Memory of this stream alone may not go to another user.
   virtual bool recycles() const noexcept = 0;
 };

@@ -1,0 +1,369 @@
+#include <atomic>
+#include <fstream>
+#include <future>
+#include <mutex>
+#include <numeric>
+#include <string>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "crossdock/core/error.h"
+#include "crossdock/session/client.h"
+#include "crossdock/session/server.h"
+#include "crossdock/transport/memory.h"
+#include "session/live_stream.h"
+#include "session/server_connection.h"
+#include "support/batches.h"
+#include "support/leftovers.h"
+
+/// Sources that fail, consumers that are slow, and ends that come at a bad moment.
+namespace crossdock::session {
+namespace {
+
+using testing::FunctionStream;
+using ::testing::HasSubstr;
+using testing::make_schema;
+using testing::number_at;
+using testing::number_batch;
+using testing::number_stream;
+
+class FaultTest : public testing::NoLeftovers {};
+
+constexpr auto kSoon = std::chrono::seconds(20);  // an event that never comes fails a test, and doesn't hang it
+
+int mappings() {
+  std::ifstream maps("/proc/self/maps");
+  int lines = 0;
+  for (std::string line; std::getline(maps, line);) ++lines;
+  return lines;
+}
+
+// Batches without an end.
+std::unique_ptr<array::BatchStream> endless_stream() {
+  return std::make_unique<FunctionStream>(number_batch(0, 0).schema,
+                                          [] { return std::optional(number_batch(0, 100)); });
+}
+
+// One batch of a dictionary column whose values are one text of `bytes` bytes.
+array::RecordBatch dictionary_batch(std::int64_t rows, std::size_t bytes) {
+  struct Memory {
+    std::string text;
+    std::vector<std::int32_t> offsets;
+    std::vector<std::int32_t> indices;
+  };
+  auto memory = std::make_shared<Memory>();
+  memory->text.assign(bytes, 'x');
+  memory->offsets = {0, static_cast<std::int32_t>(bytes)};
+  memory->indices.assign(static_cast<std::size_t>(rows), 0);
+  array::Field values;
+  values.name = "values";
+  values.type.id = array::TypeId::kUtf8;
+  array::Field field;
+  field.name = "words";
+  field.type.id = array::TypeId::kInt32;
+  field.dictionary = std::make_shared<array::Field>(values);
+  array::RecordBatch batch;
+  batch.schema = std::make_shared<array::Schema>(std::vector<array::Field>{field});
+  batch.num_rows = rows;
+  batch.nodes = {{rows, 0, 0}};
+  batch.buffers = {{nullptr, 0}, {memory->indices.data(), rows * 4}};
+  auto dictionary = std::make_shared<array::RecordBatch>();
+  dictionary->schema = batch.schema->dictionaries().front().values;
+  dictionary->num_rows = 1;
+  dictionary->nodes = {{1, 0, 0}};
+  dictionary->buffers = {
+      {nullptr, 0}, {memory->offsets.data(), 8}, {memory->text.data(), static_cast<std::int64_t>(bytes)}};
+  dictionary->owner = memory;
+  batch.dictionaries = {dictionary};
+  batch.owner = memory;
+  return batch;
+}
+
+TEST_F(FaultTest, SourcesThatAreNoneAreRefused) {
+  Server server;
+  EXPECT_THROW(server.publish("none", Source::table(nullptr)), InvalidArgumentError);
+  EXPECT_THROW(server.publish("none", Source::live(nullptr)), InvalidArgumentError);
+  EXPECT_THROW(server.publish("none", Source::factory(nullptr)), InvalidArgumentError);
+  server.publish("nothing", Source::factory([] { return std::unique_ptr<array::BatchStream>(); }));
+  Client client(server.uri());
+  EXPECT_THROW(client.get("nothing"), RemoteError);
+  EXPECT_EQ(client.list().size(), 1u);
+}
+
+TEST_F(FaultTest, ASourceThatThrowsAnythingEndsItsOwnStreamOnly) {
+  Server server;
+  server.publish("rude", Source::factory([]() -> std::unique_ptr<array::BatchStream> { throw 42; }));
+  server.publish("table", Source::table(number_stream(3, 10)));
+  Client client(server.uri());
+  EXPECT_THROW(client.get("rude"), RemoteError);
+  EXPECT_TRUE(client.get("table")->next().has_value());
+}
+
+TEST_F(FaultTest, ASourceThatWasStoppedIsNoStreamThatEnded) {
+  std::promise<void> go_on;
+  const auto released = go_on.get_future().share();
+  auto puller = std::make_shared<Puller>(
+      [released] {
+        return std::make_unique<FunctionStream>(number_batch(0, 0).schema, [released] {
+          released.wait();
+          return std::optional(number_batch(0, 1));
+        });
+      },
+      1 << 20, 8, std::make_shared<Waker>());
+  LiveStream stream(puller);
+  Outgoing out;
+  while (stream.peek(&out) != ServerStream::State::kReady) std::this_thread::yield();
+  stream.pop();  // the schema
+  puller->stop();
+  go_on.set_value();
+  puller->join();
+  EXPECT_THROW(stream.peek(&out), ClosedError) << "a consumer would take what it has for the whole stream";
+}
+
+TEST_F(FaultTest, AConsumerThatGivesBackSlowlyIsNotAtItsLimit) {
+  transport::Agreement agreement;
+  agreement.want_data = 1;
+  agreement.free_data = 2;
+  agreement.error_messages = true;
+  auto [ours, peers] = transport::memory_pair(agreement, {});
+  ServerOptions options;
+  options.lease_timeout_ms = 1000;
+  options.lease_limit = 3 * 64;
+  std::shared_ptr<Puller> puller;
+  ServerConnection connection(
+      std::move(ours), options, [&](std::string_view, const transport::Agreement&) -> std::unique_ptr<ServerStream> {
+        // Three of one cache line each, then one that needs the memory of all three.
+        auto n = std::make_shared<int>(0);
+        puller = std::make_shared<Puller>(
+            [n] {
+              return std::make_unique<FunctionStream>(make_schema({{"x", array::TypeId::kInt64}}), [n] {
+                array::RecordBatch batch;
+                auto memory = std::make_shared<std::array<std::int64_t, 24>>();
+                batch.schema = make_schema({{"x", array::TypeId::kInt64}});
+                batch.num_rows = ++*n <= 3 ? 8 : 24;
+                batch.nodes = {{batch.num_rows, 0, 0}};
+                batch.buffers = {{nullptr, 0}, {memory->data(), batch.num_rows * 8}};
+                batch.owner = memory;
+                return *n <= 4 ? std::optional(std::move(batch)) : std::nullopt;
+              });
+            },
+            options.lease_limit, 8, std::make_shared<Waker>());
+        return std::make_unique<LiveStream>(puller);
+      });
+  std::vector<std::uint64_t> lent;
+  int errors = 0;
+  const auto take_all = [&] {
+    while (const auto message = peers->receive()) {
+      if (!message->tagged) {
+        errors += dissociated::read_prefix(message->bytes).type == dissociated::MessageType::kError;
+        continue;
+      }
+      std::vector<dissociated::RemoteBuffer> buffers;
+      dissociated::read_remote_body(message->bytes, &buffers);
+      for (const auto& buffer : buffers) {
+        if (buffer.address != 0) lent.push_back(buffer.address);
+      }
+    }
+  };
+  std::int64_t now = 1000;
+  const auto turn_until = [&](std::size_t n) {
+    const auto deadline = std::chrono::steady_clock::now() + kSoon;
+    while (lent.size() < n && std::chrono::steady_clock::now() < deadline) {
+      connection.turn(now);
+      take_all();
+      std::this_thread::yield();
+    }
+    return lent.size() == n;
+  };
+  const auto free_one = [&](std::size_t i) {
+    ASSERT_TRUE(peers->send_tagged(2, std::as_bytes(std::span(&lent[i], 1)), {}));
+  };
+  ASSERT_TRUE(peers->send_tagged(1, as_bytes("s"), {}));
+  ASSERT_TRUE(turn_until(3));
+  while (!puller->pool().starved()) std::this_thread::yield();
+  connection.turn(now);  // from here on it is watched
+  for (std::size_t i = 0; i < 2; ++i) {
+    now += 600;
+    free_one(i);
+    connection.turn(now);
+  }
+  take_all();
+  EXPECT_EQ(errors, 0) << "it gave something back every 600 ms";
+  now += 600;
+  free_one(2);
+  EXPECT_TRUE(turn_until(4));
+  EXPECT_EQ(errors, 0);
+}
+
+TEST_F(FaultTest, ASourceIsLetGoWhenItsConsumerWasCutOff) {
+  ServerOptions options;
+  options.lease_limit = 16 << 10;
+  options.lease_timeout_ms = 50;
+  Server server(options);
+  std::promise<void> gone;
+  std::future<void> let_go = gone.get_future();
+  server.publish("live", Source::factory([&gone] {
+                   const std::shared_ptr<void> held(nullptr, [&gone](void*) { gone.set_value(); });
+                   return std::make_unique<FunctionStream>(number_batch(0, 0).schema,
+                                                           [held] { return std::optional(number_batch(0, 100)); });
+                 }));
+  Client client(server.uri());
+  const auto reader = client.get("live");
+  std::vector<array::RecordBatch> hoard;
+  EXPECT_THROW(while (auto batch = reader->next()) hoard.push_back(*std::move(batch)), LeaseLimitError);
+  EXPECT_EQ(let_go.wait_for(kSoon), std::future_status::ready) << "nobody will ever take its next batch";
+  hoard.clear();
+}
+
+TEST_F(FaultTest, AStreamFitsBesideADictionaryAsLargeAsTheLimit) {
+  ServerOptions options;
+  options.lease_limit = 4096;
+  options.lease_timeout_ms = 500;
+  Server server(options);
+  const auto make = [](int batches) {
+    return [batches] {
+      auto left = std::make_shared<int>(batches);
+      auto batch = std::make_shared<array::RecordBatch>(dictionary_batch(4096, 20'000));
+      return std::make_unique<FunctionStream>(batch->schema, [=]() -> std::optional<array::RecordBatch> {
+        if ((*left)-- == 0) return std::nullopt;
+        return *batch;
+      });
+    };
+  };
+  server.publish("words", Source::factory(make(5)));
+  Client client(server.uri());
+  const auto reader = client.get("words");
+  int batches = 0;
+  while (const auto batch = reader->next()) ++batches;  // holds no batch, only the dictionary
+  EXPECT_EQ(batches, 5);
+}
+
+TEST_F(FaultTest, GrowingBatchesDontPileUpRegions) {
+  RegionPool pool(std::uint64_t{1} << 40, [] {});
+  std::uint32_t most = 0;
+  for (std::uint64_t mib = 5; mib <= 20; ++mib) {
+    const auto block = pool.allocate(mib << 20);
+    ASSERT_TRUE(block);
+    most = std::max(most, block->region);
+    pool.give_back(*block);
+  }
+  EXPECT_LE(most, 4u) << "each batch left a region behind that none will ever fit into again";
+}
+
+TEST_F(FaultTest, WithdrawnSourcesLeaveNoThreadBehind) {
+  Server server;
+  Client client(server.uri());
+  const auto round = [&](int i) {
+    const std::string name = "live-" + std::to_string(i);
+    server.publish(name, Source::live(number_stream(1, 1)));
+    const auto reader = client.get(name);
+    while (reader->next()) {
+    }
+    server.withdraw(name);
+  };
+  for (int i = 0; i < 20; ++i) round(i);
+  const int before = mappings();
+  for (int i = 20; i < 120; ++i) round(i);
+  EXPECT_LT(mappings(), before + 60) << "a hundred threads that ended still have their stacks";
+}
+
+TEST_F(FaultTest, ClosingUnderManyConsumersNeverLooksLikeAnEnd) {
+  Server server;
+  server.publish("live", Source::factory(endless_stream));
+  constexpr int kConsumers = 6;
+  std::atomic<int> reading = 0;
+  std::atomic<int> named = 0;
+  std::vector<std::thread> consumers;
+  for (int i = 0; i < kConsumers; ++i) {
+    consumers.emplace_back([&] {
+      Client client(server.uri());
+      const auto reader = client.get("live");
+      try {
+        for (bool first = true; reader->next(); first = false) {
+          if (first) ++reading;
+        }
+        ADD_FAILURE() << "an endless stream ended";
+      } catch (const ClosedError&) {
+        ++named;
+      } catch (const TruncatedStreamError&) {
+        ++named;  // its ring was full
+      }
+    });
+  }
+  while (reading < kConsumers) std::this_thread::yield();
+  std::thread other([&] { server.close(); });
+  server.close();
+  other.join();
+  for (auto& consumer : consumers) consumer.join();
+  EXPECT_EQ(named, kConsumers);
+  EXPECT_THROW(server.stats(), ClosedError);
+  EXPECT_THROW(server.publish("late", Source::table(number_stream(1, 1))), ClosedError);
+}
+
+TEST_F(FaultTest, EverythingAtOnceWhileItCloses) {
+  for (int round = 0; round < 5; ++round) {
+    auto server = std::make_unique<Server>();
+    server->publish("table", Source::table(number_stream(20, 50)));
+    std::atomic<int> working = 0;
+    std::vector<std::thread> threads;
+    const auto until_closed = [&](auto&& work) {
+      threads.emplace_back([&, work] {
+        try {
+          for (bool first = true;; first = false) {
+            work();
+            if (first) ++working;
+          }
+        } catch (const Error&) {  // closed, or on the way there
+        }
+      });
+    };
+    Client client(server->uri());
+    until_closed([&] { server->stats(); });
+    until_closed([&] {
+      server->publish("x", Source::live(endless_stream()));
+      const auto reader = client.get("x");
+      if (!reader->next()) ADD_FAILURE() << "an endless stream ended";
+      server->withdraw("x");
+    });
+    until_closed([&] { client.list(); });
+    until_closed([&] {
+      const auto reader = client.get("table");
+      while (reader->next()) {
+      }
+    });
+    while (working < 4) std::this_thread::yield();
+    server->close();
+    for (auto& thread : threads) thread.join();
+  }
+}
+
+TEST_F(FaultTest, ReaderBatchClientAndServerGoInAnyOrderOnThreadsOfTheirOwn) {
+  for (const char* name : {"table", "live"}) {
+    std::array<int, 4> order{};
+    std::iota(order.begin(), order.end(), 0);
+    do {
+      auto server = std::make_unique<Server>();
+      server->publish("table", Source::table(number_stream(100, 50)));
+      server->publish("live", Source::factory(endless_stream));
+      auto client = std::make_unique<Client>(server->uri());
+      auto reader = client->get(name);
+      auto batch = reader->next();
+      for (const int which : order) {
+        if (batch) {
+          EXPECT_EQ(number_at(*batch, 49), 49);
+        }
+        std::thread([&] {
+          if (which == 0) server.reset();
+          if (which == 1) client.reset();
+          if (which == 2) reader.reset();
+          if (which == 3) batch.reset();
+        }).join();
+      }
+    } while (std::ranges::next_permutation(order).found);
+  }
+}
+
+}  // namespace
+}  // namespace crossdock::session
