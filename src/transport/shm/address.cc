@@ -15,6 +15,7 @@
 #include <system_error>
 
 #include "crossdock/core/error.h"
+#include "stale.h"
 
 namespace crossdock::transport::shm {
 
@@ -98,7 +99,9 @@ void SocketFile::pick_path() {
   // Other users can't reach $XDG_RUNTIME_DIR.
   if (!for_others_ && usable_folder(runtime)) {
     folder = runtime;
+    remove_dead_servers(folder);
   } else {
+    remove_dead_folders("/tmp");
     std::string made = "/tmp/crossdock-XXXXXX";
     if (::mkdtemp(made.data()) == nullptr) throw_errno(errno, "making a folder for a socket under /tmp");
     folder = own_folder_ = made;
@@ -136,8 +139,7 @@ bool SocketFile::take_lock(const std::string& path, bool must) {
                             ": close it, or choose another path");
     }
     // Whoever held it before may have removed the file between our two calls: then what we hold is no lock any more.
-    struct stat there {};
-    if (::lstat(lock_path.c_str(), &there) == 0 && there.st_dev == held.st_dev && there.st_ino == held.st_ino) {
+    if (still_at(lock, lock_path)) {
       lock_ = std::move(lock);
       lock_path_ = lock_path;
       return true;

@@ -189,6 +189,47 @@ TEST(ShmAddress, AStaleSocketOfAKilledServerIsTakenOver) {
   EXPECT_TRUE(folder.entries().empty());
 }
 
+/// Runs a server at a picked path in a child and kills it. Returns the path that it leaves.
+std::string killed_server() {
+  int ends[2];
+  EXPECT_EQ(::pipe(ends), 0);
+  Child child([&] {
+    const auto listener = shm_listen("", 0, 0, {}, nullptr);
+    const std::string path = path_of(*listener);
+    EXPECT_EQ(::write(ends[1], path.data(), path.size()), static_cast<ssize_t>(path.size()));
+    ::pause();
+  });
+  char path[200];
+  const ssize_t size = ::read(ends[0], path, sizeof path);
+  child.kill();
+  ::close(ends[0]);
+  ::close(ends[1]);
+  return {path, static_cast<std::size_t>(std::max<ssize_t>(size, 0))};
+}
+
+TEST(ShmAddress, WhatAKilledServerLeftAtAPickedPathGoesWithTheNext) {
+  const TemporaryFolder folder;
+  const ScopedVariable runtime("XDG_RUNTIME_DIR", folder.path().c_str());
+  const auto alive = shm_listen("", 0, 0, {}, nullptr);
+  const std::string left = killed_server();
+  ASSERT_TRUE(left.starts_with(folder.path())) << left;
+  EXPECT_EQ(folder.entries().size(), 4U) << "of two servers, a socket and a lock each";
+  auto next = shm_listen("", 0, 0, {}, nullptr);
+  EXPECT_NE(::access(left.c_str(), F_OK), 0);
+  EXPECT_EQ(::access(path_of(*alive).c_str(), F_OK), 0) << "a live server's stays";
+  next.reset();
+  EXPECT_EQ(folder.entries().size(), 2U);
+}
+
+TEST(ShmAddress, AKilledServersFolderGoesWithTheNext) {
+  const ScopedVariable runtime("XDG_RUNTIME_DIR", nullptr);
+  const std::string left = killed_server();
+  ASSERT_TRUE(left.starts_with("/tmp/crossdock-")) << left;
+  const auto next = shm_listen("", 0, 0, {}, nullptr);
+  EXPECT_NE(::access(left.substr(0, left.rfind('/')).c_str(), F_OK), 0);
+  EXPECT_EQ(::access(path_of(*next).c_str(), F_OK), 0);
+}
+
 TEST(ShmAddress, ManyServersRaceForAStaleSocketAndOneWins) {
   const TemporaryFolder folder;
   {

@@ -1,0 +1,82 @@
+#include "stale.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <exception>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+
+namespace crossdock::transport::shm {
+
+namespace {
+
+constexpr std::string_view kPrefix = "crossdock-";
+constexpr std::string_view kSocket = ".sock";
+constexpr std::string_view kLock = ".lock";
+
+/// Calls `visit` with the path of each entry of `folder` whose name begins as ours do.
+template <typename F>
+void for_each_of_ours(const std::string& folder, F visit) {
+  std::error_code error;
+  std::filesystem::directory_iterator entry(folder, error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    if (entry->path().filename().native().starts_with(kPrefix)) visit(entry->path().native());
+  }
+}
+
+/// `path` is a socket's. A live server holds the lock for as long as the socket is there.
+bool remove_if_dead(const std::string& path) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return false;
+  const std::string lock_path = path + std::string(kLock);
+  const UniqueFd lock(::open(lock_path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!lock || ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return false;
+  // Its server may have removed it, and made another, between our two calls: then what we hold is no lock any more.
+  if (!still_at(lock, lock_path)) return false;
+  ::unlink(path.c_str());
+  ::unlink(lock_path.c_str());
+  return true;
+}
+
+bool own_folder(const std::string& path) {
+  struct stat status {};
+  return ::lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == ::geteuid() &&
+         (status.st_mode & 022) == 0;
+}
+
+}  // namespace
+
+bool still_at(const UniqueFd& file, const std::string& path) noexcept {
+  struct stat open {};
+  struct stat there {};
+  return ::fstat(file.get(), &open) == 0 && ::lstat(path.c_str(), &there) == 0 && there.st_dev == open.st_dev &&
+         there.st_ino == open.st_ino;
+}
+
+bool remove_dead_servers(const std::string& folder) noexcept {
+  bool removed = false;
+  try {
+    for_each_of_ours(folder, [&](const std::string& path) {
+      if (path.ends_with(kSocket)) removed |= remove_if_dead(path);
+    });
+  } catch (const std::exception&) {
+    // Out of memory: tidying up can wait.
+  }
+  return removed;
+}
+
+void remove_dead_folders(const std::string& parent) noexcept {
+  try {
+    for_each_of_ours(parent, [](const std::string& path) {
+      if (own_folder(path) && remove_dead_servers(path)) ::rmdir(path.c_str());
+    });
+  } catch (const std::exception&) {
+    // As above.
+  }
+}
+
+}  // namespace crossdock::transport::shm
