@@ -1,0 +1,480 @@
+#include <poll.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <future>
+#include <mutex>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "crossdock/core/error.h"
+#include "crossdock/device/region_table.h"
+#include "crossdock/dissociated/uri.h"
+#include "crossdock/dissociated/wire.h"
+#include "crossdock/ipc/metadata.h"
+#include "crossdock/session/client.h"
+#include "crossdock/session/server.h"
+#include "crossdock/transport/shm.h"
+#include "support/batches.h"
+#include "support/leftovers.h"
+#include "support/process.h"
+#include "support/temporary_folder.h"
+
+/// Peers that speak the transport's protocol well and what goes over it badly. What they can do to the transport itself
+/// is tested there.
+namespace crossdock::session {
+namespace {
+
+using dissociated::MessageType;
+using dissociated::RemoteBuffer;
+using testing::FunctionStream;
+using ::testing::HasSubstr;
+using testing::number_at;
+using testing::number_batch;
+using testing::number_stream;
+using testing::open_descriptors;
+
+class HostileTest : public testing::NoLeftovers {};
+
+constexpr std::int64_t kSoonNs = 20'000'000'000;
+
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+std::unique_ptr<array::BatchStream> endless_stream() {
+  return std::make_unique<FunctionStream>(number_batch(0, 0).schema,
+                                          [] { return std::optional(number_batch(0, 100)); });
+}
+
+// --- clients ---
+
+std::unique_ptr<transport::Connection> connect_to(const Server& server) {
+  return transport::shm_connect(dissociated::parse_uri(server.uri()).address, {}, 10'000, {});
+}
+
+transport::Incoming wait_for_message(transport::Connection& connection) {
+  for (;;) {
+    if (auto message = connection.receive()) return *message;
+    if (!transport::wait_readable(connection, transport::Wait::kBlock, now_ns() + kSoonNs, {})) {
+      throw TimeoutError("no message came");
+    }
+  }
+}
+
+void ask(transport::Connection& connection, std::string_view ticket) {
+  if (!connection.send_tagged(connection.agreement().want_data, as_bytes(ticket), {})) throw TimeoutError("no room");
+}
+
+// Reads to the end of the stream and releases nothing. Returns its last message.
+std::vector<std::byte> take_stream(transport::Connection& connection) {
+  for (;;) {
+    const transport::Incoming message = wait_for_message(connection);
+    if (message.tagged) continue;
+    if (dissociated::read_prefix(message.bytes).type != MessageType::kMetadata) {
+      return {message.bytes.begin(), message.bytes.end()};
+    }
+  }
+}
+
+TEST_F(HostileTest, AClientThatBreaksTheProtocolLosesItsConnectionAndNobodyElseDoes) {
+  Server server;
+  server.publish("table", Source::table(number_stream(200, 100)));
+  server.publish("live", Source::factory(endless_stream));
+  Client client(server.uri());
+  const auto reader = client.get("live");
+  using Misdeed = std::function<void(transport::Connection&)>;
+  const std::uint64_t never_lent = device::make_address(3, 4096);
+  const std::vector<Misdeed> misdeeds = {
+      [](auto& c) { c.send(as_bytes("an untagged message"), {}); },
+      [](auto& c) { c.send_tagged(c.agreement().want_data ^ c.agreement().free_data ^ 1, as_bytes("x"), {}); },
+      [](auto& c) { c.send_tagged(c.agreement().free_data, as_bytes("seven b"), {}); },
+      [&](auto& c) { c.send_tagged(c.agreement().free_data, std::as_bytes(std::span(&never_lent, 1)), {}); },
+      [](auto& c) {
+        ask(c, "live");
+        ask(c, "live");
+      },
+      [](auto& c) {  // frees what it has, twice
+        ask(c, "table");
+        transport::Incoming message = wait_for_message(c);
+        while (!message.tagged) message = wait_for_message(c);
+        std::vector<RemoteBuffer> buffers;
+        dissociated::read_remote_body(message.bytes, &buffers);
+        const std::uint64_t address = buffers.at(1).address;
+        for (int i = 0; i < 300; ++i) {
+          c.send_tagged(c.agreement().free_data, std::as_bytes(std::span(&address, 1)), {});
+        }
+      },
+  };
+  for (const Misdeed& misdeed : misdeeds) {
+    const auto connection = connect_to(server);
+    EXPECT_THROW(
+        {
+          misdeed(*connection);
+          for (;;) wait_for_message(*connection);
+        },
+        ConnectionError);
+    EXPECT_TRUE(reader->next().has_value());
+  }
+  const ServerStats stats = server.stats();
+  EXPECT_EQ(stats.protocol_errors, misdeeds.size());
+  EXPECT_EQ(stats.consumers.size(), 1u);
+}
+
+TEST_F(HostileTest, AClientThatNeverReadsHoldsUpNobody) {
+  ServerOptions options;
+  options.lease_limit = 64 << 10;
+  Server server(options);
+  server.publish("table", Source::table(number_stream(2000, 10)));
+  server.publish("live", Source::factory([] { return number_stream(2000, 10); }));
+  const auto deaf = connect_to(server);
+  const auto deaf_too = connect_to(server);
+  ask(*deaf, "table");
+  ask(*deaf_too, "live");
+  Client client(server.uri());
+  for (const char* name : {"table", "live"}) {
+    const auto reader = client.get(name);
+    int batches = 0;
+    while (reader->next()) ++batches;
+    EXPECT_EQ(batches, 2000);
+  }
+  for (const ConsumerStats& consumer : server.stats().consumers) {
+    EXPECT_LE(consumer.in_flight, 2u * options.window + 1) << "more was sent than the window allows";
+  }
+  server.close();  // with both still there
+}
+
+TEST_F(HostileTest, AskingForTheCatalogueAgainAndAgainTakesNoDescriptors) {
+  Server server;
+  server.publish("table", Source::table(number_stream(1, 1)));
+  const auto connection = connect_to(server);
+  const auto list = [&] {
+    ask(*connection, "");
+    take_stream(*connection);
+  };
+  list();
+  const int before = open_descriptors();
+  for (int i = 0; i < 200; ++i) list();
+  EXPECT_LT(open_descriptors(), before + 5);
+  Client client(server.uri());
+  server.publish("later", Source::table(number_stream(1, 1)));
+  EXPECT_EQ(client.list().size(), 2u);
+  server.withdraw("table");
+  EXPECT_EQ(client.list().at(0).name, "later");
+}
+
+TEST_F(HostileTest, AHugeTicketIsCutInWhatIsSaidOfIt) {
+  std::mutex mutex;
+  std::size_t longest = 0;
+  ServerOptions options;
+  options.log = [&](LogLevel, std::string_view line) {
+    const std::lock_guard lock(mutex);
+    longest = std::max(longest, line.size());
+    EXPECT_EQ(line.find('\033'), line.npos) << "a peer's control characters reach the log";
+  };
+  Server server(options);
+  const auto connection = connect_to(server);
+  ask(*connection, std::string(4 << 20, '\033'));
+  const auto answer = take_stream(*connection);
+  EXPECT_EQ(dissociated::read_prefix(answer).type, MessageType::kError);
+  EXPECT_LT(answer.size(), 2000u);
+  ask(*connection, "");
+  take_stream(*connection);
+  const std::lock_guard lock(mutex);
+  EXPECT_LT(longest, 2000u);
+}
+
+TEST_F(HostileTest, ACrowdOfIdleConnectionsIsBorne) {
+  Server server;
+  server.publish("table", Source::table(number_stream(3, 10)));
+  std::vector<std::unique_ptr<transport::Connection>> crowd;
+  for (int i = 0; i < 100; ++i) crowd.push_back(connect_to(server));
+  Client client(server.uri());
+  const auto reader = client.get("table");
+  int batches = 0;
+  while (reader->next()) ++batches;
+  EXPECT_EQ(batches, 3);
+  EXPECT_EQ(server.stats().consumers.size(), 101u);
+}
+
+// The inode behind a mapped address.
+std::uint64_t inode_at(const void* pointer) {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    std::uintptr_t from = 0;
+    std::uintptr_t to = 0;
+    unsigned long inode = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx %*s %*s %*s %lu", &from, &to, &inode) != 3) continue;
+    const auto at = reinterpret_cast<std::uintptr_t>(pointer);
+    if (at >= from && at < to) return inode;
+  }
+  return 0;
+}
+
+TEST_F(HostileTest, RecycledMemoryIsNeverSharedBetweenConsumers) {
+  Server server;
+  server.publish("live", Source::factory(endless_stream));
+  Client client(server.uri());
+  std::vector<std::uint64_t> seen;
+  for (int i = 0; i < 3; ++i) {
+    // One after another, too: what a consumer that has finished still maps must not be written for the next.
+    const auto one = client.get("live");
+    const auto other = client.get("live");
+    for (const auto& batch : {one->next(), other->next()}) {
+      const std::uint64_t inode = inode_at(batch->buffers[1].data);
+      EXPECT_NE(inode, 0u);
+      EXPECT_THAT(seen, ::testing::Not(::testing::Contains(inode)));
+      seen.push_back(inode);
+    }
+  }
+}
+
+TEST_F(HostileTest, AClientOutOfDescriptorsIsToldSoAndTheServerGoesOn) {
+  testing::ChildProcess poor([](const testing::ChildProcess::Line& line) {
+    Client client(line.hear());
+    const rlimit few{64, 64};
+    ::setrlimit(RLIMIT_NOFILE, &few);
+    while (::dup(0) >= 0) {
+    }
+    try {
+      const auto reader = client.get("table");
+      while (reader->next()) {
+      }
+      return 1;
+    } catch (const ResourceError& error) {
+      return std::string_view(error.what()).find("ulimit -n") == std::string_view::npos ? 2 : 0;
+    }
+  });
+  Server server;
+  server.publish("table", Source::table(number_stream(3, 10)));
+  poor.line().say(server.uri());
+  EXPECT_EQ(poor.wait(), 0);
+  Client client(server.uri());
+  EXPECT_TRUE(client.get("table")->next().has_value());
+}
+
+// --- servers ---
+
+// A server that answers the first request of its one client by `script`, then waits for the client to go.
+class FakeServer {
+ public:
+  using Script = std::function<void(transport::Connection&)>;
+  explicit FakeServer(Script script)
+      : listener_(transport::shm_listen(folder_ / "s.sock", 1, 2, {}, nullptr)),
+        thread_([this, script = std::move(script)] { run(script); }) {}
+  ~FakeServer() { thread_.join(); }
+  std::string uri() const { return listener_->uri(); }
+
+ private:
+  void run(const Script& script) {
+    std::unique_ptr<transport::Connection> connection;
+    while (!(connection = listener_->accept())) {
+      std::vector<pollfd> fds;
+      for (const int fd : listener_->poll_descriptors()) fds.push_back({fd, POLLIN, 0});
+      ASSERT_GT(::poll(fds.data(), fds.size(), 20'000), 0);
+    }
+    try {
+      wait_for_message(*connection);
+      script(*connection);
+      for (;;) wait_for_message(*connection);
+    } catch (const ConnectionError&) {  // the client has gone, as it should
+    }
+  }
+
+  testing::TemporaryFolder folder_;
+  std::unique_ptr<transport::Listener> listener_;
+  std::thread thread_;
+};
+
+// One batch of numbers and what a server needs to send it: the truth, for scripts to bend.
+struct Truth {
+  array::RecordBatch batch = number_batch(0, 10);
+  ipc::Encoder encoder;
+  std::shared_ptr<const device::Region> region;
+  std::vector<RemoteBuffer> remote;
+
+  Truth() {
+    device::RegionWriter writer("test");
+    for (const array::BufferView& buffer : batch.buffers) {
+      const auto size = static_cast<std::uint64_t>(buffer.size);
+      if (size == 0) {
+        remote.push_back({});
+        continue;
+      }
+      const std::uint64_t at = writer.append({static_cast<const std::byte*>(buffer.data), size});
+      remote.push_back({device::make_address(7, at), size});
+    }
+    region = writer.freeze();
+  }
+
+  static void metadata(transport::Connection& c, std::uint32_t number, ByteSpan bytes) {
+    c.send(dissociated::write_prefix(MessageType::kMetadata, number), bytes);
+  }
+  void schema(transport::Connection& c, std::uint32_t number = 0) {
+    metadata(c, number, encoder.schema(*batch.schema));
+  }
+  void record_batch(transport::Connection& c, std::uint32_t number = 1) {
+    metadata(c, number, encoder.record_batch(batch));
+  }
+  void body(transport::Connection& c, std::uint32_t number = 1) {
+    std::vector<std::byte> bytes;
+    dissociated::write_remote_body(remote, &bytes);
+    c.send_tagged(dissociated::write_tag(number, dissociated::BodyType::kRemote), bytes, {});
+  }
+  static void end(transport::Connection& c, std::uint32_t number) {
+    c.send(dissociated::write_prefix(MessageType::kEndOfStream, number), {});
+  }
+};
+
+// What a client that reads to the end says of such a server.
+std::string outcome_of(const FakeServer::Script& script) {
+  const FakeServer server(script);
+  try {
+    Client client(server.uri());
+    const auto reader = client.get("table");
+    while (const auto batch = reader->next()) {
+      for (std::int64_t row = 0; row < batch->num_rows; ++row) testing::text_at(*batch, row);
+    }
+  } catch (const Error& error) {
+    return std::string(error_name(error.code()));
+  }
+  return "well";
+}
+
+TEST_F(HostileTest, AServerThatLiesIsFoundOutBeforeAByteIsRead) {
+  EXPECT_EQ(outcome_of([](auto& c) {
+              Truth truth;
+              c.announce(7, *truth.region);
+              truth.schema(c);
+              truth.record_batch(c);
+              truth.body(c);
+              Truth::end(c, 2);
+            }),
+            "well");
+  using Lie = std::function<void(Truth&)>;
+  const std::vector<std::pair<const char*, Lie>> lies = {
+      {"a buffer beyond the region", [](Truth& t) { t.remote[1].address += t.region->size(); }},
+      {"a buffer across the region's end",
+       [](Truth& t) { t.remote[1].address = device::make_address(7, t.region->size() - 8); }},
+      {"the highest offset there is",
+       [](Truth& t) { t.remote[1].address = device::make_address(7, (std::uint64_t{1} << 48) - 1); }},
+      {"a buffer shorter than its metadata says", [](Truth& t) { t.remote[1].length -= 8; }},
+      {"a buffer longer than its metadata says", [](Truth& t) { t.remote[1].length += 8; }},
+      {"a buffer too many", [](Truth& t) { t.remote.push_back(t.remote[1]); }},
+      {"a buffer too few", [](Truth& t) { t.remote.pop_back(); }},
+      {"no buffers", [](Truth& t) { t.remote.clear(); }},
+      {"numbers where offsets belong", [](Truth& t) { t.remote[3].address = t.remote[4].address; }},
+      {"fewer values than rows",
+       [](Truth& t) {
+         t.batch.buffers[1].size = 8;
+         t.remote[1].length = 8;
+       }},
+      {"more rows than there is memory",
+       [](Truth& t) {
+         t.batch.num_rows = std::int64_t{1} << 62;
+         for (auto& node : t.batch.nodes) node.length = t.batch.num_rows;
+       }},
+  };
+  for (const auto& [what, lie] : lies) {
+    EXPECT_THAT(outcome_of([&](auto& c) {
+                  Truth truth;
+                  lie(truth);
+                  c.announce(7, *truth.region);
+                  truth.schema(c);
+                  truth.record_batch(c);
+                  truth.body(c);
+                  Truth::end(c, 2);
+                }),
+                ::testing::AnyOf("ProtocolError", "InvalidDataError"))
+        << what;
+  }
+}
+
+TEST_F(HostileTest, AServerThatMixesUpItsMessagesIsFoundOut) {
+  const std::vector<std::pair<const char*, FakeServer::Script>> scripts = {
+      {"a batch before the schema",
+       [](auto& c) {
+         Truth t;
+         t.record_batch(c, 0);
+       }},
+      {"a second schema",
+       [](auto& c) {
+         Truth t;
+         t.schema(c);
+         t.schema(c, 1);
+       }},
+      {"an end at once", [](auto& c) { Truth::end(c, 0); }},
+      {"an end before the last message",
+       [](auto& c) {
+         Truth t;
+         t.schema(c);
+         t.record_batch(c, 5);
+         Truth::end(c, 3);
+       }},
+      {"metadata that is none", [](auto& c) { Truth::metadata(c, 0, as_bytes("this is no flatbuffer, surely")); }},
+      {"a message of no known type", [](auto& c) { c.send(as_bytes("\x77xxxxxxxx"), {}); }},
+      {"a body of no known type", [](auto& c) { c.send_tagged(std::uint64_t{9} << 56, {}, {}); }},
+      {"a body for the schema", [](auto& c) { c.send_tagged(0, {}, {}); }},
+      {"a packed body that is too short",
+       [](auto& c) {
+         Truth t;
+         t.schema(c);
+         t.record_batch(c);
+         c.send_tagged(dissociated::write_tag(1, dissociated::BodyType::kPacked), as_bytes("short"), {});
+       }},
+      {"a dictionary that no field has",
+       [](auto& c) {
+         Truth t;
+         t.schema(c);
+         auto values = number_batch(0, 1);
+         Truth::metadata(c, 1, t.encoder.dictionary_batch(values, 5, false));
+         t.body(c);
+       }},
+      {"the retirement of nothing", [](auto& c) { c.retire(9); }},
+  };
+  for (const auto& [what, script] : scripts) {
+    EXPECT_THAT(outcome_of(script), ::testing::AnyOf("ProtocolError", "InvalidDataError")) << what;
+  }
+}
+
+TEST_F(HostileTest, ARegionRetiredUnderABatchStaysForTheBatch) {
+  const FakeServer server([](auto& c) {
+    Truth truth;
+    c.announce(7, *truth.region);
+    truth.schema(c);
+    truth.record_batch(c);
+    truth.body(c);
+    c.retire(7);
+    truth.record_batch(c, 2);
+    truth.body(c, 2);  // under a number that names nothing any more
+    c.announce(7, *truth.region);
+    Truth::end(c, 3);
+  });
+  Client client(server.uri());
+  const auto reader = client.get("table");
+  const auto first = reader->next();
+  const auto second = reader->next();
+  EXPECT_EQ(number_at(*first, 9), 9);
+  EXPECT_EQ(number_at(*second, 9), 9);
+  EXPECT_FALSE(reader->next().has_value());
+}
+
+TEST_F(HostileTest, ACatalogueThatIsNoneIsRefused) {
+  const FakeServer server([](auto& c) {
+    Truth truth;  // numbers and texts
+    c.announce(7, *truth.region);
+    truth.schema(c);
+    truth.record_batch(c);
+    truth.body(c);
+    Truth::end(c, 2);
+  });
+  Client client(server.uri());
+  EXPECT_THROW(client.list(), InvalidDataError);
+}
+
+}  // namespace
+}  // namespace crossdock::session
