@@ -3,10 +3,9 @@
 #include <string>
 #include <string_view>
 
-namespace crossdock::array {
+#include "crossdock/core/text.h"
 
-/// `text` with control characters as \xNN: names come from peers and end up in messages on terminals.
-std::string printable(std::string_view text);
+namespace crossdock::array {
 
 /// The path of a field below `parent` (already printable): "trips.stops.item". A field without a name shows as its
 /// position.

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "crossdock/core/error.h"
-#include "text.h"
+#include "crossdock/core/text.h"
 
 namespace crossdock::dissociated {
 

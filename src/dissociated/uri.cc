@@ -5,7 +5,7 @@
 
 #include "base64.h"
 #include "crossdock/core/error.h"
-#include "text.h"
+#include "crossdock/core/text.h"
 
 namespace crossdock::dissociated {
 namespace {

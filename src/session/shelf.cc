@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "crossdock/core/error.h"
-#include "dissociated/text.h"
+#include "crossdock/core/text.h"
 #include "session/catalogue.h"
 #include "session/source_access.h"
 
@@ -15,8 +15,8 @@ namespace {
 void check_name(const std::string& name) {
   if (name.empty()) throw InvalidArgumentError("a published name can't be empty: the empty ticket is the catalogue");
   if (name.find('\0') != std::string::npos) throw InvalidArgumentError("a published name can't hold a NUL byte");
-  if (!dissociated::is_utf8(name)) {
-    throw InvalidArgumentError("a published name must be UTF-8, as the catalogue's column is: \"" + dissociated::shown(name) + "\"");
+  if (!is_utf8(name)) {
+    throw InvalidArgumentError("a published name must be UTF-8, as the catalogue's column is: " + shown(name));
   }
 }
 
@@ -191,7 +191,7 @@ void Shelf::throw_not_found(std::string_view name) const {
     }
     known += (known.empty() ? "\"" : ", \"") + other + "\"";
   }
-  throw NotFoundError("nothing is published as \"" + dissociated::shown(name) + "\"; there is " +
+  throw NotFoundError("nothing is published as " + shown(name) + "; there is " +
                       (known.empty() ? std::string("nothing") : known));
 }
 

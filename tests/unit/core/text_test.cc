@@ -1,8 +1,8 @@
-#include "dissociated/text.h"
+#include "crossdock/core/text.h"
 
-#include "support.h"
+#include <gtest/gtest.h>
 
-namespace crossdock::dissociated {
+namespace crossdock {
 namespace {
 
 TEST(Text, KnowsUtf8) {
@@ -33,7 +33,8 @@ TEST(Text, ReplacesWhatIsNotUtf8) { EXPECT_EQ(bounded_utf8("a\xFF\xC3z\xE2\x82",
 TEST(Text, ShowsControlsAndGarbageEscaped) {
   EXPECT_EQ(shown("a\n\x1B[0m'\\\xFF\xC3\xA9"), "'a\\x0a\\x1b[0m\\x27\\x5c\\xff\xC3\xA9'");
   EXPECT_EQ(shown("abcdef", 3), "'abc'...");
+  EXPECT_EQ(printable("it's\\\n\x7F\xFF\xC3\xA9"), "it's\\\\x0a\\x7f\\xff\xC3\xA9");
 }
 
 }  // namespace
-}  // namespace crossdock::dissociated
+}  // namespace crossdock

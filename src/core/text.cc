@@ -1,6 +1,24 @@
-#include "text.h"
+#include "crossdock/core/text.h"
 
-namespace crossdock::dissociated {
+namespace crossdock {
+
+namespace {
+
+/// Appends the character at the start of `text`, or its first byte as \xNN if that is unfit to print or one of
+/// `escaped`. Returns how many bytes it took.
+std::size_t append_printable(std::string_view text, std::string_view escaped, std::string* out) {
+  static constexpr char kHex[] = "0123456789abcdef";
+  const std::size_t size = utf8_character(text);
+  const auto byte = static_cast<unsigned char>(text[0]);
+  if (size == 0 || byte < 0x20 || byte == 0x7F || escaped.find(text[0]) != std::string_view::npos) {
+    *out += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
+    return 1;
+  }
+  *out += text.substr(0, size);
+  return size;
+}
+
+}  // namespace
 
 std::size_t utf8_character(std::string_view text) noexcept {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
@@ -50,24 +68,20 @@ std::string bounded_utf8(std::string_view text, std::size_t limit) {
   return out;
 }
 
+std::string printable(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) text.remove_prefix(append_printable(text, {}, &out));
+  return out;
+}
+
 std::string shown(std::string_view text, std::size_t limit) {
-  static constexpr char kHex[] = "0123456789abcdef";
   std::string out = "'";
   std::size_t taken = 0;
-  while (taken < text.size() && taken < limit) {
-    const std::size_t size = utf8_character(text.substr(taken));
-    const auto byte = static_cast<unsigned char>(text[taken]);
-    if (size == 0 || byte < 0x20 || byte == 0x7F || byte == '\'' || byte == '\\') {
-      out += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
-      ++taken;
-    } else {
-      out += text.substr(taken, size);
-      taken += size;
-    }
-  }
+  while (taken < text.size() && taken < limit) taken += append_printable(text.substr(taken), "'\\", &out);
   out += '\'';
   if (taken < text.size()) out += "...";
   return out;
 }
 
-}  // namespace crossdock::dissociated
+}  // namespace crossdock
