@@ -1,40 +1,68 @@
+#include <fcntl.h>
+
+#include <cerrno>
+#include <cstring>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "crossdock/core/error.h"
+#include "crossdock/core/unique_fd.h"
 #include "crossdock/device/region_table.h"
 #include "crossdock/ipc/container.h"
 #include "session/published_table.h"
 
 namespace crossdock::session {
+namespace {
+
+// A sealed copy, mapped as its consumers will map it.
+std::shared_ptr<const device::Region> map_copy(const device::Region& copy, const std::string& path) {
+  UniqueFd descriptor(::fcntl(copy.descriptor(), F_DUPFD_CLOEXEC, 0));
+  if (!descriptor) throw_errno(errno, "mapping the snapshot of " + path);
+  return device::Region::adopt(std::move(descriptor), copy.kind(), copy.size(), {}, "the snapshot of " + path);
+}
+
+}  // namespace
 
 std::shared_ptr<const PublishedTable> publish_file(const std::string& path, Stability stability) {
   std::shared_ptr<const device::Region> region = device::Region::open_file(path);
-  const ByteSpan file(region->data(), region->size());
+  ByteSpan file(region->data(), region->size());
   const ipc::Limits limits;
-  const ipc::Container container = ipc::read_container(file, path, limits);
+  ipc::Container container = ipc::read_container(file, path, limits);
 
-  TableBuilder builder(container.schema);
-  builder.table().kind = "file";
+  std::shared_ptr<const device::Region> served = region;
+  std::shared_ptr<const device::Region> mapped_copy;
   // A file's bytes start at offset 0 of its region, where no address may point: but its first bytes are metadata.
   std::uint64_t shift = 0;
-  if (stability == Stability::kSnapshot) {
+  const bool snapshot = stability == Stability::kSnapshot;
+  if (snapshot) {
     device::RegionWriter writer("crossdock-snapshot");
     shift = writer.append(file);
     region->check_unchanged();
-    builder.table().bytes_copied = region->size();
-    builder.table().kind = "snapshot";
-    builder.region_index(writer.freeze());
-  } else {
-    builder.region_index(region);
+    served = writer.freeze();
+    // What counts from here on is the copy: times have coarse steps, and don't show every change.
+    mapped_copy = map_copy(*served, path);
+    file = ByteSpan(mapped_copy->data() + shift, region->size());
+    container = ipc::read_container(file, path, limits);
   }
+  TableBuilder builder(container.schema);
+  builder.table().kind = snapshot ? "snapshot" : "file";
+  builder.table().bytes_copied = snapshot ? region->size() : 0;
+  builder.region_index(served);
 
   ipc::Encoder encoder;
   ipc::BatchHeader header;
   std::vector<dissociated::RemoteBuffer> remote;
+  std::vector<std::uint64_t> metadata;  // copied out: a file may be written to between a check and what relies on it
   for (const ipc::ContainerMessage& place : container.messages) {
-    const ipc::Message message = ipc::Message::parse(
-        file.subspan(static_cast<std::size_t>(place.metadata_offset), static_cast<std::size_t>(place.metadata_length)),
-        limits, path.c_str());
+    const auto size = static_cast<std::size_t>(place.metadata_length);
+    metadata.resize(size / sizeof(std::uint64_t) + 1);
+    std::memcpy(metadata.data(), file.data() + place.metadata_offset, size);
+    const ipc::Message message =
+        ipc::Message::parse(std::as_bytes(std::span(metadata)).first(size), limits, path.c_str());
+    if (message.body_length() > place.body_length) {
+      throw FileChangedError("the file " + path + " changed while it was read for publishing");
+    }
     const bool is_dictionary = message.kind() == ipc::MessageKind::kDictionaryBatch;
     std::shared_ptr<const array::Schema> schema = container.schema;
     std::int64_t id = -1;
