@@ -23,11 +23,16 @@ std::shared_ptr<device::Arena> Context::make_arena(std::uint64_t reserve) {
 }
 
 std::shared_ptr<device::Arena> Context::find_arena(const void* pointer, std::uint64_t size) const {
-  const std::lock_guard lock(impl_->mutex);
-  for (const auto& known : impl_->arenas) {
-    if (auto arena = known.lock(); arena && arena->contains(pointer, size)) return arena;
+  // One of these may turn out to be its arena's last owner: destroyed without the lock, for its hooks may want others.
+  std::vector<std::shared_ptr<device::Arena>> arenas;
+  {
+    const std::lock_guard lock(impl_->mutex);
+    for (const auto& known : impl_->arenas) {
+      if (auto arena = known.lock()) arenas.push_back(std::move(arena));
+    }
   }
-  return nullptr;
+  const auto found = std::ranges::find_if(arenas, [&](const auto& arena) { return arena->contains(pointer, size); });
+  return found == arenas.end() ? nullptr : *found;
 }
 
 const std::shared_ptr<Context>& Context::default_context() {
