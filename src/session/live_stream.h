@@ -41,6 +41,8 @@ class Puller {
   bool finished() const noexcept { return finished_.load(std::memory_order_acquire); }
   /// The connection is done with it: stop(), and the memory goes as soon as the thread has ended.
   void abandon() noexcept;
+  /// Whether the caller is the producer itself, on the thread that join() would wait for.
+  bool on_its_thread() const noexcept { return thread_.get_id() == std::this_thread::get_id(); }
   /// Waits for the thread. The producer may need the GIL meanwhile: the caller must not hold it.
   void join();
 

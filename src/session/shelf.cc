@@ -42,7 +42,7 @@ std::uint64_t join_finished(std::vector<std::shared_ptr<Puller>>* pullers) {
 
 }  // namespace
 
-void Shelf::publish(const std::string& name, Source source) {
+std::shared_ptr<const PublishedTable> Shelf::publish(const std::string& name, Source source) {
   check_name(name);
   check_source(name, source);
   {
@@ -92,6 +92,7 @@ void Shelf::publish(const std::string& name, Source source) {
   if (item->table) bitmap_bytes_copied_ += item->table->bitmap_bytes_copied;
   catalogue_ = nullptr;
   ++changes_;
+  return item->kind == "file" ? item->table : nullptr;
 }
 
 void Shelf::withdraw(const std::string& name) {
@@ -111,6 +112,11 @@ void Shelf::withdraw(const std::string& name) {
 void Shelf::close() {
   decltype(items_) dropped;
   const std::lock_guard lock(mutex_);
+  const auto waits_for_itself = [](const auto& puller) { return puller->on_its_thread(); };
+  if (std::ranges::any_of(withdrawn_, waits_for_itself) ||
+      std::ranges::any_of(items_, [&](const auto& entry) { return std::ranges::any_of(entry.second->pullers, waits_for_itself); })) {
+    throw InvalidArgumentError("a source can't close the server that reads it: closing waits for the source; let another thread close");
+  }
   closed_ = true;
   for (auto& [name, item] : items_) withdrawn_.insert(withdrawn_.end(), item->pullers.begin(), item->pullers.end());
   for (auto& puller : withdrawn_) puller->stop();

@@ -22,9 +22,10 @@ class Shelf {
  public:
   explicit Shelf(const ServerOptions& options) : options_(options), waker_(std::make_shared<Waker>()) {}
 
-  void publish(const std::string& name, Source source);
+  /// Gives back the table if it lies in a file, which may change under it; else null.
+  std::shared_ptr<const PublishedTable> publish(const std::string& name, Source source);
   void withdraw(const std::string& name);
-  /// Nothing is published any more, and the sources' threads are told to stop.
+  /// Nothing is published any more, and the sources' threads are told to stop. Throws InvalidArgumentError on such a thread, with nothing done.
   void close();
   /// Waits for the sources' threads; only without the GIL, and after close().
   void join_pullers();

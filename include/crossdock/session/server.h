@@ -78,6 +78,7 @@ class CROSSDOCK_EXPORT Server {
   /// Ends every stream under way with an error at its consumer, stops listening, removes the socket, joins the threads.
   /// Batches that consumers hold stay valid. May be called twice; blocks until the sources' threads are out of their
   /// producers.
+  /// Throws InvalidArgumentError, with nothing done, if a source that it would wait for calls it.
   void close();
 
  private:

@@ -13,6 +13,7 @@
 #include "crossdock/session/client.h"
 #include "crossdock/session/server.h"
 #include "crossdock/transport/memory.h"
+#include "session/dictionary_tracker.h"
 #include "session/live_stream.h"
 #include "session/server_connection.h"
 #include "support/batches.h"
@@ -99,6 +100,49 @@ TEST_F(FaultTest, ASourceThatThrowsAnythingEndsItsOwnStreamOnly) {
   Client client(server.uri());
   EXPECT_THROW(client.get("rude"), RemoteError);
   EXPECT_TRUE(client.get("table")->next().has_value());
+}
+
+TEST_F(FaultTest, ASourceCannotCloseTheServerThatReadsIt) {
+  Server server;
+  server.publish("closes", Source::factory([&server] {
+                   server.close();
+                   return number_stream(1, 1);
+                 }));
+  Client client(server.uri());
+  EXPECT_THROW(client.get("closes"), RemoteError);
+  EXPECT_EQ(client.list().size(), 1u) << "and it goes on";
+}
+
+TEST_F(FaultTest, DictionariesAboveAChangedOneAreSentAgain) {
+  const array::RecordBatch words = dictionary_batch(4, 10);
+  const array::RecordBatch others = dictionary_batch(4, 10);
+  // The column's values are themselves coded by a dictionary.
+  array::Field inner = words.schema->fields().front();
+  inner.dictionary_id = 1;
+  array::Field outer;
+  outer.name = "outer";
+  outer.type.id = array::TypeId::kInt32;
+  outer.dictionary_id = 2;
+  outer.dictionary = std::make_shared<array::Field>(inner);
+  array::RecordBatch batch = words;
+  batch.schema = std::make_shared<array::Schema>(std::vector<array::Field>{outer});
+  auto values = std::make_shared<array::RecordBatch>(words);
+  values->schema = batch.schema->dictionaries().front().values;
+  batch.dictionaries = {values};
+
+  DictionaryTracker tracker;
+  std::vector<std::int64_t> sent;
+  const auto update = [&](const array::RecordBatch& given) {
+    sent.clear();
+    tracker.update(given, [&](std::int64_t id, const array::RecordBatch&) { sent.push_back(id); });
+    return sent;
+  };
+  EXPECT_THAT(update(batch), ::testing::ElementsAre(1, 2));
+  EXPECT_THAT(update(batch), ::testing::IsEmpty());
+  auto changed = std::make_shared<array::RecordBatch>(*values);
+  changed->dictionaries = others.dictionaries;
+  batch.dictionaries = {changed};
+  EXPECT_THAT(update(batch), ::testing::ElementsAre(1, 2)) << "the outer values would go on with the old inner ones";
 }
 
 TEST_F(FaultTest, ASourceThatWasStoppedIsNoStreamThatEnded) {
