@@ -1,0 +1,59 @@
+"""What the pages say can be done as they say it: links lead somewhere, and the README's examples run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(path.relative_to(ROOT) for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_links_lead_somewhere(page):
+    text = re.sub(r"```.*?```", "", (ROOT / page).read_text(), flags=re.DOTALL)
+    targets = [target.partition("#")[0] for target in re.findall(r"\]\(([^)]+)\)", text) if "://" not in target]
+    assert [target for target in targets if target and not (ROOT / page).parent.joinpath(target).exists()] == []
+
+
+def test_the_readmes_python(tmp_path):
+    table = pa.table({"origin": ["JFK", "LGA"]})
+    with pa.ipc.new_file(tmp_path / "flights.arrow", table.schema) as writer:
+        writer.write(table)
+    serve, get = blocks("python")
+    serving = subprocess.Popen(
+        [sys.executable, "-u", "-c", serve], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path
+    )
+    try:
+        assert serving.stdout is not None
+        uri = serving.stdout.readline().strip()
+        got = subprocess.run(
+            [sys.executable, "-c", get, uri], capture_output=True, text=True, check=True, timeout=60
+        ).stdout
+        assert "celsius: double" in got
+        assert "11.5" in got
+    finally:
+        serving.communicate("\n", timeout=60)
+    assert serving.returncode == 0
+
+
+def test_the_readmes_cpp_compiles(tmp_path):
+    compiler = shutil.which(os.environ.get("CXX", "g++"))
+    generated = Path(os.environ.get("CROSSDOCK_BUILD_DIR", ROOT / "build" / "dev")) / "include"
+    if compiler is None or not generated.exists():
+        pytest.skip("needs a C++ compiler and the headers that the build makes")
+    (source,) = blocks("cpp")
+    (tmp_path / "readme.cc").write_text(source)
+    flags = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{ROOT / 'include'}", f"-I{generated}"]
+    subprocess.run([compiler, *flags, str(tmp_path / "readme.cc")], check=True, timeout=120)
