@@ -18,7 +18,7 @@ using Metadata = std::vector<std::pair<std::string, std::string>>;
 /// Limits against hostile schemas: levels of nesting (a dictionary's values count as a level below their field), and
 /// fields in all, dictionaries' values included.
 inline constexpr int kMaxDepth = 64;
-inline constexpr std::int64_t kMaxFields = 1 << 20;
+inline constexpr int kMaxFields = 1 << 16;
 
 struct Field {
   std::string name;

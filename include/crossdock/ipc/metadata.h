@@ -14,8 +14,9 @@ namespace crossdock::ipc {
 
 /// Bounds on what a message from elsewhere may ask of us. Over one: InvalidDataError, before memory is taken.
 struct Limits {
-  std::int32_t max_depth = 64;
-  std::int32_t max_fields = 1 << 16;  ///< Of one schema, all levels and dictionaries counted.
+  // By default what a Schema may have: so whoever can publish a schema can be read.
+  std::int32_t max_depth = array::kMaxDepth;
+  std::int32_t max_fields = array::kMaxFields;  ///< Of one schema, all levels and dictionaries counted.
   std::int64_t max_metadata_bytes = 64ll << 20;
 };
 

@@ -155,7 +155,7 @@ TEST(Schema, DictionariesThatMultiplyAreBounded) {
     const Field twice = dictionary_of("d", TypeId::kInt8, level);
     level = field("s", TypeId::kStruct, {twice, twice});
   }
-  EXPECT_THAT(message_of<InvalidDataError>([&] { Schema({level}); }), HasSubstr("more than 1048576 fields"));
+  EXPECT_THAT(message_of<InvalidDataError>([&] { Schema({level}); }), HasSubstr("more than 65536 fields"));
 }
 
 TEST(Schema, EqualityIgnoresWhatTheWireForgets) {
