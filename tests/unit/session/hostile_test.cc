@@ -1,10 +1,14 @@
 #include <poll.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <fstream>
-#include <future>
 #include <mutex>
+#include <random>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -22,6 +26,9 @@
 #include "support/leftovers.h"
 #include "support/process.h"
 #include "support/temporary_folder.h"
+#include "transport/shm/packets.h"
+#include "transport/shm/ring_memory.h"
+#include "transport/shm/socket.h"
 
 /// Peers that speak the transport's protocol well and what goes over it badly. What they can do to the transport itself
 /// is tested there.
@@ -255,6 +262,99 @@ TEST_F(HostileTest, AClientOutOfDescriptorsIsToldSoAndTheServerGoesOn) {
   EXPECT_EQ(poor.wait(), 0);
   Client client(server.uri());
   EXPECT_TRUE(client.get("table")->next().has_value());
+}
+
+TEST_F(HostileTest, AClientOutOfAddressSpaceIsToldSoAndTheServerGoesOn) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer needs address space of its own";
+#endif
+  testing::ChildProcess poor([](const testing::ChildProcess::Line& line) {
+    Client client(line.hear());
+    unsigned long pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const rlim_t little = static_cast<rlim_t>(pages) * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + (8 << 20);
+    const rlimit limit{little, little};
+    ::setrlimit(RLIMIT_AS, &limit);
+    try {
+      const auto reader = client.get("large");
+      while (reader->next()) {
+      }
+      return 1;
+    } catch (const ResourceError& error) {
+      return std::string_view(error.what()).find("ulimit -v") == std::string_view::npos ? 2 : 0;
+    }
+  });
+  Server server;
+  server.publish("large", Source::table(number_stream(1, 1'000'000)));  // some 18 MB
+  poor.line().say(server.uri());
+  EXPECT_EQ(poor.wait(), 0);
+  Client client(server.uri());
+  EXPECT_TRUE(client.get("large")->next().has_value());
+}
+
+// A client whose ring and cursors hold whatever it likes.
+class RawClient {
+ public:
+  explicit RawClient(const std::string& path) : socket_(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path.copy(address.sun_path, sizeof address.sun_path - 1);
+    if (::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+      throw_errno(errno, "connecting");
+    }
+    UniqueFd descriptor;
+    ring_ = transport::shm::RingMemory::create(transport::shm::kMinRingBytes, &descriptor);
+    const auto hello = transport::shm::encode(transport::shm::Hello{
+        .features = transport::shm::kFeatureErrorMessages, .ring_bytes = ring_.ring_bytes(), .max_message = 1 << 20});
+    transport::shm::send_packet(socket_.get(), hello, descriptor.get(), "a test");
+    EXPECT_TRUE(comes(POLLIN));
+    EXPECT_EQ(transport::shm::receive_packet(socket_.get(), &welcome_, "a test"), transport::shm::Received::kPacket);
+  }
+  transport::shm::RingHeader& header() const { return *ring_.header(); }
+  std::span<std::byte> data() const { return {ring_.data(), ring_.ring_bytes()}; }
+  void knock() const {
+    const std::byte doorbell{transport::shm::kDoorbell};
+    transport::shm::send_packet(socket_.get(), {&doorbell, 1}, -1, "a test");
+  }
+  bool was_dropped() const { return comes(POLLRDHUP); }
+
+ private:
+  bool comes(short events) const {
+    pollfd ask{socket_.get(), events, 0};
+    return ::poll(&ask, 1, 20'000) > 0;
+  }
+  UniqueFd socket_;
+  transport::shm::RingMemory ring_;
+  transport::shm::Packet welcome_;
+};
+
+TEST_F(HostileTest, GarbageInARingHarmsNobodyElse) {
+  Server server;
+  server.publish("live", Source::factory(endless_stream));
+  const dissociated::Uri uri = dissociated::parse_uri(server.uri());
+  Client client(server.uri());
+  const auto reader = client.get("live");
+  std::mt19937_64 random(20);
+  for (int round = 0; round < 40; ++round) {
+    const RawClient raw(uri.address);
+    for (std::byte& byte : raw.data()) byte = static_cast<std::byte>(random());
+    std::uint64_t garbage_at = 0;
+    if (round % 2 == 1) {  // a stream is under way when it comes
+      const transport::shm::FrameHeader want{4, transport::shm::kTagged, *uri.want_data};
+      std::memcpy(raw.data().data(), &want, sizeof want);
+      std::memcpy(raw.data().data() + sizeof want, "live", 4);
+      garbage_at = 2 * sizeof want;
+    }
+    if (round % 4 >= 2) raw.header().messages_taken = random();
+    if (round % 8 >= 4) raw.header().taken = random();
+    raw.header().requests = random();
+    raw.header().taken_goal = random();
+    raw.header().written = garbage_at + 4096;
+    raw.knock();
+    EXPECT_TRUE(raw.was_dropped()) << "round " << round;
+    EXPECT_TRUE(reader->next().has_value());
+  }
+  EXPECT_EQ(server.stats().consumers.size(), 1u);
 }
 
 // --- servers ---
