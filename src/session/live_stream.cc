@@ -6,6 +6,7 @@
 
 #include "crossdock/core/error.h"
 #include "crossdock/device/region_table.h"
+#include "session/check_schema.h"
 #include "session/dictionary_tracker.h"
 
 namespace crossdock::session {
@@ -78,6 +79,7 @@ bool Puller::pull() {
   std::uint64_t kept = 0;
   std::int64_t bitmap_bytes = 0;
   while (std::optional<array::RecordBatch> next = stream->next()) {
+    check_schema(*next, *stream->schema());
     const array::RecordBatch batch = array::normalized(*std::move(next), &bitmap_bytes, array::Offsets::kFromZero);
     bool go_on = true;
     const auto send = [&](const array::RecordBatch& values, ByteSpan metadata, std::int64_t rows) -> std::uint64_t {

@@ -4,6 +4,7 @@
 
 #include "crossdock/core/error.h"
 #include "crossdock/device/region_table.h"
+#include "session/check_schema.h"
 #include "session/dictionary_tracker.h"
 #include "session/published_table.h"
 
@@ -99,6 +100,7 @@ std::shared_ptr<const PublishedTable> publish_stream(array::BatchStream& stream,
   };
 
   while (std::optional<array::RecordBatch> next = stream.next()) {
+    check_schema(*next, *stream.schema());
     const array::Offsets offsets = placement.in_arena(*next) ? array::Offsets::kKeep : array::Offsets::kFromZero;
     const array::RecordBatch batch = array::normalized(*std::move(next), &bitmap_bytes, offsets);
     dictionaries.update(batch, [&](std::int64_t id, const array::RecordBatch& given) {

@@ -93,6 +93,24 @@ TEST_F(FaultTest, SourcesThatAreNoneAreRefused) {
   EXPECT_EQ(client.list().size(), 1u);
 }
 
+TEST_F(FaultTest, BatchesOfAnotherSchemaAreNotPassedOn) {
+  Server server;
+  const auto make = [](bool none) {
+    return std::make_unique<FunctionStream>(number_batch(0, 0).schema, [none] {
+      auto batch = number_batch(0, 3);
+      batch.schema =
+          none ? nullptr : make_schema({{"number", array::TypeId::kFloat64}, {"text", array::TypeId::kUtf8}});
+      return std::optional(std::move(batch));
+    });
+  };
+  EXPECT_THROW(server.publish("table", Source::table(make(false))), InvalidDataError);
+  EXPECT_THROW(server.publish("table", Source::table(make(true))), InvalidDataError);
+  server.publish("live", Source::live(make(false)));
+  Client client(server.uri());
+  const auto reader = client.get("live");
+  EXPECT_THROW(reader->next(), InvalidDataError);
+}
+
 TEST_F(FaultTest, ASourceThatThrowsAnythingEndsItsOwnStreamOnly) {
   Server server;
   server.publish("rude", Source::factory([]() -> std::unique_ptr<array::BatchStream> { throw 42; }));
