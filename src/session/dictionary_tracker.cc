@@ -24,7 +24,8 @@ bool DictionaryTracker::update(const array::RecordBatch& batch, const Send& send
     // Values go with the dictionaries that were in force when they came: new ones below ask for new values above.
     const bool inner_sent = update(values, send);
     Seen& seen = seen_[slots[i].id];
-    if (!inner_sent && seen.owner && all_same(seen.buffers, values.buffers) && all_same(seen.nodes, values.nodes)) continue;
+    if (!inner_sent && seen.owner && all_same(seen.buffers, values.buffers) && all_same(seen.nodes, values.nodes))
+      continue;
     send(slots[i].id, values);
     seen = {values.buffers, values.nodes, values.owner ? values.owner : batch.dictionaries[i]};
     sent = true;

@@ -12,7 +12,9 @@
 namespace crossdock::session {
 
 Puller::Puller(Make make, std::uint64_t lease_limit, std::size_t queue_limit, std::shared_ptr<Waker> waker)
-    : make_(std::move(make)), waker_(std::move(waker)), pool_(lease_limit, [this] { waker_->notify(); }),
+    : make_(std::move(make)),
+      waker_(std::move(waker)),
+      pool_(lease_limit, [this] { waker_->notify(); }),
       queue_limit_(queue_limit),
       thread_([this] { run(); }) {}
 
@@ -74,7 +76,8 @@ bool Puller::pull() {
     if (!push(std::move(message))) return false;
   }
   DictionaryTracker dictionaries;
-  // Memory of the dictionaries in force, by id: a consumer keeps it until the stream's end, so it is no use to wait for it.
+  // Memory of the dictionaries in force, by id: a consumer keeps it until the stream's end, so it is no use to wait for
+  // it.
   std::unordered_map<std::int64_t, std::uint64_t> kept_by_id;
   std::uint64_t kept = 0;
   std::int64_t bitmap_bytes = 0;
@@ -192,7 +195,8 @@ void LiveStream::pop() {
 }
 
 const std::shared_ptr<const device::Region>& LiveStream::region(std::uint32_t index) const {
-  while (regions_.size() <= index) regions_.push_back(puller_->pool().region(static_cast<std::uint32_t>(regions_.size())));
+  while (regions_.size() <= index)
+    regions_.push_back(puller_->pool().region(static_cast<std::uint32_t>(regions_.size())));
   return regions_[index];
 }
 

@@ -16,8 +16,8 @@
 
 namespace crossdock::session {
 
-/// The source's side of a live stream: a thread that calls the producer, copies each batch into recycled memory, and queues it. Lives until
-/// both the thread and the connection are done with it.
+/// The source's side of a live stream: a thread that calls the producer, copies each batch into recycled memory, and
+/// queues it. Lives until both the thread and the connection are done with it.
 class Puller {
  public:
   using Make = std::function<std::unique_ptr<array::BatchStream>()>;

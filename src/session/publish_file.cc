@@ -70,15 +70,18 @@ std::shared_ptr<const PublishedTable> publish_file(const std::string& path, Stab
       id = message.dictionary_id();
       schema = container.schema->find_dictionary(id);
       if (!schema) {
-        throw InvalidDataError(path + ": a dictionary batch has the id " + std::to_string(id) + ", which no field names");
+        throw InvalidDataError(path + ": a dictionary batch has the id " + std::to_string(id) +
+                               ", which no field names");
       }
     }
     message.batch(*schema, &header);
     if (header.is_delta) {
-      throw UnsupportedTypeError(path + ": dictionary " + std::to_string(id) +
-                                 " is extended by a delta batch, which this version can't serve; rewrite the file with whole dictionaries");
+      throw UnsupportedTypeError(
+          path + ": dictionary " + std::to_string(id) +
+          " is extended by a delta batch, which this version can't serve; rewrite the file with whole dictionaries");
     }
-    // The file's own layout of the body may be packed to 8 bytes; on the wire it is as if packed to 64, so the header is written anew.
+    // The file's own layout of the body may be packed to 8 bytes; on the wire it is as if packed to 64, so the header
+    // is written anew.
     std::vector<array::BufferView> views;
     remote.clear();
     for (const ipc::BufferRange& range : header.buffers) {
@@ -90,8 +93,7 @@ std::shared_ptr<const PublishedTable> publish_file(const std::string& path, Stab
     }
     // Only nodes and sizes are encoded: dictionaries are messages of their own in the file, too.
     std::vector<std::shared_ptr<const array::RecordBatch>> dictionaries(schema->dictionaries().size());
-    const array::RecordBatch batch =
-        ipc::assemble(std::move(schema), header, views, std::move(dictionaries), nullptr);
+    const array::RecordBatch batch = ipc::assemble(std::move(schema), header, views, std::move(dictionaries), nullptr);
     builder.add(is_dictionary ? encoder.dictionary_batch(batch, id, false) : encoder.record_batch(batch), true, remote,
                 is_dictionary ? 0 : batch.num_rows);
   }

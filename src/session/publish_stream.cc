@@ -11,7 +11,8 @@
 namespace crossdock::session {
 namespace {
 
-// Finds each buffer a place that can be handed over: where it is, if that is an arena, else in one region that is written once.
+// Finds each buffer a place that can be handed over: where it is, if that is an arena, else in one region that is
+// written once.
 class Placement {
  public:
   Placement(const Context& context, TableBuilder& builder) : context_(context), builder_(builder) {}
@@ -24,7 +25,8 @@ class Placement {
     }
     if (auto arena = context_.find_arena(buffer.data, size)) {
       if (arena->frozen()) {
-        throw ArenaFrozenError("this table lies in an arena that was published before; an arena is for one table: build each in its own");
+        throw ArenaFrozenError(
+            "this table lies in an arena that was published before; an arena is for one table: build each in its own");
       }
       arenas_.push_back(std::move(arena));
       return inside(arenas_.size() - 1, buffer.data);
@@ -58,7 +60,8 @@ class Placement {
       const std::uint16_t provisional = device::address_region(buffer.address);
       std::uint64_t offset = device::address_offset(buffer.address);
       if (provisional != kCopied) offset -= base_of_arena[provisional];
-      buffer.address = device::make_address(provisional == kCopied ? index_of_copy : index_of_arena[provisional], offset);
+      buffer.address =
+          device::make_address(provisional == kCopied ? index_of_copy : index_of_arena[provisional], offset);
     }
     if (!arenas_.empty()) builder_.table().kind = "arena";
   }

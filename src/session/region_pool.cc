@@ -56,7 +56,8 @@ std::optional<RegionPool::Block> RegionPool::allocate(std::uint64_t size, std::u
   std::optional<Block> block = carve(size);
   if (!block) {
     if (slabs_.size() > 0xFFFF) throw ResourceError("a live stream has used up its 65,536 regions of memory");
-    // Idle regions are too small: batches grow. A region as large as all of those keeps the sum of what lies idle in proportion to the largest batch.
+    // Idle regions are too small: batches grow. A region as large as all of those keeps the sum of what lies idle in
+    // proportion to the largest batch.
     const std::uint64_t idle = idle_bytes();
     // Faulting a region in takes long; only this thread adds slabs, so the lock needn't be held meanwhile.
     lock.unlock();

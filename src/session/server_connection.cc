@@ -17,7 +17,9 @@ constexpr int kMessagesPerTurn = 64;
 
 ServerConnection::ServerConnection(std::unique_ptr<transport::Connection> connection, const ServerOptions& options,
                                    Open open)
-    : connection_(std::move(connection)), options_(options), open_(std::move(open)),
+    : connection_(std::move(connection)),
+      options_(options),
+      open_(std::move(open)),
       sender_(connection_->agreement().want_data, connection_->agreement().free_data,
               connection_->agreement().error_messages) {
   stats_.pid = connection_->agreement().peer_pid;
@@ -48,7 +50,8 @@ bool ServerConnection::take_messages() {
 
 void ServerConnection::start(std::string_view ticket) {
   // A tail that hasn't gone belongs to the stream before; the client can't have seen its end and asked again.
-  if (!tail_.empty()) throw ProtocolError("the client asked for a stream before it had taken the end of the one before");
+  if (!tail_.empty())
+    throw ProtocolError("the client asked for a stream before it had taken the end of the one before");
   try {
     streams_.push_back({next_stream_id_++, open_(ticket, connection_->agreement()), std::string(ticket), {}});
     stats_.name = ticket;
@@ -81,8 +84,8 @@ void ServerConnection::forget_idle_streams() {
       if (!number.known) continue;
       const bool shared = std::ranges::any_of(streams_, [&](const Stream& other) {
         return other.id != stream.id && std::ranges::any_of(other.numbers, [&](const Number& its) {
-          return its.known && its.number == number.number;
-        });
+                 return its.known && its.number == number.number;
+               });
       });
       if (shared) continue;
       regions_.remove(number.number);
@@ -118,8 +121,10 @@ bool ServerConnection::pump(std::int64_t now_ms) {
       ServerStream::State state{};
       try {
         state = streams_.back().source->peek(&current_);
-        if (state == ServerStream::State::kStarved) watch_starvation(now_ms);
-        else starved_since_ms_ = 0;
+        if (state == ServerStream::State::kStarved)
+          watch_starvation(now_ms);
+        else
+          starved_since_ms_ = 0;
       } catch (const std::exception& reason) {
         fail_stream(reason);
         progress = true;
@@ -207,7 +212,8 @@ void ServerConnection::end_stream(std::vector<std::byte> tail) {
 
 void ServerConnection::fail_stream(const std::exception& reason) {
   say(options_.log, LogLevel::kWarning, [&] {
-    return "the stream \"" + stats_.name + "\" to process " + std::to_string(stats_.pid) + " ends: " + to_remote_text(reason);
+    return "the stream \"" + stats_.name + "\" to process " + std::to_string(stats_.pid) +
+           " ends: " + to_remote_text(reason);
   });
   std::vector<std::byte> message = sender_.error(to_remote_text(reason));
   // A peer that doesn't know error messages sees the connection close.
@@ -216,6 +222,7 @@ void ServerConnection::fail_stream(const std::exception& reason) {
 }
 
 void ServerConnection::watch_starvation(std::int64_t now_ms) {
+  if (options_.lease_timeout_ms < 0) return;
   if (connection_->in_flight() > 0) {  // it may well give back what it hasn't even taken: look again
     starved_since_ms_ = 0;
     deadline_ms_ = now_ms + options_.lease_timeout_ms;
@@ -225,8 +232,8 @@ void ServerConnection::watch_starvation(std::int64_t now_ms) {
   deadline_ms_ = starved_since_ms_ + options_.lease_timeout_ms;
   if (now_ms < deadline_ms_) return;
   throw LeaseLimitError("the consumer, process " + std::to_string(stats_.pid) + ", holds " +
-                        std::to_string(sender_.leases().outstanding_bytes()) + " bytes of the live stream \"" + stats_.name +
-                        "\" and took all that was sent, but gave nothing back for " +
+                        std::to_string(sender_.leases().outstanding_bytes()) + " bytes of the live stream \"" +
+                        stats_.name + "\" and took all that was sent, but gave nothing back for " +
                         std::to_string(options_.lease_timeout_ms) + " ms; its limit is " +
                         std::to_string(options_.lease_limit) +
                         " bytes: release batches sooner, copy what is to be kept, or serve with a larger lease_limit");

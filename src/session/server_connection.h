@@ -14,8 +14,8 @@
 
 namespace crossdock::session {
 
-/// One consumer, seen from the server: binds the protocol's Sender to a transport's Connection and to the stream that is asked for. I/O thread
-/// only; nothing here blocks.
+/// One consumer, seen from the server: binds the protocol's Sender to a transport's Connection and to the stream that
+/// is asked for. I/O thread only; nothing here blocks.
 class ServerConnection {
  public:
   /// Finds what a ticket names. Throws what the consumer is to be told.
@@ -23,7 +23,8 @@ class ServerConnection {
 
   ServerConnection(std::unique_ptr<transport::Connection> connection, const ServerOptions& options, Open open);
 
-  /// One bounded turn: takes what came, sends what may be sent. True if anything moved. Throws what ends this connection.
+  /// One bounded turn: takes what came, sends what may be sent. True if anything moved. Throws what ends this
+  /// connection.
   bool turn(std::int64_t now_ms);
   /// When to take a turn although nothing happened; 0: never.
   std::int64_t deadline_ms() const noexcept { return deadline_ms_; }

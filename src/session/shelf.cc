@@ -53,9 +53,7 @@ std::shared_ptr<const PublishedTable> Shelf::publish(const std::string& name, So
   }
   auto item = std::make_shared<Item>();
   switch (source.kind()) {
-    case Source::Kind::kTable:
-      item->table = publish_stream(*SourceAccess::stream(source), *options_.context);
-      break;
+    case Source::Kind::kTable: item->table = publish_stream(*SourceAccess::stream(source), *options_.context); break;
     case Source::Kind::kFile: {
       const std::string& path = SourceAccess::path(source);
       item->table = publish_file(path, SourceAccess::stability(source));
@@ -102,7 +100,8 @@ void Shelf::withdraw(const std::string& name) {
   if (found == items_.end()) throw_not_found(name);
   item = std::move(found->second);
   items_.erase(found);
-  withdrawn_.insert(withdrawn_.end(), std::move_iterator(item->pullers.begin()), std::move_iterator(item->pullers.end()));
+  withdrawn_.insert(withdrawn_.end(), std::move_iterator(item->pullers.begin()),
+                    std::move_iterator(item->pullers.end()));
   item->pullers.clear();
   join_finished(&withdrawn_);
   catalogue_ = nullptr;
@@ -113,9 +112,11 @@ void Shelf::close() {
   decltype(items_) dropped;
   const std::lock_guard lock(mutex_);
   const auto waits_for_itself = [](const auto& puller) { return puller->on_its_thread(); };
-  if (std::ranges::any_of(withdrawn_, waits_for_itself) ||
-      std::ranges::any_of(items_, [&](const auto& entry) { return std::ranges::any_of(entry.second->pullers, waits_for_itself); })) {
-    throw InvalidArgumentError("a source can't close the server that reads it: closing waits for the source; let another thread close");
+  if (std::ranges::any_of(withdrawn_, waits_for_itself) || std::ranges::any_of(items_, [&](const auto& entry) {
+        return std::ranges::any_of(entry.second->pullers, waits_for_itself);
+      })) {
+    throw InvalidArgumentError(
+        "a source can't close the server that reads it: closing waits for the source; let another thread close");
   }
   closed_ = true;
   for (auto& [name, item] : items_) withdrawn_.insert(withdrawn_.end(), item->pullers.begin(), item->pullers.end());
@@ -146,10 +147,14 @@ std::unique_ptr<ServerStream> Shelf::open(std::string_view ticket, const transpo
     return std::make_unique<TableStream>(peer.same_user ? item.table : item.table_for_others);
   }
   if (!peer.same_user) {
-    throw PermissionError("\"" + found->first + "\" is a live stream, whose memory is used again and so goes to processes of the server's own user only; publish it as a table for others");
+    throw PermissionError("\"" + found->first +
+                          "\" is a live stream, whose memory is used again and so goes to processes of the server's "
+                          "own user only; publish it as a table for others");
   }
   if (item.consumed) {
-    throw ConsumedError("\"" + found->first + "\" is a one-shot stream and was given to another consumer; publish a callable, which makes a fresh stream for each");
+    throw ConsumedError("\"" + found->first +
+                        "\" is a one-shot stream and was given to another consumer; publish a callable, which makes a "
+                        "fresh stream for each");
   }
   item.copied_by_finished += join_finished(&item.pullers);
   join_finished(&withdrawn_);
@@ -169,7 +174,8 @@ std::unique_ptr<ServerStream> Shelf::open_catalogue() {
   {
     const std::lock_guard lock(mutex_);
     if (closed_) throw ClosedError("the server was closed");
-    // Each has memory and a descriptor of its own: a client that asks again and again, and releases nothing, must not use those up.
+    // Each has memory and a descriptor of its own: a client that asks again and again, and releases nothing, must not
+    // use those up.
     if (catalogue_) return std::make_unique<TableStream>(catalogue_);
     seen = changes_;
     for (const auto& [name, item] : items_) {

@@ -25,13 +25,14 @@ class Shelf {
   /// Gives back the table if it lies in a file, which may change under it; else null.
   std::shared_ptr<const PublishedTable> publish(const std::string& name, Source source);
   void withdraw(const std::string& name);
-  /// Nothing is published any more, and the sources' threads are told to stop. Throws InvalidArgumentError on such a thread, with nothing done.
+  /// Nothing is published any more, and the sources' threads are told to stop. Throws InvalidArgumentError on such a
+  /// thread, with nothing done.
   void close();
   /// Waits for the sources' threads; only without the GIL, and after close().
   void join_pullers();
 
-  /// The stream that a ticket names; the empty ticket is the catalogue. I/O thread: never waits for a source. Throws what the consumer is told: NotFoundError,
-  /// ConsumedError, PermissionError.
+  /// The stream that a ticket names; the empty ticket is the catalogue. I/O thread: never waits for a source. Throws
+  /// what the consumer is told: NotFoundError, ConsumedError, PermissionError.
   std::unique_ptr<ServerStream> open(std::string_view ticket, const transport::Agreement& peer);
 
   void add_stats(ServerStats* stats) const;
@@ -41,9 +42,10 @@ class Shelf {
   struct Item {
     std::string kind;
     std::shared_ptr<const array::Schema> schema;
-    std::shared_ptr<const PublishedTable> table;             // tables and files
-    std::shared_ptr<const PublishedTable> table_for_others;  // a file's sealed copy, for users who mustn't see it change
-    Puller::Make make;                                       // live and factory
+    std::shared_ptr<const PublishedTable> table;  // tables and files
+    std::shared_ptr<const PublishedTable>
+        table_for_others;  // a file's sealed copy, for users who mustn't see it change
+    Puller::Make make;     // live and factory
     bool one_shot = false;
     bool consumed = false;
     std::vector<std::shared_ptr<Puller>> pullers;
@@ -58,7 +60,7 @@ class Shelf {
   std::shared_ptr<Waker> waker_;
   mutable std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Item>, std::less<>> items_;
-  std::vector<std::shared_ptr<Puller>> withdrawn_;  // still to be joined
+  std::vector<std::shared_ptr<Puller>> withdrawn_;   // still to be joined
   std::shared_ptr<const PublishedTable> catalogue_;  // one for all who ask, until it changes; null: to be made
   std::uint64_t changes_ = 0;                        // to the catalogue
   std::uint64_t bitmap_bytes_copied_ = 0;
