@@ -17,6 +17,14 @@ ClientConnection::ClientConnection(std::unique_ptr<transport::Connection> connec
 
 ClientConnection::~ClientConnection() = default;
 
+bool ClientConnection::still_good() noexcept {
+  try {
+    return !connection_->receive();  // nothing may come unasked
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
 void ClientConnection::request(ByteSpan ticket) {
   const std::lock_guard lock(mutex_);
   send_pending();

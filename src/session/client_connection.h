@@ -20,6 +20,8 @@ class ClientConnection {
   ClientConnection(std::unique_ptr<transport::Connection> connection, std::string where);
   ~ClientConnection();
 
+  /// Between streams: takes note of what the server let go of, and tells whether it is still there. False also where it breaks the rules.
+  bool still_good() noexcept;
   /// Asks for a stream. Waits for room if it must; there always is some between streams.
   void request(ByteSpan ticket);
   /// Addresses that a batch no longer needs. Never blocks, never throws; what doesn't fit into the ring goes with the next call. Does nothing in a forked child: the leases are the parent's.

@@ -10,14 +10,17 @@ ClientPool::ClientPool(std::string address, std::string where, ClientOptions opt
     : address_(std::move(address)), where_(std::move(where)), options_(std::move(options)) {}
 
 std::shared_ptr<ClientConnection> ClientPool::take(const transport::InterruptHook& interrupted) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (closed_) throw ClosedError("this client of " + where_ + " was closed");
-    if (!idle_.empty()) {
-      auto connection = std::move(idle_.back());
+  while (true) {
+    std::shared_ptr<ClientConnection> connection;
+    {
+      const std::lock_guard lock(mutex_);
+      if (closed_) throw ClosedError("this client of " + where_ + " was closed");
+      if (idle_.empty()) break;
+      connection = std::move(idle_.back());
       idle_.pop_back();
-      return connection;
     }
+    // The server may have been closed meanwhile, and another be there in its place.
+    if (connection->still_good()) return connection;
   }
   return std::make_shared<ClientConnection>(
       transport::shm_connect(address_, options_.shm, options_.timeout_ms, interrupted), where_);

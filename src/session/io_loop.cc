@@ -107,6 +107,20 @@ ServerStats IoLoop::collect_stats() {
   return stats;
 }
 
+void IoLoop::watch(const std::shared_ptr<const PublishedTable>& table) {
+  std::promise<void> done;
+  std::future<void> future = done.get_future();
+  const bool posted = post([&] {
+    try {
+      leases_->watch(table);
+      done.set_value();
+    } catch (...) {
+      done.set_exception(std::current_exception());
+    }
+  });
+  if (posted) future.get();
+}
+
 void IoLoop::close() {
   const std::lock_guard one_at_a_time(close_mutex_);
   {
@@ -118,6 +132,7 @@ void IoLoop::close() {
 }
 
 void IoLoop::run() noexcept {
+  leases_ = std::make_unique<FileLeases>();
   Clock::time_point idle_since{};  // none: the last round had work
   Clock::time_point looked_around = Clock::now();
   std::uint64_t seen = shelf_.waker()->seen() - 1;
@@ -139,6 +154,7 @@ void IoLoop::run() noexcept {
       if (accept_new()) continue;
     }
     if (progress) continue;
+    leases_->look();  // what just came home may have been the last of a file that somebody waits for
     if (idle_since == Clock::time_point{}) idle_since = now;
     const bool spin = options_.wait == transport::Wait::kSpin ||
                       (options_.wait == transport::Wait::kAuto && now - idle_since < kSpin);
@@ -148,12 +164,14 @@ void IoLoop::run() noexcept {
     shelf_.waker()->woke();
     looked_around = Clock::now();
     idle_since = {};
+    leases_->look();
     accept_new();
   }
   run_commands();  // answers what was asked before the end
   const ClosedError reason("the server was closed");
   for (auto& connection : connections_) connection->say_goodbye(reason);
   connections_.clear();
+  leases_.reset();
   listener_.reset();
 }
 
@@ -215,6 +233,7 @@ void IoLoop::sleep() noexcept {
   bool go = true;
   try {
     fds.push_back({shelf_.waker()->descriptor(), POLLIN, 0});
+    fds.push_back({leases_->descriptor(), POLLIN, 0});  // -1, where there are none, is passed over
     for (const int fd : listener_->poll_descriptors()) fds.push_back({fd, POLLIN, 0});
     for (; go && asleep < connections_.size(); ++asleep) {
       transport::Connection& connection = connections_[asleep]->connection();
@@ -227,7 +246,7 @@ void IoLoop::sleep() noexcept {
   if (go) {
     const std::int64_t deadline = next_deadline_ms();
     // Handshakes under way have deadlines that only accept() knows.
-    int timeout = fds.size() > 2 + connections_.size() ? 500 : -1;
+    int timeout = fds.size() > 3 + connections_.size() ? 500 : -1;
     if (deadline != 0) {
       const auto left = static_cast<int>(std::clamp<std::int64_t>(deadline - now_ms(), 0, 60'000));
       timeout = timeout < 0 ? left : std::min(timeout, left);

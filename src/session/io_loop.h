@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "crossdock/session/server.h"
+#include "session/file_leases.h"
 #include "session/server_connection.h"
 #include "session/shelf.h"
 
@@ -24,6 +25,8 @@ class IoLoop {
   const std::string& uri() const noexcept { return uri_; }
   /// Asked of the I/O thread, so that nothing on its hot path needs a lock.
   ServerStats stats();
+  /// Takes read leases on the table's files where the system grants them. Waits for the I/O thread.
+  void watch(const std::shared_ptr<const PublishedTable>& table);
   /// Ends all connections, stops listening, joins the thread. Idempotent, thread-safe.
   void close();
 
@@ -41,6 +44,7 @@ class IoLoop {
   Shelf& shelf_;
   std::unique_ptr<transport::Listener> listener_;
   std::string uri_;
+  std::unique_ptr<FileLeases> leases_;  // made by the I/O thread, which is who hears of breaks
   std::vector<std::unique_ptr<ServerConnection>> connections_;
   std::uint64_t n_connections_ = 0;
   std::uint64_t n_protocol_errors_ = 0;

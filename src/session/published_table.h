@@ -41,6 +41,10 @@ struct PublishedTable {
   std::uint64_t bytes_copied = 0;
   std::uint64_t bitmap_bytes_copied = 0;
 
+  // Of the server's I/O thread alone, see FileLeases:
+  mutable int readers = 0;        ///< Streams that are under way, or whose consumer still holds some of it.
+  mutable bool breaking = false;  ///< Somebody waits to write one of its files.
+
   ByteSpan metadata_of(const PublishedMessage& message) const noexcept {
     return ByteSpan(metadata).subspan(message.metadata_offset, message.metadata_size);
   }

@@ -38,7 +38,7 @@ const std::string& Server::uri() const noexcept { return impl_->loop.uri(); }
 
 void Server::publish(const std::string& name, Source source) {
   impl_->made_in.check("this Server");
-  impl_->shelf.publish(name, std::move(source));
+  if (const auto file = impl_->shelf.publish(name, std::move(source))) impl_->loop.watch(file);
 }
 
 void Server::withdraw(const std::string& name) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "crossdock/core/bytes.h"
+#include "crossdock/core/error.h"
 #include "crossdock/device/region.h"
 #include "crossdock/dissociated/wire.h"
 #include "session/published_table.h"
@@ -51,13 +52,21 @@ class ServerStream {
 class TableStream final : public ServerStream {
  public:
   explicit TableStream(std::shared_ptr<const PublishedTable> table) : table_(std::move(table)) {
+    ++table_->readers;
     for (const auto& region : table_->regions) {
       if (region->kind() == device::RegionKind::kFile) file_ = region.get();
     }
   }
 
+  ~TableStream() override { --table_->readers; }
+  TableStream(const TableStream&) = delete;
+  TableStream& operator=(const TableStream&) = delete;
+
   State peek(Outgoing* out) override {
     if (next_ == table_->messages.size()) return State::kEnd;
+    if (table_->breaking) {
+      throw FileChangedError("the file behind this stream is about to change: another process waits to write to it");
+    }
     if (file_ != nullptr) file_->check_unchanged();
     const PublishedMessage& message = table_->messages[next_];
     *out = {table_->metadata_of(message), message.has_body, table_->buffers_of(message), 0, message.rows, message.bytes};

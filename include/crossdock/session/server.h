@@ -20,7 +20,8 @@ struct ServerOptions {
   /// Bytes of a live stream's memory that one consumer may hold, or have waiting for it; at least 1. One batch always
   /// fits.
   std::uint64_t lease_limit = 1ull << 30;
-  /// How long a consumer that took everything may sit at its lease limit before both ends get LeaseLimitError.
+  /// How long a consumer that took everything may sit at its lease limit before both ends get LeaseLimitError;
+  /// negative: for ever.
   int lease_timeout_ms = 10000;
   transport::Wait wait = transport::Wait::kAuto;  ///< How the server's thread waits.
   transport::ShmOptions shm;

@@ -1,6 +1,8 @@
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 
@@ -89,7 +91,8 @@ TEST_F(FileTest, AChangeUnderItsReadersIsAnErrorAtTheNextHandOver) {
   Client client(server.uri());
   const auto reader = client.get("numbers");
   EXPECT_TRUE(reader->next().has_value());
-  { std::ofstream(path, std::ios::app) << "more"; }
+  // A hard link's name changes the file's times and asks no lease; what a writer does is the next test.
+  std::filesystem::create_hard_link(path, path + ".too");
   try {
     while (reader->next()) {
     }
@@ -104,6 +107,57 @@ TEST_F(FileTest, AChangeUnderItsReadersIsAnErrorAtTheNextHandOver) {
         }
       },
       FileChangedError);
+}
+
+// What opening the file for writing, without waiting, says.
+int open_for_writing(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+  const int error = fd < 0 ? errno : 0;
+  if (fd >= 0) ::close(fd);
+  return error;
+}
+
+bool leases_are_granted(const std::string& path) {
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  return ::fcntl(file.get(), F_SETLEASE, F_RDLCK) == 0;
+}
+
+TEST_F(FileTest, AWriterIsHeldUpWhileItIsReadAndReadersAreTold) {
+  const std::string path = write(50, 1000);
+  if (!leases_are_granted(path)) GTEST_SKIP() << "this file system grants no leases";
+  ServerOptions options;
+  options.window = 1;
+  Server server(options);
+  server.publish("numbers", Source::file(path));
+  Client client(server.uri());
+  const auto reader = client.get("numbers");
+  auto held = reader->next();
+  EXPECT_EQ(open_for_writing(path), EWOULDBLOCK);
+  EXPECT_THROW(
+      while (reader->next()) {}, FileChangedError);
+  EXPECT_EQ(open_for_writing(path), EWOULDBLOCK) << "a batch is still held";
+  EXPECT_EQ(number_at(*held, 999), 999);
+  held.reset();
+  // The server takes the batch back and lets the writer in: opening now waits for just that.
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  ASSERT_GE(fd, 0);
+  ::close(fd);
+  // Nothing was written after all, and the file is served again.
+  const auto again = client.get("numbers");
+  int batches = 0;
+  while (again->next()) ++batches;
+  EXPECT_EQ(batches, 50);
+}
+
+TEST_F(FileTest, AWriterWaitsForNobodyWhereNobodyReads) {
+  const std::string path = write(2, 10);
+  Server server;
+  server.publish("numbers", Source::file(path));
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  EXPECT_GE(fd, 0);
+  ::close(fd);
+  server.withdraw("numbers");
+  EXPECT_EQ(open_for_writing(path), 0) << "nothing of a withdrawn file is held";
 }
 
 TEST_F(FileTest, WhatIsNoArrowFileIsRefusedByName) {

@@ -93,6 +93,29 @@ TEST_F(LiveTest, AHoarderGetsANamedErrorAtItsLimitAndOthersGoOn) {
   EXPECT_EQ(batches, 500);
 }
 
+TEST_F(LiveTest, WithoutALeaseTimeoutAHoarderIsWaitedFor) {
+  ServerOptions options;
+  options.lease_limit = 64 << 10;
+  options.lease_timeout_ms = -1;
+  Server server(options);
+  server.publish("much", Source::factory([] { return number_stream(50, 1000); }));
+  Client client(server.uri());
+  GetOptions get;
+  get.timeout_ms = 50;
+  const auto reader = client.get("much", get);
+  std::vector<array::RecordBatch> hoard;
+  std::size_t batches = 0;
+  EXPECT_THROW(
+      while (auto batch = reader->next()) {
+        hoard.push_back(*std::move(batch));
+        ++batches;
+      },
+      TimeoutError);
+  hoard.clear();
+  while (reader->next()) ++batches;
+  EXPECT_EQ(batches, 50u);
+}
+
 TEST_F(LiveTest, ASourcesErrorArrivesWithItsWords) {
   Server server;
   server.publish("broken", Source::factory([] {

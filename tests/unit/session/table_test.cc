@@ -10,6 +10,7 @@
 #include "crossdock/session/server.h"
 #include "support/batches.h"
 #include "support/leftovers.h"
+#include "support/temporary_folder.h"
 
 namespace crossdock::session {
 namespace {
@@ -228,8 +229,23 @@ TEST_F(TableTest, AClosedServerEndsStreamsByName) {
   EXPECT_EQ(number_at(*batch, 5), 5);
   EXPECT_THROW(server.publish("more", Source::table(number_stream(1, 1))), ClosedError);
   EXPECT_THROW(server.stats(), ClosedError);
-  EXPECT_THROW(client.get("numbers"), ConnectionError);
+  EXPECT_THROW(client.get("numbers"), NotFoundError);
   EXPECT_THROW(Client(server.uri()), NotFoundError);
+}
+
+TEST_F(TableTest, AClientFindsTheServerThatTookItsServersPlace) {
+  const testing::TemporaryFolder folder;
+  ServerOptions options;
+  options.uri = "shm:" + (folder / "numbers.sock");
+  auto server = std::make_unique<Server>(options);
+  server->publish("numbers", Source::table(number_stream(1, 1)));
+  Client client(options.uri);
+  EXPECT_EQ(count_rows(*client.get("numbers")), 1);
+  server = nullptr;
+  EXPECT_THROW(client.list(), NotFoundError) << "nobody listens there now";
+  server = std::make_unique<Server>(options);
+  server->publish("numbers", Source::table(number_stream(1, 2)));
+  EXPECT_EQ(count_rows(*client.get("numbers")), 2);
 }
 
 TEST_F(TableTest, AnArenaIsTakenOverWithoutACopy) {
