@@ -43,7 +43,7 @@ std::uint64_t RegionPool::idle_bytes() const {
 std::optional<RegionPool::Block> RegionPool::allocate(std::uint64_t size, std::uint64_t kept) {
   size = align_up(std::max<std::uint64_t>(size, kAlignment), kAlignment);
   std::unique_lock lock(mutex_);
-  const auto may_go_on = [&] { return stopped_ || out_ <= kept || out_ + size <= limit_; };
+  const auto may_go_on = [&] { return stopped_ || out_ + size <= limit_ || out_ <= kept + size; };
   if (!may_go_on()) {
     waiting_ = true;
     lock.unlock();

@@ -24,13 +24,13 @@ class RegionPool {
     std::uint64_t size = 0;
   };
 
-  /// `limit`: bytes that may be out at once. A block larger than that is given when nothing else is out. `on_starved`
-  /// is called, with no lock held, when allocate() begins to wait.
+  /// `limit`: bytes that may be out at once. Beyond it a block is given while no more than its own size is out: the batch
+  /// in a consumer's hand, and the next. `on_starved` is called, with no lock held, when allocate() begins to wait.
   RegionPool(std::uint64_t limit, std::function<void()> on_starved)
       : limit_(limit), on_starved_(std::move(on_starved)) {}
 
   /// Waits until there is room, or stop(). Nothing after stop(). `kept`: bytes of what is out that won't come back
-  /// before the stream's end; a block is always given when no more than that is out. Throws ResourceError.
+  /// before the stream's end, which don't count here. Throws ResourceError.
   std::optional<Block> allocate(std::uint64_t size, std::uint64_t kept = 0);
   void give_back(const Block& block) noexcept;
   void stop() noexcept;

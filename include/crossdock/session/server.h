@@ -17,8 +17,8 @@ namespace crossdock::session {
 struct ServerOptions {
   std::string uri = "shm:";   ///< Where to listen. "shm:" picks a path; "shm:/run/x.sock" names one.
   std::uint32_t window = 64;  ///< Messages that a consumer may be behind before its stream pauses; at least 1.
-  /// Bytes of a live stream's memory that one consumer may hold, or have waiting for it; at least 1. One batch always
-  /// fits.
+  /// Bytes of a live stream's memory that one consumer may hold, or have waiting for it; at least 1. Two batches
+  /// always fit: the one that it works on, and the next.
   std::uint64_t lease_limit = 1ull << 30;
   /// How long a consumer that took everything may sit at its lease limit before both ends get LeaseLimitError;
   /// negative: for ever.

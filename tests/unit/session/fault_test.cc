@@ -192,23 +192,23 @@ TEST_F(FaultTest, AConsumerThatGivesBackSlowlyIsNotAtItsLimit) {
   auto [ours, peers] = transport::memory_pair(agreement, {});
   ServerOptions options;
   options.lease_timeout_ms = 1000;
-  options.lease_limit = 3 * 64;
+  options.lease_limit = 5 * 128;
   std::shared_ptr<Puller> puller;
   ServerConnection connection(
       std::move(ours), options, [&](std::string_view, const transport::Agreement&) -> std::unique_ptr<ServerStream> {
-        // Three of one cache line each, then one that needs the memory of all three.
+        // Five of 128 bytes each, then one of 320 that needs the memory of three of them.
         auto n = std::make_shared<int>(0);
         puller = std::make_shared<Puller>(
             [n] {
               return std::make_unique<FunctionStream>(make_schema({{"x", array::TypeId::kInt64}}), [n] {
                 array::RecordBatch batch;
-                auto memory = std::make_shared<std::array<std::int64_t, 24>>();
+                auto memory = std::make_shared<std::array<std::int64_t, 40>>();
                 batch.schema = make_schema({{"x", array::TypeId::kInt64}});
-                batch.num_rows = ++*n <= 3 ? 8 : 24;
+                batch.num_rows = ++*n <= 5 ? 16 : 40;
                 batch.nodes = {{batch.num_rows, 0, 0}};
                 batch.buffers = {{nullptr, 0}, {memory->data(), batch.num_rows * 8}};
                 batch.owner = memory;
-                return *n <= 4 ? std::optional(std::move(batch)) : std::nullopt;
+                return *n <= 6 ? std::optional(std::move(batch)) : std::nullopt;
               });
             },
             options.lease_limit, 8, std::make_shared<Waker>());
@@ -243,7 +243,7 @@ TEST_F(FaultTest, AConsumerThatGivesBackSlowlyIsNotAtItsLimit) {
     ASSERT_TRUE(peers->send_tagged(2, std::as_bytes(std::span(&lent[i], 1)), {}));
   };
   ASSERT_TRUE(peers->send_tagged(1, as_bytes("s"), {}));
-  ASSERT_TRUE(turn_until(3));
+  ASSERT_TRUE(turn_until(5));
   while (!puller->pool().starved()) std::this_thread::yield();
   connection.turn(now);  // from here on it is watched
   for (std::size_t i = 0; i < 2; ++i) {
@@ -255,7 +255,7 @@ TEST_F(FaultTest, AConsumerThatGivesBackSlowlyIsNotAtItsLimit) {
   EXPECT_EQ(errors, 0) << "it gave something back every 600 ms";
   now += 600;
   free_one(2);
-  EXPECT_TRUE(turn_until(4));
+  EXPECT_TRUE(turn_until(6));
   EXPECT_EQ(errors, 0);
 }
 

@@ -93,6 +93,23 @@ TEST_F(LiveTest, AHoarderGetsANamedErrorAtItsLimitAndOthersGoOn) {
   EXPECT_EQ(batches, 500);
 }
 
+TEST_F(LiveTest, ALoopThatHoldsOneBatchWhileItAsksForTheNextNeverStarves) {
+  ServerOptions options;
+  options.lease_limit = 1;
+  options.lease_timeout_ms = 300;
+  Server server(options);
+  server.publish("much", Source::factory([] { return number_stream(20, 1000); }));
+  Client client(server.uri());
+  const auto reader = client.get("much");
+  std::optional<array::RecordBatch> in_hand;
+  int batches = 0;
+  while (auto next = reader->next()) {
+    in_hand = std::move(next);
+    ++batches;
+  }
+  EXPECT_EQ(batches, 20);
+}
+
 TEST_F(LiveTest, WithoutALeaseTimeoutAHoarderIsWaitedFor) {
   ServerOptions options;
   options.lease_limit = 64 << 10;
