@@ -29,6 +29,7 @@ from crossdock.errors import (
     SystemError,
     TimeoutError,
     TruncatedStreamError,
+    UnsupportedError,
     UnsupportedTypeError,
     UriError,
 )
@@ -64,6 +65,7 @@ __all__ = [
     "SystemError",
     "TimeoutError",
     "TruncatedStreamError",
+    "UnsupportedError",
     "UnsupportedTypeError",
     "UriError",
     "__version__",

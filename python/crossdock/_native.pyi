@@ -2,7 +2,10 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, final
 
+from crossdock.errors import Error
+
 __version__: str
+error_classes: tuple[type[Error], ...]
 
 @final
 class Schema:

@@ -30,6 +30,7 @@ __all__ = [
     "SystemError",
     "TimeoutError",
     "TruncatedStreamError",
+    "UnsupportedError",
     "UnsupportedTypeError",
     "UriError",
 ]
@@ -132,3 +133,7 @@ class RemoteError(Error, RuntimeError):
 
 class StreamBusyError(Error, RuntimeError):
     """A stream is under way on this object, in another thread; finish or close it first."""
+
+
+class UnsupportedError(Error, NotImplementedError):
+    """A driver, or this system, can't do what was asked; the text names it."""

@@ -2,9 +2,9 @@
 
 #include <nanobind/nanobind.h>
 
-#include <array>
 #include <exception>
 #include <string>
+#include <vector>
 
 #include "crossdock/core/error.h"
 
@@ -13,16 +13,15 @@ namespace nb = nanobind;
 namespace crossdock::python {
 namespace {
 
-constexpr int kLastCode = static_cast<int>(ErrorCode::kStreamBusy);
-// By code; references for good.
-std::array<PyObject*, kLastCode + 1> classes{};
+// By code, with the root at 0; references for good.
+std::vector<PyObject*> classes;
 
 void translate(const std::exception_ptr& pointer, void* /*unused*/) {
   try {
     std::rethrow_exception(pointer);
   } catch (const Error& error) {
-    const int code = static_cast<int>(error.code());
-    PyObject* const type = code > 0 && code <= kLastCode ? classes[static_cast<std::size_t>(code)] : classes[0];
+    const auto code = static_cast<std::size_t>(error.code());
+    PyObject* const type = code < classes.size() ? classes[code] : classes[0];
     // Messages quote names and paths, which may hold any bytes.
     const std::string text = error.what();
     PyObject* const message = PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
@@ -34,13 +33,20 @@ void translate(const std::exception_ptr& pointer, void* /*unused*/) {
 
 }  // namespace
 
-void register_errors() {
-  const nb::module_ module = nb::module_::import_("crossdock.errors");
-  classes[0] = nb::object(module.attr("Error")).release().ptr();
-  for (int code = 1; code <= kLastCode; ++code) {
+void register_errors(nb::module_& module) {
+  const nb::module_ errors = nb::module_::import_("crossdock.errors");
+  const std::string root(error_name(ErrorCode{0}));
+  classes = {nb::object(errors.attr(root.c_str())).release().ptr()};
+  // Codes have no gaps, and the first number that is none has the root's name. A code whose class is missing fails the
+  // import: nobody can forget one.
+  for (int code = 1;; ++code) {
     const std::string name(error_name(static_cast<ErrorCode>(code)));
-    classes[static_cast<std::size_t>(code)] = nb::object(module.attr(name.c_str())).release().ptr();
+    if (name == root) break;
+    classes.push_back(nb::object(errors.attr(name.c_str())).release().ptr());
   }
+  nb::list by_code;
+  for (PyObject* const one : classes) by_code.append(nb::handle(one));
+  module.attr("error_classes") = nb::tuple(by_code);
   nb::register_exception_translator(translate);
 }
 

@@ -17,7 +17,7 @@ NB_MODULE(_native, module) {
   // Objects that live until the interpreter ends are no fault, and a library doesn't print.
   nb::set_leak_warnings(false);
 
-  crossdock::python::register_errors();
+  crossdock::python::register_errors(module);
   crossdock::python::bind_types(module);
   crossdock::python::bind_reader(module);
   crossdock::python::bind_client(module);

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import crossdock as xd
-from crossdock import errors
+from crossdock import _native, errors
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_import_needs_neither_numpy_nor_pyarrow_nor_the_commands_libraries(script):
@@ -45,7 +50,7 @@ def test_everything_that_is_offered_is_there():
 
 def test_every_error_is_one_of_ours_and_has_its_own_class():
     classes = [getattr(errors, name) for name in errors.__all__]
-    assert len(set(classes)) == 24
+    assert len(set(classes)) == len(classes)
     for one in classes:
         assert issubclass(one, xd.Error)
         assert one.__doc__
@@ -56,5 +61,24 @@ def test_every_error_is_one_of_ours_and_has_its_own_class():
     assert issubclass(xd.UriError, ValueError)
     assert issubclass(xd.InvalidArgumentError, ValueError)
     assert issubclass(xd.UnsupportedTypeError, TypeError)
+    assert issubclass(xd.UnsupportedError, NotImplementedError)
     assert issubclass(xd.TruncatedStreamError, EOFError)
     assert issubclass(xd.FileChangedError, OSError)
+
+
+def test_every_error_code_of_the_library_has_its_class():
+    """The header is the list; what the native module looked up by code is what it raises."""
+    header = (ROOT / "include" / "crossdock" / "core" / "error.h").read_text()
+    body = re.search(r"enum class ErrorCode[^{]*{(.*?)\n};", header, re.DOTALL)
+    assert body is not None
+    codes = {int(number): name for name, number in re.findall(r"^  k(\w+) = (\d+),", body[1], re.MULTILINE)}
+    assert len(codes) == body[1].count("///<")
+    expected = ["Error", *(f"{codes[code]}Error" for code in range(1, len(codes) + 1))]
+    assert [one.__name__ for one in _native.error_classes] == expected
+    assert [getattr(xd, name) for name in expected] == list(_native.error_classes)
+    assert sorted(expected) == errors.__all__
+
+
+def test_the_documentation_names_every_error():
+    table = (ROOT / "docs" / "python.md").read_text()
+    assert [name for name in errors.__all__ if name != "Error" and f"`{name}`" not in table] == []
