@@ -66,15 +66,15 @@ class Server:
         *,
         window: int = 64,
         lease_limit: int = 1 << 30,
-        lease_timeout: float = 10.0,
+        lease_timeout: float | None = 10.0,
         wait: Wait = "auto",
         users: Literal["any"] | Iterable[int] | None = None,
         stable: Stability = "trust",
     ) -> None:
         if not 1 <= window < 2**32:
             raise InvalidArgumentError(f"window is a number of messages from 1 on; it was {window}")
-        if not 0 <= lease_limit < 2**64:
-            raise InvalidArgumentError(f"lease_limit is a number of bytes from 0 on; it was {lease_limit}")
+        if not 1 <= lease_limit < 2**64:
+            raise InvalidArgumentError(f"lease_limit is a number of bytes from 1 on; it was {lease_limit}")
         self._stable = _checked_stability(stable)
         any_user, other_users = trusted_users(users)
         timeout_ms = milliseconds(lease_timeout, "lease_timeout")
@@ -163,7 +163,7 @@ def serve(
     *,
     window: int = 64,
     lease_limit: int = 1 << 30,
-    lease_timeout: float = 10.0,
+    lease_timeout: float | None = 10.0,
     wait: Wait = "auto",
     users: Literal["any"] | Iterable[int] | None = None,
     stable: Stability = "trust",
@@ -183,7 +183,8 @@ def serve(
 
     uri: "shm:" picks a socket of its own; "shm:/run/user/1000/x.sock" names one. `server.uri` is the whole of it.
     window: messages that a consumer may be behind before its stream pauses.
-    lease_limit: bytes of a live stream's memory that one consumer may hold; one batch always fits.
+    lease_limit: bytes of a live stream's memory that one consumer may hold, from 1 on; two batches
+        always fit, the one in hand and the next.
     lease_timeout: seconds that a consumer may sit at that limit before both ends get `LeaseLimitError`; None: for ever.
     wait: how the server's thread waits: "block" sleeps at once, "spin" never (a whole core), "auto" spins a little
     first.

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 import threading
+from collections.abc import Iterator
 
-import crossdock as xd
 import nanoarrow as na
 import numpy as np
 import pyarrow as pa
 import pytest
+
+import crossdock as xd
 
 TABLE = pa.table({"n": pa.array([1, 2, None, 4], pa.int32()), "s": ["a", None, "ccc", ""]})
 
@@ -21,6 +24,15 @@ def read(server: xd.Server, name: str, **options: object) -> pa.Table:
 
 def kind_of(server: xd.Server, name: str) -> str:
     return next(source["kind"] for source in server.stats()["sources"] if source["name"] == name)
+
+
+BATCHES_OF_8_KIB = [pa.record_batch({"n": np.full(1024, i, "i8")}) for i in range(50)]
+
+
+def hoard(reader: xd.RecordBatchReader) -> Iterator[xd.RecordBatch]:
+    """Whatever comes, until a wait for more of it is over."""
+    with contextlib.suppress(xd.TimeoutError):
+        yield from reader
 
 
 def reader_of(table: pa.Table) -> pa.RecordBatchReader:
@@ -278,3 +290,35 @@ def test_serve_that_fails_says_which_source_and_leaves_no_server():
     with pytest.raises(xd.UnsupportedTypeError) as caught:
         xd.serve({"good": TABLE, "bad": object()})
     assert any("'bad'" in note for note in caught.value.__notes__)
+
+
+def test_a_consumer_at_its_lease_limit_gets_an_error_in_the_end():
+    table = pa.Table.from_batches(BATCHES_OF_8_KIB)
+    sources = {"t": lambda: reader_of(table)}
+    with (
+        xd.serve(sources, lease_limit=64 << 10, lease_timeout=0.05) as server,
+        xd.connect(server.uri) as client,
+    ):
+        held = []
+        with pytest.raises(xd.LeaseLimitError, match="lease_limit"):
+            held.extend(client.get("t", timeout=30))
+
+
+def test_without_a_lease_timeout_a_consumer_at_its_limit_is_waited_for():
+    table = pa.Table.from_batches(BATCHES_OF_8_KIB)
+    sources = {"t": lambda: reader_of(table)}
+    with (
+        xd.serve(sources, lease_limit=64 << 10, lease_timeout=None) as server,
+        xd.connect(server.uri) as client,
+    ):
+        reader = client.get("t", timeout=0.5)
+        held = list(hoard(reader))
+        assert 0 < len(held) < len(BATCHES_OF_8_KIB)
+        # That time is over, and then another: nothing ends the stream but its consumer.
+        held += hoard(reader)
+        assert len(held) < len(BATCHES_OF_8_KIB)
+        values = [pa.record_batch(batch)["n"][0].as_py() for batch in held]
+        held.clear()
+        # From here on each batch goes back before the next is asked for.
+        values += [pa.record_batch(batch)["n"][0].as_py() for batch in hoard(reader)]
+        assert values == list(range(len(BATCHES_OF_8_KIB)))

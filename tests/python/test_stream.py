@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
-import crossdock as xd
 import pyarrow as pa
 import pytest
+
+import crossdock as xd
 
 BATCHES = [pa.record_batch({"x": [1, 2], "y": ["a", None]}), pa.record_batch({"x": [3], "y": ["c"]})]
 SCHEMA = BATCHES[0].schema
@@ -97,7 +98,9 @@ def test_arguments_are_checked(server, client):
     with pytest.raises(xd.InvalidArgumentError, match="window"):
         xd.Server(window=0)
     with pytest.raises(xd.InvalidArgumentError, match="lease_limit"):
-        xd.Server(lease_limit=-1)
+        xd.Server(lease_limit=0)
+    with pytest.raises(xd.InvalidArgumentError, match="lease_timeout"):
+        xd.Server(lease_timeout=-1)
     with pytest.raises(xd.InvalidArgumentError, match="wait"):
         xd.Server(wait="never")
     with pytest.raises(xd.InvalidArgumentError, match="stable"):
