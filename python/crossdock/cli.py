@@ -91,7 +91,7 @@ def _pyarrow(why: str) -> Any:
     try:
         import pyarrow
     except ImportError:
-        raise _MissingPackageError(f"{why} needs pyarrow: pip install 'crossdock[io]'") from None
+        raise _MissingPackageError(f"{why} needs pyarrow: pip install pyarrow") from None
     return pyarrow
 
 
@@ -320,7 +320,7 @@ def _print_head(batches: list[xd.RecordBatch]) -> None:
     try:
         import pyarrow
     except ImportError:
-        print("(the first rows are shown where pyarrow is installed: pip install 'crossdock[io]')")
+        print("(the first rows are shown where pyarrow is installed: pip install pyarrow)")
         return
     if not batches:
         return
