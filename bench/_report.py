@@ -83,6 +83,7 @@ def print_targets(targets: list[Target]) -> None:
 
 def write_json(path: Path, result: dict[str, Any], targets: list[Target]) -> None:
     result = {**result, "targets": [{**asdict(target), "met": target.met} for target in targets]}
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=1) + "\n")
     console.print(f"written: {path}")
 

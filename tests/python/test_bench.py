@@ -36,7 +36,7 @@ def run(name: str, out: Path, *arguments: str) -> dict:
 
 
 def test_codec_measures_both_directions_at_both_widths(tmp_path):
-    result = run("codec", tmp_path)
+    result = run("codec", tmp_path / "a folder" / "that isn't there yet")
     rows = {(row["operation"], row["columns"]): row for row in result["rows"]}
     assert set(rows) == set(itertools.product(["encode", "decode"], [8, 512]))
     for row in rows.values():
