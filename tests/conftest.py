@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import pytest
 
-PACKAGE_TESTS = ("python", "interop", "examples")
+PACKAGE_TESTS = ("python", "interop")
 
 
 def _descriptors() -> dict[int, str]:

@@ -1,0 +1,40 @@
+"""pyproject.toml, beside what is in the tree."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+FOLDERS = [ROOT / name for name in PROJECT["tool"]["pytest"]["ini_options"]["testpaths"]]
+OURS = {"crossdock", "bench"}
+
+
+def imported(path: Path) -> set[str]:
+    """The packages that a Python file imports, anywhere in it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            found.add(node.module.split(".")[0])
+    return found
+
+
+def test_the_folders_of_tests_are_there_and_hold_tests():
+    for folder in FOLDERS:
+        assert list(folder.rglob("test_*.py")), f"{folder} holds no test"
+
+
+def test_the_test_group_has_whatever_the_tests_import():
+    # The tests run the benchmarks, in processes of their own; mypy is run, too.
+    files = [ROOT / "tests" / "conftest.py", *(ROOT / "bench").glob("*.py")]
+    files += [path for folder in FOLDERS for path in folder.rglob("*.py")]
+    needed = set.union(*map(imported, files)) - sys.stdlib_module_names - OURS | {"mypy"}
+    listed = [*PROJECT["dependency-groups"]["test"], *PROJECT["project"]["dependencies"]]
+    names = {re.split(r"[^\w.-]", requirement)[0] for requirement in listed if isinstance(requirement, str)}
+    assert needed - names == set()
