@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-
 from bench._samples import consume, make_batches
 
 # Files that the producer may be ahead: it writes one while the consumer reads another.

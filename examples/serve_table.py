@@ -5,8 +5,9 @@
 Then, in another terminal: python examples/get_table.py 'URI' weather
 """
 
-import crossdock as xd
 import pyarrow as pa
+
+import crossdock as xd
 
 
 def main() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import crossdock as xd
 import duckdb
 import nanoarrow as na
 import numpy as np
@@ -10,6 +9,8 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+
+import crossdock as xd
 
 ROWS = 10_000
 TABLE = pa.table(

@@ -6,11 +6,12 @@ import datetime
 import decimal
 import string
 
-import crossdock as xd
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+import crossdock as xd
 
 D = decimal.Decimal
 NOW = datetime.datetime(2024, 2, 29, 12, 34, 56, 789012)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import gc
 import signal
 
-import crossdock as xd
 import numpy as np
 import pyarrow as pa
 import pytest
+
+import crossdock as xd
 
 
 def column(array: np.ndarray) -> pa.Array:

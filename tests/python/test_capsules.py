@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ctypes
 
-import crossdock as xd
 import nanoarrow as na
 import nanoarrow.device
 import pyarrow as pa
 import pytest
+
+import crossdock as xd
 
 BATCH = pa.record_batch({"x": [1, 2, 3]})
 

@@ -10,10 +10,11 @@ import threading
 import weakref
 from pathlib import Path
 
-import crossdock as xd
 import numpy as np
 import pyarrow as pa
 import pytest
+
+import crossdock as xd
 
 BATCH = pa.record_batch({"x": np.arange(1000.0), "s": [str(i) for i in range(1000)]})
 SOURCES = {

@@ -7,9 +7,10 @@ import ctypes
 import threading
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
-import crossdock as xd
 import pyarrow as pa
 import pytest
+
+import crossdock as xd
 
 BATCH = pa.record_batch({"x": [1, 2, 3]})
 WAIT = 60  # Only ever spent by a test that fails.
