@@ -16,7 +16,8 @@ using array::TypeId;
 
 enum Column { kName, kSchema, kRows, kBytes, kDevice, kColumns };
 constexpr const char* kColumnNames[kColumns] = {"name", "schema", "rows", "bytes", "device"};
-constexpr TypeId kColumnTypes[kColumns] = {TypeId::kUtf8, TypeId::kBinary, TypeId::kInt64, TypeId::kInt64, TypeId::kUtf8};
+constexpr TypeId kColumnTypes[kColumns] = {TypeId::kUtf8, TypeId::kBinary, TypeId::kInt64, TypeId::kInt64,
+                                           TypeId::kUtf8};
 constexpr bool kColumnNullable[kColumns] = {false, true, true, true, false};
 
 std::shared_ptr<const array::Schema> catalogue_schema() {
@@ -42,7 +43,8 @@ struct ColumnBuilder {
     if (value) {
       validity.back() |= std::byte{1} << (length % 8);
       values.insert(values.end(), value->begin(), value->end());
-      if (values.size() > INT32_MAX) throw ResourceError("the catalogue is over 2 GiB; publish fewer or smaller schemas");
+      if (values.size() > INT32_MAX)
+        throw ResourceError("the catalogue is over 2 GiB; publish fewer or smaller schemas");
     } else {
       ++nulls;
     }
@@ -67,7 +69,8 @@ std::string_view text_at(const array::RecordBatch& batch, int first_buffer, std:
   const array::BufferView& values = batch.buffers[static_cast<std::size_t>(first_buffer + 2)];
   const auto from = load_le<std::int32_t>(offsets + row * 4);
   const auto to = load_le<std::int32_t>(offsets + row * 4 + 4);
-  if (from < 0 || to < from || to > values.size) throw InvalidDataError("the server's catalogue has offsets out of range");
+  if (from < 0 || to < from || to > values.size)
+    throw InvalidDataError("the server's catalogue has offsets out of range");
   return {static_cast<const char*>(values.data) + from, static_cast<std::size_t>(to - from)};
 }
 
@@ -119,7 +122,8 @@ std::shared_ptr<const PublishedTable> publish_catalogue(const std::vector<Catalo
       continue;
     }
     const auto size = static_cast<std::uint64_t>(buffer.size);
-    remote.push_back({device::make_address(0, writer.append({static_cast<const std::byte*>(buffer.data), size})), size});
+    remote.push_back(
+        {device::make_address(0, writer.append({static_cast<const std::byte*>(buffer.data), size})), size});
   }
   builder.region_index(writer.freeze());
   builder.add(encoder.record_batch(batch), true, remote, batch.num_rows);
@@ -132,8 +136,9 @@ void read_catalogue(const array::RecordBatch& batch, std::vector<CatalogueEntry>
   for (std::size_t i = 0; i < kColumns; ++i) {
     if (fields.size() < kColumns || fields[i].name != kColumnNames[i] || fields[i].type.id != kColumnTypes[i] ||
         fields[i].dictionary) {
-      throw InvalidDataError("the server's catalogue isn't one: columns name, schema, rows, bytes, device were expected, not\n" +
-                             batch.schema->to_string());
+      throw InvalidDataError(
+          "the server's catalogue isn't one: columns name, schema, rows, bytes, device were expected, not\n" +
+          batch.schema->to_string());
     }
     first_buffer[i] = batch.schema->nodes()[i].first_buffer;
   }

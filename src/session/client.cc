@@ -19,7 +19,8 @@ Client::Client(const std::string& uri, ClientOptions options, transport::Interru
   if (parsed.scheme != "shm") {
     throw SchemeError("scheme \"" + parsed.scheme + "\" in \"" + uri + "\" has no transport in this version; use shm:");
   }
-  if (parsed.address.empty()) throw UriError("\"" + uri + "\" names no socket; take the server's full URI (server.uri)");
+  if (parsed.address.empty())
+    throw UriError("\"" + uri + "\" names no socket; take the server's full URI (server.uri)");
   if (parsed.role != dissociated::StreamRole::kBoth) {
     throw SchemeError("\"" + uri + "\" is for one of two connections; over shm one carries metadata and data");
   }
@@ -29,8 +30,8 @@ Client::Client(const std::string& uri, ClientOptions options, transport::Interru
   const transport::Agreement& agreement = first->transport().agreement();
   if ((parsed.want_data && *parsed.want_data != agreement.want_data) ||
       (parsed.free_data && *parsed.free_data != agreement.free_data)) {
-    throw HandshakeError("the server at shm:" + parsed.address +
-                         " has other want_data and free_data values than \"" + uri + "\": that URI is of a server that has gone");
+    throw HandshakeError("the server at shm:" + parsed.address + " has other want_data and free_data values than \"" +
+                         uri + "\": that URI is of a server that has gone");
   }
   pool->put_back(std::move(first));
   impl_ = std::make_unique<Impl>(Impl{std::move(pool)});
@@ -54,8 +55,7 @@ std::unique_ptr<Reader> Client::get(const std::string& name, const GetOptions& o
                                     const transport::InterruptHook& interrupted) {
   impl_->pool->made_in().check("this Client");
   if (name.empty()) throw InvalidArgumentError("a stream's name can't be empty; list() gives the catalogue");
-  return std::unique_ptr<Reader>(
-      new Reader(std::make_unique<Reader::Impl>(impl_->pool, name, options, interrupted)));
+  return std::unique_ptr<Reader>(new Reader(std::make_unique<Reader::Impl>(impl_->pool, name, options, interrupted)));
 }
 
 void Client::close() {

@@ -13,18 +13,20 @@
 
 namespace crossdock::session {
 
-/// A client's connection, shared by the reader that drives it and by every batch that came over it: it stays until the last of them is gone.
-/// give_back() and flush() are thread-safe; receiving belongs to the reader.
+/// A client's connection, shared by the reader that drives it and by every batch that came over it: it stays until the
+/// last of them is gone. give_back() and flush() are thread-safe; receiving belongs to the reader.
 class ClientConnection {
  public:
   ClientConnection(std::unique_ptr<transport::Connection> connection, std::string where);
   ~ClientConnection();
 
-  /// Between streams: takes note of what the server let go of, and tells whether it is still there. False also where it breaks the rules.
+  /// Between streams: takes note of what the server let go of, and tells whether it is still there. False also where it
+  /// breaks the rules.
   bool still_good() noexcept;
   /// Asks for a stream. Waits for room if it must; there always is some between streams.
   void request(ByteSpan ticket);
-  /// Addresses that a batch no longer needs. Never blocks, never throws; what doesn't fit into the ring goes with the next call. Does nothing in a forked child: the leases are the parent's.
+  /// Addresses that a batch no longer needs. Never blocks, never throws; what doesn't fit into the ring goes with the
+  /// next call. Does nothing in a forked child: the leases are the parent's.
   void give_back(std::span<const std::uint64_t> addresses) noexcept;
   /// Sends what give_back() couldn't. Never blocks.
   void flush() noexcept;
@@ -43,7 +45,8 @@ class ClientConnection {
   std::vector<std::uint64_t> pending_;
 };
 
-/// What keeps the memory of one received batch: the regions it lies in, and the addresses that go back when it is released, on whatever thread.
+/// What keeps the memory of one received batch: the regions it lies in, and the addresses that go back when it is
+/// released, on whatever thread.
 class Lease {
  public:
   Lease(std::shared_ptr<ClientConnection> connection, std::vector<std::uint64_t> addresses) noexcept

@@ -10,8 +10,8 @@
 
 namespace crossdock::session {
 
-/// A client's connections to one server: those without a stream under way wait here to be used again. Thread-safe; outlives the client while
-/// readers hold it.
+/// A client's connections to one server: those without a stream under way wait here to be used again. Thread-safe;
+/// outlives the client while readers hold it.
 class ClientPool {
  public:
   ClientPool(std::string address, std::string where, ClientOptions options);

@@ -9,7 +9,8 @@
 
 namespace crossdock::session {
 
-/// The dictionaries that a stream has delivered, by id. A batch takes what is there when it arrives; a replacement changes later batches only.
+/// The dictionaries that a stream has delivered, by id. A batch takes what is there when it arrives; a replacement
+/// changes later batches only.
 class DictionaryShelf {
  public:
   /// The values of `id`, complete with the dictionaries that they need themselves.

@@ -8,12 +8,13 @@
 
 namespace crossdock::session {
 
-/// Read leases (fcntl F_SETLEASE) on the files that a server serves by descriptor, where the system grants them: for the owner of a
-/// file that nobody has open for writing. Whoever wants to write or cut such a file is then held up by the kernel, for at most its lease-break time,
-/// while streams end and consumers give back what they have of it. Made and used on one thread, the server's I/O thread.
+/// Read leases (fcntl F_SETLEASE) on the files that a server serves by descriptor, where the system grants them: for
+/// the owner of a file that nobody has open for writing. Whoever wants to write or cut such a file is then held up by
+/// the kernel, for at most its lease-break time, while streams end and consumers give back what they have of it. Made
+/// and used on one thread, the server's I/O thread.
 ///
-/// The kernel tells of a break by a signal. It is directed at that thread alone, blocked there, and read from a descriptor: no handler is
-/// installed, and no other thread ever sees it.
+/// The kernel tells of a break by a signal. It is directed at that thread alone, blocked there, and read from a
+/// descriptor: no handler is installed, and no other thread ever sees it.
 class FileLeases {
  public:
   /// Never throws for want of leases: without them files are served all the same.

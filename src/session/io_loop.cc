@@ -44,7 +44,8 @@ std::uint64_t random_tag() {
 IoLoop::IoLoop(const ServerOptions& options, Shelf& shelf) : options_(options), shelf_(shelf) {
   const dissociated::Uri uri = dissociated::parse_uri(options.uri);
   if (uri.scheme != "shm") {
-    throw SchemeError("scheme \"" + uri.scheme + "\" in \"" + options.uri + "\" has no transport in this version; use shm:");
+    throw SchemeError("scheme \"" + uri.scheme + "\" in \"" + options.uri +
+                      "\" has no transport in this version; use shm:");
   }
   const std::uint64_t want = uri.want_data.value_or(random_tag());
   std::uint64_t release = uri.free_data.value_or(random_tag());
@@ -213,7 +214,8 @@ bool IoLoop::accept_new() {
           [this](std::string_view ticket, const transport::Agreement& peer) { return shelf_.open(ticket, peer); }));
     }
   } catch (const std::exception& reason) {
-    say(options_.log, LogLevel::kError, [&] { return std::string("a client could not be accepted: ") + reason.what(); });
+    say(options_.log, LogLevel::kError,
+        [&] { return std::string("a client could not be accepted: ") + reason.what(); });
   }
   return progress;
 }

@@ -16,8 +16,8 @@
 
 namespace crossdock::session {
 
-/// One message of a published table, encoded once for all consumers. Addresses in its body are local: the region's index within the table in the top
-/// 16 bits; each connection puts its own region numbers there when it sends.
+/// One message of a published table, encoded once for all consumers. Addresses in its body are local: the region's
+/// index within the table in the top 16 bits; each connection puts its own region numbers there when it sends.
 struct PublishedMessage {
   std::uint64_t metadata_offset;
   std::uint32_t metadata_size;
@@ -28,7 +28,8 @@ struct PublishedMessage {
   bool has_body;
 };
 
-/// A table ready to be sent as often as asked for. Immutable, shared by connections; its regions live until the last of them lets go.
+/// A table ready to be sent as often as asked for. Immutable, shared by connections; its regions live until the last of
+/// them lets go.
 struct PublishedTable {
   std::shared_ptr<const array::Schema> schema;
   std::vector<PublishedMessage> messages;  ///< The schema first.
@@ -68,11 +69,12 @@ class TableBuilder {
   std::shared_ptr<PublishedTable> table_;
 };
 
-/// Reads the whole stream. Buffers in an arena of `context` stay where they are, and the arena is frozen; all others are copied once, into one region.
-/// Throws ArenaFrozenError if such an arena was published before.
+/// Reads the whole stream. Buffers in an arena of `context` stay where they are, and the arena is frozen; all others
+/// are copied once, into one region. Throws ArenaFrozenError if such an arena was published before.
 std::shared_ptr<const PublishedTable> publish_stream(array::BatchStream& stream, const Context& context);
 
-/// An Arrow IPC file or stream file whose descriptor will be passed (kTrust), or copied once into sealed memory (kSnapshot).
+/// An Arrow IPC file or stream file whose descriptor will be passed (kTrust), or copied once into sealed memory
+/// (kSnapshot).
 std::shared_ptr<const PublishedTable> publish_file(const std::string& path, Stability stability);
 
 }  // namespace crossdock::session

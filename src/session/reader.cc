@@ -18,16 +18,18 @@ constexpr int kAnnouncementTimeoutMs = 5000;
 std::int64_t deadline_ns(int timeout_ms) {
   if (timeout_ms < 0) return 0;
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count() + static_cast<std::int64_t>(timeout_ms) * 1'000'000 + 1;
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count() +
+         static_cast<std::int64_t>(timeout_ms) * 1'000'000 + 1;
 }
 
-// Whether the metadata and the buffers' sizes say all that there is to check: true for columns of fixed width, which point
-// nowhere. Message::batch() and ipc::assemble() have made those checks.
+// Whether the metadata and the buffers' sizes say all that there is to check: true for columns of fixed width, which
+// point nowhere. Message::batch() and ipc::assemble() have made those checks.
 bool needs_no_look_inside(const array::Schema& schema) {
   return std::ranges::all_of(schema.nodes(), [](const array::LayoutNode& node) {
     return node.n_children == 0 && node.dictionary_slot < 0 &&
            std::ranges::all_of(std::span(node.type.buffers, node.type.n_buffers), [](array::BufferKind kind) {
-             return kind == array::BufferKind::kValidity || kind == array::BufferKind::kBits || kind == array::BufferKind::kFixed;
+             return kind == array::BufferKind::kValidity || kind == array::BufferKind::kBits ||
+                    kind == array::BufferKind::kFixed;
            });
   });
 }
@@ -36,7 +38,10 @@ bool needs_no_look_inside(const array::Schema& schema) {
 
 Reader::Impl::Impl(std::shared_ptr<ClientPool> from, const std::string& ticket, const GetOptions& given,
                    transport::InterruptHook hook)
-    : pool(std::move(from)), options(given), interrupted(std::move(hook)), name(ticket),
+    : pool(std::move(from)),
+      options(given),
+      interrupted(std::move(hook)),
+      name(ticket),
       connection(pool->take(interrupted)) {
   connection->request(as_bytes(ticket));
   const dissociated::Receiver::Item* item = wait(deadline_ns(pool->options().timeout_ms));
@@ -108,7 +113,6 @@ std::shared_ptr<const void> Reader::Impl::map_remote(ByteSpan body) {
     throw ProtocolError("a body names " + std::to_string(remote.size()) + " buffers where its metadata has " +
                         std::to_string(header.buffers.size()));
   }
-  std::vector<std::shared_ptr<const device::Region>> regions;
   std::vector<std::uint64_t> addresses;
   addresses.reserve(remote.size());
   for (const dissociated::RemoteBuffer& buffer : remote) {
@@ -136,9 +140,9 @@ std::shared_ptr<const void> Reader::Impl::map_remote(ByteSpan body) {
     }
     const std::uint64_t offset = device::address_offset(buffer.address);
     if (offset > region->size() || buffer.length > region->size() - offset) {
-      throw ProtocolError("buffer " + std::to_string(i) + " of a body lies outside its region: " +
-                          std::to_string(buffer.length) + " bytes at " + std::to_string(offset) + " of " +
-                          std::to_string(region->size()));
+      throw ProtocolError("buffer " + std::to_string(i) +
+                          " of a body lies outside its region: " + std::to_string(buffer.length) + " bytes at " +
+                          std::to_string(offset) + " of " + std::to_string(region->size()));
     }
     views[i] = {region->data() + offset, header.buffers[i].length};
   }
@@ -148,10 +152,10 @@ std::shared_ptr<const void> Reader::Impl::map_remote(ByteSpan body) {
 // A type 0 body: the bytes themselves, which the transport will overwrite.
 std::shared_ptr<const void> Reader::Impl::copy_packed(ByteSpan body) {
   constexpr std::size_t kAlignment = 64;
-  auto* memory = static_cast<std::byte*>(::operator new(std::max<std::size_t>(body.size(), 1), std::align_val_t{kAlignment}));
-  std::shared_ptr<const void> owner(memory, [](const void* given) {
-    ::operator delete(const_cast<void*>(given), std::align_val_t{kAlignment});
-  });
+  auto* memory =
+      static_cast<std::byte*>(::operator new (std::max<std::size_t>(body.size(), 1), std::align_val_t{kAlignment}));
+  std::shared_ptr<const void> owner(
+      memory, [](const void* given) { ::operator delete (const_cast<void*>(given), std::align_val_t{kAlignment}); });
   std::memcpy(memory, body.data(), body.size());
   for (std::size_t i = 0; i < header.buffers.size(); ++i) {
     const ipc::BufferRange& range = header.buffers[i];
@@ -193,7 +197,8 @@ std::optional<array::RecordBatch> Reader::Impl::next() {
           break;
         }
         default:
-          throw UnsupportedTypeError("the stream \"" + name + "\" sends a message that is neither a record batch nor a dictionary");
+          throw UnsupportedTypeError("the stream \"" + name +
+                                     "\" sends a message that is neither a record batch nor a dictionary");
       }
     }
   } catch (const TimeoutError&) {

@@ -24,8 +24,9 @@ class RegionPool {
     std::uint64_t size = 0;
   };
 
-  /// `limit`: bytes that may be out at once. Beyond it a block is given while no more than its own size is out: the batch
-  /// in a consumer's hand, and the next. `on_starved` is called, with no lock held, when allocate() begins to wait.
+  /// `limit`: bytes that may be out at once. Beyond it a block is given while no more than its own size is out: the
+  /// batch in a consumer's hand, and the next. `on_starved` is called, with no lock held, when allocate() begins to
+  /// wait.
   RegionPool(std::uint64_t limit, std::function<void()> on_starved)
       : limit_(limit), on_starved_(std::move(on_starved)) {}
 

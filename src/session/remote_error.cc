@@ -7,9 +7,9 @@ namespace {
 
 // What a server may say of itself or of the consumer. Others (a bad argument at its side, say) are its own affair.
 constexpr ErrorCode kTravelling[] = {
-    ErrorCode::kNotFound,      ErrorCode::kUnsupportedType, ErrorCode::kFileChanged, ErrorCode::kLeaseLimit,
-    ErrorCode::kClosed,        ErrorCode::kPermission,      ErrorCode::kConsumed,    ErrorCode::kResource,
-    ErrorCode::kInvalidData,   ErrorCode::kProtocol,
+    ErrorCode::kNotFound,    ErrorCode::kUnsupportedType, ErrorCode::kFileChanged, ErrorCode::kLeaseLimit,
+    ErrorCode::kClosed,      ErrorCode::kPermission,      ErrorCode::kConsumed,    ErrorCode::kResource,
+    ErrorCode::kInvalidData, ErrorCode::kProtocol,
 };
 
 }  // namespace

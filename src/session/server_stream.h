@@ -20,7 +20,7 @@ struct Outgoing {
   ByteSpan metadata;
   bool has_body = false;
   std::span<const dissociated::RemoteBuffer> buffers;  ///< Local addresses: region index of this stream, offset.
-  std::uint32_t slot = 0;                              ///< Comes back in returned(), once for each buffer that isn't empty.
+  std::uint32_t slot = 0;  ///< Comes back in returned(), once for each buffer that isn't empty.
   std::int64_t rows = 0;
   std::uint64_t bytes = 0;
 };
@@ -69,11 +69,14 @@ class TableStream final : public ServerStream {
     }
     if (file_ != nullptr) file_->check_unchanged();
     const PublishedMessage& message = table_->messages[next_];
-    *out = {table_->metadata_of(message), message.has_body, table_->buffers_of(message), 0, message.rows, message.bytes};
+    *out = {
+        table_->metadata_of(message), message.has_body, table_->buffers_of(message), 0, message.rows, message.bytes};
     return State::kReady;
   }
   void pop() override { ++next_; }
-  const std::shared_ptr<const device::Region>& region(std::uint32_t index) const override { return table_->regions[index]; }
+  const std::shared_ptr<const device::Region>& region(std::uint32_t index) const override {
+    return table_->regions[index];
+  }
   void returned(std::uint32_t) noexcept override {}
   bool recycles() const noexcept override { return false; }
 

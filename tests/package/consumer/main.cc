@@ -1,5 +1,5 @@
-// A user's program, with the installed headers and library only: serves a table, gets it back, and catches an error by its
-// class. Exits with 1 where they don't work together.
+// A user's program, with the installed headers and library only: serves a table, gets it back, and catches an error by
+// its class. Exits with 1 where they don't work together.
 #include <cstdint>
 #include <iostream>
 #include <memory>

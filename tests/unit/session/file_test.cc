@@ -20,10 +20,10 @@
 namespace crossdock::session {
 namespace {
 
+using ::testing::HasSubstr;
 using testing::number_at;
 using testing::number_stream;
 using testing::text_at;
-using ::testing::HasSubstr;
 
 class FileTest : public testing::NoLeftovers {
  protected:
@@ -133,8 +133,7 @@ TEST_F(FileTest, AWriterIsHeldUpWhileItIsReadAndReadersAreTold) {
   const auto reader = client.get("numbers");
   auto held = reader->next();
   EXPECT_EQ(open_for_writing(path), EWOULDBLOCK);
-  EXPECT_THROW(
-      while (reader->next()) {}, FileChangedError);
+  EXPECT_THROW(while (reader->next()){}, FileChangedError);
   EXPECT_EQ(open_for_writing(path), EWOULDBLOCK) << "a batch is still held";
   EXPECT_EQ(number_at(*held, 999), 999);
   held.reset();

@@ -16,10 +16,10 @@ namespace crossdock::session {
 namespace {
 
 using testing::FunctionStream;
+using ::testing::HasSubstr;
 using testing::number_at;
 using testing::number_batch;
 using testing::number_stream;
-using ::testing::HasSubstr;
 
 class LiveTest : public testing::NoLeftovers {};
 
@@ -137,11 +137,12 @@ TEST_F(LiveTest, ASourcesErrorArrivesWithItsWords) {
   Server server;
   server.publish("broken", Source::factory([] {
                    auto count = std::make_shared<int>(0);
-                   return std::make_unique<FunctionStream>(
-                       number_batch(0, 0).schema, [count]() -> std::optional<array::RecordBatch> {
-                         if (++*count == 3) throw std::runtime_error("the pump has stopped");
-                         return number_batch(0, 1);
-                       });
+                   return std::make_unique<FunctionStream>(number_batch(0, 0).schema,
+                                                           [count]() -> std::optional<array::RecordBatch> {
+                                                             if (++*count == 3)
+                                                               throw std::runtime_error("the pump has stopped");
+                                                             return number_batch(0, 1);
+                                                           });
                  }));
   server.publish("unmade", Source::factory([]() -> std::unique_ptr<array::BatchStream> {
                    throw std::runtime_error("there is no pump");
@@ -190,9 +191,8 @@ TEST_F(LiveTest, DroppingAReaderInMidStreamStopsItsSource) {
   Server server;
   server.publish("endless", Source::factory([watched, &alive] {
                    auto held = std::exchange(alive, nullptr);
-                   return std::make_unique<FunctionStream>(number_batch(0, 0).schema, [held] {
-                     return std::optional(number_batch(0, 10));
-                   });
+                   return std::make_unique<FunctionStream>(number_batch(0, 0).schema,
+                                                           [held] { return std::optional(number_batch(0, 10)); });
                  }));
   Client client(server.uri());
   { EXPECT_TRUE(client.get("endless")->next().has_value()); }

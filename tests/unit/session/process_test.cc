@@ -47,8 +47,7 @@ TEST_F(ProcessTest, AKilledProducerLeavesBatchesValidAndTheReaderSaysSo) {
       std::vector<array::RecordBatch> kept;
       for (int i = 0; i < 3; ++i) kept.push_back(*reader->next());
       producer.kill();
-      EXPECT_THROW(
-          while (auto batch = reader->next()) kept.push_back(*std::move(batch)), TruncatedStreamError);
+      EXPECT_THROW(while (auto batch = reader->next()) kept.push_back(*std::move(batch)), TruncatedStreamError);
       for (std::size_t i = 0; i < kept.size(); ++i) {
         EXPECT_EQ(number_at(kept[i], 99), static_cast<std::int64_t>(i) * 100 + 99);
       }
@@ -168,7 +167,8 @@ TEST_F(ProcessTest, LeasesStayWhileAForkedChildOfADeadConsumerLives) {
   const pid_t grandchild = std::stoi(consumer.line().hear());
   ASSERT_TRUE(comes_true([&] { return server.stats().consumers.at(0).leases > 0; }));
   consumer.kill();
-  // Nothing says "now it would have been noticed"; a client that comes and goes meanwhile shows that the loop has turned.
+  // Nothing says "now it would have been noticed"; a client that comes and goes meanwhile shows that the loop has
+  // turned.
   for (int i = 0; i < 5; ++i) Client(server.uri()).list();
   EXPECT_GT(server.stats().consumers.at(0).leases, 0u) << "the child still has the memory";
   ::kill(grandchild, SIGKILL);

@@ -15,11 +15,11 @@
 namespace crossdock::session {
 namespace {
 
+using ::testing::HasSubstr;
 using testing::number_at;
 using testing::number_batch;
 using testing::number_stream;
 using testing::text_at;
-using ::testing::HasSubstr;
 
 class TableTest : public testing::NoLeftovers {};
 
@@ -224,8 +224,7 @@ TEST_F(TableTest, AClosedServerEndsStreamsByName) {
   auto batch = reader->next();
   server.close();
   server.close();
-  EXPECT_THROW(
-      while (reader->next()) {}, ClosedError);
+  EXPECT_THROW(while (reader->next()){}, ClosedError);
   EXPECT_EQ(number_at(*batch, 5), 5);
   EXPECT_THROW(server.publish("more", Source::table(number_stream(1, 1))), ClosedError);
   EXPECT_THROW(server.stats(), ClosedError);
