@@ -31,7 +31,8 @@ function(crossdock_test name)
   target_link_libraries(${name}_tests PRIVATE ${ARG_LIBRARIES} GTest::gmock GTest::gtest_main)
   target_include_directories(${name}_tests PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   crossdock_compile_options(${name}_tests)
-  # Test code is compiled once and run once: unoptimised it takes less than half the time, and the library under it is optimised.
+  # Test code is compiled once and run once: unoptimised it takes less than half the time, and the library under it is
+  # optimised.
   target_compile_options(${name}_tests PRIVATE -O0 -g1)
   gtest_discover_tests(${name}_tests TEST_PREFIX ${name}. DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 120)
 endfunction()
