@@ -25,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.flight
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -226,7 +227,7 @@ SOURCES = {
 
 
 def main() -> None:
-    console = Console(width=max(120, Console().width) if not sys.stdout.isatty() else None)
+    console = Console(width=max(140, Console().width) if not sys.stdout.isatty() else None)
     console.print("Reading the flights that left New York City in 2013 ...")
     tables = load_tables()
     flights = tables["flights"]
@@ -284,7 +285,7 @@ def report(
         return float(statistics.mean(row[key] for row in rows))
 
     title = f"{CONSUMERS} consumer processes, each batch imported into pyarrow, every page read"
-    out = Table(title=title, title_justify="left")
+    out = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
     for heading in ("table", "where it was"):
         out.add_column(heading, no_wrap=True)
     costs = ("copied by\nthe server", "first\nbatch", "per\nbatch", "a consumer\nadded", "of it\nprivate")
