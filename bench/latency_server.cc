@@ -81,7 +81,6 @@ class PingStream final : public session::ServerStream {
   }
   const std::shared_ptr<const device::Region>& region(std::uint32_t) const override { return region_as_sent_; }
   void returned(std::uint32_t) noexcept override { --lent_; }
-  bool recycles() const noexcept override { return true; }
 
  private:
   std::int64_t count_;

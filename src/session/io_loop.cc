@@ -70,14 +70,13 @@ bool IoLoop::post(std::function<void()> command) {
   return true;
 }
 
-bool IoLoop::run_commands() {
+void IoLoop::run_commands() {
   std::vector<std::function<void()>> commands;
   {
     const std::lock_guard lock(mutex_);
     commands.swap(commands_);
   }
   for (auto& command : commands) command();
-  return !commands.empty();
 }
 
 ServerStats IoLoop::stats() {

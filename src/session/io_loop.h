@@ -36,7 +36,7 @@ class IoLoop {
   bool accept_new();
   void sleep() noexcept;
   ServerStats collect_stats();
-  bool run_commands();
+  void run_commands();
   bool post(std::function<void()> command);
   std::int64_t next_deadline_ms() const;
 

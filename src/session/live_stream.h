@@ -90,7 +90,6 @@ class LiveStream final : public ServerStream {
   const std::shared_ptr<const device::Region>& region(std::uint32_t index) const override;
   void returned(std::uint32_t slot) noexcept override;
   void over() noexcept override { puller_->stop(); }
-  bool recycles() const noexcept override { return true; }
 
  private:
   struct Slot {

@@ -44,8 +44,6 @@ class ServerStream {
   virtual void returned(std::uint32_t slot) noexcept = 0;
   /// Nothing more is asked for, whether it ended or not; leases may still be out.
   virtual void over() noexcept {}
-  /// Memory of this stream alone may not go to another user.
-  virtual bool recycles() const noexcept = 0;
 };
 
 /// A published table, at one consumer's pace.
@@ -78,7 +76,6 @@ class TableStream final : public ServerStream {
     return table_->regions[index];
   }
   void returned(std::uint32_t) noexcept override {}
-  bool recycles() const noexcept override { return false; }
 
  private:
   std::shared_ptr<const PublishedTable> table_;
