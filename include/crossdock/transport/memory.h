@@ -13,6 +13,8 @@ namespace crossdock::transport {
 struct MemoryOptions {
   std::size_t queue_messages = 1024;        ///< Of one direction: send() says false beyond. At least 1.
   std::uint64_t max_message = 64ull << 20;  ///< Bytes, head and tail together.
+  std::uint64_t max_body = 64ull << 30;     ///< Bytes of a body by value.
+  bool shares_memory = true;                ///< False: as between machines, bodies go by value.
 };
 
 /// The in-process twin of a connection: two ends joined by queues, for tests and simulation. The same rules as any

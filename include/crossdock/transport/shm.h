@@ -7,6 +7,8 @@
 
 #include "crossdock/core/export.h"
 #include "crossdock/core/log.h"
+#include "crossdock/transport/body_memory.h"
+#include "crossdock/transport/registry.h"
 #include "crossdock/transport/transport.h"
 
 namespace crossdock::transport {
@@ -15,6 +17,10 @@ struct ShmOptions {
   std::uint64_t ring_bytes = 1 << 20;  ///< Of one direction; a power of two from 64 KiB to 1 GiB.
   /// Larger messages are refused at the sender, and end the connection at the receiver.
   std::uint64_t max_message = 64ull << 20;
+  /// The longest body that is taken by value from the peer; 0: none.
+  std::uint64_t max_body = 64ull << 30;
+  /// Where such bodies go; null: a pool of each connection's own.
+  std::shared_ptr<BodyMemory> body_memory = {};
   /// What the peer of one connection may have mapped at us, bytes and regions: batches that are still held count.
   std::uint64_t max_region_bytes = 1ull << 40;
   std::uint32_t max_regions = 65536;
@@ -36,6 +42,10 @@ CROSSDOCK_EXPORT std::unique_ptr<Listener> shm_listen(const std::string& path, s
 /// Connects and shakes hands. Throws NotFoundError / ConnectionError (nobody there), PermissionError (another user),
 /// HandshakeError (something else, another version: says both), TimeoutError, InterruptedError.
 CROSSDOCK_EXPORT std::unique_ptr<Connection> shm_connect(const std::string& path, const ShmOptions& options,
-                                                         int timeout_ms, const InterruptHook& interrupted);
+                                                         int timeout_ms, const InterruptHook& interrupted,
+                                                         Carries carries = Carries::kBoth);
+
+/// The two as what a registry holds. Throws InvalidArgumentError for options that can't work.
+CROSSDOCK_EXPORT std::shared_ptr<const Transport> make_shm_transport(const ShmOptions& options = {});
 
 }  // namespace crossdock::transport

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,21 +15,30 @@
 /// What the network can do. It knows nothing of the protocol: bytes go in whole and come out whole, tagged or not.
 namespace crossdock::transport {
 
+/// What a connection carries of a stream: a client may have metadata and bodies come over a connection each.
+enum class Carries : std::uint8_t { kBoth, kMetadata, kData };
+
 /// What two ends agreed on before the first message.
 struct Agreement {
   std::uint64_t want_data = 0;
   std::uint64_t free_data = 0;
-  bool error_messages = false;  ///< Both ends know message type 255.
-  bool same_user = true;
+  Carries carries = Carries::kBoth;  ///< What the client asked for.
+  bool error_messages = false;       ///< Both ends know message type 255.
+  bool counted_leases = false;       ///< The client frees each address as often as it was sent.
+  bool cancel = false;               ///< Both ends know an End of Stream from the client.
+  bool same_user = true;  ///< Another process of our own user on this machine. False for every other machine.
   std::uint32_t peer_pid = 0;
   std::uint32_t peer_uid = 0;
 };
 
-/// A message that arrived. The bytes are the connection's private copy, 8-aligned, valid until its next receive().
+/// A message that arrived. The bytes are a private copy, 8-aligned. Without an owner they are the connection's, and
+/// valid until its next receive(). What came by send_body() has an owner: 64-aligned memory of its own, valid as long
+/// as the owner is held, on whatever thread.
 struct Incoming {
   bool tagged = false;
   std::uint64_t tag = 0;
   ByteSpan bytes;
+  std::shared_ptr<const void> owner{};
 };
 
 /// Asked by a waiting call now and then, and after every signal: true makes it throw InterruptedError. Called with no
@@ -49,6 +59,11 @@ class CROSSDOCK_EXPORT Connection {
   virtual bool send(ByteSpan head, ByteSpan tail) = 0;
   virtual bool send_tagged(std::uint64_t tag, ByteSpan head, ByteSpan tail) = 0;
   virtual std::uint64_t max_message() const noexcept = 0;
+  /// A tagged message of any size up to max_body(): `parts` back to back. The bytes are read in place, also after the
+  /// call, until the message is out: `keep` holds them, and is dropped then, on whichever thread pushed the last of
+  /// them. The spans themselves are copied. Throws InvalidArgumentError for a message over max_body().
+  virtual bool send_body(std::uint64_t tag, std::span<const ByteSpan> parts, std::shared_ptr<const void> keep) = 0;
+  virtual std::uint64_t max_body() const noexcept = 0;
   /// Messages sent that the peer hasn't taken: what a window is measured by.
   virtual std::size_t in_flight() = 0;
   /// Whether fewer than `window` messages are in flight. False counts like a send() that found no room: prepare_sleep()

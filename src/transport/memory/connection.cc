@@ -1,5 +1,8 @@
+#include <array>
 #include <memory>
 #include <optional>
+#include <span>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -12,24 +15,41 @@ namespace {
 
 class MemoryConnection final : public Connection {
  public:
-  MemoryConnection(const Agreement& agreement, std::uint64_t max_message, std::shared_ptr<MemoryLink> link, int end)
-      : agreement_(agreement), max_message_(max_message), link_(std::move(link)), end_(end) {}
+  MemoryConnection(const Agreement& agreement, const MemoryOptions& options, std::shared_ptr<MemoryLink> link, int end)
+      : agreement_(agreement),
+        max_message_(options.max_message),
+        max_body_(options.max_body),
+        shares_memory_(options.shares_memory),
+        link_(std::move(link)),
+        end_(end) {}
   ~MemoryConnection() override { link_->close(end_); }
 
   const Agreement& agreement() const noexcept override { return agreement_; }
 
   bool send(ByteSpan head, ByteSpan tail) override {
     check_size(head, tail);
-    return link_->push(end_, false, 0, head, tail);
+    return link_->push(end_, false, 0, std::array{head, tail});
   }
   bool send_tagged(std::uint64_t tag, ByteSpan head, ByteSpan tail) override {
     check_size(head, tail);
-    return link_->push(end_, true, tag, head, tail);
+    return link_->push(end_, true, tag, std::array{head, tail});
   }
   std::uint64_t max_message() const noexcept override { return max_message_; }
+  bool send_body(std::uint64_t tag, std::span<const ByteSpan> parts, std::shared_ptr<const void>) override {
+    std::uint64_t size = 0;
+    for (const ByteSpan part : parts) size += part.size();
+    if (size > max_body_) {
+      throw InvalidArgumentError("memory: a body of " + std::to_string(size) +
+                                 " bytes is over this connection's limit of " + std::to_string(max_body_) +
+                                 " (MemoryOptions::max_body)");
+    }
+    return link_->push(end_, true, tag, parts, true);
+  }
+  std::uint64_t max_body() const noexcept override { return max_body_; }
   std::size_t in_flight() override { return link_->in_flight(end_); }
   bool below_window(std::size_t window) override { return link_->below_window(end_, window); }
   bool announce(std::uint16_t number, const device::Region& region) override {
+    if (!shares_memory_) throw std::logic_error("memory: this connection was made to share no memory");
     link_->announce(end_, number, region);
     return true;
   }
@@ -37,11 +57,12 @@ class MemoryConnection final : public Connection {
     link_->retire(end_, number);
     return true;
   }
-  bool shares_memory() const noexcept override { return true; }
+  bool shares_memory() const noexcept override { return shares_memory_; }
 
   std::optional<Incoming> receive() override {
     std::optional<MemoryLink::Message> message = link_->pop(end_);
     if (!message) return std::nullopt;
+    if (message->body) return Incoming{true, message->tag, {message->bytes.get(), message->size}, message->bytes};
     current_ = std::move(*message);
     return Incoming{current_.tagged, current_.tag, {current_.bytes.get(), current_.size}};
   }
@@ -65,6 +86,8 @@ class MemoryConnection final : public Connection {
 
   const Agreement agreement_;
   const std::uint64_t max_message_;
+  const std::uint64_t max_body_;
+  const bool shares_memory_;
   const std::shared_ptr<MemoryLink> link_;
   const int end_;
   MemoryLink::Message current_;  // what the last receive() gave out
@@ -78,8 +101,8 @@ std::pair<std::unique_ptr<Connection>, std::unique_ptr<Connection>> memory_pair(
     throw InvalidArgumentError("memory: MemoryOptions::queue_messages is 0; nothing could ever be sent");
   }
   const auto link = std::make_shared<MemoryLink>(options.queue_messages);
-  return {std::make_unique<MemoryConnection>(agreement, options.max_message, link, 0),
-          std::make_unique<MemoryConnection>(agreement, options.max_message, link, 1)};
+  return {std::make_unique<MemoryConnection>(agreement, options, link, 0),
+          std::make_unique<MemoryConnection>(agreement, options, link, 1)};
 }
 
 }  // namespace crossdock::transport

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -28,7 +29,7 @@ void MemoryLink::throw_if_other_gone(int end) const {
   }
 }
 
-bool MemoryLink::push(int end, bool tagged, std::uint64_t tag, ByteSpan head, ByteSpan tail) {
+bool MemoryLink::push(int end, bool tagged, std::uint64_t tag, std::span<const ByteSpan> parts, bool body) {
   End& self = ends_[end];
   {
     const std::lock_guard lock(mutex_);
@@ -40,10 +41,16 @@ bool MemoryLink::push(int end, bool tagged, std::uint64_t tag, ByteSpan head, By
     self.room_at = 0;
   }
   // Copied with no lock held. The room can't be taken meanwhile: only this half pushes.
-  Message message{tagged, tag, head.size() + tail.size(), nullptr};
-  message.bytes = std::make_unique_for_overwrite<std::byte[]>(message.size);
-  if (!head.empty()) std::memcpy(message.bytes.get(), head.data(), head.size());
-  if (!tail.empty()) std::memcpy(message.bytes.get() + head.size(), tail.data(), tail.size());
+  Message message{.tagged = tagged, .tag = tag, .body = body};
+  for (const ByteSpan part : parts) message.size += part.size();
+  constexpr std::align_val_t kAlignment{64};
+  message.bytes = {static_cast<std::byte*>(::operator new(message.size, kAlignment)),
+                   [](std::byte* bytes) { ::operator delete(bytes, kAlignment); }};
+  std::byte* to = message.bytes.get();
+  for (const ByteSpan part : parts) {
+    if (!part.empty()) std::memcpy(to, part.data(), part.size());
+    to += part.size();
+  }
 
   const std::lock_guard lock(mutex_);
   throw_if_other_gone(end);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <unordered_map>
 
 #include "crossdock/core/bytes.h"
@@ -20,19 +21,20 @@ namespace crossdock::transport {
 /// direction, and a doorbell for each end. Thread-safe; ends are told apart by 0 and 1.
 class MemoryLink {
  public:
-  /// A message on its way: its own copy, as it would be after crossing a ring. operator new aligns it to 8 and more.
+  /// A message on its way: its own copy, as it would be after crossing a ring, 64-aligned.
   struct Message {
     bool tagged = false;
     std::uint64_t tag = 0;
     std::size_t size = 0;
-    std::unique_ptr<std::byte[]> bytes;
+    std::shared_ptr<std::byte> bytes{};
+    bool body = false;  ///< Sent by value: the bytes go with their owner.
   };
 
   /// Throws ResourceError if there is no descriptor left for the doorbells.
   explicit MemoryLink(std::size_t capacity);
 
   // The sending half of `end`. These throw ConnectionError if the other end is gone.
-  bool push(int end, bool tagged, std::uint64_t tag, ByteSpan head, ByteSpan tail);
+  bool push(int end, bool tagged, std::uint64_t tag, std::span<const ByteSpan> parts, bool body = false);
   std::size_t in_flight(int end) const;
   bool below_window(int end, std::size_t window);
   void announce(int end, std::uint16_t number, const device::Region& region);

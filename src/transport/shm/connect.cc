@@ -136,7 +136,7 @@ Welcome read_answer(const Packet& packet, const std::string& where) {
 }  // namespace
 
 std::unique_ptr<Connection> shm_connect(const std::string& path, const ShmOptions& options, int timeout_ms,
-                                        const InterruptHook& interrupted) {
+                                        const InterruptHook& interrupted, Carries carries) {
   check_options(options);
   if (path.empty()) throw UriError("shm: has no path to connect to: take the one that the server's uri gives");
   const std::string absolute = absolute_socket_path(path);
@@ -151,7 +151,11 @@ std::unique_ptr<Connection> shm_connect(const std::string& path, const ShmOption
 
   UniqueFd ring;
   RingMemory own = RingMemory::create(options.ring_bytes, &ring);
-  const Hello hello{.features = own_features(), .ring_bytes = options.ring_bytes, .max_message = options.max_message};
+  const Hello hello{.features = own_features(),
+                    .ring_bytes = options.ring_bytes,
+                    .max_message = options.max_message,
+                    .max_body = options.max_body,
+                    .carries = static_cast<std::uint32_t>(carries)};
   // A server that refuses at once has answered and closed already: its answer says more than our failure to send.
   send_packet(socket.get(), encode(hello), ring.get(), where);
   const Packet answer = await_answer(socket.get(), where, patience);
@@ -161,6 +165,8 @@ std::unique_ptr<Connection> shm_connect(const std::string& path, const ShmOption
               {.peer_features = welcome.features,
                .peer_ring_bytes = welcome.ring_bytes,
                .peer_max_message = welcome.max_message,
+               .peer_max_body = welcome.max_body,
+               .carries = carries,
                .want_data = welcome.want_data,
                .free_data = welcome.free_data,
                .peer = peer,

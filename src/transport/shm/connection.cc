@@ -38,12 +38,17 @@ ShmConnection::ShmConnection(Parts parts, const ShmOptions& options)
       agreement_(parts.agreement),
       barrier_(parts.expedited_barriers),
       send_limit_(parts.send_limit),
+      body_limit_(parts.body_limit),
       max_region_bytes_(options.max_region_bytes),
       max_regions_(options.max_regions),
       accept_files_(options.accept_files),
       where_(std::move(parts.where)),
       writer_(view_of(own_, peer_), barrier_, *this, where_),
-      reader_(view_of(own_, peer_), barrier_, *this, options.max_message, where_) {
+      reader_(view_of(own_, peer_), barrier_, *this,
+              {.max_message = options.max_message,
+               .max_body = options.max_body,
+               .body_memory = options.body_memory ? options.body_memory : make_body_pool()},
+              where_) {
   last_service_ = last_life_check_ = ticks();
 }
 
@@ -69,8 +74,19 @@ bool ShmConnection::send_message(std::uint32_t flags, std::uint64_t tag, ByteSpa
                                where_ + "; raise ShmOptions::max_message at both ends");
   }
   const bool sent = writer_.send(flags, tag, head, tail);
-  if (++sends_ % kBusyInterval == 0 || !sent || gone_.load(std::memory_order_relaxed)) check_peer_lives(false);
+  look_at_life(sent);
   return sent;
+}
+
+bool ShmConnection::send_body(std::uint64_t tag, std::span<const ByteSpan> parts, std::shared_ptr<const void> keep) {
+  fork_.check(kWhat);
+  const bool sent = writer_.send_body(tag, parts, std::move(keep), body_limit_);
+  look_at_life(sent);
+  return sent;
+}
+
+void ShmConnection::look_at_life(bool sent) {
+  if (++sends_ % kBusyInterval == 0 || !sent || gone_.load(std::memory_order_relaxed)) check_peer_lives(false);
 }
 
 /// Throws ConnectionError if the peer has gone without a word. Asks the kernel only once in a while, unless told to.

@@ -42,6 +42,7 @@ class ShmConnection final : public Connection, private RingOwner {
     Agreement agreement;
     bool expedited_barriers = false;
     std::uint64_t send_limit = 0;  ///< Bytes; the smaller of both ends' limits.
+    std::uint64_t body_limit = 0;  ///< Bytes; the peer's.
     std::string where;             ///< The peer, for errors: "shm:/run/x.sock (process 12)".
   };
   ShmConnection(Parts parts, const ShmOptions& options);
@@ -55,6 +56,8 @@ class ShmConnection final : public Connection, private RingOwner {
     return send_message(kTagged, tag, head, tail);
   }
   std::uint64_t max_message() const noexcept override { return send_limit_; }
+  bool send_body(std::uint64_t tag, std::span<const ByteSpan> parts, std::shared_ptr<const void> keep) override;
+  std::uint64_t max_body() const noexcept override { return body_limit_; }
   std::size_t in_flight() override;
   bool below_window(std::size_t window) override;
   bool announce(std::uint16_t number, const device::Region& region) override;
@@ -71,6 +74,7 @@ class ShmConnection final : public Connection, private RingOwner {
   int descriptor() const noexcept override { return socket_.get(); }
 
  private:
+  void look_at_life(bool sent);
   bool send_message(std::uint32_t flags, std::uint64_t tag, ByteSpan head, ByteSpan tail);
   bool send_control(ByteSpan packet, int fd);
   void check_peer_lives(bool at_once);
@@ -96,6 +100,7 @@ class ShmConnection final : public Connection, private RingOwner {
   const Agreement agreement_;
   const Barrier barrier_;
   const std::uint64_t send_limit_;
+  const std::uint64_t body_limit_;
   const std::uint64_t max_region_bytes_;
   const std::uint32_t max_regions_;
   const bool accept_files_;

@@ -11,7 +11,8 @@
 namespace crossdock::transport::shm {
 
 std::uint64_t own_features() noexcept {
-  return kFeatureErrorMessages | (register_for_barriers() ? kFeatureBarriers : 0);
+  return kFeatureErrorMessages | kFeatureCountedLeases | kFeatureCancel |
+         (register_for_barriers() ? kFeatureBarriers : 0);
 }
 
 void require_ring(const Packet& packet, const std::string& where) {
@@ -35,12 +36,16 @@ std::unique_ptr<ShmConnection> join(UniqueFd socket, RingMemory own, const Packe
       .peer = RingMemory::adopt(packet.fd, introduction.peer_ring_bytes, introduction.where),
       .agreement = {.want_data = introduction.want_data,
                     .free_data = introduction.free_data,
+                    .carries = introduction.carries,
                     .error_messages = (common & kFeatureErrorMessages) != 0,
+                    .counted_leases = (common & kFeatureCountedLeases) != 0,
+                    .cancel = (common & kFeatureCancel) != 0,
                     .same_user = introduction.peer.uid == ::geteuid(),
                     .peer_pid = introduction.peer.pid,
                     .peer_uid = introduction.peer.uid},
       .expedited_barriers = (common & kFeatureBarriers) != 0,
       .send_limit = std::min(options.max_message, introduction.peer_max_message),
+      .body_limit = introduction.peer_max_body,
       .where = introduction.where,
   };
   return std::make_unique<ShmConnection>(std::move(parts), options);

@@ -18,6 +18,8 @@ struct Introduction {
   std::uint64_t peer_features = 0;
   std::uint64_t peer_ring_bytes = 0;
   std::uint64_t peer_max_message = 0;
+  std::uint64_t peer_max_body = 0;
+  Carries carries = Carries::kBoth;
   std::uint64_t want_data = 0;
   std::uint64_t free_data = 0;
   Credentials peer;

@@ -207,6 +207,10 @@ std::unique_ptr<Connection> ShmListener::answer(Guest& guest, const Packet& pack
   Hello hello;
   if (!decode(packet.content(), &hello)) throw ProtocolError("the opening is too short");
   if (hello.max_message == 0) throw ProtocolError("the client takes no message of any size");
+  if (hello.carries > static_cast<std::uint32_t>(Carries::kData)) {
+    throw ProtocolError("the client asks for a connection of kind " + std::to_string(hello.carries) +
+                        "; known are 0 (metadata and bodies), 1 (metadata) and 2 (bodies)");
+  }
 
   require_ring(packet, guest.where);
 
@@ -218,6 +222,8 @@ std::unique_ptr<Connection> ShmListener::answer(Guest& guest, const Packet& pack
                          {.peer_features = hello.features,
                           .peer_ring_bytes = hello.ring_bytes,
                           .peer_max_message = hello.max_message,
+                          .peer_max_body = hello.max_body,
+                          .carries = static_cast<Carries>(hello.carries),
                           .want_data = want_data_,
                           .free_data = free_data_,
                           .peer = guest.peer,
@@ -226,6 +232,7 @@ std::unique_ptr<Connection> ShmListener::answer(Guest& guest, const Packet& pack
   const Welcome welcome{.features = own_features(),
                         .ring_bytes = options_.ring_bytes,
                         .max_message = options_.max_message,
+                        .max_body = options_.max_body,
                         .want_data = want_data_,
                         .free_data = free_data_};
   if (send_packet(guest.socket.get(), encode(welcome), ring.get(), guest.where) != Sent::kSent) {
@@ -250,6 +257,32 @@ std::unique_ptr<Listener> shm_listen(const std::string& path, std::uint64_t want
                                      const ShmOptions& options, LogCallback log) {
   check_options(options);
   return std::make_unique<ShmListener>(path, want_data, free_data, options, std::move(log));
+}
+
+namespace {
+
+class ShmTransport final : public Transport {
+ public:
+  explicit ShmTransport(const ShmOptions& options) : options_(options) { check_options(options); }
+  std::string_view scheme() const noexcept override { return "shm"; }
+  bool admits_others() const noexcept override { return options_.any_user || !options_.other_users.empty(); }
+  std::unique_ptr<Listener> listen(const std::string& address, std::uint64_t want_data, std::uint64_t free_data,
+                                   LogCallback log) const override {
+    return shm_listen(address, want_data, free_data, options_, std::move(log));
+  }
+  std::unique_ptr<Connection> connect(const std::string& address, Carries carries, int timeout_ms,
+                                      const InterruptHook& interrupted) const override {
+    return shm_connect(address, options_, timeout_ms, interrupted, carries);
+  }
+
+ private:
+  const ShmOptions options_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Transport> make_shm_transport(const ShmOptions& options) {
+  return std::make_shared<const ShmTransport>(options);
 }
 
 }  // namespace crossdock::transport

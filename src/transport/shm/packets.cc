@@ -15,8 +15,8 @@ constexpr std::uint32_t kRefusedType = 3;
 constexpr std::size_t kMaxReason = 400;
 
 constexpr std::size_t kOpeningBytes = 16;
-constexpr std::size_t kHelloBytes = 40;
-constexpr std::size_t kWelcomeBytes = 56;
+constexpr std::size_t kHelloBytes = 56;
+constexpr std::size_t kWelcomeBytes = 64;
 constexpr std::size_t kRefusedBytes = 24;
 constexpr std::size_t kRegionBytes = 56;
 
@@ -43,6 +43,8 @@ std::vector<std::byte> encode(const Hello& hello) {
   store_le(&packet[16], hello.features);
   store_le(&packet[24], hello.ring_bytes);
   store_le(&packet[32], hello.max_message);
+  store_le(&packet[40], hello.max_body);
+  store_le(&packet[48], hello.carries);
   return packet;
 }
 
@@ -51,8 +53,9 @@ std::vector<std::byte> encode(const Welcome& welcome) {
   store_le(&packet[16], welcome.features);
   store_le(&packet[24], welcome.ring_bytes);
   store_le(&packet[32], welcome.max_message);
-  store_le(&packet[40], welcome.want_data);
-  store_le(&packet[48], welcome.free_data);
+  store_le(&packet[40], welcome.max_body);
+  store_le(&packet[48], welcome.want_data);
+  store_le(&packet[56], welcome.free_data);
   return packet;
 }
 
@@ -84,6 +87,8 @@ bool decode(ByteSpan packet, Hello* hello) noexcept {
   hello->features = load_le<std::uint64_t>(&packet[16]);
   hello->ring_bytes = load_le<std::uint64_t>(&packet[24]);
   hello->max_message = load_le<std::uint64_t>(&packet[32]);
+  hello->max_body = load_le<std::uint64_t>(&packet[40]);
+  hello->carries = load_le<std::uint32_t>(&packet[48]);
   return true;
 }
 
@@ -93,8 +98,9 @@ bool decode(ByteSpan packet, Welcome* welcome) noexcept {
   welcome->features = load_le<std::uint64_t>(&packet[16]);
   welcome->ring_bytes = load_le<std::uint64_t>(&packet[24]);
   welcome->max_message = load_le<std::uint64_t>(&packet[32]);
-  welcome->want_data = load_le<std::uint64_t>(&packet[40]);
-  welcome->free_data = load_le<std::uint64_t>(&packet[48]);
+  welcome->max_body = load_le<std::uint64_t>(&packet[40]);
+  welcome->want_data = load_le<std::uint64_t>(&packet[48]);
+  welcome->free_data = load_le<std::uint64_t>(&packet[56]);
   return true;
 }
 

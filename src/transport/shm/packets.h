@@ -16,6 +16,8 @@ inline constexpr std::uint32_t kProtocolVersion = 1;
 // Feature bits: each end offers its own; a feature is used when both offered it.
 inline constexpr std::uint64_t kFeatureBarriers = 1;       ///< Registered for expedited barriers.
 inline constexpr std::uint64_t kFeatureErrorMessages = 2;  ///< Knows message type 255.
+inline constexpr std::uint64_t kFeatureCountedLeases = 4;  ///< A client: frees each address as often as it was sent.
+inline constexpr std::uint64_t kFeatureCancel = 8;         ///< Knows an End of Stream from the client.
 
 /// Client's opening, with the descriptor of its outgoing ring.
 struct Hello {
@@ -23,6 +25,8 @@ struct Hello {
   std::uint64_t features = 0;
   std::uint64_t ring_bytes = 0;
   std::uint64_t max_message = 0;
+  std::uint64_t max_body = 0;
+  std::uint32_t carries = 0;  ///< As Carries counts.
 };
 
 /// Server's consent, with the descriptor of its outgoing ring.
@@ -31,6 +35,7 @@ struct Welcome {
   std::uint64_t features = 0;
   std::uint64_t ring_bytes = 0;
   std::uint64_t max_message = 0;
+  std::uint64_t max_body = 0;
   std::uint64_t want_data = 0;
   std::uint64_t free_data = 0;
 };

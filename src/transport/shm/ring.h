@@ -6,11 +6,13 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "barrier.h"
 #include "crossdock/core/bytes.h"
+#include "crossdock/transport/body_memory.h"
 #include "crossdock/transport/transport.h"
 
 /// A pair of rings, one per direction, over memory that somebody else mapped. Each end writes one piece of memory and
@@ -49,7 +51,7 @@ inline constexpr std::uint64_t kClosedBit = 1ull << 32;
 /// end.
 struct FrameHeader {
   std::uint32_t length;  ///< Payload bytes; the frame takes 16 + length, rounded up to 16.
-  std::uint32_t flags;   ///< kTagged, kMore; or kRetire alone.
+  std::uint32_t flags;   ///< kTagged, kMore, kBody; or kRetire alone.
   std::uint64_t tag;     ///< 0 if untagged; with kRetire the region's number.
 };
 static_assert(sizeof(FrameHeader) == 16);
@@ -58,6 +60,8 @@ inline constexpr std::uint32_t kTagged = 1;
 inline constexpr std::uint32_t kMore = 2;  ///< The message goes on in the next frame.
 /// No message and no payload: from here on, a region's number names nothing.
 inline constexpr std::uint32_t kRetire = 4;
+/// On every frame of a body: the first one's payload begins with the body's length, 8 bytes, which are not part of it.
+inline constexpr std::uint32_t kBody = 8;
 
 /// What a ring needs done outside of it. Called rarely.
 class RingOwner {
@@ -93,6 +97,10 @@ class RingWriter {
   /// yet is kept and goes with flush(). Throws ConnectionError once the peer has closed, ProtocolError for cursors out
   /// of range.
   bool send(std::uint32_t flags, std::uint64_t tag, ByteSpan head, ByteSpan tail);
+  /// As send(), with parts that are read in place until the last frame is written; `keep` is dropped then. Throws
+  /// InvalidArgumentError for more than `limit` bytes.
+  bool send_body(std::uint64_t tag, std::span<const ByteSpan> parts, std::shared_ptr<const void> keep,
+                 std::uint64_t limit);
   /// Says to the peer, after all that was sent before, that a region's number names nothing any more. Results as
   /// send(); not a message.
   bool retire(std::uint16_t number);
@@ -119,13 +127,26 @@ class RingWriter {
  private:
   using Want = std::atomic<std::uint64_t>;
 
-  bool write_frame(std::uint32_t flags, std::uint64_t tag, ByteSpan head, ByteSpan tail, Want& want);
+  /// A message of which only some is in the ring, and what keeps the rest. Parts are read in place.
+  struct Rest {
+    std::vector<ByteSpan> parts{};
+    std::shared_ptr<const void> keep{};
+    std::size_t part = 0;    // the one that goes on
+    std::size_t offset = 0;  // in it
+    std::uint64_t left = 0;  // bytes, of all parts
+    std::uint32_t flags = 0;
+    std::uint64_t tag = 0;
+  };
+
+  bool write_frame(std::uint32_t flags, std::uint64_t tag, std::span<const ByteSpan> pieces, std::uint64_t payload,
+                   Want& want);
   bool has_room(std::uint64_t bytes);
   bool stalled(std::uint64_t bytes, Want& want);
   std::uint64_t wanted() const noexcept;
   void copy_in(std::uint64_t at, ByteSpan bytes) noexcept;
   void look_at_peer();
   bool begin_large(std::uint32_t flags, std::uint64_t tag, ByteSpan head, ByteSpan tail);
+  bool begin(Rest rest);
   bool push_pending();
 
   const RingView view_;
@@ -147,17 +168,21 @@ class RingWriter {
   std::atomic<bool> pending_{false};
   Want pending_wants_{0};  // bytes of room that the kept-back message lacks
   std::mutex mutex_;
-  std::vector<std::byte> rest_;  // of a message whose first frames are in the ring
-  std::size_t rest_sent_ = 0;
-  std::uint32_t rest_flags_ = 0;
-  std::uint64_t rest_tag_ = 0;
+  Rest rest_;
+};
+
+/// What a RingReader takes.
+struct ReadLimits {
+  std::uint64_t max_message = 0;  ///< Bytes.
+  std::uint64_t max_body = 0;     ///< Bytes.
+  std::shared_ptr<BodyMemory> body_memory;
 };
 
 /// The receiving half. One thread.
 class RingReader {
  public:
-  /// A message over `max_message` bytes is a ProtocolError.
-  RingReader(const RingView& view, Barrier barrier, RingOwner& owner, std::uint64_t max_message, std::string where);
+  /// What is over the limits is a ProtocolError.
+  RingReader(const RingView& view, Barrier barrier, RingOwner& owner, ReadLimits limits, std::string where);
 
   /// The next message, copied out; valid until the next call. Throws ProtocolError for frames or cursors that break the
   /// rules.
@@ -177,11 +202,12 @@ class RingReader {
   void publish() noexcept;
   void copy_out(std::uint64_t at, std::byte* to, std::size_t size) const noexcept;
   std::byte* grow(std::size_t size);
+  void take_body_frame(const FrameHeader& header, bool more);
 
   const RingView view_;
   const Barrier barrier_;
   RingOwner& owner_;
-  const std::uint64_t max_message_;
+  const ReadLimits limits_;
   const std::string where_;
   std::uint64_t taken_ = 0;
   std::uint64_t peer_written_ = 0;  // as last read
@@ -190,6 +216,8 @@ class RingReader {
   std::unique_ptr<std::byte[]> bytes_;
   std::size_t capacity_ = 0;
   std::size_t size_ = 0;
+  std::shared_ptr<std::byte> body_;  // of a kBody message
+  std::uint64_t body_size_ = 0;
   std::uint32_t small_in_a_row_ = 0;
   bool in_message_ = false;
   std::uint32_t flags_ = 0;

@@ -17,9 +17,8 @@ constexpr std::uint32_t kSmallInARow = 1024;
 
 }  // namespace
 
-RingReader::RingReader(const RingView& view, Barrier barrier, RingOwner& owner, std::uint64_t max_message,
-                       std::string where)
-    : view_(view), barrier_(barrier), owner_(owner), max_message_(max_message), where_(std::move(where)) {}
+RingReader::RingReader(const RingView& view, Barrier barrier, RingOwner& owner, ReadLimits limits, std::string where)
+    : view_(view), barrier_(barrier), owner_(owner), limits_(std::move(limits)), where_(std::move(where)) {}
 
 std::optional<Incoming> RingReader::receive() {
   if (!in_message_) size_ = 0;
@@ -39,29 +38,61 @@ std::optional<Incoming> RingReader::receive() {
       continue;
     }
     const bool more = (header.flags & kMore) != 0;
-    if ((header.flags & ~(kTagged | kMore)) != 0 || ((header.flags & kTagged) == 0 && header.tag != 0) ||
-        (more && header.length == 0)) {
+    const bool body = (header.flags & kBody) != 0;
+    if ((header.flags & ~(kTagged | kMore | kBody)) != 0 || (body && (header.flags & kTagged) == 0) ||
+        ((header.flags & kTagged) == 0 && header.tag != 0) || (more && header.length == 0)) {
       throw ProtocolError(where_ + " wrote a frame with flags " + std::to_string(header.flags) + ", tag " +
                           std::to_string(header.tag) + " and " + std::to_string(header.length) +
                           " bytes, which mean nothing together");
     }
-    if (in_message_ && (tag_ != header.tag || flags_ != (header.flags & kTagged))) {
+    if (in_message_ && (tag_ != header.tag || flags_ != (header.flags & (kTagged | kBody)))) {
       throw ProtocolError(where_ + " began another message within an unfinished one");
     }
-    if (header.length > max_message_ - size_) {
-      throw ProtocolError(where_ + " sent a message over this end's limit of " + std::to_string(max_message_) +
-                          " bytes (ShmOptions::max_message)");
+    if (body) {
+      take_body_frame(header, more);
+    } else {
+      if (header.length > limits_.max_message - size_) {
+        throw ProtocolError(where_ + " sent a message over this end's limit of " + std::to_string(limits_.max_message) +
+                            " bytes (ShmOptions::max_message)");
+      }
+      copy_out(taken_ + sizeof header, grow(size_ + header.length) + size_, header.length);
+      size_ += header.length;
     }
-    copy_out(taken_ + sizeof header, grow(size_ + header.length) + size_, header.length);
-    size_ += header.length;
     tag_ = header.tag;
-    flags_ = header.flags & kTagged;
+    flags_ = header.flags & (kTagged | kBody);
     in_message_ = more;
     taken_ += frame;
     if (!more) ++messages_;
     publish();
-    if (!more) return Incoming{flags_ == kTagged, tag_, {bytes_.get(), size_}};
+    if (more) continue;
+    if (!body) return Incoming{flags_ == kTagged, tag_, {bytes_.get(), size_}};
+    std::byte* const bytes = body_.get();
+    return Incoming{true, tag_, {bytes, size_}, std::move(body_)};
   }
+}
+
+/// A piece of a body, straight into its own memory. The first one says how much there will be.
+void RingReader::take_body_frame(const FrameHeader& header, bool more) {
+  std::uint64_t at = taken_ + sizeof header;
+  std::uint64_t length = header.length;
+  if (!in_message_) {
+    if (length < sizeof body_size_) throw ProtocolError(where_ + " began a body without its length");
+    copy_out(at, reinterpret_cast<std::byte*>(&body_size_), sizeof body_size_);
+    if (body_size_ > limits_.max_body) {
+      throw ProtocolError(where_ + " sends a body of " + std::to_string(body_size_) +
+                          " bytes, over this end's limit of " + std::to_string(limits_.max_body) +
+                          " (ShmOptions::max_body)");
+    }
+    at += sizeof body_size_;
+    length -= sizeof body_size_;
+    body_ = limits_.body_memory->allocate(body_size_);
+  }
+  if (length > body_size_ - size_ || more != (length < body_size_ - size_)) {
+    throw ProtocolError(where_ + " said that a body has " + std::to_string(body_size_) + " bytes, and sends " +
+                        std::to_string(size_ + length) + (more ? " and more" : " in all"));
+  }
+  copy_out(at, body_.get() + size_, length);
+  size_ += length;
 }
 
 /// Looks at how far the peer has written, and checks it.

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -31,9 +32,38 @@ bool RingWriter::send(std::uint32_t flags, std::uint64_t tag, ByteSpan head, Byt
   }
   if (size > max_payload_) [[unlikely]] {
     if (!begin_large(flags, tag, head, tail)) return false;
-  } else if (!write_frame(flags, tag, head, tail, refused_)) {
+  } else if (!write_frame(flags, tag, std::array{head, tail}, size, refused_)) {
     return false;
   }
+  ++sent_;
+  if (refused_.load(std::memory_order_relaxed) != 0) refused_.store(0, std::memory_order_seq_cst);
+  return true;
+}
+
+bool RingWriter::send_body(std::uint64_t tag, std::span<const ByteSpan> parts, std::shared_ptr<const void> keep,
+                           std::uint64_t limit) {
+  std::uint64_t size = 0;
+  for (const ByteSpan part : parts) {
+    if (!checked_add<std::uint64_t>(size, part.size(), &size) || size > limit) {
+      throw InvalidArgumentError("a body of over " + std::to_string(limit) + " bytes is more than " + where_ +
+                                 " takes by value; raise ShmOptions::max_body there");
+    }
+  }
+  if (pending() && !flush()) {
+    refused_.store(frame_bytes(std::min(sizeof size + size, max_payload_)), std::memory_order_seq_cst);
+    return false;
+  }
+  // The length goes first, as a part of its own; it lives with the parts' owner.
+  struct Keep {
+    std::uint64_t size;
+    std::shared_ptr<const void> parts;
+  };
+  const auto owner = std::make_shared<Keep>(Keep{size, std::move(keep)});
+  Rest rest{.keep = owner, .left = sizeof size + size, .flags = kTagged | kBody, .tag = tag};
+  rest.parts.reserve(parts.size() + 1);
+  rest.parts.push_back(std::as_bytes(std::span(&owner->size, 1)));
+  rest.parts.insert(rest.parts.end(), parts.begin(), parts.end());
+  if (!begin(std::move(rest))) return false;
   ++sent_;
   if (refused_.load(std::memory_order_relaxed) != 0) refused_.store(0, std::memory_order_seq_cst);
   return true;
@@ -44,7 +74,7 @@ bool RingWriter::retire(std::uint16_t number) {
     refused_.store(frame_bytes(0), std::memory_order_seq_cst);
     return false;
   }
-  if (!write_frame(kRetire, number, {}, {}, refused_)) return false;
+  if (!write_frame(kRetire, number, {}, 0, refused_)) return false;
   if (refused_.load(std::memory_order_relaxed) != 0) refused_.store(0, std::memory_order_seq_cst);
   return true;
 }
@@ -54,17 +84,23 @@ bool RingWriter::begin_large(std::uint32_t flags, std::uint64_t tag, ByteSpan he
   if (!has_room(first) && !stalled(first, refused_)) return false;
   // What can fail comes before the first frame: the message is sent whole or not at all.
   try {
-    rest_.reserve(head.size() + tail.size());
+    const auto copy = std::make_shared<std::vector<std::byte>>();
+    copy->reserve(head.size() + tail.size());
+    copy->insert(copy->end(), head.begin(), head.end());
+    copy->insert(copy->end(), tail.begin(), tail.end());
+    return begin({.parts = {*copy}, .keep = copy, .left = copy->size(), .flags = flags, .tag = tag});
   } catch (const std::bad_alloc&) {
     throw ResourceError(where_ + ": no memory for sending a message of " + std::to_string(head.size() + tail.size()) +
                         " bytes");
   }
-  rest_.assign(head.begin(), head.end());
-  rest_.insert(rest_.end(), tail.begin(), tail.end());
-  rest_sent_ = 0;
-  rest_flags_ = flags;
-  rest_tag_ = tag;
+}
+
+/// Writes as much of the message as there is room for, its first frame at least; the rest stays for flush().
+bool RingWriter::begin(Rest rest) {
+  const std::uint64_t first = frame_bytes(std::min(rest.left, max_payload_));
+  if (!has_room(first) && !stalled(first, refused_)) return false;
   const std::lock_guard lock(mutex_);
+  rest_ = std::move(rest);
   pending_.store(true, std::memory_order_release);
   push_pending();
   return true;
@@ -77,28 +113,48 @@ bool RingWriter::flush() {
 }
 
 bool RingWriter::push_pending() {
-  while (rest_sent_ < rest_.size()) {
-    const ByteSpan left = ByteSpan(rest_).subspan(rest_sent_);
-    const ByteSpan piece = left.first(std::min<std::size_t>(left.size(), max_payload_));
-    const std::uint32_t more = piece.size() < left.size() ? kMore : 0;
-    if (!write_frame(rest_flags_ | more, rest_tag_, piece, {}, pending_wants_)) return false;
-    rest_sent_ += piece.size();
-  }
-  std::vector<std::byte>().swap(rest_);  // such messages are rare and may be huge
+  constexpr std::size_t kPieces = 64;
+  do {
+    std::array<ByteSpan, kPieces> pieces;
+    std::size_t n = 0;
+    std::uint64_t payload = 0;
+    std::size_t part = rest_.part;
+    std::size_t offset = rest_.offset;
+    while (part < rest_.parts.size() && n < kPieces && payload < max_payload_) {
+      const ByteSpan left = rest_.parts[part].subspan(offset);
+      pieces[n] = left.first(std::min<std::size_t>(left.size(), max_payload_ - payload));
+      payload += pieces[n].size();
+      offset += pieces[n].size();
+      n += !pieces[n].empty();
+      if (offset == rest_.parts[part].size()) {
+        ++part;
+        offset = 0;
+      }
+    }
+    const std::uint32_t more = payload < rest_.left ? kMore : 0;
+    if (!write_frame(rest_.flags | more, rest_.tag, std::span(pieces).first(n), payload, pending_wants_)) return false;
+    rest_.part = part;
+    rest_.offset = offset;
+    rest_.left -= payload;
+  } while (rest_.left > 0);
+  rest_ = {};  // such messages are rare and may be huge
   pending_.store(false, std::memory_order_release);
   return true;
 }
 
-bool RingWriter::write_frame(std::uint32_t flags, std::uint64_t tag, ByteSpan head, ByteSpan tail, Want& want) {
-  const std::uint64_t payload = head.size() + tail.size();
+bool RingWriter::write_frame(std::uint32_t flags, std::uint64_t tag, std::span<const ByteSpan> pieces,
+                             std::uint64_t payload, Want& want) {
   const std::uint64_t need = frame_bytes(payload);
   if (view_.out_bytes - (written_ - peer_taken_) < need && !has_room(need) && !stalled(need, want)) [[unlikely]] {
     return false;
   }
   const FrameHeader header{static_cast<std::uint32_t>(payload), flags, tag};
   std::memcpy(view_.out + (written_ & (view_.out_bytes - 1)), &header, sizeof header);
-  copy_in(written_ + sizeof header, head);
-  copy_in(written_ + sizeof header + head.size(), tail);
+  std::uint64_t at = written_ + sizeof header;
+  for (const ByteSpan piece : pieces) {
+    copy_in(at, piece);
+    at += piece.size();
+  }
   written_ += need;
   view_.own->written.store(written_, std::memory_order_release);
   look_at_peer();

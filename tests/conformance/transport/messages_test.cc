@@ -1,5 +1,10 @@
 #include <unistd.h>
 
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
 #include "crossdock/core/error.h"
 #include "suite.h"
 
@@ -68,6 +73,74 @@ TEST_P(TransportConformance, MessagesOfEverySizeComeWhole) {
             << "size " << size;
         EXPECT_FALSE(to.receive());
       }
+    }
+  }
+}
+
+TEST_P(TransportConformance, BodiesOfEverySizeComeWholeAndStayTheReceivers) {
+  Wishes wishes;
+  connect(wishes);
+  std::uint64_t seed = 0;
+  std::vector<std::pair<Incoming, std::vector<std::byte>>> kept;
+  for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{63}, std::size_t{64}, std::size_t{4096},
+                                 static_cast<std::size_t>(wishes.max_message) * 5 + 3, (std::size_t{3} << 20) + 1}) {
+    for (Connection* from : {server_.get(), client_.get()}) {
+      Connection& to = from == server_.get() ? *client_ : *server_;
+      auto bytes = std::make_shared<const std::vector<std::byte>>(pattern(size, ++seed));
+      std::vector<ByteSpan> parts;
+      for (std::size_t at = 0, step = 0; at < size; at += step) {
+        step = std::min(size - at, size / 3 + 1);
+        parts.push_back(ByteSpan(*bytes).subspan(at, step));
+        parts.push_back({});
+      }
+      const std::uint64_t tag = ~std::uint64_t{size};
+      const std::weak_ptr<const std::vector<std::byte>> watched = bytes;
+      std::vector<std::byte> expected = *bytes;
+      ASSERT_TRUE(from->send_body(tag, parts, std::move(bytes)));
+      EXPECT_EQ(from->in_flight(), 1u);
+      std::optional<Incoming> in;
+      for (int round = 0; !in && round < 100'000; ++round) {
+        from->flush();
+        in = to.receive();
+      }
+      ASSERT_TRUE(in) << "size " << size;
+      EXPECT_TRUE(from->flush());
+      EXPECT_TRUE(watched.expired()) << "the sender is done with it, size " << size;
+      EXPECT_TRUE(in->tagged);
+      EXPECT_EQ(in->tag, tag);
+      EXPECT_TRUE(in->owner);
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(in->bytes.data()) % 64, 0u);
+      kept.emplace_back(*std::move(in), std::move(expected));
+      EXPECT_FALSE(to.receive());
+    }
+  }
+  // Later messages and the end of the connection leave what came alone.
+  server_.reset();
+  client_.reset();
+  for (const auto& [in, expected] : kept) {
+    EXPECT_TRUE(std::equal(in.bytes.begin(), in.bytes.end(), expected.begin(), expected.end())) << expected.size();
+  }
+}
+
+TEST_P(TransportConformance, BodiesAndMessagesKeepTheirOrder) {
+  connect();
+  const auto body = std::make_shared<const std::vector<std::byte>>(pattern(500'000, 1));
+  const std::vector<std::byte> message = pattern(100, 2);
+  int sent = 0;
+  int taken = 0;
+  while (taken < 40) {
+    if (sent < 40) {
+      const bool is_body = sent % 3 == 0;
+      const std::vector<ByteSpan> parts = {ByteSpan(*body)};
+      sent += is_body ? server_->send_body(static_cast<std::uint64_t>(sent), parts, body)
+                      : server_->send_tagged(static_cast<std::uint64_t>(sent), message, {});
+    }
+    server_->flush();
+    if (const auto in = client_->receive()) {
+      EXPECT_EQ(in->tag, static_cast<std::uint64_t>(taken));
+      EXPECT_EQ(in->bytes.size(), taken % 3 == 0 ? body->size() : message.size());
+      EXPECT_EQ(static_cast<bool>(in->owner), taken % 3 == 0);
+      ++taken;
     }
   }
 }

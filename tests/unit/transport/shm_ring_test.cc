@@ -23,7 +23,7 @@ class ShmRing : public ::testing::TestWithParam<bool> {
   CountingOwner a_owner;
   CountingOwner b_owner;
   RingWriter writer{memory.of_a(), barrier, a_owner, "peer b"};
-  RingReader reader{memory.of_b(), barrier, b_owner, 4 << 20, "peer a"};
+  RingReader reader{memory.of_b(), barrier, b_owner, limits(4 << 20), "peer a"};
 };
 INSTANTIATE_TEST_SUITE_P(Barriers, ShmRing, ::testing::Bool(),
                          [](const auto& test) { return test.param ? "Expedited" : "Fences"; });
@@ -216,14 +216,14 @@ class HostileShmRing : public ::testing::Test {
   }
   RingMemories memory{kBytes};
   CountingOwner owner;
-  RingReader reader{memory.of_b(), Barrier(false), owner, 100'000, "peer a"};
+  RingReader reader{memory.of_b(), Barrier(false), owner, limits(100'000), "peer a"};
   RingWriter writer{memory.of_b(), Barrier(false), owner, "peer a"};
 };
 
 TEST_F(HostileShmRing, WriteCursorsOutOfRange) {
   for (const std::uint64_t cursor :
        {kBytes + 16, ~std::uint64_t{0}, ~std::uint64_t{15}, std::uint64_t{1} << 63, std::uint64_t{8}}) {
-    RingReader fresh(memory.of_b(), Barrier(false), owner, 1000, "peer a");
+    RingReader fresh(memory.of_b(), Barrier(false), owner, limits(1000), "peer a");
     memory.a.written.store(cursor);
     EXPECT_THROW(fresh.receive(), ProtocolError) << cursor;
   }
@@ -283,13 +283,31 @@ TEST_F(HostileShmRing, FrameOfTheLargestLength) {
 }
 
 TEST_F(HostileShmRing, UnknownFlags) {
-  for (const std::uint32_t flags : {8U, kTagged | 0x80000000U, shm::kRetire | kTagged, shm::kRetire | kMore}) {
-    RingReader fresh(memory.of_b(), Barrier(false), owner, 1000, "peer a");
+  for (const std::uint32_t flags :
+       {16U, shm::kBody, kTagged | 0x80000000U, shm::kRetire | kTagged, shm::kRetire | kMore}) {
+    RingReader fresh(memory.of_b(), Barrier(false), owner, limits(1000), "peer a");
     frame(0, 1, flags, 0);
     memory.a.written.store(32);
     EXPECT_THROW(fresh.receive(), ProtocolError) << flags;
   }
   EXPECT_TRUE(owner.retirements.empty());
+}
+
+TEST_F(HostileShmRing, BodiesThatLieAboutTheirLength) {
+  const auto begin = [&](std::uint64_t said, std::uint32_t length, std::uint32_t flags) {
+    frame(0, length, kTagged | shm::kBody | flags, 1);
+    std::memcpy(memory.a_data.get() + 16, &said, sizeof said);
+    memory.a.written.store(align_up(16 + length, 16));
+    RingReader fresh(memory.of_b(), Barrier(false), owner, limits(1000), "peer a");
+    EXPECT_THROW(fresh.receive(), ProtocolError) << said << " " << length << " " << flags;
+  };
+  begin(0, 4, 0);               // no length at all
+  begin(1001, 24, shm::kMore);  // over the limit
+  begin(~std::uint64_t{0}, 24, shm::kMore);
+  begin(15, 24, 0);           // more than it said
+  begin(17, 24, 0);           // less
+  begin(16, 24, shm::kMore);  // all of it, and more to come
+  begin(0, 8, shm::kMore);
 }
 
 TEST_F(HostileShmRing, ATagWithoutTheFlag) {
@@ -343,7 +361,7 @@ TEST_F(HostileShmRing, GarbageNeverReadsOutOfTheRing) {
   const auto below = [&random](std::uint32_t limit) { return static_cast<std::uint32_t>(random() % limit); };
   unsigned refused = 0;
   for (int i = 0; i < 2000; ++i) {
-    RingReader fresh(memory.of_b(), Barrier(false), owner, 100'000, "peer a");
+    RingReader fresh(memory.of_b(), Barrier(false), owner, limits(100'000), "peer a");
     for (std::uint64_t at = 0; at < kBytes; at += 16) {
       frame(at, below(below(2) == 0 ? 64 : 70'000), below(6), below(2));
     }

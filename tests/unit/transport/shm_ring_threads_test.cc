@@ -38,7 +38,7 @@ struct End {
         event(own_event),
         owner(peer_event),
         writer(view, with, owner, "peer"),
-        reader(view, with, owner, 1 << 20, "peer") {}
+        reader(view, with, owner, limits(1 << 20), "peer") {}
 
   /// Sleeps until rung. A lost wake-up shows as a time-out.
   void sleep() {

@@ -59,6 +59,9 @@ class CountingOwner : public shm::RingOwner {
   std::vector<std::uint64_t> retirements;
 };
 
+/// What a reader under test takes: messages and bodies of the same size.
+inline shm::ReadLimits limits(std::uint64_t bytes) { return {bytes, bytes, make_body_pool()}; }
+
 /// Both ends' memory, mapped once: what a sanitizer can see.
 struct RingMemories {
   explicit RingMemories(std::uint64_t size) : bytes(size), a_data(new std::byte[size]), b_data(new std::byte[size]) {}

@@ -1,0 +1,120 @@
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "crossdock/core/bytes.h"
+#include "crossdock/core/error.h"
+#include "crossdock/transport/body_memory.h"
+
+namespace crossdock::transport {
+namespace {
+
+constexpr std::uint64_t kPage = 4096;
+
+/// A private mapping: pages come with the bytes that are written to it.
+class Block {
+ public:
+  Block() = default;
+  explicit Block(std::uint64_t size) : size_(align_up(size, kPage)) {
+    void* const at = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED) throw_errno(errno, "taking memory for a body of " + std::to_string(size) + " bytes");
+    data_ = static_cast<std::byte*>(at);
+  }
+  Block(Block&& other) noexcept : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  Block& operator=(Block&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~Block() {
+    if (data_ != nullptr) ::munmap(data_, size_);
+  }
+  std::byte* data() const noexcept { return data_; }
+  std::uint64_t size() const noexcept { return size_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::uint64_t size_ = 0;
+};
+
+/// What the pool shares with the bodies that are out.
+class Shelf {
+ public:
+  explicit Shelf(std::uint64_t max_idle) : max_idle_(max_idle) { idle_.reserve(kMaxBlocks); }
+
+  Block take(std::uint64_t size) {
+    const std::lock_guard lock(mutex_);
+    // The best fit that wastes at most half; the warmest of those.
+    auto best = idle_.end();
+    for (auto it = idle_.begin(); it != idle_.end(); ++it) {
+      if (it->size() < size || it->size() > 2 * align_up(size, kPage) + kSmall) continue;
+      if (best == idle_.end() || it->size() <= best->size()) best = it;
+    }
+    if (best == idle_.end()) return {};
+    Block block = std::move(*best);
+    idle_bytes_ -= block.size();
+    idle_.erase(best);
+    return block;
+  }
+
+  void give_back(Block block) noexcept {
+    std::array<Block, kMaxBlocks> dropped;  // unmapped without the lock
+    std::size_t n_dropped = 0;
+    const std::lock_guard lock(mutex_);
+    if (closed_) return;
+    while (!idle_.empty() && (idle_.size() == kMaxBlocks || idle_bytes_ + block.size() > max_idle_)) {
+      idle_bytes_ -= idle_.front().size();
+      dropped[n_dropped++] = std::move(idle_.front());
+      idle_.erase(idle_.begin());
+    }
+    idle_bytes_ += block.size();
+    idle_.push_back(std::move(block));  // within what was reserved
+  }
+
+  void close() noexcept {
+    std::vector<Block> dropped;
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    dropped.swap(idle_);
+  }
+
+ private:
+  static constexpr std::size_t kMaxBlocks = 64;
+  static constexpr std::uint64_t kSmall = 64 << 10;
+
+  const std::uint64_t max_idle_;
+  std::mutex mutex_;
+  std::vector<Block> idle_;  // the warmest last
+  std::uint64_t idle_bytes_ = 0;
+  bool closed_ = false;
+};
+
+class BodyPool final : public BodyMemory {
+ public:
+  explicit BodyPool(std::uint64_t max_idle) : shelf_(std::make_shared<Shelf>(max_idle)) {}
+  ~BodyPool() override { shelf_->close(); }
+  BodyPool(const BodyPool&) = delete;
+  BodyPool& operator=(const BodyPool&) = delete;
+
+  std::shared_ptr<std::byte> allocate(std::uint64_t size) override {
+    const std::uint64_t wanted = std::max<std::uint64_t>(size, 1);
+    Block block = shelf_->take(wanted);
+    if (block.data() == nullptr) block = Block(wanted);
+    std::byte* const data = block.data();
+    return {data, [shelf = shelf_, held = std::move(block)](std::byte*) mutable { shelf->give_back(std::move(held)); }};
+  }
+
+ private:
+  std::shared_ptr<Shelf> shelf_;
+};
+
+}  // namespace
+
+std::shared_ptr<BodyMemory> make_body_pool(std::uint64_t max_idle) { return std::make_shared<BodyPool>(max_idle); }
+
+}  // namespace crossdock::transport

@@ -1,0 +1,42 @@
+#include "crossdock/transport/registry.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "crossdock/core/error.h"
+#include "crossdock/core/text.h"
+
+namespace crossdock::transport {
+
+void TransportRegistry::add(std::shared_ptr<const Transport> transport) {
+  const std::string_view scheme = transport->scheme();
+  if (std::ranges::any_of(transports_, [&](const auto& known) { return known->scheme() == scheme; })) {
+    throw InvalidArgumentError("a transport for " + std::string(scheme) + ": is registered already");
+  }
+  transports_.push_back(std::move(transport));
+}
+
+void TransportRegistry::add_missing(std::string scheme, std::string needs) {
+  missing_.push_back({std::move(scheme), std::move(needs)});
+}
+
+const std::shared_ptr<const Transport>& TransportRegistry::find(std::string_view scheme) const {
+  for (const auto& transport : transports_) {
+    if (transport->scheme() == scheme) return transport;
+  }
+  for (const Missing& missing : missing_) {
+    if (missing.scheme == scheme) throw SchemeError("scheme " + missing.scheme + ": needs " + missing.needs);
+  }
+  std::string known;
+  for (const std::string& name : schemes()) known += (known.empty() ? "" : ", ") + name + ":";
+  throw SchemeError("no transport speaks the scheme " + shown(scheme, 40) + "; there is " +
+                    (known.empty() ? std::string("none at all") : known));
+}
+
+std::vector<std::string> TransportRegistry::schemes() const {
+  std::vector<std::string> names;
+  for (const auto& transport : transports_) names.emplace_back(transport->scheme());
+  return names;
+}
+
+}  // namespace crossdock::transport
