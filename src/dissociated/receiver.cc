@@ -19,7 +19,9 @@ namespace {
 /// What has come of one number.
 struct Slot {
   Buffer metadata;
-  Buffer body;
+  Buffer body_copy;
+  ByteSpan body;  // of body_copy, or of the owner
+  std::shared_ptr<const void> owner;
   bool has_metadata = false;
   bool has_body = false;
   BodyType body_type = BodyType::kPacked;
@@ -84,6 +86,7 @@ struct Receiver::Impl {
     if (!taken) return;
     taken = false;
     message.reset();
+    item.body_owner.reset();
     metadata_pool.give_back(std::move(taken_metadata));
     body_pool.give_back(std::move(taken_body));
   }
@@ -104,14 +107,15 @@ struct Receiver::Impl {
   }
 
   /// The slot of a metadata message or a body that may come. Grows the ring as needed.
-  Slot& arrival(std::uint32_t sequence, std::size_t size, const char* what) {
+  Slot& arrival(std::uint32_t sequence, std::size_t size, const char* what, bool owned = false) {
     const std::uint64_t at = position_of(sequence, what);
     if (ending != Ending::kNone && at >= end_position) [[unlikely]] {
       throw ProtocolError(std::string(what) + " of number " + std::to_string(sequence) +
                           " came for a stream that ended with number " +
                           std::to_string(static_cast<std::uint32_t>(end_position)));
     }
-    if (size > options.max_buffered_bytes - buffered) {
+    const bool counts = !owned || at != position;
+    if (counts && size > options.max_buffered_bytes - std::min(buffered, options.max_buffered_bytes)) {
       throw ProtocolError(std::string(what) + " of number " + std::to_string(sequence) + " has " +
                           std::to_string(size) + " bytes, and " + std::to_string(buffered) + " wait for number " +
                           std::to_string(due()) + " already: over the limit of " +
@@ -185,10 +189,9 @@ struct Receiver::Impl {
       return true;
     }
     if (!slot.has_body) return false;
-    if (slot.body_type == BodyType::kPacked &&
-        static_cast<std::uint64_t>(message->body_length()) != slot.body.bytes().size()) {
+    if (slot.body_type == BodyType::kPacked && static_cast<std::uint64_t>(message->body_length()) != slot.body.size()) {
       throw ProtocolError("the packed body of message " + std::to_string(due()) + " has " +
-                          std::to_string(slot.body.bytes().size()) + " bytes; its metadata says " +
+                          std::to_string(slot.body.size()) + " bytes; its metadata says " +
                           std::to_string(message->body_length()));
     }
     return true;
@@ -201,10 +204,11 @@ struct Receiver::Impl {
     item.message = &*message;
     item.metadata = slot.metadata.bytes();
     item.body_type = slot.body_type;
-    item.body = slot.body.bytes();
+    item.body = slot.body;
+    item.body_owner = std::move(slot.owner);
     buffered -= item.metadata.size() + item.body.size();
     taken_metadata = std::move(slot.metadata);
-    taken_body = std::move(slot.body);
+    taken_body = std::move(slot.body_copy);
     slot.has_metadata = slot.has_body = false;
     slot.body_type = BodyType::kPacked;
     taken = true;
@@ -257,15 +261,21 @@ void Receiver::on_untagged(ByteSpan message) {
   }
 }
 
-void Receiver::on_tagged(std::uint64_t tag, ByteSpan body) {
+void Receiver::on_tagged(std::uint64_t tag, ByteSpan body, std::shared_ptr<const void> owner) {
   impl_->release_taken();
   const Tag read = read_tag(tag);
   if (!impl_->begun && impl_->position == 0 && read.sequence == 0) {
     throw ProtocolError("a body of number 0 came; that number is the schema's, which has none");
   }
-  Slot& slot = impl_->arrival(read.sequence, body.size(), "a body");
+  Slot& slot = impl_->arrival(read.sequence, body.size(), "a body", owner != nullptr);
   if (slot.has_body) throw ProtocolError("a body of number " + std::to_string(read.sequence) + " came twice");
-  slot.body = impl_->body_pool.copy_of(body);
+  if (owner) {
+    slot.body = body;
+    slot.owner = std::move(owner);
+  } else {
+    slot.body_copy = impl_->body_pool.copy_of(body);
+    slot.body = slot.body_copy.bytes();
+  }
   slot.has_body = true;
   slot.body_type = read.type;
   impl_->buffered += body.size();

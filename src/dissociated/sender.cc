@@ -9,11 +9,11 @@
 
 namespace crossdock::dissociated {
 
-Sender::Sender(std::uint64_t want_data, std::optional<std::uint64_t> free_data, bool peer_is_crossdock)
+Sender::Sender(std::uint64_t want_data, std::optional<std::uint64_t> free_data, PeerFeatures peer)
     : want_data_(want_data),
       free_data_(free_data),
-      peer_is_crossdock_(peer_is_crossdock),
-      leases_(peer_is_crossdock ? FreeRule::kCounted : FreeRule::kLetter) {
+      peer_(peer),
+      leases_(peer.counted_leases ? FreeRule::kCounted : FreeRule::kLetter) {
   if (free_data_ == want_data_) {
     throw InvalidArgumentError("want_data and free_data are both " + std::to_string(want_data_) +
                                "; a client's messages could not be told apart: choose two tags");
@@ -46,6 +46,14 @@ Sender::Event Sender::on_tagged(std::uint64_t tag, ByteSpan body, std::vector<st
                       (free_data_ ? " and free_data (" + std::to_string(*free_data_) + ")" : " alone"));
 }
 
+bool Sender::on_untagged(ByteSpan message) const {
+  if (!peer_.cancel) throw ProtocolError("the client sent an untagged message; clients send tagged ones only");
+  if (read_prefix(message).type != MessageType::kEndOfStream) {
+    throw ProtocolError("the client sent an untagged message that is no End of Stream, which would cancel its stream");
+  }
+  return streaming_;
+}
+
 PrefixBytes Sender::next_message() {
   check_streaming("next_message");
   return write_prefix(MessageType::kMetadata, next_++);
@@ -65,7 +73,7 @@ PrefixBytes Sender::end_of_stream() {
 std::vector<std::byte> Sender::error(std::string_view reason) {
   check_streaming("error");
   std::vector<std::byte> message;
-  if (peer_is_crossdock_) {
+  if (peer_.error_messages) {
     const PrefixBytes prefix = write_prefix(MessageType::kError, next_);
     const std::string text = bounded_utf8(reason, kMaxErrorReason);
     message.assign(prefix.begin(), prefix.end());

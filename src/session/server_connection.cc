@@ -21,7 +21,9 @@ ServerConnection::ServerConnection(std::unique_ptr<transport::Connection> connec
       options_(options),
       open_(std::move(open)),
       sender_(connection_->agreement().want_data, connection_->agreement().free_data,
-              connection_->agreement().error_messages) {
+              {.error_messages = connection_->agreement().error_messages,
+               .counted_leases = connection_->agreement().counted_leases,
+               .cancel = connection_->agreement().cancel}) {
   stats_.pid = connection_->agreement().peer_pid;
 }
 
@@ -39,7 +41,10 @@ bool ServerConnection::take_messages() {
     const std::optional<transport::Incoming> message = connection_->receive();
     if (!message) break;
     progress = true;
-    if (!message->tagged) throw ProtocolError("the client sent an untagged message; clients send tagged ones only");
+    if (!message->tagged) {
+      if (sender_.on_untagged(message->bytes)) cancel_stream();
+      continue;
+    }
     if (sender_.on_tagged(message->tag, message->bytes, &freed_) == dissociated::Sender::Event::kWantData) {
       start(as_text(message->bytes));
     }
@@ -218,6 +223,14 @@ void ServerConnection::fail_stream(const std::exception& reason) {
   std::vector<std::byte> message = sender_.error(to_remote_text(reason));
   // A peer that doesn't know error messages sees the connection close.
   if (message.empty()) throw ConnectionError(std::string("ending the connection: ") + reason.what());
+  end_stream(std::move(message));
+}
+
+// The consumer has asked for it: that needs no line in the log.
+void ServerConnection::cancel_stream() {
+  std::vector<std::byte> message =
+      sender_.error(to_remote_text(ClosedError("the stream was cancelled by its consumer")));
+  if (message.empty()) throw ConnectionError("the client cancels streams, but knows no error messages");
   end_stream(std::move(message));
 }
 

@@ -57,6 +57,7 @@ class ServerConnection {
   bool announce_regions();
   void end_stream(std::vector<std::byte> tail);
   void fail_stream(const std::exception& reason);
+  void cancel_stream();
   void watch_starvation(std::int64_t now_ms);
   void forget_idle_streams();
   bool push_tail();

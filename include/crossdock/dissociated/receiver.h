@@ -32,8 +32,10 @@ class CROSSDOCK_EXPORT Receiver {
   /// An untagged message; copied. Throws ProtocolError or InvalidDataError: end the connection. Judged are its prefix,
   /// its number (taken already, given twice, at or past the end, too far ahead), and its size.
   void on_untagged(ByteSpan message);
-  /// A tagged message; copied. Matching is by the low 32 bits of the tag alone. Throws as on_untagged().
-  void on_tagged(std::uint64_t tag, ByteSpan body);
+  /// A tagged message. Matching is by the low 32 bits of the tag alone. With an owner, which keeps `body` unchanged and
+  /// comes out again as Item::body_owner, nothing is copied, and the body counts for max_buffered_bytes only if it has
+  /// to wait for other numbers; without one it is copied. Throws as on_untagged().
+  void on_tagged(std::uint64_t tag, ByteSpan body, std::shared_ptr<const void> owner = nullptr);
   /// The connection is gone: nothing more comes. What is complete can still be taken with next().
   void on_disconnected();
 
@@ -46,6 +48,7 @@ class CROSSDOCK_EXPORT Receiver {
     const ipc::Message* message = nullptr;   ///< kMessage: `metadata`, parsed and verified once; else null.
     BodyType body_type = BodyType::kPacked;  ///< Meaningful if the message has a body.
     ByteSpan body;  ///< kPacked: exactly the message's body_length() bytes; kRemote: as it came.
+    std::shared_ptr<const void> body_owner;  ///< As it was given; null if the body was copied.
   };
   /// The next message in sequence, with its body; null if it isn't complete yet. Valid until the next call of a
   /// non-const member. kEnd comes after everything below its number; kError comes as soon as nothing complete and in

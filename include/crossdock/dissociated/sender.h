@@ -13,16 +13,23 @@
 
 namespace crossdock::dissociated {
 
+/// What a client said that it can do beyond the text of the specification; a client that follows its letter says
+/// nothing.
+struct PeerFeatures {
+  bool error_messages = false;  ///< It knows message type 255.
+  bool counted_leases = false;  ///< It frees each pair as often as it was sent: FreeRule::kCounted, else kLetter.
+  bool cancel = false;          ///< It may end a stream before its end, see Sender::on_untagged().
+};
+
 /// The server's side of one connection ("Server Sequence"): numbers messages, keeps leases, judges what the client
 /// sends. Pure: no sockets, clocks or threads. One thread at a time.
 ///
 ///   idle --want_data--> streaming --end_of_stream()/error()--> idle (leases may be open)
 class CROSSDOCK_EXPORT Sender {
  public:
-  /// `free_data` is absent where the URI offers none: then leases end with the connection only. `peer_is_crossdock`:
-  /// the handshake said that the client is of our kind; it knows error messages, and frees each pair as often as it was
-  /// sent (FreeRule::kCounted; else FreeRule::kLetter). Throws InvalidArgumentError if the two tags are the same.
-  Sender(std::uint64_t want_data, std::optional<std::uint64_t> free_data, bool peer_is_crossdock);
+  /// `free_data` is absent where the URI offers none: then leases end with the connection only. Throws
+  /// InvalidArgumentError if the two tags are the same.
+  Sender(std::uint64_t want_data, std::optional<std::uint64_t> free_data, PeerFeatures peer = {});
 
   enum class Event : std::uint8_t { kWantData, kFreed };
   /// A tagged message of the client. kWantData: `body` is the ticket, and the stream begins: the next prefix is number
@@ -30,6 +37,11 @@ class CROSSDOCK_EXPORT Sender {
   /// Throws ProtocolError (unknown tag, want_data while a stream is under way, a free_data body that isn't a multiple
   /// of 8 bytes, an address that isn't lent): then end this connection and no other.
   Event on_tagged(std::uint64_t tag, ByteSpan body, std::vector<std::uint64_t>* freed);
+
+  /// An untagged message of the client, which can only be a cancel: an End of Stream message, whose number means
+  /// nothing. True: the stream under way is to be ended, by error(). False: it has ended already, the two crossed.
+  /// Throws ProtocolError for anything else, and unless the peer said that it cancels.
+  bool on_untagged(ByteSpan message) const;
 
   // The four below throw std::logic_error where no stream is under way.
 
@@ -56,7 +68,7 @@ class CROSSDOCK_EXPORT Sender {
 
   std::uint64_t want_data_;
   std::optional<std::uint64_t> free_data_;
-  bool peer_is_crossdock_;
+  PeerFeatures peer_;
   bool streaming_ = false;
   std::uint32_t next_ = 0;
   LeaseLedger leases_;

@@ -30,7 +30,7 @@ class SenderTest : public ::testing::Test {
     sender.leases().lend({buffers.begin(), buffers.size()}, holder);
   }
 
-  Sender sender_{kWant, kFree, true};
+  Sender sender_{kWant, kFree, {true, true, true}};
   std::vector<std::uint64_t> freed_;
 };
 
@@ -80,7 +80,7 @@ TEST_F(SenderTest, ReportsErrorsToAPeerThatKnowsThem) {
 }
 
 TEST_F(SenderTest, SaysNothingToAPeerThatDoesNotKnowErrors) {
-  Sender sender(kWant, kFree, false);
+  Sender sender(kWant, kFree);
   want(sender);
   EXPECT_THAT(sender.error("no"), IsEmpty());
   EXPECT_FALSE(sender.streaming());
@@ -140,12 +140,12 @@ TEST_F(SenderTest, ReadsAddressesAtAnyAlignment) {
 }
 
 TEST_F(SenderTest, KnowsNoFreeDataWhereNoneIsOffered) {
-  Sender sender(kWant, std::nullopt, true);
+  Sender sender(kWant, std::nullopt, {true, true, true});
   EXPECT_ERROR(sender.on_tagged(kFree, {}, &freed_), ProtocolError, "want_data (100) alone");
   EXPECT_ERROR(sender.on_tagged(0, {}, &freed_), ProtocolError, "tag 0");
 }
 
-TEST_F(SenderTest, RefusesTwoTagsThatAreOne) { EXPECT_ERROR(Sender(5, 5, true), InvalidArgumentError, "both 5"); }
+TEST_F(SenderTest, RefusesTwoTagsThatAreOne) { EXPECT_ERROR(Sender(5, 5), InvalidArgumentError, "both 5"); }
 
 TEST_F(SenderTest, OurOwnClientsAreCounted) {
   want(sender_);
@@ -158,7 +158,7 @@ TEST_F(SenderTest, OurOwnClientsAreCounted) {
 }
 
 TEST_F(SenderTest, OthersMayFreeEachAddressOnceAfterTheEnd) {
-  Sender sender(kWant, kFree, false);
+  Sender sender(kWant, kFree);
   want(sender);
   lend(sender, {{64, 8}, {64, 8}, {128, 8}}, 5);
   sender.end_of_stream();
@@ -168,7 +168,7 @@ TEST_F(SenderTest, OthersMayFreeEachAddressOnceAfterTheEnd) {
 }
 
 TEST_F(SenderTest, AnErrorEndsAStreamForOthersTooSoOneFreeIsEnough) {
-  Sender sender(kWant, kFree, false);
+  Sender sender(kWant, kFree);
   want(sender);
   lend(sender, {{64, 8}, {64, 8}}, 5);
   sender.error("no");

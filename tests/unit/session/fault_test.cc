@@ -189,6 +189,7 @@ TEST_F(FaultTest, AConsumerThatGivesBackSlowlyIsNotAtItsLimit) {
   agreement.want_data = 1;
   agreement.free_data = 2;
   agreement.error_messages = true;
+  agreement.counted_leases = true;
   auto [ours, peers] = transport::memory_pair(agreement, {});
   ServerOptions options;
   options.lease_timeout_ms = 1000;
