@@ -39,6 +39,8 @@ BINDS_PARTS = {"session"}
 # Headers of other projects: the one folder that may see them.
 LIBRARIES = {
     "flatbuffers/": "src/ipc",
+    "lz4": "src/ipc",
+    "zstd": "src/ipc",
     "nanobind/": "python",
     "Python.h": "python",
 }

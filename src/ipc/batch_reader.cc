@@ -2,6 +2,7 @@
 #include <cstring>
 #include <string>
 
+#include "batch_checks.h"
 #include "crossdock/ipc/metadata.h"
 #include "flatbuf.h"
 
@@ -23,14 +24,20 @@ static_assert(sizeof(BufferRange) == sizeof(flatbuf::Buffer), "Buffer structs ar
        "field \"" + layout.field->name.substr(0, 200) + "\" (" + array::type_name(layout.field->type) + "): " + what);
 }
 
-[[noreturn]] void fail_compressed(const char* where, const flatbuf::BodyCompression& compression) {
-  std::string codec = "codec " + std::to_string(static_cast<int>(compression.codec()));
-  if (compression.codec() == flatbuf::CompressionType::LZ4_FRAME) codec = "LZ4_FRAME";
-  if (compression.codec() == flatbuf::CompressionType::ZSTD) codec = "ZSTD";
-  throw UnsupportedTypeError(
-      std::string(where) + ": the body is compressed (" + codec +
-      "), which isn't supported yet: this version carries uncompressed data; write it again with "
-      "compression=None");
+Codec read_codec(const flatbuf::BodyCompression* compression, const char* where) {
+  if (compression == nullptr) return Codec::kNone;
+  if (compression->method() != flatbuf::BodyCompressionMethod::BUFFER) {
+    throw UnsupportedTypeError(std::string(where) + ": the body is compressed by method " +
+                               std::to_string(static_cast<int>(compression->method())) +
+                               ", which isn't known to this version; it reads buffers that are compressed one by one");
+  }
+  switch (compression->codec()) {
+    case flatbuf::CompressionType::LZ4_FRAME: return Codec::kLz4Frame;
+    case flatbuf::CompressionType::ZSTD: return Codec::kZstd;
+  }
+  throw UnsupportedTypeError(std::string(where) + ": the body is compressed with codec " +
+                             std::to_string(static_cast<int>(compression->codec())) +
+                             ", which isn't known to this version; it reads LZ4_FRAME (0) and ZSTD (1)");
 }
 
 /// Whether a buffer of `size` bytes holds `length` elements (which is not negative). The bytes that offsets point into
@@ -139,6 +146,8 @@ void read_buffers(const flatbuf::RecordBatch& batch, const array::Schema& schema
   }
 }
 
+}  // namespace
+
 void check_lengths(const array::Schema& schema, const char* where, BatchHeader* out) {
   const LayoutNode* layout = schema.nodes().data();
   const std::size_t n_nodes = schema.nodes().size();
@@ -156,8 +165,6 @@ void check_lengths(const array::Schema& schema, const char* where, BatchHeader* 
   }
 }
 
-}  // namespace
-
 void Message::batch(const array::Schema& schema, BatchHeader* out) const {
   const auto& root = *static_cast<const flatbuf::Message*>(root_);
   const flatbuf::RecordBatch* batch = nullptr;
@@ -174,13 +181,13 @@ void Message::batch(const array::Schema& schema, BatchHeader* out) const {
   } else {
     throw InvalidArgumentError(std::string(where_) + ": not a record batch or dictionary batch");
   }
-  if (batch->compression()) fail_compressed(where_, *batch->compression());
+  out->codec = read_codec(batch->compression(), where_);
   if (batch->length() < 0) fail(where_, "the number of rows is " + std::to_string(batch->length()));
   out->num_rows = batch->length();
   out->body_length = body_length_;
   read_nodes(*batch, schema, where_, out);
   read_buffers(*batch, schema, where_, out);
-  check_lengths(schema, where_, out);
+  if (out->codec == Codec::kNone) check_lengths(schema, where_, out);
 }
 
 }  // namespace crossdock::ipc

@@ -53,8 +53,25 @@ struct WrittenBatch {
   std::int64_t body_length;
 };
 
-WrittenBatch write_batch(FlatBufferBuilder& builder, const array::RecordBatch& batch) {
+void check_layout(const array::RecordBatch& batch, const BodyLayout& body) {
+  if (body.buffers.size() == batch.buffers.size()) return;
+  throw InvalidArgumentError("encoding a record batch: its body has " + std::to_string(body.buffers.size()) +
+                             " buffers, the batch " + std::to_string(batch.buffers.size()));
+}
+
+Offset<flatbuf::BodyCompression> write_codec(FlatBufferBuilder& builder, Codec codec) {
+  switch (codec) {
+    case Codec::kNone: break;
+    case Codec::kLz4Frame: return flatbuf::CreateBodyCompression(builder, flatbuf::CompressionType::LZ4_FRAME);
+    case Codec::kZstd: return flatbuf::CreateBodyCompression(builder, flatbuf::CompressionType::ZSTD);
+  }
+  return {};
+}
+
+/// `body` null: packed at 64-byte alignment.
+WrittenBatch write_batch(FlatBufferBuilder& builder, const array::RecordBatch& batch, const BodyLayout* body) {
   check_counts(batch);
+  if (body != nullptr) check_layout(batch, *body);
   std::int64_t signs = batch.num_rows;  // Negative as soon as one number was.
   std::int64_t offsets = 0;             // Not zero as soon as one offset was.
 
@@ -66,6 +83,11 @@ WrittenBatch write_batch(FlatBufferBuilder& builder, const array::RecordBatch& b
     signs |= view.size;
     end += align_up(static_cast<std::uint64_t>(view.size), kBodyAlignment);
   }
+  if (body != nullptr) {
+    buffer -= batch.buffers.size();
+    for (const BufferRange& range : body->buffers) *buffer++ = flatbuf::Buffer(range.offset, range.length);
+    end = static_cast<std::uint64_t>(body->body_length);
+  }
 
   flatbuf::FieldNode* written = nullptr;
   const auto nodes = builder.CreateUninitializedVectorOfStructs(batch.nodes.size(), &written);
@@ -76,7 +98,9 @@ WrittenBatch write_batch(FlatBufferBuilder& builder, const array::RecordBatch& b
     *written++ = flatbuf::FieldNode(node.length, node.null_count >= 0 ? node.null_count : null_count(batch, i));
   }
   if (signs < 0 || offsets != 0) fail_numbers(batch);
-  return {flatbuf::CreateRecordBatch(builder, batch.num_rows, nodes, buffers), static_cast<std::int64_t>(end)};
+  const auto compression = body != nullptr ? write_codec(builder, body->codec) : Offset<flatbuf::BodyCompression>();
+  return {flatbuf::CreateRecordBatch(builder, batch.num_rows, nodes, buffers, compression),
+          static_cast<std::int64_t>(end)};
 }
 
 }  // namespace
@@ -87,6 +111,19 @@ struct Encoder::Impl {
   ByteSpan finish(flatbuf::MessageHeader kind, Offset<void> header, std::int64_t body_length) {
     builder.Finish(flatbuf::CreateMessage(builder, flatbuf::MetadataVersion::V5, kind, header, body_length));
     return {reinterpret_cast<const std::byte*>(builder.GetBufferPointer()), builder.GetSize()};
+  }
+
+  ByteSpan record_batch(const array::RecordBatch& batch, const BodyLayout* body) {
+    builder.Clear();
+    const WrittenBatch written = write_batch(builder, batch, body);
+    return finish(flatbuf::MessageHeader::RecordBatch, written.table.Union(), written.body_length);
+  }
+
+  ByteSpan dictionary_batch(const array::RecordBatch& values, std::int64_t id, bool is_delta, const BodyLayout* body) {
+    builder.Clear();
+    const WrittenBatch written = write_batch(builder, values, body);
+    const auto header = flatbuf::CreateDictionaryBatch(builder, id, written.table, is_delta);
+    return finish(flatbuf::MessageHeader::DictionaryBatch, header.Union(), written.body_length);
   }
 };
 
@@ -101,17 +138,19 @@ ByteSpan Encoder::schema(const array::Schema& schema) {
   return impl_->finish(flatbuf::MessageHeader::Schema, header.Union(), 0);
 }
 
-ByteSpan Encoder::record_batch(const array::RecordBatch& batch) {
-  impl_->builder.Clear();
-  const WrittenBatch written = write_batch(impl_->builder, batch);
-  return impl_->finish(flatbuf::MessageHeader::RecordBatch, written.table.Union(), written.body_length);
+ByteSpan Encoder::record_batch(const array::RecordBatch& batch) { return impl_->record_batch(batch, nullptr); }
+
+ByteSpan Encoder::record_batch(const array::RecordBatch& batch, const BodyLayout& body) {
+  return impl_->record_batch(batch, &body);
 }
 
 ByteSpan Encoder::dictionary_batch(const array::RecordBatch& values, std::int64_t id, bool is_delta) {
-  impl_->builder.Clear();
-  const WrittenBatch written = write_batch(impl_->builder, values);
-  const auto header = flatbuf::CreateDictionaryBatch(impl_->builder, id, written.table, is_delta);
-  return impl_->finish(flatbuf::MessageHeader::DictionaryBatch, header.Union(), written.body_length);
+  return impl_->dictionary_batch(values, id, is_delta, nullptr);
+}
+
+ByteSpan Encoder::dictionary_batch(const array::RecordBatch& values, std::int64_t id, bool is_delta,
+                                   const BodyLayout& body) {
+  return impl_->dictionary_batch(values, id, is_delta, &body);
 }
 
 }  // namespace crossdock::ipc

@@ -75,6 +75,11 @@ std::shared_ptr<const PublishedTable> publish_file(const std::string& path, Stab
       }
     }
     message.batch(*schema, &header);
+    if (header.codec != ipc::Codec::kNone) {
+      throw UnsupportedTypeError(path +
+                                 ": its bodies are compressed, which this version can't serve; write the file "
+                                 "again with compression=None");
+    }
     if (header.is_delta) {
       throw UnsupportedTypeError(
           path + ": dictionary " + std::to_string(id) +

@@ -97,7 +97,14 @@ array::RecordBatch Reader::Impl::receive_batch(const dissociated::Receiver::Item
   views.resize(header.buffers.size());
   std::shared_ptr<const void> owner;
   if (item.body_type == dissociated::BodyType::kRemote) {
+    if (header.codec != ipc::Codec::kNone) {
+      throw ProtocolError("the stream \"" + name +
+                          "\" names memory by address for a body that it says is compressed; "
+                          "only bodies that are sent by value may be");
+    }
     owner = map_remote(item.body);
+  } else if (header.codec != ipc::Codec::kNone) {
+    owner = decompressor.decompress(*of, item.body, nullptr, name.c_str(), &header, &views);
   } else {
     owner = copy_packed(item.body);
   }

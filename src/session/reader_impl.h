@@ -7,6 +7,7 @@
 
 #include "crossdock/device/region_table.h"
 #include "crossdock/dissociated/receiver.h"
+#include "crossdock/ipc/compression.h"
 #include "crossdock/session/client.h"
 #include "session/client_connection.h"
 #include "session/client_pool.h"
@@ -38,6 +39,7 @@ struct Reader::Impl {
 
   // Kept between batches for their memory:
   ipc::BatchHeader header;
+  ipc::Decompressor decompressor;
   std::vector<dissociated::RemoteBuffer> remote;
   std::vector<array::BufferView> views;
 

@@ -18,6 +18,7 @@ struct Limits {
   std::int32_t max_depth = array::kMaxDepth;
   std::int32_t max_fields = array::kMaxFields;  ///< Of one schema, all levels and dictionaries counted.
   std::int64_t max_metadata_bytes = 64ll << 20;
+  std::int64_t max_decompressed_bytes = 4ll << 30;  ///< Of one compressed body, all its buffers together.
 };
 
 /// The header of an IPC Message (Message.fbs, MessageHeader).
@@ -34,6 +35,9 @@ struct BufferRange {
   std::int64_t length = 0;  ///< Without padding.
 };
 
+/// How the buffers of a body are compressed, each by itself (Message.fbs, CompressionType).
+enum class Codec : std::uint8_t { kNone, kLz4Frame, kZstd };
+
 /// A RecordBatch or DictionaryBatch header, copied out of the flatbuffer. Reuse one object: its vectors keep their
 /// memory.
 struct BatchHeader {
@@ -41,6 +45,8 @@ struct BatchHeader {
   std::vector<array::Node> nodes;
   std::vector<BufferRange> buffers;
   std::int64_t body_length = 0;
+  /// Other than kNone: `buffers` are the compressed bytes, each with the length before it; see Decompressor.
+  Codec codec = Codec::kNone;
   std::int64_t dictionary_id = -1;  ///< DictionaryBatch only.
   bool is_delta = false;            ///< DictionaryBatch only.
 };
@@ -66,9 +72,9 @@ class CROSSDOCK_EXPORT Message {
   /// RecordBatch and DictionaryBatch. Checks counts of nodes and buffers against `schema`, that lengths are not
   /// negative and agree with the number of rows and with the parents' lengths, that nulls are at most the length (-1,
   /// unknown, is taken) and have a bitmap, that buffers lie in the body and are long enough for their elements. What
-  /// offsets point into isn't known from metadata and isn't checked. A compressed body throws UnsupportedTypeError that
-  /// says so. For a DictionaryBatch pass the slot's `values` schema (Schema::find_dictionary by dictionary_id()). On a
-  /// throw `*out` is unspecified.
+  /// offsets point into isn't known from metadata and isn't checked. Of a compressed body
+  /// the lengths can't be checked yet: Decompressor does. For a DictionaryBatch pass the slot's `values` schema
+  /// (Schema::find_dictionary by dictionary_id()). On a throw `*out` is unspecified.
   void batch(const array::Schema& schema, BatchHeader* out) const;
   /// DictionaryBatch only: which dictionary.
   std::int64_t dictionary_id() const;
@@ -81,6 +87,13 @@ class CROSSDOCK_EXPORT Message {
   Limits limits_;
   MessageKind kind_ = MessageKind::kSchema;
   std::int64_t body_length_ = 0;
+};
+
+/// Where the buffers of a body lie if not packed at 64-byte alignment as they are: of a compressed one.
+struct BodyLayout {
+  Codec codec = Codec::kNone;
+  std::vector<BufferRange> buffers;
+  std::int64_t body_length = 0;
 };
 
 /// Writes IPC metadata (V5). Keep one: its memory is reused. One thread at a time.
@@ -99,6 +112,9 @@ class CROSSDOCK_EXPORT Encoder {
   /// buffer is read here.
   ByteSpan record_batch(const array::RecordBatch& batch);
   ByteSpan dictionary_batch(const array::RecordBatch& values, std::int64_t id, bool is_delta);
+  /// The same for a body that lies as `body` says, one range for each buffer.
+  ByteSpan record_batch(const array::RecordBatch& batch, const BodyLayout& body);
+  ByteSpan dictionary_batch(const array::RecordBatch& values, std::int64_t id, bool is_delta, const BodyLayout& body);
 
  private:
   struct Impl;

@@ -1,0 +1,102 @@
+#include "body_memory.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "crossdock/core/error.h"
+
+namespace crossdock::ipc {
+namespace {
+
+constexpr std::align_val_t kAlignment{64};
+// A block is used again where it isn't more than twice as large as it must be, small change apart.
+constexpr std::size_t kSmallChange = 1 << 16;
+
+struct Block {
+  std::size_t capacity;
+  std::byte* data;
+};
+
+void free_block(Block* block) noexcept {
+  if (block == nullptr) return;
+  ::operator delete(block->data, kAlignment);
+  delete block;
+}
+
+}  // namespace
+
+class BodyMemory::Shelf {
+ public:
+  Shelf() = default;
+  Shelf(const Shelf&) = delete;
+  Shelf& operator=(const Shelf&) = delete;
+  ~Shelf() { close(); }
+
+  Block* find(std::size_t size) noexcept {
+    Block* found = nullptr;
+    for (auto& place : places_) {
+      Block* block = place.exchange(nullptr);
+      if (block == nullptr) continue;
+      if (found == nullptr && block->capacity >= size && block->capacity / 2 <= size + kSmallChange) {
+        found = block;
+      } else {
+        put(block);
+      }
+    }
+    return found;
+  }
+
+  void put(Block* block) noexcept {
+    for (auto& place : places_) {
+      if (closed_.load()) break;
+      Block* expected = nullptr;
+      if (place.compare_exchange_strong(expected, block)) {
+        if (closed_.load()) free_block(place.exchange(nullptr));
+        return;
+      }
+    }
+    free_block(block);
+  }
+
+  void close() noexcept {
+    closed_.store(true);
+    for (auto& place : places_) free_block(place.exchange(nullptr));
+  }
+
+ private:
+  std::array<std::atomic<Block*>, 2> places_{};
+  std::atomic<bool> closed_{false};
+};
+
+BodyMemory::BodyMemory() : shelf_(std::make_shared<Shelf>()) {}
+BodyMemory::~BodyMemory() {
+  if (shelf_) shelf_->close();
+}
+BodyMemory::BodyMemory(BodyMemory&&) noexcept = default;
+BodyMemory& BodyMemory::operator=(BodyMemory&& other) noexcept {
+  if (shelf_ && shelf_ != other.shelf_) shelf_->close();
+  shelf_ = std::move(other.shelf_);
+  return *this;
+}
+
+std::shared_ptr<std::byte> BodyMemory::take(std::size_t size) {
+  Block* block = shelf_->find(size);
+  if (block == nullptr) {
+    auto made = std::make_unique<Block>();
+    made->capacity = std::max<std::size_t>(size, 1);
+    made->data = static_cast<std::byte*>(::operator new(made->capacity, kAlignment, std::nothrow));
+    if (made->data == nullptr) {
+      throw ResourceError("there is no memory for a body of " + std::to_string(size) + " bytes");
+    }
+    block = made.release();
+  }
+  std::byte* const data = block->data;
+  // On a throw of this constructor the deleter is called.
+  return {data, [shelf = shelf_, block](std::byte*) noexcept { shelf->put(block); }};
+}
+
+}  // namespace crossdock::ipc

@@ -1,0 +1,141 @@
+#include <algorithm>
+#include <atomic>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "body_memory.h"
+#include "codec.h"
+#include "crossdock/core/error.h"
+#include "crossdock/ipc/compression.h"
+
+namespace crossdock::ipc {
+namespace {
+
+constexpr std::uint64_t kAlignment = 8;
+constexpr std::size_t kWorthThreads = 256 << 10;
+constexpr int kMostWorkers = 16;
+constexpr std::byte kPadding[kAlignment]{};
+
+struct Job {
+  std::size_t buffer;
+  std::size_t at;       // in the scratch memory: first the length, then what was compressed
+  std::size_t written;  // 0: not smaller
+};
+
+}  // namespace
+
+struct Compressor::Impl {
+  Codec codec = Codec::kNone;
+  int level = 0;
+  Parallel parallel;
+  BodyMemory memory;
+  std::shared_ptr<std::byte> scratch;
+  std::size_t capacity = 0;
+  std::size_t needed = 0;  // of it, for this batch
+  std::vector<BufferEncoder> encoders;
+  std::vector<Job> jobs;
+  std::vector<std::size_t> order;
+  CompressedBody out;
+
+  void plan(const array::RecordBatch& batch) {
+    jobs.clear();
+    needed = 0;
+    for (std::size_t i = 0; i < batch.buffers.size(); ++i) {
+      const auto size = static_cast<std::size_t>(batch.buffers[i].size);
+      if (size == 0) continue;
+      jobs.push_back({i, needed, 0});
+      needed += align_up(kLengthPrefix + BufferEncoder::bound(codec, size), kAlignment);
+    }
+    if (needed <= capacity) return;
+    scratch.reset();
+    capacity = 0;
+    scratch = memory.take(needed);
+    capacity = needed;
+  }
+
+  void run(const array::RecordBatch& batch) {
+    const auto size_of = [&](std::size_t job) { return batch.buffers[jobs[job].buffer].size; };
+    order.resize(jobs.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::sort(order, [&](std::size_t a, std::size_t b) { return size_of(a) > size_of(b); });
+    std::atomic<std::size_t> next{0};
+    const int most = static_cast<int>(std::min<std::size_t>(jobs.size(), kMostWorkers));
+    if (encoders.size() < static_cast<std::size_t>(most)) encoders.resize(static_cast<std::size_t>(most));
+    const std::function<void(int)> work = [&](int worker) {
+      while (true) {
+        const std::size_t turn = next.fetch_add(1, std::memory_order_relaxed);
+        if (turn >= order.size()) return;
+        encode(batch, &jobs[order[turn]], encoders[static_cast<std::size_t>(worker)]);
+      }
+    };
+    if (parallel && most > 1 && needed >= kWorthThreads) {
+      parallel(most, work);
+    } else {
+      work(0);
+    }
+  }
+
+  void encode(const array::RecordBatch& batch, Job* job, BufferEncoder& encoder) const noexcept {
+    const array::BufferView& view = batch.buffers[job->buffer];
+    const ByteSpan from(static_cast<const std::byte*>(view.data), static_cast<std::size_t>(view.size));
+    std::byte* const to = scratch.get() + job->at;
+    const std::size_t written =
+        encoder.encode(codec, level, from, {to + kLengthPrefix, BufferEncoder::bound(codec, from.size())});
+    job->written = written < from.size() ? written : 0;
+    store_le<std::int64_t>(to, job->written == 0 ? kStoredRaw : view.size);
+  }
+
+  void lay_out(const array::RecordBatch& batch) {
+    out.layout.codec = codec;
+    out.layout.buffers.resize(batch.buffers.size());
+    out.pieces.clear();
+    std::size_t end = 0;
+    std::size_t job = 0;
+    for (std::size_t i = 0; i < batch.buffers.size(); ++i) {
+      out.layout.buffers[i] = {static_cast<std::int64_t>(end), 0};
+      if (job == jobs.size() || jobs[job].buffer != i) continue;
+      const Job& done = jobs[job++];
+      std::size_t size = kLengthPrefix + done.written;
+      out.pieces.emplace_back(scratch.get() + done.at, size);
+      if (done.written == 0) {
+        const auto raw = static_cast<std::size_t>(batch.buffers[i].size);
+        out.pieces.emplace_back(static_cast<const std::byte*>(batch.buffers[i].data), raw);
+        size += raw;
+      }
+      out.layout.buffers[i].length = static_cast<std::int64_t>(size);
+      const std::size_t padding = align_up(size, kAlignment) - size;
+      if (padding > 0) out.pieces.emplace_back(kPadding, padding);
+      end += size + padding;
+    }
+    out.layout.body_length = static_cast<std::int64_t>(end);
+  }
+};
+
+Compressor::Compressor(Codec codec, std::optional<int> level, Parallel parallel) : impl_(std::make_unique<Impl>()) {
+  if (codec == Codec::kNone) throw InvalidArgumentError("a Compressor needs a codec: LZ4_FRAME or ZSTD");
+  const Levels levels = levels_of(codec);
+  impl_->codec = codec;
+  impl_->level = level.value_or(levels.usual);
+  impl_->parallel = std::move(parallel);
+  if (impl_->level < levels.lowest || impl_->level > levels.highest) {
+    throw InvalidArgumentError("compression level " + std::to_string(impl_->level) + ": " + codec_name(codec) +
+                               " has levels " + std::to_string(levels.lowest) + " to " +
+                               std::to_string(levels.highest));
+  }
+}
+Compressor::~Compressor() = default;
+Compressor::Compressor(Compressor&&) noexcept = default;
+Compressor& Compressor::operator=(Compressor&&) noexcept = default;
+
+const CompressedBody& Compressor::compress(const array::RecordBatch& batch) {
+  if (!batch.host_readable()) {
+    throw InvalidArgumentError("compressing a record batch: its memory can't be read here; copy it to the host first");
+  }
+  impl_->plan(batch);
+  impl_->run(batch);
+  impl_->lay_out(batch);
+  return impl_->out;
+}
+
+}  // namespace crossdock::ipc

@@ -1,0 +1,167 @@
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "batch_checks.h"
+#include "body_memory.h"
+#include "codec.h"
+#include "crossdock/core/error.h"
+#include "crossdock/ipc/compression.h"
+
+namespace crossdock::ipc {
+namespace {
+
+constexpr std::int64_t kAlignment = 64;
+constexpr std::uintptr_t kRawAlignment = 8;
+// Below this a second thread costs more than it saves.
+constexpr std::int64_t kWorthThreads = 1 << 20;
+constexpr int kMostWorkers = 16;
+
+/// One buffer that has to be written: decoded, or copied because it lies at an odd address.
+struct Job {
+  std::size_t buffer;
+  ByteSpan from;
+  std::int64_t at;  // in the new memory
+  std::int64_t size;
+  bool raw;
+};
+
+bool is_aligned(const std::byte* data) noexcept { return reinterpret_cast<std::uintptr_t>(data) % kRawAlignment == 0; }
+
+}  // namespace
+
+struct Decompressor::Impl {
+  Limits limits;
+  Parallel parallel;
+  BodyMemory memory;
+  std::vector<BufferDecoder> decoders;
+  std::vector<Job> jobs;
+  std::vector<std::size_t> order;
+  std::vector<const char*> faults;
+
+  [[noreturn]] static void fail(const char* where, Codec codec, std::size_t buffer, const std::string& what) {
+    throw InvalidDataError(std::string(where) + ": buffer " + std::to_string(buffer) + ", compressed with " +
+                           codec_name(codec) + ": " + what);
+  }
+
+  /// Finds out what is to be done, and how many bytes it takes. Nothing is allocated for the data yet.
+  std::int64_t plan(ByteSpan body, bool body_lives, const char* where, BatchHeader* header,
+                    std::vector<array::BufferView>* views) {
+    jobs.clear();
+    std::int64_t total = 0;
+    for (std::size_t i = 0; i < header->buffers.size(); ++i) {
+      BufferRange& range = header->buffers[i];
+      (*views)[i] = {};
+      if (range.length == 0) continue;
+      if (range.length < kLengthPrefix) {
+        fail(where, header->codec, i, "its " + std::to_string(range.length) + " bytes have no room for its length");
+      }
+      const ByteSpan bytes =
+          body.subspan(static_cast<std::size_t>(range.offset), static_cast<std::size_t>(range.length));
+      const auto claimed = load_le<std::int64_t>(bytes.data());
+      const ByteSpan from = bytes.subspan(static_cast<std::size_t>(kLengthPrefix));
+      const auto stored = static_cast<std::int64_t>(from.size());
+      const bool raw = claimed == kStoredRaw;
+      const std::int64_t size = raw ? stored : claimed;
+      if (size < 0) fail(where, header->codec, i, "the length before it is " + std::to_string(claimed));
+      range.length = size;
+      if (size == 0 || (raw && body_lives && is_aligned(from.data()))) {
+        // A frame of nothing is looked at all the same.
+        if (!raw) jobs.push_back({i, from, total, 0, false});
+        if (size > 0) (*views)[i] = {from.data(), size};
+        continue;
+      }
+      if (!raw && size > most_decompressed(header->codec, stored)) {
+        fail(where, header->codec, i,
+             "the length before it is " + std::to_string(size) + ", more than " + std::to_string(stored) +
+                 " bytes can hold");
+      }
+      if (size > limits.max_decompressed_bytes - total) {
+        throw InvalidDataError(std::string(where) + ": the decompressed body would be larger than the limit of " +
+                               std::to_string(limits.max_decompressed_bytes) +
+                               " bytes; raise the limit if its source is trusted");
+      }
+      jobs.push_back({i, from, total, size, raw});
+      total = static_cast<std::int64_t>(align_up(static_cast<std::uint64_t>(total + size), kAlignment));
+    }
+    return total;
+  }
+
+  void run(Codec codec, std::byte* to, std::int64_t total) {
+    faults.assign(jobs.size(), nullptr);
+    // The largest first, so that nobody is left with it at the end.
+    order.resize(jobs.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::sort(order, [&](std::size_t a, std::size_t b) { return jobs[a].size > jobs[b].size; });
+    std::atomic<std::size_t> next{0};
+    const int most = static_cast<int>(std::min<std::size_t>(jobs.size(), kMostWorkers));
+    if (decoders.size() < static_cast<std::size_t>(most)) decoders.resize(static_cast<std::size_t>(most));
+    const std::function<void(int)> work = [&](int worker) {
+      while (true) {
+        const std::size_t turn = next.fetch_add(1, std::memory_order_relaxed);
+        if (turn >= order.size()) return;
+        const Job& job = jobs[order[turn]];
+        const MutableByteSpan target(to + job.at, static_cast<std::size_t>(job.size));
+        if (job.raw) {
+          std::memcpy(target.data(), job.from.data(), target.size());
+        } else {
+          faults[order[turn]] = decoders[static_cast<std::size_t>(worker)].decode(codec, job.from, target);
+        }
+      }
+    };
+    if (parallel && most > 1 && total >= kWorthThreads) {
+      parallel(most, work);
+    } else {
+      work(0);
+    }
+  }
+};
+
+Decompressor::Decompressor(const Limits& limits, Parallel parallel) : impl_(std::make_unique<Impl>()) {
+  impl_->limits = limits;
+  impl_->parallel = std::move(parallel);
+}
+Decompressor::~Decompressor() = default;
+Decompressor::Decompressor(Decompressor&&) noexcept = default;
+Decompressor& Decompressor::operator=(Decompressor&&) noexcept = default;
+
+std::shared_ptr<const void> Decompressor::decompress(const array::Schema& schema, ByteSpan body,
+                                                     std::shared_ptr<const void> body_owner, const char* where,
+                                                     BatchHeader* header, std::vector<array::BufferView>* views) {
+  if (header->codec == Codec::kNone || static_cast<std::int64_t>(body.size()) != header->body_length) {
+    throw InvalidArgumentError(std::string(where) + ": decompressing a body of " + std::to_string(body.size()) +
+                               " bytes, whose header says " + std::to_string(header->body_length) + " and codec " +
+                               codec_name(header->codec));
+  }
+  views->resize(header->buffers.size());
+  const std::int64_t total = impl_->plan(body, body_owner != nullptr, where, header, views);
+  // Lengths that don't fit the metadata are found before anything is decoded.
+  check_lengths(schema, where, header);
+  std::shared_ptr<std::byte> memory;
+  if (!impl_->jobs.empty()) {
+    memory = impl_->memory.take(static_cast<std::size_t>(total));
+    impl_->run(header->codec, memory.get(), total);
+  }
+  const bool views_body = std::ranges::any_of(*views, [](const array::BufferView& view) { return view.size > 0; });
+  for (std::size_t i = 0; i < impl_->jobs.size(); ++i) {
+    const Job& job = impl_->jobs[i];
+    if (impl_->faults[i] != nullptr) Impl::fail(where, header->codec, job.buffer, impl_->faults[i]);
+    if (job.size > 0) (*views)[job.buffer] = {memory.get() + job.at, job.size};
+  }
+  header->codec = Codec::kNone;
+  std::int64_t end = 0;
+  for (BufferRange& range : header->buffers) {
+    range.offset = end;
+    end = static_cast<std::int64_t>(align_up(static_cast<std::uint64_t>(end + range.length), kAlignment));
+  }
+  header->body_length = end;
+  if (!memory) return body_owner;
+  if (!views_body) return memory;
+  return std::make_shared<std::pair<std::shared_ptr<const void>, std::shared_ptr<const void>>>(std::move(memory),
+                                                                                               std::move(body_owner));
+}
+
+}  // namespace crossdock::ipc
