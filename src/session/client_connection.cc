@@ -33,15 +33,27 @@ void ClientConnection::request(ByteSpan ticket) {
   }
 }
 
+void ClientConnection::expect(std::size_t addresses) {
+  const std::lock_guard lock(mutex_);
+  const std::size_t most = pending_.size() + lent_ + addresses;
+  if (pending_.capacity() < most) pending_.reserve(2 * most);
+  lent_ += addresses;
+}
+
 void ClientConnection::give_back(std::span<const std::uint64_t> addresses) noexcept {
   if (made_in_.in_child()) return;
+  const std::lock_guard lock(mutex_);
+  lent_ -= addresses.size();
   try {
-    const std::lock_guard lock(mutex_);
     if (pending_.empty() && addresses.size() <= kAddressesPerMessage &&
         connection_->send_tagged(connection_->agreement().free_data, std::as_bytes(addresses), {})) {
       return;
     }
-    pending_.insert(pending_.end(), addresses.begin(), addresses.end());
+  } catch (const std::exception&) {
+    // The server is gone, and with it the need to tell it; or there was no memory, and they go with the next call.
+  }
+  pending_.insert(pending_.end(), addresses.begin(), addresses.end());  // expect() has made room
+  try {
     send_pending();
   } catch (const std::exception&) {
     // The server is gone, and with it the need to tell it.

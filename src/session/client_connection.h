@@ -25,6 +25,9 @@ class ClientConnection {
   bool still_good() noexcept;
   /// Asks for a stream. Waits for room if it must; there always is some between streams.
   void request(ByteSpan ticket);
+  /// Before a batch's addresses are taken over: makes room for all that may have to wait in give_back(). Throws
+  /// std::bad_alloc.
+  void expect(std::size_t addresses);
   /// Addresses that a batch no longer needs. Never blocks, never throws; what doesn't fit into the ring goes with the
   /// next call. Does nothing in a forked child: the leases are the parent's.
   void give_back(std::span<const std::uint64_t> addresses) noexcept;
@@ -43,10 +46,11 @@ class ClientConnection {
   std::string where_;
   std::mutex mutex_;  // the sending half, and:
   std::vector<std::uint64_t> pending_;
+  std::size_t lent_ = 0;  // addresses expected and not given back
 };
 
 /// What keeps the memory of one received batch: the regions it lies in, and the addresses that go back when it is
-/// released, on whatever thread.
+/// released, on whatever thread. The connection expect()s the addresses.
 class Lease {
  public:
   Lease(std::shared_ptr<ClientConnection> connection, std::vector<std::uint64_t> addresses) noexcept

@@ -34,6 +34,7 @@ bool FileLeases::watch(const std::shared_ptr<const PublishedTable>& table) {
   for (const auto& region : table->regions) {
     if (region->kind() != device::RegionKind::kFile) continue;
     const int fd = region->descriptor();
+    leases_.reserve(leases_.size() + 1);  // a lease that was granted is one that is remembered
     f_owner_ex owner{};
     owner.type = F_OWNER_TID;
     owner.pid = ::gettid();

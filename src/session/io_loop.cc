@@ -7,6 +7,7 @@
 #include <chrono>
 #include <future>
 #include <random>
+#include <system_error>
 #include <utility>
 
 #include "crossdock/core/error.h"
@@ -53,7 +54,13 @@ IoLoop::IoLoop(const ServerOptions& options, Shelf& shelf) : options_(options), 
   if (release == want) throw UriError("want_data and free_data must differ in \"" + options.uri + "\"");
   listener_ = transport::shm_listen(uri.address, want, release, options.shm, options.log);
   uri_ = listener_->uri();
-  thread_ = std::thread([this] { run(); });
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    throw ResourceError(std::string("the server can't have a thread of its own: ") + error.what() +
+                        "; the limits that count are ulimit -u, ulimit -v and the number of mappings "
+                        "(vm.max_map_count)");
+  }
 }
 
 IoLoop::~IoLoop() {
@@ -107,18 +114,23 @@ ServerStats IoLoop::collect_stats() {
   return stats;
 }
 
-void IoLoop::watch(const std::shared_ptr<const PublishedTable>& table) {
-  std::promise<void> done;
-  std::future<void> future = done.get_future();
-  const bool posted = post([&] {
-    try {
-      leases_->watch(table);
-      done.set_value();
-    } catch (...) {
-      done.set_exception(std::current_exception());
-    }
-  });
-  if (posted) future.get();
+void IoLoop::watch(const std::shared_ptr<const PublishedTable>& table) noexcept {
+  try {
+    std::promise<void> done;
+    std::future<void> future = done.get_future();
+    const bool posted = post([&] {
+      try {
+        leases_->watch(table);
+        done.set_value();
+      } catch (...) {
+        done.set_exception(std::current_exception());
+      }
+    });
+    if (posted) future.get();
+  } catch (const std::exception& reason) {
+    say(options_.log, LogLevel::kWarning,
+        [&] { return std::string("a published file is served without a read lease: ") + reason.what(); });
+  }
 }
 
 void IoLoop::close() {
@@ -132,7 +144,7 @@ void IoLoop::close() {
 }
 
 void IoLoop::run() noexcept {
-  leases_ = std::make_unique<FileLeases>();
+  leases_.emplace();
   Clock::time_point idle_since{};  // none: the last round had work
   Clock::time_point looked_around = Clock::now();
   std::uint64_t seen = shelf_.waker()->seen() - 1;
@@ -168,8 +180,7 @@ void IoLoop::run() noexcept {
     accept_new();
   }
   run_commands();  // answers what was asked before the end
-  const ClosedError reason("the server was closed");
-  for (auto& connection : connections_) connection->say_goodbye(reason);
+  for (auto& connection : connections_) connection->say_goodbye(closed_);
   connections_.clear();
   leases_.reset();
   listener_.reset();
@@ -231,11 +242,15 @@ std::int64_t IoLoop::next_deadline_ms() const {
 void IoLoop::sleep() noexcept {
   std::vector<pollfd> fds;
   std::size_t asleep = 0;
+  int timeout = -1;  // ms
   bool go = true;
   try {
     fds.push_back({shelf_.waker()->descriptor(), POLLIN, 0});
     fds.push_back({leases_->descriptor(), POLLIN, 0});  // -1, where there are none, is passed over
-    for (const int fd : listener_->poll_descriptors()) fds.push_back({fd, POLLIN, 0});
+    const std::vector<int> knocks = listener_->poll_descriptors();
+    for (const int fd : knocks) fds.push_back({fd, POLLIN, 0});
+    // Handshakes under way have deadlines that only accept() knows, and so has a listener that can't accept now.
+    if (knocks.size() > 1 || knocks.front() < 0) timeout = 500;
     for (; go && asleep < connections_.size(); ++asleep) {
       transport::Connection& connection = connections_[asleep]->connection();
       fds.push_back({connection.descriptor(), POLLIN, 0});
@@ -246,8 +261,6 @@ void IoLoop::sleep() noexcept {
   }
   if (go) {
     const std::int64_t deadline = next_deadline_ms();
-    // Handshakes under way have deadlines that only accept() knows.
-    int timeout = fds.size() > 3 + connections_.size() ? 500 : -1;
     if (deadline != 0) {
       const auto left = static_cast<int>(std::clamp<std::int64_t>(deadline - now_ms(), 0, 60'000));
       timeout = timeout < 0 ? left : std::min(timeout, left);

@@ -4,10 +4,12 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "crossdock/core/error.h"
 #include "crossdock/session/server.h"
 #include "session/file_leases.h"
 #include "session/server_connection.h"
@@ -25,8 +27,9 @@ class IoLoop {
   const std::string& uri() const noexcept { return uri_; }
   /// Asked of the I/O thread, so that nothing on its hot path needs a lock.
   ServerStats stats();
-  /// Takes read leases on the table's files where the system grants them. Waits for the I/O thread.
-  void watch(const std::shared_ptr<const PublishedTable>& table);
+  /// Takes read leases on the table's files where the system grants them. Waits for the I/O thread. Best effort, and
+  /// never throws: without a lease it is the file's size and times that tell of a change.
+  void watch(const std::shared_ptr<const PublishedTable>& table) noexcept;
   /// Ends all connections, stops listening, joins the thread. Idempotent, thread-safe.
   void close();
 
@@ -42,9 +45,10 @@ class IoLoop {
 
   const ServerOptions& options_;
   Shelf& shelf_;
+  const ClosedError closed_{"the server was closed"};  // made while there is memory: the end must not need any
   std::unique_ptr<transport::Listener> listener_;
   std::string uri_;
-  std::unique_ptr<FileLeases> leases_;  // made by the I/O thread, which is who hears of breaks
+  std::optional<FileLeases> leases_;  // made by the I/O thread, which is who hears of breaks
   std::vector<std::unique_ptr<ServerConnection>> connections_;
   std::uint64_t n_connections_ = 0;
   std::uint64_t n_protocol_errors_ = 0;

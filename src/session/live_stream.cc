@@ -11,6 +11,19 @@
 
 namespace crossdock::session {
 
+namespace {
+
+// For a source that throws an int, say.
+std::exception_ptr not_an_exception() noexcept {
+  try {
+    return std::make_exception_ptr(RemoteError("the source threw something that is no std::exception"));
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+}  // namespace
+
 Puller::Puller(Make make, std::uint64_t lease_limit, std::size_t queue_limit, std::shared_ptr<Waker> waker)
     : make_(std::move(make)),
       waker_(std::move(waker)),
@@ -51,7 +64,7 @@ void Puller::run() noexcept {
   } catch (const std::exception&) {
     failure = std::current_exception();
   } catch (...) {
-    failure = std::make_exception_ptr(RemoteError("the source threw something that is no std::exception"));
+    failure = not_an_exception();
   }
   make_ = nullptr;  // the producer's last thing is dropped on this thread, which may wait for a GIL
   {

@@ -125,6 +125,7 @@ std::shared_ptr<const void> Reader::Impl::map_remote(ByteSpan body) {
   for (const dissociated::RemoteBuffer& buffer : remote) {
     if (buffer.address != 0) addresses.push_back(buffer.address);
   }
+  connection->expect(addresses.size());
   // From here on the addresses go back whatever happens: by the lease, or by its end on a throw.
   auto lease = std::make_shared<Lease>(connection, std::move(addresses));
   std::int32_t last_number = -1;

@@ -18,13 +18,19 @@ constexpr std::uint64_t kSmallestRegion = 4ull << 20;
 
 std::optional<RegionPool::Block> RegionPool::carve(std::uint64_t size) {
   for (std::uint32_t i = 0; i < slabs_.size(); ++i) {
-    auto& free = slabs_[i].free;
-    const auto fit = std::ranges::find_if(free, [&](const auto& range) { return range.second >= size; });
-    if (fit == free.end()) continue;
-    const Block block{i, fit->first, size};
-    const std::uint64_t rest = fit->second - size;
-    free.erase(fit);
-    if (rest > 0) free.emplace(block.offset + size, rest);
+    Slab& slab = slabs_[i];
+    const auto fits = [&](const Range& range) { return range.size >= size; };
+    if (std::ranges::none_of(slab.free, fits)) continue;
+    // Between n blocks lie n + 1 free ranges at most: from here on, none of them needs memory to come back.
+    if (const std::size_t most = slab.out + 2; slab.free.capacity() < most) slab.free.reserve(2 * most);
+    const auto fit = std::ranges::find_if(slab.free, fits);
+    const Block block{i, fit->offset, size};
+    if (fit->size > size) {
+      *fit = {fit->offset + size, fit->size - size};
+    } else {
+      slab.free.erase(fit);
+    }
+    ++slab.out;
     return block;
   }
   return std::nullopt;
@@ -34,8 +40,7 @@ std::optional<RegionPool::Block> RegionPool::carve(std::uint64_t size) {
 std::uint64_t RegionPool::idle_bytes() const {
   std::uint64_t bytes = 0;
   for (const Slab& slab : slabs_) {
-    const bool idle = slab.free.size() == 1 && slab.free.begin()->second == slab.region->size() - kAlignment;
-    if (idle) bytes += slab.region->size();
+    if (slab.out == 0) bytes += slab.region->size();
   }
   return bytes;
 }
@@ -64,7 +69,7 @@ std::optional<RegionPool::Block> RegionPool::allocate(std::uint64_t size, std::u
     const std::uint64_t bytes = std::max({kSmallestRegion, align_up(size + kAlignment, kPage), idle});
     auto region = device::Region::make_recycled(bytes, "crossdock-live");
     lock.lock();
-    slabs_.push_back({std::move(region), {{kAlignment, bytes - kAlignment}}});
+    slabs_.push_back({std::move(region), {{kAlignment, bytes - kAlignment}}, 0});
     block = carve(size);
   }
   out_ += size;
@@ -75,16 +80,18 @@ void RegionPool::give_back(const Block& block) noexcept {
   {
     const std::lock_guard lock(mutex_);
     auto& free = slabs_[block.region].free;
-    auto [at, inserted] = free.emplace(block.offset, block.size);
-    if (const auto after = std::next(at); after != free.end() && at->first + at->second == after->first) {
-      at->second += after->second;
-      free.erase(after);
-    }
-    if (at != free.begin()) {
-      if (const auto before = std::prev(at); before->first + before->second == at->first) {
-        before->second += at->second;
-        free.erase(at);
-      }
+    --slabs_[block.region].out;
+    const auto after = std::ranges::lower_bound(free, block.offset, {}, &Range::offset);
+    const bool joins_after = after != free.end() && block.offset + block.size == after->offset;
+    const bool joins_before =
+        after != free.begin() && std::prev(after)->offset + std::prev(after)->size == block.offset;
+    if (joins_before) {
+      std::prev(after)->size += block.size + (joins_after ? after->size : 0);
+      if (joins_after) free.erase(after);
+    } else if (joins_after) {
+      *after = {block.offset, block.size + after->size};
+    } else {
+      free.insert(after, {block.offset, block.size});  // carve() has made room for it
     }
     out_ -= block.size;
   }

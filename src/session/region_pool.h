@@ -3,7 +3,6 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -43,9 +42,14 @@ class RegionPool {
   std::shared_ptr<device::Region> region(std::uint32_t index) const;
 
  private:
+  struct Range {
+    std::uint64_t offset;
+    std::uint64_t size;
+  };
   struct Slab {
     std::shared_ptr<device::Region> region;
-    std::map<std::uint64_t, std::uint64_t> free;  // offset -> size, neighbours merged
+    std::vector<Range> free;  // by offset, neighbours merged; has room for every block that is out to come back
+    std::size_t out = 0;      // blocks
   };
   std::optional<Block> carve(std::uint64_t size);
   std::uint64_t idle_bytes() const;

@@ -1,5 +1,8 @@
 #include "session/remote_error.h"
 
+#include <new>
+#include <system_error>
+
 #include "crossdock/core/error.h"
 
 namespace crossdock::session {
@@ -17,6 +20,16 @@ constexpr ErrorCode kTravelling[] = {
 std::string to_remote_text(const std::exception& error) {
   if (const auto* ours = dynamic_cast<const Error*>(&error)) {
     return std::string(error_name(ours->code())) + ": " + ours->what();
+  }
+  // The standard library's words for what is a lack of something.
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
+    return std::string(error_name(ErrorCode::kResource)) + ": no memory is left";
+  }
+  if (const auto* system = dynamic_cast<const std::system_error*>(&error);
+      system != nullptr && system->code() == std::errc::resource_unavailable_try_again) {
+    return std::string(error_name(ErrorCode::kResource)) +
+           ": no thread can be started; the limits that count are ulimit -u, ulimit -v and the number of mappings "
+           "(vm.max_map_count)";
   }
   return std::string(error_name(ErrorCode::kRemote)) + ": " + error.what();
 }

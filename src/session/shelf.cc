@@ -98,6 +98,7 @@ void Shelf::withdraw(const std::string& name) {
   const std::lock_guard lock(mutex_);
   const auto found = items_.find(name);
   if (found == items_.end()) throw_not_found(name);
+  withdrawn_.reserve(withdrawn_.size() + found->second->pullers.size());
   item = std::move(found->second);
   items_.erase(found);
   withdrawn_.insert(withdrawn_.end(), std::move_iterator(item->pullers.begin()),
@@ -109,7 +110,6 @@ void Shelf::withdraw(const std::string& name) {
 }
 
 void Shelf::close() {
-  decltype(items_) dropped;
   const std::lock_guard lock(mutex_);
   const auto waits_for_itself = [](const auto& puller) { return puller->on_its_thread(); };
   if (std::ranges::any_of(withdrawn_, waits_for_itself) || std::ranges::any_of(items_, [&](const auto& entry) {
@@ -119,20 +119,29 @@ void Shelf::close() {
         "a source can't close the server that reads it: closing waits for the source; let another thread close");
   }
   closed_ = true;
-  for (auto& [name, item] : items_) withdrawn_.insert(withdrawn_.end(), item->pullers.begin(), item->pullers.end());
+  // Needs no memory: a destructor may be what closes.
+  for (auto& [name, item] : items_) {
+    for (auto& puller : item->pullers) puller->stop();
+  }
   for (auto& puller : withdrawn_) puller->stop();
-  dropped.swap(items_);
+  if (closed_items_.empty()) closed_items_.swap(items_);
   catalogue_ = nullptr;
   ++changes_;
 }
 
 void Shelf::join_pullers() {
+  // Dropped without the lock, too: a last owner may run a producer's release.
+  decltype(items_) items;
   std::vector<std::shared_ptr<Puller>> pullers;
   {
     const std::lock_guard lock(mutex_);
+    items.swap(closed_items_);
     pullers.swap(withdrawn_);
   }
   for (auto& puller : pullers) puller->join();
+  for (auto& [name, item] : items) {
+    for (auto& puller : item->pullers) puller->join();
+  }
 }
 
 std::unique_ptr<ServerStream> Shelf::open(std::string_view ticket, const transport::Agreement& peer) {
@@ -158,14 +167,20 @@ std::unique_ptr<ServerStream> Shelf::open(std::string_view ticket, const transpo
   }
   item.copied_by_finished += join_finished(&item.pullers);
   join_finished(&withdrawn_);
+  item.pullers.reserve(item.pullers.size() + 1);
   auto puller = std::make_shared<Puller>(item.make, options_.lease_limit, options_.window, waker_);
-  item.pullers.push_back(puller);
+  item.pullers.push_back(puller);  // before anything can fail: what drops a puller waits for its source
   ++item.consumers;
   if (item.one_shot) {
     item.consumed = true;
     item.make = nullptr;
   }
-  return std::make_unique<LiveStream>(std::move(puller));
+  try {
+    return std::make_unique<LiveStream>(puller);
+  } catch (...) {
+    puller->abandon();
+    throw;
+  }
 }
 
 std::unique_ptr<ServerStream> Shelf::open_catalogue() {

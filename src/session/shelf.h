@@ -60,6 +60,7 @@ class Shelf {
   std::shared_ptr<Waker> waker_;
   mutable std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Item>, std::less<>> items_;
+  decltype(items_) closed_items_;  // what was published at the end: their threads are still to be joined
   std::vector<std::shared_ptr<Puller>> withdrawn_;   // still to be joined
   std::shared_ptr<const PublishedTable> catalogue_;  // one for all who ask, until it changes; null: to be made
   std::uint64_t changes_ = 0;                        // to the catalogue

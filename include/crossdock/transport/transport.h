@@ -113,6 +113,8 @@ class CROSSDOCK_EXPORT Listener {
   /// holds up nobody. Bad clients are dropped and reported through the log. Handshakes under way add descriptors to
   /// wait on: see poll_descriptors().
   virtual std::unique_ptr<Connection> accept() = 0;
+  /// What to wait for reading on, then accept(). Ask again before each wait. -1, which poll() passes over, stands for
+  /// clients that can't be accepted now, for want of descriptors, say: wait half a second at most.
   virtual std::vector<int> poll_descriptors() const = 0;
 };
 

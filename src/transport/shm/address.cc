@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <system_error>
+#include <utility>
 
 #include "crossdock/core/error.h"
 #include "stale.h"
@@ -104,7 +105,8 @@ void SocketFile::pick_path() {
     remove_dead_folders("/tmp");
     std::string made = "/tmp/crossdock-XXXXXX";
     if (::mkdtemp(made.data()) == nullptr) throw_errno(errno, "making a folder for a socket under /tmp");
-    folder = own_folder_ = made;
+    own_folder_ = std::move(made);
+    folder = own_folder_;
     if (for_others_ && ::chmod(folder.c_str(), 0711) != 0) throw_errno(errno, "letting other users reach " + folder);
   }
   const std::string stem = folder + "/crossdock-" + std::to_string(::getpid()) + "-";
@@ -123,7 +125,7 @@ bool SocketFile::open_at(const std::string& path, bool must) {
 }
 
 bool SocketFile::take_lock(const std::string& path, bool must) {
-  const std::string lock_path = path + ".lock";
+  std::string lock_path = path + ".lock";
   for (int attempt = 0; attempt < kLockAttempts; ++attempt) {
     UniqueFd lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
     if (!lock) throw_errno(errno, "opening the lock file " + lock_path);
@@ -141,7 +143,7 @@ bool SocketFile::take_lock(const std::string& path, bool must) {
     // Whoever held it before may have removed the file between our two calls: then what we hold is no lock any more.
     if (still_at(lock, lock_path)) {
       lock_ = std::move(lock);
-      lock_path_ = lock_path;
+      lock_path_ = std::move(lock_path);
       return true;
     }
   }
@@ -176,9 +178,10 @@ void SocketFile::bind_and_listen(const std::string& path) {
   // to the whole process, stays alone.
   if (::fchmod(socket_.get(), 0600) != 0) throw_errno(errno, doing + ": setting its mode");
   const sockaddr_un address = address_of(path);
+  std::string bound = path;  // before there is a file that must not be forgotten
   if (::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
     throw_errno(errno, doing);
-  path_ = path;
+  path_ = std::move(bound);
   struct stat status {};
   if (::lstat(path.c_str(), &status) != 0) throw_errno(errno, doing + ": inspecting it");
   device_ = status.st_dev;

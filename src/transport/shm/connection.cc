@@ -56,8 +56,8 @@ ShmConnection::~ShmConnection() {
   if (fork_.in_child()) return;  // the parent goes on: the child only closes what it inherited
   try {
     if (!gone_.load(std::memory_order_relaxed)) writer_.flush();
-  } catch (const Error&) {
-    // The peer has closed or breaks the rules: nobody is left to take the rest.
+  } catch (const std::exception&) {
+    // The peer has closed or breaks the rules (or there is no memory to say so): nobody is left to take the rest.
   }
   own_.header()->state.store(kClosedBit, std::memory_order_release);
   // Wakes a peer that sleeps, and ends the connection even where a forked child holds a copy of the descriptor.

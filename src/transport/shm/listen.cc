@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstring>
 #include <list>
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -23,6 +24,7 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kWhat = "this shm listener";
 constexpr std::size_t kMaxHandshakes = 64;  // under way at once; the oldest gives way to a new one
 constexpr int kAcceptsPerTurn = 16;
+constexpr std::chrono::milliseconds kRest{200};  // before trying again to accept where the system has no means for it
 
 /// Why a client is turned away, and with which code it is told.
 struct Turned {
@@ -49,6 +51,12 @@ std::string percent_encode(const std::string& path) {
   return encoded;
 }
 
+UniqueFd open_reserve() noexcept { return UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+
+UniqueFd accept_at(int descriptor) noexcept {
+  return UniqueFd(::accept4(descriptor, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+}
+
 class ShmListener final : public Listener {
  public:
   ShmListener(const std::string& path, std::uint64_t want_data, std::uint64_t free_data, const ShmOptions& options,
@@ -58,7 +66,7 @@ class ShmListener final : public Listener {
         free_data_(free_data),
         log_(std::move(log)),
         file_(path, options),
-        reserve_(::open("/dev/null", O_RDONLY | O_CLOEXEC)) {}
+        reserve_(open_reserve()) {}
 
   std::string uri() const override {
     return "shm:" + percent_encode(file_.path()) + "?want_data=" + std::to_string(want_data_) +
@@ -77,10 +85,12 @@ class ShmListener final : public Listener {
   };
 
   bool admit_one();
+  bool admit(UniqueFd socket);
   void turn_away_without_descriptor();
+  void rest(const std::string& why);
   std::unique_ptr<Connection> greet(Guest& guest, bool* done);
   std::unique_ptr<Connection> answer(Guest& guest, const Packet& packet);
-  void refuse(const Guest& guest, const Turned& turned) const;
+  void refuse(const Guest& guest, const Turned& turned) const noexcept;
   void say(LogLevel level, const std::string& text) const {
     if (log_) log_(level, text);
   }
@@ -91,29 +101,34 @@ class ShmListener final : public Listener {
   const std::uint64_t free_data_;
   const LogCallback log_;
   SocketFile file_;
-  UniqueFd reserve_;         // given up for a moment to turn a client away when no descriptor is left
+  UniqueFd reserve_;                // given up for a moment to turn a client away when no descriptor is left
+  Clock::time_point rest_until_{};  // nobody is accepted before; none: nothing is amiss
+  bool rests_ = false;
   std::list<Guest> guests_;  // oldest first
 };
 
 std::vector<int> ShmListener::poll_descriptors() const {
   fork_.check(kWhat);
-  std::vector<int> descriptors = {file_.descriptor()};
+  std::vector<int> descriptors = {rests_ ? -1 : file_.descriptor()};
   for (const Guest& guest : guests_) descriptors.push_back(guest.socket.get());
   return descriptors;
 }
 
 std::unique_ptr<Connection> ShmListener::accept() {
   fork_.check(kWhat);
-  for (int i = 0; i < kAcceptsPerTurn && admit_one(); ++i) {
-  }
   const auto now = Clock::now();
+  if (!rests_ || now >= rest_until_) {
+    if (!reserve_) reserve_ = open_reserve();
+    for (int i = 0; i < kAcceptsPerTurn && admit_one(); ++i) {
+    }
+  }
   for (auto guest = guests_.begin(); guest != guests_.end();) {
     bool done = false;
     auto connection = greet(*guest, &done);
     if (!done && now >= guest->deadline) {
+      done = true;
       refuse(*guest, {Refusal::kMalformed,
                       "no handshake came within " + std::to_string(options_.handshake_timeout_ms) + " ms"});
-      done = true;
     }
     guest = done ? guests_.erase(guest) : std::next(guest);
     if (connection) return connection;
@@ -123,19 +138,22 @@ std::unique_ptr<Connection> ShmListener::accept() {
 
 /// Takes one client from the socket's queue. False: there is none, or none can be taken now.
 bool ShmListener::admit_one() {
-  UniqueFd socket(::accept4(file_.descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!socket) {
-    switch (errno) {
-      case EAGAIN: return false;
-      case EINTR:
-      case ECONNABORTED: return true;
-      case EMFILE:
-      case ENFILE: turn_away_without_descriptor(); return false;
-      default:
-        say(LogLevel::kError, "accepting at shm:" + file_.path() + ": " + std::generic_category().message(errno));
-        return false;
-    }
+  UniqueFd socket = accept_at(file_.descriptor());
+  const int error = errno;
+  if (socket || error == EAGAIN) rests_ = false;
+  if (socket) return admit(std::move(socket));
+  switch (error) {
+    case EAGAIN: return false;
+    case EINTR:
+    case ECONNABORTED: return true;
+    case EMFILE:
+    case ENFILE: turn_away_without_descriptor(); return false;
+    default: rest(std::generic_category().message(error)); return false;
   }
+}
+
+/// True, whether the client came in or was turned away.
+bool ShmListener::admit(UniqueFd socket) {
   Guest guest{std::move(socket), {}, "", Clock::now() + std::chrono::milliseconds(options_.handshake_timeout_ms)};
   try {
     guest.peer = peer_credentials(guest.socket.get(), "a client of shm:" + file_.path());
@@ -158,16 +176,29 @@ bool ShmListener::admit_one() {
   return true;
 }
 
-/// Out of descriptors, with a client waiting: it would stay in the queue, and wake the server again and again.
+/// Out of descriptors, with a client waiting: it would stay in the queue, and wake the server again and again. It is
+/// told so through the descriptor that is kept for that. Where even that one gave no room (the limit was lowered, or
+/// another thread was quicker), the client waits, and the server rests instead of asking for ever.
 void ShmListener::turn_away_without_descriptor() {
-  say(LogLevel::kError,
-      "shm:" + file_.path() + " is out of descriptors and turns clients away: raise the limit (ulimit -n)");
   reserve_.reset();
-  Guest guest{UniqueFd(::accept4(file_.descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)), {}, "", {}};
-  guest.where = "a client of shm:" + file_.path();
-  if (guest.socket) refuse(guest, {Refusal::kResources, "the server has no descriptors left"});
-  guest.socket.reset();
-  reserve_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  Guest guest{accept_at(file_.descriptor()), {}, "", {}};
+  const int error = guest.socket ? 0 : errno;
+  if (guest.socket) {
+    guest.where = "a client of shm:" + file_.path();
+    refuse(guest, {Refusal::kResources, "the server is out of descriptors; raise its limit (ulimit -n)"});
+    guest.socket.reset();
+  }
+  reserve_ = open_reserve();
+  // EAGAIN: there was no client after all. The system looks for a descriptor first.
+  if (error != 0 && error != EAGAIN) return rest("it is out of descriptors; raise its limit (ulimit -n)");
+  rests_ = false;
+}
+
+/// Nobody can be accepted now, for a reason that may go away. Those who knock wait.
+void ShmListener::rest(const std::string& why) {
+  if (!rests_) say(LogLevel::kError, "shm:" + file_.path() + " can't accept clients for now: " + why);
+  rests_ = true;
+  rest_until_ = Clock::now() + kRest;
 }
 
 /// Goes on with a client's handshake. `*done`: it is over, well or badly.
@@ -188,6 +219,8 @@ std::unique_ptr<Connection> ShmListener::greet(Guest& guest, bool* done) {
     refuse(guest, {Refusal::kResources, error.what()});
   } catch (const Error& error) {
     refuse(guest, {Refusal::kMalformed, error.what()});
+  } catch (const std::bad_alloc&) {
+    refuse(guest, {Refusal::kResources, "no memory"});
   }
   *done = true;
   return nullptr;
@@ -242,11 +275,11 @@ std::unique_ptr<Connection> ShmListener::answer(Guest& guest, const Packet& pack
   return connection;
 }
 
-void ShmListener::refuse(const Guest& guest, const Turned& turned) const {
-  say(LogLevel::kWarning, guest.where + " was turned away: " + turned.reason);
+void ShmListener::refuse(const Guest& guest, const Turned& turned) const noexcept {
   try {
+    say(LogLevel::kWarning, guest.where + " was turned away: " + turned.reason);
     send_packet(guest.socket.get(), encode(Refused{.code = turned.code, .reason = turned.reason}), -1, guest.where);
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     // It will see the connection close.
   }
 }

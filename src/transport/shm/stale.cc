@@ -1,14 +1,15 @@
 #include "stale.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <exception>
-#include <filesystem>
+#include <memory>
+#include <string>
 #include <string_view>
-#include <system_error>
 
 namespace crossdock::transport::shm {
 
@@ -21,10 +22,14 @@ constexpr std::string_view kLock = ".lock";
 /// Calls `visit` with the path of each entry of `folder` whose name begins as ours do.
 template <typename F>
 void for_each_of_ours(const std::string& folder, F visit) {
-  std::error_code error;
-  std::filesystem::directory_iterator entry(folder, error);
-  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
-    if (entry->path().filename().native().starts_with(kPrefix)) visit(entry->path().native());
+  // Not std::filesystem: its iterator calls std::terminate where there is no memory.
+  struct Close {
+    void operator()(DIR* open) const noexcept { ::closedir(open); }
+  };
+  const std::unique_ptr<DIR, Close> open(::opendir(folder.c_str()));
+  if (!open) return;
+  while (const dirent* entry = ::readdir(open.get())) {
+    if (std::string_view(entry->d_name).starts_with(kPrefix)) visit(folder + "/" + entry->d_name);
   }
 }
 
