@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <future>
 #include <random>
@@ -30,6 +31,9 @@ std::int64_t now_ms() {
   ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
   return static_cast<std::int64_t>(now.tv_sec) * 1000 + now.tv_nsec / 1'000'000;
 }
+
+// How long the thread sleeps where it can't be woken.
+constexpr int kBlindMs = 5;
 
 // New clients that are taken before those who are here get their turn.
 constexpr int kAcceptsPerTurn = 16;
@@ -265,7 +269,10 @@ void IoLoop::sleep() noexcept {
       const auto left = static_cast<int>(std::clamp<std::int64_t>(deadline - now_ms(), 0, 60'000));
       timeout = timeout < 0 ? left : std::min(timeout, left);
     }
-    ::poll(fds.data(), fds.size(), timeout);
+    if (::poll(fds.data(), fds.size(), timeout) < 0 && errno != EINTR) {
+      // No memory, or more descriptors than the process may have open (a limit that was lowered): look again soon.
+      ::poll(nullptr, 0, kBlindMs);
+    }
   }
   for (std::size_t i = 0; i < asleep; ++i) connections_[i]->connection().wake();
 }

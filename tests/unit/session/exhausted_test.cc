@@ -1,0 +1,253 @@
+#include <time.h>
+#include <unistd.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "crossdock/core/error.h"
+#include "crossdock/session/client.h"
+#include "crossdock/session/server.h"
+#include "support/arrow_file.h"
+#include "support/batches.h"
+#include "support/exhaust.h"
+#include "support/leftovers.h"
+#include "support/process.h"
+#include "support/temporary_folder.h"
+
+/// Descriptors or mappings are used up, in a server or in a consumer of its own process.
+namespace crossdock::session {
+namespace {
+
+using testing::AllDescriptors;
+using testing::AllMappings;
+using testing::ChildProcess;
+using testing::number_at;
+using testing::number_stream;
+
+constexpr int kBatches = 20;
+constexpr std::int64_t kRows = 100;
+
+class ExhaustedTest : public testing::NoLeftovers {};
+
+// What it came to: "ok", or the error's name and text.
+template <typename Work>
+std::string outcome(Work work) {
+  try {
+    work();
+    return "ok";
+  } catch (const Error& error) {
+    return std::string(error_name(error.code())) + ": " + error.what();
+  } catch (const std::exception& error) {
+    return std::string("without a name: ") + error.what();
+  }
+}
+
+std::int64_t take_all(Reader& reader) {
+  std::int64_t rows = 0;
+  while (const auto batch = reader.next()) rows += batch->num_rows;
+  return rows;
+}
+
+std::string get(Client& client, const char* name) {
+  return outcome([&] {
+    GetOptions options;
+    options.timeout_ms = 10'000;
+    if (take_all(*client.get(name, options)) != kBatches * kRows) throw std::logic_error("it came cut short");
+  });
+}
+
+std::string connect(const std::string& uri, int timeout_ms) {
+  return outcome([&] {
+    ClientOptions options;
+    options.timeout_ms = timeout_ms;
+    Client client(uri, options);
+    client.list();
+  });
+}
+
+std::int64_t cpu_ms(pid_t pid) {
+  clockid_t clock{};
+  timespec used{};
+  if (::clock_getcpuclockid(pid, &clock) != 0 || ::clock_gettime(clock, &used) != 0) return -1;
+  return std::int64_t{used.tv_sec} * 1000 + used.tv_nsec / 1'000'000;
+}
+
+// No descriptor of the server's is lower.
+constexpr int kLowDescriptors = 32;
+
+// A server that uses up what it is told to. Says its URI; then answers each order.
+int serve(const ChildProcess::Line& line, const std::string& folder) {
+  while (::dup(STDERR_FILENO) < kLowDescriptors) {
+  }
+  ServerOptions options;
+  options.window = 1;
+  options.wait = transport::Wait::kBlock;
+  Server server(options);
+  server.publish("table", Source::table(number_stream(kBatches, kRows)));
+  server.publish("live", Source::factory([] { return number_stream(kBatches, kRows); }));
+  const std::string path = folder + "numbers.arrows";
+  testing::write_stream_file(path, *number_stream(kBatches, kRows));
+  line.say(server.uri());
+  std::unique_ptr<AllDescriptors> descriptors;
+  std::unique_ptr<AllMappings> mappings;
+  rlimit before{};
+  ::getrlimit(RLIMIT_NOFILE, &before);
+  for (std::string order; !(order = line.hear()).empty();) {
+    std::string answer = "done";
+    if (order == "take descriptors") descriptors = std::make_unique<AllDescriptors>();
+    if (order == "free descriptors") descriptors.reset();
+    if (order == "take mappings") mappings = std::make_unique<AllMappings>();
+    if (order == "free mappings") mappings.reset();
+    // Below what the server has open: not even a descriptor that it gives up makes room for another.
+    if (order.starts_with("forbid ")) {
+      const rlimit none{static_cast<rlim_t>(std::stoi(order.substr(7))), before.rlim_max};
+      ::setrlimit(RLIMIT_NOFILE, &none);
+    }
+    if (order == "allow descriptors") ::setrlimit(RLIMIT_NOFILE, &before);
+    if (order == "publish table") {
+      answer = outcome([&] { server.publish("more", Source::table(number_stream(kBatches, kRows))); });
+    }
+    if (order == "publish file") answer = outcome([&] { server.publish("file", Source::file(path)); });
+    if (order == "publish snapshot") {
+      answer = outcome([&] { server.publish("snapshot", Source::file(path, Stability::kSnapshot)); });
+    }
+    if (order == "serve anew") answer = outcome([&] { Server another; });
+    line.say(answer);
+  }
+  return 0;
+}
+
+class Exhausted : public ExhaustedTest {
+ protected:
+  void SetUp() override {
+    ExhaustedTest::SetUp();
+    child_ =
+        std::make_unique<ChildProcess>([this](const ChildProcess::Line& line) { return serve(line, folder_ / ""); });
+    uri_ = child_->line().hear();
+    reading_ = std::make_unique<Client>(uri_);
+    reader_ = reading_->get("table");
+    first_ = reader_->next();
+    ASSERT_TRUE(first_.has_value());
+    other_ = std::make_unique<Client>(uri_);  // connected, and idle
+  }
+  void TearDown() override {
+    // Who was connected before goes on, whatever happened.
+    EXPECT_EQ(take_all(*reader_), (kBatches - 1) * kRows);
+    EXPECT_EQ(number_at(*first_, 42), 42);
+    EXPECT_EQ(get(*other_, "table"), "ok");
+    // And all is well once there is enough again.
+    EXPECT_EQ(connect(uri_, 10'000), "ok");
+    {
+      Client late(uri_);
+      EXPECT_EQ(get(late, "table"), "ok");
+      EXPECT_EQ(get(late, "live"), "ok");
+      EXPECT_EQ(tell("publish table"), "ok");
+      EXPECT_EQ(get(late, "more"), "ok");
+    }
+    first_.reset();
+    reader_.reset();
+    reading_.reset();
+    other_.reset();
+    child_.reset();
+    ExhaustedTest::TearDown();
+  }
+  std::string tell(const std::string& order) {
+    child_->line().say(order);
+    return child_->line().hear();
+  }
+
+  testing::TemporaryFolder folder_;
+  std::unique_ptr<ChildProcess> child_;
+  std::string uri_;
+  std::unique_ptr<Client> reading_;
+  std::unique_ptr<Client> other_;
+  std::unique_ptr<Reader> reader_;
+  std::optional<array::RecordBatch> first_;
+};
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+TEST_F(Exhausted, AServerWithoutDescriptorsTurnsClientsAwayByNameAndServesTheOthers) {
+  ASSERT_EQ(tell("take descriptors"), "done");
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_THAT(connect(uri_, 10'000), AllOf(StartsWith("ConnectionError"), HasSubstr("out of descriptors")));
+  }
+  EXPECT_EQ(get(*other_, "table"), "ok") << "on a connection of its own, which was there before";
+  for (const char* what : {"table", "file", "snapshot"}) {
+    EXPECT_THAT(tell(std::string("publish ") + what), StartsWith("ResourceError")) << what;
+  }
+  EXPECT_THAT(tell("serve anew"), StartsWith("ResourceError"));
+  EXPECT_THAT(get(*other_, "live"), StartsWith("ResourceError")) << "there is no memory file to be had";
+  ASSERT_EQ(tell("free descriptors"), "done");
+}
+
+TEST_F(Exhausted, AServerThatCanEvenTurnNobodyAwayRestsAndAcceptsAgain) {
+  // With 3, not even poll() takes as many as the server has.
+  for (const int allowed : {kLowDescriptors, 3}) {
+    ASSERT_EQ(tell("forbid " + std::to_string(allowed)), "done");
+    const std::int64_t before = cpu_ms(child_->pid());
+    EXPECT_THAT(connect(uri_, 1000), StartsWith("TimeoutError")) << "it waits at the door";
+    const std::int64_t used = cpu_ms(child_->pid()) - before;
+    EXPECT_LT(used, 100) << "of CPU time, in ms, in a second in which it could do nothing";
+    EXPECT_EQ(get(*other_, "table"), "ok");
+    ASSERT_EQ(tell("allow descriptors"), "done");
+    EXPECT_EQ(connect(uri_, 10'000), "ok");
+  }
+}
+
+TEST_F(Exhausted, AServerWithoutMappingsSaysSo) {
+  ASSERT_EQ(tell("take mappings"), "done");
+  EXPECT_THAT(connect(uri_, 10'000), AllOf(StartsWith("ConnectionError"), HasSubstr("mapping a ring")));
+  EXPECT_EQ(get(*other_, "table"), "ok") << "frozen memory needs no mapping at its server";
+  EXPECT_THAT(get(*other_, "live"), AllOf(StartsWith("ResourceError"), HasSubstr("vm.max_map_count")));
+  EXPECT_THAT(tell("publish file"), StartsWith("ResourceError"));
+  EXPECT_THAT(tell("publish snapshot"), StartsWith("ResourceError"));
+  EXPECT_THAT(tell("serve anew"), AllOf(StartsWith("ResourceError"), HasSubstr("vm.max_map_count")));
+  ASSERT_EQ(tell("free mappings"), "done");
+}
+
+// A consumer that runs out while its server and another consumer go on.
+template <typename Scarce>
+int consume_without(const ChildProcess::Line& line) {
+  Client client(line.hear());
+  {
+    const Scarce taken;
+    line.say(get(client, "table"));
+    line.say(get(client, "live"));
+  }
+  line.say(get(client, "table"));
+  line.say(get(client, "live"));
+  return 0;
+}
+
+class ConsumerExhausted : public ExhaustedTest {
+ protected:
+  void expect_named(int (*consume)(const ChildProcess::Line&)) {
+    ChildProcess consumer(consume);
+    Server server;
+    server.publish("table", Source::table(number_stream(kBatches, kRows)));
+    server.publish("live", Source::factory([] { return number_stream(kBatches, kRows); }));
+    consumer.line().say(server.uri());
+    EXPECT_THAT(consumer.line().hear(), StartsWith("ResourceError"));
+    EXPECT_THAT(consumer.line().hear(), StartsWith("ResourceError"));
+    Client other(server.uri());
+    EXPECT_EQ(get(other, "table"), "ok");
+    EXPECT_EQ(consumer.line().hear(), "ok") << "once it has enough again";
+    EXPECT_EQ(consumer.line().hear(), "ok");
+    EXPECT_EQ(consumer.wait(), 0);
+  }
+};
+
+TEST_F(ConsumerExhausted, AConsumerWithoutDescriptorsSaysSo) { expect_named(consume_without<AllDescriptors>); }
+
+TEST_F(ConsumerExhausted, AConsumerWithoutMappingsSaysSo) { expect_named(consume_without<AllMappings>); }
+
+}  // namespace
+}  // namespace crossdock::session
