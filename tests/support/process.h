@@ -4,14 +4,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <functional>
 #include <string>
 
 namespace crossdock::testing {
 
-/// A forked child that runs `body` and exits with what it returns; it and its parent talk in lines. Fork before there
-/// are threads.
+/// A forked child that runs `body` and exits with what it returns, or with kThrew and the reason on standard error; it
+/// and its parent talk in lines. Killed with its owner, if it still lives. Fork before there are threads.
 class ChildProcess {
  public:
   class Line {
@@ -42,7 +45,7 @@ class ChildProcess {
     if (pid_ == 0) {
       ::close(up[0]);
       ::close(down[1]);
-      ::_exit(body(Line(down[0], up[1])));
+      ::_exit(run(body, Line(down[0], up[1])));
     }
     ::close(up[1]);
     ::close(down[0]);
@@ -57,6 +60,8 @@ class ChildProcess {
     ::close(out_);
   }
 
+  static constexpr int kThrew = 99;
+
   Line line() const { return Line(in_, out_); }
   pid_t pid() const { return pid_; }
   void kill() {
@@ -66,12 +71,22 @@ class ChildProcess {
   /// The exit code, or minus the signal that ended it.
   int wait() {
     int status = 0;
-    ::waitpid(pid_, &status, 0);
+    while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+    }
     pid_ = 0;
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
   }
 
  private:
+  static int run(const std::function<int(const Line&)>& body, const Line& line) {
+    try {
+      return body(line);
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "child: %s\n", error.what());
+      return kThrew;
+    }
+  }
+
   pid_t pid_ = 0;
   int in_ = -1;
   int out_ = -1;

@@ -83,8 +83,12 @@ Sent send_packet(int socket, ByteSpan bytes, int fd, const std::string& where) {
     switch (errno) {
       case EINTR: break;
       case EAGAIN:
-      case ENOBUFS:
-      case ETOOMANYREFS: return Sent::kFull;  // the last: too many descriptors of this user are under way
+      case ENOBUFS: return Sent::kFull;
+      // Not full: no peer of ours need be the one that must take them, so there is nothing to wait for.
+      case ETOOMANYREFS:
+        throw ResourceError(where +
+                            ": too many descriptors of this user are on their way to processes that don't take them; "
+                            "end those, or raise the limit (ulimit -n)");
       case ECONNRESET:
         if (++resets > 1) return Sent::kGone;
         break;

@@ -133,7 +133,8 @@ class Exhausted : public ExhaustedTest {
     reader_ = reading_->get("table");
     first_ = reader_->next();
     ASSERT_TRUE(first_.has_value());
-    other_ = std::make_unique<Client>(uri_);  // connected, and idle
+    other_ = std::make_unique<Client>(uri_);
+    ASSERT_EQ(get(*other_, "table"), "ok");  // now it is idle, and all that its handshake took is closed again
   }
   void TearDown() override {
     // Who was connected before goes on, whatever happened.

@@ -1,8 +1,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <thread>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,6 +9,7 @@
 #include "crossdock/session/server.h"
 #include "support/batches.h"
 #include "support/leftovers.h"
+#include "support/log_lines.h"
 #include "support/process.h"
 
 namespace crossdock::session {
@@ -57,16 +56,6 @@ TEST_F(ProcessTest, AKilledProducerLeavesBatchesValidAndTheReaderSaysSo) {
   }
 }
 
-// Waits for something that another process does; bounded.
-template <typename Condition>
-bool comes_true(Condition condition) {
-  for (int i = 0; i < 1000; ++i) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return false;
-}
-
 TEST_F(ProcessTest, AKilledConsumersLeasesComeHomeAndOthersGoOn) {
   // The child is forked before the server has its thread.
   ChildProcess consumer([](const ChildProcess::Line& line) {
@@ -78,8 +67,10 @@ TEST_F(ProcessTest, AKilledConsumersLeasesComeHomeAndOthersGoOn) {
     line.hear();
     return 0;
   });
+  testing::LogLines log;  // a line for each connection that ends
   ServerOptions options;
   options.lease_limit = 1 << 20;
+  options.log = log.callback();
   Server server(options);
   server.publish("live", Source::factory([] { return number_stream(1000, 100); }));
   consumer.line().say(server.uri());
@@ -91,7 +82,8 @@ TEST_F(ProcessTest, AKilledConsumersLeasesComeHomeAndOthersGoOn) {
   ASSERT_EQ(stats.consumers.size(), 2u);
   EXPECT_GT(stats.consumers[0].leases, 0u);
   consumer.kill();
-  EXPECT_TRUE(comes_true([&] { return server.stats().consumers.size() == 1; })) << "the dead consumer is still served";
+  EXPECT_TRUE(log.wait_until([&] { return server.stats().consumers.size() == 1; }))
+      << "the dead consumer is still served";
   int batches = 1;
   while (reader->next()) ++batches;
   EXPECT_EQ(batches, 1000);
@@ -164,18 +156,21 @@ TEST_F(ProcessTest, LeasesStayWhileAForkedChildOfADeadConsumerLives) {
     line.hear();
     return 0;
   });
-  Server server;
+  testing::LogLines log;
+  ServerOptions options;
+  options.log = log.callback();
+  Server server(options);
   server.publish("table", Source::table(number_stream(1000, 100)));
   consumer.line().say(server.uri());
   const pid_t grandchild = std::stoi(consumer.line().hear());
-  ASSERT_TRUE(comes_true([&] { return server.stats().consumers.at(0).leases > 0; }));
+  ASSERT_GT(server.stats().consumers.at(0).leases, 0u) << "what a consumer has is lent";
   consumer.kill();
   // Nothing says "now it would have been noticed"; a client that comes and goes meanwhile shows that the loop has
   // turned.
   for (int i = 0; i < 5; ++i) Client(server.uri()).list();
   EXPECT_GT(server.stats().consumers.at(0).leases, 0u) << "the child still has the memory";
   ::kill(grandchild, SIGKILL);
-  EXPECT_TRUE(comes_true([&] { return server.stats().consumers.empty(); }));
+  EXPECT_TRUE(log.wait_until([&] { return server.stats().consumers.empty(); }));
 }
 
 TEST_F(ProcessTest, AnotherUserGetsSealedMemoryOnlyAndOnlyIfAsked) {

@@ -237,7 +237,7 @@ TEST(ShmAddress, ManyServersRaceForAStaleSocketAndOneWins) {
       const auto listener = shm_listen(folder / "s.sock", 0, 0, {}, nullptr);
       ::raise(SIGKILL);
     });
-    EXPECT_EQ(killed.wait(), -1);
+    EXPECT_EQ(killed.wait(), -SIGKILL);
   }
   int go[2];
   ASSERT_EQ(::pipe(go), 0);

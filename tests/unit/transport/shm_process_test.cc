@@ -1,13 +1,16 @@
 // Two processes: speed, death and fork.
 
 #include <algorithm>
-#include <thread>
+#include <utility>
+
+#include <sys/resource.h>
 
 #include "crossdock/core/error.h"
 #include "crossdock/device/region.h"
 #include "packets.h"
 #include "ring_memory.h"
 #include "shm_support.h"
+#include "socket.h"
 
 namespace crossdock::transport::shm_test {
 namespace {
@@ -113,13 +116,20 @@ TEST_P(ShmProcessesByWait, AKilledPeerIsNoticed) {
 
 TEST_P(ShmProcessesByWait, APeerKilledWhileWeWaitIsNoticed) {
   start([](Connection&) { ::pause(); });
-  std::thread killer([this] {
-    std::this_thread::sleep_for(20ms);  // the wait below has begun, most likely; it must end either way
-    ::kill(child_->pid(), SIGKILL);
-  });
-  EXPECT_THROW(receive_or_throw(*server_, GetParam(), 5000), ConnectionError);
-  killer.join();
-  EXPECT_EQ(child_->wait(), -1);
+  // The hook is asked by who waits: the kill comes while we do, in every mode.
+  bool killed = false;
+  const InterruptHook kill_once = [&] {
+    if (!std::exchange(killed, true)) ::kill(child_->pid(), SIGKILL);
+    return false;
+  };
+  EXPECT_THROW(
+      for (;;) {
+        ASSERT_FALSE(server_->receive());
+        ASSERT_TRUE(wait_readable(*server_, GetParam(), in_ms(5000), kill_once));
+      },
+      ConnectionError);
+  EXPECT_TRUE(killed);
+  EXPECT_EQ(child_->wait(), -SIGKILL);
 }
 
 TEST_F(ShmProcesses, ASenderAloneNoticesAKilledPeer) {
@@ -164,6 +174,40 @@ TEST_F(ShmProcesses, RegionsReachAnotherProcess) {
   std::memcpy(recycled->writable() + 64, "RECYCLED", 8);
   send_or_throw(*server_, as_bytes("again"));
   expect_child_well();
+}
+
+// Descriptors under way to a process that doesn't take them count against their sender's user.
+TEST_F(ShmProcesses, ARegionThatTheSystemDoesNotLetPassIsANamedError) {
+  Child child([] {
+    const Pair pair = connected_pair();
+    device::RegionWriter writer("test");
+    writer.append(as_bytes("bytes"));
+    const auto region = writer.freeze();
+    int ends[2];
+    require(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0, "socketpair");
+    constexpr uid_t kNobody = 65534;
+    if (::getuid() == 0) require(::setuid(kNobody) == 0, "setuid");  // root is above that limit
+    const rlimit few{20, 20};
+    require(::setrlimit(RLIMIT_NOFILE, &few) == 0, "setrlimit");
+    const auto flood = [&] {
+      for (int i = 0; i < 100; ++i) shm::send_packet(ends[0], as_bytes("x"), ends[0], "test");
+    };
+    const auto refused = [](const auto& send) {
+      try {
+        send();
+      } catch (const ResourceError&) {
+        return true;
+      }
+      return false;
+    };
+    require(refused(flood), "the system lets any number pass");
+    require(refused([&] { pair.server->announce(1, *region); }), "announcing is a ResourceError");
+    ::close(ends[0]);
+    ::close(ends[1]);
+    require(pair.server->announce(1, *region), "announced once there is room");
+    require(std::memcmp(pair.client->region(1, 5000)->data() + 64, "bytes", 5) == 0, "and it is the right one");
+  });
+  EXPECT_EQ(child.wait(), 0);
 }
 
 // --- a client that speaks the handshake and then does what it likes ---

@@ -26,6 +26,8 @@
 #include "crossdock/transport/shm.h"
 #include "crossdock/transport/transport.h"
 #include "ring.h"
+#include "support/leftovers.h"
+#include "support/process.h"
 
 /// Helpers of the shm transport's tests.
 namespace crossdock::transport::shm_test {
@@ -105,51 +107,16 @@ class TemporaryFolder {
   std::string path_;
 };
 
-inline int open_descriptors() {
-  int count = 0;
-  DIR* folder = ::opendir("/proc/self/fd");
-  while (::readdir(folder) != nullptr) ++count;
-  ::closedir(folder);
-  return count;
-}
+using testing::open_descriptors;
 
-/// A forked child that runs a function and exits with 0, or with 1 and the reason on standard error. Killed with its
-/// owner, if it still lives.
-class Child {
+/// A forked child for which it is enough that `run` returns.
+class Child : public testing::ChildProcess {
  public:
-  explicit Child(const std::function<void()>& run) {
-    pid_ = ::fork();
-    if (pid_ != 0) return;
-    int status = 0;
-    try {
-      run();
-    } catch (const std::exception& error) {
-      std::fprintf(stderr, "child: %s\n", error.what());
-      status = 1;
-    }
-    ::_exit(status);
-  }
-  ~Child() {
-    if (pid_ > 0) kill();
-  }
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-  pid_t pid() const { return pid_; }
-  void kill() {
-    ::kill(pid_, SIGKILL);
-    wait();
-  }
-  /// Its exit status; -1 if a signal ended it.
-  int wait() {
-    int status = 0;
-    while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
-    }
-    pid_ = -1;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  }
-
- private:
-  pid_t pid_ = -1;
+  explicit Child(const std::function<void()>& run)
+      : ChildProcess([&run](const Line&) {
+          run();
+          return 0;
+        }) {}
 };
 
 inline void require(bool condition, const char* what) {
