@@ -7,6 +7,7 @@
 #include "crossdock/core/bytes.h"
 #include "crossdock/core/error.h"
 #include "node_path.h"
+#include "run_ends.h"
 #include "text.h"
 
 namespace crossdock::array {
@@ -52,10 +53,17 @@ class Checker {
     }
   }
   [[noreturn]] void fail_size(std::size_t i, const BufferView& buffer, std::int64_t needed, const char* what) const;
-  void check_validity(std::size_t i, std::int64_t end) const;
+  void check_validity(std::size_t i, const BufferView& validity, std::int64_t end) const;
   template <typename Offset>
-  std::int64_t last_offset(std::size_t i, std::int64_t end) const;
-  std::int64_t check_buffers(std::size_t i, std::int64_t end) const;
+  std::int64_t last_offset(std::size_t i, const BufferView& offsets, std::int64_t end) const;
+  std::int64_t check_buffers(std::size_t i, const BufferCursor& at, std::int64_t end) const;
+  void check_run_ends(std::size_t i, const BufferCursor& at, std::int64_t end) const;
+  /// Unions and run-end encoded arrays: their nulls are their children's.
+  void check_no_nulls(std::size_t i) const {
+    if (batch_.nodes[i].null_count == 0) return;
+    fail(i, "null count " + std::to_string(batch_.nodes[i].null_count) + ", but " +
+                type_name(schema_.nodes()[i].field->type) + " has no validity of its own: it must be 0");
+  }
   std::int64_t product(std::size_t i, std::int64_t a, std::int64_t b) const {
     std::int64_t out;
     if (!checked_multiply(a, b, &out))
@@ -90,8 +98,7 @@ void Checker::check_length(std::size_t i, const Frame& parent, bool top) const {
   }
 }
 
-void Checker::check_validity(std::size_t i, std::int64_t end) const {
-  const BufferView& validity = batch_.buffers[static_cast<std::size_t>(schema_.nodes()[i].first_buffer)];
+void Checker::check_validity(std::size_t i, const BufferView& validity, std::int64_t end) const {
   const Node& node = batch_.nodes[i];
   if (validity.data == nullptr && validity.size == 0) {
     if (node.null_count != 0) {
@@ -104,8 +111,7 @@ void Checker::check_validity(std::size_t i, std::int64_t end) const {
 
 /// The length that the node's offsets ask of what they point into; 0 if they can't be read here.
 template <typename Offset>
-std::int64_t Checker::last_offset(std::size_t i, std::int64_t end) const {
-  const BufferView& offsets = batch_.buffers[static_cast<std::size_t>(schema_.nodes()[i].first_buffer) + 1];
+std::int64_t Checker::last_offset(std::size_t i, const BufferView& offsets, std::int64_t end) const {
   constexpr auto kWidth = static_cast<std::int64_t>(sizeof(Offset));
   if (end == 0 && offsets.size < kWidth) return 0;
   check_size(i, offsets, product(i, end == std::numeric_limits<std::int64_t>::max() ? end : end + 1, kWidth),
@@ -120,27 +126,67 @@ std::int64_t Checker::last_offset(std::size_t i, std::int64_t end) const {
   return last;
 }
 
+const char* buffer_name(BufferKind kind) noexcept {
+  switch (kind) {
+    case BufferKind::kTypeIds: return "type ids";
+    case BufferKind::kUnionOffsets:
+    case BufferKind::kListViewOffsets32:
+    case BufferKind::kListViewOffsets64: return "offsets";
+    case BufferKind::kListViewSizes32:
+    case BufferKind::kListViewSizes64: return "sizes";
+    case BufferKind::kViews: return "views";
+    default: return "data";
+  }
+}
+
 /// Returns the length that children must have.
-std::int64_t Checker::check_buffers(std::size_t i, std::int64_t end) const {
+std::int64_t Checker::check_buffers(std::size_t i, const BufferCursor& at, std::int64_t end) const {
   const LayoutNode& layout = schema_.nodes()[i];
-  const auto first_buffer = static_cast<std::size_t>(layout.first_buffer);
+  const BufferView* buffers = batch_.buffers.data() + at.first();
   std::int64_t pointed_to = 0;
-  for (std::size_t b = 0; b < layout.type.n_buffers; ++b) {
-    const BufferView& buffer = batch_.buffers[first_buffer + b];
+  const std::size_t n_buffers = at.end() - at.first();
+  for (std::size_t b = 0; b < n_buffers; ++b) {
+    const BufferView& buffer = buffers[b];
     if (buffer.size < 0) fail(i, "buffer " + std::to_string(b) + " has a size of " + std::to_string(buffer.size));
-    switch (layout.type.buffers[b]) {
-      case BufferKind::kValidity: check_validity(i, end); break;
+    if (b >= layout.type.n_buffers) {
+      check_size(i, buffer, buffer.size, "data");  // Variadic: only that it is there.
+      continue;
+    }
+    const BufferKind kind = layout.type.buffers[b];
+    switch (kind) {
+      case BufferKind::kValidity: check_validity(i, buffer, end); break;
       case BufferKind::kBits: check_size(i, buffer, bytes_for_bits(end), "data"); break;
-      case BufferKind::kFixed: check_size(i, buffer, product(i, end, layout.type.width), "data"); break;
-      case BufferKind::kOffsets32: pointed_to = last_offset<std::int32_t>(i, end); break;
-      case BufferKind::kOffsets64: pointed_to = last_offset<std::int64_t>(i, end); break;
+      case BufferKind::kOffsets32: pointed_to = last_offset<std::int32_t>(i, buffer, end); break;
+      case BufferKind::kOffsets64: pointed_to = last_offset<std::int64_t>(i, buffer, end); break;
       case BufferKind::kBytes: check_size(i, buffer, pointed_to, "data"); break;
+      case BufferKind::kFixed: check_size(i, buffer, product(i, end, layout.type.width), "data"); break;
+      default: check_size(i, buffer, product(i, end, element_width(kind, 0)), buffer_name(kind));
     }
   }
   switch (layout.id) {
     case TypeId::kStruct: return end;
+    case TypeId::kSparseUnion: check_no_nulls(i); return end;
+    case TypeId::kDenseUnion: check_no_nulls(i); return 0;
+    case TypeId::kRunEndEncoded: check_no_nulls(i); return end > 0 ? 1 : 0;
     case TypeId::kFixedSizeList: return product(i, end, layout.fixed_size);
     default: return pointed_to;
+  }
+}
+
+/// `i` is a node of run ends, the first child of the node before it, which shows elements up to `end`; the values come
+/// next. `at` is at the run ends.
+void Checker::check_run_ends(std::size_t i, const BufferCursor& at, std::int64_t end) const {
+  const Node& ends = batch_.nodes[i];
+  const Node& values = batch_.nodes[i + 1];
+  if (ends.null_count > 0) fail(i, std::to_string(ends.null_count) + " run ends are null");
+  if (values.length < ends.length) {
+    fail(i + 1, "length " + std::to_string(values.length) + ", but there are " + std::to_string(ends.length) + " runs");
+  }
+  if (end == 0 || !readable_) return;
+  const BufferView& buffer = batch_.buffers[at.first() + 1];
+  const std::int64_t last = load_run_end(schema_.nodes()[i].id, buffer.data, ends.offset + ends.length - 1);
+  if (last < end) {
+    fail(i, "the last run ends at " + std::to_string(last) + ", before the end of its parent, " + std::to_string(end));
   }
 }
 
@@ -166,8 +212,7 @@ void Checker::check_dictionary(std::size_t i) const {
 
 void Checker::run() {
   const std::vector<LayoutNode>& layout = schema_.nodes();
-  if (batch_.nodes.size() != layout.size() || batch_.buffers.size() != static_cast<std::size_t>(schema_.n_buffers()) ||
-      batch_.dictionaries.size() != schema_.dictionaries().size()) {
+  if (!batch_.counts_fit()) {
     throw InvalidDataError(in_field(path_of(parent_)) + counts_message(batch_));
   }
   if (batch_.num_rows < 0) {
@@ -177,12 +222,17 @@ void Checker::run() {
   Frame frames[kMaxDepth + 1];
   int depth = 0;
   frames[0] = {static_cast<std::int64_t>(schema_.fields().size()), batch_.num_rows};
+  BufferCursor at(batch_.variadic_counts);
   for (std::size_t i = 0; i < layout.size(); ++i) {
     while (frames[depth].children_left == 0) --depth;
     --frames[depth].children_left;
     check_length(i, frames[depth], depth == 0);
     const std::int64_t end = batch_.nodes[i].offset + batch_.nodes[i].length;
-    const std::int64_t required = check_buffers(i, end);
+    at.enter(layout[i]);
+    const std::int64_t required = check_buffers(i, at, end);
+    if (i > 0 && layout[i - 1].id == TypeId::kRunEndEncoded) [[unlikely]] {
+      check_run_ends(i, at, batch_.nodes[i - 1].offset + batch_.nodes[i - 1].length);
+    }
     if (layout[i].dictionary_slot >= 0) check_dictionary(i);
     if (layout[i].n_children > 0) frames[++depth] = {layout[i].n_children, required};
   }
@@ -192,9 +242,11 @@ void Checker::run() {
 
 std::string counts_message(const RecordBatch& batch) {
   return ": the batch has " + std::to_string(batch.nodes.size()) + " nodes, " + std::to_string(batch.buffers.size()) +
-         " buffers and " + std::to_string(batch.dictionaries.size()) + " dictionaries; its schema asks for " +
-         std::to_string(batch.schema->nodes().size()) + ", " + std::to_string(batch.schema->n_buffers()) + " and " +
-         std::to_string(batch.schema->dictionaries().size());
+         " buffers, " + std::to_string(batch.variadic_counts.size()) + " variadic counts and " +
+         std::to_string(batch.dictionaries.size()) + " dictionaries; its schema asks for " +
+         std::to_string(batch.schema->nodes().size()) + ", " + std::to_string(batch.schema->n_buffers()) +
+         (batch.schema->has_views() ? " and the variadic ones, " : ", ") + std::to_string(batch.schema->n_variadic()) +
+         " and " + std::to_string(batch.schema->dictionaries().size());
 }
 
 bool is_dictionary_of(const RecordBatch& dictionary, const DictionarySlot& slot) {

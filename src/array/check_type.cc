@@ -39,10 +39,36 @@ void check_parameters(const Type& type, const std::string& path) {
   }
 }
 
+/// Each child has a type id of its own.
+void check_union(const Field& field, const std::string& path) {
+  const std::vector<std::int8_t>& codes = field.type.type_codes;
+  if (codes.size() != field.children.size()) {
+    throw InvalidDataError(in_field(path) + ": " + type_name(field.type) + " has " + std::to_string(codes.size()) +
+                           " type ids for " + std::to_string(field.children.size()) + " child fields");
+  }
+  bool seen[128] = {};
+  for (const std::int8_t code : codes) {
+    if (code < 0 || seen[code]) {
+      throw InvalidDataError(in_field(path) + ": " + type_name(field.type) + " " +
+                             (code < 0 ? "has a negative type id" : "gives a type id to two children"));
+    }
+    seen[code] = true;
+  }
+}
+
+void check_run_ends(const Field& field, const std::string& path) {
+  const Field& ends = field.children.front();
+  const bool fits = ends.type.id == TypeId::kInt16 || ends.type.id == TypeId::kInt32 || ends.type.id == TypeId::kInt64;
+  if (!fits || ends.dictionary) {
+    throw InvalidDataError(in_field(path) + ": its run ends are " + (ends.dictionary ? "dictionary-encoded " : "") +
+                           type_name(ends.type) + "; they must be int16, int32 or int64");
+  }
+}
+
 }  // namespace
 
 void check_type(const Field& field, const std::string& path) {
-  if (field.type.id > TypeId::kMap) {
+  if (static_cast<int>(field.type.id) >= kTypeCount) {
     throw InvalidDataError(in_field(path) + ": " + type_name(field.type));
   }
   check_parameters(field.type, path);
@@ -55,6 +81,8 @@ void check_type(const Field& field, const std::string& path) {
     throw InvalidDataError(in_field(path) + ": " + type_name(field.type) + " has " + std::to_string(expected) +
                            " child fields, not " + std::to_string(field.children.size()));
   }
+  if (field.type.id == TypeId::kSparseUnion || field.type.id == TypeId::kDenseUnion) check_union(field, path);
+  if (field.type.id == TypeId::kRunEndEncoded) check_run_ends(field, path);
   if (field.type.id == TypeId::kMap) {
     const Field& entries = field.children.front();
     if (entries.type.id != TypeId::kStruct || entries.children.size() != 2 || entries.dictionary) {

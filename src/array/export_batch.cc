@@ -63,14 +63,12 @@ void release_array(ArrowArray* array) {
 struct Totals {
   std::size_t arrays = 0;
   std::size_t buffers = 0;
+  std::size_t sizes = 0;  ///< Of variadic buffers.
 };
 
 void check_counts(const RecordBatch& batch) {
   if (batch.schema == nullptr) throw InvalidDataError("top level: the batch has no schema");
-  const Schema& schema = *batch.schema;
-  if (batch.nodes.size() != schema.nodes().size() ||
-      batch.buffers.size() != static_cast<std::size_t>(schema.n_buffers()) ||
-      batch.dictionaries.size() != schema.dictionaries().size()) {
+  if (!batch.counts_fit()) {
     throw InvalidDataError("top level" + counts_message(batch));
   }
 }
@@ -78,7 +76,13 @@ void check_counts(const RecordBatch& batch) {
 /// `batch` is null for a dictionary that isn't there: it counts as an empty one of the schema.
 void count(const RecordBatch* batch, const Schema& schema, Totals* totals) {
   totals->arrays += schema.nodes().size();
-  totals->buffers += static_cast<std::size_t>(schema.n_buffers());
+  // A view's array has one buffer more: the sizes of its variadic ones.
+  const auto n_fixed = static_cast<std::size_t>(schema.n_buffers());
+  totals->buffers += n_fixed + static_cast<std::size_t>(schema.n_variadic());
+  if (batch != nullptr) {
+    totals->buffers += batch->buffers.size() - n_fixed;
+    totals->sizes += batch->buffers.size() - n_fixed;
+  }
   for (std::size_t slot = 0; slot < schema.dictionaries().size(); ++slot) {
     const Schema& values = *schema.dictionaries()[slot].values;
     const RecordBatch* dictionary = batch != nullptr ? batch->dictionaries[slot].get() : nullptr;
@@ -96,8 +100,9 @@ void count(const RecordBatch* batch, const Schema& schema, Totals* totals) {
 /// Fills the parts of a block, each from its start.
 class Writer {
  public:
-  Writer(Block* block, ArrowArray* arrays, ArrowArray** pointers, const void** buffers, bool host) noexcept
-      : block_(block), arrays_(arrays), pointers_(pointers), buffers_(buffers), host_(host) {}
+  Writer(Block* block, ArrowArray* arrays, ArrowArray** pointers, const void** buffers, std::int64_t* sizes,
+         bool host) noexcept
+      : block_(block), arrays_(arrays), pointers_(pointers), buffers_(buffers), sizes_(sizes), host_(host) {}
 
   ArrowArray** take_pointers(std::size_t n) noexcept {
     ArrowArray** taken = pointers_;
@@ -120,13 +125,20 @@ class Writer {
     int depth = 0;
     frames[0] = {tops, static_cast<std::int64_t>(schema.fields().size())};
     const std::size_t n = schema.nodes().size();
+    BufferCursor at(batch != nullptr ? std::span<const std::int64_t>(batch->variadic_counts)
+                                     : std::span<const std::int64_t>());
     for (std::size_t i = 0; i < n; ++i) {
       while (frames[depth].left == 0) --depth;
       --frames[depth].left;
       const LayoutNode& layout = schema.nodes()[i];
       ArrowArray* array = arrays_++;
       *frames[depth].next++ = array;
-      write_one(batch, i, layout, array);
+      if (batch != nullptr) {
+        at.enter(layout);
+        write_one(batch->nodes[i], batch->buffers.data() + at.first(), at.n_variadic(), layout, array);
+      } else {
+        write_one(Node{}, nullptr, 0, layout, array);
+      }
       if (layout.n_children > 0) {
         array->children = take_pointers(static_cast<std::size_t>(layout.n_children));
         frames[++depth] = {array->children, layout.n_children};
@@ -136,32 +148,43 @@ class Writer {
   }
 
  private:
-  void write_one(const RecordBatch* batch, std::size_t i, const LayoutNode& layout, ArrowArray* array) noexcept {
-    const Node node = batch != nullptr ? batch->nodes[i] : Node{};
-    const void** buffers = take_buffers(layout.type.n_buffers);
-    for (std::size_t b = 0; b < layout.type.n_buffers; ++b) {
-      const BufferView view =
-          batch != nullptr ? batch->buffers[static_cast<std::size_t>(layout.first_buffer) + b] : BufferView{};
-      // Every type with buffers has its validity first; absent means null. Others are never null on the host.
-      const void* empty = b == 0 ? nullptr : host_ ? kZeros : view.data;
+  /// `views` are the node's buffers, null for those of an empty node, and `n_variadic` the last of them.
+  void write_one(const Node& node, const BufferView* views, std::size_t n_variadic, const LayoutNode& layout,
+                 ArrowArray* array) noexcept {
+    const std::size_t n_views = layout.type.n_buffers + n_variadic;
+    const std::size_t n_buffers = n_views + (layout.type.variadic ? 1 : 0);
+    const void** buffers = take_buffers(n_buffers);
+    const bool has_validity = layout.type.has_validity();
+    for (std::size_t b = 0; b < n_views; ++b) {
+      const BufferView view = views != nullptr ? views[b] : BufferView{};
+      // Absent validity, always the first, means null. Others are never null on the host.
+      const void* empty = b == 0 && has_validity ? nullptr : host_ ? kZeros : view.data;
       buffers[b] = view.size > 0 && view.data != nullptr ? view.data : empty;
     }
+    if (layout.type.variadic) buffers[n_views] = write_sizes(views, layout.type.n_buffers, n_variadic);
     std::int64_t null_count = node.null_count;
-    if (layout.type.n_buffers == 0) {
+    if (layout.id == TypeId::kNull) {
       null_count = node.length;
-    } else if (buffers[0] == nullptr) {
+    } else if (!has_validity || buffers[0] == nullptr) {
       null_count = 0;
     }
     array->length = node.length;
     array->null_count = null_count;
     array->offset = node.offset;
-    array->n_buffers = layout.type.n_buffers;
+    array->n_buffers = static_cast<std::int64_t>(n_buffers);
     array->n_children = layout.n_children;
-    array->buffers = layout.type.n_buffers > 0 ? buffers : nullptr;
+    array->buffers = n_buffers > 0 ? buffers : nullptr;
     array->children = nullptr;
     array->dictionary = nullptr;
     array->release = release_array;
     array->private_data = block_;
+  }
+
+  const void* write_sizes(const BufferView* views, std::size_t first, std::size_t n) noexcept {
+    if (n == 0) return kZeros;
+    const std::int64_t* sizes = sizes_;
+    for (std::size_t i = 0; i < n; ++i) *sizes_++ = views[first + i].data != nullptr ? views[first + i].size : 0;
+    return sizes;
   }
 
   void write_dictionary(const RecordBatch* batch, const Schema& schema, const LayoutNode& layout,
@@ -175,6 +198,7 @@ class Writer {
   ArrowArray* arrays_;
   ArrowArray** pointers_;
   const void** buffers_;
+  std::int64_t* sizes_;
   bool host_;
 };
 
@@ -197,15 +221,18 @@ void export_batch(RecordBatch batch, ArrowDeviceArray* out) {
   const std::size_t arrays_size = totals.arrays * sizeof(ArrowArray);
   const std::size_t pointers_size = totals.arrays * sizeof(ArrowArray*);
   const std::size_t buffers_size = (totals.buffers + 1) * sizeof(const void*);
-  auto* memory = static_cast<std::byte*>(::operator new(sizeof(Block) + arrays_size + pointers_size + buffers_size));
+  const std::size_t sizes_size = totals.sizes * sizeof(std::int64_t);
+  const std::size_t size = sizeof(Block) + arrays_size + pointers_size + buffers_size + sizes_size;
+  auto* memory = static_cast<std::byte*>(::operator new(size));
   auto* block = new (memory) Block(std::move(batch), static_cast<std::int64_t>(totals.arrays) + 1);
   auto* arrays = reinterpret_cast<ArrowArray*>(memory + sizeof(Block));
   auto* pointers = reinterpret_cast<ArrowArray**>(memory + sizeof(Block) + arrays_size);
   auto* buffers = reinterpret_cast<const void**>(memory + sizeof(Block) + arrays_size + pointers_size);
+  auto* sizes = reinterpret_cast<std::int64_t*>(memory + size - sizes_size);
 
   const RecordBatch& exported = block->batch;
   const std::size_t n_columns = exported.schema->fields().size();
-  Writer writer(block, arrays, pointers, buffers, is_host(exported.device_type));
+  Writer writer(block, arrays, pointers, buffers, sizes, is_host(exported.device_type));
   ArrowArray& root = out->array;
   root.length = exported.num_rows;
   root.n_buffers = 1;

@@ -1,6 +1,7 @@
 #include "format.h"
 
 #include <charconv>
+#include <limits>
 
 #include "crossdock/core/error.h"
 #include "text.h"
@@ -51,38 +52,18 @@ constexpr Simple kSimple[] = {
     {"+L", TypeId::kLargeList},
     {"+s", TypeId::kStruct},
     {"+m", TypeId::kMap},
-};
-
-struct Uncarried {
-  std::string_view prefix;
-  const char* words;
-};
-
-/// What the specification has and Crossdock can't carry yet, in words for the error.
-constexpr Uncarried kUncarried[] = {
-    {"vu", "utf8 view"},
-    {"vz", "binary view"},
-    {"+vl", "list view"},
-    {"+vL", "large list view"},
-    {"+ud", "dense union"},
-    {"+us", "sparse union"},
-    {"+r", "run-end encoded"},
-    {"tiM", "interval of months"},
-    {"tiD", "interval of days and time"},
-    {"tin", "interval of months, days and nanoseconds"},
+    {"tiM", TypeId::kIntervalMonths},
+    {"tiD", TypeId::kIntervalDayTime},
+    {"tin", TypeId::kIntervalMonthDayNano},
+    {"vu", TypeId::kUtf8View},
+    {"vz", TypeId::kBinaryView},
+    {"+vl", TypeId::kListView},
+    {"+vL", TypeId::kLargeListView},
+    {"+r", TypeId::kRunEndEncoded},
 };
 
 [[noreturn]] void throw_malformed(std::string_view format, const std::string& path, const char* expected) {
   throw InvalidDataError(in_field(path) + ": format \"" + printable(format) + "\" is malformed; expected " + expected);
-}
-
-[[noreturn]] void throw_uncarried(std::string_view format, const std::string& path) {
-  const char* words = "unknown";
-  for (const Uncarried& entry : kUncarried) {
-    if (format.starts_with(entry.prefix)) words = entry.words;
-  }
-  throw UnsupportedTypeError(in_field(path) + ": its type (" + words + ", format \"" + printable(format) +
-                             "\") can't be carried; convert the column to another type, or leave it out");
 }
 
 /// Reads one decimal integer up to `end` or a comma, and the comma. False if there is none or it doesn't fit.
@@ -127,12 +108,38 @@ Type parse_fixed_size(TypeId id, std::string_view format, std::size_t prefix, co
   return type;
 }
 
+/// The type ids of a union's children after the colon; none of a union without children.
+Type parse_union(TypeId id, std::string_view format, const std::string& path) {
+  std::string_view rest = format.substr(4);
+  Type type;
+  type.id = id;
+  while (!rest.empty()) {
+    std::int32_t code = 0;
+    if (!take_int(&rest, &code) || code < 0 || code > std::numeric_limits<std::int8_t>::max()) {
+      throw_malformed(format, path, "type ids of 0 to 127, with commas between, after the colon");
+    }
+    type.type_codes.push_back(static_cast<std::int8_t>(code));
+  }
+  return type;
+}
+
+std::string write_union(const char* prefix, const Type& type) {
+  std::string out = prefix;
+  for (std::size_t i = 0; i < type.type_codes.size(); ++i) {
+    if (i > 0) out += ',';
+    out += std::to_string(type.type_codes[i]);
+  }
+  return out;
+}
+
 }  // namespace
 
 Type parse_format(std::string_view format, const std::string& path) {
   if (format.starts_with("d:")) return parse_decimal(format, path);
   if (format.starts_with("w:")) return parse_fixed_size(TypeId::kFixedSizeBinary, format, 2, path);
   if (format.starts_with("+w:")) return parse_fixed_size(TypeId::kFixedSizeList, format, 3, path);
+  if (format.starts_with("+us:")) return parse_union(TypeId::kSparseUnion, format, path);
+  if (format.starts_with("+ud:")) return parse_union(TypeId::kDenseUnion, format, path);
   for (const Simple& entry : kSimple) {
     const bool timestamp = entry.id == TypeId::kTimestamp;
     if (timestamp ? format.starts_with(entry.format) : format == entry.format) {
@@ -143,7 +150,9 @@ Type parse_format(std::string_view format, const std::string& path) {
       return type;
     }
   }
-  throw_uncarried(format, path);
+  throw UnsupportedTypeError(in_field(path) + ": its type (format \"" + printable(format) +
+                             "\") isn't one of the Arrow columnar format's; convert the column to another type, or "
+                             "leave it out");
 }
 
 std::string write_format(const Type& type) {
@@ -155,6 +164,8 @@ std::string write_format(const Type& type) {
     case TypeId::kDecimal256: return decimal + ",256";
     case TypeId::kFixedSizeBinary: return "w:" + std::to_string(type.fixed_size);
     case TypeId::kFixedSizeList: return "+w:" + std::to_string(type.fixed_size);
+    case TypeId::kSparseUnion: return write_union("+us:", type);
+    case TypeId::kDenseUnion: return write_union("+ud:", type);
     default: break;
   }
   const bool has_unit = type.id == TypeId::kTime32 || type.id == TypeId::kTime64 || type.id == TypeId::kTimestamp ||

@@ -8,8 +8,8 @@
 namespace crossdock::array {
 
 /// The type of a format string of the C data interface ("format strings" in the specification). Map's keys_sorted is a
-/// flag there, not part of the string. Throws InvalidDataError (malformed) or UnsupportedTypeError (a type that
-/// Crossdock doesn't carry), with `path`, the type in words and the format.
+/// flag there, not part of the string. Throws InvalidDataError (malformed) or UnsupportedTypeError (a format
+/// that the specification doesn't have), with `path` and the format.
 Type parse_format(std::string_view format, const std::string& path);
 
 /// The other way. `type` has passed check_type, so this can't fail.

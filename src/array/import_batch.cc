@@ -22,12 +22,16 @@ struct Owner {
   }
 };
 
+/// In the C interface a view's array has one buffer more than in the columnar format: the last, the int64 sizes of its
+/// variadic buffers.
+bool has_buffers_of(const ArrowArray& array, const TypeLayout& type) {
+  return type.variadic ? array.n_buffers > type.n_buffers : array.n_buffers == type.n_buffers;
+}
+
 /// True if the counts of buffers and children are those of the subtree at `*node`, which is then moved past it.
 bool has_shape(const ArrowArray* array, const Schema& schema, std::size_t* node) {
   const LayoutNode& layout = schema.nodes()[(*node)++];
-  if (array == nullptr || array->n_buffers != layout.type.n_buffers || array->n_children != layout.n_children) {
-    return false;
-  }
+  if (array == nullptr || !has_buffers_of(*array, layout.type) || array->n_children != layout.n_children) return false;
   for (std::int64_t i = 0; i < array->n_children; ++i) {
     if (array->children == nullptr || !has_shape(array->children[i], schema, node)) return false;
   }
@@ -52,7 +56,8 @@ class Importer {
   /// `path` names the dictionary's field if the batch is one.
   Importer(RecordBatch* batch, std::string path) : batch_(*batch), schema_(*batch->schema), path_(std::move(path)) {
     batch_.nodes.resize(schema_.nodes().size());
-    batch_.buffers.resize(static_cast<std::size_t>(schema_.n_buffers()));
+    batch_.buffers.reserve(static_cast<std::size_t>(schema_.n_buffers()));
+    batch_.variadic_counts.reserve(static_cast<std::size_t>(schema_.n_variadic()));
     batch_.dictionaries.resize(schema_.dictionaries().size());
   }
 
@@ -118,10 +123,11 @@ class Importer {
   void check_array(const ArrowArray& array, std::size_t node) const {
     const LayoutNode& layout = schema_.nodes()[node];
     if (array.release == nullptr) throw InvalidDataError(place(node) + ": its array was released or moved out");
-    if (array.n_buffers != layout.type.n_buffers || array.n_children != layout.n_children) {
+    if (!has_buffers_of(array, layout.type) || array.n_children != layout.n_children) {
       throw InvalidDataError(place(node) + ": its array has " + std::to_string(array.n_buffers) + " buffers and " +
                              std::to_string(array.n_children) + " children; " + type_name(layout.field->type) +
-                             " has " + std::to_string(layout.type.n_buffers) + " and " +
+                             (layout.type.variadic ? " has at least " : " has ") +
+                             std::to_string(layout.type.n_buffers + (layout.type.variadic ? 1 : 0)) + " and " +
                              std::to_string(layout.n_children));
     }
     if (array.n_buffers > 0 && array.buffers == nullptr) {
@@ -150,6 +156,8 @@ class Importer {
     if (window != nullptr) cut(*window, index, &node);
     if (layout.id == TypeId::kNull) {
       node.null_count = node.length;
+    } else if (!layout.type.has_validity()) {
+      node.null_count = 0;
     } else if (node.null_count == -1 && (array.buffers[0] == nullptr || node.length == 0)) {
       node.null_count = 0;
     }
@@ -179,21 +187,61 @@ class Importer {
   /// it may.
   void import_buffers(const ArrowArray& array, const Node& node, std::size_t index) {
     const LayoutNode& layout = schema_.nodes()[index];
-    BufferView* views = &batch_.buffers[static_cast<std::size_t>(layout.first_buffer)];
+    const std::size_t first = batch_.buffers.size();
+    batch_.buffers.resize(first + layout.type.n_buffers);
+    BufferView* views = batch_.buffers.data() + first;
     const std::int64_t end = node.offset + node.length;
     for (std::size_t b = 0; b < layout.type.n_buffers; ++b) {
       if (array.buffers[b] == nullptr) continue;
       std::int64_t size = 0;
-      switch (layout.type.buffers[b]) {
+      const BufferKind kind = layout.type.buffers[b];
+      switch (kind) {
         case BufferKind::kValidity:
         case BufferKind::kBits: size = bytes_for_bits(end); break;
-        case BufferKind::kFixed: size = bytes_of(end, layout.type.width, index); break;
         case BufferKind::kOffsets32: size = offsets_size(end, sizeof(std::int32_t), index); break;
         case BufferKind::kOffsets64: size = offsets_size(end, sizeof(std::int64_t), index); break;
         case BufferKind::kBytes: size = pointed_to(views[b - 1], layout.type.buffers[b - 1], end, index); break;
+        default: size = bytes_of(end, element_width(kind, layout.type.width), index);
       }
       if (size > 0) views[b] = {array.buffers[b], size};
     }
+    if (layout.type.variadic) import_variadic(array, index);
+  }
+
+  /// A view's buffers of bytes, whose sizes stand in the array's last buffer.
+  void import_variadic(const ArrowArray& array, std::size_t index) {
+    const std::int64_t n_fixed = schema_.nodes()[index].type.n_buffers;
+    const std::int64_t n = array.n_buffers - n_fixed - 1;
+    if (n > kMaxBuffers - static_cast<std::int64_t>(batch_.buffers.size())) {
+      throw InvalidDataError(place(index) + ": with its " + std::to_string(n) +
+                             " variadic buffers the batch has more " + "than " + std::to_string(kMaxBuffers) +
+                             "; compact the column, or split the table");
+    }
+    batch_.variadic_counts.push_back(n);
+    if (n == 0) return;
+    if (!batch_.host_readable()) fail_unreadable(index);
+    const auto* sizes = static_cast<const std::byte*>(array.buffers[array.n_buffers - 1]);
+    if (sizes == nullptr) {
+      throw InvalidDataError(place(index) + ": the sizes of its " + std::to_string(n) +
+                             " variadic buffers aren't there");
+    }
+    for (std::int64_t i = 0; i < n; ++i) {
+      const auto size = load_le<std::int64_t>(sizes + i * static_cast<std::int64_t>(sizeof(std::int64_t)));
+      const void* data = array.buffers[n_fixed + i];
+      if (size < 0 || (size > 0 && data == nullptr)) {
+        throw InvalidDataError(place(index) + ": variadic buffer " + std::to_string(i) + " has " +
+                               (size < 0 ? "a size of " : "a null pointer and a size of ") + std::to_string(size));
+      }
+      batch_.buffers.push_back(size > 0 ? BufferView{data, size} : BufferView{});
+    }
+  }
+
+  [[noreturn]] void fail_unreadable(std::size_t index) const {
+    throw UnsupportedTypeError(
+        place(index) + ": a column of type " + type_name(schema_.nodes()[index].field->type) + " on device type " +
+        std::to_string(batch_.device_type) + (batch_.sync_event != nullptr ? ", with an event to wait for," : "") +
+        " isn't supported yet: its size stands in memory that the host can't read now; copy the column to the host "
+        "first");
   }
 
   std::int64_t bytes_of(std::int64_t n, std::int64_t width, std::size_t index) const {
@@ -212,13 +260,7 @@ class Importer {
 
   std::int64_t pointed_to(const BufferView& offsets, BufferKind kind, std::int64_t end, std::size_t index) const {
     if (end == 0 || offsets.data == nullptr) return 0;
-    if (!batch_.host_readable()) {
-      throw UnsupportedTypeError(
-          place(index) + ": a column of type " + type_name(schema_.nodes()[index].field->type) + " on device type " +
-          std::to_string(batch_.device_type) + (batch_.sync_event != nullptr ? ", with an event to wait for," : "") +
-          " isn't supported yet: its size stands in memory that the host can't read now; copy the column to the host "
-          "first");
-    }
+    if (!batch_.host_readable()) fail_unreadable(index);
     const auto* data = static_cast<const std::byte*>(offsets.data);
     return kind == BufferKind::kOffsets32
                ? load_le<std::int32_t>(data + end * static_cast<std::int64_t>(sizeof(std::int32_t)))

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <limits>
 #include <new>
 #include <type_traits>
 
@@ -6,7 +8,9 @@
 #include "crossdock/core/bytes.h"
 #include "crossdock/core/error.h"
 #include "node_path.h"
+#include "run_ends.h"
 #include "text.h"
+#include "union_children.h"
 
 namespace crossdock::array {
 namespace {
@@ -27,7 +31,12 @@ struct Copies {
 class Normalizer {
  public:
   Normalizer(const RecordBatch& in, RecordBatch* out, Offsets offsets, std::int64_t* copied_bytes)
-      : in_(in), schema_(*in.schema), out_(out), offsets_(offsets), copied_bytes_(copied_bytes) {}
+      : in_(in),
+        schema_(*in.schema),
+        out_(out),
+        offsets_(offsets),
+        copied_bytes_(copied_bytes),
+        at_(in.variadic_counts) {}
 
   /// True if something changed, or would.
   bool run() {
@@ -84,11 +93,12 @@ class Normalizer {
     return copy;
   }
 
-  std::int64_t null_count(std::size_t node, std::int64_t start, std::int64_t length) const {
+  std::int64_t null_count(std::size_t node, std::size_t first_buffer, std::int64_t start, std::int64_t length) const {
     const LayoutNode& layout = schema_.nodes()[node];
     if (layout.id == TypeId::kNull) return length;
+    if (!layout.type.has_validity()) return 0;
     const Node& old = in_.nodes[node];
-    const BufferView& validity = in_.buffers[static_cast<std::size_t>(layout.first_buffer)];
+    const BufferView& validity = in_.buffers[first_buffer];
     if (old.null_count == 0 || validity.data == nullptr) return 0;
     if (old.null_count > 0 && start == 0 && length == old.length) return old.null_count;
     return length - count_bits(static_cast<const std::byte*>(validity.data), old.offset + start, length);
@@ -146,42 +156,213 @@ class Normalizer {
       fail(node, "length " + std::to_string(old.length) + ", but its parent needs " + std::to_string(length) +
                      " elements from element " + std::to_string(start));
     }
+    at_.enter(layout);
+    const std::size_t first_buffer = at_.first();
+    const std::size_t end_buffer = at_.end();
     const std::int64_t base = old.offset + start;
-    const std::int64_t nulls = null_count(node, start, length);
-    const auto first_buffer = static_cast<std::size_t>(layout.first_buffer);
+    const std::int64_t nulls = null_count(node, first_buffer, start, length);
+    if (length == 0) {
+      for (std::size_t buffer = first_buffer; buffer < end_buffer; ++buffer) set_buffer(buffer, nullptr, 0);
+      set_node(node, 0, nulls);
+      return walk_children(node, {});
+    }
+    if (layout.id == TypeId::kDenseUnion) {
+      set_node(node, length, nulls);
+      return walk_dense_union(node, first_buffer, base, length);
+    }
+    const Range range = set_buffers(node, first_buffer, base, length, nulls);
+    set_node(node, length, nulls);
+    switch (layout.id) {
+      case TypeId::kStruct:
+      case TypeId::kSparseUnion: return walk_children(node, {base, base + length});
+      case TypeId::kFixedSizeList:
+        return walk_children(node, {base * layout.fixed_size, (base + length) * layout.fixed_size});
+      case TypeId::kRunEndEncoded: return walk_runs(node, base, length);
+      default: return walk_children(node, range);
+    }
+  }
+
+  std::size_t walk_children(std::size_t node, Range shown) {
+    std::size_t next = node + 1;
+    for (std::int32_t i = 0; i < schema_.nodes()[node].n_children; ++i) {
+      next = walk(next, shown.first, shown.last - shown.first);
+    }
+    return next;
+  }
+
+  /// Returns what of the children, or of the bytes, is shown.
+  Range set_buffers(std::size_t node, std::size_t first_buffer, std::int64_t base, std::int64_t length,
+                    std::int64_t nulls) {
+    const TypeLayout& type = schema_.nodes()[node].type;
     Range range;
-    for (std::size_t b = 0; b < layout.type.n_buffers; ++b) {
+    for (std::size_t b = 0; b < type.n_buffers; ++b) {
       const std::size_t buffer = first_buffer + b;
       const BufferView view = in_.buffers[buffer];
-      const auto* data = static_cast<const std::byte*>(view.data);
-      if (length == 0) {
-        set_buffer(buffer, nullptr, 0);
-        continue;
-      }
-      switch (layout.type.buffers[b]) {
+      switch (type.buffers[b]) {
         case BufferKind::kValidity: set_bits(buffer, view, base, nulls == 0 ? 0 : length); break;
         case BufferKind::kBits: set_bits(buffer, view, base, length); break;
-        case BufferKind::kFixed: set_buffer(buffer, data + base * layout.type.width, length * layout.type.width); break;
         case BufferKind::kOffsets32: range = set_offsets<std::int32_t>(node, buffer, base, length); break;
         case BufferKind::kOffsets64: range = set_offsets<std::int64_t>(node, buffer, base, length); break;
         case BufferKind::kBytes: set_bytes(node, buffer, range); break;
+        case BufferKind::kListViewOffsets32: range = set_list_views<std::int32_t>(node, buffer, base, length); break;
+        case BufferKind::kListViewOffsets64: range = set_list_views<std::int64_t>(node, buffer, base, length); break;
+        case BufferKind::kFixed:
+        case BufferKind::kTypeIds:
+        case BufferKind::kUnionOffsets:
+        case BufferKind::kViews:
+        case BufferKind::kListViewSizes32:
+        case BufferKind::kListViewSizes64: set_fixed(buffer, element_width(type.buffers[b], type.width), base, length);
       }
     }
-    set_node(node, length, nulls);
+    return range;
+  }
 
-    std::int64_t child_start = range.first;
-    std::int64_t child_length = range.last - range.first;
-    if (layout.id == TypeId::kStruct) {
-      child_start = base;
-      child_length = length;
-    } else if (layout.id == TypeId::kFixedSizeList) {
-      child_start = base * layout.fixed_size;
-      child_length = length * layout.fixed_size;
+  void set_fixed(std::size_t buffer, std::int64_t width, std::int64_t base, std::int64_t length) {
+    set_buffer(buffer, static_cast<const std::byte*>(in_.buffers[buffer].data) + base * width, length * width);
+  }
+
+  /// Sets the offsets of a list view's node (the sizes are the buffer after it, and set after it) and returns what of
+  /// the child is shown: all of it, as lists may lie anywhere, but for Offsets::kFromZero what they point into.
+  template <typename Int>
+  Range set_list_views(std::size_t node, std::size_t buffer, std::int64_t base, std::int64_t length) {
+    constexpr auto kWidth = static_cast<std::int64_t>(sizeof(Int));
+    const std::int64_t child_length = in_.nodes[node + 1].length;
+    Range range{0, child_length};
+    const auto* offsets = static_cast<const std::byte*>(in_.buffers[buffer].data) + base * kWidth;
+    const auto* sizes = static_cast<const std::byte*>(in_.buffers[buffer + 1].data) + base * kWidth;
+    set_fixed(buffer, kWidth, base, length);
+    if (offsets_ == Offsets::kKeep) return range;
+    Extent used;
+    for (std::int64_t i = 0; i < length; ++i) {
+      const std::int64_t size = load_le<Int>(sizes + i * kWidth);
+      // A wild list stays wild, and its child whole.
+      if (size != 0 && !used.add(load_le<Int>(offsets + i * kWidth), size, child_length)) return range;
     }
-    if (length == 0) child_start = 0;
+    range = used.range();
+    if (range.first == 0) return range;
+    changed_ = true;
+    std::byte* const copy = make_copy(buffer, length * kWidth);
+    for (std::int64_t i = 0; i < length; ++i) {
+      const bool empty = load_le<Int>(sizes + i * kWidth) == 0;
+      const std::int64_t moved = empty ? 0 : load_le<Int>(offsets + i * kWidth) - range.first;
+      store_le<Int>(copy + i * kWidth, static_cast<Int>(moved));
+    }
+    return range;
+  }
+
+  /// The part of a child that elements were seen to point into.
+  struct Extent {
+    std::int64_t first = std::numeric_limits<std::int64_t>::max();
+    std::int64_t last = 0;
+
+    /// False if the part doesn't lie within a child of `length` elements.
+    bool add(std::int64_t offset, std::int64_t size, std::int64_t length) noexcept {
+      if (offset < 0 || size < 0 || offset > length || size > length - offset) return false;
+      first = std::min(first, offset);
+      last = std::max(last, offset + size);
+      return true;
+    }
+    Range range() const noexcept { return last == 0 ? Range{} : Range{first, last}; }
+  };
+
+  /// Type ids and offsets are shown as they are and children whole, since elements may point anywhere; but for
+  /// Offsets::kFromZero the children are cut to what is pointed into.
+  std::size_t walk_dense_union(std::size_t node, std::size_t first_buffer, std::int64_t base, std::int64_t length) {
+    constexpr std::int64_t kWidth = sizeof(std::int32_t);
+    const auto* ids = static_cast<const std::byte*>(in_.buffers[first_buffer].data) + base;
+    const auto* offsets = static_cast<const std::byte*>(in_.buffers[first_buffer + 1].data) + base * kWidth;
+    set_fixed(first_buffer, 1, base, length);
+    set_fixed(first_buffer + 1, kWidth, base, length);
+    std::vector<Extent> used;
+    if (offsets_ == Offsets::kFromZero) used = extents(node, ids, offsets, length);
+    if (!used.empty()) move_union_offsets(node, first_buffer + 1, ids, offsets, length, used);
     std::size_t next = node + 1;
-    for (std::int32_t i = 0; i < layout.n_children; ++i) next = walk(next, child_start, child_length);
+    for (std::int32_t i = 0; i < schema_.nodes()[node].n_children; ++i) {
+      const Range shown = used.empty() ? Range{0, in_.nodes[next].length} : used[static_cast<std::size_t>(i)].range();
+      next = walk(next, shown.first, shown.last - shown.first);
+    }
     return next;
+  }
+
+  /// For each child the part that is pointed into; none at all where an id or an offset is wild.
+  std::vector<Extent> extents(std::size_t node, const std::byte* ids, const std::byte* offsets,
+                              std::int64_t length) const {
+    const LayoutNode& layout = schema_.nodes()[node];
+    std::vector<Extent> used(static_cast<std::size_t>(layout.n_children));
+    std::vector<std::int64_t> lengths;
+    std::size_t child = node + 1;
+    for (std::int32_t i = 0; i < layout.n_children; ++i, child = subtree_end(schema_, child)) {
+      lengths.push_back(in_.nodes[child].length);
+    }
+    const UnionChildren children(layout.field->type);
+    for (std::int64_t i = 0; i < length; ++i) {
+      const int of = children.index(load_le<std::int8_t>(ids + i));
+      const auto offset = load_le<std::int32_t>(offsets + i * static_cast<std::int64_t>(sizeof(std::int32_t)));
+      if (of < 0 || !used[static_cast<std::size_t>(of)].add(offset, 1, lengths[static_cast<std::size_t>(of)]))
+        return {};
+    }
+    return used;
+  }
+
+  void move_union_offsets(std::size_t node, std::size_t buffer, const std::byte* ids, const std::byte* offsets,
+                          std::int64_t length, const std::vector<Extent>& used) {
+    if (std::ranges::all_of(used, [](const Extent& extent) { return extent.range().first == 0; })) return;
+    constexpr auto kWidth = static_cast<std::int64_t>(sizeof(std::int32_t));
+    const UnionChildren children(schema_.nodes()[node].field->type);
+    changed_ = true;
+    std::byte* const copy = make_copy(buffer, length * kWidth);
+    for (std::int64_t i = 0; i < length; ++i) {
+      const auto of = static_cast<std::size_t>(children.index(load_le<std::int8_t>(ids + i)));
+      const std::int64_t moved = load_le<std::int32_t>(offsets + i * kWidth) - used[of].first;
+      store_le<std::int32_t>(copy + i * kWidth, static_cast<std::int32_t>(moved));
+    }
+  }
+
+  /// Shows the runs that elements [base, base + length) are in. Run ends count from the array's first element, so where
+  /// `base` isn't 0 they are written anew.
+  std::size_t walk_runs(std::size_t node, std::int64_t base, std::int64_t length) {
+    const std::size_t ends_node = node + 1;
+    const TypeId type = schema_.nodes()[ends_node].id;
+    const Node ends = in_.nodes[ends_node];
+    const std::size_t validity = at_.end();  // The next node's buffers: validity and the run ends.
+    const void* data = in_.buffers[validity + 1].data;
+    const auto end_of = [&](std::int64_t run) { return load_run_end(type, data, ends.offset + run); };
+    // The first run from `from` on that ends at `least` or later.
+    const auto find_run = [&](std::int64_t from, std::int64_t least) {
+      std::int64_t to = ends.length;
+      while (from < to) {
+        const std::int64_t middle = from + (to - from) / 2;
+        if (end_of(middle) < least) {
+          from = middle + 1;
+        } else {
+          to = middle;
+        }
+      }
+      return from;
+    };
+    const std::int64_t first = find_run(0, base + 1);
+    const std::int64_t last = find_run(first, base + length);
+    if (last >= ends.length) fail(ends_node, "the runs end before element " + std::to_string(base + length));
+    const std::int64_t runs = last - first + 1;
+    if (null_count(ends_node, validity, first, runs) != 0) fail(ends_node, "run ends are null");
+    std::size_t next = walk(ends_node, first, runs);
+    if (base > 0) {
+      changed_ = true;
+      if (out_ != nullptr) move_run_ends(type, validity + 1, base, length, runs);
+    }
+    next = walk(next, first, runs);
+    return next;
+  }
+
+  void move_run_ends(TypeId type, std::size_t buffer, std::int64_t base, std::int64_t length, std::int64_t runs) {
+    const BufferView old = out_->buffers[buffer];
+    std::byte* const copy = make_copy(buffer, old.size);
+    *copied_bytes_ += old.size;
+    for (std::int64_t run = 0; run < runs; ++run) {
+      // Run ends between the first and the last aren't checked here; a wild one stays wild, within its type's range.
+      const std::int64_t end = std::min(load_run_end(type, old.data, run), base + length) - base;
+      store_run_end(type, copy, run, std::max<std::int64_t>(end, 0));
+    }
   }
 
   void normalize_dictionary(std::size_t slot) {
@@ -200,6 +381,7 @@ class Normalizer {
   RecordBatch* out_;
   Offsets offsets_;
   std::int64_t* copied_bytes_;
+  BufferCursor at_;  ///< At the node that is walked, until a child of it is.
   std::shared_ptr<Copies> copies_;
   bool changed_ = false;
 };

@@ -8,6 +8,19 @@ std::int64_t RecordBatch::nbytes() const noexcept {
   return sum;
 }
 
+bool RecordBatch::counts_fit() const noexcept {
+  if (nodes.size() != schema->nodes().size() || dictionaries.size() != schema->dictionaries().size() ||
+      variadic_counts.size() != static_cast<std::size_t>(schema->n_variadic())) {
+    return false;
+  }
+  auto left = static_cast<std::int64_t>(buffers.size()) - schema->n_buffers();
+  for (const std::int64_t count : variadic_counts) {
+    if (count < 0 || count > left) return false;
+    left -= count;
+  }
+  return left == 0;
+}
+
 bool RecordBatch::host_readable() const noexcept {
   if (sync_event != nullptr) return false;
   switch (device_type) {

@@ -110,6 +110,7 @@ class Flattener {
     node.dictionary_slot = -1;
     node.field = &field;
     n_buffers_ += node.type.n_buffers;
+    if (node.type.variadic) ++n_variadic_;
     if (field.dictionary) {
       node.dictionary_slot = static_cast<std::int32_t>(slots_->size());
       slots_->push_back({field.dictionary_id, values_of(field)});
@@ -119,6 +120,7 @@ class Flattener {
   }
 
   std::int32_t n_buffers() const noexcept { return n_buffers_; }
+  std::int32_t n_variadic() const noexcept { return n_variadic_; }
 
  private:
   std::shared_ptr<const Schema> values_of(const Field& field) {
@@ -131,6 +133,7 @@ class Flattener {
   std::vector<DictionarySlot>* slots_;
   std::unordered_map<std::int64_t, std::shared_ptr<const Schema>> schemas_;
   std::int32_t n_buffers_ = 0;
+  std::int32_t n_variadic_ = 0;
 };
 
 void describe(const Field& field, int indent, std::string* out) {
@@ -169,6 +172,7 @@ Schema::Schema(std::vector<Field> fields, Metadata metadata)
   Flattener flattener(&nodes_, &dictionaries_);
   for (const Field& field : fields_) flattener.add(field);
   n_buffers_ = flattener.n_buffers();
+  n_variadic_ = flattener.n_variadic();
 }
 
 std::string Schema::to_string() const {

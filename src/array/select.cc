@@ -12,17 +12,24 @@ struct Range {
   std::size_t node, node_end;
   std::size_t buffer, buffer_end;
   std::size_t slot, slot_end;
+  std::size_t count, count_end;  ///< Variadic counts.
 };
 
-std::vector<Range> column_ranges(const Schema& schema) {
+std::vector<Range> column_ranges(const RecordBatch& batch) {
+  const Schema& schema = *batch.schema;
+  BufferCursor at(batch.variadic_counts);
   std::vector<Range> ranges;
   ranges.reserve(schema.fields().size());
   Range range{};
   while (range.node_end < schema.nodes().size()) {
-    range = {range.node_end, subtree_end(schema, range.node_end), range.buffer_end, range.buffer_end, range.slot_end,
-             range.slot_end};
+    range = {range.node_end,   subtree_end(schema, range.node_end),
+             range.buffer_end, range.buffer_end,
+             range.slot_end,   range.slot_end,
+             range.count_end,  range.count_end};
     for (std::size_t i = range.node; i < range.node_end; ++i) {
-      range.buffer_end += schema.nodes()[i].type.n_buffers;
+      at.enter(schema.nodes()[i]);
+      range.buffer_end = at.end();
+      if (schema.nodes()[i].type.variadic) ++range.count_end;
       if (schema.nodes()[i].dictionary_slot >= 0) ++range.slot_end;
     }
     ranges.push_back(range);
@@ -65,7 +72,8 @@ int index_of(const Schema& schema, const std::string& name) {
 
 RecordBatch select_columns(const RecordBatch& batch, std::shared_ptr<const Schema> schema,
                            const std::vector<int>& indices) {
-  const std::vector<Range> ranges = column_ranges(*batch.schema);
+  if (!batch.counts_fit()) throw InvalidArgumentError("select_columns" + counts_message(batch));
+  const std::vector<Range> ranges = column_ranges(batch);
   RecordBatch out;
   out.num_rows = batch.num_rows;
   out.owner = batch.owner;
@@ -88,12 +96,11 @@ RecordBatch select_columns(const RecordBatch& batch, std::shared_ptr<const Schem
     const Range& range = ranges[static_cast<std::size_t>(index)];
     append(batch.nodes, range.node, range.node_end, &out.nodes);
     append(batch.buffers, range.buffer, range.buffer_end, &out.buffers);
+    append(batch.variadic_counts, range.count, range.count_end, &out.variadic_counts);
     append(batch.dictionaries, range.slot, range.slot_end, &out.dictionaries);
   }
   out.schema = std::move(schema);
-  if (out.nodes.size() != out.schema->nodes().size() ||
-      out.buffers.size() != static_cast<std::size_t>(out.schema->n_buffers()) ||
-      out.dictionaries.size() != out.schema->dictionaries().size()) {
+  if (!out.counts_fit()) {
     throw InvalidArgumentError("select_columns" + counts_message(out));
   }
   return out;

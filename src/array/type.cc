@@ -15,6 +15,12 @@ constexpr TypeLayout bytes(BufferKind offsets) noexcept {
 
 constexpr TypeLayout list(BufferKind offsets) noexcept { return {2, {BufferKind::kValidity, offsets}, 0, 1}; }
 
+constexpr TypeLayout list_view(BufferKind offsets, BufferKind sizes) noexcept {
+  return {3, {BufferKind::kValidity, offsets, sizes}, 0, 1};
+}
+
+constexpr TypeLayout kView{2, {BufferKind::kValidity, BufferKind::kViews}, 0, 0, true};
+
 const char* unit_name(TimeUnit unit) noexcept {
   switch (unit) {
     case TimeUnit::kSecond: return "s";
@@ -31,6 +37,13 @@ std::string with(const char* name, const std::string& parameters, char open = '[
 
 std::string decimal(const char* name, const Type& type) {
   return with(name, std::to_string(type.precision) + ", " + std::to_string(type.scale), '(', ')');
+}
+
+/// "sparse_union[0, 5]"
+std::string union_name(const char* name, const Type& type) {
+  std::string codes;
+  for (const std::int8_t code : type.type_codes) codes += (codes.empty() ? "" : ", ") + std::to_string(code);
+  return with(name, codes);
 }
 
 }  // namespace
@@ -70,6 +83,16 @@ TypeLayout type_layout(const Type& type) noexcept {
     case TypeId::kLargeList: return list(BufferKind::kOffsets64);
     case TypeId::kFixedSizeList: return {1, {BufferKind::kValidity}, 0, 1};
     case TypeId::kStruct: return {1, {BufferKind::kValidity}, 0, -1};
+    case TypeId::kIntervalMonths: return fixed(4);
+    case TypeId::kIntervalDayTime: return fixed(8);
+    case TypeId::kIntervalMonthDayNano: return fixed(16);
+    case TypeId::kSparseUnion: return {1, {BufferKind::kTypeIds}, 0, -1};
+    case TypeId::kDenseUnion: return {2, {BufferKind::kTypeIds, BufferKind::kUnionOffsets}, 0, -1};
+    case TypeId::kRunEndEncoded: return {0, {}, 0, 2};
+    case TypeId::kUtf8View:
+    case TypeId::kBinaryView: return kView;
+    case TypeId::kListView: return list_view(BufferKind::kListViewOffsets32, BufferKind::kListViewSizes32);
+    case TypeId::kLargeListView: return list_view(BufferKind::kListViewOffsets64, BufferKind::kListViewSizes64);
   }
   return {};
 }
@@ -111,6 +134,16 @@ std::string type_name(const Type& type) {
     case TypeId::kFixedSizeList: return with("fixed_size_list", std::to_string(type.fixed_size));
     case TypeId::kStruct: return "struct";
     case TypeId::kMap: return type.keys_sorted ? "map[keys sorted]" : "map";
+    case TypeId::kIntervalMonths: return "interval[months]";
+    case TypeId::kIntervalDayTime: return "interval[days, ms]";
+    case TypeId::kIntervalMonthDayNano: return "interval[months, days, ns]";
+    case TypeId::kSparseUnion: return union_name("sparse_union", type);
+    case TypeId::kDenseUnion: return union_name("dense_union", type);
+    case TypeId::kRunEndEncoded: return "run_end_encoded";
+    case TypeId::kUtf8View: return "utf8_view";
+    case TypeId::kBinaryView: return "binary_view";
+    case TypeId::kListView: return "list_view";
+    case TypeId::kLargeListView: return "large_list_view";
   }
   return "unknown type " + std::to_string(static_cast<int>(type.id));
 }

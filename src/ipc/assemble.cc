@@ -19,8 +19,12 @@ array::RecordBatch assemble(std::shared_ptr<const array::Schema> schema, const B
                             std::vector<std::shared_ptr<const array::RecordBatch>> dictionaries,
                             std::shared_ptr<const void> owner) {
   const auto& layout = schema->nodes();
-  const auto n_buffers = static_cast<std::size_t>(schema->n_buffers());
   if (header.nodes.size() != layout.size()) fail_counts("nodes", header.nodes.size(), layout.size());
+  if (header.variadic_counts.size() != static_cast<std::size_t>(schema->n_variadic())) {
+    fail_counts("variadic counts", header.variadic_counts.size(), static_cast<std::size_t>(schema->n_variadic()));
+  }
+  auto n_buffers = static_cast<std::size_t>(schema->n_buffers());
+  for (const std::int64_t count : header.variadic_counts) n_buffers += static_cast<std::size_t>(count);
   if (header.buffers.size() != n_buffers) fail_counts("buffer lengths", header.buffers.size(), n_buffers);
   if (buffers.size() != n_buffers) fail_counts("buffers", buffers.size(), n_buffers);
   if (dictionaries.size() != schema->dictionaries().size()) {
@@ -30,6 +34,7 @@ array::RecordBatch assemble(std::shared_ptr<const array::Schema> schema, const B
   out.num_rows = header.num_rows;
   out.nodes = header.nodes;
   out.buffers = buffers;
+  out.variadic_counts = header.variadic_counts;
   for (std::size_t i = 0; i < n_buffers; ++i) {
     const std::int64_t length = header.buffers[i].length;
     if (buffers[i].size < length || (length > 0 && buffers[i].data == nullptr)) {
@@ -39,9 +44,11 @@ array::RecordBatch assemble(std::shared_ptr<const array::Schema> schema, const B
     }
     out.buffers[i].size = length;
   }
+  array::BufferCursor at(header.variadic_counts);
   for (const array::LayoutNode& node : layout) {
-    if (node.type.n_buffers == 0 || node.type.buffers[0] != array::BufferKind::kValidity) continue;
-    array::BufferView& validity = out.buffers[static_cast<std::size_t>(node.first_buffer)];
+    at.enter(node);
+    if (!node.type.has_validity()) continue;
+    array::BufferView& validity = out.buffers[at.first()];
     // A bitmap of no bytes is no bitmap: by its pointer a reader would take it for one.
     if (validity.size == 0) validity.data = nullptr;
   }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -5,6 +6,7 @@
 #include "batch_checks.h"
 #include "crossdock/ipc/metadata.h"
 #include "flatbuf.h"
+#include "schema_reader.h"
 
 namespace crossdock::ipc {
 namespace {
@@ -46,6 +48,7 @@ inline bool is_long_enough(BufferKind kind, std::int32_t width, std::int64_t len
   std::int64_t needed = 0;
   if (kind == BufferKind::kFixed) return checked_multiply<std::int64_t>(length, width, &needed) && size >= needed;
   if (kind == BufferKind::kValidity || kind == BufferKind::kBits) return size >= length / 8 + (length % 8 != 0);
+  if (const std::int32_t own = array::element_width(kind, 0); own > 0) return size / own >= length;
   if (kind == BufferKind::kBytes || length == 0) return true;  // At length 0 writers differ: one offset, or none.
   return size / (kind == BufferKind::kOffsets32 ? 4 : 8) > length;
 }
@@ -65,6 +68,8 @@ inline void check_buffers(const LayoutNode& layout, const BufferRange* buffers, 
                      std::to_string(node->length) + " elements");
     }
   }
+  // What has no validity has no nulls of its own, whatever a writer counts there.
+  if (!layout.type.has_validity() && layout.id != array::TypeId::kNull) node->null_count = 0;
 }
 
 /// Checks that a parent's children are long enough for it, over the preorder. Returns the index after the subtree.
@@ -73,7 +78,8 @@ std::size_t check_children(const array::Schema& schema, const std::vector<Node>&
                            const char* where) {
   const LayoutNode& parent = schema.nodes()[index];
   std::int64_t at_least = 0;
-  if (parent.id == array::TypeId::kStruct) at_least = nodes[index].length;
+  if (parent.id == array::TypeId::kStruct || parent.id == array::TypeId::kSparseUnion) at_least = nodes[index].length;
+  if (parent.id == array::TypeId::kRunEndEncoded && nodes[index].length > 0) at_least = 1;
   if (parent.id == array::TypeId::kFixedSizeList &&
       !checked_multiply<std::int64_t>(nodes[index].length, parent.fixed_size, &at_least)) {
     fail_field(where, parent, std::to_string(nodes[index].length) + " lists have too many elements to count");
@@ -85,6 +91,8 @@ std::size_t check_children(const array::Schema& schema, const std::vector<Node>&
                  std::to_string(nodes[child].length) + " elements, but its parent needs " + std::to_string(at_least));
     }
     child = check_children(schema, nodes, child, where);
+    // The values of a run-end encoded node are as many as its run ends, which come first.
+    if (parent.id == array::TypeId::kRunEndEncoded) at_least = nodes[index + 1].length;
   }
   return child;
 }
@@ -118,11 +126,69 @@ inline bool lies_in(const BufferRange& range, std::int64_t body_length) {
          range.length <= body_length - range.offset;
 }
 
-void read_buffers(const flatbuf::RecordBatch& batch, const array::Schema& schema, const char* where, BatchHeader* out) {
+/// Reads how many variadic buffers each view has, and returns how many those are in all.
+std::int64_t read_variadic_counts(const flatbuf::RecordBatch& batch, const array::Schema& schema, const char* where,
+                                  const Limits& limits, BatchHeader* out) {
+  const auto* counts = batch.variadic_buffer_counts();
+  const std::size_t found = counts ? counts->size() : 0;
+  if (found != static_cast<std::size_t>(schema.n_variadic())) {
+    fail(where, std::to_string(found) + " variadic buffer counts, but the schema has " +
+                    std::to_string(schema.n_variadic()) + " fields of a view type");
+  }
+  out->variadic_counts.resize(found);
+  if (found == 0) return 0;
+  // By bytes: the verifier promises that the numbers are there, not that they are aligned.
+  std::memcpy(out->variadic_counts.data(), counts->Data(), found * sizeof(std::int64_t));
+  std::int64_t sum = 0;
+  for (const std::int64_t count : out->variadic_counts) {
+    if (count < 0 || count > limits.max_buffers - sum) {
+      fail(where, "a view has " + std::to_string(count) + " variadic buffers; a batch may have " +
+                      std::to_string(limits.max_buffers) + " buffers");
+    }
+    sum += count;
+  }
+  return sum;
+}
+
+/// Unions have a bitmap of validity in V4, before their other buffers.
+std::int64_t count_unions(const array::Schema& schema) {
+  return std::ranges::count_if(schema.nodes(), [](const LayoutNode& node) {
+    return node.id == array::TypeId::kSparseUnion || node.id == array::TypeId::kDenseUnion;
+  });
+}
+
+/// Takes V4's bitmaps of unions out of the buffers: there is no place for what they say.
+void drop_union_bitmaps(const array::Schema& schema, const char* where, BatchHeader* out) {
+  array::BufferCursor at(out->variadic_counts);
+  std::size_t dropped = 0;
+  for (std::size_t i = 0; i < schema.nodes().size(); ++i) {
+    const LayoutNode& layout = schema.nodes()[i];
+    at.enter(layout);
+    if (layout.id == array::TypeId::kSparseUnion || layout.id == array::TypeId::kDenseUnion) {
+      if (out->buffers[at.first() + dropped].length > 0 && out->nodes[i].null_count != 0) {
+        throw UnsupportedTypeError(std::string(where) + ": field \"" + layout.field->name.substr(0, 200) + "\" (" +
+                                   array::type_name(layout.field->type) +
+                                   "): a union's own nulls, which metadata version V4 could say, can't be carried; "
+                                   "write the data again with Arrow 1.0 or later");
+      }
+      ++dropped;
+    }
+    for (std::size_t b = at.first(); b < at.end(); ++b) out->buffers[b] = out->buffers[b + dropped];
+  }
+  out->buffers.resize(at.end());
+}
+
+void read_buffers(const flatbuf::RecordBatch& batch, const array::Schema& schema, const char* where,
+                  const Limits& limits, bool is_v4, BatchHeader* out) {
   const auto* buffers = batch.buffers();
   const std::size_t found = buffers ? buffers->size() : 0;
-  if (found != static_cast<std::size_t>(schema.n_buffers())) {
-    fail(where, std::to_string(found) + " buffers, but the schema needs " + std::to_string(schema.n_buffers()));
+  std::int64_t needed = schema.n_buffers() + read_variadic_counts(batch, schema, where, limits, out);
+  if (is_v4) needed += count_unions(schema);
+  if (found != static_cast<std::size_t>(needed)) {
+    fail(where, std::to_string(found) + " buffers, but the schema needs " + std::to_string(needed));
+  }
+  if (needed > limits.max_buffers) {
+    fail(where, std::to_string(found) + " buffers are over the limit of " + std::to_string(limits.max_buffers));
   }
   out->buffers.resize(found);
   if (found == 0) return;
@@ -153,8 +219,11 @@ void check_lengths(const array::Schema& schema, const char* where, BatchHeader* 
   const std::size_t n_nodes = schema.nodes().size();
   const BufferRange* buffers = out->buffers.data();
   Node* nodes = out->nodes.data();
-  for (std::size_t i = 0; i < n_nodes; ++i)
-    check_buffers(layout[i], buffers + layout[i].first_buffer, where, &nodes[i]);
+  array::BufferCursor at(out->variadic_counts);
+  for (std::size_t i = 0; i < n_nodes; ++i) {
+    at.enter(layout[i]);
+    check_buffers(layout[i], buffers + at.first(), where, &nodes[i]);
+  }
   for (std::size_t i = 0; i < n_nodes;) {
     if (nodes[i].length != out->num_rows) {
       fail_field(
@@ -186,7 +255,10 @@ void Message::batch(const array::Schema& schema, BatchHeader* out) const {
   out->num_rows = batch->length();
   out->body_length = body_length_;
   read_nodes(*batch, schema, where_, out);
-  read_buffers(*batch, schema, where_, out);
+  read_buffers(*batch, schema, where_, limits_, is_v4_, out);
+  if (is_v4_) drop_union_bitmaps(schema, where_, out);
+  out->custom_metadata.clear();
+  if (root.custom_metadata()) out->custom_metadata = read_metadata(root.custom_metadata(), limits_, where_);
   if (out->codec == Codec::kNone) check_lengths(schema, where_, out);
 }
 

@@ -16,11 +16,26 @@ constexpr std::uint64_t kBodyAlignment = 64;
 void check_counts(const array::RecordBatch& batch) {
   if (!batch.schema) throw InvalidArgumentError("encoding a record batch: it has no schema");
   const array::Schema& schema = *batch.schema;
-  if (batch.nodes.size() != schema.nodes().size() ||
-      batch.buffers.size() != static_cast<std::size_t>(schema.n_buffers())) {
-    throw InvalidArgumentError("encoding a record batch: it has " + std::to_string(batch.nodes.size()) + " nodes and " +
-                               std::to_string(batch.buffers.size()) + " buffers, but its schema needs " +
-                               std::to_string(schema.nodes().size()) + " and " + std::to_string(schema.n_buffers()));
+  auto variadic = static_cast<std::int64_t>(batch.buffers.size()) - schema.n_buffers();
+  bool fits = batch.nodes.size() == schema.nodes().size() &&
+              batch.variadic_counts.size() == static_cast<std::size_t>(schema.n_variadic());
+  for (const std::int64_t count : batch.variadic_counts) {
+    fits = fits && count >= 0 && count <= variadic;
+    variadic -= count;
+  }
+  if (!fits || variadic != 0) {
+    throw InvalidArgumentError("encoding a record batch: it has " + std::to_string(batch.nodes.size()) + " nodes, " +
+                               std::to_string(batch.buffers.size()) + " buffers and " +
+                               std::to_string(batch.variadic_counts.size()) +
+                               " variadic counts, but its schema needs " + std::to_string(schema.nodes().size()) +
+                               ", " + std::to_string(schema.n_buffers()) +
+                               (schema.has_views() ? " with as many more as the counts say, and " : " and ") +
+                               std::to_string(schema.n_variadic()));
+  }
+  if (batch.buffers.size() > static_cast<std::size_t>(array::kMaxBuffers)) {
+    throw InvalidDataError("encoding a record batch: its " + std::to_string(batch.buffers.size()) +
+                           " buffers are more than " + std::to_string(array::kMaxBuffers) +
+                           "; compact its view columns, or split it");
   }
 }
 
@@ -44,7 +59,14 @@ void check_counts(const array::RecordBatch& batch) {
 std::int64_t null_count(const array::RecordBatch& batch, std::size_t node) {
   const array::LayoutNode& layout = batch.schema->nodes()[node];
   if (layout.id == array::TypeId::kNull) return batch.nodes[node].length;
-  const array::BufferView& validity = batch.buffers[static_cast<std::size_t>(layout.first_buffer)];
+  if (!layout.type.has_validity()) return 0;
+  auto first = static_cast<std::size_t>(layout.first_buffer);
+  if (batch.schema->has_views()) {
+    array::BufferCursor at(batch.variadic_counts);
+    for (std::size_t i = 0; i <= node; ++i) at.enter(batch.schema->nodes()[i]);
+    first = at.first();
+  }
+  const array::BufferView& validity = batch.buffers[first];
   return validity.size == 0 || validity.data == nullptr ? 0 : -1;
 }
 
@@ -98,8 +120,10 @@ WrittenBatch write_batch(FlatBufferBuilder& builder, const array::RecordBatch& b
     *written++ = flatbuf::FieldNode(node.length, node.null_count >= 0 ? node.null_count : null_count(batch, i));
   }
   if (signs < 0 || offsets != 0) fail_numbers(batch);
+  Offset<flatbuffers::Vector<std::int64_t>> counts;
+  if (!batch.variadic_counts.empty()) counts = builder.CreateVector(batch.variadic_counts);
   const auto compression = body != nullptr ? write_codec(builder, body->codec) : Offset<flatbuf::BodyCompression>();
-  return {flatbuf::CreateRecordBatch(builder, batch.num_rows, nodes, buffers, compression),
+  return {flatbuf::CreateRecordBatch(builder, batch.num_rows, nodes, buffers, compression, counts),
           static_cast<std::int64_t>(end)};
 }
 
@@ -108,22 +132,26 @@ WrittenBatch write_batch(FlatBufferBuilder& builder, const array::RecordBatch& b
 struct Encoder::Impl {
   FlatBufferBuilder builder{1024};
 
-  ByteSpan finish(flatbuf::MessageHeader kind, Offset<void> header, std::int64_t body_length) {
-    builder.Finish(flatbuf::CreateMessage(builder, flatbuf::MetadataVersion::V5, kind, header, body_length));
+  ByteSpan finish(flatbuf::MessageHeader kind, Offset<void> header, std::int64_t body_length,
+                  const array::Metadata& custom_metadata) {
+    const auto metadata = write_metadata(builder, custom_metadata);
+    builder.Finish(flatbuf::CreateMessage(builder, flatbuf::MetadataVersion::V5, kind, header, body_length, metadata));
     return {reinterpret_cast<const std::byte*>(builder.GetBufferPointer()), builder.GetSize()};
   }
 
-  ByteSpan record_batch(const array::RecordBatch& batch, const BodyLayout* body) {
+  ByteSpan record_batch(const array::RecordBatch& batch, const BodyLayout* body,
+                        const array::Metadata& custom_metadata) {
     builder.Clear();
     const WrittenBatch written = write_batch(builder, batch, body);
-    return finish(flatbuf::MessageHeader::RecordBatch, written.table.Union(), written.body_length);
+    return finish(flatbuf::MessageHeader::RecordBatch, written.table.Union(), written.body_length, custom_metadata);
   }
 
-  ByteSpan dictionary_batch(const array::RecordBatch& values, std::int64_t id, bool is_delta, const BodyLayout* body) {
+  ByteSpan dictionary_batch(const array::RecordBatch& values, std::int64_t id, bool is_delta, const BodyLayout* body,
+                            const array::Metadata& custom_metadata) {
     builder.Clear();
     const WrittenBatch written = write_batch(builder, values, body);
     const auto header = flatbuf::CreateDictionaryBatch(builder, id, written.table, is_delta);
-    return finish(flatbuf::MessageHeader::DictionaryBatch, header.Union(), written.body_length);
+    return finish(flatbuf::MessageHeader::DictionaryBatch, header.Union(), written.body_length, custom_metadata);
   }
 };
 
@@ -132,25 +160,30 @@ Encoder::~Encoder() = default;
 Encoder::Encoder(Encoder&&) noexcept = default;
 Encoder& Encoder::operator=(Encoder&&) noexcept = default;
 
-ByteSpan Encoder::schema(const array::Schema& schema) {
+ByteSpan Encoder::schema(const array::Schema& schema, std::span<const std::int64_t> features,
+                         const array::Metadata& custom_metadata) {
   impl_->builder.Clear();
-  const auto header = write_schema(impl_->builder, schema);
-  return impl_->finish(flatbuf::MessageHeader::Schema, header.Union(), 0);
+  const auto header = write_schema(impl_->builder, schema, features);
+  return impl_->finish(flatbuf::MessageHeader::Schema, header.Union(), 0, custom_metadata);
 }
 
-ByteSpan Encoder::record_batch(const array::RecordBatch& batch) { return impl_->record_batch(batch, nullptr); }
-
-ByteSpan Encoder::record_batch(const array::RecordBatch& batch, const BodyLayout& body) {
-  return impl_->record_batch(batch, &body);
+ByteSpan Encoder::record_batch(const array::RecordBatch& batch, const array::Metadata& custom_metadata) {
+  return impl_->record_batch(batch, nullptr, custom_metadata);
 }
 
-ByteSpan Encoder::dictionary_batch(const array::RecordBatch& values, std::int64_t id, bool is_delta) {
-  return impl_->dictionary_batch(values, id, is_delta, nullptr);
+ByteSpan Encoder::record_batch(const array::RecordBatch& batch, const BodyLayout& body,
+                               const array::Metadata& custom_metadata) {
+  return impl_->record_batch(batch, &body, custom_metadata);
 }
 
 ByteSpan Encoder::dictionary_batch(const array::RecordBatch& values, std::int64_t id, bool is_delta,
-                                   const BodyLayout& body) {
-  return impl_->dictionary_batch(values, id, is_delta, &body);
+                                   const array::Metadata& custom_metadata) {
+  return impl_->dictionary_batch(values, id, is_delta, nullptr, custom_metadata);
+}
+
+ByteSpan Encoder::dictionary_batch(const array::RecordBatch& values, std::int64_t id, bool is_delta,
+                                   const BodyLayout& body, const array::Metadata& custom_metadata) {
+  return impl_->dictionary_batch(values, id, is_delta, &body, custom_metadata);
 }
 
 }  // namespace crossdock::ipc

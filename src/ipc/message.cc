@@ -49,12 +49,22 @@ Message Message::parse(ByteSpan metadata, const Limits& limits, const char* wher
   out.where_ = where;
   out.limits_ = limits;
   out.body_length_ = root->body_length();
+  out.is_v4_ = root->version() == flatbuf::MetadataVersion::V4;
   return out;
 }
 
 std::shared_ptr<const array::Schema> Message::schema() const {
   if (kind_ != MessageKind::kSchema) throw InvalidArgumentError(std::string(where_) + ": not a schema message");
   return read_schema(*static_cast<const flatbuf::Message*>(root_)->header_as_Schema(), limits_, where_);
+}
+
+SchemaInfo Message::schema_info() const {
+  if (kind_ != MessageKind::kSchema) throw InvalidArgumentError(std::string(where_) + ": not a schema message");
+  return read_schema_info(*static_cast<const flatbuf::Message*>(root_)->header_as_Schema(), limits_, where_);
+}
+
+array::Metadata Message::custom_metadata() const {
+  return read_metadata(static_cast<const flatbuf::Message*>(root_)->custom_metadata(), limits_, where_);
 }
 
 std::int64_t Message::dictionary_id() const {

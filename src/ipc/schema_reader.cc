@@ -1,5 +1,6 @@
 #include "schema_reader.h"
 
+#include <cstring>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -114,7 +115,7 @@ class SchemaReader {
     if (read.type) return *std::move(read.type);
     if (!read.invalid.empty()) fail_invalid(path, read.invalid);
     throw UnsupportedTypeError(in_field(path) + "type " + read.unsupported +
-                               " can't be carried by this version; cast the column, or leave it out");
+                               " isn't known to this version; cast the column, or leave it out");
   }
 
   std::string copy(const flatbuffers::String* string) {
@@ -148,19 +149,44 @@ class SchemaReader {
 
 std::shared_ptr<const array::Schema> read_schema(const flatbuf::Schema& schema, const Limits& limits,
                                                  const char* where) {
-  if (schema.endianness() != flatbuf::Endianness::Little) {
+  if (schema.endianness() == flatbuf::Endianness::Big) {
     throw UnsupportedTypeError(std::string(where) +
-                               ": the data is big-endian, this version reads little-endian only; "
+                               ": the data is big-endian, and this reader takes little-endian data only; "
                                "write it again on a little-endian machine");
+  }
+  return read_schema_info(schema, limits, where).schema;
+}
+
+array::Metadata read_metadata(const flatbuffers::Vector<flatbuffers::Offset<flatbuf::KeyValue>>* pairs,
+                              const Limits& limits, const char* where) {
+  return SchemaReader(limits, where).read_metadata(pairs);
+}
+
+SchemaInfo read_schema_info(const flatbuf::Schema& schema, const Limits& limits, const char* where) {
+  SchemaInfo info;
+  switch (schema.endianness()) {
+    case flatbuf::Endianness::Little: info.endianness = Endianness::kLittle; break;
+    case flatbuf::Endianness::Big: info.endianness = Endianness::kBig; break;
+    default:
+      throw InvalidDataError(std::string(where) + ": endianness " +
+                             std::to_string(static_cast<int>(schema.endianness())) + " doesn't exist");
+  }
+  if (const auto* features = schema.features()) {
+    // By bytes: the verifier promises that the numbers are there, not that they are aligned.
+    info.features.resize(features->size());
+    if (!info.features.empty()) {
+      std::memcpy(info.features.data(), features->Data(), info.features.size() * sizeof(std::int64_t));
+    }
   }
   SchemaReader reader(limits, where);
   std::vector<array::Field> fields = reader.read_fields(schema.fields(), nullptr, 1);
   array::Metadata metadata = reader.read_metadata(schema.custom_metadata());
   try {
-    return std::make_shared<const array::Schema>(std::move(fields), std::move(metadata));
+    info.schema = std::make_shared<const array::Schema>(std::move(fields), std::move(metadata));
   } catch (const InvalidDataError& error) {
     throw InvalidDataError(std::string(where) + ": " + error.what());
   }
+  return info;
 }
 
 }  // namespace crossdock::ipc

@@ -32,17 +32,6 @@ std::uint64_t text_size(const std::vector<array::Field>& fields) {
   return sum;
 }
 
-Offset<Vector<flatbuf::KeyValue>> write_metadata(FlatBufferBuilder& builder, const array::Metadata& metadata) {
-  if (metadata.empty()) return {};
-  std::vector<Offset<flatbuf::KeyValue>> pairs;
-  pairs.reserve(metadata.size());
-  for (const auto& [key, value] : metadata) {
-    const auto key_text = builder.CreateString(key);
-    pairs.push_back(flatbuf::CreateKeyValue(builder, key_text, builder.CreateString(value)));
-  }
-  return builder.CreateVector(pairs);
-}
-
 Offset<flatbuf::Field> write_field(FlatBufferBuilder& builder, const array::Field& field, const std::string& parent);
 
 Offset<Vector<flatbuf::Field>> write_fields(FlatBufferBuilder& builder, const std::vector<array::Field>& fields,
@@ -76,7 +65,23 @@ Offset<flatbuf::Field> write_field(FlatBufferBuilder& builder, const array::Fiel
 
 }  // namespace
 
-Offset<flatbuf::Schema> write_schema(FlatBufferBuilder& builder, const array::Schema& schema) {
+Offset<Vector<flatbuf::KeyValue>> write_metadata(FlatBufferBuilder& builder, const array::Metadata& metadata) {
+  if (metadata.empty()) return {};
+  if (text_size(metadata) > kMaxText) {
+    throw InvalidDataError("custom metadata takes " + std::to_string(text_size(metadata)) +
+                           " bytes; an IPC message holds at most 1 GiB of it");
+  }
+  std::vector<Offset<flatbuf::KeyValue>> pairs;
+  pairs.reserve(metadata.size());
+  for (const auto& [key, value] : metadata) {
+    const auto key_text = builder.CreateString(key);
+    pairs.push_back(flatbuf::CreateKeyValue(builder, key_text, builder.CreateString(value)));
+  }
+  return builder.CreateVector(pairs);
+}
+
+Offset<flatbuf::Schema> write_schema(FlatBufferBuilder& builder, const array::Schema& schema,
+                                     std::span<const std::int64_t> features) {
   const std::uint64_t text = text_size(schema.fields()) + text_size(schema.metadata());
   if (text > kMaxText) {
     throw InvalidDataError("the schema's names and metadata take " + std::to_string(text) +
@@ -84,7 +89,11 @@ Offset<flatbuf::Schema> write_schema(FlatBufferBuilder& builder, const array::Sc
   }
   const auto fields = write_fields(builder, schema.fields(), {});
   const auto metadata = write_metadata(builder, schema.metadata());
-  return flatbuf::CreateSchema(builder, flatbuf::Endianness::Little, fields, metadata);
+  std::vector<flatbuf::Feature> numbers;
+  for (const std::int64_t feature : features) numbers.push_back(static_cast<flatbuf::Feature>(feature));
+  Offset<flatbuffers::Vector<flatbuf::Feature>> written;
+  if (!numbers.empty()) written = builder.CreateVector(numbers);
+  return flatbuf::CreateSchema(builder, flatbuf::Endianness::Little, fields, metadata, written);
 }
 
 }  // namespace crossdock::ipc

@@ -1,6 +1,8 @@
 #include "type_map.h"
 
+#include <limits>
 #include <utility>
+#include <vector>
 
 namespace crossdock::ipc {
 namespace {
@@ -22,7 +24,7 @@ constexpr IntegerWidth kIntegers[] = {
 
 ReadType good(Type type) { return {std::move(type), {}, {}}; }
 ReadType plain(TypeId id) { return good(Type{.id = id}); }
-ReadType unsupported(std::string name) { return {std::nullopt, std::move(name), {}}; }
+ReadType unknown(std::string name) { return {std::nullopt, std::move(name), {}}; }
 ReadType invalid(std::string what) { return {std::nullopt, {}, std::move(what)}; }
 
 ReadType read_integer(const flatbuf::Int& type) {
@@ -93,6 +95,47 @@ ReadType read_date(flatbuf::DateUnit unit) {
   return invalid("date unit " + std::to_string(static_cast<int>(unit)) + " doesn't exist");
 }
 
+ReadType read_interval(flatbuf::IntervalUnit unit) {
+  switch (unit) {
+    case flatbuf::IntervalUnit::YEAR_MONTH: return plain(TypeId::kIntervalMonths);
+    case flatbuf::IntervalUnit::DAY_TIME: return plain(TypeId::kIntervalDayTime);
+    case flatbuf::IntervalUnit::MONTH_DAY_NANO: return plain(TypeId::kIntervalMonthDayNano);
+  }
+  return invalid("interval unit " + std::to_string(static_cast<int>(unit)) + " doesn't exist");
+}
+
+/// Without type ids, each child has its position as its own.
+ReadType read_union(const flatbuf::Union& type, std::size_t n_children) {
+  Type out;
+  switch (type.mode()) {
+    case flatbuf::UnionMode::Sparse: out.id = TypeId::kSparseUnion; break;
+    case flatbuf::UnionMode::Dense: out.id = TypeId::kDenseUnion; break;
+    default: return invalid("union mode " + std::to_string(static_cast<int>(type.mode())) + " doesn't exist");
+  }
+  constexpr std::int32_t kMostCode = std::numeric_limits<std::int8_t>::max();
+  const auto* ids = type.type_ids();
+  const std::size_t n = ids ? ids->size() : n_children;
+  if (n != n_children || n > static_cast<std::size_t>(kMostCode) + 1) {
+    return invalid("a union has " + std::to_string(n) + " type ids and " + std::to_string(n_children) +
+                   " children; there must be as many, and at most 128");
+  }
+  out.type_codes.reserve(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::int32_t code = ids ? ids->Get(static_cast<flatbuffers::uoffset_t>(i)) : static_cast<std::int32_t>(i);
+    if (code < 0 || code > kMostCode) {
+      return invalid("a union has the type id " + std::to_string(code) + "; they are 0 to 127");
+    }
+    out.type_codes.push_back(static_cast<std::int8_t>(code));
+  }
+  return good(std::move(out));
+}
+
+WrittenType write_union(flatbuffers::FlatBufferBuilder& b, const Type& type) {
+  const std::vector<std::int32_t> codes(type.type_codes.begin(), type.type_codes.end());
+  const auto mode = type.id == TypeId::kDenseUnion ? flatbuf::UnionMode::Dense : flatbuf::UnionMode::Sparse;
+  return {flatbuf::Type::Union, flatbuf::CreateUnion(b, mode, b.CreateVector(codes)).Union()};
+}
+
 }  // namespace
 
 ReadType read_type(const flatbuf::Field& field) {
@@ -123,16 +166,17 @@ ReadType read_type(const flatbuf::Field& field) {
     case flatbuf::Type::LargeBinary: return plain(TypeId::kLargeBinary);
     case flatbuf::Type::LargeUtf8: return plain(TypeId::kLargeUtf8);
     case flatbuf::Type::LargeList: return plain(TypeId::kLargeList);
-    case flatbuf::Type::Interval: return unsupported("interval");
-    case flatbuf::Type::Union: return unsupported("union");
-    case flatbuf::Type::RunEndEncoded: return unsupported("run_end_encoded");
-    case flatbuf::Type::BinaryView: return unsupported("binary_view");
-    case flatbuf::Type::Utf8View: return unsupported("utf8_view");
-    case flatbuf::Type::ListView: return unsupported("list_view");
-    case flatbuf::Type::LargeListView: return unsupported("large_list_view");
+    case flatbuf::Type::Interval: return read_interval(field.type_as_Interval()->unit());
+    case flatbuf::Type::Union:
+      return read_union(*field.type_as_Union(), field.children() ? field.children()->size() : 0);
+    case flatbuf::Type::RunEndEncoded: return plain(TypeId::kRunEndEncoded);
+    case flatbuf::Type::BinaryView: return plain(TypeId::kBinaryView);
+    case flatbuf::Type::Utf8View: return plain(TypeId::kUtf8View);
+    case flatbuf::Type::ListView: return plain(TypeId::kListView);
+    case flatbuf::Type::LargeListView: return plain(TypeId::kLargeListView);
     case flatbuf::Type::NONE: break;
   }
-  return unsupported("number " + std::to_string(static_cast<int>(field.type_type())));
+  return unknown("number " + std::to_string(static_cast<int>(field.type_type())));
 }
 
 ReadType read_index_type(const flatbuf::Int* index_type) {
@@ -190,6 +234,19 @@ WrittenType write_type(flatbuffers::FlatBufferBuilder& b, const Type& type) {
     case TypeId::kFixedSizeList: return {K::FixedSizeList, flatbuf::CreateFixedSizeList(b, type.fixed_size).Union()};
     case TypeId::kStruct: return {K::Struct_, flatbuf::CreateStruct_(b).Union()};
     case TypeId::kMap: return {K::Map, flatbuf::CreateMap(b, type.keys_sorted).Union()};
+    case TypeId::kIntervalMonths:
+      return {K::Interval, flatbuf::CreateInterval(b, flatbuf::IntervalUnit::YEAR_MONTH).Union()};
+    case TypeId::kIntervalDayTime:
+      return {K::Interval, flatbuf::CreateInterval(b, flatbuf::IntervalUnit::DAY_TIME).Union()};
+    case TypeId::kIntervalMonthDayNano:
+      return {K::Interval, flatbuf::CreateInterval(b, flatbuf::IntervalUnit::MONTH_DAY_NANO).Union()};
+    case TypeId::kSparseUnion:
+    case TypeId::kDenseUnion: return write_union(b, type);
+    case TypeId::kRunEndEncoded: return {K::RunEndEncoded, flatbuf::CreateRunEndEncoded(b).Union()};
+    case TypeId::kUtf8View: return {K::Utf8View, flatbuf::CreateUtf8View(b).Union()};
+    case TypeId::kBinaryView: return {K::BinaryView, flatbuf::CreateBinaryView(b).Union()};
+    case TypeId::kListView: return {K::ListView, flatbuf::CreateListView(b).Union()};
+    case TypeId::kLargeListView: return {K::LargeListView, flatbuf::CreateLargeListView(b).Union()};
   }
   throw InvalidDataError("type number " + std::to_string(static_cast<int>(type.id)) + " doesn't exist");
 }

@@ -12,7 +12,7 @@ namespace crossdock::ipc {
 /// What a flatbuffer says about a type, or why it can't be had: one of the two is set.
 struct ReadType {
   std::optional<array::Type> type;
-  std::string unsupported;  ///< A type of the format that array::TypeId lacks: its name.
+  std::string unsupported;  ///< A type that this version doesn't know: its number.
   std::string invalid;      ///< A type that doesn't exist: what is wrong with it.
 };
 

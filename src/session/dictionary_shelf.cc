@@ -20,6 +20,7 @@ std::vector<std::shared_ptr<const array::RecordBatch>> DictionaryShelf::for_sche
     empty->schema = slot.values;
     empty->nodes.resize(slot.values->nodes().size());
     empty->buffers.resize(static_cast<std::size_t>(slot.values->n_buffers()));
+    empty->variadic_counts.resize(static_cast<std::size_t>(slot.values->n_variadic()));
     empty->dictionaries = for_schema(*slot.values);
     found.push_back(std::move(empty));
   }

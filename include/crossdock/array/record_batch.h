@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,8 +31,11 @@ struct BufferView {
 struct RecordBatch {
   std::shared_ptr<const Schema> schema;
   std::int64_t num_rows = 0;
-  std::vector<Node> nodes;                                       ///< schema->nodes().size()
-  std::vector<BufferView> buffers;                               ///< schema->n_buffers()
+  std::vector<Node> nodes;  ///< schema->nodes().size()
+  /// schema->n_buffers(), and the variadic ones of each view right after its own two.
+  std::vector<BufferView> buffers;
+  /// How many variadic buffers each node of a view type has, in preorder: schema->n_variadic() numbers.
+  std::vector<std::int64_t> variadic_counts;
   std::vector<std::shared_ptr<const RecordBatch>> dictionaries;  ///< One per schema->dictionaries(); one column each.
   std::shared_ptr<const void> owner;                             ///< Keeps every buffer alive.
 
@@ -41,27 +45,74 @@ struct RecordBatch {
 
   CROSSDOCK_EXPORT std::int64_t nbytes() const noexcept;  ///< Sum of the buffers' sizes, dictionaries not counted.
 
+  /// True if there are as many nodes, variadic counts, buffers and dictionaries as the schema asks for.
+  CROSSDOCK_EXPORT bool counts_fit() const noexcept;
+
   /// True if the buffers may be read by this process as they are: host memory of any kind, and no event to wait for.
   CROSSDOCK_EXPORT bool host_readable() const noexcept;
 };
 
+/// Walks a schema's nodes in preorder together with the buffers of a batch whose counts fit. A plain value; a copy
+/// remembers a place.
+class BufferCursor {
+ public:
+  explicit BufferCursor(std::span<const std::int64_t> variadic_counts) noexcept : counts_(variadic_counts.data()) {}
+
+  /// Moves on to `node`, the next in preorder.
+  void enter(const LayoutNode& node) noexcept {
+    first_ = next_;
+    n_variadic_ = 0;
+    if (node.type.variadic) [[unlikely]]
+      n_variadic_ = static_cast<std::size_t>(*counts_++);
+    next_ += node.type.n_buffers + n_variadic_;
+  }
+  std::size_t first() const noexcept { return first_; }            ///< Index of the node's first buffer.
+  std::size_t n_variadic() const noexcept { return n_variadic_; }  ///< Its variadic buffers, the last of its buffers.
+  std::size_t end() const noexcept { return next_; }               ///< One past its last buffer.
+
+ private:
+  const std::int64_t* counts_;
+  std::size_t first_ = 0;
+  std::size_t n_variadic_ = 0;
+  std::size_t next_ = 0;
+};
+
+/// How closely data is looked at.
+enum class Validation : std::uint8_t {
+  kStructure,  ///< check_structure: made always.
+  kFull,       ///< check_full: for data of somebody who isn't trusted.
+};
+
 /// Checks counts, lengths, null counts, that every buffer is as large as its node's offset and length ask for, that the
-/// first and last offsets of each variable-size node are in order and within what they point into, that children are
-/// long enough (the top level's: exactly num_rows), and that dictionaries are there unless their column is empty or all
-/// null. After it, nothing out of bounds is reached by way of lengths and of first and last offsets; the offsets
-/// between are not looked at. Costs O(nodes), dictionaries' included, and reads at most two offsets per node; of a
-/// batch that isn't host_readable(), none. Throws InvalidDataError that names the field's path.
+/// first and last offsets of each variable-size node are in order and within what they point into, that the last run
+/// end reaches to the end of its node, that children are long enough (the top level's: exactly num_rows), and that
+/// dictionaries are there unless their column is empty or all null. After it, nothing out of bounds is reached by way
+/// of lengths, of first and last offsets and of the last run end. What it doesn't look at: the offsets and run ends
+/// between, unions' type ids and offsets, list views' offsets and sizes, the headers of views, indices of dictionaries,
+/// and text; see check_full. Costs O(nodes), dictionaries' included, and reads at most two numbers per node; of a batch
+/// that isn't host_readable(), none. Throws InvalidDataError that names the field's path.
 CROSSDOCK_EXPORT void check_structure(const RecordBatch& batch);
+
+/// check_structure, and everything that it leaves out, in every element that a node shows, dictionaries' too: counted
+/// nulls are the bitmap's; offsets are in order; utf8 (of any kind) is UTF-8; dictionaries' indices are within them;
+/// type ids are those of a union's children and dense offsets within them; run ends aren't null, are above 0 and each
+/// above the one before; views lie within their buffers, with the prefix that they say and zeros after short ones; list
+/// views lie within their child; decimals have no more digits than their precision. Elements that are null may hold
+/// anything where the format lets them: indices, text, views, decimals. After it, a consumer that follows the format
+/// reaches nothing out of bounds. Reads every buffer but fixed-width values once or twice. Throws InvalidDataError that
+/// names the field's path and the first bad element, InvalidArgumentError if the batch isn't host_readable().
+CROSSDOCK_EXPORT void check_full(const RecordBatch& batch);
 
 /// Takes over `*array`: a struct array whose children are the schema's fields, or, if `schema` has one field, an array
 /// of that field's type as a batch of one column (the two always differ in their counts of buffers and children). On
 /// success `*array` is marked released and the batch owns it; on a throw it is untouched and still the caller's. Done
 /// on the host alone: of host memory the last offsets are read for the sizes of what they point into, and
-/// check_structure is made; of other devices no byte is read. A struct array with a validity buffer or an offset: an
-/// offset is pushed down to the children; nulls at the top are refused, as record batches have none (host memory: the
-/// bits are counted if null_count is unknown). Throws InvalidArgumentError (released already), InvalidDataError that
-/// names the field, UnsupportedTypeError (a (large) utf8 or binary column in memory that the host can't read, or that
-/// has an event to wait for: not yet).
+/// check_structure is made; of other devices no byte is read. The null count of unions and run-end encoded arrays,
+/// which have no nulls of their own, is taken as 0. A struct array with a validity buffer or an offset: an offset is
+/// pushed down to the children; nulls at the top are refused, as record batches have none (host memory: the bits are
+/// counted if null_count is unknown). Throws InvalidArgumentError (released already), InvalidDataError that names the
+/// field, UnsupportedTypeError (a utf8 or binary column of any kind in memory that the host can't read, or that has an
+/// event to wait for: not yet).
 CROSSDOCK_EXPORT RecordBatch import_batch(std::shared_ptr<const Schema> schema, ArrowDeviceArray* array);
 
 /// Gives the batch away as a struct array; the memory lives until `out` and every child moved out of it is released, on
@@ -81,8 +132,12 @@ enum class Offsets : std::uint8_t {
 /// long as their parents ask for, every buffer pointing at the first byte needed and its size cut to what is needed
 /// (offsets as `offsets` says; dictionaries' are always kept). Buffers of no bytes, and
 /// validity where nothing is null, become absent. Bitmaps whose first bit is not at the start of a byte are copied, and
-/// added to `*copied_bytes`. Without a change to make, nothing is allocated. A dictionary that needs a change becomes a
-/// new object; others keep theirs. Throws InvalidDataError; InvalidArgumentError if the batch isn't host_readable().
+/// added to `*copied_bytes`; so are the run ends of a run-end encoded node that starts after its first run's first
+/// element, since run ends count from the start. Runs outside what is shown are cut off. Children of dense unions and
+/// list views, into which any element may point, and the variadic buffers of views stay whole, but for
+/// Offsets::kFromZero, which cuts those children to what is pointed into where every offset is within them. Without a
+/// change to make, nothing is allocated. A dictionary that needs a change becomes a new object; others keep theirs.
+/// Throws InvalidDataError; InvalidArgumentError if the batch isn't host_readable().
 CROSSDOCK_EXPORT RecordBatch normalized(RecordBatch batch, std::int64_t* copied_bytes,
                                         Offsets offsets = Offsets::kKeep);
 

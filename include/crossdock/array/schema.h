@@ -19,6 +19,9 @@ using Metadata = std::vector<std::pair<std::string, std::string>>;
 /// fields in all, dictionaries' values included.
 inline constexpr int kMaxDepth = 64;
 inline constexpr int kMaxFields = 1 << 16;
+/// Buffers of one batch (without its dictionaries), those of views included. Of a schema's own, kMaxFields allows
+/// fewer.
+inline constexpr int kMaxBuffers = 1 << 20;
 
 struct Field {
   std::string name;
@@ -45,8 +48,10 @@ struct LayoutNode {
   TypeId id;
   bool nullable;
   std::int32_t n_children;
-  std::int32_t fixed_size;       ///< FixedSizeList: elements per list. Else 0.
-  std::int32_t first_buffer;     ///< Index of its first buffer among the batch's.
+  std::int32_t fixed_size;  ///< FixedSizeList: elements per list. Else 0.
+  /// Index of its first buffer among the batch's, not counting the variadic ones before it: exact only where
+  /// !Schema::has_views(). Code for any schema walks with a BufferCursor (record_batch.h).
+  std::int32_t first_buffer;
   std::int32_t dictionary_slot;  ///< Index among Schema::dictionaries(), -1 if it isn't dictionary-encoded.
   const Field* field;            ///< Within the schema; lives as long.
 };
@@ -74,7 +79,11 @@ class CROSSDOCK_EXPORT Schema {
 
   /// Every node in preorder, without the root. Computed once.
   const std::vector<LayoutNode>& nodes() const noexcept { return nodes_; }
+  /// Buffers of a batch, without the variadic ones of views.
   std::int32_t n_buffers() const noexcept { return n_buffers_; }
+  /// Nodes of a view type, each with a number of variadic buffers that only a batch knows.
+  std::int32_t n_variadic() const noexcept { return n_variadic_; }
+  bool has_views() const noexcept { return n_variadic_ > 0; }
   const std::vector<DictionarySlot>& dictionaries() const noexcept { return dictionaries_; }
   /// The values' schema of the dictionary with this id, also within other dictionaries; null if no field names it.
   std::shared_ptr<const Schema> find_dictionary(std::int64_t id) const;
@@ -89,6 +98,7 @@ class CROSSDOCK_EXPORT Schema {
   std::vector<LayoutNode> nodes_;
   std::vector<DictionarySlot> dictionaries_;
   std::int32_t n_buffers_ = 0;
+  std::int32_t n_variadic_ = 0;
 };
 
 /// Reads a schema (a struct, format "+s", is taken as a record batch's schema). `schema` stays the caller's and

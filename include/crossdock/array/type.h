@@ -3,12 +3,13 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "crossdock/core/export.h"
 
 namespace crossdock::array {
 
-/// The logical types of the Arrow columnar format that Crossdock carries.
+/// The logical types of the Arrow columnar format, all of them.
 enum class TypeId : std::uint8_t {
   kNull,
   kBool,
@@ -43,7 +44,20 @@ enum class TypeId : std::uint8_t {
   kFixedSizeList,
   kStruct,
   kMap,
+  kIntervalMonths,
+  kIntervalDayTime,
+  kIntervalMonthDayNano,
+  kSparseUnion,
+  kDenseUnion,
+  kRunEndEncoded,
+  kUtf8View,
+  kBinaryView,
+  kListView,
+  kLargeListView,
 };
+
+/// One past the last TypeId.
+inline constexpr int kTypeCount = static_cast<int>(TypeId::kLargeListView) + 1;
 
 enum class TimeUnit : std::uint8_t { kSecond, kMilli, kMicro, kNano };
 
@@ -56,18 +70,27 @@ struct Type {
   std::int32_t fixed_size = 0;        ///< FixedSizeBinary: bytes; FixedSizeList: elements.
   bool keys_sorted = false;           ///< Map.
   std::string timezone{};             ///< Timestamp; empty means none.
+  /// Unions: the type id that elements of child i have, one per child, different, 0 to 127.
+  std::vector<std::int8_t> type_codes{};
 
   bool operator==(const Type&) const = default;
 };
 
 /// What a buffer holds. The order of a type's buffers is that of the columnar format.
 enum class BufferKind : std::uint8_t {
-  kValidity,   ///< One bit per element, may be absent.
-  kBits,       ///< Bool values, one bit per element.
-  kFixed,      ///< `width` bytes per element.
-  kOffsets32,  ///< length + 1 int32; none needed at length 0.
-  kOffsets64,  ///< length + 1 int64; none needed at length 0.
-  kBytes,      ///< What the offsets before it point into.
+  kValidity,           ///< One bit per element, may be absent.
+  kBits,               ///< Bool values, one bit per element.
+  kFixed,              ///< `width` bytes per element.
+  kOffsets32,          ///< length + 1 int32; none needed at length 0.
+  kOffsets64,          ///< length + 1 int64; none needed at length 0.
+  kBytes,              ///< What the offsets before it point into.
+  kTypeIds,            ///< Unions: one int8 per element, which child it is of.
+  kUnionOffsets,       ///< Dense unions: one int32 per element, which element of its child it is.
+  kViews,              ///< 16 bytes per element: length, and the bytes themselves or where they are.
+  kListViewOffsets32,  ///< One int32 per element: where in the child it begins.
+  kListViewOffsets64,  ///< One int64 per element.
+  kListViewSizes32,    ///< One int32 per element: how many elements of the child it has.
+  kListViewSizes64,    ///< One int64 per element.
 };
 
 /// The table of type layouts: which buffers and how many children an array of this type has.
@@ -75,8 +98,34 @@ struct TypeLayout {
   std::uint8_t n_buffers = 0;
   BufferKind buffers[3] = {};
   std::int32_t width = 0;       ///< Bytes per element of the kFixed buffer.
-  std::int32_t n_children = 0;  ///< -1: any number (struct).
+  std::int32_t n_children = 0;  ///< -1: any number (struct, unions).
+  /// Views: any number of buffers of bytes follow these, as RecordBatch::variadic_counts says.
+  bool variadic = false;
+
+  /// Whether the first buffer is a bitmap of validity. What has none has no nulls of its own, the null type apart.
+  constexpr bool has_validity() const noexcept { return n_buffers > 0 && buffers[0] == BufferKind::kValidity; }
 };
+
+/// Bytes per element of a buffer that has `width` (see TypeLayout) or a width of its own; 0 of the kinds whose size
+/// isn't a multiple of the length: bits, offsets (length + 1 of them) and bytes.
+constexpr std::int32_t element_width(BufferKind kind, std::int32_t width) noexcept {
+  switch (kind) {
+    case BufferKind::kFixed: return width;
+    case BufferKind::kTypeIds: return 1;
+    case BufferKind::kUnionOffsets:
+    case BufferKind::kListViewOffsets32:
+    case BufferKind::kListViewSizes32: return 4;
+    case BufferKind::kListViewOffsets64:
+    case BufferKind::kListViewSizes64: return 8;
+    case BufferKind::kViews: return 16;
+    case BufferKind::kValidity:
+    case BufferKind::kBits:
+    case BufferKind::kOffsets32:
+    case BufferKind::kOffsets64:
+    case BufferKind::kBytes: break;
+  }
+  return 0;
+}
 
 /// Total: defined for every TypeId. No allocation, thread-safe.
 CROSSDOCK_EXPORT TypeLayout type_layout(const Type& type) noexcept;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ struct Limits {
   std::int32_t max_fields = array::kMaxFields;  ///< Of one schema, all levels and dictionaries counted.
   std::int64_t max_metadata_bytes = 64ll << 20;
   std::int64_t max_decompressed_bytes = 4ll << 30;  ///< Of one compressed body, all its buffers together.
+  std::int32_t max_buffers = array::kMaxBuffers;    ///< Of one batch, variadic ones counted.
 };
 
 /// The header of an IPC Message (Message.fbs, MessageHeader).
@@ -28,6 +30,16 @@ enum class MessageKind : std::uint8_t {
   kRecordBatch = 3,
   kTensor = 4,
   kSparseTensor = 5,
+};
+
+/// The byte order of what buffers hold.
+enum class Endianness : std::uint8_t { kLittle, kBig };
+
+/// All that a Schema message says.
+struct SchemaInfo {
+  std::shared_ptr<const array::Schema> schema;
+  Endianness endianness = Endianness::kLittle;
+  std::vector<std::int64_t> features;  ///< Numbers of the enum Feature of Schema.fbs, known ones or not.
 };
 
 struct BufferRange {
@@ -44,11 +56,13 @@ struct BatchHeader {
   std::int64_t num_rows = 0;
   std::vector<array::Node> nodes;
   std::vector<BufferRange> buffers;
+  std::vector<std::int64_t> variadic_counts;  ///< As in array::RecordBatch.
   std::int64_t body_length = 0;
   /// Other than kNone: `buffers` are the compressed bytes, each with the length before it; see Decompressor.
   Codec codec = Codec::kNone;
   std::int64_t dictionary_id = -1;  ///< DictionaryBatch only.
   bool is_delta = false;            ///< DictionaryBatch only.
+  array::Metadata custom_metadata;  ///< The message's.
 };
 
 /// A verified view of one Message. The bytes must outlive it, must not change (copy shared memory out first), and may
@@ -65,15 +79,22 @@ class CROSSDOCK_EXPORT Message {
   bool has_body() const noexcept { return kind_ != MessageKind::kSchema; }
   std::int64_t body_length() const noexcept { return body_length_; }
 
-  /// Schema messages only. A foreign endianness, or a type that this version lacks, throws UnsupportedTypeError naming
-  /// the field's path.
-  std::shared_ptr<const array::Schema> schema() const;
+  /// The message's own, of any kind.
+  array::Metadata custom_metadata() const;
 
-  /// RecordBatch and DictionaryBatch. Checks counts of nodes and buffers against `schema`, that lengths are not
-  /// negative and agree with the number of rows and with the parents' lengths, that nulls are at most the length (-1,
-  /// unknown, is taken) and have a bitmap, that buffers lie in the body and are long enough for their elements. What
-  /// offsets point into isn't known from metadata and isn't checked. Of a compressed body
-  /// the lengths can't be checked yet: Decompressor does. For a DictionaryBatch pass the slot's `values` schema
+  /// Schema messages only. A type of a later format throws UnsupportedTypeError naming the field's path; so does, of
+  /// this one, a foreign endianness.
+  std::shared_ptr<const array::Schema> schema() const;
+  /// The same of data of either endianness, with all that the message says: for who can swap bytes.
+  SchemaInfo schema_info() const;
+
+  /// RecordBatch and DictionaryBatch. Checks counts of nodes, buffers and variadic buffers against `schema`, that
+  /// lengths are not negative and agree with the number of rows and with the parents' lengths, that nulls are at most
+  /// the length (-1, unknown, is taken) and have a bitmap, that buffers lie in the body and are long enough for their
+  /// elements. What offsets point into isn't known from metadata and isn't checked. Null counts of unions and run-end
+  /// encoded nodes, which have no validity of their own, become 0. The validity that a union has in V4 is left out,
+  /// also from `out->buffers`; where it marks nulls the message is refused with UnsupportedTypeError. Of a compressed
+  /// body the lengths can't be checked yet: Decompressor does. For a DictionaryBatch pass the slot's `values` schema
   /// (Schema::find_dictionary by dictionary_id()). On a throw `*out` is unspecified.
   void batch(const array::Schema& schema, BatchHeader* out) const;
   /// DictionaryBatch only: which dictionary.
@@ -86,6 +107,7 @@ class CROSSDOCK_EXPORT Message {
   const char* where_ = "";
   Limits limits_;
   MessageKind kind_ = MessageKind::kSchema;
+  bool is_v4_ = false;
   std::int64_t body_length_ = 0;
 };
 
@@ -105,16 +127,20 @@ class CROSSDOCK_EXPORT Encoder {
   Encoder& operator=(Encoder&&) noexcept;
 
   // Each returned span is valid until the next call on this encoder, and is the flatbuffer alone: no continuation
-  // marker, no length.
-  ByteSpan schema(const array::Schema& schema);
+  // marker, no length. `custom_metadata` is the message's.
+  ByteSpan schema(const array::Schema& schema, std::span<const std::int64_t> features = {},
+                  const array::Metadata& custom_metadata = {});
   /// The header of a normalized batch (array::normalized: offsets 0). Buffer offsets are written as if the body were
   /// packed at 64-byte alignment. A null count of -1 becomes 0 where there is no bitmap, and else stays -1, as no
   /// buffer is read here.
-  ByteSpan record_batch(const array::RecordBatch& batch);
-  ByteSpan dictionary_batch(const array::RecordBatch& values, std::int64_t id, bool is_delta);
+  ByteSpan record_batch(const array::RecordBatch& batch, const array::Metadata& custom_metadata = {});
+  ByteSpan dictionary_batch(const array::RecordBatch& values, std::int64_t id, bool is_delta,
+                            const array::Metadata& custom_metadata = {});
   /// The same for a body that lies as `body` says, one range for each buffer.
-  ByteSpan record_batch(const array::RecordBatch& batch, const BodyLayout& body);
-  ByteSpan dictionary_batch(const array::RecordBatch& values, std::int64_t id, bool is_delta, const BodyLayout& body);
+  ByteSpan record_batch(const array::RecordBatch& batch, const BodyLayout& body,
+                        const array::Metadata& custom_metadata = {});
+  ByteSpan dictionary_batch(const array::RecordBatch& values, std::int64_t id, bool is_delta, const BodyLayout& body,
+                            const array::Metadata& custom_metadata = {});
 
  private:
   struct Impl;

@@ -39,12 +39,14 @@ TEST(ExportSchema, WritesTheFormatsOfTheSpecification) {
   };
   std::vector<std::string> formats;
   for (const Field& of : test::every_type()) formats.push_back(format(of));
-  EXPECT_THAT(formats, testing::ElementsAre("n", "b", "c", "s", "i", "l", "C", "S", "I", "L", "e", "f", "g", "d:9,2,32",
-                                            "d:18,0,64", "d:38,-3", "d:76,10,256", "tdD", "tdm", "tts", "ttm", "ttu",
-                                            "ttn", "tss:", "tss:Europe/Zurich", "tDs", "tsm:", "tsm:Europe/Zurich",
-                                            "tDm", "tsu:", "tsu:Europe/Zurich", "tDu", "tsn:", "tsn:Europe/Zurich",
-                                            "tDn", "u", "U", "z", "Z", "w:3", "w:0", "+l", "+L", "+w:3", "+w:0", "+w:2",
-                                            "+s", "+s", "+m", "c", "+l", "l", "C"));
+  EXPECT_THAT(formats,
+              testing::ElementsAre("n", "b", "c", "s", "i", "l", "C", "S", "I", "L", "e", "f", "g", "d:9,2,32",
+                                   "d:18,0,64", "d:38,-3", "d:76,10,256", "tdD", "tdm", "tts", "ttm", "ttu", "ttn",
+                                   "tss:", "tss:Europe/Zurich", "tDs", "tsm:", "tsm:Europe/Zurich", "tDm",
+                                   "tsu:", "tsu:Europe/Zurich", "tDu", "tsn:", "tsn:Europe/Zurich", "tDn", "u", "U",
+                                   "z", "Z", "w:3", "w:0", "+l", "+L", "+w:3", "+w:0", "+w:2", "+s", "+s", "+m", "c",
+                                   "+l", "l", "C", "tiM", "tiD", "tin", "vu", "+s", "+vl", "+vL", "+us:5,0,127",
+                                   "+ud:3,1", "+ud:0", "+r", "+r", "+r", "+vl", "+r", "c", "s"));
 }
 
 TEST(ExportSchema, SetsTheFlags) {

@@ -104,6 +104,100 @@ Field typed(std::string name, Type type) {
 
 constexpr std::int64_t kDictionaryLength = 5;
 
+template <typename T>
+Bytes made_elements(std::int64_t n, std::int64_t (*value)(std::int64_t)) {
+  Bytes out(static_cast<std::size_t>(n) * sizeof(T));
+  for (std::int64_t i = 0; i < n; ++i) {
+    store_le<T>(out.data() + i * static_cast<std::int64_t>(sizeof(T)), static_cast<T>(value(i)));
+  }
+  return out;
+}
+
+Bytes letters(std::int64_t n) {
+  Bytes out(static_cast<std::size_t>(n));
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    out[i] = static_cast<std::byte>('a' + mixed(static_cast<std::int64_t>(i)) % 26);
+  }
+  return out;
+}
+
+// Lists of a list view: in no order, some over each other, all within 11 elements.
+constexpr std::int64_t kListViewChild = 11;
+std::int64_t list_view_offset(std::int64_t i) { return i * 5 % 8; }
+std::int64_t list_view_size(std::int64_t i) { return i % 4; }
+
+// Views: short ones, and long ones into two buffers.
+constexpr std::int64_t kVariadicSize = 40;
+Bytes views(std::int64_t n, const Bytes& data) {
+  Bytes out(static_cast<std::size_t>(n * 16));
+  for (std::int64_t i = 0; i < n; ++i) {
+    std::byte* view = out.data() + i * 16;
+    if (i % 3 == 0) {
+      const std::int64_t length = i % 13;
+      store_le<std::int32_t>(view, static_cast<std::int32_t>(length));
+      std::copy_n(data.data() + i % 8, length, view + 4);
+      continue;
+    }
+    const std::int64_t offset = i * 3 % 20;
+    store_le<std::int32_t>(view, static_cast<std::int32_t>(13 + i % 5));
+    std::copy_n(data.data() + offset, 4, view + 4);
+    store_le<std::int32_t>(view + 8, static_cast<std::int32_t>(i % 2));
+    store_le<std::int32_t>(view + 12, static_cast<std::int32_t>(offset));
+  }
+  return out;
+}
+
+/// Runs of two elements each, at least one more than `end` asks for; `offset` junk elements before them.
+ArrowArray make_run_ends(const Field& field, std::int64_t end, std::int64_t offset) {
+  const std::int64_t runs = end / 2 + 1;
+  const std::int64_t n = offset + runs;
+  Bytes data(static_cast<std::size_t>(n * type_layout(field.type).width));
+  for (std::int64_t i = offset; i < n; ++i) {
+    const std::int64_t value = (i - offset + 1) * 2;
+    switch (type_layout(field.type).width) {
+      case 2: store_le<std::int16_t>(data.data() + i * 2, static_cast<std::int16_t>(value)); break;
+      case 4: store_le<std::int32_t>(data.data() + i * 4, static_cast<std::int32_t>(value)); break;
+      default: store_le<std::int64_t>(data.data() + i * 8, value);
+    }
+  }
+  Parts parts;
+  parts.length = runs;
+  parts.offset = offset;
+  parts.buffers = {std::nullopt, std::move(data)};
+  return make_array(std::move(parts));
+}
+
+std::string view_text(const ArrowArray& array, std::int64_t i) {
+  const auto* view = static_cast<const std::byte*>(array.buffers[1]) + i * 16;
+  const auto length = load_le<std::int32_t>(view);
+  if (length <= 12) return hex(view + 4, length);
+  const auto buffer = load_le<std::int32_t>(view + 8);
+  return hex(static_cast<const std::byte*>(array.buffers[2 + buffer]) + load_le<std::int32_t>(view + 12), length);
+}
+
+std::size_t child_of_id(const Field& field, std::int8_t id) {
+  for (std::size_t i = 0; i < field.type.type_codes.size(); ++i) {
+    if (field.type.type_codes[i] == id) return i;
+  }
+  ADD_FAILURE() << "no child has the type id " << static_cast<int>(id);
+  return 0;
+}
+
+std::string run_text(const Field& field, const ArrowArray& array, std::int64_t at) {
+  const ArrowArray& ends = *array.children[0];
+  for (std::int64_t run = 0; run < ends.length; ++run) {
+    std::int64_t end = 0;
+    switch (type_layout(field.children[0].type).width) {
+      case 2: end = element<std::int16_t>(ends, 1, ends.offset + run); break;
+      case 4: end = element<std::int32_t>(ends, 1, ends.offset + run); break;
+      default: end = element<std::int64_t>(ends, 1, ends.offset + run);
+    }
+    if (end > at) return value_text(field.children[1], *array.children[1], run);
+  }
+  ADD_FAILURE() << "no run for element " << at;
+  return {};
+}
+
 }  // namespace
 
 ArrowArray make_array(Parts parts) {
@@ -163,6 +257,18 @@ Field fixed_size_list(std::string name, std::int32_t size, Field child) {
   return out;
 }
 
+Field union_of(std::string name, TypeId id, std::vector<std::int8_t> codes, std::vector<Field> children) {
+  Field out = field(std::move(name), id, std::move(children));
+  out.type.type_codes = std::move(codes);
+  return out;
+}
+
+Field run_end_encoded(std::string name, TypeId ends, Field values) {
+  Field run_ends = field("run_ends", ends);
+  run_ends.nullable = false;
+  return field(std::move(name), TypeId::kRunEndEncoded, {std::move(run_ends), std::move(values)});
+}
+
 Field dictionary_of(std::string name, TypeId indices, Field values) {
   Field out = field(std::move(name), indices);
   out.dictionary = std::make_shared<Field>(std::move(values));
@@ -219,6 +325,35 @@ std::vector<Field> every_type() {
   fields.push_back(
       dictionary_of("nested", kInt64, field("", kStruct, {dictionary_of("d", kUInt32, field("", kBool))})));
   fields.push_back(dictionary_of("of_lists", kUInt8, field("", kList, {pair})));
+
+  fields.push_back(field("interval_months", kIntervalMonths));
+  fields.push_back(field("interval_day_time", kIntervalDayTime));
+  fields.push_back(field("interval_month_day_nano", kIntervalMonthDayNano));
+  fields.push_back(field("utf8_view", kUtf8View));
+  fields.push_back(field("views", kStruct, {field("v", kBinaryView), field("i", kInt32), field("w", kUtf8View)}));
+  fields.push_back(field("list_view", kListView, {field("item", kUtf8View)}));
+  fields.push_back(field("large_list_view", kLargeListView, {pair}));
+  fields.push_back(union_of("sparse", kSparseUnion, {5, 0, 127}, {field("a", kInt16), pair, field("n", kNull)}));
+  fields.push_back(
+      union_of("dense", kDenseUnion, {3, 1}, {field("a", kUtf8), field("b", kList, {field("item", kBool)})}));
+  fields.push_back(union_of("dense_of_nothing", kDenseUnion, {0}, {field("null", kNull)}));
+  fields.push_back(run_end_encoded("runs16", kInt16, field("values", kUtf8)));
+  fields.push_back(run_end_encoded("runs32", kInt32, dictionary_of("values", kInt8, field("", kBinaryView))));
+  fields.push_back(run_end_encoded("runs64", kInt64, pair));
+  // Four and more levels of all that is nested.
+  fields.push_back(
+      field("deep_views", kListView,
+            {union_of("u", kDenseUnion, {0, 1},
+                      {run_end_encoded("r", kInt32, field("values", kLargeListView, {field("item", kBinaryView)})),
+                       fixed_size_list("f", 2, field("item", kUtf8View))})}));
+  fields.push_back(
+      run_end_encoded("deep_runs", kInt64,
+                      union_of("values", kSparseUnion, {0, 9},
+                               {field("l", kList, {run_end_encoded("item", kInt16, field("values", kBool))}),
+                                field("m", kMap, {entries})})));
+  fields.push_back(dictionary_of("of_unions", kInt8,
+                                 union_of("", kDenseUnion, {4}, {field("v", kListView, {field("item", kUtf8View)})})));
+  fields.push_back(dictionary_of("of_runs", kInt16, run_end_encoded("", kInt32, field("values", kUtf8View))));
   return fields;
 }
 
@@ -230,6 +365,7 @@ ArrowArray make_values(const Field& field, std::int64_t length, std::int64_t off
   parts.offset = offset;
   parts.null_count = counted || layout.n_buffers == 0 ? 0 : -1;
   std::int64_t pointed_to = 0;
+  if (!layout.has_validity()) parts.null_count = 0;
   for (std::size_t b = 0; b < layout.n_buffers; ++b) {
     switch (layout.buffers[b]) {
       case BufferKind::kValidity:
@@ -263,17 +399,50 @@ ArrowArray make_values(const Field& field, std::int64_t length, std::int64_t off
         parts.buffers.emplace_back(offsets<std::int64_t>(end));
         pointed_to = load_le<std::int64_t>(parts.buffers.back()->data() + end * 8);
         break;
-      case BufferKind::kBytes: {
-        Bytes data(static_cast<std::size_t>(pointed_to));
-        for (std::size_t i = 0; i < data.size(); ++i)
-          data[i] = static_cast<std::byte>('a' + mixed(static_cast<int>(i)) % 26);
-        parts.buffers.emplace_back(std::move(data));
+      case BufferKind::kBytes: parts.buffers.emplace_back(letters(pointed_to)); break;
+      case BufferKind::kTypeIds: {
+        Bytes ids(static_cast<std::size_t>(end));
+        const std::vector<std::int8_t>& codes = field.type.type_codes;
+        for (std::size_t i = 0; i < ids.size(); ++i) {
+          ids[i] = static_cast<std::byte>(codes[(mixed(static_cast<std::int64_t>(i)) >> 32) % codes.size()]);
+        }
+        parts.buffers.emplace_back(std::move(ids));
+        break;
+      }
+      case BufferKind::kUnionOffsets:
+        parts.buffers.emplace_back(made_elements<std::int32_t>(end, [](std::int64_t i) { return i / 2 + 1; }));
+        break;
+      case BufferKind::kListViewOffsets32:
+        parts.buffers.emplace_back(made_elements<std::int32_t>(end, list_view_offset));
+        break;
+      case BufferKind::kListViewOffsets64:
+        parts.buffers.emplace_back(made_elements<std::int64_t>(end, list_view_offset));
+        break;
+      case BufferKind::kListViewSizes32:
+        parts.buffers.emplace_back(made_elements<std::int32_t>(end, list_view_size));
+        break;
+      case BufferKind::kListViewSizes64:
+        parts.buffers.emplace_back(made_elements<std::int64_t>(end, list_view_size));
+        break;
+      case BufferKind::kViews: {
+        const Bytes data = letters(kVariadicSize);
+        parts.buffers.emplace_back(views(end, data));
+        parts.buffers.emplace_back(data);
+        parts.buffers.emplace_back(data);
+        parts.buffers.emplace_back(made_elements<std::int64_t>(2, [](std::int64_t) { return kVariadicSize; }));
         break;
       }
     }
   }
+  if (field.type.id == TypeId::kRunEndEncoded) {
+    parts.children.push_back(make_run_ends(field.children[0], end, offset));
+    parts.children.push_back(make_values(field.children[1], end / 2 + 1, offset, counted));
+    return make_array(std::move(parts));
+  }
   std::int64_t child_length = pointed_to;
-  if (field.type.id == TypeId::kStruct) child_length = end;
+  if (field.type.id == TypeId::kStruct || field.type.id == TypeId::kSparseUnion) child_length = end;
+  if (field.type.id == TypeId::kDenseUnion) child_length = end / 2 + 2;
+  if (field.type.id == TypeId::kListView || field.type.id == TypeId::kLargeListView) child_length = kListViewChild;
   if (field.type.id == TypeId::kFixedSizeList) child_length = end * field.type.fixed_size;
   for (const Field& child : field.children) parts.children.push_back(make_values(child, child_length, offset, counted));
   if (field.dictionary) parts.dictionary = make_values(*field.dictionary, kDictionaryLength, offset, counted);
@@ -292,7 +461,8 @@ std::string value_text(const Field& field, const ArrowArray& array, std::int64_t
   const std::int64_t at = array.offset + i;
   EXPECT_LT(i, array.length);
   if (field.type.id == TypeId::kNull) return "null";
-  if (array.buffers[0] != nullptr && !bit(array.buffers[0], at)) return "null";
+  if (type_layout(field.type).has_validity() && array.buffers[0] != nullptr && !bit(array.buffers[0], at))
+    return "null";
   if (field.dictionary) return value_text(*field.dictionary, *array.dictionary, index_at(field, array, at));
   switch (field.type.id) {
     case TypeId::kBool: return bit(array.buffers[1], at) ? "true" : "false";
@@ -325,6 +495,26 @@ std::string value_text(const Field& field, const ArrowArray& array, std::int64_t
       }
       return out + "}";
     }
+    case TypeId::kUtf8View:
+    case TypeId::kBinaryView: return view_text(array, at);
+    case TypeId::kListView: {
+      const auto begin = element<std::int32_t>(array, 1, at);
+      return list_text(field.children[0], *array.children[0], begin, begin + element<std::int32_t>(array, 2, at));
+    }
+    case TypeId::kLargeListView: {
+      const auto begin = element<std::int64_t>(array, 1, at);
+      return list_text(field.children[0], *array.children[0], begin, begin + element<std::int64_t>(array, 2, at));
+    }
+    case TypeId::kSparseUnion: {
+      const std::size_t c = child_of_id(field, element<std::int8_t>(array, 0, at));
+      return std::to_string(c) + "=" + value_text(field.children[c], *array.children[c], at);
+    }
+    case TypeId::kDenseUnion: {
+      const std::size_t c = child_of_id(field, element<std::int8_t>(array, 0, at));
+      return std::to_string(c) + "=" +
+             value_text(field.children[c], *array.children[c], element<std::int32_t>(array, 1, at));
+    }
+    case TypeId::kRunEndEncoded: return run_text(field, array, at);
     default: {
       const std::int32_t width = type_layout(field.type).width;
       return hex(static_cast<const std::byte*>(array.buffers[1]) + at * width, width);

@@ -47,6 +47,8 @@ void release(ArrowDeviceArray* array);
 /// Short ways to fields.
 Field field(std::string name, TypeId id, std::vector<Field> children = {});
 Field fixed_size_list(std::string name, std::int32_t size, Field child);
+Field union_of(std::string name, TypeId id, std::vector<std::int8_t> codes, std::vector<Field> children);
+Field run_end_encoded(std::string name, TypeId ends, Field values);
 Field dictionary_of(std::string name, TypeId indices, Field values);
 
 /// One field of each type that Crossdock carries, with parameters, and deep combinations of the nested ones.

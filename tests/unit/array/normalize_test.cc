@@ -28,13 +28,16 @@ class Normalized : public ArrayTest {
 
 /// Every node at offset 0 with its nulls counted, every buffer cut.
 void expect_normal(const RecordBatch& batch) {
+  ASSERT_TRUE(batch.counts_fit());
+  BufferCursor at(batch.variadic_counts);
   for (std::size_t i = 0; i < batch.nodes.size(); ++i) {
+    at.enter(batch.schema->nodes()[i]);
     const LayoutNode& layout = batch.schema->nodes()[i];
     const Node& node = batch.nodes[i];
     EXPECT_EQ(node.offset, 0);
     EXPECT_GE(node.null_count, 0);
     for (std::size_t b = 0; b < layout.type.n_buffers; ++b) {
-      const BufferView& buffer = batch.buffers[static_cast<std::size_t>(layout.first_buffer) + b];
+      const BufferView& buffer = batch.buffers[at.first() + b];
       EXPECT_EQ(buffer.data == nullptr, buffer.size == 0) << layout.field->name;
       if (node.length == 0) {
         EXPECT_EQ(buffer.size, 0);

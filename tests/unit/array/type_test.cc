@@ -9,12 +9,15 @@
 namespace crossdock::array {
 namespace {
 
-TEST(TypeLayout, FirstBufferIsValidityForEveryTypeButNull) {
-  for (int id = 0; id <= static_cast<int>(TypeId::kMap); ++id) {
+TEST(TypeLayout, FirstBufferIsValidityWhereATypeHasOne) {
+  for (int id = 0; id < kTypeCount; ++id) {
     Type type;
     type.id = static_cast<TypeId>(id);
     const TypeLayout layout = type_layout(type);
-    if (type.id == TypeId::kNull) {
+    EXPECT_EQ(layout.has_validity(), layout.n_buffers > 0 && layout.buffers[0] == BufferKind::kValidity);
+    if (type.id == TypeId::kSparseUnion || type.id == TypeId::kDenseUnion) {
+      EXPECT_EQ(layout.buffers[0], BufferKind::kTypeIds);
+    } else if (type.id == TypeId::kNull || type.id == TypeId::kRunEndEncoded) {
       EXPECT_EQ(layout.n_buffers, 0);
     } else {
       ASSERT_GE(layout.n_buffers, 1) << id;
@@ -44,7 +47,7 @@ TEST(TypeLayout, BytesFollowOffsetsAndNestedTypesHaveChildren) {
 
 TEST(TypeName, TellsEveryTypeApart) {
   std::set<std::string> names;
-  for (int id = 0; id <= static_cast<int>(TypeId::kMap); ++id) {
+  for (int id = 0; id < kTypeCount; ++id) {
     Type type;
     type.id = static_cast<TypeId>(id);
     EXPECT_TRUE(names.insert(type_name(type)).second) << type_name(type);

@@ -24,15 +24,19 @@ struct Batch {
   std::vector<FieldNode> nodes;
   std::vector<Buffer> buffers;
   std::int64_t body_length = 0;
+  std::vector<std::int64_t> variadic_counts{};
+  flatbuf::MetadataVersion version = flatbuf::MetadataVersion::V5;
 };
 
 std::vector<std::byte> built(const Batch& batch) {
   FlatBufferBuilder b;
   const auto buffers = b.CreateVectorOfStructs(batch.buffers.data(), batch.buffers.size());
   const auto nodes = b.CreateVectorOfStructs(batch.nodes.data(), batch.nodes.size());
-  const auto table = flatbuf::CreateRecordBatch(b, batch.length, nodes, buffers);
-  b.Finish(flatbuf::CreateMessage(b, flatbuf::MetadataVersion::V5, flatbuf::MessageHeader::RecordBatch, table.Union(),
-                                  batch.body_length));
+  flatbuffers::Offset<flatbuffers::Vector<std::int64_t>> counts;
+  if (!batch.variadic_counts.empty()) counts = b.CreateVector(batch.variadic_counts);
+  const auto table = flatbuf::CreateRecordBatch(b, batch.length, nodes, buffers, 0, counts);
+  b.Finish(
+      flatbuf::CreateMessage(b, batch.version, flatbuf::MessageHeader::RecordBatch, table.Union(), batch.body_length));
   return to_vector({reinterpret_cast<const std::byte*>(b.GetBufferPointer()), b.GetSize()});
 }
 
@@ -145,6 +149,163 @@ TEST(BatchReader, ChildrenMustBeLongEnoughForTheirParents) {
       {field("s", array::Type{.id = TypeId::kStruct}, {field("x", TypeId::kNull)}), field("last", TypeId::kNull)});
   EXPECT_EQ(error(after, {2, {{2, 0}, {5, 0}, {2, 0}}, {{0, 0}}, 0}), "") << "a child may be longer";
   EXPECT_THAT(error(after, {2, {{2, 0}, {2, 0}, {3, 0}}, {{0, 0}}, 0}), HasSubstr("\"last\""));
+}
+
+TEST(BatchReader, ViewsHaveAsManyBuffersAsTheirCountsSay) {
+  const array::Schema schema(
+      {field("v", TypeId::kUtf8View), field("i", TypeId::kInt8), field("w", TypeId::kBinaryView)});
+  const std::vector<FieldNode> nodes{{2, 0}, {2, 0}, {2, 0}};
+  const std::vector<Buffer> buffers{{0, 0}, {0, 32}, {64, 7}, {72, 0}, {0, 0}, {80, 2}, {0, 0}, {96, 32}};
+  const BatchHeader header = read(schema, {2, nodes, buffers, 128, {2, 0}});
+  EXPECT_EQ(header.variadic_counts, (std::vector<std::int64_t>{2, 0}));
+  ASSERT_EQ(header.buffers.size(), 8u);
+  EXPECT_EQ(header.buffers[7].offset, 96);
+
+  EXPECT_THAT(error(schema, {2, nodes, buffers, 128, {}}), HasSubstr("0 variadic buffer counts"));
+  EXPECT_THAT(error(schema, {2, nodes, buffers, 128, {2}}), HasSubstr("1 variadic buffer counts"));
+  EXPECT_THAT(error(schema, {2, nodes, buffers, 128, {2, 0, 0}}), HasSubstr("3 variadic buffer counts"));
+  EXPECT_THAT(error(schema, {2, nodes, buffers, 128, {1, 0}}), HasSubstr("8 buffers, but the schema needs 7"));
+  EXPECT_THAT(error(schema, {2, nodes, buffers, 128, {3, 0}}), HasSubstr("needs 9"));
+  EXPECT_THAT(error(schema, {2, nodes, buffers, 128, {0, 2}}), HasSubstr("field \"i\""))
+      << "other buffers are too short";
+  EXPECT_THAT(error(schema, {2, nodes, buffers, 128, {-1, 3}}), HasSubstr("-1 variadic buffers"));
+  for (const std::int64_t absurd : {kMax, kMax / 2, std::int64_t{1} << 32, std::int64_t{array::kMaxBuffers} + 1}) {
+    EXPECT_THAT(error(schema, {2, nodes, buffers, 128, {absurd, absurd}}), HasSubstr("variadic buffers; a batch may"));
+  }
+  EXPECT_THAT(error(one(field("i", TypeId::kInt8)), {0, {{0, 0}}, {{0, 0}, {0, 0}}, 0, {1}}),
+              HasSubstr("the schema has 0 fields of a view type"));
+}
+
+TEST(BatchReader, BuffersOfOneBatchAreLimited) {
+  const auto schema = one(field("v", TypeId::kUtf8View));
+  const Batch batch{0, {{0, 0}}, std::vector<Buffer>(10, Buffer(0, 0)), 0, {8}};
+  const auto limited = [&](std::int32_t most) {
+    Limits limits;
+    limits.max_buffers = most;
+    BatchHeader out;
+    Message::parse(built(batch), limits, "made by hand").batch(schema, &out);
+  };
+  limited(10);
+  EXPECT_THAT(error_of<InvalidDataError>([&] { limited(9); }), HasSubstr("10 buffers are over the limit of 9"));
+  EXPECT_THAT(error_of<InvalidDataError>([&] { limited(7); }), HasSubstr("a batch may have 7 buffers"));
+}
+
+TEST(BatchReader, BuffersOfLaterTypesMustBeLongEnough) {
+  const auto too_few = HasSubstr("too few");
+  const auto list_view = one(field("l", array::Type{.id = TypeId::kListView}, {field("x", TypeId::kNull)}));
+  EXPECT_EQ(error(list_view, {4, {{4, 0}, {9, 9}}, {{0, 0}, {0, 16}, {0, 16}}, 64}), "");
+  EXPECT_THAT(error(list_view, {4, {{4, 0}, {9, 9}}, {{0, 0}, {0, 15}, {0, 16}}, 64}), too_few);
+  EXPECT_THAT(error(list_view, {4, {{4, 0}, {9, 9}}, {{0, 0}, {0, 16}, {0, 15}}, 64}), too_few);
+  const auto large = one(field("l", array::Type{.id = TypeId::kLargeListView}, {field("x", TypeId::kNull)}));
+  EXPECT_EQ(error(large, {4, {{4, 0}, {9, 9}}, {{0, 0}, {0, 32}, {0, 32}}, 64}), "");
+  EXPECT_THAT(error(large, {4, {{4, 0}, {9, 9}}, {{0, 0}, {0, 31}, {0, 32}}, 64}), too_few);
+  EXPECT_THAT(error(large, {4, {{4, 0}, {9, 9}}, {{0, 0}, {0, 32}, {0, 31}}, 64}), too_few);
+  EXPECT_THAT(error(one(field("v", TypeId::kBinaryView)), {4, {{4, 0}}, {{0, 0}, {0, 63}}, 64, {0}}), too_few);
+  EXPECT_THAT(error(one(field("v", TypeId::kIntervalMonthDayNano)), {4, {{4, 0}}, {{0, 0}, {0, 63}}, 64}), too_few);
+  for (const std::int64_t length : {kMax, kMax / 16 + 1}) {
+    EXPECT_THAT(error(one(field("v", TypeId::kBinaryView)), {length, {{length, 0}}, {{0, 0}, {0, 64}}, 64, {0}}),
+                too_few);
+  }
+}
+
+array::Schema union_schema(TypeId id) {
+  return one(
+      field("u", array::Type{.id = id, .type_codes = {0, 1}}, {field("a", TypeId::kInt8), field("n", TypeId::kNull)}));
+}
+
+TEST(BatchReader, Unions) {
+  const auto sparse = union_schema(TypeId::kSparseUnion);
+  const auto dense = union_schema(TypeId::kDenseUnion);
+  EXPECT_EQ(error(sparse, {4, {{4, 0}, {4, 0}, {4, 4}}, {{0, 4}, {0, 0}, {8, 4}}, 64}), "");
+  EXPECT_EQ(error(dense, {4, {{4, 0}, {1, 0}, {0, 0}}, {{0, 4}, {8, 16}, {0, 0}, {8, 1}}, 64}), "");
+  EXPECT_EQ(read(sparse, {4, {{4, 3}, {4, 0}, {4, 4}}, {{0, 4}, {0, 0}, {8, 4}}, 64}).nodes[0].null_count, 0)
+      << "a union has no nulls of its own";
+  EXPECT_THAT(error(sparse, {4, {{4, 0}, {4, 0}, {4, 4}}, {{0, 3}, {0, 0}, {8, 4}}, 64}), HasSubstr("too few"));
+  EXPECT_THAT(error(dense, {4, {{4, 0}, {1, 0}, {0, 0}}, {{0, 4}, {8, 15}, {0, 0}, {8, 1}}, 64}), HasSubstr("too few"));
+  EXPECT_THAT(error(sparse, {4, {{4, 0}, {3, 0}, {4, 4}}, {{0, 4}, {0, 0}, {8, 4}}, 64}), HasSubstr("needs 4"));
+}
+
+TEST(BatchReader, UnionsOfV4LoseTheirBitmap) {
+  constexpr auto kV4 = flatbuf::MetadataVersion::V4;
+  const array::Schema schema({field("v", TypeId::kUtf8View),
+                              field("u", array::Type{.id = TypeId::kDenseUnion, .type_codes = {0, 1}},
+                                    {field("a", TypeId::kInt8), field("n", TypeId::kNull)}),
+                              field("w", TypeId::kBinaryView), field("s", TypeId::kSparseUnion)});
+  const auto with = [&](std::int64_t nulls, Buffer bitmap) {
+    return Batch{2,
+                 {{2, 0}, {2, nulls}, {1, 0}, {0, 0}, {2, 0}, {2, 0}},
+                 {{0, 0},
+                  {0, 32},
+                  {32, 1},
+                  bitmap,
+                  {40, 2},
+                  {48, 8},
+                  {0, 0},
+                  {56, 1},
+                  {0, 0},
+                  {64, 32},
+                  {96, 3},
+                  {0, 0},
+                  {104, 2}},
+                 128,
+                 {1, 1},
+                 kV4};
+  };
+  for (const Batch& batch : {with(0, {0, 0}), with(0, {39, 1}), with(1, {0, 0}), with(-1, {0, 0})}) {
+    const BatchHeader header = read(schema, batch);
+    EXPECT_EQ(header.nodes[1].null_count, 0);
+    std::vector<std::int64_t> offsets;
+    for (const BufferRange& range : header.buffers) offsets.push_back(range.offset);
+    EXPECT_THAT(offsets, ::testing::ElementsAre(0, 0, 32, 40, 48, 0, 56, 0, 64, 96, 104));
+  }
+  for (const std::int64_t nulls : {1, -1}) {
+    const std::string refused = error_of<UnsupportedTypeError>([&] { read(schema, with(nulls, {39, 1})); });
+    EXPECT_THAT(refused, HasSubstr("field \"u\" (dense_union[0, 1]): a union's own nulls"));
+  }
+  Batch newer = with(0, {0, 0});
+  newer.version = flatbuf::MetadataVersion::V5;
+  EXPECT_THAT(error(schema, newer), HasSubstr("13 buffers, but the schema needs 11"));
+}
+
+TEST(BatchReader, RunEndEncoded) {
+  array::Field ends = field("run_ends", TypeId::kInt32);
+  const auto schema =
+      one(field("r", array::Type{.id = TypeId::kRunEndEncoded}, {ends, field("values", TypeId::kInt8)}));
+  const auto with = [&](std::int64_t length, std::int64_t runs, std::int64_t values) {
+    return error(schema, {length, {{length, 0}, {runs, 0}, {values, 0}}, {{0, 0}, {0, 32}, {0, 0}, {32, 8}}, 64});
+  };
+  EXPECT_EQ(with(1000, 1, 1), "");
+  EXPECT_EQ(with(0, 0, 0), "");
+  EXPECT_THAT(with(1000, 0, 0), HasSubstr("\"run_ends\" (int32): 0 elements, but its parent needs 1"));
+  EXPECT_THAT(with(1000, 4, 3), HasSubstr("\"values\" (int8): 3 elements, but its parent needs 4"));
+  EXPECT_THAT(with(1000, 9, 9), HasSubstr("too few"));
+}
+
+TEST(BatchReader, CustomMetadataOfTheMessage) {
+  Encoder encoder;
+  const auto schema = floats(2);
+  const array::Metadata metadata{{"k", "v"}, {"k", ""}, {std::string("\0\xff", 2), "x"}};
+  const array::RecordBatch batch = make_batch(schema, 3);
+  BatchHeader header;
+  for (const auto& bytes : {to_vector(encoder.record_batch(batch, metadata)),
+                            to_vector(encoder.dictionary_batch(batch, 4, false, metadata))}) {
+    const Message message = Message::parse(bytes, {}, "round trip");
+    message.batch(*schema, &header);
+    EXPECT_EQ(header.custom_metadata, metadata);
+    EXPECT_EQ(message.custom_metadata(), metadata);
+  }
+  const auto without = to_vector(encoder.record_batch(batch));
+  Message::parse(without, {}, "round trip").batch(*schema, &header);
+  EXPECT_TRUE(header.custom_metadata.empty()) << "nothing is left over in a header that is used again";
+
+  const std::vector<std::int64_t> features{1, 2};
+  const auto bytes = to_vector(encoder.schema(*schema, features, metadata));
+  const Message message = Message::parse(bytes, {}, "round trip");
+  EXPECT_EQ(message.custom_metadata(), metadata);
+  const SchemaInfo info = message.schema_info();
+  EXPECT_EQ(info.features, features);
+  EXPECT_EQ(info.endianness, Endianness::kLittle);
+  EXPECT_EQ(*info.schema, *schema);
 }
 
 TEST(BatchReader, StructVectorsNeedNotBeAligned) {

@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <functional>
+#include <numeric>
 
 #include "crossdock/core/error.h"
 #include "samples.h"
@@ -40,7 +41,10 @@ void read_all(ByteSpan bytes, const array::Schema& schema) {
         message.batch(schema, &header);
         // What batch() lets through fits the schema and the body.
         ASSERT_EQ(header.nodes.size(), schema.nodes().size());
-        ASSERT_EQ(header.buffers.size(), static_cast<std::size_t>(schema.n_buffers()));
+        ASSERT_EQ(header.variadic_counts.size(), static_cast<std::size_t>(schema.n_variadic()));
+        ASSERT_EQ(static_cast<std::int64_t>(header.buffers.size()),
+                  std::accumulate(header.variadic_counts.begin(), header.variadic_counts.end(),
+                                  std::int64_t{schema.n_buffers()}));
         for (const BufferRange& range : header.buffers) {
           ASSERT_GE(range.offset, 0);
           ASSERT_LE(range.length, header.body_length - range.offset);

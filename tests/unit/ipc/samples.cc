@@ -14,7 +14,8 @@ using array::TypeId;
 std::int64_t child_length(const Field& parent, std::int64_t length) {
   switch (parent.type.id) {
     case TypeId::kFixedSizeList: return length * parent.type.fixed_size;
-    case TypeId::kStruct: return length;
+    case TypeId::kStruct:
+    case TypeId::kSparseUnion: return length;
     default: return length * 2;  // Lists and maps: any number would do.
   }
 }
@@ -25,10 +26,16 @@ class Maker {
 
   void add(const Field& field, std::int64_t length) {
     const array::TypeLayout layout = array::type_layout(field.type);
-    const bool has_nulls = nulls_ && length > 0 && layout.n_buffers > 0;
+    const bool has_nulls = nulls_ && length > 0 && layout.has_validity() && !field.name.starts_with("run_ends");
     const std::int64_t null_count = field.type.id == TypeId::kNull ? length : has_nulls ? 1 : 0;
     batch_->nodes.push_back({length, null_count, 0});
     for (std::uint8_t i = 0; i < layout.n_buffers; ++i) add_buffer(layout, layout.buffers[i], length, has_nulls);
+    if (layout.variadic) {
+      // Another number for each view, none at times.
+      const auto n = static_cast<std::int64_t>(batch_->variadic_counts.size() % 3);
+      batch_->variadic_counts.push_back(n);
+      for (std::int64_t i = 0; i < n; ++i) add_buffer(layout, array::BufferKind::kBytes, length + i, false);
+    }
     for (const Field& child : field.children) add(child, child_length(field, length));
   }
 
@@ -42,6 +49,7 @@ class Maker {
       case array::BufferKind::kOffsets32: size = (length + 1) * 4; break;
       case array::BufferKind::kOffsets64: size = (length + 1) * 8; break;
       case array::BufferKind::kBytes: size = length * 3; break;
+      default: size = length * array::element_width(kind, layout.width);
     }
     auto zeros = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(size) + 1);
     batch_->buffers.push_back({size ? zeros->data() : nullptr, size});
@@ -112,6 +120,24 @@ std::shared_ptr<const array::Schema> every_type() {
   entries.nullable = false;
   fields.push_back(field("map", Type{.id = TypeId::kMap, .keys_sorted = true}, {entries}));
 
+  for (const TypeId id : {TypeId::kIntervalMonths, TypeId::kIntervalDayTime, TypeId::kIntervalMonthDayNano,
+                          TypeId::kUtf8View, TypeId::kBinaryView}) {
+    fields.push_back(field(array::type_name(Type{.id = id}), id));
+  }
+  fields.push_back(field("list_view", Type{.id = TypeId::kListView}, {field("item", TypeId::kUtf8View)}));
+  fields.push_back(field("large_list_view", Type{.id = TypeId::kLargeListView}, {field("item", TypeId::kBool)}));
+  fields.push_back(field("sparse", Type{.id = TypeId::kSparseUnion, .type_codes = {0, 5, 127}},
+                         {field("a", TypeId::kInt8), field("b", TypeId::kUtf8View), field("c", TypeId::kNull)}));
+  fields.push_back(field("dense", Type{.id = TypeId::kDenseUnion, .type_codes = {1, 0}},
+                         {field("a", TypeId::kUtf8), field("b", TypeId::kFloat16)}));
+  fields.push_back(field("no_children", TypeId::kSparseUnion));
+  for (const TypeId ends : {TypeId::kInt16, TypeId::kInt32, TypeId::kInt64}) {
+    Field run_ends = field("run_ends", ends);
+    run_ends.nullable = false;
+    fields.push_back(field("runs_of_" + array::type_name(Type{.id = ends}), Type{.id = TypeId::kRunEndEncoded},
+                           {run_ends, field("values", TypeId::kBinaryView)}));
+  }
+
   Field deep = field("leaf", TypeId::kInt8);
   for (int i = 0; i < 10; ++i) {
     deep = field("level" + std::to_string(i), Type{.id = i % 2 ? TypeId::kStruct : TypeId::kList}, {deep});
@@ -131,6 +157,11 @@ std::shared_ptr<const array::Schema> every_type() {
                                            {field("plain", TypeId::kInt64),
                                             dictionary("inner", TypeId::kInt8, field("", TypeId::kBinary), 9)}),
                                      8)}));
+  fields.push_back(dictionary("coded_views", TypeId::kInt8,
+                              field("", Type{.id = TypeId::kListView}, {field("item", TypeId::kUtf8View)}), 12));
+  fields.push_back(dictionary(
+      "coded_unions", TypeId::kInt8,
+      field("", Type{.id = TypeId::kDenseUnion, .type_codes = {7}}, {field("views", TypeId::kBinaryView)}), 13));
   Field odd = field(std::string("o\xff\n", 3), TypeId::kInt32);
   odd.metadata = {{std::string("nul\0key", 7), std::string("\0\x01\xfe", 3)}};
   fields.push_back(odd);

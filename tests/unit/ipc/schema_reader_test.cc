@@ -77,26 +77,77 @@ TEST(SchemaReader, DictionaryIndexDefaultsToInt32) {
   EXPECT_EQ(schema->fields()[0].dictionary_id, 5);
 }
 
-TEST(SchemaReader, TypesThatWeLackAreNamedWithTheirPath) {
-  using K = flatbuf::Type;
-  const auto of = [](K kind, auto create) {
-    return unsupported([&](FlatBufferBuilder& b) {
-      const auto inner = plain(b, kind, create(b).Union());
-      return plain(b, K::Struct_, flatbuf::CreateStruct_(b).Union(), {inner});
-    });
+TEST(SchemaReader, TypesOfALaterFormatAreNamedWithTheirPath) {
+  const std::string error = unsupported([&](FlatBufferBuilder& b) {
+    const auto inner = plain(b, static_cast<flatbuf::Type>(99), flatbuf::CreateNull(b).Union());
+    return plain(b, flatbuf::Type::Struct_, flatbuf::CreateStruct_(b).Union(), {inner});
+  });
+  EXPECT_THAT(error, HasSubstr("\"here.here\""));
+  EXPECT_THAT(error, HasSubstr("type number 99"));
+}
+
+/// A union of `n_children` booleans.
+FieldOffset union_of(FlatBufferBuilder& b, flatbuf::UnionMode mode, const std::vector<std::int32_t>* ids,
+                     int n_children) {
+  std::vector<FieldOffset> children;
+  for (int i = 0; i < n_children; ++i) {
+    children.push_back(plain(b, flatbuf::Type::Bool, flatbuf::CreateBool(b).Union()));
+  }
+  Offset<flatbuffers::Vector<std::int32_t>> written;
+  if (ids) written = b.CreateVector(*ids);
+  return plain(b, flatbuf::Type::Union, flatbuf::CreateUnion(b, mode, written).Union(), children);
+}
+
+TEST(SchemaReader, UnionsWithoutTypeIdsHaveTheirChildrensPositions) {
+  const auto schema =
+      read_field([](FlatBufferBuilder& b) { return union_of(b, flatbuf::UnionMode::Dense, nullptr, 3); });
+  EXPECT_EQ(schema->fields()[0].type.id, array::TypeId::kDenseUnion);
+  EXPECT_EQ(schema->fields()[0].type.type_codes, (std::vector<std::int8_t>{0, 1, 2}));
+}
+
+TEST(SchemaReader, UnionsWithAbsurdTypeIds) {
+  const auto of = [](const std::vector<std::int32_t>& ids, int n_children) {
+    return invalid([&](FlatBufferBuilder& b) { return union_of(b, flatbuf::UnionMode::Sparse, &ids, n_children); });
   };
-  const auto expect = [](const std::string& error, const char* name) {
-    EXPECT_THAT(error, HasSubstr("\"here.here\""));
-    EXPECT_THAT(error, HasSubstr(std::string("type ") + name));
-  };
-  expect(of(K::Interval, [](auto& b) { return flatbuf::CreateInterval(b); }), "interval");
-  expect(of(K::Union, [](auto& b) { return flatbuf::CreateUnion(b); }), "union");
-  expect(of(K::RunEndEncoded, [](auto& b) { return flatbuf::CreateRunEndEncoded(b); }), "run_end_encoded");
-  expect(of(K::BinaryView, [](auto& b) { return flatbuf::CreateBinaryView(b); }), "binary_view");
-  expect(of(K::Utf8View, [](auto& b) { return flatbuf::CreateUtf8View(b); }), "utf8_view");
-  expect(of(K::ListView, [](auto& b) { return flatbuf::CreateListView(b); }), "list_view");
-  expect(of(K::LargeListView, [](auto& b) { return flatbuf::CreateLargeListView(b); }), "large_list_view");
-  expect(of(static_cast<K>(99), [](auto& b) { return flatbuf::CreateNull(b); }), "number 99");
+  EXPECT_THAT(of({0, 1}, 1), HasSubstr("2 type ids and 1 children"));
+  EXPECT_THAT(of({}, 1), HasSubstr("0 type ids and 1 children"));
+  EXPECT_THAT(of({-1}, 1), HasSubstr("type id -1"));
+  EXPECT_THAT(of({128}, 1), HasSubstr("type id 128"));
+  EXPECT_THAT(of({1 << 30}, 1), HasSubstr("type id 1073741824"));
+  EXPECT_THAT(of({4, 4}, 2), HasSubstr("two children"));
+  EXPECT_THAT(invalid([](FlatBufferBuilder& b) { return union_of(b, flatbuf::UnionMode::Sparse, nullptr, 129); }),
+              HasSubstr("at most 128"));
+  EXPECT_THAT(invalid([](FlatBufferBuilder& b) { return union_of(b, static_cast<flatbuf::UnionMode>(2), nullptr, 1); }),
+              HasSubstr("union mode 2"));
+}
+
+TEST(SchemaReader, EndiannessAndFeaturesAreTold) {
+  FlatBufferBuilder b;
+  const auto features = b.CreateVector(
+      std::vector<flatbuf::Feature>{flatbuf::Feature::COMPRESSED_BODY, static_cast<flatbuf::Feature>(77)});
+  const auto bytes = finish(b, flatbuf::CreateSchema(b, flatbuf::Endianness::Big, 0, 0, features));
+  const SchemaInfo info = Message::parse(bytes, {}, "made by hand").schema_info();
+  EXPECT_EQ(info.endianness, Endianness::kBig);
+  EXPECT_EQ(info.features, (std::vector<std::int64_t>{2, 77}));
+  EXPECT_TRUE(info.schema->fields().empty());
+}
+
+TEST(SchemaReader, AnEndiannessThatDoesNotExist) {
+  FlatBufferBuilder b;
+  const auto bytes = finish(b, flatbuf::CreateSchema(b, static_cast<flatbuf::Endianness>(2)));
+  const Message message = Message::parse(bytes, {}, "made by hand");
+  EXPECT_THAT(error_of<InvalidDataError>([&] { message.schema(); }), HasSubstr("endianness 2"));
+}
+
+TEST(SchemaReader, TenThousandLevelsAreRefusedByName) {
+  const std::string error = invalid([](FlatBufferBuilder& b) {
+    FieldOffset field = plain(b, flatbuf::Type::Bool, flatbuf::CreateBool(b).Union());
+    for (int i = 0; i < 10000; ++i) {
+      field = plain(b, flatbuf::Type::Struct_, flatbuf::CreateStruct_(b).Union(), {field});
+    }
+    return field;
+  });
+  EXPECT_THAT(error, HasSubstr("nested deeper than 64 levels"));
 }
 
 TEST(SchemaReader, TheUnionHasTheFormatsOrdinals) {
@@ -130,6 +181,11 @@ TEST(SchemaReader, TypesThatDontExist) {
   EXPECT_NE(of(K::FixedSizeList, [](auto& b) { return flatbuf::CreateFixedSizeList(b, 2); }), "") << "no child";
   EXPECT_NE(of(K::List, [](auto& b) { return flatbuf::CreateList(b); }), "") << "no child";
   EXPECT_NE(of(K::Map, [](auto& b) { return flatbuf::CreateMap(b); }), "") << "no child";
+  EXPECT_NE(of(K::ListView, [](auto& b) { return flatbuf::CreateListView(b); }), "") << "no child";
+  EXPECT_THAT(of(K::RunEndEncoded, [](auto& b) { return flatbuf::CreateRunEndEncoded(b); }), HasSubstr("2 child"));
+  EXPECT_THAT(
+      of(K::Interval, [](auto& b) { return flatbuf::CreateInterval(b, static_cast<flatbuf::IntervalUnit>(3)); }),
+      HasSubstr("interval unit 3"));
 }
 
 TEST(SchemaReader, FieldWithoutType) {

@@ -36,7 +36,7 @@ TEST(SchemaWriter, EmptySchema) {
 TEST(SchemaWriter, DictionaryIdsAndOrderAreKept) {
   const auto back = round_trip(*every_type());
   const auto& slots = back->dictionaries();
-  ASSERT_EQ(slots.size(), 4u);
+  ASSERT_EQ(slots.size(), 6u);
   EXPECT_EQ(slots[0].id, 0);
   EXPECT_EQ(slots[1].id, 7);
   EXPECT_EQ(slots[2].id, 7);

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+
+#include "crossdock/array/type.h"
+#include "crossdock/core/bytes.h"
+
+namespace crossdock::array {
+
+/// Run end `i` of a buffer of them. `type` is one of the three integers that run ends may be; the caller has checked
+/// that the bytes are there.
+inline std::int64_t load_run_end(TypeId type, const void* data, std::int64_t i) noexcept {
+  const auto* bytes = static_cast<const std::byte*>(data);
+  switch (type) {
+    case TypeId::kInt16: return load_le<std::int16_t>(bytes + i * 2);
+    case TypeId::kInt32: return load_le<std::int32_t>(bytes + i * 4);
+    default: return load_le<std::int64_t>(bytes + i * 8);
+  }
+}
+
+/// The other way; `end` fits the type.
+inline void store_run_end(TypeId type, std::byte* bytes, std::int64_t i, std::int64_t end) noexcept {
+  switch (type) {
+    case TypeId::kInt16: store_le<std::int16_t>(bytes + i * 2, static_cast<std::int16_t>(end)); return;
+    case TypeId::kInt32: store_le<std::int32_t>(bytes + i * 4, static_cast<std::int32_t>(end)); return;
+    default: store_le<std::int64_t>(bytes + i * 8, end);
+  }
+}
+
+}  // namespace crossdock::array
