@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "crossdock/core/error.h"
 #include "crossdock/dissociated/receiver.h"
 #include "crossdock/dissociated/sender.h"
 #include "support.h"
@@ -100,7 +101,7 @@ class WireForms : public ::testing::Test {
  protected:
   void ask() { ASSERT_EQ(sender_.on_tagged(kWant, bytes_of("t"), &freed_), Sender::Event::kWantData); }
 
-  Sender sender_{kWant, kFree, true};
+  Sender sender_{kWant, kFree, {.error_messages = true, .counted_leases = true, .cancel = true}};
   Receiver receiver_;
   std::vector<std::uint64_t> freed_;
 };
@@ -254,6 +255,24 @@ TEST_F(WireForms, AnErrorIsType255TheNextNumberAndAReason) {
   EXPECT_EQ(item->kind, Item::Kind::kError);
   EXPECT_EQ(item->sequence, 2u);
   EXPECT_EQ(to_vector(item->metadata), bytes({'N', 'o', ':', ' ', 0xC3, 0xA9}));
+}
+
+// Ours (feature bit 3 of docs/protocol-shm.md): the client's cancel is an End of Stream message of exactly 5 bytes
+// whose number means nothing. To a client that follows the text alone it is no message at all.
+TEST_F(WireForms, ACancelIsAnEndOfStreamFromTheClient) {
+  const auto cancel = bytes({0x00, 0xAB, 0xCD, 0xEF, 0x01});
+  EXPECT_FALSE(sender_.on_untagged(cancel));  // it crossed with the end
+  ask();
+  EXPECT_TRUE(sender_.on_untagged(cancel));
+  EXPECT_TRUE(sender_.streaming());  // until the server ends it
+  for (const auto& other : {bytes({0x01, 0, 0, 0, 0}), bytes({0xFF, 0, 0, 0, 0}), bytes({0x00, 0, 0, 0}),
+                            bytes({0x00, 0, 0, 0, 0, 0}), bytes({})}) {
+    EXPECT_THROW(sender_.on_untagged(other), ProtocolError);
+  }
+  Sender by_the_letter(kWant, kFree);
+  EXPECT_EQ(by_the_letter.on_tagged(kWant, {}, &freed_), Sender::Event::kWantData);
+  EXPECT_ERROR(by_the_letter.on_untagged(cancel), ProtocolError, "clients send tagged ones only");
+  EXPECT_THAT(by_the_letter.error("no"), IsEmpty());
 }
 
 }  // namespace
