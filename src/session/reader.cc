@@ -58,6 +58,7 @@ Reader::Impl::Impl(std::shared_ptr<ClientPool> from, const std::string& ticket, 
 // The next item of the stream; never null. Throws TimeoutError, InterruptedError, and what ends the stream.
 const dissociated::Receiver::Item* Reader::Impl::wait(std::int64_t deadline) {
   transport::Connection& transport = connection->transport();
+  if (unfinished != nullptr) return std::exchange(unfinished, nullptr);
   while (true) {
     if (const dissociated::Receiver::Item* item = receiver.next()) return item;
     try {
@@ -120,6 +121,14 @@ std::shared_ptr<const void> Reader::Impl::map_remote(ByteSpan body) {
     throw ProtocolError("a body names " + std::to_string(remote.size()) + " buffers where its metadata has " +
                         std::to_string(header.buffers.size()));
   }
+  // Here it may have to wait. Nothing is taken over yet: if it is interrupted, next() can do it again.
+  std::int32_t last_number = -1;
+  for (const dissociated::RemoteBuffer& buffer : remote) {
+    const std::uint16_t number = device::address_region(buffer.address);
+    if (buffer.length == 0 || number == last_number) continue;
+    connection->transport().region(number, kAnnouncementTimeoutMs, interrupted);
+    last_number = number;
+  }
   std::vector<std::uint64_t> addresses;
   addresses.reserve(remote.size());
   for (const dissociated::RemoteBuffer& buffer : remote) {
@@ -128,7 +137,7 @@ std::shared_ptr<const void> Reader::Impl::map_remote(ByteSpan body) {
   connection->expect(addresses.size());
   // From here on the addresses go back whatever happens: by the lease, or by its end on a throw.
   auto lease = std::make_shared<Lease>(connection, std::move(addresses));
-  std::int32_t last_number = -1;
+  last_number = -1;
   const device::Region* region = nullptr;
   for (std::size_t i = 0; i < remote.size(); ++i) {
     const dissociated::RemoteBuffer& buffer = remote[i];
@@ -142,7 +151,7 @@ std::shared_ptr<const void> Reader::Impl::map_remote(ByteSpan body) {
     }
     const std::uint16_t number = device::address_region(buffer.address);
     if (number != last_number) {
-      lease->add(connection->transport().region(number, kAnnouncementTimeoutMs));
+      lease->add(connection->transport().region(number, 0));
       region = lease->last_region();
       last_number = number;
     }
@@ -176,9 +185,11 @@ std::optional<array::RecordBatch> Reader::Impl::next() {
   if (over) return std::nullopt;
   pool->made_in().check("this Reader");
   const std::int64_t deadline = deadline_ns(options.timeout_ms);
+  const dissociated::Receiver::Item* item = nullptr;
   try {
     while (true) {
-      const dissociated::Receiver::Item* item = wait(deadline);
+      item = nullptr;
+      item = wait(deadline);
       if (item->kind != dissociated::Receiver::Item::Kind::kMessage) {
         finish(*item);
         return std::nullopt;
@@ -212,6 +223,7 @@ std::optional<array::RecordBatch> Reader::Impl::next() {
   } catch (const TimeoutError&) {
     throw;  // may be called again
   } catch (const InterruptedError&) {
+    unfinished = item;  // its memory hadn't come
     throw;
   } catch (...) {
     drop();

@@ -35,6 +35,7 @@ struct Reader::Impl {
   std::vector<int> selected;
   bool look_inside = true;  // batches of `schema` hold offsets, indices or children, which must fit each other
   DictionaryShelf dictionaries;
+  const dissociated::Receiver::Item* unfinished = nullptr;  // taken from the receiver, and interrupted
   bool over = false;
 
   // Kept between batches for their memory:

@@ -86,8 +86,9 @@ class CROSSDOCK_EXPORT Connection {
   /// message), ProtocolError if it broke the framing.
   virtual std::optional<Incoming> receive() = 0;
   /// The region that the peer announced under this number; waits up to `timeout_ms` for an announcement that trails.
-  /// Throws ProtocolError if none came.
-  virtual std::shared_ptr<const device::Region> region(std::uint16_t number, int timeout_ms) = 0;
+  /// Throws ProtocolError if none came; InterruptedError, and may be called again.
+  virtual std::shared_ptr<const device::Region> region(std::uint16_t number, int timeout_ms,
+                                                       const InterruptHook& interrupted = nullptr) = 0;
 
   // --- waiting, for the thread that receives ---
   /// Whether receive() may have something, the peer has gone, or a send() that returned false may work now. A few

@@ -66,8 +66,9 @@ class MemoryConnection final : public Connection {
     current_ = std::move(*message);
     return Incoming{current_.tagged, current_.tag, {current_.bytes.get(), current_.size}};
   }
-  std::shared_ptr<const device::Region> region(std::uint16_t number, int timeout_ms) override {
-    return link_->region(end_, number, timeout_ms);
+  std::shared_ptr<const device::Region> region(std::uint16_t number, int timeout_ms,
+                                               const InterruptHook& interrupted) override {
+    return link_->region(end_, number, timeout_ms, interrupted);
   }
 
   bool readable() const override { return link_->readable(end_); }

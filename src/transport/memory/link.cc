@@ -4,6 +4,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -15,6 +16,12 @@
 #include "crossdock/core/error.h"
 
 namespace crossdock::transport {
+
+namespace {
+
+constexpr std::chrono::milliseconds kHookInterval{100};
+
+}  // namespace
 
 MemoryLink::MemoryLink(std::size_t capacity) : capacity_(capacity) {
   for (End& end : ends_) {
@@ -114,11 +121,25 @@ std::optional<MemoryLink::Message> MemoryLink::pop(int end) {
   return message;
 }
 
-std::shared_ptr<const device::Region> MemoryLink::region(int end, std::uint16_t number, int timeout_ms) {
+std::shared_ptr<const device::Region> MemoryLink::region(int end, std::uint16_t number, int timeout_ms,
+                                                         const InterruptHook& interrupted) {
+  using Clock = std::chrono::steady_clock;
+  const auto deadline = Clock::now() + std::chrono::milliseconds(std::max(timeout_ms, 0));
   std::unique_lock lock(mutex_);
   End& sender = other(end);
   const auto there = [&] { return sender.regions.contains(number); };
-  announced_.wait_for(lock, std::chrono::milliseconds(timeout_ms), [&] { return there() || sender.gone; });
+  while (!there() && !sender.gone) {
+    if (interrupted) {
+      lock.unlock();  // the hook may do anything
+      if (interrupted()) {
+        throw InterruptedError("memory: waiting for region " + std::to_string(number) + " was interrupted");
+      }
+      lock.lock();
+    }
+    const auto until = interrupted ? std::min(deadline, Clock::now() + kHookInterval) : deadline;
+    announced_.wait_until(lock, until, [&] { return there() || sender.gone; });
+    if (Clock::now() >= deadline) break;
+  }
   if (!there()) {
     throw ProtocolError("memory: a message names region " + std::to_string(number) + ", which the peer " +
                         (sender.gone ? "did not announce before it went away"

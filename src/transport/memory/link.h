@@ -14,6 +14,7 @@
 #include "crossdock/core/bytes.h"
 #include "crossdock/core/unique_fd.h"
 #include "crossdock/device/region.h"
+#include "crossdock/transport/transport.h"
 
 namespace crossdock::transport {
 
@@ -42,7 +43,8 @@ class MemoryLink {
 
   // The receiving half of `end`.
   std::optional<Message> pop(int end);
-  std::shared_ptr<const device::Region> region(int end, std::uint16_t number, int timeout_ms);
+  std::shared_ptr<const device::Region> region(int end, std::uint16_t number, int timeout_ms,
+                                               const InterruptHook& interrupted);
   bool readable(int end) const;
   bool prepare_sleep(int end);
   void wake(int end);

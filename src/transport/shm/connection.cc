@@ -17,6 +17,7 @@ namespace {
 
 constexpr const char* kWhat = "this shm connection";
 constexpr int kPacketsPerTurn = 32;
+constexpr std::int64_t kHookIntervalMs = 100;
 /// A half that is busy looks at the socket once in this many messages, and then only if a millisecond has passed.
 constexpr std::uint32_t kBusyInterval = 256;
 
@@ -176,6 +177,8 @@ auto ShmConnection::remember_failure(F receive) -> decltype(receive()) {
   if (failure_) throw_error(failure_->first, failure_->second);
   try {
     return receive();
+  } catch (const InterruptedError&) {
+    throw;  // nothing failed
   } catch (const Error& error) {
     failure_.emplace(error.code(), error.what());
     throw;
@@ -323,7 +326,8 @@ void ShmConnection::check_early() const {
                       " was announced again, while it is in use");
 }
 
-std::shared_ptr<const device::Region> ShmConnection::region(std::uint16_t number, int timeout_ms) {
+std::shared_ptr<const device::Region> ShmConnection::region(std::uint16_t number, int timeout_ms,
+                                                            const InterruptHook& interrupted) {
   fork_.check(kWhat);
   if (const auto& known = regions_.find(number)) return known;
   return remember_failure([&]() -> std::shared_ptr<const device::Region> {
@@ -336,12 +340,16 @@ std::shared_ptr<const device::Region> ShmConnection::region(std::uint16_t number
       if (gone_.load(std::memory_order_relaxed)) {
         throw ConnectionError(where_ + " is gone, and region " + std::to_string(number) + " never came");
       }
+      if (interrupted && interrupted()) {
+        throw InterruptedError("waiting for region " + std::to_string(number) + " of " + where_ + " was interrupted");
+      }
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
-      pollfd ask{socket_.get(), POLLIN, 0};
-      if (left <= 0 || ::poll(&ask, 1, static_cast<int>(left)) == 0) {
+      if (left <= 0) {
         throw ProtocolError(where_ + " named region " + std::to_string(number) + " and didn't announce it within " +
                             std::to_string(timeout_ms) + " ms");
       }
+      pollfd ask{socket_.get(), POLLIN, 0};
+      ::poll(&ask, 1, static_cast<int>(interrupted ? std::min<std::int64_t>(left, kHookIntervalMs) : left));
     }
   });
 }

@@ -66,7 +66,8 @@ class ShmConnection final : public Connection, private RingOwner {
   bool flush() override;
 
   std::optional<Incoming> receive() override;
-  std::shared_ptr<const device::Region> region(std::uint16_t number, int timeout_ms) override;
+  std::shared_ptr<const device::Region> region(std::uint16_t number, int timeout_ms,
+                                               const InterruptHook& interrupted) override;
 
   bool readable() const override;
   bool prepare_sleep() override;

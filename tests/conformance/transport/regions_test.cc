@@ -1,6 +1,5 @@
 #include <chrono>
 #include <cstring>
-#include <thread>
 
 #include "crossdock/core/error.h"
 #include "suite.h"
@@ -69,14 +68,28 @@ TEST_P(TransportConformance, AnAnnouncementMayTrail) {
   connect();
   if (!server_->shares_memory()) GTEST_SKIP() << "no memory is shared";
   const Frozen sent = frozen("late");
-  std::thread late([&] {
-    std::this_thread::sleep_for(
-        std::chrono::milliseconds(20));  // not waited for: the client is in region() by now, or soon
-    EXPECT_TRUE(server_->announce(4, *sent.region));
-  });
-  const std::shared_ptr<const device::Region> got = client_->region(4, kPatienceMs);
-  late.join();
+  // Who waits asks the hook: so it is announced while it is waited for.
+  bool announced = false;
+  const InterruptHook announce_once = [&] {
+    if (!announced) announced = server_->announce(4, *sent.region);
+    return false;
+  };
+  const std::shared_ptr<const device::Region> got = client_->region(4, kPatienceMs, announce_once);
+  EXPECT_TRUE(announced);
   EXPECT_EQ(text_at(*got, sent.offset, 4), "late");
+}
+
+TEST_P(TransportConformance, WaitingForARegionIsInterruptedAndCanGoOn) {
+  connect();
+  if (!server_->shares_memory()) GTEST_SKIP() << "no memory is shared";
+  const Frozen sent = frozen("late");
+  for (int asked_before = 0; asked_before < 3; ++asked_before) {
+    int asked = 0;
+    EXPECT_THROW(client_->region(4, kPatienceMs, [&] { return asked++ == asked_before; }), InterruptedError);
+    EXPECT_EQ(asked, asked_before + 1);
+  }
+  ASSERT_TRUE(server_->announce(4, *sent.region));
+  EXPECT_EQ(text_at(*client_->region(4, kPatienceMs, [] { return false; }), sent.offset, 4), "late");
 }
 
 TEST_P(TransportConformance, ARegionThatIsNeverAnnouncedIsAProtocolErrorAfterTheTimeGiven) {
