@@ -11,6 +11,7 @@
 #include "support/leftovers.h"
 #include "support/log_lines.h"
 #include "support/process.h"
+#include "support/temporary_folder.h"
 
 namespace crossdock::session {
 namespace {
@@ -54,6 +55,46 @@ TEST_F(ProcessTest, AKilledProducerLeavesBatchesValidAndTheReaderSaysSo) {
       EXPECT_THROW(client.get(name), Error);
     }
   }
+}
+
+TEST_F(ProcessTest, AServerKilledWhileItPublishesHarmsNobodyAndIsReplaced) {
+  const testing::TemporaryFolder folder;
+  const std::string uri = "shm:" + (folder / "s.sock");
+  ChildProcess producer([&](const ChildProcess::Line& line) {
+    ServerOptions options;
+    options.uri = uri;
+    Server server(options);
+    server.publish("table", Source::table(number_stream(100, 100)));
+    line.say("serving");
+    line.hear();
+    // Half of it is in shared memory when the rest is asked for.
+    auto left = std::make_shared<int>(2);
+    server.publish("half", Source::table(std::make_unique<testing::FunctionStream>(
+                               number_batch(0, 0).schema, [&line, left]() -> std::optional<array::RecordBatch> {
+                                 if ((*left)-- == 0) {
+                                   line.say("publishing");
+                                   line.hear();
+                                 }
+                                 return number_batch(0, 100'000);
+                               })));
+    return 1;
+  });
+  ASSERT_EQ(producer.line().hear(), "serving");
+  Client client(uri);
+  const auto reader = client.get("table");
+  const auto batch = reader->next();
+  producer.line().say("go on");
+  ASSERT_EQ(producer.line().hear(), "publishing");
+  EXPECT_EQ(client.list().size(), 1u) << "what isn't published whole isn't there";
+  EXPECT_THROW(client.get("half"), NotFoundError);
+  producer.kill();
+  EXPECT_EQ(number_at(*batch, 99), 99);
+  EXPECT_THROW(client.get("table"), ConnectionError);
+  ServerOptions options;
+  options.uri = uri;
+  Server next(options);
+  next.publish("table", Source::table(number_stream(2, 100)));
+  EXPECT_TRUE(client.get("table")->next().has_value()) << "at the same address";
 }
 
 TEST_F(ProcessTest, AKilledConsumersLeasesComeHomeAndOthersGoOn) {
