@@ -13,20 +13,6 @@
 namespace crossdock::array {
 namespace {
 
-/// Where a dictionary hangs, for the path of what is wrong in it.
-struct Place {
-  const Place* parent;
-  const Schema* schema;
-  std::size_t node;
-};
-
-std::string path_of(const Place* place) {
-  if (place == nullptr) return {};
-  const std::string above = path_of(place->parent);
-  const std::string here = node_path(*place->schema, place->node);
-  return above.empty() ? here : above + ".dictionary" + (here.starts_with("[") || here.empty() ? "" : "." + here);
-}
-
 class Checker {
  public:
   Checker(const RecordBatch& batch, const Place* parent)

@@ -25,6 +25,17 @@ std::string node_path(const Schema& schema, std::size_t node) {
   return path;
 }
 
+std::string path_of(const Place* place) {
+  if (place == nullptr) return {};
+  const std::string above = path_of(place->parent);
+  const std::string here = node_path(*place->schema, place->node);
+  if (above.empty()) return here;
+  // A dictionary's one field has no name, as a rule.
+  constexpr std::string_view kUnnamed = "[0]";
+  if (here.starts_with(kUnnamed)) return above + ".dictionary" + here.substr(kUnnamed.size());
+  return above + ".dictionary" + (here.empty() ? "" : "." + here);
+}
+
 std::size_t subtree_end(const Schema& schema, std::size_t node) noexcept {
   std::int64_t open = 1;
   while (open > 0) open += schema.nodes()[node++].n_children - 1;

@@ -233,13 +233,17 @@ class Normalizer {
     set_fixed(buffer, kWidth, base, length);
     if (offsets_ == Offsets::kKeep) return range;
     Extent used;
+    std::int64_t empty_from = 0;  // The furthest that an empty list says to begin.
     for (std::int64_t i = 0; i < length; ++i) {
+      const std::int64_t offset = load_le<Int>(offsets + i * kWidth);
       const std::int64_t size = load_le<Int>(sizes + i * kWidth);
       // A wild list stays wild, and its child whole.
-      if (size != 0 && !used.add(load_le<Int>(offsets + i * kWidth), size, child_length)) return range;
+      if (offset < 0 || (size != 0 && !used.add(offset, size, child_length))) return range;
+      if (size == 0) empty_from = std::max(empty_from, offset);
     }
+    if (empty_from > child_length) return range;
     range = used.range();
-    if (range.first == 0) return range;
+    if (range.first == 0 && empty_from <= range.last) return range;
     changed_ = true;
     std::byte* const copy = make_copy(buffer, length * kWidth);
     for (std::int64_t i = 0; i < length; ++i) {

@@ -83,6 +83,10 @@ enum class Validation : std::uint8_t {
   kFull,       ///< check_full: for data of somebody who isn't trusted.
 };
 
+/// Whether check_full looks at a batch's dictionaries too. A stream's are shared by its batches: who checked them when
+/// they came need not do it again with each batch.
+enum class Dictionaries : std::uint8_t { kCheck, kTrust };
+
 /// Checks counts, lengths, null counts, that every buffer is as large as its node's offset and length ask for, that the
 /// first and last offsets of each variable-size node are in order and within what they point into, that the last run
 /// end reaches to the end of its node, that children are long enough (the top level's: exactly num_rows), and that
@@ -101,7 +105,7 @@ CROSSDOCK_EXPORT void check_structure(const RecordBatch& batch);
 /// anything where the format lets them: indices, text, views, decimals. After it, a consumer that follows the format
 /// reaches nothing out of bounds. Reads every buffer but fixed-width values once or twice. Throws InvalidDataError that
 /// names the field's path and the first bad element, InvalidArgumentError if the batch isn't host_readable().
-CROSSDOCK_EXPORT void check_full(const RecordBatch& batch);
+CROSSDOCK_EXPORT void check_full(const RecordBatch& batch, Dictionaries dictionaries = Dictionaries::kCheck);
 
 /// Takes over `*array`: a struct array whose children are the schema's fields, or, if `schema` has one field, an array
 /// of that field's type as a batch of one column (the two always differ in their counts of buffers and children). On

@@ -384,6 +384,11 @@ ArrowArray make_values(const Field& field, std::int64_t length, std::int64_t off
         Bytes data(static_cast<std::size_t>(end * layout.width));
         for (std::size_t i = 0; i < data.size(); ++i)
           data[i] = static_cast<std::byte>(mixed(static_cast<int>(i)) >> 56);
+        const bool is_decimal = field.type.id >= TypeId::kDecimal32 && field.type.id <= TypeId::kDecimal256;
+        for (std::int64_t i = 0; is_decimal && i < end; ++i) {
+          // Two bytes that aren't negative, so few digits.
+          for (std::int32_t w = 2; w < layout.width; ++w) data[static_cast<std::size_t>(i * layout.width + w)] = {};
+        }
         for (std::int64_t i = 0; field.dictionary && i < end; ++i) {
           for (std::int32_t w = 0; w < layout.width; ++w) data[static_cast<std::size_t>(i * layout.width + w)] = {};
           data[static_cast<std::size_t>(i * layout.width)] = static_cast<std::byte>(i % kDictionaryLength);
