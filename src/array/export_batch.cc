@@ -181,7 +181,7 @@ class Writer {
   }
 
   const void* write_sizes(const BufferView* views, std::size_t first, std::size_t n) noexcept {
-    if (n == 0) return kZeros;
+    if (n == 0) return host_ ? kZeros : nullptr;
     const std::int64_t* sizes = sizes_;
     for (std::size_t i = 0; i < n; ++i) *sizes_++ = views[first + i].data != nullptr ? views[first + i].size : 0;
     return sizes;
@@ -214,6 +214,12 @@ void export_batch(RecordBatch batch, ArrowDeviceArray* out) {
   check_counts(batch);
   Totals totals;
   count(&batch, *batch.schema, &totals);
+
+  if (totals.sizes > 0 && !is_host(batch.device_type)) {
+    throw UnsupportedTypeError(
+        "the sizes of variadic buffers, which go out with a view, would have to be on device type " +
+        std::to_string(batch.device_type) + "; copy the column to the host first");
+  }
 
   // One pointer per array below the root (dictionaries' own are in their parent's struct: a spare each), and the root's
   // one buffer, its absent validity.

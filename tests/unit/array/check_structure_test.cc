@@ -199,5 +199,129 @@ TEST_F(CheckStructure, ReadsNothingOfAnotherDevice) {
   check_structure(batch_);
 }
 
+/// A batch of one column of each field of every_type(), one after the other.
+template <typename Look>
+void for_every_type(Look look) {
+  for (const Field& of : test::every_type()) {
+    ArrowDeviceArray array = test::on_host(test::make_struct({of}, 10, 3, true));
+    look(import_batch(std::make_shared<Schema>(std::vector<Field>{of}), &array));
+  }
+}
+
+/// Whether buffer `wanted` of a batch is one of a view's variadic ones.
+bool is_variadic(const RecordBatch& batch, std::size_t wanted) {
+  BufferCursor at(batch.variadic_counts);
+  for (const LayoutNode& node : batch.schema->nodes()) {
+    at.enter(node);
+    if (wanted < at.end()) return wanted >= at.end() - at.n_variadic();
+  }
+  return false;
+}
+
+TEST_F(CheckStructure, EveryBufferOfEveryTypeMustBeThereAndLongEnough) {
+  int looked = 0;
+  for_every_type([&](const RecordBatch& batch) {
+    check_structure(batch);
+    const std::string& name = batch.schema->fields()[0].name;
+    for (std::size_t b = 0; b < batch.buffers.size(); ++b) {
+      if (batch.buffers[b].size == 0) continue;
+      const auto with = [&](BufferView view) {
+        RecordBatch bad = batch;
+        bad.buffers[b] = view;
+        return message_of<InvalidDataError>([&] { check_structure(bad); });
+      };
+      ++looked;
+      EXPECT_THAT(with({nullptr, batch.buffers[b].size}), HasSubstr(name)) << name << " " << b;
+      EXPECT_THAT(with({batch.buffers[b].data, -1}), HasSubstr("size of -1")) << name << " " << b;
+      if (is_variadic(batch, b)) continue;  // How long they must be, the views say: check_full.
+      EXPECT_THAT(with({batch.buffers[b].data, batch.buffers[b].size - 1}), HasSubstr("asks for")) << name << " " << b;
+    }
+  });
+  EXPECT_GT(looked, 200);
+}
+
+TEST_F(CheckStructure, AbsurdNumbersOfEveryTypeAreRefusedOrHarmless) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  for_every_type([&](const RecordBatch& batch) {
+    for (std::size_t node = 0; node < batch.nodes.size(); ++node) {
+      for (const std::int64_t absurd :
+           {kMost, kMost - 1, kMost / 2 + 1, kMost / 16 + 1, std::int64_t{-1}, -kMost - 1}) {
+        for (std::int64_t Node::*const number : {&Node::length, &Node::offset, &Node::null_count}) {
+          RecordBatch bad = batch;
+          bad.nodes[node].*number = absurd;
+          try {
+            check_structure(bad);
+            // Only what takes no memory may be of any length, and only an unknown null count is negative.
+            if (number == &Node::null_count) {
+              EXPECT_TRUE(absurd == -1);
+            } else {
+              EXPECT_TRUE(absurd > 0);
+              EXPECT_EQ(batch.schema->nodes()[node].type.n_buffers, 0) << batch.schema->fields()[0].name;
+            }
+          } catch (const InvalidDataError& error) {
+            EXPECT_THAT(error.what(), HasSubstr("field \""));
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST_F(CheckStructure, VariadicCountsMustFit) {
+  ArrowDeviceArray array =
+      test::on_host(test::make_struct({field("v", TypeId::kUtf8View), field("w", TypeId::kBinaryView)}, 4, 0, true));
+  const RecordBatch batch = import_batch(
+      std::make_shared<Schema>(std::vector<Field>{field("v", TypeId::kUtf8View), field("w", TypeId::kBinaryView)}),
+      &array);
+  ASSERT_EQ(batch.variadic_counts, (std::vector<std::int64_t>{2, 2}));
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  for (const std::vector<std::int64_t>& counts : std::vector<std::vector<std::int64_t>>{
+           {}, {2}, {2, 2, 0}, {2, 1}, {2, 3}, {-1, 5}, {5, -1}, {kMost, kMost}, {kMost, 5}, {-kMost, -kMost}}) {
+    RecordBatch bad = batch;
+    bad.variadic_counts = counts;
+    EXPECT_FALSE(bad.counts_fit());
+    EXPECT_THAT(message_of<InvalidDataError>([&] { check_structure(bad); }), HasSubstr("variadic counts"));
+  }
+  RecordBatch moved = batch;
+  moved.variadic_counts = {1, 3};  // As many, but the second view's buffers are then of the first's sizes.
+  EXPECT_TRUE(moved.counts_fit());
+  EXPECT_THAT(message_of<InvalidDataError>([&] { check_structure(moved); }), HasSubstr("field \"w\""));
+}
+
+TEST_F(CheckStructure, RunsMustReachTheEndOfTheirNode) {
+  const std::int32_t ends[] = {3, 9};
+  RecordBatch batch;
+  batch.schema = std::make_shared<Schema>(
+      std::vector<Field>{test::run_end_encoded("r", TypeId::kInt32, field("values", TypeId::kNull))});
+  batch.num_rows = 9;
+  batch.nodes = {{9, 0, 0}, {2, 0, 0}, {2, 2, 0}};
+  batch.buffers = {{}, {ends, sizeof ends}};
+  check_structure(batch);
+  const auto refused = [&](auto change) {
+    RecordBatch bad = batch;
+    change(bad);
+    return message_of<InvalidDataError>([&] { check_structure(bad); });
+  };
+  EXPECT_THAT(refused([](RecordBatch& bad) { bad.num_rows = bad.nodes[0].length = 10; }),
+              HasSubstr("field \"r.run_ends\": the last run ends at 9, before the end of its parent, 10"));
+  EXPECT_THAT(refused([](RecordBatch& bad) { bad.nodes[0].offset = 1; }),
+              HasSubstr("before the end of its parent, 10"));
+  EXPECT_THAT(refused([](RecordBatch& bad) { bad.nodes[1].length = 1; }), HasSubstr("the last run ends at 3"));
+  EXPECT_THAT(refused([](RecordBatch& bad) { bad.nodes[1].length = 0; }), HasSubstr("its parent needs 1"));
+  EXPECT_THAT(refused([](RecordBatch& bad) {
+                bad.nodes[2] = {1, 1, 0};
+              }),
+              HasSubstr("field \"r.values\": length 1, but there are 2 runs"));
+  EXPECT_THAT(refused([&ends](RecordBatch& bad) {
+                bad.nodes[1].null_count = 1;
+                bad.buffers[0] = {ends, 1};
+              }),
+              HasSubstr("1 run ends are null"));
+  EXPECT_THAT(refused([](RecordBatch& bad) { bad.nodes[0].null_count = 1; }), HasSubstr("no validity of its own"));
+  batch.num_rows = batch.nodes[0].length = 0;
+  batch.nodes[1].length = 0;
+  check_structure(batch);
+}
+
 }  // namespace
 }  // namespace crossdock::array

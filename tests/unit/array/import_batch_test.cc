@@ -11,11 +11,14 @@ namespace crossdock::array {
 namespace {
 
 using test::ArrayTest;
+using test::Bytes;
 using test::bytes_of;
 using test::dictionary_of;
 using test::field;
+using test::make_array;
 using test::message_of;
 using test::Parts;
+using test::union_of;
 using testing::HasSubstr;
 
 class ImportBatch : public ArrayTest {
@@ -290,6 +293,94 @@ TEST_F(ImportBatch, AnEmptyArrayNeedsNoOffsets) {
   root.children.push_back(test::make_array(std::move(child)));
   ArrowDeviceArray array = test::on_host(test::make_array(std::move(root)));
   EXPECT_EQ(import_batch(std::make_shared<Schema>(fields), &array).nbytes(), 0);
+}
+
+TEST_F(ImportBatch, ViewsHaveABufferOfSizes) {
+  const Field of = field("v", TypeId::kUtf8View);
+  const Bytes views(32);
+  const auto with = [&](std::vector<std::optional<Bytes>> after) {
+    Parts parts;
+    parts.length = 2;
+    parts.buffers = {std::nullopt, views};
+    parts.buffers.insert(parts.buffers.end(), after.begin(), after.end());
+    return parts;
+  };
+  const Bytes text = test::text_bytes("abc");
+  ArrowDeviceArray good = test::on_host(test::make_struct({}, 2, 0, true));
+  Parts root;
+  root.length = 2;
+  root.buffers.emplace_back();
+  root.children.push_back(make_array(with({text, std::nullopt, bytes_of<std::int64_t>({2, 0})})));
+  test::release(&good);
+  good = test::on_host(make_array(std::move(root)));
+  const RecordBatch batch = import_batch(std::make_shared<Schema>(std::vector<Field>{of}), &good);
+  EXPECT_EQ(batch.variadic_counts, (std::vector<std::int64_t>{2}));
+  EXPECT_EQ(batch.buffers[2].size, 2);
+  EXPECT_EQ(batch.buffers[3].size, 0);
+
+  EXPECT_THAT(refused<InvalidDataError>(of, with({}), 2),
+              HasSubstr("2 buffers and 0 children; utf8_view has at least 3"));
+  EXPECT_THAT(refused<InvalidDataError>(of, with({text, std::nullopt}), 2),
+              HasSubstr("field \"v\": the sizes of its 1 variadic buffers aren't there"));
+  EXPECT_THAT(refused<InvalidDataError>(of, with({text, bytes_of<std::int64_t>({-1})}), 2),
+              HasSubstr("variadic buffer 0 has a size of -1"));
+  EXPECT_THAT(refused<InvalidDataError>(of, with({std::nullopt, bytes_of<std::int64_t>({3})}), 2),
+              HasSubstr("variadic buffer 0 has a null pointer and a size of 3"));
+  ArrowArray absurd = test::make_struct({of}, 2, 0, true);
+  const std::int64_t n_buffers = absurd.children[0]->n_buffers;
+  for (const std::int64_t n : {std::numeric_limits<std::int64_t>::max(), std::int64_t{kMaxBuffers} + 4}) {
+    absurd.children[0]->n_buffers = n;
+    ArrowDeviceArray on_host = test::on_host(absurd);
+    EXPECT_THAT(
+        message_of<InvalidDataError>([&] { import_batch(std::make_shared<Schema>(std::vector<Field>{of}), &on_host); }),
+        HasSubstr("more than 1048576; compact the column"));
+  }
+  absurd.children[0]->n_buffers = n_buffers;
+  test::release(&absurd);
+}
+
+TEST_F(ImportBatch, ViewsOfAnotherDeviceAreNotReadYet) {
+  const std::vector<Field> fields = {field("v", TypeId::kBinaryView)};
+  ArrowDeviceArray array = test::on_host(test::make_struct(fields, 2, 0, true));
+  array.device_type = ARROW_DEVICE_CUDA;
+  EXPECT_THAT(message_of<UnsupportedTypeError>([&] { import_batch(std::make_shared<Schema>(fields), &array); }),
+              HasSubstr("field \"v\": a column of type binary_view on device type 2"));
+  test::release(&array);
+}
+
+TEST_F(ImportBatch, UnionsAndRunsHaveNoNullsOfTheirOwn) {
+  const std::vector<Field> fields = {
+      union_of("u", TypeId::kSparseUnion, {0}, {field("a", TypeId::kInt8)}),
+      test::run_end_encoded("r", TypeId::kInt16, field("values", TypeId::kInt8)),
+  };
+  ArrowDeviceArray array = test::on_host(test::make_struct(fields, 6, 0, true));
+  array.array.children[0]->null_count = -1;
+  array.array.children[1]->null_count = 2;
+  const RecordBatch batch = import_batch(std::make_shared<Schema>(fields), &array);
+  EXPECT_EQ(batch.nodes[0].null_count, 0);
+  EXPECT_EQ(batch.nodes[2].null_count, 0);
+}
+
+TEST_F(ImportBatch, BuffersOfUnionsAreCounted) {
+  Field of = union_of("u", TypeId::kDenseUnion, {0}, {field("a", TypeId::kNull)});
+  const auto with = [&](std::vector<std::optional<Bytes>> buffers) {
+    Parts parts;
+    parts.length = 2;
+    parts.buffers = std::move(buffers);
+    Parts child;
+    child.length = 2;
+    child.null_count = 2;
+    parts.children.push_back(make_array(std::move(child)));
+    return parts;
+  };
+  const Bytes ids(2);
+  const Bytes offsets = bytes_of<std::int32_t>({0, 1});
+  EXPECT_THAT(refused<InvalidDataError>(of, with({ids}), 2), HasSubstr("dense_union[0] has 2 and 1"));
+  EXPECT_THAT(refused<InvalidDataError>(of, with({std::nullopt, ids, offsets}), 2), HasSubstr("3 buffers"));
+  EXPECT_THAT(refused<InvalidDataError>(of, with({std::nullopt, offsets}), 2),
+              HasSubstr("its type ids buffer has 0 bytes, but its length asks for 2"));
+  EXPECT_THAT(refused<InvalidDataError>(of, with({ids, std::nullopt}), 2),
+              HasSubstr("its offsets buffer has 0 bytes, but its length asks for 8"));
 }
 
 }  // namespace

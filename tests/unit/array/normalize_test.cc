@@ -1,6 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <span>
+
 #include "allocation_count.h"
 #include "crossdock/array/record_batch.h"
 #include "crossdock/core/error.h"
@@ -192,6 +195,97 @@ TEST_F(Normalized, RefusesDevicesAndBrokenBatches) {
   EXPECT_THROW(normalized(batch, &copied), InvalidDataError);
   batch.device_type = ARROW_DEVICE_CUDA;
   EXPECT_THAT(message_of<InvalidArgumentError>([&] { normalized(batch, &copied); }), HasSubstr("device type 2"));
+}
+
+TEST_F(Normalized, RunsAreCutAndTheirEndsCountAnew) {
+  const std::vector<Field> fields = {test::run_end_encoded("r", TypeId::kInt16, field("values", TypeId::kInt32))};
+  // Runs of two: elements 5 to 8 are in runs 2 to 4.
+  std::int64_t copied = 0;
+  RecordBatch batch = slice(fields, 5, 4, 0);
+  const auto* values = static_cast<const std::byte*>(batch.buffers[3].data);
+  batch = normalized(std::move(batch), &copied);
+  EXPECT_EQ(batch.nodes[0].offset, 0);
+  EXPECT_EQ(batch.nodes[1].length, 3);
+  EXPECT_EQ(batch.nodes[2].length, 3);
+  ASSERT_EQ(batch.buffers[1].size, 3 * 2);
+  EXPECT_THAT(std::span(static_cast<const std::int16_t*>(batch.buffers[1].data), 3), testing::ElementsAre(1, 3, 4));
+  EXPECT_EQ(batch.buffers[3].data, values + 2 * 4) << "values stay where they are";
+  EXPECT_GE(copied, 3 * 2) << "run ends that are written anew count as copied";
+}
+
+TEST_F(Normalized, RunsFromTheFirstElementOnAreNotCopied) {
+  const std::vector<Field> fields = {test::run_end_encoded("r", TypeId::kInt64, field("values", TypeId::kInt32))};
+  std::int64_t copied = 0;
+  RecordBatch batch = slice(fields, 0, 5, 0);
+  const void* ends = batch.buffers[1].data;
+  batch = normalized(std::move(batch), &copied);
+  EXPECT_EQ(batch.buffers[1].data, ends);
+  EXPECT_EQ(batch.nodes[1].length, 3) << "what is after the last run needed is cut off";
+  EXPECT_EQ(copied, 0);
+}
+
+TEST_F(Normalized, NullRunEndsAreRefused) {
+  const std::vector<Field> fields = {test::run_end_encoded("r", TypeId::kInt32, field("values", TypeId::kNull))};
+  RecordBatch batch = slice(fields, 0, 5, 0);
+  const std::uint8_t bits = 0b101;
+  batch.buffers[0] = {&bits, 1};
+  batch.nodes[1].null_count = -1;
+  std::int64_t copied = 0;
+  EXPECT_THAT(message_of<InvalidDataError>([&] { normalized(batch, &copied); }), HasSubstr("run ends are null"));
+}
+
+TEST_F(Normalized, ViewsKeepTheirVariadicBuffers) {
+  const std::vector<Field> fields = {field("v", TypeId::kUtf8View)};
+  RecordBatch batch = slice(fields, 4, 3, 0);
+  const auto* views = static_cast<const std::byte*>(batch.buffers[1].data);
+  const BufferView last = batch.buffers[3];
+  std::int64_t copied = 0;
+  batch = normalized(std::move(batch), &copied, Offsets::kFromZero);
+  EXPECT_EQ(batch.buffers[1].data, views + 4 * 16);
+  EXPECT_EQ(batch.buffers[1].size, 3 * 16);
+  EXPECT_EQ(batch.buffers[3].data, last.data);
+  EXPECT_EQ(batch.buffers[3].size, last.size);
+  EXPECT_EQ(batch.variadic_counts, (std::vector<std::int64_t>{2}));
+}
+
+TEST_F(Normalized, ChildrenOfDenseUnionsAndListViewsAreCutForCopies) {
+  const std::vector<Field> fields = {
+      test::union_of("u", TypeId::kDenseUnion, {0}, {field("a", TypeId::kInt64)}),
+      field("l", TypeId::kListView, {field("item", TypeId::kInt64)}),
+  };
+  // Of the union, elements 20 to 23 are 11, 11, 12, 12 of the child; of the list view, 22 shows [6, 8).
+  std::int64_t copied = 0;
+  RecordBatch kept = normalized(slice(fields, 20, 4, 0), &copied);
+  EXPECT_GT(kept.nodes[1].length, 4) << "without a copy the child stays whole";
+  EXPECT_EQ(kept.nodes[3].length, 11);
+  RecordBatch cut = normalized(slice(fields, 20, 4, 0), &copied, Offsets::kFromZero);
+  EXPECT_EQ(cut.nodes[1].length, 2);
+  EXPECT_THAT(std::span(static_cast<const std::int32_t*>(cut.buffers[1].data), 4), testing::ElementsAre(0, 0, 1, 1));
+  EXPECT_LT(cut.nodes[3].length, 11);
+  check_full(cut);
+}
+
+TEST_F(Normalized, WildOffsetsLeaveTheirChildWhole) {
+  const std::vector<Field> fields = {
+      test::union_of("u", TypeId::kDenseUnion, {0}, {field("a", TypeId::kInt64)}),
+      field("l", TypeId::kLargeListView, {field("item", TypeId::kInt64)}),
+  };
+  for (const std::int64_t wild :
+       {std::int64_t{-1}, std::int64_t{1} << 30, std::numeric_limits<std::int64_t>::min() + 99}) {
+    RecordBatch batch = slice(fields, 20, 4, 0);
+    std::vector<std::int32_t> offsets(26, static_cast<std::int32_t>(wild < 0 ? -1 : wild));
+    std::vector<std::int64_t> starts(26, wild);
+    std::vector<std::int64_t> sizes(26, wild);
+    batch.buffers[1].data = offsets.data();
+    batch.buffers[5].data = starts.data();
+    batch.buffers[6].data = sizes.data();
+    std::int64_t copied = 0;
+    const std::int64_t child = batch.nodes[1].length;
+    batch = normalized(std::move(batch), &copied, Offsets::kFromZero);
+    EXPECT_EQ(batch.nodes[1].length, child);
+    EXPECT_EQ(batch.nodes[3].length, 11);
+    EXPECT_EQ(batch.buffers[1].data, offsets.data() + 20) << "and the wild offsets as they are";
+  }
 }
 
 }  // namespace
