@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import pytest
 
-PACKAGE_TESTS = ("python", "interop")
+PACKAGE_TESTS = ("python", "interop", "letter")
 
 
 def _descriptors() -> dict[int, str]:

@@ -1,0 +1,15 @@
+#include "crossdock/dissociated/uri.h"
+#include "fuzz.h"
+
+/// A URI that is read can be written, and is the same when it is read again.
+int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace crossdock;
+  dissociated::Uri uri;
+  try {
+    uri = dissociated::parse_uri(as_text(fuzz::bytes(data, size)));
+  } catch (const UriError&) {
+    return 0;
+  }
+  fuzz::require(dissociated::parse_uri(dissociated::format_uri(uri)) == uri);
+  return 0;
+}

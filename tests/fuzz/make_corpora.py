@@ -1,0 +1,136 @@
+"""Makes the seed corpora of the fuzz targets: small, valid inputs of each kind, and a few that are nearly so.
+
+./dev python tests/fuzz/make_corpora.py
+
+What a fuzzer finds is added to a corpus by hand, under the name of what went wrong; such files are left alone here.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "letter"))
+
+import protocol  # noqa: E402
+
+SMALL = {
+    "int64": pa.table({"x": pa.array([1, None, 3], pa.int64())}),
+    "text": pa.table({"s": pa.array(["a", None, "ccc"]), "b": pa.array([b"", b"xy", None])}),
+    "nested": pa.table({"l": pa.array([[1], None, []], pa.list_(pa.int8())), "t": pa.array([{"a": 1}] * 3)}),
+    "dictionary": pa.table({"d": pa.array(["r", "g", None]).dictionary_encode()}),
+    "view": pa.table({"v": pa.array(["short", "longer than twelve bytes", None], pa.string_view())}),
+    "metadata": pa.table({"x": pa.array([True, None])}).replace_schema_metadata({"key": "value"}),
+    "empty": pa.table({"x": pa.array([], pa.int32())}),
+}
+
+
+def put(target: str, name: str, data: bytes) -> None:
+    folder = HERE / "corpus" / target
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(data)
+
+
+def with_length(data: bytes) -> bytes:
+    return struct.pack("<H", len(data)) + data
+
+
+def messages() -> None:
+    for name, table in SMALL.items():
+        schema, *others = protocol.messages_of(table)
+        put("message", name, with_length(schema.flatbuffer) + (others[-1].flatbuffer if others else b""))
+        if len(others) == 2:
+            put("message", f"{name}_values", with_length(schema.flatbuffer) + others[0].flatbuffer)
+
+
+def files() -> None:
+    for name, table in SMALL.items():
+        for form, new in (("file", pa.ipc.new_file), ("stream", pa.ipc.new_stream)):
+            sink = pa.BufferOutputStream()
+            with new(sink, table.schema) as writer:
+                writer.write_table(table)
+            put("file", f"{name}_{form}", sink.getvalue().to_pybytes())
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(use_legacy_format=True)
+    with pa.ipc.new_stream(sink, SMALL["int64"].schema, options=options) as writer:
+        writer.write_table(SMALL["int64"])
+    put("file", "no_continuation_marker", sink.getvalue().to_pybytes())
+
+
+def compressed_bodies() -> None:
+    table = pa.table({"x": pa.array([7] * 300 + [None], pa.int64()), "s": pa.array(["same"] * 300 + ["z"])})
+    for codec in ("lz4", "zstd"):
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
+            writer.write_table(table)
+        source = pa.BufferReader(sink.getvalue())
+        schema, batch = pa.ipc.read_message(source), pa.ipc.read_message(source)
+        put(
+            "compressed_body",
+            codec,
+            with_length(schema.metadata.to_pybytes())
+            + with_length(batch.metadata.to_pybytes())
+            + batch.body.to_pybytes(),
+        )
+
+
+def wire() -> None:
+    put("prefix_and_tag", "metadata", b"\x01\x05\x00\x00\x00flatbuffer")
+    put("prefix_and_tag", "end", b"\x00\xff\xff\xff\xff")
+    put("prefix_and_tag", "error", b"\xff\x02\x00\x00\x00RemoteError: \xc3\xa9")
+    put("prefix_and_tag", "packed_tag", struct.pack("<Q", 7))
+    put("prefix_and_tag", "remote_tag", struct.pack("<Q", 7 | 1 << 56))
+    put("remote_table", "none", struct.pack("<QQ", 0, 0))
+    put("remote_table", "two", struct.pack("<6Q", 24, 2, 0, 0, 0x0003000000000040, 24))
+    put("remote_table", "overflow", struct.pack("<6Q", 0, 2, 64, 2**64 - 1, 128, 1))
+    lend, free, free_one, stream = 0, 1, 2, 3
+    twice = bytes([stream, lend, 1, 3, 1, lend, 1, 3, 1])
+    after, both = bytes([stream, free_one, 1]), bytes([free, 16]) + struct.pack("<QQ", 64, 64)
+    for rule, name in enumerate(("counted", "letter")):
+        put("free_data", f"{name}_once_after_the_end", bytes([rule]) + twice + after)
+        put("free_data", f"{name}_twice", bytes([rule]) + twice + bytes([free_one, 1]) + after + after[1:])
+        put("free_data", f"{name}_in_one_message", bytes([rule]) + twice + both)
+
+
+def streams() -> None:
+    def untagged(data: bytes) -> bytes:
+        return struct.pack("<BH", 0, len(data)) + data
+
+    def tagged(tag: int, data: bytes, kind: int = 1) -> bytes:
+        return struct.pack("<BHQ", kind, len(data), tag) + data
+
+    take = b"\x03\x00\x00"
+    for name in ("int64", "dictionary"):
+        schema, *others = protocol.messages_of(SMALL[name])
+        metadata = [untagged(protocol.metadata_message(0, schema.flatbuffer))]
+        packed, remote = [], []
+        for number, message in enumerate(others, 1):
+            metadata.append(untagged(protocol.metadata_message(number, message.flatbuffer)))
+            packed.append(tagged(number, message.body, kind=number % 2 + 1))
+            remote.append(tagged(number | 1 << 56, protocol.table_of_addresses(message, 64)[0]))
+        end = untagged(protocol.end_message(1 + len(others)))
+        put("stream", f"{name}_in_order", b"".join(metadata) + take + b"".join(packed) + end)
+        put("stream", f"{name}_end_first", end + b"".join(remote) + take + b"".join(metadata))
+    put("stream", "error", metadata[0] + untagged(b"\xff\x01\x00\x00\x00no"))
+
+
+def uris() -> None:
+    for name, uri in {
+        "shm": "shm:/run/user/0/x.sock?want_data=1&free_data=0x2",
+        "tcp": "tcp://[::1]:9000?want_data=18446744073709551615&stream=data",
+        "handle": "ucx://host:1?want_data=1&remote_handle=-_8A%2F&other=a%20b",
+    }.items():
+        put("uri", name, uri.encode())
+
+
+if __name__ == "__main__":
+    messages()
+    files()
+    compressed_bodies()
+    wire()
+    streams()
+    uris()
