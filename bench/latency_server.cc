@@ -106,7 +106,7 @@ void serve(const Arguments& arguments) {
   const std::int64_t count = arguments.number("batches", 100'000);
   session::ServerOptions options;
   options.wait = arguments.wait("wait");
-  const auto listener = transport::shm_listen({}, 1, 2, options.shm, {});
+  const auto listener = transport::shm_listen({}, 1, 2, {}, {});
   std::printf("{\"uri\":\"%s\"}\n", listener->uri().c_str());
   std::fflush(stdout);
 
@@ -114,7 +114,7 @@ void serve(const Arguments& arguments) {
   while (!(accepted = listener->accept())) wait_for(listener->poll_descriptors());
   session::ServerConnection connection(
       std::move(accepted), options,
-      [&](std::string_view, const transport::Agreement&) { return std::make_unique<PingStream>(batch_bytes, count); });
+      [&](std::string_view, const transport::Connection&) { return std::make_unique<PingStream>(batch_bytes, count); });
   try {
     while (true) {
       if (connection.turn(0) || options.wait == transport::Wait::kSpin) continue;

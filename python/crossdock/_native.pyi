@@ -72,7 +72,7 @@ class Server:
         uri: str,
         window: int,
         lease_limit: int,
-        lease_timeout_ms: int,
+        lease_patience_ms: int,
         wait: str,
         any_user: bool,
         other_users: list[int],

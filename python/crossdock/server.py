@@ -66,7 +66,7 @@ class Server:
         *,
         window: int = 64,
         lease_limit: int = 1 << 30,
-        lease_timeout: float | None = 10.0,
+        lease_patience: float | None = 0.01,
         wait: Wait = "auto",
         users: Literal["any"] | Iterable[int] | None = None,
         stable: Stability = "trust",
@@ -77,8 +77,8 @@ class Server:
             raise InvalidArgumentError(f"lease_limit is a number of bytes from 1 on; it was {lease_limit}")
         self._stable = _checked_stability(stable)
         any_user, other_users = trusted_users(users)
-        timeout_ms = milliseconds(lease_timeout, "lease_timeout")
-        self._native = _native.Server(uri, window, lease_limit, timeout_ms, wait, any_user, other_users)
+        patience_ms = milliseconds(lease_patience, "lease_patience")
+        self._native = _native.Server(uri, window, lease_limit, patience_ms, wait, any_user, other_users)
 
     @property
     def uri(self) -> str:
@@ -127,7 +127,7 @@ class Server:
         """What each source cost and what each consumer holds: a snapshot in plain dicts and lists.
 
         "sources": name, kind, rows, bytes, bytes_copied, consumers. "consumers": pid, name, batches, rows, bytes,
-        in_flight, leases, leased_bytes. And the counts "connections", "protocol_errors", "bitmap_bytes_copied".
+        in_flight, leases, leased_bytes, bytes_by_value. And the counts "connections", "protocol_errors", "bitmap_bytes_copied".
         """
         return self._native.stats()
 
@@ -163,7 +163,7 @@ def serve(
     *,
     window: int = 64,
     lease_limit: int = 1 << 30,
-    lease_timeout: float | None = 10.0,
+    lease_patience: float | None = 0.01,
     wait: Wait = "auto",
     users: Literal["any"] | Iterable[int] | None = None,
     stable: Stability = "trust",
@@ -185,7 +185,8 @@ def serve(
     window: messages that a consumer may be behind before its stream pauses.
     lease_limit: bytes of a live stream's memory that one consumer may hold, from 1 on; two batches
         always fit, the one in hand and the next.
-    lease_timeout: seconds that a consumer may sit at that limit before both ends get `LeaseLimitError`; None: for ever.
+    lease_patience: seconds that a consumer which took everything may sit at that limit until batches come to it by
+        value, into its own memory, as long as it gives nothing back; None: for ever, the stream waits.
     wait: how the server's thread waits: "block" sleeps at once, "spin" never (a whole core), "auto" spins a little
     first.
     users: user ids that may connect beside our own, or "any".
@@ -197,7 +198,7 @@ def serve(
         uri,
         window=window,
         lease_limit=lease_limit,
-        lease_timeout=lease_timeout,
+        lease_patience=lease_patience,
         wait=wait,
         users=users,
         stable=stable,

@@ -27,8 +27,8 @@ class PyClient {
   PyClient(const std::string& uri, int timeout_ms, bool any_user, std::vector<std::uint32_t> other_users) {
     session::ClientOptions options;
     options.timeout_ms = timeout_ms;
-    options.shm.any_user = any_user;
-    options.shm.other_users = std::move(other_users);
+    options.transports =
+        session::make_transports({.shm = {.other_users = std::move(other_users), .any_user = any_user}});
     options.log = log_to_python();
     client_ = blocking([&](const transport::InterruptHook& hook) {
       return std::make_unique<session::Client>(uri, std::move(options), hook);

@@ -47,16 +47,16 @@ class InterruptibleStream final : public array::BatchStream {
 
 class PyServer {
  public:
-  PyServer(std::string uri, std::uint32_t window, std::uint64_t lease_limit, int lease_timeout_ms,
+  PyServer(std::string uri, std::uint32_t window, std::uint64_t lease_limit, int lease_patience_ms,
            const std::string& wait, bool any_user, std::vector<std::uint32_t> other_users) {
     session::ServerOptions options;
-    options.uri = std::move(uri);
+    options.uris = {std::move(uri)};
     options.window = window;
     options.lease_limit = lease_limit;
-    options.lease_timeout_ms = lease_timeout_ms;
+    options.lease_patience_ms = lease_patience_ms;
     options.wait = wait_of(wait);
-    options.shm.any_user = any_user;
-    options.shm.other_users = std::move(other_users);
+    options.transports =
+        session::make_transports({.shm = {.other_users = std::move(other_users), .any_user = any_user}});
     options.log = log_to_python();
     server_ = blocking(
         [&](const transport::InterruptHook&) { return std::make_shared<session::Server>(std::move(options)); });
@@ -146,6 +146,7 @@ class PyServer {
       entry["in_flight"] = consumer.in_flight;
       entry["leases"] = consumer.leases;
       entry["leased_bytes"] = consumer.leased_bytes;
+      entry["bytes_by_value"] = consumer.bytes_by_value;
       consumers.append(entry);
     }
     nb::dict result;
@@ -192,7 +193,7 @@ void bind_server(nb::module_& module) {
   nb::class_<PyServer>(module, "Server")
       .def(nb::init<std::string, std::uint32_t, std::uint64_t, int, const std::string&, bool,
                     std::vector<std::uint32_t>>(),
-           "uri"_a, "window"_a, "lease_limit"_a, "lease_timeout_ms"_a, "wait"_a, "any_user"_a, "other_users"_a)
+           "uri"_a, "window"_a, "lease_limit"_a, "lease_patience_ms"_a, "wait"_a, "any_user"_a, "other_users"_a)
       .def_prop_ro("uri", &PyServer::uri)
       .def_prop_ro("closed", &PyServer::closed)
       .def("publish_table", &PyServer::publish_table, "name"_a, "producer"_a)

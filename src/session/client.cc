@@ -11,30 +11,56 @@
 namespace crossdock::session {
 
 struct Client::Impl {
-  std::shared_ptr<ClientPool> pool;
+  std::shared_ptr<ClientPool> pool;  // metadata, and bodies unless there is:
+  std::shared_ptr<ClientPool> data_pool;
+  std::shared_ptr<ClientPool> catalogue_pool;
 };
 
+namespace {
+
+std::shared_ptr<ClientPool> make_pool(const std::string& text, transport::Carries carries,
+                                      const ClientOptions& options) {
+  dissociated::Uri uri = dissociated::parse_uri(text);
+  using dissociated::StreamRole;
+  if (carries == transport::Carries::kBoth && uri.role != StreamRole::kBoth) {
+    throw UriError("\"" + text + "\" is for one of two connections: give the URIs of both, metadata and data");
+  }
+  if ((carries == transport::Carries::kMetadata && uri.role == StreamRole::kData) ||
+      (carries == transport::Carries::kData && uri.role == StreamRole::kMetadata)) {
+    throw UriError("\"" + text + "\" was given for the " +
+                   (carries == transport::Carries::kData ? "data" : "metadata") + ", and says stream= the other");
+  }
+  return std::make_shared<ClientPool>(uri, carries, text, options);
+}
+
+// Connecting now, not at the first get(), is what shows a wrong address where it was written.
+void try_out(ClientPool& pool, const transport::InterruptHook& interrupted) { pool.put_back(pool.take(interrupted)); }
+
+ClientOptions with_transports(ClientOptions options) {
+  if (!options.transports) options.transports = make_transports();
+  return options;
+}
+
+}  // namespace
+
 Client::Client(const std::string& uri, ClientOptions options, transport::InterruptHook interrupted) {
-  const dissociated::Uri parsed = dissociated::parse_uri(uri);
-  if (parsed.scheme != "shm") {
-    throw SchemeError("scheme \"" + parsed.scheme + "\" in \"" + uri + "\" has no transport in this version; use shm:");
-  }
-  if (parsed.address.empty())
-    throw UriError("\"" + uri + "\" names no socket; take the server's full URI (server.uri)");
-  if (parsed.role != dissociated::StreamRole::kBoth) {
-    throw SchemeError("\"" + uri + "\" is for one of two connections; over shm one carries metadata and data");
-  }
-  auto pool = std::make_shared<ClientPool>(parsed.address, "shm:" + parsed.address, std::move(options));
-  // Connecting now, not at the first get(), is what shows a wrong address where it was written.
-  auto first = pool->take(interrupted);
-  const transport::Agreement& agreement = first->transport().agreement();
-  if ((parsed.want_data && *parsed.want_data != agreement.want_data) ||
-      (parsed.free_data && *parsed.free_data != agreement.free_data)) {
-    throw HandshakeError("the server at shm:" + parsed.address + " has other want_data and free_data values than \"" +
-                         uri + "\": that URI is of a server that has gone");
-  }
-  pool->put_back(std::move(first));
-  impl_ = std::make_unique<Impl>(Impl{std::move(pool)});
+  options = with_transports(std::move(options));
+  auto pool = make_pool(uri, transport::Carries::kBoth, options);
+  try_out(*pool, interrupted);
+  impl_ = std::make_unique<Impl>(Impl{pool, nullptr, pool});
+}
+
+Client::Client(const std::string& metadata_uri, const std::string& data_uri, ClientOptions options,
+               transport::InterruptHook interrupted) {
+  options = with_transports(std::move(options));
+  auto metadata = make_pool(metadata_uri, transport::Carries::kMetadata, options);
+  auto data = make_pool(data_uri, transport::Carries::kData, options);
+  try_out(*metadata, interrupted);
+  try_out(*data, interrupted);
+  // The catalogue needs no second connection.
+  dissociated::Uri uri = dissociated::parse_uri(metadata_uri);
+  auto catalogue = std::make_shared<ClientPool>(uri, transport::Carries::kBoth, metadata_uri, options);
+  impl_ = std::make_unique<Impl>(Impl{std::move(metadata), std::move(data), std::move(catalogue)});
 }
 
 Client::~Client() {
@@ -45,7 +71,7 @@ std::vector<CatalogueEntry> Client::list(const transport::InterruptHook& interru
   impl_->pool->made_in().check("this Client");
   GetOptions options;
   options.timeout_ms = impl_->pool->options().timeout_ms;
-  Reader::Impl reader(impl_->pool, "", options, interrupted);
+  Reader::Impl reader(impl_->catalogue_pool, nullptr, "", options, interrupted);
   std::vector<CatalogueEntry> entries;
   while (const std::optional<array::RecordBatch> batch = reader.next()) read_catalogue(*batch, &entries);
   return entries;
@@ -55,12 +81,15 @@ std::unique_ptr<Reader> Client::get(const std::string& name, const GetOptions& o
                                     const transport::InterruptHook& interrupted) {
   impl_->pool->made_in().check("this Client");
   if (name.empty()) throw InvalidArgumentError("a stream's name can't be empty; list() gives the catalogue");
-  return std::unique_ptr<Reader>(new Reader(std::make_unique<Reader::Impl>(impl_->pool, name, options, interrupted)));
+  return std::make_unique<Reader>(
+      std::make_unique<Reader::Impl>(impl_->pool, impl_->data_pool, name, options, interrupted));
 }
 
 void Client::close() {
   impl_->pool->made_in().check("this Client");
   impl_->pool->close();
+  if (impl_->data_pool) impl_->data_pool->close();
+  impl_->catalogue_pool->close();
 }
 
 }  // namespace crossdock::session

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "crossdock/core/error.h"
+#include "crossdock/dissociated/wire.h"
 
 namespace crossdock::session {
 namespace {
@@ -66,6 +67,16 @@ void ClientConnection::flush() noexcept {
     if (!pending_.empty()) send_pending();
   } catch (const std::exception&) {
     // Whoever receives next learns that the connection is gone.
+  }
+}
+
+void ClientConnection::cancel() noexcept {
+  if (made_in_.in_child() || !connection_->agreement().cancel) return;
+  try {
+    const std::lock_guard lock(mutex_);
+    connection_->send(dissociated::write_prefix(dissociated::MessageType::kEndOfStream, 0), {});
+  } catch (const std::exception&) {
+    // The server is gone, and with it the stream.
   }
 }
 

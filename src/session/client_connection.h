@@ -33,6 +33,9 @@ class ClientConnection {
   void give_back(std::span<const std::uint64_t> addresses) noexcept;
   /// Sends what give_back() couldn't. Never blocks.
   void flush() noexcept;
+  /// Nobody takes the rest of the stream under way. Best effort, never blocks: where it doesn't get through, the server
+  /// learns it from the end of the connection.
+  void cancel() noexcept;
 
   transport::Connection& transport() noexcept { return *connection_; }
   const std::string& where() const noexcept { return where_; }

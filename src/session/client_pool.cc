@@ -6,8 +6,17 @@
 
 namespace crossdock::session {
 
-ClientPool::ClientPool(std::string address, std::string where, ClientOptions options)
-    : address_(std::move(address)), where_(std::move(where)), options_(std::move(options)) {}
+ClientPool::ClientPool(const dissociated::Uri& uri, transport::Carries carries, const std::string& text,
+                       ClientOptions options)
+    : uri_(uri),
+      carries_(carries),
+      where_(uri.scheme + ":" + uri.address),
+      options_(std::move(options)),
+      transport_(options_.transports->find(uri.scheme)) {
+  if (uri.address.empty()) {
+    throw UriError("\"" + text + "\" says not where the server is; take the server's full URI (server.uri)");
+  }
+}
 
 std::shared_ptr<ClientConnection> ClientPool::take(const transport::InterruptHook& interrupted) {
   while (true) {
@@ -22,8 +31,15 @@ std::shared_ptr<ClientConnection> ClientPool::take(const transport::InterruptHoo
     // The server may have been closed meanwhile, and another be there in its place.
     if (connection->still_good()) return connection;
   }
-  return std::make_shared<ClientConnection>(
-      transport::shm_connect(address_, options_.shm, options_.timeout_ms, interrupted), where_);
+  auto made = std::make_shared<ClientConnection>(
+      transport_->connect(uri_.address, carries_, options_.timeout_ms, interrupted), where_);
+  const transport::Agreement& agreement = made->transport().agreement();
+  if ((uri_.want_data && *uri_.want_data != agreement.want_data) ||
+      (uri_.free_data && *uri_.free_data != agreement.free_data)) {
+    throw HandshakeError("the server at " + where_ +
+                         " has other want_data and free_data values than the URI: that is of a server that has gone");
+  }
+  return made;
 }
 
 void ClientPool::put_back(std::shared_ptr<ClientConnection> connection) {

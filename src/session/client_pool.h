@@ -5,16 +5,19 @@
 #include <string>
 #include <vector>
 
+#include "crossdock/dissociated/uri.h"
 #include "crossdock/session/client.h"
 #include "session/client_connection.h"
 
 namespace crossdock::session {
 
-/// A client's connections to one server: those without a stream under way wait here to be used again. Thread-safe;
-/// outlives the client while readers hold it.
+/// A client's connections to one server, of one kind: those without a stream under way wait here to be used again.
+/// Thread-safe; outlives the client while readers hold it.
 class ClientPool {
  public:
-  ClientPool(std::string address, std::string where, ClientOptions options);
+  /// Where a server is, and what its connections are to carry. `text`, for errors, is the URI as it was given. Throws
+  /// UriError, SchemeError.
+  ClientPool(const dissociated::Uri& uri, transport::Carries carries, const std::string& text, ClientOptions options);
 
   /// An idle connection, or a new one. Throws as Client's constructor; ClosedError after close().
   std::shared_ptr<ClientConnection> take(const transport::InterruptHook& interrupted);
@@ -28,9 +31,11 @@ class ClientPool {
 
  private:
   ForkGuard made_in_;
-  const std::string address_;
+  const dissociated::Uri uri_;
+  const transport::Carries carries_;
   const std::string where_;
   const ClientOptions options_;
+  const std::shared_ptr<const transport::Transport> transport_;
   std::mutex mutex_;
   std::vector<std::shared_ptr<ClientConnection>> idle_;
   bool closed_ = false;

@@ -46,18 +46,21 @@ std::uint64_t random_tag() {
 
 }  // namespace
 
-IoLoop::IoLoop(const ServerOptions& options, Shelf& shelf) : options_(options), shelf_(shelf) {
-  const dissociated::Uri uri = dissociated::parse_uri(options.uri);
-  if (uri.scheme != "shm") {
-    throw SchemeError("scheme \"" + uri.scheme + "\" in \"" + options.uri +
-                      "\" has no transport in this version; use shm:");
+IoLoop::IoLoop(const ServerOptions& options, const transport::TransportRegistry& transports, Shelf& shelf)
+    : options_(options), shelf_(shelf) {
+  for (const std::string& text : options.uris) {
+    const dissociated::Uri uri = dissociated::parse_uri(text);
+    const auto& transport = transports.find(uri.scheme);
+    if (uri.role != dissociated::StreamRole::kBoth) {
+      throw UriError("\"" + text + "\" names one of two connections; a server takes every kind: leave stream= out");
+    }
+    const std::uint64_t want = uri.want_data.value_or(random_tag());
+    std::uint64_t release = uri.free_data.value_or(random_tag());
+    if (!uri.free_data && release == want) ++release;
+    if (release == want) throw UriError("want_data and free_data must differ in \"" + text + "\"");
+    listeners_.push_back(transport->listen(uri.address, want, release, options.log));
+    uris_.push_back(listeners_.back()->uri());
   }
-  const std::uint64_t want = uri.want_data.value_or(random_tag());
-  std::uint64_t release = uri.free_data.value_or(random_tag());
-  if (!uri.free_data && release == want) ++release;
-  if (release == want) throw UriError("want_data and free_data must differ in \"" + options.uri + "\"");
-  listener_ = transport::shm_listen(uri.address, want, release, options.shm, options.log);
-  uri_ = listener_->uri();
   try {
     thread_ = std::thread([this] { run(); });
   } catch (const std::system_error& error) {
@@ -187,7 +190,7 @@ void IoLoop::run() noexcept {
   for (auto& connection : connections_) connection->say_goodbye(closed_);
   connections_.clear();
   leases_.reset();
-  listener_.reset();
+  listeners_.clear();
 }
 
 bool IoLoop::turn() {
@@ -217,15 +220,22 @@ bool IoLoop::turn() {
 
 bool IoLoop::accept_new() {
   bool progress = false;
+  for (const auto& listener : listeners_) progress |= accept_at(*listener);
+  return progress;
+}
+
+bool IoLoop::accept_at(transport::Listener& listener) {
+  bool progress = false;
   try {
     for (int i = 0; i < kAcceptsPerTurn; ++i) {
-      std::unique_ptr<transport::Connection> connection = listener_->accept();
+      std::unique_ptr<transport::Connection> connection = listener.accept();
       if (!connection) break;
       ++n_connections_;
       progress = true;
       connections_.push_back(std::make_unique<ServerConnection>(
-          std::move(connection), options_,
-          [this](std::string_view ticket, const transport::Agreement& peer) { return shelf_.open(ticket, peer); }));
+          std::move(connection), options_, [this](std::string_view ticket, const transport::Connection& consumer) {
+            return shelf_.open(ticket, consumer);
+          }));
     }
   } catch (const std::exception& reason) {
     say(options_.log, LogLevel::kError,
@@ -251,10 +261,12 @@ void IoLoop::sleep() noexcept {
   try {
     fds.push_back({shelf_.waker()->descriptor(), POLLIN, 0});
     fds.push_back({leases_->descriptor(), POLLIN, 0});  // -1, where there are none, is passed over
-    const std::vector<int> knocks = listener_->poll_descriptors();
-    for (const int fd : knocks) fds.push_back({fd, POLLIN, 0});
-    // Handshakes under way have deadlines that only accept() knows, and so has a listener that can't accept now.
-    if (knocks.size() > 1 || knocks.front() < 0) timeout = 500;
+    for (const auto& listener : listeners_) {
+      const std::vector<int> knocks = listener->poll_descriptors();
+      for (const int fd : knocks) fds.push_back({fd, POLLIN, 0});
+      // Handshakes under way have deadlines that only accept() knows, and so has a listener that can't accept now.
+      if (knocks.size() > 1 || knocks.front() < 0) timeout = 500;
+    }
     for (; go && asleep < connections_.size(); ++asleep) {
       transport::Connection& connection = connections_[asleep]->connection();
       fds.push_back({connection.descriptor(), POLLIN, 0});

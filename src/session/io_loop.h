@@ -21,10 +21,10 @@ namespace crossdock::session {
 class IoLoop {
  public:
   /// Listens when it returns.
-  IoLoop(const ServerOptions& options, Shelf& shelf);
+  IoLoop(const ServerOptions& options, const transport::TransportRegistry& transports, Shelf& shelf);
   ~IoLoop();
 
-  const std::string& uri() const noexcept { return uri_; }
+  const std::vector<std::string>& uris() const noexcept { return uris_; }
   /// Asked of the I/O thread, so that nothing on its hot path needs a lock.
   ServerStats stats();
   /// Takes read leases on the table's files where the system grants them. Waits for the I/O thread. Best effort, and
@@ -37,6 +37,7 @@ class IoLoop {
   void run() noexcept;
   bool turn();
   bool accept_new();
+  bool accept_at(transport::Listener& listener);
   void sleep() noexcept;
   ServerStats collect_stats();
   void run_commands();
@@ -46,8 +47,8 @@ class IoLoop {
   const ServerOptions& options_;
   Shelf& shelf_;
   const ClosedError closed_{"the server was closed"};  // made while there is memory: the end must not need any
-  std::unique_ptr<transport::Listener> listener_;
-  std::string uri_;
+  std::vector<std::unique_ptr<transport::Listener>> listeners_;
+  std::vector<std::string> uris_;
   std::optional<FileLeases> leases_;  // made by the I/O thread, which is who hears of breaks
   std::vector<std::unique_ptr<ServerConnection>> connections_;
   std::uint64_t n_connections_ = 0;

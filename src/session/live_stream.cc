@@ -24,12 +24,21 @@ std::exception_ptr not_an_exception() noexcept {
 
 }  // namespace
 
-Puller::Puller(Make make, std::uint64_t lease_limit, std::size_t queue_limit, std::shared_ptr<Waker> waker)
+std::shared_ptr<Puller> Puller::start(Make make, std::uint64_t lease_limit, std::size_t queue_limit,
+                                      std::shared_ptr<Waker> waker, bool by_value) {
+  std::shared_ptr<Puller> puller(new Puller(std::move(make), lease_limit, queue_limit, std::move(waker), by_value));
+  puller->thread_ = std::thread([it = puller.get()] { it->run(); });
+  return puller;
+}
+
+Puller::Puller(Make make, std::uint64_t lease_limit, std::size_t queue_limit, std::shared_ptr<Waker> waker,
+               bool by_value)
     : make_(std::move(make)),
       waker_(std::move(waker)),
       pool_(lease_limit, [this] { waker_->notify(); }),
       queue_limit_(queue_limit),
-      thread_([this] { run(); }) {}
+      held_limit_(lease_limit),
+      by_value_(by_value) {}
 
 Puller::~Puller() {
   stop();
@@ -47,6 +56,7 @@ void Puller::stop() noexcept {
 
 void Puller::abandon() noexcept {
   stop();
+  while (front() != nullptr) pop();  // what a message holds is buried, which takes the lock
   const std::lock_guard lock(mutex_);
   abandoned_ = true;
   if (ended_) pool_.clear();
@@ -73,6 +83,8 @@ void Puller::run() noexcept {
     ended_ = true;
     if (abandoned_) pool_.clear();
   }
+  waker_->notify();
+  drop_buried(true);
   finished_.store(true, std::memory_order_release);
   waker_->notify();
 }
@@ -103,7 +115,7 @@ bool Puller::pull() {
       message.has_body = true;
       message.rows = rows;
       message.metadata.assign(metadata.begin(), metadata.end());
-      go_on = go_on && copy(values, kept, &message);
+      go_on = go_on && place(values, kept, &message);
       const std::uint64_t size = message.block.size;
       go_on = go_on && push(std::move(message));
       return size;
@@ -121,13 +133,17 @@ bool Puller::pull() {
   return true;
 }
 
-bool Puller::copy(const array::RecordBatch& batch, std::uint64_t kept, Message* message) {
+// Finds the batch's bytes a place from which they can be sent. False after stop().
+bool Puller::place(const array::RecordBatch& batch, std::uint64_t kept, Message* message) {
+  drop_buried(false);
   std::uint64_t total = 0;
   for (const array::BufferView& buffer : batch.buffers) total += align_up(static_cast<std::uint64_t>(buffer.size), 64);
   message->buffers.resize(batch.buffers.size());
+  if (by_value_) return hold(batch, total, message);
   if (total == 0) return true;
   const std::optional<RegionPool::Block> block = pool_.allocate(total, kept);
   if (!block) return false;
+  if (block->size == 0) return hold(batch, total, message);
   message->block = *block;
   std::byte* const base = pool_.region(block->region)->writable();
   std::uint64_t at = block->offset;
@@ -143,11 +159,59 @@ bool Puller::copy(const array::RecordBatch& batch, std::uint64_t kept, Message* 
   return true;
 }
 
+// The batch goes by value, from where it is. As much may wait to be sent as the consumer might hold, or one batch.
+bool Puller::hold(const array::RecordBatch& batch, std::uint64_t size, Message* message) {
+  auto held = std::make_unique<array::RecordBatch>(batch);
+  for (const array::BufferView& buffer : held->buffers) {
+    const auto bytes = static_cast<std::size_t>(buffer.size);
+    pack({static_cast<const std::byte*>(buffer.data), bytes}, &message->parts);
+    message->bytes += bytes;
+  }
+  message->by_value = true;
+  {
+    std::unique_lock lock(mutex_);
+    room_.wait(lock, [&] { return stopped_ || n_held_ == 0 || held_ + size <= held_limit_; });
+    if (stopped_) return false;
+    buried_.reserve(buried_.size() + n_held_ + 1);  // so that bury() needs no memory
+    held_ += size;
+    ++n_held_;
+  }
+  // Where there is no memory for it, this calls the deleter: the batch is buried then, too.
+  array::RecordBatch* const raw = held.release();
+  message->keep = std::shared_ptr<const void>(raw, [self = shared_from_this(), raw, size](const void*) {
+    self->bury(std::unique_ptr<array::RecordBatch>(raw), size);
+  });
+  return true;
+}
+
+void Puller::bury(std::unique_ptr<array::RecordBatch> batch, std::uint64_t size) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    buried_.push_back(std::move(batch));
+    held_ -= size;
+    --n_held_;
+  }
+  room_.notify_all();
+}
+
+// Drops what was sent; with `all`, waits until everything was.
+void Puller::drop_buried(bool all) {
+  std::vector<std::unique_ptr<array::RecordBatch>> dropped;
+  std::unique_lock lock(mutex_);
+  if (all) room_.wait(lock, [&] { return n_held_ == 0; });
+  dropped.swap(buried_);
+  if (!all) buried_.reserve(n_held_ + 1);
+  lock.unlock();
+}
+
 bool Puller::push(Message message) {
   {
     std::unique_lock lock(mutex_);
     room_.wait(lock, [&] { return stopped_ || queue_.size() < queue_limit_; });
-    if (stopped_) return false;
+    if (stopped_) {
+      lock.unlock();  // dropping the message takes the lock
+      return false;
+    }
     queue_.push_back(std::move(message));
     queued_.store(queue_.size(), std::memory_order_release);
   }
@@ -161,9 +225,16 @@ const Puller::Message* Puller::front() {
   return &queue_.front();  // a deque's push_back moves no element
 }
 
+std::shared_ptr<const void> Puller::take_keep() {
+  const std::lock_guard lock(mutex_);
+  return std::move(queue_.front().keep);
+}
+
 void Puller::pop() {
+  Message done;  // dropped without the lock
   {
     const std::lock_guard lock(mutex_);
+    done = std::move(queue_.front());
     queue_.pop_front();
     queued_.store(queue_.size(), std::memory_order_release);
   }
@@ -182,6 +253,14 @@ ServerStream::State LiveStream::peek(Outgoing* out) {
   if (message == nullptr) {
     if (puller_->ended()) return State::kEnd;
     return puller_->pool().starved() ? State::kStarved : State::kLater;
+  }
+  if (message->by_value) {
+    *out = {message->metadata, true, message->buffers, 0, message->rows, message->bytes};
+    out->by_value = true;
+    out->parts = message->parts;
+    out->keep = puller_->take_keep();
+    current_by_value_ = true;
+    return State::kReady;
   }
   if (!has_current_) {
     if (free_slots_.empty()) {
@@ -203,6 +282,10 @@ ServerStream::State LiveStream::peek(Outgoing* out) {
 
 void LiveStream::pop() {
   has_current_ = false;
+  if (std::exchange(current_by_value_, false)) {
+    puller_->pop();
+    return;
+  }
   if (slots_[current_].out == 0) free_slots_.push_back(current_);
   puller_->pop();
 }

@@ -1,29 +1,14 @@
-#include <fcntl.h>
-
-#include <cerrno>
 #include <cstring>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "crossdock/core/error.h"
-#include "crossdock/core/unique_fd.h"
 #include "crossdock/device/region_table.h"
 #include "crossdock/ipc/container.h"
 #include "session/published_table.h"
 
 namespace crossdock::session {
-namespace {
-
-// A sealed copy, mapped as its consumers will map it.
-std::shared_ptr<const device::Region> map_copy(const device::Region& copy, const std::string& path) {
-  UniqueFd descriptor(::fcntl(copy.descriptor(), F_DUPFD_CLOEXEC, 0));
-  if (!descriptor) throw_errno(errno, "mapping the snapshot of " + path);
-  return device::Region::adopt(std::move(descriptor), copy.kind(), copy.size(), {}, "the snapshot of " + path);
-}
-
-}  // namespace
-
 std::shared_ptr<const PublishedTable> publish_file(const std::string& path, Stability stability) {
   std::shared_ptr<const device::Region> region = device::Region::open_file(path);
   ByteSpan file(region->data(), region->size());
@@ -41,7 +26,7 @@ std::shared_ptr<const PublishedTable> publish_file(const std::string& path, Stab
     region->check_unchanged();
     served = writer.freeze();
     // What counts from here on is the copy: times have coarse steps, and don't show every change.
-    mapped_copy = map_copy(*served, path);
+    mapped_copy = readable(served, "the snapshot of " + path);
     file = ByteSpan(mapped_copy->data() + shift, region->size());
     container = ipc::read_container(file, path, limits);
   }

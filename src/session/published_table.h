@@ -45,6 +45,9 @@ struct PublishedTable {
   // Of the server's I/O thread alone, see FileLeases:
   mutable int readers = 0;        ///< Streams that are under way, or whose consumer still holds some of it.
   mutable bool breaking = false;  ///< Somebody waits to write one of its files.
+  /// The regions as memory that this process can read, for bodies by value: memory that was only ever written to is
+  /// mapped when it is first asked for. Throws ResourceError.
+  const std::vector<std::shared_ptr<const device::Region>>& readable_regions() const;
 
   ByteSpan metadata_of(const PublishedMessage& message) const noexcept {
     return ByteSpan(metadata).subspan(message.metadata_offset, message.metadata_size);
@@ -52,7 +55,14 @@ struct PublishedTable {
   std::span<const dissociated::RemoteBuffer> buffers_of(const PublishedMessage& message) const noexcept {
     return std::span(buffers).subspan(message.first_buffer, message.n_buffers);
   }
+
+ private:
+  mutable std::vector<std::shared_ptr<const device::Region>> readable_;
 };
+
+/// The region itself, or a read-only mapping of it if this process made it without one. Throws ResourceError.
+std::shared_ptr<const device::Region> readable(const std::shared_ptr<const device::Region>& region,
+                                               const std::string& where);
 
 /// Adds messages to a table that is being made.
 class TableBuilder {

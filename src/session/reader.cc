@@ -36,18 +36,21 @@ bool needs_no_look_inside(const array::Schema& schema) {
 
 }  // namespace
 
-Reader::Impl::Impl(std::shared_ptr<ClientPool> from, const std::string& ticket, const GetOptions& given,
-                   transport::InterruptHook hook)
+Reader::Impl::Impl(std::shared_ptr<ClientPool> from, std::shared_ptr<ClientPool> data_from, const std::string& ticket,
+                   const GetOptions& given, transport::InterruptHook hook)
     : pool(std::move(from)),
+      data_pool(std::move(data_from)),
       options(given),
       interrupted(std::move(hook)),
       name(ticket),
       connection(pool->take(interrupted)) {
+  if (data_pool) data_connection = data_pool->take(interrupted);
   connection->request(as_bytes(ticket));
+  if (data_connection) data_connection->request(as_bytes(ticket));
   const dissociated::Receiver::Item* item = wait(deadline_ns(pool->options().timeout_ms));
   if (item->kind != dissociated::Receiver::Item::Kind::kMessage) {
     finish(*item);
-    throw ProtocolError("the stream \"" + name + "\" of " + connection->where() + " ended before its schema");
+    throw ProtocolError("the stream \"" + name + "\" of " + pool->where() + " ended before its schema");
   }
   schema = item->message->schema();
   delivered_schema = schema;
@@ -55,24 +58,30 @@ Reader::Impl::Impl(std::shared_ptr<ClientPool> from, const std::string& ticket, 
   if (!options.all_columns) delivered_schema = array::select_fields(*schema, options.columns, &selected);
 }
 
+// The connection that brings what is due next. Of two, the other one's messages stay where they are: so neither can run
+// ahead further than the server's window lets it.
+ClientConnection& Reader::Impl::due_from() noexcept {
+  return data_connection && receiver.due_has_metadata() ? *data_connection : *connection;
+}
+
 // The next item of the stream; never null. Throws TimeoutError, InterruptedError, and what ends the stream.
 const dissociated::Receiver::Item* Reader::Impl::wait(std::int64_t deadline) {
-  transport::Connection& transport = connection->transport();
   if (unfinished != nullptr) return std::exchange(unfinished, nullptr);
   while (true) {
     if (const dissociated::Receiver::Item* item = receiver.next()) return item;
+    ClientConnection& source = due_from();
     try {
-      if (const std::optional<transport::Incoming> message = transport.receive()) {
+      if (std::optional<transport::Incoming> message = source.transport().receive()) {
         if (message->tagged) {
-          receiver.on_tagged(message->tag, message->bytes);
+          receiver.on_tagged(message->tag, message->bytes, std::move(message->owner));
         } else {
           receiver.on_untagged(message->bytes);
         }
         continue;
       }
-      connection->flush();
-      if (!transport::wait_readable(transport, options.wait, deadline, interrupted)) {
-        throw TimeoutError("nothing came from " + connection->where() + " for the stream \"" + name +
+      bodies_from().flush();
+      if (!transport::wait_readable(source.transport(), options.wait, deadline, interrupted)) {
+        throw TimeoutError("nothing came from " + source.where() + " for the stream \"" + name +
                            "\" in the time that was given");
       }
     } catch (const ConnectionError&) {
@@ -86,10 +95,18 @@ void Reader::Impl::finish(const dissociated::Receiver::Item& item) {
   over = true;
   if (item.kind == dissociated::Receiver::Item::Kind::kError) {
     const std::string text(as_text(item.metadata));
-    pool->put_back(std::move(connection));
+    // Of two connections, the other one may still be in the middle of the stream.
+    if (!data_connection) put_back();
+    connection.reset();
+    data_connection.reset();
     throw_remote(text, pool->where());
   }
+  put_back();
+}
+
+void Reader::Impl::put_back() {
   pool->put_back(std::move(connection));
+  if (data_connection) data_pool->put_back(std::move(data_connection));
 }
 
 array::RecordBatch Reader::Impl::receive_batch(const dissociated::Receiver::Item& item,
@@ -105,9 +122,9 @@ array::RecordBatch Reader::Impl::receive_batch(const dissociated::Receiver::Item
     }
     owner = map_remote(item.body);
   } else if (header.codec != ipc::Codec::kNone) {
-    owner = decompressor.decompress(*of, item.body, nullptr, name.c_str(), &header, &views);
+    owner = decompressor.decompress(*of, item.body, item.body_owner, name.c_str(), &header, &views);
   } else {
-    owner = copy_packed(item.body);
+    owner = view_packed(item);
   }
   array::RecordBatch batch = ipc::assemble(of, header, views, dictionaries.for_schema(*of), std::move(owner));
   if (look_inside || of != schema) array::check_structure(batch);
@@ -126,7 +143,7 @@ std::shared_ptr<const void> Reader::Impl::map_remote(ByteSpan body) {
   for (const dissociated::RemoteBuffer& buffer : remote) {
     const std::uint16_t number = device::address_region(buffer.address);
     if (buffer.length == 0 || number == last_number) continue;
-    connection->transport().region(number, kAnnouncementTimeoutMs, interrupted);
+    bodies_from().transport().region(number, kAnnouncementTimeoutMs, interrupted);
     last_number = number;
   }
   std::vector<std::uint64_t> addresses;
@@ -134,9 +151,9 @@ std::shared_ptr<const void> Reader::Impl::map_remote(ByteSpan body) {
   for (const dissociated::RemoteBuffer& buffer : remote) {
     if (buffer.address != 0) addresses.push_back(buffer.address);
   }
-  connection->expect(addresses.size());
+  bodies_from().expect(addresses.size());
   // From here on the addresses go back whatever happens: by the lease, or by its end on a throw.
-  auto lease = std::make_shared<Lease>(connection, std::move(addresses));
+  auto lease = std::make_shared<Lease>(data_connection ? data_connection : connection, std::move(addresses));
   last_number = -1;
   const device::Region* region = nullptr;
   for (std::size_t i = 0; i < remote.size(); ++i) {
@@ -151,7 +168,7 @@ std::shared_ptr<const void> Reader::Impl::map_remote(ByteSpan body) {
     }
     const std::uint16_t number = device::address_region(buffer.address);
     if (number != last_number) {
-      lease->add(connection->transport().region(number, 0));
+      lease->add(bodies_from().transport().region(number, 0));
       region = lease->last_region();
       last_number = number;
     }
@@ -166,17 +183,21 @@ std::shared_ptr<const void> Reader::Impl::map_remote(ByteSpan body) {
   return lease;
 }
 
-// A type 0 body: the bytes themselves, which the transport will overwrite.
-std::shared_ptr<const void> Reader::Impl::copy_packed(ByteSpan body) {
-  constexpr std::size_t kAlignment = 64;
-  auto* memory =
-      static_cast<std::byte*>(::operator new (std::max<std::size_t>(body.size(), 1), std::align_val_t{kAlignment}));
-  std::shared_ptr<const void> owner(
-      memory, [](const void* given) { ::operator delete (const_cast<void*>(given), std::align_val_t{kAlignment}); });
-  std::memcpy(memory, body.data(), body.size());
+// A type 0 body: the bytes themselves. Those that came without an owner will be overwritten by the transport.
+std::shared_ptr<const void> Reader::Impl::view_packed(const dissociated::Receiver::Item& item) {
+  std::shared_ptr<const void> owner = item.body_owner;
+  const std::byte* base = item.body.data();
+  if (!owner) {
+    constexpr std::align_val_t kAlignment{64};
+    auto* memory = static_cast<std::byte*>(::operator new(std::max<std::size_t>(item.body.size(), 1), kAlignment));
+    owner = std::shared_ptr<const void>(
+        memory, [](const void* given) { ::operator delete(const_cast<void*>(given), kAlignment); });
+    if (!item.body.empty()) std::memcpy(memory, base, item.body.size());
+    base = memory;
+  }
   for (std::size_t i = 0; i < header.buffers.size(); ++i) {
     const ipc::BufferRange& range = header.buffers[i];
-    views[i] = range.length == 0 ? array::BufferView{} : array::BufferView{memory + range.offset, range.length};
+    views[i] = range.length == 0 ? array::BufferView{} : array::BufferView{base + range.offset, range.length};
   }
   return owner;
 }
@@ -234,7 +255,10 @@ std::optional<array::RecordBatch> Reader::Impl::next() {
 // The connection can't be used for another stream: closed once the last batch that came over it is released.
 void Reader::Impl::drop() noexcept {
   over = true;
+  if (connection) connection->cancel();
+  if (data_connection) data_connection->cancel();
   connection.reset();
+  data_connection.reset();
 }
 
 Reader::Reader(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

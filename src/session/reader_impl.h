@@ -17,18 +17,24 @@ namespace crossdock::session {
 
 /// Binds the protocol's Receiver to a transport's Connection, and makes batches of what comes.
 struct Reader::Impl {
-  /// Asks for the stream; returns when its schema is there.
-  Impl(std::shared_ptr<ClientPool> from, const std::string& ticket, const GetOptions& given,
-       transport::InterruptHook hook);
+  /// Asks for the stream; returns when its schema is there. `data_from`: bodies come over a connection of their own;
+  /// null: one carries all.
+  Impl(std::shared_ptr<ClientPool> from, std::shared_ptr<ClientPool> data_from, const std::string& ticket,
+       const GetOptions& given, transport::InterruptHook hook);
+  ~Impl() { drop(); }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
 
   std::optional<array::RecordBatch> next();
   void drop() noexcept;
 
   std::shared_ptr<ClientPool> pool;
+  std::shared_ptr<ClientPool> data_pool;  // null: bodies come over `connection` as well
   GetOptions options;
   transport::InterruptHook interrupted;
   std::string name;
-  std::shared_ptr<ClientConnection> connection;  // null once the stream is over
+  std::shared_ptr<ClientConnection> connection;       // null once the stream is over
+  std::shared_ptr<ClientConnection> data_connection;  // likewise; null with one connection
   dissociated::Receiver receiver;
   std::shared_ptr<const array::Schema> schema;
   std::shared_ptr<const array::Schema> delivered_schema;  // after the choice of columns
@@ -46,11 +52,14 @@ struct Reader::Impl {
 
  private:
   const dissociated::Receiver::Item* wait(std::int64_t deadline);
+  ClientConnection& due_from() noexcept;
+  ClientConnection& bodies_from() noexcept { return data_connection ? *data_connection : *connection; }
+  void put_back();
   void finish(const dissociated::Receiver::Item& item);
   array::RecordBatch receive_batch(const dissociated::Receiver::Item& item,
                                    const std::shared_ptr<const array::Schema>& of);
   std::shared_ptr<const void> map_remote(ByteSpan body);
-  std::shared_ptr<const void> copy_packed(ByteSpan body);
+  std::shared_ptr<const void> view_packed(const dissociated::Receiver::Item& item);
 };
 
 }  // namespace crossdock::session

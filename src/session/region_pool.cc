@@ -48,7 +48,8 @@ std::uint64_t RegionPool::idle_bytes() const {
 std::optional<RegionPool::Block> RegionPool::allocate(std::uint64_t size, std::uint64_t kept) {
   size = align_up(std::max<std::uint64_t>(size, kAlignment), kAlignment);
   std::unique_lock lock(mutex_);
-  const auto may_go_on = [&] { return stopped_ || out_ + size <= limit_ || out_ <= kept + size; };
+  const auto fits = [&] { return out_ + size <= limit_ || out_ <= kept + size; };
+  const auto may_go_on = [&] { return stopped_ || by_value_ || fits(); };
   if (!may_go_on()) {
     waiting_ = true;
     lock.unlock();
@@ -58,6 +59,7 @@ std::optional<RegionPool::Block> RegionPool::allocate(std::uint64_t size, std::u
     waiting_ = false;
   }
   if (stopped_) return std::nullopt;
+  if (!fits()) return Block{};
   std::optional<Block> block = carve(size);
   if (!block) {
     if (slabs_.size() > 0xFFFF) throw ResourceError("a live stream has used up its 65,536 regions of memory");
@@ -94,6 +96,15 @@ void RegionPool::give_back(const Block& block) noexcept {
       free.insert(after, {block.offset, block.size});  // carve() has made room for it
     }
     out_ -= block.size;
+    by_value_ = false;
+  }
+  room_.notify_one();
+}
+
+void RegionPool::pass_by_value() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    by_value_ = true;
   }
   room_.notify_one();
 }

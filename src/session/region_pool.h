@@ -19,7 +19,7 @@ class RegionPool {
  public:
   struct Block {
     std::uint32_t region = 0;  ///< Index.
-    std::uint64_t offset = 0;  ///< Never 0.
+    std::uint64_t offset = 0;  ///< Never 0, but where there is no room.
     std::uint64_t size = 0;
   };
 
@@ -30,9 +30,12 @@ class RegionPool {
       : limit_(limit), on_starved_(std::move(on_starved)) {}
 
   /// Waits until there is room, or stop(). Nothing after stop(). `kept`: bytes of what is out that won't come back
-  /// before the stream's end, which don't count here. Throws ResourceError.
+  /// before the stream's end, which don't count here. After pass_by_value(), an empty block where there is no room.
+  /// Throws ResourceError.
   std::optional<Block> allocate(std::uint64_t size, std::uint64_t kept = 0);
   void give_back(const Block& block) noexcept;
+  /// Don't wait for room any more, until the next give_back().
+  void pass_by_value() noexcept;
   void stop() noexcept;
   /// Gives all memory back, whatever is out. Only when nobody uses the pool any more.
   void clear() noexcept;
@@ -61,6 +64,7 @@ class RegionPool {
   std::vector<Slab> slabs_;
   std::uint64_t out_ = 0;
   bool waiting_ = false;
+  bool by_value_ = false;
   bool stopped_ = false;
 };
 

@@ -12,7 +12,7 @@ namespace {
 constexpr ErrorCode kTravelling[] = {
     ErrorCode::kNotFound,    ErrorCode::kUnsupportedType, ErrorCode::kFileChanged, ErrorCode::kLeaseLimit,
     ErrorCode::kClosed,      ErrorCode::kPermission,      ErrorCode::kConsumed,    ErrorCode::kResource,
-    ErrorCode::kInvalidData, ErrorCode::kProtocol,
+    ErrorCode::kInvalidData, ErrorCode::kProtocol,        ErrorCode::kUnsupported,
 };
 
 }  // namespace

@@ -1,16 +1,32 @@
 #include "crossdock/session/server.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "crossdock/core/error.h"
 #include "crossdock/core/fork.h"
+#include "crossdock/dissociated/uri.h"
 #include "session/io_loop.h"
 #include "session/shelf.h"
 
 namespace crossdock::session {
 
+namespace {
+
+// Whether any of the places to listen at shares memory with other users.
+bool shared_with_others(const ServerOptions& options) {
+  return std::ranges::any_of(options.uris, [&](const std::string& uri) {
+    return options.transports->find(dissociated::parse_uri(uri).scheme)->shares_with_others();
+  });
+}
+
+}  // namespace
+
 struct Server::Impl {
-  explicit Impl(ServerOptions given) : options(std::move(given)), shelf(options), loop(options, shelf) {}
+  explicit Impl(ServerOptions given)
+      : options(std::move(given)),
+        shelf(options, shared_with_others(options)),
+        loop(options, *options.transports, shelf) {}
 
   ForkGuard made_in;
   ServerOptions options;
@@ -21,7 +37,9 @@ struct Server::Impl {
 Server::Server(ServerOptions options) {
   if (options.window == 0) throw InvalidArgumentError("window must be at least 1 message");
   if (options.lease_limit == 0) throw InvalidArgumentError("lease_limit must be at least 1 byte");
+  if (options.uris.empty()) throw InvalidArgumentError("a server needs at least one URI to listen at");
   if (!options.context) options.context = Context::default_context();
+  if (!options.transports) options.transports = make_transports();
   impl_ = std::make_unique<Impl>(std::move(options));
 }
 
@@ -34,7 +52,8 @@ Server::~Server() {
   close();
 }
 
-const std::string& Server::uri() const noexcept { return impl_->loop.uri(); }
+const std::string& Server::uri() const noexcept { return impl_->loop.uris().front(); }
+const std::vector<std::string>& Server::uris() const noexcept { return impl_->loop.uris(); }
 
 void Server::publish(const std::string& name, Source source) {
   impl_->made_in.check("this Server");

@@ -18,6 +18,7 @@ constexpr int kMessagesPerTurn = 64;
 ServerConnection::ServerConnection(std::unique_ptr<transport::Connection> connection, const ServerOptions& options,
                                    Open open)
     : connection_(std::move(connection)),
+      carries_(connection_->agreement().carries),
       options_(options),
       open_(std::move(open)),
       sender_(connection_->agreement().want_data, connection_->agreement().free_data,
@@ -58,7 +59,7 @@ void ServerConnection::start(std::string_view ticket) {
   if (!tail_.empty())
     throw ProtocolError("the client asked for a stream before it had taken the end of the one before");
   try {
-    streams_.push_back({next_stream_id_++, open_(ticket, connection_->agreement()), std::string(ticket), {}});
+    streams_.push_back({next_stream_id_++, open_(ticket, *connection_), std::string(ticket), {}});
     stats_.name = ticket;
   } catch (const std::exception& reason) {
     fail_stream(reason);
@@ -126,10 +127,12 @@ bool ServerConnection::pump(std::int64_t now_ms) {
       ServerStream::State state{};
       try {
         state = streams_.back().source->peek(&current_);
-        if (state == ServerStream::State::kStarved)
+        if (state == ServerStream::State::kStarved) {
           watch_starvation(now_ms);
-        else
+        } else {
           starved_since_ms_ = 0;
+        }
+        if (state == ServerStream::State::kReady) check_size();
       } catch (const std::exception& reason) {
         fail_stream(reason);
         progress = true;
@@ -138,7 +141,12 @@ bool ServerConnection::pump(std::int64_t now_ms) {
       // Outside of the above: that the peer has gone is no failure of the source's, and ends the connection.
       if (state == ServerStream::State::kEnd) {
         const dissociated::PrefixBytes end = sender_.end_of_stream();
-        end_stream({end.begin(), end.end()});
+        // It belongs to the metadata; the end of the bodies is in it.
+        if (carries_ == transport::Carries::kData) {
+          end_stream({});
+        } else {
+          end_stream({end.begin(), end.end()});
+        }
         progress = true;
         continue;
       }
@@ -151,6 +159,17 @@ bool ServerConnection::pump(std::int64_t now_ms) {
     progress = true;
   }
   return progress;
+}
+
+void ServerConnection::check_size() const {
+  if (!current_.by_value) return;
+  std::uint64_t size = 0;
+  for (const ByteSpan part : current_.parts) size += part.size();
+  if (size <= connection_->max_body()) return;
+  throw LeaseLimitError("a batch of \"" + stats_.name + "\" has " + std::to_string(size) +
+                        " bytes and has to go by value, of which the consumer takes " +
+                        std::to_string(connection_->max_body()) +
+                        " at once: raise its max_body, or publish smaller batches");
 }
 
 bool ServerConnection::announce_regions() {
@@ -181,26 +200,44 @@ bool ServerConnection::announce_regions() {
 
 bool ServerConnection::send_current() {
   if (!metadata_sent_) {
-    if (current_.has_body) {
-      if (!announce_regions()) return false;
-      body_.clear();
-      dissociated::write_remote_body(remote_, &body_);
-    }
-    if (!connection_->send(prefix_, current_.metadata)) return false;
+    if (!send_metadata()) return false;
     metadata_sent_ = true;
   }
-  Stream& stream = streams_.back();
-  if (current_.has_body) {
-    if (!connection_->send_tagged(sender_.body_tag(dissociated::BodyType::kRemote), body_, {})) return false;
-    const std::size_t before = sender_.leases().outstanding();
-    sender_.leases().lend(remote_, (static_cast<std::uint64_t>(stream.id) << 32) | current_.slot);
-    stream.outstanding += sender_.leases().outstanding() - before;
+  if (current_.has_body && carries_ != transport::Carries::kMetadata) {
+    if (current_.by_value) {
+      if (!connection_->send_body(sender_.body_tag(dissociated::BodyType::kPacked), current_.parts, current_.keep)) {
+        return false;
+      }
+      current_.keep.reset();
+      stats_.bytes_by_value += current_.bytes;
+    } else if (!send_remote()) {
+      return false;
+    }
     ++stats_.batches;
     stats_.rows += static_cast<std::uint64_t>(current_.rows);
     stats_.bytes += current_.bytes;
   }
-  stream.source->pop();
+  streams_.back().source->pop();
   has_current_ = false;
+  return true;
+}
+
+bool ServerConnection::send_metadata() {
+  // Before the metadata, so that it can be met by whoever looks for the body at once.
+  if (current_.has_body && !current_.by_value && carries_ != transport::Carries::kMetadata) {
+    if (!announce_regions()) return false;
+    body_.clear();
+    dissociated::write_remote_body(remote_, &body_);
+  }
+  return carries_ == transport::Carries::kData || connection_->send(prefix_, current_.metadata);
+}
+
+bool ServerConnection::send_remote() {
+  if (!connection_->send_tagged(sender_.body_tag(dissociated::BodyType::kRemote), body_, {})) return false;
+  Stream& stream = streams_.back();
+  const std::size_t before = sender_.leases().outstanding();
+  sender_.leases().lend(remote_, (static_cast<std::uint64_t>(stream.id) << 32) | current_.slot);
+  stream.outstanding += sender_.leases().outstanding() - before;
   return true;
 }
 
@@ -234,22 +271,19 @@ void ServerConnection::cancel_stream() {
   end_stream(std::move(message));
 }
 
+// A consumer that took all there was and gives nothing back will not: it keeps the stream whole, and what else it wants
+// goes into its own memory.
 void ServerConnection::watch_starvation(std::int64_t now_ms) {
-  if (options_.lease_timeout_ms < 0) return;
+  if (options_.lease_patience_ms < 0) return;
   if (connection_->in_flight() > 0) {  // it may well give back what it hasn't even taken: look again
     starved_since_ms_ = 0;
-    deadline_ms_ = now_ms + options_.lease_timeout_ms;
+    deadline_ms_ = now_ms + std::max(options_.lease_patience_ms, 1);
     return;
   }
   if (starved_since_ms_ == 0) starved_since_ms_ = now_ms;
-  deadline_ms_ = starved_since_ms_ + options_.lease_timeout_ms;
+  deadline_ms_ = starved_since_ms_ + options_.lease_patience_ms;
   if (now_ms < deadline_ms_) return;
-  throw LeaseLimitError("the consumer, process " + std::to_string(stats_.pid) + ", holds " +
-                        std::to_string(sender_.leases().outstanding_bytes()) + " bytes of the live stream \"" +
-                        stats_.name + "\" and took all that was sent, but gave nothing back for " +
-                        std::to_string(options_.lease_timeout_ms) + " ms; its limit is " +
-                        std::to_string(options_.lease_limit) +
-                        " bytes: release batches sooner, copy what is to be kept, or serve with a larger lease_limit");
+  streams_.back().source->pass_by_value();
 }
 
 void ServerConnection::say_goodbye(const std::exception& reason) noexcept {

@@ -19,7 +19,7 @@ namespace crossdock::session {
 class ServerConnection {
  public:
   /// Finds what a ticket names. Throws what the consumer is to be told.
-  using Open = std::function<std::unique_ptr<ServerStream>(std::string_view ticket, const transport::Agreement&)>;
+  using Open = std::function<std::unique_ptr<ServerStream>(std::string_view ticket, const transport::Connection&)>;
 
   ServerConnection(std::unique_ptr<transport::Connection> connection, const ServerOptions& options, Open open);
 
@@ -54,16 +54,20 @@ class ServerConnection {
   void settle();
   bool pump(std::int64_t now_ms);
   bool send_current();
+  bool send_metadata();
+  bool send_remote();
   bool announce_regions();
   void end_stream(std::vector<std::byte> tail);
   void fail_stream(const std::exception& reason);
   void cancel_stream();
+  void check_size() const;
   void watch_starvation(std::int64_t now_ms);
   void forget_idle_streams();
   bool push_tail();
   bool push_retired();
 
   std::unique_ptr<transport::Connection> connection_;
+  const transport::Carries carries_;
   const ServerOptions& options_;
   Open open_;
   dissociated::Sender sender_;

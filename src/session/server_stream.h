@@ -23,7 +23,15 @@ struct Outgoing {
   std::uint32_t slot = 0;  ///< Comes back in returned(), once for each buffer that isn't empty.
   std::int64_t rows = 0;
   std::uint64_t bytes = 0;
+  /// The body goes by value: these parts back to back, kept by `keep` until they are sent. Then `buffers` and `slot`
+  /// mean nothing.
+  bool by_value = false;
+  std::span<const ByteSpan> parts{};
+  std::shared_ptr<const void> keep{};
 };
+
+/// Appends `buffer` to a packed body, and what aligns the next one to 64 bytes, as the metadata has it.
+void pack(ByteSpan buffer, std::vector<ByteSpan>* parts);
 
 /// What a connection sends to one consumer: seen from the server's I/O thread, which never waits for it.
 class ServerStream {
@@ -44,33 +52,19 @@ class ServerStream {
   virtual void returned(std::uint32_t slot) noexcept = 0;
   /// Nothing more is asked for, whether it ended or not; leases may still be out.
   virtual void over() noexcept {}
+  /// The consumer sits at its lease limit: what it is waiting for is to come by value.
+  virtual void pass_by_value() noexcept {}
 };
 
 /// A published table, at one consumer's pace.
 class TableStream final : public ServerStream {
  public:
-  explicit TableStream(std::shared_ptr<const PublishedTable> table) : table_(std::move(table)) {
-    ++table_->readers;
-    for (const auto& region : table_->regions) {
-      if (region->kind() == device::RegionKind::kFile) file_ = region.get();
-    }
-  }
-
-  ~TableStream() override { --table_->readers; }
+  TableStream(std::shared_ptr<const PublishedTable> table, bool by_value);
+  ~TableStream() override;
   TableStream(const TableStream&) = delete;
   TableStream& operator=(const TableStream&) = delete;
 
-  State peek(Outgoing* out) override {
-    if (next_ == table_->messages.size()) return State::kEnd;
-    if (table_->breaking) {
-      throw FileChangedError("the file behind this stream is about to change: another process waits to write to it");
-    }
-    if (file_ != nullptr) file_->check_unchanged();
-    const PublishedMessage& message = table_->messages[next_];
-    *out = {
-        table_->metadata_of(message), message.has_body, table_->buffers_of(message), 0, message.rows, message.bytes};
-    return State::kReady;
-  }
+  State peek(Outgoing* out) override;
   void pop() override { ++next_; }
   const std::shared_ptr<const device::Region>& region(std::uint32_t index) const override {
     return table_->regions[index];
@@ -78,9 +72,13 @@ class TableStream final : public ServerStream {
   void returned(std::uint32_t) noexcept override {}
 
  private:
+  void pack_body(const PublishedMessage& message);
+
   std::shared_ptr<const PublishedTable> table_;
   const device::Region* file_ = nullptr;
+  const std::vector<std::shared_ptr<const device::Region>>* readable_;  // by value, else null
   std::size_t next_ = 0;
+  std::vector<ByteSpan> parts_;
 };
 
 }  // namespace crossdock::session

@@ -57,8 +57,7 @@ std::shared_ptr<const PublishedTable> Shelf::publish(const std::string& name, So
     case Source::Kind::kFile: {
       const std::string& path = SourceAccess::path(source);
       item->table = publish_file(path, SourceAccess::stability(source));
-      const bool others = options_.shm.any_user || !options_.shm.other_users.empty();
-      item->table_for_others = others && SourceAccess::stability(source) == Stability::kTrust
+      item->table_for_others = others_ && SourceAccess::stability(source) == Stability::kTrust
                                    ? publish_file(path, Stability::kSnapshot)
                                    : item->table;
       break;
@@ -144,8 +143,10 @@ void Shelf::join_pullers() {
   }
 }
 
-std::unique_ptr<ServerStream> Shelf::open(std::string_view ticket, const transport::Agreement& peer) {
-  if (ticket.empty()) return open_catalogue();
+std::unique_ptr<ServerStream> Shelf::open(std::string_view ticket, const transport::Connection& consumer) {
+  const transport::Agreement& peer = consumer.agreement();
+  const bool by_value = !consumer.shares_memory();
+  if (ticket.empty()) return open_catalogue(by_value);
   const std::lock_guard lock(mutex_);
   if (closed_) throw ClosedError("the server was closed");
   const auto found = items_.find(ticket);
@@ -153,9 +154,15 @@ std::unique_ptr<ServerStream> Shelf::open(std::string_view ticket, const transpo
   Item& item = *found->second;
   if (item.table) {
     ++item.consumers;
-    return std::make_unique<TableStream>(peer.same_user ? item.table : item.table_for_others);
+    // What goes by value is the consumer's own from then on: a file that changes later doesn't change under it.
+    return std::make_unique<TableStream>(peer.same_user || by_value ? item.table : item.table_for_others, by_value);
   }
-  if (!peer.same_user) {
+  if (peer.carries != transport::Carries::kBoth) {
+    throw UnsupportedError("\"" + found->first +
+                           "\" is a live stream, which goes to one connection: ask for it with one URI, or publish "
+                           "it as a table");
+  }
+  if (!peer.same_user && !by_value) {
     throw PermissionError("\"" + found->first +
                           "\" is a live stream, whose memory is used again and so goes to processes of the server's "
                           "own user only; publish it as a table for others");
@@ -168,7 +175,7 @@ std::unique_ptr<ServerStream> Shelf::open(std::string_view ticket, const transpo
   item.copied_by_finished += join_finished(&item.pullers);
   join_finished(&withdrawn_);
   item.pullers.reserve(item.pullers.size() + 1);
-  auto puller = std::make_shared<Puller>(item.make, options_.lease_limit, options_.window, waker_);
+  auto puller = Puller::start(item.make, options_.lease_limit, options_.window, waker_, by_value);
   item.pullers.push_back(puller);  // before anything can fail: what drops a puller waits for its source
   ++item.consumers;
   if (item.one_shot) {
@@ -183,7 +190,7 @@ std::unique_ptr<ServerStream> Shelf::open(std::string_view ticket, const transpo
   }
 }
 
-std::unique_ptr<ServerStream> Shelf::open_catalogue() {
+std::unique_ptr<ServerStream> Shelf::open_catalogue(bool by_value) {
   std::vector<CatalogueRow> rows;
   std::uint64_t seen = 0;
   {
@@ -191,7 +198,7 @@ std::unique_ptr<ServerStream> Shelf::open_catalogue() {
     if (closed_) throw ClosedError("the server was closed");
     // Each has memory and a descriptor of its own: a client that asks again and again, and releases nothing, must not
     // use those up.
-    if (catalogue_) return std::make_unique<TableStream>(catalogue_);
+    if (catalogue_) return std::make_unique<TableStream>(catalogue_, by_value);
     seen = changes_;
     for (const auto& [name, item] : items_) {
       CatalogueRow row{name, item->schema};
@@ -205,7 +212,7 @@ std::unique_ptr<ServerStream> Shelf::open_catalogue() {
   auto made = publish_catalogue(rows);
   const std::lock_guard lock(mutex_);
   if (seen == changes_) catalogue_ = made;
-  return std::make_unique<TableStream>(std::move(made));
+  return std::make_unique<TableStream>(std::move(made), by_value);
 }
 
 void Shelf::throw_not_found(std::string_view name) const {

@@ -20,7 +20,9 @@ namespace crossdock::session {
 /// What a server has to give, by name. Thread-safe: users publish and withdraw, the I/O thread opens streams.
 class Shelf {
  public:
-  explicit Shelf(const ServerOptions& options) : options_(options), waker_(std::make_shared<Waker>()) {}
+  /// `others`: whether users other than our own may connect and share memory.
+  Shelf(const ServerOptions& options, bool others)
+      : options_(options), others_(others), waker_(std::make_shared<Waker>()) {}
 
   /// Gives back the table if it lies in a file, which may change under it; else null.
   std::shared_ptr<const PublishedTable> publish(const std::string& name, Source source);
@@ -32,8 +34,9 @@ class Shelf {
   void join_pullers();
 
   /// The stream that a ticket names; the empty ticket is the catalogue. I/O thread: never waits for a source. Throws
-  /// what the consumer is told: NotFoundError, ConsumedError, PermissionError.
-  std::unique_ptr<ServerStream> open(std::string_view ticket, const transport::Agreement& peer);
+  /// what the consumer is told: NotFoundError, ConsumedError, PermissionError, UnsupportedError (a live stream over
+  /// two connections).
+  std::unique_ptr<ServerStream> open(std::string_view ticket, const transport::Connection& consumer);
 
   void add_stats(ServerStats* stats) const;
   const std::shared_ptr<Waker>& waker() const noexcept { return waker_; }
@@ -53,10 +56,11 @@ class Shelf {
     std::uint64_t consumers = 0;
   };
 
-  std::unique_ptr<ServerStream> open_catalogue();
+  std::unique_ptr<ServerStream> open_catalogue(bool by_value);
   [[noreturn]] void throw_not_found(std::string_view name) const;
 
   const ServerOptions& options_;
+  const bool others_;
   std::shared_ptr<Waker> waker_;
   mutable std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Item>, std::less<>> items_;

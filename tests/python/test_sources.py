@@ -293,23 +293,25 @@ def test_serve_that_fails_says_which_source_and_leaves_no_server():
     assert any("'bad'" in note for note in caught.value.__notes__)
 
 
-def test_a_consumer_at_its_lease_limit_gets_an_error_in_the_end():
+def test_a_consumer_at_its_lease_limit_gets_the_rest_by_value():
     table = pa.Table.from_batches(BATCHES_OF_8_KIB)
     sources = {"t": lambda: reader_of(table)}
     with (
-        xd.serve(sources, lease_limit=64 << 10, lease_timeout=0.05) as server,
+        xd.serve(sources, lease_limit=64 << 10) as server,
         xd.connect(server.uri) as client,
     ):
-        held = []
-        with pytest.raises(xd.LeaseLimitError, match="lease_limit"):
-            held.extend(client.get("t", timeout=30))
+        held = list(client.get("t", timeout=30))
+        (consumer,) = server.stats()["consumers"]
+        assert 0 < consumer["leased_bytes"] <= 64 << 10
+        assert consumer["leased_bytes"] + consumer["bytes_by_value"] == consumer["bytes"]
+        assert [pa.record_batch(batch)["n"][0].as_py() for batch in held] == list(range(len(BATCHES_OF_8_KIB)))
 
 
-def test_without_a_lease_timeout_a_consumer_at_its_limit_is_waited_for():
+def test_with_endless_patience_a_consumer_at_its_limit_is_waited_for():
     table = pa.Table.from_batches(BATCHES_OF_8_KIB)
     sources = {"t": lambda: reader_of(table)}
     with (
-        xd.serve(sources, lease_limit=64 << 10, lease_timeout=None) as server,
+        xd.serve(sources, lease_limit=64 << 10, lease_patience=None) as server,
         xd.connect(server.uri) as client,
     ):
         reader = client.get("t", timeout=0.5)

@@ -30,7 +30,7 @@ def use(path: os.PathLike[str], make: Callable[[], Producer]) -> int:
     with xd.serve({"a": Producer(), "b": path, "c": "x.arrow", "d": make}, wait="block", users="any") as server:
         server.publish("e", Producer(), mode="live")
         uri: str = server.uri
-        xd.serve(window=8, lease_limit=1 << 20, lease_timeout=None).close()
+        xd.serve(window=8, lease_limit=1 << 20, lease_patience=None).close()
         with xd.connect(uri, timeout=None) as client:
             for entry in client.list():
                 rows: int | None = entry.rows

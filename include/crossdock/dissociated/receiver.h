@@ -59,6 +59,9 @@ class CROSSDOCK_EXPORT Receiver {
   const Item* next();
 
   bool finished() const noexcept;  ///< kEnd or kError was taken.
+  /// Whether the metadata of the message due next has come, and only its body is missing: with two connections, which
+  /// of them to read.
+  bool due_has_metadata() const noexcept;
   /// Ready for another stream on the same connection. Throws StreamBusyError unless finished. Call it before the next
   /// want_data is sent. After kError, a connection that carries bodies alone may still hold some of the old stream:
   /// don't reuse it.

@@ -9,15 +9,15 @@
 #include "crossdock/array/stream.h"
 #include "crossdock/core/export.h"
 #include "crossdock/core/log.h"
-#include "crossdock/transport/shm.h"
+#include "crossdock/session/transports.h"
 #include "crossdock/transport/transport.h"
 
 namespace crossdock::session {
 
 struct ClientOptions {
   int timeout_ms = 10000;  ///< For connecting and for each answer that list() and get() wait for; negative: forever.
-  transport::ShmOptions shm;
   LogCallback log;
+  std::shared_ptr<const transport::TransportRegistry> transports;  ///< Null: make_transports().
 };
 
 /// One line of a server's catalogue.
@@ -64,6 +64,10 @@ class CROSSDOCK_EXPORT Client {
   /// Throws UriError, SchemeError, NotFoundError, ConnectionError, PermissionError, HandshakeError, TimeoutError,
   /// InterruptedError.
   explicit Client(const std::string& uri, ClientOptions options = {}, transport::InterruptHook interrupted = {});
+  /// Metadata and bodies over a connection each, of one server or of two that publish the same under the same names;
+  /// the schemes may differ. Live streams need one connection: they throw UnsupportedError from get().
+  Client(const std::string& metadata_uri, const std::string& data_uri, ClientOptions options = {},
+         transport::InterruptHook interrupted = {});
   ~Client();  ///< close()
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;

@@ -9,24 +9,25 @@
 #include "crossdock/core/log.h"
 #include "crossdock/session/context.h"
 #include "crossdock/session/source.h"
-#include "crossdock/transport/shm.h"
+#include "crossdock/session/transports.h"
 #include "crossdock/transport/transport.h"
 
 namespace crossdock::session {
 
 struct ServerOptions {
-  std::string uri = "shm:";   ///< Where to listen. "shm:" picks a path; "shm:/run/x.sock" names one.
+  /// Where to listen, one or more. "shm:" picks a path; "shm:/run/x.sock" names one.
+  std::vector<std::string> uris = {"shm:"};
   std::uint32_t window = 64;  ///< Messages that a consumer may be behind before its stream pauses; at least 1.
   /// Bytes of a live stream's memory that one consumer may hold, or have waiting for it; at least 1. Two batches
   /// always fit: the one that it works on, and the next.
   std::uint64_t lease_limit = 1ull << 30;
-  /// How long a consumer that took everything may sit at its lease limit before both ends get LeaseLimitError;
-  /// negative: for ever.
-  int lease_timeout_ms = 10000;
+  /// How long a consumer that took everything may sit at its lease limit until bodies go to it by value, into its own
+  /// memory, as long as it gives nothing back; negative: for ever, the stream waits.
+  int lease_patience_ms = 10;
   transport::Wait wait = transport::Wait::kAuto;  ///< How the server's thread waits.
-  transport::ShmOptions shm;
   LogCallback log;
-  std::shared_ptr<Context> context;  ///< Null: the default context.
+  std::shared_ptr<Context> context;                                ///< Null: the default context.
+  std::shared_ptr<const transport::TransportRegistry> transports;  ///< Null: make_transports().
 };
 
 /// What it cost and what is out. A snapshot; counters only grow.
@@ -45,6 +46,7 @@ struct ConsumerStats {
   std::uint64_t in_flight = 0;  ///< Messages sent and not taken.
   std::uint64_t leases = 0;     ///< Buffers out.
   std::uint64_t leased_bytes = 0;
+  std::uint64_t bytes_by_value = 0;  ///< Of `bytes`, those that went by value.
 };
 struct ServerStats {
   std::vector<SourceStats> sources;
@@ -64,8 +66,10 @@ class CROSSDOCK_EXPORT Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  /// The full URI, with want_data and free_data.
+  /// The full URI, with want_data and free_data, of the first of ServerOptions::uris.
   const std::string& uri() const noexcept;
+  /// Of all of them.
+  const std::vector<std::string>& uris() const noexcept;
 
   /// Throws InvalidArgumentError (name taken, empty, or with a NUL byte), UnsupportedTypeError, InvalidDataError,
   /// ClosedError, and what the source throws. On a throw nothing is published; the source is gone either way.

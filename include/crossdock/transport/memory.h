@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "crossdock/core/export.h"
+#include "crossdock/transport/registry.h"
 #include "crossdock/transport/transport.h"
 
 namespace crossdock::transport {
@@ -24,5 +25,9 @@ struct MemoryOptions {
 /// (no descriptors left).
 CROSSDOCK_EXPORT std::pair<std::unique_ptr<Connection>, std::unique_ptr<Connection>> memory_pair(
     const Agreement& agreement, const MemoryOptions& options);
+
+/// The same behind a scheme, "memory:NAME": servers and clients that hold this very transport find each other by name,
+/// within this process. Listening with no name picks one. Thread-safe.
+CROSSDOCK_EXPORT std::shared_ptr<const Transport> make_memory_transport(const MemoryOptions& options = {});
 
 }  // namespace crossdock::transport

@@ -18,8 +18,8 @@ class CROSSDOCK_EXPORT Transport {
  public:
   virtual ~Transport() = default;
   virtual std::string_view scheme() const noexcept = 0;
-  /// Whether its listeners take clients that are not processes of our own user on this machine.
-  virtual bool admits_others() const noexcept = 0;
+  /// Whether its listeners take clients of other users that memory is shared with. False where bodies go by value.
+  virtual bool shares_with_others() const noexcept = 0;
   /// `address` is the URI's, percent-decoded, without scheme and query; empty: of the transport's choosing. Throws as
   /// the transport's own listen function does.
   virtual std::unique_ptr<Listener> listen(const std::string& address, std::uint64_t want_data, std::uint64_t free_data,

@@ -298,7 +298,7 @@ class ShmTransport final : public Transport {
  public:
   explicit ShmTransport(const ShmOptions& options) : options_(options) { check_options(options); }
   std::string_view scheme() const noexcept override { return "shm"; }
-  bool admits_others() const noexcept override { return options_.any_user || !options_.other_users.empty(); }
+  bool shares_with_others() const noexcept override { return options_.any_user || !options_.other_users.empty(); }
   std::unique_ptr<Listener> listen(const std::string& address, std::uint64_t want_data, std::uint64_t free_data,
                                    LogCallback log) const override {
     return shm_listen(address, want_data, free_data, options_, std::move(log));

@@ -1,5 +1,7 @@
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
+#include <future>
 #include <mutex>
 #include <stdexcept>
 
@@ -71,32 +73,67 @@ TEST_F(LiveTest, MemoryIsUsedAgainOnlyWhenItWasGivenBack) {
   EXPECT_EQ(expected, 500'000);
 }
 
-TEST_F(LiveTest, AHoarderGetsANamedErrorAtItsLimitAndOthersGoOn) {
+TEST_F(LiveTest, AHoarderGetsTheRestByValueAndTheWholeStream) {
   ServerOptions options;
   options.lease_limit = 64 << 10;
-  options.lease_timeout_ms = 300;
   Server server(options);
   server.publish("much", Source::factory([] { return number_stream(500, 1000); }));
   Client client(server.uri());
   const auto reader = client.get("much");
   std::vector<array::RecordBatch> hoard;
-  try {
-    while (auto batch = reader->next()) hoard.push_back(*std::move(batch));
-    FAIL() << "a consumer held " << hoard.size() << " batches of a stream that may lend 64 KiB";
-  } catch (const LeaseLimitError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("lease_limit"));
+  while (auto batch = reader->next()) hoard.push_back(*std::move(batch));
+  ASSERT_EQ(hoard.size(), 500u);
+  for (std::size_t i = 0; i < hoard.size(); ++i) {
+    EXPECT_EQ(number_at(hoard[i], 0), static_cast<std::int64_t>(i) * 1000);
+    EXPECT_EQ(number_at(hoard[i], 999), static_cast<std::int64_t>(i) * 1000 + 999);
   }
-  EXPECT_EQ(number_at(hoard.front(), 7), 7) << "what it holds stays valid";
-  const auto other = client.get("much");
-  int batches = 0;
-  while (other->next()) ++batches;
-  EXPECT_EQ(batches, 500);
+  const ServerStats stats = server.stats();
+  ASSERT_EQ(stats.consumers.size(), 1u);
+  EXPECT_LE(stats.consumers[0].leased_bytes, options.lease_limit);
+  EXPECT_GT(stats.consumers[0].leased_bytes, 0u);
+  EXPECT_EQ(stats.consumers[0].leased_bytes + stats.consumers[0].bytes_by_value, stats.consumers[0].bytes);
+}
+
+TEST_F(LiveTest, WhoGivesBackAfterHavingHoardedGetsSharedMemoryAgain) {
+  ServerOptions options;
+  options.lease_limit = 64 << 10;
+  Server server(options);
+  server.publish("much", Source::factory([] { return number_stream(500, 1000); }));
+  Client client(server.uri());
+  const auto reader = client.get("much");
+  std::vector<array::RecordBatch> hoard;
+  for (int i = 0; i < 50; ++i) hoard.push_back(*reader->next());
+  const std::uint64_t by_value = server.stats().consumers[0].bytes_by_value;
+  EXPECT_GT(by_value, 0u);
+  hoard.clear();
+  int rest = 0;
+  while (reader->next()) ++rest;
+  EXPECT_EQ(rest, 450);
+  // What had been queued by value while it hoarded, and not much more.
+  EXPECT_LT(server.stats().consumers[0].bytes_by_value - by_value, 300u * 8000u);
+}
+
+TEST_F(LiveTest, AReaderThatIsDroppedInMidStreamEndsItsSourceAlsoWhileABatchIsHeld) {
+  Server server;
+  std::promise<void> gone;
+  std::future<void> let_go = gone.get_future();
+  server.publish("endless", Source::factory([&gone] {
+                   const std::shared_ptr<void> held(nullptr, [&gone](void*) { gone.set_value(); });
+                   return std::make_unique<FunctionStream>(number_batch(0, 0).schema,
+                                                           [held] { return std::optional(number_batch(7, 100)); });
+                 }));
+  Client client(server.uri());
+  auto reader = client.get("endless");
+  const array::RecordBatch kept = *reader->next();
+  reader.reset();
+  EXPECT_EQ(let_go.wait_for(std::chrono::seconds(20)), std::future_status::ready) << "nobody asks for its next batch";
+  EXPECT_EQ(number_at(kept, 0), 7);
 }
 
 TEST_F(LiveTest, ALoopThatHoldsOneBatchWhileItAsksForTheNextNeverStarves) {
   ServerOptions options;
   options.lease_limit = 1;
-  options.lease_timeout_ms = 300;
+  options.lease_patience_ms = 300;
   Server server(options);
   server.publish("much", Source::factory([] { return number_stream(20, 1000); }));
   Client client(server.uri());
@@ -110,10 +147,10 @@ TEST_F(LiveTest, ALoopThatHoldsOneBatchWhileItAsksForTheNextNeverStarves) {
   EXPECT_EQ(batches, 20);
 }
 
-TEST_F(LiveTest, WithoutALeaseTimeoutAHoarderIsWaitedFor) {
+TEST_F(LiveTest, WithEndlessPatienceAHoarderIsWaitedFor) {
   ServerOptions options;
   options.lease_limit = 64 << 10;
-  options.lease_timeout_ms = -1;
+  options.lease_patience_ms = -1;
   Server server(options);
   server.publish("much", Source::factory([] { return number_stream(50, 1000); }));
   Client client(server.uri());

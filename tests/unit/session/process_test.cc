@@ -237,7 +237,7 @@ TEST_F(ProcessTest, AnotherUserGetsSealedMemoryOnlyAndOnlyIfAsked) {
       return 0;
     });
     ServerOptions options;
-    options.shm.any_user = any_user;
+    options.transports = make_transports({.shm = {.any_user = any_user}});
     Server server(options);
     server.publish("table", Source::table(number_stream(3, 100)));
     server.publish("live", Source::factory([] { return number_stream(3, 100); }));

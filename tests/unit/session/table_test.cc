@@ -235,10 +235,10 @@ TEST_F(TableTest, AClosedServerEndsStreamsByName) {
 TEST_F(TableTest, AClientFindsTheServerThatTookItsServersPlace) {
   const testing::TemporaryFolder folder;
   ServerOptions options;
-  options.uri = "shm:" + (folder / "numbers.sock");
+  options.uris = {"shm:" + (folder / "numbers.sock")};
   auto server = std::make_unique<Server>(options);
   server->publish("numbers", Source::table(number_stream(1, 1)));
-  Client client(options.uri);
+  Client client(options.uris.front());
   EXPECT_EQ(count_rows(*client.get("numbers")), 1);
   server = nullptr;
   EXPECT_THROW(client.list(), NotFoundError) << "nobody listens there now";
@@ -280,7 +280,7 @@ TEST_F(TableTest, UrisAreChecked) {
   EXPECT_THROW(Client("shm:"), UriError);
   EXPECT_THROW(Client("shm:/nowhere/at/all.sock"), NotFoundError);
   ServerOptions options;
-  options.uri = "tcp://localhost:1";
+  options.uris = {"tcp://localhost:1"};
   EXPECT_THROW(Server{options}, SchemeError);
   Server server;
   const std::string address = server.uri().substr(0, server.uri().find('?'));

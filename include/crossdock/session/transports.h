@@ -1,0 +1,21 @@
+#pragma once
+
+#include <memory>
+
+#include "crossdock/core/export.h"
+#include "crossdock/transport/registry.h"
+#include "crossdock/transport/shm.h"
+
+namespace crossdock::session {
+
+/// One member for each transport that this version has.
+struct TransportOptions {
+  transport::ShmOptions shm;
+};
+
+/// A registry of every transport that this version has, each with these options. Throws InvalidArgumentError for
+/// options that can't work.
+CROSSDOCK_EXPORT std::shared_ptr<const transport::TransportRegistry> make_transports(
+    const TransportOptions& options = {});
+
+}  // namespace crossdock::session

@@ -1,0 +1,55 @@
+#include "session/server_stream.h"
+
+#include <array>
+#include <utility>
+
+#include "crossdock/core/error.h"
+#include "crossdock/device/region_table.h"
+
+namespace crossdock::session {
+
+void pack(ByteSpan buffer, std::vector<ByteSpan>* parts) {
+  static constexpr std::array<std::byte, 64> kZeros{};
+  if (buffer.empty()) return;
+  parts->push_back(buffer);
+  const std::size_t over = buffer.size() % kZeros.size();
+  if (over != 0) parts->push_back(ByteSpan(kZeros).first(kZeros.size() - over));
+}
+
+TableStream::TableStream(std::shared_ptr<const PublishedTable> table, bool by_value)
+    : table_(std::move(table)), readable_(by_value ? &table_->readable_regions() : nullptr) {
+  ++table_->readers;
+  for (const auto& region : table_->regions) {
+    if (region->kind() == device::RegionKind::kFile) file_ = region.get();
+  }
+}
+
+TableStream::~TableStream() { --table_->readers; }
+
+ServerStream::State TableStream::peek(Outgoing* out) {
+  if (next_ == table_->messages.size()) return State::kEnd;
+  if (table_->breaking) {
+    throw FileChangedError("the file behind this stream is about to change: another process waits to write to it");
+  }
+  if (file_ != nullptr) file_->check_unchanged();
+  const PublishedMessage& message = table_->messages[next_];
+  *out = {table_->metadata_of(message), message.has_body, table_->buffers_of(message), 0, message.rows, message.bytes};
+  if (readable_ != nullptr && message.has_body) {
+    pack_body(message);
+    out->by_value = true;
+    out->parts = parts_;
+    out->keep = table_;
+  }
+  return State::kReady;
+}
+
+void TableStream::pack_body(const PublishedMessage& message) {
+  parts_.clear();
+  for (const dissociated::RemoteBuffer& buffer : table_->buffers_of(message)) {
+    if (buffer.length == 0) continue;
+    const device::Region& region = *(*readable_)[device::address_region(buffer.address)];
+    pack({region.data() + device::address_offset(buffer.address), buffer.length}, &parts_);
+  }
+}
+
+}  // namespace crossdock::session

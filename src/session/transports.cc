@@ -1,0 +1,11 @@
+#include "crossdock/session/transports.h"
+
+namespace crossdock::session {
+
+std::shared_ptr<const transport::TransportRegistry> make_transports(const TransportOptions& options) {
+  auto registry = std::make_shared<transport::TransportRegistry>();
+  registry->add(transport::make_shm_transport(options.shm));
+  return registry;
+}
+
+}  // namespace crossdock::session
