@@ -62,7 +62,7 @@ TEST_F(ProcessTest, AServerKilledWhileItPublishesHarmsNobodyAndIsReplaced) {
   const std::string uri = "shm:" + (folder / "s.sock");
   ChildProcess producer([&](const ChildProcess::Line& line) {
     ServerOptions options;
-    options.uri = uri;
+    options.uris = {uri};
     Server server(options);
     server.publish("table", Source::table(number_stream(100, 100)));
     line.say("serving");
@@ -91,7 +91,7 @@ TEST_F(ProcessTest, AServerKilledWhileItPublishesHarmsNobodyAndIsReplaced) {
   EXPECT_EQ(number_at(*batch, 99), 99);
   EXPECT_THROW(client.get("table"), ConnectionError);
   ServerOptions options;
-  options.uri = uri;
+  options.uris = {uri};
   Server next(options);
   next.publish("table", Source::table(number_stream(2, 100)));
   EXPECT_TRUE(client.get("table")->next().has_value()) << "at the same address";
