@@ -79,7 +79,9 @@ def column(name: str) -> pa.Array:
     if pa.types.is_dictionary(kind):
         if pa.types.is_string_view(kind.value_type):
             plain = pa.array(values).dictionary_encode()
-            return pa.DictionaryArray.from_arrays(plain.indices.cast(kind.index_type), plain.dictionary.cast(kind.value_type))
+            return pa.DictionaryArray.from_arrays(
+                plain.indices.cast(kind.index_type), plain.dictionary.cast(kind.value_type)
+            )
         return pa.array(values, kind.value_type).dictionary_encode().cast(kind)
     if pa.types.is_list(kind) and pa.types.is_dictionary(kind.value_type):
         flat = pa.array(["a", "b", "a"]).dictionary_encode()
