@@ -150,26 +150,23 @@ std::int64_t read_variadic_counts(const flatbuf::RecordBatch& batch, const array
   return sum;
 }
 
-/// Unions have a bitmap of validity in V4, before their other buffers.
-std::int64_t count_unions(const array::Schema& schema) {
-  return std::ranges::count_if(schema.nodes(), [](const LayoutNode& node) {
-    return node.id == array::TypeId::kSparseUnion || node.id == array::TypeId::kDenseUnion;
-  });
-}
+/// In V4 all but the null type have a bitmap of validity before their other buffers: unions, and run-end encoded nodes
+/// as Arrow C++ writes them, lost theirs in V5.
+bool had_bitmap_in_v4(const LayoutNode& node) { return !node.type.has_validity() && node.id != array::TypeId::kNull; }
 
-/// Takes V4's bitmaps of unions out of the buffers: there is no place for what they say.
-void drop_union_bitmaps(const array::Schema& schema, const char* where, BatchHeader* out) {
+/// Takes those bitmaps out of the buffers: there is no place for what they say.
+void drop_bitmaps_of_v4(const array::Schema& schema, const char* where, BatchHeader* out) {
   array::BufferCursor at(out->variadic_counts);
   std::size_t dropped = 0;
   for (std::size_t i = 0; i < schema.nodes().size(); ++i) {
     const LayoutNode& layout = schema.nodes()[i];
     at.enter(layout);
-    if (layout.id == array::TypeId::kSparseUnion || layout.id == array::TypeId::kDenseUnion) {
+    if (had_bitmap_in_v4(layout)) {
       if (out->buffers[at.first() + dropped].length > 0 && out->nodes[i].null_count != 0) {
         throw UnsupportedTypeError(std::string(where) + ": field \"" + layout.field->name.substr(0, 200) + "\" (" +
                                    array::type_name(layout.field->type) +
-                                   "): a union's own nulls, which metadata version V4 could say, can't be carried; "
-                                   "write the data again with Arrow 1.0 or later");
+                                   "): its own nulls, which metadata version V4 could say of this type, can't be "
+                                   "carried; write the data again with Arrow 1.0 or later");
       }
       ++dropped;
     }
@@ -183,7 +180,7 @@ void read_buffers(const flatbuf::RecordBatch& batch, const array::Schema& schema
   const auto* buffers = batch.buffers();
   const std::size_t found = buffers ? buffers->size() : 0;
   std::int64_t needed = schema.n_buffers() + read_variadic_counts(batch, schema, where, limits, out);
-  if (is_v4) needed += count_unions(schema);
+  if (is_v4) needed += std::ranges::count_if(schema.nodes(), had_bitmap_in_v4);
   if (found != static_cast<std::size_t>(needed)) {
     fail(where, std::to_string(found) + " buffers, but the schema needs " + std::to_string(needed));
   }
@@ -256,7 +253,7 @@ void Message::batch(const array::Schema& schema, BatchHeader* out) const {
   out->body_length = body_length_;
   read_nodes(*batch, schema, where_, out);
   read_buffers(*batch, schema, where_, limits_, is_v4_, out);
-  if (is_v4_) drop_union_bitmaps(schema, where_, out);
+  if (is_v4_) drop_bitmaps_of_v4(schema, where_, out);
   out->custom_metadata.clear();
   if (root.custom_metadata()) out->custom_metadata = read_metadata(root.custom_metadata(), limits_, where_);
   if (out->codec == Codec::kNone) check_lengths(schema, where_, out);

@@ -153,6 +153,20 @@ def test_all_of_them_in_one_table(mode):
     assert round_trip(whole, mode).equals(whole, check_metadata=True)
 
 
+@pytest.mark.parametrize("version", [pa.ipc.MetadataVersion.V4, pa.ipc.MetadataVersion.V5], ids=["V4", "V5"])
+@pytest.mark.parametrize("new", [pa.ipc.new_file, pa.ipc.new_stream], ids=["file", "stream"])
+def test_files_of_both_metadata_versions(tmp_path, new, version):
+    """V4 has a bitmap before a union's other buffers."""
+    whole = pa.record_batch([column(name) for name in VALUES], names=list(VALUES))
+    path = tmp_path / "all.arrow"
+    with new(path, whole.schema, options=pa.ipc.IpcWriteOptions(metadata_version=version)) as writer:
+        writer.write_batch(whole)
+    with xd.serve({"f": path}) as server, xd.connect(server.uri) as client:
+        (got,) = pa.RecordBatchReader.from_stream(client.get("f"))
+    got.validate(full=True)
+    assert got.equals(whole, check_metadata=True)
+
+
 @pytest.mark.parametrize("mode", ["table", "live"])
 def test_slices_that_start_inside_a_byte_of_a_bitmap(mode):
     length = 1000

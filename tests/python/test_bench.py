@@ -46,6 +46,17 @@ def test_codec_measures_both_directions_at_both_widths(tmp_path):
     assert [target["bound"] for target in result["targets"]] == [8, 6, 8, 6]
 
 
+def test_validate_looks_at_text_and_lists(tmp_path):
+    result = run("validate", tmp_path)
+    rows = {row["column"]: row for row in result["rows"]}
+    assert {"utf8", "large_utf8", "utf8_of_many_scripts", "list", "large_list"} <= set(rows)
+    for row in rows.values():
+        assert row["ours"] > 0
+        assert row["pyarrow"] > 0
+        assert row["bytes"] > 1_000_000
+    assert {target["bound"] for target in result["targets"]} == {1}
+
+
 def test_handoff_has_every_way_wake_mode_and_read(tmp_path):
     size = 64 << 10
     result = run("handoff", tmp_path, "--sizes", str(size))

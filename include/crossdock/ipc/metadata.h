@@ -92,7 +92,7 @@ class CROSSDOCK_EXPORT Message {
   /// lengths are not negative and agree with the number of rows and with the parents' lengths, that nulls are at most
   /// the length (-1, unknown, is taken) and have a bitmap, that buffers lie in the body and are long enough for their
   /// elements. What offsets point into isn't known from metadata and isn't checked. Null counts of unions and run-end
-  /// encoded nodes, which have no validity of their own, become 0. The validity that a union has in V4 is left out,
+  /// encoded nodes, which have no validity of their own, become 0. The validity that these have in V4 is left out,
   /// also from `out->buffers`; where it marks nulls the message is refused with UnsupportedTypeError. Of a compressed
   /// body the lengths can't be checked yet: Decompressor does. For a DictionaryBatch pass the slot's `values` schema
   /// (Schema::find_dictionary by dictionary_id()). On a throw `*out` is unspecified.

@@ -260,11 +260,22 @@ TEST(BatchReader, UnionsOfV4LoseTheirBitmap) {
   }
   for (const std::int64_t nulls : {1, -1}) {
     const std::string refused = error_of<UnsupportedTypeError>([&] { read(schema, with(nulls, {39, 1})); });
-    EXPECT_THAT(refused, HasSubstr("field \"u\" (dense_union[0, 1]): a union's own nulls"));
+    EXPECT_THAT(refused, HasSubstr("field \"u\" (dense_union[0, 1]): its own nulls"));
   }
   Batch newer = with(0, {0, 0});
   newer.version = flatbuf::MetadataVersion::V5;
   EXPECT_THAT(error(schema, newer), HasSubstr("13 buffers, but the schema needs 11"));
+}
+
+TEST(BatchReader, RunEndEncodedNodesOfV4LoseTheirBitmap) {
+  const auto schema = one(field("r", array::Type{.id = TypeId::kRunEndEncoded},
+                                {field("run_ends", TypeId::kInt16), field("values", TypeId::kInt8)}));
+  const std::vector<FieldNode> nodes{{4, 0}, {1, 0}, {1, 0}};
+  const BatchHeader header =
+      read(schema, {4, nodes, {{0, 0}, {0, 0}, {8, 2}, {16, 0}, {24, 1}}, 64, {}, flatbuf::MetadataVersion::V4});
+  ASSERT_EQ(header.buffers.size(), 4u);
+  EXPECT_EQ(header.buffers[1].offset, 8);
+  EXPECT_EQ(header.buffers[3].offset, 24);
 }
 
 TEST(BatchReader, RunEndEncoded) {
