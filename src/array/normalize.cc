@@ -316,8 +316,10 @@ class Normalizer {
     changed_ = true;
     std::byte* const copy = make_copy(buffer, length * kWidth);
     for (std::int64_t i = 0; i < length; ++i) {
-      const auto of = static_cast<std::size_t>(children.index(load_le<std::int8_t>(ids + i)));
-      const std::int64_t moved = load_le<std::int32_t>(offsets + i * kWidth) - used[of].first;
+      // An id that wasn't wild a moment ago may be now, in memory that somebody else can write to.
+      const int of = children.index(load_le<std::int8_t>(ids + i));
+      const std::int64_t by = of < 0 ? 0 : used[static_cast<std::size_t>(of)].range().first;
+      const std::int64_t moved = load_le<std::int32_t>(offsets + i * kWidth) - by;
       store_le<std::int32_t>(copy + i * kWidth, static_cast<std::int32_t>(moved));
     }
   }

@@ -1,6 +1,6 @@
 #include "utf8.h"
 
-#include <bit>
+#include <array>
 
 #include "crossdock/core/bytes.h"
 
@@ -9,41 +9,63 @@ namespace {
 
 constexpr std::uint64_t kHighBits = 0x8080808080808080u;
 
-/// How many of the bytes at the start are ASCII, or a little fewer: it goes by eight.
-std::int64_t ascii_prefix(const std::byte* data, std::int64_t size) noexcept {
-  constexpr std::int64_t kBlock = 64;
-  std::int64_t i = 0;
-  for (; size - i >= kBlock; i += kBlock) {
-    std::uint64_t any = 0;
-    for (std::int64_t w = 0; w < kBlock; w += 8) any |= load_le<std::uint64_t>(data + i + w);
-    if ((any & kHighBits) != 0) break;
-  }
-  for (; size - i >= 8; i += 8) {
-    const std::uint64_t high = load_le<std::uint64_t>(data + i) & kHighBits;
-    if (high != 0) return i + std::countr_zero(high) / 8;
-  }
-  return i;
-}
-
-/// The bounds of a character's second byte, and its length: what RFC 3629's table (section 4) says of its first byte.
-struct Lead {
-  std::uint8_t length;
-  std::uint8_t low;
-  std::uint8_t high;
+/// What a byte must be that comes next: the rows of RFC 3629's table (section 4), read from left to right.
+enum State : std::uint8_t {
+  kStart,      ///< The first byte of a character.
+  kLast,       ///< Any continuation, the last one.
+  kLastTwo,    ///< Any continuation, and one more.
+  kLastThree,  ///< Any continuation, and two more.
+  kAfterE0,    ///< A0 to BF, and one more: no longer form than needed.
+  kAfterEd,    ///< 80 to 9F, and one more: no surrogates.
+  kAfterF0,    ///< 90 to BF, and two more: no longer form than needed.
+  kAfterF4,    ///< 80 to 8F, and two more: nothing over U+10FFFF.
+  kBroken,
+  kStates,
 };
 
-constexpr Lead lead_of(std::uint8_t byte) noexcept {
-  if (byte < 0x80) return {1, 0, 0};
-  if (byte < 0xc2) return {0, 0, 0};
-  if (byte < 0xe0) return {2, 0x80, 0xbf};
-  if (byte == 0xe0) return {3, 0xa0, 0xbf};
-  if (byte == 0xed) return {3, 0x80, 0x9f};
-  if (byte < 0xf0) return {3, 0x80, 0xbf};
-  if (byte == 0xf0) return {4, 0x90, 0xbf};
-  if (byte < 0xf4) return {4, 0x80, 0xbf};
-  if (byte == 0xf4) return {4, 0x80, 0x8f};
-  return {0, 0, 0};
+constexpr State after_start(int byte) noexcept {
+  if (byte < 0x80) return kStart;
+  if (byte < 0xc2) return kBroken;
+  if (byte < 0xe0) return kLast;
+  if (byte == 0xe0) return kAfterE0;
+  if (byte == 0xed) return kAfterEd;
+  if (byte < 0xf0) return kLastTwo;
+  if (byte == 0xf0) return kAfterF0;
+  if (byte < 0xf4) return kLastThree;
+  return byte == 0xf4 ? kAfterF4 : kBroken;
 }
+
+constexpr State after(State state, int byte) noexcept {
+  const auto within = [byte](int low, int high, State next) { return byte >= low && byte <= high ? next : kBroken; };
+  switch (state) {
+    case kStart: return after_start(byte);
+    case kLast: return within(0x80, 0xbf, kStart);
+    case kLastTwo: return within(0x80, 0xbf, kLast);
+    case kLastThree: return within(0x80, 0xbf, kLastTwo);
+    case kAfterE0: return within(0xa0, 0xbf, kLast);
+    case kAfterEd: return within(0x80, 0x9f, kLast);
+    case kAfterF0: return within(0x90, 0xbf, kLastTwo);
+    case kAfterF4: return within(0x80, 0x8f, kLastTwo);
+    default: return kBroken;
+  }
+}
+
+// The whole automaton in one number per byte: the next state of state s stands in its bits from s * kStateBits on, and
+// is itself such a number of bits. So a step is a look-up and a shift, without a branch to be guessed wrong.
+constexpr int kStateBits = 6;
+constexpr std::uint64_t kStateMask = (1u << kStateBits) - 1;
+static_assert(kStates * kStateBits <= 64);
+
+constexpr std::array<std::uint64_t, 256> kSteps = [] {
+  std::array<std::uint64_t, 256> steps{};
+  for (int byte = 0; byte < 256; ++byte) {
+    for (int state = 0; state < kStates; ++state) {
+      const auto next = static_cast<std::uint64_t>(after(static_cast<State>(state), byte) * kStateBits);
+      steps[static_cast<std::size_t>(byte)] |= next << (state * kStateBits);
+    }
+  }
+  return steps;
+}();
 
 }  // namespace
 
@@ -63,24 +85,25 @@ bool is_ascii(const std::byte* data, std::int64_t size) noexcept {
 }
 
 bool is_utf8(const std::byte* data, std::int64_t size) noexcept {
+  std::uint64_t state = kStart;
+  const auto step = [&state](std::byte byte) {
+    state = kSteps[std::to_integer<std::uint8_t>(byte)] >> (state & kStateMask);
+  };
+  // ASCII between two characters is skipped by blocks: large ones for long texts, small ones for what is left.
+  const auto take_block = [&](std::int64_t at, std::int64_t block) {
+    std::uint64_t any = 0;
+    for (std::int64_t w = 0; w < block; w += 8) any |= load_le<std::uint64_t>(data + at + w);
+    if ((any & kHighBits) == 0 && (state & kStateMask) == kStart) return;
+    for (std::int64_t end = at + block; at < end; ++at) step(data[at]);
+  };
   std::int64_t i = 0;
-  while (i < size) {
-    const auto first = std::to_integer<std::uint8_t>(data[i]);
-    if (first < 0x80) {
-      const std::int64_t skipped = ascii_prefix(data + i, size - i);
-      i += skipped > 0 ? skipped : 1;
-      continue;
-    }
-    const Lead lead = lead_of(first);
-    if (lead.length == 0 || lead.length > size - i) return false;
-    const auto second = std::to_integer<std::uint8_t>(data[i + 1]);
-    if (second < lead.low || second > lead.high) return false;
-    for (std::uint8_t more = 2; more < lead.length; ++more) {
-      if (!is_continuation(data[i + more])) return false;
-    }
-    i += lead.length;
+  for (; size - i >= 32; i += 32) {
+    take_block(i, 32);
+    if ((state & kStateMask) == kBroken * kStateBits) return false;
   }
-  return true;
+  for (; size - i >= 8; i += 8) take_block(i, 8);
+  for (; i < size; ++i) step(data[i]);
+  return (state & kStateMask) == kStart;
 }
 
 }  // namespace crossdock::array
