@@ -64,7 +64,8 @@ class CROSSDOCK_EXPORT Connection {
   /// them. The spans themselves are copied. Throws InvalidArgumentError for a message over max_body().
   virtual bool send_body(std::uint64_t tag, std::span<const ByteSpan> parts, std::shared_ptr<const void> keep) = 0;
   virtual std::uint64_t max_body() const noexcept = 0;
-  /// Messages sent that the peer hasn't taken: what a window is measured by.
+  /// Messages sent that the peer hasn't taken: what a window is measured by. Over a network, as far as receive() has
+  /// heard: what was taken meanwhile may still count.
   virtual std::size_t in_flight() = 0;
   /// Whether fewer than `window` messages are in flight. False counts like a send() that found no room: prepare_sleep()
   /// then has the peer ring once it has taken something.
@@ -92,14 +93,14 @@ class CROSSDOCK_EXPORT Connection {
 
   // --- waiting, for the thread that receives ---
   /// Whether receive() may have something, the peer has gone, or a send() that returned false may work now. A few
-  /// loads, no system call: what spinning looks at. It can't see a peer that was killed, or a region that was sent:
+  /// loads, no system call (over a network: one): what spinning looks at. It can't see a peer that was killed, or a region that was sent:
   /// poll descriptor() now and then too.
   virtual bool readable() const { return true; }
   /// Says to the peer that we are about to sleep. False: something has arrived meanwhile, don't. After true, poll
   /// descriptor() for reading, then wake().
   virtual bool prepare_sleep() = 0;
   virtual void wake() = 0;
-  /// Readable when the peer rang, sent a region, or went away.
+  /// Readable when the peer rang, sent a region, or went away; over a network, whenever something arrived.
   virtual int descriptor() const noexcept = 0;
 };
 

@@ -14,6 +14,20 @@ void TransportConformance::connect(const Wishes& wishes) {
   ASSERT_NE(client_, nullptr);
 }
 
+void TransportConformance::let_arrive(Connection& from, Connection& to) {
+  if (!GetParam().network) return;
+  for (int waited_ms = 0; waited_ms < kPatienceMs && !to.readable(); ++waited_ms) {
+    from.flush();
+    rung(to, 1);
+  }
+}
+
+void TransportConformance::let_learn(Connection& end) {
+  if (!GetParam().network) return;
+  rung(end, kPatienceMs);
+  EXPECT_FALSE(end.receive());
+}
+
 bool TransportConformance::rung(Connection& connection, int timeout_ms) {
   pollfd waiting{connection.descriptor(), POLLIN, 0};
   int ready = 0;
@@ -37,6 +51,17 @@ std::optional<TransportConformance::Message> TransportConformance::take(Connecti
       return std::nullopt;
     }
   }
+}
+
+std::optional<TransportConformance::Message> TransportConformance::take(Connection& from, Connection& to) {
+  for (int waited_ms = 0; GetParam().network && waited_ms < kPatienceMs; ++waited_ms) {
+    from.flush();
+    if (const std::optional<Incoming> in = to.receive()) {
+      return Message{in->tagged, in->tag, {in->bytes.begin(), in->bytes.end()}};
+    }
+    rung(to, 1);
+  }
+  return take(to);
 }
 
 void TransportConformance::put(Connection& connection, const Message& message) {

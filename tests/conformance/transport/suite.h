@@ -41,6 +41,12 @@ struct Implementation {
   /// What the other end learns of us by the handshake is our own process and user. False: `agreement` comes out as it
   /// was wished.
   bool real_credentials = false;
+  /// The ends are told that they are processes of one user on one machine.
+  bool same_user = true;
+  /// A network lies between the ends: what is sent arrives a little later, waits partly in the sender until that is
+  /// pushed on, and what was taken is known only once the sender has received. The descriptor is readable whenever
+  /// something arrived, asked for or not.
+  bool network = false;
 };
 
 inline void PrintTo(const Implementation& implementation, std::ostream* out) { *out << implementation.name; }
@@ -63,8 +69,15 @@ class TransportConformance : public ::testing::TestWithParam<Implementation> {
 
   /// Waits for the next message, sleeping properly. Fails the test and returns nothing if none comes.
   static std::optional<Message> take(Connection& connection);
+  /// The same for a case that plays both ends: pushes on what waits in the sender.
+  static std::optional<Message> take(Connection& from, Connection& to);
   /// Sends, waiting for room as a sender that also receives does. The peer must be draining.
   static void put(Connection& connection, const Message& message);
+  /// What the transport's network does by itself, and the other end's owner: waits until something has arrived at `to`,
+  /// pushing `from` on. Does nothing without a network.
+  static void let_arrive(Connection& from, Connection& to);
+  /// Has an end learn what the other has told of itself. There must be no message for it.
+  static void let_learn(Connection& end);
   /// True once descriptor() is readable; false after `timeout_ms`.
   static bool rung(Connection& connection, int timeout_ms);
   static std::vector<std::byte> pattern(std::size_t size, std::uint64_t seed);

@@ -10,6 +10,7 @@ namespace {
 TEST_P(TransportConformance, OneDoesNotFallAsleepOnAMessage) {
   connect();
   put(*server_, {false, 0, pattern(8, 1)});
+  let_arrive(*server_, *client_);
   EXPECT_TRUE(client_->readable());
   EXPECT_FALSE(client_->prepare_sleep());
   EXPECT_TRUE(take(*client_));
@@ -44,7 +45,9 @@ TEST_P(TransportConformance, NobodyRingsAnEndThatIsAwake) {
   ASSERT_TRUE(client_->prepare_sleep());
   client_->wake();
   ASSERT_TRUE(server_->send(pattern(8, 1), {}));
-  EXPECT_FALSE(rung(*client_, 0));
+  if (!GetParam().network) {
+    EXPECT_FALSE(rung(*client_, 0));
+  }
   EXPECT_TRUE(take(*client_));
 }
 
@@ -55,7 +58,17 @@ TEST_P(TransportConformance, RoomRingsASenderThatSleeps) {
   std::size_t sent = 0;
   while (server_->send(pattern(5000, 1), {})) ASSERT_LT(++sent, 100'000u);
   ASSERT_TRUE(server_->prepare_sleep());
-  for (std::size_t i = 0; i < sent; ++i) ASSERT_TRUE(client_->receive());
+  for (std::size_t taken = 0; taken < sent;) {
+    if (client_->receive()) {
+      ++taken;
+      continue;
+    }
+    // The rest waits in the sender, for whom there is room now.
+    ASSERT_TRUE(GetParam().network);
+    ASSERT_TRUE(rung(*server_, kPatienceMs));
+    server_->wake();
+    if (server_->prepare_sleep()) let_arrive(*server_, *client_);
+  }
   EXPECT_TRUE(rung(*server_, kPatienceMs));
   server_->wake();
   EXPECT_TRUE(server_->readable());
@@ -68,10 +81,12 @@ TEST_P(TransportConformance, ADrainedWindowRingsASenderThatSleeps) {
   ASSERT_TRUE(server_->send(pattern(8, 1), {}));
   ASSERT_FALSE(server_->below_window(1));
   ASSERT_TRUE(server_->prepare_sleep());
+  let_arrive(*server_, *client_);
   ASSERT_TRUE(client_->receive());
   EXPECT_FALSE(client_->receive());
   EXPECT_TRUE(rung(*server_, kPatienceMs));
   server_->wake();
+  let_learn(*server_);
   EXPECT_TRUE(server_->below_window(1));
 }
 

@@ -1,0 +1,127 @@
+#include "address.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <memory>
+
+#include "crossdock/core/error.h"
+#include "crossdock/core/text.h"
+
+namespace crossdock::transport::tcp {
+namespace {
+
+[[noreturn]] void fail(const std::string& address, const std::string& what) {
+  throw UriError("bad address " + shown("tcp:" + address) + ": " + what +
+                 "; write tcp://host:port, with an IPv6 address in brackets");
+}
+
+std::uint16_t parse_port(const std::string& address, std::string_view text) {
+  std::uint16_t port = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, port);
+  if (error != std::errc{} || stopped != end) fail(address, "its port must be a number from 0 to 65535");
+  return port;
+}
+
+std::string_view without(std::string_view text, std::string_view prefix) {
+  return text.starts_with(prefix) ? text.substr(prefix.size()) : text;
+}
+
+Endpoint endpoint_of(int socket, int (*ask)(int, sockaddr*, socklen_t*), const char* doing) {
+  Endpoint endpoint;
+  endpoint.size = sizeof endpoint.storage;
+  if (ask(socket, reinterpret_cast<sockaddr*>(&endpoint.storage), &endpoint.size) != 0) throw_errno(errno, doing);
+  return endpoint;
+}
+
+}  // namespace
+
+HostPort parse_address(const std::string& address) {
+  if (address.empty()) return {};
+  if (!address.starts_with("//")) fail(address, "two slashes must follow the scheme");
+  std::string_view rest = std::string_view(address).substr(2);
+  if (rest.ends_with('/')) rest.remove_suffix(1);
+  if (rest.find('/') != std::string_view::npos) fail(address, "nothing but a query may follow the port");
+  if (rest.find('@') != std::string_view::npos) fail(address, "it names a user, and a token doesn't belong into a URI");
+  HostPort out;
+  std::string_view port;
+  if (rest.starts_with('[')) {
+    const std::size_t close = rest.find(']');
+    if (close == std::string_view::npos) fail(address, "the bracket isn't closed");
+    out.host = rest.substr(1, close - 1);
+    if (out.host.find(':') == std::string::npos) fail(address, "only an IPv6 address stands in brackets");
+    port = rest.substr(close + 1);
+    if (!port.empty() && !port.starts_with(':')) fail(address, "a port starts with a colon");
+  } else {
+    const std::size_t colon = rest.find(':');
+    if (colon != rest.rfind(':')) fail(address, "an IPv6 address stands in brackets");
+    out.host = rest.substr(0, colon);
+    if (colon != std::string_view::npos) port = rest.substr(colon);
+  }
+  if (!port.empty()) out.port = parse_port(address, without(port, ":"));
+  return out;
+}
+
+std::vector<Endpoint> resolve(const HostPort& address) {
+  const std::string host = address.host.empty() ? "127.0.0.1" : address.host == "*" ? "::" : address.host;
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const int error = ::getaddrinfo(host.c_str(), std::to_string(address.port).c_str(), &hints, &found);
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owned(found, ::freeaddrinfo);
+  if (error != 0) {
+    const std::string why = error == EAI_SYSTEM ? std::strerror(errno) : ::gai_strerror(error);
+    throw NotFoundError("tcp: there is no address for the host " + shown(host) + ": " + why);
+  }
+  std::vector<Endpoint> endpoints;
+  for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
+    if (at->ai_addrlen > sizeof(sockaddr_storage)) continue;
+    Endpoint endpoint;
+    endpoint.size = at->ai_addrlen;
+    std::memcpy(&endpoint.storage, at->ai_addr, at->ai_addrlen);
+    endpoints.push_back(endpoint);
+  }
+  return endpoints;
+}
+
+Endpoint local_endpoint(int socket) { return endpoint_of(socket, ::getsockname, "asking for a tcp socket's address"); }
+Endpoint peer_endpoint(int socket) { return endpoint_of(socket, ::getpeername, "asking for a tcp peer's address"); }
+
+std::uint16_t port_of(const Endpoint& endpoint) noexcept {
+  if (endpoint.storage.ss_family == AF_INET6) {
+    return ntohs(reinterpret_cast<const sockaddr_in6*>(&endpoint.storage)->sin6_port);
+  }
+  return ntohs(reinterpret_cast<const sockaddr_in*>(&endpoint.storage)->sin_port);
+}
+
+std::string host_of(const Endpoint& endpoint) {
+  char host[NI_MAXHOST] = {};
+  const int error =
+      ::getnameinfo(endpoint.get(), endpoint.size, host, sizeof host, nullptr, 0, NI_NUMERICHOST | NI_NUMERICSERV);
+  return error == 0 ? host : "?";
+}
+
+bool is_wildcard(const Endpoint& endpoint) noexcept {
+  if (endpoint.storage.ss_family == AF_INET6) {
+    return IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6*>(&endpoint.storage)->sin6_addr);
+  }
+  return reinterpret_cast<const sockaddr_in*>(&endpoint.storage)->sin_addr.s_addr == htonl(INADDR_ANY);
+}
+
+std::string to_uri(const std::string& host, std::uint16_t port) {
+  std::string in_uri;
+  for (const char c : host) in_uri += c == '%' ? std::string("%25") : std::string(1, c);
+  if (host.find(':') != std::string::npos) in_uri = "[" + in_uri + "]";
+  return "tcp://" + in_uri + ":" + std::to_string(port);
+}
+
+std::string to_uri(const Endpoint& endpoint) { return to_uri(host_of(endpoint), port_of(endpoint)); }
+
+}  // namespace crossdock::transport::tcp

@@ -1,0 +1,216 @@
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <optional>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "address.h"
+#include "crossdock/core/error.h"
+#include "handshake.h"
+#include "socket_options.h"
+
+namespace crossdock::transport {
+
+namespace {
+
+using namespace tcp;  // NOLINT(google-build-using-namespace): the private half of this very floor
+
+using Clock = std::chrono::steady_clock;
+constexpr int kSliceMs = 100;  // between two questions to the interrupt hook
+
+/// The caller's patience: a deadline and an interrupt hook.
+class Patience {
+ public:
+  Patience(const std::string& where, int timeout_ms, const InterruptHook& interrupted)
+      : where_(where),
+        timeout_ms_(timeout_ms),
+        deadline_(Clock::now() + std::chrono::milliseconds(std::max(timeout_ms, 0))),
+        interrupted_(interrupted) {}
+
+  /// Milliseconds to wait before asking again. Throws TimeoutError, InterruptedError.
+  int slice() const {
+    if (interrupted_ && interrupted_()) throw InterruptedError("connecting to " + where_ + " was interrupted");
+    if (timeout_ms_ < 0) return kSliceMs;
+    const std::int64_t left = left_ms();
+    if (left <= 0) {
+      throw TimeoutError(where_ + " didn't answer within " + std::to_string(timeout_ms_) + " ms");
+    }
+    return static_cast<int>(std::min<std::int64_t>(left, kSliceMs));
+  }
+  /// When to give up on one of `n` addresses that are left to try; none: when the system does.
+  std::optional<Clock::time_point> share(std::size_t n) const {
+    if (timeout_ms_ < 0 || n <= 1) return std::nullopt;
+    return Clock::now() + std::chrono::milliseconds(std::max<std::int64_t>(left_ms(), 0) / static_cast<int>(n));
+  }
+  /// Waits for `events`, a slice at most.
+  bool wait(int socket, short events) const {
+    pollfd ask{socket, events, 0};
+    return ::poll(&ask, 1, slice()) > 0;
+  }
+
+ private:
+  std::int64_t left_ms() const {
+    return std::chrono::ceil<std::chrono::milliseconds>(deadline_ - Clock::now()).count();
+  }
+
+  const std::string& where_;
+  const int timeout_ms_;
+  const Clock::time_point deadline_;
+  const InterruptHook& interrupted_;
+};
+
+/// Connects to one address. Without a socket: why not, in `*error`. Throws what the patience throws, and SystemError.
+UniqueFd connect_to(const Endpoint& endpoint, const TcpOptions& options, const std::string& where,
+                    const Patience& patience, std::optional<Clock::time_point> give_up, int* error) {
+  UniqueFd socket(::socket(endpoint.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) {
+    *error = errno;
+    if (*error == EAFNOSUPPORT) return {};  // a machine without IPv6, for example
+    throw_errno(errno, "making a socket for " + where);
+  }
+  set_buffers(socket.get(), options, where);
+  *error = ::connect(socket.get(), endpoint.get(), endpoint.size) == 0 ? 0 : errno;
+  if (*error == EINPROGRESS || *error == EINTR) {
+    while (!patience.wait(socket.get(), POLLOUT)) {
+      if (!give_up || Clock::now() < *give_up) continue;
+      *error = ETIMEDOUT;
+      return {};
+    }
+    socklen_t size = sizeof *error;
+    if (::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, error, &size) != 0) *error = errno;
+  }
+  if (*error != 0) return {};
+  return socket;
+}
+
+/// Connects to the first of the name's addresses that answers.
+UniqueFd connect_socket(const HostPort& address, const TcpOptions& options, const std::string& where,
+                        const Patience& patience) {
+  const std::vector<Endpoint> endpoints = resolve(address);
+  std::string tried;
+  for (std::size_t i = 0; i < endpoints.size(); ++i) {
+    int error = 0;
+    UniqueFd socket = connect_to(endpoints[i], options, where, patience, patience.share(endpoints.size() - i), &error);
+    if (socket) return socket;
+    const std::string why = error == ECONNREFUSED ? "nobody listens" : std::generic_category().message(error);
+    tried += (tried.empty() ? "" : "; ") + host_of(endpoints[i]) + ": " + why;
+  }
+  throw ConnectionError("can't connect to " + where + " (" + tried + "); is the server up, and does it listen there?");
+}
+
+/// The server's next record; waits for it.
+std::vector<std::byte> await_record(Socket& socket, RecordReader& reader, const std::string& where,
+                                    const Patience& patience) {
+  for (;;) {
+    switch (reader.read(socket)) {
+      case RecordReader::State::kRecord: return reader.next();
+      case RecordReader::State::kForeign:
+        throw HandshakeError(where + " answered with something else: it is no Crossdock server");
+      case RecordReader::State::kEnd:
+        throw HandshakeError(where + " closed the connection instead of answering: is it a Crossdock server?");
+      case RecordReader::State::kNothing: break;
+    }
+    patience.wait(socket.get(), POLLIN);
+  }
+}
+
+[[noreturn]] void throw_refused(ByteSpan record, const std::string& where, const std::string& versions) {
+  Refused refused;
+  if (!decode(record, &refused)) throw HandshakeError(where + " refused us in a malformed record");
+  const std::string what = where + " refused us: " + refused.reason;
+  switch (refused.code) {
+    case Refusal::kToken: throw PermissionError(what);
+    case Refusal::kResources: throw ConnectionError(what);
+    case Refusal::kOtherVersion: throw HandshakeError(what + " (" + versions + ")");
+    case Refusal::kMalformed:
+    case Refusal::kMode: break;
+  }
+  throw HandshakeError(what);
+}
+
+/// The next record, which must be of one of two types.
+std::vector<std::byte> await_answer(Socket& socket, const std::string& where, const Patience& patience,
+                                    RecordType* type) {
+  RecordReader reader;
+  std::vector<std::byte> record = await_record(socket, reader, where, patience);
+  const Preamble& preamble = reader.preamble();
+  const std::string versions = "it speaks version " + std::to_string(preamble.version) +
+                               " of the protocol, we speak version " + std::to_string(kProtocolVersion);
+  if (preamble.type == RecordType::kRefused) throw_refused(record, where, versions);
+  if (preamble.version != kProtocolVersion) throw HandshakeError(where + ": " + versions);
+  if (preamble.mode != Mode::kPlain) throw HandshakeError(where + " answered in a mode that wasn't asked for");
+  *type = preamble.type;
+  return record;
+}
+
+/// Both openings, and the proofs where there is a token.
+Welcome shake_hands(Socket& socket, const Hello& hello, const TcpOptions& options, const std::string& where,
+                    const Patience& patience) {
+  const std::vector<std::byte> opening = encode(hello);
+  // A server that refuses at once has answered and closed already: its answer says more than our failure to send.
+  send_record(socket, opening);
+  RecordType type{};
+  std::vector<std::byte> record = await_answer(socket, where, patience, &type);
+  std::vector<std::byte> asked;
+  if (type == RecordType::kChallenge && hello.has_token) {
+    Challenge challenge;
+    if (!decode(record, &challenge)) throw HandshakeError(where + " sent a challenge that is too short");
+    asked = std::move(record);
+    const std::array<ByteSpan, 2> so_far = {opening, asked};
+    send_record(socket, encode(TokenProof{prove(options.token, kClientRole, so_far)}));
+    record = await_answer(socket, where, patience, &type);
+  }
+  Welcome welcome;
+  if (type != RecordType::kWelcome || !decode(record, &welcome)) {
+    throw HandshakeError(where + " answered with something else, or with a welcome that is too short");
+  }
+  if (!hello.has_token) return welcome;
+  if (asked.empty()) {
+    throw PermissionError(where +
+                          " asks for no token, so it can't show that it knows ours: leave TcpOptions::token empty to "
+                          "trust it nevertheless, or give the server the token");
+  }
+  const std::array<ByteSpan, 3> all = {opening, asked, proven_part(record)};
+  if (!same(welcome.proof, prove(options.token, kServerRole, all))) {
+    throw PermissionError(where + " doesn't know the token: it isn't the server that it seems to be");
+  }
+  return welcome;
+}
+
+}  // namespace
+
+std::unique_ptr<Connection> tcp_connect(const std::string& address, const TcpOptions& options, int timeout_ms,
+                                        const InterruptHook& interrupted, Carries carries) {
+  check_options(options);
+  const HostPort to = parse_address(address);
+  if (to.port == 0) throw UriError("tcp:" + address + " has no port to connect to: take the one of the server's uri");
+  if (to.host == "*") throw UriError("tcp:" + address + " is every address of a machine: name the one to connect to");
+  const std::string where = to_uri(to.host.empty() ? "127.0.0.1" : to.host, to.port);
+  const Patience patience(where, timeout_ms, interrupted);
+  Socket socket(connect_socket(to, options, where, patience), where);
+  set_up(socket.get(), options, where);
+  const Hello hello{.features = kOwnFeatures,
+                    .max_message = options.max_message,
+                    .max_body = options.max_body,
+                    .carries = static_cast<std::uint32_t>(carries),
+                    .has_token = !options.token.empty(),
+                    .nonce = make_nonce()};
+  const Welcome welcome = shake_hands(socket, hello, options, where, patience);
+  return join(socket.duplicate(),
+              {.peer_features = welcome.features,
+               .peer_max_message = welcome.max_message,
+               .peer_max_body = welcome.max_body,
+               .carries = carries,
+               .want_data = welcome.want_data,
+               .free_data = welcome.free_data,
+               .where = where},
+              options);
+}
+
+}  // namespace crossdock::transport

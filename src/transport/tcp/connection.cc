@@ -1,0 +1,270 @@
+#include "connection.h"
+
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <exception>
+#include <stdexcept>
+#include <system_error>
+
+#include "socket_options.h"
+
+namespace crossdock::transport::tcp {
+namespace {
+
+constexpr const char* kWhat = "this tcp connection";
+/// What is taken without a word at most: it goes along with what is sent anyway, or when nothing more is there.
+constexpr std::uint64_t kQuietMessages = 32;
+constexpr std::uint64_t kQuietBytes = 256 << 10;
+
+UniqueFd poll_for(int socket) {
+  UniqueFd poll(::epoll_create1(EPOLL_CLOEXEC));
+  if (!poll) throw_errno(errno, "making a descriptor to wait on for a tcp connection");
+  epoll_event event{.events = EPOLLIN | EPOLLRDHUP, .data = {}};
+  if (::epoll_ctl(poll.get(), EPOLL_CTL_ADD, socket, &event) != 0) throw_errno(errno, "watching a tcp connection");
+  return poll;
+}
+
+}  // namespace
+
+TcpConnection::TcpConnection(Parts parts, const TcpOptions& options)
+    : agreement_(parts.agreement),
+      send_limit_(parts.send_limit),
+      body_limit_(parts.body_limit),
+      where_(std::move(parts.where)),
+      socket_(std::move(parts.socket), where_),
+      poll_(poll_for(socket_.get())),
+      writer_(socket_, options.queue_bytes),
+      reader_(socket_, *this,
+              {.max_message = options.max_message,
+               .max_body = options.max_body,
+               .body_memory = options.body_memory ? options.body_memory : make_body_pool()},
+              where_),
+      quantum_(kQuietMessages) {}
+
+TcpConnection::~TcpConnection() {
+  if (fork_.in_child()) return;  // the parent goes on: the child only closes what it inherited
+  try {
+    writer_.goodbye();
+  } catch (const std::exception&) {
+    // Nobody is left to say it to.
+  }
+  shut_down(socket_.get());
+}
+
+// --- the sending half ---
+
+bool TcpConnection::send_message(FrameKind kind, std::uint64_t tag, ByteSpan head, ByteSpan tail) {
+  fork_.check(kWhat);
+  if (head.size() > send_limit_ || tail.size() > send_limit_ - head.size()) {
+    throw InvalidArgumentError("a message of " + std::to_string(head.size()) + " + " + std::to_string(tail.size()) +
+                               " bytes is over the limit of " + std::to_string(send_limit_) + " bytes agreed with " +
+                               where_ + "; raise TcpOptions::max_message at both ends");
+  }
+  if (goodbye_.load(std::memory_order_relaxed)) throw_gone();
+  const bool sent = writer_.send(kind, tag, head, tail);
+  after_sending();
+  return sent;
+}
+
+bool TcpConnection::send_body(std::uint64_t tag, std::span<const ByteSpan> parts, std::shared_ptr<const void> keep) {
+  fork_.check(kWhat);
+  std::uint64_t size = 0;
+  for (const ByteSpan part : parts) size += part.size();
+  if (size > body_limit_) {
+    throw InvalidArgumentError("a body of " + std::to_string(size) + " bytes is over the limit of " +
+                               std::to_string(body_limit_) + " bytes of " + where_ +
+                               "; raise TcpOptions::max_body there");
+  }
+  if (goodbye_.load(std::memory_order_relaxed)) throw_gone();
+  const bool sent = writer_.send_body(tag, parts, size, std::move(keep));
+  after_sending();
+  return sent;
+}
+
+/// Throws once nothing can be sent any more. If another thread sleeps on the descriptor, it has to push the rest.
+void TcpConnection::after_sending() {
+  if (writer_.ended()) throw_gone();
+  if (!writer_.pending()) return;
+  const std::lock_guard lock(interest_mutex_);
+  if (asleep_) set_interest(true);
+}
+
+void TcpConnection::throw_gone() const {
+  throw ConnectionError(where_ + (goodbye_.load(std::memory_order_relaxed)
+                                      ? " has closed the connection"
+                                      : " is gone: it has exited or was killed, or the network lost it"));
+}
+
+bool TcpConnection::flush() {
+  fork_.check(kWhat);
+  if (!writer_.pending()) {
+    if (writer_.ended()) throw_gone();
+    return true;
+  }
+  const bool done = writer_.push();
+  after_sending();
+  return done;
+}
+
+std::size_t TcpConnection::in_flight() {
+  flush();
+  return static_cast<std::size_t>(writer_.sent() - peer_taken_.load(std::memory_order_acquire));
+}
+
+bool TcpConnection::below_window(std::size_t window) {
+  if (window == 0) throw InvalidArgumentError("a window of 0 messages would never open");
+  if (goodbye_.load(std::memory_order_relaxed)) throw_gone();
+  const bool below = in_flight() < window;
+  // in_flight() < window once the peer has taken more than sent - window.
+  window_goal_.store(below ? 0 : writer_.sent() - window + 1, std::memory_order_release);
+  writer_.window(window, !below);
+  return below;
+}
+
+bool TcpConnection::announce(std::uint16_t, const device::Region&) {
+  throw std::logic_error("tcp: a connection to " + where_ + " shares no memory; send bodies by value");
+}
+
+bool TcpConnection::retire(std::uint16_t) {
+  throw std::logic_error("tcp: a connection to " + where_ + " shares no memory, so there is no region to retire");
+}
+
+// --- the receiving half ---
+
+std::optional<Incoming> TcpConnection::receive() {
+  fork_.check(kWhat);
+  if (failure_) throw_error(failure_->first, failure_->second);
+  try {
+    return take();
+  } catch (const Error& error) {
+    failure_.emplace(error.code(), error.what());  // what failed doesn't recover
+    throw;
+  }
+}
+
+std::optional<Incoming> TcpConnection::take() {
+  if (std::exchange(room_told_, false)) {
+    writer_.forget_refusal();
+    if (window_opened()) window_goal_.store(0, std::memory_order_relaxed);
+  }
+  if (writer_.pending()) writer_.push();
+  std::optional<Incoming> message = reader_.receive();
+  if (message) {
+    count(*message);
+    return message;
+  }
+  if (reader_.ended()) throw_end();
+  if (reader_.drained()) acknowledge(true);
+  return std::nullopt;
+}
+
+void TcpConnection::count(const Incoming& message) {
+  ++received_;
+  unacknowledged_bytes_ += message.bytes.size();
+  acknowledge(received_ - acknowledged_ >= quantum_ || unacknowledged_bytes_ >= kQuietBytes);
+}
+
+void TcpConnection::acknowledge(bool now) {
+  if (received_ == acknowledged_) return;
+  writer_.taken(received_, now);
+  if (!now) return;
+  acknowledged_ = received_;
+  unacknowledged_bytes_ = 0;
+}
+
+void TcpConnection::taken(std::uint64_t messages) {
+  const std::uint64_t before = peer_taken_.load(std::memory_order_relaxed);
+  const std::uint64_t sent = writer_.sent();
+  if (messages < before || messages > sent) {
+    throw ProtocolError(where_ + " says that it has taken " + std::to_string(messages) + " messages, after " +
+                        std::to_string(before) + ", and was sent " + std::to_string(sent));
+  }
+  peer_taken_.store(messages, std::memory_order_release);
+}
+
+void TcpConnection::window(std::uint64_t messages) {
+  if (messages == 0) throw ProtocolError(where_ + " told a window of 0 messages");
+  quantum_ = std::clamp<std::uint64_t>(messages / 4, 1, kQuietMessages);
+  acknowledge(received_ - acknowledged_ >= quantum_);
+}
+
+void TcpConnection::goodbye() { goodbye_.store(true, std::memory_order_relaxed); }
+
+void TcpConnection::throw_end() const {
+  const int error = reader_.ended()->error;
+  std::string what = where_;
+  if (goodbye_.load(std::memory_order_relaxed)) {
+    what += " has closed the connection";
+  } else if (error == 0 || error == ECONNRESET || error == EPIPE || error == ENOTCONN) {
+    what += " is gone: it has exited or was killed";
+  } else {
+    what += " can't be reached any more: " + std::generic_category().message(error);
+  }
+  if (reader_.in_message()) what += ", in the middle of a message";
+  throw ConnectionError(what);
+}
+
+std::shared_ptr<const device::Region> TcpConnection::region(std::uint16_t number, int) {
+  throw ProtocolError(where_ + " named region " + std::to_string(number) + ", and no memory is shared over tcp");
+}
+
+// --- waiting ---
+
+bool TcpConnection::window_opened() const noexcept {
+  const std::uint64_t goal = window_goal_.load(std::memory_order_acquire);
+  return goal != 0 && peer_taken_.load(std::memory_order_acquire) >= goal;
+}
+
+/// What can be known without asking the system.
+bool TcpConnection::news() const noexcept {
+  if (writer_.room_came() || window_opened()) {
+    room_told_ = true;
+    return true;
+  }
+  return failure_.has_value() || reader_.has_more() || writer_.ended();
+}
+
+bool TcpConnection::readable() const {
+  fork_.check(kWhat);
+  if (news()) return true;
+  const short output = writer_.pending() ? POLLOUT : 0;
+  pollfd ask{socket_.get(), static_cast<short>(POLLIN | POLLRDHUP | output), 0};
+  return ::poll(&ask, 1, 0) > 0;
+}
+
+bool TcpConnection::prepare_sleep() {
+  fork_.check(kWhat);
+  if (!failure_) {
+    if (writer_.pending()) writer_.push();
+    acknowledge(true);
+  }
+  if (news()) return false;
+  if (!reader_.drained() && readable()) return false;
+  const std::lock_guard lock(interest_mutex_);
+  // Asked under the lock: a sender that leaves something behind from now on sees that we sleep.
+  asleep_ = true;
+  set_interest(writer_.pending());
+  return true;
+}
+
+/// Whether the descriptor is to be readable once the socket has room. interest_mutex_ is held.
+void TcpConnection::set_interest(bool output) {
+  if (watches_output_ == output) return;
+  epoll_event event{.events = EPOLLIN | EPOLLRDHUP | (output ? std::uint32_t{EPOLLOUT} : 0), .data = {}};
+  if (::epoll_ctl(poll_.get(), EPOLL_CTL_MOD, socket_.get(), &event) != 0) {
+    throw_errno(errno, "waiting for room in the connection to " + where_);
+  }
+  watches_output_ = output;
+}
+
+void TcpConnection::wake() {
+  fork_.check(kWhat);
+  const std::lock_guard lock(interest_mutex_);
+  asleep_ = false;
+}
+
+}  // namespace crossdock::transport::tcp

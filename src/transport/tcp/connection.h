@@ -1,0 +1,105 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "byte_stream.h"
+#include "crossdock/core/error.h"
+#include "crossdock/core/fork.h"
+#include "crossdock/core/unique_fd.h"
+#include "crossdock/transport/tcp.h"
+#include "crossdock/transport/transport.h"
+#include "frame_reader.h"
+#include "frame_writer.h"
+
+namespace crossdock::transport::tcp {
+
+/// Either end after the handshake.
+///
+/// The receiving half alone reads, so it alone learns what the peer has taken. The writer is for both halves.
+class TcpConnection final : public Connection, private ControlFrames {
+ public:
+  struct Parts {
+    UniqueFd socket;
+    Agreement agreement;
+    std::uint64_t send_limit = 0;  ///< Bytes; the smaller of both ends' limits.
+    std::uint64_t body_limit = 0;  ///< Bytes; the peer's.
+    std::string where;             ///< The peer, for errors: "tcp://10.0.0.7:7700".
+  };
+  TcpConnection(Parts parts, const TcpOptions& options);
+  ~TcpConnection() override;
+  TcpConnection(const TcpConnection&) = delete;
+  TcpConnection& operator=(const TcpConnection&) = delete;
+
+  const Agreement& agreement() const noexcept override { return agreement_; }
+  bool send(ByteSpan head, ByteSpan tail) override { return send_message(FrameKind::kMessage, 0, head, tail); }
+  bool send_tagged(std::uint64_t tag, ByteSpan head, ByteSpan tail) override {
+    return send_message(FrameKind::kTagged, tag, head, tail);
+  }
+  std::uint64_t max_message() const noexcept override { return send_limit_; }
+  bool send_body(std::uint64_t tag, std::span<const ByteSpan> parts, std::shared_ptr<const void> keep) override;
+  std::uint64_t max_body() const noexcept override { return body_limit_; }
+  std::size_t in_flight() override;
+  bool below_window(std::size_t window) override;
+  bool announce(std::uint16_t number, const device::Region& region) override;
+  bool retire(std::uint16_t number) override;
+  bool shares_memory() const noexcept override { return false; }
+  bool flush() override;
+
+  std::optional<Incoming> receive() override;
+  std::shared_ptr<const device::Region> region(std::uint16_t number, int timeout_ms) override;
+
+  bool readable() const override;
+  bool prepare_sleep() override;
+  void wake() override;
+  int descriptor() const noexcept override { return poll_.get(); }
+
+ private:
+  bool send_message(FrameKind kind, std::uint64_t tag, ByteSpan head, ByteSpan tail);
+  void after_sending();
+  [[noreturn]] void throw_gone() const;
+  void set_interest(bool output);
+
+  std::optional<Incoming> take();
+  void count(const Incoming& message);
+  void acknowledge(bool now);
+  bool window_opened() const noexcept;
+  bool news() const noexcept;
+  void taken(std::uint64_t messages) override;
+  void window(std::uint64_t messages) override;
+  void goodbye() override;
+  [[noreturn]] void throw_end() const;
+
+  const ForkGuard fork_;
+  const Agreement agreement_;
+  const std::uint64_t send_limit_;
+  const std::uint64_t body_limit_;
+  const std::string where_;
+  Socket socket_;
+  UniqueFd poll_;  // an epoll instance with the socket in it
+  FrameWriter writer_;
+  FrameReader reader_;
+
+  std::atomic<std::uint64_t> peer_taken_{0};
+  std::atomic<std::uint64_t> window_goal_{0};  // below_window() was false: the peer has to take so many; 0: none
+  std::atomic<bool> goodbye_{false};
+
+  std::mutex interest_mutex_;
+  bool asleep_ = false;
+  bool watches_output_ = false;
+
+  // The receiving half's.
+  std::uint64_t received_ = 0;  // messages, ever
+  std::uint64_t acknowledged_ = 0;
+  std::uint64_t unacknowledged_bytes_ = 0;
+  std::uint64_t quantum_;           // messages that are taken without a word, at most
+  mutable bool room_told_ = false;  // readable() was true because of room
+  std::optional<std::pair<ErrorCode, std::string>> failure_;
+};
+
+}  // namespace crossdock::transport::tcp

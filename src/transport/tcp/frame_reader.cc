@@ -1,0 +1,171 @@
+#include "frame_reader.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "crossdock/core/error.h"
+
+namespace crossdock::transport::tcp {
+namespace {
+
+constexpr std::size_t kBuffer = 64 << 10;
+/// What is read ahead of a body: enough for the metadata of the next one, and little of that one, since it is copied.
+constexpr std::size_t kReadAhead = 4 << 10;
+/// Up to this size a frame is read into the buffer, and what follows it too.
+constexpr std::size_t kSmall = 16 << 10;
+constexpr std::size_t kBytesPerTurn = 4 << 20;
+
+}  // namespace
+
+FrameReader::FrameReader(ByteStream& stream, ControlFrames& control, ReadLimits limits, const std::string& where)
+    : stream_(stream),
+      control_(control),
+      limits_(std::move(limits)),
+      where_(where),
+      large_messages_(make_body_pool(0)),
+      buffer_(static_cast<std::byte*>(::operator new (kBuffer, std::align_val_t{64}))) {}
+
+std::optional<Incoming> FrameReader::receive() {
+  held_.reset();
+  drained_ = false;
+  for (std::size_t budget = kBytesPerTurn;;) {
+    if (std::optional<Incoming> message = take()) {
+      has_more_ = begin_ != end_;
+      return message;
+    }
+    has_more_ = budget == 0;
+    if (budget == 0 || drained_ || ended_ || !fill(&budget)) return std::nullopt;
+  }
+}
+
+/// The next message that is there whole. Deals with the control frames before it.
+std::optional<Incoming> FrameReader::take() {
+  for (;;) {
+    if (large_) {
+      if (large_->got < large_->total()) return std::nullopt;
+      return finish_large();
+    }
+    const std::size_t have = end_ - begin_;
+    if (have < wanted_ || have == 0) return std::nullopt;
+    if (goodbye_) throw ProtocolError(where_ + " goes on after it has said goodbye");
+    wanted_ = kHeaderBytes;
+    if (have < wanted_) return std::nullopt;
+    FrameHeader header;
+    if (!load(buffer_.get() + begin_, &header)) {
+      throw ProtocolError(where_ + " sent what is no frame: kind " +
+                          std::to_string(load_le<std::uint64_t>(buffer_.get() + begin_)) + ", tag " +
+                          std::to_string(header.tag) + ", " + std::to_string(header.length) + " bytes");
+    }
+    check(header);
+    switch (header.kind) {
+      case FrameKind::kTaken: control_.taken(header.tag); break;
+      case FrameKind::kWindow: control_.window(header.tag); break;
+      case FrameKind::kGoodbye:
+        goodbye_ = true;
+        control_.goodbye();
+        break;
+      case FrameKind::kMessage:
+      case FrameKind::kTagged:
+      case FrameKind::kBody: {
+        if (header.kind == FrameKind::kBody || header.length > kSmall) {
+          begin_large(header);
+          continue;
+        }
+        const auto length = static_cast<std::size_t>(header.length);
+        wanted_ += length + padding(length);
+        if (have < wanted_) return std::nullopt;
+        const ByteSpan payload(buffer_.get() + begin_ + kHeaderBytes, length);
+        begin_ += std::exchange(wanted_, 0);
+        after_large_ = false;
+        return Incoming{header.kind == FrameKind::kTagged, header.tag, payload};
+      }
+    }
+    begin_ += std::exchange(wanted_, 0);
+  }
+}
+
+void FrameReader::check(const FrameHeader& header) const {
+  const bool is_body = header.kind == FrameKind::kBody;
+  const std::uint64_t limit = is_body ? limits_.max_body : limits_.max_message;
+  if (header.length <= limit) return;
+  throw ProtocolError(where_ + " sends a " + (is_body ? "body" : "message") + " of " + std::to_string(header.length) +
+                      " bytes; this end takes at most " + std::to_string(limit) +
+                      (is_body ? " (TcpOptions::max_body)" : " (TcpOptions::max_message)"));
+}
+
+void FrameReader::begin_large(const FrameHeader& header) {
+  BodyMemory& memory = header.kind == FrameKind::kBody ? *limits_.body_memory : *large_messages_;
+  large_.emplace(Large{header, memory.allocate(header.length)});
+  begin_ += std::exchange(wanted_, 0);
+  const auto here = static_cast<std::size_t>(std::min<std::uint64_t>(end_ - begin_, large_->total()));
+  const auto payload = static_cast<std::size_t>(std::min<std::uint64_t>(here, large_->size()));
+  if (payload > 0) std::memcpy(large_->bytes.get(), buffer_.get() + begin_, payload);
+  begin_ += here;
+  large_->got = here;
+}
+
+Incoming FrameReader::finish_large() {
+  Incoming message{large_->header.kind != FrameKind::kMessage, large_->header.tag,
+                   ByteSpan(large_->bytes.get(), static_cast<std::size_t>(large_->size()))};
+  after_large_ = large_->size() > kSmall;
+  if (large_->header.kind == FrameKind::kBody) {
+    message.owner = std::move(large_->bytes);
+  } else {
+    held_ = std::move(large_->bytes);
+  }
+  large_.reset();
+  return message;
+}
+
+/// Reads once. False: nothing was there.
+bool FrameReader::fill(std::size_t* budget) {
+  std::array<iovec, 3> parts{};
+  std::size_t n = 0;
+  std::size_t asked = 0;
+  const auto ask = [&](void* to, std::size_t bytes) {
+    if (bytes == 0) return;
+    parts[n++] = {to, bytes};
+    asked += bytes;
+  };
+  std::uint64_t of_large = 0;
+  if (large_) {
+    // The buffer is empty: whatever was in it belonged to this message.
+    begin_ = end_ = 0;
+    of_large = large_->total() - large_->got;
+    const std::uint64_t at = std::min(large_->got, large_->size());
+    const std::uint64_t payload = large_->size() - at;
+    ask(large_->bytes.get() + at, static_cast<std::size_t>(payload));
+    ask(padding_.data(), static_cast<std::size_t>(of_large - payload));
+    ask(buffer_.get(), kReadAhead);
+  } else {
+    ask(buffer_.get() + end_, room_for_more());
+  }
+  const Moved moved = stream_.read(std::span(parts).first(n));
+  if (moved.state == Moved::State::kEnd) ended_ = moved;
+  if (moved.state != Moved::State::kSome) {
+    drained_ = true;
+    return false;
+  }
+  drained_ = moved.bytes < asked;
+  *budget -= std::min(*budget, moved.bytes);
+  const auto to_large = std::min<std::uint64_t>(moved.bytes, of_large);
+  if (large_) large_->got += to_large;
+  end_ += moved.bytes - static_cast<std::size_t>(to_large);
+  return true;
+}
+
+/// Makes room behind end_ for what is wanted, and says how much to read there.
+std::size_t FrameReader::room_for_more() {
+  const std::size_t have = end_ - begin_;
+  const std::size_t missing = std::max(wanted_, kHeaderBytes) - have;
+  const std::size_t sensible = after_large_ ? std::max(missing, kReadAhead) : kBuffer;
+  if (begin_ > 0 && (have == 0 || kBuffer - end_ < std::min(missing + kReadAhead, kBuffer - have))) {
+    std::memmove(buffer_.get(), buffer_.get() + begin_, have);
+    begin_ = 0;
+    end_ = have;
+  }
+  return std::min(sensible, kBuffer - end_);
+}
+
+}  // namespace crossdock::transport::tcp

@@ -1,0 +1,225 @@
+#include "frame_writer.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace crossdock::transport::tcp {
+namespace {
+
+constexpr std::size_t kControlBytes = 2 * kHeaderBytes;  // a kTaken and a kWindow
+constexpr std::size_t kPartsPerCall = 256;               // far under the system's limit
+constexpr std::size_t kKeptQueue = 1 << 20;              // bytes that an empty queue may go on holding
+constexpr std::array<std::byte, kFrameAlignment> kZeros{};
+
+iovec part_of(ByteSpan bytes) noexcept { return {const_cast<std::byte*>(bytes.data()), bytes.size()}; }
+
+}  // namespace
+
+bool FrameWriter::send(FrameKind kind, std::uint64_t tag, ByteSpan head, ByteSpan tail) {
+  Dropped dropped;
+  const std::lock_guard lock(mutex_);
+  const std::uint64_t length = head.size() + tail.size();
+  const ByteSpan zeros = ByteSpan(kZeros).first(padding(length));
+  const std::size_t total = kHeaderBytes + static_cast<std::size_t>(length) + zeros.size();
+  const auto no_room = [&] { return has_body() || (queued() > 0 && queued() + total > queue_limit_); };
+  if (no_room()) {
+    push_locked(&dropped);
+    refused_.store(no_room(), std::memory_order_relaxed);
+    update();
+    if (no_room()) return false;
+  } else {
+    refused_.store(false, std::memory_order_relaxed);
+  }
+  if (ended()) return false;
+
+  sent_.fetch_add(1, std::memory_order_release);  // first: the peer's answer may be faster than this thread
+  std::array<std::byte, kControlBytes + kHeaderBytes> start;
+  std::size_t start_size = add_control(start.data());
+  store(start.data() + start_size, {kind, tag, length});
+  start_size += kHeaderBytes;
+  const std::array<ByteSpan, 4> all = {ByteSpan(start).first(start_size), head, tail, zeros};
+  std::size_t out = 0;
+  if (queued() == 0) {
+    std::array<iovec, all.size()> parts{};
+    std::ranges::transform(all, parts.begin(), part_of);
+    const Moved moved = stream_.write(parts);
+    if (moved.state == Moved::State::kEnd) end(&dropped);
+    out = moved.bytes;
+  }
+  for (const ByteSpan part : all) {
+    const std::size_t of_part = std::min(out, part.size());
+    out -= of_part;
+    enqueue(part.subspan(of_part));
+  }
+  update();
+  return true;
+}
+
+bool FrameWriter::send_body(std::uint64_t tag, std::span<const ByteSpan> parts, std::uint64_t size,
+                            std::shared_ptr<const void> keep) {
+  Dropped of_last;
+  Dropped of_this;
+  const std::lock_guard lock(mutex_);
+  if (has_body()) push_locked(&of_last);
+  refused_.store(has_body(), std::memory_order_relaxed);
+  if (has_body() || ended()) {
+    update();
+    return false;
+  }
+  queue_control();
+  std::array<std::byte, kHeaderBytes> header;
+  store(header.data(), {FrameKind::kBody, tag, size});
+  enqueue(header);
+  parts_.assign(parts.begin(), parts.end());
+  parts_.push_back(ByteSpan(kZeros).first(padding(size)));
+  part_ = part_offset_ = 0;
+  keep_ = std::move(keep);
+  keep_body_ = true;
+  sent_.fetch_add(1, std::memory_order_release);
+  push_locked(&of_this);
+  update();
+  return true;
+}
+
+void FrameWriter::taken(std::uint64_t messages, bool now) {
+  taken_.store(messages, std::memory_order_relaxed);
+  if (!now) return;
+  Dropped dropped;
+  const std::lock_guard lock(mutex_);
+  if (messages == told_taken_) return;
+  tell_taken_ = true;
+  push_locked(&dropped);
+  update();
+}
+
+void FrameWriter::forget_refusal() noexcept {
+  if (room_came()) refused_.store(false, std::memory_order_relaxed);
+}
+
+void FrameWriter::window(std::uint64_t messages, bool now) {
+  Dropped dropped;
+  const std::lock_guard lock(mutex_);
+  window_ = messages;
+  if (!now || window_ == told_window_) return;
+  tell_taken_ = true;  // both go together
+  push_locked(&dropped);
+  update();
+}
+
+void FrameWriter::goodbye() {
+  Dropped dropped;
+  const std::lock_guard lock(mutex_);
+  push_locked(&dropped);
+  if (queued() > 0 || has_body() || ended()) return;
+  std::array<std::byte, kHeaderBytes> header;
+  store(header.data(), {FrameKind::kGoodbye, 0, 0});
+  enqueue(header);
+  push_locked(&dropped);
+  update();
+}
+
+bool FrameWriter::push() {
+  Dropped dropped;
+  const std::lock_guard lock(mutex_);
+  push_locked(&dropped);
+  update();
+  return !pending();
+}
+
+/// Writes until all is out or the stream is full.
+void FrameWriter::push_locked(Dropped* dropped) {
+  while (!ended()) {
+    if (tell_taken_ && !has_body()) queue_control();
+    if (queued() == 0 && !has_body()) return;
+    std::array<iovec, kPartsPerCall> parts;
+    std::size_t n = 0;
+    std::size_t asked = 0;
+    const auto ask = [&](ByteSpan bytes) {
+      if (bytes.empty()) return;
+      parts[n++] = part_of(bytes);
+      asked += bytes.size();
+    };
+    ask(ByteSpan(queue_).subspan(queue_begin_));
+    if (has_body()) {
+      for (std::size_t i = part_; i < parts_.size() && n < parts.size(); ++i) {
+        ask(i == part_ ? parts_[i].subspan(part_offset_) : parts_[i]);
+      }
+    }
+    Moved moved{Moved::State::kSome};
+    if (n > 0) moved = stream_.write(std::span(parts).first(n));
+    if (moved.state == Moved::State::kEnd) end(dropped);
+    if (moved.state != Moved::State::kSome) return;
+    consume(moved.bytes, dropped);
+    if (moved.bytes < asked) return;
+  }
+}
+
+/// `bytes` of what push_locked() offered are out.
+void FrameWriter::consume(std::size_t bytes, Dropped* dropped) {
+  const std::size_t of_queue = std::min(bytes, queued());
+  queue_begin_ += of_queue;
+  bytes -= of_queue;
+  if (queued() == 0) {
+    queue_.clear();
+    queue_begin_ = 0;
+    if (queue_.capacity() > kKeptQueue) queue_.shrink_to_fit();
+  }
+  if (!has_body() || queued() > 0) return;
+  while (part_ < parts_.size()) {
+    const std::size_t left = parts_[part_].size() - part_offset_;
+    const std::size_t of_part = std::min(bytes, left);
+    part_offset_ += of_part;
+    bytes -= of_part;
+    if (of_part < left) return;
+    ++part_;
+    part_offset_ = 0;
+  }
+  parts_.clear();
+  keep_body_ = false;
+  *dropped = std::move(keep_);
+}
+
+/// Writes the control frames that are due: up to kControlBytes. Returns how many bytes that were.
+std::size_t FrameWriter::add_control(std::byte* to) {
+  std::size_t size = 0;
+  const std::uint64_t taken = taken_.load(std::memory_order_relaxed);
+  if (taken != told_taken_) {
+    store(to, {FrameKind::kTaken, taken, 0});
+    told_taken_ = taken;
+    size += kHeaderBytes;
+  }
+  if (window_ != told_window_) {
+    store(to + size, {FrameKind::kWindow, window_, 0});
+    told_window_ = window_;
+    size += kHeaderBytes;
+  }
+  tell_taken_ = false;
+  return size;
+}
+
+void FrameWriter::queue_control() {
+  std::array<std::byte, kControlBytes> frames;
+  enqueue(ByteSpan(frames).first(add_control(frames.data())));
+}
+
+void FrameWriter::enqueue(ByteSpan bytes) {
+  if (queue_begin_ > 0 && queue_.size() + bytes.size() > queue_.capacity()) {
+    queue_.erase(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(queue_begin_));
+    queue_begin_ = 0;
+  }
+  queue_.insert(queue_.end(), bytes.begin(), bytes.end());
+}
+
+/// Nobody will take the rest.
+void FrameWriter::end(Dropped* dropped) noexcept {
+  ended_.store(true, std::memory_order_release);
+  if (has_body()) *dropped = std::move(keep_);
+}
+
+void FrameWriter::update() noexcept {
+  pending_.store(!ended() && (queued() > 0 || has_body()), std::memory_order_release);
+  room_.store(ended() || (!has_body() && queued() <= queue_limit_ / 2), std::memory_order_relaxed);
+}
+
+}  // namespace crossdock::transport::tcp

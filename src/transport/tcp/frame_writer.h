@@ -1,0 +1,90 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "byte_stream.h"
+#include "crossdock/core/bytes.h"
+#include "frames.h"
+
+namespace crossdock::transport::tcp {
+
+/// Makes bytes of messages. What the stream takes at once is never copied; of small messages the rest is, of bodies
+/// nothing. Thread-safe: the half that receives sends what it has taken, and pushes on what the other half left.
+///
+/// No call throws when the stream has ended: they do nothing then, and ended() is true.
+class FrameWriter {
+ public:
+  /// Up to `queue_bytes` of messages are kept while the stream is full; one message more if nothing else is.
+  FrameWriter(ByteStream& stream, std::size_t queue_bytes) : stream_(stream), queue_limit_(queue_bytes) {}
+  ~FrameWriter() = default;
+  FrameWriter(const FrameWriter&) = delete;
+  FrameWriter& operator=(const FrameWriter&) = delete;
+
+  /// False: no room; nothing of it was taken.
+  bool send(FrameKind kind, std::uint64_t tag, ByteSpan head, ByteSpan tail);
+  bool send_body(std::uint64_t tag, std::span<const ByteSpan> parts, std::uint64_t size,
+                 std::shared_ptr<const void> keep);
+  /// Tells the peer that `messages` were taken, ever: now, or along with what is sent next.
+  void taken(std::uint64_t messages, bool now);
+  /// Tells the peer the window: along with what is sent next, or now. A second time does nothing.
+  void window(std::uint64_t messages, bool now);
+  void goodbye();
+  /// Pushes on what is pending. True: nothing is.
+  bool push();
+
+  bool pending() const noexcept { return pending_.load(std::memory_order_acquire); }
+  bool ended() const noexcept { return ended_.load(std::memory_order_acquire); }
+  /// A send() found no room, and may find some now.
+  bool room_came() const noexcept {
+    return refused_.load(std::memory_order_relaxed) && room_.load(std::memory_order_relaxed);
+  }
+  /// The caller knows of the room.
+  void forget_refusal() noexcept;
+  /// Messages that were sent, ever.
+  std::uint64_t sent() const noexcept { return sent_.load(std::memory_order_acquire); }
+
+ private:
+  /// What is dropped once the lock is let go of.
+  using Dropped = std::shared_ptr<const void>;
+
+  std::size_t queued() const noexcept { return queue_.size() - queue_begin_; }
+  bool has_body() const noexcept { return keep_body_; }
+  void push_locked(Dropped* dropped);
+  void consume(std::size_t bytes, Dropped* dropped);
+  std::size_t add_control(std::byte* to);
+  void queue_control();
+  void enqueue(ByteSpan bytes);
+  void end(Dropped* dropped) noexcept;
+  void update() noexcept;
+
+  ByteStream& stream_;
+  const std::size_t queue_limit_;
+  std::atomic<bool> pending_{false};
+  std::atomic<bool> ended_{false};
+  std::atomic<bool> refused_{false};
+  std::atomic<bool> room_{true};
+  std::atomic<std::uint64_t> sent_{0};
+  std::atomic<std::uint64_t> taken_{0};  // said by the receiving half
+
+  std::mutex mutex_;  // over the rest
+  // Goes out first, then the body.
+  std::vector<std::byte> queue_;
+  std::size_t queue_begin_ = 0;
+  bool keep_body_ = false;
+  std::vector<ByteSpan> parts_;  // the body's, and its padding
+  std::size_t part_ = 0;
+  std::size_t part_offset_ = 0;
+  std::shared_ptr<const void> keep_;
+  std::uint64_t told_taken_ = 0;
+  bool tell_taken_ = false;  // as soon as the body is out
+  std::uint64_t window_ = 0;
+  std::uint64_t told_window_ = 0;
+};
+
+}  // namespace crossdock::transport::tcp

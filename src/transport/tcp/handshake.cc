@@ -1,0 +1,55 @@
+#include "handshake.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+namespace crossdock::transport::tcp {
+
+RecordReader::State RecordReader::read(ByteStream& stream) {
+  for (;;) {
+    if (have_ < kPreambleBytes) {
+      bytes_.resize(kPreambleBytes);
+    } else if (have_ == kPreambleBytes && bytes_.size() == kPreambleBytes) {
+      if (!decode(bytes_, &preamble_)) return State::kForeign;
+      bytes_.resize(preamble_.size);
+    }
+    if (have_ == bytes_.size() && have_ >= kPreambleBytes) return State::kRecord;
+    const iovec rest{bytes_.data() + have_, bytes_.size() - have_};
+    const Moved moved = stream.read({&rest, 1});
+    if (moved.state == Moved::State::kEnd) return State::kEnd;
+    if (moved.state == Moved::State::kNothing) return State::kNothing;
+    have_ += moved.bytes;
+  }
+}
+
+std::vector<std::byte> RecordReader::next() noexcept {
+  have_ = 0;
+  return std::exchange(bytes_, {});
+}
+
+bool send_record(ByteStream& stream, ByteSpan record) {
+  const iovec all{const_cast<std::byte*>(record.data()), record.size()};
+  const Moved moved = stream.write({&all, 1});
+  return moved.state == Moved::State::kSome && moved.bytes == record.size();
+}
+
+std::unique_ptr<TcpConnection> join(UniqueFd socket, const Introduction& introduction, const TcpOptions& options) {
+  const std::uint64_t common = kOwnFeatures & introduction.peer_features;
+  TcpConnection::Parts parts{
+      .socket = std::move(socket),
+      .agreement = {.want_data = introduction.want_data,
+                    .free_data = introduction.free_data,
+                    .carries = introduction.carries,
+                    .error_messages = (common & kFeatureErrorMessages) != 0,
+                    .counted_leases = (common & kFeatureCountedLeases) != 0,
+                    .cancel = (common & kFeatureCancel) != 0,
+                    .same_user = false},
+      .send_limit = std::min(options.max_message, introduction.peer_max_message),
+      .body_limit = introduction.peer_max_body,
+      .where = introduction.where,
+  };
+  return std::make_unique<TcpConnection>(std::move(parts), options);
+}
+
+}  // namespace crossdock::transport::tcp

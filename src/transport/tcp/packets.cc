@@ -1,0 +1,144 @@
+#include "packets.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "crossdock/core/text.h"
+
+namespace crossdock::transport::tcp {
+namespace {
+
+constexpr std::array<char, 8> kMagic = {'X', 'D', 'O', 'C', 'K', 'T', 'C', 'P'};
+constexpr std::size_t kMaxReason = 400;
+
+constexpr std::size_t kHelloBytes = 88;
+constexpr std::size_t kChallengeBytes = 56;
+constexpr std::size_t kProofRecordBytes = 56;
+constexpr std::size_t kWelcomeProof = 64;
+constexpr std::size_t kWelcomeBytes = 96;
+constexpr std::size_t kRefusedBytes = 32;
+constexpr std::uint32_t kHasToken = 1;
+
+std::vector<std::byte> record(std::size_t size, RecordType type) {
+  std::vector<std::byte> bytes(size);
+  std::memcpy(bytes.data(), kMagic.data(), kMagic.size());
+  store_le(&bytes[8], static_cast<std::uint32_t>(type));
+  store_le(&bytes[12], kProtocolVersion);
+  store_le(&bytes[16], static_cast<std::uint32_t>(size));
+  store_le(&bytes[20], static_cast<std::uint32_t>(Mode::kPlain));
+  return bytes;
+}
+
+template <std::size_t N>
+void put(std::byte* to, const std::array<std::byte, N>& bytes) noexcept {
+  std::memcpy(to, bytes.data(), N);
+}
+
+template <std::size_t N>
+void get(const std::byte* from, std::array<std::byte, N>* bytes) noexcept {
+  std::memcpy(bytes->data(), from, N);
+}
+
+}  // namespace
+
+std::vector<std::byte> encode(const Hello& hello) {
+  std::vector<std::byte> bytes = record(kHelloBytes, RecordType::kHello);
+  store_le(&bytes[24], hello.features);
+  store_le(&bytes[32], hello.max_message);
+  store_le(&bytes[40], hello.max_body);
+  store_le(&bytes[48], hello.carries);
+  store_le(&bytes[52], hello.has_token ? kHasToken : 0);
+  put(&bytes[56], hello.nonce);
+  return bytes;
+}
+
+std::vector<std::byte> encode(const Challenge& challenge) {
+  std::vector<std::byte> bytes = record(kChallengeBytes, RecordType::kChallenge);
+  put(&bytes[24], challenge.nonce);
+  return bytes;
+}
+
+std::vector<std::byte> encode(const TokenProof& proof) {
+  std::vector<std::byte> bytes = record(kProofRecordBytes, RecordType::kProof);
+  put(&bytes[24], proof.proof);
+  return bytes;
+}
+
+std::vector<std::byte> encode(const Welcome& welcome) {
+  std::vector<std::byte> bytes = record(kWelcomeBytes, RecordType::kWelcome);
+  store_le(&bytes[24], welcome.features);
+  store_le(&bytes[32], welcome.max_message);
+  store_le(&bytes[40], welcome.max_body);
+  store_le(&bytes[48], welcome.want_data);
+  store_le(&bytes[56], welcome.free_data);
+  put(&bytes[kWelcomeProof], welcome.proof);
+  return bytes;
+}
+
+std::vector<std::byte> encode(const Refused& refused) {
+  const std::string reason = bounded_utf8(refused.reason, kMaxReason);
+  std::vector<std::byte> bytes = record(kRefusedBytes + reason.size(), RecordType::kRefused);
+  store_le(&bytes[24], static_cast<std::uint32_t>(refused.code));
+  store_le(&bytes[28], static_cast<std::uint32_t>(reason.size()));
+  std::memcpy(bytes.data() + kRefusedBytes, reason.data(), reason.size());
+  return bytes;
+}
+
+ByteSpan proven_part(ByteSpan welcome) noexcept { return welcome.first(std::min(welcome.size(), kWelcomeProof)); }
+
+bool decode(ByteSpan bytes, Preamble* preamble) noexcept {
+  if (bytes.size() < kPreambleBytes || std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0) return false;
+  const auto type = load_le<std::uint32_t>(&bytes[8]);
+  if (type < 1 || type > static_cast<std::uint32_t>(RecordType::kProof)) return false;
+  preamble->type = static_cast<RecordType>(type);
+  preamble->version = load_le<std::uint32_t>(&bytes[12]);
+  preamble->size = load_le<std::uint32_t>(&bytes[16]);
+  preamble->mode = static_cast<Mode>(load_le<std::uint32_t>(&bytes[20]));
+  return preamble->size >= kPreambleBytes && preamble->size <= kMaxRecord;
+}
+
+bool decode(ByteSpan record, Hello* hello) noexcept {
+  if (record.size() < kHelloBytes) return false;
+  hello->features = load_le<std::uint64_t>(&record[24]);
+  hello->max_message = load_le<std::uint64_t>(&record[32]);
+  hello->max_body = load_le<std::uint64_t>(&record[40]);
+  hello->carries = load_le<std::uint32_t>(&record[48]);
+  hello->has_token = (load_le<std::uint32_t>(&record[52]) & kHasToken) != 0;
+  get(&record[56], &hello->nonce);
+  return true;
+}
+
+bool decode(ByteSpan record, Challenge* challenge) noexcept {
+  if (record.size() < kChallengeBytes) return false;
+  get(&record[24], &challenge->nonce);
+  return true;
+}
+
+bool decode(ByteSpan record, TokenProof* proof) noexcept {
+  if (record.size() < kProofRecordBytes) return false;
+  get(&record[24], &proof->proof);
+  return true;
+}
+
+bool decode(ByteSpan record, Welcome* welcome) noexcept {
+  if (record.size() < kWelcomeBytes) return false;
+  welcome->features = load_le<std::uint64_t>(&record[24]);
+  welcome->max_message = load_le<std::uint64_t>(&record[32]);
+  welcome->max_body = load_le<std::uint64_t>(&record[40]);
+  welcome->want_data = load_le<std::uint64_t>(&record[48]);
+  welcome->free_data = load_le<std::uint64_t>(&record[56]);
+  get(&record[kWelcomeProof], &welcome->proof);
+  return true;
+}
+
+bool decode(ByteSpan record, Refused* refused) {
+  if (record.size() < kRefusedBytes) return false;
+  refused->code = static_cast<Refusal>(load_le<std::uint32_t>(&record[24]));
+  const std::size_t size = std::min<std::size_t>(load_le<std::uint32_t>(&record[28]), record.size() - kRefusedBytes);
+  // What another machine says goes into our messages and logs: no line breaks or escape sequences of its choosing.
+  refused->reason = printable(as_text(record.subspan(kRefusedBytes, std::min(size, kMaxReason))));
+  return true;
+}
+
+}  // namespace crossdock::transport::tcp

@@ -1,0 +1,72 @@
+#include "socket_options.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+
+#include "crossdock/core/error.h"
+
+namespace crossdock::transport::tcp {
+namespace {
+
+constexpr int kProbes = 3;
+constexpr int kProbeInterval = 10;                  // s
+constexpr std::uint64_t kSane = 1ull << 60;         // no length near the end of 64 bits is ever added to
+constexpr std::size_t kDroppedAtTheEnd = 16 << 20;  // bytes: as much as a receive buffer may hold, about
+
+void set(int socket, int level, int option, int value, const char* name, const std::string& where) {
+  if (::setsockopt(socket, level, option, &value, sizeof value) != 0) {
+    throw_errno(errno, "setting " + std::string(name) + " to " + std::to_string(value) + " for " + where);
+  }
+}
+
+}  // namespace
+
+void check_options(const TcpOptions& options) {
+  const auto refuse = [](const std::string& what) { throw InvalidArgumentError("TcpOptions::" + what); };
+  if (options.max_message == 0) refuse("max_message is 0: no message could pass");
+  if (options.max_message > kSane) refuse("max_message is over 2^60 bytes");
+  if (options.max_body > kSane) refuse("max_body is over 2^60 bytes");
+  if (options.token.size() > 1024) refuse("token is over 1024 bytes");
+  if (options.handshake_timeout_ms <= 0) {
+    refuse("handshake_timeout_ms is " + std::to_string(options.handshake_timeout_ms) + "; it must be above 0");
+  }
+  if (options.send_buffer < 0 || options.receive_buffer < 0) refuse("send_buffer and receive_buffer can't be negative");
+  if (options.keepalive_s < 0 || options.keepalive_s > 32767) refuse("keepalive_s must be from 0 to 32767");
+  if (options.user_timeout_ms < 0) refuse("user_timeout_ms can't be negative");
+}
+
+void set_buffers(int socket, const TcpOptions& options, const std::string& where) {
+  if (options.send_buffer > 0) set(socket, SOL_SOCKET, SO_SNDBUF, options.send_buffer, "SO_SNDBUF", where);
+  if (options.receive_buffer > 0) set(socket, SOL_SOCKET, SO_RCVBUF, options.receive_buffer, "SO_RCVBUF", where);
+}
+
+void set_up(int socket, const TcpOptions& options, const std::string& where) {
+  set(socket, IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY", where);
+  if (options.keepalive_s > 0) {
+    set(socket, IPPROTO_TCP, TCP_KEEPIDLE, options.keepalive_s, "TCP_KEEPIDLE", where);
+    set(socket, IPPROTO_TCP, TCP_KEEPINTVL, kProbeInterval, "TCP_KEEPINTVL", where);
+    set(socket, IPPROTO_TCP, TCP_KEEPCNT, kProbes, "TCP_KEEPCNT", where);
+    set(socket, SOL_SOCKET, SO_KEEPALIVE, 1, "SO_KEEPALIVE", where);
+  }
+  if (options.user_timeout_ms > 0) {
+    set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, options.user_timeout_ms, "TCP_USER_TIMEOUT", where);
+  }
+}
+
+void shut_down(int socket) noexcept {
+  ::shutdown(socket, SHUT_WR);
+  for (std::size_t dropped = 0; dropped < kDroppedAtTheEnd;) {
+    // MSG_TRUNC has TCP drop bytes without copying them anywhere.
+    const ssize_t got = ::recv(socket, nullptr, kDroppedAtTheEnd, MSG_DONTWAIT | MSG_TRUNC);
+    if (got > 0) {
+      dropped += static_cast<std::size_t>(got);
+    } else if (got == 0 || errno != EINTR) {
+      return;
+    }
+  }
+}
+
+}  // namespace crossdock::transport::tcp

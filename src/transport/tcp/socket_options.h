@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+
+#include "crossdock/transport/tcp.h"
+
+namespace crossdock::transport::tcp {
+
+/// Throws InvalidArgumentError for options that can't work.
+void check_options(const TcpOptions& options);
+
+/// Buffer sizes: before connecting or listening, since the window's scale is settled then. Throws SystemError.
+void set_buffers(int socket, const TcpOptions& options, const std::string& where);
+
+/// What a connected socket needs: no delay, probes, time limits. Throws SystemError.
+void set_up(int socket, const TcpOptions& options, const std::string& where);
+
+/// The polite end: what was sent still reaches the peer. Closing a socket with bytes unread would have the system throw
+/// it away, so those that are there are dropped first. Doesn't wait.
+void shut_down(int socket) noexcept;
+
+}  // namespace crossdock::transport::tcp

@@ -1,0 +1,42 @@
+#include "token.h"
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <sys/random.h>
+
+#include <cerrno>
+#include <vector>
+
+#include "crossdock/core/error.h"
+
+namespace crossdock::transport::tcp {
+
+Nonce make_nonce() {
+  Nonce nonce;
+  // So few bytes come whole or not at all, once the system has randomness; that wait a signal may cut short.
+  ssize_t got = 0;
+  do {
+    got = ::getrandom(nonce.data(), nonce.size(), 0);
+  } while (got < 0 && errno == EINTR);
+  if (got != static_cast<ssize_t>(nonce.size())) throw_errno(errno, "asking the system for random bytes");
+  return nonce;
+}
+
+Proof prove(std::string_view token, std::string_view role, std::span<const ByteSpan> records) {
+  std::vector<std::byte> text(as_bytes(role).begin(), as_bytes(role).end());
+  for (const ByteSpan record : records) text.insert(text.end(), record.begin(), record.end());
+  Proof proof;
+  unsigned size = 0;
+  const unsigned char* const made = ::HMAC(::EVP_sha256(), token.data(), static_cast<int>(token.size()),
+                                           reinterpret_cast<const unsigned char*>(text.data()), text.size(),
+                                           reinterpret_cast<unsigned char*>(proof.data()), &size);
+  if (made == nullptr || size != proof.size()) {
+    throw SystemError("libcrypto can't make an HMAC-SHA256, which tokens need; is that disabled in its configuration?");
+  }
+  return proof;
+}
+
+bool same(const Proof& a, const Proof& b) noexcept { return ::CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0; }
+
+}  // namespace crossdock::transport::tcp

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+#include "crossdock/core/bytes.h"
+
+/// How an end proves that it knows the token, without sending it.
+namespace crossdock::transport::tcp {
+
+inline constexpr std::size_t kNonceBytes = 32;
+inline constexpr std::size_t kProofBytes = 32;
+using Nonce = std::array<std::byte, kNonceBytes>;
+using Proof = std::array<std::byte, kProofBytes>;
+
+/// Random, never used before. Throws SystemError.
+Nonce make_nonce();
+
+/// HMAC-SHA256 under the token, over `role` and the records of the handshake so far. Throws SystemError.
+Proof prove(std::string_view token, std::string_view role, std::span<const ByteSpan> records);
+
+inline constexpr std::string_view kClientRole = "crossdock tcp 1 client";
+inline constexpr std::string_view kServerRole = "crossdock tcp 1 server";
+
+/// Takes the same time whatever differs.
+bool same(const Proof& a, const Proof& b) noexcept;
+
+}  // namespace crossdock::transport::tcp
