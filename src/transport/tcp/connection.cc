@@ -208,7 +208,7 @@ void TcpConnection::throw_end() const {
   throw ConnectionError(what);
 }
 
-std::shared_ptr<const device::Region> TcpConnection::region(std::uint16_t number, int) {
+std::shared_ptr<const device::Region> TcpConnection::region(std::uint16_t number, int, const InterruptHook&) {
   throw ProtocolError(where_ + " named region " + std::to_string(number) + ", and no memory is shared over tcp");
 }
 

@@ -52,7 +52,8 @@ class TcpConnection final : public Connection, private ControlFrames {
   bool flush() override;
 
   std::optional<Incoming> receive() override;
-  std::shared_ptr<const device::Region> region(std::uint16_t number, int timeout_ms) override;
+  std::shared_ptr<const device::Region> region(std::uint16_t number, int timeout_ms,
+                                               const InterruptHook& interrupted) override;
 
   bool readable() const override;
   bool prepare_sleep() override;
