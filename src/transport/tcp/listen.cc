@@ -395,7 +395,7 @@ class TcpTransport final : public Transport {
  public:
   explicit TcpTransport(const TcpOptions& options) : options_(options) { check_options(options); }
   std::string_view scheme() const noexcept override { return "tcp"; }
-  bool admits_others() const noexcept override { return true; }
+  bool shares_with_others() const noexcept override { return false; }
   std::unique_ptr<Listener> listen(const std::string& address, std::uint64_t want_data, std::uint64_t free_data,
                                    LogCallback log) const override {
     return tcp_listen(address, want_data, free_data, options_, std::move(log));
