@@ -1,9 +1,10 @@
 """Arrays and tables from one library, process or machine to another, without a copy.
 
 `serve()` offers tables by name, `connect()` gets them in another process, and `Arena` is memory to build them in.
+`open()` and `write()` are for Arrow files.
 """
 
-from crossdock._native import CatalogueEntry, RecordBatch, RecordBatchReader, Schema, __version__
+from crossdock._native import CatalogueEntry, FileReader, RecordBatch, RecordBatchReader, Schema, __version__
 from crossdock.arena import Arena
 from crossdock.client import Client, connect
 from crossdock.errors import (
@@ -33,6 +34,7 @@ from crossdock.errors import (
     UnsupportedTypeError,
     UriError,
 )
+from crossdock.file import open, write
 from crossdock.server import Server, serve
 
 __all__ = [
@@ -45,6 +47,7 @@ __all__ = [
     "ConsumedError",
     "Error",
     "FileChangedError",
+    "FileReader",
     "ForkError",
     "HandshakeError",
     "InterruptedError",
@@ -70,5 +73,7 @@ __all__ = [
     "UriError",
     "__version__",
     "connect",
+    "open",
     "serve",
+    "write",
 ]

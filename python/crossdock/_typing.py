@@ -9,6 +9,9 @@ from typing import Any, Literal, Protocol
 Wait = Literal["auto", "spin", "block"]
 Mode = Literal["auto", "table", "live"]
 Stability = Literal["trust", "snapshot"]
+Validation = Literal["structure", "full"]
+Compression = Literal["lz4", "zstd"]
+Form = Literal["file", "stream"]
 
 
 class StreamExporter(Protocol):

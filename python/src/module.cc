@@ -5,6 +5,7 @@
 #include "client.h"
 #include "crossdock/version.h"
 #include "errors.h"
+#include "file.h"
 #include "reader.h"
 #include "server.h"
 #include "types.h"
@@ -23,6 +24,7 @@ NB_MODULE(_native, module) {
   crossdock::python::bind_client(module);
   crossdock::python::bind_server(module);
   crossdock::python::bind_arena(module);
+  crossdock::python::bind_file(module);
 
   module.def("close_all_servers", crossdock::python::close_all_servers);
   nb::module_::import_("atexit").attr("register")(module.attr("close_all_servers"));

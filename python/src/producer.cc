@@ -251,6 +251,21 @@ std::string describe(const nb::python_error& error) {
   return text;
 }
 
+class InterruptibleStream final : public array::BatchStream {
+ public:
+  InterruptibleStream(std::unique_ptr<array::BatchStream> stream, transport::InterruptHook hook)
+      : stream_(std::move(stream)), hook_(std::move(hook)) {}
+  const std::shared_ptr<const array::Schema>& schema() const override { return stream_->schema(); }
+  std::optional<array::RecordBatch> next() override {
+    if (hook_()) throw InterruptedError("reading the table was interrupted");
+    return stream_->next();
+  }
+
+ private:
+  std::unique_ptr<array::BatchStream> stream_;
+  transport::InterruptHook hook_;
+};
+
 }  // namespace
 
 std::unique_ptr<BatchStream> open_producer(nb::handle producer) {
@@ -269,6 +284,11 @@ std::function<std::unique_ptr<BatchStream>()> factory_of(nb::handle callable) {
       throw RemoteError("the source's callable raised " + describe(error));
     }
   };
+}
+
+std::unique_ptr<array::BatchStream> interruptible_stream(std::unique_ptr<array::BatchStream> stream,
+                                                         transport::InterruptHook hook) {
+  return std::make_unique<InterruptibleStream>(std::move(stream), std::move(hook));
 }
 
 }  // namespace crossdock::python

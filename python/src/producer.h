@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "crossdock/array/stream.h"
+#include "crossdock/transport/transport.h"
 
 /// Python objects as producers of batches.
 namespace crossdock::python {
@@ -17,6 +18,11 @@ namespace crossdock::python {
 /// lock; next() doesn't. Throws UnsupportedTypeError (no such method; memory of another device), and what the producer
 /// raises.
 std::unique_ptr<array::BatchStream> open_producer(nanobind::handle producer);
+
+/// The same stream, which asks `hook` before each batch and throws InterruptedError where it says so: reading a whole
+/// table answers Ctrl-C.
+std::unique_ptr<array::BatchStream> interruptible_stream(std::unique_ptr<array::BatchStream> stream,
+                                                         transport::InterruptHook hook);
 
 /// Calls `callable` for each stream, on a thread of the server's own. What it raises becomes an error of the stream
 /// that says so in its words.

@@ -29,22 +29,6 @@ std::vector<std::weak_ptr<session::Server>>& all_servers() {
   return servers;
 }
 
-/// Reading a whole table answers Ctrl-C between batches.
-class InterruptibleStream final : public array::BatchStream {
- public:
-  InterruptibleStream(std::unique_ptr<array::BatchStream> stream, transport::InterruptHook hook)
-      : stream_(std::move(stream)), hook_(std::move(hook)) {}
-  const std::shared_ptr<const array::Schema>& schema() const override { return stream_->schema(); }
-  std::optional<array::RecordBatch> next() override {
-    if (hook_()) throw InterruptedError("reading the table was interrupted");
-    return stream_->next();
-  }
-
- private:
-  std::unique_ptr<array::BatchStream> stream_;
-  transport::InterruptHook hook_;
-};
-
 class PyServer {
  public:
   PyServer(std::string uri, std::uint32_t window, std::uint64_t lease_limit, int lease_patience_ms,
@@ -93,7 +77,7 @@ class PyServer {
   void publish_table(const std::string& name, nb::handle producer) {
     auto stream = open_producer(producer);
     blocking([&](const transport::InterruptHook& hook) {
-      server_->publish(name, session::Source::table(std::make_unique<InterruptibleStream>(std::move(stream), hook)));
+      server_->publish(name, session::Source::table(interruptible_stream(std::move(stream), hook)));
     });
   }
   void publish_live(const std::string& name, nb::handle producer) {

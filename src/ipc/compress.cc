@@ -15,7 +15,8 @@ namespace {
 constexpr std::uint64_t kAlignment = 8;
 constexpr std::size_t kWorthThreads = 256 << 10;
 constexpr int kMostWorkers = 16;
-constexpr std::byte kPadding[kAlignment]{};
+constexpr std::uint64_t kBodyAlignment = 64;
+constexpr std::byte kPadding[kBodyAlignment]{};
 
 struct Job {
   std::size_t buffer;
@@ -108,7 +109,9 @@ struct Compressor::Impl {
       if (padding > 0) out.pieces.emplace_back(kPadding, padding);
       end += size + padding;
     }
-    out.layout.body_length = static_cast<std::int64_t>(end);
+    const std::size_t rest = align_up(end, kBodyAlignment) - end;
+    if (rest > 0) out.pieces.emplace_back(kPadding, rest);
+    out.layout.body_length = static_cast<std::int64_t>(end + rest);
   }
 };
 

@@ -5,11 +5,13 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
+#include <vector>
 
 #include "container_sniff.h"
 #include "flatbuf.h"
@@ -23,6 +25,9 @@ constexpr std::int64_t kMagicSize = 6;
 constexpr std::int64_t kFileHeadSize = 8;  // The magic, padded.
 constexpr std::int32_t kContinuation = -1;
 constexpr std::int64_t kLengthSize = 4;
+constexpr std::int64_t kSniffed = 16;  // What other formats are told by.
+// Read at once with a message's length: most metadata fits, and then takes no second system call.
+constexpr std::int64_t kReadAhead = 2048;
 
 /// One encapsulated message's metadata: [marker] length flatbuffer.
 struct Frame {
@@ -33,16 +38,17 @@ struct Frame {
 
 class Reader {
  public:
-  Reader(ByteSpan file, const std::string& name, const Limits& limits)
-      : file_(file), size_(static_cast<std::int64_t>(file.size())), name_(name), limits_(limits) {}
+  Reader(const ContainerSource& source, const std::string& name, const Limits& limits)
+      : source_(source), size_(source.size()), name_(name), limits_(limits) {}
 
   Container read() {
-    if (file_.empty()) throw InvalidDataError(name_ + " is empty (0 bytes): an Arrow IPC file was expected");
-    const bool has_magic = as_text(file_).starts_with(kMagic);
-    if (!has_magic) refuse_other_formats(file_, name_);
-    if (has_magic) {
+    if (size_ == 0) throw InvalidDataError(name_ + " is empty (0 bytes): an Arrow IPC file was expected");
+    const ByteSpan head = bytes(0, std::min(size_, kSniffed));
+    out_.has_footer = as_text(head).starts_with(kMagic);
+    if (out_.has_footer) {
       read_file();
     } else {
+      refuse_other_formats(head, name_);
       read_stream();
     }
     return std::move(out_);
@@ -57,22 +63,32 @@ class Reader {
       fail_truncated(0, "the head and the tail of an Arrow file, " +
                             std::to_string(kFileHeadSize + kLengthSize + kMagicSize) + " bytes at least");
     }
-    if (as_text(file_.last(kMagicSize)) != kMagic) {
+    const std::int64_t tail = size_ - kMagicSize - kLengthSize;
+    const ByteSpan end = bytes(tail, kLengthSize + kMagicSize);
+    if (as_text(end.last(kMagicSize)) != kMagic) {
       fail_truncated(size_ - kMagicSize, "the closing ARROW1 (was its writer closed?)");
     }
-    const std::int64_t tail = size_ - kMagicSize - kLengthSize;
-    const std::int64_t length = load_le<std::int32_t>(file_.data() + tail);
+    const std::int64_t length = load_le<std::int32_t>(end.data());
     if (length <= 0 || length > tail - kFileHeadSize) {
       fail(tail, "the footer's length is " + std::to_string(length) +
                      ", but it must lie between the file's head and byte " + std::to_string(tail));
     }
     footer_offset_ = tail - length;
     set_where("the footer", footer_offset_);
-    footer_bytes_ = aligned(file_.subspan(static_cast<std::size_t>(footer_offset_), static_cast<std::size_t>(length)));
-    const auto* footer = verified_root<flatbuf::Footer>(footer_bytes_, limits_, where_.c_str());
+    if (length > limits_.max_metadata_bytes) {
+      fail(footer_offset_, "the footer has " + std::to_string(length) + " bytes, over the limit of " +
+                               std::to_string(limits_.max_metadata_bytes));
+    }
+    // Kept for itself: messages are read while it is gone through.
+    footer_.resize(static_cast<std::size_t>(length) / sizeof(std::uint64_t) + 1);
+    const MutableByteSpan footer_bytes =
+        std::as_writable_bytes(std::span(footer_)).first(static_cast<std::size_t>(length));
+    source_.read(footer_offset_, footer_bytes);
+    const auto* footer = verified_root<flatbuf::Footer>(footer_bytes, limits_, where_.c_str());
     check_version(footer->version(), where_.c_str());
     if (!footer->schema()) fail(footer_offset_, "the footer has no schema");
-    take_schema(read_schema(*footer->schema(), limits_, where_.c_str()));
+    take_schema(read_schema_info(*footer->schema(), limits_, where_.c_str()));
+    out_.custom_metadata = read_metadata(footer->custom_metadata(), limits_, where_.c_str());
 
     read_blocks(footer->dictionaries(), MessageKind::kDictionaryBatch);
     read_blocks(footer->record_batches(), MessageKind::kRecordBatch);
@@ -130,16 +146,15 @@ class Reader {
     if (message.kind() != MessageKind::kSchema) {
       fail(start, "the stream doesn't begin with a schema message");
     }
-    take_schema(message.schema());
+    take_schema(message.schema_info());
+    out_.custom_metadata = message.custom_metadata();
     return frame.end();
   }
 
   /// Streams that were written one after the other into one file would be cut to the first, silently. Zeros may follow:
   /// of files made in their full size beforehand.
-  void refuse_second_stream(std::int64_t offset) const {
-    const auto rest = file_.subspan(static_cast<std::size_t>(offset))
-                          .first(static_cast<std::size_t>(std::min<std::int64_t>(size_ - offset, 8)));
-    for (const std::byte byte : rest) {
+  void refuse_second_stream(std::int64_t offset) {
+    for (const std::byte byte : bytes(offset, std::min<std::int64_t>(size_ - offset, 8))) {
       if (byte != std::byte{0}) {
         fail(offset,
              std::to_string(size_ - offset) + " bytes follow the end-of-stream marker; a file holds one stream");
@@ -150,13 +165,14 @@ class Reader {
   // --- both ---
 
   /// Reads the prefix at `offset`; everything must lie before `end`.
-  Frame read_frame(std::int64_t offset, std::int64_t end) const {
+  Frame read_frame(std::int64_t offset, std::int64_t end) {
     if (end - offset < kLengthSize) fail_truncated(offset, "the 4 bytes of a message's length");
-    std::int32_t length = load_le<std::int32_t>(file_.data() + offset);
+    const ByteSpan head = bytes(offset, std::min(end - offset, kReadAhead));
+    auto length = load_le<std::int32_t>(head.data());
     std::int64_t at = offset + kLengthSize;
     if (length == kContinuation) {
       if (end - at < kLengthSize) fail_truncated(at, "the 4 bytes of a message's length");
-      length = load_le<std::int32_t>(file_.data() + at);
+      length = load_le<std::int32_t>(head.data() + kLengthSize);
       at += kLengthSize;
     }
     if (length < 0) fail(offset, "a message's metadata has length " + std::to_string(length) + not_arrow());
@@ -168,18 +184,30 @@ class Reader {
     return {at, length};
   }
 
-  Message parse(const Frame& frame) const {
-    return Message::parse(
-        file_.subspan(static_cast<std::size_t>(frame.metadata_offset), static_cast<std::size_t>(frame.metadata_length)),
-        limits_, where_.c_str());
+  Message parse(const Frame& frame) {
+    return Message::parse(bytes(frame.metadata_offset, frame.metadata_length), limits_, where_.c_str());
   }
+
+  /// Bytes of the file, 8-aligned, until the next call: out of what the last call read, where they are in it.
+  ByteSpan bytes(std::int64_t offset, std::int64_t length) {
+    if (offset < window_offset_ || offset + length > window_offset_ + window_size_ ||
+        (offset - window_offset_) % static_cast<std::int64_t>(sizeof(std::uint64_t)) != 0) {
+      window_.resize(std::max(window_.size(), static_cast<std::size_t>(length) / sizeof(std::uint64_t) + 1));
+      window_offset_ = offset;
+      window_size_ = length;
+      source_.read(offset, window().first(static_cast<std::size_t>(length)));
+    }
+    return window().subspan(static_cast<std::size_t>(offset - window_offset_), static_cast<std::size_t>(length));
+  }
+  MutableByteSpan window() { return std::as_writable_bytes(std::span(window_)); }
 
   /// Checks one dictionary or record batch and lists it. Returns where its body ends.
   std::int64_t add(const Frame& frame, std::int64_t body_offset, std::int64_t end,
                    std::optional<MessageKind> expected) {
     set_where("the message", frame.metadata_offset);
     const Message message = parse(frame);
-    if (message.kind() == MessageKind::kSchema || (expected && message.kind() != *expected)) {
+    const bool belongs = message.kind() == MessageKind::kRecordBatch || message.kind() == MessageKind::kDictionaryBatch;
+    if (!belongs || (expected && message.kind() != *expected)) {
       fail(frame.metadata_offset, "a message of another kind than belongs here (kind " +
                                       std::to_string(static_cast<int>(message.kind())) + ")");
     }
@@ -194,6 +222,7 @@ class Reader {
         fail(frame.metadata_offset, "the number of rows overflows");
       }
     }
+    out_.compressed |= header_.codec != Codec::kNone;
     out_.messages.push_back(
         {message.kind(), frame.metadata_offset, frame.metadata_length, body_offset, message.body_length()});
     return body_offset + message.body_length();
@@ -213,8 +242,9 @@ class Reader {
     }
   }
 
-  void take_schema(std::shared_ptr<const array::Schema> schema) {
-    out_.schema = std::move(schema);
+  void take_schema(SchemaInfo info) {
+    out_.schema = std::move(info.schema);
+    out_.endianness = info.endianness;
     collect_dictionaries(*out_.schema);
   }
 
@@ -222,16 +252,6 @@ class Reader {
     for (const array::DictionarySlot& slot : schema.dictionaries()) {
       if (dictionaries_.emplace(slot.id, slot.values.get()).second) collect_dictionaries(*slot.values);
     }
-  }
-
-  ByteSpan aligned(ByteSpan bytes) {
-    if (reinterpret_cast<std::uintptr_t>(bytes.data()) % sizeof(std::uint64_t) == 0 ||
-        static_cast<std::int64_t>(bytes.size()) > limits_.max_metadata_bytes) {
-      return bytes;
-    }
-    footer_copy_ = std::make_unique_for_overwrite<std::uint64_t[]>(bytes.size() / sizeof(std::uint64_t) + 1);
-    std::memcpy(footer_copy_.get(), bytes.data(), bytes.size());
-    return {reinterpret_cast<const std::byte*>(footer_copy_.get()), bytes.size()};
   }
 
   void set_where(const char* what, std::int64_t offset) {
@@ -252,7 +272,7 @@ class Reader {
                            ", expected " + expected);
   }
 
-  ByteSpan file_;
+  const ContainerSource& source_;
   std::int64_t size_;
   const std::string& name_;
   const Limits& limits_;
@@ -263,14 +283,37 @@ class Reader {
   std::unordered_set<std::int64_t> defined_;
   std::int64_t metadata_read_ = 0;
   std::int64_t footer_offset_ = 0;
-  ByteSpan footer_bytes_;
-  std::unique_ptr<std::uint64_t[]> footer_copy_;
+  std::vector<std::uint64_t> footer_;  // words, so that flatbuffers are aligned
+  std::vector<std::uint64_t> window_;
+  std::int64_t window_offset_ = 0;
+  std::int64_t window_size_ = 0;
 };
 
 }  // namespace
 
+void MemorySource::read(std::int64_t offset, MutableByteSpan to) const {
+  if (!to.empty()) std::memcpy(to.data(), bytes_.data() + offset, to.size());
+}
+
+Container read_container(const ContainerSource& source, const std::string& name, const Limits& limits) {
+  return Reader(source, name, limits).read();
+}
+
 Container read_container(ByteSpan file, const std::string& name, const Limits& limits) {
-  return Reader(file, name, limits).read();
+  return read_container(MemorySource(file), name, limits);
+}
+
+Message read_message(const ContainerSource& source, const ContainerMessage& place, const char* where,
+                     const Limits& limits, std::vector<std::uint64_t>* memory) {
+  const auto size = static_cast<std::size_t>(place.metadata_length);
+  memory->resize(std::max(memory->size(), size / sizeof(std::uint64_t) + 1));
+  const MutableByteSpan bytes = std::as_writable_bytes(std::span(*memory)).first(size);
+  source.read(place.metadata_offset, bytes);
+  Message message = Message::parse(bytes, limits, where);
+  if (message.kind() != place.kind || message.body_length() != place.body_length) {
+    throw FileChangedError(std::string(where) + ": the file changed while it was read");
+  }
+  return message;
 }
 
 }  // namespace crossdock::ipc

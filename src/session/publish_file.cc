@@ -1,20 +1,27 @@
-#include <cstring>
-#include <span>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "crossdock/core/error.h"
 #include "crossdock/device/region_table.h"
 #include "crossdock/ipc/container.h"
+#include "crossdock/session/file.h"
+#include "session/file_source.h"
 #include "session/published_table.h"
 
 namespace crossdock::session {
-std::shared_ptr<const PublishedTable> publish_file(const std::string& path, Stability stability) {
-  std::shared_ptr<const device::Region> region = device::Region::open_file(path);
-  ByteSpan file(region->data(), region->size());
+std::shared_ptr<const PublishedTable> publish_file(const std::string& path, Stability stability,
+                                                   const Context& context) {
+  const std::shared_ptr<const device::Region> region = device::Region::open_file(path);
   const ipc::Limits limits;
-  ipc::Container container = ipc::read_container(file, path, limits);
+  std::shared_ptr<const ipc::ContainerSource> source = std::make_shared<FileSource>(region, path);
+  ipc::Container container = ipc::read_container(*source, path, limits);
+  if (container.compressed || container.endianness != ipc::Endianness::kLittle) {
+    const std::unique_ptr<ipc::FileReader> decoded = open_file(path);
+    return publish_stream(*decoded, context, "snapshot");
+  }
 
+  ByteSpan file(region->data(), region->size());
   std::shared_ptr<const device::Region> served = region;
   std::shared_ptr<const device::Region> mapped_copy;
   // A file's bytes start at offset 0 of its region, where no address may point: but its first bytes are metadata.
@@ -28,7 +35,8 @@ std::shared_ptr<const PublishedTable> publish_file(const std::string& path, Stab
     // What counts from here on is the copy: times have coarse steps, and don't show every change.
     mapped_copy = readable(served, "the snapshot of " + path);
     file = ByteSpan(mapped_copy->data() + shift, region->size());
-    container = ipc::read_container(file, path, limits);
+    source = std::make_shared<ipc::MemorySource>(file);
+    container = ipc::read_container(*source, path, limits);
   }
   TableBuilder builder(container.schema);
   builder.table().kind = snapshot ? "snapshot" : "file";
@@ -40,35 +48,17 @@ std::shared_ptr<const PublishedTable> publish_file(const std::string& path, Stab
   std::vector<dissociated::RemoteBuffer> remote;
   std::vector<std::uint64_t> metadata;  // copied out: a file may be written to between a check and what relies on it
   for (const ipc::ContainerMessage& place : container.messages) {
-    const auto size = static_cast<std::size_t>(place.metadata_length);
-    metadata.resize(size / sizeof(std::uint64_t) + 1);
-    std::memcpy(metadata.data(), file.data() + place.metadata_offset, size);
-    const ipc::Message message =
-        ipc::Message::parse(std::as_bytes(std::span(metadata)).first(size), limits, path.c_str());
-    if (message.body_length() > place.body_length) {
-      throw FileChangedError("the file " + path + " changed while it was read for publishing");
-    }
+    const ipc::Message message = ipc::read_message(*source, place, path.c_str(), limits, &metadata);
     const bool is_dictionary = message.kind() == ipc::MessageKind::kDictionaryBatch;
     std::shared_ptr<const array::Schema> schema = container.schema;
     std::int64_t id = -1;
     if (is_dictionary) {
       id = message.dictionary_id();
       schema = container.schema->find_dictionary(id);
-      if (!schema) {
-        throw InvalidDataError(path + ": a dictionary batch has the id " + std::to_string(id) +
-                               ", which no field names");
-      }
     }
-    message.batch(*schema, &header);
-    if (header.codec != ipc::Codec::kNone) {
-      throw UnsupportedTypeError(path +
-                                 ": its bodies are compressed, which this version can't serve; write the file "
-                                 "again with compression=None");
-    }
-    if (header.is_delta) {
-      throw UnsupportedTypeError(
-          path + ": dictionary " + std::to_string(id) +
-          " is extended by a delta batch, which this version can't serve; rewrite the file with whole dictionaries");
+    if (schema) message.batch(*schema, &header);
+    if (!schema || header.codec != ipc::Codec::kNone) {
+      throw FileChangedError("the file " + path + " changed while it was read for publishing");
     }
     // The file's own layout of the body may be packed to 8 bytes; on the wire it is as if packed to 64, so the header
     // is written anew.
@@ -84,8 +74,9 @@ std::shared_ptr<const PublishedTable> publish_file(const std::string& path, Stab
     // Only nodes and sizes are encoded: dictionaries are messages of their own in the file, too.
     std::vector<std::shared_ptr<const array::RecordBatch>> dictionaries(schema->dictionaries().size());
     const array::RecordBatch batch = ipc::assemble(std::move(schema), header, views, std::move(dictionaries), nullptr);
-    builder.add(is_dictionary ? encoder.dictionary_batch(batch, id, false) : encoder.record_batch(batch), true, remote,
-                is_dictionary ? 0 : batch.num_rows);
+    builder.add(is_dictionary ? encoder.dictionary_batch(batch, id, header.is_delta, header.custom_metadata)
+                              : encoder.record_batch(batch, header.custom_metadata),
+                true, remote, is_dictionary ? 0 : batch.num_rows);
   }
   return builder.finish();
 }

@@ -83,8 +83,10 @@ class Placement {
 
 }  // namespace
 
-std::shared_ptr<const PublishedTable> publish_stream(array::BatchStream& stream, const Context& context) {
+std::shared_ptr<const PublishedTable> publish_stream(array::BatchStream& stream, const Context& context,
+                                                     const char* kind) {
   TableBuilder builder(stream.schema());
+  builder.table().kind = kind;
   Placement placement(context, builder);
   ipc::Encoder encoder;
   DictionaryTracker dictionaries;

@@ -81,10 +81,13 @@ class TableBuilder {
 
 /// Reads the whole stream. Buffers in an arena of `context` stay where they are, and the arena is frozen; all others
 /// are copied once, into one region. Throws ArenaFrozenError if such an arena was published before.
-std::shared_ptr<const PublishedTable> publish_stream(array::BatchStream& stream, const Context& context);
+std::shared_ptr<const PublishedTable> publish_stream(array::BatchStream& stream, const Context& context,
+                                                     const char* kind = "table");
 
 /// An Arrow IPC file or stream file whose descriptor will be passed (kTrust), or copied once into sealed memory
-/// (kSnapshot).
-std::shared_ptr<const PublishedTable> publish_file(const std::string& path, Stability stability);
+/// (kSnapshot). What can't be passed as it lies, because bodies are compressed or of a big-endian writer, is decoded
+/// once into sealed memory, whatever `stability` says.
+std::shared_ptr<const PublishedTable> publish_file(const std::string& path, Stability stability,
+                                                   const Context& context);
 
 }  // namespace crossdock::session

@@ -229,11 +229,7 @@ std::optional<array::RecordBatch> Reader::Impl::next() {
                                    ", which no field of its schema names");
           }
           array::RecordBatch batch = receive_batch(*item, values);
-          if (header.is_delta) {
-            throw UnsupportedTypeError("the stream \"" + name + "\" extends the dictionary " + std::to_string(id) +
-                                       " by a delta, which this version doesn't read");
-          }
-          dictionaries.put(id, std::move(batch));
+          dictionaries.put(id, std::move(batch), header.is_delta);
           break;
         }
         default:

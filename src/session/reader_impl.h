@@ -8,10 +8,10 @@
 #include "crossdock/device/region_table.h"
 #include "crossdock/dissociated/receiver.h"
 #include "crossdock/ipc/compression.h"
+#include "crossdock/ipc/dictionary_store.h"
 #include "crossdock/session/client.h"
 #include "session/client_connection.h"
 #include "session/client_pool.h"
-#include "session/dictionary_shelf.h"
 
 namespace crossdock::session {
 
@@ -40,7 +40,7 @@ struct Reader::Impl {
   std::shared_ptr<const array::Schema> delivered_schema;  // after the choice of columns
   std::vector<int> selected;
   bool look_inside = true;  // batches of `schema` hold offsets, indices or children, which must fit each other
-  DictionaryShelf dictionaries;
+  ipc::DictionaryStore dictionaries;
   const dissociated::Receiver::Item* unfinished = nullptr;  // taken from the receiver, and interrupted
   bool over = false;
 

@@ -37,3 +37,14 @@ def test_live_stream():
     lines = run("live_stream.py").splitlines()
     assert len(lines) == 5
     assert lines[-1] == "10 rows, the last is 2401"
+
+
+def test_files(tmp_path):
+    assert run("files.py", str(tmp_path)).splitlines() == [
+        "compressed is smaller: True",
+        "5 batches, 5000 rows",
+        "the last value: 4999",
+        "equal: True",
+        "equal: True",
+    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["plain.arrow", "small.arrow"]

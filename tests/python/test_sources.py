@@ -227,13 +227,34 @@ def test_a_truncated_file_is_refused(tmp_path):
         server.publish("cut", path)
 
 
-def test_a_compressed_file_is_refused_by_name(tmp_path):
-    path = tmp_path / "lz4.arrow"
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+@pytest.mark.parametrize("stable", ["trust", "snapshot"])
+def test_a_compressed_file_is_decoded_once(tmp_path, codec, stable):
+    path = tmp_path / "x.arrow"
     table = pa.table({"n": np.zeros(10000)})
-    with pa.ipc.new_file(str(path), table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as sink:
+    with pa.ipc.new_file(str(path), table.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as sink:
         sink.write_table(table)
-    with xd.Server() as server, pytest.raises(xd.Error, match=r"(?i)lz4|compress"):
-        server.publish("z", path)
+    with xd.serve({"z": path}, stable=stable) as server, xd.connect(server.uri) as client:
+        for _ in range(2):
+            assert pa.table(client.get("z")).equals(table)
+        (stats,) = server.stats()["sources"]
+    assert stats["kind"] == "snapshot"
+    assert stats["bytes_copied"] == 80_000
+
+
+def test_a_file_with_deltas_is_served_as_it_lies(tmp_path):
+    path = tmp_path / "x.arrow"
+    kind = pa.dictionary(pa.int8(), pa.string())
+    arrays = [pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), pa.array(["a", "b"][: n + 1])) for n in range(2)]
+    arrays.append(pa.DictionaryArray.from_arrays(pa.array([1, 0], pa.int8()), pa.array(["a", "b"])))
+    table = pa.table({"d": pa.chunked_array(arrays, kind)})
+    with pa.ipc.new_file(
+        str(path), table.schema, options=pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
+    ) as sink:
+        sink.write_table(table)
+    with xd.serve({"d": path}) as server, xd.connect(server.uri) as client:
+        assert pa.table(client.get("d")).to_pydict() == table.to_pydict()
+        assert server.stats()["sources"][0]["bytes_copied"] == 0
 
 
 @pytest.mark.parametrize("source", [None, 3, object(), [1, 2], {"a": 1}], ids=["None", "int", "object", "list", "dict"])

@@ -36,7 +36,8 @@ class CROSSDOCK_EXPORT Source {
   /// A fresh stream for each consumer. `make` is called, and its streams are read and dropped, on a thread of the
   /// server's own, one per consumer.
   static Source factory(std::function<std::unique_ptr<array::BatchStream>()> make);
-  /// An Arrow IPC file or stream file, uncompressed.
+  /// An Arrow IPC file or stream file. One whose bodies are compressed, or of a big-endian writer, is decoded once into
+  /// sealed memory when it is published, whatever `stability` says; ServerStats count that as a copy.
   static Source file(std::string path, Stability stability = Stability::kTrust);
 
   Kind kind() const noexcept { return kind_; }

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "crossdock/array/record_batch.h"
+#include "crossdock/array/schema.h"
+#include "crossdock/core/bytes.h"
+#include "crossdock/core/export.h"
+#include "crossdock/ipc/compression.h"
+
+namespace crossdock::ipc {
+
+/// Takes the bytes of a file in their order.
+class CROSSDOCK_EXPORT Sink {
+ public:
+  virtual ~Sink() = default;
+  /// All of `pieces`, one after the other: a chance to gather. Throws what its kind has; then the file is of no use.
+  virtual void write(std::span<const ByteSpan> pieces) = 0;
+};
+
+/// The two forms of Arrow IPC: a file with a footer, whose batches can be read in any order, or a stream file.
+enum class ContainerForm : std::uint8_t { kFile, kStream };
+
+struct FileWriterOptions {
+  ContainerForm form = ContainerForm::kFile;
+  Codec codec = Codec::kNone;
+  std::optional<int> level{};  ///< Of the codec; see Compressor.
+  Parallel parallel{};         ///< For compression.
+  array::Metadata metadata{};  ///< The footer's custom metadata; a stream file has no place for it.
+};
+
+/// Writes Arrow IPC (V5, little-endian): encapsulated messages with the marker, everything at multiples of 64 bytes.
+/// Buffers go to the sink from where they lie; what is copied is the bitmaps and offsets of slices, and what is
+/// compressed. A dictionary is written before the first batch that needs it, and again only if it changed: values that
+/// were appended as a delta, other values as a replacement, which the file form doesn't have. One thread at a time.
+class CROSSDOCK_EXPORT FileWriter {
+ public:
+  /// Writes the head. `sink` must outlive the writer. Throws InvalidArgumentError (a level that the codec lacks),
+  /// UnsupportedTypeError (what IPC can't say), and what the sink throws.
+  FileWriter(Sink* sink, std::shared_ptr<const array::Schema> schema, FileWriterOptions options = {});
+  ~FileWriter();
+  FileWriter(const FileWriter&) = delete;
+  FileWriter& operator=(const FileWriter&) = delete;
+
+  /// Throws InvalidDataError (a batch that breaks its own rules or is of another schema; a dictionary that would have
+  /// to be replaced in the file form), InvalidArgumentError (memory that the host can't read), and what the sink
+  /// throws. After a throw the file is of no use.
+  void write(const array::RecordBatch& batch, const array::Metadata& custom_metadata = {});
+
+  /// Ends the stream and writes the footer. Without it a file is truncated, a stream file can't be told from one that
+  /// was cut between messages. write() can't be called any more.
+  void finish();
+
+  std::int64_t bytes_written() const noexcept;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace crossdock::ipc

@@ -1,0 +1,79 @@
+"""Arrow IPC files: opening them where they lie, and writing them."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from crossdock import _native
+from crossdock.errors import InvalidArgumentError, UnsupportedTypeError
+
+if TYPE_CHECKING:
+    from crossdock._typing import Compression, Form, Source, Validation
+
+__all__ = ["open", "write"]
+
+_METHODS = ("__arrow_c_stream__", "__arrow_c_device_stream__", "__arrow_c_array__", "__arrow_c_device_array__")
+
+
+def open(
+    path: str | os.PathLike[str], *, validation: Validation = "structure", max_decompressed: int = 4 << 30
+) -> _native.FileReader:
+    """Opens an Arrow IPC file or stream file.
+
+    The file is memory-mapped: batches that aren't compressed are views of it, without a copy, and keep the mapping
+    alive by themselves. Compressed ones (LZ4, ZSTD) are decompressed as they are read, large ones on several threads;
+    files of big-endian writers are swapped. All metadata is read and checked here.
+
+    The file is yours to keep as it is. Once its size or times have changed, reading on raises `FileChangedError`;
+    batches that you hold show what is written into the file, and touching one whose part of the file was cut off
+    ends the process (SIGBUS), as with any mapping. `write()` replaces files as a whole, and disturbs no reader.
+
+    validation: "structure" makes sure that lengths, sizes and first and last offsets fit each other, which costs no
+    time to speak of; "full" looks at every element as well: offsets in order, UTF-8, indices of dictionaries, union
+    ids, run ends, views. Choose it for files of somebody whom you don't trust.
+    max_decompressed: bytes that one compressed batch may take; more is an `InvalidDataError`, before memory is taken.
+    """
+    if not 1 <= max_decompressed < 2**63:
+        raise InvalidArgumentError(f"max_decompressed is a number of bytes from 1 on; it was {max_decompressed}")
+    return _native.FileReader(_encoded(path), validation, max_decompressed)
+
+
+def write(
+    source: Source,
+    path: str | os.PathLike[str],
+    *,
+    compression: Compression | None = None,
+    level: int | None = None,
+    form: Form = "file",
+) -> None:
+    """Writes `source` as an Arrow IPC file.
+
+    source: anything with an Arrow PyCapsule method (a pyarrow Table, a polars DataFrame, our own readers and batches),
+    the path of an Arrow file, or a callable that gives such an object. It is read to its end, batch by batch.
+    path: where to. A new file is written beside it and renamed once it is whole: readers of an older file of that name
+    keep what they have, and after an error nothing has changed.
+    compression: "lz4" or "zstd", buffer by buffer; a buffer that wouldn't get smaller is stored as it is.
+    level: as the codec counts it; None: LZ4's 0, ZSTD's 1.
+    form: "file" has a footer, so that its batches can be read in any order; "stream" can hold dictionaries that are
+    replaced from batch to batch.
+    """
+    if isinstance(source, (str, os.PathLike)):
+        with open(source) as reader:
+            _native.write_file(reader, _encoded(path), form, compression, level)
+        return
+    if isinstance(source, type) or not any(hasattr(source, method) for method in _METHODS):
+        if isinstance(source, type) or not callable(source):
+            raise UnsupportedTypeError(
+                f"a source is an object with one of {', '.join(_METHODS)}, the path of an Arrow file, or a callable "
+                f"that gives such an object; this is {type(source).__module__}.{type(source).__qualname__}"
+            )
+        source = source()
+    _native.write_file(source, _encoded(path), form, compression, level)
+
+
+def _encoded(path: str | os.PathLike[str]) -> bytes:
+    encoded = os.fsencode(path)
+    if b"\0" in encoded:
+        raise InvalidArgumentError(f"the path {path!r} has a NUL byte in it")
+    return encoded

@@ -1,0 +1,215 @@
+#include "file.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "capsule.h"
+#include "crossdock/core/error.h"
+#include "crossdock/session/file.h"
+#include "deferred.h"
+#include "gil.h"
+#include "interrupt.h"
+#include "producer.h"
+#include "types.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace crossdock::python {
+namespace {
+
+std::string path_of(const nb::bytes& path) { return {path.c_str(), path.size()}; }
+
+/// A reader that Python threads and C consumers share. Decoding takes no interpreter lock, and none is waited for with
+/// it.
+class SharedReader {
+ public:
+  explicit SharedReader(std::unique_ptr<ipc::FileReader> reader) : reader_(std::move(reader)) {}
+  const ipc::FileReader& about() const noexcept { return *reader_; }
+  std::optional<array::RecordBatch> next() {
+    const std::lock_guard lock(mutex_);
+    return reader_->next();
+  }
+  array::RecordBatch batch(std::int64_t index) {
+    const std::lock_guard lock(mutex_);
+    return reader_->batch(index);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unique_ptr<ipc::FileReader> reader_;
+};
+
+/// What is left of it, in the hands of a C consumer.
+class Rest final : public array::BatchStream {
+ public:
+  explicit Rest(std::shared_ptr<SharedReader> reader) : reader_(std::move(reader)) {}
+  const std::shared_ptr<const array::Schema>& schema() const override { return reader_->about().schema(); }
+  std::optional<array::RecordBatch> next() override {
+    const GilReleaseIfHeld release;
+    return reader_->next();
+  }
+
+ private:
+  std::shared_ptr<SharedReader> reader_;
+};
+
+class PyFileReader {
+ public:
+  PyFileReader(const nb::bytes& path, const std::string& validation, std::int64_t max_decompressed)
+      : path_(path_of(path)) {
+    session::OpenOptions options;
+    options.limits.max_decompressed_bytes = max_decompressed;
+    if (validation == "full") {
+      options.validation = array::Validation::kFull;
+    } else if (validation != "structure") {
+      throw InvalidArgumentError("validation is \"structure\" or \"full\", not \"" + validation + "\"");
+    }
+    const GilRelease release;
+    reader_ = std::make_shared<SharedReader>(session::open_file(path_, options));
+  }
+
+  const ipc::FileReader& about() const { return open().about(); }
+  std::optional<array::RecordBatch> next() {
+    drain_deferred();
+    const std::shared_ptr<SharedReader> reader = held();
+    const GilRelease release;
+    return reader->next();
+  }
+  array::RecordBatch batch(std::int64_t index) {
+    drain_deferred();
+    const std::shared_ptr<SharedReader> reader = held();
+    if (index < 0) index += reader->about().num_batches();
+    const GilRelease release;
+    return reader->batch(index);
+  }
+  /// As Python's sequences have it: IndexError, which ends a loop over them.
+  array::RecordBatch at(std::int64_t index) {
+    const std::int64_t n = about().num_batches();
+    if (index < -n || index >= n) {
+      throw nb::index_error(
+          ("there is no batch " + std::to_string(index) + ": the file has " + std::to_string(n)).c_str());
+    }
+    return batch(index);
+  }
+  std::unique_ptr<array::BatchStream> rest() const { return std::make_unique<Rest>(held()); }
+  void close() noexcept { reader_.reset(); }
+  bool closed() const noexcept { return reader_ == nullptr; }
+  const std::string& path() const noexcept { return path_; }
+
+ private:
+  std::shared_ptr<SharedReader> held() const {
+    if (reader_ == nullptr) throw ClosedError("this FileReader was closed; open the file again");
+    return reader_;
+  }
+  SharedReader& open() const { return *held(); }
+
+  std::string path_;
+  std::shared_ptr<SharedReader> reader_;  // guarded by the interpreter lock
+};
+
+nb::dict dict_of(const array::Metadata& metadata) {
+  nb::dict result;
+  for (const auto& [key, value] : metadata) {
+    result[nb::bytes(key.data(), key.size())] = nb::bytes(value.data(), value.size());
+  }
+  return result;
+}
+
+void write_file(nb::handle source, const nb::bytes& path, const std::string& form,
+                const std::optional<std::string>& compression, std::optional<int> level) {
+  session::WriteOptions options;
+  options.level = level;
+  if (form == "stream") {
+    options.form = ipc::ContainerForm::kStream;
+  } else if (form != "file") {
+    throw InvalidArgumentError("form is \"file\" or \"stream\", not \"" + form + "\"");
+  }
+  if (compression == "lz4") {
+    options.codec = ipc::Codec::kLz4Frame;
+  } else if (compression == "zstd") {
+    options.codec = ipc::Codec::kZstd;
+  } else if (compression) {
+    throw InvalidArgumentError("compression is \"lz4\", \"zstd\" or None, not \"" + *compression + "\"");
+  }
+  auto stream = open_producer(source);
+  const std::string name = path_of(path);
+  blocking([&](const transport::InterruptHook& hook) {
+    const auto interruptible = interruptible_stream(std::move(stream), hook);
+    session::write_file(*interruptible, name, options);
+  });
+}
+
+}  // namespace
+
+void bind_file(nb::module_& module) {
+  nb::class_<PyFileReader>(
+      module, "FileReader",
+      "The batches of an Arrow IPC file or stream file, views of the mapped file where it isn't "
+      "compressed. Made by open(). Iterate over it, index it, or hand it to anything that takes an "
+      "Arrow stream. Batches outlive it. Thread-safe.")
+      .def(nb::init<const nb::bytes&, const std::string&, std::int64_t>(), "path"_a, "validation"_a,
+           "max_decompressed"_a)
+      .def_prop_ro("schema", [](const PyFileReader& self) { return PySchema{self.about().schema()}; })
+      .def_prop_ro(
+          "form", [](const PyFileReader& self) { return self.about().has_footer() ? "file" : "stream"; },
+          "\"file\" (it has a footer) or \"stream\".")
+      .def_prop_ro("num_batches", [](const PyFileReader& self) { return self.about().num_batches(); })
+      .def_prop_ro("num_rows", [](const PyFileReader& self) { return self.about().num_rows(); })
+      .def_prop_ro(
+          "metadata", [](const PyFileReader& self) { return dict_of(self.about().custom_metadata()); },
+          "The footer's custom metadata (of a stream file, the schema message's); the schema has its own.")
+      .def_prop_ro("closed", &PyFileReader::closed, "True after close().")
+      .def(
+          "batch", [](PyFileReader& self, std::int64_t index) { return PyRecordBatch{self.batch(index)}; }, "index"_a,
+          "Batch `index`, counted from 0, or from the end if it is negative; iteration isn't moved by it. Stream files "
+          "can only be read in their order: UnsupportedError.")
+      .def(
+          "__getitem__", [](PyFileReader& self, std::int64_t index) { return PyRecordBatch{self.at(index)}; },
+          "index"_a)
+      .def("__iter__", [](nb::handle self) { return nb::borrow(self); })
+      .def("__next__",
+           [](PyFileReader& self) {
+             std::optional<array::RecordBatch> batch = self.next();
+             if (!batch) throw nb::stop_iteration();
+             return PyRecordBatch{std::move(*batch)};
+           })
+      .def("__arrow_c_schema__", [](const PyFileReader& self) { return schema_capsule(*self.about().schema()); })
+      .def(
+          "__arrow_c_stream__",
+          [](const PyFileReader& self, nb::handle /*requested_schema*/) { return stream_capsule(self.rest()); },
+          "requested_schema"_a.none() = nb::none(),
+          "The batches that iteration hasn't given yet; the stream and iteration share one place in the file. A "
+          "requested schema is not followed: the consumer casts.")
+      .def(
+          "__arrow_c_device_stream__",
+          [](const PyFileReader& self, nb::handle /*requested_schema*/, const nb::kwargs& keywords) {
+            refuse_keywords("FileReader.__arrow_c_device_stream__", keywords);
+            return device_stream_capsule(self.rest());
+          },
+          "requested_schema"_a.none() = nb::none(), "keywords"_a,
+          "As __arrow_c_stream__, with the device that the memory is on.")
+      .def("close", &PyFileReader::close,
+           "Nothing more is read. Batches stay valid, and so does a stream that was handed over.")
+      .def("__enter__", [](nb::handle self) { return nb::borrow(self); })
+      .def(
+          "__exit__", [](PyFileReader& self, const nb::args&) { self.close(); }, "exception"_a)
+      .def("__repr__", [](const PyFileReader& self) {
+        const std::string what = self.closed() ? "closed"
+                                               : std::to_string(self.about().num_batches()) + " batches, " +
+                                                     std::to_string(self.about().num_rows()) + " rows";
+        return nb::str("<crossdock.FileReader {}: {}>")
+            .format(nb::steal(PyUnicode_DecodeFSDefaultAndSize(self.path().data(),
+                                                               static_cast<Py_ssize_t>(self.path().size()))),
+                    what);
+      });
+  module.def("write_file", write_file, "source"_a, "path"_a, "form"_a, "compression"_a.none(), "level"_a.none());
+}
+
+}  // namespace crossdock::python

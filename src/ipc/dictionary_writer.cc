@@ -1,0 +1,89 @@
+#include "dictionary_writer.h"
+
+#include <algorithm>
+#include <string>
+#include <unordered_set>
+#include <utility>
+
+#include "crossdock/core/error.h"
+#include "starts_with.h"
+
+namespace crossdock::ipc {
+namespace {
+
+array::RecordBatch normal(array::RecordBatch batch) {
+  std::int64_t copied = 0;
+  return array::normalized(std::move(batch), &copied, array::Offsets::kFromZero);
+}
+
+/// Whether two dictionaries are one in memory: readers make an object for each batch that refers to it.
+bool same_memory(const array::RecordBatch& a, const array::RecordBatch& b) {
+  const auto same_buffer = [](const array::BufferView& x, const array::BufferView& y) {
+    return x.data == y.data && x.size == y.size;
+  };
+  const auto same_node = [](const array::Node& x, const array::Node& y) {
+    return x.length == y.length && x.offset == y.offset;
+  };
+  return std::ranges::equal(a.buffers, b.buffers, same_buffer) && std::ranges::equal(a.nodes, b.nodes, same_node);
+}
+
+/// The rows from `first` on, of one column.
+array::RecordBatch rest(array::RecordBatch values, std::int64_t first) {
+  values.num_rows -= first;
+  values.nodes.front().length -= first;
+  values.nodes.front().offset += first;
+  values.nodes.front().null_count = values.nodes.front().null_count == 0 ? 0 : -1;
+  return normal(std::move(values));
+}
+
+}  // namespace
+
+void DictionaryWriter::update(const array::RecordBatch& batch, const Write& write) {
+  const auto& slots = batch.schema->dictionaries();
+  std::unordered_set<std::int64_t> seen;
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    if (!batch.dictionaries[i]) continue;  // a column of no values may have none
+    const bool again = !seen.insert(slots[i].id).second;
+    if (update_one(slots[i].id, batch.dictionaries[i], write) != Change::kNone && again) {
+      throw InvalidDataError("a batch has two columns that share the dictionary id " + std::to_string(slots[i].id) +
+                             " but not the dictionary");
+    }
+  }
+}
+
+DictionaryWriter::Change DictionaryWriter::update_one(std::int64_t id,
+                                                      const std::shared_ptr<const array::RecordBatch>& given,
+                                                      const Write& write) {
+  Change inner = Change::kNone;
+  const auto& slots = given->schema->dictionaries();
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    if (given->dictionaries[i]) inner = std::max(inner, update_one(slots[i].id, given->dictionaries[i], write));
+  }
+  const auto known = written_.find(id);
+  if (known == written_.end()) {
+    array::RecordBatch values = normal(*given);
+    write(id, values, Change::kNew);
+    written_.emplace(id, Written{given, std::move(values)});
+    return Change::kNew;
+  }
+  Written& written = known->second;
+  // Indices into other values mean something else, though they be the same numbers.
+  const bool inner_holds = inner != Change::kReplacement;
+  if (inner_holds && (written.given == given || same_memory(*written.given, *given)))
+    return inner == Change::kNone ? Change::kNone : Change::kDelta;
+  array::RecordBatch values = normal(*given);
+  const std::int64_t before = written.values.num_rows;
+  Change change = Change::kReplacement;
+  if (inner_holds && values.num_rows >= before && starts_with(values, written.values)) {
+    change = values.num_rows == before ? Change::kNone : Change::kDelta;
+  }
+  if (change == Change::kDelta) {
+    write(id, rest(values, before), change);
+  } else if (change == Change::kReplacement) {
+    write(id, values, change);
+  }
+  written = {given, std::move(values)};
+  return std::max(change, inner_holds ? inner : change);
+}
+
+}  // namespace crossdock::ipc

@@ -1,0 +1,232 @@
+#include "crossdock/ipc/file_reader.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "body_memory.h"
+#include "crossdock/core/error.h"
+#include "crossdock/ipc/dictionary_store.h"
+#include "swap_bytes.h"
+
+namespace crossdock::ipc {
+namespace {
+
+constexpr std::uintptr_t kViewAlignment = 8;
+constexpr std::uint64_t kCopyAlignment = 64;
+
+using Owners = std::pair<std::shared_ptr<const void>, std::shared_ptr<const void>>;
+
+bool is_misaligned(const array::BufferView& view) noexcept {
+  return reinterpret_cast<std::uintptr_t>(view.data) % kViewAlignment != 0;
+}
+
+}  // namespace
+
+struct FileReader::Impl {
+  Impl(FileBytes given, FileReaderOptions options)
+      : file(std::move(given)),
+        limits(options.limits),
+        validation(options.validation),
+        decompressor(options.limits, std::move(options.parallel)) {
+    if (!file.metadata) file.metadata = std::make_shared<const MemorySource>(file.bytes);
+    container = read_container(*file.metadata, file.name, limits);
+    for (std::size_t i = 0; i < container.messages.size(); ++i) {
+      if (container.messages[i].kind == MessageKind::kRecordBatch) batches.push_back(i);
+    }
+  }
+
+  std::optional<array::RecordBatch> next() {
+    if (container.has_footer) {
+      if (position == batches.size()) return std::nullopt;
+      return batch(position++);
+    }
+    while (position < container.messages.size()) {
+      const ContainerMessage& place = container.messages[position++];
+      if (place.kind == MessageKind::kRecordBatch) return read(place, container.schema);
+      put_dictionary(place);
+    }
+    return std::nullopt;
+  }
+
+  array::RecordBatch batch(std::size_t index) {
+    if (!dictionaries_read) read_dictionaries();
+    return read(container.messages[batches[index]], container.schema);
+  }
+
+  /// The file form has no order between dictionaries, but those within a dictionary's values are needed for it.
+  void read_dictionaries() {
+    std::unordered_map<std::int64_t, std::vector<const ContainerMessage*>> waiting;
+    for (const ContainerMessage& place : container.messages) {
+      if (place.kind != MessageKind::kDictionaryBatch) continue;
+      set_where(place);
+      waiting[read_message(*file.metadata, place, where.c_str(), limits, &metadata).dictionary_id()].push_back(&place);
+    }
+    read_dictionaries_of(*container.schema, &waiting);
+    dictionaries_read = true;
+  }
+
+  // As deep as the schema, which was bounded when it was made; an id within its own values is refused there.
+  void read_dictionaries_of(const array::Schema& schema,
+                            std::unordered_map<std::int64_t, std::vector<const ContainerMessage*>>* waiting) {
+    for (const array::DictionarySlot& slot : schema.dictionaries()) {
+      const auto found = waiting->find(slot.id);
+      if (found == waiting->end()) continue;
+      const std::vector<const ContainerMessage*> places = std::move(found->second);
+      waiting->erase(found);
+      read_dictionaries_of(*slot.values, waiting);
+      for (const ContainerMessage* place : places) put_dictionary(*place);
+    }
+  }
+
+  void put_dictionary(const ContainerMessage& place) {
+    set_where(place);
+    const Message message = read_message(*file.metadata, place, where.c_str(), limits, &metadata);
+    const std::int64_t id = message.dictionary_id();
+    const std::shared_ptr<const array::Schema> values = container.schema->find_dictionary(id);
+    if (!values) throw FileChangedError(where + ": the file changed while it was read");
+    array::RecordBatch read = decode(message, place, values);
+    try {
+      dictionaries.put(id, std::move(read), header.is_delta);
+    } catch (const InvalidDataError& error) {
+      throw InvalidDataError(where + ": " + error.what());
+    }
+  }
+
+  array::RecordBatch read(const ContainerMessage& place, const std::shared_ptr<const array::Schema>& schema) {
+    set_where(place);
+    array::RecordBatch batch =
+        decode(read_message(*file.metadata, place, where.c_str(), limits, &metadata), place, schema);
+    batch_metadata = std::move(header.custom_metadata);
+    return batch;
+  }
+
+  array::RecordBatch decode(const Message& message, const ContainerMessage& place,
+                            const std::shared_ptr<const array::Schema>& schema) {
+    if (file.check_unchanged) file.check_unchanged();
+    message.batch(*schema, &header);
+    const ByteSpan body =
+        file.bytes.subspan(static_cast<std::size_t>(place.body_offset), static_cast<std::size_t>(place.body_length));
+    std::shared_ptr<const void> owner =
+        header.codec == Codec::kNone
+            ? view(body)
+            : decompressor.decompress(*schema, body, file.owner, where.c_str(), &header, &views);
+    if (container.endianness == Endianness::kBig) {
+      owner = swap_bytes(*schema, header, limits, where.c_str(), &memory, std::move(owner), &views);
+    }
+    // What was copied may have been half of the old file and half of a new one.
+    if (owner != file.owner && file.check_unchanged) file.check_unchanged();
+    array::RecordBatch batch = assemble(schema, header, views, dictionaries.for_schema(*schema), std::move(owner));
+    try {
+      if (validation == array::Validation::kFull) {
+        // Its dictionaries were looked at when they came.
+        array::check_full(batch, array::Dictionaries::kTrust);
+      } else {
+        array::check_structure(batch);
+      }
+    } catch (const InvalidDataError& error) {
+      throw InvalidDataError(where + ": " + error.what());
+    }
+    return batch;
+  }
+
+  std::shared_ptr<const void> view(ByteSpan body) {
+    views.resize(header.buffers.size());
+    bool misaligned = false;
+    for (std::size_t i = 0; i < views.size(); ++i) {
+      const BufferRange& range = header.buffers[i];
+      views[i] = range.length == 0 ? array::BufferView{} : array::BufferView{body.data() + range.offset, range.length};
+      misaligned |= is_misaligned(views[i]);
+    }
+    return misaligned ? copy_misaligned() : file.owner;
+  }
+
+  std::shared_ptr<const void> copy_misaligned() {
+    std::uint64_t total = 0;
+    for (const array::BufferView& view : views) {
+      if (!is_misaligned(view)) continue;
+      total += align_up(static_cast<std::uint64_t>(view.size), kCopyAlignment);
+      // Buffers of a hostile body may all be the same bytes.
+      if (total > static_cast<std::uint64_t>(limits.max_decompressed_bytes)) {
+        throw InvalidDataError(where +
+                               ": buffers at addresses that aren't multiples of 8 would take copies of more "
+                               "than the limit of " +
+                               std::to_string(limits.max_decompressed_bytes) + " bytes");
+      }
+    }
+    const std::shared_ptr<std::byte> copy = memory.take(total);
+    std::byte* to = copy.get();
+    for (array::BufferView& view : views) {
+      if (!is_misaligned(view)) continue;
+      std::memcpy(to, view.data, static_cast<std::size_t>(view.size));
+      view.data = to;
+      to += align_up(static_cast<std::uint64_t>(view.size), kCopyAlignment);
+    }
+    return std::make_shared<Owners>(copy, file.owner);
+  }
+
+  void set_where(const ContainerMessage& place) {
+    where = "the message at byte ";
+    where += std::to_string(place.metadata_offset);
+    where += " of ";
+    where += file.name;
+  }
+
+  FileBytes file;
+  Limits limits;
+  array::Validation validation;
+  Container container;
+  std::vector<std::size_t> batches;  // which messages they are
+  Decompressor decompressor;
+  BodyMemory memory;
+  DictionaryStore dictionaries;
+  bool dictionaries_read = false;
+  array::Metadata batch_metadata;
+  std::size_t position = 0;  // among the batches of a file, the messages of a stream file
+
+  // Kept between batches for their memory:
+  std::string where;
+  std::vector<std::uint64_t> metadata;
+  BatchHeader header;
+  std::vector<array::BufferView> views;
+};
+
+FileReader::FileReader(FileBytes file, FileReaderOptions options)
+    : impl_(std::make_unique<Impl>(std::move(file), std::move(options))) {}
+FileReader::~FileReader() = default;
+
+const std::shared_ptr<const array::Schema>& FileReader::schema() const { return impl_->container.schema; }
+
+std::optional<array::RecordBatch> FileReader::next() {
+  try {
+    return impl_->next();
+  } catch (...) {
+    impl_->position = impl_->container.has_footer ? impl_->batches.size() : impl_->container.messages.size();
+    throw;
+  }
+}
+
+bool FileReader::has_footer() const noexcept { return impl_->container.has_footer; }
+std::int64_t FileReader::num_batches() const noexcept { return static_cast<std::int64_t>(impl_->batches.size()); }
+std::int64_t FileReader::num_rows() const noexcept { return impl_->container.num_rows; }
+
+const array::Metadata& FileReader::custom_metadata() const noexcept { return impl_->container.custom_metadata; }
+const array::Metadata& FileReader::batch_metadata() const noexcept { return impl_->batch_metadata; }
+
+array::RecordBatch FileReader::batch(std::int64_t index) {
+  if (!has_footer()) {
+    throw UnsupportedError(impl_->file.name +
+                           " is a stream file: its batches can only be read one after the other; write it in the file "
+                           "form for access by number");
+  }
+  if (index < 0 || index >= num_batches()) {
+    throw InvalidArgumentError("there is no batch " + std::to_string(index) + ": " + impl_->file.name + " has " +
+                               std::to_string(num_batches()) + ", counted from 0");
+  }
+  return impl_->batch(static_cast<std::size_t>(index));
+}
+
+}  // namespace crossdock::ipc

@@ -1,0 +1,111 @@
+#include "crossdock/session/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <utility>
+
+#include "crossdock/core/error.h"
+#include "crossdock/core/unique_fd.h"
+#include "crossdock/device/region.h"
+#include "session/file_sink.h"
+#include "session/file_source.h"
+#include "session/parallel.h"
+
+namespace crossdock::session {
+namespace {
+
+constexpr mode_t kMode = 0666;  // less what the process's umask takes
+constexpr mode_t kPermissions = 07777;
+
+/// Where a file is written until it is whole: beside the one that it will be.
+class NewFile {
+ public:
+  explicit NewFile(std::string path) : path_(std::move(path)) {
+    std::random_device random;
+    constexpr int kAttempts = 100;
+    for (int i = 0; i < kAttempts; ++i) {
+      temporary_ = path_ + ".part-" + std::to_string(random());
+      fd_.reset(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kMode));
+      if (fd_) return;
+      if (errno != EEXIST) throw_errno(errno, "creating " + temporary_);
+    }
+    throw_errno(EEXIST, "creating " + temporary_);
+  }
+  ~NewFile() {
+    if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  }
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+
+  int descriptor() const noexcept { return fd_.get(); }
+  void keep_mode(mode_t mode) {
+    if (::fchmod(fd_.get(), mode & kPermissions) != 0) throw_errno(errno, "giving " + temporary_ + " its mode");
+  }
+  void finish() {
+    // Errors of delayed writing, on file systems that have them, are told here.
+    if (::close(fd_.release()) != 0) throw_errno(errno, "closing " + temporary_);
+    if (::rename(temporary_.c_str(), path_.c_str()) != 0) throw_errno(errno, "renaming " + temporary_ + " to " + path_);
+    temporary_.clear();
+  }
+
+ private:
+  std::string path_;
+  std::string temporary_;
+  UniqueFd fd_;
+};
+
+/// What a path stands for once links are followed; itself if it isn't there yet.
+std::string resolved(const std::string& path) {
+  const std::unique_ptr<char, void (*)(void*)> real(::realpath(path.c_str(), nullptr), &std::free);
+  return real ? real.get() : path;
+}
+
+WriteResult write_to(int fd, array::BatchStream& source, const std::string& name, const WriteOptions& options) {
+  FileSink sink(fd, name);
+  ipc::FileWriter writer(&sink, source.schema(),
+                         {options.form, options.codec, options.level, run_parallel, options.metadata});
+  WriteResult result;
+  while (const std::optional<array::RecordBatch> batch = source.next()) {
+    writer.write(*batch);
+    ++result.batches;
+    result.rows += batch->num_rows;
+  }
+  writer.finish();
+  result.bytes = writer.bytes_written();
+  return result;
+}
+
+}  // namespace
+
+std::unique_ptr<ipc::FileReader> open_file(const std::string& path, const OpenOptions& options) {
+  const std::shared_ptr<const device::Region> region = device::Region::open_file(path);
+  return std::make_unique<ipc::FileReader>(
+      ipc::FileBytes{path, ByteSpan(region->data(), region->size()), region, std::make_shared<FileSource>(region, path),
+                     [region] { region->check_unchanged(); }},
+      ipc::FileReaderOptions{options.limits, options.validation, run_parallel});
+}
+
+WriteResult write_file(array::BatchStream& source, const std::string& path, const WriteOptions& options) {
+  const std::string target = resolved(path);
+  struct stat status {};
+  const bool there = ::stat(target.c_str(), &status) == 0;
+  if (there && S_ISDIR(status.st_mode)) throw InvalidArgumentError("writing " + path + ": it is a folder");
+  if (there && !S_ISREG(status.st_mode)) {
+    const UniqueFd fd(::open(target.c_str(), O_WRONLY | O_CLOEXEC));
+    if (!fd) throw_errno(errno, "opening " + path + " for writing");
+    return write_to(fd.get(), source, path, options);
+  }
+  NewFile file(target);
+  if (there) file.keep_mode(status.st_mode);
+  const WriteResult result = write_to(file.descriptor(), source, path, options);
+  file.finish();
+  return result;
+}
+
+}  // namespace crossdock::session

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "crossdock/device/region.h"
+#include "crossdock/ipc/container.h"
+
+namespace crossdock::session {
+
+/// A file's metadata, read through its descriptor: what is cut off meanwhile is an error, where a look into the mapping
+/// would be a SIGBUS.
+class FileSource final : public ipc::ContainerSource {
+ public:
+  /// A kFile region, with its descriptor.
+  FileSource(std::shared_ptr<const device::Region> region, std::string path)
+      : region_(std::move(region)), path_(std::move(path)) {}
+  std::int64_t size() const override { return static_cast<std::int64_t>(region_->size()); }
+  void read(std::int64_t offset, MutableByteSpan to) const override;
+
+ private:
+  std::shared_ptr<const device::Region> region_;
+  std::string path_;
+};
+
+}  // namespace crossdock::session
