@@ -106,10 +106,13 @@ struct Receiver::Impl {
     return position + ahead;
   }
 
-  /// The slot of a metadata message or a body that may come. Grows the ring as needed.
-  Slot& arrival(std::uint32_t sequence, std::size_t size, const char* what, bool owned = false) {
+  /// The slot of a metadata message or a body that may come; null for one that nobody will take, as an error has ended
+  /// the stream before it: over two connections the one without the error doesn't stop at once. Grows the ring as
+  /// needed.
+  Slot* arrival(std::uint32_t sequence, std::size_t size, const char* what, bool owned = false) {
     const std::uint64_t at = position_of(sequence, what);
     if (ending != Ending::kNone && at >= end_position) [[unlikely]] {
+      if (ending == Ending::kError) return nullptr;
       throw ProtocolError(std::string(what) + " of number " + std::to_string(sequence) +
                           " came for a stream that ended with number " +
                           std::to_string(static_cast<std::uint32_t>(end_position)));
@@ -123,7 +126,7 @@ struct Receiver::Impl {
     }
     if (at - position >= slots.size()) grow(at - position + 1);
     furthest = std::max(furthest, at + 1);
-    return slot_of(sequence);
+    return &slot_of(sequence);
   }
 
   void grow(std::uint64_t needed) {
@@ -142,17 +145,24 @@ struct Receiver::Impl {
                              std::to_string(options.limits.max_metadata_bytes) +
                              " are taken (ipc::Limits::max_metadata_bytes)");
     }
-    Slot& slot = arrival(sequence, metadata.size(), "metadata");
-    if (slot.has_metadata) throw ProtocolError("metadata of number " + std::to_string(sequence) + " came twice");
-    slot.metadata = metadata_pool.copy_of(metadata);
-    slot.has_metadata = true;
+    Slot* const slot = arrival(sequence, metadata.size(), "metadata");
+    if (slot == nullptr) return;
+    if (slot->has_metadata) throw ProtocolError("metadata of number " + std::to_string(sequence) + " came twice");
+    slot->metadata = metadata_pool.copy_of(metadata);
+    slot->has_metadata = true;
     buffered += metadata.size();
   }
 
   void on_ending(Ending kind, std::uint32_t sequence, ByteSpan text) {
     const char* const what = kind == Ending::kEnd ? "End of Stream" : "an error message";
-    const std::uint64_t at = position_of(sequence, what);
-    if (ending != Ending::kNone) {
+    // Of two servers, the bodies' may fail before the schema, which has none, and be heard of after it was taken.
+    const bool before_the_schema = kind == Ending::kError && sequence == 0 && position == 1 && !finished;
+    const std::uint64_t at = before_the_schema ? position : position_of(sequence, what);
+    // Each of two connections may end the stream: the first error stands, and an end that comes beside it means
+    // nothing.
+    if (ending == Ending::kError && (kind == Ending::kError || at >= end_position)) return;
+    const bool fails_before_the_end = kind == Ending::kError && ending == Ending::kEnd && at <= end_position;
+    if (ending != Ending::kNone && !fails_before_the_end) {
       throw ProtocolError(std::string(what) + " of number " + std::to_string(sequence) +
                           " came for a stream that ended with number " +
                           std::to_string(static_cast<std::uint32_t>(end_position)));
@@ -268,17 +278,18 @@ void Receiver::on_tagged(std::uint64_t tag, ByteSpan body, std::shared_ptr<const
   if (!impl_->begun && impl_->position == 0 && read.sequence == 0) {
     throw ProtocolError("a body of number 0 came; that number is the schema's, which has none");
   }
-  Slot& slot = impl_->arrival(read.sequence, body.size(), "a body", owner != nullptr);
-  if (slot.has_body) throw ProtocolError("a body of number " + std::to_string(read.sequence) + " came twice");
+  Slot* const slot = impl_->arrival(read.sequence, body.size(), "a body", owner != nullptr);
+  if (slot == nullptr) return;
+  if (slot->has_body) throw ProtocolError("a body of number " + std::to_string(read.sequence) + " came twice");
   if (owner) {
-    slot.body = body;
-    slot.owner = std::move(owner);
+    slot->body = body;
+    slot->owner = std::move(owner);
   } else {
-    slot.body_copy = impl_->body_pool.copy_of(body);
-    slot.body = slot.body_copy.bytes();
+    slot->body_copy = impl_->body_pool.copy_of(body);
+    slot->body = slot->body_copy.bytes();
   }
-  slot.has_body = true;
-  slot.body_type = read.type;
+  slot->has_body = true;
+  slot->body_type = read.type;
   impl_->buffered += body.size();
 }
 

@@ -46,6 +46,8 @@ bool ServerConnection::take_messages() {
       if (sender_.on_untagged(message->bytes)) cancel_stream();
       continue;
     }
+    if (carries_ == transport::Carries::kData && message->tag == connection_->agreement().want_data)
+      pass_end_of_bodies();
     if (sender_.on_tagged(message->tag, message->bytes, &freed_) == dissociated::Sender::Event::kWantData) {
       start(as_text(message->bytes));
     }
@@ -62,6 +64,30 @@ void ServerConnection::start(std::string_view ticket) {
     streams_.push_back({next_stream_id_++, open_(ticket, *connection_), std::string(ticket), {}});
     stats_.name = ticket;
   } catch (const std::exception& reason) {
+    fail_stream(reason);
+  }
+}
+
+// No End of Stream goes over a connection of bodies alone. A client that has the last one (or learnt from the metadata
+// that there is none) may ask for the next stream before this end has looked for the end of the one before.
+void ServerConnection::pass_end_of_bodies() {
+  try {
+    while (sender_.streaming()) {
+      if (!has_current_) {
+        const ServerStream::State state = streams_.back().source->peek(&current_);
+        if (state == ServerStream::State::kEnd) {
+          sender_.end_of_stream();
+          return end_stream({});
+        }
+        if (state != ServerStream::State::kReady || current_.has_body) return;
+        sender_.next_message();
+      } else if (current_.has_body) {
+        return;
+      }
+      streams_.back().source->pop();
+      has_current_ = false;
+    }
+  } catch (const Error& reason) {
     fail_stream(reason);
   }
 }
@@ -111,6 +137,7 @@ bool ServerConnection::push_retired() {
 }
 
 bool ServerConnection::push_tail() {
+  if (tail_.empty()) return true;  // bodies alone: their end is said over the other connection
   if (!connection_->send(tail_, {})) return false;
   tail_.clear();
   return true;

@@ -51,6 +51,7 @@ class ServerConnection {
 
   bool take_messages();
   void start(std::string_view ticket);
+  void pass_end_of_bodies();
   void settle();
   bool pump(std::int64_t now_ms);
   bool send_current();

@@ -93,20 +93,19 @@ void Client::feed(const Packet& packet) {
   } catch (const Error& problem) {
     throw Failure(name() + ": the receiver refused what its server sent: " + problem.what());
   }
-  if (packet.tagged) {
-    Arrived& at = arrived_[record_->position_of(static_cast<std::uint32_t>(packet.tag))];
-    at.body = true;
-    at.owned = owner && !owner->empty() ? owner->data() : nullptr;
-    return;
-  }
-  const auto number = load_le<std::uint32_t>(packet.bytes.data() + 1);
-  const auto type = std::to_integer<unsigned>(packet.bytes[0]);
-  if (type == 1) {
-    arrived_[record_->schema_taken ? record_->position_of(number) : number].metadata = true;
-  } else if (type == 0) {
-    end_ = record_->schema_taken ? record_->position_of(number) : number;
-  } else {
-    error_ = true;
+  const auto number =
+      packet.tagged ? static_cast<std::uint32_t>(packet.tag) : load_le<std::uint32_t>(packet.bytes.data() + 1);
+  const auto type = packet.tagged ? 1 : std::to_integer<unsigned>(packet.bytes[0]);
+  const bool jumped = record_->schema_taken && record_->plan->first_number != 1;
+  const std::size_t at = jumped ? record_->position_of(number) : number;
+  if (type == 0) {
+    end_ = at;
+  } else if (type != 1) {
+    if (!error_) error_ = at;
+  } else if (!error_ || at < *error_) {
+    Arrived& arrived = arrived_[at];
+    (packet.tagged ? arrived.body : arrived.metadata) = true;
+    if (owner && !owner->empty()) arrived.owned = owner->data();
   }
 }
 
@@ -241,7 +240,8 @@ void Client::ask() {
   books_.records.push_back(record_);
   ++asked_;
   under_way_ = true;
-  cancelled_ = error_ = false;
+  cancelled_ = false;
+  error_.reset();
   end_.reset();
   position_ = 0;
   arrived_.clear();

@@ -100,7 +100,7 @@ class Client {
   std::size_t position_ = 0;  // of the message due next
   std::map<std::size_t, Arrived> arrived_;
   std::optional<std::size_t> end_;
-  bool error_ = false;
+  std::optional<std::size_t> error_;  // the first one's position: what comes later at or past it is nobody's
   std::uint32_t taken_ = 0;
   std::vector<std::vector<std::uint64_t>> held_;  // the addresses of each body that came by address
 };

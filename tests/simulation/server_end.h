@@ -22,6 +22,7 @@ class ServerEnd {
   struct Options {
     Role role = Role::kBoth;
     dissociated::PeerFeatures peer;
+    bool fails = true;                ///< Where the plan says so: of two servers each may or may not.
     bool honest = true;               ///< Nothing that this client sends may be an error.
     std::uint32_t window = 8;         ///< Messages in flight, at most.
     std::uint32_t live_blocks = 3;    ///< The lease limit of a live stream, in messages.

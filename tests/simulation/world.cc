@@ -113,7 +113,7 @@ class World {
 
     const Order to_client = some_order(random_);
     const Order to_server = some_order(random_);
-    habits.reuses_after_error = to_client == Order::kInOrder;
+    habits.reuses_after_error = to_client == Order::kInOrder && !two;
     const std::uint32_t delay = random_.below(40);
 
     ServerEnd::Options options;
@@ -124,12 +124,14 @@ class World {
     options.waits_at_limit = habits.counts && habits.frees && habits.pace != Habits::Pace::kStuck && random_.one_in(3);
     options.live_region = static_cast<std::uint16_t>(100 * (consumers_.size() + 1));
 
+    const std::uint32_t who_fails = random_.below(3);
     std::vector<Wire*> wires;
     for (std::size_t i = 0; i < (two ? 2 : 1); ++i) {
       consumer->wires.push_back(
           std::make_unique<Wire>(Wire{Link(to_client, delay, random_.fork()), Link(to_server, delay, random_.fork())}));
       wires.push_back(consumer->wires.back().get());
       options.role = !two ? Role::kBoth : i == 0 ? Role::kMetadata : Role::kData;
+      options.fails = !two || who_fails != i;  // 2: both do
       consumer->servers.push_back(
           std::make_unique<ServerEnd>(options, environment_, *wires.back(), consumer->books, random_.fork()));
     }

@@ -30,7 +30,9 @@ class CROSSDOCK_EXPORT Receiver {
   Receiver& operator=(Receiver&&) noexcept;
 
   /// An untagged message; copied. Throws ProtocolError or InvalidDataError: end the connection. Judged are its prefix,
-  /// its number (taken already, given twice, at or past the end, too far ahead), and its size.
+  /// its number (taken already, given twice, at or past the end, too far ahead), and its size. Over two connections the
+  /// one without the error doesn't stop at once: what lies at or past an error's number is dropped, and of two endings
+  /// that are or follow an error the first error stands.
   void on_untagged(ByteSpan message);
   /// A tagged message. Matching is by the low 32 bits of the tag alone. With an owner, which keeps `body` unchanged and
   /// comes out again as Item::body_owner, nothing is copied, and the body counts for max_buffered_bytes only if it has

@@ -397,6 +397,73 @@ TEST_F(ReceiverTest, KnowsTheEndAtNumberZeroAfterARollOver) {
   EXPECT_EQ(item->sequence, 0u);
 }
 
+// Two connections: each server ends its half by itself.
+
+TEST_F(ReceiverTest, AnErrorMayComeOverTheConnectionThatIsBehind) {
+  begin(receiver_);
+  for (const std::uint32_t number : {1u, 2u, 3u}) receiver_.on_untagged(make_.batch(number));
+  receiver_.on_tagged(make_.remote_tag(1), make_.remote(1));
+  receiver_.on_untagged(make_.error(2, "the disk"));
+  receiver_.on_untagged(make_.batch(4));  // sent before its server could know
+  expect_message(receiver_, 1);
+  const Item* item = receiver_.next();
+  ASSERT_NE(item, nullptr);
+  EXPECT_EQ(item->kind, Item::Kind::kError);
+  EXPECT_EQ(as_text(item->metadata), "the disk");
+}
+
+TEST_F(ReceiverTest, TheFirstOfTwoErrorsStands) {
+  begin(receiver_);
+  receiver_.on_untagged(make_.batch(1));
+  receiver_.on_untagged(make_.error(3, "first"));
+  receiver_.on_untagged(make_.error(2, "second"));
+  receiver_.on_tagged(make_.remote_tag(3), make_.remote(3));
+  receiver_.on_tagged(make_.remote_tag(1), make_.remote(1));
+  expect_message(receiver_, 1);
+  const Item* item = receiver_.next();
+  ASSERT_NE(item, nullptr);
+  EXPECT_EQ(as_text(item->metadata), "first");
+}
+
+TEST_F(ReceiverTest, AnErrorOfTheBodiesStandsBesideAnEndOfTheMetadata) {
+  for (const bool end_first : {true, false}) {
+    Receiver receiver;
+    begin(receiver);
+    for (const std::uint32_t number : {1u, 2u}) receiver.on_untagged(make_.batch(number));
+    if (end_first) receiver.on_untagged(make_.end(3));
+    receiver.on_untagged(make_.error(2, "the disk"));
+    if (!end_first) receiver.on_untagged(make_.end(3));
+    receiver.on_tagged(make_.remote_tag(1), make_.remote(1));
+    expect_message(receiver, 1);
+    const Item* item = receiver.next();
+    ASSERT_NE(item, nullptr);
+    EXPECT_EQ(item->kind, Item::Kind::kError);
+  }
+}
+
+// A name that the server of the bodies doesn't know, for example.
+TEST_F(ReceiverTest, AnErrorBeforeTheSchemaMayComeAfterIt) {
+  begin(receiver_);
+  receiver_.on_untagged(make_.error(0, "not here"));
+  const Item* item = receiver_.next();
+  ASSERT_NE(item, nullptr);
+  EXPECT_EQ(item->kind, Item::Kind::kError);
+  EXPECT_ERROR(receiver_.on_untagged(make_.error(0, "not here")), ProtocolError, "after the stream's end");
+
+  Receiver later;
+  begin(later);
+  later.on_untagged(make_.batch(1));
+  later.on_tagged(make_.remote_tag(1), make_.remote(1));
+  expect_message(later, 1);
+  EXPECT_ERROR(later.on_untagged(make_.error(0, "x")), ProtocolError, "number 0 came where 2 is due next");
+}
+
+TEST_F(ReceiverTest, AnEndBeforeAnErrorsNumberIsStillWrong) {
+  begin(receiver_);
+  receiver_.on_untagged(make_.error(3, "x"));
+  EXPECT_ERROR(receiver_.on_untagged(make_.end(2)), ProtocolError, "ended with number 3");
+}
+
 // Several streams on one connection, one at a time.
 
 TEST_F(ReceiverTest, RestartsForTheNextStream) {

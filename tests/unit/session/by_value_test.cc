@@ -7,6 +7,7 @@
 #include <future>
 
 #include "crossdock/core/error.h"
+#include "crossdock/dissociated/uri.h"
 #include "crossdock/session/client.h"
 #include "crossdock/session/server.h"
 #include "crossdock/transport/memory.h"
@@ -225,6 +226,38 @@ TEST_P(TwoConnectionsTest, TheLossOfEitherIsNeverAShorterTable) {
 }
 
 INSTANTIATE_TEST_SUITE_P(SharedMemory, TwoConnectionsTest, ::testing::Bool());
+
+// No End of Stream goes over a connection of bodies alone: whoever has the last body, or heard over the other
+// connection that there is none, may ask again before the server has looked for the end.
+TEST_F(ByValueTest, TheNextRequestMayFollowTheLastBodyAtOnce) {
+  Server server(server_options());
+  server.publish("nothing", Source::table(number_stream(0, 0)));
+  server.publish("numbers", Source::table(number_stream(2, 10)));
+  const std::string address = dissociated::parse_uri(server.uri()).address;
+  const auto data = transports_->find("memory")->connect(address, transport::Carries::kData, 10'000, {});
+  const auto ask = [&](std::string_view ticket) {
+    ASSERT_TRUE(data->send_tagged(data->agreement().want_data, as_bytes(ticket), {}));
+  };
+  const auto take = [&] {
+    for (;;) {
+      if (auto message = data->receive()) return *std::move(message);
+      transport::wait_readable(*data, transport::Wait::kBlock, 0, {});
+    }
+  };
+  for (int round = 0; round < 20; ++round) {
+    for (int i = 0; i < 5; ++i) ask("nothing");
+    ask("numbers");
+    for (const std::uint64_t number : {1u, 2u}) {
+      const transport::Incoming message = take();
+      EXPECT_EQ(message.tag, number) << as_text(message.bytes);
+    }
+  }
+  // But one before the last body is an offence like any other.
+  ask("numbers");
+  ask("numbers");
+  EXPECT_THROW(for (;;) take(), ConnectionError);
+  EXPECT_EQ(server.stats().protocol_errors, 1u);
+}
 
 TEST_F(ByValueTest, OneServerListensAtSeveralPlaces) {
   ServerOptions options = server_options();
