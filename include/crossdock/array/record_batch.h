@@ -121,7 +121,8 @@ CROSSDOCK_EXPORT RecordBatch import_batch(std::shared_ptr<const Schema> schema, 
 
 /// Gives the batch away as a struct array; the memory lives until `out` and every child moved out of it is released, on
 /// whatever thread. One allocation, whatever the number of columns. A dictionary that isn't there goes out as an empty
-/// one. Throws InvalidDataError if the batch's counts don't fit its schema, UnsupportedTypeError for views of a device; then
+/// one. Throws InvalidDataError if the batch's counts don't fit its schema, UnsupportedTypeError for views of a device;
+/// then
 /// `*out` is released.
 CROSSDOCK_EXPORT void export_batch(RecordBatch batch, ArrowDeviceArray* out);
 
