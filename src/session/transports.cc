@@ -5,6 +5,7 @@ namespace crossdock::session {
 std::shared_ptr<const transport::TransportRegistry> make_transports(const TransportOptions& options) {
   auto registry = std::make_shared<transport::TransportRegistry>();
   registry->add(transport::make_shm_transport(options.shm));
+  registry->add(transport::make_tcp_transport(options.tcp));
   return registry;
 }
 

@@ -5,12 +5,14 @@
 #include "crossdock/core/export.h"
 #include "crossdock/transport/registry.h"
 #include "crossdock/transport/shm.h"
+#include "crossdock/transport/tcp.h"
 
 namespace crossdock::session {
 
 /// One member for each transport that this version has.
 struct TransportOptions {
-  transport::ShmOptions shm;
+  transport::ShmOptions shm = {};
+  transport::TcpOptions tcp = {};
 };
 
 /// A registry of every transport that this version has, each with these options. Throws InvalidArgumentError for

@@ -28,7 +28,8 @@ struct TcpOptions {
   std::size_t queue_bytes = 256 << 10;
   int send_buffer = 0;     ///< SO_SNDBUF, bytes; 0: the system's, which grows as needed.
   int receive_buffer = 0;  ///< SO_RCVBUF, bytes; 0: the system's, which grows as needed.
-  /// A silent connection is probed after this many seconds; 0: never. Three more probes, 10 s apart, and it is dead.
+  /// A silent connection is probed after this many seconds; 0: never. Three probes unanswered, as far apart but 10 s at
+  /// most, and it is dead.
   int keepalive_s = 30;
   /// TCP_USER_TIMEOUT: sent bytes that nobody acknowledges end the connection after this long; 0: after the system's
   /// time, about 15 minutes. It counts against a peer that lives but doesn't read, too.

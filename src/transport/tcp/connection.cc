@@ -64,7 +64,7 @@ bool TcpConnection::send_message(FrameKind kind, std::uint64_t tag, ByteSpan hea
                                " bytes is over the limit of " + std::to_string(send_limit_) + " bytes agreed with " +
                                where_ + "; raise TcpOptions::max_message at both ends");
   }
-  if (goodbye_.load(std::memory_order_relaxed)) throw_gone();
+  if (gone_.load(std::memory_order_relaxed)) throw_gone();
   const bool sent = writer_.send(kind, tag, head, tail);
   after_sending();
   return sent;
@@ -79,7 +79,7 @@ bool TcpConnection::send_body(std::uint64_t tag, std::span<const ByteSpan> parts
                                std::to_string(body_limit_) + " bytes of " + where_ +
                                "; raise TcpOptions::max_body there");
   }
-  if (goodbye_.load(std::memory_order_relaxed)) throw_gone();
+  if (gone_.load(std::memory_order_relaxed)) throw_gone();
   const bool sent = writer_.send_body(tag, parts, size, std::move(keep));
   after_sending();
   return sent;
@@ -117,7 +117,7 @@ std::size_t TcpConnection::in_flight() {
 
 bool TcpConnection::below_window(std::size_t window) {
   if (window == 0) throw InvalidArgumentError("a window of 0 messages would never open");
-  if (goodbye_.load(std::memory_order_relaxed)) throw_gone();
+  if (gone_.load(std::memory_order_relaxed)) throw_gone();
   const bool below = in_flight() < window;
   // in_flight() < window once the peer has taken more than sent - window.
   window_goal_.store(below ? 0 : writer_.sent() - window + 1, std::memory_order_release);
@@ -157,7 +157,10 @@ std::optional<Incoming> TcpConnection::take() {
     count(*message);
     return message;
   }
-  if (reader_.ended()) throw_end();
+  if (reader_.ended()) {
+    gone_.store(true, std::memory_order_relaxed);
+    throw_end();
+  }
   if (reader_.drained()) acknowledge(true);
   return std::nullopt;
 }
@@ -192,7 +195,10 @@ void TcpConnection::window(std::uint64_t messages) {
   acknowledge(received_ - acknowledged_ >= quantum_);
 }
 
-void TcpConnection::goodbye() { goodbye_.store(true, std::memory_order_relaxed); }
+void TcpConnection::goodbye() {
+  goodbye_.store(true, std::memory_order_relaxed);
+  gone_.store(true, std::memory_order_relaxed);
+}
 
 void TcpConnection::throw_end() const {
   const int error = reader_.ended()->error;

@@ -89,6 +89,7 @@ class TcpConnection final : public Connection, private ControlFrames {
   std::atomic<std::uint64_t> peer_taken_{0};
   std::atomic<std::uint64_t> window_goal_{0};  // below_window() was false: the peer has to take so many; 0: none
   std::atomic<bool> goodbye_{false};
+  std::atomic<bool> gone_{false};  // the peer has ended, and nothing can be sent any more
 
   std::mutex interest_mutex_;
   bool asleep_ = false;

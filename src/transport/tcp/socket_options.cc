@@ -4,6 +4,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "crossdock/core/error.h"
@@ -12,7 +13,7 @@ namespace crossdock::transport::tcp {
 namespace {
 
 constexpr int kProbes = 3;
-constexpr int kProbeInterval = 10;                  // s
+constexpr int kLongestInterval = 10;                // s
 constexpr std::uint64_t kSane = 1ull << 60;         // no length near the end of 64 bits is ever added to
 constexpr std::size_t kDroppedAtTheEnd = 16 << 20;  // bytes: as much as a receive buffer may hold, about
 
@@ -47,7 +48,7 @@ void set_up(int socket, const TcpOptions& options, const std::string& where) {
   set(socket, IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY", where);
   if (options.keepalive_s > 0) {
     set(socket, IPPROTO_TCP, TCP_KEEPIDLE, options.keepalive_s, "TCP_KEEPIDLE", where);
-    set(socket, IPPROTO_TCP, TCP_KEEPINTVL, kProbeInterval, "TCP_KEEPINTVL", where);
+    set(socket, IPPROTO_TCP, TCP_KEEPINTVL, std::min(options.keepalive_s, kLongestInterval), "TCP_KEEPINTVL", where);
     set(socket, IPPROTO_TCP, TCP_KEEPCNT, kProbes, "TCP_KEEPCNT", where);
     set(socket, SOL_SOCKET, SO_KEEPALIVE, 1, "SO_KEEPALIVE", where);
   }

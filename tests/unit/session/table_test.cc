@@ -280,7 +280,7 @@ TEST_F(TableTest, UrisAreChecked) {
   EXPECT_THROW(Client("shm:"), UriError);
   EXPECT_THROW(Client("shm:/nowhere/at/all.sock"), NotFoundError);
   ServerOptions options;
-  options.uris = {"tcp://localhost:1"};
+  options.uris = {"ucx://localhost:1"};
   EXPECT_THROW(Server{options}, SchemeError);
   Server server;
   const std::string address = server.uri().substr(0, server.uri().find('?'));

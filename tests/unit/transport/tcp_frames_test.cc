@@ -1,0 +1,320 @@
+// What a reader makes of bytes, good and bad, and a writer of messages: over a stream made up by the test.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+
+#include "crossdock/core/error.h"
+#include "transport/tcp/frame_reader.h"
+#include "transport/tcp/frame_writer.h"
+
+namespace crossdock::transport::tcp {
+namespace {
+
+/// Bytes that are read as many at a time as told, and written likewise.
+class FakeStream final : public ByteStream {
+ public:
+  Moved read(std::span<const iovec> parts) override {
+    if (input.empty()) return ended ? Moved{Moved::State::kEnd} : Moved{};
+    std::size_t left = std::min(at_once, input.size());
+    Moved moved{Moved::State::kSome};
+    for (const iovec& part : parts) {
+      const std::size_t n = std::min(left, part.iov_len);
+      std::copy_n(input.begin(), n, static_cast<std::byte*>(part.iov_base));
+      input.erase(input.begin(), input.begin() + static_cast<std::ptrdiff_t>(n));
+      moved.bytes += n;
+      left -= n;
+    }
+    return moved;
+  }
+  Moved write(std::span<const iovec> parts) override {
+    ++writes;
+    if (ended) return {Moved::State::kEnd};
+    if (room == 0) return {};
+    Moved moved{Moved::State::kSome};
+    for (const iovec& part : parts) {
+      const std::size_t n = std::min(room, part.iov_len);
+      const auto* from = static_cast<const std::byte*>(part.iov_base);
+      output.insert(output.end(), from, from + n);
+      room -= n;
+      moved.bytes += n;
+    }
+    return moved;
+  }
+  void give(std::span<const std::byte> bytes) { input.insert(input.end(), bytes.begin(), bytes.end()); }
+
+  std::deque<std::byte> input;
+  std::vector<std::byte> output;
+  std::size_t at_once = SIZE_MAX;
+  std::size_t room = SIZE_MAX;
+  bool ended = false;
+  int writes = 0;
+};
+
+struct Heard final : ControlFrames {
+  void taken(std::uint64_t messages) override { takes.push_back(messages); }
+  void window(std::uint64_t messages) override { windows.push_back(messages); }
+  void goodbye() override { ++goodbyes; }
+  std::vector<std::uint64_t> takes, windows;
+  int goodbyes = 0;
+};
+
+std::vector<std::byte> pattern(std::size_t size, unsigned seed) {
+  std::vector<std::byte> bytes(size);
+  unsigned state = seed * 2654435761U + 1;
+  for (std::byte& byte : bytes) {
+    state = state * 1664525U + 1013904223U;
+    byte = static_cast<std::byte>(state >> 24);
+  }
+  return bytes;
+}
+
+std::vector<std::byte> frame(std::uint64_t kind, std::uint64_t tag, std::uint64_t length,
+                             std::span<const std::byte> payload = {}) {
+  std::vector<std::byte> bytes(kHeaderBytes);
+  store_le(&bytes[0], kind);
+  store_le(&bytes[8], tag);
+  store_le(&bytes[16], length);
+  bytes.insert(bytes.end(), payload.begin(), payload.end());
+  bytes.resize(bytes.size() + padding(payload.size()));
+  return bytes;
+}
+
+struct Message {
+  bool tagged;
+  std::uint64_t tag;
+  bool owned;
+  std::vector<std::byte> bytes;
+  bool operator==(const Message&) const = default;
+};
+
+class TcpFrames : public ::testing::Test {
+ protected:
+  std::unique_ptr<FrameReader> reader() {
+    return std::make_unique<FrameReader>(
+        stream_, heard_, ReadLimits{.max_message = 100'000, .max_body = 1'000'000, .body_memory = make_body_pool()},
+        where_);
+  }
+  static std::optional<Message> next(FrameReader& reader) {
+    const auto in = reader.receive();
+    if (!in) return std::nullopt;
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(in->bytes.data()) % (in->owner ? 64 : 8), 0u);
+    return Message{in->tagged, in->tag, static_cast<bool>(in->owner), {in->bytes.begin(), in->bytes.end()}};
+  }
+  /// A bit of everything, and what should come of it.
+  void make_sample() {
+    unsigned seed = 0;
+    for (const std::size_t size : {0u, 1u, 8u, 600u, 20'000u, 70'000u, 5u}) {
+      for (const std::uint64_t kind : {1u, 2u, 3u}) {
+        const auto payload = pattern(size, ++seed);
+        const std::uint64_t tag = kind == 1 ? 0 : ~std::uint64_t{size};
+        const auto bytes = frame(kind, tag, size, payload);
+        sample_.insert(sample_.end(), bytes.begin(), bytes.end());
+        expected_.push_back({kind != 1, tag, kind == 3, payload});
+      }
+      const auto control = frame(seed % 2 == 0 ? 4 : 5, seed, 0);
+      sample_.insert(sample_.end(), control.begin(), control.end());
+    }
+  }
+
+  const std::string where_ = "tcp://test:1";
+  FakeStream stream_;
+  Heard heard_;
+  std::vector<std::byte> sample_;
+  std::vector<Message> expected_;
+};
+
+TEST_F(TcpFrames, AnyPiecesGiveTheSameMessages) {
+  make_sample();
+  for (const std::size_t at_once : {std::size_t{1}, std::size_t{7}, std::size_t{24}, std::size_t{1000},
+                                    std::size_t{4096}, std::size_t{65'536}, SIZE_MAX}) {
+    heard_ = {};
+    stream_.at_once = at_once;
+    stream_.give(sample_);
+    const auto reading = reader();
+    std::vector<Message> got;
+    for (int idle = 0; got.size() < expected_.size() && idle < 1'000'000; ++idle) {
+      if (auto message = next(*reading)) got.push_back(*std::move(message));
+    }
+    EXPECT_EQ(got, expected_) << at_once;
+    do {
+      EXPECT_FALSE(next(*reading));
+    } while (!stream_.input.empty());
+    EXPECT_EQ(heard_.takes.size() + heard_.windows.size(), 7u);
+    EXPECT_FALSE(reading->in_message());
+  }
+}
+
+TEST_F(TcpFrames, TruncatedAtEachByteItIsAnEndInAMessage) {
+  const auto whole = frame(2, 7, 21, pattern(21, 1));
+  for (std::size_t cut = 0; cut < whole.size(); ++cut) {
+    stream_ = {};
+    stream_.give(std::span(whole).first(cut));
+    stream_.ended = true;
+    const auto reading = reader();
+    EXPECT_FALSE(next(*reading)) << cut;
+    EXPECT_FALSE(next(*reading)) << cut;
+    ASSERT_TRUE(reading->ended()) << cut;
+    EXPECT_EQ(reading->in_message(), cut != 0) << cut;
+  }
+}
+
+TEST_F(TcpFrames, ABodyCutShortIsAnEndInAMessage) {
+  const auto whole = frame(3, 7, 100'000, pattern(100'000, 1));
+  stream_.give(std::span(whole).first(60'000));
+  stream_.ended = true;
+  const auto reading = reader();
+  while (!reading->ended()) EXPECT_FALSE(next(*reading));
+  EXPECT_TRUE(reading->in_message());
+}
+
+TEST_F(TcpFrames, WhatIsNoFrameIsAnError) {
+  const std::vector<std::vector<std::byte>> bad = {
+      frame(0, 0, 0),          frame(7, 0, 0),
+      frame(0x100 | 1, 0, 0),  frame(1ull << 63 | 2, 0, 0),
+      frame(1, 5, 0),          frame(4, 1, 8),
+      frame(5, 1, 1),          frame(6, 1, 0),
+      frame(6, 0, 1),          frame(1, 0, 100'001),
+      frame(2, 0, UINT64_MAX), frame(3, 0, 1'000'001),
+      frame(3, 0, UINT64_MAX), frame(3, 0, UINT64_MAX - 7),
+      pattern(4096, 3),
+  };
+  for (const auto& bytes : bad) {
+    stream_ = {};
+    stream_.give(bytes);
+    const auto reading = reader();
+    EXPECT_THROW(reading->receive(), ProtocolError);
+  }
+}
+
+TEST_F(TcpFrames, NothingMayFollowAGoodbye) {
+  stream_.give(frame(6, 0, 0));
+  const auto reading = reader();
+  EXPECT_FALSE(reading->receive());
+  EXPECT_EQ(heard_.goodbyes, 1);
+  stream_.give(frame(1, 0, 0));
+  EXPECT_THROW(reading->receive(), ProtocolError);
+}
+
+TEST_F(TcpFrames, AFloodIsReadInTurns) {
+  const auto control = frame(4, 1, 0);
+  constexpr std::size_t kFrames = 300'000;
+  for (std::size_t i = 0; i < kFrames; ++i) stream_.give(control);
+  const auto reading = reader();
+  EXPECT_FALSE(reading->receive());
+  EXPECT_LT(heard_.takes.size(), kFrames);
+  EXPECT_TRUE(reading->has_more());
+}
+
+TEST_F(TcpFrames, ABodyIsReadIntoPlaceBehindItsHeader) {
+  const auto body = pattern(500'000, 1);
+  stream_.at_once = 70'000;
+  stream_.give(frame(3, 1, body.size(), body));
+  const auto reading = reader();
+  std::optional<Message> got;
+  for (int i = 0; i < 20 && !got; ++i) got = next(*reading);
+  ASSERT_TRUE(got);
+  EXPECT_EQ(got->bytes, body);
+}
+
+// --- writing ---
+
+TEST_F(TcpFrames, WhatIsWrittenIsReadHoweverLittleGoesAtOnce) {
+  for (const std::size_t room : {std::size_t{1}, std::size_t{5}, std::size_t{24}, std::size_t{333}, SIZE_MAX}) {
+    stream_ = {};
+    FrameWriter writer(stream_, 1 << 20);
+    const auto head = pattern(13, 1);
+    const auto tail = pattern(100, 2);
+    auto body = std::make_shared<const std::vector<std::byte>>(pattern(999, 3));
+    const std::weak_ptr<const std::vector<std::byte>> watched = body;
+    const auto expected_body = *body;
+    std::vector<ByteSpan> parts;
+    for (std::size_t at = 0; at < 999; at += 3) parts.push_back(ByteSpan(*body).subspan(at, 3));
+    stream_.room = room;
+    ASSERT_TRUE(writer.send(FrameKind::kMessage, 0, head, tail));
+    writer.taken(5, false);
+    stream_.room = room;
+    ASSERT_TRUE(writer.send_body(9, parts, 999, std::move(body)));
+    int pushes = 0;
+    do {
+      stream_.room = room;
+      ASSERT_LT(++pushes, 10'000);
+    } while (!writer.push());
+    EXPECT_TRUE(watched.expired());
+    ASSERT_TRUE(writer.send(FrameKind::kTagged, 8, {}, tail) || room != SIZE_MAX);
+    stream_.room = SIZE_MAX;
+    EXPECT_TRUE(writer.push());
+    stream_.give(stream_.output);
+    const auto reading = reader();
+    auto whole = head;
+    whole.insert(whole.end(), tail.begin(), tail.end());
+    EXPECT_EQ(next(*reading), (Message{false, 0, false, whole}));
+    EXPECT_EQ(next(*reading), (Message{true, 9, true, expected_body}));
+    EXPECT_EQ(next(*reading), (Message{true, 8, false, tail}));
+    EXPECT_EQ(heard_.takes.back(), 5u);
+  }
+}
+
+TEST_F(TcpFrames, AFullStreamMeansNoRoomInTheEnd) {
+  FrameWriter writer(stream_, 1000);
+  stream_.room = 0;
+  const auto bytes = pattern(100, 1);
+  int sent = 0;
+  while (writer.send(FrameKind::kMessage, 0, bytes, {})) ASSERT_LT(++sent, 100);
+  EXPECT_GE(sent, 5);
+  EXPECT_EQ(writer.sent(), static_cast<std::uint64_t>(sent));
+  EXPECT_FALSE(writer.room_came());
+  stream_.room = SIZE_MAX;
+  EXPECT_TRUE(writer.push());
+  EXPECT_TRUE(writer.room_came());
+  EXPECT_TRUE(writer.send(FrameKind::kMessage, 0, bytes, {}));
+  EXPECT_FALSE(writer.room_came());
+}
+
+TEST_F(TcpFrames, WhileABodyIsOnItsWayNothingElseIsTaken) {
+  FrameWriter writer(stream_, 1000);
+  const auto body = pattern(10'000, 1);
+  const std::vector<ByteSpan> parts = {body};
+  stream_.room = 100;
+  ASSERT_TRUE(writer.send_body(1, parts, body.size(), nullptr));
+  EXPECT_FALSE(writer.send(FrameKind::kMessage, 0, {}, {}));
+  EXPECT_FALSE(writer.send_body(2, parts, body.size(), nullptr));
+  writer.taken(3, true);
+  stream_.room = SIZE_MAX;
+  EXPECT_TRUE(writer.push());
+  stream_.give(stream_.output);
+  const auto reading = reader();
+  EXPECT_EQ(next(*reading), (Message{true, 1, true, body}));
+  EXPECT_FALSE(next(*reading));
+  EXPECT_EQ(heard_.takes, std::vector<std::uint64_t>{3}) << "told once the body was out";
+}
+
+TEST_F(TcpFrames, OneWriteCarriesAMessageAndWhatIsDue) {
+  FrameWriter writer(stream_, 1000);
+  writer.taken(1, false);
+  writer.window(8, false);
+  EXPECT_EQ(stream_.writes, 0);
+  ASSERT_TRUE(writer.send(FrameKind::kMessage, 0, pattern(3, 1), pattern(4, 2)));
+  EXPECT_EQ(stream_.writes, 1);
+  writer.window(8, true);
+  writer.taken(1, true);
+  EXPECT_EQ(stream_.writes, 1) << "the peer knows";
+}
+
+TEST_F(TcpFrames, AnEndedStreamTakesNothingAndLetsGoOfTheBody) {
+  FrameWriter writer(stream_, 1000);
+  auto body = std::make_shared<const std::vector<std::byte>>(pattern(999, 3));
+  const std::weak_ptr<const std::vector<std::byte>> watched = body;
+  const std::vector<ByteSpan> parts = {*body};
+  stream_.room = 10;
+  ASSERT_TRUE(writer.send_body(1, parts, 999, std::move(body)));
+  stream_.ended = true;
+  EXPECT_TRUE(writer.push());
+  EXPECT_TRUE(writer.ended());
+  EXPECT_TRUE(watched.expired());
+  EXPECT_FALSE(writer.send_body(1, {}, 0, nullptr));
+}
+
+}  // namespace
+}  // namespace crossdock::transport::tcp
