@@ -1,5 +1,6 @@
 // Serves one table of 8 float64 columns under the name "batches" until its standard input ends. First it prints a line
 // of JSON: the URI, and what publishing took.
+//   --uri URI        where to listen; shm: if it isn't given
 //   --source arena   built in an arena: no copy (default)
 //            table   from the heap, copied once when it is published
 //            live    from the heap, a stream of its own for each consumer, copied batch by batch
@@ -33,6 +34,7 @@ void serve(const Arguments& arguments) {
   const std::string kind = arguments.text("source", "arena");
 
   session::ServerOptions options;
+  options.uris = {arguments.text("uri", "shm:")};
   options.wait = arguments.wait("wait");
   options.window = static_cast<std::uint32_t>(arguments.number("window", options.window));
   options.lease_limit = static_cast<std::uint64_t>(arguments.number("lease-limit", std::int64_t{1} << 30));
@@ -68,6 +70,6 @@ void serve(const Arguments& arguments) {
 
 int main(int argc, char** argv) {
   return crossdock::bench::run(argc, argv,
-                               {"source", "batch-bytes", "sets", "batches", "wait", "window", "lease-limit"},
+                               {"uri", "source", "batch-bytes", "sets", "batches", "wait", "window", "lease-limit"},
                                crossdock::bench::serve);
 }

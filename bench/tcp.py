@@ -1,0 +1,166 @@
+"""Bodies over TCP: our connections beside a raw pair of sockets with the same options and buffers, over loopback and
+between two network namespaces; and whole tables, Server to Client, beside pyarrow Flight over TCP. The ways take
+turns, round after round; a ratio is the median of the rounds' ratios, so that what else the machine does weighs on
+both sides.
+
+  ./dev bench tcp [--quick] [--rounds N] [--out FOLDER]
+
+The namespaces need root and iproute2; without, that part is left out, and said so. Writes build/bench/tcp.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench import _report
+from bench._children import build_folder, measure, program, role, serving
+from bench._report import Target, duration, median, size
+
+MIB = 1 << 20
+SIZES = (MIB, 64 * MIB)
+HOSTS = ("10.77.1.1", "10.77.1.2")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the two ends are: what runs before their programs, and the server's address."""
+
+    name: str
+    host: str = "127.0.0.1"
+    server: list[str] = field(default_factory=list)
+    client: list[str] = field(default_factory=list)
+
+
+@contextlib.contextmanager
+def namespaces() -> Iterator[Place | None]:
+    """Two networks joined by a pair of veth; None where they can't be made."""
+    names = [f"crossdock-bench-{os.getpid()}-{end}" for end in "ab"]
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        yield None
+        return
+
+    def ip(*words: str) -> None:
+        subprocess.run(["ip", *words], check=True)
+
+    try:
+        for name in names:
+            ip("netns", "add", name)
+        ip("-n", names[0], "link", "add", "v0", "type", "veth", "peer", "name", "v0", "netns", names[1])
+        for name, host in zip(names, HOSTS, strict=True):
+            ip("-n", name, "addr", "add", f"{host}/24", "dev", "v0")
+            ip("-n", name, "link", "set", "v0", "up")
+        inside = [["ip", "netns", "exec", name] for name in names]
+        yield Place("two namespaces", HOSTS[0], *inside)
+    finally:
+        for name in names:
+            subprocess.run(["ip", "netns", "del", name], check=False, stderr=subprocess.DEVNULL)
+
+
+def transfer(place: Place, way: str, body_bytes: int, batches: int) -> float:
+    """What a body cost, in ns: over the whole run, since both ways come in bursts."""
+    shared: dict[str, object] = {
+        "way": way, "body_bytes": body_bytes, "batches": batches, "warm_up": max(4, batches // 20),
+        "sets": max(2, 64 * MIB // body_bytes // 8), "wait": "block",
+    }  # fmt: skip
+    with serving([*place.server, *program("tcp_transfer", role="serve", host=place.host, **shared)]) as (said, _):
+        client = program("tcp_transfer", role="consume", address=said["address"], **shared)
+        return float(measure([*place.client, *client])["per_batch"])
+
+
+def table(way: str, batch_bytes: int, batches: int) -> float:
+    """What a batch of a table cost, from server to client, in ns."""
+    sets = max(2, 64 * MIB // batch_bytes // 8)
+    if way == "ours":
+        server = program("handoff_server", uri="tcp:", source="arena", batch_bytes=batch_bytes, sets=sets,
+                         batches=batches + 8, wait="block")  # fmt: skip
+        with serving(server) as (said, _):
+            run = measure(program("handoff_client", uri=said["uri"], wait="block", warm_up=8, batches=batches))
+        return float(run["per_batch"])
+    with serving(
+        role(
+            "_roles",
+            "serve",
+            "flight-tcp",
+            folder=build_folder(),
+            batch_bytes=batch_bytes,
+            sets=sets,
+            batches=batches + 8,
+        )
+    ) as (
+        said,
+        _,
+    ):
+        run = measure(
+            role(
+                "_roles", "consume", "flight-tcp", address=said["address"], folder=build_folder(), read="first",
+                sets=sets, warm_up=8, batches=batches, seconds=60,
+            )
+        )  # fmt: skip
+    return float(run["per_batch"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="./dev bench tcp", description=__doc__.split("\n\n")[0])
+    parser.add_argument("--quick", action="store_true", help="a look at everything; the numbers mean little")
+    parser.add_argument("--rounds", type=int, help="how often each way has its turn; 7 if it isn't given")
+    parser.add_argument("--out", type=Path, help="the folder for the results; build/bench if it isn't given")
+    given = parser.parse_args()
+    rounds = given.rounds or (1 if given.quick else 7)
+    volume = (64 if given.quick else 2048) * MIB
+
+    out = given.out or build_folder()
+    info = _report.machine()
+    _report.print_machine(info)
+    rows: list[dict[str, Any]] = []
+    targets = []
+
+    def compare(what: str, place: str, peer: str, bytes_each: int, bound: float, run: Any) -> None:
+        batches = max(4, volume // bytes_each)
+        ours, theirs = [], []
+        for _ in range(rounds):
+            theirs.append(run(peer, bytes_each, batches))
+            ours.append(run("ours", bytes_each, batches))
+        ratio = median([t / o for t, o in zip(theirs, ours, strict=True)])
+        rows.append(
+            {
+                "what": what, "place": place, "bytes": bytes_each, "rounds": rounds, "batches": batches,
+                "ours": median(ours), "peer": peer, "theirs": median(theirs), "ratio": ratio,
+            }
+        )  # fmt: skip
+        targets.append(Target(f"{what}, {place}, {size(bytes_each)}, against {peer}", ratio, bound, False, "x"))
+
+    with namespaces() as apart:
+        if apart is None:
+            _report.console.print("no network namespaces here (they need root and iproute2): that part is left out")
+        for place in [Place("loopback"), *([apart] if apart else [])]:
+            for n in SIZES:
+                compare("connection", place.name, "raw", n, 0.9,
+                        lambda way, size_, count, at=place: transfer(at, way, size_, count))  # fmt: skip
+    for n in SIZES:
+        compare("table", "loopback", "Flight", n, 3.0, table)
+    _report.print_table(
+        f"Over TCP; medians of {rounds} rounds in turns",
+        ["what", "where", "size", "ours", "", "beside", "theirs", "", "ratio"],
+        [
+            [
+                row["what"], row["place"], size(row["bytes"]), duration(row["ours"]),
+                f"{row['bytes'] / row['ours']:.2f} GB/s", row["peer"], duration(row["theirs"]),
+                f"{row['bytes'] / row['theirs']:.2f} GB/s", f"{row['ratio']:.2f}",
+            ]
+            for row in rows
+        ],
+    )  # fmt: skip
+    _report.print_targets(targets)
+    _report.write_json(out / "tcp.json", {"machine": info, "quick": given.quick, "rows": rows}, targets)
+
+
+if __name__ == "__main__":
+    main()
