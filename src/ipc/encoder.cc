@@ -1,9 +1,13 @@
 #include <cstdint>
+#include <limits>
 #include <string>
+#include <vector>
 
 #include "crossdock/ipc/metadata.h"
+#include "crossdock/ipc/tensor.h"
 #include "flatbuf.h"
 #include "schema_writer.h"
+#include "type_map.h"
 
 namespace crossdock::ipc {
 namespace {
@@ -184,6 +188,32 @@ ByteSpan Encoder::dictionary_batch(const array::RecordBatch& values, std::int64_
 ByteSpan Encoder::dictionary_batch(const array::RecordBatch& values, std::int64_t id, bool is_delta,
                                    const BodyLayout& body, const array::Metadata& custom_metadata) {
   return impl_->dictionary_batch(values, id, is_delta, &body, custom_metadata);
+}
+
+ByteSpan Encoder::tensor(const TensorHeader& tensor) {
+  constexpr const char* kWhere = "encoding a tensor";
+  const BufferRange& data = tensor.data;
+  std::int64_t end = 0;
+  if (tensor_extent(tensor, kWhere) > data.length || data.offset < 0 || !checked_add(data.offset, data.length, &end) ||
+      end > std::numeric_limits<std::int64_t>::max() - static_cast<std::int64_t>(kBodyAlignment)) {
+    throw InvalidDataError(std::string(kWhere) + ": its elements don't lie in its data, " +
+                           std::to_string(data.length) + " bytes at " + std::to_string(data.offset));
+  }
+  FlatBufferBuilder& builder = impl_->builder;
+  builder.Clear();
+  const ipc::WrittenType type = write_type(builder, tensor.type);
+  std::vector<Offset<flatbuf::TensorDim>> dimensions;
+  for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
+    const auto name = tensor.names.empty() ? Offset<flatbuffers::String>() : builder.CreateString(tensor.names[i]);
+    dimensions.push_back(flatbuf::CreateTensorDim(builder, tensor.shape[i], name));
+  }
+  const auto shape = builder.CreateVector(dimensions);
+  const auto strides = builder.CreateVector(tensor.strides);
+  const flatbuf::Buffer buffer(data.offset, data.length);
+  const auto header = flatbuf::CreateTensor(builder, type.kind, type.table, shape, strides, &buffer);
+  return impl_->finish(flatbuf::MessageHeader::Tensor, header.Union(),
+                       static_cast<std::int64_t>(align_up(static_cast<std::uint64_t>(end), kBodyAlignment)),
+                       tensor.custom_metadata);
 }
 
 }  // namespace crossdock::ipc

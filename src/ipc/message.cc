@@ -17,10 +17,10 @@ MessageKind read_kind(const flatbuf::Message& message, const char* where) {
     case flatbuf::MessageHeader::Schema: return MessageKind::kSchema;
     case flatbuf::MessageHeader::DictionaryBatch: return MessageKind::kDictionaryBatch;
     case flatbuf::MessageHeader::RecordBatch: return MessageKind::kRecordBatch;
-    case flatbuf::MessageHeader::Tensor:
-      throw UnsupportedTypeError(std::string(where) + ": Tensor messages aren't carried by this version; send a table");
+    case flatbuf::MessageHeader::Tensor: return MessageKind::kTensor;
     case flatbuf::MessageHeader::SparseTensor:
-      throw UnsupportedTypeError(std::string(where) + ": SparseTensor messages aren't carried; send a table");
+      throw UnsupportedTypeError(std::string(where) +
+                                 ": SparseTensor messages aren't carried; send a dense tensor or a table");
     case flatbuf::MessageHeader::NONE: throw InvalidDataError(std::string(where) + ": the message has no header");
   }
   throw UnsupportedTypeError(std::string(where) + ": message header number " +

@@ -136,9 +136,9 @@ WrittenType write_union(flatbuffers::FlatBufferBuilder& b, const Type& type) {
   return {flatbuf::Type::Union, flatbuf::CreateUnion(b, mode, b.CreateVector(codes)).Union()};
 }
 
-}  // namespace
-
-ReadType read_type(const flatbuf::Field& field) {
+/// Fields and tensors have a type each, in the same words.
+template <class Table>
+ReadType read_type_of(const Table& field, std::size_t n_children) {
   if (field.type_type() == flatbuf::Type::NONE) return invalid("it has no type");
   if (field.type() == nullptr) return invalid("its type has no parameters table");
   switch (field.type_type()) {
@@ -167,8 +167,7 @@ ReadType read_type(const flatbuf::Field& field) {
     case flatbuf::Type::LargeUtf8: return plain(TypeId::kLargeUtf8);
     case flatbuf::Type::LargeList: return plain(TypeId::kLargeList);
     case flatbuf::Type::Interval: return read_interval(field.type_as_Interval()->unit());
-    case flatbuf::Type::Union:
-      return read_union(*field.type_as_Union(), field.children() ? field.children()->size() : 0);
+    case flatbuf::Type::Union: return read_union(*field.type_as_Union(), n_children);
     case flatbuf::Type::RunEndEncoded: return plain(TypeId::kRunEndEncoded);
     case flatbuf::Type::BinaryView: return plain(TypeId::kBinaryView);
     case flatbuf::Type::Utf8View: return plain(TypeId::kUtf8View);
@@ -178,6 +177,14 @@ ReadType read_type(const flatbuf::Field& field) {
   }
   return unknown("number " + std::to_string(static_cast<int>(field.type_type())));
 }
+
+}  // namespace
+
+ReadType read_type(const flatbuf::Field& field) {
+  return read_type_of(field, field.children() ? field.children()->size() : 0);
+}
+
+ReadType read_type(const flatbuf::Tensor& tensor) { return read_type_of(tensor, 0); }
 
 ReadType read_index_type(const flatbuf::Int* index_type) {
   return index_type ? read_integer(*index_type) : plain(TypeId::kInt32);

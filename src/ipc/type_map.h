@@ -18,6 +18,7 @@ struct ReadType {
 
 /// The type of `field`'s values, not looking at its dictionary. Total over hostile input.
 ReadType read_type(const flatbuf::Field& field);
+ReadType read_type(const flatbuf::Tensor& tensor);
 /// The type of a dictionary's indices; absent means int32.
 ReadType read_index_type(const flatbuf::Int* index_type);
 

@@ -46,6 +46,17 @@ def test_codec_measures_both_directions_at_both_widths(tmp_path):
     assert [target["bound"] for target in result["targets"]] == [8, 6, 8, 6]
 
 
+def test_files_reads_and_decodes(tmp_path):
+    result = run("files", tmp_path)
+    assert result["batches"] == 64
+    assert result["open"]["ratio"] > 0
+    assert [row["codec"] for row in result["decode"]] == ["lz4", "zstd"]
+    for row in result["decode"]:
+        assert 0 < row["compressed_to"] < 1
+        assert min(row[name] for name in ("ours", "library", "ours_threads", "library_threads")) > 0
+    assert [target["bound"] for target in result["targets"]] == [1.2, 0.01, 1.1, 1.1, 1.1, 1.1]
+
+
 def test_validate_looks_at_text_and_lists(tmp_path):
     result = run("validate", tmp_path)
     rows = {row["column"]: row for row in result["rows"]}

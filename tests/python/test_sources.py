@@ -248,9 +248,7 @@ def test_a_file_with_deltas_is_served_as_it_lies(tmp_path):
     arrays = [pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), pa.array(["a", "b"][: n + 1])) for n in range(2)]
     arrays.append(pa.DictionaryArray.from_arrays(pa.array([1, 0], pa.int8()), pa.array(["a", "b"])))
     table = pa.table({"d": pa.chunked_array(arrays, kind)})
-    with pa.ipc.new_file(
-        str(path), table.schema, options=pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
-    ) as sink:
+    with pa.ipc.new_file(str(path), table.schema, options=pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)) as sink:
         sink.write_table(table)
     with xd.serve({"d": path}) as server, xd.connect(server.uri) as client:
         assert pa.table(client.get("d")).to_pydict() == table.to_pydict()

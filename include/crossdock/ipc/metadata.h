@@ -65,12 +65,14 @@ struct BatchHeader {
   array::Metadata custom_metadata;  ///< The message's.
 };
 
+struct TensorHeader;  // tensor.h
+
 /// A verified view of one Message. The bytes must outlive it, must not change (copy shared memory out first), and may
 /// start at any address: if they aren't 8-aligned, parse copies them.
 class CROSSDOCK_EXPORT Message {
  public:
-  /// Verifies every table and vector of the flatbuffer. Versions V4 and V5 are read; others, SparseTensor (and Tensor,
-  /// for now) throw UnsupportedTypeError; anything malformed throws InvalidDataError. `where` names the message in
+  /// Verifies every table and vector of the flatbuffer. Versions V4 and V5 are read; others and SparseTensor
+  /// throw UnsupportedTypeError; anything malformed throws InvalidDataError. `where` names the message in
   /// errors, also in those of the calls below, and must outlive it as the bytes must: a literal, or text that the
   /// caller keeps.
   static Message parse(ByteSpan metadata, const Limits& limits, const char* where);
@@ -99,6 +101,9 @@ class CROSSDOCK_EXPORT Message {
   void batch(const array::Schema& schema, BatchHeader* out) const;
   /// DictionaryBatch only: which dictionary.
   std::int64_t dictionary_id() const;
+  /// Tensor only; see tensor.h. Checks that every element lies within the data, and the data within the body. Throws
+  /// InvalidDataError.
+  TensorHeader tensor() const;
 
  private:
   Message() = default;
@@ -141,6 +146,9 @@ class CROSSDOCK_EXPORT Encoder {
                         const array::Metadata& custom_metadata = {});
   ByteSpan dictionary_batch(const array::RecordBatch& values, std::int64_t id, bool is_delta, const BodyLayout& body,
                             const array::Metadata& custom_metadata = {});
+  /// A dense tensor whose data lie at `tensor.data` in its body, which ends there, padded to 64. Throws
+  /// InvalidDataError for one that tensor_extent() refuses, or that is longer than its data.
+  ByteSpan tensor(const TensorHeader& tensor);
 
  private:
   struct Impl;

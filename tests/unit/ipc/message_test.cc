@@ -155,14 +155,6 @@ TEST(Message, HeadersThatWeDontCarry) {
   EXPECT_THAT(parse_error<InvalidDataError>(with(H::NONE, false)), HasSubstr("no header"));
   EXPECT_THAT(parse_error<InvalidDataError>(with(H::Schema, false)), HasSubstr("absent"));
   EXPECT_THAT(parse_error<InvalidDataError>(with(H::RecordBatch, false)), HasSubstr("absent"));
-  EXPECT_THAT(parse_error<UnsupportedTypeError>([](FlatBufferBuilder& b) {
-                const auto type = flatbuf::CreateBool(b).Union();
-                const auto shape = b.CreateVector(std::vector<flatbuffers::Offset<flatbuf::TensorDim>>());
-                const flatbuf::Buffer data(0, 0);
-                const auto tensor = flatbuf::CreateTensor(b, flatbuf::Type::Bool, type, shape, 0, &data);
-                return flatbuf::CreateMessage(b, flatbuf::MetadataVersion::V5, H::Tensor, tensor.Union());
-              }),
-              HasSubstr("Tensor"));
 }
 
 TEST(Message, NegativeBodyLength) {
