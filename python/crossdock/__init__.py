@@ -5,6 +5,7 @@
 """
 
 from crossdock._native import CatalogueEntry, FileReader, RecordBatch, RecordBatchReader, Schema, __version__
+from crossdock.aio import AsyncRecordBatchReader
 from crossdock.arena import Arena
 from crossdock.client import Client, connect
 from crossdock.errors import (
@@ -40,6 +41,7 @@ from crossdock.server import Server, serve
 __all__ = [
     "Arena",
     "ArenaFrozenError",
+    "AsyncRecordBatchReader",
     "CatalogueEntry",
     "Client",
     "ClosedError",

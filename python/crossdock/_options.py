@@ -37,3 +37,14 @@ def trusted_users(users: str | Iterable[int] | None) -> tuple[bool, list[int]]:
             raise InvalidArgumentError(f"{user} is no user id")
         ids.append(user)
     return False, ids
+
+
+def secret(token: str | None) -> str:
+    """A token as the library takes it: empty is none."""
+    if token is None:
+        return ""
+    if not isinstance(token, str):
+        raise TypeError(f"a token is a str, not {type(token).__name__}")
+    if not 1 <= len(token.encode()) <= 1024:
+        raise InvalidArgumentError("a token has 1 to 1024 bytes")
+    return token

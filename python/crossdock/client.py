@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from crossdock import _native
-from crossdock._options import milliseconds, trusted_users
+from crossdock._options import milliseconds, secret, trusted_users
+from crossdock.aio import AsyncRecordBatchReader
+from crossdock.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import TracebackType
 
-    from crossdock._typing import Wait
+    from crossdock._typing import Validation, Wait
 
 __all__ = ["Client", "connect"]
 
@@ -24,12 +26,24 @@ class Client:
     """
 
     def __init__(
-        self, uri: str, *, timeout: float | None = 10.0, users: Literal["any"] | Iterable[int] | None = None
+        self,
+        uri: str | None = None,
+        *,
+        metadata: str | None = None,
+        data: str | None = None,
+        timeout: float | None = 10.0,
+        users: Literal["any"] | Iterable[int] | None = None,
+        token: str | None = None,
     ) -> None:
+        if (uri is None) == (metadata is None) or (metadata is None) != (data is None):
+            raise InvalidArgumentError("give one URI, or two: metadata= and data=")
         any_user, other_users = trusted_users(users)
-        self._uri = uri
+        self._uri = uri if uri is not None else f"{metadata} and {data}"
         self._closed = False
-        self._native = _native.Client(uri, milliseconds(timeout, "timeout"), any_user, other_users)
+        first = uri if uri is not None else metadata
+        assert first is not None
+        timeout_ms = milliseconds(timeout, "timeout")
+        self._native = _native.Client(first, data, timeout_ms, any_user, other_users, secret(token))
 
     @property
     def closed(self) -> bool:
@@ -46,17 +60,29 @@ class Client:
         columns: Iterable[str] | None = None,
         wait: Wait = "auto",
         timeout: float | None = None,
+        validation: Validation | None = None,
     ) -> _native.RecordBatchReader:
         """A stream of the batches of `name`. Returns when its schema is there.
 
         columns: top-level fields to keep, in this order; None: all.
         wait: how reading waits: "block" sleeps at once, "spin" never (a whole core), "auto" spins a little first.
         timeout: seconds that each batch may take; None: for ever. After a `TimeoutError` reading may be tried again.
+        validation: "structure" makes sure that nothing out of bounds is reached by way of lengths and of first and last
+            offsets; "full" looks at every offset, index and text; None: full, if the data comes from another user or
+            another machine.
         """
         if isinstance(columns, str):
             raise TypeError(f"columns is a list of names, not one name; give [{columns!r}]")
         names = None if columns is None else [*columns]
-        return self._native.get(name, names, wait, milliseconds(timeout, "timeout"))
+        return self._native.get(name, names, wait, milliseconds(timeout, "timeout"), validation)
+
+    def aget(
+        self, name: str, columns: Iterable[str] | None = None, *, validation: Validation | None = None
+    ) -> AsyncRecordBatchReader:
+        """As `get()`, for asyncio: `async for batch in client.aget(name)`. Nothing is asked for before the first batch
+        is. Cancelling the task that waits ends the wait at once; the stream may be read on, or closed with `aclose()`.
+        """
+        return AsyncRecordBatchReader(lambda: self.get(name, columns, validation=validation))
 
     def close(self) -> None:
         """Nothing new starts. Readers under way go on; each connection stays until its last batch is released."""
@@ -75,10 +101,21 @@ class Client:
         return f"<crossdock.Client {self._uri}{' (closed)' if self._closed else ''}>"
 
 
-def connect(uri: str, *, timeout: float | None = 10.0, users: Literal["any"] | Iterable[int] | None = None) -> Client:
+def connect(
+    uri: str | None = None,
+    *,
+    metadata: str | None = None,
+    data: str | None = None,
+    timeout: float | None = 10.0,
+    users: Literal["any"] | Iterable[int] | None = None,
+    token: str | None = None,
+) -> Client:
     """Connects to the server at `uri`, as `crossdock serve` prints it or `server.uri` says it.
 
+    metadata, data: instead of `uri`, where metadata and bodies are to come over a connection each, from one server or
+        from two that publish the same under the same names; live streams need one.
     timeout: seconds for connecting, and for each answer that `list()` and `get()` wait for; None: for ever.
     users: user ids whose servers are trusted to feed us, beside our own and root, or "any".
+    token: over tcp, the secret that the server asks for.
     """
-    return Client(uri, timeout=timeout, users=users)
+    return Client(uri, metadata=metadata, data=data, timeout=timeout, users=users, token=token)

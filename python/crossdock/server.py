@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any, Literal
 
 from crossdock import _native
-from crossdock._options import milliseconds, trusted_users
+from crossdock._options import milliseconds, secret, trusted_users
 from crossdock.errors import Error, InvalidArgumentError, UnsupportedTypeError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def _kind(source: object, mode: str) -> Literal["file", "callable", "table", "li
 
 
 class Server:
-    """Serves tables by name to other processes, over shared memory. Made by `serve()`.
+    """Serves tables by name to other processes, over shared memory or TCP. Made by `serve()`.
 
     Use it as a context manager, or `close()` it; at the latest it is closed when the interpreter exits. A callable
     that refers to its own server keeps that server alive until then.
@@ -62,13 +62,14 @@ class Server:
 
     def __init__(
         self,
-        uri: str = "shm:",
+        uri: str | Iterable[str] = "shm:",
         *,
         window: int = 64,
         lease_limit: int = 1 << 30,
         lease_patience: float | None = 0.01,
         wait: Wait = "auto",
         users: Literal["any"] | Iterable[int] | None = None,
+        token: str | None = None,
         stable: Stability = "trust",
     ) -> None:
         if not 1 <= window < 2**32:
@@ -78,12 +79,17 @@ class Server:
         self._stable = _checked_stability(stable)
         any_user, other_users = trusted_users(users)
         patience_ms = milliseconds(lease_patience, "lease_patience")
-        self._native = _native.Server(uri, window, lease_limit, patience_ms, wait, any_user, other_users)
+        self._native = _native.Server([uri] if isinstance(uri, str) else [*uri], window, lease_limit, patience_ms, wait, any_user, other_users, secret(token))
 
     @property
     def uri(self) -> str:
-        """The full URI that consumers connect to."""
+        """The full URI that consumers connect to: the first, if the server listens at several."""
         return self._native.uri
+
+    @property
+    def uris(self) -> list[str]:
+        """The full URIs of all places that the server listens at."""
+        return self._native.uris
 
     @property
     def closed(self) -> bool:
@@ -159,13 +165,14 @@ def _checked_stability(stable: str) -> str:
 
 def serve(
     sources: Mapping[str, Source] | None = None,
-    uri: str = "shm:",
+    uri: str | Iterable[str] = "shm:",
     *,
     window: int = 64,
     lease_limit: int = 1 << 30,
     lease_patience: float | None = 0.01,
     wait: Wait = "auto",
     users: Literal["any"] | Iterable[int] | None = None,
+    token: str | None = None,
     stable: Stability = "trust",
 ) -> Server:
     """Starts a server that offers `sources` by name, and returns it.
@@ -181,7 +188,10 @@ def serve(
     - a callable without arguments that gives one of the first two: called for each consumer, on a thread of the
       server's own.
 
-    uri: "shm:" picks a socket of its own; "shm:/run/user/1000/x.sock" names one. `server.uri` is the whole of it.
+    uri: "shm:" picks a socket of its own; "shm:/run/user/1000/x.sock" names one; "tcp:" picks a port of this machine's
+        loopback; "tcp://10.0.0.1:7700", or "tcp://*:7700" for all addresses, serves other machines. `server.uri` is the
+        whole of it.
+        Several URIs: the server listens at all of them, see `server.uris`.
     window: messages that a consumer may be behind before its stream pauses.
     lease_limit: bytes of a live stream's memory that one consumer may hold, from 1 on; two batches
         always fit, the one in hand and the next.
@@ -190,6 +200,7 @@ def serve(
     wait: how the server's thread waits: "block" sleeps at once, "spin" never (a whole core), "auto" spins a little
     first.
     users: user ids that may connect beside our own, or "any".
+    token: over tcp, a secret that clients must know; it is proved, never sent. None: whoever reaches the port is served.
     stable: "trust" or "snapshot", for sources that are paths; see `Server.publish()`.
 
     What the server has to say goes to the logger "crossdock", whose level is looked at when it starts.
@@ -201,6 +212,7 @@ def serve(
         lease_patience=lease_patience,
         wait=wait,
         users=users,
+        token=token,
         stable=stable,
     )
     try:

@@ -24,14 +24,15 @@ namespace {
 
 class PyClient {
  public:
-  PyClient(const std::string& uri, int timeout_ms, bool any_user, std::vector<std::uint32_t> other_users) {
+  PyClient(const std::string& uri, const std::optional<std::string>& data_uri, int timeout_ms, bool any_user,
+           std::vector<std::uint32_t> other_users, const std::string& token) {
     session::ClientOptions options;
     options.timeout_ms = timeout_ms;
-    options.transports =
-        session::make_transports({.shm = {.other_users = std::move(other_users), .any_user = any_user}});
+    options.transports = transports(any_user, std::move(other_users), token);
     options.log = log_to_python();
     client_ = blocking([&](const transport::InterruptHook& hook) {
-      return std::make_unique<session::Client>(uri, std::move(options), hook);
+      return data_uri ? std::make_unique<session::Client>(uri, *data_uri, std::move(options), hook)
+                      : std::make_unique<session::Client>(uri, std::move(options), hook);
     });
   }
   PyClient(const PyClient&) = delete;
@@ -46,8 +47,9 @@ class PyClient {
   }
 
   std::unique_ptr<PyReader> get(const std::string& name, std::optional<std::vector<std::string>> columns,
-                                const std::string& wait, int timeout_ms) {
+                                const std::string& wait, int timeout_ms, const std::optional<std::string>& validation) {
     session::GetOptions options;
+    options.validation = validation_of(validation);
     options.all_columns = !columns.has_value();
     if (columns) options.columns = std::move(*columns);
     options.wait = wait_of(wait);
@@ -92,15 +94,17 @@ void bind_client(nb::module_& module) {
       });
 
   nb::class_<PyClient>(module, "Client")
-      .def(nb::init<const std::string&, int, bool, std::vector<std::uint32_t>>(), "uri"_a, "timeout_ms"_a, "any_user"_a,
-           "other_users"_a)
+      .def(nb::init<const std::string&, const std::optional<std::string>&, int, bool, std::vector<std::uint32_t>,
+                    const std::string&>(),
+           "uri"_a, "data_uri"_a.none(), "timeout_ms"_a, "any_user"_a, "other_users"_a, "token"_a)
       .def("list", &PyClient::list)
       .def(
           "get",
           [](PyClient& self, const std::string& name, std::optional<std::vector<std::string>> columns,
-             const std::string& wait,
-             int timeout_ms) { return self.get(name, std::move(columns), wait, timeout_ms).release(); },
-          nb::rv_policy::take_ownership, "name"_a, "columns"_a.none(), "wait"_a, "timeout_ms"_a)
+             const std::string& wait, int timeout_ms, const std::optional<std::string>& validation) {
+            return self.get(name, std::move(columns), wait, timeout_ms, validation).release();
+          },
+          nb::rv_policy::take_ownership, "name"_a, "columns"_a.none(), "wait"_a, "timeout_ms"_a, "validation"_a.none())
       .def("close", &PyClient::close);
 }
 

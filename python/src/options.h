@@ -1,8 +1,15 @@
 #pragma once
 
+#include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "crossdock/array/record_batch.h"
 #include "crossdock/core/error.h"
+#include "crossdock/session/transports.h"
 #include "crossdock/transport/transport.h"
 
 namespace crossdock::python {
@@ -13,6 +20,24 @@ inline transport::Wait wait_of(const std::string& name) {
   if (name == "spin") return transport::Wait::kSpin;
   if (name == "block") return transport::Wait::kBlock;
   throw InvalidArgumentError("wait is \"auto\", \"spin\" or \"block\", not \"" + name + "\"");
+}
+
+/// "structure", "full", or nothing: by whom the data comes from.
+inline std::optional<array::Validation> validation_of(const std::optional<std::string>& name) {
+  if (!name) return std::nullopt;
+  if (*name == "structure") return array::Validation::kStructure;
+  if (*name == "full") return array::Validation::kFull;
+  throw InvalidArgumentError("validation is \"structure\", \"full\" or None, not \"" + *name + "\"");
+}
+
+inline std::shared_ptr<const transport::TransportRegistry> transports(bool any_user,
+                                                                      std::vector<std::uint32_t> other_users,
+                                                                      std::string token) {
+  session::TransportOptions options;
+  options.shm.any_user = any_user;
+  options.shm.other_users = std::move(other_users);
+  options.tcp.token = std::move(token);
+  return session::make_transports(options);
 }
 
 }  // namespace crossdock::python

@@ -1,5 +1,7 @@
 #include "reader.h"
 
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
 #include <optional>
@@ -81,6 +83,35 @@ std::optional<array::RecordBatch> PyReader::next() {
   }
 }
 
+bool PyReader::try_next(std::optional<array::RecordBatch>* batch) {
+  drain_deferred();
+  require_open();
+  batch->reset();
+  if (state_.load() == State::kEnded) return true;
+  const GilRelease release;
+  const std::unique_lock lock(in_use_, std::try_to_lock);
+  if (!lock.owns_lock()) throw StreamBusyError("another thread is reading from this RecordBatchReader");
+  require_open();
+  const bool there = reader_->try_next(batch);
+  if (there && !*batch) state_.store(State::kEnded);
+  return there;
+}
+
+int PyReader::prepare_sleep() {
+  require_open();
+  const GilRelease release;
+  const std::unique_lock lock(in_use_, std::try_to_lock);
+  if (!lock.owns_lock()) throw StreamBusyError("another thread is reading from this RecordBatchReader");
+  require_open();
+  return reader_->prepare_sleep() ? reader_->descriptor() : -1;
+}
+
+void PyReader::awake() {
+  const GilRelease release;
+  const std::unique_lock lock(in_use_, std::try_to_lock);
+  if (lock.owns_lock() && reader_ != nullptr && state_.load() == State::kOpen) reader_->awake();
+}
+
 std::unique_ptr<array::BatchStream> PyReader::hand_over() {
   drain_deferred();
   require_open();
@@ -141,6 +172,18 @@ void bind_reader(nb::module_& module) {
           },
           "requested_schema"_a.none() = nb::none(), "keywords"_a,
           "As __arrow_c_stream__, with the device that the memory is on.")
+      .def(
+          "_try_next",
+          [](PyReader& self) {
+            std::optional<array::RecordBatch> batch;
+            const bool there = self.try_next(&batch);
+            return std::make_pair(
+                there, batch ? std::optional<PyRecordBatch>(PyRecordBatch{std::move(*batch)}) : std::nullopt);
+          },
+          "Without waiting: (True, batch), (True, None) at the end, (False, None) where nothing has come.")
+      .def("_prepare_sleep", &PyReader::prepare_sleep,
+           "The descriptor that turns readable when something comes; -1: something has come meanwhile, don't wait.")
+      .def("_awake", &PyReader::awake, "After waiting for that descriptor.")
       .def("close", &PyReader::close,
            "No more batches. A next() that waits in another thread raises ClosedError. Batches stay valid, and so does "
            "a "

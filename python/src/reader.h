@@ -5,6 +5,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "crossdock/session/client.h"
 #include "interrupt.h"
@@ -24,6 +25,11 @@ class PyReader {
   /// Needs the interpreter lock, and waits without. Nothing at the end. Throws as session::Reader::next(),
   /// ConsumedError after hand_over(), ClosedError after close(), StreamBusyError while another thread is in it.
   std::optional<array::RecordBatch> next();
+  /// For event loops, see session::Reader. Like next(), one thread at a time.
+  bool try_next(std::optional<array::RecordBatch>* batch);
+  /// A descriptor to wait for; -1: don't.
+  int prepare_sleep();
+  void awake();
   /// Gives the stream away to a C consumer, which may call it on any thread. Throws as next().
   std::unique_ptr<array::BatchStream> hand_over();
   /// Ends a next() that waits in another thread, which then raises ClosedError. A stream that was handed over is its

@@ -31,16 +31,15 @@ std::vector<std::weak_ptr<session::Server>>& all_servers() {
 
 class PyServer {
  public:
-  PyServer(std::string uri, std::uint32_t window, std::uint64_t lease_limit, int lease_patience_ms,
-           const std::string& wait, bool any_user, std::vector<std::uint32_t> other_users) {
+  PyServer(std::vector<std::string> uris, std::uint32_t window, std::uint64_t lease_limit, int lease_patience_ms,
+           const std::string& wait, bool any_user, std::vector<std::uint32_t> other_users, const std::string& token) {
     session::ServerOptions options;
-    options.uris = {std::move(uri)};
+    options.uris = std::move(uris);
     options.window = window;
     options.lease_limit = lease_limit;
     options.lease_patience_ms = lease_patience_ms;
     options.wait = wait_of(wait);
-    options.transports =
-        session::make_transports({.shm = {.other_users = std::move(other_users), .any_user = any_user}});
+    options.transports = transports(any_user, std::move(other_users), token);
     options.log = log_to_python();
     server_ = blocking(
         [&](const transport::InterruptHook&) { return std::make_shared<session::Server>(std::move(options)); });
@@ -72,6 +71,7 @@ class PyServer {
   }
 
   std::string uri() const { return server_->uri(); }
+  const std::vector<std::string>& uris() const { return server_->uris(); }
   bool closed() const noexcept { return closed_.load(); }
 
   void publish_table(const std::string& name, nb::handle producer) {
@@ -175,10 +175,12 @@ void close_all_servers() {
 
 void bind_server(nb::module_& module) {
   nb::class_<PyServer>(module, "Server")
-      .def(nb::init<std::string, std::uint32_t, std::uint64_t, int, const std::string&, bool,
-                    std::vector<std::uint32_t>>(),
-           "uri"_a, "window"_a, "lease_limit"_a, "lease_patience_ms"_a, "wait"_a, "any_user"_a, "other_users"_a)
+      .def(nb::init<std::vector<std::string>, std::uint32_t, std::uint64_t, int, const std::string&, bool,
+                    std::vector<std::uint32_t>, const std::string&>(),
+           "uris"_a, "window"_a, "lease_limit"_a, "lease_patience_ms"_a, "wait"_a, "any_user"_a, "other_users"_a,
+           "token"_a)
       .def_prop_ro("uri", &PyServer::uri)
+      .def_prop_ro("uris", &PyServer::uris)
       .def_prop_ro("closed", &PyServer::closed)
       .def("publish_table", &PyServer::publish_table, "name"_a, "producer"_a)
       .def("publish_live", &PyServer::publish_live, "name"_a, "producer"_a)

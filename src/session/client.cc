@@ -73,7 +73,8 @@ std::vector<CatalogueEntry> Client::list(const transport::InterruptHook& interru
   options.timeout_ms = impl_->pool->options().timeout_ms;
   Reader::Impl reader(impl_->catalogue_pool, nullptr, "", options, interrupted);
   std::vector<CatalogueEntry> entries;
-  while (const std::optional<array::RecordBatch> batch = reader.next()) read_catalogue(*batch, &entries);
+  std::optional<array::RecordBatch> batch;
+  while (reader.advance(true, &batch), batch) read_catalogue(*batch, &entries);
   return entries;
 }
 

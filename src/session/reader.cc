@@ -54,6 +54,9 @@ Reader::Impl::Impl(std::shared_ptr<ClientPool> from, std::shared_ptr<ClientPool>
   }
   schema = item->message->schema();
   delivered_schema = schema;
+  const bool trusted = bodies_from().transport().agreement().same_user;
+  full = options.validation.value_or(trusted ? array::Validation::kStructure : array::Validation::kFull) ==
+         array::Validation::kFull;
   look_inside = !needs_no_look_inside(*schema);
   if (!options.all_columns) delivered_schema = array::select_fields(*schema, options.columns, &selected);
 }
@@ -64,22 +67,33 @@ ClientConnection& Reader::Impl::due_from() noexcept {
   return data_connection && receiver.due_has_metadata() ? *data_connection : *connection;
 }
 
-// The next item of the stream; never null. Throws TimeoutError, InterruptedError, and what ends the stream.
-const dissociated::Receiver::Item* Reader::Impl::wait(std::int64_t deadline) {
+// The next item of the stream, if it has come; else null.
+const dissociated::Receiver::Item* Reader::Impl::look() {
   if (unfinished != nullptr) return std::exchange(unfinished, nullptr);
   while (true) {
     if (const dissociated::Receiver::Item* item = receiver.next()) return item;
+    try {
+      std::optional<transport::Incoming> message = due_from().transport().receive();
+      if (!message) break;
+      if (message->tagged) {
+        receiver.on_tagged(message->tag, message->bytes, std::move(message->owner));
+      } else {
+        receiver.on_untagged(message->bytes);
+      }
+    } catch (const ConnectionError&) {
+      receiver.on_disconnected();
+    }
+  }
+  bodies_from().flush();
+  return nullptr;
+}
+
+// The next item of the stream; never null. Throws TimeoutError, InterruptedError, and what ends the stream.
+const dissociated::Receiver::Item* Reader::Impl::wait(std::int64_t deadline) {
+  while (true) {
+    if (const dissociated::Receiver::Item* item = look()) return item;
     ClientConnection& source = due_from();
     try {
-      if (std::optional<transport::Incoming> message = source.transport().receive()) {
-        if (message->tagged) {
-          receiver.on_tagged(message->tag, message->bytes, std::move(message->owner));
-        } else {
-          receiver.on_untagged(message->bytes);
-        }
-        continue;
-      }
-      bodies_from().flush();
       if (!transport::wait_readable(source.transport(), options.wait, deadline, interrupted)) {
         throw TimeoutError("nothing came from " + source.where() + " for the stream \"" + name +
                            "\" in the time that was given");
@@ -127,7 +141,11 @@ array::RecordBatch Reader::Impl::receive_batch(const dissociated::Receiver::Item
     owner = view_packed(item);
   }
   array::RecordBatch batch = ipc::assemble(of, header, views, dictionaries.for_schema(*of), std::move(owner));
-  if (look_inside || of != schema) array::check_structure(batch);
+  if (full) {
+    array::check_full(batch, array::Dictionaries::kTrust);  // they were checked when they came
+  } else if (look_inside || of != schema) {
+    array::check_structure(batch);
+  }
   return batch;
 }
 
@@ -202,40 +220,49 @@ std::shared_ptr<const void> Reader::Impl::view_packed(const dissociated::Receive
   return owner;
 }
 
-std::optional<array::RecordBatch> Reader::Impl::next() {
-  if (over) return std::nullopt;
+// What an item of kind kMessage comes to: a batch, or nothing where it was a dictionary.
+std::optional<array::RecordBatch> Reader::Impl::deliver(const dissociated::Receiver::Item& item) {
+  switch (item.message_kind) {
+    case ipc::MessageKind::kRecordBatch: {
+      array::RecordBatch batch = receive_batch(item, schema);
+      if (options.all_columns) return batch;
+      return array::select_columns(batch, delivered_schema, selected);
+    }
+    case ipc::MessageKind::kDictionaryBatch: {
+      const std::int64_t id = item.message->dictionary_id();
+      const auto values = schema->find_dictionary(id);
+      if (!values) {
+        throw InvalidDataError("the stream \"" + name + "\" sends a dictionary with the id " + std::to_string(id) +
+                               ", which no field of its schema names");
+      }
+      array::RecordBatch batch = receive_batch(item, values);
+      dictionaries.put(id, std::move(batch), header.is_delta);
+      return std::nullopt;
+    }
+    default:
+      throw UnsupportedTypeError("the stream \"" + name +
+                                 "\" sends a message that is neither a record batch nor a dictionary");
+  }
+}
+
+// True: `*batch` is the next one, or nothing at the end. False: nothing has come, and `may_wait` is false.
+bool Reader::Impl::advance(bool may_wait, std::optional<array::RecordBatch>* batch) {
+  batch->reset();
+  if (over) return true;
   pool->made_in().check("this Reader");
-  const std::int64_t deadline = deadline_ns(options.timeout_ms);
+  const std::int64_t deadline = may_wait ? deadline_ns(options.timeout_ms) : 0;
   const dissociated::Receiver::Item* item = nullptr;
   try {
     while (true) {
       item = nullptr;
-      item = wait(deadline);
+      item = may_wait ? wait(deadline) : look();
+      if (item == nullptr) return false;
       if (item->kind != dissociated::Receiver::Item::Kind::kMessage) {
         finish(*item);
-        return std::nullopt;
+        return true;
       }
-      switch (item->message_kind) {
-        case ipc::MessageKind::kRecordBatch: {
-          array::RecordBatch batch = receive_batch(*item, schema);
-          if (options.all_columns) return batch;
-          return array::select_columns(batch, delivered_schema, selected);
-        }
-        case ipc::MessageKind::kDictionaryBatch: {
-          const std::int64_t id = item->message->dictionary_id();
-          const auto values = schema->find_dictionary(id);
-          if (!values) {
-            throw InvalidDataError("the stream \"" + name + "\" sends a dictionary with the id " + std::to_string(id) +
-                                   ", which no field of its schema names");
-          }
-          array::RecordBatch batch = receive_batch(*item, values);
-          dictionaries.put(id, std::move(batch), header.is_delta);
-          break;
-        }
-        default:
-          throw UnsupportedTypeError("the stream \"" + name +
-                                     "\" sends a message that is neither a record batch nor a dictionary");
-      }
+      *batch = deliver(*item);
+      if (*batch) return true;
     }
   } catch (const TimeoutError&) {
     throw;  // may be called again
@@ -261,7 +288,24 @@ Reader::Reader(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Reader::~Reader() = default;
 
 const std::shared_ptr<const array::Schema>& Reader::schema() const { return impl_->delivered_schema; }
-std::optional<array::RecordBatch> Reader::next() { return impl_->next(); }
+std::optional<array::RecordBatch> Reader::next() {
+  std::optional<array::RecordBatch> batch;
+  impl_->advance(true, &batch);
+  return batch;
+}
+bool Reader::try_next(std::optional<array::RecordBatch>* batch) { return impl_->advance(false, batch); }
+bool Reader::prepare_sleep() {
+  if (impl_->over) return false;
+  try {
+    return impl_->due_from().transport().prepare_sleep();
+  } catch (const ConnectionError&) {
+    return false;  // try_next() says it
+  }
+}
+void Reader::awake() {
+  if (!impl_->over) impl_->due_from().transport().wake();
+}
+int Reader::descriptor() const { return impl_->over ? -1 : impl_->due_from().transport().descriptor(); }
 void Reader::set_interrupt_hook(transport::InterruptHook hook) { impl_->interrupted = std::move(hook); }
 void Reader::close() { impl_->drop(); }
 bool Reader::closed() const noexcept { return impl_->over; }

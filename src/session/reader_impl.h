@@ -25,7 +25,9 @@ struct Reader::Impl {
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  std::optional<array::RecordBatch> next();
+  bool advance(bool may_wait, std::optional<array::RecordBatch>* batch);
+  /// The connection that brings what is due next.
+  ClientConnection& due_from() noexcept;
   void drop() noexcept;
 
   std::shared_ptr<ClientPool> pool;
@@ -42,6 +44,7 @@ struct Reader::Impl {
   bool look_inside = true;  // batches of `schema` hold offsets, indices or children, which must fit each other
   ipc::DictionaryStore dictionaries;
   const dissociated::Receiver::Item* unfinished = nullptr;  // taken from the receiver, and interrupted
+  bool full = false;                                        // Validation::kFull
   bool over = false;
 
   // Kept between batches for their memory:
@@ -52,7 +55,8 @@ struct Reader::Impl {
 
  private:
   const dissociated::Receiver::Item* wait(std::int64_t deadline);
-  ClientConnection& due_from() noexcept;
+  const dissociated::Receiver::Item* look();
+  std::optional<array::RecordBatch> deliver(const dissociated::Receiver::Item& item);
   ClientConnection& bodies_from() noexcept { return data_connection ? *data_connection : *connection; }
   void put_back();
   void finish(const dissociated::Receiver::Item& item);

@@ -34,6 +34,8 @@ struct GetOptions {
   bool all_columns = true;           ///< False: `columns` holds, even if empty.
   transport::Wait wait = transport::Wait::kAuto;
   int timeout_ms = -1;  ///< For each batch; negative: the stream may pause as long as it likes.
+  /// How closely batches are looked at. Absent: in full, if they come from another user or another machine.
+  std::optional<array::Validation> validation;
 };
 
 /// One stream. Batches outlive it, its client, and the server. One thread at a time; dropping it in mid-stream is fine.
@@ -44,6 +46,15 @@ class CROSSDOCK_EXPORT Reader : public array::BatchStream {
   ~Reader() override;
   const std::shared_ptr<const array::Schema>& schema() const override;
   std::optional<array::RecordBatch> next() override;
+  /// For event loops: next() without the waiting. True: `*batch` is the next one, or nothing at the end. False: it
+  /// hasn't come; then `if (prepare_sleep())` wait until descriptor() is readable and call awake(), and try again.
+  /// Throws as next(), but for TimeoutError and InterruptedError.
+  bool try_next(std::optional<array::RecordBatch>* batch);
+  /// False: something came meanwhile, try again at once.
+  bool prepare_sleep();
+  void awake();
+  /// To be asked anew each time, with two connections it changes; -1 once the stream is over.
+  int descriptor() const;
   /// Asked while next() waits; see transport.h.
   void set_interrupt_hook(transport::InterruptHook hook);
   /// No more batches. Those handed out stay valid.

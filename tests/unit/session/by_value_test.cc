@@ -2,6 +2,7 @@
 // kinds; tcp's own tests do the same between processes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <atomic>
 #include <future>
@@ -160,6 +161,45 @@ TEST_F(ByValueTest, ErrorsArriveWithTheirWords) {
     EXPECT_THAT(error.what(), HasSubstr("the well is dry"));
   }
   EXPECT_THROW(client.get("nothing"), NotFoundError);
+}
+
+TEST_F(ByValueTest, AnEventLoopNeverWaits) {
+  Server server(server_options());
+  std::promise<void> gate;
+  server.publish("slow", Source::factory([&gate] {
+                   auto n = std::make_shared<int>(0);
+                   return std::make_unique<FunctionStream>(number_batch(0, 0).schema,
+                                                           [n, &gate]() -> std::optional<array::RecordBatch> {
+                                                             if (*n == 1) gate.get_future().wait();
+                                                             if (*n == 2) return std::nullopt;
+                                                             return number_batch((*n)++ * 10, 10);
+                                                           });
+                 }));
+  Client client(server.uri(), client_options());
+  const auto reader = client.get("slow");
+  std::optional<array::RecordBatch> batch;
+  const auto wait_and_take = [&] {
+    while (!reader->try_next(&batch)) {
+      if (!reader->prepare_sleep()) continue;
+      pollfd ask{reader->descriptor(), POLLIN, 0};
+      const int ready = ::poll(&ask, 1, 20'000);
+      reader->awake();
+      if (ready != 1) return false;
+    }
+    return true;
+  };
+  ASSERT_TRUE(wait_and_take());
+  EXPECT_EQ(number_at(*batch, 0), 0);
+  EXPECT_FALSE(reader->try_next(&batch)) << "its source is stuck";
+  EXPECT_FALSE(batch);
+  gate.set_value();
+  ASSERT_TRUE(wait_and_take());
+  EXPECT_EQ(number_at(*batch, 0), 10);
+  ASSERT_TRUE(wait_and_take());
+  EXPECT_FALSE(batch) << "the end";
+  EXPECT_EQ(reader->descriptor(), -1);
+  EXPECT_TRUE(reader->try_next(&batch));
+  EXPECT_FALSE(batch);
 }
 
 class TwoConnectionsTest : public ByValueTest, public ::testing::WithParamInterface<bool> {};

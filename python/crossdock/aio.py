@@ -1,0 +1,114 @@
+"""Streams for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from crossdock.errors import ClosedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from crossdock._native import RecordBatch, RecordBatchReader, Schema
+
+__all__ = ["AsyncRecordBatchReader"]
+
+# Batches that are there already are taken without a word to the event loop, but not for ever.
+_BATCHES_IN_A_ROW = 64
+
+
+class AsyncRecordBatchReader:
+    """One stream of batches for asyncio: iterate over it with `async for`. Made by `Client.aget()`.
+
+    Waiting costs no thread: the event loop watches the connection. For one task at a time. Leave it with `aclose()`, or
+    use it as an asynchronous context manager; dropping it does as well.
+    """
+
+    def __init__(self, start: Callable[[], RecordBatchReader]) -> None:
+        self._start = start
+        self._opening: asyncio.Future[RecordBatchReader] | None = None
+        self._reader: RecordBatchReader | None = None
+        self._closed = False
+        self._in_a_row = 0
+
+    async def schema(self) -> Schema:
+        """The schema; asks for the stream if nothing has yet."""
+        return (await self._opened()).schema
+
+    def __aiter__(self) -> AsyncRecordBatchReader:
+        return self
+
+    async def __anext__(self) -> RecordBatch:
+        reader = await self._opened()
+        self._in_a_row += 1
+        if self._in_a_row >= _BATCHES_IN_A_ROW:
+            self._in_a_row = 0
+            await asyncio.sleep(0)
+        while True:
+            there, batch = reader._try_next()
+            if there:
+                if batch is None:
+                    raise StopAsyncIteration
+                return batch
+            self._in_a_row = 0
+            descriptor = reader._prepare_sleep()
+            if descriptor < 0:
+                continue
+            try:
+                await _readable(descriptor)
+            finally:
+                reader._awake()
+
+    async def aclose(self) -> None:
+        """No more batches; the source is told. Batches that were handed out stay valid."""
+        self._closed = True
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
+
+    async def __aenter__(self) -> AsyncRecordBatchReader:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def _opened(self) -> RecordBatchReader:
+        if self._closed:
+            raise ClosedError("this AsyncRecordBatchReader was closed; aget() the table again")
+        if self._reader is None:
+            # Connecting and the wait for the schema may take long: a thread of the loop's does it. A task that is
+            # cancelled meanwhile leaves it for the next one.
+            if self._opening is None or self._opening.cancelled():
+                self._opening = asyncio.ensure_future(asyncio.to_thread(self._start))
+            opening = self._opening
+            try:
+                reader = await asyncio.shield(opening)
+            except Exception:
+                if opening.done():
+                    self._opening = None
+                raise
+            self._opening = None
+            if self._closed:
+                reader.close()
+                raise ClosedError("this AsyncRecordBatchReader was closed while it was being opened")
+            self._reader = reader
+        return self._reader
+
+
+async def _readable(descriptor: int) -> None:
+    loop = asyncio.get_running_loop()
+    came: asyncio.Future[None] = loop.create_future()
+
+    def note() -> None:
+        if not came.done():
+            came.set_result(None)
+
+    loop.add_reader(descriptor, note)
+    try:
+        await came
+    finally:
+        loop.remove_reader(descriptor)

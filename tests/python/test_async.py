@@ -1,0 +1,164 @@
+"""aget(): streams for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import crossdock as xd
+import pyarrow as pa
+import pytest
+
+TABLE = pa.table({"n": range(1000)})
+
+
+def batches(count: int) -> list[pa.RecordBatch]:
+    return [pa.record_batch({"n": [i]}) for i in range(count)]
+
+
+def numbers(batch: xd.RecordBatch) -> list[int]:
+    return pa.record_batch(batch)["n"].to_pylist()
+
+
+class Gate:
+    """A source that gives a batch each time it is opened once more."""
+
+    def __init__(self) -> None:
+        self.tickets = threading.Semaphore(0)
+        self.ended = threading.Event()
+
+    def __call__(self) -> pa.RecordBatchReader:
+        def produce():
+            try:
+                for batch in batches(1000):
+                    self.tickets.acquire()
+                    yield batch
+            finally:
+                self.ended.set()
+
+        return pa.RecordBatchReader.from_batches(batches(1)[0].schema, produce())
+
+
+@pytest.fixture
+def served():
+    gate = Gate()
+    many = pa.Table.from_batches(batches(500))
+    with xd.serve({"t": TABLE, "many": many, "gate": gate}) as server, xd.connect(server.uri) as client:
+        yield client, gate
+        for _ in range(1000):
+            gate.tickets.release()
+
+
+def test_a_table_comes_whole(served):
+    client, _ = served
+
+    async def main():
+        async with client.aget("t") as reader:
+            assert (await reader.schema()).names == ["n"]
+            assert [n async for batch in reader for n in numbers(batch)] == list(range(1000))
+            with pytest.raises(StopAsyncIteration):
+                await anext(reader)
+        return [n async for batch in client.aget("many", columns=["n"]) for n in numbers(batch)]
+
+    assert asyncio.run(main()) == list(range(500))
+
+
+def test_many_streams_at_once(served):
+    client, _ = served
+
+    async def rows() -> int:
+        return sum([batch.num_rows async for batch in client.aget("many")])
+
+    async def main():
+        return await asyncio.gather(*(rows() for _ in range(20)))
+
+    assert asyncio.run(main()) == [500] * 20
+
+
+def test_waiting_leaves_the_loop_to_others(served):
+    client, gate = served
+
+    async def main():
+        reader = client.aget("gate")
+        waiting = asyncio.ensure_future(anext(reader))
+        turns = 0
+        while turns < 100:
+            await asyncio.sleep(0)
+            turns += 1
+        assert not waiting.done()
+        gate.tickets.release()
+        assert numbers(await asyncio.wait_for(waiting, 20)) == [0]
+        await reader.aclose()
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_wait_loses_nothing(served):
+    client, gate = served
+
+    async def main():
+        reader = client.aget("gate")
+        gate.tickets.release()
+        assert numbers(await anext(reader)) == [0]
+        for _ in range(3):
+            waiting = asyncio.ensure_future(anext(reader))
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(waiting, 0.05)
+            assert waiting.cancelled()
+        gate.tickets.release()
+        assert numbers(await asyncio.wait_for(anext(reader), 20)) == [1]
+        await reader.aclose()
+
+    asyncio.run(main())
+
+
+def test_closing_lets_the_source_go(served):
+    client, gate = served
+
+    async def main():
+        async with client.aget("gate") as reader:
+            gate.tickets.release()
+            kept = await anext(reader)
+            gate.tickets.release()  # it is in its producer, waiting for the next
+        return kept
+
+    kept = asyncio.run(main())
+    gate.tickets.release()
+    assert gate.ended.wait(20)
+    assert numbers(kept) == [0]
+
+
+def test_errors(served):
+    client, _ = served
+
+    async def main():
+        reader = client.aget("nothing")
+        for _ in range(2):  # asked for anew each time
+            with pytest.raises(xd.NotFoundError, match="nothing"):
+                await anext(reader)
+        await reader.aclose()
+        with pytest.raises(xd.ClosedError, match="closed"):
+            await anext(reader)
+
+    asyncio.run(main())
+
+
+def test_a_server_that_closes_in_the_middle():
+    gate = Gate()
+
+    async def main(server, client):
+        reader = client.aget("gate")
+        gate.tickets.release()
+        await anext(reader)
+        waiting = asyncio.ensure_future(anext(reader))
+        closing = asyncio.to_thread(server.close)
+        for _ in range(1000):
+            gate.tickets.release()
+        with pytest.raises(xd.Error):
+            while True:
+                await asyncio.wait_for(waiting, 20)
+                waiting = asyncio.ensure_future(anext(reader))
+        await closing
+
+    with xd.serve({"gate": gate}) as server, xd.connect(server.uri) as client:
+        asyncio.run(main(server, client))

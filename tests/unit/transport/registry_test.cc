@@ -1,0 +1,52 @@
+#include "crossdock/transport/registry.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "crossdock/core/error.h"
+#include "crossdock/transport/memory.h"
+#include "crossdock/transport/shm.h"
+
+namespace crossdock::transport {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(TransportRegistry, FindsByScheme) {
+  TransportRegistry registry;
+  const auto memory = make_memory_transport();
+  registry.add(memory);
+  registry.add(make_shm_transport());
+  EXPECT_EQ(registry.find("memory"), memory);
+  EXPECT_EQ(registry.find("shm")->scheme(), "shm");
+  EXPECT_THAT(registry.schemes(), ElementsAre("memory", "shm"));
+  EXPECT_THROW(registry.add(make_memory_transport()), InvalidArgumentError);
+}
+
+TEST(TransportRegistry, SaysWhatThereIsAndWhatIsMissing) {
+  TransportRegistry registry;
+  const auto what = [&](const char* scheme) -> std::string {
+    try {
+      registry.find(scheme);
+    } catch (const SchemeError& error) {
+      return error.what();
+    }
+    return "found";
+  };
+  EXPECT_THAT(what("tcp"), HasSubstr("none at all"));
+  registry.add(make_memory_transport());
+  registry.add_missing("ucx", "libucp.so.0, install libucx0");
+  EXPECT_THAT(what("tcp"), HasSubstr("memory:"));
+  EXPECT_EQ(what("ucx"), "scheme ucx: needs libucp.so.0, install libucx0");
+  EXPECT_THAT(what("a\nb"), HasSubstr("\\x0a")) << "what came from outside is shown, not printed";
+}
+
+TEST(TransportRegistry, OptionsThatCantWorkAreRefusedAtOnce) {
+  EXPECT_THROW(make_shm_transport({.ring_bytes = 1}), InvalidArgumentError);
+  EXPECT_FALSE(make_shm_transport()->shares_with_others());
+  EXPECT_TRUE(make_shm_transport({.any_user = true})->shares_with_others());
+}
+
+}  // namespace
+}  // namespace crossdock::transport
