@@ -133,7 +133,8 @@ class Server:
         """What each source cost and what each consumer holds: a snapshot in plain dicts and lists.
 
         "sources": name, kind, rows, bytes, bytes_copied, consumers. "consumers": pid, name, batches, rows, bytes,
-        in_flight, leases, leased_bytes, bytes_by_value. And the counts "connections", "protocol_errors", "bitmap_bytes_copied".
+        window, in_flight, leases, leased_bytes, oldest_lease (seconds, or None), bytes_by_value. And the counts
+        "connections", "protocol_errors", "bitmap_bytes_copied".
         """
         return self._native.stats()
 

@@ -127,9 +127,12 @@ class PyServer {
       entry["batches"] = consumer.batches;
       entry["rows"] = consumer.rows;
       entry["bytes"] = consumer.bytes;
+      entry["window"] = consumer.window;
       entry["in_flight"] = consumer.in_flight;
       entry["leases"] = consumer.leases;
       entry["leased_bytes"] = consumer.leased_bytes;
+      entry["oldest_lease"] =
+          consumer.oldest_lease_ms < 0 ? nb::none() : nb::object(nb::float_(consumer.oldest_lease_ms / 1000.0));
       entry["bytes_by_value"] = consumer.bytes_by_value;
       consumers.append(entry);
     }

@@ -15,6 +15,7 @@ namespace {
 struct Run {
   std::uint64_t holder = 0;
   std::uint64_t length = 0;
+  std::int64_t since_ms = 0;  // of the first of them
   std::uint32_t count = 0;
 };
 
@@ -107,11 +108,11 @@ struct LeaseLedger::Impl {
     return run.holder == holder && run.length == length && run.count != std::numeric_limits<std::uint32_t>::max();
   }
 
-  void lend(const RemoteBuffer& buffer, std::uint64_t holder) {
+  void lend(const RemoteBuffer& buffer, std::uint64_t holder, std::int64_t now_ms) {
     Slot& slot = slot_for_lending(buffer.address);
     if (rule == FreeRule::kLetter) settle(slot);
     if (slot.oldest.count == 0) {
-      slot.oldest = {holder, buffer.length, 1};
+      slot.oldest = {holder, buffer.length, now_ms, 1};
     } else if (slot.more == kNoMore && extends(slot.oldest, holder, buffer.length)) {
       ++slot.oldest.count;
     } else {
@@ -120,7 +121,7 @@ struct LeaseLedger::Impl {
       if (!queue.empty() && extends(queue.back(), holder, buffer.length)) {
         ++queue.back().count;
       } else {
-        queue.push_back({holder, buffer.length, 1});
+        queue.push_back({holder, buffer.length, now_ms, 1});
       }
       slot.more = number;  // last: a slot never points at an empty queue, also where push_back throws
     }
@@ -191,9 +192,9 @@ LeaseLedger::~LeaseLedger() = default;
 LeaseLedger::LeaseLedger(LeaseLedger&&) noexcept = default;
 LeaseLedger& LeaseLedger::operator=(LeaseLedger&&) noexcept = default;
 
-void LeaseLedger::lend(std::span<const RemoteBuffer> buffers, std::uint64_t holder) {
+void LeaseLedger::lend(std::span<const RemoteBuffer> buffers, std::uint64_t holder, std::int64_t now_ms) {
   for (const RemoteBuffer& buffer : buffers) {
-    if (buffer.address != 0) impl_->lend(buffer, holder);
+    if (buffer.address != 0) impl_->lend(buffer, holder, now_ms);
   }
 }
 
@@ -213,5 +214,13 @@ void LeaseLedger::free_all(std::vector<std::uint64_t>* freed) {
 
 std::size_t LeaseLedger::outstanding() const noexcept { return impl_->pairs; }
 std::uint64_t LeaseLedger::outstanding_bytes() const noexcept { return impl_->bytes; }
+
+std::optional<std::int64_t> LeaseLedger::oldest_ms() const noexcept {
+  std::optional<std::int64_t> oldest;
+  for (const Slot& slot : impl_->table) {
+    if (slot.oldest.count != 0 && (!oldest || slot.oldest.since_ms < *oldest)) oldest = slot.oldest.since_ms;
+  }
+  return oldest;
+}
 
 }  // namespace crossdock::dissociated

@@ -113,7 +113,7 @@ ServerStats IoLoop::collect_stats() {
   stats.protocol_errors = n_protocol_errors_;
   for (auto& connection : connections_) {
     try {
-      stats.consumers.push_back(connection->stats());
+      stats.consumers.push_back(connection->stats(now_ms()));
     } catch (const Error&) {
       // Its peer has just gone; the next turn ends it.
     }

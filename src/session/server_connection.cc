@@ -30,6 +30,7 @@ ServerConnection::ServerConnection(std::unique_ptr<transport::Connection> connec
 
 bool ServerConnection::turn(std::int64_t now_ms) {
   deadline_ms_ = 0;
+  now_ms_ = now_ms;
   bool progress = take_messages();
   progress |= push_retired();
   progress |= pump(now_ms);
@@ -263,7 +264,7 @@ bool ServerConnection::send_remote() {
   if (!connection_->send_tagged(sender_.body_tag(dissociated::BodyType::kRemote), body_, {})) return false;
   Stream& stream = streams_.back();
   const std::size_t before = sender_.leases().outstanding();
-  sender_.leases().lend(remote_, (static_cast<std::uint64_t>(stream.id) << 32) | current_.slot);
+  sender_.leases().lend(remote_, (static_cast<std::uint64_t>(stream.id) << 32) | current_.slot, now_ms_);
   stream.outstanding += sender_.leases().outstanding() - before;
   return true;
 }
@@ -322,11 +323,13 @@ void ServerConnection::say_goodbye(const std::exception& reason) noexcept {
   }
 }
 
-ConsumerStats ServerConnection::stats() {
+ConsumerStats ServerConnection::stats(std::int64_t now_ms) {
   ConsumerStats stats = stats_;
+  stats.window = options_.window;
   stats.in_flight = connection_->in_flight();
   stats.leases = sender_.leases().outstanding();
   stats.leased_bytes = sender_.leases().outstanding_bytes();
+  if (const auto oldest = sender_.leases().oldest_ms()) stats.oldest_lease_ms = now_ms - *oldest;
   return stats;
 }
 

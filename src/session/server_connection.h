@@ -32,7 +32,7 @@ class ServerConnection {
   void say_goodbye(const std::exception& reason) noexcept;
 
   transport::Connection& connection() noexcept { return *connection_; }
-  ConsumerStats stats();
+  ConsumerStats stats(std::int64_t now_ms);
 
  private:
   struct Number {
@@ -87,6 +87,7 @@ class ServerConnection {
   std::vector<std::uint64_t> freed_;
   std::int64_t starved_since_ms_ = 0;
   std::int64_t deadline_ms_ = 0;
+  std::int64_t now_ms_ = 0;  // of the turn
   ConsumerStats stats_;
 };
 

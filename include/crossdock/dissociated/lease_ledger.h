@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -37,7 +38,8 @@ class CROSSDOCK_EXPORT LeaseLedger {
 
   /// A body with these buffers was sent; pairs with address 0 are skipped. `holder` comes back from free() once per
   /// pair when it is freed. Holders are the caller's numbers (a slot of a pool, a published table).
-  void lend(std::span<const RemoteBuffer> buffers, std::uint64_t holder);
+  /// `now_ms`: the caller's clock, for oldest_ms().
+  void lend(std::span<const RemoteBuffer> buffers, std::uint64_t holder, std::int64_t now_ms = 0);
 
   /// The client frees these. Appends to `*freed` the holder of each pair that came home; leases of one address come
   /// home in the order in which they were lent. Address 0 is ignored. Throws ProtocolError for an address that isn't
@@ -52,6 +54,9 @@ class CROSSDOCK_EXPORT LeaseLedger {
 
   std::size_t outstanding() const noexcept;          ///< Pairs lent and not freed.
   std::uint64_t outstanding_bytes() const noexcept;  ///< Sum of their lengths.
+  /// When the lease that has been out longest was lent, by lend()'s clock; nothing where none is out. Leases of one
+  /// address and holder that follow each other count from the first of them. Looks at every address: for statistics.
+  std::optional<std::int64_t> oldest_ms() const noexcept;
 
  private:
   struct Impl;

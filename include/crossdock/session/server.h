@@ -43,9 +43,11 @@ struct ConsumerStats {
   std::uint32_t pid = 0;
   std::string name;  ///< What it reads, empty between streams.
   std::uint64_t batches = 0, rows = 0, bytes = 0;
+  std::uint64_t window = 0;     ///< Messages that it may be behind.
   std::uint64_t in_flight = 0;  ///< Messages sent and not taken.
   std::uint64_t leases = 0;     ///< Buffers out.
   std::uint64_t leased_bytes = 0;
+  std::int64_t oldest_lease_ms = -1;  ///< How long the oldest of them has been out; -1: there is none.
   std::uint64_t bytes_by_value = 0;  ///< Of `bytes`, those that went by value.
 };
 struct ServerStats {

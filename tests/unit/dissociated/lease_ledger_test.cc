@@ -229,5 +229,31 @@ TEST_F(Ledger, AgreesWithAPlainOneOverManyRandomSteps) {
   EXPECT_EQ(freed.size(), expected);
 }
 
+TEST(LeaseLedgerAge, IsThatOfTheLeaseThatHasBeenOutLongest) {
+  LeaseLedger ledger;
+  std::vector<std::uint64_t> freed;
+  const auto lend = [&](std::uint64_t address, std::uint64_t holder, std::int64_t now) {
+    const RemoteBuffer buffer{address, 10};
+    ledger.lend({&buffer, 1}, holder, now);
+  };
+  const auto give_back = [&](std::uint64_t address) { ledger.free({&address, 1}, &freed); };
+  EXPECT_FALSE(ledger.oldest_ms());
+  lend(100, 1, 1000);
+  lend(200, 1, 2000);
+  lend(100, 2, 3000);  // another holder: a lease with a time of its own
+  lend(300, 3, 4000);
+  lend(300, 3, 5000);  // the same again: counts from the first
+  EXPECT_EQ(ledger.oldest_ms(), 1000);
+  give_back(100);
+  EXPECT_EQ(ledger.oldest_ms(), 2000);
+  give_back(200);
+  EXPECT_EQ(ledger.oldest_ms(), 3000);
+  give_back(100);
+  give_back(300);
+  EXPECT_EQ(ledger.oldest_ms(), 4000);
+  give_back(300);
+  EXPECT_FALSE(ledger.oldest_ms());
+}
+
 }  // namespace
 }  // namespace crossdock::dissociated
