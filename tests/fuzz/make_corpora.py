@@ -118,6 +118,29 @@ def streams() -> None:
     put("stream", "error", metadata[0] + untagged(b"\xff\x01\x00\x00\x00no"))
 
 
+def tcp() -> None:
+    def frame(kind: int, number: int, payload: bytes = b"") -> bytes:
+        return struct.pack("<BxxxxxxxQQ", kind, number, len(payload)) + payload + bytes(-len(payload) % 8)
+
+    frames = (
+        frame(1, 0, b"untagged") + frame(2, 7, b"tagged") + frame(4, 1) + frame(5, 8) + frame(3, 1 << 56, b"b" * 99)
+    )
+    for name, cuts in (("one_piece", b""), ("bytes", b"\x01"), ("pieces", b"\x18\x00\x07\xff")):
+        put("tcp_frames", name, bytes([len(cuts)]) + cuts + frames + frame(6, 0))
+    put("tcp_frames", "cut_short", b"\x01\x40" + frames[:-4])
+    put("tcp_frames", "large", b"\x01\xff" + frame(3, 5, bytes(9000)) + frame(1, 0, b"after it"))
+
+    def record(kind: int, rest: bytes) -> bytes:
+        return struct.pack("<8sIIII", b"XDOCKTCP", kind, 1, 24 + len(rest), 0) + rest
+
+    limits = struct.pack("<QQQ", 7, 1 << 20, 1 << 30)
+    put("tcp_handshake", "hello", record(1, limits + struct.pack("<II", 2, 1) + bytes(range(32))))
+    put("tcp_handshake", "welcome", record(2, limits + struct.pack("<QQ", 3, 4) + bytes(32)))
+    put("tcp_handshake", "refused", record(3, struct.pack("<II", 2, 5) + b"token"))
+    put("tcp_handshake", "challenge", record(4, bytes(range(32))))
+    put("tcp_handshake", "proof", record(5, bytes(range(32))))
+
+
 def uris() -> None:
     for name, uri in {
         "shm": "shm:/run/user/0/x.sock?want_data=1&free_data=0x2",
@@ -133,4 +156,5 @@ if __name__ == "__main__":
     compressed_bodies()
     wire()
     streams()
+    tcp()
     uris()

@@ -42,6 +42,9 @@ TAGGED, MORE, RETIREMENT, BODY = 1, 2, 4, 8
 
 FROZEN, RECYCLED, FILE = 1, 2, 3
 
+# What a connection carries.
+BOTH, METADATA, BODIES = 0, 1, 2
+
 
 class Ended(Exception):
     """The peer closed the connection, or broke its rules."""
@@ -90,7 +93,9 @@ class Region:
 class ShmCarrier:
     """One connection: tagged and untagged messages in both directions, and regions."""
 
-    def __init__(self, sock: socket.socket, *, server: bool, want_data: int = 0, free_data: int = 0) -> None:
+    def __init__(
+        self, sock: socket.socket, *, server: bool, want_data: int = 0, free_data: int = 0, carries: int = BOTH
+    ) -> None:
         self.socket = sock
         fd, mapping = sealed_memory("letter-ring", PAGE + RING, RING_SEALS)
         assert mapping is not None
@@ -102,7 +107,7 @@ class ShmCarrier:
                 self._send_packet(opening, fd)
                 self.want_data, self.free_data = want_data, free_data
             else:
-                self._send_packet(self._opening(HELLO) + struct.pack("<II", 0, 0), fd)
+                self._send_packet(self._opening(HELLO) + struct.pack("<II", carries, 0), fd)
                 packet, peer_fd = self._read_opening(WELCOME)
                 self.want_data, self.free_data = struct.unpack_from("<QQ", packet, 48)
         finally:
@@ -346,12 +351,12 @@ class ShmCarrier:
             region.memory.close()
 
 
-def connect(path: str) -> ShmCarrier:
+def connect(path: str, carries: int = BOTH) -> ShmCarrier:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         sock.settimeout(10)
         sock.connect(path)
-        return ShmCarrier(sock, server=False)
+        return ShmCarrier(sock, server=False, carries=carries)
     except BaseException:
         sock.close()
         raise

@@ -26,6 +26,7 @@ TABLE = pa.table(
         "d": DICTIONARY,
     }
 )
+LONG = pa.Table.from_batches(pa.table({"n": list(range(2000))}).to_batches(2))
 EMPTY = pa.table({"n": pa.array([], pa.int64())})
 
 
@@ -44,7 +45,7 @@ def server() -> Iterator[xd.Server]:
     values[:] = np.arange(100)
     column = pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)])
     twice = pa.table({"a": column, "b": column})
-    tables = {"table": pa.Table.from_batches(TABLE.to_batches(60)), "empty": EMPTY, "twice": twice}
+    tables = {"table": pa.Table.from_batches(TABLE.to_batches(60)), "empty": EMPTY, "twice": twice, "long": LONG}
     with xd.serve(tables) as serving:
         yield serving
 
@@ -97,7 +98,7 @@ def test_an_empty_table_has_a_schema_and_an_end(connected: Connected) -> None:
 
 
 def test_the_catalogue_is_a_stream_like_any_other(connected: Connected) -> None:
-    assert connected.client.get(b"").table()["name"].to_pylist() == ["empty", "table", "twice"]
+    assert connected.client.get(b"").table()["name"].to_pylist() == ["empty", "long", "table", "twice"]
 
 
 def test_each_distinct_address_freed_once_after_the_last_body_is_enough(
@@ -179,14 +180,12 @@ def test_many_streams_go_over_one_connection(connected: Connected, server: xd.Se
 
 
 def test_a_client_that_stops_reading_for_a_while_loses_nothing(server: xd.Server) -> None:
-    batches = pa.table({"n": list(range(5000))}).to_batches(2)
-    server.publish("long", pa.Table.from_batches(batches))
     one = Connected(server.uri)
     try:
         one.carrier.send(b"long", one.carrier.want_data)
         # Far more messages than the window and the ring hold: the server has to wait for this end.
         eventually(lambda: server.stats()["consumers"][0]["in_flight"] > 8)
-        assert receive_what_was_asked_for(one).table()["n"].to_pylist() == list(range(5000))
+        assert receive_what_was_asked_for(one).table()["n"].to_pylist() == list(range(2000))
     finally:
         one.carrier.close()
 
@@ -202,6 +201,55 @@ def test_a_live_stream_comes_whole(server: xd.Server) -> None:
         assert sync(one, server) == 0
     finally:
         one.carrier.close()
+
+
+def test_metadata_and_bodies_may_have_a_connection_each(server: xd.Server) -> None:
+    """The text's first possibility: want_data goes to both, the frees to the one that the bodies came from."""
+    path = unquote(server.uri.removeprefix("shm:").partition("?")[0])
+    metadata = shm_carrier.connect(path, shm_carrier.METADATA)
+    data = shm_carrier.connect(path, shm_carrier.BODIES)
+
+    def fetch(address: int, length: int) -> bytes:
+        return data.regions[address >> 48].read(address & 0xFFFFFFFFFFFF, length)
+
+    def leases_by_connection() -> list[int]:
+        return sorted(consumer["leases"] for consumer in server.stats()["consumers"])
+
+    try:
+        client = protocol.LetterClient(metadata, data, fetch)
+        for ticket, rows in [(b"table", 200), (b"empty", 0), (b"empty", 0), (b"twice", 100), (b"table", 200)]:
+            stream = client.get(ticket)
+            assert stream.table().num_rows == rows
+            if rows:
+                assert leases_by_connection() == [0, len(stream.addresses)]
+                client.free(set(stream.addresses))
+            eventually(lambda: leases_by_connection() == [0, 0])
+        assert metadata.regions == {}, "regions are announced to the connection of the bodies alone"
+        assert server.stats()["protocol_errors"] == 0
+    finally:
+        metadata.close()
+        data.close()
+
+
+def test_at_the_lease_limit_bodies_come_by_value() -> None:
+    """A client that frees after the last body holds all of a live stream: what is over the limit becomes its own."""
+    batches = [pa.record_batch({"n": np.arange(i, i + 1000)}) for i in range(0, 50_000, 1000)]
+
+    def live() -> pa.RecordBatchReader:
+        return pa.RecordBatchReader.from_batches(batches[0].schema, batches)
+
+    with xd.serve({"live": live, "empty": EMPTY}, lease_limit=30_000) as server:
+        one = Connected(server.uri)
+        try:
+            for _ in range(2):
+                stream = one.client.get(b"live")
+                assert stream.table()["n"].to_pylist() == list(range(50_000))
+                assert set(stream.body_types) == {protocol.REMOTE, protocol.PACKED}
+                assert 0 < len(stream.addresses) * 8000 <= 32_000
+                one.client.free(set(stream.addresses))
+                assert sync(one, server) == 0
+        finally:
+            one.carrier.close()
 
 
 # What ends a connection, and no other: docs/protocol.md, "Starting a stream" and "Giving addresses back".
@@ -229,8 +277,8 @@ def untagged(one: Connected) -> None:
 
 
 def second_request(one: Connected) -> None:
-    one.carrier.send(b"table", one.carrier.want_data)
-    one.carrier.send(b"table", one.carrier.want_data)
+    for _ in range(2):  # one stream is more than the server may send ahead, so it can't be over
+        one.carrier.send(b"long", one.carrier.want_data)
 
 
 def frame_of_unknown_flags(one: Connected) -> None:
