@@ -22,6 +22,7 @@ struct Slot {
   Buffer body_copy;
   ByteSpan body;  // of body_copy, or of the owner
   std::shared_ptr<const void> owner;
+  std::uint64_t counted = 0;  // of the body, in `buffered`
   bool has_metadata = false;
   bool has_body = false;
   BodyType body_type = BodyType::kPacked;
@@ -109,7 +110,7 @@ struct Receiver::Impl {
   /// The slot of a metadata message or a body that may come; null for one that nobody will take, as an error has ended
   /// the stream before it: over two connections the one without the error doesn't stop at once. Grows the ring as
   /// needed.
-  Slot* arrival(std::uint32_t sequence, std::size_t size, const char* what, bool owned = false) {
+  Slot* arrival(std::uint32_t sequence, std::size_t size, const char* what) {
     const std::uint64_t at = position_of(sequence, what);
     if (ending != Ending::kNone && at >= end_position) [[unlikely]] {
       if (ending == Ending::kError) return nullptr;
@@ -117,8 +118,7 @@ struct Receiver::Impl {
                           " came for a stream that ended with number " +
                           std::to_string(static_cast<std::uint32_t>(end_position)));
     }
-    const bool counts = !owned || at != position;
-    if (counts && size > options.max_buffered_bytes - std::min(buffered, options.max_buffered_bytes)) {
+    if (size > options.max_buffered_bytes - buffered) {
       throw ProtocolError(std::string(what) + " of number " + std::to_string(sequence) + " has " +
                           std::to_string(size) + " bytes, and " + std::to_string(buffered) + " wait for number " +
                           std::to_string(due()) + " already: over the limit of " +
@@ -217,7 +217,7 @@ struct Receiver::Impl {
     item.body_type = slot.body_type;
     item.body = slot.body;
     item.body_owner = std::move(slot.owner);
-    buffered -= item.metadata.size() + item.body.size();
+    buffered -= item.metadata.size() + slot.counted;
     taken_metadata = std::move(slot.metadata);
     taken_body = std::move(slot.body_copy);
     slot.has_metadata = slot.has_body = false;
@@ -278,7 +278,9 @@ void Receiver::on_tagged(std::uint64_t tag, ByteSpan body, std::shared_ptr<const
   if (!impl_->begun && impl_->position == 0 && read.sequence == 0) {
     throw ProtocolError("a body of number 0 came; that number is the schema's, which has none");
   }
-  Slot* const slot = impl_->arrival(read.sequence, body.size(), "a body", owner != nullptr);
+  // What is due next doesn't wait for others, and takes no memory of ours.
+  const std::uint64_t counted = owner && read.sequence == impl_->due() ? 0 : body.size();
+  Slot* const slot = impl_->arrival(read.sequence, counted, "a body");
   if (slot == nullptr) return;
   if (slot->has_body) throw ProtocolError("a body of number " + std::to_string(read.sequence) + " came twice");
   if (owner) {
@@ -290,7 +292,8 @@ void Receiver::on_tagged(std::uint64_t tag, ByteSpan body, std::shared_ptr<const
   }
   slot->has_body = true;
   slot->body_type = read.type;
-  impl_->buffered += body.size();
+  slot->counted = counted;
+  impl_->buffered += counted;
 }
 
 void Receiver::on_disconnected() {

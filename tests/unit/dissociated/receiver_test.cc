@@ -1,6 +1,7 @@
 #include "crossdock/dissociated/receiver.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "crossdock/core/error.h"
 #include "stream_support.h"
@@ -333,6 +334,38 @@ TEST_F(ReceiverTest, WhatWasTakenNoLongerCountsAsWaiting) {
   }
 }
 
+TEST_F(ReceiverTest, ABodyWithAnOwnerCountsOnlyWhereItHasToWait) {
+  Receiver::Options options;
+  options.max_buffered_bytes = 1000;
+  Receiver receiver(options);
+  begin(receiver);
+  const auto body = std::make_shared<const std::vector<std::byte>>(make_.remote(1).size() + 4000);
+  EXPECT_ERROR(receiver.on_tagged(make_.packed_tag(2), *body, body), ProtocolError, "over the limit of 1000");
+  receiver.on_tagged(make_.remote_tag(1), *body, body);
+  receiver.on_untagged(make_.batch(1));
+  expect_message(receiver, 1);
+  // And is not counted away when it is taken.
+  const std::vector<std::byte> other(400);
+  receiver.on_tagged(make_.packed_tag(3), other);
+  receiver.on_tagged(make_.packed_tag(4), other);
+  EXPECT_ERROR(receiver.on_tagged(make_.packed_tag(5), other), ProtocolError, "800 wait for number 2");
+}
+
+TEST_F(ReceiverTest, ABodyWithAnOwnerIsHeldUntilTheNextCall) {
+  begin(receiver_);
+  auto body = std::make_shared<const std::vector<std::byte>>(make_.remote(1));
+  const std::weak_ptr<const void> held = body;
+  const ByteSpan bytes = *body;
+  receiver_.on_tagged(make_.remote_tag(1), bytes, std::move(body));
+  receiver_.on_untagged(make_.batch(1));
+  const Item* item = receiver_.next();
+  ASSERT_NE(item, nullptr);
+  EXPECT_EQ(item->body_owner, held.lock());
+  EXPECT_EQ(to_vector(item->body), make_.remote(1));
+  EXPECT_EQ(receiver_.next(), nullptr);
+  EXPECT_TRUE(held.expired());
+}
+
 TEST_F(ReceiverTest, BoundsMetadata) {
   Receiver::Options options;
   options.limits.max_metadata_bytes = 1000;
@@ -475,6 +508,15 @@ TEST_F(ReceiverTest, RestartsForTheNextStream) {
   receiver_.restart();
   EXPECT_FALSE(receiver_.finished());
   begin(receiver_);
+}
+
+TEST_F(ReceiverTest, ARestartBringsNoLostConnectionBack) {
+  begin(receiver_);
+  receiver_.on_untagged(make_.end(1));
+  receiver_.next();
+  receiver_.on_disconnected();
+  receiver_.restart();
+  EXPECT_THROW(receiver_.next(), TruncatedStreamError);
 }
 
 TEST_F(ReceiverTest, RestartForgetsWhatAnErrorLeftBehind) {
