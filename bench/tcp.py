@@ -14,7 +14,9 @@ import argparse
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -110,11 +112,12 @@ def table(way: str, batch_bytes: int, batches: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="./dev bench tcp", description=__doc__.split("\n\n")[0])
     parser.add_argument("--quick", action="store_true", help="a look at everything; the numbers mean little")
-    parser.add_argument("--rounds", type=int, help="how often each way has its turn; 7 if it isn't given")
+    parser.add_argument("--rounds", type=int, help="how often each way has its turn; 9 if it isn't given")
     parser.add_argument("--out", type=Path, help="the folder for the results; build/bench if it isn't given")
     given = parser.parse_args()
-    rounds = given.rounds or (1 if given.quick else 7)
-    volume = (64 if given.quick else 2048) * MIB
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # leaves no namespace and no process
+    rounds = given.rounds or (1 if given.quick else 9)
+    volume = (64 if given.quick else 512) * MIB
 
     out = given.out or build_folder()
     info = _report.machine()
