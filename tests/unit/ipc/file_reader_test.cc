@@ -201,7 +201,8 @@ TEST(FileReader, MetadataThatChangedIsTold) {
   const auto bytes = std::make_shared<std::vector<std::byte>>(write_all({number_batch(0, 3)}, {}));
   FileReader reader(FileBytes{"x.arrow", *bytes, bytes});
   const Container container = read_container(*bytes, "x.arrow", {});
-  auto other = Encoder().record_batch(number_batch(0, 100));
+  Encoder encoder;
+  const ByteSpan other = encoder.record_batch(number_batch(0, 100));
   ASSERT_LE(static_cast<std::int64_t>(other.size()), container.messages[0].metadata_length);
   std::memcpy(bytes->data() + container.messages[0].metadata_offset, other.data(), other.size());
   EXPECT_THAT(error_of<FileChangedError>([&] { reader.next(); }), HasSubstr("changed while it was read"));
