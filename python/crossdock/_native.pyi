@@ -2,6 +2,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Literal, final
 
+from crossdock._typing import BatchAbout, FileAbout, SchemaAbout, WireAbout
 from crossdock.errors import Error
 
 __version__: str
@@ -76,7 +77,23 @@ class FileReader:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None: ...
 
+@final
+class FileInspector:
+    def __init__(self, path: bytes) -> None: ...
+    def about(self) -> FileAbout: ...
+    def next(self, buffers: bool) -> BatchAbout | None: ...
+
+@final
+class StreamLog:
+    def __init__(self, messages: bool, batches: bool) -> None: ...
+    def take_messages(self) -> list[WireAbout]: ...
+    def take_batches(self) -> list[BatchAbout]: ...
+    @property
+    def left_out(self) -> int: ...
+
+def describe_schema(schema: Schema) -> SchemaAbout: ...
 def write_file(source: object, path: bytes, form: str, compression: str | None, level: int | None) -> None: ...
+
 @final
 class CatalogueEntry:
     @property
@@ -96,7 +113,13 @@ class Client:
         self, uri: str, data_uri: str | None, timeout_ms: int, any_user: bool, other_users: list[int], token: str
     ) -> None: ...
     def get(
-        self, name: str, columns: Sequence[str] | None, wait: str, timeout_ms: int, validation: str | None
+        self,
+        name: str,
+        columns: Sequence[str] | None,
+        wait: str,
+        timeout_ms: int,
+        validation: str | None,
+        log: StreamLog | None = None,
     ) -> RecordBatchReader: ...
     def list(self) -> list[CatalogueEntry]: ...
     def close(self) -> None: ...

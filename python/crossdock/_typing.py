@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NotRequired, Protocol, TypedDict
 
 Wait = Literal["auto", "spin", "block"]
 Mode = Literal["auto", "table", "live"]
@@ -32,3 +32,104 @@ class DeviceArrayExporter(Protocol):
 
 Exporter = StreamExporter | DeviceStreamExporter | ArrayExporter | DeviceArrayExporter
 Source = Exporter | str | os.PathLike[str] | Callable[[], Exporter]
+
+
+# What `crossdock inspect --json` writes, as docs/cli.md says it.
+class FieldAbout(TypedDict):
+    path: str
+    depth: int
+    type: str
+    nullable: bool
+    dictionary: int | None
+    index_type: str | None
+    ordered: bool
+    extension: str | None
+    metadata: list[list[str]]
+
+
+class SchemaAbout(TypedDict):
+    schema_metadata: list[list[str]]
+    fields: list[FieldAbout]
+
+
+class FileAbout(SchemaAbout):
+    form: Literal["file", "stream"]
+    size: int
+    version: int
+    endianness: Literal["little", "big"]
+    compressed: bool
+    rows: int
+    batches: int
+    dictionaries: int
+    metadata: list[list[str]]
+
+
+class BufferAbout(TypedDict):
+    kind: str
+    variadic: int | None
+    size: int
+    decompressed: int | None
+    offset: int
+    address: NotRequired[int]
+    region: NotRequired[int | None]
+
+
+class NodeAbout(TypedDict):
+    path: str
+    type: str
+    rows: int
+    nulls: int | None
+    buffers: list[BufferAbout]
+
+
+class BatchAbout(TypedDict):
+    kind: Literal["record batch", "dictionary"]
+    version: int
+    rows: int
+    nulls: int | None
+    body_bytes: int
+    data_bytes: int | None
+    compression: Literal["lz4", "zstd"] | None
+    dictionary: int | None
+    delta: bool
+    replaces: bool
+    metadata: list[list[str]]
+    nodes: NotRequired[list[NodeAbout]]
+    # Of a file:
+    metadata_offset: NotRequired[int]
+    metadata_bytes: NotRequired[int]
+    body_offset: NotRequired[int]
+    # Of a stream:
+    number: NotRequired[int]
+    body: NotRequired[Literal["bytes", "addresses"]]
+    message_bytes: NotRequired[int]
+    regions: NotRequired[list[int]]
+
+
+class WireAbout(TypedDict):
+    direction: Literal["sent", "received"]
+    tagged: bool
+    connection: Literal["both", "metadata", "data"]
+    kind: str
+    size: int
+    text: str
+    tag: NotRequired[int]
+    number: NotRequired[int]
+    ticket: NotRequired[str]
+    reason: NotRequired[str]
+    metadata: NotRequired[str]
+    version: NotRequired[int]
+    custom_metadata: NotRequired[int]
+    fields: NotRequired[int]
+    rows: NotRequired[int]
+    nodes: NotRequired[int]
+    buffers: NotRequired[int]
+    body_bytes: NotRequired[int]
+    compression: NotRequired[Literal["lz4", "zstd"] | None]
+    dictionary: NotRequired[int]
+    delta: NotRequired[bool]
+    body_type: NotRequired[int]
+    total: NotRequired[int]
+    nbuf: NotRequired[int]
+    count: NotRequired[int]
+    first_addresses: NotRequired[list[int]]

@@ -1,4 +1,4 @@
-"""The command `crossdock`: serve files, get tables, list what a server has."""
+"""The command `crossdock`: serve files, get tables, list what a server has, look into both."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 import crossdock as xd
+from crossdock import _inspect
 
 if TYPE_CHECKING:
     from crossdock._typing import Source
@@ -402,6 +403,53 @@ def ls(
         # Where there is no terminal, no name is cut.
         console = Console()
         console.print(table, soft_wrap=not console.is_terminal, crop=console.is_terminal)
+
+
+# ---- inspect ----
+
+
+@app.command(epilog=_EXIT_CODES)
+def inspect(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="URI|FILE",
+            help="A server, or an Arrow IPC file or stream file. A file whose name looks like a URI: './name:of'.",
+            show_default=False,
+        ),
+    ],
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="Of a server: the table to look at; else all of them, without batches."),
+    ] = None,
+    buffers: Annotated[bool, typer.Option("--buffers", help="Show each buffer: kind, size, where it is.")] = False,
+    wire: Annotated[bool, typer.Option("--wire", help="Show the protocol's messages instead, as they pass.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="For programs: one JSON object; of a stream, one on each line.")
+    ] = False,
+    limit: Annotated[int, typer.Option(min=0, help="Show at most so many batches, and dictionaries; 0: all.")] = 10,
+    timeout: Annotated[float, typer.Option(min=0, help="Seconds to connect in, and that each batch may take.")] = 10.0,
+) -> None:
+    """Shows what is in a file, or what a server sends: schema, batches, dictionaries, buffers, messages."""
+    if not _inspect.is_uri(target):
+        for given, option in ((name, "NAME"), (wire or None, "--wire")):
+            if given is not None:
+                raise typer.BadParameter(f"{target} is taken for a file; {option} is for a server's URI")
+        with _reported():
+            _inspect.show_file(Path(target), buffers=buffers, as_json=as_json, limit=limit)
+        return
+    if name is None and (wire or buffers):
+        option = "--wire" if wire else "--buffers"
+        raise typer.BadParameter(f"{option} needs the NAME of a table; see `crossdock ls`")
+    if wire and buffers:
+        raise typer.BadParameter("--wire shows messages, --buffers what is in batches: give one of them")
+    with _reported(), _connect(target, timeout) as client:
+        if name is None:
+            _inspect.show_catalogue(target, client, as_json=as_json)
+        elif wire:
+            _inspect.show_wire(name, client, as_json=as_json, limit=limit, timeout=timeout)
+        else:
+            _inspect.show_stream(name, client, buffers=buffers, as_json=as_json, limit=limit, timeout=timeout)
 
 
 def main() -> None:

@@ -84,6 +84,10 @@ class Client:
         """
         return AsyncRecordBatchReader(lambda: self.get(name, columns, validation=validation))
 
+    def _watch(self, name: str, log: _native.StreamLog, timeout: float | None) -> _native.RecordBatchReader:
+        """As `get()`, with `log` looking on."""
+        return self._native.get(name, None, "auto", milliseconds(timeout, "timeout"), None, log)
+
     def close(self) -> None:
         """Nothing new starts. Readers under way go on; each connection stays until its last batch is released."""
         self._closed = True

@@ -11,6 +11,7 @@
 
 #include "crossdock/session/client.h"
 #include "deferred.h"
+#include "inspect.h"
 #include "interrupt.h"
 #include "options.h"
 #include "reader.h"
@@ -47,13 +48,15 @@ class PyClient {
   }
 
   std::unique_ptr<PyReader> get(const std::string& name, std::optional<std::vector<std::string>> columns,
-                                const std::string& wait, int timeout_ms, const std::optional<std::string>& validation) {
+                                const std::string& wait, int timeout_ms, const std::optional<std::string>& validation,
+                                const StreamLog* log) {
     session::GetOptions options;
     options.validation = validation_of(validation);
     options.all_columns = !columns.has_value();
     if (columns) options.columns = std::move(*columns);
     options.wait = wait_of(wait);
     options.timeout_ms = timeout_ms;
+    if (log != nullptr) log->attach(&options);
     return std::make_unique<PyReader>(
         blocking([&](const transport::InterruptHook& hook) { return client_->get(name, options, hook); }));
   }
@@ -101,10 +104,12 @@ void bind_client(nb::module_& module) {
       .def(
           "get",
           [](PyClient& self, const std::string& name, std::optional<std::vector<std::string>> columns,
-             const std::string& wait, int timeout_ms, const std::optional<std::string>& validation) {
-            return self.get(name, std::move(columns), wait, timeout_ms, validation).release();
+             const std::string& wait, int timeout_ms, const std::optional<std::string>& validation,
+             const StreamLog* log) {
+            return self.get(name, std::move(columns), wait, timeout_ms, validation, log).release();
           },
-          nb::rv_policy::take_ownership, "name"_a, "columns"_a.none(), "wait"_a, "timeout_ms"_a, "validation"_a.none())
+          nb::rv_policy::take_ownership, "name"_a, "columns"_a.none(), "wait"_a, "timeout_ms"_a, "validation"_a.none(),
+          "log"_a.none() = nb::none())
       .def("close", &PyClient::close);
 }
 

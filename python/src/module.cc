@@ -6,6 +6,7 @@
 #include "crossdock/version.h"
 #include "errors.h"
 #include "file.h"
+#include "inspect.h"
 #include "reader.h"
 #include "server.h"
 #include "types.h"
@@ -21,6 +22,7 @@ NB_MODULE(_native, module) {
   crossdock::python::register_errors(module);
   crossdock::python::bind_types(module);
   crossdock::python::bind_reader(module);
+  crossdock::python::bind_inspect(module);
   crossdock::python::bind_client(module);
   crossdock::python::bind_server(module);
   crossdock::python::bind_arena(module);

@@ -86,6 +86,7 @@ class Reader {
     source_.read(footer_offset_, footer_bytes);
     const auto* footer = verified_root<flatbuf::Footer>(footer_bytes, limits_, where_.c_str());
     check_version(footer->version(), where_.c_str());
+    out_.version = static_cast<int>(footer->version()) + 1;
     if (!footer->schema()) fail(footer_offset_, "the footer has no schema");
     take_schema(read_schema_info(*footer->schema(), limits_, where_.c_str()));
     out_.custom_metadata = read_metadata(footer->custom_metadata(), limits_, where_.c_str());
@@ -147,6 +148,7 @@ class Reader {
       fail(start, "the stream doesn't begin with a schema message");
     }
     take_schema(message.schema_info());
+    out_.version = message.version();
     out_.custom_metadata = message.custom_metadata();
     return frame.end();
   }

@@ -26,10 +26,30 @@ bool ClientConnection::still_good() noexcept {
   }
 }
 
+void ClientConnection::set_observer(WireObserver observer) {
+  const std::lock_guard lock(mutex_);
+  observer_ = std::move(observer);
+}
+
+void ClientConnection::show(Direction direction, bool tagged, std::uint64_t tag, ByteSpan bytes) noexcept {
+  try {
+    observer_({direction, tagged, tag, bytes, connection_->agreement()});
+  } catch (...) {
+    // Whoever looks on disturbs nothing.
+  }
+}
+
+bool ClientConnection::send_tagged(std::uint64_t tag, ByteSpan bytes) {
+  if (!connection_->send_tagged(tag, bytes, {})) return false;
+  if (observer_) [[unlikely]]
+    show(Direction::kSent, true, tag, bytes);
+  return true;
+}
+
 void ClientConnection::request(ByteSpan ticket) {
   const std::lock_guard lock(mutex_);
   send_pending();
-  if (!connection_->send_tagged(connection_->agreement().want_data, ticket, {})) {
+  if (!send_tagged(connection_->agreement().want_data, ticket)) {
     throw ConnectionError("the server behind " + where_ + " doesn't read what this client sends it");
   }
 }
@@ -47,7 +67,7 @@ void ClientConnection::give_back(std::span<const std::uint64_t> addresses) noexc
   lent_ -= addresses.size();
   try {
     if (pending_.empty() && addresses.size() <= kAddressesPerMessage &&
-        connection_->send_tagged(connection_->agreement().free_data, std::as_bytes(addresses), {})) {
+        send_tagged(connection_->agreement().free_data, std::as_bytes(addresses))) {
       return;
     }
   } catch (const std::exception&) {
@@ -74,7 +94,8 @@ void ClientConnection::cancel() noexcept {
   if (made_in_.in_child() || !connection_->agreement().cancel) return;
   try {
     const std::lock_guard lock(mutex_);
-    connection_->send(dissociated::write_prefix(dissociated::MessageType::kEndOfStream, 0), {});
+    const dissociated::PrefixBytes message = dissociated::write_prefix(dissociated::MessageType::kEndOfStream, 0);
+    if (connection_->send(message, {}) && observer_) show(Direction::kSent, false, 0, message);
   } catch (const std::exception&) {
     // The server is gone, and with it the stream.
   }
@@ -84,7 +105,7 @@ void ClientConnection::send_pending() {
   std::size_t sent = 0;
   while (sent < pending_.size()) {
     const auto part = std::span(pending_).subspan(sent, std::min(kAddressesPerMessage, pending_.size() - sent));
-    if (!connection_->send_tagged(connection_->agreement().free_data, std::as_bytes(part), {})) break;
+    if (!send_tagged(connection_->agreement().free_data, std::as_bytes(part))) break;
     sent += part.size();
   }
   pending_.erase(pending_.begin(), pending_.begin() + static_cast<std::ptrdiff_t>(sent));

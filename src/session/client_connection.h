@@ -9,6 +9,7 @@
 
 #include "crossdock/core/fork.h"
 #include "crossdock/device/region.h"
+#include "crossdock/session/observe.h"
 #include "crossdock/transport/transport.h"
 
 namespace crossdock::session {
@@ -23,6 +24,13 @@ class ClientConnection {
   /// Between streams: takes note of what the server let go of, and tells whether it is still there. False also where it
   /// breaks the rules.
   bool still_good() noexcept;
+  /// Who looks on from now on, if anybody: at what is sent here, and at what received() is told of.
+  void set_observer(WireObserver observer);
+  /// Shows the observer a message that the reader took from transport().
+  void received(const transport::Incoming& message) noexcept {
+    if (observer_) [[unlikely]]
+      show(Direction::kReceived, message.tagged, message.tag, message.bytes);
+  }
   /// Asks for a stream. Waits for room if it must; there always is some between streams.
   void request(ByteSpan ticket);
   /// Before a batch's addresses are taken over: makes room for all that may have to wait in give_back(). Throws
@@ -43,11 +51,14 @@ class ClientConnection {
 
  private:
   void send_pending();
+  bool send_tagged(std::uint64_t tag, ByteSpan bytes);
+  void show(Direction direction, bool tagged, std::uint64_t tag, ByteSpan bytes) noexcept;
 
   ForkGuard made_in_;
   std::unique_ptr<transport::Connection> connection_;
   std::string where_;
-  std::mutex mutex_;  // the sending half, and:
+  WireObserver observer_;  // set between streams, under the mutex; only read otherwise
+  std::mutex mutex_;       // the sending half, and:
   std::vector<std::uint64_t> pending_;
   std::size_t lent_ = 0;  // addresses expected and not given back
 };

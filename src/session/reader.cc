@@ -45,8 +45,12 @@ Reader::Impl::Impl(std::shared_ptr<ClientPool> from, std::shared_ptr<ClientPool>
       name(ticket),
       connection(pool->take(interrupted)) {
   if (data_pool) data_connection = data_pool->take(interrupted);
+  connection->set_observer(options.on_message);
   connection->request(as_bytes(ticket));
-  if (data_connection) data_connection->request(as_bytes(ticket));
+  if (data_connection) {
+    data_connection->set_observer(options.on_message);
+    data_connection->request(as_bytes(ticket));
+  }
   const dissociated::Receiver::Item* item = wait(deadline_ns(pool->options().timeout_ms));
   if (item->kind != dissociated::Receiver::Item::Kind::kMessage) {
     finish(*item);
@@ -73,8 +77,10 @@ const dissociated::Receiver::Item* Reader::Impl::look() {
   while (true) {
     if (const dissociated::Receiver::Item* item = receiver.next()) return item;
     try {
-      std::optional<transport::Incoming> message = due_from().transport().receive();
+      ClientConnection& source = due_from();
+      std::optional<transport::Incoming> message = source.transport().receive();
       if (!message) break;
+      source.received(*message);
       if (message->tagged) {
         receiver.on_tagged(message->tag, message->bytes, std::move(message->owner));
       } else {
@@ -145,6 +151,12 @@ array::RecordBatch Reader::Impl::receive_batch(const dissociated::Receiver::Item
     array::check_full(batch, array::Dictionaries::kTrust);  // they were checked when they came
   } else if (look_inside || of != schema) {
     array::check_structure(batch);
+  }
+  if (options.on_batch) [[unlikely]] {
+    options.on_batch({item.sequence, item.metadata, *schema, item.body_type, item.body,
+                      item.body_type == dissociated::BodyType::kRemote
+                          ? std::span<const dissociated::RemoteBuffer>(remote)
+                          : std::span<const dissociated::RemoteBuffer>()});
   }
   return batch;
 }

@@ -231,11 +231,11 @@ def test_help_and_version():
     out, _ = crossdock("--version")
     assert out == f"crossdock {xd.__version__}\n"
     out, _ = crossdock("--help")
-    for word in ("serve", "get", "ls", "Exit codes", "130"):
+    for word in ("serve", "get", "ls", "inspect", "Exit codes", "130"):
         assert word in out
-    for planned in ("inspect", "devices", "bench"):
+    for planned in ("devices", "bench"):
         assert planned not in out
-    for command in ("serve", "get", "ls"):
+    for command in ("serve", "get", "ls", "inspect"):
         assert "Exit codes" in crossdock(command, "--help")[0]
 
 

@@ -78,6 +78,7 @@ class CROSSDOCK_EXPORT Message {
   static Message parse(ByteSpan metadata, const Limits& limits, const char* where);
 
   MessageKind kind() const noexcept { return kind_; }
+  int version() const noexcept { return is_v4_ ? 4 : 5; }  ///< Of the metadata.
   bool has_body() const noexcept { return kind_ != MessageKind::kSchema; }
   std::int64_t body_length() const noexcept { return body_length_; }
 

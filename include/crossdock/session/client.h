@@ -9,6 +9,7 @@
 #include "crossdock/array/stream.h"
 #include "crossdock/core/export.h"
 #include "crossdock/core/log.h"
+#include "crossdock/session/observe.h"
 #include "crossdock/session/transports.h"
 #include "crossdock/transport/transport.h"
 
@@ -36,6 +37,8 @@ struct GetOptions {
   int timeout_ms = -1;  ///< For each batch; negative: the stream may pause as long as it likes.
   /// How closely batches are looked at. Absent: in full, if they come from another user or another machine.
   std::optional<array::Validation> validation;
+  WireObserver on_message{};  ///< Looks on; see observe.h. Kept by the connection until its next stream.
+  BatchObserver on_batch{};
 };
 
 /// One stream. Batches outlive it, its client, and the server. One thread at a time; dropping it in mid-stream is fine.

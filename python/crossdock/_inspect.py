@@ -1,0 +1,353 @@
+"""What `crossdock inspect` shows. Lines are never cut: a terminal wraps them, a file gets them whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from crossdock import _native
+from crossdock.client import Client
+from crossdock.file import _encoded
+
+if TYPE_CHECKING:
+    from crossdock._typing import BatchAbout, BufferAbout, FieldAbout, FileAbout, SchemaAbout
+
+# Of one batch, as text; --json has all.
+_MOST_BUFFERS = 1000
+_MOST_OF_A_VALUE = 80
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+
+
+def is_uri(target: str) -> bool:
+    """Whether it begins with a scheme. A file whose name does is `./name:of`."""
+    return _URI.match(target) is not None
+
+
+def _shown(text: str, limit: int | None = None) -> str:
+    """Text from elsewhere, without what a terminal would obey."""
+    cut = text if limit is None else text[:limit]
+    safe = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in cut)
+    return safe if cut == text else f"{safe}... ({len(text):,} characters)"
+
+
+def _count(count: int | None) -> str:
+    return "?" if count is None else f"{count:,}"
+
+
+def _of(count: int, one: str, many: str | None = None) -> str:
+    return f"{count:,} {one if count == 1 else many or f'{one}s'}"
+
+
+def _pairs(pairs: Sequence[Sequence[str]]) -> str:
+    return ", ".join(f"{_shown(key)}={_shown(value, _MOST_OF_A_VALUE)}" for key, value in pairs)
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value), flush=True)
+
+
+def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[str], indent: str) -> None:
+    """Columns as wide as what is in them; those with nothing in them are left out."""
+    kept = [i for i in range(len(header)) if any(row[i] for row in rows)]
+    widths = [max(len(header[i]), *(len(row[i]) for row in rows)) for i in kept]
+    for row in (header, *rows):
+        cells = (
+            row[i].rjust(width) if header[i] in right else row[i].ljust(width)
+            for i, width in zip(kept, widths, strict=True)
+        )
+        print(indent + "  ".join(cells).rstrip())
+
+
+# ---- schema ----
+
+
+def _type(field: FieldAbout) -> str:
+    if field["index_type"] is None:
+        return field["type"]
+    return f"dictionary[{field['index_type']} -> {field['type']}]"
+
+
+def _dictionary(field: FieldAbout) -> str:
+    if field["dictionary"] is None:
+        return ""
+    return f"{field['dictionary']}{' (ordered)' if field['ordered'] else ''}"
+
+
+def _print_schema(schema: SchemaAbout, indent: str = "") -> None:
+    header = ("field", "type", "nullable", "dictionary", "extension", "metadata")
+    rows = [
+        (
+            _shown(field["path"]),
+            _shown(_type(field)),
+            "yes" if field["nullable"] else "no",
+            _dictionary(field),
+            _shown(field["extension"] or ""),
+            _pairs([pair for pair in field["metadata"] if pair[0] != "ARROW:extension:name"]),
+        )
+        for field in schema["fields"]
+    ]
+    if rows:
+        _print_table(header, rows, frozenset(), indent)
+    else:
+        print(f"{indent}(no fields)")
+    if schema["schema_metadata"]:
+        print(f"{indent}schema metadata: {_pairs(schema['schema_metadata'])}")
+
+
+# ---- batches ----
+
+
+class _Messages:
+    """Prints record batches and dictionaries as they come, within a limit."""
+
+    _ROW = "{:<14} {:>12} {:>12} {:>14} {:>14}  {}"
+
+    def __init__(self, limit: int, buffers: bool, as_json: bool) -> None:
+        self.batches = self.dictionaries = self.rows = self.hidden_dictionaries = 0
+        self.messages: list[BatchAbout] = []
+        self._limit = limit
+        self._buffers = buffers
+        self._as_json = as_json
+        self._has_header = False
+
+    @property
+    def full(self) -> bool:
+        """Whether the limit of batches is reached."""
+        return 0 < self._limit <= self.batches
+
+    def add(self, message: BatchAbout, write_json: Callable[[BatchAbout], None]) -> None:
+        """Shows one, unless there were enough of its kind."""
+        is_batch = message["kind"] == "record batch"
+        if not is_batch and 0 < self._limit <= self.dictionaries:
+            self.hidden_dictionaries += 1
+            return
+        what = f"batch {self.batches}" if is_batch else f"dictionary {message['dictionary']}"
+        if is_batch:
+            self.batches += 1
+            self.rows += message["rows"]
+        else:
+            self.dictionaries += 1
+        if self._as_json:
+            write_json(message)
+            return
+        if not self._has_header:
+            print(self._ROW.format("message", "rows", "nulls", "body bytes", "data bytes", "about"))
+            self._has_header = True
+        counts = (message["rows"], message["nulls"], message["body_bytes"], message["data_bytes"])
+        print(self._ROW.format(what, *map(_count, counts), self._about(message)).rstrip(), flush=True)
+        if self._buffers:
+            self._print_buffers(message)
+
+    @staticmethod
+    def _about(message: BatchAbout) -> str:
+        about = []
+        if "number" in message:
+            about.append(f"number {message['number']}")
+        if "body_offset" in message:
+            about.append(f"metadata at {message['metadata_offset']:,}, body at {message['body_offset']:,}")
+        if message.get("body") == "bytes":
+            about.append("body by value")
+        elif message.get("body") == "addresses":
+            regions = message["regions"]
+            names = f" in region{'' if len(regions) == 1 else 's'} {', '.join(map(str, regions))}" if regions else ""
+            about.append(f"body by address{names}")
+        if message["compression"] is not None:
+            about.append(message["compression"])
+        if message["delta"]:
+            about.append("delta")
+        if message["replaces"]:
+            about.append("replacement")
+        if message["metadata"]:
+            about.append(_pairs(message["metadata"]))
+        return ", ".join(about)
+
+    @staticmethod
+    def _print_buffers(message: BatchAbout) -> None:
+        header = ("field", "type", "length", "nulls", "buffer", "bytes", "decompressed", "at")
+        rows = []
+        left_out = 0
+        for node in message["nodes"]:
+            path = _shown(node["path"])
+            first = (path, _shown(node["type"]), _count(node["rows"]), _count(node["nulls"]))
+            if not node["buffers"]:
+                rows.append((*first, "(none)", "", "", ""))
+            for buffer in node["buffers"]:
+                if len(rows) >= _MOST_BUFFERS:
+                    left_out += 1
+                    continue
+                rows.append((*first, *_buffer(buffer)))
+                first = (path, "", "", "")
+        if rows:
+            _print_table(header, rows, frozenset(("length", "nulls", "bytes", "decompressed")), "    ")
+        if left_out:
+            print(f"    ... and {_of(left_out, 'more buffer')}; --json has them all")
+
+
+def _buffer(buffer: BufferAbout) -> tuple[str, str, str, str]:
+    kind = buffer["kind"] if buffer["variadic"] is None else f"{buffer['kind']} {buffer['variadic']}"
+    decompressed = "" if buffer["decompressed"] is None else _count(buffer["decompressed"])
+    if buffer["size"] == 0:
+        at = ""
+    elif "region" in buffer:
+        at = f"region {buffer['region']} + {buffer['offset']:#x}"
+    else:
+        at = _count(buffer["offset"])
+    return kind, _count(buffer["size"]), decompressed, at
+
+
+# ---- what there is to look at ----
+
+
+def _file_line(path: Path, about: FileAbout) -> str:
+    form = "Arrow IPC file" if about["form"] == "file" else "Arrow IPC stream file"
+    said = [
+        _of(about["size"], "byte"),
+        f"metadata V{about['version']}",
+        f"{about['endianness']}-endian",
+        _of(about["rows"], "row"),
+        _of(about["batches"], "batch", "batches"),
+        _of(about["dictionaries"], "dictionary", "dictionaries"),
+    ]
+    if about["compressed"]:
+        said.append("compressed")
+    return f"{_shown(str(path))}: {form}, {', '.join(said)}"
+
+
+def show_file(path: Path, *, buffers: bool, as_json: bool, limit: int) -> None:
+    """An Arrow IPC file or stream file: as a whole, its schema, and its messages."""
+    inspector = _native.FileInspector(_encoded(path))
+    about = inspector.about()
+    messages = _Messages(limit, buffers, as_json)
+    listed: list[BatchAbout] = []
+    if not as_json:
+        print(_file_line(path, about))
+        if about["metadata"]:
+            print(f"{'footer' if about['form'] == 'file' else 'message'} metadata: {_pairs(about['metadata'])}")
+        print()
+        _print_schema(about)
+        print()
+    while not messages.full:
+        message = inspector.next(buffers)
+        if message is None:
+            break
+        messages.add(message, listed.append)
+    batches = about["batches"] - messages.batches
+    dictionaries = about["dictionaries"] - messages.dictionaries
+    if as_json:
+        left_out = {"batches": batches, "dictionaries": dictionaries}
+        _print_json({"path": os.fspath(path), **about, "messages": listed, "left_out": left_out})
+    elif batches or dictionaries:
+        more = []
+        if batches:
+            more.append(_of(batches, "more batch", "more batches"))
+        if dictionaries:
+            more.append(_of(dictionaries, "more dictionary", "more dictionaries"))
+        print(f"... and {', '.join(more)}; --limit 0 shows all")
+
+
+def show_catalogue(uri: str, client: Client, *, as_json: bool) -> None:
+    """All that a server has, with schemas."""
+    entries = client.list()
+    if as_json:
+        tables = [
+            {
+                "name": entry.name,
+                "rows": entry.rows,
+                "bytes": entry.bytes,
+                "device": entry.device,
+                **(
+                    {"schema_metadata": None, "fields": None}
+                    if entry.schema is None
+                    else _native.describe_schema(entry.schema)
+                ),
+            }
+            for entry in entries
+        ]
+        _print_json({"uri": uri, "tables": tables})
+        return
+    print(f"{_shown(uri)}: {_of(len(entries), 'table')}")
+    for entry in entries:
+        print(f"\n{_shown(entry.name)}: {_count(entry.rows)} rows, {_count(entry.bytes)} bytes, {_shown(entry.device)}")
+        if entry.schema is None:
+            print("    (the schema is known once somebody asks for the table)")
+        else:
+            _print_schema(_native.describe_schema(entry.schema), "    ")
+
+
+def show_stream(name: str, client: Client, *, buffers: bool, as_json: bool, limit: int, timeout: float) -> None:
+    """A table as it comes: its schema, its batches and dictionaries, and how their bodies travel."""
+    log = _native.StreamLog(False, True)
+    messages = _Messages(limit, buffers, as_json)
+
+    def write(message: BatchAbout) -> None:
+        if not buffers:
+            message.pop("nodes")
+        _print_json(message)
+
+    more = False
+    with client._watch(name, log, timeout) as reader:
+        schema = _native.describe_schema(reader.schema)
+        if as_json:
+            _print_json({"name": name, **schema})
+        else:
+            print(_shown(name))
+            print()
+            _print_schema(schema)
+            print(flush=True)
+        for batch in reader:
+            del batch  # Given back before the next one is waited for.
+            if messages.full:
+                more = True
+                break
+            for message in log.take_batches():
+                messages.add(message, write)
+        else:
+            for message in log.take_batches():
+                messages.add(message, write)
+    if as_json:
+        end = {"batches": messages.batches, "rows": messages.rows, "dictionaries": messages.dictionaries}
+        _print_json({**end, "hidden_dictionaries": messages.hidden_dictionaries, "more": more})
+        return
+    said = f"{_of(messages.batches, 'batch', 'batches')}, {_of(messages.rows, 'row')}"
+    if messages.hidden_dictionaries:
+        said += f"; {_of(messages.hidden_dictionaries, 'more dictionary', 'more dictionaries')} not shown"
+    print(f"{said}; there are more, --limit 0 shows all" if more else said)
+    _say_left_out(log)
+
+
+def show_wire(name: str, client: Client, *, as_json: bool, limit: int, timeout: float) -> None:
+    """The messages of a stream, decoded, as they pass."""
+    log = _native.StreamLog(True, False)
+
+    def drain() -> None:
+        for message in log.take_messages():
+            if as_json:
+                _print_json(message)
+            else:
+                print(message["text"], flush=True)
+
+    count = 0
+    reader = None
+    try:
+        reader = client._watch(name, log, timeout)
+        with reader:
+            drain()
+            for batch in reader:
+                del batch
+                drain()
+                count += 1
+                if count == limit:
+                    break
+    finally:
+        reader = None  # It holds the dictionaries: what they lie in is given back here.
+        drain()
+        _say_left_out(log)
+
+
+def _say_left_out(log: _native.StreamLog) -> None:
+    if log.left_out:
+        print(f"... {_of(log.left_out, 'message')} too many at once to be shown")

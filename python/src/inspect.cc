@@ -1,0 +1,397 @@
+#include "inspect.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "crossdock/core/text.h"
+#include "crossdock/device/region_table.h"
+#include "crossdock/session/inspect.h"
+#include "crossdock/session/observe.h"
+#include "gil.h"
+#include "types.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace crossdock::python {
+namespace {
+
+/// Names and metadata may hold any bytes, and end in JSON.
+nb::object text_of(std::string_view text) {
+  PyObject* const result = PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "backslashreplace");
+  if (result == nullptr) throw nb::python_error();
+  return nb::steal(result);
+}
+
+nb::list pairs_of(const array::Metadata& metadata) {
+  nb::list result;
+  for (const auto& [key, value] : metadata) {
+    nb::list pair;
+    pair.append(text_of(key));
+    pair.append(text_of(value));
+    result.append(pair);
+  }
+  return result;
+}
+
+nb::object known(std::int64_t count) { return count < 0 ? nb::object(nb::none()) : nb::object(nb::int_(count)); }
+
+/// Adds what a schema says.
+void put_schema(const array::Schema& schema, nb::dict* to) {
+  nb::list fields;
+  for (const ipc::FieldDescription& field : ipc::describe_fields(schema)) {
+    nb::dict one;
+    one["path"] = text_of(field.path);
+    one["depth"] = field.depth;
+    one["type"] = text_of(field.type);
+    one["nullable"] = field.nullable;
+    one["dictionary"] = known(field.dictionary_id);
+    one["index_type"] = field.index_type.empty() ? nb::object(nb::none()) : text_of(field.index_type);
+    one["ordered"] = field.ordered;
+    one["extension"] = field.extension.empty() ? nb::object(nb::none()) : text_of(field.extension);
+    one["metadata"] = pairs_of(field.metadata);
+    fields.append(one);
+  }
+  (*to)["schema_metadata"] = pairs_of(schema.metadata());
+  (*to)["fields"] = fields;
+}
+
+/// Where a description's buffers are: a file's bodies, or what a stream named.
+struct Whereabouts {
+  std::int64_t body_offset = 0;
+  std::span<const dissociated::RemoteBuffer> remote{};
+};
+
+nb::dict dict_of(const ipc::BufferDescription& buffer, std::size_t index, const Whereabouts& where) {
+  nb::dict result;
+  result["kind"] = text_of(buffer.kind);
+  result["variadic"] = known(buffer.variadic);
+  result["size"] = buffer.range.length;
+  result["decompressed"] = known(buffer.decompressed);
+  if (where.remote.empty()) {
+    result["offset"] = where.body_offset + buffer.range.offset;
+  } else {
+    const std::uint64_t address = where.remote[index].address;
+    result["address"] = address;
+    result["region"] = address == 0 ? nb::object(nb::none()) : nb::object(nb::int_(device::address_region(address)));
+    result["offset"] = device::address_offset(address);
+  }
+  return result;
+}
+
+std::int64_t data_bytes(const ipc::BatchDescription& batch) {
+  std::int64_t total = 0;
+  for (const ipc::BufferDescription& buffer : batch.buffers) {
+    const std::int64_t size = batch.message.codec == ipc::Codec::kNone ? buffer.range.length : buffer.decompressed;
+    if (size < 0 || !checked_add(total, size, &total)) return -1;
+  }
+  return total;
+}
+
+nb::dict dict_of(const ipc::BatchDescription& batch, bool replaces, bool with_nodes, const Whereabouts& where) {
+  nb::dict result;
+  const bool is_dictionary = batch.message.kind == ipc::MessageKind::kDictionaryBatch;
+  result["kind"] = text_of(ipc::kind_name(batch.message.kind));
+  result["version"] = batch.message.version;
+  result["rows"] = batch.message.num_rows;
+  result["nulls"] = known(batch.null_count);
+  result["body_bytes"] = batch.message.body_length;
+  result["data_bytes"] = known(data_bytes(batch));
+  result["compression"] = batch.message.codec == ipc::Codec::kNone
+                              ? nb::object(nb::none())
+                              : text_of(ipc::compression_name(batch.message.codec));
+  result["dictionary"] = is_dictionary ? nb::object(nb::int_(batch.message.dictionary_id)) : nb::object(nb::none());
+  result["delta"] = batch.message.is_delta;
+  result["replaces"] = replaces;
+  result["metadata"] = pairs_of(batch.custom_metadata);
+  if (!with_nodes) return result;
+  nb::list nodes;
+  for (const ipc::NodeDescription& node : batch.nodes) {
+    nb::list buffers;
+    for (std::size_t i = node.first_buffer; i < node.first_buffer + node.n_buffers; ++i) {
+      buffers.append(dict_of(batch.buffers[i], i, where));
+    }
+    nb::dict one;
+    one["path"] = text_of(node.path);
+    one["type"] = text_of(node.type);
+    one["rows"] = node.length;
+    one["nulls"] = known(node.null_count);
+    one["buffers"] = buffers;
+    nodes.append(one);
+  }
+  result["nodes"] = nodes;
+  return result;
+}
+
+/// Tells a dictionary that takes another one's place.
+class Dictionaries {
+ public:
+  bool replaces(const ipc::MessageSummary& message) {
+    return message.kind == ipc::MessageKind::kDictionaryBatch && !seen_.insert(message.dictionary_id).second &&
+           !message.is_delta;
+  }
+
+ private:
+  std::unordered_set<std::int64_t> seen_;
+};
+
+// ---- files ----
+
+/// One thread at a time: the interpreter lock is given back only while the file is opened.
+class PyFileInspector {
+ public:
+  explicit PyFileInspector(const nb::bytes& path) {
+    const std::string name(path.c_str(), path.size());
+    const GilRelease release;
+    inspector_ = std::make_unique<session::FileInspector>(name);
+  }
+
+  nb::dict about() const {
+    const ipc::Container& plan = inspector_->plan();
+    const auto dictionaries = std::count_if(plan.messages.begin(), plan.messages.end(), [](const auto& message) {
+      return message.kind == ipc::MessageKind::kDictionaryBatch;
+    });
+    nb::dict result;
+    result["form"] = plan.has_footer ? "file" : "stream";
+    result["size"] = inspector_->size();
+    result["version"] = plan.version;
+    result["endianness"] = plan.endianness == ipc::Endianness::kBig ? "big" : "little";
+    result["compressed"] = plan.compressed;
+    result["rows"] = plan.num_rows;
+    result["batches"] = static_cast<std::int64_t>(plan.messages.size()) - dictionaries;
+    result["dictionaries"] = dictionaries;
+    result["metadata"] = pairs_of(plan.custom_metadata);
+    put_schema(*plan.schema, &result);
+    return result;
+  }
+
+  /// The next message, if there is one.
+  std::optional<nb::dict> next(bool with_nodes) {
+    const ipc::Container& plan = inspector_->plan();
+    if (position_ == plan.messages.size()) return std::nullopt;
+    const ipc::ContainerMessage& place = plan.messages[position_];
+    const ipc::BatchDescription batch = inspector_->describe(position_++);
+    nb::dict result =
+        dict_of(batch, dictionaries_.replaces(batch.message), with_nodes, {.body_offset = place.body_offset});
+    result["metadata_offset"] = place.metadata_offset;
+    result["metadata_bytes"] = place.metadata_length;
+    result["body_offset"] = place.body_offset;
+    return result;
+  }
+
+ private:
+  std::unique_ptr<session::FileInspector> inspector_;
+  std::size_t position_ = 0;
+  Dictionaries dictionaries_;
+};
+
+// ---- streams ----
+
+/// A batch as it came, kept until Python asks.
+struct Arrived {
+  std::uint32_t sequence;
+  dissociated::BodyType body_type;
+  std::int64_t body_bytes;
+  ipc::BatchDescription batch;
+  std::vector<dissociated::RemoteBuffer> remote;
+};
+
+Arrived describe(const session::BatchArrival& arrival) {
+  Arrived out{arrival.sequence,
+              arrival.body_type,
+              static_cast<std::int64_t>(arrival.body.size()),
+              ipc::describe_batch(arrival.metadata, arrival.schema, {}, "the metadata"),
+              {arrival.remote.begin(), arrival.remote.end()}};
+  if (out.batch.message.codec == ipc::Codec::kNone) return out;
+  for (ipc::BufferDescription& buffer : out.batch.buffers) {
+    const ByteSpan bytes = arrival.body.subspan(static_cast<std::size_t>(buffer.range.offset),
+                                                static_cast<std::size_t>(buffer.range.length));
+    buffer.decompressed = ipc::decompressed_size(bytes, buffer.range.length).value_or(-1);
+  }
+  return out;
+}
+
+nb::dict dict_of(const Arrived& arrived, bool replaces) {
+  nb::dict result = dict_of(arrived.batch, replaces, true, {.remote = arrived.remote});
+  result["number"] = arrived.sequence;
+  result["body"] = arrived.body_type == dissociated::BodyType::kRemote ? "addresses" : "bytes";
+  result["message_bytes"] = arrived.body_bytes;
+  std::vector<std::uint16_t> regions;
+  for (const dissociated::RemoteBuffer& buffer : arrived.remote) {
+    if (buffer.address != 0) regions.push_back(device::address_region(buffer.address));
+  }
+  std::sort(regions.begin(), regions.end());
+  regions.erase(std::unique(regions.begin(), regions.end()), regions.end());
+  nb::list named;
+  for (const std::uint16_t region : regions) named.append(static_cast<int>(region));
+  result["regions"] = named;
+  return result;
+}
+
+const char* connection_name(transport::Carries carries) {
+  switch (carries) {
+    case transport::Carries::kBoth: return "both";
+    case transport::Carries::kMetadata: return "metadata";
+    case transport::Carries::kData: return "data";
+  }
+  return "unknown";
+}
+
+nb::dict dict_of(const session::WireMessage& message) {
+  using session::WireKind;
+  nb::dict result;
+  result["direction"] = message.direction == session::Direction::kSent ? "sent" : "received";
+  result["tagged"] = message.tagged;
+  result["connection"] = connection_name(message.carries);
+  result["kind"] = session::wire_kind_name(message.kind);
+  result["size"] = message.size;
+  if (message.tagged) result["tag"] = message.tag;
+  if (message.kind == WireKind::kMetadata || message.kind == WireKind::kBody ||
+      message.kind == WireKind::kEndOfStream || message.kind == WireKind::kError) {
+    result["number"] = message.sequence;
+  }
+  if (message.kind == WireKind::kWantData) result["ticket"] = text_of(message.text);
+  if (!message.text.empty() && message.kind != WireKind::kWantData) result["reason"] = text_of(message.text);
+  if (message.message) {
+    const ipc::MessageSummary& summary = *message.message;
+    result["metadata"] = text_of(ipc::kind_name(summary.kind));
+    result["version"] = summary.version;
+    result["custom_metadata"] = summary.n_metadata;
+    if (summary.kind == ipc::MessageKind::kSchema) {
+      result["fields"] = summary.n_fields;
+    } else {
+      result["rows"] = summary.num_rows;
+      result["nodes"] = summary.n_nodes;
+      result["buffers"] = summary.n_buffers;
+      result["body_bytes"] = summary.body_length;
+      result["compression"] =
+          summary.codec == ipc::Codec::kNone ? nb::object(nb::none()) : text_of(ipc::compression_name(summary.codec));
+      if (summary.kind == ipc::MessageKind::kDictionaryBatch) {
+        result["dictionary"] = summary.dictionary_id;
+        result["delta"] = summary.is_delta;
+      }
+    }
+  }
+  if (message.kind == WireKind::kBody) {
+    result["body_type"] = static_cast<int>(message.body_type);
+    if (message.body_type == dissociated::BodyType::kRemote) {
+      result["total"] = message.total;
+      result["nbuf"] = message.n_buffers;
+    }
+  }
+  if (message.kind == WireKind::kFreeData) result["count"] = message.n_buffers;
+  if (!message.buffers.empty()) {
+    nb::list first;
+    for (const dissociated::RemoteBuffer& buffer : message.buffers) first.append(buffer.address);
+    result["first_addresses"] = first;
+  }
+  result["text"] = text_of(session::to_text(message));
+  return result;
+}
+
+}  // namespace
+
+struct StreamLog::Shared {
+  // Between two batches a stream may send as many dictionaries as it likes.
+  static constexpr std::size_t kMostMessages = 1 << 16;
+  static constexpr std::size_t kMostBuffers = 1 << 20;
+
+  void add(const session::WireEvent& event) {
+    session::WireMessage message = session::decode_wire(event);
+    const std::lock_guard lock(mutex);
+    if (messages.size() == kMostMessages) {
+      ++left_out;
+    } else {
+      messages.push_back(std::move(message));
+    }
+  }
+  void add(const session::BatchArrival& arrival) {
+    Arrived arrived = describe(arrival);
+    const std::size_t size = 1 + arrived.batch.nodes.size() + arrived.batch.buffers.size();
+    const std::lock_guard lock(mutex);
+    if (!batches.empty() && kept + size > kMostBuffers) {
+      ++left_out;
+    } else {
+      kept += size;
+      batches.push_back(std::move(arrived));
+    }
+  }
+
+  std::mutex mutex;
+  std::vector<session::WireMessage> messages;
+  std::vector<Arrived> batches;
+  std::size_t kept = 0;  // nodes and buffers in `batches`
+  std::size_t left_out = 0;
+  Dictionaries dictionaries;  // guarded by the interpreter lock
+};
+
+StreamLog::StreamLog(bool messages, bool batches)
+    : shared_(std::make_shared<Shared>()), messages_(messages), batches_(batches) {}
+
+void StreamLog::attach(session::GetOptions* options) const {
+  if (messages_) options->on_message = [log = shared_](const session::WireEvent& event) { log->add(event); };
+  if (batches_) options->on_batch = [log = shared_](const session::BatchArrival& arrival) { log->add(arrival); };
+}
+
+nb::list StreamLog::take_messages() {
+  std::vector<session::WireMessage> taken;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    taken.swap(shared_->messages);
+  }
+  nb::list result;
+  for (const session::WireMessage& message : taken) result.append(dict_of(message));
+  return result;
+}
+
+nb::list StreamLog::take_batches() {
+  std::vector<Arrived> taken;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    taken.swap(shared_->batches);
+    shared_->kept = 0;
+  }
+  nb::list result;
+  for (const Arrived& arrived : taken) {
+    result.append(dict_of(arrived, shared_->dictionaries.replaces(arrived.batch.message)));
+  }
+  return result;
+}
+
+std::size_t StreamLog::left_out() const {
+  const std::lock_guard lock(shared_->mutex);
+  return shared_->left_out;
+}
+
+void bind_inspect(nb::module_& module) {
+  nb::class_<PyFileInspector>(module, "FileInspector", "The metadata of an Arrow IPC file or stream file.")
+      .def(nb::init<const nb::bytes&>(), "path"_a)
+      .def("about", &PyFileInspector::about, "The file as a whole, and its schema.")
+      .def("next", &PyFileInspector::next, "buffers"_a,
+           "The next record batch or dictionary in the file's order; None at the end.");
+  nb::class_<StreamLog>(module, "StreamLog", "What passes while a stream is received; for Client.get().")
+      .def(nb::init<bool, bool>(), "messages"_a, "batches"_a)
+      .def("take_messages", &StreamLog::take_messages, "The messages since the last call, decoded.")
+      .def("take_batches", &StreamLog::take_batches, "The batches and dictionaries since the last call.")
+      .def_prop_ro("left_out", &StreamLog::left_out, "How many of both were too many to keep until somebody asked.");
+  module.def(
+      "describe_schema",
+      [](const PySchema& schema) {
+        nb::dict result;
+        put_schema(*schema.schema, &result);
+        return result;
+      },
+      "schema"_a);
+}
+
+}  // namespace crossdock::python
