@@ -20,7 +20,7 @@ from bench import _report
 from bench._children import ROOT, build_folder, program, serving
 from bench._report import Target
 
-# The published table's length. One consumer alone may come to its end before the time is over; that measures it as well.
+# The table's length. One consumer alone may come to its end before the time is over: that measures it as well.
 BATCHES = 1_500_000
 
 
@@ -73,7 +73,13 @@ def main() -> None:
         Target("the slowest of them, against the mean", rates[0] / mean, 0.5, False, "x"),
     ]
     _report.print_targets(targets)
-    result = {"machine": info, "consumers": given.consumers, "seconds": given.seconds, "alone": rate(alone), "rates": rates}
+    result = {
+        "machine": info,
+        "consumers": given.consumers,
+        "seconds": given.seconds,
+        "alone": rate(alone),
+        "rates": rates,
+    }
     _report.write_json((given.out or build_folder()) / "consumers.json", result, targets)
 
 

@@ -79,7 +79,19 @@ class Server:
         self._stable = _checked_stability(stable)
         any_user, other_users = trusted_users(users)
         patience_ms = milliseconds(lease_patience, "lease_patience")
-        self._native = _native.Server([uri] if isinstance(uri, str) else [*uri], window, lease_limit, patience_ms, wait, any_user, other_users, secret(token))
+        uris = [uri] if isinstance(uri, str) else [*uri]
+        self._native = _native.Server(
+            uris, window, lease_limit, patience_ms, wait, any_user, other_users, secret(token)
+        )
+            [uri] if isinstance(uri, str) else [*uri],
+            window,
+            lease_limit,
+            patience_ms,
+            wait,
+            any_user,
+            other_users,
+            secret(token),
+        )
 
     @property
     def uri(self) -> str:
@@ -201,7 +213,8 @@ def serve(
     wait: how the server's thread waits: "block" sleeps at once, "spin" never (a whole core), "auto" spins a little
     first.
     users: user ids that may connect beside our own, or "any".
-    token: over tcp, a secret that clients must know; it is proved, never sent. None: whoever reaches the port is served.
+    token: over tcp, a secret that clients must know; it is proved, never sent. None: whoever reaches the port is
+        served.
     stable: "trust" or "snapshot", for sources that are paths; see `Server.publish()`.
 
     What the server has to say goes to the logger "crossdock", whose level is looked at when it starts.

@@ -29,7 +29,9 @@ WORDS = ["", "a", "twelve bytes", "thirteen bytes", "ä" * 7, "a text that is lo
 
 
 def metadata() -> st.SearchStrategy[dict[str, str] | None]:
-    return st.none() | st.dictionaries(st.sampled_from(["k", "", "ARROW:extension:name", "ä"]), st.text(max_size=5), max_size=2)
+    return st.none() | st.dictionaries(
+        st.sampled_from(["k", "", "ARROW:extension:name", "ä"]), st.text(max_size=5), max_size=2
+    )
 
 
 def types(depth: int = 4) -> st.SearchStrategy[pa.DataType]:
@@ -57,7 +59,11 @@ def types(depth: int = 4) -> st.SearchStrategy[pa.DataType]:
         fields.map(pa.struct),
         st.builds(lambda value, ordered: pa.map_(pa.utf8(), value, ordered), inner, st.booleans()),
         st.builds(union, some_fields, st.permutations([0, 1, 5]), st.booleans()),
-        st.builds(pa.run_end_encoded, st.sampled_from([pa.int16(), pa.int32(), pa.int64()]), inner),
+        # pyarrow refuses to import runs of runs.
+        st.builds(
+            pa.run_end_encoded, st.sampled_from([pa.int16(), pa.int32(), pa.int64()]),
+            inner.filter(lambda kind: not pa.types.is_run_end_encoded(kind)),
+        ),
         st.builds(
             pa.dictionary, st.sampled_from([pa.int8(), pa.uint16(), pa.int32(), pa.int64()]),
             st.sampled_from(DICTIONARY_VALUES), st.booleans(),
@@ -82,7 +88,9 @@ def batch(schema: pa.Schema, rows: int, seed: int, sliced: bool) -> pa.RecordBat
     whole = pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else None
     if whole is None:
         # A batch of no columns has rows all the same.
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([]))).replace_schema_metadata(schema.metadata)
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([]))).replace_schema_metadata(
+            schema.metadata
+        )
     return whole.slice(before, rows)
 
 
@@ -108,7 +116,9 @@ class Maker:
         if of.is_null(kind):
             return pa.nulls(n)
         if of.is_struct(kind):
-            return pa.Array.from_buffers(kind, n, [self.bitmap(n)], children=[self.array(field.type, n) for field in kind])
+            return pa.Array.from_buffers(
+                kind, n, [self.bitmap(n)], children=[self.array(field.type, n) for field in kind]
+            )
         if of.is_map(kind):
             offsets = self.offsets(n)
             keys = pa.array([self.random.choice(WORDS) for _ in range(offsets[-1])], kind.key_type)
@@ -204,4 +214,3 @@ class Maker:
         if of.is_temporal(kind):
             return pa.array(numbers, pa.int32() if kind.bit_width == 32 else pa.int64()).view(kind)
         return pa.array(numbers, kind)
-

@@ -9,12 +9,13 @@ import os
 from pathlib import Path
 from typing import Any
 
-import crossdock as xd
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.interop import arrow_data
+
+import crossdock as xd
 
 EXAMPLES = int(os.environ.get("CROSSDOCK_EXAMPLES", "500"))
 
@@ -85,7 +86,12 @@ def test_ours_to_pyarrow(tmp_path, form, compression):
     @settings(few, max_examples=max(1, EXAMPLES // 10))
     @given(tables)
     def each(batches):
-        xd.write(stream_of(batches), path, form=form, compression=compression)
+        try:
+            xd.write(stream_of(batches), path, form=form, compression=compression)
+        except xd.InvalidDataError as error:
+            if form == "file" and "which the file form can't say" in str(error):
+                return  # a dictionary that changes
+            raise
         check(opened(path, form), batches)
 
     each()

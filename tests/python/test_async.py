@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 
-import crossdock as xd
 import pyarrow as pa
 import pytest
+
+import crossdock as xd
 
 TABLE = pa.table({"n": range(1000)})
 

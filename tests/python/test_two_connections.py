@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import crossdock as xd
 import pyarrow as pa
 import pytest
+
+import crossdock as xd
 
 TABLE = pa.table({"n": range(1000), "s": [str(n) for n in range(1000)]})
 
@@ -64,9 +65,7 @@ def test_validation_is_chosen_per_reader(validation):
 
 
 def test_full_validation_finds_what_structure_leaves():
-    text = pa.StringArray.from_buffers(
-        2, pa.py_buffer(b"\0\0\0\0\1\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xff")
-    )
+    text = pa.StringArray.from_buffers(2, pa.py_buffer(b"\0\0\0\0\1\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xff"))
     bad = pa.table({"s": text})
     with xd.serve({"bad": bad}) as server, xd.connect(server.uri) as client:
         assert pa.table(client.get("bad")).num_rows == 2
