@@ -83,15 +83,6 @@ class Server:
         self._native = _native.Server(
             uris, window, lease_limit, patience_ms, wait, any_user, other_users, secret(token)
         )
-            [uri] if isinstance(uri, str) else [*uri],
-            window,
-            lease_limit,
-            patience_ms,
-            wait,
-            any_user,
-            other_users,
-            secret(token),
-        )
 
     @property
     def uri(self) -> str:
