@@ -96,9 +96,14 @@ def _pyarrow(why: str) -> Any:
     return pyarrow
 
 
+def _token() -> str | None:
+    """Not an option: other users see command lines."""
+    return os.environ.get("CROSSDOCK_TOKEN") or None
+
+
 def _connect(uri: str, timeout: float) -> xd.Client:
     try:
-        return xd.connect(uri, timeout=timeout)
+        return xd.connect(uri, timeout=timeout, token=_token())
     except xd.NotFoundError as error:
         # A socket that isn't there is a server that isn't there; "not found" is for what a server has.
         raise xd.ConnectionError(str(error)) from None
@@ -159,14 +164,19 @@ def serve(
         typer.Option(help="The name of a file's table; once for each file, in their order. Else: the file's stem."),
     ] = None,
     uri: Annotated[
-        str, typer.Option(help="Where to listen: 'shm:' picks a socket, 'shm:/run/x.sock' names it.")
-    ] = "shm:",
+        list[str] | None,
+        typer.Option(
+            help="Where to listen, may be given more than once: 'shm:' picks a socket (so does none), "
+            "'shm:/run/x.sock' names it; 'tcp:' picks a port of the loopback, 'tcp://*:7700' serves other machines.",
+            show_default=False,
+        ),
+    ] = None,
     stable: Annotated[
         str,
         typer.Option(help="'trust' that Arrow files don't change while they are served, or 'snapshot' them: one copy."),
     ] = "trust",
 ) -> None:
-    """Serves the tables in FILE... until Ctrl-C or SIGTERM. Prints the URI to connect to, on one line."""
+    """Serves the tables in FILE... until Ctrl-C or SIGTERM. Prints the URI to connect to, or each of several, on a line."""
     names = name or [path.stem for path in files]
     if len(names) != len(files):
         raise typer.BadParameter(f"{len(files)} files need as many names, not {len(names)}", param_hint="--name")
@@ -180,14 +190,15 @@ def serve(
     # Set before anything is announced, so that whoever reads the URI may stop us at once.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    with _reported(), xd.Server(uri) as server:
+    with _reported(), xd.Server(uri or ["shm:"], token=_token()) as server:
         for one, path in zip(names, files, strict=True):
             if stop.is_set():
                 return
             source, stability = _source_of(path, stable)
             server.publish(one, source, stable=stability)  # type: ignore[arg-type]
             del source
-        print(server.uri, flush=True)
+        for one in server.uris:
+            print(one, flush=True)
         # Woken now and then, so that what the server's thread logs gets out.
         while not stop.wait(0.5):
             pass

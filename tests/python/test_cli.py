@@ -227,6 +227,21 @@ def test_a_terminal_gets_a_progress_bar(serving):
     assert b"flights: 3 rows" in shown
 
 
+def test_over_tcp_with_a_token(no_leftovers, files, monkeypatch):
+    monkeypatch.setenv("CROSSDOCK_TOKEN", "a secret of some length")
+    serving = Serving(files / "flights.arrow", "--uri", "tcp:", "--uri", "shm:")
+    assert serving.uri.startswith("tcp://127.0.0.1:")
+    assert serving.process.stdout.readline().startswith("shm:/")
+    out, _ = crossdock("ls", serving.uri)
+    assert "flights" in out
+    crossdock("get", serving.uri, "flights", "-o", files / "out.arrow")
+    assert pa.ipc.open_file(str(files / "out.arrow")).read_all() == TABLE
+    monkeypatch.setenv("CROSSDOCK_TOKEN", "a guess")
+    _, err = crossdock("ls", serving.uri, expect=1)
+    assert err.startswith("PermissionError: ")
+    assert serving.stop() == (0, "", "")
+
+
 def test_help_and_version():
     out, _ = crossdock("--version")
     assert out == f"crossdock {xd.__version__}\n"
