@@ -176,7 +176,7 @@ def serve(
         typer.Option(help="'trust' that Arrow files don't change while they are served, or 'snapshot' them: one copy."),
     ] = "trust",
 ) -> None:
-    """Serves the tables in FILE... until Ctrl-C or SIGTERM. Prints the URI to connect to, or each of several, on a line."""
+    """Serves the tables in FILE... until Ctrl-C or SIGTERM. Prints the URI to connect to; each of several on a line."""
     names = name or [path.stem for path in files]
     if len(names) != len(files):
         raise typer.BadParameter(f"{len(files)} files need as many names, not {len(names)}", param_hint="--name")
