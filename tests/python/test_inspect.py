@@ -6,9 +6,11 @@ import json
 import os
 import pty
 import re
+import signal
 import struct
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -500,6 +502,34 @@ def test_the_messages_of_dictionaries_and_of_a_cancelled_stream() -> None:
     assert "-> untagged  type 0  cancel" in lines
     # The batch's indices, and at the end the dictionary.
     assert sum(line.startswith("-> tagged    free_data") for line in lines) == 2
+
+
+def test_the_messages_of_a_stream_that_stalls() -> None:
+    """They are there while it does, and the wait ends."""
+    go_on = threading.Event()
+
+    def stalling() -> pa.RecordBatchReader:
+        def batches():
+            yield MORE
+            go_on.wait(60)
+
+        return pa.RecordBatchReader.from_batches(MORE.schema, batches())
+
+    with xd.serve({"f": stalling}) as server:
+        command = [*COMMAND, server.uri, "f", "--wire", "--timeout"]
+        with subprocess.Popen([*command, "60"], stdout=subprocess.PIPE, text=True) as watching:
+            assert watching.stdout is not None
+            lines = [watching.stdout.readline() for _ in range(5)]
+            assert lines[3].startswith("<- tagged    number 1  body  ")
+            assert lines[4].startswith("-> tagged    free_data  ")
+            watching.send_signal(signal.SIGINT)
+            assert watching.stdout.read() == "-> untagged  type 0  cancel\n"
+        assert watching.returncode == 130
+
+        out, err = inspect(server.uri, "f", "--wire", "--timeout", "1", expect=4)
+        assert err.startswith("TimeoutError: no batch came in 1 seconds")
+        assert len(out.splitlines()) == 6, out
+        go_on.set()
 
 
 def test_the_messages_of_a_stream_that_fails() -> None:
