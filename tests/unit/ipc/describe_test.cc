@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <utility>
 
 #include "crossdock/core/error.h"
 #include "samples.h"
@@ -153,6 +154,31 @@ TEST(DescribeBatch, FindsDictionariesAndNamesWhatIsWrong) {
   EXPECT_THROW(described(encoder.schema(schema), schema), InvalidArgumentError);
   // A batch of another schema.
   EXPECT_THROW(described(encoder.record_batch(make_batch(floats(3), 1)), schema), InvalidDataError);
+}
+
+// What is changed may still be a message, or be refused by name: nothing else.
+TEST(DescribeBatch, BytesThatWereChangedAreDescribedOrRefused) {
+  const auto schema = every_type();
+  Encoder encoder;
+  std::vector<std::byte> message = to_vector(encoder.record_batch(make_batch(schema, 5), {{"k", "v"}}));
+  int refused = 0;
+  int described_anyway = 0;
+  for (std::size_t i = 0; i < message.size(); ++i) {
+    for (const std::byte value : {std::byte{0x00}, std::byte{0x7f}, std::byte{0xff}}) {
+      const std::byte before = std::exchange(message[i], value);
+      try {
+        const BatchDescription out = described(message, *schema);
+        EXPECT_EQ(out.nodes.size(), schema->nodes().size());
+        ++described_anyway;
+      } catch (const Error& error) {
+        EXPECT_THAT(error.what(), StartsWith("the test: "));
+        ++refused;
+      }
+      message[i] = before;
+    }
+  }
+  EXPECT_GT(refused, 100);
+  EXPECT_GT(described_anyway, 100);
 }
 
 TEST(DecompressedSize, ReadsTheLengthBeforeABuffer) {
