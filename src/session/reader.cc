@@ -58,7 +58,8 @@ Reader::Impl::Impl(std::shared_ptr<ClientPool> from, std::shared_ptr<ClientPool>
   }
   schema = item->message->schema();
   delivered_schema = schema;
-  const bool trusted = bodies_from().transport().agreement().same_user;
+  // Metadata of another's could have our own memory read as offsets that it never was.
+  const bool trusted = connection->transport().agreement().same_user && bodies_from().transport().agreement().same_user;
   full = options.validation.value_or(trusted ? array::Validation::kStructure : array::Validation::kFull) ==
          array::Validation::kFull;
   look_inside = !needs_no_look_inside(*schema);

@@ -17,17 +17,20 @@ void pack(ByteSpan buffer, std::vector<ByteSpan>* parts) {
 }
 
 TableStream::TableStream(std::shared_ptr<const PublishedTable> table, bool by_value)
-    : table_(std::move(table)), readable_(by_value ? &table_->readable_regions() : nullptr) {
-  ++table_->readers;
+    : table_(std::move(table)),
+      reading_(std::make_shared<const Reading>(table_)),
+      readable_(by_value ? &table_->readable_regions() : nullptr) {
   for (const auto& region : table_->regions) {
     if (region->kind() == device::RegionKind::kFile) file_ = region.get();
   }
 }
 
-TableStream::~TableStream() { --table_->readers; }
-
 ServerStream::State TableStream::peek(Outgoing* out) {
-  if (next_ == table_->messages.size()) return State::kEnd;
+  if (next_ == table_->messages.size()) {
+    // What went by value was read until now.
+    if (file_ != nullptr && readable_ != nullptr) file_->check_unchanged();
+    return State::kEnd;
+  }
   if (table_->breaking) {
     throw FileChangedError("the file behind this stream is about to change: another process waits to write to it");
   }
@@ -38,7 +41,7 @@ ServerStream::State TableStream::peek(Outgoing* out) {
     pack_body(message);
     out->by_value = true;
     out->parts = parts_;
-    out->keep = table_;
+    out->keep = reading_;
   }
   return State::kReady;
 }

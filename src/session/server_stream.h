@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "crossdock/core/bytes.h"
@@ -56,13 +57,23 @@ class ServerStream {
   virtual void pass_by_value() noexcept {}
 };
 
+/// One more reader of a published table, for as long as it lives: a stream, or a body that is being sent from the
+/// table's memory. I/O thread only.
+class Reading {
+ public:
+  explicit Reading(std::shared_ptr<const PublishedTable> table) : table_(std::move(table)) { ++table_->readers; }
+  ~Reading() { --table_->readers; }
+  Reading(const Reading&) = delete;
+  Reading& operator=(const Reading&) = delete;
+
+ private:
+  std::shared_ptr<const PublishedTable> table_;
+};
+
 /// A published table, at one consumer's pace.
 class TableStream final : public ServerStream {
  public:
   TableStream(std::shared_ptr<const PublishedTable> table, bool by_value);
-  ~TableStream() override;
-  TableStream(const TableStream&) = delete;
-  TableStream& operator=(const TableStream&) = delete;
 
   State peek(Outgoing* out) override;
   void pop() override { ++next_; }
@@ -75,6 +86,7 @@ class TableStream final : public ServerStream {
   void pack_body(const PublishedMessage& message);
 
   std::shared_ptr<const PublishedTable> table_;
+  std::shared_ptr<const Reading> reading_;
   const device::Region* file_ = nullptr;
   const std::vector<std::shared_ptr<const device::Region>>* readable_;  // by value, else null
   std::size_t next_ = 0;

@@ -64,6 +64,18 @@ def test_validation_is_chosen_per_reader(validation):
         assert pa.table(client.get("t", validation=validation)) == TABLE
 
 
+def test_data_from_elsewhere_is_looked_at_in_full():
+    """Over tcp nothing says who the other end is; metadata alone from there is enough to doubt all of it."""
+    text = pa.StringArray.from_buffers(2, pa.py_buffer(b"\0\0\0\0\1\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xff"))
+    with xd.serve({"bad": pa.table({"s": text})}, ["shm:", "tcp:"]) as server:
+        shm, tcp = server.uris
+        for uris in ({"uri": tcp}, {"metadata": tcp, "data": shm}, {"metadata": shm, "data": tcp}):
+            with xd.connect(**uris) as client:
+                with pytest.raises(xd.InvalidDataError, match="UTF-8"):
+                    list(client.get("bad"))
+                assert pa.table(client.get("bad", validation="structure")).num_rows == 2
+
+
 def test_full_validation_finds_what_structure_leaves():
     text = pa.StringArray.from_buffers(2, pa.py_buffer(b"\0\0\0\0\1\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xff"))
     bad = pa.table({"s": text})

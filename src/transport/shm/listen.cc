@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "../rest.h"
 #include "address.h"
 #include "crossdock/core/error.h"
 #include "handshake.h"
@@ -24,7 +25,6 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kWhat = "this shm listener";
 constexpr std::size_t kMaxHandshakes = 64;  // under way at once; the oldest gives way to a new one
 constexpr int kAcceptsPerTurn = 16;
-constexpr std::chrono::milliseconds kRest{200};  // before trying again to accept where the system has no means for it
 
 /// Why a client is turned away, and with which code it is told.
 struct Turned {
@@ -101,15 +101,14 @@ class ShmListener final : public Listener {
   const std::uint64_t free_data_;
   const LogCallback log_;
   SocketFile file_;
-  UniqueFd reserve_;                // given up for a moment to turn a client away when no descriptor is left
-  Clock::time_point rest_until_{};  // nobody is accepted before; none: nothing is amiss
-  bool rests_ = false;
+  UniqueFd reserve_;  // given up for a moment to turn a client away when no descriptor is left
+  Rest rest_;
   std::list<Guest> guests_;  // oldest first
 };
 
 std::vector<int> ShmListener::poll_descriptors() const {
   fork_.check(kWhat);
-  std::vector<int> descriptors = {rests_ ? -1 : file_.descriptor()};
+  std::vector<int> descriptors = {rest_.on() ? -1 : file_.descriptor()};
   for (const Guest& guest : guests_) descriptors.push_back(guest.socket.get());
   return descriptors;
 }
@@ -117,7 +116,7 @@ std::vector<int> ShmListener::poll_descriptors() const {
 std::unique_ptr<Connection> ShmListener::accept() {
   fork_.check(kWhat);
   const auto now = Clock::now();
-  if (!rests_ || now >= rest_until_) {
+  if (rest_.may_accept()) {
     if (!reserve_) reserve_ = open_reserve();
     for (int i = 0; i < kAcceptsPerTurn && admit_one(); ++i) {
     }
@@ -140,7 +139,7 @@ std::unique_ptr<Connection> ShmListener::accept() {
 bool ShmListener::admit_one() {
   UniqueFd socket = accept_at(file_.descriptor());
   const int error = errno;
-  if (socket || error == EAGAIN) rests_ = false;
+  if (socket || error == EAGAIN) rest_.end();
   if (socket) return admit(std::move(socket));
   switch (error) {
     case EAGAIN: return false;
@@ -191,14 +190,12 @@ void ShmListener::turn_away_without_descriptor() {
   reserve_ = open_reserve();
   // EAGAIN: there was no client after all. The system looks for a descriptor first.
   if (error != 0 && error != EAGAIN) return rest("it is out of descriptors; raise its limit (ulimit -n)");
-  rests_ = false;
+  rest_.end();
 }
 
 /// Nobody can be accepted now, for a reason that may go away. Those who knock wait.
 void ShmListener::rest(const std::string& why) {
-  if (!rests_) say(LogLevel::kError, "shm:" + file_.path() + " can't accept clients for now: " + why);
-  rests_ = true;
-  rest_until_ = Clock::now() + kRest;
+  if (rest_.begin()) say(LogLevel::kError, "shm:" + file_.path() + " can't accept clients for now: " + why);
 }
 
 /// Goes on with a client's handshake. `*done`: it is over, well or badly.

@@ -13,6 +13,7 @@
 #include <system_error>
 #include <utility>
 
+#include "../rest.h"
 #include "address.h"
 #include "crossdock/core/error.h"
 #include "crossdock/core/fork.h"
@@ -97,6 +98,12 @@ std::string host_name() {
   return name.data();
 }
 
+UniqueFd open_reserve() noexcept { return UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+
+UniqueFd accept_at(int listener) noexcept {
+  return UniqueFd(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+}
+
 class TcpListener final : public Listener {
  public:
   TcpListener(const std::string& address, std::uint64_t want_data, std::uint64_t free_data, const TcpOptions& options,
@@ -107,7 +114,7 @@ class TcpListener final : public Listener {
         log_(std::move(log)),
         socket_(listen_socket(parse_address(address), options)),
         timer_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)),
-        reserve_(::open("/dev/null", O_RDONLY | O_CLOEXEC)) {
+        reserve_(open_reserve()) {
     if (!timer_) throw_errno(errno, "making a timer for a tcp listener");
     const Endpoint bound = local_endpoint(socket_.get());
     where_ = to_uri(bound);
@@ -130,6 +137,7 @@ class TcpListener final : public Listener {
   bool admit_one();
   bool full() const;
   void turn_away_without_descriptor();
+  void rest(const std::string& why);
   std::unique_ptr<Connection> greet(Guest& guest, bool* done);
   std::unique_ptr<Connection> answer(Guest& guest, bool* done);
   void ask_for_proof(Guest& guest, const Hello& hello, bool* done);
@@ -149,6 +157,7 @@ class TcpListener final : public Listener {
   const UniqueFd socket_;
   const UniqueFd timer_;  // the next guest's deadline
   UniqueFd reserve_;      // given up for a moment to turn a client away when no descriptor is left
+  Rest rest_;
   std::string where_;
   std::string uri_;
   std::list<Guest> guests_;  // oldest first
@@ -158,7 +167,7 @@ class TcpListener final : public Listener {
 std::vector<int> TcpListener::poll_descriptors() const {
   fork_.check(kWhat);
   std::vector<int> descriptors;
-  if (!full()) descriptors.push_back(socket_.get());
+  if (!full()) descriptors.push_back(rest_.on() ? -1 : socket_.get());
   for (const Guest& guest : guests_) {
     if (!guest.turned) descriptors.push_back(guest.socket->get());
   }
@@ -168,7 +177,10 @@ std::vector<int> TcpListener::poll_descriptors() const {
 
 std::unique_ptr<Connection> TcpListener::accept() {
   fork_.check(kWhat);
-  for (int i = 0; i < kAcceptsPerTurn && admit_one(); ++i) {
+  if (rest_.may_accept()) {
+    if (!reserve_) reserve_ = open_reserve();
+    for (int i = 0; i < kAcceptsPerTurn && admit_one(); ++i) {
+    }
   }
   const auto now = Clock::now();
   std::unique_ptr<Connection> connection;
@@ -205,9 +217,11 @@ void TcpListener::set_timer() {
 /// Takes one client from the system's queue. False: there is none, or none can be taken now.
 bool TcpListener::admit_one() {
   if (full()) return false;
-  UniqueFd socket(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  UniqueFd socket = accept_at(socket_.get());
+  const int error = errno;
+  if (socket || error == EAGAIN) rest_.end();
   if (!socket) {
-    switch (errno) {
+    switch (error) {
       case EAGAIN: return false;
       case EINTR:
       case ECONNABORTED:
@@ -217,9 +231,7 @@ bool TcpListener::admit_one() {
       case ENETUNREACH: return true;
       case EMFILE:
       case ENFILE: turn_away_without_descriptor(); return false;
-      default:
-        say(LogLevel::kError, "accepting at " + where_ + ": " + std::generic_category().message(errno));
-        return false;
+      default: rest(std::generic_category().message(error)); return false;
     }
   }
   try {
@@ -234,8 +246,8 @@ bool TcpListener::admit_one() {
                             where,
                             Clock::now() + std::chrono::milliseconds(options_.handshake_timeout_ms),
                             {}});
-  } catch (const Error& error) {
-    say(LogLevel::kWarning, std::string("a client of ") + where_ + " was lost: " + error.what());
+  } catch (const Error& reason) {
+    say(LogLevel::kWarning, std::string("a client of ") + where_ + " was lost: " + reason.what());
   }
   return true;
 }
@@ -246,20 +258,30 @@ bool TcpListener::full() const {
          std::ranges::all_of(guests_, [](const Guest& guest) { return guest.turned.has_value(); });
 }
 
-/// Out of descriptors, with a client waiting: it would stay in the queue, and wake the server again and again.
+/// Out of descriptors, with a client waiting: it would stay in the queue, and wake the server again and again. It is
+/// told so through the descriptor that is kept for that. Where even that one gave no room (the limit was lowered, or
+/// another thread was quicker), the client waits, and the server rests instead of asking for ever.
 void TcpListener::turn_away_without_descriptor() {
-  say(LogLevel::kError, where_ + " is out of descriptors and turns clients away: raise the limit (ulimit -n)");
   reserve_.reset();
+  int error = 0;
   {
-    const UniqueFd turned(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    const UniqueFd turned = accept_at(socket_.get());
+    error = turned ? 0 : errno;
     if (turned) {
+      say(LogLevel::kWarning, where_ + " is out of descriptors and turned a client away: raise the limit (ulimit -n)");
       const std::vector<std::byte> record =
           encode(Refused{.code = Refusal::kResources, .reason = "the server has no descriptors left"});
       ::send(turned.get(), record.data(), record.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
       shut_down(turned.get());
     }
   }
-  reserve_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  reserve_ = open_reserve();
+  if (error != 0 && error != EAGAIN) return rest("it is out of descriptors; raise its limit (ulimit -n)");
+  rest_.end();
+}
+
+void TcpListener::rest(const std::string& why) {
+  if (rest_.begin()) say(LogLevel::kError, where_ + " can't accept clients for now: " + why);
 }
 
 /// Goes on with a client's handshake. `*done`: it is over, well or badly.

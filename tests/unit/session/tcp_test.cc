@@ -97,10 +97,10 @@ TEST_F(TcpSession, AMissingNameIsSaidOverTheNetwork) {
   Server server(server_options("tcp:"));
   Client client(server.uri(), client_options());
   try {
-    client.get("nothing");
+    client.get("no such table");
     FAIL();
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("nothing"));
+  } catch (const NotFoundError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("no such table"));
   }
 }
 
