@@ -1,6 +1,6 @@
 """One published table and many consumers at once: how fast they are together, and whether each gets its share.
 
-  ./dev bench consumers [--consumers N] [--seconds S] [--out FOLDER]
+  ./dev bench consumers [--quick] [--consumers N] [--seconds S] [--out FOLDER]
 
 Each consumer is a process that reads a stream of 64 KiB batches in wait mode `block`, as does the server; first one
 alone, then all at the same time, for the same time. Their rates are added up over the time in which all of them run.
@@ -24,9 +24,9 @@ from bench._report import Target
 BATCHES = 1_500_000
 
 
-def read(uri: str, consumers: int, seconds: int) -> list[dict[str, Any]]:
+def read(uri: str, consumers: int, seconds: int, batches: int) -> list[dict[str, Any]]:
     """What each of `consumers` processes measured, all running at once."""
-    command = program("handoff_client", uri=uri, wait="block", warm_up=128, batches=BATCHES - 128, seconds=seconds)
+    command = program("handoff_client", uri=uri, wait="block", warm_up=128, batches=batches - 128, seconds=seconds)
     children = [
         subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
         for _ in range(consumers)
@@ -56,12 +56,16 @@ def main() -> None:
     parser.add_argument("--consumers", type=int, default=64)
     parser.add_argument("--seconds", type=int, default=5)
     parser.add_argument("--out", type=Path, help="the folder for the results; build/bench if it isn't given")
+    parser.add_argument("--quick", action="store_true", help="4 consumers of a shorter table")
     given = parser.parse_args()
+    batches = BATCHES
+    if given.quick:
+        given.consumers, given.seconds, batches = 4, 1, 20_000
     info = _report.machine()
     _report.print_machine(info)
-    with serving(program("handoff_server", source="arena", batches=BATCHES, wait="block")) as (server, _):
-        (alone,) = read(server["uri"], 1, given.seconds)
-        together = read(server["uri"], given.consumers, given.seconds)
+    with serving(program("handoff_server", source="arena", batches=batches, wait="block")) as (server, _):
+        (alone,) = read(server["uri"], 1, given.seconds, batches)
+        together = read(server["uri"], given.consumers, given.seconds, batches)
     rates = sorted(rate(result) for result in together)
     mean = statistics.fmean(rates)
     _report.console.print(

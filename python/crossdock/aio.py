@@ -30,6 +30,8 @@ class AsyncRecordBatchReader:
         self._start = start
         self._opening: asyncio.Future[RecordBatchReader] | None = None
         self._reader: RecordBatchReader | None = None
+        self._waiting: asyncio.Future[None] | None = None
+        self._watched = -1
         self._closed = False
         self._in_a_row = 0
 
@@ -55,18 +57,28 @@ class AsyncRecordBatchReader:
             self._in_a_row = 0
             descriptor = reader._prepare_sleep()
             if descriptor < 0:
+                await asyncio.sleep(0)  # a long body comes piece by piece; others want their turn meanwhile
                 continue
             try:
-                await _readable(descriptor)
+                await self._readable(descriptor)
             finally:
                 reader._awake()
 
     async def aclose(self) -> None:
         """No more batches; the source is told. Batches that were handed out stay valid."""
         self._closed = True
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            # The loop must not watch a descriptor that is closed, and may come again as somebody else's.
+            waiting.get_loop().remove_reader(self._watched)
+            if not waiting.done():
+                waiting.set_exception(ClosedError("this AsyncRecordBatchReader was closed"))
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.close()
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            opening.add_done_callback(_close_result)
 
     async def __aenter__(self) -> AsyncRecordBatchReader:
         return self
@@ -93,22 +105,29 @@ class AsyncRecordBatchReader:
                 raise
             self._opening = None
             if self._closed:
-                reader.close()
+                reader.close()  # aclose() may not have seen it
                 raise ClosedError("this AsyncRecordBatchReader was closed while it was being opened")
             self._reader = reader
         return self._reader
 
+    async def _readable(self, descriptor: int) -> None:
+        loop = asyncio.get_running_loop()
+        came: asyncio.Future[None] = loop.create_future()
 
-async def _readable(descriptor: int) -> None:
-    loop = asyncio.get_running_loop()
-    came: asyncio.Future[None] = loop.create_future()
+        def note() -> None:
+            if not came.done():
+                came.set_result(None)
 
-    def note() -> None:
-        if not came.done():
-            came.set_result(None)
+        loop.add_reader(descriptor, note)
+        self._waiting, self._watched = came, descriptor
+        try:
+            await came
+        finally:
+            if self._waiting is came:
+                loop.remove_reader(descriptor)
+                self._waiting = None
 
-    loop.add_reader(descriptor, note)
-    try:
-        await came
-    finally:
-        loop.remove_reader(descriptor)
+
+def _close_result(opening: asyncio.Future[RecordBatchReader]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()

@@ -21,6 +21,7 @@ void DictionaryStore::put(std::int64_t id, array::RecordBatch values, bool is_de
   std::vector<std::uint64_t> inner = replacements_in(*values.schema);
   if (!is_delta) {
     Entry& entry = by_id_[id];
+    entry.bytes = values.nbytes();
     entry.values = std::make_shared<const array::RecordBatch>(std::move(values));
     entry.deltas.clear();
     entry.inner_replacements = std::move(inner);
@@ -37,6 +38,12 @@ void DictionaryStore::put(std::int64_t id, array::RecordBatch values, bool is_de
                                " is extended by a delta after a dictionary within its values was replaced; what its "
                                "earlier values mean isn't defined then: the writer must send it whole");
   }
+  const std::int64_t bytes = values.nbytes();
+  if (bytes > max_bytes_ - entry.bytes) {
+    throw InvalidDataError("dictionary " + std::to_string(id) + " is extended by deltas to over " +
+                           std::to_string(max_bytes_) + " bytes (ipc::Limits::max_decompressed_bytes)");
+  }
+  entry.bytes += bytes;
   entry.deltas.push_back(std::move(values));
 }
 

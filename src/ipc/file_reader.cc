@@ -182,7 +182,7 @@ struct FileReader::Impl {
   std::vector<std::size_t> batches;  // which messages they are
   Decompressor decompressor;
   BodyMemory memory;
-  DictionaryStore dictionaries;
+  DictionaryStore dictionaries{limits};  // which stands before it
   bool dictionaries_read = false;
   array::Metadata batch_metadata;
   std::size_t position = 0;  // among the batches of a file, the messages of a stream file

@@ -296,6 +296,12 @@ const std::shared_ptr<const device::Region>& LiveStream::region(std::uint32_t in
   return regions_[index];
 }
 
+// Leases may keep it for long yet; what was queued goes at once.
+void LiveStream::over() noexcept {
+  puller_->stop();
+  while (puller_->front() != nullptr) puller_->pop();
+}
+
 void LiveStream::returned(std::uint32_t slot) noexcept {
   if (--slots_[slot].out != 0) return;
   puller_->pool().give_back(slots_[slot].block);

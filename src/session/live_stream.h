@@ -108,7 +108,7 @@ class LiveStream final : public ServerStream {
   void pop() override;
   const std::shared_ptr<const device::Region>& region(std::uint32_t index) const override;
   void returned(std::uint32_t slot) noexcept override;
-  void over() noexcept override { puller_->stop(); }
+  void over() noexcept override;
   void pass_by_value() noexcept override { puller_->pool().pass_by_value(); }
 
  private:

@@ -117,17 +117,15 @@ void Reader::Impl::finish(const dissociated::Receiver::Item& item) {
   if (item.kind == dissociated::Receiver::Item::Kind::kError) {
     const std::string text(as_text(item.metadata));
     // Of two connections, the other one may still be in the middle of the stream.
-    if (!data_connection) put_back();
+    if (!data_connection) pool->put_back(std::move(connection));
     connection.reset();
     data_connection.reset();
     throw_remote(text, pool->where());
   }
-  put_back();
-}
-
-void Reader::Impl::put_back() {
   pool->put_back(std::move(connection));
-  if (data_connection) data_pool->put_back(std::move(data_connection));
+  // Nothing says that the bodies' connection is done: what is still under way on it would be taken for the next
+  // stream's.
+  data_connection.reset();
 }
 
 array::RecordBatch Reader::Impl::receive_batch(const dissociated::Receiver::Item& item,
@@ -261,6 +259,7 @@ std::optional<array::RecordBatch> Reader::Impl::deliver(const dissociated::Recei
 // True: `*batch` is the next one, or nothing at the end. False: nothing has come, and `may_wait` is false.
 bool Reader::Impl::advance(bool may_wait, std::optional<array::RecordBatch>* batch) {
   batch->reset();
+  if (failure) std::rethrow_exception(failure);  // a stream that was cut short never looks like one that ended
   if (over) return true;
   pool->made_in().check("this Reader");
   const std::int64_t deadline = may_wait ? deadline_ns(options.timeout_ms) : 0;
@@ -283,6 +282,7 @@ bool Reader::Impl::advance(bool may_wait, std::optional<array::RecordBatch>* bat
     unfinished = item;  // its memory hadn't come
     throw;
   } catch (...) {
+    failure = std::current_exception();
     drop();
     throw;
   }
@@ -320,7 +320,10 @@ void Reader::awake() {
 }
 int Reader::descriptor() const { return impl_->over ? -1 : impl_->due_from().transport().descriptor(); }
 void Reader::set_interrupt_hook(transport::InterruptHook hook) { impl_->interrupted = std::move(hook); }
-void Reader::close() { impl_->drop(); }
+void Reader::close() {
+  if (!impl_->over) impl_->failure = std::make_exception_ptr(ClosedError("this Reader was closed"));
+  impl_->drop();
+}
 bool Reader::closed() const noexcept { return impl_->over; }
 
 }  // namespace crossdock::session

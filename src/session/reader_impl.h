@@ -1,5 +1,6 @@
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -46,6 +47,7 @@ struct Reader::Impl {
   const dissociated::Receiver::Item* unfinished = nullptr;  // taken from the receiver, and interrupted
   bool full = false;                                        // Validation::kFull
   bool over = false;
+  std::exception_ptr failure;  // what ended it before its end: every later call throws it again
 
   // Kept between batches for their memory:
   ipc::BatchHeader header;
@@ -58,7 +60,6 @@ struct Reader::Impl {
   const dissociated::Receiver::Item* look();
   std::optional<array::RecordBatch> deliver(const dissociated::Receiver::Item& item);
   ClientConnection& bodies_from() noexcept { return data_connection ? *data_connection : *connection; }
-  void put_back();
   void finish(const dissociated::Receiver::Item& item);
   array::RecordBatch receive_batch(const dissociated::Receiver::Item& item,
                                    const std::shared_ptr<const array::Schema>& of);

@@ -4,6 +4,7 @@
 #include <system_error>
 
 #include "crossdock/core/error.h"
+#include "crossdock/core/text.h"
 
 namespace crossdock::session {
 namespace {
@@ -38,12 +39,12 @@ void throw_remote(std::string_view text, const std::string& where) {
   for (const ErrorCode code : kTravelling) {
     const std::string_view name = error_name(code);
     if (text.starts_with(name) && text.substr(name.size()).starts_with(": ")) {
-      throw_error(code, std::string(text.substr(name.size() + 2)) + " (said by " + where + ")");
+      throw_error(code, printable(text.substr(name.size() + 2)) + " (said by " + where + ")");
     }
   }
   const std::string_view name = error_name(ErrorCode::kRemote);
   if (text.starts_with(name) && text.substr(name.size()).starts_with(": ")) text.remove_prefix(name.size() + 2);
-  throw RemoteError(std::string(text) + " (said by " + where + ")");
+  throw RemoteError(printable(text) + " (said by " + where + ")");
 }
 
 }  // namespace crossdock::session

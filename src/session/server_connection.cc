@@ -1,6 +1,7 @@
 #include "session/server_connection.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "crossdock/core/error.h"
@@ -236,7 +237,6 @@ bool ServerConnection::send_current() {
       if (!connection_->send_body(sender_.body_tag(dissociated::BodyType::kPacked), current_.parts, current_.keep)) {
         return false;
       }
-      current_.keep.reset();
       stats_.bytes_by_value += current_.bytes;
     } else if (!send_remote()) {
       return false;
@@ -247,6 +247,7 @@ bool ServerConnection::send_current() {
   }
   streams_.back().source->pop();
   has_current_ = false;
+  current_ = {};
   return true;
 }
 
@@ -271,6 +272,8 @@ bool ServerConnection::send_remote() {
 
 void ServerConnection::end_stream(std::vector<std::byte> tail) {
   has_current_ = false;
+  current_ = {};                                                       // what it keeps may be a batch of the source's
+  connection_->below_window(std::numeric_limits<std::size_t>::max());  // nobody waits for it any more
   starved_since_ms_ = 0;
   stats_.name.clear();
   tail_ = std::move(tail);

@@ -129,6 +129,30 @@ def test_closing_lets_the_source_go(served):
     assert numbers(kept) == [0]
 
 
+def test_closing_ends_the_wait_of_another_task(served):
+    client, gate = served
+
+    async def main():
+        reader = client.aget("gate")
+        gate.tickets.release()
+        await anext(reader)
+        waiting = asyncio.ensure_future(anext(reader))
+        await asyncio.sleep(0)
+        await reader.aclose()
+        with pytest.raises(xd.ClosedError):
+            await asyncio.wait_for(waiting, 20)
+        # While it is being opened, too.
+        opening = client.aget("gate")
+        waiting = asyncio.ensure_future(anext(opening))
+        await asyncio.sleep(0)
+        await opening.aclose()
+        with pytest.raises(xd.ClosedError):
+            await asyncio.wait_for(waiting, 20)
+
+    asyncio.run(main())
+    gate.tickets.release()
+
+
 def test_errors(served):
     client, _ = served
 

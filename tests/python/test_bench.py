@@ -57,6 +57,18 @@ def test_files_reads_and_decodes(tmp_path):
     assert [target["bound"] for target in result["targets"]] == [1.2, 0.01, 1.1, 1.1, 1.1, 1.1]
 
 
+def test_consumers_all_read_at_once(tmp_path):
+    result = run("consumers", tmp_path)
+    assert len(result["rates"]) == result["consumers"] == 4
+    assert min(result["rates"]) > 0
+    assert [target["bound"] for target in result["targets"]] == [0.6, 0.5]
+
+
+def test_tcp_is_measured_beside_sockets_and_flight(tmp_path):
+    result = run("tcp", tmp_path, "--rounds", "1")
+    assert {target["bound"] for target in result["targets"]} == {0.9, 3}
+
+
 def test_validate_looks_at_text_and_lists(tmp_path):
     result = run("validate", tmp_path)
     rows = {row["column"]: row for row in result["rows"]}

@@ -43,7 +43,8 @@ struct GetOptions {
 
 /// One stream. Batches outlive it, its client, and the server. One thread at a time; dropping it in mid-stream is fine.
 /// Throws from next(): TruncatedStreamError, LeaseLimitError, FileChangedError, ProtocolError, InvalidDataError,
-/// TimeoutError (may be called again), InterruptedError (likewise), RemoteError, ForkError.
+/// TimeoutError (may be called again), InterruptedError (likewise), RemoteError, ForkError. What else it throws it throws
+/// again at every later call.
 class CROSSDOCK_EXPORT Reader : public array::BatchStream {
  public:
   ~Reader() override;
@@ -60,7 +61,7 @@ class CROSSDOCK_EXPORT Reader : public array::BatchStream {
   int descriptor() const;
   /// Asked while next() waits; see transport.h.
   void set_interrupt_hook(transport::InterruptHook hook);
-  /// No more batches. Those handed out stay valid.
+  /// No more batches: next() throws ClosedError, unless the end was reached. Those handed out stay valid.
   void close();
   bool closed() const noexcept;
 

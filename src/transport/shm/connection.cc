@@ -191,6 +191,11 @@ std::optional<Incoming> ShmConnection::receive() {
 }
 
 std::optional<Incoming> ShmConnection::take() {
+  // Said once: whoever found the socket full tries again now, or doesn't want to any more.
+  if (socket_room_hint_.load(std::memory_order_relaxed)) {
+    socket_room_hint_.store(false, std::memory_order_relaxed);
+    socket_full_.store(false, std::memory_order_relaxed);
+  }
   if (writer_.pending()) push_pending();
   if ((sleep_epoch_ & 1) != 0) wake();
   if (service_due_ || (++receives_ % kBusyInterval == 0 && ticks() - last_service_ >= kAboutAMillisecond)) service();
@@ -206,6 +211,7 @@ std::optional<Incoming> ShmConnection::take() {
   }
   // The end; but what was written before it counts.
   if (auto message = reader_.receive()) return message;
+  if (reader_.has_data()) return std::nullopt;  // more of a long message
   throw_end();
 }
 
@@ -375,7 +381,12 @@ bool ShmConnection::prepare_sleep() {
     pollfd ask{socket_.get(), POLLOUT, 0};
     return socket_full_.load(std::memory_order_seq_cst) && ::poll(&ask, 1, 0) > 0;
   };
-  if (readable() || socket_has_room()) {
+  if (readable()) {
+    leave_sleep();
+    return false;
+  }
+  if (socket_has_room()) {
+    socket_full_.store(false, std::memory_order_seq_cst);  // said once, as above
     leave_sleep();
     return false;
   }

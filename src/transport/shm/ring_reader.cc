@@ -14,6 +14,8 @@ namespace {
 /// A buffer larger than this is given back when no message has needed it for a while.
 constexpr std::size_t kKeep = 1 << 20;
 constexpr std::uint32_t kSmallInARow = 1024;
+/// Of a message that comes as fast as it is taken, before others get their turn.
+constexpr std::uint64_t kBytesPerCall = 4 << 20;
 
 }  // namespace
 
@@ -22,7 +24,8 @@ RingReader::RingReader(const RingView& view, Barrier barrier, RingOwner& owner, 
 
 std::optional<Incoming> RingReader::receive() {
   if (!in_message_) size_ = 0;
-  for (;;) {
+  const std::uint64_t enough = taken_ + kBytesPerCall;
+  while (taken_ < enough) {
     if (taken_ == peer_written_ && !reload()) return std::nullopt;
     FrameHeader header;  // a copy: the peer may change the original at any moment
     std::memcpy(&header, view_.in + (taken_ & (view_.in_bytes - 1)), sizeof header);
@@ -69,6 +72,7 @@ std::optional<Incoming> RingReader::receive() {
     std::byte* const bytes = body_.get();
     return Incoming{true, tag_, {bytes, size_}, std::move(body_)};
   }
+  return std::nullopt;  // a long message: its rest is for the next call
 }
 
 /// A piece of a body, straight into its own memory. The first one says how much there will be.

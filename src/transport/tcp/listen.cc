@@ -420,7 +420,10 @@ class TcpTransport final : public Transport {
   bool shares_with_others() const noexcept override { return false; }
   std::unique_ptr<Listener> listen(const std::string& address, std::uint64_t want_data, std::uint64_t free_data,
                                    LogCallback log) const override {
-    return tcp_listen(address, want_data, free_data, options_, std::move(log));
+    // Clients of a server ask and give back: bodies are taken from nobody.
+    TcpOptions options = options_;
+    options.max_body = 0;
+    return tcp_listen(address, want_data, free_data, options, std::move(log));
   }
   std::unique_ptr<Connection> connect(const std::string& address, Carries carries, int timeout_ms,
                                       const InterruptHook& interrupted) const override {

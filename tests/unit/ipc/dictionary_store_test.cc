@@ -65,6 +65,19 @@ TEST(DictionaryStore, DeltasAreAppended) {
   EXPECT_EQ(values_of(*store.for_schema(*plain.schema)[0]), (std::vector{9}));
 }
 
+TEST(DictionaryStore, DeltasAreBounded) {
+  const Plain plain;
+  Limits limits;
+  limits.max_decompressed_bytes = 20;
+  DictionaryStore store(limits);
+  store.put(3, numbers(plain.values, {1, 2}), false);
+  store.put(3, numbers(plain.values, {3, 4, 5}), true);
+  EXPECT_THROW(store.put(3, numbers(plain.values, {6}), true), InvalidDataError);
+  store.put(3, numbers(plain.values, {7, 8, 9}), false);  // whole again: what came before counts no more
+  store.put(3, numbers(plain.values, {1}), true);
+  EXPECT_EQ(store.for_schema(*plain.schema)[0]->num_rows, 4);
+}
+
 TEST(DictionaryStore, ADeltaOfNothing) {
   const Plain plain;
   DictionaryStore store;

@@ -584,5 +584,27 @@ TEST_F(HostileTest, ACatalogueThatIsNoneIsRefused) {
   EXPECT_THROW(client.list(), InvalidDataError);
 }
 
+TEST_F(HostileTest, AServerTakesNoBodiesAndNoRegionsFromClients) {
+  Server server;
+  server.publish("numbers", Source::table(number_stream(1, 1)));
+  {
+    const auto client = connect_to(server);
+    const std::vector<std::byte> body(1 << 20);
+    const std::vector<ByteSpan> parts = {body};
+    EXPECT_EQ(client->max_body(), 0u);
+    EXPECT_THROW(client->send_body(client->agreement().want_data, parts, nullptr), InvalidArgumentError);
+  }
+  const auto client = connect_to(server);
+  const auto region = device::Region::make_recycled(4096, "unasked");
+  ASSERT_TRUE(client->announce(1, *region));
+  EXPECT_THROW(
+      while (true) {
+        client->receive();
+        transport::wait_readable(*client, transport::Wait::kBlock, 0, {});
+      },
+      ConnectionError);
+  EXPECT_EQ(server.stats().protocol_errors, 1u);
+}
+
 }  // namespace
 }  // namespace crossdock::session

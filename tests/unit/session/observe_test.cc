@@ -263,7 +263,7 @@ TEST_F(ObserveTest, WhatTheBatchesObserverThrowsEndsTheStream) {
   const auto reader = client.get("numbers", options);
   EXPECT_THROW(reader->next(), InvalidArgumentError);
   EXPECT_TRUE(reader->closed());
-  EXPECT_FALSE(reader->next());
+  EXPECT_THROW(reader->next(), InvalidArgumentError);
 }
 
 }  // namespace

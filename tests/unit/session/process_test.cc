@@ -51,7 +51,7 @@ TEST_F(ProcessTest, AKilledProducerLeavesBatchesValidAndTheReaderSaysSo) {
       for (std::size_t i = 0; i < kept.size(); ++i) {
         EXPECT_EQ(number_at(kept[i], 99), static_cast<std::int64_t>(i) * 100 + 99);
       }
-      EXPECT_FALSE(reader->next().has_value()) << "a failed stream stays over";
+      EXPECT_THROW(reader->next(), TruncatedStreamError) << "a stream that failed never looks like one that ended";
       EXPECT_THROW(client.get(name), Error);
     }
   }

@@ -202,6 +202,21 @@ TEST_F(TableTest, NamesAreChecked) {
   EXPECT_THROW(server.publish(std::string("a\0b", 3), Source::table(number_stream(1, 1))), InvalidArgumentError);
 }
 
+TEST_F(TableTest, AClosedReaderSaysSo) {
+  Server server;
+  server.publish("numbers", Source::table(number_stream(3, 10)));
+  Client client(server.uri());
+  const auto cut = client.get("numbers");
+  cut->next();
+  cut->close();
+  EXPECT_THROW(cut->next(), ClosedError) << "two batches are missing";
+  const auto whole = client.get("numbers");
+  while (whole->next()) {
+  }
+  whole->close();
+  EXPECT_FALSE(whole->next().has_value()) << "it had come to its end";
+}
+
 TEST_F(TableTest, NoBatchesAndEmptyBatchesCross) {
   Server server;
   server.publish("none", Source::table(number_stream(0, 1)));
