@@ -256,6 +256,15 @@ std::optional<array::RecordBatch> Reader::Impl::deliver(const dissociated::Recei
   }
 }
 
+// Between two items that are there already. Throws as wait() does.
+void Reader::Impl::stay_patient(std::int64_t deadline) const {
+  if (deadline != 0 && deadline_ns(0) > deadline) {
+    throw TimeoutError("no batch came from " + pool->where() + " for the stream \"" + name +
+                       "\" in the time that was given, only what goes before one");
+  }
+  if (interrupted && interrupted()) throw InterruptedError("reading the stream \"" + name + "\" was interrupted");
+}
+
 // True: `*batch` is the next one, or nothing at the end. False: nothing has come, and `may_wait` is false.
 bool Reader::Impl::advance(bool may_wait, std::optional<array::RecordBatch>* batch) {
   batch->reset();
@@ -275,6 +284,8 @@ bool Reader::Impl::advance(bool may_wait, std::optional<array::RecordBatch>* bat
       }
       *batch = deliver(*item);
       if (*batch) return true;
+      item = nullptr;
+      if (may_wait) stay_patient(deadline);  // a source that sends dictionaries without end must not hold its caller
     }
   } catch (const TimeoutError&) {
     throw;  // may be called again

@@ -58,6 +58,7 @@ struct Reader::Impl {
  private:
   const dissociated::Receiver::Item* wait(std::int64_t deadline);
   const dissociated::Receiver::Item* look();
+  void stay_patient(std::int64_t deadline) const;
   std::optional<array::RecordBatch> deliver(const dissociated::Receiver::Item& item);
   ClientConnection& bodies_from() noexcept { return data_connection ? *data_connection : *connection; }
   void finish(const dissociated::Receiver::Item& item);

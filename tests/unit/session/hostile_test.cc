@@ -518,6 +518,41 @@ TEST_F(HostileTest, AServerThatMixesUpItsMessagesIsFoundOut) {
   }
 }
 
+TEST_F(HostileTest, AServerThatSendsDictionariesWithoutEndHoldsNobodyPastHisTime) {
+  const FakeServer server([](auto& c) {
+    array::Field field;
+    field.name = "d";
+    field.type.id = array::TypeId::kInt32;
+    array::Field inner;
+    inner.type.id = array::TypeId::kInt64;
+    field.dictionary = std::make_shared<const array::Field>(inner);
+    field.dictionary_id = 5;
+    const array::Schema schema({field});
+    array::RecordBatch values;
+    values.schema = schema.dictionaries()[0].values;
+    values.nodes = {{0, 0, 0}};
+    values.buffers.resize(2);
+    ipc::Encoder encoder;
+    Truth::metadata(c, 0, encoder.schema(schema));
+    const ByteSpan metadata = encoder.dictionary_batch(values, 5, false);
+    for (std::uint32_t number = 1;; ++number) {
+      while (!c.send(dissociated::write_prefix(MessageType::kMetadata, number), metadata)) {
+      }
+      while (!c.send_tagged(dissociated::write_tag(number, dissociated::BodyType::kPacked), {}, {})) {
+      }
+    }
+  });
+  Client client(server.uri());
+  GetOptions options;
+  options.timeout_ms = 50;
+  const auto reader = client.get("table", options);
+  EXPECT_THROW(reader->next(), TimeoutError);
+  EXPECT_THROW(reader->next(), TimeoutError) << "and may be called again";
+  reader->set_interrupt_hook([] { return true; });
+  EXPECT_THROW(reader->next(), InterruptedError);
+  reader->close();
+}
+
 TEST_F(HostileTest, ARegionRetiredUnderABatchStaysForTheBatch) {
   const FakeServer server([](auto& c) {
     Truth truth;
