@@ -1,6 +1,9 @@
 #include "session/dictionary_tracker.h"
 
 #include <algorithm>
+#include <string>
+
+#include "crossdock/core/error.h"
 
 namespace crossdock::session {
 namespace {
@@ -26,6 +29,11 @@ bool DictionaryTracker::update(const array::RecordBatch& batch, const Send& send
     Seen& seen = seen_[slots[i].id];
     if (!inner_sent && seen.owner && all_same(seen.buffers, values.buffers) && all_same(seen.nodes, values.nodes))
       continue;
+    for (std::size_t j = 0; j < i; ++j) {
+      if (slots[j].id != slots[i].id || !batch.dictionaries[j]) continue;
+      throw InvalidDataError("a batch has two columns that share the dictionary id " + std::to_string(slots[i].id) +
+                             " but not the dictionary");
+    }
     send(slots[i].id, values);
     seen = {values.buffers, values.nodes, values.owner ? values.owner : batch.dictionaries[i]};
     sent = true;

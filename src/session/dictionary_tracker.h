@@ -14,7 +14,8 @@ namespace crossdock::session {
 class DictionaryTracker {
  public:
   using Send = std::function<void(std::int64_t id, const array::RecordBatch& values)>;
-  /// Calls `send` for each dictionary of `batch` that is new, the innermost first. Whether there was any.
+  /// Calls `send` for each dictionary of `batch` that is new, the innermost first. Whether there was any. Throws
+  /// InvalidDataError if two columns share an id but not the memory.
   bool update(const array::RecordBatch& batch, const Send& send);
 
  private:

@@ -131,6 +131,27 @@ TEST_F(FaultTest, ASourceCannotCloseTheServerThatReadsIt) {
   EXPECT_EQ(client.list().size(), 1u) << "and it goes on";
 }
 
+TEST_F(FaultTest, ColumnsThatShareAnIdMustShareTheDictionary) {
+  const array::RecordBatch one = dictionary_batch(4, 10);
+  const array::RecordBatch other = dictionary_batch(4, 10);
+  array::Field first = one.schema->fields().front();
+  first.dictionary_id = 1;
+  array::Field second = first;
+  second.name = "second";
+  array::RecordBatch batch = one;
+  batch.schema = std::make_shared<array::Schema>(std::vector<array::Field>{first, second});
+  batch.nodes.push_back(batch.nodes.front());
+  batch.buffers.insert(batch.buffers.end(), one.buffers.begin(), one.buffers.end());
+  batch.dictionaries = {one.dictionaries.front(), one.dictionaries.front()};
+  DictionaryTracker tracker;
+  int sent = 0;
+  const auto count = [&](std::int64_t, const array::RecordBatch&) { ++sent; };
+  tracker.update(batch, count);
+  EXPECT_EQ(sent, 1);
+  batch.dictionaries.back() = other.dictionaries.front();
+  EXPECT_THROW(tracker.update(batch, count), InvalidDataError) << "the first column would be read with other values";
+}
+
 TEST_F(FaultTest, DictionariesAboveAChangedOneAreSentAgain) {
   const array::RecordBatch words = dictionary_batch(4, 10);
   const array::RecordBatch others = dictionary_batch(4, 10);
