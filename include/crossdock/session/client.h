@@ -43,8 +43,8 @@ struct GetOptions {
 
 /// One stream. Batches outlive it, its client, and the server. One thread at a time; dropping it in mid-stream is fine.
 /// Throws from next(): TruncatedStreamError, LeaseLimitError, FileChangedError, ProtocolError, InvalidDataError,
-/// TimeoutError (may be called again), InterruptedError (likewise), RemoteError, ForkError. What else it throws it throws
-/// again at every later call.
+/// TimeoutError (may be called again), InterruptedError (likewise), RemoteError, ForkError. What else it throws it
+/// throws again at every later call.
 class CROSSDOCK_EXPORT Reader : public array::BatchStream {
  public:
   ~Reader() override;

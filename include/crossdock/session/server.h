@@ -48,7 +48,7 @@ struct ConsumerStats {
   std::uint64_t leases = 0;     ///< Buffers out.
   std::uint64_t leased_bytes = 0;
   std::int64_t oldest_lease_ms = -1;  ///< How long the oldest of them has been out; -1: there is none.
-  std::uint64_t bytes_by_value = 0;  ///< Of `bytes`, those that went by value.
+  std::uint64_t bytes_by_value = 0;   ///< Of `bytes`, those that went by value.
 };
 struct ServerStats {
   std::vector<SourceStats> sources;
