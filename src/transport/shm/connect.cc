@@ -4,12 +4,11 @@
 #include <sys/time.h>
 #include <sys/un.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <utility>
 
+#include "../patience.h"
 #include "address.h"
 #include "crossdock/core/error.h"
 #include "handshake.h"
@@ -19,36 +18,6 @@ namespace crossdock::transport {
 namespace {
 
 using namespace shm;  // NOLINT(google-build-using-namespace): the private half of this very floor
-
-using Clock = std::chrono::steady_clock;
-constexpr int kSliceMs = 100;  // between two questions to the interrupt hook
-
-/// The caller's patience: a deadline and an interrupt hook.
-class Patience {
- public:
-  Patience(const std::string& path, int timeout_ms, const InterruptHook& interrupted)
-      : path_(path),
-        timeout_ms_(timeout_ms),
-        deadline_(Clock::now() + std::chrono::milliseconds(std::max(timeout_ms, 0))),
-        interrupted_(interrupted) {}
-
-  /// Milliseconds to wait before asking again. Throws TimeoutError, InterruptedError.
-  int slice() const {
-    if (interrupted_ && interrupted_()) throw InterruptedError("connecting to shm:" + path_ + " was interrupted");
-    if (timeout_ms_ < 0) return kSliceMs;
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - Clock::now()).count();
-    if (left <= 0) {
-      throw TimeoutError("shm:" + path_ + " didn't answer within " + std::to_string(timeout_ms_) + " ms");
-    }
-    return static_cast<int>(std::min<std::int64_t>(left, kSliceMs));
-  }
-
- private:
-  const std::string& path_;
-  const int timeout_ms_;
-  const Clock::time_point deadline_;
-  const InterruptHook& interrupted_;
-};
 
 [[noreturn]] void throw_connect_error(int error, const std::string& path) {
   switch (error) {
@@ -100,8 +69,7 @@ Packet await_answer(int socket, const std::string& where, const Patience& patien
         throw HandshakeError(where + " closed the connection instead of answering: is it a Crossdock server?");
       case Received::kNothing: break;
     }
-    pollfd ask{socket, POLLIN, 0};
-    ::poll(&ask, 1, patience.slice());
+    patience.wait(socket, POLLIN);
   }
 }
 
@@ -140,7 +108,7 @@ std::unique_ptr<Connection> shm_connect(const std::string& path, const ShmOption
   check_options(options);
   if (path.empty()) throw UriError("shm: has no path to connect to: take the one that the server's uri gives");
   const std::string absolute = absolute_socket_path(path);
-  const Patience patience(absolute, timeout_ms, interrupted);
+  const Patience patience("shm:" + absolute, timeout_ms, interrupted);
   UniqueFd socket = connect_socket(absolute, patience);
   const Credentials peer = peer_credentials(socket.get(), "shm:" + absolute);
   const std::string where = name_peer(absolute, peer);

@@ -10,7 +10,7 @@
 #include <system_error>
 #include <utility>
 
-#include "../rest.h"
+#include "../accepting.h"
 #include "address.h"
 #include "crossdock/core/error.h"
 #include "handshake.h"
@@ -49,12 +49,6 @@ std::string percent_encode(const std::string& path) {
     }
   }
   return encoded;
-}
-
-UniqueFd open_reserve() noexcept { return UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
-
-UniqueFd accept_at(int descriptor) noexcept {
-  return UniqueFd(::accept4(descriptor, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
 }
 
 class ShmListener final : public Listener {

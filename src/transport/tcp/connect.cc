@@ -1,15 +1,14 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <optional>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "../patience.h"
 #include "address.h"
 #include "crossdock/core/error.h"
 #include "handshake.h"
@@ -21,53 +20,9 @@ namespace {
 
 using namespace tcp;  // NOLINT(google-build-using-namespace): the private half of this very floor
 
-using Clock = std::chrono::steady_clock;
-constexpr int kSliceMs = 100;  // between two questions to the interrupt hook
-
-/// The caller's patience: a deadline and an interrupt hook.
-class Patience {
- public:
-  Patience(const std::string& where, int timeout_ms, const InterruptHook& interrupted)
-      : where_(where),
-        timeout_ms_(timeout_ms),
-        deadline_(Clock::now() + std::chrono::milliseconds(std::max(timeout_ms, 0))),
-        interrupted_(interrupted) {}
-
-  /// Milliseconds to wait before asking again. Throws TimeoutError, InterruptedError.
-  int slice() const {
-    if (interrupted_ && interrupted_()) throw InterruptedError("connecting to " + where_ + " was interrupted");
-    if (timeout_ms_ < 0) return kSliceMs;
-    const std::int64_t left = left_ms();
-    if (left <= 0) {
-      throw TimeoutError(where_ + " didn't answer within " + std::to_string(timeout_ms_) + " ms");
-    }
-    return static_cast<int>(std::min<std::int64_t>(left, kSliceMs));
-  }
-  /// When to give up on one of `n` addresses that are left to try; none: when the system does.
-  std::optional<Clock::time_point> share(std::size_t n) const {
-    if (timeout_ms_ < 0 || n <= 1) return std::nullopt;
-    return Clock::now() + std::chrono::milliseconds(std::max<std::int64_t>(left_ms(), 0) / static_cast<int>(n));
-  }
-  /// Waits for `events`, a slice at most.
-  bool wait(int socket, short events) const {
-    pollfd ask{socket, events, 0};
-    return ::poll(&ask, 1, slice()) > 0;
-  }
-
- private:
-  std::int64_t left_ms() const {
-    return std::chrono::ceil<std::chrono::milliseconds>(deadline_ - Clock::now()).count();
-  }
-
-  const std::string& where_;
-  const int timeout_ms_;
-  const Clock::time_point deadline_;
-  const InterruptHook& interrupted_;
-};
-
 /// Connects to one address. Without a socket: why not, in `*error`. Throws what the patience throws, and SystemError.
 UniqueFd connect_to(const Endpoint& endpoint, const TcpOptions& options, const std::string& where,
-                    const Patience& patience, std::optional<Clock::time_point> give_up, int* error) {
+                    const Patience& patience, std::optional<Patience::Clock::time_point> give_up, int* error) {
   UniqueFd socket(::socket(endpoint.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) {
     *error = errno;
@@ -78,7 +33,7 @@ UniqueFd connect_to(const Endpoint& endpoint, const TcpOptions& options, const s
   *error = ::connect(socket.get(), endpoint.get(), endpoint.size) == 0 ? 0 : errno;
   if (*error == EINPROGRESS || *error == EINTR) {
     while (!patience.wait(socket.get(), POLLOUT)) {
-      if (!give_up || Clock::now() < *give_up) continue;
+      if (!give_up || Patience::Clock::now() < *give_up) continue;
       *error = ETIMEDOUT;
       return {};
     }

@@ -13,7 +13,7 @@
 #include <system_error>
 #include <utility>
 
-#include "../rest.h"
+#include "../accepting.h"
 #include "address.h"
 #include "crossdock/core/error.h"
 #include "crossdock/core/fork.h"
@@ -96,12 +96,6 @@ std::string host_name() {
   std::array<char, 256> name{};
   if (::gethostname(name.data(), name.size() - 1) != 0) throw_errno(errno, "asking for the host's name");
   return name.data();
-}
-
-UniqueFd open_reserve() noexcept { return UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
-
-UniqueFd accept_at(int listener) noexcept {
-  return UniqueFd(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
 }
 
 class TcpListener final : public Listener {

@@ -1,9 +1,23 @@
 #pragma once
 
+#include <fcntl.h>
+#include <sys/socket.h>
+
 #include <chrono>
 #include <utility>
 
+#include "crossdock/core/unique_fd.h"
+
+/// What listeners of sockets have in common: taking clients, also where the system has no means for it.
 namespace crossdock::transport {
+
+/// A descriptor that is given up for a moment to turn a client away when there is no other; none if there is none left.
+inline UniqueFd open_reserve() noexcept { return UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+
+/// The next client of a listening socket; none: errno says why.
+inline UniqueFd accept_at(int listener) noexcept {
+  return UniqueFd(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+}
 
 /// For a listener that can't accept a client who waits: it stops asking for a while, instead of being woken for that
 /// client again and again. One thread.
