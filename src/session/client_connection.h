@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -9,6 +10,7 @@
 
 #include "crossdock/core/fork.h"
 #include "crossdock/device/region.h"
+#include "crossdock/dissociated/wire.h"
 #include "crossdock/session/observe.h"
 #include "crossdock/transport/transport.h"
 
@@ -67,25 +69,42 @@ class ClientConnection {
 /// released, on whatever thread. The connection expect()s the addresses.
 class Lease {
  public:
-  Lease(std::shared_ptr<ClientConnection> connection, std::vector<std::uint64_t> addresses) noexcept
-      : connection_(std::move(connection)), addresses_(std::move(addresses)) {}
+  explicit Lease(std::shared_ptr<ClientConnection> connection) noexcept : connection_(std::move(connection)) {}
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
   ~Lease() {
-    if (!addresses_.empty()) connection_->give_back(addresses_);
+    if (n_addresses_ > 0) connection_->give_back(addresses());
   }
 
-  void add(std::shared_ptr<const device::Region> region) {
+  /// Keeps a region; returns it.
+  const device::Region& add(std::shared_ptr<const device::Region> region) {
     if (last_) others_.push_back(std::move(last_));
     last_ = std::move(region);
+    return *last_;
   }
-  const device::Region* last_region() const noexcept { return last_.get(); }
+  /// Takes over the addresses of a body, once. Absent buffers have none. Throws std::bad_alloc, and has taken none.
+  void take_over(std::span<const dissociated::RemoteBuffer> buffers) {
+    if (buffers.size() > few_.size()) many_.resize(buffers.size());
+    std::uint64_t* const to = many_.empty() ? few_.data() : many_.data();
+    std::size_t n = 0;
+    for (const dissociated::RemoteBuffer& buffer : buffers) {
+      if (buffer.address != 0) to[n++] = buffer.address;
+    }
+    connection_->expect(n);
+    n_addresses_ = n;
+  }
 
  private:
+  std::span<const std::uint64_t> addresses() const noexcept {
+    return {many_.empty() ? few_.data() : many_.data(), n_addresses_};
+  }
+
   std::shared_ptr<ClientConnection> connection_;
   std::shared_ptr<const device::Region> last_;  // most batches lie in one region: it needs no vector
   std::vector<std::shared_ptr<const device::Region>> others_;
-  std::vector<std::uint64_t> addresses_;
+  std::size_t n_addresses_ = 0;
+  std::array<std::uint64_t, 32> few_;  // so that most batches need no vector
+  std::vector<std::uint64_t> many_;
 };
 
 }  // namespace crossdock::session

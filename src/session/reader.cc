@@ -167,24 +167,23 @@ std::shared_ptr<const void> Reader::Impl::map_remote(ByteSpan body) {
     throw ProtocolError("a body names " + std::to_string(remote.size()) + " buffers where its metadata has " +
                         std::to_string(header.buffers.size()));
   }
-  // Here it may have to wait. Nothing is taken over yet: if it is interrupted, next() can do it again.
-  std::int32_t last_number = -1;
-  for (const dissociated::RemoteBuffer& buffer : remote) {
-    const std::uint16_t number = device::address_region(buffer.address);
-    if (buffer.length == 0 || number == last_number) continue;
-    bodies_from().transport().region(number, kAnnouncementTimeoutMs, interrupted);
-    last_number = number;
+  auto lease = std::make_shared<Lease>(data_connection ? data_connection : connection);
+  try {
+    view_remote(lease.get());
+  } catch (const InterruptedError&) {
+    throw;  // nothing is taken over: next() can do it again
+  } catch (...) {
+    lease->take_over(remote);  // they go back, whatever is wrong with them
+    throw;
   }
-  std::vector<std::uint64_t> addresses;
-  addresses.reserve(remote.size());
-  for (const dissociated::RemoteBuffer& buffer : remote) {
-    if (buffer.address != 0) addresses.push_back(buffer.address);
-  }
-  bodies_from().expect(addresses.size());
-  // From here on the addresses go back whatever happens: by the lease, or by its end on a throw.
-  auto lease = std::make_shared<Lease>(data_connection ? data_connection : connection, std::move(addresses));
-  last_number = -1;
+  lease->take_over(remote);
+  return lease;
+}
+
+// Looks up each buffer's place, and checks it. Where a region's announcement trails, it waits.
+void Reader::Impl::view_remote(Lease* lease) {
   const device::Region* region = nullptr;
+  std::int32_t last_number = -1;
   for (std::size_t i = 0; i < remote.size(); ++i) {
     const dissociated::RemoteBuffer& buffer = remote[i];
     if (buffer.length != static_cast<std::uint64_t>(header.buffers[i].length)) {
@@ -197,8 +196,7 @@ std::shared_ptr<const void> Reader::Impl::map_remote(ByteSpan body) {
     }
     const std::uint16_t number = device::address_region(buffer.address);
     if (number != last_number) {
-      lease->add(bodies_from().transport().region(number, 0));
-      region = lease->last_region();
+      region = &lease->add(bodies_from().transport().region(number, kAnnouncementTimeoutMs, interrupted));
       last_number = number;
     }
     const std::uint64_t offset = device::address_offset(buffer.address);
@@ -209,7 +207,6 @@ std::shared_ptr<const void> Reader::Impl::map_remote(ByteSpan body) {
     }
     views[i] = {region->data() + offset, header.buffers[i].length};
   }
-  return lease;
 }
 
 // A type 0 body: the bytes themselves. Those that came without an owner will be overwritten by the transport.
@@ -232,12 +229,12 @@ std::shared_ptr<const void> Reader::Impl::view_packed(const dissociated::Receive
 }
 
 // What an item of kind kMessage comes to: a batch, or nothing where it was a dictionary.
-std::optional<array::RecordBatch> Reader::Impl::deliver(const dissociated::Receiver::Item& item) {
+void Reader::Impl::deliver(const dissociated::Receiver::Item& item, std::optional<array::RecordBatch>* out) {
   switch (item.message_kind) {
     case ipc::MessageKind::kRecordBatch: {
-      array::RecordBatch batch = receive_batch(item, schema);
-      if (options.all_columns) return batch;
-      return array::select_columns(batch, delivered_schema, selected);
+      out->emplace(receive_batch(item, schema));
+      if (!options.all_columns) *out = array::select_columns(**out, delivered_schema, selected);
+      return;
     }
     case ipc::MessageKind::kDictionaryBatch: {
       const std::int64_t id = item.message->dictionary_id();
@@ -248,7 +245,7 @@ std::optional<array::RecordBatch> Reader::Impl::deliver(const dissociated::Recei
       }
       array::RecordBatch batch = receive_batch(item, values);
       dictionaries.put(id, std::move(batch), header.is_delta);
-      return std::nullopt;
+      return;
     }
     default:
       throw UnsupportedTypeError("the stream \"" + name +
@@ -282,7 +279,7 @@ bool Reader::Impl::advance(bool may_wait, std::optional<array::RecordBatch>* bat
         finish(*item);
         return true;
       }
-      *batch = deliver(*item);
+      deliver(*item, batch);
       if (*batch) return true;
       item = nullptr;
       if (may_wait) stay_patient(deadline);  // a source that sends dictionaries without end must not hold its caller
@@ -293,6 +290,7 @@ bool Reader::Impl::advance(bool may_wait, std::optional<array::RecordBatch>* bat
     unfinished = item;  // its memory hadn't come
     throw;
   } catch (...) {
+    batch->reset();
     failure = std::current_exception();
     drop();
     throw;

@@ -59,12 +59,13 @@ struct Reader::Impl {
   const dissociated::Receiver::Item* wait(std::int64_t deadline);
   const dissociated::Receiver::Item* look();
   void stay_patient(std::int64_t deadline) const;
-  std::optional<array::RecordBatch> deliver(const dissociated::Receiver::Item& item);
+  void deliver(const dissociated::Receiver::Item& item, std::optional<array::RecordBatch>* out);
   ClientConnection& bodies_from() noexcept { return data_connection ? *data_connection : *connection; }
   void finish(const dissociated::Receiver::Item& item);
   array::RecordBatch receive_batch(const dissociated::Receiver::Item& item,
                                    const std::shared_ptr<const array::Schema>& of);
   std::shared_ptr<const void> map_remote(ByteSpan body);
+  void view_remote(Lease* lease);
   std::shared_ptr<const void> view_packed(const dissociated::Receiver::Item& item);
 };
 

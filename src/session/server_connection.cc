@@ -258,7 +258,9 @@ bool ServerConnection::send_metadata() {
     body_.clear();
     dissociated::write_remote_body(remote_, &body_);
   }
-  return carries_ == transport::Carries::kData || connection_->send(prefix_, current_.metadata);
+  if (carries_ == transport::Carries::kData) return true;
+  if (current_.has_body && carries_ == transport::Carries::kBoth) connection_->hold();
+  return connection_->send(prefix_, current_.metadata);
 }
 
 bool ServerConnection::send_remote() {

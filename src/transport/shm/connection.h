@@ -55,6 +55,7 @@ class ShmConnection final : public Connection, private RingOwner {
   bool send_tagged(std::uint64_t tag, ByteSpan head, ByteSpan tail) override {
     return send_message(kTagged, tag, head, tail);
   }
+  void hold() noexcept override { writer_.hold(); }
   std::uint64_t max_message() const noexcept override { return send_limit_; }
   bool send_body(std::uint64_t tag, std::span<const ByteSpan> parts, std::shared_ptr<const void> keep) override;
   std::uint64_t max_body() const noexcept override { return body_limit_; }

@@ -97,6 +97,8 @@ class RingWriter {
   /// yet is kept and goes with flush(). Throws ConnectionError once the peer has closed, ProtocolError for cursors out
   /// of range.
   bool send(std::uint32_t flags, std::uint64_t tag, ByteSpan head, ByteSpan tail);
+  /// What send() is given next is shown to the peer with the message after it.
+  void hold() noexcept { hold_ = true; }
   /// As send(), with parts that are read in place until the last frame is written; `keep` is dropped then. Throws
   /// InvalidArgumentError for more than `limit` bytes.
   bool send_body(std::uint64_t tag, std::span<const ByteSpan> parts, std::shared_ptr<const void> keep,
@@ -144,6 +146,7 @@ class RingWriter {
   bool stalled(std::uint64_t bytes, Want& want);
   std::uint64_t wanted() const noexcept;
   void copy_in(std::uint64_t at, ByteSpan bytes) noexcept;
+  void publish();
   void look_at_peer();
   bool begin_large(std::uint32_t flags, std::uint64_t tag, ByteSpan head, ByteSpan tail);
   bool begin(Rest rest);
@@ -158,6 +161,7 @@ class RingWriter {
   std::uint64_t peer_taken_ = 0;     // as last read
   std::uint64_t handled_state_ = 0;  // the peer's state that needs nothing more from us
   std::uint64_t sent_ = 0;           // messages
+  bool hold_ = false;                // the sending thread's
   std::uint64_t peer_messages_ = 0;  // as last read
   Want refused_{0};                  // bytes of room that the last send() lacked; 0: it succeeded
   Want window_goal_{0};              // messages to be taken before the last below_window() turns true; 0: it was true

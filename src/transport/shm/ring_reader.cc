@@ -16,6 +16,8 @@ constexpr std::size_t kKeep = 1 << 20;
 constexpr std::uint32_t kSmallInARow = 1024;
 /// Of a message that comes as fast as it is taken, before others get their turn.
 constexpr std::uint64_t kBytesPerCall = 4 << 20;
+constexpr std::uint64_t kCacheLine = 64;
+constexpr std::uint64_t kAhead = 2048;  // bytes: the metadata and the addresses of a dozen columns
 
 }  // namespace
 
@@ -107,6 +109,11 @@ bool RingReader::reload() {
                         std::to_string(taken_) + " bytes were read of a ring of " + std::to_string(view_.in_bytes));
   }
   peer_written_ = written;
+  // These lines are in another processor's cache: asked for together, they come in the time of one.
+  const std::uint64_t end = std::min(written, taken_ + kAhead);
+  for (std::uint64_t at = taken_; at < end; at += kCacheLine) {
+    __builtin_prefetch(view_.in + (at & (view_.in_bytes - 1)));
+  }
   return written != taken_;
 }
 

@@ -11,6 +11,18 @@ namespace crossdock::transport::shm {
 
 namespace {
 
+constexpr std::uint64_t kCacheLine = 64;
+constexpr std::uint64_t kAhead = 1024;  // bytes: about a message of a dozen columns
+
+/// Has a cache line brought here for writing. A hint: it neither reads nor faults.
+void ask_for_line(std::byte* line) noexcept {
+#if defined(__x86_64__)
+  asm volatile("prefetchw %0" : : "m"(*line));  // the builtin becomes this only for processors chosen by an option
+#else
+  __builtin_prefetch(line, 1);
+#endif
+}
+
 constexpr std::uint64_t frame_bytes(std::uint64_t payload) noexcept {
   return align_up(sizeof(FrameHeader) + payload, sizeof(FrameHeader));
 }
@@ -26,14 +38,16 @@ RingWriter::RingWriter(const RingView& view, Barrier barrier, RingOwner& owner, 
 
 bool RingWriter::send(std::uint32_t flags, std::uint64_t tag, ByteSpan head, ByteSpan tail) {
   const std::uint64_t size = head.size() + tail.size();
+  const bool hold = std::exchange(hold_, false);
   if (pending() && !flush()) {
     refused_.store(frame_bytes(std::min(size, max_payload_)), std::memory_order_seq_cst);
     return false;
   }
   if (size > max_payload_) [[unlikely]] {
     if (!begin_large(flags, tag, head, tail)) return false;
-  } else if (!write_frame(flags, tag, std::array{head, tail}, size, refused_)) {
-    return false;
+  } else {
+    if (!write_frame(flags, tag, std::array{head, tail}, size, refused_)) return false;
+    if (!hold) publish();
   }
   ++sent_;
   if (refused_.load(std::memory_order_relaxed) != 0) refused_.store(0, std::memory_order_seq_cst);
@@ -75,6 +89,7 @@ bool RingWriter::retire(std::uint16_t number) {
     return false;
   }
   if (!write_frame(kRetire, number, {}, 0, refused_)) return false;
+  publish();
   if (refused_.load(std::memory_order_relaxed) != 0) refused_.store(0, std::memory_order_seq_cst);
   return true;
 }
@@ -133,6 +148,7 @@ bool RingWriter::push_pending() {
     }
     const std::uint32_t more = payload < rest_.left ? kMore : 0;
     if (!write_frame(rest_.flags | more, rest_.tag, std::span(pieces).first(n), payload, pending_wants_)) return false;
+    publish();
     rest_.part = part;
     rest_.offset = offset;
     rest_.left -= payload;
@@ -156,9 +172,17 @@ bool RingWriter::write_frame(std::uint32_t flags, std::uint64_t tag, std::span<c
     at += piece.size();
   }
   written_ += need;
+  return true;
+}
+
+/// Shows the peer what was written.
+void RingWriter::publish() {
   view_.own->written.store(written_, std::memory_order_release);
   look_at_peer();
-  return true;
+  // The peer has read the lines that come next, a round ago: they are asked back while nobody waits for them.
+  for (std::uint64_t at = written_; at < written_ + kAhead; at += kCacheLine) {
+    ask_for_line(view_.out + (at & (view_.out_bytes - 1)));
+  }
 }
 
 void RingWriter::copy_in(std::uint64_t at, ByteSpan bytes) noexcept {
@@ -197,6 +221,7 @@ bool RingWriter::has_room(std::uint64_t bytes) {
 
 /// No room for `bytes`. True: room came at the last moment after all.
 bool RingWriter::stalled(std::uint64_t bytes, Want& want) {
+  view_.own->written.store(written_, std::memory_order_release);  // what was held back makes room once it is taken
   want.store(bytes, std::memory_order_seq_cst);
   if (!asleep_.load(std::memory_order_seq_cst)) {
     // The receiving thread asks before it sleeps: it can't miss what was stored before it said that it was asleep.

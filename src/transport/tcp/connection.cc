@@ -65,8 +65,9 @@ bool TcpConnection::send_message(FrameKind kind, std::uint64_t tag, ByteSpan hea
                                where_ + "; raise TcpOptions::max_message at both ends");
   }
   if (gone_.load(std::memory_order_relaxed)) throw_gone();
-  const bool sent = writer_.send(kind, tag, head, tail);
-  after_sending();
+  const bool hold = std::exchange(hold_, false);
+  const bool sent = writer_.send(kind, tag, head, tail, hold);
+  if (!hold || !sent) after_sending();
   return sent;
 }
 

@@ -16,7 +16,7 @@ iovec part_of(ByteSpan bytes) noexcept { return {const_cast<std::byte*>(bytes.da
 
 }  // namespace
 
-bool FrameWriter::send(FrameKind kind, std::uint64_t tag, ByteSpan head, ByteSpan tail) {
+bool FrameWriter::send(FrameKind kind, std::uint64_t tag, ByteSpan head, ByteSpan tail, bool hold) {
   Dropped dropped;
   const std::lock_guard lock(mutex_);
   const std::uint64_t length = head.size() + tail.size();
@@ -40,7 +40,7 @@ bool FrameWriter::send(FrameKind kind, std::uint64_t tag, ByteSpan head, ByteSpa
   start_size += kHeaderBytes;
   const std::array<ByteSpan, 4> all = {ByteSpan(start).first(start_size), head, tail, zeros};
   std::size_t out = 0;
-  if (queued() == 0) {
+  if (queued() == 0 && !hold) {
     std::array<iovec, all.size()> parts{};
     std::ranges::transform(all, parts.begin(), part_of);
     const Moved moved = stream_.write(parts);
@@ -52,6 +52,7 @@ bool FrameWriter::send(FrameKind kind, std::uint64_t tag, ByteSpan head, ByteSpa
     out -= of_part;
     enqueue(part.subspan(of_part));
   }
+  if (std::exchange(held_, hold) && !hold) push_locked(&dropped);
   update();
   return true;
 }

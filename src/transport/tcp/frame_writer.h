@@ -26,8 +26,8 @@ class FrameWriter {
   FrameWriter(const FrameWriter&) = delete;
   FrameWriter& operator=(const FrameWriter&) = delete;
 
-  /// False: no room; nothing of it was taken.
-  bool send(FrameKind kind, std::uint64_t tag, ByteSpan head, ByteSpan tail);
+  /// False: no room; nothing of it was taken. With `hold` it waits for what is sent next, or for push().
+  bool send(FrameKind kind, std::uint64_t tag, ByteSpan head, ByteSpan tail, bool hold = false);
   bool send_body(std::uint64_t tag, std::span<const ByteSpan> parts, std::uint64_t size,
                  std::shared_ptr<const void> keep);
   /// Tells the peer that `messages` were taken, ever: now, or along with what is sent next.
@@ -76,6 +76,7 @@ class FrameWriter {
   // Goes out first, then the body.
   std::vector<std::byte> queue_;
   std::size_t queue_begin_ = 0;
+  bool held_ = false;  // the queue ends with a message that waits for another
   bool keep_body_ = false;
   std::vector<ByteSpan> parts_;  // the body's, and its padding
   std::size_t part_ = 0;

@@ -78,6 +78,55 @@ TEST_P(TransportConformance, MessagesOfEverySizeComeWhole) {
   }
 }
 
+TEST_P(TransportConformance, AHeldMessageComesBeforeTheNext) {
+  connect();
+  const Message held{false, 0, pattern(100, 1)};
+  const Message tagged{true, 7, pattern(300, 2)};
+  server_->hold();
+  ASSERT_TRUE(server_->send(held.bytes, {}));
+  ASSERT_TRUE(server_->send_tagged(tagged.tag, tagged.bytes, {}));
+  EXPECT_EQ(take(*server_, *client_), held);
+  EXPECT_EQ(take(*server_, *client_), tagged);
+  EXPECT_FALSE(client_->receive());
+
+  // By value, too; and that one is held back no more.
+  server_->hold();
+  ASSERT_TRUE(server_->send(held.bytes, {}));
+  auto body = std::make_shared<const std::vector<std::byte>>(pattern(5000, 3));
+  const std::vector<ByteSpan> parts = {*body};
+  ASSERT_TRUE(server_->send_body(9, parts, body));
+  EXPECT_EQ(take(*server_, *client_), held);
+  EXPECT_EQ(take(*server_, *client_), (Message{true, 9, *body}));
+  ASSERT_TRUE(server_->send(held.bytes, {}));
+  EXPECT_EQ(take(*server_, *client_), held);
+}
+
+TEST_P(TransportConformance, WhatFindsNoRoomLetsAHeldMessageGo) {
+  Wishes wishes;
+  wishes.small_queue = true;
+  bool happened = false;
+  // The queue is full after a held message, or before one: which, depends on their sizes.
+  for (const auto& [held_size, tagged_size] : {std::pair{15'000, 1000}, std::pair{1000, 15'000}}) {
+    connect(wishes);
+    const Message held{false, 0, pattern(static_cast<std::size_t>(held_size), 1)};
+    const Message tagged{true, 7, pattern(static_cast<std::size_t>(tagged_size), 2)};
+    std::size_t sent = 0;
+    for (bool room = true; room;) {
+      server_->hold();
+      if (!server_->send(held.bytes, {})) break;
+      room = server_->send_tagged(tagged.tag, tagged.bytes, {});
+      happened |= !room;
+      sent += room ? 2 : 1;
+      ASSERT_LT(sent, 1'000'000u) << "the queue never fills up";
+    }
+    for (std::size_t i = 0; i < sent; ++i) {
+      ASSERT_EQ(take(*server_, *client_), i % 2 == 0 ? held : tagged) << i;
+    }
+    EXPECT_FALSE(client_->receive());
+  }
+  EXPECT_TRUE(happened);
+}
+
 TEST_P(TransportConformance, BodiesOfEverySizeComeWholeAndStayTheReceivers) {
   Wishes wishes;
   connect(wishes);
