@@ -4,7 +4,8 @@
   python -m bench._roles consume WAY --address TEXT --read first|sum --sets N --warm-up N --batches N --seconds N
                                      [--wait MODE] [--folder PATH]
 
-The ways: crossdock (consumer only), flight-unix, flight-tcp, ipc-socket, ipc-file.
+The ways: crossdock and here (consumers only), flight-unix, flight-tcp, ipc-socket, ipc-file. `here` has no other end:
+it is what a C stream costs in pyarrow alone, within one process.
 """
 
 from __future__ import annotations
@@ -156,10 +157,17 @@ def read_crossdock(address: str, wait: str) -> Iterator[Iterator[pa.RecordBatch]
         yield iter(pa.RecordBatchReader.from_stream(client.get("batches", wait=wait)))
 
 
+@contextlib.contextmanager
+def read_here(batch_bytes: int, sets: int, count: int) -> Iterator[Iterator[pa.RecordBatch]]:
+    batches = make_batches(batch_bytes, sets)
+    reader = pa.RecordBatchReader.from_batches(batches[0].schema, repeated(batches, count))
+    yield iter(pa.RecordBatchReader.from_stream(reader))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("end", choices=["serve", "consume"])
-    parser.add_argument("way", choices=["crossdock", "flight-unix", "flight-tcp", "ipc-socket", "ipc-file"])
+    parser.add_argument("way", choices=["crossdock", "here", "flight-unix", "flight-tcp", "ipc-socket", "ipc-file"])
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--address")
     parser.add_argument("--batch-bytes", type=int, default=64 << 10)
@@ -188,6 +196,7 @@ def main() -> None:
 
     ways = {
         "crossdock": lambda: read_crossdock(given.address, given.wait),
+        "here": lambda: read_here(given.batch_bytes, given.sets, given.batches + given.warm_up),
         "flight-unix": lambda: read_flight(given.address),
         "flight-tcp": lambda: read_flight(given.address),
         "ipc-socket": lambda: read_ipc_socket(given.address),

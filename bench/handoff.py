@@ -133,6 +133,15 @@ def run_ours_from_python(uri: str, batch_bytes: int, wait: str, read: str, plan:
     )  # fmt: skip
 
 
+def run_pyarrow_here(batch_bytes: int, read: str, plan: Plan) -> dict[str, Any]:
+    return measure(
+        role(
+            "_roles", "consume", "here", batch_bytes=batch_bytes, read=read, sets=peer_sets_of(batch_bytes),
+            warm_up=64, batches=plan.python_batches, seconds=plan.seconds,
+        )
+    )  # fmt: skip
+
+
 def run_memcpy(batch_bytes: int, plan: Plan) -> dict[str, Any]:
     sets = min(peer_sets_of(batch_bytes), 8 * 64 * MIB // batch_bytes) or 1
     run = measure(
@@ -191,6 +200,9 @@ def run_size(batch_bytes: int, plan: Plan, results: Results, step: Callable[[str
                 step("Crossdock from Python, spinning")
                 run = run_ours_from_python(uri, batch_bytes, "spin", read, plan)
                 results.add(batch_bytes, Way("Crossdock, Python", "spin", read), run)
+                step("pyarrow alone")
+                run = run_pyarrow_here(batch_bytes, read, plan)
+                results.add(batch_bytes, Way("pyarrow alone: its C stream in one process", "-", read), run)
             for name, way in PEERS.items():
                 with peer_server(way, batch_bytes, plan) as consumer:
                     for read in reads:
@@ -333,7 +345,7 @@ def print_results(
     )  # fmt: skip
     _report.print_table(
         "One batch of 64 KiB at a time, the next when the one before came home",
-        ["wake mode", "one way p50", "p90", "p99", "p50 of each run", "half a round trip", "the machine alone", "batches"],
+        ["wake mode", "one way p50", "p90", "p99", "p50 of each run", "half a round trip", "machine alone", "batches"],
         [
             [
                 row["wake"], *(duration(row["one_way"][f]) for f in QUANTILES),
@@ -399,7 +411,7 @@ def main() -> None:
     latency: list[dict[str, Any]] = []
     heap: list[dict[str, Any]] = []
     with Progress(console=_report.console, transient=True) as progress:
-        steps = len(sizes) * plan.rounds * (9 + 2 * len(PEERS)) + 2 + len(sizes)
+        steps = len(sizes) * plan.rounds * (11 + 2 * len(PEERS)) + 2 + len(sizes)
         task = progress.add_task("", total=steps)
 
         def step(what: str) -> None:

@@ -1,7 +1,7 @@
 // What the machine itself needs to tell another process something, with none of our code: the part of a batch's one-way
-// latency that nobody can take away. Two processes play ping-pong, half a round trip each: `--wait spin` with a number in
-// a cache line of shared memory, `--wait block` with a byte over a Unix socket, asleep in poll() until it comes. Prints a
-// line of JSON.
+// latency that nobody can take away. Two processes play ping-pong, half a round trip each: `--wait spin` with a number
+// in a cache line of shared memory, `--wait block` with a byte over a Unix socket, asleep in poll() until it comes.
+// Prints a line of JSON.
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>

@@ -204,9 +204,10 @@ TEST_F(Exhausted, AServerThatCanEvenTurnNobodyAwayRestsAndAcceptsAgain) {
   for (const int allowed : {kLowDescriptors, 3}) {
     ASSERT_EQ(tell("forbid " + std::to_string(allowed)), "done");
     const std::int64_t before = cpu_ms(child_->pid());
+    ASSERT_GE(before, 0);
     EXPECT_THAT(connect(uri_, 1000), StartsWith("TimeoutError")) << "it waits at the door";
-    const std::int64_t used = cpu_ms(child_->pid()) - before;
-    EXPECT_LT(used, 100) << "of CPU time, in ms, in a second in which it could do nothing";
+    // Of the second in which it could do nothing: what asks for ever uses nearly all of it.
+    EXPECT_LT(cpu_ms(child_->pid()) - before, 300) << "ms of CPU time, with a limit of " << allowed;
     EXPECT_EQ(get(*other_, "table"), "ok");
     ASSERT_EQ(tell("allow descriptors"), "done");
     EXPECT_EQ(connect(uri_, 10'000), "ok");
