@@ -139,7 +139,8 @@ bool FrameReader::fill(std::size_t* budget) {
     ask(padding_.data(), static_cast<std::size_t>(of_large - payload));
     ask(buffer_.get(), kReadAhead);
   } else {
-    ask(buffer_.get() + end_, room_for_more());
+    const std::size_t room = room_for_more();  // moves end_: compilers differ in what of a call they evaluate first
+    ask(buffer_.get() + end_, room);
   }
   const Moved moved = stream_.read(std::span(parts).first(n));
   if (moved.state == Moved::State::kEnd) ended_ = moved;
