@@ -45,6 +45,14 @@ Message Message::parse(ByteSpan metadata, const Limits& limits, const char* wher
   if (root->body_length() < 0) {
     throw InvalidDataError(std::string(where) + ": the body's length is " + std::to_string(root->body_length()));
   }
+  if (out.kind_ == MessageKind::kSchema && root->body_length() != 0) {
+    throw InvalidDataError(std::string(where) + ": a schema message has no body, but this one says " +
+                           std::to_string(root->body_length()) + " bytes");
+  }
+  if (out.kind_ == MessageKind::kDictionaryBatch && root->header_as_DictionaryBatch()->id() < 0) {
+    throw InvalidDataError(std::string(where) + ": dictionary id " +
+                           std::to_string(root->header_as_DictionaryBatch()->id()) + " is negative");
+  }
   out.root_ = root;
   out.where_ = where;
   out.limits_ = limits;

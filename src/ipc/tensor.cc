@@ -19,6 +19,21 @@ constexpr std::size_t kMostName = 64 << 10;
   throw InvalidDataError(std::string(where) + ": the tensor " + what);
 }
 
+[[noreturn]] void fail_type(const char* where, const std::string& what) {
+  throw InvalidDataError(std::string(where) + ": the tensor's type makes no sense: " + what);
+}
+
+/// Parameters that don't exist, as a column's are refused.
+void check_type(const array::Type& type, const char* where) {
+  array::Field element;
+  element.type = type;
+  try {
+    array::Schema({element});
+  } catch (const InvalidDataError& error) {
+    fail_type(where, error.what());
+  }
+}
+
 /// Bytes of one element; 0 of types that tensors can't be of.
 std::int32_t element_size(const array::Type& type) noexcept {
   const array::TypeLayout layout = array::type_layout(type);
@@ -45,6 +60,7 @@ std::vector<std::int64_t> row_major_strides(const array::Type& type, const std::
 std::int64_t tensor_extent(const TensorHeader& tensor, const char* where) {
   const std::int32_t width = element_size(tensor.type);
   if (width <= 0) fail(where, "is of type " + array::type_name(tensor.type) + ", whose elements have no fixed width");
+  check_type(tensor.type, where);
   if (tensor.shape.size() > kMaxDimensions) {
     fail(where, "has " + std::to_string(tensor.shape.size()) + " dimensions, over the limit of " +
                     std::to_string(kMaxDimensions));
@@ -80,8 +96,11 @@ TensorHeader Message::tensor() const {
   const flatbuf::Tensor& from = *message.header_as_Tensor();
   TensorHeader out;
   ReadType type = read_type(from);
-  if (!type.type)
-    fail(where_, type.invalid.empty() ? "has a type that isn't known: " + type.unsupported : type.invalid);
+  if (!type.unsupported.empty()) {
+    throw UnsupportedTypeError(std::string(where_) +
+                               ": the tensor has a type that isn't known to this version: " + type.unsupported);
+  }
+  if (!type.type) fail_type(where_, type.invalid);
   out.type = *std::move(type.type);
   if (from.shape()->size() > kMaxDimensions) {
     fail(where_, "has " + std::to_string(from.shape()->size()) + " dimensions, over the limit of " +
