@@ -6,6 +6,7 @@ CROSSDOCK_EXAMPLES says how many schemas with data are tried, for a nightly run 
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.interop import arrow_data
 
 import crossdock as xd
 
+ROOT = Path(__file__).parents[2]
 EXAMPLES = int(os.environ.get("CROSSDOCK_EXAMPLES", "500"))
 
 tables = st.builds(
@@ -74,6 +76,47 @@ def test_transports(uri, mode):
                 check(client.get("t", validation=validation), batches)
             finally:
                 server.withdraw("t")
+
+        each()
+
+
+@pytest.mark.parametrize("uri", ["shm:", "tcp:"])
+def test_two_connections(uri):
+    """Metadata over one, bodies over the other; live streams need both in one."""
+    with xd.serve(uri=uri) as server, xd.connect(metadata=server.uri, data=server.uri) as client:
+
+        @settings(few, max_examples=max(1, EXAMPLES // 10))
+        @given(tables, st.sampled_from(["structure", "full"]))
+        def each(batches, validation):
+            server.publish("t", stream_of(batches), mode="table")
+            try:
+                check(client.get("t", validation=validation), batches)
+            finally:
+                server.withdraw("t")
+
+        each()
+
+
+@pytest.mark.parametrize("bodies", ["shared", "by-value"])
+@pytest.mark.parametrize("mode", ["table", "live"])
+def test_in_process(tmp_path, mode, bodies):
+    """Over memory:, which is for C++ alone: a program takes files through it."""
+    program = Path(os.environ.get("CROSSDOCK_BUILD_DIR", ROOT / "build" / "dev")) / "tests/interop/through_memory"
+    if not program.exists():
+        pytest.skip(f"needs {program.name}, which ./dev build makes")
+    from_, to = tmp_path / "from.arrows", tmp_path / "to.arrows"
+    command = [program, from_, to, mode, bodies]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as child:
+
+        @settings(few, max_examples=max(1, EXAMPLES // 10))
+        @given(tables)
+        def each(batches):
+            with pa.ipc.new_stream(str(from_), batches[0].schema) as writer:
+                for batch in batches:
+                    writer.write_batch(batch)
+            child.stdin.write("\n")
+            assert child.stdout.readline() == "done\n"
+            check(opened(to, "stream"), list(opened(from_, "stream")))
 
         each()
 
