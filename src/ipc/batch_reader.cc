@@ -175,6 +175,24 @@ void drop_bitmaps_of_v4(const array::Schema& schema, const char* where, BatchHea
   out->buffers.resize(at.end());
 }
 
+/// For buffers that don't lie one after the other, all of them in the body: no writer does that, but the format lets
+/// them. Empty ones lie anywhere.
+void refuse_overlaps(const std::vector<BufferRange>& buffers, const char* where) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    if (buffers[i].length > 0) order.push_back(i);
+  }
+  std::ranges::sort(order, {}, [&](std::size_t i) { return buffers[i].offset; });
+  for (std::size_t i = 1; i < order.size(); ++i) {
+    const BufferRange& before = buffers[order[i - 1]];
+    const BufferRange& range = buffers[order[i]];
+    if (before.offset + before.length <= range.offset) continue;
+    fail(where, "buffer " + std::to_string(order[i]) + " (offset " + std::to_string(range.offset) + ", length " +
+                    std::to_string(range.length) + ") overlaps buffer " + std::to_string(order[i - 1]) + " (offset " +
+                    std::to_string(before.offset) + ", length " + std::to_string(before.length) + ")");
+  }
+}
+
 void read_buffers(const flatbuf::RecordBatch& batch, const array::Schema& schema, const char* where,
                   const Limits& limits, bool is_v4, BatchHeader* out) {
   const auto* buffers = batch.buffers();
@@ -191,13 +209,19 @@ void read_buffers(const flatbuf::RecordBatch& batch, const array::Schema& schema
   if (found == 0) return;
   std::memcpy(out->buffers.data(), buffers->Data(), found * sizeof(BufferRange));
   const std::int64_t body_length = out->body_length;
-  // lies_in for all at once and without a branch: each comparison as a sign, one bit for them all.
+  // lies_in for all at once and without a branch, and that each begins where those before it have ended: each
+  // comparison as a sign, one bit for them all.
   const auto body = static_cast<std::uint64_t>(body_length);
   std::uint64_t signs = 0;
+  std::uint64_t end = 0;
   for (const BufferRange& range : out->buffers) {
     const auto offset = static_cast<std::uint64_t>(range.offset);
     const auto length = static_cast<std::uint64_t>(range.length);
     signs |= offset | length | (body - offset) | (body - offset - length);
+    if (length != 0) {
+      signs |= offset - end;
+      end = offset + length;
+    }
   }
   if (static_cast<std::int64_t>(signs) >= 0) return;
   for (std::size_t i = 0; i < found; ++i) {
@@ -207,6 +231,7 @@ void read_buffers(const flatbuf::RecordBatch& batch, const array::Schema& schema
                     std::to_string(range.length) + ") doesn't lie in the body of " + std::to_string(body_length) +
                     " bytes");
   }
+  refuse_overlaps(out->buffers, where);
 }
 
 }  // namespace

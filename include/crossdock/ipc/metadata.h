@@ -93,12 +93,13 @@ class CROSSDOCK_EXPORT Message {
 
   /// RecordBatch and DictionaryBatch. Checks counts of nodes, buffers and variadic buffers against `schema`, that
   /// lengths are not negative and agree with the number of rows and with the parents' lengths, that nulls are at most
-  /// the length (-1, unknown, is taken) and have a bitmap, that buffers lie in the body and are long enough for their
-  /// elements. What offsets point into isn't known from metadata and isn't checked. Null counts of unions and run-end
-  /// encoded nodes, which have no validity of their own, become 0. The validity that these have in V4 is left out,
-  /// also from `out->buffers`; where it marks nulls the message is refused with UnsupportedTypeError. Of a compressed
-  /// body the lengths can't be checked yet: Decompressor does. For a DictionaryBatch pass the slot's `values` schema
-  /// (Schema::find_dictionary by dictionary_id()). On a throw `*out` is unspecified.
+  /// the length (-1, unknown, is taken) and have a bitmap, that buffers lie in the body, don't overlap (empty ones
+  /// apart) and are long enough for their elements. What offsets point into isn't known from metadata and isn't
+  /// checked. Null counts of unions and run-end encoded nodes, which have no validity of their own, become 0. The
+  /// validity that these have in V4 is left out, also from `out->buffers`; where it marks nulls the message is refused
+  /// with UnsupportedTypeError. Of a compressed body the lengths can't be checked yet: Decompressor does. For a
+  /// DictionaryBatch pass the slot's `values` schema (Schema::find_dictionary by dictionary_id()). On a throw `*out` is
+  /// unspecified.
   void batch(const array::Schema& schema, BatchHeader* out) const;
   /// DictionaryBatch only: which dictionary.
   std::int64_t dictionary_id() const;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <random>
 
 #include "crossdock/core/error.h"
 #include "samples.h"
@@ -104,10 +105,54 @@ TEST(BatchReader, BuffersMustLieInTheBody) {
   }
 }
 
+TEST(BatchReader, BuffersMustNotOverlap) {
+  const array::Schema schema({field("a", TypeId::kInt8), field("b", TypeId::kInt8)});
+  const auto with = [&](Buffer a, Buffer b) {
+    return error(schema, {0, {{0, 0}, {0, 0}}, {{0, 0}, a, {0, 0}, b}, 64});
+  };
+  EXPECT_EQ(with({0, 8}, {8, 8}), "");
+  EXPECT_EQ(with({8, 8}, {0, 8}), "") << "in any order";
+  EXPECT_EQ(with({0, 64}, {8, 0}), "") << "what is empty lies anywhere";
+  EXPECT_EQ(with({64, 0}, {64, 0}), "");
+  EXPECT_EQ(with({0, 8}, {7, 8}), "made by hand: buffer 3 (offset 7, length 8) overlaps buffer 1 (offset 0, length 8)");
+  EXPECT_THAT(with({7, 8}, {0, 8}), HasSubstr("buffer 1 (offset 7, length 8) overlaps buffer 3"));
+  EXPECT_THAT(with({0, 8}, {0, 8}), HasSubstr("overlaps"));
+  EXPECT_THAT(with({0, 64}, {8, 8}), HasSubstr("overlaps"));
+  EXPECT_THAT(with({8, 8}, {0, 64}), HasSubstr("overlaps"));
+}
+
+TEST(BatchReader, OverlapsAreFoundWhereverTheyAre) {
+  constexpr int kColumns = 6;
+  std::vector<array::Field> fields(kColumns, field("a", TypeId::kInt8));
+  const array::Schema schema(std::move(fields));
+  std::mt19937 random(7);
+  int refused = 0;
+  for (int round = 0; round < 2000; ++round) {
+    Batch batch{0, std::vector<FieldNode>(kColumns, FieldNode(0, 0)), {}, 64};
+    for (int i = 0; i < 2 * kColumns; ++i) {
+      const auto length = static_cast<std::int64_t>(random() % 5);
+      batch.buffers.emplace_back(static_cast<std::int64_t>(random() % 60), length);
+    }
+    bool overlap = false;
+    for (std::size_t i = 0; i < batch.buffers.size(); ++i) {
+      for (std::size_t j = 0; j < i; ++j) {
+        const Buffer& a = batch.buffers[i];
+        const Buffer& b = batch.buffers[j];
+        overlap |= a.length() > 0 && b.length() > 0 && a.offset() < b.offset() + b.length() &&
+                   b.offset() < a.offset() + a.length();
+      }
+    }
+    refused += overlap;
+    ASSERT_EQ(error(schema, batch).find("overlaps") != std::string::npos, overlap) << round;
+  }
+  EXPECT_GT(refused, 100);
+  EXPECT_LT(refused, 1900);
+}
+
 TEST(BatchReader, BuffersMustBeLongEnough) {
   const auto too_few = HasSubstr("too few");
   EXPECT_THAT(error(one(field("a", TypeId::kInt32)), {4, {{4, 0}}, {{0, 0}, {0, 15}}, 64}), too_few);
-  EXPECT_THAT(error(one(field("a", TypeId::kInt32)), {9, {{9, 1}}, {{0, 1}, {0, 36}}, 64}), too_few) << "bitmap";
+  EXPECT_THAT(error(one(field("a", TypeId::kInt32)), {9, {{9, 1}}, {{0, 1}, {8, 36}}, 64}), too_few) << "bitmap";
   EXPECT_THAT(error(one(field("a", TypeId::kBool)), {9, {{9, 0}}, {{0, 0}, {0, 1}}, 64}), too_few);
   EXPECT_THAT(error(one(field("a", TypeId::kUtf8)), {4, {{4, 0}}, {{0, 0}, {0, 16}, {0, 0}}, 64}), too_few);
   EXPECT_THAT(error(one(field("a", TypeId::kLargeUtf8)), {4, {{4, 0}}, {{0, 0}, {0, 39}, {0, 0}}, 64}), too_few);
@@ -131,7 +176,7 @@ TEST(BatchReader, NullsNeedABitmap) {
   const auto schema = one(field("a", TypeId::kInt8));
   EXPECT_THAT(error(schema, {4, {{4, 1}}, {{0, 0}, {0, 4}}, 64}), HasSubstr("no validity"));
   EXPECT_EQ(read(schema, {4, {{4, -1}}, {{0, 0}, {0, 4}}, 64}).nodes[0].null_count, 0) << "unknown, but no bitmap";
-  EXPECT_EQ(read(schema, {4, {{4, -1}}, {{0, 1}, {0, 4}}, 64}).nodes[0].null_count, -1);
+  EXPECT_EQ(read(schema, {4, {{4, -1}}, {{0, 1}, {8, 4}}, 64}).nodes[0].null_count, -1);
 }
 
 TEST(BatchReader, ChildrenMustBeLongEnoughForTheirParents) {
@@ -193,13 +238,13 @@ TEST(BatchReader, BuffersOfOneBatchAreLimited) {
 TEST(BatchReader, BuffersOfLaterTypesMustBeLongEnough) {
   const auto too_few = HasSubstr("too few");
   const auto list_view = one(field("l", array::Type{.id = TypeId::kListView}, {field("x", TypeId::kNull)}));
-  EXPECT_EQ(error(list_view, {4, {{4, 0}, {9, 9}}, {{0, 0}, {0, 16}, {0, 16}}, 64}), "");
-  EXPECT_THAT(error(list_view, {4, {{4, 0}, {9, 9}}, {{0, 0}, {0, 15}, {0, 16}}, 64}), too_few);
-  EXPECT_THAT(error(list_view, {4, {{4, 0}, {9, 9}}, {{0, 0}, {0, 16}, {0, 15}}, 64}), too_few);
+  EXPECT_EQ(error(list_view, {4, {{4, 0}, {9, 9}}, {{0, 0}, {0, 16}, {16, 16}}, 64}), "");
+  EXPECT_THAT(error(list_view, {4, {{4, 0}, {9, 9}}, {{0, 0}, {0, 15}, {16, 16}}, 64}), too_few);
+  EXPECT_THAT(error(list_view, {4, {{4, 0}, {9, 9}}, {{0, 0}, {0, 16}, {16, 15}}, 64}), too_few);
   const auto large = one(field("l", array::Type{.id = TypeId::kLargeListView}, {field("x", TypeId::kNull)}));
-  EXPECT_EQ(error(large, {4, {{4, 0}, {9, 9}}, {{0, 0}, {0, 32}, {0, 32}}, 64}), "");
-  EXPECT_THAT(error(large, {4, {{4, 0}, {9, 9}}, {{0, 0}, {0, 31}, {0, 32}}, 64}), too_few);
-  EXPECT_THAT(error(large, {4, {{4, 0}, {9, 9}}, {{0, 0}, {0, 32}, {0, 31}}, 64}), too_few);
+  EXPECT_EQ(error(large, {4, {{4, 0}, {9, 9}}, {{0, 0}, {0, 32}, {32, 32}}, 64}), "");
+  EXPECT_THAT(error(large, {4, {{4, 0}, {9, 9}}, {{0, 0}, {0, 31}, {32, 32}}, 64}), too_few);
+  EXPECT_THAT(error(large, {4, {{4, 0}, {9, 9}}, {{0, 0}, {0, 32}, {32, 31}}, 64}), too_few);
   EXPECT_THAT(error(one(field("v", TypeId::kBinaryView)), {4, {{4, 0}}, {{0, 0}, {0, 63}}, 64, {0}}), too_few);
   EXPECT_THAT(error(one(field("v", TypeId::kIntervalMonthDayNano)), {4, {{4, 0}}, {{0, 0}, {0, 63}}, 64}), too_few);
   for (const std::int64_t length : {kMax, kMax / 16 + 1}) {
@@ -217,11 +262,12 @@ TEST(BatchReader, Unions) {
   const auto sparse = union_schema(TypeId::kSparseUnion);
   const auto dense = union_schema(TypeId::kDenseUnion);
   EXPECT_EQ(error(sparse, {4, {{4, 0}, {4, 0}, {4, 4}}, {{0, 4}, {0, 0}, {8, 4}}, 64}), "");
-  EXPECT_EQ(error(dense, {4, {{4, 0}, {1, 0}, {0, 0}}, {{0, 4}, {8, 16}, {0, 0}, {8, 1}}, 64}), "");
+  EXPECT_EQ(error(dense, {4, {{4, 0}, {1, 0}, {0, 0}}, {{0, 4}, {8, 16}, {0, 0}, {24, 1}}, 64}), "");
   EXPECT_EQ(read(sparse, {4, {{4, 3}, {4, 0}, {4, 4}}, {{0, 4}, {0, 0}, {8, 4}}, 64}).nodes[0].null_count, 0)
       << "a union has no nulls of its own";
   EXPECT_THAT(error(sparse, {4, {{4, 0}, {4, 0}, {4, 4}}, {{0, 3}, {0, 0}, {8, 4}}, 64}), HasSubstr("too few"));
-  EXPECT_THAT(error(dense, {4, {{4, 0}, {1, 0}, {0, 0}}, {{0, 4}, {8, 15}, {0, 0}, {8, 1}}, 64}), HasSubstr("too few"));
+  EXPECT_THAT(error(dense, {4, {{4, 0}, {1, 0}, {0, 0}}, {{0, 4}, {8, 15}, {0, 0}, {24, 1}}, 64}),
+              HasSubstr("too few"));
   EXPECT_THAT(error(sparse, {4, {{4, 0}, {3, 0}, {4, 4}}, {{0, 4}, {0, 0}, {8, 4}}, 64}), HasSubstr("needs 4"));
 }
 

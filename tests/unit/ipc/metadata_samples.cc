@@ -78,6 +78,10 @@ void expect_fit(const BatchHeader& header, const array::Schema& schema) {
     ASSERT_GE(range.offset, 0);
     ASSERT_GE(range.length, 0);
     ASSERT_LE(range.length, header.body_length - range.offset);
+    for (const BufferRange& other : header.buffers) {
+      if (&other == &range || range.length == 0 || other.length == 0) continue;
+      ASSERT_TRUE(other.offset >= range.offset + range.length || range.offset >= other.offset + other.length);
+    }
   }
 }
 
