@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import os
 import random
 import socket
 import struct
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import protocol
@@ -36,10 +38,11 @@ ENDED = (shm_carrier.Ended, tcp_carrier.Ended)
 class LetterServer:
     """Serves one connection after another, each by one of the acts given; what an act raises, the test raises."""
 
-    def __init__(self, uri: str, listener: socket.socket, carrier: Callable[..., Carrier]) -> None:
+    def __init__(self, uri: str, listener: socket.socket, carrier: Callable[..., Carrier], **options: Any) -> None:
         self.uri = uri
         self._listener = listener
-        self._carrier = carrier
+        tags = {"want_data": WANT_DATA, "free_data": FREE_DATA}
+        self._carrier = functools.partial(carrier, server=True, **(tags | options))
         self._threads: list[threading.Thread] = []
         self._errors: list[BaseException] = []
 
@@ -52,11 +55,12 @@ class LetterServer:
         try:
             self._listener.settimeout(10)
             sock, _ = self._listener.accept()
-            carrier = self._carrier(sock, server=True, want_data=WANT_DATA, free_data=FREE_DATA)
-            try:
-                act(carrier)
-            finally:
-                carrier.close()
+            with sock:  # where the handshake fails, nobody else closes it
+                carrier = self._carrier(sock)
+                try:
+                    act(carrier)
+                finally:
+                    carrier.close()
         except BaseException as error:
             self._errors.append(error)
 
@@ -66,11 +70,31 @@ class LetterServer:
             assert not thread.is_alive(), "the letter-true server still waits"
         self._listener.close()
         if self._errors:
-            raise self._errors[0]
+            raise self._errors.pop(0)
+
+
+@contextlib.contextmanager
+def shm_server(path: str, **options: Any) -> Iterator[LetterServer]:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(path)
+    os.chmod(path, 0o600)
+    listener.listen()
+    serving = LetterServer(f"shm:{path}", listener, shm_carrier.ShmCarrier, **options)
+    yield serving
+    serving.finish()
+    os.unlink(path)
+
+
+@contextlib.contextmanager
+def tcp_server(carrier: Callable[..., Carrier] = tcp_carrier.TcpCarrier, **options: Any) -> Iterator[LetterServer]:
+    listener = socket.create_server(("127.0.0.1", 0))
+    serving = LetterServer(f"tcp://127.0.0.1:{listener.getsockname()[1]}", listener, carrier, **options)
+    yield serving
+    serving.finish()
 
 
 def expect_request(carrier: Carrier, ticket: bytes = b"t") -> None:
-    assert carrier.receive() == (WANT_DATA, ticket)
+    assert carrier.receive() == (carrier.want_data, ticket)
 
 
 def until_it_goes(carrier: Carrier) -> Counter[int]:
@@ -79,16 +103,19 @@ def until_it_goes(carrier: Carrier) -> Counter[int]:
     with contextlib.suppress(*ENDED):
         while True:
             tag, body = carrier.receive()
-            assert tag == FREE_DATA
+            assert tag == carrier.free_data
             freed.update(struct.unpack(f"<{len(body) // 8}Q", body))
     return freed
 
 
 class Sending:
-    """A stream's messages as single acts, to be done in any order."""
+    """A stream's messages as single acts, to be done in any order. Bodies go over `data` where that is another one."""
 
-    def __init__(self, carrier: Carrier, kinds: Callable[[int], int], *, by_value: bool = False) -> None:
+    def __init__(
+        self, carrier: Carrier, kinds: Callable[[int], int], *, by_value: bool = False, data: Carrier | None = None
+    ) -> None:
         self.carrier = carrier
+        self.data = data or carrier
         self.kinds = kinds
         self.by_value = by_value
         self.sent: Counter[int] = Counter()
@@ -100,12 +127,12 @@ class Sending:
         message = MESSAGES[number]
         if self.kinds(number) == protocol.PACKED:
             tag = protocol.body_tag(number, protocol.PACKED)
-            self.carrier.send(message.body, tag, by_value=self.by_value)
+            self.data.send(message.body, tag, by_value=self.by_value)
             return
-        self.carrier.announce(number, bytes(64) + message.body)  # a region for each message
+        self.data.announce(number, bytes(64) + message.body)  # a region for each message
         table, addresses = protocol.table_of_addresses(message, number << 48 | 64)
         self.sent.update(addresses)
-        self.carrier.send(table, protocol.body_tag(number, protocol.REMOTE))
+        self.data.send(table, protocol.body_tag(number, protocol.REMOTE))
 
     def end(self) -> None:
         self.carrier.send(protocol.end_message(len(MESSAGES)))

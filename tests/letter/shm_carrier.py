@@ -102,7 +102,8 @@ class ShmCarrier:
         self._own_memory = mapping
         try:
             if server:
-                _, peer_fd = self._read_opening(HELLO)
+                packet, peer_fd = self._read_opening(HELLO)
+                self.carries = struct.unpack_from("<I", packet, 48)[0]
                 opening = self._opening(WELCOME) + struct.pack("<QQ", want_data, free_data)
                 self._send_packet(opening, fd)
                 self.want_data, self.free_data = want_data, free_data

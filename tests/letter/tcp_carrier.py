@@ -1,4 +1,4 @@
-"""The tcp carrier of docs/protocol-tcp.md, either end, over a raw socket: no feature bit, and no token.
+"""The tcp carrier of docs/protocol-tcp.md, either end, over a raw socket: no feature bit, with a token or none.
 
 Written from that page alone, with none of the library's code.
 """
@@ -6,27 +6,57 @@ Written from that page alone, with none of the library's code.
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import hmac
 import os
 import socket
 import struct
+from typing import Any, NoReturn
 
 MAGIC = b"XDOCKTCP"
 VERSION = 1
-HELLO, WELCOME, REFUSED = 1, 2, 3
+HELLO, WELCOME, REFUSED, CHALLENGE, PROOF = range(1, 6)
 PLAIN = 0
+# Why it is refused.
+WRONG_TOKEN = 2
+# What a connection carries.
+BOTH, METADATA, BODIES = 0, 1, 2
 MESSAGE, TAGGED, BODY, TAKEN, WINDOW, GOODBYE = range(1, 7)
 
 MOST_MESSAGE, MOST_BODY = 1 << 20, 64 << 20
 
 
 class Ended(Exception):
-    """The peer closed the connection, or refused it."""
+    """The peer closed the connection."""
+
+
+class Refused(Ended):
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(f"refused with code {code}: {reason}")
+        self.code = code
+
+
+class Unproved(Exception):
+    """The peer doesn't know the token, or there is none to ask for."""
+
+
+def proof(token: bytes, who: str, *records: bytes) -> bytes:
+    return hmac.new(token, f"crossdock tcp 1 {who}".encode() + b"".join(records), hashlib.sha256).digest()
 
 
 class TcpCarrier:
     """One connection: tagged and untagged messages in both directions."""
 
-    def __init__(self, sock: socket.socket, *, server: bool, want_data: int = 0, free_data: int = 0) -> None:
+    def __init__(
+        self,
+        sock: socket.socket,
+        *,
+        server: bool,
+        want_data: int = 0,
+        free_data: int = 0,
+        carries: int = BOTH,
+        token: bytes | None = None,
+    ) -> None:
         self.socket = sock
         sock.settimeout(10)
         self.bodies_by_value = 0
@@ -35,24 +65,74 @@ class TcpCarrier:
         self.windows: list[int] = []
         self._sent = 0
         self._taken = 0
-        limits = struct.pack("<QQQ", 0, MOST_MESSAGE, MOST_BODY)
         if server:
-            hello = self._read_record(HELLO)
-            assert len(hello) >= 88
-            assert struct.unpack_from("<Q", hello, 32)[0] > 0
-            self._write_record(WELCOME, limits + struct.pack("<QQ", want_data, free_data) + bytes(32))
-            self.want_data, self.free_data = want_data, free_data
+            self._welcome(want_data, free_data, token)
         else:
-            self._write_record(HELLO, limits + struct.pack("<II", 0, 0) + os.urandom(32))
-            welcome = self._read_record(WELCOME)
-            assert len(welcome) >= 96
-            self.want_data, self.free_data = struct.unpack_from("<QQ", welcome, 48)
+            self._say_hello(carries, token)
+
+    # ---- handshake ----
+
+    _LIMITS = struct.pack("<QQQ", 0, MOST_MESSAGE, MOST_BODY)  # no feature
+
+    def _say_hello(self, carries: int, token: bytes | None) -> None:
+        hello = self._write_record(
+            HELLO, self._LIMITS + struct.pack("<II", carries, token is not None) + os.urandom(32)
+        )
+        seen = hello
+        if token is not None:
+            kind, challenge = self._read_record()
+            if kind != CHALLENGE:
+                raise Unproved("the server asks for no token")
+            assert len(challenge) >= 56
+            seen += challenge
+            self._write_record(PROOF, proof(token, "client", seen))
+        kind, welcome = self._read_record()
+        assert kind == WELCOME
+        assert len(welcome) >= 96
+        self.want_data, self.free_data = struct.unpack_from("<QQ", welcome, 48)
+        if token is None:
             assert welcome[64:96] == bytes(32), "a proof of a token that nobody has"
+        elif not hmac.compare_digest(welcome[64:96], proof(token, "server", seen, welcome[:64])):
+            raise Unproved("the server doesn't know the token")
 
-    def _write_record(self, kind: int, rest: bytes) -> None:
-        self.socket.sendall(struct.pack("<8sIIII", MAGIC, kind, VERSION, 24 + len(rest), PLAIN) + rest)
+    def _welcome(self, want_data: int, free_data: int, token: bytes | None) -> None:
+        kind, hello = self._read_record()
+        assert kind == HELLO
+        assert len(hello) >= 88
+        assert struct.unpack_from("<Q", hello, 32)[0] > 0
+        self.carries, self.client_has_token = struct.unpack_from("<II", hello, 48)
+        seen = hello
+        if token is not None:
+            if not self.client_has_token & 1:
+                self.refuse(WRONG_TOKEN, "a token is needed")
+            seen += self._write_record(CHALLENGE, os.urandom(32))
+            kind, answer = self._read_record()
+            assert kind == PROOF
+            assert len(answer) >= 56
+            if not hmac.compare_digest(answer[24:56], proof(token, "client", seen)):
+                self.refuse(WRONG_TOKEN, "not this token")
+        rest = self._LIMITS + struct.pack("<QQ", want_data, free_data)
+        ours = bytes(32) if token is None else proof(token, "server", seen, self._record(WELCOME, rest, 32))
+        self._write_record(WELCOME, rest + ours)
+        self.want_data, self.free_data = want_data, free_data
 
-    def _read_record(self, wanted: int) -> bytes:
+    def refuse(self, code: int, reason: str) -> NoReturn:
+        said = reason.encode()
+        self._write_record(REFUSED, struct.pack("<II", code, len(said)) + said)
+        self.socket.close()
+        raise Unproved(reason)
+
+    @staticmethod
+    def _record(kind: int, rest: bytes, more: int = 0) -> bytes:
+        """A record of which `more` bytes follow."""
+        return struct.pack("<8sIIII", MAGIC, kind, VERSION, 24 + len(rest) + more, PLAIN) + rest
+
+    def _write_record(self, kind: int, rest: bytes) -> bytes:
+        record = self._record(kind, rest)
+        self.socket.sendall(record)
+        return record
+
+    def _read_record(self) -> tuple[int, bytes]:
         start = self._read(24)
         magic, kind, version, size, mode = struct.unpack("<8sIIII", start)
         assert (magic, version, mode) == (MAGIC, VERSION, PLAIN)
@@ -60,9 +140,10 @@ class TcpCarrier:
         record = start + self._read(size - 24)
         if kind == REFUSED:
             code, length = struct.unpack_from("<II", record, 24)
-            raise Ended(f"refused with code {code}: {record[32 : 32 + length].decode()}")
-        assert kind == wanted
-        return record
+            raise Refused(code, record[32 : 32 + length].decode())
+        return kind, record
+
+    # ---- frames ----
 
     def _read(self, size: int) -> bytes:
         data = bytearray()
@@ -130,10 +211,10 @@ class TcpCarrier:
         self.socket.close()
 
 
-def connect(host: str, port: int) -> TcpCarrier:
+def connect(host: str, port: int, **options: Any) -> TcpCarrier:
     sock = socket.create_connection((host, port), timeout=10)
     try:
-        return TcpCarrier(sock, server=False)
+        return TcpCarrier(sock, server=False, **options)
     except BaseException:
         sock.close()
         raise

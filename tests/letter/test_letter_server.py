@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import itertools
 import os
-import socket
 import struct
 import threading
 from collections import Counter
@@ -14,7 +13,6 @@ from collections.abc import Callable, Iterator
 import protocol
 import pyarrow as pa
 import pytest
-import shm_carrier
 from letter_server import (
     FREE_DATA,
     MESSAGES,
@@ -32,6 +30,7 @@ from letter_server import (
     mixed,
     packed,
     remote,
+    shm_server,
     until_it_goes,
 )
 
@@ -40,15 +39,8 @@ import crossdock as xd
 
 @pytest.fixture
 def server(no_leftovers: None) -> Iterator[LetterServer]:
-    path = os.path.join(os.environ["XDG_RUNTIME_DIR"], "letter.sock")
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    listener.bind(path)
-    os.chmod(path, 0o600)
-    listener.listen()
-    serving = LetterServer(f"shm:{path}", listener, shm_carrier.ShmCarrier)
-    yield serving
-    serving.finish()
-    os.unlink(path)
+    with shm_server(os.path.join(os.environ["XDG_RUNTIME_DIR"], "letter.sock")) as serving:
+        yield serving
 
 
 @pytest.mark.parametrize("order", ORDERS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 from collections.abc import Iterator
 from urllib.parse import parse_qs, urlsplit
 
@@ -24,6 +23,7 @@ from letter_server import (
     in_order,
     metadata_first,
     packed,
+    tcp_server,
     until_it_goes,
 )
 
@@ -104,11 +104,8 @@ def test_an_offence_ends_this_connection_and_no_other(served: xd.Server) -> None
 
 @pytest.fixture
 def server(no_leftovers: None) -> Iterator[LetterServer]:
-    listener = socket.create_server(("127.0.0.1", 0))
-    port = listener.getsockname()[1]
-    serving = LetterServer(f"tcp://127.0.0.1:{port}", listener, tcp_carrier.TcpCarrier)
-    yield serving
-    serving.finish()
+    with tcp_server() as serving:
+        yield serving
 
 
 @pytest.mark.parametrize("order", ORDERS)
