@@ -31,7 +31,7 @@ EMPTY = pa.table({"n": pa.array([], pa.int64())})
 
 
 def eventually(condition: Callable[[], bool]) -> None:
-    """For what the server's own thread does without telling anybody."""
+    """For what the server's own thread does without telling anybody: stats() shows it, and no event says when."""
     deadline = time.monotonic() + 10
     while not condition():
         assert time.monotonic() < deadline, "it never came true"

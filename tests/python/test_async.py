@@ -40,6 +40,19 @@ class Gate:
         return pa.RecordBatchReader.from_batches(batches(1)[0].schema, produce())
 
 
+def watched() -> asyncio.Event:
+    """Of the running loop: some reader has it watch its connection from now on, so its task waits."""
+    loop, event = asyncio.get_running_loop(), asyncio.Event()
+    add_reader = loop.add_reader
+
+    def add_and_tell(*arguments):
+        add_reader(*arguments)
+        event.set()
+
+    loop.add_reader = add_and_tell
+    return event
+
+
 @pytest.fixture
 def served():
     gate = Gate()
@@ -81,12 +94,14 @@ def test_waiting_leaves_the_loop_to_others(served):
 
     async def main():
         reader = client.aget("gate")
+        sleeps = watched()
         waiting = asyncio.ensure_future(anext(reader))
-        turns = 0
-        while turns < 100:
-            await asyncio.sleep(0)
-            turns += 1
+        await asyncio.wait_for(sleeps.wait(), 20)
+        sleeps.clear()
+        for _ in range(100):
+            await asyncio.sleep(0)  # a turn of the loop
         assert not waiting.done()
+        assert not sleeps.is_set(), "it took turns itself"
         gate.tickets.release()
         assert numbers(await asyncio.wait_for(waiting, 20)) == [0]
         await reader.aclose()
@@ -101,11 +116,14 @@ def test_a_cancelled_wait_loses_nothing(served):
         reader = client.aget("gate")
         gate.tickets.release()
         assert numbers(await anext(reader)) == [0]
+        sleeps = watched()
         for _ in range(3):
+            sleeps.clear()
             waiting = asyncio.ensure_future(anext(reader))
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(waiting, 0.05)
-            assert waiting.cancelled()
+            await asyncio.wait_for(sleeps.wait(), 20)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
         gate.tickets.release()
         assert numbers(await asyncio.wait_for(anext(reader), 20)) == [1]
         await reader.aclose()
@@ -136,15 +154,16 @@ def test_closing_ends_the_wait_of_another_task(served):
         reader = client.aget("gate")
         gate.tickets.release()
         await anext(reader)
+        sleeps = watched()
         waiting = asyncio.ensure_future(anext(reader))
-        await asyncio.sleep(0)
+        await asyncio.wait_for(sleeps.wait(), 20)
         await reader.aclose()
         with pytest.raises(xd.ClosedError):
             await asyncio.wait_for(waiting, 20)
         # While it is being opened, too.
         opening = client.aget("gate")
         waiting = asyncio.ensure_future(anext(opening))
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # its turn: it asks a thread to open, and waits for that
         await opening.aclose()
         with pytest.raises(xd.ClosedError):
             await asyncio.wait_for(waiting, 20)
@@ -175,7 +194,9 @@ def test_a_server_that_closes_in_the_middle():
         reader = client.aget("gate")
         gate.tickets.release()
         await anext(reader)
+        sleeps = watched()
         waiting = asyncio.ensure_future(anext(reader))
+        await asyncio.wait_for(sleeps.wait(), 20)
         closing = asyncio.create_task(asyncio.to_thread(server.close))
         with pytest.raises(xd.ClosedError):
             await asyncio.wait_for(waiting, 20)

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <atomic>
+#include <future>
 #include <thread>
 
 #include "crossdock/device/region.h"
@@ -371,15 +372,13 @@ TEST_F(ShmConnectionTest, ASignalHasTheHookAsked) {
   action.sa_handler = [](int) { signalled.store(true); };
   ::sigaction(SIGUSR1, &action, &before);
   const pthread_t self = ::pthread_self();
-  std::atomic<bool> stop{false};
-  std::thread killer([&] {
-    while (!stop.load()) {
-      ::pthread_kill(self, SIGUSR1);
-      std::this_thread::sleep_for(1ms);
-    }
+  // It has to come while the waiting sleeps, and nothing tells from outside that it does: so it comes until it is over.
+  std::promise<void> over;
+  std::thread killer([&, done = over.get_future()] {
+    while (done.wait_for(1ms) == std::future_status::timeout) ::pthread_kill(self, SIGUSR1);
   });
-  EXPECT_THROW(wait_readable(*client_, Wait::kBlock, 0, [] { return signalled.load(); }), InterruptedError);
-  stop.store(true);
+  EXPECT_THROW(wait_readable(*client_, Wait::kBlock, in_ms(10'000), [] { return signalled.load(); }), InterruptedError);
+  over.set_value();
   killer.join();
   ::sigaction(SIGUSR1, &before, nullptr);
 }
