@@ -1,4 +1,4 @@
-"""What the pages say can be done as they say it: links lead somewhere, and the README's examples run."""
+"""The README's examples run. What can be seen of all pages without running anything, tools/check_docs.py sees."""
 
 from __future__ import annotations
 
@@ -13,18 +13,10 @@ import pyarrow as pa
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted(path.relative_to(ROOT) for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
 
 def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
-
-
-@pytest.mark.parametrize("page", PAGES, ids=str)
-def test_links_lead_somewhere(page):
-    text = re.sub(r"```.*?```", "", (ROOT / page).read_text(), flags=re.DOTALL)
-    targets = [target.partition("#")[0] for target in re.findall(r"\]\(([^)]+)\)", text) if "://" not in target]
-    assert [target for target in targets if target and not (ROOT / page).parent.joinpath(target).exists()] == []
 
 
 def test_the_readmes_python(tmp_path):

@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""Checks the Markdown pages against the tree: there is nothing to build, they are read as they are.
+
+    tools/check_docs.py [--root FOLDER]
+
+Prints `page:line: what is wrong` for each link that leads nowhere (pages and their headings), code block that isn't
+closed or isn't Python where it says so, file of this tree that isn't there, and `./dev` command that doesn't exist; and
+`page: ...` for a page that no other one leads to. Exits with 1 where there is any. That the README's examples run is
+seen by tests/python/test_docs.py.
+"""
+
+import argparse
+import ast
+import re
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+# Where somebody begins to read. Whoever is led to a folder is led to the pages in it.
+START = "README.md"
+# Code in a text that begins like this is a file of this tree; `*` stands for any name.
+OF_THE_TREE = re.compile(r"(docs|src|include|tests|python|bench|examples|tools|cmake)/[\w./*-]*$")
+
+FENCE = re.compile(r"^```(\w*)$")
+LINK = re.compile(r"\[[^][]*(?:\[[^][]*\][^][]*)*\]\(([^)\s]+)\)")
+CODE = re.compile(r"`([^`]+)`")
+DEV = re.compile(r"(?:^|\s)\./dev ([a-z]\w*)")
+
+
+class Page:
+    """A page in parts: its prose, and its code blocks with their languages, each with the line it begins at."""
+
+    def __init__(self, root: Path, path: Path) -> None:
+        self.name = str(path.relative_to(root))
+        self.folder = path.parent
+        self.prose = ""  # with empty lines for the blocks
+        self.blocks: list[tuple[int, str, str]] = []
+        self.open_since = 0
+        language, block = "", ""
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            fence = FENCE.match(line)
+            if fence and not self.open_since:
+                self.open_since, language, block = number, fence[1], ""
+            elif fence:
+                self.blocks.append((self.open_since, language, block))
+                self.open_since = 0
+            elif self.open_since:
+                block += line + "\n"
+            self.prose += ("" if fence or self.open_since else line) + "\n"
+
+    def headings(self) -> set[str]:
+        """The names by which GitHub knows them."""
+        found = re.findall(r"^#+ +(.*?) *$", self.prose, re.MULTILINE)
+        return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in found}
+
+    def line_of(self, match: re.Match[str]) -> int:
+        return self.prose.count("\n", 0, match.start()) + 1
+
+
+class Checker:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        paths = sorted([*root.glob("*.md"), *root.glob("docs/**/*.md")])
+        self.pages = {path.resolve(): Page(root, path) for path in paths}
+        dev = root / "dev"
+        help_ = re.findall(r"^  \./dev ([a-z]+(?: \| [a-z]+)*)", dev.read_text() if dev.exists() else "", re.MULTILINE)
+        self.commands = {name for names in help_ for name in names.split(" | ")}
+
+    def run(self) -> Iterator[str]:
+        reached = {(self.root / START).resolve()}
+        for path, page in self.pages.items():
+            yield from (f"{page.name}:{line}: {what}" for line, what in self.of_page(page))
+            reached |= {self.target(page, match) for match in LINK.finditer(page.prose)} - {path}
+        for path, page in self.pages.items():
+            if not reached & {path, path.parent}:
+                yield f"{page.name}: no page leads here"
+
+    def of_page(self, page: Page) -> Iterator[tuple[int, str]]:
+        if page.open_since:
+            yield page.open_since, "this code block has no end"
+        for match in LINK.finditer(page.prose):
+            yield from ((page.line_of(match), what) for what in self.of_link(page, match))
+        for match in CODE.finditer(page.prose):
+            code = " ".join(match[1].split())
+            if OF_THE_TREE.match(code) and not any(self.root.glob(code)):
+                yield page.line_of(match), f"{code} isn't there"
+            yield from ((page.line_of(match), what) for what in self.of_commands(code))
+        for start, language, block in page.blocks:
+            if language == "python":
+                try:
+                    compile(textwrap.dedent(block), page.name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+                except SyntaxError as error:
+                    yield start + (error.lineno or 0), f"not Python: {error.msg}"
+            for number, line in enumerate(block.splitlines() if language == "sh" else [], start + 1):
+                yield from ((number, what) for what in self.of_commands(line))
+
+    def target(self, page: Page, match: re.Match[str]) -> Path:
+        path = match[1].partition("#")[0]
+        return (page.folder / path).resolve() if path else (self.root / page.name).resolve()
+
+    def of_link(self, page: Page, match: re.Match[str]) -> Iterator[str]:
+        if "://" in match[1]:
+            return  # the network's
+        target, heading = self.target(page, match), match[1].partition("#")[2]
+        if not target.exists():
+            yield f"{match[1]} leads nowhere"
+        elif heading and target in self.pages and heading not in self.pages[target].headings():
+            yield f"{match[1]}: that page has no such heading"
+
+    def of_commands(self, code: str) -> Iterator[str]:
+        for name in DEV.findall(code):
+            if name not in self.commands:
+                yield f"./dev has no command {name}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent)
+    checker = Checker(parser.parse_args().root)
+    faults = list(checker.run())
+    for fault in faults:
+        print(fault)
+    if not checker.pages:
+        print(f"{checker.root}: no page found, so nothing was checked")
+        return 1
+    print(f"{len(checker.pages)} pages, {len(faults)} faults")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
