@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import select
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crossdock import _native
 from crossdock.client import Client
-from crossdock.errors import TimeoutError
 from crossdock.file import _encoded
 
 if TYPE_CHECKING:
@@ -322,30 +319,17 @@ def show_stream(name: str, client: Client, *, buffers: bool, as_json: bool, limi
     _say_left_out(log)
 
 
-def _batches(reader: _native.RecordBatchReader, timeout: float, before_waiting: Callable[[], None]) -> Iterator[None]:
+def _batches(reader: _native.RecordBatchReader, before_waiting: Callable[[], None]) -> Iterator[None]:
     """A stream's batches, dropped. Calls back before each wait, when all that has come so far was taken."""
-    deadline = time.monotonic() + timeout
     while True:
         there, batch = reader._try_next()
-        if there:
-            if batch is None:
-                return
-            del batch
-            yield
-            deadline = time.monotonic() + timeout
-            continue
-        before_waiting()
-        descriptor = reader._prepare_sleep()
-        if descriptor < 0:
-            continue
-        poll = select.poll()
-        poll.register(descriptor, select.POLLIN)
-        try:
-            came = poll.poll(max(deadline - time.monotonic(), 0) * 1000)
-        finally:
-            reader._awake()
-        if not came:
-            raise TimeoutError(f"no batch came in {timeout:g} seconds; --timeout gives it more")
+        if not there:
+            before_waiting()
+            batch = next(reader, None)
+        if batch is None:
+            return
+        del batch
+        yield
 
 
 def show_wire(name: str, client: Client, *, as_json: bool, limit: int, timeout: float) -> None:
@@ -365,7 +349,7 @@ def show_wire(name: str, client: Client, *, as_json: bool, limit: int, timeout: 
         reader = client._watch(name, log, timeout)
         with reader:
             drain()
-            for _ in _batches(reader, timeout, drain):
+            for _ in _batches(reader, drain):
                 drain()
                 count += 1
                 if count == limit:

@@ -135,8 +135,8 @@ class Server:
     def stats(self) -> dict[str, Any]:
         """What each source cost and what each consumer holds: a snapshot in plain dicts and lists.
 
-        "sources": name, kind, rows, bytes, bytes_copied, consumers. "consumers": pid, name, batches, rows, bytes,
-        window, in_flight, leases, leased_bytes, oldest_lease (seconds, or None), bytes_by_value. And the counts
+        "sources": name, kind, rows, bytes, bytes_copied, consumers. "consumers": pid, peer, name, batches, rows,
+        bytes, window, in_flight, leases, leased_bytes, oldest_lease (seconds, or None), bytes_by_value. And the counts
         "connections", "protocol_errors", "bitmap_bytes_copied".
         """
         return self._native.stats()

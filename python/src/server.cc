@@ -123,6 +123,7 @@ class PyServer {
     for (const session::ConsumerStats& consumer : stats.consumers) {
       nb::dict entry;
       entry["pid"] = consumer.pid;
+      entry["peer"] = consumer.peer;
       entry["name"] = consumer.name;
       entry["batches"] = consumer.batches;
       entry["rows"] = consumer.rows;

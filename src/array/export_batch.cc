@@ -132,7 +132,7 @@ class Writer {
       --frames[depth].left;
       const LayoutNode& layout = schema.nodes()[i];
       ArrowArray* array = arrays_++;
-      *frames[depth].next++ = array;
+      *frames[depth].next++ = array;  // NOLINT(clang-analyzer-core.NullDereference): null only where there are no nodes
       if (batch != nullptr) {
         at.enter(layout);
         write_one(batch->nodes[i], batch->buffers.data() + at.first(), at.n_variadic(), layout, array);
@@ -225,7 +225,7 @@ void export_batch(RecordBatch batch, ArrowDeviceArray* out) {
   // one buffer, its absent validity.
   static_assert(sizeof(Block) % alignof(ArrowArray) == 0 && alignof(ArrowArray) == alignof(void*));
   const std::size_t arrays_size = totals.arrays * sizeof(ArrowArray);
-  const std::size_t pointers_size = totals.arrays * sizeof(ArrowArray*);
+  const std::size_t pointers_size = totals.arrays * sizeof(void*);
   const std::size_t buffers_size = (totals.buffers + 1) * sizeof(const void*);
   const std::size_t sizes_size = totals.sizes * sizeof(std::int64_t);
   const std::size_t size = sizeof(Block) + arrays_size + pointers_size + buffers_size + sizes_size;

@@ -4,10 +4,10 @@
 #include <string>
 #include <utility>
 
-#include "body_memory.h"
 #include "codec.h"
 #include "crossdock/core/error.h"
 #include "crossdock/ipc/compression.h"
+#include "output_memory.h"
 
 namespace crossdock::ipc {
 namespace {
@@ -30,7 +30,7 @@ struct Compressor::Impl {
   Codec codec = Codec::kNone;
   int level = 0;
   Parallel parallel;
-  BodyMemory memory;
+  OutputMemory memory;
   std::shared_ptr<std::byte> scratch;
   std::size_t capacity = 0;
   std::size_t needed = 0;  // of it, for this batch

@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "batch_checks.h"
-#include "body_memory.h"
 #include "codec.h"
 #include "crossdock/core/error.h"
 #include "crossdock/ipc/compression.h"
+#include "output_memory.h"
 
 namespace crossdock::ipc {
 namespace {
@@ -36,7 +36,7 @@ bool is_aligned(const std::byte* data) noexcept { return reinterpret_cast<std::u
 struct Decompressor::Impl {
   Limits limits;
   Parallel parallel;
-  BodyMemory memory;
+  OutputMemory memory;
   std::vector<BufferDecoder> decoders;
   std::vector<Job> jobs;
   std::vector<std::size_t> order;

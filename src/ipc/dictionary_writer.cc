@@ -5,6 +5,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "crossdock/array/same_memory.h"
 #include "crossdock/core/error.h"
 #include "starts_with.h"
 
@@ -14,17 +15,6 @@ namespace {
 array::RecordBatch normal(array::RecordBatch batch) {
   std::int64_t copied = 0;
   return array::normalized(std::move(batch), &copied, array::Offsets::kFromZero);
-}
-
-/// Whether two dictionaries are one in memory: readers make an object for each batch that refers to it.
-bool same_memory(const array::RecordBatch& a, const array::RecordBatch& b) {
-  const auto same_buffer = [](const array::BufferView& x, const array::BufferView& y) {
-    return x.data == y.data && x.size == y.size;
-  };
-  const auto same_node = [](const array::Node& x, const array::Node& y) {
-    return x.length == y.length && x.offset == y.offset;
-  };
-  return std::ranges::equal(a.buffers, b.buffers, same_buffer) && std::ranges::equal(a.nodes, b.nodes, same_node);
 }
 
 /// The rows from `first` on, of one column.
@@ -69,7 +59,8 @@ DictionaryWriter::Change DictionaryWriter::update_one(std::int64_t id,
   Written& written = known->second;
   // Indices into other values mean something else, though they be the same numbers.
   const bool inner_holds = inner != Change::kReplacement;
-  if (inner_holds && (written.given == given || same_memory(*written.given, *given)))
+  // Readers make an object of their own for each batch that refers to a dictionary.
+  if (inner_holds && (written.given == given || array::same_memory(*written.given, *given)))
     return inner == Change::kNone ? Change::kNone : Change::kDelta;
   array::RecordBatch values = normal(*given);
   const std::int64_t before = written.values.num_rows;

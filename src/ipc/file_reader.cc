@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "body_memory.h"
 #include "crossdock/core/error.h"
 #include "crossdock/ipc/dictionary_store.h"
+#include "output_memory.h"
 #include "swap_bytes.h"
 
 namespace crossdock::ipc {
@@ -181,7 +181,7 @@ struct FileReader::Impl {
   Container container;
   std::vector<std::size_t> batches;  // which messages they are
   Decompressor decompressor;
-  BodyMemory memory;
+  OutputMemory memory;
   DictionaryStore dictionaries{limits};  // which stands before it
   bool dictionaries_read = false;
   array::Metadata batch_metadata;

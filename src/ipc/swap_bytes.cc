@@ -106,7 +106,7 @@ void for_each_swapped(const array::Schema& schema, const BatchHeader& header, co
 }  // namespace
 
 std::shared_ptr<const void> swap_bytes(const array::Schema& schema, const BatchHeader& header, const Limits& limits,
-                                       const char* where, BodyMemory* memory, std::shared_ptr<const void> owner,
+                                       const char* where, OutputMemory* memory, std::shared_ptr<const void> owner,
                                        std::vector<array::BufferView>* views) {
   std::uint64_t total = 0;
   for_each_swapped(schema, header, [&](std::size_t i, const Element&) {

@@ -3,8 +3,8 @@
 #include <memory>
 #include <vector>
 
-#include "body_memory.h"
 #include "crossdock/ipc/metadata.h"
+#include "output_memory.h"
 
 namespace crossdock::ipc {
 
@@ -13,7 +13,7 @@ namespace crossdock::ipc {
 /// Returns what keeps all of them: `owner`, or it and the allocation. More than `limits.max_decompressed_bytes` to copy
 /// throws InvalidDataError that begins with `where`.
 std::shared_ptr<const void> swap_bytes(const array::Schema& schema, const BatchHeader& header, const Limits& limits,
-                                       const char* where, BodyMemory* memory, std::shared_ptr<const void> owner,
+                                       const char* where, OutputMemory* memory, std::shared_ptr<const void> owner,
                                        std::vector<array::BufferView>* views);
 
 }  // namespace crossdock::ipc

@@ -64,9 +64,9 @@ struct ColumnBuilder {
 
 array::BufferView view(ByteSpan bytes) { return {bytes.data(), static_cast<std::int64_t>(bytes.size())}; }
 
-std::string_view text_at(const array::RecordBatch& batch, int first_buffer, std::int64_t row) {
-  const auto* offsets = static_cast<const std::byte*>(batch.buffers[static_cast<std::size_t>(first_buffer + 1)].data);
-  const array::BufferView& values = batch.buffers[static_cast<std::size_t>(first_buffer + 2)];
+std::string_view text_at(const array::RecordBatch& batch, std::size_t first_buffer, std::int64_t row) {
+  const auto* offsets = static_cast<const std::byte*>(batch.buffers[first_buffer + 1].data);
+  const array::BufferView& values = batch.buffers[first_buffer + 2];
   const auto from = load_le<std::int32_t>(offsets + row * 4);
   const auto to = load_le<std::int32_t>(offsets + row * 4 + 4);
   if (from < 0 || to < from || to > values.size)
@@ -74,14 +74,14 @@ std::string_view text_at(const array::RecordBatch& batch, int first_buffer, std:
   return {static_cast<const char*>(values.data) + from, static_cast<std::size_t>(to - from)};
 }
 
-bool valid_at(const array::RecordBatch& batch, int first_buffer, std::int64_t row) {
-  const auto* bits = static_cast<const std::byte*>(batch.buffers[static_cast<std::size_t>(first_buffer)].data);
+bool valid_at(const array::RecordBatch& batch, std::size_t first_buffer, std::int64_t row) {
+  const auto* bits = static_cast<const std::byte*>(batch.buffers[first_buffer].data);
   return bits == nullptr || ((bits[row / 8] >> (row % 8)) & std::byte{1}) != std::byte{0};
 }
 
-std::int64_t int_at(const array::RecordBatch& batch, int first_buffer, std::int64_t row) {
+std::int64_t int_at(const array::RecordBatch& batch, std::size_t first_buffer, std::int64_t row) {
   if (!valid_at(batch, first_buffer, row)) return -1;
-  const auto* values = static_cast<const std::byte*>(batch.buffers[static_cast<std::size_t>(first_buffer + 1)].data);
+  const auto* values = static_cast<const std::byte*>(batch.buffers[first_buffer + 1].data);
   return load_le<std::int64_t>(values + row * 8);
 }
 
@@ -132,7 +132,7 @@ std::shared_ptr<const PublishedTable> publish_catalogue(const std::vector<Catalo
 
 void read_catalogue(const array::RecordBatch& batch, std::vector<CatalogueEntry>* entries) {
   const auto& fields = batch.schema->fields();
-  int first_buffer[kColumns];
+  std::size_t first_buffer[kColumns];
   for (std::size_t i = 0; i < kColumns; ++i) {
     if (fields.size() < kColumns || fields[i].name != kColumnNames[i] || fields[i].type.id != kColumnTypes[i] ||
         fields[i].dictionary) {

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <unordered_map>
-#include <vector>
 
 #include "crossdock/array/record_batch.h"
 
@@ -19,12 +19,8 @@ class DictionaryTracker {
   bool update(const array::RecordBatch& batch, const Send& send);
 
  private:
-  struct Seen {
-    std::vector<array::BufferView> buffers;
-    std::vector<array::Node> nodes;
-    std::shared_ptr<const void> owner;  // keeps the addresses from being used again by another dictionary
-  };
-  std::unordered_map<std::int64_t, Seen> seen_;
+  // By id. Held, so that its addresses aren't used again by another dictionary.
+  std::unordered_map<std::int64_t, std::shared_ptr<const array::RecordBatch>> seen_;
 };
 
 }  // namespace crossdock::session

@@ -27,6 +27,7 @@ ServerConnection::ServerConnection(std::unique_ptr<transport::Connection> connec
                .counted_leases = connection_->agreement().counted_leases,
                .cancel = connection_->agreement().cancel}) {
   stats_.pid = connection_->agreement().peer_pid;
+  stats_.peer = connection_->agreement().peer;
 }
 
 bool ServerConnection::turn(std::int64_t now_ms) {
@@ -286,10 +287,8 @@ void ServerConnection::end_stream(std::vector<std::byte> tail) {
 }
 
 void ServerConnection::fail_stream(const std::exception& reason) {
-  say(options_.log, LogLevel::kWarning, [&] {
-    return "the stream \"" + stats_.name + "\" to process " + std::to_string(stats_.pid) +
-           " ends: " + to_remote_text(reason);
-  });
+  say(options_.log, LogLevel::kWarning,
+      [&] { return "the stream \"" + stats_.name + "\" to " + stats_.peer + " ends: " + to_remote_text(reason); });
   std::vector<std::byte> message = sender_.error(to_remote_text(reason));
   // A peer that doesn't know error messages sees the connection close.
   if (message.empty()) throw ConnectionError(std::string("ending the connection: ") + reason.what());

@@ -40,8 +40,9 @@ struct SourceStats {
   std::uint64_t consumers = 0;     ///< Streams that were started.
 };
 struct ConsumerStats {
-  std::uint32_t pid = 0;
-  std::string name;  ///< What it reads, empty between streams.
+  std::uint32_t pid = 0;  ///< 0: on another machine, for all that is known.
+  std::string peer;       ///< Who it is, for people: transport::Agreement::peer.
+  std::string name;       ///< What it reads, empty between streams.
   std::uint64_t batches = 0, rows = 0, bytes = 0;
   std::uint64_t window = 0;     ///< Messages that it may be behind.
   std::uint64_t in_flight = 0;  ///< Messages sent and not taken.

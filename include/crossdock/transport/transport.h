@@ -26,9 +26,10 @@ struct Agreement {
   bool error_messages = false;       ///< Both ends know message type 255.
   bool counted_leases = false;       ///< The client frees each address as often as it was sent.
   bool cancel = false;               ///< Both ends know an End of Stream from the client.
-  bool same_user = true;  ///< Another process of our own user on this machine. False for every other machine.
-  std::uint32_t peer_pid = 0;
+  bool same_user = true;       ///< Another process of our own user on this machine. False for every other machine.
+  std::uint32_t peer_pid = 0;  ///< 0: on another machine, for all that is known.
   std::uint32_t peer_uid = 0;
+  std::string peer;  ///< Who that is, for people: "a client of shm:/run/x.sock (process 12)", "tcp://10.0.0.7:55112".
 };
 
 /// A message that arrived. The bytes are a private copy, 8-aligned. Without an owner they are the connection's, and

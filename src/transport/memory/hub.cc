@@ -106,6 +106,7 @@ class MemoryTransport final : public Transport {
     agreement.error_messages = agreement.counted_leases = agreement.cancel = true;
     agreement.peer_pid = static_cast<std::uint32_t>(::getpid());
     agreement.peer_uid = static_cast<std::uint32_t>(::geteuid());
+    agreement.peer = "the other end of memory:" + address + " in this process";
     auto [server, client] = memory_pair(agreement, options_);
     {
       const std::lock_guard lock(door->mutex);

@@ -1,4 +1,4 @@
-#include "body_memory.h"
+#include "output_memory.h"
 
 #include <algorithm>
 #include <array>
@@ -29,12 +29,12 @@ void free_block(Block* block) noexcept {
 
 }  // namespace
 
-class BodyMemory::Shelf {
+class OutputMemory::Places {
  public:
-  Shelf() = default;
-  Shelf(const Shelf&) = delete;
-  Shelf& operator=(const Shelf&) = delete;
-  ~Shelf() { close(); }
+  Places() = default;
+  Places(const Places&) = delete;
+  Places& operator=(const Places&) = delete;
+  ~Places() { close(); }
 
   Block* find(std::size_t size) noexcept {
     Block* found = nullptr;
@@ -72,19 +72,19 @@ class BodyMemory::Shelf {
   std::atomic<bool> closed_{false};
 };
 
-BodyMemory::BodyMemory() : shelf_(std::make_shared<Shelf>()) {}
-BodyMemory::~BodyMemory() {
-  if (shelf_) shelf_->close();
+OutputMemory::OutputMemory() : places_(std::make_shared<Places>()) {}
+OutputMemory::~OutputMemory() {
+  if (places_) places_->close();
 }
-BodyMemory::BodyMemory(BodyMemory&&) noexcept = default;
-BodyMemory& BodyMemory::operator=(BodyMemory&& other) noexcept {
-  if (shelf_ && shelf_ != other.shelf_) shelf_->close();
-  shelf_ = std::move(other.shelf_);
+OutputMemory::OutputMemory(OutputMemory&&) noexcept = default;
+OutputMemory& OutputMemory::operator=(OutputMemory&& other) noexcept {
+  if (places_ && places_ != other.places_) places_->close();
+  places_ = std::move(other.places_);
   return *this;
 }
 
-std::shared_ptr<std::byte> BodyMemory::take(std::size_t size) {
-  Block* block = shelf_->find(size);
+std::shared_ptr<std::byte> OutputMemory::take(std::size_t size) {
+  Block* block = places_->find(size);
   if (block == nullptr) {
     auto made = std::make_unique<Block>();
     made->capacity = std::max<std::size_t>(size, 1);
@@ -95,8 +95,8 @@ std::shared_ptr<std::byte> BodyMemory::take(std::size_t size) {
     block = made.release();
   }
   std::byte* const data = block->data;
-  // On a throw of this constructor the deleter is called.
-  return {data, [shelf = shelf_, block](std::byte*) noexcept { shelf->put(block); }};
+  // On a throw of this constructor the deleter is called. NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDeleteLeaks)
+  return {data, [places = places_, block](std::byte*) noexcept { places->put(block); }};
 }
 
 }  // namespace crossdock::ipc
