@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import struct
+import uuid
 from typing import Any
 
 import nanoarrow as na
@@ -65,7 +66,9 @@ VALUES: dict[str, tuple[pa.DataType, list]] = {
     ),
     "dense union": (pa.dense_union([pa.field("i", pa.int32()), pa.field("s", pa.string())], [0, 127]), [1, "a", None]),
     "dense union in a list": (pa.list_(pa.dense_union([pa.field("i", pa.int8())])), [[1, 2], None, []]),
+    "dictionary of structs": (pa.dictionary(pa.int8(), pa.struct([("a", pa.int8())])), [{"a": 1}, None, {"a": 2}]),
     "dictionary of views": (pa.dictionary(pa.int8(), pa.string_view()), ["a", None, "not inline at all"]),
+    "extension": (pa.uuid(), [uuid.UUID(int=1), None, uuid.UUID(int=2**128 - 1)]),
     "struct of what is new": (
         pa.struct([("r", pa.run_end_encoded(pa.int32(), pa.list_view(pa.struct([("v", pa.binary_view())]))))]),
         [{"r": [{"v": b"x"}, None]}, None, {"r": None}],
@@ -79,6 +82,8 @@ VALUES: dict[str, tuple[pa.DataType, list]] = {
 
 def column(name: str) -> pa.Array:
     kind, values = VALUES[name]
+    if name == "dictionary of structs":
+        return pa.DictionaryArray.from_arrays(pa.array([0, None, 1], pa.int8()), pa.array(values[::2], kind.value_type))
     if pa.types.is_dictionary(kind):
         if pa.types.is_string_view(kind.value_type):
             plain = pa.array(values).dictionary_encode()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
 import nanoarrow.ipc
@@ -12,15 +11,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.interop.every_type import VALUES, column
 
 import crossdock as xd
-
-_spec = importlib.util.spec_from_file_location("types_of_test_types", Path(__file__).with_name("test_types.py"))
-assert _spec is not None
-assert _spec.loader is not None
-_types = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(_types)
-VALUES, column = _types.VALUES, _types.column
 
 CODECS = [None, "lz4", "zstd"]
 FORMS = ["file", "stream"]
@@ -149,7 +142,11 @@ def test_a_dictionary_that_comes_late(tmp_path):
         assert pyarrow_read(path, "stream").to_pydict() == table.to_pydict()
 
 
-@pytest.mark.parametrize("name", [name for name in VALUES if "dictionar" not in name and "run_end" not in name])
+# Arrow IPC has no place for metadata of a dictionary's values, so an extension type there comes out as its storage.
+PLAIN = [name for name in VALUES if not any(word in name for word in ("dictionar", "run_end", "extension"))]
+
+
+@pytest.mark.parametrize("name", PLAIN)
 def test_deltas_of_every_type(tmp_path, name):
     """The values of a dictionary may be of any type; appended ones are put together with those before."""
     values = column(name)

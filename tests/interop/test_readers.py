@@ -128,7 +128,9 @@ NEW = "struct of what is new"  # runs of list views, with binary views within
 
 PYARROW: dict[str, Quirk] = {"interval_months": Refuses("21"), "interval_day_time": Refuses("22")}  # no such scalars
 PYARROW_C = {"run_end_encoded of run_end_encoded": Refuses("nested run-end encoded")}
+STORAGE = Shows([(1).to_bytes(16, "big"), None, b"\xff" * 16])
 NANOARROW: dict[str, Quirk] = {
+    "extension": STORAGE,
     **each(Refuses("Can't resolve iterator for type 'decimal"), "decimal32", "decimal64"),
     **each(Misreads(), "decimal128", "decimal256"),  # negative numbers, which it takes for ones without a sign
     "empty struct": Shows([]),
@@ -144,6 +146,7 @@ NANOARROW_IPC = {
     **each(Refuses("RunEndEncoded not yet supported"), *RUNS, NEW),
 }
 POLARS: dict[str, Quirk] = {
+    "extension": STORAGE,
     "decimal256": Refuses("Int256"),
     "date64": Shows([datetime.datetime(2024, 2, 29), None, datetime.datetime(1969, 1, 1)]),
     "month_day_nano_interval": Refuses("month_day_nano_interval"),
@@ -157,6 +160,7 @@ POLARS_C = {
 }
 POLARS_IPC = each(Refuses("not yet implemented"), "list_view", "large_list_view", *RUNS, NEW)
 DUCKDB: dict[str, Quirk] = {
+    "extension": Shows(["00000000-0000-0000-0000-000000000001", None, "ffffffff-ffff-ffff-ffff-ffffffffffff"]),
     "float16": Refuses("Unsupported Internal Arrow Type e"),
     "decimal256": Refuses("Unsupported Internal Arrow Type for Decimal"),
     "sparse union": Refuses("union tag out of range"),

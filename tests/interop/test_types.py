@@ -100,12 +100,6 @@ def test_dictionaries_that_change_from_batch_to_batch():
             assert list(pa.RecordBatchReader.from_stream(client.get(name))) == list(batches())
 
 
-def test_an_extension_type_keeps_its_metadata():
-    array = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0123456789abcdef", None], pa.binary(16)))
-    batch = pa.record_batch({"id": array})
-    assert round_trip(batch).equals(batch, check_metadata=True)
-
-
 TEXT = st.text(string.printable, max_size=5)
 COLUMNS = {
     pa.int64(): st.integers(-(2**63), 2**63 - 1),
