@@ -29,7 +29,7 @@ bool DigitLimit::holds(const std::byte* number, std::int32_t width) const noexce
   if (width == 4) {
     words[0] = static_cast<std::uint64_t>(std::int64_t{load_le<std::int32_t>(number)});
   } else {
-    for (int i = 0; i < n; ++i) words[i] = load_le<std::uint64_t>(number + i * 8);
+    for (int i = 0; i < n; ++i) words[i] = load_le<std::uint64_t>(number + std::ptrdiff_t{i} * 8);
   }
   const std::uint64_t sign = static_cast<std::int64_t>(words[n - 1]) < 0 ? ~std::uint64_t{0} : 0;
   std::uint64_t carry = sign & 1;

@@ -60,7 +60,7 @@ constexpr std::array<std::uint64_t, 256> kSteps = [] {
   std::array<std::uint64_t, 256> steps{};
   for (int byte = 0; byte < 256; ++byte) {
     for (int state = 0; state < kStates; ++state) {
-      const auto next = static_cast<std::uint64_t>(after(static_cast<State>(state), byte) * kStateBits);
+      const auto next = static_cast<std::uint64_t>(after(static_cast<State>(state), byte)) * kStateBits;
       steps[static_cast<std::size_t>(byte)] |= next << (state * kStateBits);
     }
   }
@@ -99,7 +99,7 @@ bool is_utf8(const std::byte* data, std::int64_t size) noexcept {
   std::int64_t i = 0;
   for (; size - i >= 32; i += 32) {
     take_block(i, 32);
-    if ((state & kStateMask) == kBroken * kStateBits) return false;
+    if ((state & kStateMask) == std::uint64_t{kBroken} * kStateBits) return false;
   }
   for (; size - i >= 8; i += 8) take_block(i, 8);
   for (; i < size; ++i) step(data[i]);

@@ -43,7 +43,7 @@ ClientOptions with_transports(ClientOptions options) {
 
 }  // namespace
 
-Client::Client(const std::string& uri, ClientOptions options, transport::InterruptHook interrupted) {
+Client::Client(const std::string& uri, ClientOptions options, const transport::InterruptHook& interrupted) {
   options = with_transports(std::move(options));
   auto pool = make_pool(uri, transport::Carries::kBoth, options);
   try_out(*pool, interrupted);
@@ -51,7 +51,7 @@ Client::Client(const std::string& uri, ClientOptions options, transport::Interru
 }
 
 Client::Client(const std::string& metadata_uri, const std::string& data_uri, ClientOptions options,
-               transport::InterruptHook interrupted) {
+               const transport::InterruptHook& interrupted) {
   options = with_transports(std::move(options));
   auto metadata = make_pool(metadata_uri, transport::Carries::kMetadata, options);
   auto data = make_pool(data_uri, transport::Carries::kData, options);

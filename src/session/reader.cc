@@ -72,6 +72,16 @@ ClientConnection& Reader::Impl::due_from() noexcept {
   return data_connection && receiver.due_has_metadata() ? *data_connection : *connection;
 }
 
+// Of two connections, each brings what it was asked for. An error may come over either.
+void Reader::Impl::check_place(const ClientConnection& source, const transport::Incoming& message) const {
+  const bool of_data = &source == data_connection.get();
+  if (message.tagged ? of_data : !of_data) return;
+  if (of_data && dissociated::read_prefix(message.bytes).type == dissociated::MessageType::kError) return;
+  throw ProtocolError(source.where() + " sent " +
+                      (of_data ? "metadata over the connection of bodies" : "a body over the connection of metadata") +
+                      ", for the stream \"" + name + "\"");
+}
+
 // The next item of the stream, if it has come; else null.
 const dissociated::Receiver::Item* Reader::Impl::look() {
   if (unfinished != nullptr) return std::exchange(unfinished, nullptr);
@@ -82,6 +92,7 @@ const dissociated::Receiver::Item* Reader::Impl::look() {
       std::optional<transport::Incoming> message = source.transport().receive();
       if (!message) break;
       source.received(*message);
+      if (data_connection) check_place(source, *message);
       if (message->tagged) {
         receiver.on_tagged(message->tag, message->bytes, std::move(message->owner));
       } else {

@@ -58,6 +58,7 @@ struct Reader::Impl {
  private:
   const dissociated::Receiver::Item* wait(std::int64_t deadline);
   const dissociated::Receiver::Item* look();
+  void check_place(const ClientConnection& source, const transport::Incoming& message) const;
   void stay_patient(std::int64_t deadline) const;
   void deliver(const dissociated::Receiver::Item& item, std::optional<array::RecordBatch>* out);
   ClientConnection& bodies_from() noexcept { return data_connection ? *data_connection : *connection; }

@@ -185,7 +185,11 @@ bool ServerConnection::pump(std::int64_t now_ms) {
       has_current_ = true;
       metadata_sent_ = false;
     }
-    if (!send_current()) break;
+    try {
+      if (!send_current()) break;
+    } catch (const ResourceError& reason) {
+      fail_stream(reason);  // a region that the system doesn't let pass is no fault of the connection's
+    }
     progress = true;
   }
   return progress;

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import itertools
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -263,4 +262,5 @@ def test_nanoarrow_cannot_hold_views(script):
         """
     )
     held.process.wait(60)
-    assert held.process.returncode in (-signal.SIGSEGV, -signal.SIGABRT), held.finish(expect=None)
+    # By which signal depends on what lies where; it may also be an exception.
+    assert held.process.returncode != 0, held.finish(expect=None)

@@ -78,11 +78,11 @@ class CROSSDOCK_EXPORT Client {
  public:
   /// Throws UriError, SchemeError, NotFoundError, ConnectionError, PermissionError, HandshakeError, TimeoutError,
   /// InterruptedError.
-  explicit Client(const std::string& uri, ClientOptions options = {}, transport::InterruptHook interrupted = {});
+  explicit Client(const std::string& uri, ClientOptions options = {}, const transport::InterruptHook& interrupted = {});
   /// Metadata and bodies over a connection each, of one server or of two that publish the same under the same names;
   /// the schemes may differ. Live streams need one connection: they throw UnsupportedError from get().
   Client(const std::string& metadata_uri, const std::string& data_uri, ClientOptions options = {},
-         transport::InterruptHook interrupted = {});
+         const transport::InterruptHook& interrupted = {});
   ~Client();  ///< close()
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;

@@ -26,6 +26,10 @@ constexpr const char* kWhat = "this shm listener";
 constexpr std::size_t kMaxHandshakes = 64;  // under way at once; the oldest gives way to a new one
 constexpr int kAcceptsPerTurn = 16;
 
+/// Of what waits for a client that doesn't read its control socket. Descriptors in it count against the user: a few
+/// such clients must not use up what all may have under way (about as many as one process may open).
+constexpr int kControlBytes = 8 << 10;
+
 /// Why a client is turned away, and with which code it is told.
 struct Turned {
   Refusal code;
@@ -78,6 +82,7 @@ class ShmListener final : public Listener {
     Clock::time_point deadline;
   };
 
+  std::unique_ptr<Connection> greet_all();
   bool admit_one();
   bool admit(UniqueFd socket);
   void turn_away_without_descriptor();
@@ -109,12 +114,18 @@ std::vector<int> ShmListener::poll_descriptors() const {
 
 std::unique_ptr<Connection> ShmListener::accept() {
   fork_.check(kWhat);
-  const auto now = Clock::now();
-  if (rest_.may_accept()) {
-    if (!reserve_) reserve_ = open_reserve();
-    for (int i = 0; i < kAcceptsPerTurn && admit_one(); ++i) {
-    }
+  // Those who are here go first: nobody is turned away for a crowd whose openings lie ready.
+  if (auto connection = greet_all()) return connection;
+  if (!rest_.may_accept()) return nullptr;
+  if (!reserve_) reserve_ = open_reserve();
+  for (int i = 0; i < kAcceptsPerTurn && admit_one(); ++i) {
   }
+  return greet_all();
+}
+
+/// Goes on with every handshake until one is complete.
+std::unique_ptr<Connection> ShmListener::greet_all() {
+  const auto now = Clock::now();
   for (auto guest = guests_.begin(); guest != guests_.end();) {
     bool done = false;
     auto connection = greet(*guest, &done);
@@ -150,6 +161,9 @@ bool ShmListener::admit(UniqueFd socket) {
   Guest guest{std::move(socket), {}, "", Clock::now() + std::chrono::milliseconds(options_.handshake_timeout_ms)};
   try {
     guest.peer = peer_credentials(guest.socket.get(), "a client of shm:" + file_.path());
+    if (::setsockopt(guest.socket.get(), SOL_SOCKET, SO_SNDBUF, &kControlBytes, sizeof kControlBytes) != 0) {
+      throw_errno(errno, "setting up a client of shm:" + file_.path());
+    }
   } catch (const Error& error) {
     say(LogLevel::kWarning, error.what());
     return true;
@@ -259,11 +273,13 @@ std::unique_ptr<Connection> ShmListener::answer(Guest& guest, const Packet& pack
                         .max_body = options_.max_body,
                         .want_data = want_data_,
                         .free_data = free_data_};
-  if (send_packet(guest.socket.get(), encode(welcome), ring.get(), guest.where) != Sent::kSent) {
+  try {
+    if (send_packet(guest.socket.get(), encode(welcome), ring.get(), guest.where) == Sent::kSent) return connection;
     say(LogLevel::kInfo, guest.where + " left during its handshake");
-    return nullptr;
+  } catch (const Error& error) {
+    refuse(guest, {Refusal::kResources, error.what()});  // now: the connection shuts the socket down when it goes
   }
-  return connection;
+  return nullptr;
 }
 
 void ShmListener::refuse(const Guest& guest, const Turned& turned) const noexcept {

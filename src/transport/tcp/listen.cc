@@ -128,6 +128,7 @@ class TcpListener final : public Listener {
   std::unique_ptr<Connection> accept() override;
 
  private:
+  std::unique_ptr<Connection> greet_all();
   bool admit_one();
   bool full() const;
   void turn_away_without_descriptor();
@@ -171,11 +172,20 @@ std::vector<int> TcpListener::poll_descriptors() const {
 
 std::unique_ptr<Connection> TcpListener::accept() {
   fork_.check(kWhat);
-  if (rest_.may_accept()) {
+  // Those who are here go first: nobody is turned away for a crowd whose openings lie ready.
+  std::unique_ptr<Connection> connection = greet_all();
+  if (!connection && rest_.may_accept()) {
     if (!reserve_) reserve_ = open_reserve();
     for (int i = 0; i < kAcceptsPerTurn && admit_one(); ++i) {
     }
+    connection = greet_all();
   }
+  set_timer();
+  return connection;
+}
+
+/// Goes on with handshakes until one is complete.
+std::unique_ptr<Connection> TcpListener::greet_all() {
   const auto now = Clock::now();
   std::unique_ptr<Connection> connection;
   for (auto guest = guests_.begin(); guest != guests_.end() && !connection;) {
@@ -190,7 +200,6 @@ std::unique_ptr<Connection> TcpListener::accept() {
     }
     guest = done ? guests_.erase(guest) : std::next(guest);
   }
-  set_timer();
   return connection;
 }
 
@@ -236,10 +245,9 @@ bool TcpListener::admit_one() {
       refuse(*oldest, {Refusal::kResources, "too many clients are shaking hands at once"});
       guests_.erase(oldest);
     }
-    guests_.push_back(Guest{std::make_unique<Socket>(std::move(socket), where),
-                            where,
-                            Clock::now() + std::chrono::milliseconds(options_.handshake_timeout_ms),
-                            {}});
+    auto guest = std::make_unique<Socket>(std::move(socket), where);
+    const auto deadline = Clock::now() + std::chrono::milliseconds(options_.handshake_timeout_ms);
+    guests_.push_back(Guest{std::move(guest), where, deadline, {}});
   } catch (const Error& reason) {
     say(LogLevel::kWarning, std::string("a client of ") + where_ + " was lost: " + reason.what());
   }

@@ -149,7 +149,7 @@ class Exhausted : public ExhaustedTest {
   void TearDown() override {
     if (IsSkipped()) return;
     // Who was connected before goes on, whatever happened.
-    EXPECT_EQ(take_all(*reader_), (kBatches - 1) * kRows);
+    EXPECT_EQ(take_all(*reader_), left_ * kRows);
     EXPECT_EQ(number_at(*first_, 42), 42);
     EXPECT_EQ(get(*other_, "table"), "ok");
     // And all is well once there is enough again.
@@ -180,6 +180,7 @@ class Exhausted : public ExhaustedTest {
   std::unique_ptr<Client> other_;
   std::unique_ptr<Reader> reader_;
   std::optional<array::RecordBatch> first_;
+  std::int64_t left_ = kBatches - 1;  // batches that reader_ has still to give
 };
 
 using ::testing::AllOf;
@@ -208,7 +209,10 @@ TEST_F(Exhausted, AServerThatCanEvenTurnNobodyAwayRestsAndAcceptsAgain) {
     EXPECT_THAT(connect(uri_, 1000), StartsWith("TimeoutError")) << "it waits at the door";
     // Of the second in which it could do nothing: what asks for ever uses nearly all of it.
     EXPECT_LT(std::stoi(tell("say cpu time")) - before, 300) << "ms of CPU time, with a limit of " << allowed;
-    EXPECT_EQ(get(*other_, "table"), "ok");
+    // Who is in the middle of a stream goes on. (A new one needs a descriptor to be passed, which the system refuses a
+    // user without privileges whose processes have more of them under way than this limit.)
+    EXPECT_TRUE(reader_->next());
+    --left_;
     ASSERT_EQ(tell("allow descriptors"), "done");
     EXPECT_EQ(connect(uri_, 10'000), "ok");
   }

@@ -121,6 +121,25 @@ TEST_F(TcpHandshake, LimitsAndWhatIsCarriedAreToldBothWays) {
   EXPECT_EQ(connection->agreement().free_data, 2u);
 }
 
+TEST_F(TcpHandshake, ACrowdThatHasSaidWhatItMustComesInWhole) {
+  listen();
+  constexpr std::size_t kCrowd = 100;  // more than may be shaking hands at once
+  std::vector<std::unique_ptr<RawSocket>> crowd;
+  for (std::size_t i = 0; i < kCrowd; ++i) {
+    crowd.push_back(std::make_unique<RawSocket>(address()));
+    crowd.back()->send(encode(some_hello()));
+  }
+  const auto deadline = Clock::now() + std::chrono::seconds(20);
+  while (connections_.size() < kCrowd && Clock::now() < deadline) {
+    if (auto connection = listener_->accept()) {
+      connections_.push_back(std::move(connection));
+    } else {
+      await_event(*listener_, 10);
+    }
+  }
+  EXPECT_EQ(connections_.size(), kCrowd);
+}
+
 TEST_F(TcpHandshake, TheRightTokenOpens) {
   TcpOptions options;
   options.token = "correct horse battery staple";
