@@ -5,9 +5,9 @@
 
 namespace crossdock::ipc {
 
-/// 64-aligned memory that bodies are decompressed, compressed or swapped into. Blocks that are dropped, on whatever
-/// thread, are kept for the next body of about their size, two at most: touching fresh pages costs more than decoding
-/// into them. take() on one thread at a time.
+/// 64-aligned memory that bodies are decompressed, compressed, swapped or moved into. Blocks that are dropped, on
+/// whatever thread, are kept for the next body of about their size, two at most: touching fresh pages costs more than
+/// decoding into them. take() on one thread at a time.
 class OutputMemory {
  public:
   OutputMemory();

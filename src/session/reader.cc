@@ -156,6 +156,7 @@ array::RecordBatch Reader::Impl::receive_batch(const dissociated::Receiver::Item
   } else {
     owner = view_packed(item);
   }
+  owner = realigner.realign(*of, header, std::move(owner), name.c_str(), &views);
   array::RecordBatch batch = ipc::assemble(of, header, views, dictionaries.for_schema(*of), std::move(owner));
   if (full) {
     array::check_full(batch, array::Dictionaries::kTrust);  // they were checked when they came

@@ -10,6 +10,7 @@
 #include "crossdock/dissociated/receiver.h"
 #include "crossdock/ipc/compression.h"
 #include "crossdock/ipc/dictionary_store.h"
+#include "crossdock/ipc/realign.h"
 #include "crossdock/session/client.h"
 #include "session/client_connection.h"
 #include "session/client_pool.h"
@@ -52,6 +53,7 @@ struct Reader::Impl {
   // Kept between batches for their memory:
   ipc::BatchHeader header;
   ipc::Decompressor decompressor;
+  ipc::Realigner realigner;
   std::vector<dissociated::RemoteBuffer> remote;
   std::vector<array::BufferView> views;
 

@@ -127,6 +127,20 @@ constexpr std::int32_t element_width(BufferKind kind, std::int32_t width) noexce
   return 0;
 }
 
+/// Where any buffer may lie.
+inline constexpr std::uint32_t kMostAlignment = 8;
+
+/// What a buffer's address must be a multiple of, so that its elements can be read in place as the numbers that they
+/// are: 1, 2, 4 or 8. `width` as in TypeLayout. Decimals and intervals of more bytes are made of numbers of 8.
+constexpr std::uint32_t element_alignment(BufferKind kind, std::int32_t width) noexcept {
+  if (kind == BufferKind::kOffsets32) return 4;
+  if (kind == BufferKind::kOffsets64) return 8;
+  const auto bytes = static_cast<std::uint32_t>(element_width(kind, width));
+  if (bytes == 0) return 1;  // bits, bytes, and elements of no bytes
+  const std::uint32_t power = bytes & (0 - bytes);
+  return power < kMostAlignment ? power : kMostAlignment;
+}
+
 /// Total: defined for every TypeId. No allocation, thread-safe.
 CROSSDOCK_EXPORT TypeLayout type_layout(const Type& type) noexcept;
 

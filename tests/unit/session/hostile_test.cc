@@ -606,6 +606,47 @@ TEST_F(HostileTest, WaitingForMemoryThatWasNotAnnouncedIsInterruptedAndNothingIs
   EXPECT_FALSE(reader->next().has_value());
 }
 
+TEST_F(HostileTest, NumbersAtOddAddressesReachNobody) {
+  const FakeServer server([](auto& c) {
+    Truth truth;
+    std::vector<std::byte> body(1);
+    ipc::BodyLayout layout;
+    for (const array::BufferView& buffer : truth.batch.buffers) {
+      layout.buffers.push_back({static_cast<std::int64_t>(body.size()), buffer.size});
+      const auto* bytes = static_cast<const std::byte*>(buffer.data);
+      body.insert(body.end(), bytes, bytes + buffer.size);
+    }
+    layout.body_length = static_cast<std::int64_t>(body.size());
+    device::RegionWriter writer("odd");
+    const std::uint64_t at = writer.append(body);
+    for (std::size_t i = 0; i < truth.remote.size(); ++i) {
+      if (truth.remote[i].length == 0) continue;
+      truth.remote[i].address = device::make_address(7, at + static_cast<std::uint64_t>(layout.buffers[i].offset));
+    }
+    truth.region = writer.freeze();
+    c.announce(7, *truth.region);
+    truth.schema(c);
+    truth.record_batch(c);
+    truth.body(c);
+    Truth::metadata(c, 2, truth.encoder.record_batch(truth.batch, layout));
+    c.send_tagged(dissociated::write_tag(2, dissociated::BodyType::kPacked), body, {});
+    Truth::end(c, 3);
+  });
+  Client client(server.uri());
+  const auto reader = client.get("table");
+  for (const char* body : {"by address", "by value"}) {
+    const auto batch = reader->next();
+    ASSERT_TRUE(batch.has_value()) << body;
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(batch->buffers[1].data) % alignof(std::int64_t), 0u) << body;
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(batch->buffers[3].data) % alignof(std::int32_t), 0u) << body;
+    for (std::int64_t row = 0; row < batch->num_rows; ++row) {
+      EXPECT_EQ(number_at(*batch, row), row) << body;
+      EXPECT_EQ(testing::text_at(*batch, row), std::to_string(row)) << body;
+    }
+  }
+  EXPECT_FALSE(reader->next().has_value());
+}
+
 TEST_F(HostileTest, ACatalogueThatIsNoneIsRefused) {
   const FakeServer server([](auto& c) {
     Truth truth;  // numbers and texts
