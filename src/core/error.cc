@@ -68,8 +68,8 @@ void throw_error(ErrorCode code, const std::string& what) {
 void throw_errno(int error_number, const std::string& doing) {
   const std::string what = doing + ": " + std::generic_category().message(error_number);
   switch (error_number) {
+    case EMFILE: throw ResourceError(what + "; close some in this process, or raise its limit (ulimit -n)");
     case ENOMEM:
-    case EMFILE:
     case ENFILE:
     case ENOSPC: throw ResourceError(what);
     case EACCES:

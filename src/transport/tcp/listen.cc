@@ -271,8 +271,8 @@ void TcpListener::turn_away_without_descriptor() {
     error = turned ? 0 : errno;
     if (turned) {
       say(LogLevel::kWarning, where_ + " is out of descriptors and turned a client away: raise the limit (ulimit -n)");
-      const std::vector<std::byte> record =
-          encode(Refused{.code = Refusal::kResources, .reason = "the server has no descriptors left"});
+      const std::vector<std::byte> record = encode(Refused{
+          .code = Refusal::kResources, .reason = "the server is out of descriptors; raise its limit (ulimit -n)"});
       ::send(turned.get(), record.data(), record.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
       shut_down(turned.get());
     }

@@ -54,7 +54,8 @@ TEST(Error, TurnsSystemErrorsIntoTheClassThatHelps) {
   try {
     throw_errno(EMFILE, "opening region 3");
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "opening region 3: Too many open files");
+    EXPECT_STREQ(error.what(),
+                 "opening region 3: Too many open files; close some in this process, or raise its limit (ulimit -n)");
   }
 }
 
