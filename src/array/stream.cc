@@ -58,12 +58,20 @@ class ImportedStream final : public BatchStream {
   const std::shared_ptr<const Schema>& schema() const override { return schema_; }
 
   std::optional<RecordBatch> next() override {
+    if (failure_) std::rethrow_exception(failure_);
     if (over_) return std::nullopt;
-    typename Form::Array array{};
-    if (const int status = stream_.get_next(&stream_, &array)) {
-      over_ = true;
-      fail(&stream_, status, "a batch");
+    try {
+      return take();
+    } catch (...) {
+      failure_ = std::current_exception();
+      throw;
     }
+  }
+
+ private:
+  std::optional<RecordBatch> take() {
+    typename Form::Array array{};
+    if (const int status = stream_.get_next(&stream_, &array)) fail(&stream_, status, "a batch");
     if (Form::inner(&array)->release == nullptr) {
       over_ = true;
       return std::nullopt;
@@ -73,13 +81,11 @@ class ImportedStream final : public BatchStream {
     try {
       return import_batch(schema_, &wide);
     } catch (...) {
-      over_ = true;
       if (wide.array.release != nullptr) wide.array.release(&wide.array);
       throw;
     }
   }
 
- private:
   [[noreturn]] static void fail(typename Form::Stream* stream, int status, const char* what) {
     const char* text = stream->get_last_error(stream);
     throw InvalidDataError(std::string("the producer of an Arrow stream failed to give ") + what + ": " +
@@ -89,6 +95,7 @@ class ImportedStream final : public BatchStream {
   typename Form::Stream stream_{};
   std::shared_ptr<const Schema> schema_;
   bool over_ = false;
+  std::exception_ptr failure_;
 };
 
 template <typename Form>

@@ -187,6 +187,8 @@ struct FileReader::Impl {
   array::Metadata batch_metadata;
   std::size_t position = 0;  // among the batches of a file, the messages of a stream file
 
+  std::exception_ptr failure;  // of next()
+
   // Kept between batches for their memory:
   std::string where;
   std::vector<std::uint64_t> metadata;
@@ -201,10 +203,11 @@ FileReader::~FileReader() = default;
 const std::shared_ptr<const array::Schema>& FileReader::schema() const { return impl_->container.schema; }
 
 std::optional<array::RecordBatch> FileReader::next() {
+  if (impl_->failure) std::rethrow_exception(impl_->failure);
   try {
     return impl_->next();
   } catch (...) {
-    impl_->position = impl_->container.has_footer ? impl_->batches.size() : impl_->container.messages.size();
+    impl_->failure = std::current_exception();
     throw;
   }
 }

@@ -18,6 +18,8 @@ import pyarrow as pa
 import shm_carrier
 import tcp_carrier
 
+import crossdock as xd
+
 WANT_DATA, FREE_DATA = 0xFEDCBA9876543210, 0x0123456789ABCDEF
 
 TABLE = pa.table(
@@ -33,6 +35,14 @@ assert len(MESSAGES) == 7  # a schema, a dictionary, five batches
 Carrier = Any  # an ShmCarrier or a TcpCarrier
 Act = Callable[[Carrier], None]
 ENDED = (shm_carrier.Ended, tcp_carrier.Ended)
+
+
+def patient_next(reader: Any) -> pa.RecordBatch | None:
+    """The next batch, whatever the reader's timeout, or None at the end: for a machine that is busy with other work."""
+    while True:
+        with contextlib.suppress(xd.TimeoutError):
+            batch = next(reader, None)
+            return None if batch is None else pa.record_batch(batch)
 
 
 class LetterServer:

@@ -26,6 +26,7 @@ from letter_server import (
     in_order,
     mixed,
     packed,
+    patient_next,
     remote,
     shm_server,
     tcp_server,
@@ -170,7 +171,9 @@ def test_bodies_are_nothing_without_the_metadata_that_says_how_to_read_them(serv
         with pytest.raises(xd.TimeoutError):
             next(reader)
         asked.set()
-        batches = [pa.record_batch(batch) for batch in reader]
+        batches = []
+        while (batch := patient_next(reader)) is not None:
+            batches.append(batch)
         assert pa.Table.from_batches(batches).equals(TABLE)
 
 

@@ -14,8 +14,9 @@ class CROSSDOCK_EXPORT BatchStream {
  public:
   virtual ~BatchStream() = default;
   virtual const std::shared_ptr<const Schema>& schema() const = 0;
-  /// The next batch; nothing at the end. Blocks as long as its source does. Throws crossdock::Error; after a throw it
-  /// is over.
+  /// The next batch; nothing at the end. Blocks as long as its source does. Throws crossdock::Error. After TimeoutError
+  /// and InterruptedError it may be called again, where a stream has them; any other error stays: every later call
+  /// throws it again, so that what was cut short never looks like what has ended.
   virtual std::optional<RecordBatch> next() = 0;
 };
 
@@ -25,8 +26,8 @@ class CROSSDOCK_EXPORT BatchStream {
 CROSSDOCK_EXPORT std::unique_ptr<BatchStream> import_stream(ArrowArrayStream* stream);
 CROSSDOCK_EXPORT std::unique_ptr<BatchStream> import_device_stream(ArrowDeviceArrayStream* stream);
 
-/// Gives the stream away in C form; errors become EIO (or a fitting errno: ETIMEDOUT, ECANCELED, ENOMEM) with
-/// get_last_error(), whose text begins with the error's name. The CPU form is for host batches only.
+/// Gives the stream away in C form; errors become EIO (or a fitting errno: ETIMEDOUT, EINTR, ENOMEM, ENOTSUP, EINVAL)
+/// with get_last_error(), whose text begins with the error's name. The CPU form is for host batches only.
 CROSSDOCK_EXPORT void export_stream(std::unique_ptr<BatchStream> stream, ArrowArrayStream* out);
 CROSSDOCK_EXPORT void export_device_stream(std::unique_ptr<BatchStream> stream, ArrowDeviceType device_type,
                                            ArrowDeviceArrayStream* out);

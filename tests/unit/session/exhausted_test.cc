@@ -90,7 +90,8 @@ constexpr int kLowDescriptors = 32;
 
 // A server that uses up what it is told to. Says its URI; then answers each order.
 int serve(const ChildProcess::Line& line, const std::string& folder) {
-  while (::dup(STDERR_FILENO) < kLowDescriptors) {
+  for (int fd = -1; (fd = ::dup(STDERR_FILENO)) < kLowDescriptors;) {
+    if (fd < 0) std::abort();  // no standard error, or a limit that is lower still
   }
   ServerOptions options;
   options.window = 1;

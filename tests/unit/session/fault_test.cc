@@ -309,6 +309,7 @@ TEST_F(FaultTest, AStreamFitsBesideADictionaryAsLargeAsTheLimit) {
   int batches = 0;
   while (const auto batch = reader->next()) ++batches;  // holds no batch, only the dictionary
   EXPECT_EQ(batches, 5);
+  EXPECT_EQ(server.stats().consumers.at(0).bytes_by_value, 0U);
 }
 
 TEST_F(FaultTest, GrowingBatchesDontPileUpRegions) {

@@ -145,6 +145,7 @@ TEST_F(LiveTest, ALoopThatHoldsOneBatchWhileItAsksForTheNextNeverStarves) {
     ++batches;
   }
   EXPECT_EQ(batches, 20);
+  EXPECT_EQ(server.stats().consumers.at(0).bytes_by_value, 0U);
 }
 
 TEST_F(LiveTest, WithEndlessPatienceAHoarderIsWaitedFor) {
@@ -230,21 +231,6 @@ TEST_F(LiveTest, ASlowSourceDelaysNoOtherConsumer) {
   slow.join();
 }
 
-TEST_F(LiveTest, DroppingAReaderInMidStreamStopsItsSource) {
-  auto alive = std::make_shared<int>(0);
-  std::weak_ptr<int> watched = alive;
-  Server server;
-  server.publish("endless", Source::factory([watched, &alive] {
-                   auto held = std::exchange(alive, nullptr);
-                   return std::make_unique<FunctionStream>(number_batch(0, 0).schema,
-                                                           [held] { return std::optional(number_batch(0, 10)); });
-                 }));
-  Client client(server.uri());
-  { EXPECT_TRUE(client.get("endless")->next().has_value()); }
-  server.close();
-  EXPECT_TRUE(watched.expired()) << "the source outlived its only consumer and the server";
-}
-
 TEST_F(LiveTest, AWaitHasAnEnd) {
   std::mutex mutex;
   std::condition_variable changed;
@@ -271,15 +257,14 @@ TEST_F(LiveTest, AWaitHasAnEnd) {
     go_on = true;
   }
   changed.notify_all();
-  std::optional<array::RecordBatch> end;
-  for (int i = 0; i < 100; ++i) {
+  std::optional<bool> ended;
+  for (int i = 0; i < 400 && !ended; ++i) {
     try {
-      end = reader->next();
-      break;
+      ended = !reader->next();
     } catch (const TimeoutError&) {
     }
   }
-  EXPECT_FALSE(end.has_value());
+  EXPECT_EQ(ended, true);
 }
 
 }  // namespace

@@ -109,9 +109,7 @@ TEST_P(ShmProcessesByWait, AKilledPeerIsNoticed) {
   ASSERT_TRUE(wait_readable(*server_, GetParam(), in_ms(5000), nullptr));
   child_->kill();
   EXPECT_EQ(as_text(receive_or_throw(*server_, GetParam())), "last words") << "what was written stays valid";
-  const auto begin = now_ns();
   EXPECT_THROW(receive_or_throw(*server_, GetParam(), 5000), ConnectionError);
-  EXPECT_LT(now_ns() - begin, 500'000'000);
   EXPECT_THROW(server_->send(as_bytes("x"), {}), ConnectionError);
 }
 
