@@ -1,8 +1,8 @@
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, final
 
-from crossdock._typing import BatchAbout, FileAbout, SchemaAbout, WireAbout
+from crossdock._typing import ArrayExporter, BatchAbout, DeviceArrayExporter, FileAbout, SchemaAbout, WireAbout
 from crossdock.errors import Error
 
 __version__: str
@@ -40,6 +40,12 @@ class RecordBatchReader:
     def __arrow_c_schema__(self) -> Any: ...
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
     def __arrow_c_device_stream__(self, requested_schema: Any = None, **keywords: Any) -> Any: ...
+    def __init__(
+        self,
+        source: ArrayExporter | DeviceArrayExporter,
+        *,
+        custom_metadata: Mapping[str, str] | Mapping[bytes, bytes] | None = None,
+    ) -> None: ...
     def _try_next(self) -> tuple[bool, RecordBatch | None]: ...
     def _prepare_sleep(self) -> int: ...
     def _awake(self) -> None: ...
@@ -48,6 +54,8 @@ class RecordBatchReader:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None: ...
+    @property
+    def custom_metadata(self) -> dict[bytes, bytes]: ...
 
 @final
 class FileReader:

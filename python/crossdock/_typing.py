@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NotRequired, Protocol, TypedDict
 
 Wait = Literal["auto", "spin", "block"]
@@ -31,7 +31,8 @@ class DeviceArrayExporter(Protocol):
 
 
 Exporter = StreamExporter | DeviceStreamExporter | ArrayExporter | DeviceArrayExporter
-Source = Exporter | str | os.PathLike[str] | Callable[[], Exporter]
+Batches = Sequence[ArrayExporter] | Sequence[DeviceArrayExporter]
+Source = Exporter | Batches | str | os.PathLike[str] | Callable[[], Exporter]
 
 
 # What `crossdock inspect --json` writes, as docs/cli.md says it.

@@ -50,7 +50,9 @@ def write(
     """Writes `source` as an Arrow IPC file.
 
     source: anything with an Arrow PyCapsule method (a pyarrow Table, a polars DataFrame, our own readers and batches),
-    the path of an Arrow file, or a callable that gives such an object. It is read to its end, batch by batch.
+    a list of batches, the path of an Arrow file, or a callable that gives such an object. It is read to its end, batch
+    by batch. Batches that come from our own readers, and `RecordBatch(source, custom_metadata=...)`, take their
+    messages' custom metadata with them.
     path: where to. A new file is written beside it and renamed once it is whole: readers of an older file of that name
     keep what they have, and after an error nothing has changed.
     compression: "lz4" or "zstd", buffer by buffer; a buffer that wouldn't get smaller is stored as it is.
@@ -62,11 +64,13 @@ def write(
         with open(source) as reader:
             _native.write_file(reader, _encoded(path), form, compression, level)
         return
-    if isinstance(source, type) or not any(hasattr(source, method) for method in _METHODS):
+    listed = isinstance(source, (list, tuple))
+    if not listed and (isinstance(source, type) or not any(hasattr(source, method) for method in _METHODS)):
         if isinstance(source, type) or not callable(source):
             raise UnsupportedTypeError(
-                f"a source is an object with one of {', '.join(_METHODS)}, the path of an Arrow file, or a callable "
-                f"that gives such an object; this is {type(source).__module__}.{type(source).__qualname__}"
+                f"a source is an object with one of {', '.join(_METHODS)}, a list of batches, the path of an Arrow "
+                f"file, or a callable that gives such an object; this is "
+                f"{type(source).__module__}.{type(source).__qualname__}"
             )
         source = source()
     _native.write_file(source, _encoded(path), form, compression, level)

@@ -35,7 +35,9 @@ def _kind(source: object, mode: str) -> Literal["file", "callable", "table", "li
     is_class = isinstance(source, type)
     if isinstance(source, (str, os.PathLike)):
         kind = "file"
-    elif not is_class and any(hasattr(source, method) for method in _STREAMS + _ARRAYS):
+    elif isinstance(source, (list, tuple)) or (
+        not is_class and any(hasattr(source, method) for method in _STREAMS + _ARRAYS)
+    ):
         if mode != "auto":
             return "table" if mode == "table" else "live"
         return "table" if hasattr(source, "__len__") or any(hasattr(source, method) for method in _ARRAYS) else "live"
@@ -43,8 +45,9 @@ def _kind(source: object, mode: str) -> Literal["file", "callable", "table", "li
         kind = "callable"
     else:
         raise UnsupportedTypeError(
-            f"a source is an object with one of {', '.join(_STREAMS + _ARRAYS)}, the path of an Arrow file, or "
-            f"a callable that gives such an object; this is {type(source).__module__}.{type(source).__qualname__}"
+            f"a source is an object with one of {', '.join(_STREAMS + _ARRAYS)}, a list of batches, the path of an "
+            f"Arrow file, or a callable that gives such an object; this is "
+            f"{type(source).__module__}.{type(source).__qualname__}"
         )
     if mode != "auto":
         raise InvalidArgumentError(f"mode={mode!r} is for Arrow objects; this source is a {kind}: leave mode out")
@@ -189,12 +192,13 @@ def serve(
       consumer, batch by batch as it comes; a second consumer gets `ConsumedError`;
     - the path of an uncompressed Arrow IPC file or stream file: its descriptor is passed, without a copy (see
       `stable`);
-    - a callable without arguments that gives one of the first two: called for each consumer, on a thread of the
+    - a callable without arguments that gives one of the first three: called for each consumer, on a thread of the
       server's own.
 
     uri: "shm:" picks a socket of its own; "shm:/run/user/1000/x.sock" names one; "tcp:" picks a port of this machine's
         loopback; "tcp://10.0.0.1:7700", or "tcp://*:7700" for all addresses, serves other machines. `server.uri` is the
         whole of it.
+    - a list or tuple of batches of one schema: a table, too;
         Several URIs: the server listens at all of them, see `server.uris`.
     window: messages that a consumer may be behind before its stream pauses.
     lease_limit: bytes of a live stream's memory that one consumer may hold, from 1 on; two batches

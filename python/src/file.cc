@@ -114,14 +114,6 @@ class PyFileReader {
   std::shared_ptr<SharedReader> reader_;  // guarded by the interpreter lock
 };
 
-nb::dict dict_of(const array::Metadata& metadata) {
-  nb::dict result;
-  for (const auto& [key, value] : metadata) {
-    result[nb::bytes(key.data(), key.size())] = nb::bytes(value.data(), value.size());
-  }
-  return result;
-}
-
 void write_file(nb::handle source, const nb::bytes& path, const std::string& form,
                 const std::optional<std::string>& compression, std::optional<int> level) {
   session::WriteOptions options;

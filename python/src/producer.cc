@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "capsule.h"
 #include "crossdock/core/error.h"
@@ -88,17 +89,21 @@ ArrowDeviceArray on_cpu(const ArrowArray& array) noexcept {
   throw InvalidDataError(text);
 }
 
-/// One array, once.
-class OneBatch final : public BatchStream {
+/// Batches that are there, once each. There is at least one.
+class MadeStream final : public BatchStream {
  public:
-  OneBatch(std::shared_ptr<const Schema> schema, RecordBatch batch)
-      : schema_(std::move(schema)), batch_(std::move(batch)) {}
+  explicit MadeStream(std::vector<RecordBatch> batches)
+      : schema_(batches.front().schema), batches_(std::move(batches)) {}
   const std::shared_ptr<const Schema>& schema() const override { return schema_; }
-  std::optional<RecordBatch> next() override { return std::exchange(batch_, std::nullopt); }
+  std::optional<RecordBatch> next() override {
+    if (next_ == batches_.size()) return std::nullopt;
+    return std::move(batches_[next_++]);
+  }
 
  private:
   std::shared_ptr<const Schema> schema_;
-  std::optional<RecordBatch> batch_;
+  std::vector<RecordBatch> batches_;
+  std::size_t next_ = 0;
 };
 
 int next_array(ArrowArrayStream* stream, ArrowDeviceArray* out) {
@@ -144,6 +149,13 @@ class CallStream final : public BatchStream {
   CStream stream_;
 };
 
+/// What may be dropped on any thread.
+RecordBatch kept_anywhere(RecordBatch batch) {
+  batch.owner = held(std::move(batch.owner));
+  for (auto& dictionary : batch.dictionaries) dictionary = held(std::move(dictionary));
+  return batch;
+}
+
 /// A producer's stream and its batches, which may be dropped on any thread.
 class ProducerStream final : public BatchStream {
  public:
@@ -155,9 +167,7 @@ class ProducerStream final : public BatchStream {
     mark_source_thread();
     std::optional<RecordBatch> batch = stream_->next();
     if (!batch) return batch;
-    batch->owner = held(std::move(batch->owner));
-    for (auto& dictionary : batch->dictionaries) dictionary = held(std::move(dictionary));
-    return batch;
+    return kept_anywhere(*std::move(batch));
   }
 
  private:
@@ -197,24 +207,12 @@ std::pair<nb::object, nb::object> pair_from(nb::handle object, const char* metho
   return {nb::object(pair[0]), nb::object(pair[1])};
 }
 
-std::unique_ptr<BatchStream> one_array(ArrowSchema* c_schema, ArrowDeviceArray* array) {
+RecordBatch one_array(ArrowSchema* c_schema, ArrowDeviceArray* array) {
   const bool table = is_struct(*c_schema);
-  auto schema = table ? array::import_schema(*c_schema) : schema_of_column(c_schema);
-  RecordBatch batch = take_batch(schema, table, array);
-  return std::make_unique<OneBatch>(std::move(schema), std::move(batch));
+  return take_batch(table ? array::import_schema(*c_schema) : schema_of_column(c_schema), table, array);
 }
 
-std::unique_ptr<BatchStream> open(nb::handle producer) {
-  if (nb::hasattr(producer, "__arrow_c_stream__")) {
-    const nb::object capsule = producer.attr("__arrow_c_stream__")();
-    return take_stream(stream_in(capsule, "__arrow_c_stream__"));
-  }
-  if (nb::hasattr(producer, "__arrow_c_device_stream__")) {
-    const nb::object capsule = producer.attr("__arrow_c_device_stream__")();
-    ArrowDeviceArrayStream* const stream = device_stream_in(capsule, "__arrow_c_device_stream__");
-    require_cpu(stream->device_type);
-    return take_stream(stream);
-  }
+RecordBatch take_array(nb::handle producer) {
   if (nb::hasattr(producer, "__arrow_c_array__")) {
     const auto [schema, array] = pair_from(producer, "__arrow_c_array__");
     ArrowArray* const c_array = array_in(array, "__arrow_c_array__");
@@ -238,6 +236,27 @@ std::unique_ptr<BatchStream> open(nb::handle producer) {
   throw UnsupportedTypeError(std::string("an object of type ") + nb::type_name(producer.type()).c_str() +
                              " can't be served: it has none of __arrow_c_stream__, __arrow_c_device_stream__, "
                              "__arrow_c_array__, __arrow_c_device_array__");
+}
+
+std::unique_ptr<BatchStream> open(nb::handle producer) {
+  if (nb::hasattr(producer, "__arrow_c_stream__")) {
+    const nb::object capsule = producer.attr("__arrow_c_stream__")();
+    return take_stream(stream_in(capsule, "__arrow_c_stream__"));
+  }
+  if (nb::hasattr(producer, "__arrow_c_device_stream__")) {
+    const nb::object capsule = producer.attr("__arrow_c_device_stream__")();
+    ArrowDeviceArrayStream* const stream = device_stream_in(capsule, "__arrow_c_device_stream__");
+    require_cpu(stream->device_type);
+    return take_stream(stream);
+  }
+  std::vector<RecordBatch> batches;
+  if (nb::isinstance<nb::list>(producer) || nb::isinstance<nb::tuple>(producer)) {
+    for (const nb::handle batch : nb::borrow<nb::sequence>(producer)) batches.push_back(take_array(batch));
+    if (batches.empty()) throw InvalidArgumentError("a list without a batch says no schema");
+  } else {
+    batches.push_back(take_array(producer));
+  }
+  return std::make_unique<MadeStream>(std::move(batches));
 }
 
 /// "ValueError: text" of a Python exception.
@@ -271,6 +290,8 @@ class InterruptibleStream final : public array::BatchStream {
 std::unique_ptr<BatchStream> open_producer(nb::handle producer) {
   return std::make_unique<ProducerStream>(open(producer));
 }
+
+RecordBatch open_batch(nb::handle producer) { return kept_anywhere(take_array(producer)); }
 
 std::function<std::unique_ptr<BatchStream>()> factory_of(nb::handle callable) {
   auto owner = std::make_shared<PyOwner>(callable.ptr());

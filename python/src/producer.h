@@ -13,11 +13,14 @@ namespace crossdock::python {
 
 /// The batches of anything with an Arrow PyCapsule method, in this order: __arrow_c_stream__,
 /// __arrow_c_device_stream__,
-/// __arrow_c_array__, __arrow_c_device_array__. A struct is a batch; any other array, a table of one column named as
-/// its schema is. The stream, and what it yields, may be dropped on any thread (see deferred.h). Needs the interpreter
-/// lock; next() doesn't. Throws UnsupportedTypeError (no such method; memory of another device), and what the producer
-/// raises.
+/// __arrow_c_array__, __arrow_c_device_array__; and of a list or tuple of what has one of the last two. A struct is a
+/// batch; any other array, a table of one column named as its schema is. The stream, and what it yields, may be dropped
+/// on any thread (see deferred.h). Needs the interpreter lock; next() doesn't. Throws UnsupportedTypeError (no such
+/// method; memory of another device), and what the producer raises.
 std::unique_ptr<array::BatchStream> open_producer(nanobind::handle producer);
+
+/// The one batch of an object with __arrow_c_array__ or __arrow_c_device_array__; likewise.
+array::RecordBatch open_batch(nanobind::handle producer);
 
 /// The same stream, which asks `hook` before each batch and throws InterruptedError where it says so: reading a whole
 /// table answers Ctrl-C.

@@ -1,13 +1,17 @@
 #include "types.h"
 
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <new>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "capsule.h"
 #include "deferred.h"
+#include "producer.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -27,6 +31,26 @@ nb::list names(const PySchema& self) {
   return result;
 }
 
+/// Of str or bytes.
+std::string bytes_of(nb::handle object) {
+  if (nb::isinstance<nb::str>(object)) return nb::cast<std::string>(object);
+  if (nb::isinstance<nb::bytes>(object)) {
+    const auto bytes = nb::borrow<nb::bytes>(object);
+    return {bytes.c_str(), bytes.size()};
+  }
+  throw nb::type_error("custom_metadata is a mapping of str or bytes to str or bytes");
+}
+
+array::RecordBatch batch_of(nb::handle source, const std::optional<nb::mapping>& custom_metadata) {
+  array::RecordBatch batch = open_batch(source);
+  if (!custom_metadata) return batch;
+  batch.custom_metadata.clear();
+  for (nb::handle item : custom_metadata->items()) {
+    batch.custom_metadata.emplace_back(bytes_of(item[0]), bytes_of(item[1]));
+  }
+  return batch;
+}
+
 std::string batch_repr(const PyRecordBatch& self) {
   const array::RecordBatch& batch = self.batch;
   return "<crossdock.RecordBatch: " + std::to_string(batch.num_rows) + " rows, " +
@@ -34,6 +58,14 @@ std::string batch_repr(const PyRecordBatch& self) {
 }
 
 }  // namespace
+
+nb::dict dict_of(const array::Metadata& metadata) {
+  nb::dict result;
+  for (const auto& [key, value] : metadata) {
+    result[nb::bytes(key.data(), key.size())] = nb::bytes(value.data(), value.size());
+  }
+  return result;
+}
 
 void bind_types(nb::module_& module) {
   nb::class_<PySchema>(module, "Schema", "The fields of a stream's batches, in order. Immutable.")
@@ -59,12 +91,24 @@ void bind_types(nb::module_& module) {
       module, "RecordBatch",
       "Columns of equal length in memory that is shared with whoever made it: read-only. It lives "
       "as long as this object or anything that was imported from it.")
+      .def(
+          "__init__",
+          [](PyRecordBatch* self, nb::handle source, const std::optional<nb::mapping>& custom_metadata) {
+            new (self) PyRecordBatch{batch_of(source, custom_metadata)};
+          },
+          "source"_a, nb::kw_only(), "custom_metadata"_a.none() = nb::none(),
+          "The columns of any object with __arrow_c_array__, without a copy. custom_metadata: of the message that it "
+          "is "
+          "sent or written in, str or bytes; None: what the source's has, if that is one of ours.")
       .def_prop_ro("schema", [](const PyRecordBatch& self) { return PySchema{self.batch.schema}; })
       .def_prop_ro("num_rows", [](const PyRecordBatch& self) { return self.batch.num_rows; })
       .def_prop_ro("num_columns", [](const PyRecordBatch& self) { return self.batch.schema->fields().size(); })
       .def_prop_ro(
           "nbytes", [](const PyRecordBatch& self) { return self.batch.nbytes(); },
           "The sum of the buffers' sizes; dictionaries are not counted.")
+      .def_prop_ro(
+          "custom_metadata", [](const PyRecordBatch& self) { return dict_of(self.batch.custom_metadata); },
+          "Of the message that it came in, or is to go out in; the schema has its own.")
       .def("__len__", [](const PyRecordBatch& self) { return self.batch.num_rows; })
       .def("__repr__", batch_repr)
       .def("__arrow_c_schema__", [](const PyRecordBatch& self) { return schema_capsule(*self.batch.schema); })

@@ -20,6 +20,9 @@ struct PyRecordBatch {
   array::RecordBatch batch;
 };
 
+/// As pyarrow gives metadata: of a key that is there twice, the last value.
+nanobind::dict dict_of(const array::Metadata& metadata);
+
 void bind_types(nanobind::module_& module);
 
 }  // namespace crossdock::python

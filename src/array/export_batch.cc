@@ -5,6 +5,7 @@
 #include "check_structure.h"
 #include "crossdock/array/record_batch.h"
 #include "crossdock/core/error.h"
+#include "exported.h"
 
 namespace crossdock::array {
 namespace {
@@ -19,6 +20,7 @@ struct Block {
 
   std::atomic<std::int64_t> live;  ///< Arrays not released yet, the root included, dictionaries too.
   RecordBatch batch;
+  const void** root_buffers = nullptr;  ///< By which the root is told from its children.
 };
 
 void destroy(Block* block) noexcept {
@@ -244,6 +246,7 @@ void export_batch(RecordBatch batch, ArrowDeviceArray* out) {
   root.n_buffers = 1;
   root.buffers = writer.take_buffers(1);
   root.buffers[0] = nullptr;
+  block->root_buffers = root.buffers;
   root.n_children = static_cast<std::int64_t>(n_columns);
   root.children = n_columns > 0 ? writer.take_pointers(n_columns) : nullptr;
   writer.write(&exported, *exported.schema, root.children);
@@ -252,6 +255,13 @@ void export_batch(RecordBatch batch, ArrowDeviceArray* out) {
   out->device_id = exported.device_id;
   out->device_type = exported.device_type;
   out->sync_event = exported.sync_event;
+}
+
+const Metadata& exported_metadata(const ArrowArray& array) noexcept {
+  static const Metadata kNone;
+  if (array.release != release_array) return kNone;
+  const auto* block = static_cast<const Block*>(array.private_data);
+  return array.buffers == block->root_buffers ? block->batch.custom_metadata : kNone;
 }
 
 }  // namespace crossdock::array

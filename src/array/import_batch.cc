@@ -4,6 +4,7 @@
 #include "crossdock/array/record_batch.h"
 #include "crossdock/core/bytes.h"
 #include "crossdock/core/error.h"
+#include "exported.h"
 #include "node_path.h"
 #include "text.h"
 
@@ -306,6 +307,7 @@ RecordBatch import_batch(std::shared_ptr<const Schema> schema, ArrowDeviceArray*
     importer.import_struct(array->array);
   }
   check_structure(batch);
+  batch.custom_metadata = exported_metadata(array->array);
   // Nothing throws from here on: the array changes hands, and the children it points to stay where they are.
   owner->array = *array;
   array->array.release = nullptr;

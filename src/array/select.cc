@@ -77,6 +77,7 @@ RecordBatch select_columns(const RecordBatch& batch, std::shared_ptr<const Schem
   RecordBatch out;
   out.num_rows = batch.num_rows;
   out.owner = batch.owner;
+  out.custom_metadata = batch.custom_metadata;
   out.device_id = batch.device_id;
   out.device_type = batch.device_type;
   out.sync_event = batch.sync_event;

@@ -53,6 +53,7 @@ array::RecordBatch assemble(std::shared_ptr<const array::Schema> schema, const B
     if (validity.size == 0) validity.data = nullptr;
   }
   out.schema = std::move(schema);
+  out.custom_metadata = header.custom_metadata;
   out.dictionaries = std::move(dictionaries);
   out.owner = std::move(owner);
   return out;

@@ -143,19 +143,18 @@ struct Encoder::Impl {
     return {reinterpret_cast<const std::byte*>(builder.GetBufferPointer()), builder.GetSize()};
   }
 
-  ByteSpan record_batch(const array::RecordBatch& batch, const BodyLayout* body,
-                        const array::Metadata& custom_metadata) {
+  ByteSpan record_batch(const array::RecordBatch& batch, const BodyLayout* body) {
     builder.Clear();
     const WrittenBatch written = write_batch(builder, batch, body);
-    return finish(flatbuf::MessageHeader::RecordBatch, written.table.Union(), written.body_length, custom_metadata);
+    return finish(flatbuf::MessageHeader::RecordBatch, written.table.Union(), written.body_length,
+                  batch.custom_metadata);
   }
 
-  ByteSpan dictionary_batch(const array::RecordBatch& values, std::int64_t id, bool is_delta, const BodyLayout* body,
-                            const array::Metadata& custom_metadata) {
+  ByteSpan dictionary_batch(const array::RecordBatch& values, std::int64_t id, bool is_delta, const BodyLayout* body) {
     builder.Clear();
     const WrittenBatch written = write_batch(builder, values, body);
     const auto header = flatbuf::CreateDictionaryBatch(builder, id, written.table, is_delta);
-    return finish(flatbuf::MessageHeader::DictionaryBatch, header.Union(), written.body_length, custom_metadata);
+    return finish(flatbuf::MessageHeader::DictionaryBatch, header.Union(), written.body_length, values.custom_metadata);
   }
 };
 
@@ -171,23 +170,19 @@ ByteSpan Encoder::schema(const array::Schema& schema, std::span<const std::int64
   return impl_->finish(flatbuf::MessageHeader::Schema, header.Union(), 0, custom_metadata);
 }
 
-ByteSpan Encoder::record_batch(const array::RecordBatch& batch, const array::Metadata& custom_metadata) {
-  return impl_->record_batch(batch, nullptr, custom_metadata);
+ByteSpan Encoder::record_batch(const array::RecordBatch& batch) { return impl_->record_batch(batch, nullptr); }
+
+ByteSpan Encoder::record_batch(const array::RecordBatch& batch, const BodyLayout& body) {
+  return impl_->record_batch(batch, &body);
 }
 
-ByteSpan Encoder::record_batch(const array::RecordBatch& batch, const BodyLayout& body,
-                               const array::Metadata& custom_metadata) {
-  return impl_->record_batch(batch, &body, custom_metadata);
-}
-
-ByteSpan Encoder::dictionary_batch(const array::RecordBatch& values, std::int64_t id, bool is_delta,
-                                   const array::Metadata& custom_metadata) {
-  return impl_->dictionary_batch(values, id, is_delta, nullptr, custom_metadata);
+ByteSpan Encoder::dictionary_batch(const array::RecordBatch& values, std::int64_t id, bool is_delta) {
+  return impl_->dictionary_batch(values, id, is_delta, nullptr);
 }
 
 ByteSpan Encoder::dictionary_batch(const array::RecordBatch& values, std::int64_t id, bool is_delta,
-                                   const BodyLayout& body, const array::Metadata& custom_metadata) {
-  return impl_->dictionary_batch(values, id, is_delta, &body, custom_metadata);
+                                   const BodyLayout& body) {
+  return impl_->dictionary_batch(values, id, is_delta, &body);
 }
 
 ByteSpan Encoder::tensor(const TensorHeader& tensor) {

@@ -98,10 +98,7 @@ struct FileReader::Impl {
 
   array::RecordBatch read(const ContainerMessage& place, const std::shared_ptr<const array::Schema>& schema) {
     set_where(place);
-    array::RecordBatch batch =
-        decode(read_message(*file.metadata, place, where.c_str(), limits, &metadata), place, schema);
-    batch_metadata = std::move(header.custom_metadata);
-    return batch;
+    return decode(read_message(*file.metadata, place, where.c_str(), limits, &metadata), place, schema);
   }
 
   array::RecordBatch decode(const Message& message, const ContainerMessage& place,
@@ -184,7 +181,6 @@ struct FileReader::Impl {
   OutputMemory memory;
   DictionaryStore dictionaries{limits};  // which stands before it
   bool dictionaries_read = false;
-  array::Metadata batch_metadata;
   std::size_t position = 0;  // among the batches of a file, the messages of a stream file
 
   std::exception_ptr failure;  // of next()
@@ -217,7 +213,6 @@ std::int64_t FileReader::num_batches() const noexcept { return static_cast<std::
 std::int64_t FileReader::num_rows() const noexcept { return impl_->container.num_rows; }
 
 const array::Metadata& FileReader::custom_metadata() const noexcept { return impl_->container.custom_metadata; }
-const array::Metadata& FileReader::batch_metadata() const noexcept { return impl_->batch_metadata; }
 
 array::RecordBatch FileReader::batch(std::int64_t index) {
   if (!has_footer()) {

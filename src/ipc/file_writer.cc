@@ -109,7 +109,7 @@ struct FileWriter::Impl {
     });
   }
 
-  void write(const array::RecordBatch& given, const array::Metadata& metadata) {
+  void write(const array::RecordBatch& given) {
     if (finished) throw InvalidArgumentError("writing a batch to Arrow IPC that was finished already");
     if (given.schema != schema && (!given.schema || !(*given.schema == *schema))) {
       throw InvalidDataError("writing Arrow IPC: a batch has another schema than the file");
@@ -119,7 +119,7 @@ struct FileWriter::Impl {
     dictionaries.update(batch, [this](std::int64_t id, const array::RecordBatch& values,
                                       DictionaryWriter::Change change) { write_dictionary(id, values, change); });
     write_message(batch, &batch_blocks, [&](const BodyLayout* layout) {
-      return layout != nullptr ? encoder.record_batch(batch, *layout, metadata) : encoder.record_batch(batch, metadata);
+      return layout != nullptr ? encoder.record_batch(batch, *layout) : encoder.record_batch(batch);
     });
   }
 
@@ -163,9 +163,7 @@ FileWriter::FileWriter(Sink* sink, std::shared_ptr<const array::Schema> schema, 
     : impl_(std::make_unique<Impl>(sink, std::move(schema), std::move(options))) {}
 FileWriter::~FileWriter() = default;
 
-void FileWriter::write(const array::RecordBatch& batch, const array::Metadata& custom_metadata) {
-  impl_->write(batch, custom_metadata);
-}
+void FileWriter::write(const array::RecordBatch& batch) { impl_->write(batch); }
 void FileWriter::finish() { impl_->finish(); }
 std::int64_t FileWriter::bytes_written() const noexcept { return impl_->position; }
 

@@ -74,8 +74,7 @@ std::shared_ptr<const PublishedTable> publish_file(const std::string& path, Stab
     // Only nodes and sizes are encoded: dictionaries are messages of their own in the file, too.
     std::vector<std::shared_ptr<const array::RecordBatch>> dictionaries(schema->dictionaries().size());
     const array::RecordBatch batch = ipc::assemble(std::move(schema), header, views, std::move(dictionaries), nullptr);
-    builder.add(is_dictionary ? encoder.dictionary_batch(batch, id, header.is_delta, header.custom_metadata)
-                              : encoder.record_batch(batch, header.custom_metadata),
+    builder.add(is_dictionary ? encoder.dictionary_batch(batch, id, header.is_delta) : encoder.record_batch(batch),
                 true, remote, is_dictionary ? 0 : batch.num_rows);
   }
   return builder.finish();

@@ -38,6 +38,9 @@ struct RecordBatch {
   std::vector<std::int64_t> variadic_counts;
   std::vector<std::shared_ptr<const RecordBatch>> dictionaries;  ///< One per schema->dictionaries(); one column each.
   std::shared_ptr<const void> owner;                             ///< Keeps every buffer alive.
+  /// Of the IPC message that it came in, or is to go out in. The C data interface has no place for it: it goes from
+  /// export_batch() to import_batch() of this library only.
+  Metadata custom_metadata;
 
   std::int64_t device_id = -1;
   std::int32_t device_type = ARROW_DEVICE_CPU;

@@ -54,9 +54,8 @@ class CROSSDOCK_EXPORT FileReader final : public array::BatchStream {
   bool has_footer() const noexcept;
   std::int64_t num_batches() const noexcept;
   std::int64_t num_rows() const noexcept;
-  /// Custom metadata: the footer's (of a stream file: the schema message's), and that of the batch read last.
+  /// The footer's custom metadata (of a stream file: the schema message's); each batch has its own.
   const array::Metadata& custom_metadata() const noexcept;
-  const array::Metadata& batch_metadata() const noexcept;
   /// Batch `index`, counted from 0; next() isn't moved by it. Throws InvalidArgumentError for an index out of range;
   /// UnsupportedError for a stream file, whose dictionaries depend on the order; and as next().
   array::RecordBatch batch(std::int64_t index);

@@ -48,7 +48,7 @@ class CROSSDOCK_EXPORT FileWriter {
   /// Throws InvalidDataError (a batch that breaks its own rules or is of another schema; a dictionary that would have
   /// to be replaced in the file form), InvalidArgumentError (memory that the host can't read), and what the sink
   /// throws. After a throw the file is of no use.
-  void write(const array::RecordBatch& batch, const array::Metadata& custom_metadata = {});
+  void write(const array::RecordBatch& batch);
 
   /// Ends the stream and writes the footer. Without it a file is truncated, a stream file can't be told from one that
   /// was cut between messages. write() can't be called any more.

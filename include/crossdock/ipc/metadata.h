@@ -134,20 +134,17 @@ class CROSSDOCK_EXPORT Encoder {
   Encoder& operator=(Encoder&&) noexcept;
 
   // Each returned span is valid until the next call on this encoder, and is the flatbuffer alone: no continuation
-  // marker, no length. `custom_metadata` is the message's.
+  // marker, no length. The message's custom metadata is the batch's.
   ByteSpan schema(const array::Schema& schema, std::span<const std::int64_t> features = {},
                   const array::Metadata& custom_metadata = {});
   /// The header of a normalized batch (array::normalized: offsets 0). Buffer offsets are written as if the body were
   /// packed at 64-byte alignment. A null count of -1 becomes 0 where there is no bitmap, and else stays -1, as no
   /// buffer is read here.
-  ByteSpan record_batch(const array::RecordBatch& batch, const array::Metadata& custom_metadata = {});
-  ByteSpan dictionary_batch(const array::RecordBatch& values, std::int64_t id, bool is_delta,
-                            const array::Metadata& custom_metadata = {});
+  ByteSpan record_batch(const array::RecordBatch& batch);
+  ByteSpan dictionary_batch(const array::RecordBatch& values, std::int64_t id, bool is_delta);
   /// The same for a body that lies as `body` says, one range for each buffer.
-  ByteSpan record_batch(const array::RecordBatch& batch, const BodyLayout& body,
-                        const array::Metadata& custom_metadata = {});
-  ByteSpan dictionary_batch(const array::RecordBatch& values, std::int64_t id, bool is_delta, const BodyLayout& body,
-                            const array::Metadata& custom_metadata = {});
+  ByteSpan record_batch(const array::RecordBatch& batch, const BodyLayout& body);
+  ByteSpan dictionary_batch(const array::RecordBatch& values, std::int64_t id, bool is_delta, const BodyLayout& body);
   /// A dense tensor whose data lie at `tensor.data` in its body, which ends there, padded to 64. Throws
   /// InvalidDataError for one that tensor_extent() refuses, or that is longer than its data.
   ByteSpan tensor(const TensorHeader& tensor);
@@ -157,9 +154,10 @@ class CROSSDOCK_EXPORT Encoder {
   std::unique_ptr<Impl> impl_;
 };
 
-/// A batch whose buffer i is `buffers[i]` cut to header.buffers[i].length, with the nodes of `header` (which came from
-/// Message::batch with the same schema). Moves nothing, reads no buffer. `owner` keeps the memory alive. A validity
-/// buffer of length 0 becomes an absent one, {nullptr, 0}. Throws InvalidArgumentError if counts or sizes disagree.
+/// A batch whose buffer i is `buffers[i]` cut to header.buffers[i].length, with the nodes and the custom metadata of
+/// `header` (which came from Message::batch with the same schema). Moves nothing, reads no buffer. `owner` keeps the
+/// memory alive. A validity buffer of length 0 becomes an absent one, {nullptr, 0}. Throws InvalidArgumentError if
+/// counts or sizes disagree.
 CROSSDOCK_EXPORT array::RecordBatch assemble(std::shared_ptr<const array::Schema> schema, const BatchHeader& header,
                                              const std::vector<array::BufferView>& buffers,
                                              std::vector<std::shared_ptr<const array::RecordBatch>> dictionaries,

@@ -42,6 +42,24 @@ TEST_F(ExportBatch, EveryTypeRoundTrips) {
   }
 }
 
+TEST_F(ExportBatch, CustomMetadataComesBackWithTheBatchAndNotWithItsChildren) {
+  std::vector<Field> fields = {field("s", TypeId::kStruct, {field("i", TypeId::kInt32)})};
+  fields[0].nullable = false;  // its array becomes a batch
+  RecordBatch batch = make_batch(fields, 3);
+  batch.custom_metadata = {{"k", "v"}, {"k", ""}};
+  ArrowDeviceArray exported;
+  export_batch(batch, &exported);
+  RecordBatch back = import_batch(batch.schema, &exported);
+  EXPECT_EQ(back.custom_metadata, batch.custom_metadata);
+
+  export_batch(std::move(back), &exported);
+  ArrowDeviceArray child = test::on_host(*exported.array.children[0]);
+  exported.array.children[0]->release = nullptr;
+  test::release(&exported);
+  const auto inner = std::make_shared<Schema>(std::vector{field("i", TypeId::kInt32)});
+  EXPECT_EQ(import_batch(inner, &child).custom_metadata, Metadata());
+}
+
 TEST_F(ExportBatch, TakesOneAllocationForAnyNumberOfColumns) {
   for (const int columns : {0, 1, 8, 512}) {
     const std::vector<Field> fields(static_cast<std::size_t>(columns), field("c", TypeId::kUtf8));

@@ -342,16 +342,17 @@ TEST(BatchReader, CustomMetadataOfTheMessage) {
   Encoder encoder;
   const auto schema = floats(2);
   const array::Metadata metadata{{"k", "v"}, {"k", ""}, {std::string("\0\xff", 2), "x"}};
-  const array::RecordBatch batch = make_batch(schema, 3);
+  array::RecordBatch batch = make_batch(schema, 3);
+  batch.custom_metadata = metadata;
   BatchHeader header;
-  for (const auto& bytes : {to_vector(encoder.record_batch(batch, metadata)),
-                            to_vector(encoder.dictionary_batch(batch, 4, false, metadata))}) {
+  for (const auto& bytes :
+       {to_vector(encoder.record_batch(batch)), to_vector(encoder.dictionary_batch(batch, 4, false))}) {
     const Message message = Message::parse(bytes, {}, "round trip");
     message.batch(*schema, &header);
     EXPECT_EQ(header.custom_metadata, metadata);
     EXPECT_EQ(message.custom_metadata(), metadata);
   }
-  const auto without = to_vector(encoder.record_batch(batch));
+  const auto without = to_vector(encoder.record_batch(make_batch(schema, 3)));
   Message::parse(without, {}, "round trip").batch(*schema, &header);
   EXPECT_TRUE(header.custom_metadata.empty()) << "nothing is left over in a header that is used again";
 

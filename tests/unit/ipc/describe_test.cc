@@ -109,8 +109,9 @@ TEST(DescribeBatch, SaysWhatEachBufferIs) {
       field("b", TypeId::kBool), field("s", TypeId::kLargeUtf8),
       field("l", array::Type{.id = TypeId::kList}, {field("item", TypeId::kInt8)}), field("v", TypeId::kUtf8View)});
   array::RecordBatch batch = make_batch(schema, 8, true);
+  batch.custom_metadata = {{"k", "v"}};
   Encoder encoder;
-  const BatchDescription out = described(encoder.record_batch(batch, {{"k", "v"}}), *schema);
+  const BatchDescription out = described(encoder.record_batch(batch), *schema);
   EXPECT_EQ(out.message.num_rows, 8);
   EXPECT_EQ(out.null_count, 4) << "one in each column; the list's child isn't one";
   EXPECT_EQ(out.custom_metadata, (array::Metadata{{"k", "v"}}));
@@ -160,7 +161,9 @@ TEST(DescribeBatch, FindsDictionariesAndNamesWhatIsWrong) {
 TEST(DescribeBatch, BytesThatWereChangedAreDescribedOrRefused) {
   const auto schema = every_type();
   Encoder encoder;
-  std::vector<std::byte> message = to_vector(encoder.record_batch(make_batch(schema, 5), {{"k", "v"}}));
+  array::RecordBatch batch = make_batch(schema, 5);
+  batch.custom_metadata = {{"k", "v"}};
+  std::vector<std::byte> message = to_vector(encoder.record_batch(batch));
   int refused = 0;
   int described_anyway = 0;
   for (std::size_t i = 0; i < message.size(); ++i) {

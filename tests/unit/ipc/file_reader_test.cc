@@ -119,16 +119,17 @@ TEST(FileReader, CustomMetadata) {
   FileWriterOptions options;
   options.metadata = {{"foot", "er"}};
   FileWriter writer(&sink, number_batch(0, 1).schema, options);
-  writer.write(number_batch(0, 1), {{"a", "b"}});
+  array::RecordBatch batch = number_batch(0, 1);
+  batch.custom_metadata = {{"a", "b"}};
+  writer.write(batch);
   writer.write(number_batch(1, 1));
   writer.finish();
   EXPECT_EQ(writer.bytes_written(), static_cast<std::int64_t>(sink.bytes.size()));
   const auto reader = open(sink.bytes);
   EXPECT_EQ(reader->custom_metadata(), (array::Metadata{{"foot", "er"}}));
-  reader->next();
-  EXPECT_EQ(reader->batch_metadata(), (array::Metadata{{"a", "b"}}));
-  reader->next();
-  EXPECT_EQ(reader->batch_metadata(), array::Metadata{});
+  EXPECT_EQ(reader->next()->custom_metadata, batch.custom_metadata);
+  EXPECT_EQ(reader->next()->custom_metadata, array::Metadata{});
+  EXPECT_EQ(reader->batch(0).custom_metadata, batch.custom_metadata);
 }
 
 TEST(FileReader, CutAnywhere) {

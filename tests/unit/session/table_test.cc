@@ -45,6 +45,28 @@ TEST_F(TableTest, CrossesWholeAndInOrder) {
   EXPECT_FALSE(reader->next().has_value()) << "the end stays the end";
 }
 
+// A stream of two batches, the first of which has custom metadata.
+std::unique_ptr<array::BatchStream> marked_stream() {
+  std::vector<array::RecordBatch> batches = {number_batch(0, 2), number_batch(2, 2)};
+  batches[0].custom_metadata = {{"step", "1"}, {"step", "again"}};
+  return testing::stream_of(std::move(batches));
+}
+
+TEST_F(TableTest, CustomMetadataOfBatchesCrosses) {
+  Server server;
+  server.publish("table", Source::table(marked_stream()));
+  server.publish("live", Source::live(marked_stream()));
+  Client client(server.uri());
+  for (const char* const name : {"table", "live"}) {
+    GetOptions options;
+    options.all_columns = false;
+    options.columns = {"text"};
+    const auto reader = client.get(name, options);
+    EXPECT_EQ(reader->next()->custom_metadata, (array::Metadata{{"step", "1"}, {"step", "again"}})) << name;
+    EXPECT_EQ(reader->next()->custom_metadata, array::Metadata()) << name;
+  }
+}
+
 TEST_F(TableTest, IsCopiedOnceForAnyNumberOfConsumers) {
   Server server;
   server.publish("numbers", Source::table(number_stream(4, 1000)));
