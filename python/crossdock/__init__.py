@@ -4,7 +4,15 @@
 `open()` and `write()` are for Arrow files.
 """
 
-from crossdock._native import CatalogueEntry, FileReader, RecordBatch, RecordBatchReader, Schema, __version__
+from crossdock._native import (
+    CatalogueEntry,
+    FileReader,
+    Limits,
+    RecordBatch,
+    RecordBatchReader,
+    Schema,
+    __version__,
+)
 from crossdock.aio import AsyncRecordBatchReader
 from crossdock.arena import Arena
 from crossdock.client import Client, connect
@@ -56,6 +64,7 @@ __all__ = [
     "InvalidArgumentError",
     "InvalidDataError",
     "LeaseLimitError",
+    "Limits",
     "NotFoundError",
     "PermissionError",
     "ProtocolError",

@@ -61,6 +61,7 @@ class Client:
         wait: Wait = "auto",
         timeout: float | None = None,
         validation: Validation | None = None,
+        limits: _native.Limits | None = None,
     ) -> _native.RecordBatchReader:
         """A stream of the batches of `name`. Returns when its schema is there.
 
@@ -70,23 +71,31 @@ class Client:
         validation: "structure" makes sure that nothing out of bounds is reached by way of lengths and of first and last
             offsets; "full" looks at every offset, index and text; None: full, if the data comes from another user or
             another machine.
+        limits: how large and how deep what the server sends may be; None: as `Limits()` has it.
         """
         if isinstance(columns, str):
             raise TypeError(f"columns is a list of names, not one name; give [{columns!r}]")
         names = None if columns is None else [*columns]
-        return self._native.get(name, names, wait, milliseconds(timeout, "timeout"), validation)
+        return self._native.get(
+            name, names, wait, milliseconds(timeout, "timeout"), validation, limits or _native.Limits()
+        )
 
     def aget(
-        self, name: str, columns: Iterable[str] | None = None, *, validation: Validation | None = None
+        self,
+        name: str,
+        columns: Iterable[str] | None = None,
+        *,
+        validation: Validation | None = None,
+        limits: _native.Limits | None = None,
     ) -> AsyncRecordBatchReader:
         """As `get()`, for asyncio: `async for batch in client.aget(name)`. Nothing is asked for before the first batch
         is. Cancelling the task that waits ends the wait at once; the stream may be read on, or closed with `aclose()`.
         """
-        return AsyncRecordBatchReader(lambda: self.get(name, columns, validation=validation))
+        return AsyncRecordBatchReader(lambda: self.get(name, columns, validation=validation, limits=limits))
 
     def _watch(self, name: str, log: _native.StreamLog, timeout: float | None) -> _native.RecordBatchReader:
         """As `get()`, with `log` looking on."""
-        return self._native.get(name, None, "auto", milliseconds(timeout, "timeout"), None, log)
+        return self._native.get(name, None, "auto", milliseconds(timeout, "timeout"), None, _native.Limits(), log)
 
     def close(self) -> None:
         """Nothing new starts. Readers under way go on; each connection stays until its last batch is released."""

@@ -17,7 +17,7 @@ _METHODS = ("__arrow_c_stream__", "__arrow_c_device_stream__", "__arrow_c_array_
 
 
 def open(
-    path: str | os.PathLike[str], *, validation: Validation = "structure", max_decompressed: int = 4 << 30
+    path: str | os.PathLike[str], *, validation: Validation = "structure", limits: _native.Limits | None = None
 ) -> _native.FileReader:
     """Opens an Arrow IPC file or stream file.
 
@@ -32,11 +32,9 @@ def open(
     validation: "structure" makes sure that lengths, sizes and first and last offsets fit each other, which costs no
     time to speak of; "full" looks at every element as well: offsets in order, UTF-8, indices of dictionaries, union
     ids, run ends, views. Choose it for files of somebody whom you don't trust.
-    max_decompressed: bytes that one compressed batch may take; more is an `InvalidDataError`, before memory is taken.
+    limits: how large and how deep what the file holds may be; None: as `Limits()` has it.
     """
-    if not 1 <= max_decompressed < 2**63:
-        raise InvalidArgumentError(f"max_decompressed is a number of bytes from 1 on; it was {max_decompressed}")
-    return _native.FileReader(_encoded(path), validation, max_decompressed)
+    return _native.FileReader(_encoded(path), validation, limits or _native.Limits())
 
 
 def write(

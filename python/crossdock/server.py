@@ -74,6 +74,7 @@ class Server:
         users: Literal["any"] | Iterable[int] | None = None,
         token: str | None = None,
         stable: Stability = "trust",
+        limits: _native.Limits | None = None,
     ) -> None:
         if not 1 <= window < 2**32:
             raise InvalidArgumentError(f"window is a number of messages from 1 on; it was {window}")
@@ -84,7 +85,15 @@ class Server:
         patience_ms = milliseconds(lease_patience, "lease_patience")
         uris = [uri] if isinstance(uri, str) else [*uri]
         self._native = _native.Server(
-            uris, window, lease_limit, patience_ms, wait, any_user, other_users, secret(token)
+            uris,
+            window,
+            lease_limit,
+            patience_ms,
+            wait,
+            any_user,
+            other_users,
+            secret(token),
+            limits or _native.Limits(),
         )
 
     @property
@@ -181,6 +190,7 @@ def serve(
     users: Literal["any"] | Iterable[int] | None = None,
     token: str | None = None,
     stable: Stability = "trust",
+    limits: _native.Limits | None = None,
 ) -> Server:
     """Starts a server that offers `sources` by name, and returns it.
 
@@ -188,6 +198,7 @@ def serve(
 
     - an object with `__len__` and an Arrow PyCapsule method, or with one for arrays (a pyarrow table, a polars frame,
       an array): a table, read whole now and shared by all consumers;
+    - a list or tuple of batches of one schema: a table, too;
     - another object with an Arrow PyCapsule method for streams (a record batch reader): a live stream for one
       consumer, batch by batch as it comes; a second consumer gets `ConsumedError`;
     - the path of an uncompressed Arrow IPC file or stream file: its descriptor is passed, without a copy (see
@@ -198,7 +209,6 @@ def serve(
     uri: "shm:" picks a socket of its own; "shm:/run/user/1000/x.sock" names one; "tcp:" picks a port of this machine's
         loopback; "tcp://10.0.0.1:7700", or "tcp://*:7700" for all addresses, serves other machines. `server.uri` is the
         whole of it.
-    - a list or tuple of batches of one schema: a table, too;
         Several URIs: the server listens at all of them, see `server.uris`.
     window: messages that a consumer may be behind before its stream pauses.
     lease_limit: bytes of a live stream's memory that one consumer may hold, from 1 on; two batches
@@ -211,6 +221,7 @@ def serve(
     token: over tcp, a secret that clients must know; it is proved, never sent. None: whoever reaches the port is
         served.
     stable: "trust" or "snapshot", for sources that are paths; see `Server.publish()`.
+    limits: how large and how deep what such files hold may be; None: as `Limits()` has it.
 
     What the server has to say goes to the logger "crossdock", whose level is looked at when it starts.
     """
@@ -223,6 +234,7 @@ def serve(
         users=users,
         token=token,
         stable=stable,
+        limits=limits,
     )
     try:
         for name, source in (sources or {}).items():

@@ -62,10 +62,9 @@ class Rest final : public array::BatchStream {
 
 class PyFileReader {
  public:
-  PyFileReader(const nb::bytes& path, const std::string& validation, std::int64_t max_decompressed)
-      : path_(path_of(path)) {
+  PyFileReader(const nb::bytes& path, const std::string& validation, const ipc::Limits& limits) : path_(path_of(path)) {
     session::OpenOptions options;
-    options.limits.max_decompressed_bytes = max_decompressed;
+    options.limits = limits;
     if (validation == "full") {
       options.validation = array::Validation::kFull;
     } else if (validation != "structure") {
@@ -146,8 +145,7 @@ void bind_file(nb::module_& module) {
       "The batches of an Arrow IPC file or stream file, views of the mapped file where it isn't "
       "compressed. Made by open(). Iterate over it, index it, or hand it to anything that takes an "
       "Arrow stream. Batches outlive it. Thread-safe.")
-      .def(nb::init<const nb::bytes&, const std::string&, std::int64_t>(), "path"_a, "validation"_a,
-           "max_decompressed"_a)
+      .def(nb::init<const nb::bytes&, const std::string&, const ipc::Limits&>(), "path"_a, "validation"_a, "limits"_a)
       .def_prop_ro("schema", [](const PyFileReader& self) { return PySchema{self.about().schema()}; })
       .def_prop_ro(
           "form", [](const PyFileReader& self) { return self.about().has_footer() ? "file" : "stream"; },

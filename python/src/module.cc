@@ -7,6 +7,7 @@
 #include "errors.h"
 #include "file.h"
 #include "inspect.h"
+#include "limits.h"
 #include "reader.h"
 #include "server.h"
 #include "types.h"
@@ -21,6 +22,7 @@ NB_MODULE(_native, module) {
 
   crossdock::python::register_errors(module);
   crossdock::python::bind_types(module);
+  crossdock::python::bind_limits(module);
   crossdock::python::bind_reader(module);
   crossdock::python::bind_inspect(module);
   crossdock::python::bind_client(module);

@@ -87,7 +87,7 @@ std::shared_ptr<const PublishedTable> publish_stream(array::BatchStream& stream,
 /// An Arrow IPC file or stream file whose descriptor will be passed (kTrust), or copied once into sealed memory
 /// (kSnapshot). What can't be passed as it lies, because bodies are compressed or of a big-endian writer, is decoded
 /// once into sealed memory, whatever `stability` says.
-std::shared_ptr<const PublishedTable> publish_file(const std::string& path, Stability stability,
-                                                   const Context& context);
+std::shared_ptr<const PublishedTable> publish_file(const std::string& path, Stability stability, const Context& context,
+                                                   const ipc::Limits& limits);
 
 }  // namespace crossdock::session

@@ -43,7 +43,11 @@ Reader::Impl::Impl(std::shared_ptr<ClientPool> from, std::shared_ptr<ClientPool>
       options(given),
       interrupted(std::move(hook)),
       name(ticket),
-      connection(pool->take(interrupted)) {
+      connection(pool->take(interrupted)),
+      receiver({.limits = options.limits}),
+      dictionaries(options.limits),
+      decompressor(options.limits),
+      realigner(options.limits) {
   if (data_pool) data_connection = data_pool->take(interrupted);
   connection->set_observer(options.on_message);
   connection->request(as_bytes(ticket));

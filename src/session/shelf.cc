@@ -56,11 +56,12 @@ std::shared_ptr<const PublishedTable> Shelf::publish(const std::string& name, So
     case Source::Kind::kTable: item->table = publish_stream(*SourceAccess::stream(source), *options_.context); break;
     case Source::Kind::kFile: {
       const std::string& path = SourceAccess::path(source);
-      item->table = publish_file(path, SourceAccess::stability(source), *options_.context);
+      item->table = publish_file(path, SourceAccess::stability(source), *options_.context, options_.limits);
       // Sealed memory is for everyone already.
       const bool sealed = std::string_view(item->table->kind) == "snapshot";
-      item->table_for_others =
-          others_ && !sealed ? publish_file(path, Stability::kSnapshot, *options_.context) : item->table;
+      item->table_for_others = others_ && !sealed
+                                   ? publish_file(path, Stability::kSnapshot, *options_.context, options_.limits)
+                                   : item->table;
       break;
     }
     case Source::Kind::kLive: {

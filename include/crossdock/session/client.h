@@ -9,6 +9,7 @@
 #include "crossdock/array/stream.h"
 #include "crossdock/core/export.h"
 #include "crossdock/core/log.h"
+#include "crossdock/ipc/metadata.h"
 #include "crossdock/session/observe.h"
 #include "crossdock/session/transports.h"
 #include "crossdock/transport/transport.h"
@@ -37,6 +38,7 @@ struct GetOptions {
   int timeout_ms = -1;  ///< For each batch; negative: the stream may pause as long as it likes.
   /// How closely batches are looked at. Absent: in full, if they come from another user or another machine.
   std::optional<array::Validation> validation;
+  ipc::Limits limits{};       ///< Of what its messages may ask of us.
   WireObserver on_message{};  ///< Looks on; see observe.h. Kept by the connection until its next stream.
   BatchObserver on_batch{};
 };

@@ -7,6 +7,7 @@
 
 #include "crossdock/core/export.h"
 #include "crossdock/core/log.h"
+#include "crossdock/ipc/metadata.h"
 #include "crossdock/session/context.h"
 #include "crossdock/session/source.h"
 #include "crossdock/session/transports.h"
@@ -25,6 +26,7 @@ struct ServerOptions {
   /// memory, as long as it gives nothing back; negative: for ever, the stream waits.
   int lease_patience_ms = 10;
   transport::Wait wait = transport::Wait::kAuto;  ///< How the server's thread waits.
+  ipc::Limits limits{};                           ///< Of what published files may ask of us.
   LogCallback log;
   std::shared_ptr<Context> context;                                ///< Null: the default context.
   std::shared_ptr<const transport::TransportRegistry> transports;  ///< Null: make_transports().

@@ -15,6 +15,9 @@ namespace crossdock::transport {
 
 struct TcpOptions {
   /// Larger messages are refused at the sender, and end the connection at the receiver.
+  /// The longest message that a listener takes from a client, which asks for streams and gives addresses back; at most
+  /// max_message.
+  std::uint64_t max_request = 1ull << 20;
   std::uint64_t max_message = 64ull << 20;
   /// The longest body that is taken by value from the peer; 0: none.
   std::uint64_t max_body = 64ull << 30;

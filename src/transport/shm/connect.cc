@@ -132,6 +132,7 @@ std::unique_ptr<Connection> shm_connect(const std::string& path, const ShmOption
   return join(std::move(socket), std::move(own), answer,
               {.peer_features = welcome.features,
                .peer_ring_bytes = welcome.ring_bytes,
+               .max_message = options.max_message,
                .peer_max_message = welcome.max_message,
                .peer_max_body = welcome.max_body,
                .carries = carries,

@@ -46,7 +46,7 @@ ShmConnection::ShmConnection(Parts parts, const ShmOptions& options)
       where_(std::move(parts.where)),
       writer_(view_of(own_, peer_), barrier_, *this, where_),
       reader_(view_of(own_, peer_), barrier_, *this,
-              {.max_message = options.max_message,
+              {.max_message = parts.take_limit,
                .max_body = options.max_body,
                .body_memory = options.body_memory ? options.body_memory : make_body_pool()},
               where_) {
@@ -72,7 +72,8 @@ bool ShmConnection::send_message(std::uint32_t flags, std::uint64_t tag, ByteSpa
   if (head.size() > send_limit_ || tail.size() > send_limit_ - head.size()) {
     throw InvalidArgumentError("a message of " + std::to_string(head.size()) + " + " + std::to_string(tail.size()) +
                                " bytes is over the limit of " + std::to_string(send_limit_) + " bytes agreed with " +
-                               where_ + "; raise ShmOptions::max_message at both ends");
+                               where_ +
+                               "; raise ShmOptions::max_message at both ends, or max_request where the peer listens");
   }
   const bool sent = writer_.send(flags, tag, head, tail);
   look_at_life(sent);

@@ -42,6 +42,7 @@ class ShmConnection final : public Connection, private RingOwner {
     Agreement agreement;
     bool expedited_barriers = false;
     std::uint64_t send_limit = 0;  ///< Bytes; the smaller of both ends' limits.
+    std::uint64_t take_limit = 0;  ///< Bytes; this end's.
     std::uint64_t body_limit = 0;  ///< Bytes; the peer's.
     std::string where;             ///< The peer, for errors: "shm:/run/x.sock (process 12)".
   };

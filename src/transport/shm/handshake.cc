@@ -46,6 +46,7 @@ std::unique_ptr<ShmConnection> join(UniqueFd socket, RingMemory own, const Packe
                     .peer = introduction.where},
       .expedited_barriers = (common & kFeatureBarriers) != 0,
       .send_limit = std::min(options.max_message, introduction.peer_max_message),
+      .take_limit = introduction.max_message,
       .body_limit = introduction.peer_max_body,
       .where = introduction.where,
   };
@@ -55,6 +56,7 @@ std::unique_ptr<ShmConnection> join(UniqueFd socket, RingMemory own, const Packe
 void check_options(const ShmOptions& options) {
   check_ring_bytes(options.ring_bytes);
   if (options.max_message == 0) throw InvalidArgumentError("ShmOptions::max_message is 0: no message could pass");
+  if (options.max_request == 0) throw InvalidArgumentError("ShmOptions::max_request is 0: nobody could ask");
   if (options.handshake_timeout_ms <= 0) {
     throw InvalidArgumentError("ShmOptions::handshake_timeout_ms is " + std::to_string(options.handshake_timeout_ms) +
                                "; it must be above 0");

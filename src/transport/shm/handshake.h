@@ -17,6 +17,7 @@ std::uint64_t own_features() noexcept;
 struct Introduction {
   std::uint64_t peer_features = 0;
   std::uint64_t peer_ring_bytes = 0;
+  std::uint64_t max_message = 0;  ///< That this end takes.
   std::uint64_t peer_max_message = 0;
   std::uint64_t peer_max_body = 0;
   Carries carries = Carries::kBoth;

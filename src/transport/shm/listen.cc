@@ -2,6 +2,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -259,6 +260,7 @@ std::unique_ptr<Connection> ShmListener::answer(Guest& guest, const Packet& pack
   auto connection = join(std::move(socket), std::move(own), packet,
                          {.peer_features = hello.features,
                           .peer_ring_bytes = hello.ring_bytes,
+                          .max_message = std::min(options_.max_message, options_.max_request),
                           .peer_max_message = hello.max_message,
                           .peer_max_body = hello.max_body,
                           .carries = static_cast<Carries>(hello.carries),
@@ -269,7 +271,7 @@ std::unique_ptr<Connection> ShmListener::answer(Guest& guest, const Packet& pack
                          options_);
   const Welcome welcome{.features = own_features(),
                         .ring_bytes = options_.ring_bytes,
-                        .max_message = options_.max_message,
+                        .max_message = std::min(options_.max_message, options_.max_request),
                         .max_body = options_.max_body,
                         .want_data = want_data_,
                         .free_data = free_data_};

@@ -58,7 +58,7 @@ std::optional<Incoming> RingReader::receive() {
     } else {
       if (header.length > limits_.max_message - size_) {
         throw ProtocolError(where_ + " sent a message over this end's limit of " + std::to_string(limits_.max_message) +
-                            " bytes (ShmOptions::max_message)");
+                            " bytes (ShmOptions::max_message, and max_request of a listener)");
       }
       copy_out(taken_ + sizeof header, grow(size_ + header.length) + size_, header.length);
       size_ += header.length;

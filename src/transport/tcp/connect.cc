@@ -159,6 +159,7 @@ std::unique_ptr<Connection> tcp_connect(const std::string& address, const TcpOpt
   const Welcome welcome = shake_hands(socket, hello, options, where, patience);
   return join(socket.duplicate(),
               {.peer_features = welcome.features,
+               .max_message = options.max_message,
                .peer_max_message = welcome.max_message,
                .peer_max_body = welcome.max_body,
                .carries = carries,

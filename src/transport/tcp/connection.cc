@@ -39,7 +39,7 @@ TcpConnection::TcpConnection(Parts parts, const TcpOptions& options)
       poll_(poll_for(socket_.get())),
       writer_(socket_, options.queue_bytes),
       reader_(socket_, *this,
-              {.max_message = options.max_message,
+              {.max_message = parts.take_limit,
                .max_body = options.max_body,
                .body_memory = options.body_memory ? options.body_memory : make_body_pool()},
               where_),
@@ -62,7 +62,8 @@ bool TcpConnection::send_message(FrameKind kind, std::uint64_t tag, ByteSpan hea
   if (head.size() > send_limit_ || tail.size() > send_limit_ - head.size()) {
     throw InvalidArgumentError("a message of " + std::to_string(head.size()) + " + " + std::to_string(tail.size()) +
                                " bytes is over the limit of " + std::to_string(send_limit_) + " bytes agreed with " +
-                               where_ + "; raise TcpOptions::max_message at both ends");
+                               where_ +
+                               "; raise TcpOptions::max_message at both ends, or max_request where the peer listens");
   }
   if (gone_.load(std::memory_order_relaxed)) throw_gone();
   const bool hold = std::exchange(hold_, false);

@@ -28,6 +28,7 @@ class TcpConnection final : public Connection, private ControlFrames {
     UniqueFd socket;
     Agreement agreement;
     std::uint64_t send_limit = 0;  ///< Bytes; the smaller of both ends' limits.
+    std::uint64_t take_limit = 0;  ///< Bytes; this end's.
     std::uint64_t body_limit = 0;  ///< Bytes; the peer's.
     std::string where;             ///< The peer, for errors: "tcp://10.0.0.7:7700".
   };

@@ -89,9 +89,10 @@ void FrameReader::check(const FrameHeader& header) const {
   const bool is_body = header.kind == FrameKind::kBody;
   const std::uint64_t limit = is_body ? limits_.max_body : limits_.max_message;
   if (header.length <= limit) return;
-  throw ProtocolError(where_ + " sends a " + (is_body ? "body" : "message") + " of " + std::to_string(header.length) +
-                      " bytes; this end takes at most " + std::to_string(limit) +
-                      (is_body ? " (TcpOptions::max_body)" : " (TcpOptions::max_message)"));
+  throw ProtocolError(
+      where_ + " sends a " + (is_body ? "body" : "message") + " of " + std::to_string(header.length) +
+      " bytes; this end takes at most " + std::to_string(limit) +
+      (is_body ? " (TcpOptions::max_body)" : " (TcpOptions::max_message, and max_request of a listener)"));
 }
 
 void FrameReader::begin_large(const FrameHeader& header) {

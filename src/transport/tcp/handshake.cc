@@ -47,6 +47,7 @@ std::unique_ptr<TcpConnection> join(UniqueFd socket, const Introduction& introdu
                     .same_user = false,
                     .peer = introduction.where},
       .send_limit = std::min(options.max_message, introduction.peer_max_message),
+      .take_limit = introduction.max_message,
       .body_limit = introduction.peer_max_body,
       .where = introduction.where,
   };

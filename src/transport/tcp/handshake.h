@@ -41,6 +41,7 @@ bool send_record(ByteStream& stream, ByteSpan record);
 /// What one end knows of the other once the handshake is over.
 struct Introduction {
   std::uint64_t peer_features = 0;
+  std::uint64_t max_message = 0;  ///< That this end takes.
   std::uint64_t peer_max_message = 0;
   std::uint64_t peer_max_body = 0;
   Carries carries = Carries::kBoth;

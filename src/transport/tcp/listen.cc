@@ -368,7 +368,7 @@ std::unique_ptr<Connection> TcpListener::check_proof(Guest& guest, bool* done) {
 
 std::unique_ptr<Connection> TcpListener::welcome(Guest& guest, const Hello& hello) {
   Welcome welcome{.features = kOwnFeatures,
-                  .max_message = options_.max_message,
+                  .max_message = std::min(options_.max_message, options_.max_request),
                   .max_body = options_.max_body,
                   .want_data = want_data_,
                   .free_data = free_data_};
@@ -393,6 +393,7 @@ std::unique_ptr<Connection> TcpListener::welcome(Guest& guest, const Hello& hell
     return nullptr;
   }
   return connection;
+                          .max_message = std::min(options_.max_message, options_.max_request),
 }
 
 void TcpListener::refuse(const Guest& guest, const Turned& turned) const {

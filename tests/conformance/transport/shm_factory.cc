@@ -29,7 +29,7 @@ Implementation shm() {
   out.real_credentials = true;
   out.connect = [](const Wishes& wishes) {
     ShmOptions options;
-    options.max_message = wishes.max_message;
+    options.max_message = options.max_request = wishes.max_message;
     if (wishes.small_queue) options.ring_bytes = 64 << 10;
     char folder[] = "/tmp/crossdock-conformance-XXXXXX";
     if (::mkdtemp(folder) == nullptr) throw std::runtime_error("mkdtemp");

@@ -28,7 +28,7 @@ Implementation tcp(std::string name, std::string address, std::string token) {
   out.network = true;
   out.connect = [address, token](const Wishes& wishes) {
     TcpOptions options;
-    options.max_message = wishes.max_message;
+    options.max_message = options.max_request = wishes.max_message;
     options.token = token;
     if (wishes.small_queue) {
       options.queue_bytes = 0;

@@ -11,6 +11,7 @@
 
 #include "crossdock/core/error.h"
 #include "crossdock/session/client.h"
+#include "crossdock/session/file.h"
 #include "crossdock/session/server.h"
 #include "support/arrow_file.h"
 #include "support/batches.h"
@@ -170,6 +171,23 @@ TEST_F(FileTest, WhatIsNoArrowFileIsRefusedByName) {
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
   EXPECT_THROW(server.publish("x", Source::file(fifo)), InvalidArgumentError) << "a pipe, and without hanging on it";
   EXPECT_TRUE(server.stats().sources.empty());
+}
+
+TEST_F(FileTest, WhatIsOverTheServersLimitsIsRefused) {
+  const std::string path = write(1, 1000);
+  const std::string packed = folder_ / "packed.arrow";
+  write_file(*number_stream(1, 1000), packed, {.codec = ipc::Codec::kZstd});
+  const std::vector<std::pair<std::string, ipc::Limits>> cases = {{path, {.max_fields = 1}},
+                                                                  {path, {.max_metadata_bytes = 100}},
+                                                                  {path, {.max_buffers = 4}},
+                                                                  {packed, {.max_decompressed_bytes = 1000}}};
+  for (const auto& [name, limits] : cases) {
+    ServerOptions options;
+    options.limits = limits;
+    Server server(options);
+    EXPECT_THROW(server.publish("numbers", Source::file(name)), InvalidDataError);
+    EXPECT_TRUE(server.stats().sources.empty());
+  }
 }
 
 TEST_F(FileTest, ATruncatedFileIsRefusedWhereverItWasCut) {

@@ -19,6 +19,7 @@
 #include "crossdock/device/region_table.h"
 #include "crossdock/dissociated/uri.h"
 #include "crossdock/dissociated/wire.h"
+#include "crossdock/ipc/compression.h"
 #include "crossdock/ipc/metadata.h"
 #include "crossdock/session/client.h"
 #include "crossdock/session/server.h"
@@ -186,7 +187,7 @@ TEST_F(HostileTest, AHugeTicketIsCutInWhatIsSaidOfIt) {
   };
   Server server(options);
   const auto connection = connect_to(server);
-  ask(*connection, std::string(4 << 20, '\033'));
+  ask(*connection, std::string(1 << 20, '\033'));
   const auto answer = take_stream(*connection);
   EXPECT_EQ(dissociated::read_prefix(answer).type, MessageType::kError);
   EXPECT_LT(answer.size(), 2000u);
@@ -194,6 +195,17 @@ TEST_F(HostileTest, AHugeTicketIsCutInWhatIsSaidOfIt) {
   take_stream(*connection);
   const std::lock_guard lock(mutex);
   EXPECT_LT(longest, 2000u);
+}
+
+TEST_F(HostileTest, ATicketIsNoLongerThanAServerTakesIt) {
+  ServerOptions options;
+  options.uris = {"shm:", "tcp:"};
+  Server server(options);
+  for (const std::string& uri : server.uris()) {
+    Client client(uri);
+    EXPECT_THROW(client.get(std::string((1 << 20) + 1, 'x')), InvalidArgumentError) << uri;
+    EXPECT_THROW(client.get(std::string(1 << 20, 'x')), NotFoundError) << uri;
+  }
 }
 
 TEST_F(HostileTest, ACrowdOfIdleConnectionsIsBorne) {
@@ -515,6 +527,49 @@ TEST_F(HostileTest, AServerThatMixesUpItsMessagesIsFoundOut) {
   };
   for (const auto& [what, script] : scripts) {
     EXPECT_THAT(outcome_of(script), ::testing::AnyOf("ProtocolError", "InvalidDataError")) << what;
+  }
+}
+
+TEST_F(HostileTest, WhatIsOverAReadersLimitsIsRefusedByName) {
+  const FakeServer::Script honest = [](auto& c) {
+    Truth t;
+    c.announce(7, *t.region);
+    t.schema(c);
+    t.record_batch(c);
+    t.body(c);
+    Truth::end(c, 2);
+  };
+  const FakeServer::Script compressed = [](auto& c) {
+    Truth t;
+    t.schema(c);
+    ipc::Compressor compressor(ipc::Codec::kZstd);
+    const ipc::CompressedBody& body = compressor.compress(t.batch);
+    Truth::metadata(c, 1, t.encoder.record_batch(t.batch, body.layout));
+    std::vector<std::byte> bytes;
+    for (const ByteSpan piece : body.pieces) bytes.insert(bytes.end(), piece.begin(), piece.end());
+    c.send_tagged(dissociated::write_tag(1, dissociated::BodyType::kPacked), bytes, {});
+    Truth::end(c, 2);
+  };
+  EXPECT_EQ(outcome_of(honest), "well");
+  EXPECT_EQ(outcome_of(compressed), "well");
+  const std::vector<std::pair<ipc::Limits, std::string>> cases = {
+      {{.max_fields = 1}, "more than 1 fields"},
+      {{.max_metadata_bytes = 100}, "max_metadata_bytes"},
+      {{.max_decompressed_bytes = 100}, "100"},
+      {{.max_buffers = 4}, "over the limit of 4"},
+  };
+  for (const auto& [limits, words] : cases) {
+    const FakeServer server(limits.max_decompressed_bytes == 100 ? compressed : honest);
+    Client client(server.uri());
+    GetOptions options;
+    options.limits = limits;
+    try {
+      const auto reader = client.get("table", options);
+      reader->next();
+      ADD_FAILURE() << words;
+    } catch (const InvalidDataError& error) {
+      EXPECT_THAT(error.what(), HasSubstr(words));
+    }
   }
 }
 

@@ -75,8 +75,19 @@ TEST_F(ShmConnectionTest, TheSmallerLimitOfBothEndsHolds) {
   EXPECT_EQ(server_->receive()->bytes.size(), 1000U);
 }
 
+TEST_F(ShmConnectionTest, AListenerTakesShorterMessagesThanItSends) {
+  connect({.max_message = 2000, .max_request = 1000}, {.max_message = 3000});
+  EXPECT_EQ(server_->max_message(), 2000U);
+  EXPECT_EQ(client_->max_message(), 1000U);
+  ASSERT_TRUE(server_->send(pattern(2000), {}));
+  EXPECT_EQ(client_->receive()->bytes.size(), 2000U);
+  EXPECT_THROW(client_->send(pattern(1001), {}), InvalidArgumentError);
+  connect({.max_message = 900}, {});
+  EXPECT_EQ(client_->max_message(), 900U) << "max_request is over max_message";
+}
+
 TEST_F(ShmConnectionTest, LargeMessagesInBothDirectionsAtOnce) {
-  connect({.ring_bytes = 64 << 10}, {.ring_bytes = 128 << 10});
+  connect({.ring_bytes = 64 << 10, .max_request = 5 << 20}, {.ring_bytes = 128 << 10});
   const auto bytes = pattern(5 << 20);
   std::thread peer([&] {
     send_or_throw(*server_, bytes);

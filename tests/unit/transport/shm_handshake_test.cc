@@ -366,6 +366,7 @@ TEST(ShmOptionsTest, OptionsThatCannotWorkAreRefused) {
     EXPECT_THROW(shm_connect("/x", {.ring_bytes = bytes}, 0, nullptr), InvalidArgumentError) << bytes;
   }
   EXPECT_THROW(shm_listen("", 0, 0, {.max_message = 0}, nullptr), InvalidArgumentError);
+  EXPECT_THROW(shm_listen("", 0, 0, {.max_request = 0}, nullptr), InvalidArgumentError);
   EXPECT_THROW(shm_listen("", 0, 0, {.handshake_timeout_ms = 0}, nullptr), InvalidArgumentError);
 }
 

@@ -101,6 +101,7 @@ Hello some_hello() { return {.features = 7, .max_message = 1000, .max_body = 100
 TEST_F(TcpHandshake, LimitsAndWhatIsCarriedAreToldBothWays) {
   TcpOptions server;
   server.max_message = 5000;
+  server.max_request = 900;
   server.max_body = 7000;
   listen(server);
   serve_in_background();
@@ -110,7 +111,7 @@ TEST_F(TcpHandshake, LimitsAndWhatIsCarriedAreToldBothWays) {
   const auto connection = tcp_connect(address(), client, 10'000, nullptr, Carries::kData);
   stop();
   ASSERT_EQ(connections_.size(), 1u);
-  EXPECT_EQ(connection->max_message(), 5000u);
+  EXPECT_EQ(connection->max_message(), 900u) << "of what a listener takes";
   EXPECT_EQ(connections_[0]->max_message(), 5000u);
   EXPECT_EQ(connection->max_body(), 7000u);
   EXPECT_EQ(connections_[0]->max_body(), 8000u);
@@ -302,6 +303,7 @@ TEST_F(TcpHandshake, BadOptionsAreNamed) {
     EXPECT_THROW(tcp_connect("//127.0.0.1:1", options, 0, nullptr), InvalidArgumentError);
   };
   refused([](TcpOptions& o) { o.max_message = 0; });
+  refused([](TcpOptions& o) { o.max_request = 0; });
   refused([](TcpOptions& o) { o.max_message = UINT64_MAX; });
   refused([](TcpOptions& o) { o.max_body = UINT64_MAX; });
   refused([](TcpOptions& o) { o.handshake_timeout_ms = 0; });
