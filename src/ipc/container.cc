@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -92,6 +93,7 @@ class Reader {
     out_.custom_metadata = read_metadata(footer->custom_metadata(), limits_, where_.c_str());
 
     read_blocks(footer->dictionaries(), MessageKind::kDictionaryBatch);
+    order_dictionaries();
     read_blocks(footer->record_batches(), MessageKind::kRecordBatch);
   }
 
@@ -105,6 +107,17 @@ class Reader {
       std::memcpy(raw, at, sizeof raw);
       read_block(*reinterpret_cast<const flatbuf::Block*>(raw), kind);
     }
+  }
+
+  /// The file form has no order between dictionaries, but those within a dictionary's values are needed for it.
+  void order_dictionaries() {
+    std::vector<std::size_t> order(out_.messages.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::stable_sort(order, {}, [&](std::size_t i) { return dictionaries_.at(listed_[i]).rank; });
+    std::vector<ContainerMessage> ordered;
+    ordered.reserve(out_.messages.size());
+    for (const std::size_t i : order) ordered.push_back(out_.messages[i]);
+    out_.messages = std::move(ordered);
   }
 
   void read_block(const flatbuf::Block& block, MessageKind kind) {
@@ -236,7 +249,8 @@ class Reader {
     if (slot == dictionaries_.end()) {
       throw InvalidDataError(where_ + ": dictionary " + std::to_string(id) + " belongs to no field of the schema");
     }
-    message.batch(*slot->second, &header_);
+    message.batch(*slot->second.values, &header_);
+    if (in_file_form) listed_.push_back(id);
     // The file form has no order between dictionaries and batches: which of two would hold isn't defined.
     if (in_file_form && !header_.is_delta && !defined_.insert(id).second) {
       throw InvalidDataError(where_ + ": dictionary " + std::to_string(id) +
@@ -252,7 +266,9 @@ class Reader {
 
   void collect_dictionaries(const array::Schema& schema) {
     for (const array::DictionarySlot& slot : schema.dictionaries()) {
-      if (dictionaries_.emplace(slot.id, slot.values.get()).second) collect_dictionaries(*slot.values);
+      if (!dictionaries_.emplace(slot.id, Dictionary{slot.values.get()}).second) continue;
+      collect_dictionaries(*slot.values);
+      dictionaries_.at(slot.id).rank = n_ranked_++;
     }
   }
 
@@ -281,7 +297,13 @@ class Reader {
   std::string where_;
   Container out_;
   BatchHeader header_;
-  std::unordered_map<std::int64_t, const array::Schema*> dictionaries_;
+  struct Dictionary {
+    const array::Schema* values = nullptr;
+    std::size_t rank = 0;  ///< Above those of the dictionaries within its values.
+  };
+  std::unordered_map<std::int64_t, Dictionary> dictionaries_;
+  std::size_t n_ranked_ = 0;
+  std::vector<std::int64_t> listed_;  // the ids of a footer's dictionaries, in its order
   std::unordered_set<std::int64_t> defined_;
   std::int64_t metadata_read_ = 0;
   std::int64_t footer_offset_ = 0;

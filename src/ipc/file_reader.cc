@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -57,29 +56,11 @@ struct FileReader::Impl {
     return read(container.messages[batches[index]], container.schema);
   }
 
-  /// The file form has no order between dictionaries, but those within a dictionary's values are needed for it.
   void read_dictionaries() {
-    std::unordered_map<std::int64_t, std::vector<const ContainerMessage*>> waiting;
     for (const ContainerMessage& place : container.messages) {
-      if (place.kind != MessageKind::kDictionaryBatch) continue;
-      set_where(place);
-      waiting[read_message(*file.metadata, place, where.c_str(), limits, &metadata).dictionary_id()].push_back(&place);
+      if (place.kind == MessageKind::kDictionaryBatch) put_dictionary(place);
     }
-    read_dictionaries_of(*container.schema, &waiting);
     dictionaries_read = true;
-  }
-
-  // As deep as the schema, which was bounded when it was made; an id within its own values is refused there.
-  void read_dictionaries_of(const array::Schema& schema,
-                            std::unordered_map<std::int64_t, std::vector<const ContainerMessage*>>* waiting) {
-    for (const array::DictionarySlot& slot : schema.dictionaries()) {
-      const auto found = waiting->find(slot.id);
-      if (found == waiting->end()) continue;
-      const std::vector<const ContainerMessage*> places = std::move(found->second);
-      waiting->erase(found);
-      read_dictionaries_of(*slot.values, waiting);
-      for (const ContainerMessage* place : places) put_dictionary(*place);
-    }
   }
 
   void put_dictionary(const ContainerMessage& place) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import nanoarrow.ipc
@@ -240,3 +241,35 @@ def test_made_up_columns(tmp_path, array, data, form, codec):
     pyarrow_write(path, table, form, codec)
     with xd.open(path, validation="full") as reader:
         assert pa.table(reader).equals(table)
+
+
+def swap_dictionaries(path: Path) -> None:
+    """Has the footer of a file with two dictionaries list them the other way round."""
+    content = bytearray(path.read_bytes())
+    (length,) = struct.unpack("<i", content[-10:-6])
+    footer = len(content) - 10 - length
+    blocks = struct.Struct("<qixxxxq")
+    for at in range(footer, len(content) - 10 - 2 * blocks.size, 4):
+        (count,) = struct.unpack_from("<I", content, at)
+        first, second = blocks.unpack_from(content, at + 4), blocks.unpack_from(content, at + 4 + blocks.size)
+        if count == 2 and first[0] + first[1] + first[2] == second[0] and 0 < first[0] < second[0] < footer:
+            blocks.pack_into(content, at + 4, *second)
+            blocks.pack_into(content, at + 4 + blocks.size, *first)
+            path.write_bytes(content)
+            return
+    raise AssertionError("the footer's two dictionaries weren't found")
+
+
+@pytest.mark.parametrize("stable", ["trust", "snapshot"])
+@pytest.mark.parametrize("codec", [None, "lz4"])
+def test_a_footer_may_list_a_dictionary_before_those_in_its_values(tmp_path, stable, codec):
+    inner = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0], pa.int8()), ["x", "y"])
+    values = pa.ListArray.from_arrays([0, 2, 3], inner)
+    table = pa.table({"o": pa.DictionaryArray.from_arrays(pa.array([1, 0, 1], pa.int8()), values)})
+    path = tmp_path / "x.arrow"
+    xd.write(table, path, compression=codec)
+    swap_dictionaries(path)
+    with xd.open(path, validation="full") as reader:
+        assert pa.table(reader).to_pydict() == table.to_pydict()
+    with xd.serve({"x": path}, stable=stable) as server, xd.connect(server.uri) as client:
+        assert pa.table(client.get("x", validation="full")).to_pydict() == table.to_pydict()

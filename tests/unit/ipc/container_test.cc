@@ -9,6 +9,7 @@
 
 #include "container_writer.h"
 #include "crossdock/core/error.h"
+#include "memory_sink.h"
 #include "samples.h"
 
 namespace crossdock::ipc::testing {
@@ -16,6 +17,7 @@ namespace {
 
 using array::TypeId;
 using Prefix = ContainerWriter::Prefix;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 /// One float64 column and one dictionary-encoded string column.
@@ -196,6 +198,41 @@ TEST(Container, FileListsDictionariesFirst) {
     expect_bodies_follow(bytes, container);
     for (const ContainerMessage& message : container.messages) EXPECT_EQ(message.body_offset % 8, 0);
   }
+}
+
+TEST(Container, FileListsDictionariesAfterThoseThatTheyNeed) {
+  const array::Field text = field("", array::TypeId::kUtf8);
+  const array::Field inner = dictionary("item", array::TypeId::kInt8, text, 1);
+  const array::Field list = field("", array::Type{.id = array::TypeId::kList}, {inner});
+  const auto schema =
+      std::make_shared<const array::Schema>(std::vector{dictionary("outer", array::TypeId::kInt8, list, 2)});
+  MemorySink sink;
+  FileWriter writer(&sink, schema);
+  array::RecordBatch batch = make_batch(schema, 0);
+  auto outer_values = make_batch(schema->find_dictionary(2), 1);
+  outer_values.dictionaries = {std::make_shared<const array::RecordBatch>(make_batch(schema->find_dictionary(1), 1))};
+  batch.dictionaries = {std::make_shared<const array::RecordBatch>(std::move(outer_values))};
+  writer.write(batch);
+  writer.finish();
+  const auto order = [&] {
+    std::vector<std::uint64_t> memory;
+    std::vector<std::int64_t> ids;
+    const Container container = read_container(sink.bytes, "flights.arrow", {});
+    for (const ContainerMessage& place : container.messages) {
+      const Message message = read_message(MemorySource(sink.bytes), place, "a listed message", {}, &memory);
+      if (message.kind() == MessageKind::kDictionaryBatch) ids.push_back(message.dictionary_id());
+    }
+    return ids;
+  };
+  EXPECT_THAT(order(), ElementsAre(1, 2));
+
+  constexpr std::size_t kTail = 10;
+  std::byte* const end = sink.bytes.data() + sink.bytes.size() - kTail;
+  const auto* footer = flatbuffers::GetRoot<flatbuf::Footer>(end - load_le<std::int32_t>(end));
+  ASSERT_EQ(footer->dictionaries()->size(), 2u);
+  auto* const blocks = const_cast<std::uint8_t*>(footer->dictionaries()->Data());
+  std::swap_ranges(blocks, blocks + sizeof(flatbuf::Block), blocks + sizeof(flatbuf::Block));
+  EXPECT_THAT(order(), ElementsAre(1, 2)) << "whatever the footer's order";
 }
 
 TEST(Container, FileAtAnyAddress) {
