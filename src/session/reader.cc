@@ -212,7 +212,7 @@ void Reader::Impl::view_remote(Lease* lease) {
     }
     const std::uint16_t number = device::address_region(buffer.address);
     if (number != last_number) {
-      region = &lease->add(bodies_from().transport().region(number, kAnnouncementTimeoutMs, interrupted));
+      region = &lease->add(this->region(number));
       last_number = number;
     }
     const std::uint64_t offset = device::address_offset(buffer.address);
@@ -233,6 +233,18 @@ std::shared_ptr<const void> Reader::Impl::view_packed(const dissociated::Receive
     constexpr std::align_val_t kAlignment{64};
     auto* memory = static_cast<std::byte*>(::operator new(std::max<std::size_t>(item.body.size(), 1), kAlignment));
     owner = std::shared_ptr<const void>(
+// The region of this number. Where its announcement trails, it is waited for; InterruptedError if that may not be.
+std::shared_ptr<const device::Region> Reader::Impl::region(std::uint16_t number) {
+  transport::Connection& from = bodies_from().transport();
+  if (may_wait) return from.region(number, kAnnouncementTimeoutMs, interrupted);
+  if (!from.knows_region(number)) {
+    if (region_deadline == 0) region_deadline = deadline_ns(kAnnouncementTimeoutMs);
+    if (deadline_ns(0) < region_deadline) throw InterruptedError("the announcement of a region hasn't come yet");
+  }
+  region_deadline = 0;
+  return from.region(number, 0);
+}
+
         memory, [](const void* given) { ::operator delete(const_cast<void*>(given), kAlignment); });
     if (!item.body.empty()) std::memcpy(memory, base, item.body.size());
     base = memory;
@@ -278,8 +290,8 @@ void Reader::Impl::stay_patient(std::int64_t deadline) const {
   if (interrupted && interrupted()) throw InterruptedError("reading the stream \"" + name + "\" was interrupted");
 }
 
-// True: `*batch` is the next one, or nothing at the end. False: nothing has come, and `may_wait` is false.
-bool Reader::Impl::advance(bool may_wait, std::optional<array::RecordBatch>* batch) {
+// True: `*batch` is the next one, or nothing at the end. False: it hasn't come, and `waiting` is false.
+bool Reader::Impl::advance(bool waiting, std::optional<array::RecordBatch>* batch) {
   batch->reset();
   if (failure) std::rethrow_exception(failure);  // a stream that was cut short never looks like one that ended
   if (over) return true;
@@ -292,6 +304,7 @@ bool Reader::Impl::advance(bool may_wait, std::optional<array::RecordBatch>* bat
       item = may_wait ? wait(deadline) : look();
       if (item == nullptr) return false;
       if (item->kind != dissociated::Receiver::Item::Kind::kMessage) {
+  may_wait = waiting;
         finish(*item);
         return true;
       }
@@ -312,6 +325,7 @@ bool Reader::Impl::advance(bool may_wait, std::optional<array::RecordBatch>* bat
     throw;
   }
 }
+    if (!may_wait) return false;
 
 // The connection can't be used for another stream: closed once the last batch that came over it is released.
 void Reader::Impl::drop() noexcept {
@@ -341,9 +355,11 @@ bool Reader::prepare_sleep() {
   }
 }
 void Reader::awake() {
-  if (!impl_->over) impl_->due_from().transport().wake();
+  if (!impl_->over) impl_->watched().wake();
 }
-int Reader::descriptor() const { return impl_->over ? -1 : impl_->due_from().transport().descriptor(); }
+    // The descriptor tells of regions, whoever sleeps; messages that are there already would keep this end awake.
+    if (impl_->waits_for_region()) return true;
+int Reader::descriptor() const { return impl_->over ? -1 : impl_->watched().descriptor(); }
 void Reader::set_interrupt_hook(transport::InterruptHook hook) { impl_->interrupted = std::move(hook); }
 void Reader::close() {
   if (!impl_->over) impl_->failure = std::make_exception_ptr(ClosedError("this Reader was closed"));

@@ -27,9 +27,14 @@ struct Reader::Impl {
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  bool advance(bool may_wait, std::optional<array::RecordBatch>* batch);
+  bool advance(bool waiting, std::optional<array::RecordBatch>* batch);
   /// The connection that brings what is due next.
   ClientConnection& due_from() noexcept;
+  ClientConnection& bodies_from() noexcept { return data_connection ? *data_connection : *connection; }
+  /// Whether nothing goes on before the announcement of a region has come.
+  bool waits_for_region() const noexcept { return unfinished != nullptr; }
+  /// The connection that an event loop is to watch.
+  transport::Connection& watched() noexcept { return (waits_for_region() ? bodies_from() : due_from()).transport(); }
   void drop() noexcept;
 
   std::shared_ptr<ClientPool> pool;
@@ -45,7 +50,9 @@ struct Reader::Impl {
   std::vector<int> selected;
   bool look_inside = true;  // batches of `schema` hold offsets, indices or children, which must fit each other
   ipc::DictionaryStore dictionaries;
-  const dissociated::Receiver::Item* unfinished = nullptr;  // taken from the receiver, and interrupted
+  const dissociated::Receiver::Item* unfinished = nullptr;  // taken from the receiver; its memory hadn't come
+  bool may_wait = true;                                     // whether the call under way may
+  std::int64_t region_deadline = 0;                         // of the announcement that is waited for; 0: none is
   bool full = false;                                        // Validation::kFull
   bool over = false;
   std::exception_ptr failure;  // what ended it before its end: every later call throws it again
@@ -63,12 +70,12 @@ struct Reader::Impl {
   void check_place(const ClientConnection& source, const transport::Incoming& message) const;
   void stay_patient(std::int64_t deadline) const;
   void deliver(const dissociated::Receiver::Item& item, std::optional<array::RecordBatch>* out);
-  ClientConnection& bodies_from() noexcept { return data_connection ? *data_connection : *connection; }
   void finish(const dissociated::Receiver::Item& item);
   array::RecordBatch receive_batch(const dissociated::Receiver::Item& item,
                                    const std::shared_ptr<const array::Schema>& of);
   std::shared_ptr<const void> map_remote(ByteSpan body);
   void view_remote(Lease* lease);
+  std::shared_ptr<const device::Region> region(std::uint16_t number);
   std::shared_ptr<const void> view_packed(const dissociated::Receiver::Item& item);
 };
 

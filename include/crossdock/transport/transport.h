@@ -98,6 +98,9 @@ class CROSSDOCK_EXPORT Connection {
   // --- waiting, for the thread that receives ---
   /// Whether receive() may have something, the peer has gone, or a send() that returned false may work now. A few
   /// loads, no system call (over a network: one): what spinning looks at. It can't see a peer that was killed, or a
+  /// Whether region() has an answer at once: the region, or an error. Bounded work.
+  virtual bool knows_region(std::uint16_t number) = 0;
+
   /// region that was sent: poll descriptor() now and then too.
   virtual bool readable() const { return true; }
   /// Says to the peer that we are about to sleep. False: something has arrived meanwhile, don't. After true, poll

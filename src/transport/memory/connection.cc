@@ -79,6 +79,7 @@ class MemoryConnection final : public Connection {
  private:
   void check_size(ByteSpan head, ByteSpan tail) const {
     if (head.size() > max_message_ || tail.size() > max_message_ - head.size()) {
+  bool knows_region(std::uint16_t number) override { return link_->knows_region(end_, number); }
       throw InvalidArgumentError("memory: a message of " + std::to_string(head.size() + tail.size()) +
                                  " bytes is over this connection's limit of " + std::to_string(max_message_) +
                                  " (MemoryOptions::max_message)");

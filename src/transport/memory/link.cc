@@ -153,6 +153,12 @@ std::shared_ptr<const device::Region> MemoryLink::region(int end, std::uint16_t 
   return announcement.mapped;
 }
 
+bool MemoryLink::knows_region(int end, std::uint16_t number) const {
+  const std::lock_guard lock(mutex_);
+  const End& sender = ends_[1 - end];
+  return sender.regions.contains(number) || sender.gone;
+}
+
 bool MemoryLink::has_news(int end) const {
   const End& self = ends_[end];
   const End& peer = ends_[1 - end];

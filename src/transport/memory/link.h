@@ -50,6 +50,8 @@ class MemoryLink {
   void wake(int end);
   int descriptor(int end) const noexcept { return ends_[end].doorbell.get(); }
 
+  bool knows_region(int end, std::uint16_t number) const;
+
   /// The end is destroyed. What it sent stays for the other one to take.
   void close(int end);
 

@@ -46,10 +46,7 @@ ShmConnection::ShmConnection(Parts parts, const ShmOptions& options)
       where_(std::move(parts.where)),
       writer_(view_of(own_, peer_), barrier_, *this, where_),
       reader_(view_of(own_, peer_), barrier_, *this,
-              {.max_message = parts.take_limit,
-               .max_body = options.max_body,
-               .body_memory = options.body_memory ? options.body_memory : make_body_pool()},
-              where_) {
+              {.max_message = parts.take_limit, .max_body = options.max_body, .body_memory = options.body_memory ? options.body_memory : make_body_pool()}, where_) {
   last_service_ = last_life_check_ = ticks();
 }
 
@@ -358,6 +355,15 @@ std::shared_ptr<const device::Region> ShmConnection::region(std::uint16_t number
       pollfd ask{socket_.get(), POLLIN, 0};
       ::poll(&ask, 1, static_cast<int>(interrupted ? std::min<std::int64_t>(left, kHookIntervalMs) : left));
     }
+  });
+}
+
+bool ShmConnection::knows_region(std::uint16_t number) {
+  fork_.check(kWhat);
+  if (regions_.find(number)) return true;
+  return remember_failure([&] {
+    service();
+    return regions_.find(number) != nullptr || gone_.load(std::memory_order_relaxed);
   });
 }
 

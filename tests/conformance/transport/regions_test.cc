@@ -37,7 +37,24 @@ TEST_P(TransportConformance, AnAnnouncedRegionIsTheSameMemory) {
   EXPECT_EQ(got->kind(), device::RegionKind::kFrozen);
   EXPECT_EQ(got->size(), sent.region->size());
   EXPECT_EQ(text_at(*got, sent.offset, 9), "one table");
+  EXPECT_TRUE(client_->knows_region(1));
   EXPECT_EQ(client_->region(1, 0), got);
+}
+
+TEST_P(TransportConformance, WhoAsksForARegionNeedNotWaitForIt) {
+  connect();
+  if (!server_->shares_memory()) {
+    EXPECT_TRUE(client_->knows_region(4)) << "that there is none";
+    return;
+  }
+  EXPECT_FALSE(client_->knows_region(4));
+  const Frozen sent = frozen("late");
+  ASSERT_TRUE(server_->announce(4, *sent.region));
+  EXPECT_TRUE(client_->knows_region(4));
+  EXPECT_EQ(text_at(*client_->region(4, 0), sent.offset, 4), "late");
+  server_.reset();
+  EXPECT_TRUE(client_->knows_region(5)) << "that it will never come";
+  EXPECT_THROW(client_->region(5, 0), Error);
 }
 
 TEST_P(TransportConformance, RecycledMemoryShowsWhatItsProducerWritesLater) {

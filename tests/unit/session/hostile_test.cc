@@ -702,6 +702,41 @@ TEST_F(HostileTest, NumbersAtOddAddressesReachNobody) {
   EXPECT_FALSE(reader->next().has_value());
 }
 
+TEST_F(HostileTest, NothingWaitsForMemoryThatWasNotAnnouncedInAnEventLoop) {
+  std::promise<void> go_on;
+  const FakeServer server([told = go_on.get_future().share()](auto& c) {
+    Truth truth;
+    truth.schema(c);
+    truth.record_batch(c);
+    truth.body(c);
+    Truth::end(c, 2);
+    told.wait();
+    c.announce(7, *truth.region);
+  });
+  Client client(server.uri());
+  const auto reader = client.get("table");
+  reader->set_interrupt_hook([] { return true; });  // isn't asked
+  const auto wait = [&](int timeout_ms) {
+    if (!reader->prepare_sleep()) return 1;
+    pollfd ask{reader->descriptor(), POLLIN, 0};
+    const int events = ::poll(&ask, 1, timeout_ms);
+    reader->awake();
+    return events;
+  };
+  std::optional<array::RecordBatch> batch;
+  const std::int64_t start = now_ns();
+  // Until all that the server sent is there, the region missing.
+  while (wait(100) != 0) ASSERT_FALSE(reader->try_next(&batch));
+  for (int i = 0; i < 100; ++i) ASSERT_FALSE(reader->try_next(&batch));
+  EXPECT_LT(now_ns() - start, 4'000'000'000) << "the time that an announcement has was waited for";
+  go_on.set_value();
+  while (!reader->try_next(&batch)) ASSERT_NE(wait(10'000), 0);
+  ASSERT_TRUE(batch.has_value());
+  EXPECT_EQ(number_at(*batch, 9), 9);
+  while (!reader->try_next(&batch)) ASSERT_NE(wait(10'000), 0);
+  EXPECT_FALSE(batch.has_value());
+}
+
 TEST_F(HostileTest, ACatalogueThatIsNoneIsRefused) {
   const FakeServer server([](auto& c) {
     Truth truth;  // numbers and texts
