@@ -150,6 +150,7 @@ class Client:
         timeout_ms: int,
         validation: str | None,
         limits: Limits,
+        arena: Arena | None,
         log: StreamLog | None = None,
     ) -> RecordBatchReader: ...
     def list(self) -> list[CatalogueEntry]: ...

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from crossdock._typing import Validation, Wait
+    from crossdock.arena import Arena
 
 __all__ = ["Client", "connect"]
 
@@ -62,6 +63,7 @@ class Client:
         timeout: float | None = None,
         validation: Validation | None = None,
         limits: _native.Limits | None = None,
+        arena: Arena | None = None,
     ) -> _native.RecordBatchReader:
         """A stream of the batches of `name`. Returns when its schema is there.
 
@@ -72,12 +74,21 @@ class Client:
             offsets; "full" looks at every offset, index and text; None: full, if the data comes from another user or
             another machine.
         limits: how large and how deep what the server sends may be; None: as `Limits()` has it.
+        arena: where batches that come over a network are received, so that publishing them copies nothing; over shared
+            memory they stay where they are. More than its `reserve` is a `ResourceError`. Don't publish it while this
+            stream is being read.
         """
         if isinstance(columns, str):
             raise TypeError(f"columns is a list of names, not one name; give [{columns!r}]")
         names = None if columns is None else [*columns]
         return self._native.get(
-            name, names, wait, milliseconds(timeout, "timeout"), validation, limits or _native.Limits()
+            name,
+            names,
+            wait,
+            milliseconds(timeout, "timeout"),
+            validation,
+            limits or _native.Limits(),
+            None if arena is None else arena._native,
         )
 
     def aget(
@@ -87,15 +98,18 @@ class Client:
         *,
         validation: Validation | None = None,
         limits: _native.Limits | None = None,
+        arena: Arena | None = None,
     ) -> AsyncRecordBatchReader:
         """As `get()`, for asyncio: `async for batch in client.aget(name)`. Nothing is asked for before the first batch
         is. Cancelling the task that waits ends the wait at once; the stream may be read on, or closed with `aclose()`.
         """
-        return AsyncRecordBatchReader(lambda: self.get(name, columns, validation=validation, limits=limits))
+        return AsyncRecordBatchReader(
+            lambda: self.get(name, columns, validation=validation, limits=limits, arena=arena)
+        )
 
     def _watch(self, name: str, log: _native.StreamLog, timeout: float | None) -> _native.RecordBatchReader:
         """As `get()`, with `log` looking on."""
-        return self._native.get(name, None, "auto", milliseconds(timeout, "timeout"), None, _native.Limits(), log)
+        return self._native.get(name, None, "auto", milliseconds(timeout, "timeout"), None, _native.Limits(), None, log)
 
     def close(self) -> None:
         """Nothing new starts. Readers under way go on; each connection stays until its last batch is released."""

@@ -44,6 +44,7 @@ class PyArena {
     std::byte* const data = arena_->allocate(size == 0 ? 1 : size);
     return {arena_, data, size};
   }
+  const std::shared_ptr<Arena>& arena() const noexcept { return arena_; }
   bool frozen() const noexcept { return arena_->frozen(); }
   std::uint64_t nbytes() const noexcept { return arena_->size(); }
 
@@ -62,6 +63,8 @@ class PyArena {
 };
 
 }  // namespace
+
+std::shared_ptr<Arena> arena_in(nb::handle arena) { return nb::cast<const PyArena&>(arena).arena(); }
 
 void bind_arena(nb::module_& module) {
   nb::class_<ArenaBuffer>(module, "ArenaBuffer", nb::type_slots(buffer_slots),

@@ -2,7 +2,14 @@
 
 #include <nanobind/nanobind.h>
 
+#include <memory>
+
+#include "crossdock/device/region.h"
+
 namespace crossdock::python {
+
+/// What a _native.Arena holds.
+std::shared_ptr<device::Arena> arena_in(nanobind::handle arena);
 
 /// _native.Arena and its buffers. crossdock/arena.py makes NumPy arrays of them.
 void bind_arena(nanobind::module_& module);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "arena.h"
 #include "crossdock/session/client.h"
 #include "deferred.h"
 #include "inspect.h"
@@ -49,9 +50,10 @@ class PyClient {
 
   std::unique_ptr<PyReader> get(const std::string& name, std::optional<std::vector<std::string>> columns,
                                 const std::string& wait, int timeout_ms, const std::optional<std::string>& validation,
-                                const ipc::Limits& limits, const StreamLog* log) {
+                                const ipc::Limits& limits, nb::handle arena, const StreamLog* log) {
     session::GetOptions options;
     options.limits = limits;
+    if (!arena.is_none()) options.arena = arena_in(arena);
     options.validation = validation_of(validation);
     options.all_columns = !columns.has_value();
     if (columns) options.columns = std::move(*columns);
@@ -106,11 +108,11 @@ void bind_client(nb::module_& module) {
           "get",
           [](PyClient& self, const std::string& name, std::optional<std::vector<std::string>> columns,
              const std::string& wait, int timeout_ms, const std::optional<std::string>& validation,
-             const ipc::Limits& limits, const StreamLog* log) {
-            return self.get(name, std::move(columns), wait, timeout_ms, validation, limits, log).release();
+             const ipc::Limits& limits, nb::handle arena, const StreamLog* log) {
+            return self.get(name, std::move(columns), wait, timeout_ms, validation, limits, arena, log).release();
           },
           nb::rv_policy::take_ownership, "name"_a, "columns"_a.none(), "wait"_a, "timeout_ms"_a, "validation"_a.none(),
-          "limits"_a, "log"_a.none() = nb::none())
+          "limits"_a, "arena"_a.none(), "log"_a.none() = nb::none())
       .def("close", &PyClient::close);
 }
 

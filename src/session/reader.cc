@@ -6,6 +6,7 @@
 
 #include "crossdock/core/error.h"
 #include "crossdock/dissociated/receiver.h"
+#include "session/arena_memory.h"
 #include "session/reader_impl.h"
 #include "session/remote_error.h"
 
@@ -49,6 +50,7 @@ Reader::Impl::Impl(std::shared_ptr<ClientPool> from, std::shared_ptr<ClientPool>
       decompressor(options.limits),
       realigner(options.limits) {
   if (data_pool) data_connection = data_pool->take(interrupted);
+  bodies_from().transport().receive_into(options.arena ? std::make_shared<ArenaMemory>(options.arena) : nullptr);
   connection->set_observer(options.on_message);
   connection->request(as_bytes(ticket));
   if (data_connection) {
@@ -126,18 +128,24 @@ const dissociated::Receiver::Item* Reader::Impl::wait(std::int64_t deadline) {
   }
 }
 
+// The connection is free for another stream.
+void Reader::Impl::put_back() {
+  connection->transport().receive_into(nullptr);  // a connection at rest keeps no arena
+  pool->put_back(std::move(connection));
+}
+
 // End of Stream or an error message was taken.
 void Reader::Impl::finish(const dissociated::Receiver::Item& item) {
   over = true;
   if (item.kind == dissociated::Receiver::Item::Kind::kError) {
     const std::string text(as_text(item.metadata));
     // Of two connections, the other one may still be in the middle of the stream.
-    if (!data_connection) pool->put_back(std::move(connection));
+    if (!data_connection) put_back();
     connection.reset();
     data_connection.reset();
     throw_remote(text, pool->where());
   }
-  pool->put_back(std::move(connection));
+  put_back();
   // Nothing says that the bodies' connection is done: what is still under way on it would be taken for the next
   // stream's.
   data_connection.reset();
@@ -225,14 +233,6 @@ void Reader::Impl::view_remote(Lease* lease) {
   }
 }
 
-// A type 0 body: the bytes themselves. Those that came without an owner will be overwritten by the transport.
-std::shared_ptr<const void> Reader::Impl::view_packed(const dissociated::Receiver::Item& item) {
-  std::shared_ptr<const void> owner = item.body_owner;
-  const std::byte* base = item.body.data();
-  if (!owner) {
-    constexpr std::align_val_t kAlignment{64};
-    auto* memory = static_cast<std::byte*>(::operator new(std::max<std::size_t>(item.body.size(), 1), kAlignment));
-    owner = std::shared_ptr<const void>(
 // The region of this number. Where its announcement trails, it is waited for; InterruptedError if that may not be.
 std::shared_ptr<const device::Region> Reader::Impl::region(std::uint16_t number) {
   transport::Connection& from = bodies_from().transport();
@@ -245,6 +245,14 @@ std::shared_ptr<const device::Region> Reader::Impl::region(std::uint16_t number)
   return from.region(number, 0);
 }
 
+// A type 0 body: the bytes themselves. Those that came without an owner will be overwritten by the transport.
+std::shared_ptr<const void> Reader::Impl::view_packed(const dissociated::Receiver::Item& item) {
+  std::shared_ptr<const void> owner = item.body_owner;
+  const std::byte* base = item.body.data();
+  if (!owner) {
+    constexpr std::align_val_t kAlignment{64};
+    auto* memory = static_cast<std::byte*>(::operator new(std::max<std::size_t>(item.body.size(), 1), kAlignment));
+    owner = std::shared_ptr<const void>(
         memory, [](const void* given) { ::operator delete(const_cast<void*>(given), kAlignment); });
     if (!item.body.empty()) std::memcpy(memory, base, item.body.size());
     base = memory;
@@ -296,6 +304,7 @@ bool Reader::Impl::advance(bool waiting, std::optional<array::RecordBatch>* batc
   if (failure) std::rethrow_exception(failure);  // a stream that was cut short never looks like one that ended
   if (over) return true;
   pool->made_in().check("this Reader");
+  may_wait = waiting;
   const std::int64_t deadline = may_wait ? deadline_ns(options.timeout_ms) : 0;
   const dissociated::Receiver::Item* item = nullptr;
   try {
@@ -304,7 +313,6 @@ bool Reader::Impl::advance(bool waiting, std::optional<array::RecordBatch>* batc
       item = may_wait ? wait(deadline) : look();
       if (item == nullptr) return false;
       if (item->kind != dissociated::Receiver::Item::Kind::kMessage) {
-  may_wait = waiting;
         finish(*item);
         return true;
       }
@@ -317,6 +325,7 @@ bool Reader::Impl::advance(bool waiting, std::optional<array::RecordBatch>* batc
     throw;  // may be called again
   } catch (const InterruptedError&) {
     unfinished = item;  // its memory hadn't come
+    if (!may_wait) return false;
     throw;
   } catch (...) {
     batch->reset();
@@ -325,7 +334,6 @@ bool Reader::Impl::advance(bool waiting, std::optional<array::RecordBatch>* batc
     throw;
   }
 }
-    if (!may_wait) return false;
 
 // The connection can't be used for another stream: closed once the last batch that came over it is released.
 void Reader::Impl::drop() noexcept {
@@ -349,6 +357,8 @@ bool Reader::try_next(std::optional<array::RecordBatch>* batch) { return impl_->
 bool Reader::prepare_sleep() {
   if (impl_->over) return false;
   try {
+    // The descriptor tells of regions, whoever sleeps; messages that are there already would keep this end awake.
+    if (impl_->waits_for_region()) return true;
     return impl_->due_from().transport().prepare_sleep();
   } catch (const ConnectionError&) {
     return false;  // try_next() says it
@@ -357,8 +367,6 @@ bool Reader::prepare_sleep() {
 void Reader::awake() {
   if (!impl_->over) impl_->watched().wake();
 }
-    // The descriptor tells of regions, whoever sleeps; messages that are there already would keep this end awake.
-    if (impl_->waits_for_region()) return true;
 int Reader::descriptor() const { return impl_->over ? -1 : impl_->watched().descriptor(); }
 void Reader::set_interrupt_hook(transport::InterruptHook hook) { impl_->interrupted = std::move(hook); }
 void Reader::close() {

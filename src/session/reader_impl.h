@@ -70,6 +70,7 @@ struct Reader::Impl {
   void check_place(const ClientConnection& source, const transport::Incoming& message) const;
   void stay_patient(std::int64_t deadline) const;
   void deliver(const dissociated::Receiver::Item& item, std::optional<array::RecordBatch>* out);
+  void put_back();
   void finish(const dissociated::Receiver::Item& item);
   array::RecordBatch receive_batch(const dissociated::Receiver::Item& item,
                                    const std::shared_ptr<const array::Schema>& of);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import signal
 
@@ -132,3 +133,54 @@ def test_arrays_that_went_before_arent_missed():
         arena.empty(10)
     with xd.serve({"t": pa.record_batch([column(keep)], ["x"])}):
         assert not keep.flags.writeable
+
+
+TABLE = pa.table({"n": np.arange(100_000), "s": [str(i % 7) for i in range(100_000)]}).combine_chunks()
+
+
+def addresses(batch: pa.RecordBatch) -> list[int]:
+    return [buffer.address for column in batch.columns for buffer in column.buffers() if buffer is not None]
+
+
+def test_batches_of_a_network_are_received_into_an_arena_and_served_from_it():
+    with xd.serve({"t": TABLE}, "tcp:") as server, xd.connect(server.uri) as client:
+        arena = xd.Arena(64 << 20)
+        batches = list(client.get("t", arena=arena))
+        start = arena.buffer(1).address  # behind the batches
+        used = arena.nbytes
+        assert TABLE.nbytes <= used < TABLE.nbytes + 4096
+        for batch in batches:
+            assert all(start - used <= address < start for address in addresses(pa.record_batch(batch)))
+        with xd.serve({"t": batches}) as second, xd.connect(second.uri) as other:
+            (source,) = second.stats()["sources"]
+            assert (source["kind"], source["bytes_copied"]) == ("arena", 0)
+            assert pa.table(other.get("t")).equals(TABLE)
+            assert arena.frozen
+            with pytest.raises(xd.ArenaFrozenError):
+                list(client.get("t", arena=arena))
+
+
+def test_an_arena_bounds_what_is_received():
+    with xd.serve({"t": TABLE}, "tcp:") as server, xd.connect(server.uri) as client:
+        with pytest.raises(xd.ResourceError, match="larger `reserve`"):
+            list(client.get("t", arena=xd.Arena(100_000)))
+        assert pa.table(client.get("t")).equals(TABLE)
+
+
+def test_over_shared_memory_batches_stay_where_they_are():
+    arena = xd.Arena()
+    before = arena.nbytes
+    with xd.serve({"t": TABLE}) as server, xd.connect(server.uri) as client:
+        assert pa.table(client.get("t", arena=arena)).equals(TABLE)
+    assert arena.nbytes == before
+
+
+def test_async_streams_are_received_into_an_arena():
+    arena = xd.Arena()
+
+    async def take(client: xd.Client) -> list[xd.RecordBatch]:
+        return [batch async for batch in client.aget("t", arena=arena)]
+
+    with xd.serve({"t": TABLE}, "tcp:") as server, xd.connect(server.uri) as client:
+        assert pa.Table.from_batches(map(pa.record_batch, asyncio.run(take(client)))).equals(TABLE)
+    assert arena.nbytes >= TABLE.nbytes

@@ -9,6 +9,7 @@
 #include "crossdock/array/stream.h"
 #include "crossdock/core/export.h"
 #include "crossdock/core/log.h"
+#include "crossdock/device/region.h"
 #include "crossdock/ipc/metadata.h"
 #include "crossdock/session/observe.h"
 #include "crossdock/session/transports.h"
@@ -38,15 +39,19 @@ struct GetOptions {
   int timeout_ms = -1;  ///< For each batch; negative: the stream may pause as long as it likes.
   /// How closely batches are looked at. Absent: in full, if they come from another user or another machine.
   std::optional<array::Validation> validation;
-  ipc::Limits limits{};       ///< Of what its messages may ask of us.
+  ipc::Limits limits{};  ///< Of what its messages may ask of us.
+  /// Where bodies that come by value are received, as over a network: publishing the batches then copies nothing. Not
+  /// those that are compressed, nor what is shared, which stays where it is. Over the arena's `reserve`: ResourceError;
+  /// once it was published: ArenaFrozenError. Don't publish it while this stream is being read.
+  std::shared_ptr<device::Arena> arena{};
   WireObserver on_message{};  ///< Looks on; see observe.h. Kept by the connection until its next stream.
   BatchObserver on_batch{};
 };
 
 /// One stream. Batches outlive it, its client, and the server. One thread at a time; dropping it in mid-stream is fine.
 /// Throws from next(): TruncatedStreamError, LeaseLimitError, FileChangedError, ProtocolError, InvalidDataError,
-/// TimeoutError (may be called again), InterruptedError (likewise), RemoteError, ForkError. What else it throws it
-/// throws again at every later call.
+/// TimeoutError (may be called again), InterruptedError (likewise), RemoteError, ForkError, and what GetOptions::arena
+/// does. What else it throws it throws again at every later call.
 class CROSSDOCK_EXPORT Reader : public array::BatchStream {
  public:
   ~Reader() override;

@@ -8,8 +8,8 @@
 
 namespace crossdock::transport {
 
-/// Where bodies that come by value are received: given to a transport's options, so that they land where they will be
-/// used. Thread-safe.
+/// Where bodies that come by value are received: given to a connection, so that they land where they will be used.
+/// Thread-safe.
 class CROSSDOCK_EXPORT BodyMemory {
  public:
   virtual ~BodyMemory() = default;

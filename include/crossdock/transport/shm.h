@@ -7,7 +7,6 @@
 
 #include "crossdock/core/export.h"
 #include "crossdock/core/log.h"
-#include "crossdock/transport/body_memory.h"
 #include "crossdock/transport/registry.h"
 #include "crossdock/transport/transport.h"
 
@@ -16,14 +15,12 @@ namespace crossdock::transport {
 struct ShmOptions {
   std::uint64_t ring_bytes = 1 << 20;  ///< Of one direction; a power of two from 64 KiB to 1 GiB.
   /// Larger messages are refused at the sender, and end the connection at the receiver.
+  std::uint64_t max_message = 64ull << 20;
   /// The longest message that a listener takes from a client, which asks for streams and gives addresses back; at most
   /// max_message.
   std::uint64_t max_request = 1ull << 20;
-  std::uint64_t max_message = 64ull << 20;
   /// The longest body that is taken by value from the peer; 0: none.
   std::uint64_t max_body = 64ull << 30;
-  /// Where such bodies go; null: a pool of each connection's own.
-  std::shared_ptr<BodyMemory> body_memory = {};
   /// What the peer of one connection may have mapped at us, bytes and regions: batches that are still held count.
   std::uint64_t max_region_bytes = 1ull << 40;
   std::uint32_t max_regions = 65536;

@@ -7,7 +7,6 @@
 
 #include "crossdock/core/export.h"
 #include "crossdock/core/log.h"
-#include "crossdock/transport/body_memory.h"
 #include "crossdock/transport/registry.h"
 #include "crossdock/transport/transport.h"
 
@@ -15,14 +14,12 @@ namespace crossdock::transport {
 
 struct TcpOptions {
   /// Larger messages are refused at the sender, and end the connection at the receiver.
+  std::uint64_t max_message = 64ull << 20;
   /// The longest message that a listener takes from a client, which asks for streams and gives addresses back; at most
   /// max_message.
   std::uint64_t max_request = 1ull << 20;
-  std::uint64_t max_message = 64ull << 20;
   /// The longest body that is taken by value from the peer; 0: none.
   std::uint64_t max_body = 64ull << 30;
-  /// Where such bodies go; null: a pool of each connection's own.
-  std::shared_ptr<BodyMemory> body_memory = {};
   /// A secret that both ends must know, 1 to 1024 bytes; empty: none. It is proved, never sent; whoever overhears a
   /// handshake can try guesses at leisure, so make it long and random. It doesn't encrypt what follows.
   std::string token = {};

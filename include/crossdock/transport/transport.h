@@ -11,6 +11,7 @@
 #include "crossdock/core/bytes.h"
 #include "crossdock/core/export.h"
 #include "crossdock/device/region.h"
+#include "crossdock/transport/body_memory.h"
 
 /// What the network can do. It knows nothing of the protocol: bytes go in whole and come out whole, tagged or not.
 namespace crossdock::transport {
@@ -90,17 +91,19 @@ class CROSSDOCK_EXPORT Connection {
   /// The next message, if there is one. Bounded work. Throws ConnectionError at the peer's end (after its last
   /// message), ProtocolError if it broke the framing.
   virtual std::optional<Incoming> receive() = 0;
+  /// Where bodies that come by send_body() go, from the next one on; null: a pool of the connection's own.
+  virtual void receive_into(std::shared_ptr<BodyMemory> memory) = 0;
   /// The region that the peer announced under this number; waits up to `timeout_ms` for an announcement that trails.
   /// Throws ProtocolError if none came; InterruptedError, and may be called again.
   virtual std::shared_ptr<const device::Region> region(std::uint16_t number, int timeout_ms,
                                                        const InterruptHook& interrupted = nullptr) = 0;
 
-  // --- waiting, for the thread that receives ---
-  /// Whether receive() may have something, the peer has gone, or a send() that returned false may work now. A few
-  /// loads, no system call (over a network: one): what spinning looks at. It can't see a peer that was killed, or a
   /// Whether region() has an answer at once: the region, or an error. Bounded work.
   virtual bool knows_region(std::uint16_t number) = 0;
 
+  // --- waiting, for the thread that receives ---
+  /// Whether receive() may have something, the peer has gone, or a send() that returned false may work now. A few
+  /// loads, no system call (over a network: one): what spinning looks at. It can't see a peer that was killed, or a
   /// region that was sent: poll descriptor() now and then too.
   virtual bool readable() const { return true; }
   /// Says to the peer that we are about to sleep. False: something has arrived meanwhile, don't. After true, poll

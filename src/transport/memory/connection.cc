@@ -1,4 +1,5 @@
 #include <array>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <span>
@@ -62,14 +63,23 @@ class MemoryConnection final : public Connection {
   std::optional<Incoming> receive() override {
     std::optional<MemoryLink::Message> message = link_->pop(end_);
     if (!message) return std::nullopt;
-    if (message->body) return Incoming{true, message->tag, {message->bytes.get(), message->size}, message->bytes};
+    if (message->body) {
+      if (body_memory_) {
+        std::shared_ptr<std::byte> moved = body_memory_->allocate(message->size);
+        if (message->size > 0) std::memcpy(moved.get(), message->bytes.get(), message->size);
+        message->bytes = std::move(moved);
+      }
+      return Incoming{true, message->tag, {message->bytes.get(), message->size}, message->bytes};
+    }
     current_ = std::move(*message);
     return Incoming{current_.tagged, current_.tag, {current_.bytes.get(), current_.size}};
   }
+  void receive_into(std::shared_ptr<BodyMemory> memory) override { body_memory_ = std::move(memory); }
   std::shared_ptr<const device::Region> region(std::uint16_t number, int timeout_ms,
                                                const InterruptHook& interrupted) override {
     return link_->region(end_, number, timeout_ms, interrupted);
   }
+  bool knows_region(std::uint16_t number) override { return link_->knows_region(end_, number); }
 
   bool readable() const override { return link_->readable(end_); }
   bool prepare_sleep() override { return link_->prepare_sleep(end_); }
@@ -79,7 +89,6 @@ class MemoryConnection final : public Connection {
  private:
   void check_size(ByteSpan head, ByteSpan tail) const {
     if (head.size() > max_message_ || tail.size() > max_message_ - head.size()) {
-  bool knows_region(std::uint16_t number) override { return link_->knows_region(end_, number); }
       throw InvalidArgumentError("memory: a message of " + std::to_string(head.size() + tail.size()) +
                                  " bytes is over this connection's limit of " + std::to_string(max_message_) +
                                  " (MemoryOptions::max_message)");
@@ -92,6 +101,7 @@ class MemoryConnection final : public Connection {
   const bool shares_memory_;
   const std::shared_ptr<MemoryLink> link_;
   const int end_;
+  std::shared_ptr<BodyMemory> body_memory_;
   MemoryLink::Message current_;  // what the last receive() gave out
 };
 

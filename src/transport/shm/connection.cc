@@ -46,7 +46,7 @@ ShmConnection::ShmConnection(Parts parts, const ShmOptions& options)
       where_(std::move(parts.where)),
       writer_(view_of(own_, peer_), barrier_, *this, where_),
       reader_(view_of(own_, peer_), barrier_, *this,
-              {.max_message = parts.take_limit, .max_body = options.max_body, .body_memory = options.body_memory ? options.body_memory : make_body_pool()}, where_) {
+              {.max_message = parts.take_limit, .max_body = options.max_body, .body_memory = pool_}, where_) {
   last_service_ = last_life_check_ = ticks();
 }
 

@@ -68,6 +68,9 @@ class ShmConnection final : public Connection, private RingOwner {
   bool flush() override;
 
   std::optional<Incoming> receive() override;
+  void receive_into(std::shared_ptr<BodyMemory> memory) override {
+    reader_.receive_into(memory ? std::move(memory) : pool_);
+  }
   bool knows_region(std::uint16_t number) override;
   std::shared_ptr<const device::Region> region(std::uint16_t number, int timeout_ms,
                                                const InterruptHook& interrupted) override;
@@ -109,6 +112,7 @@ class ShmConnection final : public Connection, private RingOwner {
   const std::uint32_t max_regions_;
   const bool accept_files_;
   const std::string where_;
+  const std::shared_ptr<BodyMemory> pool_ = make_body_pool();
   RingWriter writer_;
   RingReader reader_;
 

@@ -191,6 +191,8 @@ class RingReader {
   /// The next message, copied out; valid until the next call. Throws ProtocolError for frames or cursors that break the
   /// rules.
   std::optional<Incoming> receive();
+  /// Where bodies go from the next one on.
+  void receive_into(std::shared_ptr<BodyMemory> memory) noexcept { limits_.body_memory = std::move(memory); }
   /// Whether the peer has written on. No side effects.
   bool has_data() const noexcept { return view_.peer->written.load(std::memory_order_acquire) != taken_; }
   /// True after the first frames of a message whose last hasn't come.
@@ -211,7 +213,7 @@ class RingReader {
   const RingView view_;
   const Barrier barrier_;
   RingOwner& owner_;
-  const ReadLimits limits_;
+  ReadLimits limits_;
   const std::string where_;
   std::uint64_t taken_ = 0;
   std::uint64_t peer_written_ = 0;  // as last read

@@ -38,7 +38,7 @@ TcpConnection::TcpConnection(Parts parts, const TcpOptions& options)
       socket_(std::move(parts.socket), where_),
       poll_(poll_for(socket_.get())),
       writer_(socket_, options.queue_bytes),
-      reader_(socket_, *this, {.max_message = parts.take_limit, .max_body = options.max_body, .body_memory = options.body_memory ? options.body_memory : make_body_pool()},
+      reader_(socket_, *this, {.max_message = parts.take_limit, .max_body = options.max_body, .body_memory = pool_},
               where_),
       quantum_(kQuietMessages) {}
 

@@ -54,6 +54,9 @@ class TcpConnection final : public Connection, private ControlFrames {
   bool flush() override;
 
   std::optional<Incoming> receive() override;
+  void receive_into(std::shared_ptr<BodyMemory> memory) override {
+    reader_.receive_into(memory ? std::move(memory) : pool_);
+  }
   bool knows_region(std::uint16_t) override { return true; }
   std::shared_ptr<const device::Region> region(std::uint16_t number, int timeout_ms,
                                                const InterruptHook& interrupted) override;
@@ -84,6 +87,7 @@ class TcpConnection final : public Connection, private ControlFrames {
   const std::uint64_t send_limit_;
   const std::uint64_t body_limit_;
   const std::string where_;
+  const std::shared_ptr<BodyMemory> pool_ = make_body_pool();
   Socket socket_;
   UniqueFd poll_;  // an epoll instance with the socket in it
   FrameWriter writer_;

@@ -7,6 +7,7 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "byte_stream.h"
 #include "crossdock/transport/body_memory.h"
@@ -44,6 +45,9 @@ class FrameReader {
   /// and ended().
   std::optional<Incoming> receive();
 
+  /// Where bodies go from the next one on.
+  void receive_into(std::shared_ptr<BodyMemory> memory) noexcept { limits_.body_memory = std::move(memory); }
+
   /// Whether the next receive() may find something without reading. Known after a receive().
   bool has_more() const noexcept { return has_more_; }
   /// Whether the stream held no more bytes when it was last read.
@@ -74,7 +78,7 @@ class FrameReader {
 
   ByteStream& stream_;
   ControlFrames& control_;
-  const ReadLimits limits_;
+  ReadLimits limits_;
   const std::string& where_;
   const std::shared_ptr<BodyMemory> large_messages_;  // those that aren't bodies
 

@@ -4,6 +4,7 @@
 
 #include "crossdock/core/error.h"
 #include "crossdock/session/client.h"
+#include "crossdock/session/context.h"
 #include "crossdock/session/server.h"
 #include "crossdock/session/transports.h"
 #include "support/batches.h"
@@ -75,6 +76,51 @@ TEST_F(TcpSession, BatchesOutliveEverything) {
   }
   EXPECT_EQ(number_at(*kept, 0), 1000);
   EXPECT_EQ(number_at(*kept, 999), 1999);
+}
+
+TEST_F(TcpSession, BodiesAreReceivedIntoAnArenaAndPublishedFromIt) {
+  Server server(server_options("tcp:"));
+  server.publish("numbers", Source::table(number_stream(5, 10'000)));
+  Client client(server.uri(), client_options());
+  const std::shared_ptr<device::Arena> arena = Context::default_context()->make_arena(16 << 20);
+  GetOptions options;
+  options.arena = arena;
+  std::vector<array::RecordBatch> batches;
+  const auto reader = client.get("numbers", options);
+  while (auto batch = reader->next()) {
+    for (const array::BufferView& buffer : batch->buffers) {
+      EXPECT_TRUE(buffer.size == 0 || arena->contains(buffer.data, static_cast<std::uint64_t>(buffer.size)));
+    }
+    batches.push_back(*std::move(batch));
+  }
+  const std::uint64_t used = arena->size();
+  EXPECT_LE(used, 5 * 10'000 * 24u);
+  expect_numbers(*client.get("numbers"), 5, 10'000);
+  EXPECT_EQ(arena->size(), used) << "the next stream on the connection goes elsewhere";
+
+  Server next;
+  next.publish("numbers", Source::table(testing::stream_of(std::move(batches))));
+  const SourceStats stats = next.stats().sources.at(0);
+  EXPECT_EQ(stats.kind, "arena");
+  EXPECT_EQ(stats.bytes_copied, 0u);
+  Client last(next.uri());
+  expect_numbers(*last.get("numbers"), 5, 10'000);
+
+  const auto refused = client.get("numbers", options);
+  EXPECT_THROW(refused->next(), ArenaFrozenError);
+}
+
+TEST_F(TcpSession, AnArenaBoundsWhatIsReceivedIntoIt) {
+  Server server(server_options("tcp:"));
+  server.publish("numbers", Source::table(number_stream(5, 10'000)));
+  Client client(server.uri(), client_options());
+  GetOptions options;
+  options.arena = std::make_shared<device::Arena>(400'000);
+  const auto reader = client.get("numbers", options);
+  EXPECT_TRUE(reader->next());
+  EXPECT_THROW(while (reader->next()){}, ResourceError);
+  EXPECT_LE(options.arena->size(), 400'064u);
+  expect_numbers(*client.get("numbers"), 5, 10'000);
 }
 
 TEST_F(TcpSession, OnlyWhoKnowsTheTokenIsServed) {

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "crossdock/device/region.h"
+#include "crossdock/transport/body_memory.h"
+
+namespace crossdock::session {
+
+/// Has bodies received into an arena, which keeps them all: nothing is used again.
+class ArenaMemory final : public transport::BodyMemory {
+ public:
+  explicit ArenaMemory(std::shared_ptr<device::Arena> arena) noexcept : arena_(std::move(arena)) {}
+  std::shared_ptr<std::byte> allocate(std::uint64_t size) override { return {arena_, arena_->allocate(size)}; }
+
+ private:
+  std::shared_ptr<device::Arena> arena_;
+};
+
+}  // namespace crossdock::session
