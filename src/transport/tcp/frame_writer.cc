@@ -33,6 +33,7 @@ bool FrameWriter::send(FrameKind kind, std::uint64_t tag, ByteSpan head, ByteSpa
   }
   if (ended()) return false;
 
+  make_room(kControlBytes + total);               // for whatever of it the stream doesn't take: no frame is cut
   sent_.fetch_add(1, std::memory_order_release);  // first: the peer's answer may be faster than this thread
   std::array<std::byte, kControlBytes + kHeaderBytes> start;
   std::size_t start_size = add_control(start.data());
@@ -52,6 +53,7 @@ bool FrameWriter::send(FrameKind kind, std::uint64_t tag, ByteSpan head, ByteSpa
     out -= of_part;
     enqueue(part.subspan(of_part));
   }
+  if (queued() == 0) empty_queue();
   if (std::exchange(held_, hold) && !hold) push_locked(&dropped);
   update();
   return true;
@@ -68,6 +70,8 @@ bool FrameWriter::send_body(std::uint64_t tag, std::span<const ByteSpan> parts, 
     update();
     return false;
   }
+  make_room(kControlBytes + kHeaderBytes);
+  parts_.reserve(parts.size() + 1);
   queue_control();
   std::array<std::byte, kHeaderBytes> header;
   store(header.data(), {FrameKind::kBody, tag, size});
@@ -115,6 +119,7 @@ void FrameWriter::goodbye() {
   if (queued() > 0 || has_body() || ended()) return;
   std::array<std::byte, kHeaderBytes> header;
   store(header.data(), {FrameKind::kGoodbye, 0, 0});
+  make_room(header.size());
   enqueue(header);
   push_locked(&dropped);
   update();
@@ -161,11 +166,7 @@ void FrameWriter::consume(std::size_t bytes, Dropped* dropped) {
   const std::size_t of_queue = std::min(bytes, queued());
   queue_begin_ += of_queue;
   bytes -= of_queue;
-  if (queued() == 0) {
-    queue_.clear();
-    queue_begin_ = 0;
-    if (queue_.capacity() > kKeptQueue) queue_.shrink_to_fit();
-  }
+  if (queued() == 0) empty_queue();
   if (!has_body() || queued() > 0) return;
   while (part_ < parts_.size()) {
     const std::size_t left = parts_[part_].size() - part_offset_;
@@ -200,16 +201,27 @@ std::size_t FrameWriter::add_control(std::byte* to) {
 }
 
 void FrameWriter::queue_control() {
+  make_room(kControlBytes);
   std::array<std::byte, kControlBytes> frames;
   enqueue(ByteSpan(frames).first(add_control(frames.data())));
 }
 
-void FrameWriter::enqueue(ByteSpan bytes) {
-  if (queue_begin_ > 0 && queue_.size() + bytes.size() > queue_.capacity()) {
-    queue_.erase(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(queue_begin_));
-    queue_begin_ = 0;
-  }
-  queue_.insert(queue_.end(), bytes.begin(), bytes.end());
+/// For enqueue(), which needs no memory then. Before anything of a frame is taken for said: on a throw nothing was.
+void FrameWriter::make_room(std::size_t bytes) {
+  if (queue_.capacity() - queue_.size() >= bytes) return;
+  queue_.erase(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(queue_begin_));
+  queue_begin_ = 0;
+  const std::size_t needed = queue_.size() + bytes;
+  if (needed > queue_.capacity()) queue_.reserve(std::max(needed, 2 * queue_.capacity()));
+}
+
+/// Within the room that was made.
+void FrameWriter::enqueue(ByteSpan bytes) noexcept { queue_.insert(queue_.end(), bytes.begin(), bytes.end()); }
+
+void FrameWriter::empty_queue() noexcept {
+  queue_.clear();
+  queue_begin_ = 0;
+  if (queue_.capacity() > kKeptQueue) queue_.shrink_to_fit();
 }
 
 /// Nobody will take the rest.

@@ -17,7 +17,8 @@ namespace crossdock::transport::tcp {
 /// Makes bytes of messages. What the stream takes at once is never copied; of small messages the rest is, of bodies
 /// nothing. Thread-safe: the half that receives sends what it has taken, and pushes on what the other half left.
 ///
-/// No call throws when the stream has ended: they do nothing then, and ended() is true.
+/// No call throws when the stream has ended: they do nothing then, and ended() is true. On std::bad_alloc nothing of a
+/// frame was sent or queued, and the call may be made again.
 class FrameWriter {
  public:
   /// Up to `queue_bytes` of messages are kept while the stream is full; one message more if nothing else is.
@@ -59,7 +60,9 @@ class FrameWriter {
   void consume(std::size_t bytes, Dropped* dropped);
   std::size_t add_control(std::byte* to);
   void queue_control();
-  void enqueue(ByteSpan bytes);
+  void make_room(std::size_t bytes);
+  void enqueue(ByteSpan bytes) noexcept;
+  void empty_queue() noexcept;
   void end(Dropped* dropped) noexcept;
   void update() noexcept;
 

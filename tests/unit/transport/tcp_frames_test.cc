@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <functional>
+#include <new>
 
 #include "crossdock/core/error.h"
+#include "support/failing_allocations.h"
 #include "transport/tcp/frame_reader.h"
 #include "transport/tcp/frame_writer.h"
 
@@ -253,6 +256,57 @@ TEST_F(TcpFrames, WhatIsWrittenIsReadHoweverLittleGoesAtOnce) {
     EXPECT_EQ(next(*reading), (Message{true, 9, true, expected_body}));
     EXPECT_EQ(next(*reading), (Message{true, 8, false, tail}));
     EXPECT_EQ(heard_.takes.back(), 5u);
+  }
+}
+
+TEST_F(TcpFrames, WithoutMemoryNothingIsSentOfAFrame) {
+  const auto small = pattern(100, 1);
+  const auto large = pattern(3000, 2);
+  const std::vector<ByteSpan> parts = {small, large};
+  // Each a call that wants memory, on a stream that takes a part of what it is given.
+  const std::vector<std::function<bool(FrameWriter&)>> calls = {
+      [&](FrameWriter& w) { return w.send(FrameKind::kMessage, 0, small, large); },
+      [&](FrameWriter& w) { return w.send(FrameKind::kTagged, 7, large, small, true); },
+      [&](FrameWriter& w) { return w.send_body(9, parts, 3100, nullptr); },
+      [&](FrameWriter& w) { return w.taken(5, true), true; },
+      [&](FrameWriter& w) { return w.window(6, true), true; },
+      [&](FrameWriter& w) { return w.goodbye(), true; },
+  };
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    for (const std::size_t room : {std::size_t{0}, std::size_t{30}, std::size_t{2000}}) {
+      for (const std::uint64_t due : {0, 4}) {  // what else is to be told
+        stream_.output.clear();
+        stream_.output.reserve(1 << 16);  // the stream's own memory isn't meant
+        stream_.room = room;
+        FrameWriter writer(stream_, 1 << 20);
+        if (due > 0) writer.taken(due, false);
+        int failed = 0;
+        for (bool done = false; !done;) {
+          const std::vector<std::byte> before = stream_.output;
+          const testing::FailingAllocations failing(testing::Whose::kMine, failed, 1);
+          try {
+            done = calls[i](writer);
+            ASSERT_TRUE(done);
+          } catch (const std::bad_alloc&) {
+            ++failed;
+            ASSERT_EQ(stream_.output, before) << "call " << i << " with room for " << room;
+            ASSERT_LT(failed, 10);
+          }
+        }
+        stream_.room = SIZE_MAX;
+        ASSERT_TRUE(writer.push());
+        stream_.input.assign(stream_.output.begin(), stream_.output.end());
+        heard_ = {};
+        const auto in = reader();
+        std::vector<Message> messages;
+        while (auto message = next(*in)) messages.push_back(*std::move(message));
+        EXPECT_FALSE(in->in_message()) << "call " << i << " with room for " << room;
+        EXPECT_EQ(messages.size(), i < 3 ? 1u : 0u);
+        EXPECT_EQ(writer.sent(), messages.size());
+        EXPECT_EQ(heard_.takes.size() + heard_.windows.size() + static_cast<std::size_t>(heard_.goodbyes),
+                  (due > 0 && i != 3 && i != 5 ? 1u : 0u) + (i < 3 ? 0u : 1u));
+      }
+    }
   }
 }
 
