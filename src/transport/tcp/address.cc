@@ -108,6 +108,20 @@ std::string host_of(const Endpoint& endpoint) {
   return error == 0 ? host : "?";
 }
 
+bool same_peer(const Endpoint& one, const Endpoint& other) noexcept {
+  if (one.storage.ss_family != other.storage.ss_family) return false;
+  if (one.storage.ss_family != AF_INET6) {
+    return reinterpret_cast<const sockaddr_in*>(&one.storage)->sin_addr.s_addr ==
+           reinterpret_cast<const sockaddr_in*>(&other.storage)->sin_addr.s_addr;
+  }
+  const in6_addr& first = reinterpret_cast<const sockaddr_in6*>(&one.storage)->sin6_addr;
+  const in6_addr& second = reinterpret_cast<const sockaddr_in6*>(&other.storage)->sin6_addr;
+  // To a socket for both families an IPv4 address is the end of one of ::ffff:0:0/96.
+  const bool by_network = !IN6_IS_ADDR_V4MAPPED(&first) && !IN6_IS_ADDR_V4MAPPED(&second);
+  constexpr std::size_t kNetwork = 8;
+  return std::memcmp(&first, &second, by_network ? kNetwork : sizeof first) == 0;
+}
+
 bool is_wildcard(const Endpoint& endpoint) noexcept {
   if (endpoint.storage.ss_family == AF_INET6) {
     return IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6*>(&endpoint.storage)->sin6_addr);

@@ -37,6 +37,8 @@ Endpoint peer_endpoint(int socket);
 std::uint16_t port_of(const Endpoint& endpoint) noexcept;
 /// "10.0.0.7" or "fe80::1%eth0".
 std::string host_of(const Endpoint& endpoint);
+/// Whether two addresses, of whatever ports, are taken for one peer's: the same, of IPv6 the same 64 bits of network.
+bool same_peer(const Endpoint& one, const Endpoint& other) noexcept;
 bool is_wildcard(const Endpoint& endpoint) noexcept;
 
 /// "tcp://10.0.0.7:7700" or "tcp://[::1]:7700", as it stands in a URI.

@@ -34,6 +34,9 @@ constexpr int kBacklog = 128;
 /// Who gave a wrong token waits so long for the answer, and keeps a place in the handshakes: so a guesser gets no more
 /// than kMaxHandshakes guesses in this time.
 constexpr std::chrono::milliseconds kWrongTokenDelay{1000};
+/// Of one peer's wrong tokens no more wait so at once: what is left is for others. While they do, none of that peer's
+/// tokens is looked at, right or wrong, so that the answer says nothing.
+constexpr std::ptrdiff_t kMaxWrongTokensPerPeer = kMaxHandshakes / 4;
 
 /// Why a client is turned away, and with which code it is told.
 struct Turned {
@@ -44,6 +47,7 @@ struct Turned {
 /// A client whose handshake is under way.
 struct Guest {
   std::unique_ptr<Socket> socket;
+  Endpoint peer;
   std::string where;
   Clock::time_point deadline;
   RecordReader reader;
@@ -238,7 +242,8 @@ bool TcpListener::admit_one() {
     }
   }
   try {
-    const std::string where = to_uri(peer_endpoint(socket.get()));
+    const Endpoint peer = peer_endpoint(socket.get());
+    const std::string where = to_uri(peer);
     set_up(socket.get(), options_, where);
     if (guests_.size() >= kMaxHandshakes) {
       const auto oldest = std::ranges::find_if(guests_, [](const Guest& guest) { return !guest.turned; });
@@ -247,7 +252,7 @@ bool TcpListener::admit_one() {
     }
     auto guest = std::make_unique<Socket>(std::move(socket), where);
     const auto deadline = Clock::now() + std::chrono::milliseconds(options_.handshake_timeout_ms);
-    guests_.push_back(Guest{std::move(guest), where, deadline, {}});
+    guests_.push_back(Guest{std::move(guest), peer, where, deadline, {}});
   } catch (const Error& reason) {
     say(LogLevel::kWarning, std::string("a client of ") + where_ + " was lost: " + reason.what());
   }
@@ -351,6 +356,12 @@ void TcpListener::ask_for_proof(Guest& guest, const Hello& hello, bool* done) {
 
 std::unique_ptr<Connection> TcpListener::check_proof(Guest& guest, bool* done) {
   *done = true;
+  const auto turned = std::ranges::count_if(
+      guests_, [&](const Guest& other) { return other.turned && same_peer(other.peer, guest.peer); });
+  if (turned >= kMaxWrongTokensPerPeer) {
+    refuse(guest, {Refusal::kResources, "too many wrong tokens came from this address; try again in a second"});
+    return nullptr;
+  }
   TokenProof given;
   if (!decode(guest.reader.record(), &given)) throw ProtocolError("the proof is too short");
   const std::array<ByteSpan, 2> records = {guest.opening, guest.challenge};
@@ -381,6 +392,7 @@ std::unique_ptr<Connection> TcpListener::welcome(Guest& guest, const Hello& hell
   // What this throws is told to the client: the guest keeps a descriptor of its own until the welcome is out.
   auto connection = join(guest.socket->duplicate(),
                          {.peer_features = hello.features,
+                          .max_message = std::min(options_.max_message, options_.max_request),
                           .peer_max_message = hello.max_message,
                           .peer_max_body = hello.max_body,
                           .carries = static_cast<Carries>(hello.carries),
@@ -393,7 +405,6 @@ std::unique_ptr<Connection> TcpListener::welcome(Guest& guest, const Hello& hell
     return nullptr;
   }
   return connection;
-                          .max_message = std::min(options_.max_message, options_.max_request),
 }
 
 void TcpListener::refuse(const Guest& guest, const Turned& turned) const {

@@ -400,6 +400,43 @@ TEST_F(TcpHandshake, AFloodOfSilentClientsHoldsUpNobody) {
   EXPECT_TRUE(tcp_connect(address(), {}, 10'000, nullptr));
 }
 
+TEST_F(TcpHandshake, WrongTokensOfOneAddressKeepNobodyElseOut) {
+  TcpOptions options;
+  options.token = "correct";
+  listener_ = tcp_listen("//*:0", 1, 2, options, nullptr);
+  serve_in_background();
+  const std::string uri = listener_->uri();
+  const std::string port = uri.substr(uri.rfind(':'), uri.find('?') - uri.rfind(':'));
+  Hello hello = some_hello();
+  hello.has_token = true;
+  // Answers to wrong tokens of this address, once each is looked at or not.
+  const auto guess = [&](const RawSocket& socket) {
+    socket.send(encode(hello));
+    EXPECT_FALSE(socket.receive_record().empty()) << "the challenge";
+    socket.send(encode(TokenProof{}));
+  };
+  constexpr int kAnswered = 16;
+  std::vector<RawSocket> guessers;
+  for (int i = 0; i < 2 * kAnswered; ++i) guessers.emplace_back("//127.0.0.1" + port);
+  const auto start = std::chrono::steady_clock::now();
+  for (const RawSocket& guesser : guessers) guess(guesser);
+  TcpOptions right = options;
+  EXPECT_TRUE(tcp_connect("//[::1]" + port, right, 10'000, nullptr)) << "another address";
+  int late = 0;
+  for (const RawSocket& guesser : guessers) {
+    const Refused refused = refusal_of(guesser);
+    if (refused.code == Refusal::kToken) {
+      ++late;
+    } else {
+      EXPECT_EQ(refused.code, Refusal::kResources);
+      EXPECT_THAT(refused.reason, HasSubstr("too many wrong tokens came from this address"));
+    }
+  }
+  EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(900));
+  EXPECT_GE(late, kAnswered);
+  EXPECT_TRUE(tcp_connect("//127.0.0.1" + port, right, 10'000, nullptr)) << "the wait is over";
+}
+
 TEST_F(TcpHandshake, AProofIsGoodForOneHandshakeOnly) {
   TcpOptions options;
   options.token = "correct";
