@@ -31,6 +31,10 @@ struct Looked {
   const std::byte* elements(std::size_t buffer, std::int64_t width) const noexcept {
     return data(buffer) + node.offset * width;
   }
+  bool has_nulls() const noexcept {
+    if (!layout->type.has_validity() || data(0) == nullptr) return false;
+    return node.null_count < 0 ? count_bits(data(0), node.offset, node.length) != node.length : node.null_count > 0;
+  }
   bool is_valid(std::int64_t element) const noexcept {
     const std::byte* bits = data(0);
     const std::int64_t bit = node.offset + element;
@@ -70,6 +74,7 @@ class FullChecker {
 
   void check(const Looked& in) const {
     if (in.layout->type.has_validity()) check_null_count(in);
+    if (is_of_map(in.index)) check_no_nulls(in);
     switch (in.layout->id) {
       case TypeId::kUtf8: check_offsets<std::int32_t>(in); return check_utf8<std::int32_t>(in);
       case TypeId::kLargeUtf8: check_offsets<std::int64_t>(in); return check_utf8<std::int64_t>(in);
@@ -82,6 +87,9 @@ class FullChecker {
       case TypeId::kDecimal64:
       case TypeId::kDecimal128:
       case TypeId::kDecimal256: return check_decimals(in);
+      case TypeId::kDate64: return check_days(in);
+      case TypeId::kTime32: return check_times<std::int32_t>(in, TypeId::kInt32);
+      case TypeId::kTime64: return check_times<std::int64_t>(in, TypeId::kInt64);
       case TypeId::kSparseUnion:
       case TypeId::kDenseUnion: return check_union(in);
       case TypeId::kRunEndEncoded: return;  // By its first child, below.
@@ -153,6 +161,56 @@ class FullChecker {
     }
   }
 
+  /// A date64 counts milliseconds, and means a day.
+  void check_days(const Looked& in) const {
+    constexpr std::int64_t kDay = kSecondsPerDay * 1000;
+    const std::byte* dates = in.elements(1, sizeof kDay);
+    if (are_multiples64(dates, in.node.length, kDay)) return;
+    for (std::int64_t i = 0; i < in.node.length; ++i) {
+      const auto date = number_at<std::int64_t>(dates, i);
+      if (date % kDay == 0 || !in.is_valid(i)) continue;
+      fail_at(in, i, std::to_string(date) + " milliseconds aren't a whole number of days");
+    }
+  }
+
+  /// A time of day is at least 0, and less than a day. `as`: integers of its width.
+  template <typename Int>
+  void check_times(const Looked& in, TypeId as) const {
+    const Type& type = in.layout->field->type;
+    const std::int64_t day = kSecondsPerDay * units_per_second(type.unit);
+    const std::byte* times = in.elements(1, sizeof(Int));
+    if (are_below(as, times, in.node.length, day)) return;
+    for (std::int64_t i = 0; i < in.node.length; ++i) {
+      const auto time = number_at<Int>(times, i);
+      if ((time >= 0 && time < day) || !in.is_valid(i)) continue;
+      fail_at(in, i, std::to_string(time) + " isn't a time of day in " + type_name(type));
+    }
+  }
+
+  static constexpr std::int64_t kSecondsPerDay = 86400;
+  static std::int64_t units_per_second(TimeUnit unit) noexcept {
+    switch (unit) {
+      case TimeUnit::kSecond: return 1;
+      case TimeUnit::kMilli: return 1'000;
+      case TimeUnit::kMicro: return 1'000'000;
+      case TimeUnit::kNano: return 1'000'000'000;
+    }
+    return 1;
+  }
+
+  /// Whether a node is a map's entries, or their keys.
+  bool is_of_map(std::size_t index) const noexcept {
+    const auto is_map = [&](std::size_t above) {
+      return index >= above && schema_.nodes()[index - above].id == TypeId::kMap;
+    };
+    return is_map(1) || is_map(2);
+  }
+
+  void check_no_nulls(const Looked& in) const {
+    if (in.layout->id != TypeId::kNull && !in.has_nulls()) return;
+    fail(in, schema_.nodes()[in.index - 1].id == TypeId::kMap ? "a map's entries are null" : "a map's keys are null");
+  }
+
   void check_union(const Looked& in) const {
     const Type& type = in.layout->field->type;
     const UnionChildren children(type);
@@ -183,10 +241,7 @@ class FullChecker {
 
   void check_run_ends(const Looked& in) const {
     const std::byte* ends = in.elements(1, in.layout->type.width);
-    if (in.node.null_count < 0 && in.data(0) != nullptr &&
-        count_bits(in.data(0), in.node.offset, in.node.length) != in.node.length) {
-      fail(in, "run ends are null");
-    }
+    if (in.has_nulls()) fail(in, "run ends are null");
     if (are_run_ends(in.layout->id, ends, in.node.length)) return;
     std::int64_t before = 0;
     for (std::int64_t i = 0; i < in.node.length; ++i) {

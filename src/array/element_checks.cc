@@ -91,6 +91,12 @@ bool are_below(TypeId type, const std::byte* numbers, std::int64_t n, std::int64
   }
 }
 
+bool are_multiples64(const std::byte* numbers, std::int64_t n, std::int64_t of) noexcept {
+  std::int64_t rests = 0;
+  for (std::int64_t i = 0; i < n; ++i) rests |= at<std::int64_t>(numbers, i) % of;
+  return rests == 0;
+}
+
 bool are_run_ends(TypeId type, const std::byte* ends, std::int64_t n) noexcept {
   switch (type) {
     case TypeId::kInt16: return are_ends<std::int16_t>(ends, n);

@@ -17,6 +17,9 @@ bool are_ordered64(const std::byte* numbers, std::int64_t n) noexcept;
 /// True if every one of `n` integers of this type (one of the eight) is at least 0 and less than `limit`.
 bool are_below(TypeId type, const std::byte* numbers, std::int64_t n, std::int64_t limit) noexcept;
 
+/// True if every one of `n` int64 is a multiple of `of`.
+bool are_multiples64(const std::byte* numbers, std::int64_t n, std::int64_t of) noexcept;
+
 /// True if `n` run ends of this type are above 0 and each is above the one before.
 bool are_run_ends(TypeId type, const std::byte* ends, std::int64_t n) noexcept;
 

@@ -104,9 +104,10 @@ CROSSDOCK_EXPORT void check_structure(const RecordBatch& batch);
 /// nulls are the bitmap's; offsets are in order; utf8 (of any kind) is UTF-8; dictionaries' indices are within them;
 /// type ids are those of a union's children and dense offsets within them; run ends aren't null, are above 0 and each
 /// above the one before; views lie within their buffers, with the prefix that they say and zeros after short ones; list
-/// views lie within their child; decimals have no more digits than their precision. Elements that are null may hold
-/// anything where the format lets them: indices, text, views, decimals. After it, a consumer that follows the format
-/// reaches nothing out of bounds. Reads every buffer but fixed-width values once or twice. Throws InvalidDataError that
+/// views lie within their child; decimals have no more digits than their precision; a date64 is a whole number of days
+/// and a time is within a day; entries and keys of maps aren't null. Elements that are null may hold anything where the
+/// format lets them: indices, text, views, decimals, dates, times. After it, a consumer that follows the format
+/// reaches nothing out of bounds. Reads every buffer but other fixed-width values once or twice. Throws InvalidDataError that
 /// names the field's path and the first bad element, InvalidArgumentError if the batch isn't host_readable().
 CROSSDOCK_EXPORT void check_full(const RecordBatch& batch, Dictionaries dictionaries = Dictionaries::kCheck);
 

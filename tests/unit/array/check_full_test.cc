@@ -368,6 +368,61 @@ TEST_F(CheckFull, DecimalsHaveNoMoreDigitsThanTheirPrecision) {
   check_full(with(1000, bytes_of<std::uint8_t>({0b01})));
 }
 
+TEST_F(CheckFull, ADate64IsAWholeNumberOfDays) {
+  const auto with = [&](std::int64_t date, std::optional<Bytes> validity = {}) {
+    RecordBatch batch = column(field("d", TypeId::kDate64), 2, {validity, bytes_of<std::int64_t>({86'400'000, date})});
+    batch.nodes[0].null_count = validity ? 1 : 0;
+    return batch;
+  };
+  for (const std::int64_t date :
+       {std::int64_t{0}, std::int64_t{-86'400'000}, std::int64_t{86'400'000} * 106'751'991'167}) {
+    check_full(with(date));
+    EXPECT_THAT(refused(with(date + 1)), HasSubstr("milliseconds aren't a whole number of days"));
+    EXPECT_THAT(refused(with(date - 1)), HasSubstr("field \"d\": element 1: "));
+  }
+  check_full(with(1, bytes_of<std::uint8_t>({0b01})));
+}
+
+TEST_F(CheckFull, ATimeIsWithinADay) {
+  const auto expect_a_day = [&]<typename Int>(Int, TypeId id, TimeUnit unit, std::int64_t day) {
+    Field of = field("t", id);
+    of.type.unit = unit;
+    const auto with = [&](std::int64_t time, std::optional<Bytes> validity = {}) {
+      RecordBatch batch = column(of, 2, {validity, bytes_of<Int>({0, static_cast<Int>(time)})});
+      batch.nodes[0].null_count = validity ? 1 : 0;
+      return batch;
+    };
+    check_full(with(day - 1));
+    EXPECT_THAT(refused(with(day)), HasSubstr("element 1: " + std::to_string(day) + " isn't a time of day in time"));
+    EXPECT_THAT(refused(with(-1)), HasSubstr("field \"t\": element 1: -1 isn't"));
+    check_full(with(day, bytes_of<std::uint8_t>({0b01})));
+  };
+  expect_a_day(std::int32_t{}, TypeId::kTime32, TimeUnit::kSecond, 86'400);
+  expect_a_day(std::int32_t{}, TypeId::kTime32, TimeUnit::kMilli, 86'400'000);
+  expect_a_day(std::int64_t{}, TypeId::kTime64, TimeUnit::kMicro, 86'400'000'000);
+  expect_a_day(std::int64_t{}, TypeId::kTime64, TimeUnit::kNano, 86'400'000'000'000);
+}
+
+TEST_F(CheckFull, AMapHasNoNullEntriesAndNoNullKeys) {
+  const Field entries = field("entries", TypeId::kStruct, {field("key", TypeId::kInt8), field("value", TypeId::kInt8)});
+  const auto with = [&](int marked, std::int64_t null_count) {
+    const Bytes one_null = bytes_of<std::uint8_t>({0b01});
+    const auto validity = [&](int node) { return node == marked ? std::optional(one_null) : std::nullopt; };
+    std::vector<Node> nodes(3, Node{2, 0, 0});
+    if (marked >= 0) nodes[static_cast<std::size_t>(marked)].null_count = null_count;
+    return column(field("m", TypeId::kMap, {entries}), 1,
+                  {std::nullopt, bytes_of<std::int32_t>({0, 2}), validity(0), validity(1),
+                   bytes_of<std::int8_t>({1, 2}), validity(2), bytes_of<std::int8_t>({3, 4})},
+                  nodes);
+  };
+  check_full(with(-1, 0));
+  check_full(with(2, 1));
+  for (const std::int64_t null_count : {-1, 1}) {
+    EXPECT_THAT(refused(with(0, null_count)), HasSubstr("field \"m.entries\": a map's entries are null"));
+    EXPECT_THAT(refused(with(1, null_count)), HasSubstr("field \"m.entries.key\": a map's keys are null"));
+  }
+}
+
 TEST_F(CheckFull, LooksOnlyAtTheElementsThatAreShown) {
   RecordBatch batch = column(field("t", TypeId::kUtf8), 3,
                              {std::nullopt, bytes_of<std::int32_t>({0, 1, 2, 3}),

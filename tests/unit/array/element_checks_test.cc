@@ -56,6 +56,20 @@ TEST(ElementChecks, Order) {
   expect_order_is_told<std::int64_t>();
 }
 
+TEST(ElementChecks, Multiples) {
+  const auto multiples = [](const std::vector<std::int64_t>& numbers, std::int64_t of) {
+    const Unaligned<std::int64_t> made(numbers);
+    return are_multiples64(made.data(), made.n(), of);
+  };
+  constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
+  EXPECT_TRUE(multiples({}, 7));
+  EXPECT_TRUE(multiples({0, 7, -7, 70}, 7));
+  EXPECT_FALSE(multiples({0, 7, -8}, 7));
+  EXPECT_FALSE(multiples({1, 7}, 7));
+  EXPECT_TRUE(multiples({kLeast, 8}, 8));
+  EXPECT_FALSE(multiples({kLeast}, 7));
+}
+
 template <typename T>
 void expect_limits_are_told(TypeId type) {
   const auto below = [type](const std::vector<T>& numbers, std::int64_t limit) {

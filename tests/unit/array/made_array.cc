@@ -1,5 +1,6 @@
 #include "made_array.h"
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 
@@ -385,9 +386,13 @@ ArrowArray make_values(const Field& field, std::int64_t length, std::int64_t off
         for (std::size_t i = 0; i < data.size(); ++i)
           data[i] = static_cast<std::byte>(mixed(static_cast<int>(i)) >> 56);
         const bool is_decimal = field.type.id >= TypeId::kDecimal32 && field.type.id <= TypeId::kDecimal256;
-        for (std::int64_t i = 0; is_decimal && i < end; ++i) {
-          // Two bytes that aren't negative, so few digits.
-          for (std::int32_t w = 2; w < layout.width; ++w) data[static_cast<std::size_t>(i * layout.width + w)] = {};
+        const bool is_date = field.type.id == TypeId::kDate64;
+        const bool is_time = field.type.id == TypeId::kTime32 || field.type.id == TypeId::kTime64;
+        for (std::int64_t i = 0; (is_decimal || is_date || is_time) && i < end; ++i) {
+          // Two bytes that aren't negative: few digits, a time within a day.
+          std::byte* const at = data.data() + i * layout.width;
+          std::fill(at + 2, at + layout.width, std::byte{});
+          if (is_date) store_le<std::int64_t>(at, load_le<std::uint16_t>(at) * 86'400'000LL);
         }
         for (std::int64_t i = 0; field.dictionary && i < end; ++i) {
           for (std::int32_t w = 0; w < layout.width; ++w) data[static_cast<std::size_t>(i * layout.width + w)] = {};
