@@ -1,36 +1,24 @@
 #include "crossdock/ipc/file_reader.h"
 
-#include <algorithm>
-#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "crossdock/core/error.h"
 #include "crossdock/ipc/dictionary_store.h"
+#include "crossdock/ipc/realign.h"
 #include "output_memory.h"
 #include "swap_bytes.h"
 
 namespace crossdock::ipc {
-namespace {
-
-constexpr std::uintptr_t kViewAlignment = 8;
-constexpr std::uint64_t kCopyAlignment = 64;
-
-using Owners = std::pair<std::shared_ptr<const void>, std::shared_ptr<const void>>;
-
-bool is_misaligned(const array::BufferView& view) noexcept {
-  return reinterpret_cast<std::uintptr_t>(view.data) % kViewAlignment != 0;
-}
-
-}  // namespace
 
 struct FileReader::Impl {
   Impl(FileBytes given, FileReaderOptions options)
       : file(std::move(given)),
         limits(options.limits),
         validation(options.validation),
-        decompressor(options.limits, std::move(options.parallel)) {
+        decompressor(options.limits, std::move(options.parallel)),
+        realigner(options.limits) {
     if (!file.metadata) file.metadata = std::make_shared<const MemorySource>(file.bytes);
     container = read_container(*file.metadata, file.name, limits);
     for (std::size_t i = 0; i < container.messages.size(); ++i) {
@@ -88,10 +76,13 @@ struct FileReader::Impl {
     message.batch(*schema, &header);
     const ByteSpan body =
         file.bytes.subspan(static_cast<std::size_t>(place.body_offset), static_cast<std::size_t>(place.body_length));
-    std::shared_ptr<const void> owner =
-        header.codec == Codec::kNone
-            ? view(body)
-            : decompressor.decompress(*schema, body, file.owner, where.c_str(), &header, &views);
+    std::shared_ptr<const void> owner = file.owner;
+    if (header.codec == Codec::kNone) {
+      view(body);
+      owner = realigner.realign(*schema, header, std::move(owner), where.c_str(), &views);
+    } else {
+      owner = decompressor.decompress(*schema, body, std::move(owner), where.c_str(), &header, &views);
+    }
     if (container.endianness == Endianness::kBig) {
       owner = swap_bytes(*schema, header, limits, where.c_str(), &memory, std::move(owner), &views);
     }
@@ -111,39 +102,12 @@ struct FileReader::Impl {
     return batch;
   }
 
-  std::shared_ptr<const void> view(ByteSpan body) {
+  void view(ByteSpan body) {
     views.resize(header.buffers.size());
-    bool misaligned = false;
     for (std::size_t i = 0; i < views.size(); ++i) {
       const BufferRange& range = header.buffers[i];
       views[i] = range.length == 0 ? array::BufferView{} : array::BufferView{body.data() + range.offset, range.length};
-      misaligned |= is_misaligned(views[i]);
     }
-    return misaligned ? copy_misaligned() : file.owner;
-  }
-
-  std::shared_ptr<const void> copy_misaligned() {
-    std::uint64_t total = 0;
-    for (const array::BufferView& view : views) {
-      if (!is_misaligned(view)) continue;
-      total += align_up(static_cast<std::uint64_t>(view.size), kCopyAlignment);
-      // Buffers of a hostile body may all be the same bytes.
-      if (total > static_cast<std::uint64_t>(limits.max_decompressed_bytes)) {
-        throw InvalidDataError(where +
-                               ": buffers at addresses that aren't multiples of 8 would take copies of more "
-                               "than the limit of " +
-                               std::to_string(limits.max_decompressed_bytes) + " bytes");
-      }
-    }
-    const std::shared_ptr<std::byte> copy = memory.take(total);
-    std::byte* to = copy.get();
-    for (array::BufferView& view : views) {
-      if (!is_misaligned(view)) continue;
-      std::memcpy(to, view.data, static_cast<std::size_t>(view.size));
-      view.data = to;
-      to += align_up(static_cast<std::uint64_t>(view.size), kCopyAlignment);
-    }
-    return std::make_shared<Owners>(copy, file.owner);
   }
 
   void set_where(const ContainerMessage& place) {
@@ -159,6 +123,7 @@ struct FileReader::Impl {
   Container container;
   std::vector<std::size_t> batches;  // which messages they are
   Decompressor decompressor;
+  Realigner realigner;
   OutputMemory memory;
   DictionaryStore dictionaries{limits};  // which stands before it
   bool dictionaries_read = false;
