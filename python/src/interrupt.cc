@@ -33,7 +33,7 @@ bool Interrupt::check() noexcept {
     Py_XSETREF(raised_, value);
   }
   PyGILState_Release(state);
-  return stop;
+  return stop || cancelled();  // a handler may have cancelled
 }
 
 bool Interrupt::raise_here() noexcept {

@@ -4,7 +4,9 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
+#include <mutex>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "capsule.h"
@@ -42,6 +44,31 @@ class HandedOver final : public array::BatchStream {
 
 }  // namespace
 
+/// One thread's use of `reader_`, without the interpreter lock. Whoever leaves does what close() had to leave undone.
+class PyReader::Use {
+ public:
+  explicit Use(PyReader& of) : of_(of) {
+    of.made_in_.check("this RecordBatchReader");  // in a child, who holds `in_use_` may be a thread that isn't there
+    if (of.user_.load() == std::this_thread::get_id()) {
+      throw StreamBusyError("a signal handler can't read from the RecordBatchReader whose next() it interrupted");
+    }
+    lock_ = std::unique_lock(of.in_use_, std::try_to_lock);
+    of.require_open();
+    if (!lock_.owns_lock()) throw StreamBusyError("another thread is reading from this RecordBatchReader");
+    of.user_.store(std::this_thread::get_id());
+  }
+  Use(const Use&) = delete;
+  Use& operator=(const Use&) = delete;
+  ~Use() {
+    of_.user_.store({});
+    if (of_.interrupt_->cancelled()) of_.close_in_use();
+  }
+
+ private:
+  PyReader& of_;
+  std::unique_lock<std::mutex> lock_;
+};
+
 PyReader::PyReader(std::unique_ptr<session::Reader> reader)
     : schema_(reader->schema()), interrupt_(std::make_shared<Interrupt>()), reader_(std::move(reader)) {
   reader_->set_interrupt_hook([interrupt = interrupt_] { return interrupt->check(); });
@@ -49,6 +76,11 @@ PyReader::PyReader(std::unique_ptr<session::Reader> reader)
 
 PyReader::~PyReader() {
   if (reader_ == nullptr) return;
+  if (made_in_.in_child() && user_.load() != std::thread::id()) {
+    // It was copied in the middle of what a thread of the parent did: it can't even be taken apart.
+    [[maybe_unused]] const auto* left = reader_.release();
+    return;
+  }
   const GilRelease release;
   reader_.reset();
 }
@@ -62,6 +94,7 @@ void PyReader::require_open() const {
     case State::kOpen:
     case State::kEnded: break;
   }
+  if (interrupt_->cancelled()) throw ClosedError("this RecordBatchReader is being closed; get() the table again");
 }
 
 std::optional<array::RecordBatch> PyReader::next() {
@@ -70,15 +103,13 @@ std::optional<array::RecordBatch> PyReader::next() {
   if (state_.load() == State::kEnded) return std::nullopt;
   try {
     const GilRelease release;
-    const std::unique_lock lock(in_use_, std::try_to_lock);
-    if (!lock.owns_lock()) throw StreamBusyError("another thread is reading from this RecordBatchReader");
-    require_open();
+    const Use use(*this);
     std::optional<array::RecordBatch> batch = reader_->next();
     if (!batch) state_.store(State::kEnded);
     return batch;
   } catch (const InterruptedError&) {
     if (interrupt_->raise_here()) throw nb::python_error();
-    if (interrupt_->cancelled()) throw ClosedError("this RecordBatchReader was closed by another thread");
+    if (interrupt_->cancelled()) throw ClosedError("this RecordBatchReader was closed while next() waited");
     throw;
   }
 }
@@ -89,9 +120,7 @@ bool PyReader::try_next(std::optional<array::RecordBatch>* batch) {
   batch->reset();
   if (state_.load() == State::kEnded) return true;
   const GilRelease release;
-  const std::unique_lock lock(in_use_, std::try_to_lock);
-  if (!lock.owns_lock()) throw StreamBusyError("another thread is reading from this RecordBatchReader");
-  require_open();
+  const Use use(*this);
   const bool there = reader_->try_next(batch);
   if (there && !*batch) state_.store(State::kEnded);
   return there;
@@ -100,13 +129,12 @@ bool PyReader::try_next(std::optional<array::RecordBatch>* batch) {
 int PyReader::prepare_sleep() {
   require_open();
   const GilRelease release;
-  const std::unique_lock lock(in_use_, std::try_to_lock);
-  if (!lock.owns_lock()) throw StreamBusyError("another thread is reading from this RecordBatchReader");
-  require_open();
+  const Use use(*this);
   return reader_->prepare_sleep() ? reader_->descriptor() : -1;
 }
 
 void PyReader::awake() {
+  if (made_in_.in_child() || user_.load() == std::this_thread::get_id()) return;
   const GilRelease release;
   const std::unique_lock lock(in_use_, std::try_to_lock);
   if (lock.owns_lock() && reader_ != nullptr && state_.load() == State::kOpen) reader_->awake();
@@ -116,9 +144,7 @@ std::unique_ptr<array::BatchStream> PyReader::hand_over() {
   drain_deferred();
   require_open();
   const GilRelease release;
-  const std::unique_lock lock(in_use_, std::try_to_lock);
-  if (!lock.owns_lock()) throw StreamBusyError("another thread is reading from this RecordBatchReader");
-  require_open();
+  const Use use(*this);
   auto stream = std::make_unique<HandedOver>(std::move(reader_), interrupt_);
   state_.store(State::kHandedOver);
   return stream;
@@ -126,10 +152,15 @@ std::unique_ptr<array::BatchStream> PyReader::hand_over() {
 
 void PyReader::close() {
   drain_deferred();
-  if (state_.load() == State::kHandedOver) return;
+  if (made_in_.in_child() || state_.load() == State::kHandedOver) return;
   interrupt_->cancel();
+  if (user_.load() == std::this_thread::get_id()) return;  // a signal handler in next(), which closes on its way out
   const GilRelease release;
   const std::scoped_lock lock(in_use_);
+  close_in_use();
+}
+
+void PyReader::close_in_use() {
   if (reader_ == nullptr) return;
   reader_->close();
   state_.store(State::kClosed);
@@ -186,8 +217,7 @@ void bind_reader(nb::module_& module) {
       .def("_awake", &PyReader::awake, "After waiting for that descriptor.")
       .def("close", &PyReader::close,
            "No more batches. A next() that waits in another thread raises ClosedError. Batches stay valid, and so does "
-           "a "
-           "stream that was handed over.")
+           "a stream that was handed over.")
       .def("__enter__", [](nb::handle self) { return nb::borrow(self); })
       .def(
           "__exit__", [](PyReader& self, const nb::args&) { self.close(); }, "exception"_a)

@@ -6,14 +6,16 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <thread>
 
+#include "crossdock/core/fork.h"
 #include "crossdock/session/client.h"
 #include "interrupt.h"
 
 namespace crossdock::python {
 
 /// crossdock.RecordBatchReader: a session::Reader for Python threads, of which any may close it while another waits in
-/// next().
+/// next(), and so may a signal handler that runs in there. After a fork it belongs to the parent.
 class PyReader {
  public:
   explicit PyReader(std::unique_ptr<session::Reader> reader);
@@ -23,7 +25,8 @@ class PyReader {
 
   const std::shared_ptr<const array::Schema>& schema() const noexcept { return schema_; }
   /// Needs the interpreter lock, and waits without. Nothing at the end. Throws as session::Reader::next(),
-  /// ConsumedError after hand_over(), ClosedError after close(), StreamBusyError while another thread is in it.
+  /// ConsumedError after hand_over(), ClosedError after close(), StreamBusyError while another thread is in it,
+  /// ForkError in a forked child.
   std::optional<array::RecordBatch> next();
   /// For event loops, see session::Reader. Like next(), one thread at a time.
   bool try_next(std::optional<array::RecordBatch>* batch);
@@ -32,18 +35,22 @@ class PyReader {
   void awake();
   /// Gives the stream away to a C consumer, which may call it on any thread. Throws as next().
   std::unique_ptr<array::BatchStream> hand_over();
-  /// Ends a next() that waits in another thread, which then raises ClosedError. A stream that was handed over is its
-  /// consumer's: untouched.
+  /// Ends a next() that waits in another thread, or that a signal handler interrupts: that raises ClosedError. A stream
+  /// that was handed over is its consumer's: untouched. In a forked child it does nothing.
   void close();
   const char* state() const noexcept;
 
  private:
   enum class State : std::uint8_t { kOpen, kEnded, kHandedOver, kClosed };
+  class Use;
   void require_open() const;
+  void close_in_use();
 
+  ForkGuard made_in_;
   std::shared_ptr<const array::Schema> schema_;
   std::shared_ptr<Interrupt> interrupt_;
   std::mutex in_use_;  // Held by whoever uses `reader_`; only ever waited for without the interpreter lock.
+  std::atomic<std::thread::id> user_;  // Who holds it.
   std::unique_ptr<session::Reader> reader_;
   std::atomic<State> state_{State::kOpen};
 };

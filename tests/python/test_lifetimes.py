@@ -315,3 +315,64 @@ def test_a_forked_child_that_exits_by_itself(script):
             print("done")
     """).finish()
     assert out == "done\n"
+
+
+def test_a_fork_while_another_thread_reads(script):
+    out = script("""
+        import os, threading, warnings
+        import pyarrow as pa
+        import crossdock as xd
+        warnings.simplefilter("ignore", DeprecationWarning)
+        batch = pa.record_batch({"x": list(range(1000))})
+        waiting, go_on = threading.Event(), threading.Event()
+        def batches():
+            yield batch
+            waiting.set()
+            go_on.wait()
+            yield batch
+        def source():
+            return pa.RecordBatchReader.from_batches(batch.schema, batches())
+        with xd.serve({"f": source}) as server, xd.connect(server.uri) as client:
+            reader = client.get("f")
+            next(reader)
+            rest = []
+            def read():
+                while True:
+                    try:
+                        rest.extend(reader)
+                        return
+                    except xd.StreamBusyError:  # We looked just then.
+                        pass
+            thread = threading.Thread(target=read)
+            thread.start()
+            waiting.wait()
+            while True:  # The source waits: the thread is in next(), or is about to be.
+                try:
+                    reader._try_next()
+                except xd.StreamBusyError:
+                    break
+            child = os.fork()
+            if child == 0:
+                code = 1
+                try:
+                    for use in (lambda: next(reader), reader._try_next, reader.__arrow_c_stream__):
+                        try:
+                            use()
+                        except xd.ForkError:
+                            continue
+                        raise AssertionError("no ForkError")
+                    reader.close()  # The parent's reader goes on.
+                    del reader
+                    code = 0
+                except BaseException:
+                    import traceback
+                    traceback.print_exc()
+                finally:
+                    os._exit(code)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            go_on.set()
+            thread.join()
+            assert [pa.record_batch(one) for one in rest] == [batch]
+        print("done")
+    """).finish()
+    assert out == "done\n"

@@ -147,3 +147,43 @@ assert "endless" not in [entry.name for entry in client.list()]
     process.send(signal.SIGINT)
     assert process.read_line() == "interrupted"
     process.finish()
+
+
+def test_a_handler_that_closes_the_reader_it_interrupts(script):
+    process = script(
+        PRELUDE
+        + """
+import signal
+reader = client.get("later")
+next(reader)
+def handler(number, frame):
+    try:
+        reader._try_next()
+    except xd.StreamBusyError:
+        reader.close()
+        say("closed")
+    else:
+        say("early")
+signal.signal(signal.SIGUSR1, handler)
+say("reading")
+try:
+    next(reader)
+except xd.ClosedError as error:
+    say(str(error))
+finally:
+    go_on.set()
+assert "closed" in repr(reader)
+try:
+    next(reader)
+except xd.ClosedError:
+    say("still closed")
+"""
+    )
+    assert {process.read_line(), process.read_line()} == {"waiting", "reading"}
+    process.send(signal.SIGUSR1)
+    while (said := process.read_line()) == "early":  # It isn't in next() yet.
+        process.send(signal.SIGUSR1)
+    assert said == "closed"
+    assert "closed while next() waited" in process.read_line()
+    assert process.read_line() == "still closed"
+    process.finish()

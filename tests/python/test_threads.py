@@ -128,6 +128,23 @@ def test_close_ends_a_next_that_waits_in_another_thread(client, gate):
             future.result(WAIT)
 
 
+def read_on(reader):
+    while True:
+        next(reader, None)
+
+
+def test_whom_close_comes_before_is_told_so():
+    table = pa.Table.from_batches([BATCH] * 2000)
+    with xd.serve({"t": table}) as server, xd.connect(server.uri) as client, ThreadPoolExecutor() as pool:
+        for _ in range(100):
+            reader = client.get("t")
+            next(reader)
+            closing = pool.submit(reader.close)
+            with pytest.raises(xd.ClosedError):  # Never StreamBusyError: nobody else reads.
+                read_on(reader)
+            closing.result(WAIT)
+
+
 def test_a_timeout_may_be_tried_again(client, gate):
     reader = client.get("slow", timeout=0.05)
 
