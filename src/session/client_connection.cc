@@ -4,6 +4,7 @@
 
 #include "crossdock/core/error.h"
 #include "crossdock/dissociated/wire.h"
+#include "session/client_pool.h"
 
 namespace crossdock::session {
 namespace {
@@ -13,8 +14,9 @@ constexpr std::size_t kAddressesPerMessage = 4096;
 
 }  // namespace
 
-ClientConnection::ClientConnection(std::unique_ptr<transport::Connection> connection, std::string where)
-    : connection_(std::move(connection)), where_(std::move(where)) {}
+ClientConnection::ClientConnection(std::unique_ptr<transport::Connection> connection, std::string where,
+                                   std::weak_ptr<ClientPool> pool)
+    : connection_(std::move(connection)), where_(std::move(where)), pool_(std::move(pool)) {}
 
 ClientConnection::~ClientConnection() = default;
 
@@ -63,12 +65,18 @@ void ClientConnection::expect(std::size_t addresses) {
 
 void ClientConnection::give_back(std::span<const std::uint64_t> addresses) noexcept {
   if (made_in_.in_child()) return;
+  if (!hand_over(addresses)) return;
+  if (const auto pool = pool_.lock()) pool->drop(*this);  // the batch still holds this
+}
+
+// Returns whether it is stuck().
+bool ClientConnection::hand_over(std::span<const std::uint64_t> addresses) noexcept {
   const std::lock_guard lock(mutex_);
   lent_ -= addresses.size();
   try {
     if (pending_.empty() && addresses.size() <= kAddressesPerMessage &&
         send_tagged(connection_->agreement().free_data, std::as_bytes(addresses))) {
-      return;
+      return false;
     }
   } catch (const std::exception&) {
     // The server is gone, and with it the need to tell it; or there was no memory, and they go with the next call.
@@ -79,6 +87,12 @@ void ClientConnection::give_back(std::span<const std::uint64_t> addresses) noexc
   } catch (const std::exception&) {
     // The server is gone, and with it the need to tell it.
   }
+  return lent_ == 0 && !pending_.empty();
+}
+
+bool ClientConnection::stuck() noexcept {
+  const std::lock_guard lock(mutex_);
+  return lent_ == 0 && !pending_.empty();
 }
 
 void ClientConnection::flush() noexcept {

@@ -16,11 +16,15 @@
 
 namespace crossdock::session {
 
+class ClientPool;
+
 /// A client's connection, shared by the reader that drives it and by every batch that came over it: it stays until the
 /// last of them is gone. give_back() and flush() are thread-safe; receiving belongs to the reader.
 class ClientConnection {
  public:
-  ClientConnection(std::unique_ptr<transport::Connection> connection, std::string where);
+  /// `pool`: where it waits between streams.
+  ClientConnection(std::unique_ptr<transport::Connection> connection, std::string where,
+                   std::weak_ptr<ClientPool> pool);
   ~ClientConnection();
 
   /// Between streams: takes note of what the server let go of, and tells whether it is still there. False also where it
@@ -39,10 +43,14 @@ class ClientConnection {
   /// std::bad_alloc.
   void expect(std::size_t addresses);
   /// Addresses that a batch no longer needs. Never blocks, never throws; what doesn't fit into the ring goes with the
-  /// next call. Does nothing in a forked child: the leases are the parent's.
+  /// next call. Once nothing is held any more, no such call need come: a connection that waits in its pool with some
+  /// left to say leaves it, for its end gives everything back. Does nothing in a forked child: the leases are the
+  /// parent's.
   void give_back(std::span<const std::uint64_t> addresses) noexcept;
   /// Sends what give_back() couldn't. Never blocks.
   void flush() noexcept;
+  /// Whether there is something left to send, and no batch whose release would send it.
+  bool stuck() noexcept;
   /// Nobody takes the rest of the stream under way. Best effort, never blocks: where it doesn't get through, the server
   /// learns it from the end of the connection.
   void cancel() noexcept;
@@ -52,6 +60,7 @@ class ClientConnection {
   const ForkGuard& made_in() const noexcept { return made_in_; }
 
  private:
+  bool hand_over(std::span<const std::uint64_t> addresses) noexcept;
   void send_pending();
   bool send_tagged(std::uint64_t tag, ByteSpan bytes);
   void show(Direction direction, bool tagged, std::uint64_t tag, ByteSpan bytes) noexcept;
@@ -59,6 +68,7 @@ class ClientConnection {
   ForkGuard made_in_;
   std::unique_ptr<transport::Connection> connection_;
   std::string where_;
+  const std::weak_ptr<ClientPool> pool_;
   WireObserver observer_;  // set between streams, under the mutex; only read otherwise
   std::mutex mutex_;       // the sending half, and:
   std::vector<std::uint64_t> pending_;

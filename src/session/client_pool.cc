@@ -1,5 +1,6 @@
 #include "session/client_pool.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "crossdock/core/error.h"
@@ -32,7 +33,7 @@ std::shared_ptr<ClientConnection> ClientPool::take(const transport::InterruptHoo
     if (connection->still_good()) return connection;
   }
   auto made = std::make_shared<ClientConnection>(
-      transport_->connect(uri_.address, carries_, options_.timeout_ms, interrupted), where_);
+      transport_->connect(uri_.address, carries_, options_.timeout_ms, interrupted), where_, weak_from_this());
   const transport::Agreement& agreement = made->transport().agreement();
   if ((uri_.want_data && *uri_.want_data != agreement.want_data) ||
       (uri_.free_data && *uri_.free_data != agreement.free_data)) {
@@ -43,8 +44,19 @@ std::shared_ptr<ClientConnection> ClientPool::take(const transport::InterruptHoo
 }
 
 void ClientPool::put_back(std::shared_ptr<ClientConnection> connection) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (closed_) return;
+    idle_.push_back(connection);
+  }
+  connection->flush();
+  // Asked now that it is here: a batch released from now on finds it.
+  if (connection->stuck()) drop(*connection);
+}
+
+void ClientPool::drop(const ClientConnection& connection) noexcept {
   const std::lock_guard lock(mutex_);
-  if (!closed_) idle_.push_back(std::move(connection));
+  std::erase_if(idle_, [&](const auto& idle) { return idle.get() == &connection; });
 }
 
 void ClientPool::close() {

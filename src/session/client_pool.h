@@ -12,8 +12,8 @@
 namespace crossdock::session {
 
 /// A client's connections to one server, of one kind: those without a stream under way wait here to be used again.
-/// Thread-safe; outlives the client while readers hold it.
-class ClientPool {
+/// Thread-safe; outlives the client while readers hold it. A shared_ptr holds it: its connections know it.
+class ClientPool : public std::enable_shared_from_this<ClientPool> {
  public:
   /// Where a server is, and what its connections are to carry. `text`, for errors, is the URI as it was given. Throws
   /// UriError, SchemeError.
@@ -23,6 +23,8 @@ class ClientPool {
   std::shared_ptr<ClientConnection> take(const transport::InterruptHook& interrupted);
   /// A connection whose stream was taken to its end.
   void put_back(std::shared_ptr<ClientConnection> connection);
+  /// A connection that the caller holds, and that isn't to wait for another stream: nothing where it doesn't wait here.
+  void drop(const ClientConnection& connection) noexcept;
   void close();
 
   const ClientOptions& options() const noexcept { return options_; }

@@ -1,0 +1,111 @@
+// What a client gives back while the server doesn't read, and who says it when no other call follows.
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "crossdock/core/bytes.h"
+#include "crossdock/dissociated/uri.h"
+#include "crossdock/session/client.h"
+#include "crossdock/session/server.h"
+#include "crossdock/transport/shm.h"
+#include "support/batches.h"
+#include "support/leftovers.h"
+#include "support/log_lines.h"
+
+namespace crossdock::session {
+namespace {
+
+using testing::number_at;
+using testing::number_stream;
+
+constexpr std::uint64_t kSmallRing = 64 << 10;
+constexpr int kBatches = 5000;  // their addresses fill a small ring some times over
+
+std::shared_ptr<const transport::TransportRegistry> shm_of(std::uint64_t ring_bytes) {
+  auto made = std::make_shared<transport::TransportRegistry>();
+  made->add(transport::make_shm_transport({.ring_bytes = ring_bytes}));
+  return made;
+}
+
+class GiveBackTest : public testing::NoLeftovers {
+ protected:
+  void SetUp() override {
+    testing::NoLeftovers::SetUp();
+    ServerOptions options;
+    options.transports = shm_of(16 << 20);
+    options.window = 4 * kBatches;
+    options.log = [this](LogLevel level, std::string_view text) {
+      lines_.callback()(level, text);
+      if (text.find("known are want_data") == std::string_view::npos) return;
+      stopped_.set_value();
+      go_.get_future().wait();
+    };
+    server_.emplace(std::move(options));
+    server_->publish("numbers", Source::table(number_stream(kBatches, 1)));
+  }
+  void TearDown() override {
+    server_.reset();
+    testing::NoLeftovers::TearDown();
+  }
+
+  /// Has the server's thread stand still until let_go(): in the log, over a client that breaks the rules.
+  void stop_the_server() {
+    const auto bad = transport::shm_connect(dissociated::parse_uri(server_->uri()).address, {}, 10'000, {});
+    const transport::Agreement& agreement = bad->agreement();
+    ASSERT_TRUE(bad->send_tagged(agreement.want_data ^ agreement.free_data ^ 1, as_bytes("x"), {}));
+    stopped_.get_future().wait();
+  }
+  void let_go() { go_.set_value(); }
+
+  ClientOptions client_options() {
+    ClientOptions options;
+    options.transports = shm_of(kSmallRing);
+    return options;
+  }
+  /// Whether the server has seen the client's connection end, with everything that was lent over it.
+  bool all_came_back() {
+    return lines_.wait_until([&] { return lines_.count("has closed the connection") == 1; }) &&
+           server_->stats().consumers.empty();
+  }
+
+  testing::LogLines lines_;  // outlive the server
+  std::promise<void> stopped_;
+  std::promise<void> go_;
+  std::optional<Server> server_;
+};
+
+TEST_F(GiveBackTest, AnIdleClientThatDropsMoreThanTheRingTakesLeavesNothingOut) {
+  Client client(server_->uri(), client_options());
+  std::vector<array::RecordBatch> kept;
+  {
+    const auto reader = client.get("numbers");
+    while (auto batch = reader->next()) kept.push_back(*std::move(batch));
+  }
+  ASSERT_EQ(kept.size(), static_cast<std::size_t>(kBatches));
+  stop_the_server();
+  kept.clear();
+  let_go();
+  EXPECT_TRUE(all_came_back());
+  EXPECT_EQ(number_at(*client.get("numbers")->next(), 0), 0) << "over another connection";
+}
+
+TEST_F(GiveBackTest, NorDoesOneThatDroppedThemBeforeItHadTheStreamsEnd) {
+  Client client(server_->uri(), client_options());
+  const auto reader = client.get("numbers");
+  while (!server_->stats().consumers.at(0).name.empty()) {  // it sends the whole stream: its ring is large enough
+  }
+  stop_the_server();
+  int batches = 0;
+  while (reader->next()) ++batches;
+  EXPECT_EQ(batches, kBatches);
+  let_go();
+  EXPECT_TRUE(all_came_back());
+}
+
+}  // namespace
+}  // namespace crossdock::session
