@@ -31,7 +31,6 @@ class PyClient {
     session::ClientOptions options;
     options.timeout_ms = timeout_ms;
     options.transports = transports(any_user, std::move(other_users), token);
-    options.log = log_to_python();
     client_ = blocking([&](const transport::InterruptHook& hook) {
       return data_uri ? std::make_unique<session::Client>(uri, *data_uri, std::move(options), hook)
                       : std::make_unique<session::Client>(uri, std::move(options), hook);

@@ -89,23 +89,6 @@ ArrowDeviceArray on_cpu(const ArrowArray& array) noexcept {
   throw InvalidDataError(text);
 }
 
-/// Batches that are there, once each. There is at least one.
-class MadeStream final : public BatchStream {
- public:
-  explicit MadeStream(std::vector<RecordBatch> batches)
-      : schema_(batches.front().schema), batches_(std::move(batches)) {}
-  const std::shared_ptr<const Schema>& schema() const override { return schema_; }
-  std::optional<RecordBatch> next() override {
-    if (next_ == batches_.size()) return std::nullopt;
-    return std::move(batches_[next_++]);
-  }
-
- private:
-  std::shared_ptr<const Schema> schema_;
-  std::vector<RecordBatch> batches_;
-  std::size_t next_ = 0;
-};
-
 int next_array(ArrowArrayStream* stream, ArrowDeviceArray* out) {
   ArrowArray array{};
   const int status = stream->get_next(stream, &array);
@@ -256,7 +239,8 @@ std::unique_ptr<BatchStream> open(nb::handle producer) {
   } else {
     batches.push_back(take_array(producer));
   }
-  return std::make_unique<MadeStream>(std::move(batches));
+  auto schema = batches.front().schema;
+  return array::make_stream(std::move(schema), std::move(batches));
 }
 
 /// "ValueError: text" of a Python exception.

@@ -106,6 +106,22 @@ std::unique_ptr<BatchStream> import_as(typename Form::Stream* stream) {
   return std::make_unique<ImportedStream<Form>>(stream);
 }
 
+class MadeStream final : public BatchStream {
+ public:
+  MadeStream(std::shared_ptr<const Schema> schema, std::vector<RecordBatch> batches) noexcept
+      : schema_(std::move(schema)), batches_(std::move(batches)) {}
+  const std::shared_ptr<const Schema>& schema() const override { return schema_; }
+  std::optional<RecordBatch> next() override {
+    if (next_ == batches_.size()) return std::nullopt;
+    return std::move(batches_[next_++]);  // what nobody needs any more isn't held
+  }
+
+ private:
+  std::shared_ptr<const Schema> schema_;
+  std::vector<RecordBatch> batches_;
+  std::size_t next_ = 0;
+};
+
 int to_errno(ErrorCode code) noexcept {
   switch (code) {
     case ErrorCode::kTimeout: return ETIMEDOUT;
@@ -191,6 +207,17 @@ void export_as(std::unique_ptr<BatchStream> stream, typename Form::Stream* out) 
 }
 
 }  // namespace
+
+std::unique_ptr<BatchStream> make_stream(std::shared_ptr<const Schema> schema, std::vector<RecordBatch> batches) {
+  if (!schema) throw InvalidArgumentError("a stream of batches needs a schema; it was null");
+  for (const RecordBatch& batch : batches) {
+    if (batch.schema != schema && (!batch.schema || *batch.schema != *schema)) {
+      throw InvalidDataError("a stream of batches was given one of another schema than its own, which is\n" +
+                             schema->to_string());
+    }
+  }
+  return std::make_unique<MadeStream>(std::move(schema), std::move(batches));
+}
 
 std::unique_ptr<BatchStream> import_stream(ArrowArrayStream* stream) { return import_as<Host>(stream); }
 

@@ -90,12 +90,7 @@ inline std::unique_ptr<array::BatchStream> number_stream(int batches, std::int64
 
 inline std::unique_ptr<array::BatchStream> stream_of(std::vector<array::RecordBatch> batches) {
   auto schema = batches.front().schema;
-  auto rest = std::make_shared<std::vector<array::RecordBatch>>(std::move(batches));
-  auto next = std::make_shared<std::size_t>(0);
-  return std::make_unique<FunctionStream>(schema, [=]() -> std::optional<array::RecordBatch> {
-    if (*next == rest->size()) return std::nullopt;
-    return (*rest)[(*next)++];
-  });
+  return array::make_stream(std::move(schema), std::move(batches));
 }
 
 }  // namespace crossdock::testing

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "crossdock/array/c_abi.h"
 #include "crossdock/array/record_batch.h"
@@ -19,6 +20,11 @@ class CROSSDOCK_EXPORT BatchStream {
   /// throws it again, so that what was cut short never looks like what has ended.
   virtual std::optional<RecordBatch> next() = 0;
 };
+
+/// Batches that are there, each given once. Throws InvalidArgumentError if `schema` is null, and InvalidDataError if a
+/// batch is of another schema.
+CROSSDOCK_EXPORT std::unique_ptr<BatchStream> make_stream(std::shared_ptr<const Schema> schema,
+                                                          std::vector<RecordBatch> batches);
 
 /// Takes over `*stream`, which is marked released; reads its schema at once. The producer's callbacks are then called
 /// on whatever thread calls next() or drops the stream. Errors of the producer throw InvalidDataError with its own

@@ -8,7 +8,6 @@
 
 #include "crossdock/array/stream.h"
 #include "crossdock/core/export.h"
-#include "crossdock/core/log.h"
 #include "crossdock/device/region.h"
 #include "crossdock/ipc/metadata.h"
 #include "crossdock/session/observe.h"
@@ -19,7 +18,6 @@ namespace crossdock::session {
 
 struct ClientOptions {
   int timeout_ms = 10000;  ///< For connecting and for each answer that list() and get() wait for; negative: forever.
-  LogCallback log;
   std::shared_ptr<const transport::TransportRegistry> transports;  ///< Null: make_transports().
 };
 

@@ -32,7 +32,7 @@ struct ServerOptions {
   std::shared_ptr<const transport::TransportRegistry> transports;  ///< Null: make_transports().
 };
 
-/// What it cost and what is out. A snapshot; counters only grow.
+/// What each source cost, what each consumer holds, and counts since the server's start: a snapshot.
 struct SourceStats {
   std::string name;
   std::string kind;        ///< "table", "arena", "file", "snapshot", "live", "factory".
@@ -67,7 +67,9 @@ class CROSSDOCK_EXPORT Server {
  public:
   /// Listens when it returns. Throws UriError, SchemeError, ConnectionError, PermissionError, ResourceError.
   explicit Server(ServerOptions options = {});
-  ~Server();  ///< close()
+  /// close(). Not on the thread of a source that it would wait for: a source must not hold the last owner of its
+  /// server.
+  ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
@@ -76,8 +78,10 @@ class CROSSDOCK_EXPORT Server {
   /// Of all of them.
   const std::vector<std::string>& uris() const noexcept;
 
-  /// Throws InvalidArgumentError (name taken, empty, or with a NUL byte), UnsupportedTypeError, InvalidDataError,
-  /// ClosedError, and what the source throws. On a throw nothing is published; the source is gone either way.
+  /// Throws InvalidArgumentError (a name that is taken, empty, no UTF-8 or with a NUL byte; a source that is null),
+  /// UnsupportedTypeError, InvalidDataError, ArenaFrozenError, NotFoundError and PermissionError (a file's),
+  /// FileChangedError, ResourceError, ClosedError, and what the source throws. On a throw nothing is published; the
+  /// source is gone either way.
   void publish(const std::string& name, Source source);
   /// New consumers no longer find it; streams under way go on, and the memory lives until the last batch is released.
   /// Throws NotFoundError.

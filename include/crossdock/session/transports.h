@@ -9,14 +9,14 @@
 
 namespace crossdock::session {
 
-/// One member for each transport that this version has.
+/// One member for each transport that reaches other processes.
 struct TransportOptions {
   transport::ShmOptions shm = {};
   transport::TcpOptions tcp = {};
 };
 
-/// A registry of every transport that this version has, each with these options. Throws InvalidArgumentError for
-/// options that can't work.
+/// A registry of every transport that reaches other processes, each with these options; make_memory_transport() is
+/// added by who wants it. Throws InvalidArgumentError for options that can't work.
 CROSSDOCK_EXPORT std::shared_ptr<const transport::TransportRegistry> make_transports(
     const TransportOptions& options = {});
 

@@ -4,7 +4,6 @@
 #include <iostream>
 #include <memory>
 #include <optional>
-#include <utility>
 
 #include "crossdock/array/stream.h"
 #include "crossdock/core/error.h"
@@ -19,32 +18,19 @@ namespace {
 constexpr std::int64_t kRows = 1000;
 
 // One batch of one int64 column, built in an arena: publishing it copies nothing.
-class Squares final : public xd::array::BatchStream {
- public:
-  explicit Squares(xd::device::Arena& arena)
-      : values_(reinterpret_cast<std::int64_t*>(arena.allocate(kRows * sizeof(std::int64_t)))) {
-    for (std::int64_t i = 0; i < kRows; ++i) values_[i] = i * i;
-    xd::array::Field field;
-    field.name = "square";
-    field.type.id = xd::array::TypeId::kInt64;
-    schema_ = std::make_shared<const xd::array::Schema>(std::vector<xd::array::Field>{field});
-  }
-  const std::shared_ptr<const xd::array::Schema>& schema() const override { return schema_; }
-  std::optional<xd::array::RecordBatch> next() override {
-    if (std::exchange(given_, true)) return std::nullopt;
-    xd::array::RecordBatch batch;
-    batch.schema = schema_;
-    batch.num_rows = kRows;
-    batch.nodes = {{kRows, 0, 0}};
-    batch.buffers = {{nullptr, 0}, {values_, kRows * 8}};
-    return batch;
-  }
-
- private:
-  std::int64_t* values_;
-  std::shared_ptr<const xd::array::Schema> schema_;
-  bool given_ = false;
-};
+std::unique_ptr<xd::array::BatchStream> squares_in(xd::device::Arena& arena) {
+  auto* values = reinterpret_cast<std::int64_t*>(arena.allocate(kRows * sizeof(std::int64_t)));
+  for (std::int64_t i = 0; i < kRows; ++i) values[i] = i * i;
+  xd::array::Field field;
+  field.name = "square";
+  field.type.id = xd::array::TypeId::kInt64;
+  xd::array::RecordBatch batch;
+  batch.schema = std::make_shared<const xd::array::Schema>(std::vector<xd::array::Field>{field});
+  batch.num_rows = kRows;
+  batch.nodes = {{kRows, 0, 0}};
+  batch.buffers = {{nullptr, 0}, {values, kRows * 8}};
+  return xd::array::make_stream(batch.schema, {batch});
+}
 
 }  // namespace
 
@@ -56,7 +42,7 @@ int main() {
   }
   xd::session::Server server;
   const auto arena = xd::session::Context::default_context()->make_arena();
-  server.publish("squares", xd::session::Source::table(std::make_unique<Squares>(*arena)));
+  server.publish("squares", xd::session::Source::table(squares_in(*arena)));
 
   xd::session::Client client(server.uri());
   const auto batch = client.get("squares")->next();

@@ -1,0 +1,105 @@
+#include "crossdock/array/stream.h"
+
+#include <cerrno>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "crossdock/core/error.h"
+#include "support/batches.h"
+
+namespace crossdock::array {
+namespace {
+
+using testing::FunctionStream;
+using ::testing::HasSubstr;
+using testing::number_at;
+using testing::number_batch;
+using ::testing::StartsWith;
+
+/// What the last owner of a batch lets go of is counted.
+RecordBatch watched_batch(std::int64_t first, std::weak_ptr<const void>* owner) {
+  RecordBatch batch = number_batch(first, 10);
+  *owner = batch.owner;
+  return batch;
+}
+
+TEST(MadeStream, GivesEachBatchOnceAndHoldsNoneThatItGave) {
+  std::weak_ptr<const void> first;
+  std::vector<RecordBatch> batches;
+  batches.push_back(watched_batch(0, &first));
+  batches.push_back(number_batch(10, 10));
+  const auto schema = batches.front().schema;
+  const auto stream = make_stream(schema, std::move(batches));
+  EXPECT_EQ(stream->schema(), schema);
+  EXPECT_EQ(number_at(*stream->next(), 0), 0);
+  EXPECT_TRUE(first.expired());
+  EXPECT_EQ(number_at(*stream->next(), 0), 10);
+  EXPECT_FALSE(stream->next());
+  EXPECT_FALSE(stream->next());
+}
+
+TEST(MadeStream, RefusesBatchesOfAnotherSchemaAndNone) {
+  const auto schema = number_batch(0, 1).schema;
+  RecordBatch other = number_batch(0, 1);
+  other.schema = testing::make_schema({{"x", TypeId::kInt64}, {"text", TypeId::kUtf8}});
+  EXPECT_THROW(make_stream(schema, {number_batch(0, 1), other}), InvalidDataError);
+  EXPECT_THROW(make_stream(nullptr, {}), InvalidArgumentError);
+  EXPECT_FALSE(make_stream(schema, {})->next());
+}
+
+std::string message_of(BatchStream& stream) {
+  try {
+    stream.next();
+    return "no error";
+  } catch (const InvalidDataError& error) {
+    return error.what();
+  }
+}
+
+TEST(ImportedStream, AFailureStays) {
+  int asked = 0;
+  ArrowArrayStream exported;
+  export_stream(std::make_unique<FunctionStream>(number_batch(0, 0).schema,
+                                                 [&asked]() -> std::optional<RecordBatch> {
+                                                   if (++asked == 2) throw FileChangedError("it changed");
+                                                   return number_batch(0, 10);
+                                                 }),
+                &exported);
+  const auto stream = import_stream(&exported);
+  EXPECT_EQ(exported.release, nullptr);
+  EXPECT_TRUE(stream->next());
+  const std::string message = message_of(*stream);
+  EXPECT_THAT(message, StartsWith("the producer of an Arrow stream failed to give a batch: "));
+  EXPECT_THAT(message, HasSubstr("it changed"));
+  EXPECT_EQ(message_of(*stream), message);
+  EXPECT_EQ(asked, 2) << "its producer isn't asked again";
+}
+
+TEST(ExportedStream, ErrorsHaveAnErrnoAndTheirName) {
+  const auto status_of = [](auto error) {
+    ArrowArrayStream exported;
+    export_stream(std::make_unique<FunctionStream>(number_batch(0, 0).schema,
+                                                   [&]() -> std::optional<RecordBatch> { throw error; }),
+                  &exported);
+    ArrowArray array{};
+    const int status = exported.get_next(&exported, &array);
+    EXPECT_EQ(array.release, nullptr);
+    EXPECT_THAT(exported.get_last_error(&exported), StartsWith(error_name(error.code())));
+    exported.release(&exported);
+    return status;
+  };
+  EXPECT_EQ(status_of(TimeoutError("x")), ETIMEDOUT);
+  EXPECT_EQ(status_of(InterruptedError("x")), EINTR);
+  EXPECT_EQ(status_of(ResourceError("x")), ENOMEM);
+  EXPECT_EQ(status_of(UnsupportedTypeError("x")), ENOTSUP);
+  EXPECT_EQ(status_of(InvalidDataError("x")), EINVAL);
+  EXPECT_EQ(status_of(TruncatedStreamError("x")), EIO);
+}
+
+}  // namespace
+}  // namespace crossdock::array
