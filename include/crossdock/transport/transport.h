@@ -61,7 +61,7 @@ class CROSSDOCK_EXPORT Connection {
   virtual bool send(ByteSpan head, ByteSpan tail) = 0;
   virtual bool send_tagged(std::uint64_t tag, ByteSpan head, ByteSpan tail) = 0;
   /// The message that send() is given next belongs to the one after it, which follows at once: it may wait for that
-  /// one, so that both reach the peer together. A send of any kind lets it go, also one that finds no room.
+  /// one, so that both reach the peer together. A send of any kind lets it go, also one that finds no room or throws.
   virtual void hold() noexcept {}
   virtual std::uint64_t max_message() const noexcept = 0;
   /// A tagged message of any size up to max_body(): `parts` back to back. The bytes are read in place, also after the

@@ -31,8 +31,8 @@ struct RegionBudget {
 
 /// Either end after the handshake.
 ///
-/// What each half touches: the sending half `writer_` and `sends_`; the receiving half `reader_`, the regions, the
-/// sleep epoch and what is read from the socket. Both may write packets to the socket, and share the atomics.
+/// What each half touches: the sending half `writer_`, `hold_` and `sends_`; the receiving half `reader_`, the regions,
+/// the sleep epoch and what is read from the socket. Both may write packets to the socket, and share the atomics.
 class ShmConnection final : public Connection, private RingOwner {
  public:
   struct Parts {
@@ -56,7 +56,7 @@ class ShmConnection final : public Connection, private RingOwner {
   bool send_tagged(std::uint64_t tag, ByteSpan head, ByteSpan tail) override {
     return send_message(kTagged, tag, head, tail);
   }
-  void hold() noexcept override { writer_.hold(); }
+  void hold() noexcept override { hold_ = true; }
   std::uint64_t max_message() const noexcept override { return send_limit_; }
   bool send_body(std::uint64_t tag, std::span<const ByteSpan> parts, std::shared_ptr<const void> keep) override;
   std::uint64_t max_body() const noexcept override { return body_limit_; }
@@ -120,6 +120,7 @@ class ShmConnection final : public Connection, private RingOwner {
   std::atomic<bool> socket_full_{false};       // a control packet found no room
   std::atomic<bool> socket_room_hint_{false};  // the peer rang since
 
+  bool hold_ = false;  // the sending half's
   std::uint32_t sends_ = 0;
   std::uint64_t last_life_check_ = 0;  // ticks
 

@@ -90,15 +90,13 @@ struct RingView {
 /// holds `mutex_`. So the usual path takes no lock.
 class RingWriter {
  public:
-  /// `where` names the peer in errors. `max_message` bytes is the most that send() is ever given.
+  /// `where` names the peer in errors.
   RingWriter(const RingView& view, Barrier barrier, RingOwner& owner, std::string where);
 
   /// False: no room; nothing was sent. A message over a quarter of the ring goes in several frames; what doesn't fit
   /// yet is kept and goes with flush(). Throws ConnectionError once the peer has closed, ProtocolError for cursors out
-  /// of range.
-  bool send(std::uint32_t flags, std::uint64_t tag, ByteSpan head, ByteSpan tail);
-  /// What send() is given next is shown to the peer with the message after it.
-  void hold() noexcept { hold_ = true; }
+  /// of range. With `hold`, the peer is shown it with the message after it.
+  bool send(std::uint32_t flags, std::uint64_t tag, ByteSpan head, ByteSpan tail, bool hold = false);
   /// As send(), with parts that are read in place until the last frame is written; `keep` is dropped then. Throws
   /// InvalidArgumentError for more than `limit` bytes.
   bool send_body(std::uint64_t tag, std::span<const ByteSpan> parts, std::shared_ptr<const void> keep,
@@ -161,7 +159,6 @@ class RingWriter {
   std::uint64_t peer_taken_ = 0;     // as last read
   std::uint64_t handled_state_ = 0;  // the peer's state that needs nothing more from us
   std::uint64_t sent_ = 0;           // messages
-  bool hold_ = false;                // the sending thread's
   std::uint64_t peer_messages_ = 0;  // as last read
   Want refused_{0};                  // bytes of room that the last send() lacked; 0: it succeeded
   Want window_goal_{0};              // messages to be taken before the last below_window() turns true; 0: it was true

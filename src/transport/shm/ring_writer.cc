@@ -36,9 +36,8 @@ RingWriter::RingWriter(const RingView& view, Barrier barrier, RingOwner& owner, 
       where_(std::move(where)),
       max_payload_(view.out_bytes / 4 - sizeof(FrameHeader)) {}
 
-bool RingWriter::send(std::uint32_t flags, std::uint64_t tag, ByteSpan head, ByteSpan tail) {
+bool RingWriter::send(std::uint32_t flags, std::uint64_t tag, ByteSpan head, ByteSpan tail, bool hold) {
   const std::uint64_t size = head.size() + tail.size();
-  const bool hold = std::exchange(hold_, false);
   if (pending() && !flush()) {
     refused_.store(frame_bytes(std::min(size, max_payload_)), std::memory_order_seq_cst);
     return false;

@@ -127,6 +127,24 @@ TEST_P(TransportConformance, WhatFindsNoRoomLetsAHeldMessageGo) {
   EXPECT_TRUE(happened);
 }
 
+TEST_P(TransportConformance, AMessageOverTheLimitLeavesNothingHeld) {
+  connect();
+  server_->hold();
+  EXPECT_THROW(server_->send(pattern((64 << 10) + 1, 1), {}), InvalidArgumentError);
+  const Message next{false, 0, pattern(100, 2)};
+  ASSERT_TRUE(server_->send(next.bytes, {}));
+  EXPECT_EQ(take(*client_), next);
+
+  // What was held already comes with whatever goes next.
+  server_->hold();
+  ASSERT_TRUE(server_->send(next.bytes, {}));
+  EXPECT_THROW(server_->send_tagged(7, pattern((64 << 10) + 1, 1), {}), InvalidArgumentError);
+  const Message last{false, 0, pattern(50, 3)};
+  ASSERT_TRUE(server_->send(last.bytes, {}));
+  EXPECT_EQ(take(*client_), next);
+  EXPECT_EQ(take(*client_), last);
+}
+
 TEST_P(TransportConformance, BodiesOfEverySizeComeWholeAndStayTheReceivers) {
   Wishes wishes;
   connect(wishes);

@@ -24,6 +24,7 @@
 #include "crossdock/session/client.h"
 #include "crossdock/session/server.h"
 #include "crossdock/transport/shm.h"
+#include "crossdock/transport/tcp.h"
 #include "support/batches.h"
 #include "support/leftovers.h"
 #include "support/process.h"
@@ -344,6 +345,39 @@ TEST_F(HostileTest, GarbageInARingHarmsNobodyElse) {
     EXPECT_TRUE(reader->next().has_value());
   }
   EXPECT_EQ(server.stats().consumers.size(), 1u);
+}
+
+// The schema fits, a batch's metadata doesn't: a view column has as many buffers as it likes.
+TEST_F(HostileTest, MetadataOverTheLimitOfAMessageReachesTheClientAsAnError) {
+  constexpr std::size_t kBuffers = 500;
+  const auto memory = std::make_shared<const std::vector<std::byte>>(64);
+  array::RecordBatch batch;
+  batch.schema = testing::make_schema({{"views", array::TypeId::kUtf8View}});
+  batch.num_rows = 1;
+  batch.nodes = {{1, 0, 0}};
+  batch.buffers = {{nullptr, 0}, {memory->data(), 16}};
+  batch.buffers.resize(2 + kBuffers, {memory->data(), 64});
+  batch.variadic_counts = {kBuffers};
+  batch.owner = memory;
+  for (const char* uri : {"shm:", "tcp:"}) {
+    auto small = std::make_shared<transport::TransportRegistry>();
+    small->add(transport::make_shm_transport({.max_message = 4096}));
+    small->add(transport::make_tcp_transport({.max_message = 4096}));
+    ServerOptions options;
+    options.uris = {uri};
+    options.transports = small;
+    Server server(options);
+    server.publish("views", Source::table(testing::stream_of({batch})));
+    Client client(server.uri());
+    const auto reader = client.get("views");
+    try {
+      reader->next();
+      FAIL() << uri << ": metadata over the limit";
+    } catch (const RemoteError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("InvalidArgumentError")) << uri;
+      EXPECT_THAT(error.what(), HasSubstr("over the limit of 4096 bytes")) << uri;
+    }
+  }
 }
 
 // --- servers ---
