@@ -16,11 +16,16 @@ namespace {
 // How long an announcement of a region may trail the message that names it.
 constexpr int kAnnouncementTimeoutMs = 5000;
 
-std::int64_t deadline_ns(int timeout_ms) {
-  if (timeout_ms < 0) return 0;
+// How often the interrupt hook is asked while something keeps coming: it may wait for an interpreter's lock.
+constexpr std::int64_t kHookIntervalNs = 100'000'000;
+
+std::int64_t now_ns() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count() +
-         static_cast<std::int64_t>(timeout_ms) * 1'000'000 + 1;
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+}
+
+std::int64_t deadline_ns(int timeout_ms) {
+  return timeout_ms < 0 ? 0 : now_ns() + static_cast<std::int64_t>(timeout_ms) * 1'000'000 + 1;
 }
 
 // Whether the metadata and the buffers' sizes say all that there is to check: true for columns of fixed width, which
@@ -114,8 +119,9 @@ const dissociated::Receiver::Item* Reader::Impl::look() {
 
 // The next item of the stream; never null. Throws TimeoutError, InterruptedError, and what ends the stream.
 const dissociated::Receiver::Item* Reader::Impl::wait(std::int64_t deadline) {
-  while (true) {
+  for (bool woken = false;; woken = true) {
     if (const dissociated::Receiver::Item* item = look()) return item;
+    if (woken) stay_patient(deadline);  // the parts of a long message wake up, too, and may come without a pause
     ClientConnection& source = due_from();
     try {
       if (!transport::wait_readable(source.transport(), options.wait, deadline, interrupted)) {
@@ -289,13 +295,17 @@ void Reader::Impl::deliver(const dissociated::Receiver::Item& item, std::optiona
   }
 }
 
-// Between two items that are there already. Throws as wait() does.
-void Reader::Impl::stay_patient(std::int64_t deadline) const {
-  if (deadline != 0 && deadline_ns(0) > deadline) {
+// Where something keeps coming that is no batch: the clock and the hook are asked without a sleep. Throws as wait()
+// does.
+void Reader::Impl::stay_patient(std::int64_t deadline) {
+  const std::int64_t now = now_ns();
+  if (deadline != 0 && now > deadline) {
     throw TimeoutError("no batch came from " + pool->where() + " for the stream \"" + name +
-                       "\" in the time that was given, only what goes before one");
+                       "\" in the time that was given, only what goes before one, or a part of it");
   }
-  if (interrupted && interrupted()) throw InterruptedError("reading the stream \"" + name + "\" was interrupted");
+  if (!interrupted || now < hook_due_ns) return;
+  hook_due_ns = now + kHookIntervalNs;
+  if (interrupted()) throw InterruptedError("reading the stream \"" + name + "\" was interrupted");
 }
 
 // True: `*batch` is the next one, or nothing at the end. False: it hasn't come, and `waiting` is false.

@@ -55,7 +55,8 @@ struct Reader::Impl {
   std::int64_t region_deadline = 0;                         // of the announcement that is waited for; 0: none is
   bool full = false;                                        // Validation::kFull
   bool over = false;
-  std::exception_ptr failure;  // what ended it before its end: every later call throws it again
+  std::int64_t hook_due_ns = 0;  // when stay_patient() asks `interrupted` again
+  std::exception_ptr failure;    // what ended it before its end: every later call throws it again
 
   // Kept between batches for their memory:
   ipc::BatchHeader header;
@@ -68,7 +69,7 @@ struct Reader::Impl {
   const dissociated::Receiver::Item* wait(std::int64_t deadline);
   const dissociated::Receiver::Item* look();
   void check_place(const ClientConnection& source, const transport::Incoming& message) const;
-  void stay_patient(std::int64_t deadline) const;
+  void stay_patient(std::int64_t deadline);
   void deliver(const dissociated::Receiver::Item& item, std::optional<array::RecordBatch>* out);
   void put_back();
   void finish(const dissociated::Receiver::Item& item);

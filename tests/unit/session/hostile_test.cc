@@ -642,6 +642,29 @@ TEST_F(HostileTest, AServerThatSendsDictionariesWithoutEndHoldsNobodyPastHisTime
   reader->close();
 }
 
+TEST_F(HostileTest, ALongBodyWhosePiecesKeepComingHoldsNobodyPastHisTime) {
+  const FakeServer server([](auto& c) {
+    Truth truth;
+    truth.schema(c);
+    truth.record_batch(c);
+    const auto piece = std::make_shared<const std::vector<std::byte>>(1 << 20);
+    const std::vector<ByteSpan> parts(2048, ByteSpan(*piece));
+    ASSERT_TRUE(c.send_body(dissociated::write_tag(1, dissociated::BodyType::kPacked), parts, piece));
+    while (!c.flush()) {
+    }
+  });
+  Client client(server.uri());
+  GetOptions options;
+  options.timeout_ms = 20;
+  options.wait = transport::Wait::kBlock;
+  const auto reader = client.get("table", options);
+  EXPECT_THROW(reader->next(), TimeoutError);
+  EXPECT_THROW(reader->next(), TimeoutError) << "and may be called again";
+  reader->set_interrupt_hook([] { return true; });
+  EXPECT_THROW(reader->next(), InterruptedError);
+  reader->close();
+}
+
 TEST_F(HostileTest, ARegionRetiredUnderABatchStaysForTheBatch) {
   const FakeServer server([](auto& c) {
     Truth truth;
