@@ -156,7 +156,7 @@ Type parse_format(std::string_view format, const std::string& path) {
 }
 
 std::string write_format(const Type& type) {
-  const std::string decimal = "d:" + std::to_string(type.precision) + "," + std::to_string(type.scale);
+  std::string decimal = "d:" + std::to_string(type.precision) + "," + std::to_string(type.scale);
   switch (type.id) {
     case TypeId::kDecimal32: return decimal + ",32";
     case TypeId::kDecimal64: return decimal + ",64";

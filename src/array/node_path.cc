@@ -28,7 +28,7 @@ std::string node_path(const Schema& schema, std::size_t node) {
 std::string path_of(const Place* place) {
   if (place == nullptr) return {};
   const std::string above = path_of(place->parent);
-  const std::string here = node_path(*place->schema, place->node);
+  std::string here = node_path(*place->schema, place->node);
   if (above.empty()) return here;
   // A dictionary's one field has no name, as a rule.
   constexpr std::string_view kUnnamed = "[0]";

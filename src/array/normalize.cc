@@ -43,7 +43,7 @@ class Normalizer {
     std::size_t node = 0;
     while (node < schema_.nodes().size()) node = walk(node, 0, in_.num_rows);
     for (std::size_t slot = 0; slot < in_.dictionaries.size(); ++slot) normalize_dictionary(slot);
-    if (copies_ != nullptr) {
+    if (copies_ != nullptr) {  // made with an `out` alone. NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker)
       copies_->rest = std::move(out_->owner);
       out_->owner = std::move(copies_);
     }

@@ -69,7 +69,7 @@ class ShmConnection final : public Connection, private RingOwner {
 
   std::optional<Incoming> receive() override;
   void receive_into(std::shared_ptr<BodyMemory> memory) override {
-    reader_.receive_into(memory ? std::move(memory) : pool_);
+    reader_.receive_into(memory ? memory : pool_);
   }
   bool knows_region(std::uint16_t number) override;
   std::shared_ptr<const device::Region> region(std::uint16_t number, int timeout_ms,

@@ -55,7 +55,7 @@ class TcpConnection final : public Connection, private ControlFrames {
 
   std::optional<Incoming> receive() override;
   void receive_into(std::shared_ptr<BodyMemory> memory) override {
-    reader_.receive_into(memory ? std::move(memory) : pool_);
+    reader_.receive_into(memory ? memory : pool_);
   }
   bool knows_region(std::uint16_t) override { return true; }
   std::shared_ptr<const device::Region> region(std::uint16_t number, int timeout_ms,
