@@ -157,7 +157,8 @@ class Server:
         """Ends every stream under way with an error at its consumer, removes the socket, and waits for the sources'
         threads.
 
-        Batches that consumers hold stay valid. May be called twice.
+        Batches that consumers hold stay valid. May be called twice. Ctrl-C ends the wait for a source; the server is
+        closed then all the same, and closing again waits on.
         """
         self._native.close()
 

@@ -101,8 +101,15 @@ class PyServer {
     if (is_source_thread()) {
       throw InvalidArgumentError("a source can't close the server that runs it; close it from another thread");
     }
-    blocking([this](const transport::InterruptHook&) { server_->close(); });
-    closed_.store(true);
+    blocking([this](const transport::InterruptHook& hook) {
+      try {
+        server_->close(hook);
+      } catch (const InterruptedError&) {
+        closed_.store(true);  // to everybody but the source that it waited for
+        throw;
+      }
+      closed_.store(true);
+    });
   }
 
   nb::dict stats() const {
@@ -164,19 +171,28 @@ void close_all_servers() {
   for (const auto& weak : std::exchange(all_servers(), {})) {
     if (auto server = weak.lock()) servers.push_back(std::move(server));
   }
-  drain_deferred();
-  {
-    const GilRelease release;
-    for (const auto& server : servers) {
-      try {
-        server->close();
-      } catch (const Error&) {
-        // A forked child's server belongs to its parent, who closes it.
+  try {
+    blocking([&](const transport::InterruptHook& hook) {
+      // All are closed before a source of one is waited for. A forked child's servers belong to its parent.
+      for (const auto& server : servers) {
+        try {
+          server->close([] { return true; });
+        } catch (const Error&) {
+        }
       }
-    }
-    servers.clear();
+      for (const auto& server : servers) {
+        try {
+          server->close(hook);
+        } catch (const ForkError&) {
+        }
+      }
+      servers.clear();
+    });
+  } catch (const nb::python_error&) {
+    // Ctrl-C: the process ends without waiting for a source that may never come back.
+    [[maybe_unused]] const auto* left = new std::vector(std::move(servers));
+    throw;
   }
-  drain_deferred();
 }
 
 void bind_server(nb::module_& module) {

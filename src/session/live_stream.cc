@@ -62,6 +62,11 @@ void Puller::abandon() noexcept {
   if (ended_) pool_.clear();
 }
 
+bool Puller::wait_finished(std::chrono::milliseconds limit) {
+  std::unique_lock lock(mutex_);
+  return room_.wait_for(lock, limit, [&] { return finished(); });
+}
+
 void Puller::join() {
   if (thread_.joinable()) thread_.join();
 }
@@ -85,7 +90,11 @@ void Puller::run() noexcept {
   }
   waker_->notify();
   drop_buried(true);
-  finished_.store(true, std::memory_order_release);
+  {
+    const std::lock_guard lock(mutex_);  // or who is about to wait misses it
+    finished_.store(true, std::memory_order_release);
+  }
+  room_.notify_all();
   waker_->notify();
 }
 

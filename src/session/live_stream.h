@@ -1,6 +1,8 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <deque>
 #include <exception>
 #include <functional>
@@ -50,6 +52,8 @@ class Puller : public std::enable_shared_from_this<Puller> {
   void abandon() noexcept;
   /// Whether the caller is the producer itself, on the thread that join() would wait for.
   bool on_its_thread() const noexcept { return thread_.get_id() == std::this_thread::get_id(); }
+  /// Waits for finished(), but not longer than this.
+  bool wait_finished(std::chrono::milliseconds limit);
   /// Waits for the thread. The producer may need the GIL meanwhile: the caller must not hold it.
   void join();
 

@@ -72,11 +72,11 @@ ServerStats Server::stats() const {
   return stats;
 }
 
-void Server::close() {
+void Server::close(const transport::InterruptHook& interrupted) {
   impl_->made_in.check("this Server");
   impl_->shelf.close();
   impl_->loop.close();
-  impl_->shelf.join_pullers();
+  impl_->shelf.join_pullers(interrupted);
 }
 
 }  // namespace crossdock::session

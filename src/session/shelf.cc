@@ -1,6 +1,7 @@
 #include "session/shelf.h"
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <utility>
 
@@ -11,6 +12,9 @@
 
 namespace crossdock::session {
 namespace {
+
+// How long a wait goes on without asking whether it shall.
+constexpr std::chrono::milliseconds kPatience{50};
 
 void check_name(const std::string& name) {
   if (name.empty()) throw InvalidArgumentError("a published name can't be empty: the empty ticket is the catalogue");
@@ -130,7 +134,29 @@ void Shelf::close() {
   ++changes_;
 }
 
-void Shelf::join_pullers() {
+std::shared_ptr<Puller> Shelf::unfinished() const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& puller : withdrawn_) {
+    if (!puller->finished()) return puller;
+  }
+  for (const auto& [name, item] : closed_items_) {
+    for (const auto& puller : item->pullers) {
+      if (!puller->finished()) return puller;
+    }
+  }
+  return nullptr;
+}
+
+void Shelf::join_pullers(const transport::InterruptHook& interrupted) {
+  while (const std::shared_ptr<Puller> puller = unfinished()) {
+    while (!puller->wait_finished(kPatience)) {
+      if (interrupted && interrupted()) {
+        throw InterruptedError(
+            "closing the server was interrupted in its wait for a source; it is closed, and the source's thread is "
+            "waited for when close() is called again");
+      }
+    }
+  }
   // Dropped without the lock, too: a last owner may run a producer's release.
   decltype(items_) items;
   std::vector<std::shared_ptr<Puller>> pullers;

@@ -30,8 +30,9 @@ class Shelf {
   /// Nothing is published any more, and the sources' threads are told to stop. Throws InvalidArgumentError on such a
   /// thread, with nothing done.
   void close();
-  /// Waits for the sources' threads; only without the GIL, and after close().
-  void join_pullers();
+  /// Waits for the sources' threads; only without the GIL, and after close(). Throws InterruptedError; the threads are
+  /// then the next call's to wait for.
+  void join_pullers(const transport::InterruptHook& interrupted);
 
   /// The stream that a ticket names; the empty ticket is the catalogue. I/O thread: never waits for a source. Throws
   /// what the consumer is told: NotFoundError, ConsumedError, PermissionError, UnsupportedError (a live stream over
@@ -57,6 +58,7 @@ class Shelf {
   };
 
   std::unique_ptr<ServerStream> open_catalogue(bool by_value);
+  std::shared_ptr<Puller> unfinished() const;
   [[noreturn]] void throw_not_found(std::string_view name) const;
 
   const ServerOptions& options_;

@@ -187,3 +187,59 @@ except xd.ClosedError:
     assert "closed while next() waited" in process.read_line()
     assert process.read_line() == "still closed"
     process.finish()
+
+
+def test_ctrl_c_while_a_server_waits_for_a_source(script):
+    process = script(
+        PRELUDE
+        + """
+other = xd.connect(server.uri)
+reader = client.get("later")
+next(reader)
+def told_of_the_end():  # The server has closed, and only waits for its source now.
+    try:
+        list(reader)
+    except xd.Error:
+        say("closing")
+thread = threading.Thread(target=told_of_the_end)
+thread.start()
+try:
+    server.close()
+except KeyboardInterrupt:
+    say("interrupted")
+assert server.closed
+try:
+    other.list()
+except xd.Error:
+    say("gone")
+go_on.set()
+server.close()  # Waits for the source, which ends.
+thread.join()
+"""
+    )
+    assert {process.read_line(), process.read_line()} == {"waiting", "closing"}
+    process.send(signal.SIGINT)
+    assert process.read_line() == "interrupted"
+    assert process.read_line() == "gone"
+    process.finish()
+
+
+def test_ctrl_c_while_the_interpreters_exit_waits_for_a_source(script):
+    process = script(
+        PRELUDE
+        + """
+reader = client.get("later")
+next(reader)
+def told_of_the_end():
+    try:
+        list(reader)
+    except xd.Error:
+        say("closing")
+threading.Thread(target=told_of_the_end, daemon=True).start()
+"""
+    )
+    assert {process.read_line(), process.read_line()} == {"waiting", "closing"}
+    process.send(signal.SIGINT)
+    _, err = process.process.communicate(timeout=60)
+    assert process.process.returncode == 0
+    assert "KeyboardInterrupt" in err

@@ -92,8 +92,9 @@ class CROSSDOCK_EXPORT Server {
   /// Ends every stream under way with an error at its consumer, stops listening, removes the socket, joins the threads.
   /// Batches that consumers hold stay valid. May be called twice; blocks until the sources' threads are out of their
   /// producers.
-  /// Throws InvalidArgumentError, with nothing done, if a source that it would wait for calls it.
-  void close();
+  /// Throws InvalidArgumentError, with nothing done, if a source that it would wait for calls it; InterruptedError,
+  /// with everything closed but a source still in its producer: the next close(), or the destructor, waits for that.
+  void close(const transport::InterruptHook& interrupted = {});
 
  private:
   struct Impl;
