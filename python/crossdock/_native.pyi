@@ -152,9 +152,14 @@ class Client:
         limits: Limits,
         arena: Arena | None,
         log: StreamLog | None = None,
+        interrupt: Interrupt | None = None,
     ) -> RecordBatchReader: ...
     def list(self) -> list[CatalogueEntry]: ...
     def close(self) -> None: ...
+
+@final
+class Interrupt:
+    def cancel(self) -> None: ...
 
 @final
 class Server:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from crossdock.errors import ClosedError
+from crossdock import _native
+from crossdock.errors import ClosedError, StreamBusyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,9 +27,9 @@ class AsyncRecordBatchReader:
     use it as an asynchronous context manager; dropping it does as well.
     """
 
-    def __init__(self, start: Callable[[], RecordBatchReader]) -> None:
+    def __init__(self, start: Callable[[_native.Interrupt], RecordBatchReader]) -> None:
         self._start = start
-        self._opening: asyncio.Future[RecordBatchReader] | None = None
+        self._opening: asyncio.Task[RecordBatchReader] | None = None
         self._reader: RecordBatchReader | None = None
         self._waiting: asyncio.Future[None] | None = None
         self._watched = -1
@@ -49,6 +50,8 @@ class AsyncRecordBatchReader:
             self._in_a_row = 0
             await asyncio.sleep(0)
         while True:
+            if self._waiting is not None:
+                raise StreamBusyError("another task is reading from this AsyncRecordBatchReader")
             there, batch = reader._try_next()
             if there:
                 if batch is None:
@@ -79,6 +82,7 @@ class AsyncRecordBatchReader:
         opening, self._opening = self._opening, None
         if opening is not None:
             opening.add_done_callback(_close_result)
+            opening.cancel()
 
     async def __aenter__(self) -> AsyncRecordBatchReader:
         return self
@@ -95,10 +99,14 @@ class AsyncRecordBatchReader:
             # Connecting and the wait for the schema may take long: a thread of the loop's does it. A task that is
             # cancelled meanwhile leaves it for the next one.
             if self._opening is None or self._opening.cancelled():
-                self._opening = asyncio.ensure_future(asyncio.to_thread(self._start))
+                self._opening = asyncio.ensure_future(_open(self._start))
             opening = self._opening
             try:
                 reader = await asyncio.shield(opening)
+            except asyncio.CancelledError:
+                if self._closed and opening.cancelled():
+                    raise ClosedError("this AsyncRecordBatchReader was closed while it was being opened") from None
+                raise
             except Exception:
                 if opening.done():
                     self._opening = None
@@ -126,6 +134,15 @@ class AsyncRecordBatchReader:
             if self._waiting is came:
                 loop.remove_reader(descriptor)
                 self._waiting = None
+
+
+async def _open(start: Callable[[_native.Interrupt], RecordBatchReader]) -> RecordBatchReader:
+    interrupt = _native.Interrupt()
+    try:
+        return await asyncio.to_thread(start, interrupt)
+    except asyncio.CancelledError:
+        interrupt.cancel()  # A loop that ends cancels its tasks, and then waits for its threads.
+        raise
 
 
 def _close_result(opening: asyncio.Future[RecordBatchReader]) -> None:

@@ -78,18 +78,7 @@ class Client:
             memory they stay where they are. More than its `reserve` is a `ResourceError`. Don't publish it while this
             stream is being read.
         """
-        if isinstance(columns, str):
-            raise TypeError(f"columns is a list of names, not one name; give [{columns!r}]")
-        names = None if columns is None else [*columns]
-        return self._native.get(
-            name,
-            names,
-            wait,
-            milliseconds(timeout, "timeout"),
-            validation,
-            limits or _native.Limits(),
-            None if arena is None else arena._native,
-        )
+        return self._start(name, columns, wait, timeout, validation, limits, arena)
 
     def aget(
         self,
@@ -104,12 +93,39 @@ class Client:
         is. Cancelling the task that waits ends the wait at once; the stream may be read on, or closed with `aclose()`.
         """
         return AsyncRecordBatchReader(
-            lambda: self.get(name, columns, validation=validation, limits=limits, arena=arena)
+            lambda interrupt: self._start(name, columns, "auto", None, validation, limits, arena, interrupt=interrupt)
         )
 
     def _watch(self, name: str, log: _native.StreamLog, timeout: float | None) -> _native.RecordBatchReader:
         """As `get()`, with `log` looking on."""
-        return self._native.get(name, None, "auto", milliseconds(timeout, "timeout"), None, _native.Limits(), None, log)
+        return self._start(name, None, "auto", timeout, None, None, None, log=log)
+
+    def _start(
+        self,
+        name: str,
+        columns: Iterable[str] | None,
+        wait: str,
+        timeout: float | None,
+        validation: str | None,
+        limits: _native.Limits | None,
+        arena: Arena | None,
+        *,
+        log: _native.StreamLog | None = None,
+        interrupt: _native.Interrupt | None = None,
+    ) -> _native.RecordBatchReader:
+        if isinstance(columns, str):
+            raise TypeError(f"columns is a list of names, not one name; give [{columns!r}]")
+        return self._native.get(
+            name,
+            None if columns is None else [*columns],
+            wait,
+            milliseconds(timeout, "timeout"),
+            validation,
+            limits or _native.Limits(),
+            None if arena is None else arena._native,
+            log,
+            interrupt,
+        )
 
     def close(self) -> None:
         """Nothing new starts. Readers under way go on; each connection stays until its last batch is released."""

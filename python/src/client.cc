@@ -49,7 +49,8 @@ class PyClient {
 
   std::unique_ptr<PyReader> get(const std::string& name, std::optional<std::vector<std::string>> columns,
                                 const std::string& wait, int timeout_ms, const std::optional<std::string>& validation,
-                                const ipc::Limits& limits, nb::handle arena, const StreamLog* log) {
+                                const ipc::Limits& limits, nb::handle arena, const StreamLog* log,
+                                Interrupt* interrupt) {
     session::GetOptions options;
     options.limits = limits;
     if (!arena.is_none()) options.arena = arena_in(arena);
@@ -59,8 +60,8 @@ class PyClient {
     options.wait = wait_of(wait);
     options.timeout_ms = timeout_ms;
     if (log != nullptr) log->attach(&options);
-    return std::make_unique<PyReader>(
-        blocking([&](const transport::InterruptHook& hook) { return client_->get(name, options, hook); }));
+    const auto start = [&](const transport::InterruptHook& hook) { return client_->get(name, options, hook); };
+    return std::make_unique<PyReader>(interrupt == nullptr ? blocking(start) : blocking(*interrupt, start));
   }
 
   void close() {
@@ -98,6 +99,10 @@ void bind_client(nb::module_& module) {
             .format(self.name, count(self.rows), count(self.bytes), self.device);
       });
 
+  nb::class_<Interrupt>(module, "Interrupt", "Ends the call that it was given to, from another thread.")
+      .def(nb::init<>())
+      .def("cancel", &Interrupt::cancel);
+
   nb::class_<PyClient>(module, "Client")
       .def(nb::init<const std::string&, const std::optional<std::string>&, int, bool, std::vector<std::uint32_t>,
                     const std::string&>(),
@@ -107,11 +112,12 @@ void bind_client(nb::module_& module) {
           "get",
           [](PyClient& self, const std::string& name, std::optional<std::vector<std::string>> columns,
              const std::string& wait, int timeout_ms, const std::optional<std::string>& validation,
-             const ipc::Limits& limits, nb::handle arena, const StreamLog* log) {
-            return self.get(name, std::move(columns), wait, timeout_ms, validation, limits, arena, log).release();
+             const ipc::Limits& limits, nb::handle arena, const StreamLog* log, Interrupt* interrupt) {
+            return self.get(name, std::move(columns), wait, timeout_ms, validation, limits, arena, log, interrupt)
+                .release();
           },
           nb::rv_policy::take_ownership, "name"_a, "columns"_a.none(), "wait"_a, "timeout_ms"_a, "validation"_a.none(),
-          "limits"_a, "arena"_a.none(), "log"_a.none() = nb::none())
+          "limits"_a, "arena"_a.none(), "log"_a.none() = nb::none(), "interrupt"_a.none() = nb::none())
       .def("close", &PyClient::close);
 }
 

@@ -41,11 +41,10 @@ class Interrupt {
 };
 
 /// Runs `call(hook)` with the interpreter lock released and Ctrl-C answered. Needs the lock; drains what other threads
-/// left to do, before and after.
+/// left to do, before and after. Of an `interrupt` that is given, anybody may cancel() the call.
 template <class Call>
-auto blocking(Call&& call) {
+auto blocking(Interrupt& interrupt, Call&& call) {
   drain_deferred();
-  Interrupt interrupt;
   struct Drain {
     ~Drain() { drain_deferred(); }
   } drain_afterwards;
@@ -56,6 +55,12 @@ auto blocking(Call&& call) {
     if (interrupt.raise_here()) throw nanobind::python_error();
     throw;
   }
+}
+
+template <class Call>
+auto blocking(Call&& call) {
+  Interrupt interrupt;
+  return blocking(interrupt, std::forward<Call>(call));
 }
 
 }  // namespace crossdock::python

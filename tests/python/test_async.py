@@ -172,6 +172,96 @@ def test_closing_ends_the_wait_of_another_task(served):
     gate.tickets.release()
 
 
+def test_a_second_task_is_told_that_the_reader_is_busy(served):
+    client, gate = served
+
+    async def main():
+        reader = client.aget("gate")
+        sleeps = watched()
+        waiting = asyncio.ensure_future(anext(reader))
+        await asyncio.wait_for(sleeps.wait(), 20)
+        with pytest.raises(xd.StreamBusyError, match="another task"):
+            await anext(reader)
+        gate.tickets.release()
+        assert numbers(await asyncio.wait_for(waiting, 20)) == [0]
+        await reader.aclose()
+
+    asyncio.run(main())
+
+
+class Slow:
+    """A source that doesn't say its schema until it is let go."""
+
+    def __init__(self) -> None:
+        self.called = threading.Event()
+        self.go_on = threading.Event()
+
+    def __call__(self) -> pa.Table:
+        self.called.set()
+        assert self.go_on.wait(20)
+        return TABLE
+
+
+@pytest.fixture
+def slow():
+    slow = Slow()
+    with xd.serve({"slow": slow}) as server, xd.connect(server.uri) as client:
+        yield client, slow
+        slow.go_on.set()
+
+
+async def opening(reader, slow) -> asyncio.Future:
+    task = asyncio.ensure_future(anext(reader))
+    await asyncio.to_thread(slow.called.wait, 20)
+    return task
+
+
+def test_a_loop_ends_while_a_stream_is_being_opened(slow):
+    client, source = slow
+
+    async def main():
+        task = await opening(client.aget("slow"), source)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())  # Waits for its threads.
+    assert not source.go_on.is_set()
+
+
+def test_closing_ends_the_opening(slow):
+    client, source = slow
+
+    async def main():
+        reader = client.aget("slow")
+        task = await opening(reader, source)
+        await reader.aclose()
+        with pytest.raises(xd.ClosedError):
+            await task
+        await asyncio.get_running_loop().shutdown_default_executor()
+
+    asyncio.run(main())
+    assert not source.go_on.is_set()
+
+
+def test_a_cancelled_opening_is_left_to_the_next_wait(slow):
+    client, source = slow
+
+    async def main():
+        reader = client.aget("slow")
+        task = await opening(reader, source)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        source.called.clear()
+        source.go_on.set()
+        assert numbers(await asyncio.wait_for(anext(reader), 20)) == list(range(1000))
+        await reader.aclose()
+
+    asyncio.run(main())
+    assert not source.called.is_set()
+
+
 def test_errors(served):
     client, _ = served
 
