@@ -133,7 +133,7 @@ void write_file(nb::handle source, const nb::bytes& path, const std::string& for
   const std::string name = path_of(path);
   blocking([&](const transport::InterruptHook& hook) {
     const auto interruptible = interruptible_stream(std::move(stream), hook);
-    session::write_file(*interruptible, name, options);
+    session::write_file(*interruptible, name, options, hook);
   });
 }
 

@@ -1,6 +1,7 @@
 #include "crossdock/session/file.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -66,8 +67,26 @@ std::string resolved(const std::string& path) {
   return real ? real.get() : path;
 }
 
-WriteResult write_to(int fd, array::BatchStream& source, const std::string& name, const WriteOptions& options) {
-  FileSink sink(fd, name);
+/// Opens what isn't a regular file. A pipe that nobody reads from yet is waited for, as open() would, but in slices.
+UniqueFd open_special(const std::string& path, const transport::InterruptHook& interrupted) {
+  constexpr int kPatienceMs = 50;
+  while (true) {
+    UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+    if (fd) return fd;
+    struct stat status {};
+    const int error = errno;
+    const bool unread_pipe = error == ENXIO && ::stat(path.c_str(), &status) == 0 && S_ISFIFO(status.st_mode);
+    if (!unread_pipe && error != EINTR) throw_errno(error, "opening " + path + " for writing");
+    if (interrupted && interrupted()) {
+      throw InterruptedError("opening " + path + " for writing was interrupted: nobody reads from that pipe");
+    }
+    ::poll(nullptr, 0, kPatienceMs);
+  }
+}
+
+WriteResult write_to(int fd, array::BatchStream& source, const std::string& name, const WriteOptions& options,
+                     const transport::InterruptHook& interrupted) {
+  FileSink sink(fd, name, interrupted);
   ipc::FileWriter writer(&sink, source.schema(),
                          {options.form, options.codec, options.level, run_parallel, options.metadata});
   WriteResult result;
@@ -91,19 +110,19 @@ std::unique_ptr<ipc::FileReader> open_file(const std::string& path, const OpenOp
       ipc::FileReaderOptions{options.limits, options.validation, run_parallel});
 }
 
-WriteResult write_file(array::BatchStream& source, const std::string& path, const WriteOptions& options) {
+WriteResult write_file(array::BatchStream& source, const std::string& path, const WriteOptions& options,
+                       const transport::InterruptHook& interrupted) {
   const std::string target = resolved(path);
   struct stat status {};
   const bool there = ::stat(target.c_str(), &status) == 0;
   if (there && S_ISDIR(status.st_mode)) throw InvalidArgumentError("writing " + path + ": it is a folder");
   if (there && !S_ISREG(status.st_mode)) {
-    const UniqueFd fd(::open(target.c_str(), O_WRONLY | O_CLOEXEC));
-    if (!fd) throw_errno(errno, "opening " + path + " for writing");
-    return write_to(fd.get(), source, path, options);
+    const UniqueFd fd = open_special(target, interrupted);
+    return write_to(fd.get(), source, path, options, interrupted);
   }
   NewFile file(target);
   if (there) file.keep_mode(status.st_mode);
-  const WriteResult result = write_to(file.descriptor(), source, path, options);
+  const WriteResult result = write_to(file.descriptor(), source, path, options, interrupted);
   file.finish();
   return result;
 }

@@ -1,5 +1,6 @@
 #include "session/file_sink.h"
 
+#include <poll.h>
 #include <sys/uio.h>
 
 #include <algorithm>
@@ -23,6 +24,10 @@ void FileSink::write(std::span<const ByteSpan> pieces) {
     const ssize_t written = ::writev(fd_, vectors.data(), static_cast<int>(n));
     if (written < 0) {
       if (errno == EINTR) continue;
+      if (errno == EAGAIN) {
+        wait_for_room();
+        continue;
+      }
       throw_errno(errno, "writing to " + name_);
     }
     done += static_cast<std::size_t>(written);
@@ -30,6 +35,14 @@ void FileSink::write(std::span<const ByteSpan> pieces) {
       done -= pieces.front().size();
       pieces = pieces.subspan(1);
     }
+  }
+}
+
+void FileSink::wait_for_room() const {
+  constexpr int kPatienceMs = 50;  // before the hook is asked
+  pollfd fd{fd_, POLLOUT, 0};
+  while (::poll(&fd, 1, kPatienceMs) <= 0) {
+    if (interrupted_ && interrupted_()) throw InterruptedError("writing to " + name_ + " was interrupted");
   }
 }
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
+import pyarrow as pa
 import pytest
 
 PRELUDE = """
@@ -243,3 +245,40 @@ threading.Thread(target=told_of_the_end, daemon=True).start()
     _, err = process.process.communicate(timeout=60)
     assert process.process.returncode == 0
     assert "KeyboardInterrupt" in err
+
+
+def test_ctrl_c_while_a_file_is_written_to_a_pipe(script, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    process = script(
+        """
+        import sys
+        import pyarrow as pa
+        import crossdock as xd
+        small, large = pa.table({"x": [1]}), pa.table({"x": list(range(100_000))})  # A pipe has 64 KiB.
+        def write(table):
+            try:
+                print("writing", flush=True)
+                xd.write(table, sys.argv[1])
+            except KeyboardInterrupt:
+                print("interrupted", flush=True)
+            else:
+                print("written", flush=True)
+        write(small)
+        write(large)
+        write(small)
+        """,
+        str(pipe),
+    )
+    assert process.read_line() == "writing"  # Nobody reads.
+    process.send(signal.SIGINT)
+    assert process.read_line() == "interrupted"
+    with open(pipe, "rb") as reader:
+        assert reader.read(1)  # It writes, and gets no further than the pipe holds.
+        assert process.read_line() == "writing"
+        process.send(signal.SIGINT)
+        assert process.read_line() == "interrupted"
+    with open(pipe, "rb") as reader:
+        assert pa.ipc.open_file(pa.py_buffer(reader.read())).read_all().to_pydict() == {"x": [1]}
+    assert [process.read_line(), process.read_line()] == ["writing", "written"]
+    process.finish()

@@ -9,6 +9,7 @@
 #include "crossdock/core/export.h"
 #include "crossdock/ipc/file_reader.h"
 #include "crossdock/ipc/file_writer.h"
+#include "crossdock/transport/transport.h"
 
 /// Arrow IPC files by their path.
 namespace crossdock::session {
@@ -46,9 +47,11 @@ struct WriteResult {
 /// Writes a whole stream, gathered from where its buffers lie. A new file is written beside `path` and renamed to it
 /// once it is whole (with the mode of a file that it replaces; links are followed): readers see the old one or the new
 /// one, and the source may be a view of the old one. After a throw nothing has changed. What is there and isn't a
-/// regular file (a pipe, a device) is written to directly. Throws what the source throws, what ipc::FileWriter does,
-/// PermissionError, NotFoundError (no such folder), ResourceError (no space), SystemError.
+/// regular file (a pipe, a device) is written to directly; the hook is asked while a pipe has no reader, or no room.
+/// Throws what the source throws, what ipc::FileWriter does, PermissionError, NotFoundError (no such folder),
+/// ResourceError (no space), InterruptedError, SystemError.
 CROSSDOCK_EXPORT WriteResult write_file(array::BatchStream& source, const std::string& path,
-                                        const WriteOptions& options = {});
+                                        const WriteOptions& options = {},
+                                        const transport::InterruptHook& interrupted = {});
 
 }  // namespace crossdock::session
