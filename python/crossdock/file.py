@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from crossdock import _native
-from crossdock.errors import InvalidArgumentError, UnsupportedTypeError
+from crossdock import _native, _sources
+from crossdock.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from crossdock._typing import Compression, Form, Source, Validation
 
 __all__ = ["open", "write"]
-
-_METHODS = ("__arrow_c_stream__", "__arrow_c_device_stream__", "__arrow_c_array__", "__arrow_c_device_array__")
 
 
 def open(
@@ -58,19 +56,13 @@ def write(
     form: "file" has a footer, so that its batches can be read in any order; "stream" can hold dictionaries that are
     replaced from batch to batch.
     """
-    if isinstance(source, (str, os.PathLike)):
-        with open(source) as reader:
+    kind = _sources.kind(source)
+    if kind == "file":
+        with open(source) as reader:  # type: ignore[arg-type]
             _native.write_file(reader, _encoded(path), form, compression, level)
         return
-    listed = isinstance(source, (list, tuple))
-    if not listed and (isinstance(source, type) or not any(hasattr(source, method) for method in _METHODS)):
-        if isinstance(source, type) or not callable(source):
-            raise UnsupportedTypeError(
-                f"a source is an object with one of {', '.join(_METHODS)}, a list of batches, the path of an Arrow "
-                f"file, or a callable that gives such an object; this is "
-                f"{type(source).__module__}.{type(source).__qualname__}"
-            )
-        source = source()
+    if kind == "callable":
+        source = source()  # type: ignore[operator]
     _native.write_file(source, _encoded(path), form, compression, level)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Literal
 
-from crossdock import _native
+from crossdock import _native, _sources
 from crossdock._options import milliseconds, secret, trusted_users
-from crossdock.errors import Error, InvalidArgumentError, UnsupportedTypeError
+from crossdock.errors import Error, InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Server", "serve"]
 
-_STREAMS = ("__arrow_c_stream__", "__arrow_c_device_stream__")
-_ARRAYS = ("__arrow_c_array__", "__arrow_c_device_array__")
 _MODES = ("auto", "table", "live")
 _STABILITIES = ("trust", "snapshot")
 
@@ -31,24 +29,11 @@ def _kind(source: object, mode: str) -> Literal["file", "callable", "table", "li
     """
     if mode not in _MODES:
         raise InvalidArgumentError(f"mode is one of {', '.join(_MODES)}; it was {mode!r}")
-    kind: Literal["file", "callable", "table", "live"]
-    is_class = isinstance(source, type)
-    if isinstance(source, (str, os.PathLike)):
-        kind = "file"
-    elif isinstance(source, (list, tuple)) or (
-        not is_class and any(hasattr(source, method) for method in _STREAMS + _ARRAYS)
-    ):
+    kind = _sources.kind(source)
+    if kind == "arrow":
         if mode != "auto":
             return "table" if mode == "table" else "live"
-        return "table" if hasattr(source, "__len__") or any(hasattr(source, method) for method in _ARRAYS) else "live"
-    elif callable(source):
-        kind = "callable"
-    else:
-        raise UnsupportedTypeError(
-            f"a source is an object with one of {', '.join(_STREAMS + _ARRAYS)}, a list of batches, the path of an "
-            f"Arrow file, or a callable that gives such an object; this is "
-            f"{type(source).__module__}.{type(source).__qualname__}"
-        )
+        return "table" if hasattr(source, "__len__") or _sources.is_array(source) else "live"
     if mode != "auto":
         raise InvalidArgumentError(f"mode={mode!r} is for Arrow objects; this source is a {kind}: leave mode out")
     return kind
