@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crossdock import _native
+from crossdock._text import shown
 from crossdock.client import Client
 from crossdock.file import _encoded
 
@@ -27,13 +28,6 @@ def is_uri(target: str) -> bool:
     return _URI.match(target) is not None
 
 
-def _shown(text: str, limit: int | None = None) -> str:
-    """Text from elsewhere, without what a terminal would obey."""
-    cut = text if limit is None else text[:limit]
-    safe = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in cut)
-    return safe if cut == text else f"{safe}... ({len(text):,} characters)"
-
-
 def _count(count: int | None) -> str:
     return "?" if count is None else f"{count:,}"
 
@@ -43,7 +37,7 @@ def _of(count: int, one: str, many: str | None = None) -> str:
 
 
 def _pairs(pairs: Sequence[Sequence[str]]) -> str:
-    return ", ".join(f"{_shown(key)}={_shown(value, _MOST_OF_A_VALUE)}" for key, value in pairs)
+    return ", ".join(f"{shown(key)}={shown(value, _MOST_OF_A_VALUE)}" for key, value in pairs)
 
 
 def _print_json(value: Any) -> None:
@@ -77,15 +71,15 @@ def _dictionary(field: FieldAbout) -> str:
     return f"{field['dictionary']}{' (ordered)' if field['ordered'] else ''}"
 
 
-def _print_schema(schema: SchemaAbout, indent: str = "") -> None:
+def print_schema(schema: SchemaAbout, indent: str = "") -> None:
     header = ("field", "type", "nullable", "dictionary", "extension", "metadata")
     rows = [
         (
-            _shown(field["path"]),
-            _shown(_type(field)),
+            shown(field["path"]),
+            shown(_type(field)),
             "yes" if field["nullable"] else "no",
             _dictionary(field),
-            _shown(field["extension"] or ""),
+            shown(field["extension"] or ""),
             _pairs([pair for pair in field["metadata"] if pair[0] != "ARROW:extension:name"]),
         )
         for field in schema["fields"]
@@ -171,8 +165,8 @@ class _Messages:
         rows = []
         left_out = 0
         for node in message["nodes"]:
-            path = _shown(node["path"])
-            first = (path, _shown(node["type"]), _count(node["rows"]), _count(node["nulls"]))
+            path = shown(node["path"])
+            first = (path, shown(node["type"]), _count(node["rows"]), _count(node["nulls"]))
             if not node["buffers"]:
                 rows.append((*first, "(none)", "", "", ""))
             for buffer in node["buffers"]:
@@ -214,7 +208,7 @@ def _file_line(path: Path, about: FileAbout) -> str:
     ]
     if about["compressed"]:
         said.append("compressed")
-    return f"{_shown(str(path))}: {form}, {', '.join(said)}"
+    return f"{shown(str(path))}: {form}, {', '.join(said)}"
 
 
 def show_file(path: Path, *, buffers: bool, as_json: bool, limit: int) -> None:
@@ -228,7 +222,7 @@ def show_file(path: Path, *, buffers: bool, as_json: bool, limit: int) -> None:
         if about["metadata"]:
             print(f"{'footer' if about['form'] == 'file' else 'message'} metadata: {_pairs(about['metadata'])}")
         print()
-        _print_schema(about)
+        print_schema(about)
         print()
     while not messages.full:
         message = inspector.next(buffers)
@@ -269,13 +263,13 @@ def show_catalogue(uri: str, client: Client, *, as_json: bool) -> None:
         ]
         _print_json({"uri": uri, "tables": tables})
         return
-    print(f"{_shown(uri)}: {_of(len(entries), 'table')}")
+    print(f"{shown(uri)}: {_of(len(entries), 'table')}")
     for entry in entries:
-        print(f"\n{_shown(entry.name)}: {_count(entry.rows)} rows, {_count(entry.bytes)} bytes, {_shown(entry.device)}")
+        print(f"\n{shown(entry.name)}: {_count(entry.rows)} rows, {_count(entry.bytes)} bytes, {shown(entry.device)}")
         if entry.schema is None:
             print("    (the schema is known once somebody asks for the table)")
         else:
-            _print_schema(_native.describe_schema(entry.schema), "    ")
+            print_schema(_native.describe_schema(entry.schema), "    ")
 
 
 def show_stream(name: str, client: Client, *, buffers: bool, as_json: bool, limit: int, timeout: float) -> None:
@@ -294,9 +288,9 @@ def show_stream(name: str, client: Client, *, buffers: bool, as_json: bool, limi
         if as_json:
             _print_json({"name": name, **schema})
         else:
-            print(_shown(name))
+            print(shown(name))
             print()
-            _print_schema(schema)
+            print_schema(schema)
             print(flush=True)
         for batch in reader:
             del batch  # Given back before the next one is waited for.

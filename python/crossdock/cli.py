@@ -19,7 +19,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 import crossdock as xd
-from crossdock import _inspect
+from crossdock import _inspect, _native
+from crossdock._text import shown
 
 if TYPE_CHECKING:
     from crossdock._typing import Source
@@ -63,7 +64,7 @@ class _MissingPackageError(Exception):
 
 
 def _error_line(name: str, error: object) -> None:
-    print(f"{name}: {' '.join(str(error).split())}", file=sys.stderr)
+    print(f"{name}: {shown(' '.join(str(error).split()))}", file=sys.stderr)
 
 
 @contextmanager
@@ -86,6 +87,11 @@ def _reported() -> Iterator[None]:
             raise
         _error_line(type(error).__name__, error)
         raise typer.Exit(next(code for kind, code in _CODE_OF if isinstance(error, kind))) from None
+
+
+def _cell(text: str) -> str:
+    """Text of others for rich, which obeys more than a terminal does."""
+    return escape(shown(text))
 
 
 def _pyarrow(why: str) -> Any:
@@ -277,7 +283,7 @@ class _Meter:
         self._name = name
         self._start = time.monotonic()
         self._shown = 0.0
-        console = Console(stderr=True)
+        console = Console(stderr=True, emoji=False)
         self._progress = (
             Progress(
                 TextColumn("{task.description}"),
@@ -291,7 +297,7 @@ class _Meter:
             else None
         )
         if self._progress is not None:
-            self._task = self._progress.add_task(escape(name), total=rows, size="0 B", rate="0 B")
+            self._task = self._progress.add_task(_cell(name), total=rows, size="0 B", rate="0 B")
 
     def add(self, batch: xd.RecordBatch) -> None:
         self.rows += batch.num_rows
@@ -310,7 +316,7 @@ class _Meter:
     def summary(self) -> str:
         seconds = self._seconds()
         return (
-            f"{self._name}: {self.rows:,} rows in {self.batches:,} batches, {_size(self.bytes)}, "
+            f"{shown(self._name)}: {self.rows:,} rows in {self.batches:,} batches, {_size(self.bytes)}, "
             f"{seconds:.3f} s, {_size(self.bytes / seconds)}/s"
         )
 
@@ -339,10 +345,10 @@ def _print_head(batches: list[xd.RecordBatch]) -> None:
     head = pyarrow.Table.from_batches([pyarrow.record_batch(batch) for batch in batches]).slice(0, _HEAD_ROWS)
     table = Table(box=None, pad_edge=False)
     for column in head.column_names:
-        table.add_column(escape(column))
+        table.add_column(_cell(column))
     for row in zip(*(column.to_pylist() for column in head.columns), strict=True):
-        table.add_row(*(escape("null" if value is None else str(value)) for value in row))
-    Console(soft_wrap=not sys.stdout.isatty()).print(table)
+        table.add_row(*(_cell("null" if value is None else str(value)) for value in row))
+    Console(soft_wrap=not sys.stdout.isatty(), emoji=False).print(table)
 
 
 @app.command(epilog=_EXIT_CODES)
@@ -363,6 +369,8 @@ def get(
     timeout: Annotated[float, typer.Option(min=0, help="Seconds to connect in, and that each batch may take.")] = 10.0,
 ) -> None:
     """Gets a table; writes it to a file, or says what it is and shows its first rows."""
+    # As Ctrl-C: a file that isn't whole is taken away.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     if output is not None:
         _Writer.check(output)
     with _reported(), _connect(uri, timeout) as client:
@@ -385,10 +393,10 @@ def get(
                         writer.write(pyarrow.record_batch(batch))
         if output is None:
             print(meter.summary())
-            print(str(reader.schema).rstrip())
+            _inspect.print_schema(_native.describe_schema(reader.schema), "  ")
             _print_head(head)
         else:
-            print(f"{meter.summary()}, written to {output}")
+            print(f"{meter.summary()}, written to {shown(str(output))}")
 
 
 # ---- ls ----
@@ -409,10 +417,10 @@ def ls(
         for entry in client.list():
             counts = (entry.rows, entry.bytes, None if entry.schema is None else len(entry.schema))
             table.add_row(
-                escape(entry.name), *("?" if count is None else f"{count:,}" for count in counts), entry.device
+                _cell(entry.name), *("?" if count is None else f"{count:,}" for count in counts), _cell(entry.device)
             )
         # Where there is no terminal, no name is cut.
-        console = Console()
+        console = Console(emoji=False)
         console.print(table, soft_wrap=not console.is_terminal, crop=console.is_terminal)
 
 

@@ -8,6 +8,8 @@ import pty
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -209,10 +211,40 @@ def test_ctrl_c_in_get_is_exit_code_130(script):
     server.finish()
 
 
-def test_a_terminal_gets_a_progress_bar(serving):
+@pytest.mark.parametrize("suffix", [".arrow", ".arrows", ".feather", ".parquet", ".csv"])
+def test_sigterm_in_get_leaves_no_file(tmp_path, suffix):
+    batch = TABLE.to_batches()[0]
+    go_on = threading.Event()
+
+    def batches():
+        yield batch
+        go_on.wait()
+
+    target = tmp_path / f"out{suffix}"
+    target.write_text("what stood there before")
+    with xd.serve({"f": lambda: pa.RecordBatchReader.from_batches(batch.schema, batches())}) as server:
+        getting = subprocess.Popen(
+            [*COMMAND, "get", server.uri, "f", "-o", str(target)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        while len(list(tmp_path.iterdir())) == 1:  # It hasn't begun to write; nothing else tells.
+            assert getting.poll() is None
+            time.sleep(0.01)
+        getting.send_signal(signal.SIGTERM)
+        _, err = getting.communicate(timeout=60)
+        go_on.set()
+    assert (getting.returncode, err) == (130, "Interrupted\n")
+    assert list(tmp_path.iterdir()) == [target]
+    assert target.read_text() == "what stood there before"
+
+
+def on_a_terminal(*arguments: str) -> bytes:
+    """What the command writes to a terminal."""
     master, slave = pty.openpty()
     env = os.environ | {"TERM": "xterm", "COLUMNS": "100"}
-    done = subprocess.Popen([*COMMAND, "get", serving.uri, "flights"], stdout=slave, stderr=slave, env=env)
+    done = subprocess.Popen([*COMMAND, *arguments], stdout=slave, stderr=slave, env=env)
     os.close(slave)
     shown = b""
     try:
@@ -223,8 +255,29 @@ def test_a_terminal_gets_a_progress_bar(serving):
     finally:
         os.close(master)
     assert done.wait(60) == 0
+    return shown
+
+
+def test_a_terminal_gets_a_progress_bar(serving):
+    shown = on_a_terminal("get", serving.uri, "flights")
     assert b"\x1b[" in shown
     assert b"flights: 3 rows" in shown
+
+
+def test_a_terminal_obeys_nothing_that_a_server_says():
+    evil = "\x1b]0;pwned\x07\n"
+    table = pa.table({f"column{evil}": [f"cell{evil}"], "list": [[evil]]})
+    with xd.serve({f"name{evil}": table}) as server:
+        for arguments in (("ls", server.uri), ("get", server.uri, f"name{evil}")):
+            shown = on_a_terminal(*arguments)
+            assert b"\x1b]" not in shown
+            assert b"\x07" not in shown
+            assert rb"name\x1b]0;pwned\x07\n" in shown
+        assert rb"cell\x1b]0;pwned\x07\n" in shown
+        assert rb"column\x1b]0;pwned\x07\n" in shown
+        _, err = crossdock("get", server.uri, "absent", expect=3)
+        assert "\x1b" not in err
+        assert r"name\x1b]0;pwned" in err
 
 
 def test_over_tcp_with_a_token(no_leftovers, files, monkeypatch):
