@@ -169,6 +169,7 @@ class Server:
         window: int,
         lease_limit: int,
         lease_patience_ms: int,
+        max_leases: int,
         wait: str,
         any_user: bool,
         other_users: list[int],

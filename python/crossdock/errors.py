@@ -92,7 +92,7 @@ class ForkError(Error, RuntimeError):
 
 
 class LeaseLimitError(Error, RuntimeError):
-    """The consumer holds more of the stream than its limit."""
+    """The consumer holds more of the stream than its limit, or more of all streams."""
 
 
 class TimeoutError(Error, builtins.TimeoutError):

@@ -55,6 +55,7 @@ class Server:
         window: int = 64,
         lease_limit: int = 1 << 30,
         lease_patience: float | None = 0.01,
+        max_leases: int = 1 << 20,
         wait: Wait = "auto",
         users: Literal["any"] | Iterable[int] | None = None,
         token: str | None = None,
@@ -65,6 +66,8 @@ class Server:
             raise InvalidArgumentError(f"window is a number of messages from 1 on; it was {window}")
         if not 1 <= lease_limit < 2**64:
             raise InvalidArgumentError(f"lease_limit is a number of bytes from 1 on; it was {lease_limit}")
+        if not 1 <= max_leases < 2**64:
+            raise InvalidArgumentError(f"max_leases is a number of buffers from 1 on; it was {max_leases}")
         self._stable = _checked_stability(stable)
         any_user, other_users = trusted_users(users)
         patience_ms = milliseconds(lease_patience, "lease_patience")
@@ -74,6 +77,7 @@ class Server:
             window,
             lease_limit,
             patience_ms,
+            max_leases,
             wait,
             any_user,
             other_users,
@@ -172,6 +176,7 @@ def serve(
     window: int = 64,
     lease_limit: int = 1 << 30,
     lease_patience: float | None = 0.01,
+    max_leases: int = 1 << 20,
     wait: Wait = "auto",
     users: Literal["any"] | Iterable[int] | None = None,
     token: str | None = None,
@@ -201,6 +206,8 @@ def serve(
         always fit, the one in hand and the next.
     lease_patience: seconds that a consumer which took everything may sit at that limit until batches come to it by
         value, into its own memory, as long as it gives nothing back; None: for ever, the stream waits.
+    max_leases: buffers, of tables and files too, that one connection may hold when it asks for another stream, from 1
+        on; at the limit that stream is a `LeaseLimitError`.
     wait: how the server's thread waits: "block" sleeps at once, "spin" never (a whole core), "auto" spins a little
     first.
     users: user ids that may connect beside our own, or "any".
@@ -216,6 +223,7 @@ def serve(
         window=window,
         lease_limit=lease_limit,
         lease_patience=lease_patience,
+        max_leases=max_leases,
         wait=wait,
         users=users,
         token=token,

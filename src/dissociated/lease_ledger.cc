@@ -32,6 +32,7 @@ struct Slot {
   std::uint32_t owed = 0;        // frees that a counting client may still send for leases that have ended already
   std::uint32_t ended = 0;       // leases of streams before `generation`; they are the oldest ones
   std::uint32_t generation = 0;  // the stream that `ended` was right for
+  std::uint32_t leases = 0;      // of all runs
 };
 
 }  // namespace
@@ -125,6 +126,7 @@ struct LeaseLedger::Impl {
       }
       slot.more = number;  // last: a slot never points at an empty queue, also where push_back throws
     }
+    ++slot.leases;
     ++pairs;
     bytes += buffer.length;
   }
@@ -132,6 +134,7 @@ struct LeaseLedger::Impl {
   /// Ends the oldest lease of a slot that has one.
   void end_one(Slot& slot, std::vector<std::uint64_t>* freed) {
     freed->push_back(slot.oldest.holder);
+    --slot.leases;
     --pairs;
     bytes -= slot.oldest.length;
     if (--slot.oldest.count == 0 && slot.more != kNoMore) [[unlikely]] {
@@ -145,18 +148,10 @@ struct LeaseLedger::Impl {
     }
   }
 
-  std::uint32_t leases_of(const Slot& slot) const noexcept {
-    std::uint32_t count = slot.oldest.count;
-    if (slot.more != kNoMore) {
-      for (const Run& run : queues[slot.more]) count += run.count;
-    }
-    return count;
-  }
-
   /// Brings `ended` up to date: streams may have ended since the slot was touched last.
   void settle(Slot& slot) const noexcept {
     if (slot.generation == generation) return;
-    slot.ended = leases_of(slot);
+    slot.ended = slot.leases;
     slot.generation = generation;
   }
 

@@ -37,6 +37,7 @@ struct Server::Impl {
 Server::Server(ServerOptions options) {
   if (options.window == 0) throw InvalidArgumentError("window must be at least 1 message");
   if (options.lease_limit == 0) throw InvalidArgumentError("lease_limit must be at least 1 byte");
+  if (options.max_leases == 0) throw InvalidArgumentError("max_leases must be at least 1 buffer");
   if (options.uris.empty()) throw InvalidArgumentError("a server needs at least one URI to listen at");
   if (!options.context) options.context = Context::default_context();
   if (!options.transports) options.transports = make_transports();

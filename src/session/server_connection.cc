@@ -64,11 +64,24 @@ void ServerConnection::start(std::string_view ticket) {
   if (!tail_.empty())
     throw ProtocolError("the client asked for a stream before it had taken the end of the one before");
   try {
-    streams_.push_back({next_stream_id_++, open_(ticket, *connection_), std::string(ticket), {}});
+    check_leases();
+    std::unique_ptr<ServerStream> source = open_(ticket, *connection_);
+    while (streams_.contains(next_stream_id_)) ++next_stream_id_;
+    const std::uint32_t id = next_stream_id_++;
+    under_way_ = &streams_.emplace(id, Stream{id, std::move(source)}).first->second;
     stats_.name = ticket;
   } catch (const std::exception& reason) {
     fail_stream(reason);
   }
+}
+
+// What a client keeps costs memory here, and frees none.
+void ServerConnection::check_leases() const {
+  const std::size_t out = sender_.leases().outstanding();
+  if (out < options_.max_leases) return;
+  throw LeaseLimitError("this connection holds " + std::to_string(out) +
+                        " buffers of the streams before, and the server's max_leases is " +
+                        std::to_string(options_.max_leases) + ": release batches first, or connect again");
 }
 
 // No End of Stream goes over a connection of bodies alone. A client that has the last one (or learnt from the metadata
@@ -77,7 +90,7 @@ void ServerConnection::pass_end_of_bodies() {
   try {
     while (sender_.streaming()) {
       if (!has_current_) {
-        const ServerStream::State state = streams_.back().source->peek(&current_);
+        const ServerStream::State state = under_way_->source->peek(&current_);
         if (state == ServerStream::State::kEnd) {
           sender_.end_of_stream();
           return end_stream({});
@@ -87,7 +100,7 @@ void ServerConnection::pass_end_of_bodies() {
       } else if (current_.has_body) {
         return;
       }
-      streams_.back().source->pop();
+      under_way_->source->pop();
       has_current_ = false;
     }
   } catch (const Error& reason) {
@@ -97,37 +110,31 @@ void ServerConnection::pass_end_of_bodies() {
 
 void ServerConnection::settle() {
   if (freed_.empty()) return;
-  starved_since_ms_ = 0;  // slow it may be, but it gives back
+  starved_since_ms_ = 0;     // slow it may be, but it gives back
+  Stream* stream = nullptr;  // most come home beside others of their stream
   for (const std::uint64_t holder : freed_) {
     const auto id = static_cast<std::uint32_t>(holder >> 32);
-    const auto stream = std::find_if(streams_.rbegin(), streams_.rend(), [&](const Stream& s) { return s.id == id; });
+    if (stream == nullptr || stream->id != id) stream = &streams_.at(id);
     stream->source->returned(static_cast<std::uint32_t>(holder));
-    --stream->outstanding;
+    if (--stream->outstanding > 0 || stream == under_way_) continue;
+    forget(*stream);
+    stream = nullptr;
   }
   freed_.clear();
-  forget_idle_streams();
 }
 
-void ServerConnection::forget_idle_streams() {
-  for (std::size_t i = 0; i < streams_.size();) {
-    Stream& stream = streams_[i];
-    if (stream.under_way || stream.outstanding > 0) {
-      ++i;
-      continue;
-    }
-    for (const Number& number : stream.numbers) {
-      if (!number.known) continue;
-      const bool shared = std::ranges::any_of(streams_, [&](const Stream& other) {
-        return other.id != stream.id && std::ranges::any_of(other.numbers, [&](const Number& its) {
-                 return its.known && its.number == number.number;
-               });
-      });
-      if (shared) continue;
-      regions_.remove(number.number);
-      if (number.announced) retired_.push_back(number.number);
-    }
-    streams_.erase(streams_.begin() + static_cast<std::ptrdiff_t>(i));
+// A stream that has ended, with nothing out.
+void ServerConnection::forget(const Stream& stream) {
+  for (const std::int32_t number : stream.numbers) {
+    if (number == kNoNumber) continue;
+    Number& known = numbers_[static_cast<std::size_t>(number)];
+    if (--known.streams > 0) continue;
+    const auto gone = static_cast<std::uint16_t>(number);
+    regions_.remove(gone);
+    if (std::exchange(known.announced, false)) retired_.push_back(gone);
   }
+  const std::uint32_t id = stream.id;  // it goes with the stream
+  streams_.erase(id);
 }
 
 bool ServerConnection::push_retired() {
@@ -150,13 +157,13 @@ bool ServerConnection::pump(std::int64_t now_ms) {
   bool progress = false;
   for (int i = 0; i < kMessagesPerTurn; ++i) {
     if (!tail_.empty()) return push_tail() || progress;
-    if (streams_.empty() || !streams_.back().under_way) break;
+    if (under_way_ == nullptr) break;
     if (!has_current_) {
       // A message with a body is two of the transport's.
       if (!connection_->below_window(2 * static_cast<std::size_t>(options_.window))) break;
       ServerStream::State state{};
       try {
-        state = streams_.back().source->peek(&current_);
+        state = under_way_->source->peek(&current_);
         if (state == ServerStream::State::kStarved) {
           watch_starvation(now_ms);
         } else {
@@ -207,29 +214,30 @@ void ServerConnection::check_size() const {
 }
 
 bool ServerConnection::announce_regions() {
-  Stream& stream = streams_.back();
+  Stream& stream = *under_way_;
   remote_.assign(current_.buffers.begin(), current_.buffers.end());
   for (dissociated::RemoteBuffer& buffer : remote_) {
     if (buffer.length == 0) continue;
     const std::uint32_t index = device::address_region(buffer.address);
-    if (index >= stream.numbers.size()) stream.numbers.resize(index + 1);
-    Number& number = stream.numbers[index];
-    if (!number.announced) {
-      const auto& region = stream.source->region(index);
-      bool is_new = !number.known;
-      if (!number.known) {
-        number.number = regions_.number_of(region, &is_new);
-        number.known = true;
-        number.announced = !is_new;
-      }
-      if (!number.announced) {
-        if (!connection_->announce(number.number, *region)) return false;
-        number.announced = true;
-      }
+    if (index >= stream.numbers.size()) stream.numbers.resize(index + 1, kNoNumber);
+    if (stream.numbers[index] == kNoNumber) stream.numbers[index] = number_of(stream.source->region(index));
+    const auto number = static_cast<std::uint16_t>(stream.numbers[index]);
+    if (!numbers_[number].announced) {
+      if (!connection_->announce(number, *stream.source->region(index))) return false;
+      numbers_[number].announced = true;
     }
-    buffer.address = device::make_address(number.number, device::address_offset(buffer.address));
+    buffer.address = device::make_address(number, device::address_offset(buffer.address));
   }
   return true;
+}
+
+// For one more stream that names it.
+std::int32_t ServerConnection::number_of(const std::shared_ptr<const device::Region>& region) {
+  bool is_new = false;
+  const std::uint16_t number = regions_.number_of(region, &is_new);
+  if (number >= numbers_.size()) numbers_.resize(std::size_t{number} + 1);
+  ++numbers_[number].streams;
+  return number;
 }
 
 bool ServerConnection::send_current() {
@@ -250,7 +258,7 @@ bool ServerConnection::send_current() {
     stats_.rows += static_cast<std::uint64_t>(current_.rows);
     stats_.bytes += current_.bytes;
   }
-  streams_.back().source->pop();
+  under_way_->source->pop();
   has_current_ = false;
   current_ = {};
   return true;
@@ -270,10 +278,9 @@ bool ServerConnection::send_metadata() {
 
 bool ServerConnection::send_remote() {
   if (!connection_->send_tagged(sender_.body_tag(dissociated::BodyType::kRemote), body_, {})) return false;
-  Stream& stream = streams_.back();
   const std::size_t before = sender_.leases().outstanding();
-  sender_.leases().lend(remote_, (static_cast<std::uint64_t>(stream.id) << 32) | current_.slot, now_ms_);
-  stream.outstanding += sender_.leases().outstanding() - before;
+  sender_.leases().lend(remote_, (static_cast<std::uint64_t>(under_way_->id) << 32) | current_.slot, now_ms_);
+  under_way_->outstanding += sender_.leases().outstanding() - before;
   return true;
 }
 
@@ -284,9 +291,11 @@ void ServerConnection::end_stream(std::vector<std::byte> tail) {
   starved_since_ms_ = 0;
   stats_.name.clear();
   tail_ = std::move(tail);
-  if (!streams_.empty() && std::exchange(streams_.back().under_way, false)) streams_.back().source->over();
+  if (Stream* const ended = std::exchange(under_way_, nullptr)) {
+    ended->source->over();
+    if (ended->outstanding == 0) forget(*ended);
+  }
   push_tail();
-  forget_idle_streams();
   push_retired();
 }
 
@@ -319,12 +328,12 @@ void ServerConnection::watch_starvation(std::int64_t now_ms) {
   if (starved_since_ms_ == 0) starved_since_ms_ = now_ms;
   deadline_ms_ = starved_since_ms_ + options_.lease_patience_ms;
   if (now_ms < deadline_ms_) return;
-  streams_.back().source->pass_by_value();
+  under_way_->source->pass_by_value();
 }
 
 void ServerConnection::say_goodbye(const std::exception& reason) noexcept {
   try {
-    if (!streams_.empty() && streams_.back().under_way) fail_stream(reason);
+    if (under_way_ != nullptr) fail_stream(reason);
     connection_->flush();
   } catch (const std::exception&) {
     // It is going away in any case.

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "crossdock/device/region_table.h"
@@ -35,19 +36,18 @@ class ServerConnection {
   ConsumerStats stats(std::int64_t now_ms);
 
  private:
-  struct Number {
-    std::uint16_t number = 0;
-    bool announced = false;
-    bool known = false;
-  };
   struct Stream {
     std::uint32_t id;
     std::unique_ptr<ServerStream> source;
-    std::string name;
-    std::vector<Number> numbers;    // by local region index
-    std::uint64_t outstanding = 0;  // buffers lent
-    bool under_way = true;
+    std::vector<std::int32_t> numbers{};  // by local region index; kNoNumber: none yet
+    std::uint64_t outstanding = 0;        // buffers lent
   };
+  /// A region of this connection.
+  struct Number {
+    std::uint32_t streams = 0;  // that name it
+    bool announced = false;
+  };
+  static constexpr std::int32_t kNoNumber = -1;
 
   bool take_messages();
   void start(std::string_view ticket);
@@ -58,12 +58,14 @@ class ServerConnection {
   bool send_metadata();
   bool send_remote();
   bool announce_regions();
+  std::int32_t number_of(const std::shared_ptr<const device::Region>& region);
   void end_stream(std::vector<std::byte> tail);
   void fail_stream(const std::exception& reason);
   void cancel_stream();
   void check_size() const;
   void watch_starvation(std::int64_t now_ms);
-  void forget_idle_streams();
+  void check_leases() const;
+  void forget(const Stream& stream);
   bool push_tail();
   bool push_retired();
 
@@ -73,7 +75,9 @@ class ServerConnection {
   Open open_;
   dissociated::Sender sender_;
   device::RegionTable regions_;
-  std::vector<Stream> streams_;  // the one under way is the last; those before it have leases out
+  std::vector<Number> numbers_;                        // by number
+  std::unordered_map<std::uint32_t, Stream> streams_;  // by id: the one under way, and those that have leases out
+  Stream* under_way_ = nullptr;
   std::uint32_t next_stream_id_ = 1;
 
   Outgoing current_;

@@ -101,6 +101,8 @@ def test_arguments_are_checked(server, client):
         xd.Server(lease_limit=0)
     with pytest.raises(xd.InvalidArgumentError, match="lease_patience"):
         xd.Server(lease_patience=-1)
+    with pytest.raises(xd.InvalidArgumentError, match="max_leases"):
+        xd.Server(max_leases=0)
     with pytest.raises(xd.InvalidArgumentError, match="wait"):
         xd.Server(wait="never")
     with pytest.raises(xd.InvalidArgumentError, match="stable"):

@@ -28,7 +28,8 @@ enum class FreeRule : std::uint8_t {
 };
 
 /// Which addresses a consumer holds, counted. One ledger per connection, so that nobody can free another's. Pure; one
-/// thread at a time. Lending and freeing allocate only when the number of distinct addresses grows.
+/// thread at a time. Lending and freeing allocate only when the number of distinct addresses grows, and cost the same
+/// however much is out.
 class CROSSDOCK_EXPORT LeaseLedger {
  public:
   explicit LeaseLedger(FreeRule rule = FreeRule::kCounted);

@@ -25,6 +25,9 @@ struct ServerOptions {
   /// How long a consumer that took everything may sit at its lease limit until bodies go to it by value, into its own
   /// memory, as long as it gives nothing back; negative: for ever, the stream waits.
   int lease_patience_ms = 10;
+  /// Buffers that a connection may hold when it asks for another stream, which then ends with a LeaseLimitError: what
+  /// is out costs the server memory, beside what it keeps of the tables; at least 1.
+  std::uint64_t max_leases = 1 << 20;
   transport::Wait wait = transport::Wait::kAuto;  ///< How the server's thread waits.
   ipc::Limits limits{};                           ///< Of what published files may ask of us.
   LogCallback log;

@@ -1,5 +1,6 @@
 #include "crossdock/dissociated/lease_ledger.h"
 
+#include <chrono>
 #include <deque>
 #include <map>
 #include <random>
@@ -163,6 +164,19 @@ TEST_F(LetterLedger, OneFreeAfterTwoStreamsEndsTheLeasesOfBoth) {
   lend({{64, 5}, {64, 6}}, 2);
   ledger_.stream_ended();
   EXPECT_THAT(free({64}), ElementsAre(1, 2, 2));
+}
+
+TEST_F(LetterLedger, LendingCostsTheSameHoweverManyStreamsLeftLeases) {
+  constexpr std::uint64_t kStreams = 400'000;  // counting them anew for each would take minutes
+  const auto start = std::chrono::steady_clock::now();
+  for (std::uint64_t stream = 0; stream < kStreams; ++stream) {
+    lend({{64, 10}}, stream);
+    ledger_.stream_ended();
+  }
+  EXPECT_EQ(ledger_.outstanding(), kStreams);
+  EXPECT_EQ(free({64}).size(), kStreams);
+  EXPECT_EQ(ledger_.outstanding(), 0u);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
 }
 
 TEST_F(LetterLedger, OwedFreesSurviveAGrowingTable) {

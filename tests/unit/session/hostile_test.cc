@@ -347,6 +347,37 @@ TEST_F(HostileTest, GarbageInARingHarmsNobodyElse) {
   EXPECT_EQ(server.stats().consumers.size(), 1u);
 }
 
+TEST_F(HostileTest, AClientThatKeepsEverythingGetsNoFurtherStreamAndOthersDo) {
+  ServerOptions options;
+  options.max_leases = 50;
+  Server server(options);
+  server.publish("table", Source::table(number_stream(10, 100)));  // 30 buffers
+  Client keeper(server.uri());
+  std::vector<array::RecordBatch> kept;
+  const auto keep_all = [&] {
+    const auto reader = keeper.get("table");
+    while (auto batch = reader->next()) kept.push_back(*std::move(batch));
+  };
+  keep_all();
+  keep_all();
+  for (int i = 0; i < 2; ++i) {
+    try {
+      keep_all();
+      FAIL() << "a stream over the limit";
+    } catch (const LeaseLimitError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("holds 60 buffers")) << "what it holds stays as it is";
+      EXPECT_THAT(error.what(), HasSubstr("max_leases is 50"));
+    }
+  }
+  Client other(server.uri());
+  EXPECT_EQ(number_at(*other.get("table")->next(), 99), 99);
+  EXPECT_EQ(number_at(kept.back(), 99), 999);
+  kept.resize(15);  // gives half of the second stream back
+  keep_all();
+  EXPECT_EQ(kept.size(), 25u);
+  EXPECT_EQ(server.stats().protocol_errors, 0u);
+}
+
 // The schema fits, a batch's metadata doesn't: a view column has as many buffers as it likes.
 TEST_F(HostileTest, MetadataOverTheLimitOfAMessageReachesTheClientAsAnError) {
   constexpr std::size_t kBuffers = 500;
