@@ -170,6 +170,7 @@ class Server:
         lease_limit: int,
         lease_patience_ms: int,
         max_leases: int,
+        max_connections: int,
         wait: str,
         any_user: bool,
         other_users: list[int],

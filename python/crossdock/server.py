@@ -56,6 +56,7 @@ class Server:
         lease_limit: int = 1 << 30,
         lease_patience: float | None = 0.01,
         max_leases: int = 1 << 20,
+        max_connections: int = 1024,
         wait: Wait = "auto",
         users: Literal["any"] | Iterable[int] | None = None,
         token: str | None = None,
@@ -68,6 +69,8 @@ class Server:
             raise InvalidArgumentError(f"lease_limit is a number of bytes from 1 on; it was {lease_limit}")
         if not 1 <= max_leases < 2**64:
             raise InvalidArgumentError(f"max_leases is a number of buffers from 1 on; it was {max_leases}")
+        if not 0 <= max_connections < 2**32:
+            raise InvalidArgumentError(f"max_connections is a number from 0, no limit, on; it was {max_connections}")
         self._stable = _checked_stability(stable)
         any_user, other_users = trusted_users(users)
         patience_ms = milliseconds(lease_patience, "lease_patience")
@@ -78,6 +81,7 @@ class Server:
             lease_limit,
             patience_ms,
             max_leases,
+            max_connections,
             wait,
             any_user,
             other_users,
@@ -177,6 +181,7 @@ def serve(
     lease_limit: int = 1 << 30,
     lease_patience: float | None = 0.01,
     max_leases: int = 1 << 20,
+    max_connections: int = 1024,
     wait: Wait = "auto",
     users: Literal["any"] | Iterable[int] | None = None,
     token: str | None = None,
@@ -208,6 +213,8 @@ def serve(
         value, into its own memory, as long as it gives nothing back; None: for ever, the stream waits.
     max_leases: buffers, of tables and files too, that one connection may hold when it asks for another stream, from 1
         on; at the limit that stream is a `LeaseLimitError`.
+    max_connections: connections, of all clients together, beyond which newcomers are turned away with a
+        `ConnectionError` that says so; 0: no limit. A client has one, and one more for each stream it reads at once.
     wait: how the server's thread waits: "block" sleeps at once, "spin" never (a whole core), "auto" spins a little
     first.
     users: user ids that may connect beside our own, or "any".
@@ -224,6 +231,7 @@ def serve(
         lease_limit=lease_limit,
         lease_patience=lease_patience,
         max_leases=max_leases,
+        max_connections=max_connections,
         wait=wait,
         users=users,
         token=token,

@@ -218,8 +218,12 @@ bool IoLoop::turn() {
   return progress;
 }
 
+bool IoLoop::full() const noexcept {
+  return options_.max_connections != 0 && connections_.size() >= options_.max_connections;
+}
+
 bool IoLoop::accept_new() {
-  bool progress = false;
+  bool progress = full() && turn();  // who has just left makes room
   for (const auto& listener : listeners_) progress |= accept_at(*listener);
   return progress;
 }
@@ -228,6 +232,7 @@ bool IoLoop::accept_at(transport::Listener& listener) {
   bool progress = false;
   try {
     for (int i = 0; i < kAcceptsPerTurn; ++i) {
+      listener.turn_away(full());
       std::unique_ptr<transport::Connection> connection = listener.accept();
       if (!connection) break;
       ++n_connections_;

@@ -36,6 +36,7 @@ class IoLoop {
  private:
   void run() noexcept;
   bool turn();
+  bool full() const noexcept;
   bool accept_new();
   bool accept_at(transport::Listener& listener);
   void sleep() noexcept;

@@ -8,11 +8,15 @@
 
 #include "crossdock/core/unique_fd.h"
 
-/// What listeners of sockets have in common: taking clients, also where the system has no means for it.
+/// What listeners have in common: taking clients, also where the system has no means for it, and turning them away.
 namespace crossdock::transport {
 
 /// A descriptor that is given up for a moment to turn a client away when there is no other; none if there is none left.
 inline UniqueFd open_reserve() noexcept { return UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+
+/// What newcomers are told while Listener::turn_away() is on.
+inline constexpr const char* kNoPlace =
+    "the server has as many connections as it takes (max_connections); try again when others have left";
 
 /// The next client of a listening socket; none: errno says why.
 inline UniqueFd accept_at(int listener) noexcept {

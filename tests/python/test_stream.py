@@ -103,6 +103,8 @@ def test_arguments_are_checked(server, client):
         xd.Server(lease_patience=-1)
     with pytest.raises(xd.InvalidArgumentError, match="max_leases"):
         xd.Server(max_leases=0)
+    with pytest.raises(xd.InvalidArgumentError, match="max_connections"):
+        xd.Server(max_connections=-1)
     with pytest.raises(xd.InvalidArgumentError, match="wait"):
         xd.Server(wait="never")
     with pytest.raises(xd.InvalidArgumentError, match="stable"):

@@ -28,6 +28,9 @@ struct ServerOptions {
   /// Buffers that a connection may hold when it asks for another stream, which then ends with a LeaseLimitError: what
   /// is out costs the server memory, beside what it keeps of the tables; at least 1.
   std::uint64_t max_leases = 1 << 20;
+  /// Connections, at all URIs together, beyond which newcomers are turned away with a ConnectionError that says
+  /// so; 0: no limit.
+  std::uint32_t max_connections = 1024;
   transport::Wait wait = transport::Wait::kAuto;  ///< How the server's thread waits.
   ipc::Limits limits{};                           ///< Of what published files may ask of us.
   LogCallback log;

@@ -125,6 +125,9 @@ class CROSSDOCK_EXPORT Listener {
   /// holds up nobody. Bad clients are dropped and reported through the log. Handshakes under way add descriptors to
   /// wait on: see poll_descriptors().
   virtual std::unique_ptr<Connection> accept() = 0;
+  /// Whether the server has all the connections that it takes: from then on, whoever would become one more is turned
+  /// away with those words.
+  virtual void turn_away(bool everybody) = 0;
   /// What to wait for reading on, then accept(). Ask again before each wait. -1, which poll() passes over, stands for
   /// clients that can't be accepted now, for want of descriptors, say: wait half a second at most.
   virtual std::vector<int> poll_descriptors() const = 0;

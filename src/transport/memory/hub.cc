@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "../accepting.h"
 #include "crossdock/core/error.h"
 #include "crossdock/core/unique_fd.h"
 #include "crossdock/transport/memory.h"
@@ -23,6 +24,7 @@ struct Door {
   UniqueFd bell;
   std::mutex mutex;
   std::deque<std::unique_ptr<Connection>> waiting;
+  bool no_place = false;
 };
 
 /// Who listens, by name.
@@ -59,6 +61,10 @@ class MemoryListener final : public Listener {
     auto connection = std::move(door_->waiting.front());
     door_->waiting.pop_front();
     return connection;
+  }
+  void turn_away(bool everybody) override {
+    const std::lock_guard lock(door_->mutex);
+    door_->no_place = everybody;
   }
   std::vector<int> poll_descriptors() const override { return {descriptor()}; }
 
@@ -110,6 +116,7 @@ class MemoryTransport final : public Transport {
     auto [server, client] = memory_pair(agreement, options_);
     {
       const std::lock_guard lock(door->mutex);
+      if (door->no_place) throw ConnectionError("memory:" + address + " turned us away: " + kNoPlace);
       door->waiting.push_back(std::move(server));
     }
     const std::uint64_t one = 1;

@@ -74,6 +74,7 @@ class ShmListener final : public Listener {
   int descriptor() const noexcept override { return file_.descriptor(); }
   std::vector<int> poll_descriptors() const override;
   std::unique_ptr<Connection> accept() override;
+  void turn_away(bool everybody) override { no_place_ = everybody; }
 
  private:
   struct Guest {
@@ -104,6 +105,7 @@ class ShmListener final : public Listener {
   UniqueFd reserve_;  // given up for a moment to turn a client away when no descriptor is left
   Rest rest_;
   std::list<Guest> guests_;  // oldest first
+  bool no_place_ = false;
 };
 
 std::vector<int> ShmListener::poll_descriptors() const {
@@ -251,6 +253,10 @@ std::unique_ptr<Connection> ShmListener::answer(Guest& guest, const Packet& pack
                         "; known are 0 (metadata and bodies), 1 (metadata) and 2 (bodies)");
   }
 
+  if (no_place_) {
+    refuse(guest, {Refusal::kResources, kNoPlace});
+    return nullptr;
+  }
   require_ring(packet, guest.where);
 
   UniqueFd ring;

@@ -44,7 +44,7 @@ enum class Refusal : std::uint32_t {
   kOtherVersion = 1,  ///< No common version.
   kUser = 2,          ///< This user may not connect.
   kMalformed = 3,     ///< The opening, or the ring in it, breaks the rules.
-  kResources = 4,     ///< The server has no descriptors or memory left.
+  kResources = 4,     ///< The server has no descriptors or memory left, or clients enough.
 };
 
 /// Server's refusal; the socket is closed after it.

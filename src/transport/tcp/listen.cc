@@ -130,6 +130,7 @@ class TcpListener final : public Listener {
   int descriptor() const noexcept override { return socket_.get(); }
   std::vector<int> poll_descriptors() const override;
   std::unique_ptr<Connection> accept() override;
+  void turn_away(bool everybody) override { no_place_ = everybody; }
 
  private:
   std::unique_ptr<Connection> greet_all();
@@ -161,6 +162,7 @@ class TcpListener final : public Listener {
   std::string uri_;
   std::list<Guest> guests_;  // oldest first
   bool timer_runs_ = false;
+  bool no_place_ = false;
 };
 
 std::vector<int> TcpListener::poll_descriptors() const {
@@ -378,6 +380,10 @@ std::unique_ptr<Connection> TcpListener::check_proof(Guest& guest, bool* done) {
 }
 
 std::unique_ptr<Connection> TcpListener::welcome(Guest& guest, const Hello& hello) {
+  if (no_place_) {
+    refuse(guest, {Refusal::kResources, kNoPlace});
+    return nullptr;
+  }
   Welcome welcome{.features = kOwnFeatures,
                   .max_message = std::min(options_.max_message, options_.max_request),
                   .max_body = options_.max_body,

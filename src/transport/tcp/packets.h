@@ -67,7 +67,7 @@ enum class Refusal : std::uint32_t {
   kOtherVersion = 1,  ///< No common version.
   kToken = 2,         ///< A token is needed, or it was the wrong one.
   kMalformed = 3,     ///< The opening breaks the rules.
-  kResources = 4,     ///< The server has no descriptors or memory left, or too many clients at once.
+  kResources = 4,     ///< The server has no descriptors or memory left, or clients enough.
   kMode = 5,          ///< The server doesn't protect connections in this way.
 };
 

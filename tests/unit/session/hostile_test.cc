@@ -23,6 +23,7 @@
 #include "crossdock/ipc/metadata.h"
 #include "crossdock/session/client.h"
 #include "crossdock/session/server.h"
+#include "crossdock/transport/memory.h"
 #include "crossdock/transport/shm.h"
 #include "crossdock/transport/tcp.h"
 #include "support/batches.h"
@@ -376,6 +377,41 @@ TEST_F(HostileTest, AClientThatKeepsEverythingGetsNoFurtherStreamAndOthersDo) {
   keep_all();
   EXPECT_EQ(kept.size(), 25u);
   EXPECT_EQ(server.stats().protocol_errors, 0u);
+}
+
+TEST_F(HostileTest, ClientsBeyondTheLimitAreTurnedAwayByNameAndThoseWhoAreHereGoOn) {
+  auto all = std::make_shared<transport::TransportRegistry>();
+  for (auto made :
+       {transport::make_shm_transport(), transport::make_tcp_transport(), transport::make_memory_transport()})
+    all->add(made);
+  ServerOptions options;
+  options.uris = {"shm:", "tcp:", "memory:"};
+  options.transports = all;
+  options.max_connections = 3;
+  Server server(options);
+  server.publish("live", Source::factory(endless_stream));
+  ClientOptions of_client;
+  of_client.transports = all;
+  const auto connect = [&](const std::string& uri) { return std::make_unique<Client>(uri, of_client); };
+  std::vector<std::unique_ptr<Client>> here;
+  for (const std::string& uri : server.uris()) {
+    here.push_back(connect(uri));
+    EXPECT_EQ(here.back()->list().size(), 1u);
+  }
+  const auto reader = here[0]->get("live");
+  EXPECT_EQ(server.stats().consumers.size(), 3u);
+  for (const std::string& uri : server.uris()) {
+    try {
+      connect(uri);
+      FAIL() << uri << ": one more than the server takes";
+    } catch (const ConnectionError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("max_connections")) << uri;
+    }
+  }
+  EXPECT_THROW(here[0]->get("live"), ConnectionError) << "which needs another connection";
+  EXPECT_EQ(number_at(*reader->next(), 99), 99);
+  here[1].reset();
+  EXPECT_EQ(connect(server.uris()[0])->list().size(), 1u) << "there is room again";
 }
 
 // The schema fits, a batch's metadata doesn't: a view column has as many buffers as it likes.
