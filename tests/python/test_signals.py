@@ -266,6 +266,7 @@ def test_ctrl_c_while_a_file_is_written_to_a_pipe(script, tmp_path):
                 print("written", flush=True)
         write(small)
         write(large)
+        sys.stdin.readline()  # Until the pipe's old reader has gone.
         write(small)
         """,
         str(pipe),
@@ -278,6 +279,7 @@ def test_ctrl_c_while_a_file_is_written_to_a_pipe(script, tmp_path):
         assert process.read_line() == "writing"
         process.send(signal.SIGINT)
         assert process.read_line() == "interrupted"
+    process.write_line()
     with open(pipe, "rb") as reader:
         assert pa.ipc.open_file(pa.py_buffer(reader.read())).read_all().to_pydict() == {"x": [1]}
     assert [process.read_line(), process.read_line()] == ["writing", "written"]
