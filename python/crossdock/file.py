@@ -56,6 +56,9 @@ def write(
     form: "file" has a footer, so that its batches can be read in any order; "stream" can hold dictionaries that are
     replaced from batch to batch.
     """
+    suffix = os.path.splitext(os.fsdecode(path))[1].lower()
+    if suffix in (".parquet", ".csv"):
+        raise InvalidArgumentError(f"{os.fsdecode(path)!r}: this writes Arrow files, whose names don't end in {suffix}")
     kind = _sources.kind(source)
     if kind == "file":
         with open(source) as reader:  # type: ignore[arg-type]

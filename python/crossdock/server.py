@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from crossdock import _native, _sources
@@ -10,7 +11,7 @@ from crossdock._options import milliseconds, secret, trusted_users
 from crossdock.errors import Error, InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from types import TracebackType
 
     from crossdock._typing import Mode, Source, Stability, Wait
@@ -225,6 +226,11 @@ def serve(
 
     What the server has to say goes to the logger "crossdock", whose level is looked at when it starts.
     """
+    if sources is not None and not isinstance(sources, Mapping):
+        raise InvalidArgumentError(
+            "sources are names with what they name, as in {'flights': 'flights.arrow'}; "
+            f"this is a {type(sources).__name__}"
+        )
     server = Server(
         uri,
         window=window,

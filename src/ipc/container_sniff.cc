@@ -16,11 +16,11 @@ struct Signature {
 using namespace std::string_view_literals;
 
 constexpr Signature kSignatures[] = {
-    {"PAR1"sv, "looks like Parquet; read it with a Parquet reader and write an uncompressed Arrow IPC file"sv},
+    {"PAR1"sv, "looks like Parquet; read it with a Parquet reader and write an Arrow IPC file"sv},
     {"PARE"sv,
-     "looks like encrypted Parquet; read it with a Parquet reader and write an uncompressed Arrow IPC file"sv},
-    {"FEA1"sv, "looks like Feather V1; read it with Feather and write an uncompressed Arrow IPC file (Feather V2)"sv},
-    {"ORC"sv, "looks like ORC; read it with an ORC reader and write an uncompressed Arrow IPC file"sv},
+     "looks like encrypted Parquet; read it with a Parquet reader and write an Arrow IPC file"sv},
+    {"FEA1"sv, "looks like Feather V1; read it with Feather and write an Arrow IPC file (Feather V2)"sv},
+    {"ORC"sv, "looks like ORC; read it with an ORC reader and write an Arrow IPC file"sv},
     {"\x1f\x8b"sv, "looks gzip-compressed; unpack it first"sv},
     {"\x28\xb5\x2f\xfd"sv, "looks Zstandard-compressed; unpack it first"sv},
     {"\x04\x22\x4d\x18"sv, "looks LZ4-compressed; unpack it first"sv},

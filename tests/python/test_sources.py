@@ -344,3 +344,16 @@ def test_with_endless_patience_a_consumer_at_its_limit_is_waited_for():
         # From here on each batch goes back before the next is asked for.
         values += [pa.record_batch(batch)["n"][0].as_py() for batch in hoard(reader)]
         assert values == list(range(len(BATCHES_OF_8_KIB)))
+
+
+@pytest.mark.parametrize("sources", ["flights.arrow", ["flights.arrow"], pa.table({"x": [1]})])
+def test_sources_without_names_are_refused_by_an_example(sources):
+    with pytest.raises(xd.InvalidArgumentError, match=r"\{'flights': 'flights.arrow'\}"):
+        xd.serve(sources)
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".CSV"])
+def test_write_makes_no_arrow_file_of_another_formats_name(tmp_path, suffix):
+    with pytest.raises(xd.InvalidArgumentError, match=f"don't end in {suffix.lower()}"):
+        xd.write(pa.table({"x": [1]}), tmp_path / f"x{suffix}")
+    assert list(tmp_path.iterdir()) == []
