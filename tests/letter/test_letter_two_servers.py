@@ -199,35 +199,30 @@ def test_who_has_sent_the_end_of_stream_may_go(servers: TwoServers, orderly: boo
         gc.collect()
 
 
+def expect_refused(servers: TwoServers, act: Callable[[Carrier, Carrier], None], match: str) -> None:
+    servers.accept(act)
+    with xd.connect(**servers.uris) as client, pytest.raises(xd.ProtocolError, match=match):
+        list(client.get("t"))
+
+
 def test_a_body_over_the_connection_of_metadata_is_refused(servers: TwoServers) -> None:
     def act(metadata: Carrier, data: Carrier) -> None:
-        sending = Sending(metadata, packed, data=metadata)
+        wrong = Sending(metadata, packed, data=metadata)
         with contextlib.suppress(*ENDED):
-            sending.metadata(0)
-            sending.body(1)
+            wrong.metadata(0)
+            wrong.body(1)
             until_it_goes(metadata)
 
-    servers.accept(act)
-    with (
-        xd.connect(**servers.uris) as client,
-        pytest.raises(xd.ProtocolError, match="a body over the connection of metadata"),
-    ):
-        list(client.get("t"))
+    expect_refused(servers, act, "a body over the connection of metadata")
 
 
 def test_metadata_over_the_connection_of_bodies_is_refused(servers: TwoServers) -> None:
     def act(metadata: Carrier, data: Carrier) -> None:
         right = Sending(metadata, packed, data=data)
-        wrong = Sending(data, packed, data=data)
         with contextlib.suppress(*ENDED):
             right.metadata(0)
             right.metadata(1)
-            wrong.metadata(2)
+            Sending(data, packed, data=data).metadata(2)
             until_it_goes(metadata)
 
-    servers.accept(act)
-    with (
-        xd.connect(**servers.uris) as client,
-        pytest.raises(xd.ProtocolError, match="metadata over the connection of bodies"),
-    ):
-        list(client.get("t"))
+    expect_refused(servers, act, "metadata over the connection of bodies")
