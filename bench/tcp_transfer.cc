@@ -163,6 +163,17 @@ sockaddr_in address_of(const std::string& host, int port) {
 void set_up(int socket) {
   const int yes = 1;
   if (::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes) != 0) throw_errno(errno, "TCP_NODELAY");
+  // As the transport does: no BBR, which paces, on the loopback.
+  sockaddr_in peer{};
+  socklen_t size = sizeof peer;
+  char algorithm[16] = {};
+  socklen_t length = sizeof algorithm;
+  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &size) == 0 &&
+      (ntohl(peer.sin_addr.s_addr) >> 24) == IN_LOOPBACKNET &&
+      ::getsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, algorithm, &length) == 0 &&
+      std::strncmp(algorithm, "bbr", 3) == 0) {
+    [[maybe_unused]] const int set = ::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5);
+  }
 }
 
 /// Moves all of `parts`. False at the end of the connection.

@@ -1,11 +1,14 @@
 #include "socket_options.h"
 
+#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
+#include <string_view>
 
 #include "crossdock/core/error.h"
 
@@ -20,6 +23,32 @@ constexpr std::size_t kDroppedAtTheEnd = 16 << 20;  // bytes: as much as a recei
 void set(int socket, int level, int option, int value, const char* name, const std::string& where) {
   if (::setsockopt(socket, level, option, &value, sizeof value) != 0) {
     throw_errno(errno, "setting " + std::string(name) + " to " + std::to_string(value) + " for " + where);
+  }
+}
+
+bool is_loopback(const in_addr& address) noexcept { return (ntohl(address.s_addr) >> 24) == IN_LOOPBACKNET; }
+
+bool peer_is_on_loopback(int socket) noexcept {
+  sockaddr_storage peer{};
+  socklen_t size = sizeof peer;
+  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &size) != 0) return false;
+  if (peer.ss_family == AF_INET) return is_loopback(reinterpret_cast<const sockaddr_in&>(peer).sin_addr);
+  if (peer.ss_family != AF_INET6) return false;
+  const in6_addr& address = reinterpret_cast<const sockaddr_in6&>(peer).sin6_addr;
+  in_addr mapped{};
+  std::memcpy(&mapped, address.s6_addr + 12, sizeof mapped);
+  return IN6_IS_ADDR_LOOPBACK(&address) || (IN6_IS_ADDR_V4MAPPED(&address) && is_loopback(mapped));
+}
+
+/// BBR spaces out what it sends, for the sake of queues in a network. Within the machine there is none, and it costs a
+/// third of the speed. A system without another algorithm keeps it.
+void send_unpaced(int socket) noexcept {
+  char name[16] = {};
+  socklen_t size = sizeof name;
+  if (::getsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name, &size) != 0 || std::strncmp(name, "bbr", 3) != 0) return;
+  for (const std::string_view other : {"cubic", "reno"}) {
+    if (::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, other.data(), static_cast<socklen_t>(other.size())) == 0)
+      return;
   }
 }
 
@@ -56,6 +85,7 @@ void set_up(int socket, const TcpOptions& options, const std::string& where) {
   if (options.user_timeout_ms > 0) {
     set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, options.user_timeout_ms, "TCP_USER_TIMEOUT", where);
   }
+  if (peer_is_on_loopback(socket)) send_unpaced(socket);
 }
 
 void shut_down(int socket) noexcept {

@@ -12,7 +12,7 @@ void check_options(const TcpOptions& options);
 /// Buffer sizes: before connecting or listening, since the window's scale is settled then. Throws SystemError.
 void set_buffers(int socket, const TcpOptions& options, const std::string& where);
 
-/// What a connected socket needs: no delay, probes, time limits. Throws SystemError.
+/// What a connected socket needs: no delay, probes, time limits, and no pacing on the loopback. Throws SystemError.
 void set_up(int socket, const TcpOptions& options, const std::string& where);
 
 /// The polite end: what was sent still reaches the peer. Closing a socket with bytes unread would have the system throw
