@@ -22,6 +22,7 @@ namespace crossdock::transport::shm {
 
 inline constexpr std::uint64_t kMinRingBytes = 64 << 10;
 inline constexpr std::uint64_t kMaxRingBytes = 1 << 30;
+inline constexpr std::uint64_t kCacheLine = 64;  // bytes
 
 /// The first page of an end's memory. Only its owner writes it; the peer has it read-only, and trusts no word of it.
 /// What is written together stands together, what isn't stands 128 bytes apart: two cache lines, since processors fetch

@@ -11,7 +11,6 @@ namespace crossdock::transport::shm {
 
 namespace {
 
-constexpr std::uint64_t kCacheLine = 64;
 constexpr std::uint64_t kAhead = 1024;  // bytes: about a message of a dozen columns
 
 /// Has a cache line brought here for writing. A hint: it neither reads nor faults.

@@ -129,6 +129,16 @@ bool is_wildcard(const Endpoint& endpoint) noexcept {
   return reinterpret_cast<const sockaddr_in*>(&endpoint.storage)->sin_addr.s_addr == htonl(INADDR_ANY);
 }
 
+bool is_loopback(const Endpoint& endpoint) noexcept {
+  in_addr v4 = reinterpret_cast<const sockaddr_in*>(&endpoint.storage)->sin_addr;
+  if (endpoint.storage.ss_family == AF_INET6) {
+    const in6_addr& v6 = reinterpret_cast<const sockaddr_in6*>(&endpoint.storage)->sin6_addr;
+    if (!IN6_IS_ADDR_V4MAPPED(&v6)) return IN6_IS_ADDR_LOOPBACK(&v6);
+    std::memcpy(&v4, v6.s6_addr + 12, sizeof v4);
+  }
+  return (ntohl(v4.s_addr) >> 24) == IN_LOOPBACKNET;
+}
+
 std::string to_uri(const std::string& host, std::uint16_t port) {
   std::string in_uri;
   for (const char c : host) in_uri += c == '%' ? std::string("%25") : std::string(1, c);

@@ -40,6 +40,8 @@ std::string host_of(const Endpoint& endpoint);
 /// Whether two addresses, of whatever ports, are taken for one peer's: the same, of IPv6 the same 64 bits of network.
 bool same_peer(const Endpoint& one, const Endpoint& other) noexcept;
 bool is_wildcard(const Endpoint& endpoint) noexcept;
+/// Whether it never leaves this machine: 127.0.0.0/8, also as IPv6 has it, and ::1.
+bool is_loopback(const Endpoint& endpoint) noexcept;
 
 /// "tcp://10.0.0.7:7700" or "tcp://[::1]:7700", as it stands in a URI.
 std::string to_uri(const std::string& host, std::uint16_t port);

@@ -1,6 +1,5 @@
 #include "socket_options.h"
 
-#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -10,6 +9,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "address.h"
 #include "crossdock/core/error.h"
 
 namespace crossdock::transport::tcp {
@@ -26,18 +26,11 @@ void set(int socket, int level, int option, int value, const char* name, const s
   }
 }
 
-bool is_loopback(const in_addr& address) noexcept { return (ntohl(address.s_addr) >> 24) == IN_LOOPBACKNET; }
-
+/// False of a peer that has gone.
 bool peer_is_on_loopback(int socket) noexcept {
-  sockaddr_storage peer{};
-  socklen_t size = sizeof peer;
-  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &size) != 0) return false;
-  if (peer.ss_family == AF_INET) return is_loopback(reinterpret_cast<const sockaddr_in&>(peer).sin_addr);
-  if (peer.ss_family != AF_INET6) return false;
-  const in6_addr& address = reinterpret_cast<const sockaddr_in6&>(peer).sin6_addr;
-  in_addr mapped{};
-  std::memcpy(&mapped, address.s6_addr + 12, sizeof mapped);
-  return IN6_IS_ADDR_LOOPBACK(&address) || (IN6_IS_ADDR_V4MAPPED(&address) && is_loopback(mapped));
+  Endpoint peer;
+  peer.size = sizeof peer.storage;
+  return ::getpeername(socket, reinterpret_cast<sockaddr*>(&peer.storage), &peer.size) == 0 && is_loopback(peer);
 }
 
 /// BBR spaces out what it sends, for the sake of queues in a network. Within the machine there is none, and it costs a

@@ -49,6 +49,15 @@ TEST(TcpAddress, EveryAddressIsAskedForByAStar) {
   EXPECT_TRUE(is_wildcard(resolve({"0.0.0.0", 1}).at(0)));
 }
 
+TEST(TcpAddress, TheLoopbackIsKnownInEveryForm) {
+  for (const char* host : {"127.0.0.1", "127.255.0.9", "::1", "::ffff:127.0.0.1"}) {
+    EXPECT_TRUE(is_loopback(resolve({host, 1}).at(0))) << host;
+  }
+  for (const char* host : {"10.0.0.1", "128.0.0.1", "0.0.0.0", "::", "::2", "::ffff:10.0.0.1"}) {
+    EXPECT_FALSE(is_loopback(resolve({host, 1}).at(0))) << host;
+  }
+}
+
 TEST(TcpAddress, AnUnknownNameIsNotFound) { EXPECT_THROW(resolve({"no-such-host.invalid", 1}), NotFoundError); }
 
 }  // namespace
