@@ -1,6 +1,53 @@
 #include "crossdock/device/device.h"
 
+#include <charconv>
+#include <optional>
+#include <system_error>
+
+#include "crossdock/core/error.h"
+
 namespace crossdock::device {
+
+namespace {
+
+constexpr std::int32_t kLastNamed = static_cast<std::int32_t>(DeviceType::kTrainium);
+constexpr std::string_view kSimulated = "sim";
+constexpr std::string_view kByNumber = "device type ";  // as to_string() shows a type without a name
+
+template <typename Number>
+std::optional<Number> parse_number(std::string_view text) noexcept {
+  Number number{};
+  const char* end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || stopped != end) return std::nullopt;
+  return number;
+}
+
+std::optional<DeviceType> parse_type(std::string_view text) noexcept {
+  if (text == kSimulated) return DeviceType::kExtDev;
+  if (text.starts_with(kByNumber)) {
+    const auto number = parse_number<std::int32_t>(text.substr(kByNumber.size()));
+    return number ? std::optional(static_cast<DeviceType>(*number)) : std::nullopt;
+  }
+  for (std::int32_t number = 1; number <= kLastNamed; ++number) {
+    const std::string_view name = device_type_name(static_cast<DeviceType>(number));
+    if (!name.empty() && name == text) return static_cast<DeviceType>(number);
+  }
+  return std::nullopt;
+}
+
+[[noreturn]] void throw_no_device(std::string_view text) {
+  std::string what = "\"" + std::string(text) + "\" names no device; give a type, and a colon and the device's number ";
+  what += "unless that is 0, as in \"cuda:1\"; the types:";
+  for (std::int32_t number = 1; number <= kLastNamed; ++number) {
+    const std::string_view name = device_type_name(static_cast<DeviceType>(number));
+    if (!name.empty()) what += " " + std::string(name) + ",";
+  }
+  what += " sim (the simulated device, ext_dev), or \"device type 77\" for one without a name";
+  throw InvalidArgumentError(what);
+}
+
+}  // namespace
 
 std::string_view device_type_name(DeviceType type) noexcept {
   switch (type) {
@@ -35,6 +82,16 @@ std::string to_string(const Device& device) {
   const std::string shown =
       name.empty() ? "device type " + std::to_string(static_cast<std::int32_t>(device.type)) : std::string(name);
   return shown + ":" + std::to_string(device.id);
+}
+
+Device parse_device(std::string_view text) {
+  const std::size_t colon = text.find(':');
+  const std::optional<DeviceType> type = parse_type(text.substr(0, colon));
+  if (!type) throw_no_device(text);
+  if (colon == std::string_view::npos) return *type == DeviceType::kCpu ? Device{} : Device{.type = *type, .id = 0};
+  const auto id = parse_number<std::int64_t>(text.substr(colon + 1));
+  if (!id) throw_no_device(text);
+  return {.type = *type, .id = *id};
 }
 
 }  // namespace crossdock::device

@@ -8,9 +8,33 @@
 
 namespace crossdock::device {
 
+/// One driver looked for: null if it isn't there.
+struct DriverRegistry::Entry {
+  std::string name;
+  std::shared_ptr<Driver> driver;
+  std::vector<std::string> tried;
+};
+
+/// One device. Has a lock of its own, so that a driver that takes long to open keeps only those waiting who want the
+/// same device.
+struct DriverRegistry::Opened {
+  std::mutex mutex;
+  std::shared_ptr<Context> context;
+  std::unique_ptr<Queue> queue;
+
+  /// For who holds the lock.
+  const std::shared_ptr<Context>& open(const DriverRegistry& registry, const Device& device) {
+    if (context == nullptr) context = registry.for_type(device.type)->open(device);
+    return context;
+  }
+};
+
+DriverRegistry::DriverRegistry() = default;
+DriverRegistry::~DriverRegistry() = default;
+
 void DriverRegistry::check_name_free(std::string_view name) const {
-  const auto same_name = [name](const DriverReport& report) { return report.name == name; };
-  if (std::any_of(reports_.begin(), reports_.end(), same_name)) {
+  const auto same_name = [name](const Entry& entry) { return entry.name == name; };
+  if (std::any_of(entries_.begin(), entries_.end(), same_name)) {
     throw InvalidArgumentError("a driver named \"" + std::string(name) + "\" was added already");
   }
 }
@@ -18,44 +42,72 @@ void DriverRegistry::check_name_free(std::string_view name) const {
 void DriverRegistry::add(std::shared_ptr<Driver> driver, std::vector<std::string> tried) {
   if (driver == nullptr) throw InvalidArgumentError("no driver was given to add");
   check_name_free(driver->name());
-  DriverReport report{.name = std::string(driver->name()),
-                      .found = true,
-                      .version = driver->version(),
-                      .devices = driver->devices(),
-                      .tried = std::move(tried)};
-  reports_.reserve(reports_.size() + 1);
-  drivers_.push_back(std::move(driver));
-  reports_.push_back(std::move(report));
+  std::string name(driver->name());
+  entries_.push_back({.name = std::move(name), .driver = std::move(driver), .tried = std::move(tried)});
 }
 
 void DriverRegistry::add_missing(std::string name, std::vector<std::string> tried) {
   check_name_free(name);
-  reports_.push_back(
-      {.name = std::move(name), .found = false, .version = {}, .devices = {}, .tried = std::move(tried)});
+  entries_.push_back({.name = std::move(name), .driver = nullptr, .tried = std::move(tried)});
 }
 
 std::shared_ptr<Driver> DriverRegistry::find(std::string_view name) const noexcept {
-  const auto same_name = [name](const std::shared_ptr<Driver>& driver) { return driver->name() == name; };
-  const auto found = std::find_if(drivers_.begin(), drivers_.end(), same_name);
-  return found == drivers_.end() ? nullptr : *found;
+  const auto found = std::find_if(entries_.begin(), entries_.end(),
+                                  [name](const Entry& entry) { return entry.driver != nullptr && entry.name == name; });
+  return found == entries_.end() ? nullptr : found->driver;
 }
 
 std::shared_ptr<Driver> DriverRegistry::for_type(DeviceType type) const {
-  for (const std::shared_ptr<Driver>& driver : drivers_) {
-    if (driver->handles(type)) return driver;
+  for (const Entry& entry : entries_) {
+    if (entry.driver != nullptr && entry.driver->handles(type)) return entry.driver;
   }
   const std::string_view name = device_type_name(type);
   std::string what = "no driver for memory of ";
   what += name.empty() ? "device type " + std::to_string(static_cast<std::int32_t>(type)) : std::string(name);
   what += "; drivers:";
-  for (const DriverReport& report : reports_) {
-    what += " " + report.name + (report.found ? " (found, for other devices)" : " (not found)");
-    for (const std::string& line : report.tried) what += ", tried " + line;
+  for (const Entry& entry : entries_) {
+    what += " " + entry.name + (entry.driver != nullptr ? " (found, for other devices)" : " (not found)");
+    for (const std::string& line : entry.tried) what += ", tried " + line;
     what += ";";
   }
-  if (reports_.empty()) what += " none;";
+  if (entries_.empty()) what += " none;";
   what += " install what is missing, or copy the data to host memory first";
   throw UnsupportedError(what);
+}
+
+std::vector<DriverReport> DriverRegistry::reports() const {
+  std::vector<DriverReport> reports;
+  reports.reserve(entries_.size());
+  for (const Entry& entry : entries_) {
+    DriverReport report{
+        .name = entry.name, .found = entry.driver != nullptr, .version = {}, .devices = {}, .tried = entry.tried};
+    if (entry.driver != nullptr) {
+      report.version = entry.driver->version();
+      report.devices = entry.driver->devices();
+    }
+    reports.push_back(std::move(report));
+  }
+  return reports;
+}
+
+std::shared_ptr<DriverRegistry::Opened> DriverRegistry::opened(const Device& device) const {
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<Opened>& entry = opened_[device];
+  if (entry == nullptr) entry = std::make_shared<Opened>();
+  return entry;
+}
+
+std::shared_ptr<Context> DriverRegistry::context(const Device& device) const {
+  const std::shared_ptr<Opened> entry = opened(device);
+  const std::lock_guard lock(entry->mutex);
+  return entry->open(*this, device);
+}
+
+Queue DriverRegistry::default_queue(const Device& device) const {
+  const std::shared_ptr<Opened> entry = opened(device);
+  const std::lock_guard lock(entry->mutex);
+  if (entry->queue == nullptr) entry->queue = std::make_unique<Queue>(entry->open(*this, device)->make_queue());
+  return *entry->queue;
 }
 
 std::shared_ptr<const DriverRegistry> make_default_registry() {

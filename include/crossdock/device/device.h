@@ -50,6 +50,11 @@ struct Device {
 /// "cpu", "cuda:1", "device type 77:0".
 CROSSDOCK_EXPORT std::string to_string(const Device& device);
 
+/// The device that `text` names: what to_string() prints; a name alone for its device 0 ("cuda"); "sim:1" for
+/// "ext_dev:1", which is what the simulated device is. Whether there is such a device isn't looked at. Throws
+/// InvalidArgumentError, which says what is accepted.
+CROSSDOCK_EXPORT Device parse_device(std::string_view text);
+
 }  // namespace crossdock::device
 
 template <>

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "crossdock/core/export.h"
@@ -15,7 +17,7 @@ struct DriverReport {
   std::string name;
   bool found = false;
   std::string version;             ///< Empty if not found.
-  std::vector<Device> devices;     ///< Empty if not found, or if the machine has none.
+  std::vector<Device> devices;     ///< At the time of asking; empty if not found, or if the machine has none.
   std::vector<std::string> tried;  ///< A line for each library tried in vain, with the reason.
 };
 
@@ -23,6 +25,9 @@ struct DriverReport {
 /// thread; a const registry is thread-safe.
 class CROSSDOCK_EXPORT DriverRegistry {
  public:
+  DriverRegistry();
+  ~DriverRegistry();
+
   /// Takes a driver and reports it as found, with what was tried before. Throws InvalidArgumentError if its name is
   /// taken.
   void add(std::shared_ptr<Driver> driver, std::vector<std::string> tried = {});
@@ -35,12 +40,23 @@ class CROSSDOCK_EXPORT DriverRegistry {
   /// tried.
   std::shared_ptr<Driver> for_type(DeviceType type) const;
   /// Of all drivers looked for, in that order.
-  const std::vector<DriverReport>& reports() const noexcept { return reports_; }
+  std::vector<DriverReport> reports() const;
+
+  /// The device, opened in its usual context by its driver the first time, and shared from then on; what can't be
+  /// opened is tried again by the next call. Throws as for_type() and Driver::open().
+  std::shared_ptr<Context> context(const Device& device) const;
+  /// The device's queue on which work runs where none is named: made once, with context(). Throws as that and
+  /// Context::make_queue().
+  Queue default_queue(const Device& device) const;
 
  private:
+  struct Entry;
+  struct Opened;
   void check_name_free(std::string_view name) const;
-  std::vector<std::shared_ptr<Driver>> drivers_;
-  std::vector<DriverReport> reports_;
+  std::shared_ptr<Opened> opened(const Device& device) const;
+  std::vector<Entry> entries_;
+  mutable std::mutex mutex_;
+  mutable std::unordered_map<Device, std::shared_ptr<Opened>> opened_;
 };
 
 /// A registry of every driver that this version has.

@@ -1,11 +1,18 @@
 #include "crossdock/device/device.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
+#include <cstdint>
 #include <unordered_set>
+
+#include "crossdock/core/error.h"
+#include "unit/device/support.h"
 
 namespace crossdock::device {
 namespace {
+
+using crossdock::testing::message_of;
+using ::testing::HasSubstr;
 
 TEST(Device, HasTheNumbersOfArrowAndDlpack) {
   EXPECT_EQ(static_cast<int>(DeviceType::kCpu), 1);
@@ -59,6 +66,36 @@ TEST(Device, SaysWhatTheHostMayRead) {
   EXPECT_TRUE(host_readable(DeviceType::kRocmHost));
   EXPECT_FALSE(host_readable(DeviceType::kCuda));
   EXPECT_FALSE(host_readable(DeviceType::kOneApi));
+}
+
+TEST(ParseDevice, ReadsWhatToStringPrints) {
+  for (const int number : {1, 2, 3, 4, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 5, 77, -3}) {
+    for (const std::int64_t id : {std::int64_t{0}, std::int64_t{1}, std::int64_t{-1}, INT64_MAX, INT64_MIN}) {
+      const Device device{.type = static_cast<DeviceType>(number), .id = id};
+      EXPECT_EQ(parse_device(to_string(device)), device) << to_string(device);
+    }
+  }
+}
+
+TEST(ParseDevice, TakesShortForms) {
+  const Device cuda{.type = DeviceType::kCuda, .id = 0};
+  EXPECT_EQ(parse_device("cuda"), cuda);
+  EXPECT_EQ(parse_device("device type 2"), cuda);
+  EXPECT_EQ(parse_device("cpu").id, -1) << "what Arrow recommends";
+  EXPECT_EQ(parse_device("cpu:7").type, DeviceType::kCpu);
+  EXPECT_EQ(parse_device("sim:2"), (Device{.type = DeviceType::kExtDev, .id = 2}));
+  EXPECT_EQ(parse_device("sim"), parse_device("ext_dev:0"));
+}
+
+TEST(ParseDevice, RefusesWhatNamesNone) {
+  for (const char* text : {"", ":", ":0", "cuda:", "cuda:x", "cuda:1x", "cuda: 1", "cuda:+1", "cuda:1:2", "CUDA:0",
+                           "gpu", "cuda:9223372036854775808", "device type", "device type :0", "device type x:0",
+                           "device type 2147483648:0", " cuda:0", "cpu:"}) {
+    const std::string what = message_of<InvalidArgumentError>([&] { parse_device(text); });
+    EXPECT_THAT(what, HasSubstr("\"" + std::string(text) + "\" names no device"));
+    EXPECT_THAT(what, HasSubstr("cuda_managed"));
+    EXPECT_THAT(what, HasSubstr("trainium"));
+  }
 }
 
 }  // namespace

@@ -2,6 +2,10 @@
 
 #include <gmock/gmock.h>
 
+#include <atomic>
+#include <functional>
+#include <thread>
+
 #include "crossdock/core/error.h"
 #include "unit/device/support.h"
 
@@ -15,15 +19,40 @@ class NamedDriver final : public Driver {
  public:
   std::string_view name() const noexcept override { return "named"; }
   std::string version() const override { return "1.2"; }
-  std::vector<Device> devices() const override { return {{.type = DeviceType::kExtDev, .id = 4}}; }
+  std::vector<Device> devices() const override { return devices_; }
   bool handles(DeviceType type) const noexcept override { return type == DeviceType::kExtDev; }
   std::shared_ptr<Context> open(const Device&, void*) override { throw UnsupportedError("named opens nothing"); }
+
+  std::vector<Device> devices_ = {{.type = DeviceType::kExtDev, .id = 4}};
+};
+
+constexpr Device kFour{.type = DeviceType::kExtDev, .id = 4};
+constexpr Device kFive{.type = DeviceType::kExtDev, .id = 5};
+
+/// Opens the host's contexts under another name, and counts.
+class CountingDriver final : public Driver {
+ public:
+  std::string_view name() const noexcept override { return "counting"; }
+  std::string version() const override { return "3"; }
+  std::vector<Device> devices() const override { return {kFour, kFive}; }
+  bool handles(DeviceType type) const noexcept override { return type == DeviceType::kExtDev; }
+  std::shared_ptr<Context> open(const Device& device, void*) override {
+    ++opened;
+    if (failing) throw ResourceError("the driver is out of contexts");
+    if (device == kFive && while_opening_five) while_opening_five();
+    return host->open({});
+  }
+
+  std::shared_ptr<Driver> host = make_default_registry()->find("host");
+  std::atomic<int> opened{0};
+  std::atomic<bool> failing{false};
+  std::function<void()> while_opening_five;
 };
 
 TEST(Registry, HasTheHostDriverByDefault) {
   const auto registry = make_default_registry();
   ASSERT_FALSE(registry->reports().empty());
-  const DriverReport& host = registry->reports().front();
+  const DriverReport host = registry->reports().front();
   EXPECT_EQ(host.name, "host");
   EXPECT_TRUE(host.found);
   EXPECT_THAT(host.version, HasSubstr("Linux"));
@@ -48,6 +77,89 @@ TEST(Registry, ReportsWhatWasFoundAndWhatWasTried) {
   EXPECT_THAT(what, HasSubstr("memory of cuda"));
   EXPECT_THAT(what, HasSubstr("named (found"));
   EXPECT_THAT(what, HasSubstr("cuda (not found), tried libcuda.so.1: no such file"));
+}
+
+TEST(Registry, ReportsTheDevicesThatThereAreNow) {
+  DriverRegistry registry;
+  const auto driver = std::make_shared<NamedDriver>();
+  registry.add(driver);
+  EXPECT_THAT(registry.reports()[0].devices, ::testing::ElementsAre(kFour));
+  driver->devices_.push_back(kFive);
+  EXPECT_THAT(registry.reports()[0].devices, ::testing::ElementsAre(kFour, kFive));
+  driver->devices_.clear();
+  EXPECT_THAT(registry.reports()[0].devices, ::testing::IsEmpty());
+}
+
+TEST(Registry, OpensADeviceOnceForAll) {
+  DriverRegistry registry;
+  const auto driver = std::make_shared<CountingDriver>();
+  registry.add(driver);
+  EXPECT_EQ(driver->opened, 0) << "not before it is asked for";
+  const std::shared_ptr<Context> context = registry.context(kFour);
+  EXPECT_EQ(registry.context(kFour), context);
+  EXPECT_EQ(driver->opened, 1);
+  EXPECT_NE(registry.context(kFive), context);
+  EXPECT_EQ(driver->opened, 2);
+  DriverRegistry other;
+  other.add(driver);
+  EXPECT_NE(other.context(kFour), context) << "each registry has its own";
+}
+
+TEST(Registry, EveryCpuIsOneContext) {
+  const auto registry = make_default_registry();
+  EXPECT_EQ(registry->context({}), registry->context({.type = DeviceType::kCpu, .id = 3}));
+}
+
+TEST(Registry, OpensADeviceOnceForManyThreads) {
+  DriverRegistry registry;
+  const auto driver = std::make_shared<CountingDriver>();
+  registry.add(driver);
+  std::vector<std::shared_ptr<Context>> seen(8);
+  std::vector<std::thread> threads;
+  for (auto& one : seen) {
+    threads.emplace_back([&registry, &one] {
+      registry.default_queue(kFour);
+      one = registry.context(kFour);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(driver->opened, 1);
+  EXPECT_THAT(seen, ::testing::Each(registry.context(kFour)));
+}
+
+TEST(Registry, OpeningOneDeviceKeepsNobodyFromAnother) {
+  DriverRegistry registry;
+  const auto driver = std::make_shared<CountingDriver>();
+  registry.add(driver);
+  // In the thread that opens device 5: with one lock for all, this would never end.
+  driver->while_opening_five = [&] { std::thread([&] { registry.context(kFour); }).join(); };
+  EXPECT_NE(registry.context(kFive), nullptr);
+  EXPECT_EQ(driver->opened, 2);
+}
+
+TEST(Registry, TriesAgainWhatCouldntBeOpened) {
+  DriverRegistry registry;
+  const auto driver = std::make_shared<CountingDriver>();
+  registry.add(driver);
+  driver->failing = true;
+  EXPECT_THROW(registry.context(kFour), ResourceError);
+  EXPECT_THROW(registry.default_queue(kFour), ResourceError);
+  driver->failing = false;
+  EXPECT_NE(registry.context(kFour), nullptr);
+}
+
+TEST(Registry, SaysWhyADeviceCantBeOpened) {
+  const auto registry = make_default_registry();
+  const Device unknown{.type = static_cast<DeviceType>(77), .id = 0};
+  EXPECT_THAT(message_of<UnsupportedError>([&] { registry->context(unknown); }), HasSubstr("device type 77"));
+  EXPECT_THAT(message_of<UnsupportedError>([&] { registry->default_queue(unknown); }), HasSubstr("device type 77"));
+}
+
+TEST(Registry, HasOneQueuePerDeviceForWorkThatNamesNone) {
+  const auto registry = make_default_registry();
+  const Queue queue = registry->default_queue({});
+  EXPECT_EQ(queue.device(), Device{});
+  EXPECT_EQ(registry->default_queue({}).native(), queue.native());
 }
 
 TEST(Registry, RefusesANameTwiceAndNothing) {
