@@ -44,6 +44,7 @@ LIBRARIES = {
     "nanobind/": "python",
     "openssl/": "src/transport/tcp",
     "Python.h": "python",
+    "structmember.h": "python",
 }
 
 # Pure floors are state machines: what would give them a clock, a thread or a socket.

@@ -1,19 +1,25 @@
 """Arrays and tables from one library, process or machine to another, without a copy.
 
-`serve()` offers tables by name, `connect()` gets them in another process, and `Arena` is memory to build them in.
-`open()` and `write()` are for Arrow files.
+`asarray()` takes any array, and what it gives goes anywhere. `serve()` offers tables by name, `connect()` gets them in
+another process, and `Arena` is memory to build them in. `open()` and `write()` are for Arrow files.
 """
+
+from typing import TYPE_CHECKING, Any
 
 from crossdock._native import (
     CatalogueEntry,
+    Device,
+    DType,
     FileReader,
     Limits,
     RecordBatch,
     RecordBatchReader,
     Schema,
+    Tensor,
     __version__,
+    asarray,
+    from_dlpack,
 )
-from crossdock.aio import AsyncRecordBatchReader
 from crossdock.arena import Arena
 from crossdock.client import Client, connect
 from crossdock.errors import (
@@ -22,6 +28,7 @@ from crossdock.errors import (
     ConnectionError,
     ConsumedError,
     Error,
+    ExportError,
     FileChangedError,
     ForkError,
     HandshakeError,
@@ -46,6 +53,9 @@ from crossdock.errors import (
 from crossdock.file import open, write
 from crossdock.server import Server, serve
 
+if TYPE_CHECKING:
+    from crossdock.aio import AsyncRecordBatchReader
+
 __all__ = [
     "Arena",
     "ArenaFrozenError",
@@ -55,7 +65,10 @@ __all__ = [
     "ClosedError",
     "ConnectionError",
     "ConsumedError",
+    "DType",
+    "Device",
     "Error",
+    "ExportError",
     "FileChangedError",
     "FileReader",
     "ForkError",
@@ -77,14 +90,34 @@ __all__ = [
     "Server",
     "StreamBusyError",
     "SystemError",
+    "Tensor",
     "TimeoutError",
     "TruncatedStreamError",
     "UnsupportedError",
     "UnsupportedTypeError",
     "UriError",
     "__version__",
+    "asarray",
     "connect",
+    "from_dlpack",
     "open",
     "serve",
     "write",
 ]
+
+# What takes long to import, or is used by few, comes when it is asked for: name and module.
+_LATER = {"AsyncRecordBatchReader": "crossdock.aio"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(_LATER[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NotRequired, Protocol, TypedDict
+from types import EllipsisType
+from typing import Any, Literal, NotRequired, Protocol, SupportsIndex, TypeAlias, TypedDict
+
+from crossdock._native import Device
 
 Wait = Literal["auto", "spin", "block"]
 Mode = Literal["auto", "table", "live"]
@@ -33,6 +36,12 @@ class DeviceArrayExporter(Protocol):
 Exporter = StreamExporter | DeviceStreamExporter | ArrayExporter | DeviceArrayExporter
 Batches = Sequence[ArrayExporter] | Sequence[DeviceArrayExporter]
 Source = Exporter | Batches | str | os.PathLike[str] | Callable[[], Exporter]
+
+
+# Where memory is: an object of ours, its text, or DLPack's pair of numbers.
+DeviceLike: TypeAlias = Device | str | tuple[int, int]
+# What a Tensor is indexed by.
+Index: TypeAlias = SupportsIndex | slice | EllipsisType
 
 
 # What `crossdock inspect --json` writes, as docs/cli.md says it.

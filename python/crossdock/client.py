@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Literal
 
 from crossdock import _native
 from crossdock._options import milliseconds, secret, trusted_users
-from crossdock.aio import AsyncRecordBatchReader
 from crossdock.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from crossdock._typing import Validation, Wait
+    from crossdock.aio import AsyncRecordBatchReader
     from crossdock.arena import Arena
 
 __all__ = ["Client", "connect"]
@@ -92,6 +92,8 @@ class Client:
         """As `get()`, for asyncio: `async for batch in client.aget(name)`. Nothing is asked for before the first batch
         is. Cancelling the task that waits ends the wait at once; the stream may be read on, or closed with `aclose()`.
         """
+        from crossdock.aio import AsyncRecordBatchReader  # asyncio takes longer to import than all the rest
+
         return AsyncRecordBatchReader(
             lambda interrupt: self._start(name, columns, "auto", None, validation, limits, arena, interrupt=interrupt)
         )

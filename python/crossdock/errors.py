@@ -13,6 +13,7 @@ __all__ = [
     "ConnectionError",
     "ConsumedError",
     "Error",
+    "ExportError",
     "FileChangedError",
     "ForkError",
     "HandshakeError",
@@ -137,3 +138,7 @@ class StreamBusyError(Error, RuntimeError):
 
 class UnsupportedError(Error, NotImplementedError):
     """A driver, or this system, can't do what was asked; the text names it."""
+
+
+class ExportError(Error, BufferError):
+    """An array can't be handed over by this protocol as it is; the text says what to do."""

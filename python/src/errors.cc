@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 
 #include <exception>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -16,22 +17,45 @@ namespace {
 // By code, with the root at 0; references for good.
 std::vector<PyObject*> classes;
 
+void raise(const Error& error) noexcept {
+  const auto code = static_cast<std::size_t>(error.code());
+  PyObject* const type = code < classes.size() ? classes[code] : classes[0];
+  // Messages quote names and paths, which may hold any bytes.
+  const std::string_view text = error.what();
+  PyObject* const message = PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
+  if (message == nullptr) return;
+  PyErr_SetObject(type, message);
+  Py_DECREF(message);
+}
+
 void translate(const std::exception_ptr& pointer, void* /*unused*/) {
   try {
     std::rethrow_exception(pointer);
   } catch (const Error& error) {
-    const auto code = static_cast<std::size_t>(error.code());
-    PyObject* const type = code < classes.size() ? classes[code] : classes[0];
-    // Messages quote names and paths, which may hold any bytes.
-    const std::string text = error.what();
-    PyObject* const message = PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
-    if (message == nullptr) return;
-    PyErr_SetObject(type, message);
-    Py_DECREF(message);
+    raise(error);
   }
 }
 
 }  // namespace
+
+void set_python_error() noexcept {
+  try {
+    throw;
+  } catch (nb::python_error& error) {
+    error.restore();
+  } catch (const nb::builtin_exception& error) {
+    PyErr_SetString(error.type() == nb::exception_type::type_error    ? PyExc_TypeError
+                    : error.type() == nb::exception_type::index_error ? PyExc_IndexError
+                                                                      : PyExc_ValueError,
+                    error.what());
+  } catch (const Error& error) {
+    raise(error);
+  } catch (const std::bad_alloc&) {
+    PyErr_NoMemory();
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+  }
+}
 
 void register_errors(nb::module_& module) {
   const nb::module_ errors = nb::module_::import_("crossdock.errors");

@@ -10,6 +10,7 @@
 #include "limits.h"
 #include "reader.h"
 #include "server.h"
+#include "tensor/tensor.h"
 #include "types.h"
 
 namespace nb = nanobind;
@@ -29,6 +30,7 @@ NB_MODULE(_native, module) {
   crossdock::python::bind_server(module);
   crossdock::python::bind_arena(module);
   crossdock::python::bind_file(module);
+  crossdock::python::bind_tensor(module);
 
   module.def("close_all_servers", crossdock::python::close_all_servers);
   nb::module_::import_("atexit").attr("register")(module.attr("close_all_servers"));

@@ -31,6 +31,7 @@ std::string_view error_name(ErrorCode code) noexcept {
     case ErrorCode::kRemote: return "RemoteError";
     case ErrorCode::kStreamBusy: return "StreamBusyError";
     case ErrorCode::kUnsupported: return "UnsupportedError";
+    case ErrorCode::kExport: return "ExportError";
   }
   return "Error";
 }
@@ -61,6 +62,7 @@ void throw_error(ErrorCode code, const std::string& what) {
     case ErrorCode::kRemote: throw RemoteError(what);
     case ErrorCode::kStreamBusy: throw StreamBusyError(what);
     case ErrorCode::kUnsupported: throw UnsupportedError(what);
+    case ErrorCode::kExport: throw ExportError(what);
   }
   throw Error(code, what);
 }

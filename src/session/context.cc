@@ -9,6 +9,8 @@ namespace crossdock::session {
 struct Context::Impl {
   mutable std::mutex mutex;
   std::vector<std::weak_ptr<device::Arena>> arenas;  // few, and looked through once per published buffer
+  std::once_flag looked;
+  std::shared_ptr<const device::DriverRegistry> drivers;
 };
 
 Context::Context() : impl_(std::make_unique<Impl>()) {}
@@ -33,6 +35,11 @@ std::shared_ptr<device::Arena> Context::find_arena(const void* pointer, std::uin
   }
   const auto found = std::ranges::find_if(arenas, [&](const auto& arena) { return arena->contains(pointer, size); });
   return found == arenas.end() ? nullptr : *found;
+}
+
+const std::shared_ptr<const device::DriverRegistry>& Context::drivers() const {
+  std::call_once(impl_->looked, [this] { impl_->drivers = device::make_default_registry(); });
+  return impl_->drivers;
 }
 
 const std::shared_ptr<Context>& Context::default_context() {

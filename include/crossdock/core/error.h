@@ -35,6 +35,7 @@ enum class ErrorCode : std::int32_t {
   kRemote = 22,          ///< The other end reported an error; its text is in the message.
   kStreamBusy = 23,      ///< A stream is under way on this object; finish or close it first.
   kUnsupported = 24,     ///< A driver, or this system, can't do what was asked; the text names it.
+  kExport = 25,          ///< An array can't be handed over by this protocol as it is; the text says what to do.
 };
 
 /// The code's name as it stands in messages and Python class names, for example "TruncatedStreamError".
@@ -82,6 +83,7 @@ using ConnectionError = ErrorOf<ErrorCode::kConnection>;
 using RemoteError = ErrorOf<ErrorCode::kRemote>;
 using StreamBusyError = ErrorOf<ErrorCode::kStreamBusy>;
 using UnsupportedError = ErrorOf<ErrorCode::kUnsupported>;
+using ExportError = ErrorOf<ErrorCode::kExport>;
 
 /// Throws the class that belongs to `code`: for errors that arrive as numbers.
 [[noreturn]] CROSSDOCK_EXPORT void throw_error(ErrorCode code, const std::string& what);

@@ -4,10 +4,12 @@
 
 #include "crossdock/core/export.h"
 #include "crossdock/device/region.h"
+#include "crossdock/device/registry.h"
 
 namespace crossdock::session {
 
-/// What servers of a process share: which arenas there are, so that publishing knows its own memory. Thread-safe.
+/// What servers and arrays of a process share: which arenas there are, so that publishing knows its own memory, and the
+/// drivers. Thread-safe.
 class CROSSDOCK_EXPORT Context {
  public:
   Context();
@@ -17,6 +19,10 @@ class CROSSDOCK_EXPORT Context {
   std::shared_ptr<device::Arena> make_arena(std::uint64_t reserve = 0);
   /// The arena that holds these bytes, or null.
   std::shared_ptr<device::Arena> find_arena(const void* pointer, std::uint64_t size) const;
+
+  /// Every driver that this version has, looked for when they are asked for the first time: opening vendors' libraries
+  /// takes its time.
+  const std::shared_ptr<const device::DriverRegistry>& drivers() const;
 
   /// The one used where none is named.
   static const std::shared_ptr<Context>& default_context();

@@ -8,7 +8,7 @@
 namespace crossdock {
 namespace {
 
-constexpr int kLastCode = static_cast<int>(ErrorCode::kUnsupported);
+constexpr int kLastCode = static_cast<int>(ErrorCode::kExport);
 
 TEST(Error, EveryCodeHasANameOfItsOwn) {
   std::set<std::string_view> names;
@@ -39,6 +39,7 @@ TEST(Error, EveryCodeIsCaughtByItsClass) {
   EXPECT_THROW(throw_error(ErrorCode::kFork, ""), ForkError);
   EXPECT_THROW(throw_error(ErrorCode::kStreamBusy, ""), StreamBusyError);
   EXPECT_THROW(throw_error(ErrorCode::kUnsupported, ""), UnsupportedError);
+  EXPECT_THROW(throw_error(ErrorCode::kExport, ""), ExportError);
   EXPECT_THROW(throw_error(ErrorCode::kSystem, ""), std::runtime_error);
 }
 

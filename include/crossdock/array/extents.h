@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <utility>
+
+namespace crossdock::array {
+
+/// Most dimensions of a tensor: what NumPy has, too.
+inline constexpr std::int32_t kMaxTensorDimensions = 64;
+
+/// A tensor's shape, and its strides in bytes. Up to 8 dimensions lie in the object itself, so that handing a tensor
+/// over allocates nothing for them. A plain value: two arrays of equal length.
+class Extents {
+ public:
+  static constexpr std::int32_t kInline = 8;
+
+  Extents() noexcept = default;
+  /// Of `ndim` dimensions, 0 to kMaxTensorDimensions; their values are not set.
+  explicit Extents(std::int32_t ndim) : ndim_(ndim) {
+    if (ndim > kInline) [[unlikely]]
+      heap_ = std::make_unique<std::int64_t[]>(2 * static_cast<std::size_t>(ndim));
+  }
+  Extents(const Extents& other) : Extents(other.ndim_) { copy(other); }
+  Extents(Extents&& other) noexcept : ndim_(other.ndim_), heap_(std::move(other.heap_)) {
+    if (heap_ == nullptr) copy(other);
+    other.ndim_ = 0;
+  }
+  Extents& operator=(const Extents& other) {
+    if (this != &other) *this = Extents(other);
+    return *this;
+  }
+  Extents& operator=(Extents&& other) noexcept {
+    if (this == &other) return *this;
+    ndim_ = other.ndim_;
+    heap_ = std::move(other.heap_);
+    if (heap_ == nullptr) copy(other);
+    other.ndim_ = 0;
+    return *this;
+  }
+  ~Extents() = default;
+
+  std::int32_t ndim() const noexcept { return ndim_; }
+  std::span<std::int64_t> shape() noexcept { return {first(), size()}; }
+  std::span<const std::int64_t> shape() const noexcept { return {first(), size()}; }
+  std::span<std::int64_t> strides() noexcept { return {first() + size(), size()}; }
+  std::span<const std::int64_t> strides() const noexcept { return {first() + size(), size()}; }
+
+ private:
+  std::size_t size() const noexcept { return static_cast<std::size_t>(ndim_); }
+  std::int64_t* first() noexcept { return heap_ ? heap_.get() : inline_; }
+  const std::int64_t* first() const noexcept { return heap_ ? heap_.get() : inline_; }
+  void copy(const Extents& other) noexcept { std::memcpy(first(), other.first(), 2 * size() * sizeof(std::int64_t)); }
+
+  std::int32_t ndim_ = 0;
+  std::int64_t inline_[2 * kInline];
+  std::unique_ptr<std::int64_t[]> heap_;
+};
+
+}  // namespace crossdock::array

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "crossdock/array/tensor.h"
+#include "crossdock/core/export.h"
+#include "crossdock/device/driver.h"
+#include "crossdock/device/queue.h"
+
+/// Copies on purpose: the one thing here that costs what the data weighs.
+namespace crossdock::exchange {
+
+/// New memory in C order, not zeroed, to be used by work on `queue` or ordered after it. When the tensor's last view
+/// goes, it is given back after the work that is on `queue` then. Throws InvalidDataError for extents that make no
+/// sense, and what Context::allocate() throws.
+CROSSDOCK_EXPORT array::Tensor empty(const array::ElementType& type, std::span<const std::int64_t> shape,
+                                     const std::shared_ptr<device::Context>& context, device::MemoryKind kind,
+                                     const device::Queue& queue);
+
+/// The elements of `from` in new memory of `to`, writable, its mask too. `mover` does it on `queue`, which is one of
+/// its own: the context of the one of the two that isn't the host, or of the target's if neither is. The queue is
+/// ordered after the tensor's event first, which is one of `mover`'s driver (others are waited for before:
+/// wait_ready()). The result's event is the end of the copy. The source's memory is kept until then, and so is the
+/// target's: it is given back after the work that is on `queue` when its last view goes. Never waits.
+///
+/// The result is in C order, except that a source on a device with small gaps between its elements keeps its strides,
+/// gaps included, so that it needs one driver call; one with large gaps needs a call for each run of elements. What
+/// lies in host memory is packed first. Throws what the context's verbs throw; what was started then still has its
+/// memory.
+CROSSDOCK_EXPORT array::Tensor copy(const array::Tensor& from, const std::shared_ptr<device::Context>& to,
+                                    device::MemoryKind kind, const std::shared_ptr<device::Context>& mover,
+                                    const device::Queue& queue);
+
+/// Copies the elements of `from`, of any strides, to `to` in C order: host memory both, which may be read and written
+/// now. `to` has from.nbytes() bytes.
+CROSSDOCK_EXPORT void pack(const array::Tensor& from, void* to) noexcept;
+
+}  // namespace crossdock::exchange

@@ -1,0 +1,21 @@
+#pragma once
+
+#include "crossdock/array/tensor.h"
+#include "crossdock/core/export.h"
+#include "crossdock/device/driver.h"
+#include "crossdock/device/queue.h"
+
+/// What becomes of a tensor's event where a protocol can't carry it.
+namespace crossdock::exchange {
+
+/// True if nothing has to be waited for. Throws the failure of the work, if it is known.
+CROSSDOCK_EXPORT bool is_ready(const array::Tensor& tensor);
+
+/// Work put on `queue` from now on may touch the memory: the queue is ordered after the tensor's event, which is gone
+/// then. Waits for nothing. Throws the failure that the event carries.
+CROSSDOCK_EXPORT void order_on(array::Tensor* tensor, device::Context& context, const device::Queue& queue);
+
+/// Waits, in the calling thread, until anybody may touch the memory. Throws the failure of the work.
+CROSSDOCK_EXPORT void wait_ready(array::Tensor* tensor, device::Context& context);
+
+}  // namespace crossdock::exchange

@@ -1,0 +1,232 @@
+#include "array_interface.h"
+
+#include <string>
+#include <utility>
+
+#include "crossdock/core/error.h"
+#include "element_type.h"
+#include "names.h"
+#include "tensor.h"
+#include "transfer.h"
+
+namespace nb = nanobind;
+
+namespace crossdock::python {
+namespace {
+
+using array::Extents;
+using array::Tensor;
+
+constexpr const char* kWhere = "__array_interface__";
+
+[[noreturn]] void fail_type(const char* where, const char* key, const char* wanted, nb::handle got) {
+  PyErr_Format(PyExc_TypeError, "%s: its %s must be %s, not %s", where, key, wanted, Py_TYPE(got.ptr())->tp_name);
+  throw nb::python_error();
+}
+
+/// Borrowed; null if the key isn't there.
+PyObject* entry(nb::handle interface, const char* key) {
+  PyObject* const value = PyDict_GetItemString(interface.ptr(), key);
+  return value;
+}
+
+PyObject* required(nb::handle interface, const char* where, const char* key) {
+  PyObject* const value = entry(interface, key);
+  if (value == nullptr) throw InvalidDataError(std::string(where) + ": its entry \"" + key + "\" is missing");
+  return value;
+}
+
+void read_tuple(nb::handle tuple, const char* where, const char* key, std::span<std::int64_t> out) {
+  for (std::size_t d = 0; d < out.size(); ++d) {
+    out[d] = integer_in(PyTuple_GET_ITEM(tuple.ptr(), static_cast<Py_ssize_t>(d)), where, key);
+  }
+}
+
+std::string text_in(nb::handle object, const char* where, const char* key) {
+  if (PyUnicode_Check(object.ptr()) == 0) fail_type(where, key, "a str", object);
+  Py_ssize_t size = 0;
+  const char* const text = PyUnicode_AsUTF8AndSize(object.ptr(), &size);
+  if (text == nullptr) throw nb::python_error();
+  return {text, static_cast<std::size_t>(size)};
+}
+
+array::ElementType type_in(nb::handle interface, const char* where) {
+  const std::string typestr = text_in(required(interface, where, "typestr"), where, "typestr");
+  PyObject* const descr = entry(interface, "descr");
+  if (descr == nullptr || descr == Py_None) return array::parse_typestr(typestr);
+  return array::structured_type(typestr, descr_in(descr));
+}
+
+}  // namespace
+
+std::int64_t integer_in(nb::handle object, const char* where, const char* key) {
+  if (PyBool_Check(object.ptr()) != 0 || PyIndex_Check(object.ptr()) == 0) fail_type(where, key, "an int", object);
+  const nb::object number = checked(PyNumber_Index(object.ptr()));
+  int overflow = 0;
+  const long long value = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
+  if (overflow != 0) throw InvalidDataError(std::string(where) + ": a number of its " + key + " is beyond 64 bits");
+  if (value == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+  return value;
+}
+
+bool describe_from(nb::dict interface, const char* where, Tensor* out) {
+  out->type = type_in(interface, where);
+  const nb::handle shape = required(interface, where, "shape");
+  if (PyTuple_Check(shape.ptr()) == 0) fail_type(where, "shape", "a tuple of ints", shape);
+  const Py_ssize_t ndim = PyTuple_GET_SIZE(shape.ptr());
+  if (ndim > array::kMaxTensorDimensions) {
+    throw InvalidDataError(std::string(where) + ": " + std::to_string(ndim) + " dimensions; at most " +
+                           std::to_string(array::kMaxTensorDimensions) + " are possible");
+  }
+  out->extents = Extents(static_cast<std::int32_t>(ndim));
+  read_tuple(shape, where, "shape", out->extents.shape());
+  PyObject* const strides = entry(interface, "strides");
+  if (strides == nullptr || strides == Py_None) {
+    array::byte_range(*out, where);  // negative extents
+    array::set_row_major(out, where);
+  } else {
+    if (PyTuple_Check(strides) == 0) fail_type(where, "strides", "None or a tuple of ints", strides);
+    if (PyTuple_GET_SIZE(strides) != ndim) {
+      throw InvalidDataError(std::string(where) + ": " + std::to_string(PyTuple_GET_SIZE(strides)) + " strides for " +
+                             std::to_string(ndim) + " dimensions");
+    }
+    read_tuple(strides, where, "strides", out->extents.strides());
+  }
+  PyObject* const data = entry(interface, "data");
+  if (data == nullptr || PyTuple_Check(data) == 0) return false;
+  if (PyTuple_GET_SIZE(data) != 2) {
+    throw InvalidDataError(std::string(where) + ": its data is a pair of address and read-only flag");
+  }
+  PyObject* const address = PyTuple_GET_ITEM(data, 0);
+  if (PyLong_Check(address) == 0 || PyBool_Check(address) != 0) fail_type(where, "data[0]", "an int", address);
+  const unsigned long long pointer = PyLong_AsUnsignedLongLong(address);
+  if (pointer == static_cast<unsigned long long>(-1) && PyErr_Occurred() != nullptr) {
+    PyErr_Clear();
+    throw InvalidDataError(std::string(where) + ": its data[0] is no address: negative, or beyond 64 bits");
+  }
+  PyObject* const read_only = PyTuple_GET_ITEM(data, 1);
+  if (PyBool_Check(read_only) == 0) fail_type(where, "data[1]", "a bool", read_only);
+  out->data = reinterpret_cast<void*>(static_cast<std::uintptr_t>(pointer));
+  out->read_only = read_only == Py_True;
+  return true;
+}
+
+void read_mask(nb::dict interface, const char* where, Tensor* out) {
+  PyObject* const given = entry(interface, "mask");
+  if (given == nullptr || given == Py_None) return;
+  Tensor mask;
+  tensor_from_any(given, &mask);
+  if (mask.mask) throw InvalidDataError(std::string(where) + ": its mask has a mask itself");
+  // "Broadcastable to the shape of the original array", says NumPy's text.
+  const auto fail = [&] {
+    throw InvalidDataError(std::string(where) + ": a mask of shape " + array::shape_text(mask.shape()) +
+                           " doesn't fit an array of shape " + array::shape_text(out->shape()));
+  };
+  if (mask.ndim() > out->ndim()) fail();
+  Tensor whole = mask;
+  whole.extents = Extents(out->ndim());
+  const std::size_t missing = out->shape().size() - mask.shape().size();
+  for (std::size_t d = 0; d < out->shape().size(); ++d) {
+    const std::int64_t extent = out->shape()[d];
+    const bool spread = d < missing || (mask.shape()[d - missing] == 1 && extent != 1);
+    if (!spread && mask.shape()[d - missing] != extent) fail();
+    whole.extents.shape()[d] = extent;
+    whole.extents.strides()[d] = spread ? 0 : mask.strides()[d - missing];
+  }
+  if (whole.size() == 0) whole.data = nullptr;
+  out->mask = std::make_shared<const Tensor>(std::move(whole));
+}
+
+nb::dict interface_of(const Tensor& tensor, int version) {
+  const std::string typestr = array::typestr_of(tensor.type);
+  if (typestr.empty()) {
+    throw ExportError("the array interfaces have no typestr for elements of type " +
+                      array::element_type_name(tensor.type) + "; hand it over by DLPack");
+  }
+  nb::dict interface;
+  interface["shape"] = checked(tuple_of(tensor.shape()));
+  interface["typestr"] = nb::str(typestr.c_str(), typestr.size());
+  if (tensor.type.described && !tensor.type.described->fields.empty()) interface["descr"] = descr_object(tensor.type);
+  interface["strides"] = tensor.c_contiguous() ? nb::none() : checked(tuple_of(tensor.strides()));
+  interface["data"] = nb::make_tuple(reinterpret_cast<std::uintptr_t>(tensor.data), nb::bool_(tensor.read_only));
+  interface["version"] = version;
+  return interface;
+}
+
+PyObject* array_interface(PyObject* self, void* /*unused*/) noexcept {
+  return guarded([&]() -> PyObject* {
+    const Tensor& tensor = tensor_of(self);
+    if (!tensor.host_accessible()) {
+      PyErr_Format(PyExc_AttributeError, "a tensor in memory of %s has no __array_interface__: the host can't read it",
+                   device::to_string(tensor.device).c_str());
+      return nullptr;
+    }
+    if (array::typestr_of(tensor.type).empty()) {
+      PyErr_Format(PyExc_AttributeError, "a tensor of %s has no __array_interface__: there is no typestr for it",
+                   array::element_type_name(tensor.type).c_str());
+      return nullptr;
+    }
+    if (tensor.mask) {
+      // The text has an entry for it, but NumPy itself overlooks that entry: masked elements would come to life.
+      throw UnsupportedError(
+          "a tensor with a mask has no __array_interface__, as NumPy would take it without; fill or "
+          "drop the masked elements, or hand it over as Arrow data");
+    }
+    wait_for(tensor);
+    return interface_of(tensor, 3).release().ptr();
+  });
+}
+
+bool tensor_from_array_interface(PyObject* object, Tensor* out) {
+  PyObject* found = nullptr;
+#if PY_VERSION_HEX >= 0x030D0000
+  if (PyObject_GetOptionalAttr(object, names::__array_interface__(), &found) < 0) throw nb::python_error();
+#else
+  if (_PyObject_LookupAttr(object, names::__array_interface__(), &found) < 0) throw nb::python_error();
+#endif
+  if (found == nullptr) return false;
+  const nb::object held = nb::steal(found);
+  if (PyDict_Check(found) == 0) fail_type(kWhere, "value", "a dict", held);
+  const nb::dict interface = nb::borrow<nb::dict>(held);
+  const std::int64_t version = integer_in(required(interface, kWhere, "version"), kWhere, "version");
+  if (version != 3) {
+    throw InvalidDataError(std::string(kWhere) + ": version " + std::to_string(version) + "; it must be 3");
+  }
+  const bool has_pair = describe_from(interface, kWhere, out);
+  // NumPy's dtypes of other packages (bfloat16) say in their name what the typestr can't.
+  const bool bytes = out->type.described && out->type.described->fields.empty() &&
+                     out->type.described->typestr.size() > 1 && out->type.described->typestr[1] == 'V';
+  if (bytes && nb::hasattr(object, "dtype")) {
+    const array::ElementType named = element_type_in(nb::handle(object).attr("dtype"));
+    if (named.itemsize() == out->type.itemsize()) out->type = named;
+  }
+  if (has_pair) {
+    array::check_tensor(out, kWhere);
+    out->owner = owner_of(object);
+  } else {
+    // Without a pair of its own the memory is that of the entry's buffer, or the object's.
+    PyObject* const data = entry(interface, "data");
+    Tensor memory;
+    if (!tensor_from_buffer(data == nullptr || data == Py_None ? object : data, &memory)) {
+      throw InvalidDataError(std::string(kWhere) + ": its data is neither a pair nor a buffer");
+    }
+    PyObject* const offset = entry(interface, "offset");
+    const std::int64_t start = offset != nullptr ? integer_in(offset, kWhere, "offset") : 0;
+    const array::ByteRange range = array::byte_range(*out, kWhere);
+    std::int64_t first = 0;
+    std::int64_t end = 0;
+    if (!memory.c_contiguous() || __builtin_add_overflow(start, range.lowest, &first) || first < 0 ||
+        __builtin_add_overflow(start, range.highest, &end) || end > memory.nbytes()) {
+      throw InvalidDataError(std::string(kWhere) + ": its elements aren't all in its buffer of " +
+                             std::to_string(memory.nbytes()) + " bytes");
+    }
+    out->data = memory.data != nullptr ? static_cast<std::byte*>(memory.data) + start : nullptr;
+    out->read_only = memory.read_only;
+    out->owner = std::move(memory.owner);
+    array::check_tensor(out, kWhere);
+  }
+  read_mask(interface, kWhere, out);
+  return true;
+}
+
+}  // namespace crossdock::python

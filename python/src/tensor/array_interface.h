@@ -1,0 +1,28 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include "crossdock/array/tensor.h"
+
+/// The dictionary that NumPy's array interface and the CUDA Array Interface have in common: shape, typestr, descr,
+/// strides, data.
+namespace crossdock::python {
+
+/// An integer of a dictionary, for errors as `key`. Throws Python's TypeError for what isn't one (a bool isn't),
+/// InvalidDataError for one out of range.
+std::int64_t integer_in(nanobind::handle object, const char* where, const char* key);
+
+/// Sets type, extents and read_only of `*out` from the entries of `interface`, and data if it has a pair there; false
+/// if `data` is missing or something else. Throws InvalidDataError that names the entry, Python's TypeError for entries
+/// of the wrong type, UnsupportedTypeError. `where` begins the text.
+bool describe_from(nanobind::dict interface, const char* where, array::Tensor* out);
+
+/// Sets the mask of `*out`, whose extents are set, from the entry of that name, if it is there: any array, spread over
+/// the shape by NumPy's broadcasting. Throws InvalidDataError for one that doesn't fit.
+void read_mask(nanobind::dict interface, const char* where, array::Tensor* out);
+
+/// The entries shape, typestr, descr (where it says more), strides (None in C order), data and version. Throws
+/// ExportError for types without a typestr.
+nanobind::dict interface_of(const array::Tensor& tensor, int version);
+
+}  // namespace crossdock::python

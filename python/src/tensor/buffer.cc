@@ -1,0 +1,146 @@
+#include <Python.h>
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "../deferred.h"
+#include "../gil.h"
+#include "crossdock/core/error.h"
+#include "format.h"
+#include "tensor.h"
+#include "transfer.h"
+
+namespace crossdock::python {
+namespace {
+
+using array::Extents;
+using array::Tensor;
+
+static_assert(sizeof(Py_ssize_t) == sizeof(std::int64_t), "shapes and strides are shown to buffer consumers in place");
+
+/// A buffer that a Python object lent us; given back with the interpreter lock.
+class Lent {
+ public:
+  Lent() noexcept = default;
+  Lent(const Lent&) = delete;
+  Lent& operator=(const Lent&) = delete;
+  ~Lent() {
+    if (view.obj == nullptr || interpreter_ending()) return;
+    if (PyGILState_Check() != 0) {
+      PyBuffer_Release(&view);
+      return;
+    }
+    class GiveBack final : public Deferred {
+     public:
+      explicit GiveBack(const Py_buffer& lent) noexcept : view_(lent) {}
+      void run() noexcept override { PyBuffer_Release(&view_); }
+
+     private:
+      Py_buffer view_;
+    };
+    auto* const task = new (std::nothrow) GiveBack(view);
+    if (task != nullptr) defer(std::unique_ptr<Deferred>(task));
+  }
+
+  Py_buffer view{};
+};
+
+/// Where a buffer of no bytes points: not every consumer takes null.
+char nowhere[64];
+
+int refuse(const std::string& why) noexcept {
+  PyErr_SetString(PyExc_BufferError, why.c_str());
+  return -1;
+}
+
+int refuse_what_the_buffer_cant_say(const Tensor& tensor, int flags) {
+  if (!tensor.host_accessible()) {
+    return refuse("the tensor is in memory of " + device::to_string(tensor.device) +
+                  ", which the host can't read; copy it with .to(\"cpu\")");
+  }
+  if (tensor.mask) return refuse("a buffer can't say which elements are valid; the tensor has a mask");
+  if ((flags & PyBUF_WRITABLE) != 0 && tensor.read_only) return refuse("the tensor is read-only");
+  const bool contiguous = tensor.c_contiguous();
+  const bool wants_c = (flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS || (flags & PyBUF_STRIDES) != PyBUF_STRIDES;
+  if (wants_c && !contiguous) return refuse("the tensor isn't contiguous in C order; make a copy of it");
+  if ((flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS && !tensor.f_contiguous()) {
+    return refuse("the tensor isn't contiguous in Fortran order; make a copy of it");
+  }
+  if ((flags & PyBUF_ANY_CONTIGUOUS) == PyBUF_ANY_CONTIGUOUS && !contiguous && !tensor.f_contiguous()) {
+    return refuse("the tensor isn't contiguous; make a copy of it");
+  }
+  return 0;
+}
+
+}  // namespace
+
+int get_buffer(PyObject* self, Py_buffer* view, int flags) noexcept {
+  view->obj = nullptr;
+  try {
+    const Tensor& tensor = tensor_of(self);
+    const char* const format = format_of_type(tensor.type);
+    if (format == nullptr) {
+      return refuse("the buffer protocol has no format for elements of type " + array::element_type_name(tensor.type));
+    }
+    if (refuse_what_the_buffer_cant_say(tensor, flags) != 0) return -1;
+    wait_for(tensor);
+    view->buf = tensor.data != nullptr ? tensor.data : nowhere;
+    view->len = tensor.nbytes();
+    view->itemsize = tensor.type.itemsize();
+    view->readonly = tensor.read_only ? 1 : 0;
+    view->format = (flags & PyBUF_FORMAT) != 0 ? const_cast<char*>(format) : nullptr;
+    view->ndim = tensor.ndim();
+    // The tensor never changes, and the view keeps it: its own arrays are shown.
+    const auto shown = [](std::span<const std::int64_t> of) {
+      return const_cast<Py_ssize_t*>(reinterpret_cast<const Py_ssize_t*>(of.data()));
+    };
+    view->shape = (flags & PyBUF_ND) != 0 && tensor.ndim() > 0 ? shown(tensor.shape()) : nullptr;
+    view->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES && tensor.ndim() > 0 ? shown(tensor.strides()) : nullptr;
+    view->suboffsets = nullptr;
+    view->internal = nullptr;
+    Py_INCREF(self);
+    view->obj = self;
+    return 0;
+  } catch (...) {
+    set_python_error();
+    return -1;
+  }
+}
+
+bool tensor_from_buffer(PyObject* object, Tensor* out) {
+  auto lent = std::make_shared<Lent>();
+  if (PyObject_GetBuffer(object, &lent->view, PyBUF_RECORDS_RO) != 0) {
+    // Arrays of dates, say, are no buffers, but speak another protocol.
+    if (PyErr_ExceptionMatches(PyExc_BufferError) == 0 && PyErr_ExceptionMatches(PyExc_ValueError) == 0) {
+      throw nanobind::python_error();
+    }
+    PyErr_Clear();
+    return false;
+  }
+  const Py_buffer& view = lent->view;
+  auto type = type_of_format(view.format, view.itemsize);
+  if (!type) return false;
+  if (view.ndim < 0 || view.ndim > array::kMaxTensorDimensions) {
+    throw InvalidDataError("a buffer has " + std::to_string(view.ndim) + " dimensions");
+  }
+  out->type = std::move(*type);
+  out->extents = Extents(view.ndim);
+  const auto shape = out->extents.shape();
+  const auto strides = out->extents.strides();
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    shape[d] = view.shape != nullptr ? view.shape[d] : view.len / (view.itemsize > 0 ? view.itemsize : 1);
+    if (view.strides != nullptr) strides[d] = view.strides[d];
+  }
+  if (view.strides == nullptr) array::set_row_major(out, "a buffer");
+  out->data = view.buf;
+  out->read_only = view.readonly != 0;
+  array::check_tensor(out, "a buffer");
+  out->owner = std::move(lent);
+  return true;
+}
+
+}  // namespace crossdock::python

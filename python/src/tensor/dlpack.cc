@@ -1,0 +1,373 @@
+#include "crossdock/exchange/dlpack.h"
+
+#include <nanobind/nanobind.h>
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "../deferred.h"
+#include "crossdock/core/error.h"
+#include "names.h"
+#include "tensor.h"
+#include "transfer.h"
+
+namespace nb = nanobind;
+
+namespace crossdock::python {
+namespace {
+
+using array::Tensor;
+
+constexpr const char* kVersioned = "dltensor_versioned";
+constexpr const char* kLegacy = "dltensor";
+constexpr const char* kApi = "dlpack_exchange_api";
+
+template <class Managed>
+constexpr const char* name_of() noexcept {
+  return std::is_same_v<Managed, DLManagedTensor> ? kLegacy : kVersioned;
+}
+template <class Managed>
+constexpr const char* used_name_of() noexcept {
+  return std::is_same_v<Managed, DLManagedTensor> ? "used_dltensor" : "used_dltensor_versioned";
+}
+
+/// Of a capsule that nobody consumed: a consumer renames it, and then the struct is the consumer's.
+template <class Managed>
+void destroy(PyObject* capsule) noexcept {
+  if (PyCapsule_IsValid(capsule, name_of<Managed>()) == 0) return;
+  auto* const managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule, name_of<Managed>()));
+  if (managed->deleter != nullptr) managed->deleter(managed);
+}
+
+template <class Managed>
+PyObject* capsule_of(Managed* managed) noexcept {
+  PyObject* const capsule = PyCapsule_New(managed, name_of<Managed>(), &destroy<Managed>);
+  if (capsule == nullptr) managed->deleter(managed);
+  return capsule;
+}
+
+/// Owns what a producer gave, whose deleter may want the interpreter lock: see deferred.h.
+template <class Managed>
+std::shared_ptr<const void> owner_of_managed(Managed* managed) {
+  if (managed->deleter == nullptr) return nullptr;
+  struct Release {
+    void operator()(Managed* self) const noexcept {
+      struct Now {
+        void operator()(Managed* late) const noexcept { late->deleter(late); }
+      };
+      if (PyGILState_Check() != 0) [[likely]] {
+        Now{}(self);
+      } else {
+        drop(std::shared_ptr<Managed>(self, Now{}));
+      }
+    }
+  };
+  return std::shared_ptr<const void>(managed, Release{});
+}
+
+/// Takes over what a producer gave, also on a throw.
+template <class Managed>
+Tensor take(Managed* managed, std::uint64_t flags) {
+  std::shared_ptr<const void> owner = owner_of_managed(managed);
+  Tensor tensor = exchange::view_dlpack(managed->dl_tensor, flags);
+  tensor.owner = std::move(owner);
+  return tensor;
+}
+
+Tensor take(DLManagedTensorVersioned* managed) {
+  if (managed == nullptr) throw InvalidDataError("a DLPack producer gave a null pointer");
+  if (managed->version.major != DLPACK_MAJOR_VERSION) {
+    // Of other versions nothing but the deleter is known.
+    const std::shared_ptr<const void> owner = owner_of_managed(managed);
+    throw UnsupportedTypeError("a DLPack producer gave a tensor of version " + std::to_string(managed->version.major) +
+                               "." + std::to_string(managed->version.minor) + "; version 1 was asked for");
+  }
+  return take(managed, managed->flags);
+}
+
+// What __dlpack__ is asked for
+
+struct Wanted {
+  PyObject* stream = nullptr;  // borrowed; null or None: not given
+  PyObject* max_version = nullptr;
+  PyObject* dl_device = nullptr;
+  PyObject* copy = nullptr;
+};
+
+bool given(PyObject* object) noexcept { return object != nullptr && object != Py_None; }
+
+/// False, with the Python error set, for arguments that __dlpack__ hasn't.
+bool parse(PyObject* const* arguments, Py_ssize_t positional, PyObject* names, Wanted* wanted) noexcept {
+  if (positional != 0) {
+    PyErr_SetString(PyExc_TypeError, "__dlpack__() takes keyword arguments only");
+    return false;
+  }
+  const Py_ssize_t n = names != nullptr ? PyTuple_GET_SIZE(names) : 0;
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject* const name = PyTuple_GET_ITEM(names, i);
+    const auto is = [name](PyObject* known) { return name == known || PyUnicode_Compare(name, known) == 0; };
+    PyObject** slot = nullptr;
+    if (is(names::max_version())) slot = &wanted->max_version;
+    else if (is(names::copy())) slot = &wanted->copy;
+    else if (is(names::dl_device())) slot = &wanted->dl_device;
+    else if (is(names::stream())) slot = &wanted->stream;
+    if (slot == nullptr) {
+      PyErr_Format(PyExc_TypeError, "__dlpack__() got an unexpected keyword argument '%U'", name);
+      return false;
+    }
+    *slot = arguments[i];
+  }
+  return true;
+}
+
+/// Of a pair of ints. Throws.
+std::pair<long, long> pair_in(PyObject* object, const char* what) {
+  if (PyTuple_Check(object) == 0 || PyTuple_GET_SIZE(object) != 2) {
+    PyErr_Format(PyExc_TypeError, "%s is a tuple of two ints", what);
+    throw nb::python_error();
+  }
+  const long first = PyLong_AsLong(PyTuple_GET_ITEM(object, 0));
+  const long second = first == -1 && PyErr_Occurred() != nullptr ? 0 : PyLong_AsLong(PyTuple_GET_ITEM(object, 1));
+  if (PyErr_Occurred() != nullptr) throw nb::python_error();
+  return {first, second};
+}
+
+bool is_versioned(const Wanted& wanted) {
+  if (!given(wanted.max_version)) return false;
+  return pair_in(wanted.max_version, "max_version").first >= 1;
+}
+
+device::Device device_of(const Wanted& wanted) {
+  const auto [type, id] = pair_in(wanted.dl_device, "dl_device");
+  return {.type = static_cast<device::DeviceType>(type), .id = id};
+}
+
+bool truth(PyObject* object) {
+  const int value = PyObject_IsTrue(object);
+  if (value < 0) throw nb::python_error();
+  return value != 0;
+}
+
+/// The tensor that goes out: this one, or a copy of it where that was asked for.
+Tensor placed(const Tensor& tensor, const Wanted& wanted) {
+  const bool elsewhere = given(wanted.dl_device) && device_of(wanted) != tensor.device;
+  const bool must_copy = given(wanted.copy) && truth(wanted.copy);
+  if (!elsewhere && !must_copy) [[likely]]
+    return tensor;
+  const device::Device target = elsewhere ? device_of(wanted) : tensor.device;
+  if (given(wanted.copy) && !must_copy) {
+    throw ExportError("a copy is needed to hand a tensor in memory of " + device::to_string(tensor.device) +
+                      " over in that of " + device::to_string(target) + ", and copy=False forbids it");
+  }
+  Tensor made = copy_to(tensor, target, nullptr);
+  made.copied = true;
+  return made;
+}
+
+}  // namespace
+
+PyObject* dlpack(PyObject* self, PyObject* const* arguments, Py_ssize_t positional, PyObject* names) noexcept {
+  return guarded([&]() -> PyObject* {
+    Wanted wanted;
+    if (!parse(arguments, positional, names, &wanted)) return nullptr;
+    Tensor tensor = placed(tensor_of(self), wanted);
+    order_for_dlpack(&tensor, given(wanted.stream) ? wanted.stream : nullptr);
+    if (is_versioned(wanted)) return capsule_of(exchange::export_dlpack(std::move(tensor)));
+    return capsule_of(exchange::export_dlpack_legacy(std::move(tensor)));
+  });
+}
+
+PyObject* dlpack_device(PyObject* self, PyObject* /*unused*/) noexcept {
+  const device::Device device = tensor_of(self).device;
+  const std::int64_t id = device.type == device::DeviceType::kCpu ? 0 : device.id;
+  const std::int64_t pair[] = {static_cast<std::int64_t>(device.type), id};
+  return tuple_of(pair);
+}
+
+// Reading __dlpack__
+
+namespace {
+
+/// Consumes the capsule. Throws for one that isn't DLPack's.
+Tensor take_capsule(PyObject* capsule) {
+  const char* const name = PyCapsule_CheckExact(capsule) != 0 ? PyCapsule_GetName(capsule) : nullptr;
+  if (name != nullptr && std::strcmp(name, kVersioned) == 0) {
+    auto* const managed = static_cast<DLManagedTensorVersioned*>(PyCapsule_GetPointer(capsule, kVersioned));
+    if (managed == nullptr) throw nb::python_error();
+    if (PyCapsule_SetName(capsule, used_name_of<DLManagedTensorVersioned>()) != 0) throw nb::python_error();
+    return take(managed);
+  }
+  if (name != nullptr && std::strcmp(name, kLegacy) == 0) {
+    auto* const managed = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule, kLegacy));
+    if (managed == nullptr) throw nb::python_error();
+    if (PyCapsule_SetName(capsule, used_name_of<DLManagedTensor>()) != 0) throw nb::python_error();
+    return take(managed, 0);
+  }
+  const bool used = name != nullptr && std::strncmp(name, "used_dltensor", 13) == 0;
+  throw InvalidDataError(std::string("__dlpack__() gave ") +
+                         (used                         ? "a capsule that was consumed before; each serves once"
+                          : PyCapsule_CheckExact(capsule) != 0 ? "a capsule of another name than \"dltensor\" or "
+                                                                 "\"dltensor_versioned\""
+                                                               : "no capsule"));
+}
+
+/// __dlpack_device__() of the object, or nothing where it has none.
+std::optional<device::Device> device_from(PyObject* object) {
+  PyObject* const pair = PyObject_CallMethodNoArgs(object, names::__dlpack_device__());
+  if (pair == nullptr) {
+    if (PyErr_ExceptionMatches(PyExc_AttributeError) == 0) throw nb::python_error();
+    PyErr_Clear();
+    return std::nullopt;
+  }
+  const nb::object held = nb::steal(pair);
+  const auto [type, id] = pair_in(pair, "what __dlpack_device__() gives");
+  return device::Device{.type = static_cast<device::DeviceType>(type), .id = id};
+}
+
+}  // namespace
+
+bool tensor_from_dlpack(PyObject* object, PyObject* dl_device, PyObject* copy, Tensor* out) {
+  PyObject* method = nullptr;
+#if PY_VERSION_HEX >= 0x030D0000
+  if (PyObject_GetOptionalAttr(object, names::__dlpack__(), &method) < 0) throw nb::python_error();
+#else
+  if (_PyObject_LookupAttr(object, names::__dlpack__(), &method) < 0) throw nb::python_error();
+#endif
+  if (method == nullptr) return false;
+  const nb::object held = nb::steal(method);
+  const std::optional<device::Device> device = device_from(object);
+  const nb::object stream = device ? stream_for_dlpack(*device) : nb::none();
+  static PyObject* const version = Py_BuildValue("(ii)", DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION);
+
+  PyObject* arguments[4] = {version};
+  PyObject* keywords[4] = {names::max_version()};
+  std::size_t n = 1;
+  const auto add = [&](PyObject* name, PyObject* value) {
+    if (value == nullptr || value == Py_None) return;
+    keywords[n] = name;
+    arguments[n++] = value;
+  };
+  add(names::stream(), stream.ptr());
+  add(names::dl_device(), dl_device);
+  add(names::copy(), copy);
+  const auto call = [&](std::size_t first, std::size_t count) {
+    const nb::object keyword_names = checked(PyTuple_New(static_cast<Py_ssize_t>(count)));
+    for (std::size_t i = 0; i < count; ++i) {
+      Py_INCREF(keywords[first + i]);
+      PyTuple_SET_ITEM(keyword_names.ptr(), static_cast<Py_ssize_t>(i), keywords[first + i]);
+    }
+    return PyObject_Vectorcall(method, arguments + first, 0, count > 0 ? keyword_names.ptr() : nullptr);
+  };
+  PyObject* capsule = call(0, n);
+  if (capsule == nullptr) {
+    // A producer from before DLPack 1.0 knows `stream` alone. Whether it may copy it can't be told then.
+    const bool old = PyErr_ExceptionMatches(PyExc_TypeError) != 0 && (copy == nullptr || copy == Py_None) &&
+                     (dl_device == nullptr || dl_device == Py_None);
+    if (!old) throw nb::python_error();
+    PyErr_Clear();
+    capsule = call(1, n - 1);
+    if (capsule == nullptr) throw nb::python_error();
+  }
+  const nb::object kept = nb::steal(capsule);
+  *out = take_capsule(capsule);
+  return true;
+}
+
+// The C exchange API, both ways
+
+namespace {
+
+/// The table of an object's type, or null if it has none.
+const DLPackExchangeAPI* api_of(PyTypeObject* type) {
+  PyObject* found = nullptr;
+#if PY_VERSION_HEX >= 0x030D0000
+  if (PyObject_GetOptionalAttr(reinterpret_cast<PyObject*>(type), names::__dlpack_c_exchange_api__(), &found) < 0) {
+    throw nb::python_error();
+  }
+#else
+  if (_PyObject_LookupAttr(reinterpret_cast<PyObject*>(type), names::__dlpack_c_exchange_api__(), &found) < 0) {
+    throw nb::python_error();
+  }
+#endif
+  if (found == nullptr) return nullptr;
+  const nb::object capsule = nb::steal(found);
+  // Anything else is a draft's: an address as a number. The protocol in Python serves then.
+  if (PyCapsule_IsValid(found, kApi) == 0) return nullptr;
+  const auto* header = static_cast<const DLPackExchangeAPIHeader*>(PyCapsule_GetPointer(found, kApi));
+  while (header != nullptr && header->version.major != DLPACK_MAJOR_VERSION) header = header->prev_api;
+  return reinterpret_cast<const DLPackExchangeAPI*>(header);
+}
+
+int allocate(DLTensor* prototype, DLManagedTensorVersioned** out, void* context,
+             void (*set_error)(void*, const char*, const char*)) noexcept {
+  try {
+    *out = nullptr;
+    DLTensor without_data = *prototype;
+    without_data.data = nullptr;
+    without_data.byte_offset = 0;
+    without_data.strides = nullptr;
+    *out = exchange::export_dlpack(empty_like(without_data));
+    return 0;
+  } catch (const std::bad_alloc&) {
+    set_error(context, "MemoryError", "crossdock has no memory for a tensor");
+  } catch (const std::exception& error) {
+    set_error(context, "BufferError", error.what());
+  }
+  return -1;
+}
+
+int from_object(void* object, DLManagedTensorVersioned** out) noexcept {
+  try {
+    *out = nullptr;
+    Tensor tensor = tensor_of(static_cast<PyObject*>(object));
+    order_on_default_queue(&tensor);
+    *out = exchange::export_dlpack(std::move(tensor));
+    return 0;
+  } catch (...) {
+    set_python_error();
+    return -1;
+  }
+}
+
+int to_object(DLManagedTensorVersioned* managed, void** out) noexcept {
+  *out = guarded([&] { return new_tensor(take(managed)); });
+  return *out != nullptr ? 0 : -1;
+}
+
+int current_stream(DLDeviceType type, int32_t id, void** out) noexcept {
+  try {
+    *out = default_stream({static_cast<device::DeviceType>(type), id});
+    return 0;
+  } catch (...) {
+    set_python_error();
+    return -1;
+  }
+}
+
+DLPackExchangeAPI exchange_api = {
+    .header = {.version = {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION}, .prev_api = nullptr},
+    .managed_tensor_allocator = allocate,
+    .managed_tensor_from_py_object_no_sync = from_object,
+    .managed_tensor_to_py_object_no_sync = to_object,
+    // Needs room for shape and strides in elements that outlives the call, and ours are in bytes.
+    .dltensor_from_py_object_no_sync = nullptr,
+    .current_work_stream = current_stream,
+};
+
+}  // namespace
+
+PyObject* dlpack_exchange_api() noexcept { return PyCapsule_New(&exchange_api, kApi, nullptr); }
+
+bool tensor_from_exchange_api(PyObject* object, Tensor* out) {
+  const DLPackExchangeAPI* const api = api_of(Py_TYPE(object));
+  if (api == nullptr) return false;
+  DLManagedTensorVersioned* managed = nullptr;
+  if (api->managed_tensor_from_py_object_no_sync(object, &managed) != 0) throw nb::python_error();
+  *out = take(managed);
+  if (!device::host_readable(out->device.type)) note_stream(*api, out);
+  return true;
+}
+
+}  // namespace crossdock::python

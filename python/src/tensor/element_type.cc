@@ -1,0 +1,207 @@
+#include "element_type.h"
+
+#include <nanobind/stl/string.h>
+
+#include <string>
+#include <utility>
+
+#include "crossdock/core/error.h"
+#include "tensor.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace crossdock::python {
+namespace {
+
+/// crossdock.DType
+struct PyElementType {
+  array::ElementType type;
+};
+
+std::string text_of(nb::handle object) { return nb::cast<std::string>(nb::str(object)); }
+
+/// dtype[...] of NumPy, without importing it: an object with a typestr `str`, a `name` and a `descr`.
+array::ElementType from_numpy(nb::handle dtype) {
+  const std::string typestr = text_of(dtype.attr("str"));
+  const nb::object fields = nb::getattr(dtype, "fields", nb::none());
+  if (!fields.is_none()) return array::structured_type(typestr, descr_in(dtype.attr("descr")));
+  // bfloat16 and its like are user types, whose typestr says only that they are bytes: their name says more.
+  if (typestr.size() > 1 && typestr[1] == 'V') {
+    try {
+      return array::parse_element_type(text_of(dtype.attr("name")));
+    } catch (const InvalidArgumentError&) {
+      return array::parse_typestr(typestr);
+    }
+  }
+  return array::parse_typestr(typestr);
+}
+
+bool is_numpy_type(nb::handle object) {
+  return PyType_Check(object.ptr()) != 0 && nb::hasattr(object, "__module__") &&
+         text_of(object.attr("__module__")).starts_with("numpy");
+}
+
+nb::object field_object(const array::DescrField& field) {
+  nb::object type;
+  if (field.fields.empty()) {
+    type = nb::str(field.typestr.c_str(), field.typestr.size());
+  } else {
+    nb::list within;
+    for (const array::DescrField& one : field.fields) within.append(field_object(one));
+    type = within;
+  }
+  nb::object name = nb::str(field.name.c_str(), field.name.size());
+  if (!field.title.empty()) name = nb::make_tuple(nb::str(field.title.c_str(), field.title.size()), name);
+  if (field.shape.empty()) return nb::make_tuple(name, type);
+  return nb::make_tuple(name, type, checked(tuple_of(field.shape)));
+}
+
+std::string string_in(nb::handle object, const char* what) {
+  if (PyUnicode_Check(object.ptr()) == 0) {
+    throw InvalidArgumentError(std::string("a descr's ") + what + " is a str, not " +
+                               nb::type_name(object.type()).c_str());
+  }
+  return nb::cast<std::string>(object);
+}
+
+constexpr int kMostNesting = 16;
+
+std::vector<array::DescrField> fields_in(nb::handle descr, int depth);
+
+array::DescrField field_in(nb::handle item, int depth) {
+  if (PyTuple_Check(item.ptr()) == 0 || (nb::len(item) != 2 && nb::len(item) != 3)) {
+    throw InvalidArgumentError("a descr lists tuples of name, type and, where it has one, shape");
+  }
+  array::DescrField field;
+  nb::object name = item[0];
+  if (PyTuple_Check(name.ptr()) != 0 && nb::len(name) == 2) {
+    field.title = string_in(nb::object(name[0]), "title");
+    name = nb::object(name[1]);
+  }
+  field.name = string_in(name, "name");
+  const nb::object type = item[1];
+  if (PyList_Check(type.ptr()) != 0) {
+    field.fields = fields_in(type, depth + 1);
+  } else {
+    field.typestr = string_in(type, "type");
+  }
+  if (nb::len(item) == 2) return field;
+  const nb::object shape = item[2];
+  const auto append = [&](nb::handle extent) {
+    const long long number = PyLong_AsLongLong(extent.ptr());
+    if (number == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+    field.shape.push_back(number);
+  };
+  if (PyLong_Check(shape.ptr()) != 0) {
+    append(shape);
+  } else if (PyTuple_Check(shape.ptr()) != 0) {
+    for (nb::handle extent : nb::borrow<nb::tuple>(shape)) append(extent);
+  } else {
+    throw InvalidArgumentError("a descr's shape is an int or a tuple of them");
+  }
+  return field;
+}
+
+std::vector<array::DescrField> fields_in(nb::handle descr, int depth) {
+  if (PyList_Check(descr.ptr()) == 0) throw InvalidArgumentError("a descr is a list");
+  if (depth > kMostNesting) throw InvalidArgumentError("a descr is nested too deeply");
+  std::vector<array::DescrField> fields;
+  for (nb::handle item : nb::borrow<nb::list>(descr)) fields.push_back(field_in(item, depth));
+  return fields;
+}
+
+nb::object numpy_dtype(const PyElementType& self) {
+  const nb::module_ numpy = nb::module_::import_("numpy");
+  if (self.type.described && !self.type.described->fields.empty()) return numpy.attr("dtype")(descr_object(self.type));
+  const std::string typestr = array::typestr_of(self.type);
+  if (!typestr.empty()) return numpy.attr("dtype")(typestr);
+  // NumPy knows these once ml_dtypes, which defines them for it, is there.
+  const nb::module_ more = nb::module_::import_("ml_dtypes");
+  return numpy.attr("dtype")(more.attr(array::element_type_name(self.type).c_str()));
+}
+
+}  // namespace
+
+nb::object element_type_object(const array::ElementType& type) { return nb::cast(PyElementType{type}); }
+
+std::vector<array::DescrField> descr_in(nb::handle descr) { return fields_in(descr, 0); }
+
+nb::object descr_object(const array::ElementType& type) {
+  nb::list fields;
+  if (type.described && !type.described->fields.empty()) {
+    for (const array::DescrField& field : type.described->fields) fields.append(field_object(field));
+  } else {
+    fields.append(nb::make_tuple("", array::typestr_of(type)));
+  }
+  return fields;
+}
+
+array::ElementType element_type_in(nb::handle object) {
+  PyElementType* own = nullptr;
+  if (nb::try_cast(object, own) && own != nullptr) return own->type;
+  if (PyUnicode_Check(object.ptr()) != 0) return array::parse_element_type(nb::cast<std::string>(object));
+  if (object.is(reinterpret_cast<PyObject*>(&PyBool_Type))) return array::parse_element_type("bool");
+  if (object.is(reinterpret_cast<PyObject*>(&PyLong_Type))) return array::parse_element_type("int64");
+  if (object.is(reinterpret_cast<PyObject*>(&PyFloat_Type))) return array::parse_element_type("float64");
+  if (object.is(reinterpret_cast<PyObject*>(&PyComplex_Type))) return array::parse_element_type("complex128");
+  if (is_numpy_type(object)) return from_numpy(nb::module_::import_("numpy").attr("dtype")(object));
+  if (PyType_Check(object.ptr()) == 0 && nb::hasattr(object, "str") && nb::hasattr(object, "itemsize")) {
+    return from_numpy(object);
+  }
+  const std::string text = text_of(object);
+  constexpr std::string_view kTorch = "torch.";
+  if (text.starts_with(kTorch)) return array::parse_element_type(text.substr(kTorch.size()));
+  throw InvalidArgumentError("an object of type " + std::string(nb::type_name(object.type()).c_str()) +
+                             " names no element type; give a name as in \"float32\", a typestr, or a NumPy or torch "
+                             "dtype");
+}
+
+void bind_element_type(nb::module_& module) {
+  nb::class_<PyElementType>(module, "DType",
+                            "The type of a tensor's elements. Equal to its names, and to dtypes of NumPy and torch.")
+      .def(
+          "__init__", [](PyElementType* self, nb::handle of) { new (self) PyElementType{element_type_in(of)}; },
+          "of"_a, "A name (\"float32\"), a typestr (\"<f4\"), or a dtype of NumPy or torch.")
+      .def_prop_ro(
+          "name", [](const PyElementType& self) { return array::element_type_name(self.type); },
+          "As in \"float32\"; the typestr where there is no other name.")
+      .def_prop_ro(
+          "str",
+          [](const PyElementType& self) -> nb::object {
+            const std::string typestr = array::typestr_of(self.type);
+            if (typestr.empty()) return nb::none();
+            return nb::str(typestr.c_str());
+          },
+          "The typestr of the array interfaces, as in \"<f4\"; None where there is none (bfloat16 and its like).")
+      .def_prop_ro(
+          "descr", [](const PyElementType& self) { return descr_object(self.type); },
+          "As NumPy's: the fields of a structured type, or one without a name.")
+      .def_prop_ro(
+          "itemsize", [](const PyElementType& self) { return self.type.itemsize(); }, "Bytes of one element.")
+      .def_prop_ro(
+          "dlpack",
+          [](const PyElementType& self) -> nb::object {
+            if (self.type.described || self.type.swapped) return nb::none();
+            return nb::make_tuple(static_cast<int>(self.type.code), self.type.bits, self.type.lanes);
+          },
+          "DLPack's (code, bits, lanes); None for what DLPack can't say.")
+      .def_prop_ro("dtype", numpy_dtype, "NumPy's dtype, so that np.dtype() takes this. Imports NumPy.")
+      .def("__hash__",
+           [](const PyElementType& self) { return nb::hash(nb::str(array::element_type_name(self.type).c_str())); })
+      .def(
+          "__eq__",
+          [](const PyElementType& self, nb::handle other) -> nb::object {
+            try {
+              return nb::bool_(self.type == element_type_in(other));
+            } catch (const Error&) {
+              return nb::borrow(Py_NotImplemented);
+            }
+          },
+          "other"_a.none())
+      .def("__str__", [](const PyElementType& self) { return array::element_type_name(self.type); })
+      .def("__repr__",
+           [](const PyElementType& self) { return "crossdock.DType('" + array::element_type_name(self.type) + "')"; });
+}
+
+}  // namespace crossdock::python

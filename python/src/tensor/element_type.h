@@ -1,0 +1,22 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include "crossdock/array/element_type.h"
+
+namespace crossdock::python {
+
+/// crossdock.DType
+nanobind::object element_type_object(const array::ElementType& type);
+
+/// What Python programs write for a type: a DType, a name or typestr, a dtype of NumPy or torch, a NumPy scalar type,
+/// bool, int, float or complex. Throws InvalidArgumentError, UnsupportedTypeError.
+array::ElementType element_type_in(nanobind::handle object);
+
+/// A descr of the array interface as Python has it, and back. Throws nb::type_error, InvalidArgumentError.
+std::vector<array::DescrField> descr_in(nanobind::handle descr);
+nanobind::object descr_object(const array::ElementType& type);
+
+void bind_element_type(nanobind::module_& module);
+
+}  // namespace crossdock::python

@@ -1,0 +1,64 @@
+#include "place.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+
+#include <functional>
+#include <string>
+
+#include "crossdock/core/error.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace crossdock::python {
+namespace {
+
+using device::Device;
+using device::DeviceType;
+
+}  // namespace
+
+nb::object device_object(const Device& device) { return nb::cast(device); }
+
+Device device_in(nb::handle object) {
+  Device* own = nullptr;
+  if (nb::try_cast(object, own) && own != nullptr) return *own;
+  if (PyUnicode_Check(object.ptr()) != 0) return device::parse_device(nb::cast<std::string>(object));
+  if (PyTuple_Check(object.ptr()) != 0 && nb::len(object) == 2) {
+    const long type = PyLong_AsLong(nb::object(object[0]).ptr());
+    const long long id = type == -1 ? 0 : PyLong_AsLongLong(nb::object(object[1]).ptr());
+    if (PyErr_Occurred() != nullptr) throw nb::python_error();
+    return {.type = static_cast<DeviceType>(type), .id = id};
+  }
+  throw InvalidArgumentError("a device is a crossdock.Device, a text as in \"cuda:0\", or DLPack's pair of numbers; it "
+                             "was of type " +
+                             std::string(nb::type_name(object.type()).c_str()));
+}
+
+void bind_device(nb::module_& module) {
+  nb::class_<Device>(module, "Device", "Where memory is: a type and an id, as Arrow and DLPack number them. Immutable.")
+      .def(
+          "__init__", [](Device* self, nb::handle of) { new (self) Device(device_in(of)); }, "of"_a,
+          "A text as in \"cpu\" or \"cuda:1\", or a pair of numbers.")
+      .def_prop_ro("type", [](const Device& self) { return device::device_type_name(self.type); },
+                   "The type's name, as in \"cuda\"; empty for a number without a name.")
+      .def_prop_ro("type_id", [](const Device& self) { return static_cast<std::int32_t>(self.type); },
+                   "The type's number.")
+      .def_prop_ro("id", [](const Device& self) { return self.id; }, "Which one of its type; -1 for the CPU.")
+      .def("__hash__", [](const Device& self) { return static_cast<Py_hash_t>(std::hash<Device>()(self) >> 1); })
+      .def(
+          "__eq__",
+          [](const Device& self, nb::handle other) -> nb::object {
+            try {
+              return nb::bool_(self == device_in(other));
+            } catch (const Error&) {
+              return nb::borrow(Py_NotImplemented);
+            }
+          },
+          "other"_a.none())
+      .def("__str__", [](const Device& self) { return device::to_string(self); })
+      .def("__repr__", [](const Device& self) { return "crossdock.Device('" + device::to_string(self) + "')"; });
+}
+
+}  // namespace crossdock::python

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include "crossdock/device/device.h"
+
+namespace crossdock::python {
+
+/// crossdock.Device
+nanobind::object device_object(const device::Device& device);
+
+/// A Device, its text ("cpu", "cuda:1"), or DLPack's pair of numbers. Throws InvalidArgumentError.
+device::Device device_in(nanobind::handle object);
+
+void bind_device(nanobind::module_& module);
+
+}  // namespace crossdock::python

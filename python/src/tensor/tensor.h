@@ -1,0 +1,69 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <memory>
+
+#include "../errors.h"
+#include "crossdock/array/tensor.h"
+
+/// crossdock.Tensor, and how arrays of other libraries become one. Its type and the hot calls are written against
+/// CPython itself, as nanobind's bookkeeping for each instance costs more than a whole hand-over does.
+///
+/// Everything here needs the interpreter lock. Functions that return a PyObject* return a new reference, or null with
+/// the Python error set; they don't throw. Others throw.
+namespace crossdock::python {
+
+/// The object: never changed once it is there, so any thread may use it.
+struct PyTensor {
+  PyObject_HEAD array::Tensor tensor;
+  PyObject* weak_references;
+};
+
+/// Its type, made by bind_tensor(). Python code can't derive from it.
+extern PyTypeObject* tensor_type;
+
+inline bool is_tensor(PyObject* object) noexcept { return Py_TYPE(object) == tensor_type; }
+inline const array::Tensor& tensor_of(PyObject* object) noexcept { return reinterpret_cast<PyTensor*>(object)->tensor; }
+
+PyObject* new_tensor(array::Tensor&& tensor) noexcept;
+
+/// Throws nb::python_error after a Python call that failed.
+inline nanobind::object checked(PyObject* result) {
+  if (result == nullptr) throw nanobind::python_error();
+  return nanobind::steal(result);
+}
+
+/// An owner of memory that a Python object keeps: dropped on a Python thread, see deferred.h.
+std::shared_ptr<const void> owner_of(PyObject* object);
+
+/// (1, 2, 3) of numbers.
+PyObject* tuple_of(std::span<const std::int64_t> numbers) noexcept;
+
+void bind_tensor(nanobind::module_& module);
+void bind_asarray(nanobind::module_& module);
+
+// What the files beside this one add to the type.
+
+/// Buffer protocol and the array interface of NumPy.
+int get_buffer(PyObject* self, Py_buffer* view, int flags) noexcept;
+PyObject* array_interface(PyObject* self, void* unused) noexcept;
+/// __dlpack__, __dlpack_device__, and the capsule for the type attribute __dlpack_c_exchange_api__.
+PyObject* dlpack(PyObject* self, PyObject* const* arguments, Py_ssize_t positional, PyObject* names) noexcept;
+PyObject* dlpack_device(PyObject* self, PyObject* unused) noexcept;
+PyObject* dlpack_exchange_api() noexcept;
+/// tensor[key]
+PyObject* subscript(PyObject* self, PyObject* key) noexcept;
+
+// What they read. Each gives false, and no error, if the object doesn't speak the protocol; throws if it does badly.
+
+/// Any of them, as asarray() does. Throws UnsupportedTypeError for an object that speaks none.
+void tensor_from_any(PyObject* object, array::Tensor* out);
+bool tensor_from_buffer(PyObject* object, array::Tensor* out);
+bool tensor_from_array_interface(PyObject* object, array::Tensor* out);
+bool tensor_from_exchange_api(PyObject* object, array::Tensor* out);
+/// `copy` as Python has it: true, false, or null for "if need be"; likewise the device, asked of the producer if it
+/// isn't null. Throws Python's BufferError of a producer that can't.
+bool tensor_from_dlpack(PyObject* object, PyObject* dl_device, PyObject* copy, array::Tensor* out);
+
+}  // namespace crossdock::python

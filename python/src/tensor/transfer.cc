@@ -1,0 +1,198 @@
+#include "transfer.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "../gil.h"
+#include "crossdock/core/error.h"
+#include "crossdock/device/registry.h"
+#include "crossdock/exchange/copy.h"
+#include "crossdock/exchange/dlpack.h"
+#include "crossdock/exchange/ready.h"
+#include "crossdock/session/context.h"
+#include "tensor.h"
+
+namespace nb = nanobind;
+
+namespace crossdock::python {
+namespace {
+
+using array::Tensor;
+using device::Device;
+using device::DeviceType;
+using device::MemoryKind;
+using device::Queue;
+
+const device::DriverRegistry& drivers() { return *session::Context::default_context()->drivers(); }
+
+/// Null if no driver knows the device.
+std::shared_ptr<device::Context> context_or_null(const Device& device) {
+  try {
+    return drivers().context(device);
+  } catch (const UnsupportedError&) {
+    return nullptr;
+  } catch (const NotFoundError&) {
+    return nullptr;
+  }
+}
+
+/// Whose event it is: host memory may be the target of a device's work.
+Device event_device(const Tensor& tensor) { return tensor.queue ? tensor.queue->device() : tensor.device; }
+
+/// Which memory of the device's family its type says: pinned and managed memory have types of their own.
+MemoryKind kind_of(DeviceType type) noexcept {
+  switch (type) {
+    case DeviceType::kCpu:
+    case DeviceType::kCudaHost:
+    case DeviceType::kRocmHost: return MemoryKind::kHost;
+    case DeviceType::kCudaManaged: return MemoryKind::kShared;
+    default: return MemoryKind::kDevice;
+  }
+}
+
+[[noreturn]] void fail_stream(const std::string& why) {
+  PyErr_SetString(PyExc_ValueError, why.c_str());
+  throw nb::python_error();
+}
+
+/// The native queue that a DLPack consumer names, or nothing for -1: don't order. (DLPack, Python array API standard.)
+std::optional<std::intptr_t> native_stream(const Device& device, PyObject* stream) {
+  const bool cuda = device.type == DeviceType::kCuda || device.type == DeviceType::kCudaHost ||
+                    device.type == DeviceType::kCudaManaged;
+  const bool rocm = device.type == DeviceType::kRocm || device.type == DeviceType::kRocmHost;
+  constexpr std::intptr_t kLegacyDefault = 1;
+  if (stream == nullptr) return cuda ? kLegacyDefault : 0;
+  if (PyLong_Check(stream) == 0 || PyBool_Check(stream) != 0) fail_stream("stream is an int or None");
+  const long long number = PyLong_AsLongLong(stream);
+  if (number == -1) {
+    if (PyErr_Occurred() != nullptr) throw nb::python_error();
+    return std::nullopt;
+  }
+  if (number < -1) fail_stream("stream is -1, a stream's number or handle, or None");
+  if (cuda && number == 0) {
+    fail_stream("stream 0 is ambiguous on CUDA: it is 1 for the legacy default stream, 2 for the per-thread one");
+  }
+  if (rocm && (number == 1 || number == 2)) fail_stream("streams 1 and 2 mean nothing on ROCm; the default one is 0");
+  return static_cast<std::intptr_t>(number);
+}
+
+}  // namespace
+
+Tensor copy_to(const Tensor& tensor, const Device& target, const Queue* queue) {
+  const bool from_host = tensor.device.type == DeviceType::kCpu;
+  const bool to_host = target.type == DeviceType::kCpu;
+  const auto to = drivers().context(target);
+  if (from_host && to_host) {
+    wait_for(tensor);
+    const GilRelease release;
+    return exchange::copy(tensor, to, MemoryKind::kHost, to, to->make_queue());
+  }
+  const Device& moving = to_host ? tensor.device : target;
+  const auto mover = drivers().context(moving);
+  if (!from_host && !to_host && drivers().context(tensor.device)->driver_name() != mover->driver_name()) {
+    // No driver reaches both: by way of the host.
+    return copy_to(copy_to(tensor, Device{}, nullptr), target, queue);
+  }
+  const GilRelease release;
+  if (!exchange::is_ready(tensor) && event_device(tensor).type != moving.type) wait_for(tensor);
+  Tensor made = exchange::copy(tensor, to, kind_of(target.type), mover,
+                               queue != nullptr ? *queue : drivers().default_queue(moving));
+  if (queue == nullptr && to_host) mover->wait(made.event);
+  return made;
+}
+
+Tensor empty_on(const array::ElementType& type, std::span<const std::int64_t> shape, const Device& device) {
+  const auto context = drivers().context(device);
+  return exchange::empty(type, shape, context, kind_of(device.type), drivers().default_queue(device));
+}
+
+Tensor empty_like(const DLTensor& prototype) {
+  const Tensor like = exchange::view_dlpack(prototype, 0);
+  return empty_on(like.type, like.shape(), like.device);
+}
+
+void wait_for(const Tensor& tensor) {
+  if (exchange::is_ready(tensor)) return;
+  const auto context = drivers().context(event_device(tensor));
+  const GilReleaseIfHeld release;
+  context->wait(tensor.event);
+}
+
+void order_for_dlpack(Tensor* tensor, PyObject* stream) {
+  if (tensor->device.type == DeviceType::kCpu) {
+    if (stream != nullptr && !(PyLong_Check(stream) != 0 && PyLong_AsLong(stream) == -1)) {
+      PyErr_Clear();
+      fail_stream("host memory has no streams: stream must be None or -1");
+    }
+    wait_for(*tensor);
+    tensor->event = {};
+    return;
+  }
+  const std::optional<std::intptr_t> native = native_stream(tensor->device, stream);
+  if (exchange::is_ready(*tensor)) [[likely]]
+    return;
+  if (native) {
+    const auto context = drivers().context(event_device(*tensor));
+    if (*native == 0) {
+      // A device whose default stream has no handle that we could order.
+      wait_for(*tensor);
+    } else {
+      context->order_after(context->wrap_queue(reinterpret_cast<void*>(*native), nullptr), tensor->event);
+    }
+  }
+  tensor->event = {};
+}
+
+nb::object stream_for_dlpack(const Device& device) {
+  if (device::host_readable(device.type)) return nb::none();
+  if (context_or_null(device) == nullptr) return nb::none();
+  const void* native = drivers().default_queue(device).native();
+  if (native == nullptr) return nb::none();
+  return checked(PyLong_FromVoidPtr(const_cast<void*>(native)));
+}
+
+void note_default_queue(Tensor* tensor) {
+  if (device::host_readable(tensor->device.type)) return;
+  const auto context = context_or_null(tensor->device);
+  if (context == nullptr) return;
+  const Queue queue = drivers().default_queue(tensor->device);
+  tensor->event = context->make_event();
+  context->record(tensor->event, queue);
+  tensor->queue = queue;
+}
+
+void order_on_default_queue(Tensor* tensor) {
+  if (exchange::is_ready(*tensor)) [[likely]]
+    return;
+  if (tensor->device.type == DeviceType::kCpu) {
+    wait_for(*tensor);
+    tensor->event = {};
+    return;
+  }
+  const Device device = event_device(*tensor);
+  exchange::order_on(tensor, *drivers().context(device), drivers().default_queue(device));
+}
+
+void* default_stream(const Device& device) {
+  if (device.type == DeviceType::kCpu || context_or_null(device) == nullptr) return nullptr;
+  return drivers().default_queue(device).native();
+}
+
+void note_stream(const DLPackExchangeAPI& api, Tensor* tensor) {
+  const auto context = context_or_null(tensor->device);
+  if (context == nullptr) return;
+  void* native = nullptr;
+  const auto type = static_cast<DLDeviceType>(tensor->device.type);
+  if (api.current_work_stream(type, static_cast<int32_t>(tensor->device.id), &native) != 0) throw nb::python_error();
+  // Null is the device's default stream, which CUDA calls 1 where it must not be mistaken for "none".
+  const bool cuda = tensor->device.type == DeviceType::kCuda;
+  if (native == nullptr && cuda) native = reinterpret_cast<void*>(std::intptr_t{1});
+  if (native == nullptr) return;
+  const Queue queue = context->wrap_queue(native, nullptr);
+  tensor->event = context->make_event();
+  context->record(tensor->event, queue);
+  tensor->queue = queue;
+}
+
+}  // namespace crossdock::python

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <optional>
+
+#include "crossdock/array/dlpack_abi.h"
+#include "crossdock/array/tensor.h"
+#include "crossdock/device/queue.h"
+
+/// Where tensors meet drivers: copies, and the order between queues that protocols ask for. All with the drivers of the
+/// default session context, which are looked for at the first call that needs one. Needs the interpreter lock, and lets
+/// go of it where it waits or copies. Throws.
+namespace crossdock::python {
+
+/// A copy in memory of `target`, or of the tensor's own device: new and writable. On `queue` if there is one, and then
+/// the copy may still be under way; else it is done when this returns, if the target is the host.
+array::Tensor copy_to(const array::Tensor& tensor, const device::Device& target, const device::Queue* queue);
+/// New memory of this device, not zeroed.
+array::Tensor empty_on(const array::ElementType& type, std::span<const std::int64_t> shape,
+                       const device::Device& device);
+array::Tensor empty_like(const DLTensor& prototype);
+
+/// Waits until the tensor's memory may be touched; leaves the tensor as it is.
+void wait_for(const array::Tensor& tensor);
+
+/// What `stream` of __dlpack__ asks (null: not given): the consumer's stream is ordered after the tensor's event. Host
+/// memory is waited for. Throws Python's ValueError for a stream that the device's interface hasn't.
+void order_for_dlpack(array::Tensor* tensor, PyObject* stream);
+/// What to give a producer on this device as `stream`: our queue there, or None.
+nanobind::object stream_for_dlpack(const device::Device& device);
+/// After a producer was given that stream: work on our queue may touch the memory, and other queues come after it.
+void note_default_queue(array::Tensor* tensor);
+
+/// For the C exchange API, which orders nothing by itself: both sides put their work on current streams.
+void order_on_default_queue(array::Tensor* tensor);
+void* default_stream(const device::Device& device);
+void note_stream(const DLPackExchangeAPI& api, array::Tensor* tensor);
+
+}  // namespace crossdock::python

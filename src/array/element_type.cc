@@ -1,0 +1,250 @@
+#include "crossdock/array/element_type.h"
+
+#include <charconv>
+#include <utility>
+
+#include "crossdock/core/bytes.h"
+#include "crossdock/core/error.h"
+
+namespace crossdock::array {
+namespace {
+
+struct Named {
+  std::string_view name;
+  TypeCode code;
+  std::uint8_t bits;
+};
+
+constexpr Named kNames[] = {
+    {"bool", TypeCode::kBool, 8},
+    {"int8", TypeCode::kInt, 8},
+    {"int16", TypeCode::kInt, 16},
+    {"int32", TypeCode::kInt, 32},
+    {"int64", TypeCode::kInt, 64},
+    {"uint8", TypeCode::kUInt, 8},
+    {"uint16", TypeCode::kUInt, 16},
+    {"uint32", TypeCode::kUInt, 32},
+    {"uint64", TypeCode::kUInt, 64},
+    {"float16", TypeCode::kFloat, 16},
+    {"float32", TypeCode::kFloat, 32},
+    {"float64", TypeCode::kFloat, 64},
+    {"complex32", TypeCode::kComplex, 32},
+    {"complex64", TypeCode::kComplex, 64},
+    {"complex128", TypeCode::kComplex, 128},
+    {"bfloat16", TypeCode::kBfloat, 16},
+    {"float8_e3m4", TypeCode::kFloat8E3m4, 8},
+    {"float8_e4m3", TypeCode::kFloat8E4m3, 8},
+    {"float8_e4m3b11fnuz", TypeCode::kFloat8E4m3b11fnuz, 8},
+    {"float8_e4m3fn", TypeCode::kFloat8E4m3fn, 8},
+    {"float8_e4m3fnuz", TypeCode::kFloat8E4m3fnuz, 8},
+    {"float8_e5m2", TypeCode::kFloat8E5m2, 8},
+    {"float8_e5m2fnuz", TypeCode::kFloat8E5m2fnuz, 8},
+    {"float8_e8m0fnu", TypeCode::kFloat8E8m0fnu, 8},
+    {"float6_e2m3fn", TypeCode::kFloat6E2m3fn, 6},
+    {"float6_e3m2fn", TypeCode::kFloat6E3m2fn, 6},
+    {"float4_e2m1fn", TypeCode::kFloat4E2m1fn, 4},
+};
+
+std::string quoted(std::string_view text) { return "\"" + std::string(text) + "\""; }
+
+[[noreturn]] void fail_typestr(std::string_view typestr, const char* why) {
+  throw InvalidArgumentError("the typestr " + quoted(typestr) + " " + why);
+}
+
+/// A typestr taken apart.
+struct Parts {
+  char order;
+  char kind;
+  std::int64_t size;      // as it stands there
+  std::string_view unit;  // with its brackets, or empty
+};
+
+Parts parts_of(std::string_view typestr) {
+  if (typestr.size() < 3) fail_typestr(typestr, "is no byte order, kind and size, as in \"<f4\"");
+  Parts parts{.order = typestr[0], .kind = typestr[1], .size = 0, .unit = {}};
+  if (std::string_view("<>|=").find(parts.order) == std::string_view::npos) {
+    fail_typestr(typestr, "begins with no byte order: '<', '>' or '|'");
+  }
+  const char* const end = typestr.data() + typestr.size();
+  const auto [rest, error] = std::from_chars(typestr.data() + 2, end, parts.size);
+  if (error != std::errc{} || typestr[2] == '-') fail_typestr(typestr, "has no size after its kind");
+  parts.unit = std::string_view(rest, static_cast<std::size_t>(end - rest));
+  const bool dated = parts.kind == 'm' || parts.kind == 'M';
+  const bool bracketed = parts.unit.size() > 2 && parts.unit.front() == '[' && parts.unit.back() == ']';
+  if (!parts.unit.empty() && !(dated && bracketed)) fail_typestr(typestr, "goes on after its size");
+  return parts;
+}
+
+ElementType number(TypeCode code, std::int64_t bytes, bool swapped) {
+  ElementType type;
+  type.code = code;
+  type.bits = static_cast<std::uint8_t>(8 * bytes);
+  type.swapped = swapped && bytes > 1;
+  return type;
+}
+
+ElementType described(std::string_view typestr, std::int64_t itemsize, std::vector<DescrField> fields = {}) {
+  ElementType type;
+  type.code = TypeCode::kOpaque;
+  type.bits = 8;
+  type.described = std::make_shared<const DescribedType>(
+      DescribedType{.typestr = std::string(typestr), .fields = std::move(fields), .itemsize = itemsize});
+  return type;
+}
+
+bool one_of(std::int64_t size, std::initializer_list<std::int64_t> sizes) {
+  for (const std::int64_t one : sizes) {
+    if (one == size) return true;
+  }
+  return false;
+}
+
+std::int64_t itemsize_of(const std::vector<DescrField>& fields);
+
+std::int64_t itemsize_of(const DescrField& field) {
+  if (field.typestr.empty() == field.fields.empty()) {
+    throw InvalidArgumentError("the descr's field " + quoted(field.name) + " has no type");
+  }
+  std::int64_t size = field.typestr.empty() ? itemsize_of(field.fields) : parse_typestr(field.typestr).itemsize();
+  for (const std::int64_t extent : field.shape) {
+    if (extent < 0 || !checked_multiply(size, extent, &size)) {
+      throw InvalidArgumentError("the descr's field " + quoted(field.name) + " has a shape that makes no sense");
+    }
+  }
+  return size;
+}
+
+std::int64_t itemsize_of(const std::vector<DescrField>& fields) {
+  std::int64_t sum = 0;
+  for (const DescrField& field : fields) {
+    if (!checked_add(sum, itemsize_of(field), &sum)) throw InvalidArgumentError("the descr's sizes overflow");
+  }
+  return sum;
+}
+
+}  // namespace
+
+bool ElementType::operator==(const ElementType& other) const noexcept {
+  if (code != other.code || bits != other.bits || lanes != other.lanes || swapped != other.swapped ||
+      padded != other.padded || (described == nullptr) != (other.described == nullptr)) {
+    return false;
+  }
+  return described == other.described || *described == *other.described;
+}
+
+std::string element_type_name(const ElementType& type) {
+  if (type.described) return type.described->typestr;
+  if (type.swapped) return typestr_of(type);
+  std::string name;
+  for (const Named& named : kNames) {
+    if (named.code == type.code && named.bits == type.bits) name = named.name;
+  }
+  if (name.empty()) {
+    name = "DLPack type " + std::to_string(static_cast<int>(type.code)) + " of " + std::to_string(type.bits) + " bits";
+  }
+  if (type.lanes != 1) name += "x" + std::to_string(type.lanes);
+  return name;
+}
+
+std::string typestr_of(const ElementType& type) {
+  if (type.described) return type.described->typestr;
+  if (type.lanes != 1 || type.bits % 8 != 0) return {};
+  char kind = 0;
+  switch (type.code) {
+    case TypeCode::kInt: kind = 'i'; break;
+    case TypeCode::kUInt: kind = 'u'; break;
+    case TypeCode::kFloat: kind = 'f'; break;
+    case TypeCode::kComplex: kind = type.bits >= 64 ? 'c' : '\0'; break;
+    case TypeCode::kBool: kind = type.bits == 8 ? 'b' : '\0'; break;
+    default: break;
+  }
+  if (kind == 0) return {};
+  const int bytes = type.bits / 8;
+  std::string typestr;
+  typestr += bytes == 1 ? '|' : type.swapped ? '>' : '<';
+  typestr += kind;
+  return typestr + std::to_string(bytes);
+}
+
+ElementType parse_typestr(std::string_view typestr) {
+  const Parts parts = parts_of(typestr);
+  const bool swapped = parts.order == '>';
+  switch (parts.kind) {
+    case 'b':
+      if (parts.size != 1) fail_typestr(typestr, "names a bool of another size than 1 byte");
+      return number(TypeCode::kBool, 1, false);
+    case 'i':
+    case 'u':
+      if (!one_of(parts.size, {1, 2, 4, 8})) fail_typestr(typestr, "names an integer that isn't of 1, 2, 4 or 8 bytes");
+      return number(parts.kind == 'i' ? TypeCode::kInt : TypeCode::kUInt, parts.size, swapped);
+    case 'f':
+      if (one_of(parts.size, {2, 4, 8})) return number(TypeCode::kFloat, parts.size, swapped);
+      // What a float of 10 to 16 bytes is depends on the machine: it is carried, not interpreted.
+      if (!one_of(parts.size, {10, 12, 16})) fail_typestr(typestr, "names a float of an unknown size");
+      return described(typestr, parts.size);
+    case 'c':
+      if (one_of(parts.size, {8, 16})) return number(TypeCode::kComplex, parts.size, swapped);
+      if (!one_of(parts.size, {20, 24, 32})) fail_typestr(typestr, "names a complex number of an unknown size");
+      return described(typestr, parts.size);
+    case 'm':
+    case 'M':
+      if (parts.size != 8) fail_typestr(typestr, "names a date or duration of another size than 8 bytes");
+      return described(typestr, parts.size);
+    case 'S':
+    case 'V': return described(typestr, parts.size);
+    case 'U': {
+      std::int64_t bytes = 0;
+      if (!checked_multiply<std::int64_t>(parts.size, 4, &bytes)) fail_typestr(typestr, "is too large");
+      return described(typestr, bytes);
+    }
+    case 'O':
+      throw UnsupportedTypeError("the typestr " + quoted(typestr) +
+                                 " names Python objects, which only their own interpreter can use; convert them to "
+                                 "numbers or bytes");
+    case 't':
+      throw UnsupportedTypeError("the typestr " + quoted(typestr) +
+                                 " names a bit field; give each bit a byte (\"|b1\") instead");
+    default: fail_typestr(typestr, "has an unknown kind: it is one of b i u f c m M S U V");
+  }
+}
+
+ElementType structured_type(std::string_view typestr, std::vector<DescrField> fields) {
+  const Parts parts = parts_of(typestr);
+  const std::int64_t bytes = itemsize_of(fields);
+  // A descr of one field without a name says what the typestr says.
+  const bool plain = fields.size() == 1 && fields[0].name.empty() && fields[0].shape.empty();
+  if (plain && fields[0].typestr == typestr) return parse_typestr(typestr);
+  if (parts.kind != 'V') {
+    parse_typestr(typestr);  // What is wrong with it alone comes first.
+    throw InvalidArgumentError("the typestr " + quoted(typestr) +
+                               " and the descr disagree: only a typestr of kind 'V' (bytes) has fields");
+  }
+  if (bytes != parts.size) {
+    throw InvalidArgumentError("the typestr " + quoted(typestr) + " and the descr disagree: the descr's fields have " +
+                               std::to_string(bytes) + " bytes");
+  }
+  return described(typestr, parts.size, std::move(fields));
+}
+
+ElementType parse_element_type(std::string_view name) {
+  for (const Named& named : kNames) {
+    if (named.name == name) {
+      ElementType type;
+      type.code = named.code;
+      type.bits = named.bits;
+      type.padded = named.bits < 8;
+      return type;
+    }
+  }
+  const std::string_view orders = "<>|=";
+  const bool ordered = !name.empty() && orders.find(name.front()) != std::string_view::npos;
+  try {
+    return parse_typestr(ordered ? std::string(name) : "<" + std::string(name));
+  } catch (const InvalidArgumentError&) {
+    std::string what = "unknown element type " + quoted(name) + "; it is a typestr as in \"f4\" or \"<i8\", or one of";
+    for (const Named& named : kNames) what.append(" ").append(named.name);
+    throw InvalidArgumentError(what);
+  }
+}
+
+}  // namespace crossdock::array

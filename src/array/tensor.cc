@@ -1,0 +1,197 @@
+#include "crossdock/array/tensor.h"
+
+#include <limits>
+
+#include "crossdock/core/bytes.h"
+#include "crossdock/core/error.h"
+
+namespace crossdock::array {
+namespace {
+
+[[noreturn]] void fail_overflow(const char* where, const Tensor& tensor) {
+  throw InvalidDataError(std::string(where) + ": an array of shape " + shape_text(tensor.shape()) +
+                         " with these strides is larger than memory can be");
+}
+
+bool contiguous(const Tensor& tensor, bool row_major) noexcept {
+  const auto shape = tensor.shape();
+  const auto strides = tensor.strides();
+  std::int64_t expected = tensor.type.itemsize();
+  bool fits = true;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    const std::size_t d = row_major ? shape.size() - 1 - i : i;
+    if (shape[d] == 0) return true;
+    if (shape[d] != 1 && strides[d] != expected) fits = false;
+    expected *= shape[d];
+  }
+  return fits;
+}
+
+}  // namespace
+
+std::int64_t Tensor::size() const noexcept {
+  std::int64_t count = 1;
+  for (const std::int64_t extent : shape()) count *= extent;
+  return count;
+}
+
+std::int64_t Tensor::nbytes() const noexcept { return size() * type.itemsize(); }
+
+bool Tensor::c_contiguous() const noexcept { return contiguous(*this, true); }
+bool Tensor::f_contiguous() const noexcept { return contiguous(*this, false); }
+
+bool Tensor::host_accessible() const noexcept {
+  return device::host_readable(device.type) || device.type == device::DeviceType::kCudaManaged ||
+         (kind != device::MemoryKind::kDevice && has_addresses(device.type));
+}
+
+ByteRange byte_range(const Tensor& tensor, const char* where) {
+  const auto shape = tensor.shape();
+  const auto strides = tensor.strides();
+  ByteRange range{.lowest = 0, .highest = tensor.type.itemsize()};
+  std::int64_t bytes = tensor.type.itemsize();
+  bool empty = false;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] < 0) {
+      throw InvalidDataError(std::string(where) + ": the shape " + shape_text(shape) + " has a negative extent");
+    }
+    if (shape[d] == 0) empty = true;
+  }
+  if (empty) return {};
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    std::int64_t reach = 0;
+    if (!checked_multiply(bytes, shape[d], &bytes) || !checked_multiply(shape[d] - 1, strides[d], &reach) ||
+        !checked_add(reach < 0 ? range.lowest : range.highest, reach, reach < 0 ? &range.lowest : &range.highest)) {
+      fail_overflow(where, tensor);
+    }
+  }
+  // Their distance must be a number, too.
+  std::int64_t distance = 0;
+  if (range.lowest == std::numeric_limits<std::int64_t>::min() ||
+      !checked_add(range.highest, -range.lowest, &distance)) {
+    fail_overflow(where, tensor);
+  }
+  return range;
+}
+
+void set_row_major(Tensor* tensor, const char* where) {
+  const auto shape = tensor->shape();
+  const auto strides = tensor->extents.strides();
+  std::int64_t next = tensor->type.itemsize();
+  for (std::size_t d = shape.size(); d-- > 0;) {
+    strides[d] = next;
+    // An extent of 0 ends the growth; what is below it is never reached.
+    if (shape[d] > 1 && !checked_multiply(next, shape[d], &next)) fail_overflow(where, *tensor);
+  }
+}
+
+void check_tensor(Tensor* tensor, const char* where) {
+  const ByteRange range = byte_range(*tensor, where);
+  if (range.highest == range.lowest) {
+    tensor->data = nullptr;
+    tensor->byte_offset = 0;
+    return;
+  }
+  if (tensor->data == nullptr) {
+    throw InvalidDataError(std::string(where) + ": a null pointer to an array of shape " +
+                           shape_text(tensor->shape()));
+  }
+  if (!has_addresses(tensor->device.type)) return;
+  const auto address = reinterpret_cast<std::uintptr_t>(tensor->data);
+  if (static_cast<std::uintptr_t>(-range.lowest) > address ||
+      static_cast<std::uintptr_t>(range.highest) > UINTPTR_MAX - address) {
+    throw InvalidDataError(std::string(where) + ": an array of shape " + shape_text(tensor->shape()) +
+                           " reaches over the end of the address space");
+  }
+}
+
+bool has_addresses(device::DeviceType type) noexcept {
+  using device::DeviceType;
+  switch (type) {
+    case DeviceType::kOpenCl:
+    case DeviceType::kVulkan:
+    case DeviceType::kMetal:
+    case DeviceType::kWebGpu: return false;
+    default: return !device::device_type_name(type).empty();
+  }
+}
+
+std::string shape_text(std::span<const std::int64_t> shape) {
+  std::string text = "(";
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (d > 0) text += ", ";
+    text += std::to_string(shape[d]);
+  }
+  return text + (shape.size() == 1 ? ",)" : ")");
+}
+
+Tensor slice(const Tensor& tensor, std::span<const Slice> slices) {
+  const auto shape = tensor.shape();
+  const auto strides = tensor.strides();
+  if (slices.size() > shape.size()) {
+    throw InvalidArgumentError("too many indices: " + std::to_string(slices.size()) + " for an array of " +
+                               std::to_string(shape.size()) + " dimensions");
+  }
+  std::int32_t kept = static_cast<std::int32_t>(shape.size() - slices.size());
+  for (const Slice& one : slices) kept += one.keep ? 1 : 0;
+  Tensor view = tensor;
+  view.extents = Extents(kept);
+  std::int64_t offset = 0;
+  std::size_t next = 0;
+  bool empty = false;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    const Slice one = d < slices.size() ? slices[d] : Slice{.start = 0, .step = 1, .count = shape[d], .keep = true};
+    std::int64_t last = 0;
+    const bool fits = one.count >= 0 && one.step != 0 &&
+                      (one.count == 0 || (one.start >= 0 && one.start < shape[d] &&
+                                          checked_multiply(one.count - 1, one.step, &last) &&
+                                          checked_add(last, one.start, &last) && last >= 0 && last < shape[d]));
+    if (!fits) {
+      throw InvalidArgumentError("index " + std::to_string(one.start) + " is out of bounds for dimension " +
+                                 std::to_string(d) + " of size " + std::to_string(shape[d]));
+    }
+    // A checked tensor's elements are within 63 bits of bytes, so these products are.
+    if (one.count > 0) offset += one.start * strides[d];
+    if (one.count == 0) empty = true;
+    if (!one.keep) continue;
+    view.extents.shape()[next] = one.count;
+    // Of a single element the stride says nothing, and might overflow.
+    view.extents.strides()[next] = one.count > 1 ? strides[d] * one.step : strides[d];
+    ++next;
+  }
+  if (empty || tensor.data == nullptr) {
+    view.data = nullptr;
+    view.byte_offset = 0;
+  } else if (has_addresses(tensor.device.type)) {
+    view.data = static_cast<std::byte*>(tensor.data) + offset;
+  } else {
+    view.byte_offset = tensor.byte_offset + static_cast<std::uint64_t>(offset);
+  }
+  if (tensor.mask) view.mask = std::make_shared<const Tensor>(slice(*tensor.mask, slices));
+  return view;
+}
+
+Tensor transpose(const Tensor& tensor, std::span<const std::int32_t> axes) {
+  const auto ndim = static_cast<std::size_t>(tensor.ndim());
+  std::uint64_t seen = 0;
+  bool permutation = axes.size() == ndim;
+  for (const std::int32_t axis : axes) {
+    if (axis < 0 || axis >= tensor.ndim() || (seen >> axis & 1) != 0) {
+      permutation = false;
+      break;
+    }
+    seen |= std::uint64_t{1} << axis;
+  }
+  if (!permutation) {
+    throw InvalidArgumentError("axes must name each of the " + std::to_string(ndim) + " dimensions once");
+  }
+  Tensor view = tensor;
+  for (std::size_t d = 0; d < ndim; ++d) {
+    view.extents.shape()[d] = tensor.shape()[static_cast<std::size_t>(axes[d])];
+    view.extents.strides()[d] = tensor.strides()[static_cast<std::size_t>(axes[d])];
+  }
+  if (tensor.mask) view.mask = std::make_shared<const Tensor>(transpose(*tensor.mask, axes));
+  return view;
+}
+
+}  // namespace crossdock::array

@@ -1,0 +1,162 @@
+#include "crossdock/exchange/copy.h"
+
+#include <string>
+#include <utility>
+
+#include "crossdock/core/error.h"
+#include "crossdock/exchange/ready.h"
+#include "queue_owned.h"
+
+namespace crossdock::exchange {
+namespace {
+
+using array::Tensor;
+using device::BufferRef;
+using device::Context;
+using device::MemoryKind;
+using device::Queue;
+
+using ContextPtr = std::shared_ptr<Context>;
+
+/// A source on a device whose gaps make it at most this many times as large as its elements is copied whole.
+constexpr std::int64_t kMostGaps = 2;
+
+BufferRef memory_of(const Tensor& tensor, std::int64_t offset, std::int64_t size) noexcept {
+  return {.data = static_cast<std::byte*>(tensor.data) + offset,
+          .size = static_cast<std::uint64_t>(size),
+          .device = tensor.device,
+          .kind = tensor.kind,
+          .read_only = true};
+}
+
+bool is_host(const Context& context) noexcept { return context.device().type == device::DeviceType::kCpu; }
+
+/// Calls `copy(offset in the source, offset in the target, bytes)` for each run of elements without gaps.
+template <class Copy>
+void for_each_run(const Tensor& from, std::size_t dimension, std::int64_t source, std::int64_t* target, Copy&& copy) {
+  std::int64_t run = from.type.itemsize();
+  std::size_t d = from.shape().size();
+  while (d > dimension && (from.shape()[d - 1] == 1 || from.strides()[d - 1] == run)) run *= from.shape()[--d];
+  if (d == dimension) {
+    copy(source, *target, run);
+    *target += run;
+    return;
+  }
+  for (std::int64_t i = 0; i < from.shape()[dimension]; ++i) {
+    for_each_run(from, dimension + 1, source + i * from.strides()[dimension], target, copy);
+  }
+}
+
+Tensor make(const Tensor& like, const ContextPtr& to, MemoryKind kind) {
+  Tensor made = like;
+  made.owner = nullptr;
+  made.data = nullptr;
+  made.event = {};
+  made.queue.reset();
+  made.read_only = false;
+  made.copied = false;
+  made.kind = kind;
+  made.device = to->device();
+  return made;
+}
+
+/// On the host, and nobody works on it any more.
+Tensor packed(const Tensor& from, const ContextPtr& host) {
+  Tensor made = make(from, host, MemoryKind::kHost);
+  array::set_row_major(&made, "a copy");
+  device::Buffer target = host->allocate(static_cast<std::uint64_t>(from.nbytes()), MemoryKind::kHost,
+                                         device::Sharing::kPrivate, host->make_queue());
+  made.data = target.data();
+  if (made.data != nullptr) pack(from, made.data);
+  made.owner = target.release();
+  return made;
+}
+
+Tensor copy_on_device(const Tensor& from, const ContextPtr& to, MemoryKind kind, const ContextPtr& mover,
+                      const Queue& queue) {
+  const array::ByteRange range = array::byte_range(from, "a tensor to copy");
+  const std::int64_t covered = range.highest - range.lowest;
+  const bool by_runs = !from.c_contiguous() && covered > kMostGaps * from.nbytes();
+  Tensor made = make(from, to, kind);
+  if (by_runs || from.c_contiguous()) array::set_row_major(&made, "a copy");
+  if (covered == 0) return made;
+
+  if (!is_ready(from)) mover->order_after(queue, from.event);
+  const auto bytes = static_cast<std::uint64_t>(by_runs ? from.nbytes() : covered);
+  const bool one_queue = to->device() == mover->device();
+  device::Buffer target = to->allocate(bytes, kind, device::Sharing::kPrivate, one_queue ? queue : to->make_queue());
+  const BufferRef place = target.ref();
+  made.device = place.device;
+  made.data = static_cast<std::byte*>(place.data) - (by_runs ? 0 : range.lowest);
+  // From here on a throw gives the memory back after the work that was started, not under it.
+  made.owner = owned_on_queue(std::move(target), mover, queue);
+  const std::shared_ptr<const void> source = owned_on_queue(
+      device::Buffer(memory_of(from, range.lowest, covered), std::const_pointer_cast<void>(from.owner)), mover, queue);
+  if (by_runs) {
+    std::int64_t offset = 0;
+    for_each_run(from, 0, 0, &offset, [&](std::int64_t at, std::int64_t to_offset, std::int64_t size) {
+      mover->copy(place.slice(static_cast<std::uint64_t>(to_offset), static_cast<std::uint64_t>(size)),
+                  memory_of(from, at, size), queue);
+    });
+  } else {
+    mover->copy(place, memory_of(from, range.lowest, covered), queue);
+  }
+  made.event = mover->make_event();
+  mover->record(made.event, queue);
+  made.queue = queue;
+  return made;
+}
+
+}  // namespace
+
+Tensor empty(const array::ElementType& type, std::span<const std::int64_t> shape, const ContextPtr& context,
+             MemoryKind kind, const Queue& queue) {
+  if (shape.size() > static_cast<std::size_t>(array::kMaxTensorDimensions)) {
+    throw InvalidArgumentError("a tensor has at most " + std::to_string(array::kMaxTensorDimensions) + " dimensions");
+  }
+  Tensor tensor;
+  tensor.type = type;
+  tensor.kind = kind;
+  tensor.device = context->device();
+  tensor.extents = array::Extents(static_cast<std::int32_t>(shape.size()));
+  for (std::size_t d = 0; d < shape.size(); ++d) tensor.extents.shape()[d] = shape[d];
+  array::set_row_major(&tensor, "a new tensor");
+  const array::ByteRange range = array::byte_range(tensor, "a new tensor");
+  if (range.highest == 0) return tensor;
+  device::Buffer buffer =
+      context->allocate(static_cast<std::uint64_t>(range.highest), kind, device::Sharing::kPrivate, queue);
+  tensor.device = buffer.device();
+  tensor.data = buffer.data();
+  tensor.owner = is_host(*context) ? buffer.release() : owned_on_queue(std::move(buffer), context, queue);
+  if (!is_host(*context)) tensor.queue = queue;
+  return tensor;
+}
+
+Tensor copy(const Tensor& from, const ContextPtr& to, MemoryKind kind, const ContextPtr& mover, const Queue& queue) {
+  if (!array::has_addresses(from.device.type)) {
+    throw UnsupportedError("memory of " + device::to_string(from.device) +
+                           " has handles instead of addresses, which can't be copied here");
+  }
+  Tensor made;
+  if (is_host(*mover)) {
+    made = packed(from, to);
+  } else if (from.device.type == device::DeviceType::kCpu && !from.c_contiguous() && is_ready(from)) {
+    // The copy's source is then a temporary, which the queue keeps.
+    Tensor whole = from;
+    whole.mask = nullptr;
+    Tensor dense = make(whole, mover, MemoryKind::kHost);
+    dense.device = {};
+    array::set_row_major(&dense, "a copy");
+    auto bytes = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(from.nbytes()));
+    pack(from, bytes.get());
+    dense.data = from.data != nullptr ? bytes.get() : nullptr;
+    dense.owner = std::shared_ptr<std::byte[]>(std::move(bytes));
+    made = copy_on_device(dense, to, kind, mover, queue);
+  } else {
+    made = copy_on_device(from, to, kind, mover, queue);
+  }
+  made.mask = from.mask ? std::make_shared<const Tensor>(copy(*from.mask, to, kind, mover, queue)) : nullptr;
+  return made;
+}
+
+}  // namespace crossdock::exchange

@@ -1,0 +1,214 @@
+#include "crossdock/exchange/dlpack.h"
+
+#include <limits>
+#include <memory>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "crossdock/core/bytes.h"
+#include "crossdock/core/error.h"
+#include "crossdock/exchange/ready.h"
+
+namespace crossdock::exchange {
+namespace {
+
+using array::Extents;
+using array::Tensor;
+using array::TypeCode;
+using device::DeviceType;
+using device::MemoryKind;
+
+constexpr const char* kWhere = "a DLPack tensor";
+
+MemoryKind kind_of(DeviceType type) noexcept {
+  switch (type) {
+    case DeviceType::kCpu:
+    case DeviceType::kCudaHost:
+    case DeviceType::kRocmHost: return MemoryKind::kHost;
+    case DeviceType::kCudaManaged: return MemoryKind::kShared;
+    default: return MemoryKind::kDevice;
+  }
+}
+
+array::ElementType type_of(const DLDataType& dtype, std::uint64_t flags) {
+  array::ElementType type;
+  type.code = static_cast<TypeCode>(dtype.code);
+  type.bits = dtype.bits;
+  type.lanes = dtype.lanes;
+  type.padded = dtype.bits < 8 && (flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED) != 0;
+  const int bits = int{dtype.bits} * dtype.lanes;
+  if (bits == 0) throw InvalidDataError(std::string(kWhere) + ": its elements have no bits");
+  if (bits % 8 != 0 && !type.padded) {
+    throw UnsupportedTypeError(std::string(kWhere) + ": elements of " + std::to_string(bits) +
+                               " bits are packed, which strides in bytes can't follow; give each a byte of its own "
+                               "(DLPack's flag IS_SUBBYTE_TYPE_PADDED)");
+  }
+  return type;
+}
+
+/// Everything that an exported struct needs, in one allocation.
+template <class Managed>
+struct Exported {
+  Managed managed;
+  Tensor tensor;
+  std::int64_t extents[2 * Extents::kInline];
+  std::unique_ptr<std::int64_t[]> more;
+
+  static void destroy(Managed* self) noexcept { delete static_cast<Exported*>(self->manager_ctx); }
+};
+
+template <class Managed>
+Managed* give_away(Tensor&& tensor) {
+  auto exported = std::make_unique<Exported<Managed>>();
+  exported->tensor = std::move(tensor);
+  const auto ndim = static_cast<std::size_t>(exported->tensor.ndim());
+  std::int64_t* extents = exported->extents;
+  if (ndim > Extents::kInline) [[unlikely]] {
+    exported->more = std::make_unique<std::int64_t[]>(2 * ndim);
+    extents = exported->more.get();
+  }
+  describe_dlpack(exported->tensor, extents, extents + ndim, &exported->managed.dl_tensor);
+  exported->managed.manager_ctx = exported.get();
+  exported->managed.deleter = &Exported<Managed>::destroy;
+  return &exported.release()->managed;
+}
+
+template <class Managed>
+Tensor take_over(Managed* managed, std::uint64_t flags) {
+  Tensor tensor = view_dlpack(managed->dl_tensor, flags);
+  tensor.owner = std::shared_ptr<const void>(managed, [](Managed* self) {
+    if (self->deleter != nullptr) self->deleter(self);
+  });
+  return tensor;
+}
+
+[[noreturn]] void refuse(const std::string& what, const char* instead) {
+  throw ExportError("DLPack can't say " + what + "; " + instead);
+}
+
+}  // namespace
+
+Tensor view_dlpack(const DLTensor& dl, std::uint64_t flags) {
+  if (dl.ndim < 0 || dl.ndim > array::kMaxTensorDimensions) {
+    throw InvalidDataError(std::string(kWhere) + ": " + std::to_string(dl.ndim) + " dimensions; 0 to " +
+                           std::to_string(array::kMaxTensorDimensions) + " are possible");
+  }
+  if (dl.ndim > 0 && dl.shape == nullptr) throw InvalidDataError(std::string(kWhere) + ": its shape is a null pointer");
+  Tensor tensor;
+  tensor.type = type_of(dl.dtype, flags);
+  tensor.device = {static_cast<DeviceType>(dl.device.device_type), dl.device.device_id};
+  tensor.kind = kind_of(tensor.device.type);
+  tensor.read_only = (flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0;
+  tensor.copied = (flags & DLPACK_FLAG_BITMASK_IS_COPIED) != 0;
+  tensor.extents = Extents(dl.ndim);
+  const auto shape = tensor.extents.shape();
+  const auto strides = tensor.extents.strides();
+  const std::int64_t itemsize = tensor.type.itemsize();
+  for (std::size_t d = 0; d < shape.size(); ++d) shape[d] = dl.shape[d];
+  if (dl.strides != nullptr) {
+    for (std::size_t d = 0; d < strides.size(); ++d) {
+      // Of one element or none the stride says nothing: producers leave anything there.
+      if (!checked_multiply(dl.strides[d], itemsize, &strides[d])) {
+        if (shape[d] > 1) throw InvalidDataError(std::string(kWhere) + ": its strides overflow");
+        strides[d] = itemsize;
+      }
+    }
+  } else {
+    array::set_row_major(&tensor, kWhere);
+  }
+  tensor.data = dl.data;
+  tensor.byte_offset = dl.byte_offset;
+  if (dl.byte_offset != 0 && dl.data != nullptr && array::has_addresses(tensor.device.type)) {
+    if (dl.byte_offset > UINTPTR_MAX - reinterpret_cast<std::uintptr_t>(dl.data)) {
+      throw InvalidDataError(std::string(kWhere) + ": its byte_offset overflows");
+    }
+    tensor.data = static_cast<std::byte*>(dl.data) + dl.byte_offset;
+    tensor.byte_offset = 0;
+  }
+  array::check_tensor(&tensor, kWhere);
+  return tensor;
+}
+
+Tensor import_dlpack(DLManagedTensorVersioned* managed) {
+  if (managed == nullptr) throw InvalidArgumentError(std::string(kWhere) + ": a null pointer");
+  if (managed->version.major != DLPACK_MAJOR_VERSION) {
+    throw UnsupportedTypeError(std::string(kWhere) + " of version " + std::to_string(managed->version.major) + "." +
+                               std::to_string(managed->version.minor) +
+                               "; version 1 is understood: ask for it with max_version=(1, 3)");
+  }
+  return take_over(managed, managed->flags);
+}
+
+Tensor import_dlpack(DLManagedTensor* managed) {
+  if (managed == nullptr) throw InvalidArgumentError(std::string(kWhere) + ": a null pointer");
+  return take_over(managed, 0);
+}
+
+void check_dlpack(const Tensor& tensor, bool legacy) {
+  if (tensor.type.described || tensor.type.swapped) [[unlikely]] {
+    refuse("what elements of type " + array::element_type_name(tensor.type) + " are",
+           "convert them to numbers in native byte order, or use the array interface");
+  }
+  if (tensor.mask) [[unlikely]] {
+    throw UnsupportedError(
+        "DLPack can't say which elements are valid; fill or drop the masked ones, or hand it over as Arrow data");
+  }
+  if (legacy && tensor.read_only) [[unlikely]] {
+    refuse("that memory is read-only before version 1.0",
+           "ask for max_version=(1, 0) or later, or make a copy");
+  }
+  if (legacy && tensor.type.padded) [[unlikely]]
+    refuse("that elements are padded before version 1.0", "ask for max_version=(1, 2) or later");
+  const std::int64_t itemsize = tensor.type.itemsize();
+  for (std::size_t d = 0; d < tensor.strides().size(); ++d) {
+    if (tensor.shape()[d] > 1 && tensor.strides()[d] % itemsize != 0) [[unlikely]] {
+      refuse("strides that are no multiple of the element's size (" + std::to_string(tensor.strides()[d]) + " of " +
+                 std::to_string(itemsize) + " bytes)",
+             "make a contiguous copy");
+    }
+  }
+  if (tensor.device.id > std::numeric_limits<std::int32_t>::max()) [[unlikely]]
+    refuse("device ids above 31 bits", "hand it over as Arrow data");
+  if (!is_ready(tensor)) [[unlikely]] {
+    throw InvalidArgumentError("the tensor's work may not be done, and DLPack carries no event; order the consumer's "
+                               "queue after it, or wait, first");
+  }
+}
+
+void describe_dlpack(const Tensor& tensor, std::int64_t* shape, std::int64_t* strides, DLTensor* out) noexcept {
+  const std::int64_t itemsize = tensor.type.itemsize();
+  const std::size_t ndim = tensor.shape().size();
+  for (std::size_t d = 0; d < ndim; ++d) {
+    shape[d] = tensor.shape()[d];
+    strides[d] = tensor.strides()[d] / itemsize;
+  }
+  out->data = tensor.data;
+  // The CPU is DLPack's device 0, whatever number it came with.
+  out->device.device_type = static_cast<DLDeviceType>(tensor.device.type);
+  out->device.device_id = tensor.device.type == DeviceType::kCpu ? 0 : static_cast<std::int32_t>(tensor.device.id);
+  out->ndim = tensor.ndim();
+  out->dtype = {static_cast<std::uint8_t>(tensor.type.code), tensor.type.bits, tensor.type.lanes};
+  out->shape = shape;
+  out->strides = strides;
+  out->byte_offset = tensor.byte_offset;
+}
+
+DLManagedTensorVersioned* export_dlpack(Tensor tensor) {
+  check_dlpack(tensor, false);
+  std::uint64_t flags = 0;
+  if (tensor.read_only) flags |= DLPACK_FLAG_BITMASK_READ_ONLY;
+  if (tensor.copied) flags |= DLPACK_FLAG_BITMASK_IS_COPIED;
+  if (tensor.type.padded) flags |= DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
+  DLManagedTensorVersioned* const managed = give_away<DLManagedTensorVersioned>(std::move(tensor));
+  managed->version = {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION};
+  managed->flags = flags;
+  return managed;
+}
+
+DLManagedTensor* export_dlpack_legacy(Tensor tensor) {
+  check_dlpack(tensor, true);
+  return give_away<DLManagedTensor>(std::move(tensor));
+}
+
+}  // namespace crossdock::exchange

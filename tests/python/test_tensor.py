@@ -1,0 +1,496 @@
+"""xd.Tensor over host memory: what comes in, what goes out, and that nothing is copied on the way."""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import gc
+import mmap
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+import crossdock as xd
+
+DTYPES = "bool i1 i2 i4 i8 u1 u2 u4 u8 f2 f4 f8 c8 c16".split()
+
+
+# ---- in and out ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_numpy_goes_in_and_out_without_a_copy(dtype: str) -> None:
+    source = np.arange(24).astype(dtype).reshape(2, 3, 4)
+    tensor = xd.asarray(source)
+    assert tensor.shape == (2, 3, 4)
+    assert tensor.strides == source.strides
+    assert tensor.dtype == source.dtype
+    assert tensor.pointer == source.ctypes.data
+    assert tensor.nbytes == source.nbytes
+    for back in (np.asarray(tensor), np.from_dlpack(tensor)):
+        assert back.ctypes.data == source.ctypes.data
+        assert back.dtype == source.dtype
+        assert back.strides == source.strides
+        np.testing.assert_array_equal(back, source)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        np.s_[::-1],
+        np.s_[:, ::2],
+        np.s_[1:, ::-1, ::3],
+        np.s_[0],
+        np.s_[:, 1],
+        np.s_[0, 0, 0],
+        np.s_[2:],
+    ],
+)
+def test_strides_of_any_kind_are_kept(view: Any) -> None:
+    source = np.asarray(np.arange(60.0).reshape(3, 4, 5)[view])
+    tensor = xd.asarray(source)
+    back = np.asarray(tensor)
+    np.testing.assert_array_equal(back, source)
+    assert back.strides == source.strides or source.size == 0 or source.ndim == 0
+    assert tensor.pointer == (source.ctypes.data if source.size else 0)
+    np.testing.assert_array_equal(np.from_dlpack(tensor), source)
+
+
+def test_read_only_stays_so_in_every_protocol() -> None:
+    source = np.arange(4.0)
+    source.flags.writeable = False
+    tensor = xd.asarray(source)
+    assert tensor.readonly
+    assert not np.asarray(tensor).flags.writeable
+    assert not np.from_dlpack(tensor).flags.writeable
+    assert memoryview(tensor).readonly
+    assert tensor.__array_interface__["data"][1] is True
+    assert tensor[1:].readonly
+    assert tensor.T.readonly
+    with pytest.raises(BufferError, match="read-only"):
+        tensor.__dlpack__()  # the legacy form can't say so
+    with pytest.raises(TypeError, match="not writable"):
+        (ctypes.c_char * 32).from_buffer(tensor)
+
+
+def test_what_is_writable_is_written_through() -> None:
+    source = np.zeros(3)
+    np.asarray(xd.asarray(source))[1] = 5
+    assert source[1] == 5
+
+
+@pytest.mark.parametrize("dtype", [">f4", ">i8", "<M8[ns]", "<m8[s]", "S3", "U2"])
+def test_types_that_dlpack_hasnt_go_by_the_array_interface(dtype: str) -> None:
+    source = np.zeros(5, dtype)
+    tensor = xd.asarray(source)
+    assert tensor.dtype == source.dtype
+    assert np.asarray(tensor).dtype == source.dtype
+    assert np.asarray(tensor).ctypes.data == source.ctypes.data
+    with pytest.raises(BufferError, match="DLPack can't say"):
+        tensor.__dlpack__(max_version=(1, 3))
+
+
+def test_structured_types_are_carried() -> None:
+    dtype = np.dtype([("x", "<f4"), ("at", "<i2", (2, 3)), ("in", [("a", "u1"), ("b", ">f8")])])
+    source = np.zeros(4, dtype)
+    source["at"][2] = 7
+    tensor = xd.asarray(source)
+    assert tensor.dtype == dtype
+    back = np.asarray(tensor)
+    assert back.dtype == dtype
+    assert back.ctypes.data == source.ctypes.data
+    np.testing.assert_array_equal(back["at"], source["at"])
+
+
+def test_python_objects_arent() -> None:
+    with pytest.raises(TypeError, match="Python objects"):
+        xd.asarray(np.array([object()], dtype=object))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [b"bytes", bytearray(b"array"), array.array("d", [1, 2, 3]), memoryview(b"view"), (ctypes.c_int32 * 3)(1, 2, 3)],
+    ids=lambda source: type(source).__name__,
+)
+def test_buffers_of_any_kind(source: Any) -> None:
+    tensor = xd.asarray(source)
+    expected = memoryview(source)
+    assert tensor.nbytes == expected.nbytes
+    assert tensor.readonly == expected.readonly
+    assert bytes(memoryview(tensor)) == expected.tobytes()
+
+
+def test_a_mapped_file() -> None:
+    with mmap.mmap(-1, 4096) as mapped:
+        tensor = xd.asarray(mapped)
+        np.asarray(tensor)[5] = 9
+        assert mapped[5] == 9
+        with pytest.raises(BufferError):
+            mapped.close()  # the tensor looks at it
+        del tensor
+        gc.collect()
+
+
+def test_a_buffer_stays_locked_as_long_as_anybody_looks() -> None:
+    source = bytearray(8)
+    out = np.asarray(xd.asarray(source))
+    with pytest.raises(BufferError):
+        source.append(1)
+    del out
+    source.append(1)
+
+
+def test_no_elements_have_no_pointer() -> None:
+    tensor = xd.asarray(np.zeros((3, 0)))
+    assert tensor.pointer == 0
+    assert np.asarray(tensor).shape == (3, 0)
+    assert np.from_dlpack(tensor).shape == (3, 0)
+
+
+def test_eight_and_sixty_four_dimensions() -> None:
+    for ndim in (0, 8, 9, 64):
+        source = np.zeros((1,) * ndim)
+        assert xd.asarray(source).shape == source.shape
+        assert np.asarray(xd.asarray(source)).ctypes.data == source.ctypes.data
+
+
+# ---- lifetimes -----------------------------------------------------------------------------------------------------
+
+
+class Watched(np.ndarray):
+    """An array that can be watched go."""
+
+
+@pytest.mark.parametrize("consume", [np.asarray, np.from_dlpack, memoryview, lambda t: t[1:], lambda t: t.T])
+def test_the_owner_lives_as_long_as_any_view(consume: Any) -> None:
+    source = np.arange(6.0).reshape(2, 3).view(Watched)
+    gone = weakref.ref(source)
+    out = consume(xd.asarray(source))
+    del source
+    gc.collect()
+    assert gone() is not None
+    del out
+    gc.collect()
+    assert gone() is None
+
+
+def test_the_last_owner_may_go_on_another_thread() -> None:
+    source = np.arange(6.0).view(Watched)
+    gone = weakref.ref(source)
+    held = [np.from_dlpack(xd.asarray(source))]
+    del source
+    thread = threading.Thread(target=held.clear)
+    thread.start()
+    thread.join()
+    assert gone() is None
+
+
+def test_a_dlpack_capsule_that_nobody_takes_lets_go() -> None:
+    source = np.arange(6.0).view(Watched)
+    gone = weakref.ref(source)
+    capsule = xd.asarray(source).__dlpack__(max_version=(1, 0))
+    del source
+    assert gone() is not None
+    del capsule
+    assert gone() is None
+
+
+# ---- DLPack --------------------------------------------------------------------------------------------------------
+
+
+def capsule_name(capsule: Any) -> str:
+    get_name = ctypes.pythonapi.PyCapsule_GetName
+    get_name.restype, get_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    return get_name(capsule).decode()
+
+
+def test_which_capsule_is_asked_for() -> None:
+    tensor = xd.asarray(np.arange(3.0))
+    assert capsule_name(tensor.__dlpack__()) == "dltensor"
+    assert capsule_name(tensor.__dlpack__(max_version=(0, 8))) == "dltensor"
+    assert capsule_name(tensor.__dlpack__(max_version=(1, 0))) == "dltensor_versioned"
+    assert capsule_name(tensor.__dlpack__(max_version=(7, 0))) == "dltensor_versioned"
+    assert tensor.__dlpack_device__() == (1, 0)
+
+
+def test_arguments_of_dlpack() -> None:
+    tensor = xd.asarray(np.arange(3.0))
+    tensor.__dlpack__(stream=None, max_version=None, dl_device=(1, 0), copy=False)
+    tensor.__dlpack__(stream=-1)
+    for wrong in ({"stream": 1}, {"stream": 0}, {"stream": -2}):
+        with pytest.raises(ValueError, match="stream"):
+            tensor.__dlpack__(**wrong)
+    with pytest.raises(TypeError, match="tuple of two"):
+        tensor.__dlpack__(max_version=1)
+    with pytest.raises(TypeError, match="tuple of two"):
+        tensor.__dlpack__(dl_device=[1, 0])
+    with pytest.raises(TypeError, match="unexpected"):
+        tensor.__dlpack__(steam=None)
+    with pytest.raises(TypeError, match="keyword"):
+        tensor.__dlpack__(None)
+
+
+def test_a_copy_is_made_where_it_is_asked_for_and_nowhere_else() -> None:
+    source = np.arange(6.0).reshape(2, 3)[:, ::-1]
+    source.flags.writeable = False
+    tensor = xd.asarray(source)
+    copied = np.from_dlpack(tensor, copy=True)
+    assert copied.ctypes.data != source.ctypes.data
+    assert copied.flags.writeable
+    np.testing.assert_array_equal(copied, source)
+    assert xd.asarray(source, copy=False).pointer == source.ctypes.data
+    mine = xd.asarray(source, copy=True)
+    assert not mine.readonly
+    assert mine.pointer != source.ctypes.data
+    np.testing.assert_array_equal(np.asarray(mine), source)
+    assert xd.asarray(tensor) is tensor
+
+
+def test_another_device_needs_its_driver() -> None:
+    tensor = xd.asarray(np.arange(3.0))
+    with pytest.raises(NotImplementedError, match="no driver"):
+        tensor.__dlpack__(dl_device=(17, 0), max_version=(1, 3))
+    with pytest.raises(BufferError, match="copy=False"):
+        tensor.__dlpack__(dl_device=(2, 0), max_version=(1, 3), copy=False)
+
+
+class OldProducer:
+    """From before DLPack 1.0: knows `stream` alone."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+    def __dlpack__(self, stream: Any = None) -> Any:
+        return self.array.__dlpack__()
+
+
+def test_producers_without_the_new_keywords() -> None:
+    source = np.arange(5.0)
+    assert xd.from_dlpack(OldProducer(source)).pointer == source.ctypes.data
+    with pytest.raises(TypeError):
+        xd.from_dlpack(OldProducer(source), copy=True)
+
+
+class Gives:
+    """Its __dlpack__ gives what one likes."""
+
+    def __init__(self, capsule: Any) -> None:
+        self.capsule = capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+    def __dlpack__(self, **_: Any) -> Any:
+        if isinstance(self.capsule, Exception):
+            raise self.capsule
+        return self.capsule
+
+
+def test_capsules_are_used_once() -> None:
+    source = np.arange(5.0)
+    once = Gives(source.__dlpack__(max_version=(1, 0)))
+    assert xd.from_dlpack(once).pointer == source.ctypes.data
+    assert capsule_name(once.capsule) == "used_dltensor_versioned"
+    with pytest.raises(ValueError, match="consumed before"):
+        xd.from_dlpack(once)
+    legacy = Gives(source.__dlpack__())
+    xd.from_dlpack(legacy)
+    assert capsule_name(legacy.capsule) == "used_dltensor"
+
+
+def test_wrong_producers() -> None:
+    for nonsense in (None, 5, "dltensor", np.arange(3.0), xd.RecordBatch.__doc__):
+        with pytest.raises(ValueError, match="no capsule"):
+            xd.from_dlpack(Gives(nonsense))
+    with pytest.raises(KeyError, match="mine"):
+        xd.from_dlpack(Gives(KeyError("mine")))
+    with pytest.raises(TypeError, match="has no __dlpack__"):
+        xd.from_dlpack(object())
+    with pytest.raises(TypeError, match="is no array"):
+        xd.asarray(object())
+    with pytest.raises(TypeError):
+        xd.asarray()  # type: ignore[call-arg]
+
+
+# ---- the array interface -------------------------------------------------------------------------------------------
+
+
+class Interface:
+    def __init__(self, source: np.ndarray, **changes: Any) -> None:
+        self.source = source
+        self.__array_interface__ = {**source.__array_interface__, **changes}
+        for key, value in changes.items():
+            if value is ...:
+                del self.__array_interface__[key]
+
+
+def test_the_array_interface_is_read() -> None:
+    source = np.arange(12.0).reshape(3, 4)
+    assert xd.asarray(Interface(source)).pointer == source.ctypes.data
+    flipped = xd.asarray(Interface(source[::-1, ::2]))
+    np.testing.assert_array_equal(np.asarray(flipped), source[::-1, ::2])
+    owner = Interface(source)
+    gone = weakref.ref(owner)
+    tensor = xd.asarray(owner)
+    del owner
+    assert gone() is not None
+    del tensor
+    assert gone() is None
+
+
+def test_the_array_interface_over_a_buffer() -> None:
+    memory = bytearray(np.arange(6.0).tobytes())
+    tensor = xd.asarray(Interface(np.zeros(4), data=memory, offset=16))
+    np.testing.assert_array_equal(np.asarray(tensor), [2, 3, 4, 5])
+    for wrong in ({"offset": 24}, {"offset": -8}, {"strides": (-8,)}, {"shape": (1 << 60,), "strides": (0,)}):
+        with pytest.raises(ValueError, match=r"in its buffer|larger than memory"):
+            xd.asarray(Interface(np.zeros(4), **{"data": memory, **wrong}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "text"),
+    [
+        ({"shape": ...}, ValueError, "shape"),
+        ({"typestr": ...}, ValueError, "typestr"),
+        ({"version": ...}, ValueError, "version"),
+        ({"version": 2}, ValueError, "version 2"),
+        ({"version": "3"}, TypeError, "version"),
+        ({"shape": [4]}, TypeError, "shape"),
+        ({"shape": (4.0,)}, TypeError, "shape"),
+        ({"shape": (True,)}, TypeError, "shape"),
+        ({"shape": (-4,)}, ValueError, "negative"),
+        ({"shape": (1 << 70,)}, ValueError, "64 bits"),
+        ({"shape": (1 << 61,)}, ValueError, "larger than memory"),
+        ({"strides": (8, 8)}, ValueError, "2 strides"),
+        ({"strides": [8]}, TypeError, "strides"),
+        ({"strides": (1 << 62,)}, ValueError, "larger than memory"),
+        ({"typestr": 5}, TypeError, "typestr"),
+        ({"typestr": "f8"}, ValueError, "typestr"),
+        ({"typestr": "|O8"}, TypeError, "Python objects"),
+        ({"typestr": "<f8", "descr": [("", "<f4")]}, ValueError, "disagree"),
+        ({"descr": "<f8"}, ValueError, "list"),
+        ({"data": (-1, False)}, ValueError, "no address"),
+        ({"data": (1 << 64, False)}, ValueError, "no address"),
+        ({"data": ("x", False)}, TypeError, "data"),
+        ({"data": (8, 0)}, TypeError, "bool"),
+        ({"data": (8,)}, ValueError, "pair"),
+        ({"data": (0, False)}, ValueError, "null pointer"),
+        ({"mask": np.zeros(3, bool)}, ValueError, "mask"),
+    ],
+)
+def test_wrong_array_interfaces(changes: dict[str, Any], error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        xd.asarray(Interface(np.arange(4.0), **changes))
+
+
+def test_masks_are_carried_and_never_lost() -> None:
+    source = np.arange(6.0).reshape(2, 3)
+    valid = np.array([[True, False, True], [True, True, False]])
+    tensor = xd.asarray(Interface(source, mask=valid))
+    assert tensor.mask is not None
+    np.testing.assert_array_equal(np.asarray(tensor.mask), valid)
+    np.testing.assert_array_equal(np.asarray(tensor[:, 1:].mask), valid[:, 1:])
+    with pytest.raises(NotImplementedError, match="mask"):
+        np.asarray(tensor)
+    with pytest.raises(NotImplementedError, match="valid"):
+        tensor.__dlpack__(max_version=(1, 0))
+    row = xd.asarray(Interface(source, mask=np.array([True, False, True])))
+    np.testing.assert_array_equal(np.asarray(row.mask), [[True, False, True]] * 2)
+
+
+def test_array_is_the_last_resort() -> None:
+    class Wrapped:
+        def __array__(self) -> np.ndarray:
+            return np.arange(3.0)
+
+    np.testing.assert_array_equal(np.asarray(xd.asarray(Wrapped())), [0, 1, 2])
+
+
+# ---- views and what they say ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "key", [0, -1, np.s_[1:], np.s_[::-2], np.s_[..., 1], np.s_[1, ..., ::2], np.s_[:, 1, -1], np.s_[...], np.s_[5:2]]
+)
+def test_slices_are_views(key: Any) -> None:
+    source = np.arange(24.0).reshape(2, 3, 4)
+    part = xd.asarray(source)[key]
+    np.testing.assert_array_equal(np.asarray(part), source[key])
+    if part.size:
+        assert part.pointer == np.asarray(source[key]).ctypes.data or part.ndim == 0
+
+
+def test_transposes_are_views() -> None:
+    source = np.arange(24.0).reshape(2, 3, 4)
+    tensor = xd.asarray(source)
+    np.testing.assert_array_equal(np.asarray(tensor.T), source.T)
+    np.testing.assert_array_equal(np.asarray(tensor.transpose(1, 2, 0)), source.transpose(1, 2, 0))
+    np.testing.assert_array_equal(np.asarray(tensor.transpose((0, -1, 1))), source.transpose(0, -1, 1))
+    assert tensor.T.pointer == tensor.pointer
+    for wrong in [(0, 1), (0, 0, 1), (0, 1, 3)]:
+        with pytest.raises(ValueError, match="axes"):
+            tensor.transpose(*wrong)
+
+
+def test_wrong_indices() -> None:
+    tensor = xd.asarray(np.zeros((2, 3)))
+    for key in (2, -3, (0, 3), (0, 0, 0), (..., ...)):
+        with pytest.raises(IndexError):
+            tensor[key]
+    for key in (None, [0], True, "x", 1.0):
+        with pytest.raises(TypeError):
+            tensor[key]
+    with pytest.raises(ValueError, match="step"):
+        tensor[::0]
+    with pytest.raises(TypeError, match="no length"):
+        len(tensor[0, 0])
+
+
+def test_repr_says_what_it_is() -> None:
+    tensor = xd.asarray(np.zeros((2, 3), "f4"))
+    assert repr(tensor) == "<crossdock.Tensor: shape (2, 3), float32, cpu>"
+    assert "strides (4, 12)" in repr(tensor.T)
+    assert len(tensor) == 2
+    assert (tensor.ndim, tensor.size, tensor.itemsize) == (2, 6, 4)
+
+
+def test_names_of_types() -> None:
+    assert xd.DType("float32") == np.float32 == xd.DType("<f4")
+    assert xd.DType("float32") == "f4"
+    assert xd.DType("float32") != "f8"
+    assert xd.DType("float32") != 5
+    assert xd.DType(float) == "float64"
+    assert np.dtype(xd.DType("i2")) == np.int16
+    assert xd.DType("bfloat16").str is None
+    assert xd.DType("bfloat16").dlpack == (4, 16, 1)
+    assert hash(xd.DType("f4")) == hash(xd.DType("float32"))
+    assert str(xd.DType("f4")) == "float32"
+    assert repr(xd.DType("f4")) == "crossdock.DType('float32')"
+    with pytest.raises(ValueError, match="unknown element type"):
+        xd.DType("floaty")
+
+
+def test_names_of_devices() -> None:
+    assert xd.Device("cpu") == "cpu" == str(xd.Device("cpu"))
+    assert xd.Device((2, 1)) == "cuda:1"
+    assert xd.Device("cuda:1").type == "cuda"
+    assert xd.Device("cuda:1").type_id == 2
+    assert xd.Device("cuda:1").id == 1
+    assert xd.Device("cuda") != "cuda:1"
+    assert xd.Device("cpu") != 5
+    assert len({xd.Device("cpu"), xd.Device((1, 0)), xd.Device("cuda:1")}) == 2
+    with pytest.raises(ValueError, match="gpu 7"):
+        xd.Device("gpu 7")
+
+
+def test_it_cant_be_made_up() -> None:
+    with pytest.raises(TypeError):
+        xd.Tensor()  # type: ignore[call-arg]
+    with pytest.raises(TypeError):
+        xd.Tensor.shape = 5  # type: ignore[misc]

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "crossdock/array/tensor.h"
+
+namespace crossdock::testing {
+
+/// A tensor of `type` over memory that nobody owns.
+inline array::Tensor made_tensor(std::string_view type, std::vector<std::int64_t> shape,
+                                 std::vector<std::int64_t> strides, void* data) {
+  array::Tensor tensor;
+  tensor.type = array::parse_element_type(type);
+  tensor.extents = array::Extents(static_cast<std::int32_t>(shape.size()));
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    tensor.extents.shape()[d] = shape[d];
+    tensor.extents.strides()[d] = strides[d];
+  }
+  tensor.data = data;
+  return tensor;
+}
+
+/// An owner that counts how often it went.
+inline std::shared_ptr<const void> counting_owner(int* released) {
+  return std::shared_ptr<const void>(released, [released](const void*) { ++*released; });
+}
+
+}  // namespace crossdock::testing
