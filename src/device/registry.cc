@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "crossdock/core/error.h"
+#include "crossdock/device/sim.h"
 #include "host/host_driver.h"
 
 namespace crossdock::device {
@@ -113,6 +114,8 @@ Queue DriverRegistry::default_queue(const Device& device) const {
 std::shared_ptr<const DriverRegistry> make_default_registry() {
   auto registry = std::make_shared<DriverRegistry>();
   registry->add(make_host_driver());
+  // Without devices until a test asks for some.
+  registry->add(make_sim_driver({.devices = 0}));
   return registry;
 }
 

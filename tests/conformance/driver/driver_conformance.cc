@@ -86,7 +86,7 @@ TEST_P(DriverConformance, AllocatesTheKindsThatItSays) {
     EXPECT_NE(buffer.data(), nullptr);
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer.data()) % 64, 0u);
     EXPECT_EQ(buffer.size(), 1000u);
-    EXPECT_EQ(buffer.device(), context_->device());
+    EXPECT_EQ(buffer.device(), device_of(kind));
     EXPECT_EQ(buffer.ref().kind, kind);
     EXPECT_FALSE(buffer.read_only());
   }
@@ -258,6 +258,59 @@ TEST_P(DriverConformance, AQueueIsOrderedAfterAnothersEvent) {
   EXPECT_TRUE(context_->query(written));
   EXPECT_TRUE(context_->query(copied));
   EXPECT_EQ(download(b.ref()), text);
+}
+
+TEST_P(DriverConformance, AnEventIsRecordedAnew) {
+  const Buffer buffer = allocate(6, quirks().kinds.front());
+  std::string first = "first!";
+  std::string second = "second";
+  std::string seen(6, '?');
+  Event event = context_->make_event();
+  context_->copy(buffer.ref(), host(first), *queue_);
+  context_->record(event, *queue_);
+  context_->copy(buffer.ref(), host(second), *queue_);
+  context_->copy(host(seen), buffer.ref(), *queue_);
+  context_->record(event, *queue_);
+  context_->wait(event);
+  EXPECT_EQ(seen, "second");
+}
+
+TEST_P(DriverConformance, CopiesOfAnEventAreTheSame) {
+  Event event = context_->make_event();
+  const Event copy = event;
+  const Buffer buffer = allocate(4, quirks().kinds.front());
+  std::string text = "same";
+  std::string seen(4, '?');
+  context_->copy(buffer.ref(), host(text), *queue_);
+  context_->copy(host(seen), buffer.ref(), *queue_);
+  context_->record(event, *queue_);
+  context_->wait(copy);
+  EXPECT_EQ(seen, "same");
+  EXPECT_TRUE(context_->query(event));
+}
+
+TEST_P(DriverConformance, WorkOutlivesItsQueue) {
+  const Buffer buffer = allocate(4, quirks().kinds.front());
+  std::string text = "work";
+  std::string seen(4, '?');
+  Event event = context_->make_event();
+  context_->copy(buffer.ref(), host(text), *queue_);
+  context_->copy(host(seen), buffer.ref(), *queue_);
+  context_->record(event, *queue_);
+  queue_.reset();
+  context_->wait(event);
+  EXPECT_EQ(seen, "work");
+}
+
+TEST_P(DriverConformance, FreesWhenTheWorkBeforeIsDone) {
+  std::string text(100'000, 'w');
+  std::string seen(100'000, '?');
+  Buffer buffer = allocate(text.size(), quirks().kinds.front());
+  context_->copy(buffer.ref(), host(text), *queue_);
+  context_->copy(host(seen), buffer.ref(), *queue_);
+  context_->free(std::move(buffer), *queue_);
+  finish();
+  EXPECT_EQ(seen, text);
 }
 
 TEST_P(DriverConformance, AnEventIsWaitedForOnAnyThread) {

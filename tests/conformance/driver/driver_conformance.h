@@ -28,6 +28,8 @@ struct DriverCase {
   bool asynchronous = false;
   /// True if imported memory can be written.
   bool import_writable = false;
+  /// What memory of a kind says that its device is; null: the context's device, for all of them.
+  std::function<Device(MemoryKind, const Device&)> device_of;
 };
 
 inline std::ostream& operator<<(std::ostream& out, const DriverCase& driver_case) { return out << driver_case.name; }
@@ -42,6 +44,10 @@ class DriverConformance : public ::testing::TestWithParam<DriverCase> {
   /// Puts bytes into device memory, and gets them out: two copies and an explicit wait.
   void upload(const BufferRef& to, std::string bytes);
   std::string download(const BufferRef& from);
+  /// What memory of this kind must say.
+  Device device_of(MemoryKind kind) const {
+    return quirks().device_of ? quirks().device_of(kind, context_->device()) : context_->device();
+  }
   Buffer allocate(std::uint64_t size, MemoryKind kind, Sharing sharing = Sharing::kPrivate) {
     return context_->allocate(size, kind, sharing, *queue_);
   }

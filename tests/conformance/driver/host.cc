@@ -13,6 +13,7 @@ INSTANTIATE_TEST_SUITE_P(Host, DriverConformance,
                              .make_native_event = nullptr,
                              .asynchronous = false,
                              .import_writable = false,
+                             .device_of = nullptr,
                          }));
 
 }  // namespace crossdock::device

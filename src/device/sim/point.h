@@ -1,0 +1,40 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "clock.h"
+#include "crossdock/core/error.h"
+
+namespace crossdock::device::sim {
+
+/// One recording of an event: a place in a queue's work. Thread-safe.
+class Point {
+ public:
+  Point(std::shared_ptr<Timeline> timeline, Clock clock) noexcept
+      : timeline_(std::move(timeline)), clock_(std::move(clock)) {}
+
+  /// What is ordered before it, itself included; for who holds the simulation's lock.
+  Clock& clock() noexcept { return clock_; }
+  Timeline& timeline() const noexcept { return *timeline_; }
+
+  /// The work before it is done, and went wrong if `failure` isn't null.
+  void finish(std::shared_ptr<const Error> failure);
+  /// A failure found late; the first one stays.
+  void fail(const std::shared_ptr<const Error>& failure);
+  bool done() const;
+  void wait() const;
+  std::shared_ptr<const Error> failure() const;
+
+ private:
+  const std::shared_ptr<Timeline> timeline_;
+  Clock clock_;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable finished_;
+  bool done_ = false;
+  std::shared_ptr<const Error> failure_;
+};
+
+}  // namespace crossdock::device::sim

@@ -1,0 +1,242 @@
+#include "sim_context.h"
+
+#include "crossdock/core/bytes.h"
+#include "crossdock/core/error.h"
+
+namespace crossdock::device::sim {
+
+namespace {
+
+constexpr std::string_view kName = "sim";
+constexpr std::size_t kOpaque = 2 * sizeof(std::uint64_t);  // the allocation's size, and its kind
+
+}  // namespace
+
+QueueHandle::~QueueHandle() {
+  if (!made_in.in_child()) queue->close();
+}
+
+WorkQueue& queue_of(void* native, const World& world) {
+  auto* handle = static_cast<QueueHandle*>(native);
+  if (handle == nullptr || reinterpret_cast<std::uintptr_t>(native) % alignof(QueueHandle) != 0 ||
+      handle->magic != QueueHandle::kMagic || handle->world.get() != &world) {
+    throw InvalidArgumentError("the sim driver was given a native queue that it didn't make");
+  }
+  return *handle->queue;
+}
+
+WorkQueue& SimContext::check_queue(const Queue& queue) const {
+  if (queue.device() != device_) {
+    throw InvalidArgumentError("the sim driver was given a queue of " + to_string(queue.device()) + " for " +
+                               to_string(device_));
+  }
+  return queue_of(queue.native(), *world_);
+}
+
+// Memory
+
+Buffer SimContext::allocate(std::uint64_t size, MemoryKind kind, Sharing sharing, const Queue& queue) {
+  world_->enter(SimVerb::kAllocate);
+  world_->check_device(device_);
+  WorkQueue& work = check_queue(queue);
+  if (size == 0) return {};
+  const BufferRef memory{.data = nullptr, .size = size, .device = device_, .kind = kind, .read_only = false};
+  std::shared_ptr<View> view = world_->allocate(size, device_, kind, sharing == Sharing::kExportable, work);
+  BufferRef placed = memory;
+  placed.data = view->address();
+  return {placed, world_->own(std::move(view))};
+}
+
+Buffer SimContext::adopt(const BufferRef& memory, std::shared_ptr<void> owner) {
+  world_->enter(SimVerb::kAdopt);
+  world_->check_memory(memory, device_, "memory to adopt");
+  return {memory, std::move(owner)};
+}
+
+void SimContext::free(Buffer buffer, const Queue& queue) {
+  world_->enter(SimVerb::kFree);
+  WorkQueue& work = check_queue(queue);
+  world_->check_memory(buffer.ref(), device_, "memory to free");
+  world_->free(std::move(buffer), work);
+}
+
+void SimContext::copy(const BufferRef& to, const BufferRef& from, const Queue& queue) {
+  world_->enter(SimVerb::kCopy);
+  world_->check_device(device_);
+  world_->copy(to, from, device_, check_queue(queue));
+}
+
+PointerInfo SimContext::describe(const void* pointer) const {
+  world_->enter(SimVerb::kDescribe);
+  PointerInfo info;
+  info.address = const_cast<void*>(pointer);
+  if (const std::shared_ptr<View> view = world_->find(pointer)) {
+    info.device = view->device();
+    info.kind = view->kind();
+    info.base = view->address();
+    info.size = view->size();
+  }
+  return info;
+}
+
+MemoryHandle SimContext::export_memory(const BufferRef& memory) {
+  world_->enter(SimVerb::kExportMemory);
+  world_->check_memory(memory, device_, "memory to export");
+  const std::shared_ptr<View> view = world_->find(memory.data);
+  if (view == nullptr || !view->descriptor || memory.size == 0) {
+    throw UnsupportedError("the sim driver exports only memory that it allocated as exportable");
+  }
+  MemoryHandle handle;
+  handle.driver = kName;
+  handle.opaque.resize(kOpaque);
+  store_le<std::uint64_t>(handle.opaque.data(), view->size());
+  store_le<std::uint64_t>(handle.opaque.data() + sizeof(std::uint64_t), static_cast<std::uint64_t>(view->kind()));
+  handle.descriptor = view->descriptor.duplicate();
+  handle.offset = static_cast<std::uint64_t>(static_cast<std::byte*>(memory.data) - view->address());
+  handle.size = memory.size;
+  return handle;
+}
+
+Buffer SimContext::import_memory(MemoryHandle handle, const std::string& where) {
+  world_->enter(SimVerb::kImportMemory);
+  world_->check_device(device_);
+  if (handle.driver != kName) {
+    throw ProtocolError(where + ": a memory handle of the driver \"" + handle.driver + "\" came to the sim driver");
+  }
+  if (handle.opaque.size() != kOpaque) {
+    throw ProtocolError(where + ": a memory handle of the sim driver has " + std::to_string(handle.opaque.size()) +
+                        " bytes instead of " + std::to_string(kOpaque));
+  }
+  if (!handle.descriptor) throw ProtocolError(where + ": a memory handle of the sim driver lacks its descriptor");
+  const auto whole = load_le<std::uint64_t>(handle.opaque.data());
+  const auto kind = load_le<std::uint64_t>(handle.opaque.data() + sizeof(std::uint64_t));
+  if (kind > static_cast<std::uint64_t>(MemoryKind::kShared)) {
+    throw ProtocolError(where + ": a memory handle of the sim driver is of the memory kind " + std::to_string(kind));
+  }
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 47;
+  if (handle.size == 0 || whole > kMost || handle.offset > whole || handle.size > whole - handle.offset) {
+    throw ProtocolError(where + ": a memory handle names " + std::to_string(handle.size) + " bytes at " +
+                        std::to_string(handle.offset) + " of " + std::to_string(whole));
+  }
+  const auto memory_kind = static_cast<MemoryKind>(kind);
+  std::shared_ptr<View> view = world_->import(std::move(handle.descriptor), whole, device_, memory_kind, where);
+  const BufferRef memory{.data = view->address() + handle.offset,
+                         .size = handle.size,
+                         .device = device_,
+                         .kind = memory_kind,
+                         .read_only = false};
+  return {memory, world_->own(std::move(view))};
+}
+
+// Queues
+
+Queue SimContext::make_queue() {
+  world_->enter(SimVerb::kMakeQueue);
+  world_->check_device(device_);
+  auto handle = std::make_shared<QueueHandle>(world_, world_->make_queue(device_));
+  void* native = handle.get();
+  return {device_, native, std::move(handle)};
+}
+
+Queue SimContext::wrap_queue(void* native, std::shared_ptr<void> owner) {
+  world_->enter(SimVerb::kWrapQueue);
+  const WorkQueue& work = queue_of(native, *world_);
+  if (work.device() != device_) {
+    throw InvalidArgumentError("the sim driver was given a native queue of " + to_string(work.device()) + " for " +
+                               to_string(device_));
+  }
+  return {device_, native, std::move(owner)};
+}
+
+void SimContext::order_after(const Queue& queue, const Event& event) {
+  world_->enter(SimVerb::kOrderAfter);
+  WorkQueue& work = check_queue(queue);
+  if (event.native() == nullptr) {
+    event.check();
+    return;
+  }
+  crossdock_sim_event* native = check_native(event.native());
+  if (Signal* signal = ours(native)) {
+    world_->order_after(work, event, *signal);
+  } else {
+    event.check();
+    world_->order_after_other(work, event, native);
+  }
+}
+
+// Events
+
+Signal* SimContext::ours(crossdock_sim_event* native) const noexcept {
+  Signal* signal = Signal::from(native);
+  return signal != nullptr && &signal->world() == world_.get() ? signal : nullptr;
+}
+
+Event SimContext::make_event() {
+  world_->enter(SimVerb::kMakeEvent);
+  auto signal = std::make_shared<Signal>(world_);
+  void* native = static_cast<crossdock_sim_event*>(signal.get());
+  return {native, std::move(signal)};
+}
+
+Event SimContext::wrap_event(void* native, std::shared_ptr<void> owner) {
+  world_->enter(SimVerb::kWrapEvent);
+  if (native != nullptr) check_native(native);
+  return {native, std::move(owner)};
+}
+
+void SimContext::record(Event& event, const Queue& queue) {
+  world_->enter(SimVerb::kRecord);
+  WorkQueue& work = check_queue(queue);
+  Signal* signal = event.native() == nullptr ? nullptr : ours(check_native(event.native()));
+  if (signal == nullptr) {
+    throw InvalidArgumentError("the sim driver can record only events that it made itself, with make_event()");
+  }
+  world_->record(event, *signal, work);
+}
+
+bool SimContext::query(const Event& event) {
+  if (event.native() == nullptr) {
+    world_->enter(SimVerb::kQuery);
+    event.check();
+    return true;
+  }
+  crossdock_sim_event* native = check_native(event.native());
+  if (Signal* signal = ours(native)) {
+    const bool done = world_->query(*signal);
+    event.check();
+    return done;
+  }
+  world_->enter(SimVerb::kQuery);
+  event.check();
+  const std::int32_t status = native->query(native);
+  if (status != 0) world_->see_other();
+  if (status < 0) {
+    const auto failure = failure_of(*native, status);
+    throw_error(failure->code(), failure->what());
+  }
+  return status != 0;
+}
+
+void SimContext::wait(const Event& event) {
+  if (event.native() == nullptr) {
+    world_->enter(SimVerb::kWait);
+    event.check();
+    return;
+  }
+  crossdock_sim_event* native = check_native(event.native());
+  if (Signal* signal = ours(native)) {
+    world_->wait(*signal);
+    event.check();
+    return;
+  }
+  world_->enter(SimVerb::kWait);
+  event.check();
+  const std::int32_t status = native->wait(native);
+  world_->see_other();
+  if (status < 0) {
+    const auto failure = failure_of(*native, status);
+    throw_error(failure->code(), failure->what());
+  }
+}
+
+}  // namespace crossdock::device::sim

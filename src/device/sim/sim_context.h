@@ -1,0 +1,64 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "crossdock/device/driver.h"
+#include "world.h"
+
+namespace crossdock::device::sim {
+
+/// The native queue: what Queue::native() points to.
+struct QueueHandle {
+  static constexpr std::uint64_t kMagic = 0x65756575712d6478;  // "xd-queue"
+  QueueHandle(std::shared_ptr<World> in, std::shared_ptr<WorkQueue> what)
+      : world(std::move(in)), queue(std::move(what)) {}
+  QueueHandle(const QueueHandle&) = delete;
+  QueueHandle& operator=(const QueueHandle&) = delete;
+  ~QueueHandle();
+
+  const std::uint64_t magic = kMagic;
+  ForkGuard made_in;
+  std::shared_ptr<World> world;
+  std::shared_ptr<WorkQueue> queue;
+};
+
+/// The queue behind a native one. Throws InvalidArgumentError if it isn't one of this world's.
+WorkQueue& queue_of(void* native, const World& world);
+
+class SimContext final : public Context {
+ public:
+  SimContext(std::shared_ptr<World> world, Device device) : world_(std::move(world)), device_(device) {}
+
+  std::string_view driver_name() const noexcept override { return "sim"; }
+  Device device() const noexcept override { return device_; }
+
+  Buffer allocate(std::uint64_t size, MemoryKind kind, Sharing sharing, const Queue& queue) override;
+  Buffer adopt(const BufferRef& memory, std::shared_ptr<void> owner) override;
+  void free(Buffer buffer, const Queue& queue) override;
+  void copy(const BufferRef& to, const BufferRef& from, const Queue& queue) override;
+  PointerInfo describe(const void* pointer) const override;
+  MemoryHandle export_memory(const BufferRef& memory) override;
+  Buffer import_memory(MemoryHandle handle, const std::string& where) override;
+
+  Queue make_queue() override;
+  Queue wrap_queue(void* native, std::shared_ptr<void> owner) override;
+  void order_after(const Queue& queue, const Event& event) override;
+
+  Event make_event() override;
+  Event wrap_event(void* native, std::shared_ptr<void> owner) override;
+  void record(Event& event, const Queue& queue) override;
+  bool query(const Event& event) override;
+  void wait(const Event& event) override;
+
+ private:
+  WorkQueue& check_queue(const Queue& queue) const;
+  /// The signal of an event of this world; null for another library's, or another driver's.
+  Signal* ours(crossdock_sim_event* native) const noexcept;
+
+  std::shared_ptr<World> world_;
+  Device device_;
+};
+
+}  // namespace crossdock::device::sim

@@ -1,0 +1,77 @@
+#include <utility>
+
+#include "crossdock/core/error.h"
+#include "crossdock/device/sim.h"
+#include "sim_context.h"
+#include "world.h"
+
+namespace crossdock::device {
+
+namespace {
+
+constexpr std::array<std::string_view, kSimVerbs> kVerbNames = {
+    "open",       "allocate",   "adopt",       "free",       "copy",       "describe", "export_memory", "import_memory",
+    "make_queue", "wrap_queue", "order_after", "make_event", "wrap_event", "record",   "query",         "wait",
+};
+
+class Simulated final : public SimDriver {
+ public:
+  explicit Simulated(const SimOptions& options) : world_(std::make_shared<sim::World>(options)) {
+    world_->set_devices(options.devices);
+  }
+
+  std::string_view name() const noexcept override { return "sim"; }
+  std::string version() const override { return "1"; }
+
+  std::vector<Device> devices() const override {
+    std::vector<Device> devices;
+    for (std::int64_t id = 0, end = world_->devices(); id < end; ++id) {
+      devices.push_back({.type = DeviceType::kExtDev, .id = id});
+    }
+    return devices;
+  }
+
+  bool handles(DeviceType type) const noexcept override { return type == DeviceType::kExtDev; }
+
+  std::shared_ptr<Context> open(const Device& device, void* native_context) override {
+    world_->enter(SimVerb::kOpen);
+    world_->check_device(device);
+    if (native_context != nullptr) {
+      throw UnsupportedError("the sim driver has no native contexts; open the device without one");
+    }
+    return std::make_shared<sim::SimContext>(world_, device);
+  }
+
+  void set_devices(std::uint32_t count) override { world_->set_devices(count); }
+  void set_delay(std::chrono::nanoseconds delay) override { world_->set_delay(delay); }
+  void set_memory(std::uint64_t bytes) override { world_->set_memory(bytes); }
+  void fail_next(SimVerb verb, std::uint64_t after, const Error& error) override {
+    world_->fail_next(verb, after, error);
+  }
+  void fail_work(std::uint64_t after, const Error& error, const Queue* queue) override {
+    const sim::Timeline* timeline =
+        queue == nullptr ? nullptr : sim::queue_of(queue->native(), *world_).timeline().get();
+    world_->fail_work(after, error, timeline);
+  }
+  SimCounters counters() const override { return world_->counters(); }
+  std::vector<std::string> faults() const override { return world_->faults(); }
+  void reset() override { world_->reset(); }
+
+ private:
+  std::shared_ptr<sim::World> world_;
+};
+
+}  // namespace
+
+std::string_view sim_verb_name(SimVerb verb) noexcept { return kVerbNames[static_cast<std::size_t>(verb)]; }
+
+std::optional<SimVerb> sim_verb_of(std::string_view name) noexcept {
+  for (std::size_t verb = 0; verb < kSimVerbs; ++verb) {
+    if (kVerbNames[verb] == name) return static_cast<SimVerb>(verb);
+  }
+  return std::nullopt;
+}
+
+std::shared_ptr<SimDriver> make_sim_driver(const SimOptions& options) { return std::make_shared<Simulated>(options); }
+
+}  // namespace crossdock::device

@@ -1,0 +1,592 @@
+#include "world.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <iterator>
+#include <new>
+
+#include "crossdock/core/bytes.h"
+#include "crossdock/core/error.h"
+#include "crossdock/device/memfd.h"
+
+namespace crossdock::device::sim {
+
+namespace {
+
+constexpr std::size_t kMostFaults = 100;
+constexpr std::size_t kMostHostAccesses = 4096;
+constexpr std::uint64_t kMost = std::uint64_t{1} << 46;  // what a process may map is 2^47
+constexpr std::uint64_t kPooled = std::uint64_t{512} << 20;
+constexpr const char* kName = "crossdock-sim";
+
+std::uint64_t address_of(const void* pointer) noexcept { return reinterpret_cast<std::uintptr_t>(pointer); }
+
+const char* doing(AccessKind kind) noexcept {
+  switch (kind) {
+    case AccessKind::kAllocate: return "allocated";
+    case AccessKind::kRead: return "reads";
+    case AccessKind::kWrite: return "writes";
+    case AccessKind::kFree: return "frees";
+  }
+  return "uses";
+}
+
+bool overlap(const Place& a, const Place& b, std::uint64_t size) noexcept {
+  if (a.log != b.log) return false;
+  return a.offset < b.offset ? b.offset - a.offset < size : a.offset - b.offset < size;
+}
+
+/// What is ordered before the free() that this thread does now; null elsewhere.
+thread_local const Clock* freeing = nullptr;
+
+/// The failure whose turn it is, taken out of those to come, which come one call closer; null if there is none.
+template <typename Failures, typename Meant>
+std::shared_ptr<const Error> take_turn(Failures& failures, Meant meant) {
+  std::shared_ptr<const Error> turn;
+  for (auto at = failures.begin(); at != failures.end();) {
+    if (!meant(*at)) {
+      ++at;
+    } else if (at->after != 0) {
+      --at->after;
+      ++at;
+    } else if (turn == nullptr) {
+      turn = at->error;
+      at = failures.erase(at);
+    } else {
+      ++at;  // two for one call: this one is for the next
+    }
+  }
+  return turn;
+}
+
+}  // namespace
+
+void complete(Event& event, Point& point) noexcept {
+  std::shared_ptr<const Error> failure = point.timeline().failure();
+  if (failure) event.fail(failure);
+  point.finish(std::move(failure));
+}
+
+std::shared_ptr<const Error> failure_of(crossdock_sim_event& event, std::int32_t status) noexcept {
+  static const ResourceError kNoMemory(
+      "an event that the sim driver waited for failed, and there is no memory to say why");
+  try {
+    const char* text = event.last_error(&event);
+    const std::string what =
+        text != nullptr ? text : "an event that the sim driver waited for failed, and doesn't say why";
+    const auto code = static_cast<ErrorCode>(-status);
+    const bool known = status >= -static_cast<std::int32_t>(ErrorCode::kUnsupported);
+    return std::make_shared<const Error>(known ? code : ErrorCode::kSystem, what);
+  } catch (const std::bad_alloc&) {
+    return {std::shared_ptr<void>(), &kNoMemory};
+  }
+}
+
+// What every verb begins with
+
+void World::enter(SimVerb verb) {
+  made_in_.check("this simulated device");
+  std::shared_ptr<const Error> failure;
+  {
+    const std::lock_guard lock(mutex_);
+    ++counters_.calls[static_cast<std::size_t>(verb)];
+    failure = take_turn(verb_failures_[static_cast<std::size_t>(verb)], [](const Injected&) { return true; });
+  }
+  if (failure) throw_error(failure->code(), failure->what());
+}
+
+void World::check_device(const Device& device) const {
+  const std::lock_guard lock(mutex_);
+  if (device.type == DeviceType::kExtDev && device.id >= 0 && device.id < std::int64_t{options_.devices}) return;
+  throw NotFoundError("the sim driver has no device " + to_string(device) + "; it has " +
+                      std::to_string(options_.devices) + " now");
+}
+
+void World::set_devices(std::uint32_t count) {
+  {
+    const std::lock_guard lock(mutex_);
+    options_.devices = count;
+  }
+  pool_->limit(count == 0 ? 0 : kPooled);
+}
+
+void World::set_delay(std::chrono::nanoseconds delay) {
+  const std::lock_guard lock(mutex_);
+  options_.delay = delay;
+}
+
+void World::set_memory(std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  options_.memory = bytes;
+}
+
+std::uint32_t World::devices() const {
+  const std::lock_guard lock(mutex_);
+  return options_.devices;
+}
+
+void World::fail_next(SimVerb verb, std::uint64_t after, const Error& error) {
+  auto failure = std::make_shared<const Error>(error);
+  const std::lock_guard lock(mutex_);
+  verb_failures_[static_cast<std::size_t>(verb)].push_back({after, std::move(failure), nullptr});
+}
+
+void World::fail_work(std::uint64_t after, const Error& error, const Timeline* timeline) {
+  auto failure = std::make_shared<const Error>(error);
+  const std::lock_guard lock(mutex_);
+  work_failures_.push_back({after, std::move(failure), timeline});
+}
+
+SimCounters World::counters() const {
+  const std::lock_guard lock(mutex_);
+  return counters_;
+}
+
+std::vector<std::string> World::faults() const {
+  const std::lock_guard lock(mutex_);
+  return faults_;
+}
+
+void World::reset() {
+  const std::lock_guard lock(mutex_);
+  counters_ = {.calls = {},
+               .bytes_allocated = 0,
+               .bytes_copied = 0,
+               .live_allocations = counters_.live_allocations,
+               .live_bytes = counters_.live_bytes};
+  for (std::vector<Injected>& failures : verb_failures_) failures.clear();
+  work_failures_.clear();
+  faults_.clear();
+}
+
+// Memory
+
+void World::check_room(std::uint64_t size, const Device& device) const {
+  const std::lock_guard lock(mutex_);
+  const auto used = used_.find(device.id);
+  const std::uint64_t taken = used == used_.end() ? 0 : used->second;
+  if (size <= kMost && taken <= options_.memory && size <= options_.memory - taken) return;
+  throw ResourceError("the sim driver has no memory for " + std::to_string(size) + " bytes on " + to_string(device) +
+                      ": " + std::to_string(taken) + " of " + std::to_string(options_.memory) + " are taken");
+}
+
+std::shared_ptr<View> World::allocate(std::uint64_t size, Device device, MemoryKind kind, bool exportable,
+                                      WorkQueue& queue) {
+  check_room(size, device);
+  const std::uint64_t whole = align_up(size, memfd::page_size());
+  std::shared_ptr<Block> block;
+  UniqueFd descriptor;
+  if (exportable) {
+    descriptor = memfd::create(kName);
+    memfd::resize(descriptor, whole, kName);
+    memfd::fill_holes(descriptor, 0, whole, kName);
+    memfd::seal(descriptor, kShareSeals, kName);
+    block = std::make_shared<Block>(descriptor, whole);
+    fill_with_pattern(block->alias(), whole);
+  } else {
+    block = pool_->take(whole);
+  }
+  std::shared_ptr<View> view = add_view(block, size, device, kind);
+  const std::lock_guard lock(mutex_);
+  if (exportable) {
+    struct stat status {};
+    if (::fstat(descriptor.get(), &status) != 0) throw_errno(errno, "inspecting memory of the sim driver");
+    std::erase_if(shared_, [](const auto& known) { return known.second.expired(); });
+    shared_[{status.st_dev, status.st_ino}] = block;
+    view->descriptor = std::move(descriptor);
+  }
+  counters_.bytes_allocated += size;
+  // Host memory is made at once; device memory is there for work that is ordered after this.
+  if (kind == MemoryKind::kDevice) {
+    const std::shared_ptr<Timeline>& timeline = queue.timeline();
+    block->log.add({0, whole, AccessKind::kAllocate, timeline, timeline->now()}, queue.clock);
+  }
+  return view;
+}
+
+std::shared_ptr<View> World::import(UniqueFd fd, std::uint64_t whole, Device device, MemoryKind kind,
+                                    const std::string& where) {
+  const std::uint64_t mapped = align_up(whole, memfd::page_size());
+  const std::string fault = memfd::fault_of(fd, kShareSeals, mapped, where);
+  if (!fault.empty()) throw ProtocolError(where + ": a memory handle of the sim driver can't be relied on: " + fault);
+  struct stat status {};
+  if (::fstat(fd.get(), &status) != 0) throw_errno(errno, where + ": inspecting memory of the sim driver");
+  std::shared_ptr<Block> block;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known = shared_.find({status.st_dev, status.st_ino});
+    if (known != shared_.end()) block = known->second.lock();  // of this process: one set of pages, one log
+  }
+  if (block == nullptr) {
+    block = std::make_shared<Block>(fd, mapped);
+    const std::lock_guard lock(mutex_);
+    shared_[{status.st_dev, status.st_ino}] = block;
+  }
+  return add_view(block, whole, device, kind);
+}
+
+std::shared_ptr<View> World::add_view(std::shared_ptr<Block> block, std::uint64_t size, Device device,
+                                      MemoryKind kind) {
+  auto view = std::make_shared<View>(std::move(block), size, device, kind, quarantine_);
+  const std::lock_guard lock(mutex_);
+  views_[address_of(view->address())] = view;
+  used_[device.id] += size;
+  ++view->block()->views;
+  ++counters_.live_allocations;
+  counters_.live_bytes += size;
+  return view;
+}
+
+/// The deleter of an allocation's owner.
+struct World::Owner {
+  std::shared_ptr<World> world;
+  std::shared_ptr<View> view;
+  void operator()(void*) {
+    world->drop(*view);
+    view.reset();
+  }
+};
+
+std::shared_ptr<void> World::own(std::shared_ptr<View> view) {
+  std::byte* address = view->address();
+  return {address, Owner{shared_from_this(), std::move(view)}};
+}
+
+void World::drop(View& view) noexcept {
+  if (made_in_.in_child()) return;
+  const std::lock_guard lock(mutex_);
+  views_.erase(address_of(view.address()));
+  used_[view.device().id] -= view.size();
+  --counters_.live_allocations;
+  counters_.live_bytes -= view.size();
+  Block& block = *view.block();
+  if (--block.views != 0 || view.freed) return;
+  try {
+    std::vector<const Timeline*> told;
+    for (const Access& access : block.log.all()) {
+      if (access.seen() || access.kind == AccessKind::kAllocate) continue;
+      if (freeing != nullptr && freeing->covers(*access.timeline, access.epoch)) continue;
+      const Timeline* timeline = access.timeline.get();
+      if (std::find(told.begin(), told.end(), timeline) != told.end()) continue;
+      told.push_back(timeline);
+      access.timeline->fail_since(
+          access.epoch,
+          fault("memory was dropped that " + timeline->name() + " " + doing(access.kind) +
+                ", before anybody waited for that: wait for an event recorded after the work, or free the "
+                "memory on a queue that is ordered after it"));
+    }
+  } catch (const std::bad_alloc&) {  // then it goes unsaid
+  }
+}
+
+std::shared_ptr<View> World::find(const void* pointer) const {
+  const std::lock_guard lock(mutex_);
+  return find_locked(pointer);
+}
+
+std::shared_ptr<View> World::find_locked(const void* pointer) const {
+  const std::uint64_t address = address_of(pointer);
+  const auto after = views_.upper_bound(address);
+  if (after == views_.begin()) return nullptr;
+  std::shared_ptr<View> view = std::prev(after)->second.lock();
+  return view && address - address_of(view->address()) < view->size() ? view : nullptr;
+}
+
+Place World::resolve(const BufferRef& memory, const char* what) const {
+  const auto wrong = [&](const std::string& why) {
+    throw InvalidArgumentError("the sim driver was given " + why + " as " + what);
+  };
+  const bool ours = memory.device.type == DeviceType::kExtDev;
+  if (!ours && !host_readable(memory.device.type)) wrong("memory of " + to_string(memory.device));
+  if (memory.data == nullptr) {
+    if (memory.size != 0) wrong("a null pointer to " + std::to_string(memory.size) + " bytes");
+    return {};
+  }
+  std::shared_ptr<View> view = find_locked(memory.data);
+  if (view == nullptr) {
+    if (ours && memory.size != 0)
+      wrong("memory of " + to_string(memory.device) + " that it hasn't, or that was freed,");
+    return {.bytes = static_cast<std::byte*>(memory.data),
+            .view = nullptr,
+            .log = &host_log_,
+            .offset = address_of(memory.data)};
+  }
+  const std::uint64_t offset = address_of(memory.data) - address_of(view->address());
+  if (view->freed) wrong("memory that was freed on a queue already");
+  if (ours ? view->device() != memory.device : !view->host_visible()) {
+    wrong("memory of " + to_string(view->device()) + ", called memory of " + to_string(memory.device) + ",");
+  }
+  if (memory.size > view->size() - offset) {
+    wrong(std::to_string(memory.size) + " bytes at " + std::to_string(offset) + " of an allocation of " +
+          std::to_string(view->size()));
+  }
+  return {.bytes = view->block()->alias() + offset, .view = view, .log = &view->block()->log, .offset = offset};
+}
+
+void World::check_memory(const BufferRef& memory, const Device& device, const char* what) const {
+  const std::lock_guard lock(mutex_);
+  const Place place = resolve(memory, what);
+  if (place.view && place.view->device() != device) {
+    throw InvalidArgumentError("the sim driver was given memory of " + to_string(place.view->device()) + " as " + what +
+                               " of " + to_string(device));
+  }
+}
+
+// Order
+
+std::shared_ptr<const Error> World::fault(const std::string& text) {
+  if (faults_.size() < kMostFaults) faults_.push_back(text);
+  return std::make_shared<const InvalidArgumentError>(text);
+}
+
+std::shared_ptr<const Error> World::check_order(const Access& next, const AccessLog& log, const WorkQueue& queue) {
+  const Access* earlier = log.conflict(next, queue.clock);
+  if (earlier == nullptr) return nullptr;
+  const std::string& here = queue.timeline()->name();
+  const std::string& there = earlier->timeline->name();
+  const std::string then =
+      earlier->kind == AccessKind::kAllocate ? " was allocated on " + there : " " + there + " " + doing(earlier->kind);
+  return fault(here + " " + doing(next.kind) + " memory that" + then +
+               ", and isn't ordered after that: record an event on " + there + " and order " + here +
+               " after it, or wait for it");
+}
+
+std::shared_ptr<const Error> World::injected_work(const WorkQueue& queue) {
+  return take_turn(work_failures_, [&](const Injected& failure) {
+    return failure.timeline == nullptr || failure.timeline == queue.timeline().get();
+  });
+}
+
+void World::protect(const Block& block) {
+  // Views of one block are few, and those under protection too.
+  for (const auto& [address, known] : views_) {
+    const std::shared_ptr<View> view = known.lock();
+    if (view == nullptr || view->block().get() != &block || !view->host_visible()) continue;
+    if (view->protect() && !view->protected_) {
+      view->protected_ = true;
+      protected_.push_back(view);
+    }
+  }
+}
+
+void World::see(Point& point) {
+  point.clock().see();
+  see_more();
+}
+
+void World::see_more() {
+  host_log_.prune(kMostHostAccesses);
+  std::erase_if(protected_, [](const std::weak_ptr<View>& known) {
+    const std::shared_ptr<View> view = known.lock();
+    if (view == nullptr) return true;
+    view->protected_ = view->protect();
+    return !view->protected_;
+  });
+}
+
+Clock World::everything() {
+  Clock clock;
+  std::erase_if(timelines_, [&clock](const std::weak_ptr<Timeline>& known) {
+    const std::shared_ptr<Timeline> timeline = known.lock();
+    if (timeline != nullptr) clock.join(timeline, timeline->recorded());
+    return timeline == nullptr;
+  });
+  return clock;
+}
+
+std::chrono::steady_clock::time_point World::due() const {
+  return options_.delay.count() <= 0 ? std::chrono::steady_clock::time_point{}
+                                     : std::chrono::steady_clock::now() + options_.delay;
+}
+
+// Work
+
+std::shared_ptr<WorkQueue> World::make_queue(const Device& device) {
+  const std::lock_guard lock(mutex_);
+  auto timeline = std::make_shared<Timeline>("queue " + std::to_string(++queues_made_) + " of " + to_string(device));
+  timelines_.push_back(timeline);
+  return std::make_shared<WorkQueue>(device, std::move(timeline));
+}
+
+void World::copy(const BufferRef& to, const BufferRef& from, const Device& device, WorkQueue& queue) {
+  if (to.read_only) throw InvalidArgumentError("the sim driver was given read-only memory as the target of a copy");
+  if (to.size != from.size) {
+    throw InvalidArgumentError("the sim driver was asked to copy " + std::to_string(from.size) + " bytes to " +
+                               std::to_string(to.size));
+  }
+  Place target;
+  Place source;
+  bool untouched = false;
+  {
+    const std::lock_guard lock(mutex_);
+    target = resolve(to, "the target of a copy");
+    source = resolve(from, "the source of a copy");
+    if (to.size == 0) return;
+    if (overlap(target, source, to.size)) {
+      throw InvalidArgumentError("the sim driver was asked to copy memory onto itself");
+    }
+    const bool here =
+        (target.view && target.view->device() == device) || (source.view && source.view->device() == device);
+    if (!here && (target.view || source.view)) {
+      throw InvalidArgumentError("the sim driver was asked for a copy on " + to_string(device) +
+                                 " that has neither end there");
+    }
+    untouched = target.log->pending(target.offset, target.offset + to.size) == nullptr;
+  }
+  queue.start();
+  // Earlier work may still have to read or write there; then what is there is left alone.
+  if (untouched && !target.view) fill_with_pattern(target.bytes, to.size);
+  if (untouched && target.view && target.view->host_visible()) {
+    const View::Edges parts = target.view->edges(target.offset, target.offset + to.size);
+    std::byte* start = target.view->block()->alias();
+    fill_with_pattern(start + parts.begin, parts.first_page - parts.begin);
+    fill_with_pattern(start + parts.last_page, parts.end - parts.last_page);
+  }
+
+  const std::lock_guard lock(mutex_);
+  const std::shared_ptr<Timeline>& timeline = queue.timeline();
+  const Access read{source.offset, source.offset + to.size, AccessKind::kRead, timeline, timeline->now()};
+  const Access write{target.offset, target.offset + to.size, AccessKind::kWrite, timeline, timeline->now()};
+  std::shared_ptr<const Error> failure = check_order(read, *source.log, queue);
+  if (!failure) failure = check_order(write, *target.log, queue);
+  if (const auto injected = injected_work(queue); injected && !failure) failure = injected;
+  CopyWork work{.to = target.bytes,
+                .from = source.bytes,
+                .size = to.size,
+                .keep_to = target.view ? target.view->block() : nullptr,
+                .keep_from = source.view ? source.view->block() : nullptr,
+                .failure = std::move(failure)};
+  source.log->add(read, queue.clock);
+  target.log->add(write, queue.clock);
+  host_log_.prune(kMostHostAccesses);
+  if (source.view) protect(*source.view->block());
+  if (target.view) protect(*target.view->block());
+  counters_.bytes_copied += to.size;
+  queue.push({.what = std::move(work), .due = due()});
+}
+
+void World::free(Buffer buffer, WorkQueue& queue) {
+  if (buffer.data() == nullptr) return;
+  queue.start();
+  const BufferRef memory = buffer.ref();
+  std::shared_ptr<void> owner = buffer.release();
+  const Owner* ours = std::get_deleter<Owner>(owner);
+  const std::shared_ptr<View> view = ours != nullptr && owner.use_count() == 1 ? ours->view : nullptr;
+  const std::lock_guard lock(mutex_);
+  const std::shared_ptr<Timeline>& timeline = queue.timeline();
+  Clock clock = queue.clock;
+  clock.join(timeline, timeline->now());
+  FreeWork work{.buffer = Buffer(memory, std::move(owner)),
+                .view = view,
+                .clock = std::move(clock),
+                .world = shared_from_this(),
+                .failure = nullptr};
+  // What was adopted may have other owners, who know when it is freed; if it is freed here, drop() looks at it.
+  if (view && view->block()->views == 1) {
+    const Access access{0, view->block()->size(), AccessKind::kFree, timeline, timeline->now()};
+    work.failure = check_order(access, view->block()->log, queue);
+  }
+  if (view) view->freed = true;
+  queue.push({.what = std::move(work), .due = {}});
+}
+
+void World::free_now(FreeWork& work) noexcept {
+  const BufferRef memory = work.buffer.ref();
+  if (memory.device.type != DeviceType::kExtDev) {
+    // Before it is dropped: after that the bytes may be somebody else's.
+    const std::lock_guard lock(mutex_);
+    try {
+      host_log_.forget(address_of(memory.data), address_of(memory.data) + memory.size);
+    } catch (const std::bad_alloc&) {  // then too much is remembered
+    }
+  }
+  freeing = &work.clock;
+  work.buffer = Buffer();
+  freeing = nullptr;
+}
+
+void World::record(const Event& event, Signal& signal, WorkQueue& queue) {
+  std::shared_ptr<Point> point;
+  Event copy = event;
+  {
+    const std::lock_guard lock(mutex_);
+    const std::shared_ptr<Timeline>& timeline = queue.timeline();
+    Clock clock = queue.clock;
+    clock.join(timeline, timeline->now());
+    point = std::make_shared<Point>(timeline, std::move(clock));
+    const bool idle = queue.idle();
+    if (!idle) queue.push({.what = RecordWork{.event = copy, .point = point}, .due = {}});
+    timeline->record(point);
+    signal.set(point);
+    if (!idle) return;
+  }
+  complete(copy, *point);
+}
+
+void World::order_after(WorkQueue& queue, const Event& event, Signal& signal) {
+  const std::shared_ptr<Point> point = signal.point();
+  if (point == nullptr) {
+    event.check();
+    return;
+  }
+  if (point->done() && point->failure()) deliver(*point);
+  event.check();
+  const std::lock_guard lock(mutex_);
+  queue.clock.join(point->clock());
+  if (point->done() && !point->failure()) return;
+  queue.start();
+  queue.push({.what = WaitWork{.event = event, .point = point, .other = nullptr}, .due = {}});
+}
+
+void World::order_after_other(WorkQueue& queue, const Event& event, crossdock_sim_event* other) {
+  queue.start();
+  const std::lock_guard lock(mutex_);
+  queue.clock.join(everything());
+  queue.push({.what = WaitWork{.event = event, .point = nullptr, .other = other}, .due = {}});
+}
+
+void World::see_other() {
+  const std::lock_guard lock(mutex_);
+  everything().see();
+  see_more();
+}
+
+void World::deliver(Point& point) {
+  const std::shared_ptr<const Error> failure = point.failure();
+  if (failure == nullptr) return;
+  {
+    const std::lock_guard lock(mutex_);
+    point.clock().deliver(failure.get());
+  }
+  point.timeline().deliver(failure.get());
+  throw_error(failure->code(), failure->what());
+}
+
+bool World::query(Signal& signal) {
+  enter(SimVerb::kQuery);
+  const std::shared_ptr<Point> point = signal.point();
+  if (point == nullptr) return true;
+  if (!point->done()) return false;
+  {
+    const std::lock_guard lock(mutex_);
+    see(*point);
+  }
+  deliver(*point);
+  return true;
+}
+
+void World::wait(Signal& signal) {
+  enter(SimVerb::kWait);
+  const std::shared_ptr<Point> point = signal.point();
+  if (point == nullptr) return;
+  point->wait();
+  {
+    const std::lock_guard lock(mutex_);
+    see(*point);
+  }
+  deliver(*point);
+}
+
+}  // namespace crossdock::device::sim

@@ -1,0 +1,264 @@
+// Devices, counters, injected failures, threads.
+#include "crossdock/device/sim.h"
+
+#include <dirent.h>
+
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "crossdock/device/registry.h"
+#include "unit/device/sim/support.h"
+
+namespace crossdock::device {
+namespace {
+
+using crossdock::testing::mappings_of;
+using crossdock::testing::message_of;
+using crossdock::testing::run_in_child;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::size_t threads() {
+  std::size_t count = 0;
+  DIR* folder = ::opendir("/proc/self/task");
+  if (folder == nullptr) return 0;
+  while (const dirent* entry = ::readdir(folder)) count += entry->d_name[0] != '.' ? 1 : 0;
+  ::closedir(folder);
+  return count;
+}
+
+/// Threads end a moment after they are told to; true once there are `wanted`.
+bool threads_become(std::size_t wanted) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (threads() != wanted) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+TEST(SimDriver, IsInTheDefaultRegistryWithoutDevicesAndCostsNothing) {
+  const std::size_t before = threads();
+  const std::size_t mapped = mappings_of("crossdock-sim");
+  const auto registry = make_default_registry();
+  const auto driver = std::dynamic_pointer_cast<SimDriver>(registry->find("sim"));
+  ASSERT_NE(driver, nullptr);
+  EXPECT_THAT(driver->devices(), IsEmpty());
+  EXPECT_THAT(message_of<NotFoundError>([&] { registry->context(kZero); }), HasSubstr("no device ext_dev:0"));
+  EXPECT_EQ(threads(), before);
+  EXPECT_EQ(mappings_of("crossdock-sim"), mapped);
+  driver->set_devices(2);
+  EXPECT_EQ(registry->reports().back().devices.size(), 2u);
+  EXPECT_NE(registry->context(kOne), nullptr);
+  EXPECT_NE(registry->default_queue(kZero).native(), registry->default_queue(kOne).native());
+  EXPECT_EQ(registry->default_queue(kZero).native(), registry->default_queue(kZero).native());
+  EXPECT_EQ(driver->counters().of(SimVerb::kMakeQueue), 2u);
+  EXPECT_EQ(driver->counters().of(SimVerb::kOpen), 3u) << "two devices, and one in vain";
+}
+
+TEST(SimDriver, OpensNoOtherDeviceAndNoNativeContext) {
+  EXPECT_THROW(make_sim_driver({.devices = 1})->open(kOne), NotFoundError);
+  int native = 0;
+  EXPECT_THROW(make_sim_driver({.devices = 1})->open(kZero, &native), UnsupportedError);
+}
+
+TEST(SimDriver, NamesItsVerbs) {
+  for (std::size_t number = 0; number < kSimVerbs; ++number) {
+    const auto verb = static_cast<SimVerb>(number);
+    EXPECT_EQ(sim_verb_of(sim_verb_name(verb)), verb);
+  }
+  EXPECT_EQ(sim_verb_name(SimVerb::kOrderAfter), "order_after");
+  EXPECT_EQ(sim_verb_name(SimVerb::kWait), "wait");
+  EXPECT_EQ(sim_verb_of("synchronize"), std::nullopt);
+}
+
+TEST_F(SimTest, ADeviceThatHasGoneStartsNothingNew) {
+  driver_->set_devices(3);
+  const Device two{.type = DeviceType::kExtDev, .id = 2};
+  const auto context = driver_->open(two);
+  const Queue queue = context->make_queue();
+  Buffer buffer = context->allocate(64, MemoryKind::kDevice, Sharing::kPrivate, queue);
+  driver_->set_devices(2);
+  EXPECT_THAT(message_of<NotFoundError>([&] { context->make_queue(); }), HasSubstr("no device ext_dev:2"));
+  EXPECT_THROW(context->allocate(64, MemoryKind::kDevice, Sharing::kPrivate, queue), NotFoundError);
+  EXPECT_THROW(context->copy(buffer.ref().slice(0, 8), buffer.ref().slice(8, 8), queue), NotFoundError);
+  Event event = context->make_event();
+  context->record(event, queue);
+  EXPECT_NO_THROW(context->wait(event));
+  EXPECT_NO_THROW(context->free(std::move(buffer), queue));
+  driver_->set_devices(3);
+  EXPECT_NO_THROW(context->make_queue());
+}
+
+// Counters
+
+TEST_F(SimTest, CountsEveryVerb) {
+  driver_->reset();
+  Buffer buffer = allocate(1000);
+  std::string bytes(600, 'x');
+  context_->copy(buffer.ref().slice(0, 600), host(bytes), queue_);
+  Event event = context_->make_event();
+  context_->record(event, queue_);
+  context_->order_after(other_, event);
+  context_->wait(event);
+  context_->query(event);
+  context_->describe(buffer.data());
+  EXPECT_THROW(context_->export_memory(buffer.ref()), UnsupportedError);
+  const SimCounters counters = driver_->counters();
+  for (const SimVerb verb :
+       {SimVerb::kAllocate, SimVerb::kCopy, SimVerb::kMakeEvent, SimVerb::kRecord, SimVerb::kOrderAfter, SimVerb::kWait,
+        SimVerb::kQuery, SimVerb::kDescribe, SimVerb::kExportMemory}) {
+    EXPECT_EQ(counters.of(verb), 1u) << sim_verb_name(verb);
+  }
+  EXPECT_EQ(counters.total(), 9u);
+  EXPECT_EQ(counters.bytes_allocated, 1000u);
+  EXPECT_EQ(counters.bytes_copied, 600u);
+  EXPECT_EQ(counters.live_allocations, 1u);
+  EXPECT_EQ(counters.live_bytes, 1000u);
+  driver_->reset();
+  EXPECT_EQ(driver_->counters().total(), 0u);
+  EXPECT_EQ(driver_->counters().live_bytes, 1000u);
+  buffer = Buffer();
+  EXPECT_EQ(driver_->counters().live_allocations, 0u);
+  EXPECT_EQ(driver_->counters().live_bytes, 0u);
+}
+
+// Failures
+
+TEST_F(SimTest, FailsTheVerbThatItWasToldTo) {
+  driver_->fail_next(SimVerb::kAllocate, 1, ResourceError("no memory, as arranged"));
+  EXPECT_NO_THROW(allocate(64));
+  EXPECT_THAT(message_of<ResourceError>([&] { allocate(64); }), HasSubstr("as arranged"));
+  EXPECT_NO_THROW(allocate(64));
+  Event event = context_->make_event();
+  driver_->fail_next(SimVerb::kRecord, 0, SystemError("one"));
+  driver_->fail_next(SimVerb::kRecord, 1, TimeoutError("two"));
+  EXPECT_THROW(context_->record(event, queue_), SystemError);
+  EXPECT_THROW(context_->record(event, queue_), TimeoutError);
+  EXPECT_NO_THROW(context_->record(event, queue_));
+  driver_->fail_next(SimVerb::kOpen, 0, SystemError("shut"));
+  EXPECT_THROW(driver_->open(kZero), SystemError);
+  driver_->fail_next(SimVerb::kCopy, 0, SystemError("never comes"));
+  driver_->reset();
+  const Buffer buffer = allocate(4);
+  EXPECT_NO_THROW(upload(buffer.ref(), "fine"));
+}
+
+TEST_F(SimTest, FailedWorkIsCarriedByTheNextEvents) {
+  const Buffer buffer = ready(4);
+  upload(buffer.ref(), "good");
+  driver_->fail_work(0, SystemError("the copy engine broke"));
+  std::string text = "evil";
+  context_->copy(buffer.ref(), host(text), queue_);
+  const Event first = recorded(queue_);
+  const Event second = recorded(queue_);
+  EXPECT_THAT(message_of<SystemError>([&] { context_->wait(first); }), HasSubstr("engine broke"));
+  EXPECT_THROW(context_->wait(second), SystemError) << "recorded before anybody knew";
+  EXPECT_THROW(context_->query(first), SystemError) << "an event stays failed";
+  ASSERT_NE(first.failure(), nullptr);
+  EXPECT_EQ(failure_of(queue_), "") << "the queue goes on";
+  EXPECT_EQ(download(buffer.ref()), "good");
+}
+
+TEST_F(SimTest, FailedWorkOfOneQueue) {
+  const Buffer a = ready(4);
+  const Buffer b = ready(4);
+  std::string text = "text";
+  driver_->fail_work(1, SystemError("second of the other"), &other_);
+  context_->copy(a.ref(), host(text), queue_);
+  context_->copy(a.ref(), host(text), queue_);
+  context_->copy(b.ref(), host(text), other_);
+  EXPECT_EQ(failure_of(queue_), "");
+  EXPECT_EQ(failure_of(other_), "");
+  context_->copy(b.ref(), host(text), other_);
+  EXPECT_THAT(failure_of(other_), HasSubstr("second of the other"));
+}
+
+TEST_F(SimTest, AFailureGoesOnToWhoIsOrderedAfterIt) {
+  const Buffer buffer = ready(4);
+  std::string text = "text";
+  slow(std::chrono::milliseconds(5));
+  driver_->fail_work(0, SystemError("up the stream"));
+  context_->copy(buffer.ref(), host(text), queue_);
+  const Event event = recorded(queue_);
+  context_->order_after(other_, event);  // before it is known
+  EXPECT_THAT(failure_of(other_), HasSubstr("up the stream"));
+  EXPECT_EQ(failure_of(other_), "");
+  EXPECT_EQ(failure_of(queue_), "") << "it was thrown at somebody";
+  EXPECT_THROW(context_->order_after(other_, event), SystemError) << "now it is known";
+}
+
+// Delay and threads
+
+TEST_F(SimTest, WorkWaitsForTheDelay) {
+  const Buffer buffer = ready(4);
+  std::string text = "late";
+  slow(std::chrono::milliseconds(30));
+  const auto start = std::chrono::steady_clock::now();
+  context_->copy(buffer.ref(), host(text), queue_);
+  const Event event = recorded(queue_);
+  const bool done = context_->query(event);
+  const bool too_early = std::chrono::steady_clock::now() - start < std::chrono::milliseconds(30);
+  EXPECT_FALSE(done && too_early);
+  context_->wait(event);
+  EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(30));
+}
+
+TEST_F(SimTest, TheDelayIsOncePerPipelineAndNotPerWork) {
+  const Buffer buffer = ready(4);
+  std::string text = "many";
+  slow(std::chrono::milliseconds(20));
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < 500; ++i) context_->copy(buffer.ref(), host(text), queue_);
+  finish(queue_);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+}
+
+TEST_F(SimTest, AQueuesThreadLivesFromItsFirstWorkToItsEnd) {
+  const std::size_t before = threads();
+  const Buffer buffer = allocate(4);
+  {
+    const Queue queue = context_->make_queue();
+    Event event = context_->make_event();
+    context_->record(event, queue);
+    context_->wait(event);
+    EXPECT_EQ(threads(), before) << "an idle queue needs none";
+    std::string text = "text";
+    context_->order_after(queue, recorded(queue_));
+    context_->copy(buffer.ref(), host(text), queue);
+    EXPECT_EQ(threads(), before + 1);
+    context_->record(event, queue);
+    context_->wait(event);
+  }
+  EXPECT_TRUE(threads_become(before));
+}
+
+TEST_F(SimTest, AForkedChildIsRefused) {
+  Buffer buffer = ready(4);
+  upload(buffer.ref(), "text");
+  const Event event = recorded(queue_);
+  EXPECT_EQ(run_in_child([&] {
+              std::string bytes(4, '?');
+              int refused = 0;
+              const auto expect_refused = [&](auto work) {
+                try {
+                  work();
+                } catch (const ForkError&) {
+                  ++refused;
+                }
+              };
+              expect_refused([&] { context_->copy(host(bytes), buffer.ref(), queue_); });
+              expect_refused([&] { context_->wait(event); });
+              expect_refused([&] { allocate(4); });
+              expect_refused([&] { context_->make_queue(); });
+              expect_refused([&] { driver_->open(kZero); });
+              buffer = Buffer();
+              if (refused != 5) ::_exit(1);
+            }),
+            0);
+  EXPECT_EQ(download(buffer.ref()), "text") << "the child took nothing away";
+}
+
+}  // namespace
+}  // namespace crossdock::device
