@@ -105,6 +105,8 @@ class CROSSDOCK_EXPORT SimDriver : public Driver {
   virtual SimCounters counters() const = 0;
   /// Texts of the forgotten orders found so far, oldest first, whether anybody saw them thrown or not; 100 at most.
   virtual std::vector<std::string> faults() const = 0;
+  /// Forgets them: they were meant.
+  virtual void forget_faults() = 0;
   /// Sets the counters to 0, and forgets faults and failures that haven't happened yet.
   virtual void reset() = 0;
 };

@@ -55,6 +55,7 @@ class Simulated final : public SimDriver {
   }
   SimCounters counters() const override { return world_->counters(); }
   std::vector<std::string> faults() const override { return world_->faults(); }
+  void forget_faults() override { world_->forget_faults(); }
   void reset() override { world_->reset(); }
 
  private:

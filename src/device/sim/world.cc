@@ -149,6 +149,11 @@ std::vector<std::string> World::faults() const {
   return faults_;
 }
 
+void World::forget_faults() {
+  const std::lock_guard lock(mutex_);
+  faults_.clear();
+}
+
 void World::reset() {
   const std::lock_guard lock(mutex_);
   counters_ = {.calls = {},
@@ -558,9 +563,8 @@ void World::deliver(Point& point) {
   if (failure == nullptr) return;
   {
     const std::lock_guard lock(mutex_);
-    point.clock().deliver(failure.get());
+    point.clock().deliver(failure.get());  // its own queue's time is in it
   }
-  point.timeline().deliver(failure.get());
   throw_error(failure->code(), failure->what());
 }
 

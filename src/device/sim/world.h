@@ -45,6 +45,7 @@ class World : public std::enable_shared_from_this<World> {
   void fail_work(std::uint64_t after, const Error& error, const Timeline* timeline);
   SimCounters counters() const;
   std::vector<std::string> faults() const;
+  void forget_faults();
   void reset();
 
   // Memory
