@@ -11,6 +11,7 @@
 #include "reader.h"
 #include "server.h"
 #include "tensor/tensor.h"
+#include "testing.h"
 #include "types.h"
 
 namespace nb = nanobind;
@@ -31,6 +32,7 @@ NB_MODULE(_native, module) {
   crossdock::python::bind_arena(module);
   crossdock::python::bind_file(module);
   crossdock::python::bind_tensor(module);
+  crossdock::python::bind_testing(module);
 
   module.def("close_all_servers", crossdock::python::close_all_servers);
   nb::module_::import_("atexit").attr("register")(module.attr("close_all_servers"));
