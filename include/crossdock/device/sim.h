@@ -80,8 +80,9 @@ struct SimCounters {
 /// carries an error that names both queues. So it is with memory that is freed or dropped while work on it is pending.
 /// Memory is told apart by bytes: queues may work on parts of one allocation.
 ///
-/// A failure is carried by the events recorded after the work that failed, until it has been thrown at somebody; it
-/// goes on to the queues that were ordered after those events. The queue itself goes on.
+/// A failure is carried by the events recorded after the work that failed, until it has been thrown at somebody: those
+/// recorded later carry it no more. It goes on to the queues that were ordered after those events. The queue itself
+/// goes on.
 ///
 /// `sync_event`, an event's native handle, is a `struct crossdock_sim_event*` (crossdock/device/sim_event.h); a queue's
 /// is opaque. In a process forked from the one that made the driver everything throws ForkError, and dropping what the

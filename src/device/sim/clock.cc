@@ -22,17 +22,19 @@ void Timeline::fail_since(std::uint64_t epoch, const std::shared_ptr<const Error
 
 void Timeline::fail(const std::shared_ptr<const Error>& error) {
   const std::lock_guard lock(mutex_);
-  if (!failure_) failure_ = error;
+  if (failure_ && failed_until_ == kOpenEnd) return;
+  failure_ = error;
+  failed_until_ = kOpenEnd;
 }
 
-std::shared_ptr<const Error> Timeline::failure() const {
+std::shared_ptr<const Error> Timeline::failure(std::uint64_t epoch) const {
   const std::lock_guard lock(mutex_);
-  return failure_;
+  return epoch <= failed_until_ ? failure_ : nullptr;
 }
 
 void Timeline::deliver(const Error* error) {
   const std::lock_guard lock(mutex_);
-  if (failure_.get() == error) failure_.reset();
+  if (failure_.get() == error && failed_until_ == kOpenEnd) failed_until_ = epoch_;
 }
 
 void Clock::join(const std::shared_ptr<Timeline>& timeline, std::uint64_t epoch) {

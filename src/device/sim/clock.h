@@ -19,6 +19,8 @@ class Point;
 /// as long as an access or a clock knows it.
 class Timeline {
  public:
+  static constexpr std::uint64_t kOpenEnd = ~std::uint64_t{0};
+
   explicit Timeline(std::string name) : name_(std::move(name)) {}
 
   const std::string& name() const noexcept { return name_; }
@@ -33,15 +35,15 @@ class Timeline {
 
   /// The points recorded at `epoch` or later that the host hasn't seen, and the next ones, carry this failure.
   void fail_since(std::uint64_t epoch, const std::shared_ptr<const Error>& error);
+  /// Somebody got it thrown: events recorded from now on don't carry it. Those recorded before do, done or not.
+  void deliver(const Error* error);
 
   // Without the simulation's lock.
 
   /// Work failed. The first failure stays until somebody got it.
   void fail(const std::shared_ptr<const Error>& error);
-  /// What an event that is complete now carries; null if nothing.
-  std::shared_ptr<const Error> failure() const;
-  /// Somebody got it thrown.
-  void deliver(const Error* error);
+  /// What the event of this time carries, now that it is complete; null if nothing.
+  std::shared_ptr<const Error> failure(std::uint64_t epoch) const;
 
  private:
   const std::string name_;
@@ -50,6 +52,7 @@ class Timeline {
   std::vector<std::pair<std::uint64_t, std::weak_ptr<Point>>> points_;
   mutable std::mutex mutex_;
   std::shared_ptr<const Error> failure_;
+  std::uint64_t failed_until_ = kOpenEnd;  // the last event that carries it
 };
 
 /// What is known to be ordered before: an event's time of each queue. What the host has seen is before everything that

@@ -13,12 +13,13 @@ namespace crossdock::device::sim {
 /// One recording of an event: a place in a queue's work. Thread-safe.
 class Point {
  public:
-  Point(std::shared_ptr<Timeline> timeline, Clock clock) noexcept
-      : timeline_(std::move(timeline)), clock_(std::move(clock)) {}
+  Point(std::shared_ptr<Timeline> timeline, std::uint64_t epoch, Clock clock) noexcept
+      : timeline_(std::move(timeline)), epoch_(epoch), clock_(std::move(clock)) {}
 
   /// What is ordered before it, itself included; for who holds the simulation's lock.
   Clock& clock() noexcept { return clock_; }
-  Timeline& timeline() const noexcept { return *timeline_; }
+  /// What went wrong in its queue's work before it, once that is done; null if nothing did.
+  std::shared_ptr<const Error> found() const { return timeline_->failure(epoch_); }
 
   /// The work before it is done, and went wrong if `failure` isn't null.
   void finish(std::shared_ptr<const Error> failure);
@@ -30,6 +31,7 @@ class Point {
 
  private:
   const std::shared_ptr<Timeline> timeline_;
+  const std::uint64_t epoch_;
   Clock clock_;
   mutable std::mutex mutex_;
   mutable std::condition_variable finished_;

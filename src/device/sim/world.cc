@@ -64,7 +64,7 @@ std::shared_ptr<const Error> take_turn(Failures& failures, Meant meant) {
 }  // namespace
 
 void complete(Event& event, Point& point) noexcept {
-  std::shared_ptr<const Error> failure = point.timeline().failure();
+  std::shared_ptr<const Error> failure = point.found();
   if (failure) event.fail(failure);
   point.finish(std::move(failure));
 }
@@ -520,7 +520,7 @@ void World::record(const Event& event, Signal& signal, WorkQueue& queue) {
     const std::shared_ptr<Timeline>& timeline = queue.timeline();
     Clock clock = queue.clock;
     clock.join(timeline, timeline->now());
-    point = std::make_shared<Point>(timeline, std::move(clock));
+    point = std::make_shared<Point>(timeline, timeline->now(), std::move(clock));
     const bool idle = queue.idle();
     if (!idle) queue.push({.what = RecordWork{.event = copy, .point = point}, .due = {}});
     timeline->record(point);

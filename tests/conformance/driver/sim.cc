@@ -10,20 +10,25 @@ namespace {
 
 /// Native queues and events are those of the one driver that the case's test asked for last.
 DriverCase simulated(const char* name, std::chrono::nanoseconds delay) {
-  const auto driver = std::make_shared<std::shared_ptr<SimDriver>>();
+  const auto driver = std::make_shared<std::weak_ptr<SimDriver>>();
   return {
       .name = name,
-      .make = [driver, delay] { return *driver = make_sim_driver({.devices = 2, .delay = delay}); },
+      .make =
+          [driver, delay] {
+            const auto made = make_sim_driver({.devices = 2, .delay = delay});
+            *driver = made;
+            return made;
+          },
       .kinds = {MemoryKind::kDevice, MemoryKind::kHost, MemoryKind::kShared},
       .exportable = {MemoryKind::kDevice, MemoryKind::kHost, MemoryKind::kShared},
       .make_native_queue =
           [driver] {
-            const Queue queue = (*driver)->open({.type = DeviceType::kExtDev, .id = 0})->make_queue();
+            const Queue queue = driver->lock()->open({.type = DeviceType::kExtDev, .id = 0})->make_queue();
             return std::shared_ptr<void>(queue.native(), [queue](void*) {});
           },
       .make_native_event =
           [driver] {
-            const Event event = (*driver)->open({.type = DeviceType::kExtDev, .id = 1})->make_event();
+            const Event event = driver->lock()->open({.type = DeviceType::kExtDev, .id = 1})->make_event();
             return std::shared_ptr<void>(event.native(), [event](void*) {});
           },
       .asynchronous = true,
