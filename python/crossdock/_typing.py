@@ -44,6 +44,15 @@ DeviceLike: TypeAlias = Device | str | tuple[int, int]
 Index: TypeAlias = SupportsIndex | slice | EllipsisType
 
 
+class PointerAttributes(TypedDict):
+    device: Device
+    device_pointer: int
+    context: int
+    host_accessible: bool
+    managed: bool
+    allocation: tuple[int, int] | None
+
+
 # What `crossdock inspect --json` writes, as docs/cli.md says it.
 class FieldAbout(TypedDict):
     path: str

@@ -103,6 +103,34 @@ nb::object device_array_capsule(const array::RecordBatch& batch) {
   return make<ArrowDeviceArray>([&](ArrowDeviceArray* out) { array::export_batch(batch, out); });
 }
 
+nb::object column_schema_capsule(const array::Schema& schema) {
+  return make<ArrowSchema>([&](ArrowSchema* out) { array::export_field(schema.fields()[0], out); });
+}
+
+nb::object device_column_capsule(const array::RecordBatch& column) {
+  return make<ArrowDeviceArray>([&](ArrowDeviceArray* out) {
+    ArrowDeviceArray whole{};
+    array::export_batch(column, &whole);
+    *out = whole;
+    out->array = *whole.array.children[0];
+    whole.array.children[0]->release = nullptr;  // moved out: it keeps the memory by itself
+    whole.array.release(&whole.array);
+  });
+}
+
+nb::object column_capsule(const array::RecordBatch& column) {
+  if (column.device_type != ARROW_DEVICE_CPU) {
+    throw UnsupportedTypeError("this column is not in CPU memory; take it with __arrow_c_device_array__");
+  }
+  return make<ArrowArray>([&](ArrowArray* out) {
+    ArrowDeviceArray whole{};
+    array::export_batch(column, &whole);
+    *out = *whole.array.children[0];
+    whole.array.children[0]->release = nullptr;
+    whole.array.release(&whole.array);
+  });
+}
+
 nb::object stream_capsule(std::unique_ptr<array::BatchStream> stream) {
   return make<ArrowArrayStream>([&](ArrowArrayStream* out) { array::export_stream(std::move(stream), out); });
 }

@@ -16,6 +16,10 @@ namespace crossdock::python {
 nanobind::object schema_capsule(const array::Schema& schema);
 nanobind::object array_capsule(const array::RecordBatch& batch);
 nanobind::object device_array_capsule(const array::RecordBatch& batch);
+/// Of a batch of one column: the column itself instead of a struct around it.
+nanobind::object column_schema_capsule(const array::Schema& schema);
+nanobind::object column_capsule(const array::RecordBatch& column);
+nanobind::object device_column_capsule(const array::RecordBatch& column);
 nanobind::object stream_capsule(std::unique_ptr<array::BatchStream> stream);
 nanobind::object device_stream_capsule(std::unique_ptr<array::BatchStream> stream);
 

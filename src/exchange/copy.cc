@@ -104,6 +104,10 @@ Tensor copy_on_device(const Tensor& from, const ContextPtr& to, MemoryKind kind,
   made.event = mover->make_event();
   mover->record(made.event, queue);
   made.queue = queue;
+  // The source's owner goes on with his own work, or frees the memory, on his queue: not under this copy.
+  if (from.queue && from.queue->device() == queue.device() && from.queue->native() != queue.native()) {
+    mover->order_after(*from.queue, made.event);
+  }
   return made;
 }
 

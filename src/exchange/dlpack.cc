@@ -155,8 +155,7 @@ void check_dlpack(const Tensor& tensor, bool legacy) {
         "DLPack can't say which elements are valid; fill or drop the masked ones, or hand it over as Arrow data");
   }
   if (legacy && tensor.read_only) [[unlikely]] {
-    refuse("that memory is read-only before version 1.0",
-           "ask for max_version=(1, 0) or later, or make a copy");
+    refuse("that memory is read-only before version 1.0", "ask for max_version=(1, 0) or later, or make a copy");
   }
   if (legacy && tensor.type.padded) [[unlikely]]
     refuse("that elements are padded before version 1.0", "ask for max_version=(1, 2) or later");
@@ -171,8 +170,9 @@ void check_dlpack(const Tensor& tensor, bool legacy) {
   if (tensor.device.id > std::numeric_limits<std::int32_t>::max()) [[unlikely]]
     refuse("device ids above 31 bits", "hand it over as Arrow data");
   if (!is_ready(tensor)) [[unlikely]] {
-    throw InvalidArgumentError("the tensor's work may not be done, and DLPack carries no event; order the consumer's "
-                               "queue after it, or wait, first");
+    throw InvalidArgumentError(
+        "the tensor's work may not be done, and DLPack carries no event; order the consumer's "
+        "queue after it, or wait, first");
   }
 }
 

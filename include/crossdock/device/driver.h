@@ -26,6 +26,9 @@ struct PointerInfo {
   void* address = nullptr;  ///< Where the device finds it: differs from the host's address where host memory is mapped.
   void* base = nullptr;     ///< Start of the allocation that it lies in; null if unknown.
   std::uint64_t size = 0;   ///< Of that allocation, in bytes; 0 if unknown.
+  void* context = nullptr;  ///< The native context that it belongs to; null if there is none, or it is unknown.
+  bool host_accessible = false;  ///< Any host thread may read it, once the work that writes it is done.
+  bool managed = false;          ///< The driver moves it to whoever touches it.
 };
 
 /// Memory on its way to another process: opaque bytes, a descriptor, or both, as the driver needs. Move-only.
@@ -118,6 +121,8 @@ class CROSSDOCK_EXPORT Driver {
   /// Of the vendor's library, or of the system.
   virtual std::string version() const = 0;
   virtual std::vector<Device> devices() const = 0;
+  /// Why devices() gives none, for reports; empty if it gives some, or there is nothing to say.
+  virtual std::string why_no_devices() const { return {}; }
   /// True if memory of this type is this driver's.
   virtual bool handles(DeviceType type) const noexcept = 0;
   /// Opens a device in its usual context, or in `native_context`, which must outlive the result. Throws NotFoundError

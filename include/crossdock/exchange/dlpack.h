@@ -13,8 +13,8 @@
 namespace crossdock::exchange {
 
 /// A view of what somebody else owns: nothing is kept alive. Strides may be null (C order); `flags` are those of
-/// DLManagedTensorVersioned. Of host memory no element is read, of a device neither. Throws InvalidDataError for extents
-/// and pointers that make no sense, UnsupportedTypeError for packed elements of less than a byte.
+/// DLManagedTensorVersioned. Of host memory no element is read, of a device neither. Throws InvalidDataError for
+/// extents and pointers that make no sense, UnsupportedTypeError for packed elements of less than a byte.
 CROSSDOCK_EXPORT array::Tensor view_dlpack(const DLTensor& tensor, std::uint64_t flags);
 /// Fills `*out`, of which `shape` and `strides` are room for `tensor.ndim()` numbers each, or null for no dimensions.
 /// The tensor has passed check_dlpack().
@@ -22,16 +22,16 @@ CROSSDOCK_EXPORT void describe_dlpack(const array::Tensor& tensor, std::int64_t*
                                       DLTensor* out) noexcept;
 
 /// Takes over `*managed`: on success the tensor's owner calls its deleter, on whatever thread lets go last; on a throw
-/// it is still the caller's. Throws as view_dlpack(); InvalidArgumentError for a null struct, UnsupportedTypeError for a
-/// major version other than 1.
+/// it is still the caller's. Throws as view_dlpack(); InvalidArgumentError for a null struct, UnsupportedTypeError for
+/// a major version other than 1.
 CROSSDOCK_EXPORT array::Tensor import_dlpack(DLManagedTensorVersioned* managed);
 /// The same of the legacy struct, which can't say that memory is read-only: what comes in is writable.
 CROSSDOCK_EXPORT array::Tensor import_dlpack(DLManagedTensor* managed);
 
 /// Throws ExportError if DLPack can't say what the tensor is (its text says which and what to do): byte-swapped or
 /// described elements (structured, text, dates), strides that are no multiple of the element's size, device ids beyond
-/// 31 bits; with `legacy` read-only memory, too. UnsupportedError if it has a mask. InvalidArgumentError if its event may not be complete:
-/// order_on() or wait_ready() first.
+/// 31 bits; with `legacy` read-only memory, too. UnsupportedError if it has a mask. InvalidArgumentError if its event
+/// may not be complete: order_on() or wait_ready() first.
 CROSSDOCK_EXPORT void check_dlpack(const array::Tensor& tensor, bool legacy);
 
 /// Gives the tensor away; the memory lives until the deleter is called, on whatever thread, once. One allocation,

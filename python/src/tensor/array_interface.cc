@@ -115,7 +115,7 @@ void read_mask(nb::dict interface, const char* where, Tensor* out) {
   PyObject* const given = entry(interface, "mask");
   if (given == nullptr || given == Py_None) return;
   Tensor mask;
-  tensor_from_any(given, &mask);
+  tensor_from_any(given, std::nullopt, &mask);
   if (mask.mask) throw InvalidDataError(std::string(where) + ": its mask has a mask itself");
   // "Broadcastable to the shape of the original array", says NumPy's text.
   const auto fail = [&] {

@@ -3,12 +3,16 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "../deferred.h"
+#include "column.h"
 #include "crossdock/core/error.h"
+#include "cuda_array.h"
 #include "element_type.h"
 #include "names.h"
 #include "place.h"
+#include "queue.h"
 #include "tensor.h"
 #include "transfer.h"
 
@@ -32,10 +36,12 @@ bool tensor_from_array_method(PyObject* object, Tensor* out) {
   return tensor_from_buffer(array.ptr(), out) || tensor_from_array_interface(array.ptr(), out);
 }
 
-/// The options that asarray() and from_dlpack() share; borrowed, null or None where not given.
+/// What asarray() and from_dlpack() are asked for; borrowed, null or None where not given.
 struct Options {
   PyObject* device = nullptr;
   PyObject* copy = nullptr;
+  PyObject* queue = nullptr;
+  PyObject* sync = nullptr;
 };
 
 bool given(PyObject* object) noexcept { return object != nullptr && object != Py_None; }
@@ -47,9 +53,12 @@ std::optional<bool> truth(PyObject* object) {
   return value != 0;
 }
 
-/// What asarray(object, device=, copy=) makes of a tensor of the object.
+/// What asarray(object, device=, copy=, queue=) makes of a tensor of the object.
 Tensor placed(Tensor tensor, const Options& options) {
-  const device::Device target = given(options.device) ? device_in(options.device) : tensor.device;
+  const device::Queue* const queue = given(options.queue) ? queue_in(options.queue) : nullptr;
+  const device::Device target = given(options.device) ? device_in(options.device)
+                                : queue != nullptr    ? queue->device()
+                                                      : tensor.device;
   const std::optional<bool> copy = truth(options.copy);
   const bool elsewhere = target != tensor.device;
   if (!elsewhere && copy != true) return tensor;
@@ -57,7 +66,7 @@ Tensor placed(Tensor tensor, const Options& options) {
     throw ExportError("a copy is needed to bring an array in memory of " + device::to_string(tensor.device) + " to " +
                       device::to_string(target) + ", and copy=False forbids it");
   }
-  return copy_to(tensor, target, nullptr);
+  return copy_to(tensor, target, queue);
 }
 
 /// Fills `*out` from keyword arguments named in `known`. False, with the Python error set, for others.
@@ -83,22 +92,23 @@ bool read_keywords(const char* function, PyObject* const* values, PyObject* keyw
 
 PyObject* asarray(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t positional,
                   PyObject* keywords) noexcept {
-  if (positional < 1 || positional > 3) {
-    PyErr_SetString(PyExc_TypeError, "asarray() takes an object, and optionally device and copy");
+  if (positional < 1 || positional > 4) {
+    PyErr_SetString(PyExc_TypeError, "asarray() takes an object, and optionally device, copy and queue");
     return nullptr;
   }
   PyObject* const object = arguments[0];
   Options options;
   if (positional > 1) options.device = arguments[1];
   if (positional > 2) options.copy = arguments[2];
+  if (positional > 3) options.queue = arguments[3];
   if (keywords != nullptr) {
-    PyObject* const known[] = {names::device(), names::copy()};
-    PyObject** out[] = {&options.device, &options.copy};
+    PyObject* const known[] = {names::device(), names::copy(), names::queue(), names::sync()};
+    PyObject** out[] = {&options.device, &options.copy, &options.queue, &options.sync};
     if (!read_keywords("asarray", arguments + positional, keywords, known, out)) return nullptr;
   }
   return guarded([&] {
     drain_deferred();
-    const bool as_it_is = !given(options.device) && !given(options.copy);
+    const bool as_it_is = !given(options.device) && !given(options.copy) && !given(options.queue);
     if (is_tensor(object) && as_it_is) {
       Py_INCREF(object);
       return object;
@@ -107,7 +117,7 @@ PyObject* asarray(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t p
     if (is_tensor(object)) {
       tensor = tensor_of(object);
     } else {
-      tensor_from_any(object, &tensor);
+      tensor_from_any(object, truth(options.sync), &tensor);
     }
     if (!as_it_is) tensor = placed(std::move(tensor), options);
     return new_tensor(std::move(tensor));
@@ -143,13 +153,58 @@ PyObject* from_dlpack(PyObject* /*module*/, PyObject* const* arguments, Py_ssize
   });
 }
 
+/// Of an int or a tuple of them. Throws.
+std::vector<std::int64_t> shape_in(PyObject* object) {
+  const auto extent_in = [](PyObject* one) {
+    const Py_ssize_t extent = PyNumber_AsSsize_t(one, PyExc_OverflowError);
+    if (extent == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+    if (extent < 0) throw InvalidArgumentError("a tensor has no negative extent; it was " + std::to_string(extent));
+    return static_cast<std::int64_t>(extent);
+  };
+  if (PyIndex_Check(object) != 0) return {extent_in(object)};
+  const nb::object sequence = checked(PySequence_Fast(object, "shape is an int or a sequence of them"));
+  std::vector<std::int64_t> shape;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence.ptr()); ++i) {
+    shape.push_back(extent_in(PySequence_Fast_GET_ITEM(sequence.ptr(), i)));
+  }
+  return shape;
+}
+
+PyObject* empty(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t positional, PyObject* keywords) noexcept {
+  if (positional < 1 || positional > 2) {
+    PyErr_SetString(PyExc_TypeError, "empty() takes a shape, and optionally a dtype");
+    return nullptr;
+  }
+  PyObject* dtype = positional > 1 ? arguments[1] : nullptr;
+  Options options;
+  PyObject* const known[] = {names::dtype(), names::device(), names::queue()};
+  PyObject** out[] = {&dtype, &options.device, &options.queue};
+  if (!read_keywords("empty", arguments + positional, keywords, known, out)) return nullptr;
+  return guarded([&] {
+    drain_deferred();
+    const auto type = given(dtype) ? element_type_in(dtype) : array::ElementType{};
+    const device::Queue* const queue = given(options.queue) ? queue_in(options.queue) : nullptr;
+    const device::Device device = given(options.device) ? device_in(options.device)
+                                  : queue != nullptr    ? queue->device()
+                                                        : device::Device{};
+    return new_tensor(empty_on(type, shape_in(arguments[0]), device, queue));
+  });
+}
+
 PyMethodDef functions[] = {
     {"asarray", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(asarray)), METH_FASTCALL | METH_KEYWORDS,
-     "asarray(obj, device=None, copy=None)\n--\n\n"
+     "asarray(obj, device=None, copy=None, queue=None, *, sync=None)\n--\n\n"
      "Any array as a Tensor, without a copy where none is asked for.\n\n"
      "Takes what speaks the buffer protocol, DLPack (in Python or C), Arrow, the CUDA Array Interface or NumPy's array "
      "interface.\n\ndevice: where it must be (\"cpu\", \"cuda:1\"); None: where it is. copy: True always copies, False "
-     "raises BufferError where one is needed."},
+     "raises BufferError where one is needed. queue: where a copy runs; without a device, the array comes to the "
+     "queue's. "
+     "sync: False ignores the stream of an array that comes by the CUDA Array Interface."},
+    {"empty", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(empty)), METH_FASTCALL | METH_KEYWORDS,
+     "empty(shape, dtype=\"float64\", *, device=None, queue=None)\n--\n\n"
+     "A new Tensor in C order whose memory is not set. device: the queue's if there is one, else the host. queue: work "
+     "on "
+     "the memory is on it, or ordered after it; without one the device's default queue."},
     {"from_dlpack", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(from_dlpack)),
      METH_FASTCALL | METH_KEYWORDS,
      "from_dlpack(x, /, *, device=None, copy=None)\n--\n\n"
@@ -158,7 +213,41 @@ PyMethodDef functions[] = {
 
 }  // namespace
 
-void tensor_from_any(PyObject* object, Tensor* out) {
+PyObject* to(PyObject* self, PyObject* const* arguments, Py_ssize_t positional, PyObject* keywords) noexcept {
+  Options options;
+  if (positional == 1) options.device = arguments[0];
+  PyObject* const known[] = {names::device(), names::queue()};
+  PyObject** out[] = {&options.device, &options.queue};
+  if (positional > 1 || !read_keywords("to", arguments + positional, keywords, known, out) ||
+      options.device == nullptr) {
+    if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_TypeError, "to() takes a device, and a queue as keyword");
+    return nullptr;
+  }
+  return guarded([&] {
+    drain_deferred();
+    const array::Tensor& tensor = tensor_of(self);
+    if (device_in(options.device) == tensor.device) {
+      Py_INCREF(self);
+      return self;
+    }
+    return new_tensor(placed(Tensor(tensor), options));
+  });
+}
+
+PyObject* copy(PyObject* self, PyObject* const* arguments, Py_ssize_t positional, PyObject* keywords) noexcept {
+  PyObject* queue = nullptr;
+  PyObject* const known[] = {names::queue()};
+  PyObject** out[] = {&queue};
+  if (positional > 0) PyErr_SetString(PyExc_TypeError, "copy() takes a queue as keyword only");
+  if (positional > 0 || !read_keywords("copy", arguments + positional, keywords, known, out)) return nullptr;
+  return guarded([&] {
+    drain_deferred();
+    const array::Tensor& tensor = tensor_of(self);
+    return new_tensor(copy_to(tensor, tensor.device, given(queue) ? queue_in(queue) : nullptr));
+  });
+}
+
+void tensor_from_any(PyObject* object, std::optional<bool> sync, Tensor* out) {
   if (is_tensor(object)) {
     *out = tensor_of(object);
     return;
@@ -169,12 +258,16 @@ void tensor_from_any(PyObject* object, Tensor* out) {
     if (tensor_from_array_interface(object, out)) return;
   }
   if (tensor_from_exchange_api(object, out)) return;
+  // Before DLPack: what is Arrow's is read-only, which not everybody says there.
+  if (tensor_from_arrow(object, exchange::Bools::kRefuse, false, out)) return;
   if (tensor_from_dlpack(object, nullptr, nullptr, out)) {
     note_default_queue(out);
     return;
   }
+  if (tensor_from_cuda_array(object, sync, out)) return;
   if (tensor_from_array_interface(object, out)) return;
   if (tensor_from_array_method(object, out)) return;
+  if (tensor_from_arrow(object, exchange::Bools::kRefuse, true, out)) return;
   throw UnsupportedTypeError("an object of type " + std::string(Py_TYPE(object)->tp_name) +
                              " is no array: it has none of __dlpack__, __arrow_c_array__, __cuda_array_interface__, "
                              "__array_interface__, __array__, and no buffer");

@@ -109,10 +109,14 @@ bool parse(PyObject* const* arguments, Py_ssize_t positional, PyObject* names, W
     PyObject* const name = PyTuple_GET_ITEM(names, i);
     const auto is = [name](PyObject* known) { return name == known || PyUnicode_Compare(name, known) == 0; };
     PyObject** slot = nullptr;
-    if (is(names::max_version())) slot = &wanted->max_version;
-    else if (is(names::copy())) slot = &wanted->copy;
-    else if (is(names::dl_device())) slot = &wanted->dl_device;
-    else if (is(names::stream())) slot = &wanted->stream;
+    if (is(names::max_version()))
+      slot = &wanted->max_version;
+    else if (is(names::copy()))
+      slot = &wanted->copy;
+    else if (is(names::dl_device()))
+      slot = &wanted->dl_device;
+    else if (is(names::stream()))
+      slot = &wanted->stream;
     if (slot == nullptr) {
       PyErr_Format(PyExc_TypeError, "__dlpack__() got an unexpected keyword argument '%U'", name);
       return false;
@@ -207,7 +211,7 @@ Tensor take_capsule(PyObject* capsule) {
   }
   const bool used = name != nullptr && std::strncmp(name, "used_dltensor", 13) == 0;
   throw InvalidDataError(std::string("__dlpack__() gave ") +
-                         (used                         ? "a capsule that was consumed before; each serves once"
+                         (used                                 ? "a capsule that was consumed before; each serves once"
                           : PyCapsule_CheckExact(capsule) != 0 ? "a capsule of another name than \"dltensor\" or "
                                                                  "\"dltensor_versioned\""
                                                                : "no capsule"));
@@ -356,6 +360,25 @@ DLPackExchangeAPI exchange_api = {
     .current_work_stream = current_stream,
 };
 
+/// torch's lazy conjugation and negation are bits beside the memory, which its C functions overlook (2.13), though its
+/// __dlpack__ refuses them. Negated real elements come about as imaginary parts, every second number of complex ones:
+/// so whoever has two neighbours one element apart needn't be asked.
+bool may_have_lazy_bits(const Tensor& tensor) noexcept {
+  if (tensor.type.code == array::TypeCode::kComplex) return true;
+  for (std::size_t d = 0; d < tensor.shape().size(); ++d) {
+    if (tensor.shape()[d] > 1 && tensor.strides()[d] == tensor.type.itemsize()) return false;
+  }
+  return true;
+}
+
+void refuse_lazy_bits(nb::handle object) {
+  for (const char* method : {"is_conj", "is_neg"}) {
+    if (!nb::hasattr(object, method) || !nb::cast<bool>(object.attr(method)())) continue;
+    throw ExportError(std::string("a tensor whose ") + method +
+                      "() is true isn't what its memory says; call resolve_conj() or resolve_neg() first");
+  }
+}
+
 }  // namespace
 
 PyObject* dlpack_exchange_api() noexcept { return PyCapsule_New(&exchange_api, kApi, nullptr); }
@@ -366,6 +389,7 @@ bool tensor_from_exchange_api(PyObject* object, Tensor* out) {
   DLManagedTensorVersioned* managed = nullptr;
   if (api->managed_tensor_from_py_object_no_sync(object, &managed) != 0) throw nb::python_error();
   *out = take(managed);
+  if (may_have_lazy_bits(*out)) refuse_lazy_bits(object);
   if (!device::host_readable(out->device.type)) note_stream(*api, out);
   return true;
 }

@@ -161,8 +161,8 @@ void bind_element_type(nb::module_& module) {
   nb::class_<PyElementType>(module, "DType",
                             "The type of a tensor's elements. Equal to its names, and to dtypes of NumPy and torch.")
       .def(
-          "__init__", [](PyElementType* self, nb::handle of) { new (self) PyElementType{element_type_in(of)}; },
-          "of"_a, "A name (\"float32\"), a typestr (\"<f4\"), or a dtype of NumPy or torch.")
+          "__init__", [](PyElementType* self, nb::handle of) { new (self) PyElementType{element_type_in(of)}; }, "of"_a,
+          "A name (\"float32\"), a typestr (\"<f4\"), or a dtype of NumPy or torch.")
       .def_prop_ro(
           "name", [](const PyElementType& self) { return array::element_type_name(self.type); },
           "As in \"float32\"; the typestr where there is no other name.")

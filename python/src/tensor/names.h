@@ -6,16 +6,17 @@
 namespace crossdock::python::names {
 
 /// `name` as an interned string, a reference for good; null with the Python error set.
-#define CROSSDOCK_INTERNED(name)                                             \
-  inline PyObject* name() noexcept {                                         \
-    static PyObject* const interned = PyUnicode_InternFromString(#name);     \
-    return interned;                                                         \
+#define CROSSDOCK_INTERNED(name)                                         \
+  inline PyObject* name() noexcept {                                     \
+    static PyObject* const interned = PyUnicode_InternFromString(#name); \
+    return interned;                                                     \
   }
 
 CROSSDOCK_INTERNED(stream)
 CROSSDOCK_INTERNED(max_version)
 CROSSDOCK_INTERNED(dl_device)
 CROSSDOCK_INTERNED(device)
+CROSSDOCK_INTERNED(dtype)
 CROSSDOCK_INTERNED(copy)
 CROSSDOCK_INTERNED(queue)
 CROSSDOCK_INTERNED(sync)

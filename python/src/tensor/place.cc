@@ -31,9 +31,10 @@ Device device_in(nb::handle object) {
     if (PyErr_Occurred() != nullptr) throw nb::python_error();
     return {.type = static_cast<DeviceType>(type), .id = id};
   }
-  throw InvalidArgumentError("a device is a crossdock.Device, a text as in \"cuda:0\", or DLPack's pair of numbers; it "
-                             "was of type " +
-                             std::string(nb::type_name(object.type()).c_str()));
+  throw InvalidArgumentError(
+      "a device is a crossdock.Device, a text as in \"cuda:0\", or DLPack's pair of numbers; it "
+      "was of type " +
+      std::string(nb::type_name(object.type()).c_str()));
 }
 
 void bind_device(nb::module_& module) {
@@ -41,11 +42,13 @@ void bind_device(nb::module_& module) {
       .def(
           "__init__", [](Device* self, nb::handle of) { new (self) Device(device_in(of)); }, "of"_a,
           "A text as in \"cpu\" or \"cuda:1\", or a pair of numbers.")
-      .def_prop_ro("type", [](const Device& self) { return device::device_type_name(self.type); },
-                   "The type's name, as in \"cuda\"; empty for a number without a name.")
-      .def_prop_ro("type_id", [](const Device& self) { return static_cast<std::int32_t>(self.type); },
-                   "The type's number.")
-      .def_prop_ro("id", [](const Device& self) { return self.id; }, "Which one of its type; -1 for the CPU.")
+      .def_prop_ro(
+          "type", [](const Device& self) { return device::device_type_name(self.type); },
+          "The type's name, as in \"cuda\"; empty for a number without a name.")
+      .def_prop_ro(
+          "type_id", [](const Device& self) { return static_cast<std::int32_t>(self.type); }, "The type's number.")
+      .def_prop_ro(
+          "id", [](const Device& self) { return self.id; }, "Which one of its type; -1 for the CPU.")
       .def("__hash__", [](const Device& self) { return static_cast<Py_hash_t>(std::hash<Device>()(self) >> 1); })
       .def(
           "__eq__",

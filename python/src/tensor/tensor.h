@@ -3,6 +3,8 @@
 #include <nanobind/nanobind.h>
 
 #include <memory>
+#include <optional>
+#include <span>
 
 #include "../errors.h"
 #include "crossdock/array/tensor.h"
@@ -52,13 +54,16 @@ PyObject* array_interface(PyObject* self, void* unused) noexcept;
 PyObject* dlpack(PyObject* self, PyObject* const* arguments, Py_ssize_t positional, PyObject* names) noexcept;
 PyObject* dlpack_device(PyObject* self, PyObject* unused) noexcept;
 PyObject* dlpack_exchange_api() noexcept;
+/// to(device, queue=), copy(queue=)
+PyObject* to(PyObject* self, PyObject* const* arguments, Py_ssize_t positional, PyObject* names) noexcept;
+PyObject* copy(PyObject* self, PyObject* const* arguments, Py_ssize_t positional, PyObject* names) noexcept;
 /// tensor[key]
 PyObject* subscript(PyObject* self, PyObject* key) noexcept;
 
 // What they read. Each gives false, and no error, if the object doesn't speak the protocol; throws if it does badly.
 
-/// Any of them, as asarray() does. Throws UnsupportedTypeError for an object that speaks none.
-void tensor_from_any(PyObject* object, array::Tensor* out);
+/// Any of them, as asarray() does; `sync` as there. Throws UnsupportedTypeError for an object that speaks none.
+void tensor_from_any(PyObject* object, std::optional<bool> sync, array::Tensor* out);
 bool tensor_from_buffer(PyObject* object, array::Tensor* out);
 bool tensor_from_array_interface(PyObject* object, array::Tensor* out);
 bool tensor_from_exchange_api(PyObject* object, array::Tensor* out);

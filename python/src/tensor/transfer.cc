@@ -37,9 +37,6 @@ std::shared_ptr<device::Context> context_or_null(const Device& device) {
   }
 }
 
-/// Whose event it is: host memory may be the target of a device's work.
-Device event_device(const Tensor& tensor) { return tensor.queue ? tensor.queue->device() : tensor.device; }
-
 /// Which memory of the device's family its type says: pinned and managed memory have types of their own.
 MemoryKind kind_of(DeviceType type) noexcept {
   switch (type) {
@@ -79,6 +76,12 @@ std::optional<std::intptr_t> native_stream(const Device& device, PyObject* strea
 
 }  // namespace
 
+Device device_of_event(const Tensor& tensor) { return tensor.queue ? tensor.queue->device() : tensor.device; }
+
+device::PointerInfo attributes_of(const Tensor& tensor) {
+  return drivers().context(tensor.device)->describe(tensor.data);
+}
+
 Tensor copy_to(const Tensor& tensor, const Device& target, const Queue* queue) {
   const bool from_host = tensor.device.type == DeviceType::kCpu;
   const bool to_host = target.type == DeviceType::kCpu;
@@ -90,31 +93,38 @@ Tensor copy_to(const Tensor& tensor, const Device& target, const Queue* queue) {
   }
   const Device& moving = to_host ? tensor.device : target;
   const auto mover = drivers().context(moving);
+  if (queue != nullptr && queue->device() != moving) {
+    throw InvalidArgumentError("the queue is one of " + device::to_string(queue->device()) + ", but the copy from " +
+                               device::to_string(tensor.device) + " to " + device::to_string(target) +
+                               " runs on a queue of " + device::to_string(moving));
+  }
   if (!from_host && !to_host && drivers().context(tensor.device)->driver_name() != mover->driver_name()) {
     // No driver reaches both: by way of the host.
     return copy_to(copy_to(tensor, Device{}, nullptr), target, queue);
   }
   const GilRelease release;
-  if (!exchange::is_ready(tensor) && event_device(tensor).type != moving.type) wait_for(tensor);
+  if (!exchange::is_ready(tensor) && device_of_event(tensor).type != moving.type) wait_for(tensor);
   Tensor made = exchange::copy(tensor, to, kind_of(target.type), mover,
                                queue != nullptr ? *queue : drivers().default_queue(moving));
   if (queue == nullptr && to_host) mover->wait(made.event);
   return made;
 }
 
-Tensor empty_on(const array::ElementType& type, std::span<const std::int64_t> shape, const Device& device) {
+Tensor empty_on(const array::ElementType& type, std::span<const std::int64_t> shape, const Device& device,
+                const Queue* queue) {
   const auto context = drivers().context(device);
-  return exchange::empty(type, shape, context, kind_of(device.type), drivers().default_queue(device));
+  return exchange::empty(type, shape, context, kind_of(device.type),
+                         queue != nullptr ? *queue : drivers().default_queue(device));
 }
 
 Tensor empty_like(const DLTensor& prototype) {
   const Tensor like = exchange::view_dlpack(prototype, 0);
-  return empty_on(like.type, like.shape(), like.device);
+  return empty_on(like.type, like.shape(), like.device, nullptr);
 }
 
 void wait_for(const Tensor& tensor) {
   if (exchange::is_ready(tensor)) return;
-  const auto context = drivers().context(event_device(tensor));
+  const auto context = drivers().context(device_of_event(tensor));
   const GilReleaseIfHeld release;
   context->wait(tensor.event);
 }
@@ -133,7 +143,7 @@ void order_for_dlpack(Tensor* tensor, PyObject* stream) {
   if (exchange::is_ready(*tensor)) [[likely]]
     return;
   if (native) {
-    const auto context = drivers().context(event_device(*tensor));
+    const auto context = drivers().context(device_of_event(*tensor));
     if (*native == 0) {
       // A device whose default stream has no handle that we could order.
       wait_for(*tensor);
@@ -170,7 +180,7 @@ void order_on_default_queue(Tensor* tensor) {
     tensor->event = {};
     return;
   }
-  const Device device = event_device(*tensor);
+  const Device device = device_of_event(*tensor);
   exchange::order_on(tensor, *drivers().context(device), drivers().default_queue(device));
 }
 

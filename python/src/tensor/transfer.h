@@ -6,6 +6,7 @@
 
 #include "crossdock/array/dlpack_abi.h"
 #include "crossdock/array/tensor.h"
+#include "crossdock/device/driver.h"
 #include "crossdock/device/queue.h"
 
 /// Where tensors meet drivers: copies, and the order between queues that protocols ask for. All with the drivers of the
@@ -16,10 +17,15 @@ namespace crossdock::python {
 /// A copy in memory of `target`, or of the tensor's own device: new and writable. On `queue` if there is one, and then
 /// the copy may still be under way; else it is done when this returns, if the target is the host.
 array::Tensor copy_to(const array::Tensor& tensor, const device::Device& target, const device::Queue* queue);
-/// New memory of this device, not zeroed.
+/// New memory of this device, not zeroed, for work on `queue`, or on the device's default one.
 array::Tensor empty_on(const array::ElementType& type, std::span<const std::int64_t> shape,
-                       const device::Device& device);
+                       const device::Device& device, const device::Queue* queue);
 array::Tensor empty_like(const DLTensor& prototype);
+
+/// Whose the tensor's event is: host memory may be the target of a device's work.
+device::Device device_of_event(const array::Tensor& tensor);
+/// What its driver knows of the tensor's pointer.
+device::PointerInfo attributes_of(const array::Tensor& tensor);
 
 /// Waits until the tensor's memory may be touched; leaves the tensor as it is.
 void wait_for(const array::Tensor& tensor);

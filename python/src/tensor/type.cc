@@ -7,10 +7,14 @@
 #include <utility>
 
 #include "../deferred.h"
+#include "column.h"
+#include "cuda_array.h"
 #include "element_type.h"
 #include "names.h"
 #include "place.h"
+#include "queue.h"
 #include "tensor.h"
+#include "transfer.h"
 
 namespace nb = nanobind;
 
@@ -50,6 +54,54 @@ PyObject* mask(PyObject* self, void*) noexcept {
   const array::Tensor& tensor = tensor_of(self);
   if (tensor.mask == nullptr) Py_RETURN_NONE;
   return guarded([&] { return new_tensor(array::Tensor(*tensor.mask)); });
+}
+
+PyObject* event(PyObject* self, void*) noexcept {
+  const array::Tensor& tensor = tensor_of(self);
+  if (tensor.event.native() == nullptr && tensor.event.failure() == nullptr) Py_RETURN_NONE;
+  return guarded([&] { return event_object(tensor.event, device_of_event(tensor)).release().ptr(); });
+}
+
+PyObject* queue(PyObject* self, void*) noexcept {
+  const array::Tensor& tensor = tensor_of(self);
+  if (!tensor.queue) Py_RETURN_NONE;
+  return guarded([&] { return queue_object(*tensor.queue).release().ptr(); });
+}
+
+PyObject* pointer_attributes(PyObject* self, void*) noexcept {
+  return guarded([&] {
+    const device::PointerInfo info = attributes_of(tensor_of(self));
+    nb::dict shown;
+    shown["device"] = device_object(info.device);
+    shown["device_pointer"] = reinterpret_cast<std::uintptr_t>(info.address);
+    shown["context"] = reinterpret_cast<std::uintptr_t>(info.context);
+    shown["host_accessible"] = info.host_accessible;
+    shown["managed"] = info.managed;
+    shown["allocation"] = info.base == nullptr
+                              ? nb::object(nb::none())
+                              : nb::object(nb::make_tuple(reinterpret_cast<std::uintptr_t>(info.base), info.size));
+    return shown.release().ptr();
+  });
+}
+
+PyObject* wait(PyObject* self, PyObject* /*unused*/) noexcept {
+  return guarded([&] {
+    wait_for(tensor_of(self));
+    Py_RETURN_NONE;
+  });
+}
+
+PyObject* unsynchronized(PyObject* self, PyObject* /*unused*/) noexcept {
+  return guarded([&] {
+    array::Tensor view = tensor_of(self);
+    // The queue may own what the memory needs.
+    if (view.queue)
+      view.owner =
+          std::make_shared<const std::pair<std::shared_ptr<const void>, device::Queue>>(view.owner, *view.queue);
+    view.event = {};
+    view.queue.reset();
+    return new_tensor(std::move(view));
+  });
 }
 
 PyObject* transposed(PyObject* self, void*) noexcept {
@@ -94,6 +146,38 @@ PyObject* representation(PyObject* self) noexcept {
   });
 }
 
+/// For notebooks: what repr() says, as a table. Reads no byte of the memory.
+PyObject* html(PyObject* self, PyObject* /*unused*/) noexcept {
+  return guarded([&] {
+    const array::Tensor& tensor = tensor_of(self);
+    std::string text = "<table><caption>crossdock.Tensor</caption>";
+    const auto row = [&](const char* name, const std::string& value) {
+      text.append("<tr><th>").append(name).append("</th><td>");
+      for (const char c : value) {
+        // A structured type's field names may hold anything.
+        if (c == '<')
+          text += "&lt;";
+        else if (c == '>')
+          text += "&gt;";
+        else if (c == '&')
+          text += "&amp;";
+        else
+          text += c;
+      }
+      text += "</td></tr>";
+    };
+    row("shape", array::shape_text(tensor.shape()));
+    row("dtype", array::element_type_name(tensor.type));
+    row("device", device::to_string(tensor.device));
+    row("bytes", std::to_string(tensor.nbytes()));
+    if (!tensor.c_contiguous()) row("strides", array::shape_text(tensor.strides()));
+    if (tensor.read_only) row("read-only", "yes");
+    if (tensor.mask) row("mask", "yes");
+    text += "</table>";
+    return PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
+  });
+}
+
 Py_ssize_t length(PyObject* self) noexcept {
   const array::Tensor& tensor = tensor_of(self);
   if (tensor.ndim() == 0) {
@@ -116,18 +200,60 @@ PyGetSetDef attributes[] = {
     {"pointer", pointer, nullptr, "The address of the first element, on its device; 0 if there is no element.",
      nullptr},
     {"mask", mask, nullptr, "Which elements are valid, a tensor of the same shape, or None: all are.", nullptr},
+    {"event", event, nullptr, "The work to wait for before the memory is touched, or None: it may be touched now.",
+     nullptr},
+    {"queue", queue, nullptr, "The queue that its producer's work is on, or None.", nullptr},
+    {"pointer_attributes", pointer_attributes, nullptr,
+     "What the driver knows of the pointer: device, device_pointer, context, host_accessible, managed, allocation (its "
+     "start and size, or None).",
+     nullptr},
     {"T", transposed, nullptr, "The same memory with all dimensions reversed.", nullptr},
     {"__array_interface__", array_interface, nullptr, "NumPy's array interface, version 3; host memory only.", nullptr},
+    {"__cuda_array_interface__", cuda_array_interface, nullptr,
+     "The CUDA Array Interface, version 3; memory that a CUDA device reaches only.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyMethodDef methods[] = {
     {"transpose", transpose, METH_VARARGS,
      "transpose(*axes)\n--\n\nThe same memory with its dimensions in another order; without axes, reversed."},
+    {"to", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(to)), METH_FASTCALL | METH_KEYWORDS,
+     "to($self, /, device, *, queue=None)\n--\n\n"
+     "The same elements in memory of a device: this object if it is there, else a copy. queue: where the copy runs; it "
+     "may still be under way then, and whoever takes the result is ordered after it. Without one it runs on the "
+     "device's "
+     "default queue, and a copy to the host is done when this returns."},
+    {"copy", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(copy)), METH_FASTCALL | METH_KEYWORDS,
+     "copy($self, /, *, queue=None)\n--\n\nThe same elements in new, writable memory of the same device. queue: as for "
+     "to()."},
+    {"_repr_html_", html, METH_NOARGS, "_repr_html_($self, /)\n--\n\nFor notebooks."},
+    {"wait", wait, METH_NOARGS,
+     "wait($self, /)\n--\n\nWaits until the memory may be touched. Raises what the work failed with."},
+    {"unsynchronized", unsynchronized, METH_NOARGS,
+     "unsynchronized($self, /)\n--\n\n"
+     "The same memory without its event and queue: nobody waits for anything any more, and the CUDA Array Interface "
+     "shows "
+     "stream None. For those who have seen to the order themselves."},
     {"__dlpack__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(dlpack)), METH_FASTCALL | METH_KEYWORDS,
      "__dlpack__($self, /, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n"
      "A DLPack capsule: \"dltensor_versioned\" if max_version is (1, 0) or later, else \"dltensor\". Raises "
      "BufferError "
      "where DLPack can't say what this is, or where copy=False and one is needed."},
+    {"to_arrow", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(to_arrow)), METH_FASTCALL | METH_KEYWORDS,
+     "to_arrow($self, /, *, bits=False)\n--\n\n"
+     "A Column of this tensor, without a copy. bits: bool, a byte each here, is converted to Arrow's bits; without it "
+     "bool is refused."},
+    {"__arrow_c_schema__", arrow_schema, METH_NOARGS,
+     "__arrow_c_schema__($self, /)\n--\n\n"
+     "The Arrow type: of one dimension a number's, of more arrow.fixed_shape_tensor."},
+    {"__arrow_c_array__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(arrow_array)),
+     METH_FASTCALL | METH_KEYWORDS,
+     "__arrow_c_array__($self, requested_schema=None)\n--\n\n"
+     "A pair of capsules of host memory: of a device, a copy. Waits until it may be touched. A requested schema is not "
+     "followed."},
+    {"__arrow_c_device_array__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(arrow_device_array)),
+     METH_FASTCALL | METH_KEYWORDS,
+     "__arrow_c_device_array__($self, requested_schema=None, **keywords)\n--\n\n"
+     "A pair of capsules, with the device and the event."},
     {"__dlpack_device__", dlpack_device, METH_NOARGS,
      "__dlpack_device__($self, /)\n--\n\n(device type, device id), DLPack's numbers."},
     {nullptr, nullptr, 0, nullptr}};
@@ -185,6 +311,7 @@ PyObject* tuple_of(std::span<const std::int64_t> numbers) noexcept {
 void bind_tensor(nb::module_& module) {
   bind_element_type(module);
   bind_device(module);
+  bind_queue(module);
   const nb::object type = checked(PyType_FromSpec(&spec));
   tensor_type = reinterpret_cast<PyTypeObject*>(type.ptr());
   Py_INCREF(tensor_type);
@@ -196,6 +323,8 @@ void bind_tensor(nb::module_& module) {
   PyType_Modified(tensor_type);
   module.attr("Tensor") = type;
   bind_asarray(module);
+  bind_cuda_array(module);
+  bind_column(module);
 }
 
 }  // namespace crossdock::python

@@ -118,6 +118,7 @@ void HostContext::copy(const BufferRef& to, const BufferRef& from, const Queue& 
 PointerInfo HostContext::describe(const void* pointer) const {
   PointerInfo info;
   info.address = const_cast<void*>(pointer);
+  info.host_accessible = true;
   if (const std::shared_ptr<Region> region = exports_->find(pointer, 0)) {
     info.base = region->writable();
     info.size = region->size();

@@ -1,0 +1,193 @@
+#include "column.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../capsule.h"
+#include "../deferred.h"
+#include "../gil.h"
+#include "../producer.h"
+#include "crossdock/core/error.h"
+#include "place.h"
+#include "tensor.h"
+#include "transfer.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace crossdock::python {
+namespace {
+
+using array::RecordBatch;
+using exchange::Bools;
+
+/// crossdock.Column: a batch of one column.
+struct PyColumn {
+  RecordBatch batch;
+};
+
+nb::tuple cpu_pair(const RecordBatch& column) {
+  return nb::make_tuple(column_schema_capsule(*column.schema), column_capsule(column));
+}
+
+nb::tuple device_pair(const RecordBatch& column) {
+  return nb::make_tuple(column_schema_capsule(*column.schema), device_column_capsule(column));
+}
+
+/// The arguments of the Arrow methods: a requested schema, which isn't followed, and unknown keywords that are None.
+void check_arguments(const char* method, bool keywords_allowed, PyObject* const* arguments, Py_ssize_t positional,
+                     PyObject* names) {
+  if (positional > 1) {
+    PyErr_Format(PyExc_TypeError, "%s() takes a requested schema and keywords", method);
+    throw nb::python_error();
+  }
+  const Py_ssize_t n = names != nullptr ? PyTuple_GET_SIZE(names) : 0;
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject* const name = PyTuple_GET_ITEM(names, i);
+    if (PyUnicode_CompareWithASCIIString(name, "requested_schema") == 0) continue;
+    if (keywords_allowed && arguments[positional + i] == Py_None) continue;
+    PyErr_Format(keywords_allowed ? PyExc_NotImplementedError : PyExc_TypeError,
+                 "%s: the keyword %R is not known here; leave it out or give None", method, name);
+    throw nb::python_error();
+  }
+}
+
+/// On the host, where the CPU's methods must hand memory out.
+array::Tensor on_host(const array::Tensor& tensor) {
+  if (tensor.device.type == device::DeviceType::kCpu) {
+    wait_for(tensor);
+    array::Tensor ready = tensor;
+    ready.event = {};
+    return ready;
+  }
+  return copy_to(tensor, device::Device{}, nullptr);
+}
+
+array::Tensor from_arrow(nb::handle object, bool bits) {
+  drain_deferred();
+  array::Tensor tensor;
+  if (!tensor_from_arrow(object.ptr(), bits ? Bools::kConvert : Bools::kRefuse, true, &tensor)) {
+    throw UnsupportedTypeError("an object of type " + std::string(Py_TYPE(object.ptr())->tp_name) +
+                               " is no Arrow column: it has none of __arrow_c_array__, __arrow_c_device_array__, "
+                               "__arrow_c_stream__");
+  }
+  return tensor;
+}
+
+RecordBatch only_batch(nb::handle object) {
+  const auto stream = open_producer(object);
+  std::vector<RecordBatch> batches;
+  {
+    const GilRelease release;
+    while (auto batch = stream->next()) {
+      if (batch->num_rows > 0 || batches.empty()) batches.push_back(std::move(*batch));
+    }
+  }
+  if (batches.size() > 1 && batches.front().num_rows == 0) batches.erase(batches.begin());
+  if (batches.size() != 1) {
+    throw ExportError("the column comes in " + std::to_string(batches.size()) +
+                      " chunks, which are no single array; combine them first");
+  }
+  return std::move(batches.front());
+}
+
+}  // namespace
+
+bool tensor_from_arrow(PyObject* object, Bools bools, bool streams, array::Tensor* out) {
+  const nb::handle producer = object;
+  RecordBatch batch;
+  if (nb::hasattr(producer, "__arrow_c_array__") || nb::hasattr(producer, "__arrow_c_device_array__")) {
+    batch = open_batch(producer);
+  } else if (streams && nb::hasattr(producer, "__arrow_c_stream__")) {
+    batch = only_batch(producer);
+  } else {
+    return false;
+  }
+  *out = exchange::tensor_of_column(batch, bools);
+  return true;
+}
+
+PyObject* arrow_schema(PyObject* self, PyObject* /*unused*/) noexcept {
+  return guarded([&] {
+    return column_schema_capsule(*exchange::column_of_tensor(tensor_of(self), Bools::kRefuse).schema).release().ptr();
+  });
+}
+
+PyObject* arrow_array(PyObject* self, PyObject* const* arguments, Py_ssize_t positional, PyObject* names) noexcept {
+  return guarded([&] {
+    check_arguments("Tensor.__arrow_c_array__", false, arguments, positional, names);
+    drain_deferred();
+    return cpu_pair(exchange::column_of_tensor(on_host(tensor_of(self)), Bools::kRefuse)).release().ptr();
+  });
+}
+
+PyObject* arrow_device_array(PyObject* self, PyObject* const* arguments, Py_ssize_t positional,
+                             PyObject* names) noexcept {
+  return guarded([&] {
+    check_arguments("Tensor.__arrow_c_device_array__", true, arguments, positional, names);
+    drain_deferred();
+    return device_pair(exchange::column_of_tensor(tensor_of(self), Bools::kRefuse)).release().ptr();
+  });
+}
+
+PyObject* to_arrow(PyObject* self, PyObject* const* arguments, Py_ssize_t positional, PyObject* names) noexcept {
+  return guarded([&]() -> PyObject* {
+    bool bits = false;
+    const Py_ssize_t n = names != nullptr ? PyTuple_GET_SIZE(names) : 0;
+    if (positional > 0) throw nb::type_error("to_arrow() takes keyword arguments only");
+    for (Py_ssize_t i = 0; i < n; ++i) {
+      if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, i), "bits") != 0) {
+        PyErr_Format(PyExc_TypeError, "to_arrow() got an unexpected keyword argument '%U'", PyTuple_GET_ITEM(names, i));
+        return nullptr;
+      }
+      const int value = PyObject_IsTrue(arguments[i]);
+      if (value < 0) return nullptr;
+      bits = value != 0;
+    }
+    drain_deferred();
+    return nb::cast(PyColumn{exchange::column_of_tensor(tensor_of(self), bits ? Bools::kConvert : Bools::kRefuse)})
+        .release()
+        .ptr();
+  });
+}
+
+void bind_column(nb::module_& module) {
+  nb::class_<PyColumn>(module, "Column", "One Arrow column, for anything that takes __arrow_c_array__. Immutable.")
+      .def("__len__", [](const PyColumn& self) { return self.batch.num_rows; })
+      .def_prop_ro(
+          "device",
+          [](const PyColumn& self) {
+            return device::Device{static_cast<device::DeviceType>(self.batch.device_type), self.batch.device_id};
+          })
+      .def("__arrow_c_schema__", [](const PyColumn& self) { return column_schema_capsule(*self.batch.schema); })
+      .def(
+          "__arrow_c_array__",
+          [](const PyColumn& self, nb::handle /*requested_schema*/) {
+            drain_deferred();
+            return cpu_pair(self.batch);
+          },
+          "requested_schema"_a.none() = nb::none())
+      .def(
+          "__arrow_c_device_array__",
+          [](const PyColumn& self, nb::handle /*requested_schema*/, const nb::kwargs& keywords) {
+            drain_deferred();
+            refuse_keywords("Column.__arrow_c_device_array__", keywords);
+            return device_pair(self.batch);
+          },
+          "requested_schema"_a.none() = nb::none(), "keywords"_a)
+      .def("__repr__", [](const PyColumn& self) {
+        return "<crossdock.Column: " + std::to_string(self.batch.num_rows) + " rows, " +
+               array::type_name(self.batch.schema->fields()[0].type) + ">";
+      });
+
+  module.def(
+      "from_arrow", [](nb::handle obj, bool bits) { return checked(new_tensor(from_arrow(obj, bits))); }, "obj"_a,
+      nb::kw_only(), "bits"_a = false,
+      "A Tensor of an Arrow column without nulls, read-only, without a copy.\n\n"
+      "bits: bool columns, which are bits in Arrow, are converted into new memory, a byte for each; without it they "
+      "are "
+      "refused.");
+}
+
+}  // namespace crossdock::python

@@ -1,0 +1,125 @@
+#include "crossdock/exchange/cuda_array.h"
+
+#include <nanobind/nanobind.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "../deferred.h"
+#include "../gil.h"
+#include "array_interface.h"
+#include "crossdock/core/error.h"
+#include "crossdock/session/context.h"
+#include "cuda_array.h"
+#include "names.h"
+#include "tensor.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace crossdock::python {
+namespace {
+
+using array::Tensor;
+
+constexpr const char* kWhere = "__cuda_array_interface__";
+constexpr const char* kSwitch = "CROSSDOCK_CUDA_ARRAY_INTERFACE_SYNC";
+
+/// Whether streams of imported arrays are heeded, unless a call says otherwise; -1: not looked at yet.
+std::atomic<int> heeded{-1};
+
+bool streams_are_heeded() noexcept {
+  int value = heeded.load();
+  if (value < 0) {
+    const char* const text = std::getenv(kSwitch);
+    value = text != nullptr && std::string_view(text) == "0" ? 0 : 1;
+    heeded.store(value);
+  }
+  return value != 0;
+}
+
+PyObject* entry(nb::handle interface, const char* key) { return PyDict_GetItemString(interface.ptr(), key); }
+
+}  // namespace
+
+Tensor tensor_from_cuda_interface(nb::handle interface, nb::handle owner, std::optional<bool> sync) {
+  if (PyDict_Check(interface.ptr()) == 0) {
+    PyErr_Format(PyExc_TypeError, "%s must be a dict, not %s", kWhere, Py_TYPE(interface.ptr())->tp_name);
+    throw nb::python_error();
+  }
+  const nb::dict dictionary = nb::borrow<nb::dict>(interface);
+  Tensor tensor;
+  if (!describe_from(dictionary, kWhere, &tensor)) {
+    throw InvalidDataError(std::string(kWhere) + ": its entry \"data\" is missing, or no pair of address and flag");
+  }
+  PyObject* const version = entry(interface, "version");
+  if (version == nullptr) throw InvalidDataError(std::string(kWhere) + ": its entry \"version\" is missing");
+  const std::int64_t number = integer_in(version, kWhere, "version");
+  if (!owner.is_none()) tensor.owner = owner_of(owner.ptr());
+  // Version 0 has none: what stands there is not for us.
+  if (number > 0) read_mask(dictionary, kWhere, &tensor);
+  PyObject* const stream = entry(interface, "stream");
+  exchange::CudaStream given;
+  if (stream != nullptr && stream != Py_None) given = integer_in(stream, kWhere, "stream");
+  const auto& drivers = *session::Context::default_context()->drivers();
+  const GilRelease release;
+  exchange::import_cuda_array(&tensor, number, given, sync.value_or(true) && streams_are_heeded(), drivers);
+  return tensor;
+}
+
+bool tensor_from_cuda_array(PyObject* object, std::optional<bool> sync, Tensor* out) {
+  PyObject* found = nullptr;
+#if PY_VERSION_HEX >= 0x030D0000
+  if (PyObject_GetOptionalAttr(object, names::__cuda_array_interface__(), &found) < 0) throw nb::python_error();
+#else
+  if (_PyObject_LookupAttr(object, names::__cuda_array_interface__(), &found) < 0) throw nb::python_error();
+#endif
+  if (found == nullptr) return false;
+  const nb::object held = nb::steal(found);
+  *out = tensor_from_cuda_interface(held, object, sync);
+  return true;
+}
+
+PyObject* cuda_array_interface(PyObject* self, void* /*unused*/) noexcept {
+  return guarded([&]() -> PyObject* {
+    const Tensor& tensor = tensor_of(self);
+    const bool has_typestr = !array::typestr_of(tensor.type).empty();
+    if (!exchange::is_cuda(tensor.device.type) || !has_typestr) {
+      PyErr_Format(PyExc_AttributeError, "a tensor of %s in memory of %s has no __cuda_array_interface__",
+                   array::element_type_name(tensor.type).c_str(), device::to_string(tensor.device).c_str());
+      return nullptr;
+    }
+    nb::dict interface = interface_of(tensor, exchange::kCudaArrayVersion);
+    // A tensor with work to wait for has the queue that it came on, or its device's default one, which lives for good:
+    // whichever is shown outlives this object.
+    Tensor shown = tensor;
+    const exchange::CudaStream stream =
+        exchange::export_cuda_array(&shown, *session::Context::default_context()->drivers());
+    interface["stream"] = stream ? nb::int_(*stream) : nb::object(nb::none());
+    interface["mask"] = tensor.mask ? checked(new_tensor(Tensor(*tensor.mask))) : nb::none();
+    return interface.release().ptr();
+  });
+}
+
+void bind_cuda_array(nb::module_& module) {
+  module.def(
+      "from_cuda_array_interface",
+      [](nb::handle desc, nb::handle owner, bool sync) {
+        drain_deferred();
+        return checked(new_tensor(tensor_from_cuda_interface(desc, owner, sync)));
+      },
+      "desc"_a, "owner"_a.none() = nb::none(), "sync"_a = true,
+      "A Tensor from a dictionary as __cuda_array_interface__ gives it.\n\n"
+      "owner: an object to keep as long as anybody looks at the memory; without one the caller sees to that. "
+      "sync=False "
+      "ignores the stream: the caller has seen to the order.");
+  module.def(
+      "set_cuda_array_interface_sync", [](bool enabled) { heeded.store(enabled ? 1 : 0); }, "enabled"_a,
+      "Whether the streams of arrays that come by __cuda_array_interface__ are heeded: True, unless the environment "
+      "says CROSSDOCK_CUDA_ARRAY_INTERFACE_SYNC=0. With False whoever hands arrays over sees to their order.");
+}
+
+}  // namespace crossdock::python

@@ -1,0 +1,349 @@
+#include "crossdock/exchange/arrow_tensor.h"
+
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "crossdock/core/bytes.h"
+#include "crossdock/core/error.h"
+#include "crossdock/exchange/copy.h"
+#include "crossdock/exchange/ready.h"
+#include "tensor_metadata.h"
+
+namespace crossdock::exchange {
+namespace {
+
+using array::ElementType;
+using array::Field;
+using array::RecordBatch;
+using array::Tensor;
+using array::TimeUnit;
+using array::TypeCode;
+using array::TypeId;
+
+[[noreturn]] void refuse(const std::string& what, const std::string& instead) {
+  throw ExportError(what + "; " + instead);
+}
+
+const char* unit_text(TimeUnit unit) noexcept {
+  switch (unit) {
+    case TimeUnit::kSecond: return "[s]";
+    case TimeUnit::kMilli: return "[ms]";
+    case TimeUnit::kMicro: return "[us]";
+    case TimeUnit::kNano: return "[ns]";
+  }
+  return "";
+}
+
+ElementType number(TypeCode code, int bits) {
+  ElementType type;
+  type.code = code;
+  type.bits = static_cast<std::uint8_t>(bits);
+  return type;
+}
+
+/// Of an Arrow type of fixed width. Throws ExportError.
+ElementType element_of(const array::Type& type) {
+  switch (type.id) {
+    case TypeId::kInt8: return number(TypeCode::kInt, 8);
+    case TypeId::kInt16: return number(TypeCode::kInt, 16);
+    case TypeId::kInt32: return number(TypeCode::kInt, 32);
+    case TypeId::kInt64: return number(TypeCode::kInt, 64);
+    case TypeId::kUInt8: return number(TypeCode::kUInt, 8);
+    case TypeId::kUInt16: return number(TypeCode::kUInt, 16);
+    case TypeId::kUInt32: return number(TypeCode::kUInt, 32);
+    case TypeId::kUInt64: return number(TypeCode::kUInt, 64);
+    case TypeId::kFloat16: return number(TypeCode::kFloat, 16);
+    case TypeId::kFloat32: return number(TypeCode::kFloat, 32);
+    case TypeId::kFloat64: return number(TypeCode::kFloat, 64);
+    case TypeId::kTimestamp: return array::parse_typestr(std::string("<M8") + unit_text(type.unit));
+    case TypeId::kDuration: return array::parse_typestr(std::string("<m8") + unit_text(type.unit));
+    case TypeId::kDate64: return array::parse_typestr("<M8[ms]");
+    case TypeId::kFixedSizeBinary: return array::parse_typestr("|V" + std::to_string(type.fixed_size));
+    default:
+      refuse("a column of type " + array::type_name(type) + " is no array of elements of one size",
+             "cast it to a number first");
+  }
+}
+
+/// The Arrow type of an element type. Throws ExportError.
+array::Type arrow_type_of(const ElementType& type) {
+  array::Type result;
+  const auto fail = [&]() {
+    refuse("Arrow has no type for elements of type " + array::element_type_name(type),
+           "convert them to numbers in native byte order");
+  };
+  if (type.described) {
+    const std::string& typestr = type.described->typestr;
+    const std::string_view unit = std::string_view(typestr).substr(std::min<std::size_t>(3, typestr.size()));
+    if (typestr.starts_with("<M8") || typestr.starts_with("<m8")) {
+      result.id = typestr[1] == 'M' ? TypeId::kTimestamp : TypeId::kDuration;
+      for (const TimeUnit one : {TimeUnit::kSecond, TimeUnit::kMilli, TimeUnit::kMicro, TimeUnit::kNano}) {
+        if (unit == unit_text(one)) {
+          result.unit = one;
+          return result;
+        }
+      }
+    }
+    const bool bytes = typestr.starts_with("|V") && type.described->fields.empty();
+    if (!bytes || type.described->itemsize > std::numeric_limits<std::int32_t>::max()) fail();
+    result.id = TypeId::kFixedSizeBinary;
+    result.fixed_size = static_cast<std::int32_t>(type.described->itemsize);
+    return result;
+  }
+  if (type.swapped || type.lanes != 1) fail();
+  const auto pick = [&](TypeId one, TypeId two, TypeId four, TypeId eight) {
+    switch (type.bits) {
+      case 8: return one;
+      case 16: return two;
+      case 32: return four;
+      case 64: return eight;
+      default: return TypeId::kNull;
+    }
+  };
+  constexpr TypeId kNone = TypeId::kNull;
+  switch (type.code) {
+    case TypeCode::kInt: result.id = pick(TypeId::kInt8, TypeId::kInt16, TypeId::kInt32, TypeId::kInt64); break;
+    case TypeCode::kUInt: result.id = pick(TypeId::kUInt8, TypeId::kUInt16, TypeId::kUInt32, TypeId::kUInt64); break;
+    case TypeCode::kFloat: result.id = pick(kNone, TypeId::kFloat16, TypeId::kFloat32, TypeId::kFloat64); break;
+    case TypeCode::kBool: result.id = TypeId::kBool; break;
+    default: break;
+  }
+  if (result.id == TypeId::kNull) fail();
+  return result;
+}
+
+/// `n` bytes that say true or not, `stride` apart, as bits.
+std::shared_ptr<std::byte[]> bits_of(const std::byte* bytes, std::int64_t n, std::int64_t stride) {
+  const auto size = static_cast<std::size_t>(n / 8 + 1);
+  std::shared_ptr<std::byte[]> bits(new std::byte[size]());
+  for (std::int64_t i = 0; i < n; ++i) {
+    if (bytes[i * stride] != std::byte{0}) bits[i / 8] |= std::byte{1} << (i % 8);
+  }
+  return bits;
+}
+
+void require_host(const Tensor& tensor, const char* what) {
+  if (!tensor.host_accessible() || !is_ready(tensor)) {
+    refuse(std::string(what) + " needs memory that the host can read now",
+           "copy the tensor to the host and wait first");
+  }
+}
+
+/// Room for the extents, of which the first is the number of rows.
+void set_extents(Tensor* tensor, std::int64_t rows, const std::vector<std::int64_t>& inner) {
+  if (inner.size() >= static_cast<std::size_t>(array::kMaxTensorDimensions)) {
+    refuse("a column of " + std::to_string(inner.size() + 1) + " dimensions has more than a tensor can",
+           "flatten some of them first");
+  }
+  tensor->extents = array::Extents(static_cast<std::int32_t>(inner.size() + 1));
+  tensor->extents.shape()[0] = rows;
+  for (std::size_t d = 0; d < inner.size(); ++d) tensor->extents.shape()[d + 1] = inner[d];
+  array::set_row_major(tensor, "an Arrow column");
+}
+
+/// Dimensions of what each row holds: as the extension type says, else one for each list.
+struct Rows {
+  std::vector<std::int64_t> shape;
+  std::vector<std::int64_t> permutation;
+};
+
+Rows rows_of(const Field& column, const std::vector<std::int64_t>& lists) {
+  const std::string* const name = find_value(column.metadata, kExtensionNameKey);
+  if (name == nullptr || *name != kFixedShapeTensor) return {lists, {}};
+  const std::string* const json = find_value(column.metadata, kExtensionMetadataKey);
+  if (json == nullptr) throw InvalidDataError("an arrow.fixed_shape_tensor has no metadata");
+  ElementShape element = read_element_shape(*json);
+  std::int64_t size = 1;
+  for (const std::int64_t extent : element.shape) {
+    if (!checked_multiply(size, extent, &size))
+      throw InvalidDataError("the shape of an arrow.fixed_shape_tensor overflows");
+  }
+  if (lists.size() != 1 || lists[0] != size) {
+    throw InvalidDataError("the shape of an arrow.fixed_shape_tensor doesn't fit the lists that it is stored in");
+  }
+  return {std::move(element.shape), std::move(element.permutation)};
+}
+
+void check_no_nulls(const RecordBatch& column) {
+  for (const array::Node& node : column.nodes) {
+    if (node.null_count > 0) {
+      refuse("the column has " + std::to_string(node.null_count) + " nulls, which a tensor can't say",
+             "fill or drop them first");
+    }
+    if (node.null_count < 0) {
+      refuse("whether the column has nulls stands in memory that the host can't read",
+             "give its null count, or copy it to the host first");
+    }
+  }
+}
+
+Tensor unpacked(const RecordBatch& column, std::size_t leaf, std::int64_t first, std::int64_t n) {
+  const array::BufferView& bits = column.buffers[leaf + 1];
+  std::shared_ptr<std::byte[]> bytes(new std::byte[static_cast<std::size_t>(n) + 1]);
+  for (std::int64_t i = 0; i < n; ++i) {
+    const std::int64_t bit = first + i;
+    bytes[i] = static_cast<const std::byte*>(bits.data)[bit / 8] >> (bit % 8) & std::byte{1};
+  }
+  Tensor tensor;
+  tensor.type = number(TypeCode::kBool, 8);
+  tensor.data = bytes.get();
+  tensor.owner = std::move(bytes);
+  tensor.copied = true;
+  return tensor;
+}
+
+}  // namespace
+
+Tensor tensor_of_column(const RecordBatch& given, Bools bools) {
+  if (given.schema->fields().size() != 1) {
+    refuse("a batch of " + std::to_string(given.schema->fields().size()) + " columns is no single array",
+           "take one of its columns");
+  }
+  bool unknown_nulls = false;
+  for (const array::Node& node : given.nodes) unknown_nulls = unknown_nulls || node.null_count < 0;
+  std::int64_t copied = 0;
+  const RecordBatch column = unknown_nulls && given.host_readable() ? array::normalized(given, &copied) : given;
+  if (!column.dictionaries.empty()) {
+    refuse("a dictionary-encoded column is indices, not values", "decode it, or take its indices");
+  }
+  check_no_nulls(column);
+
+  const Field* leaf = column.schema->fields().data();
+  std::vector<std::int64_t> lists;
+  std::int64_t first = column.nodes[0].offset;
+  std::int64_t elements = column.num_rows;
+  while (leaf->type.id == TypeId::kFixedSizeList) {
+    lists.push_back(leaf->type.fixed_size);
+    leaf = leaf->children.data();
+    // check_structure has seen that the child is long enough for these.
+    first = first * lists.back() + column.nodes[lists.size()].offset;
+    elements *= lists.back();
+  }
+  const Rows rows = rows_of(column.schema->fields()[0], lists);
+  Tensor tensor;
+  if (leaf->type.id == TypeId::kBool) {
+    if (bools == Bools::kRefuse) {
+      refuse("bool is bits in Arrow and bytes in tensors",
+             "ask for the conversion: from_arrow(column, bits=True), or Bools::kConvert");
+    }
+    if (!column.host_readable())
+      refuse("bits on a device can't be converted here", "copy the column to the host first");
+    tensor = unpacked(column, lists.size(), first, elements);
+  } else {
+    tensor.type = element_of(leaf->type);
+    const array::BufferView& values = column.buffers[lists.size() + 1];
+    tensor.data = values.data == nullptr ? nullptr
+                                         : const_cast<std::byte*>(static_cast<const std::byte*>(values.data)) +
+                                               first * tensor.type.itemsize();
+    tensor.device = {static_cast<device::DeviceType>(column.device_type), column.device_id};
+    tensor.kind =
+        tensor.device.type == device::DeviceType::kCpu ? device::MemoryKind::kHost : device::MemoryKind::kDevice;
+    tensor.read_only = true;
+    tensor.owner = column.owner;
+    if (column.sync_event != nullptr) {
+      tensor.event = device::Event(column.sync_event, std::const_pointer_cast<void>(column.owner));
+    }
+  }
+  set_extents(&tensor, column.num_rows, rows.shape);
+  array::check_tensor(&tensor, "an Arrow column");
+  if (rows.permutation.empty()) return tensor;
+  std::vector<std::int32_t> axes = {0};
+  for (const std::int64_t axis : rows.permutation) axes.push_back(static_cast<std::int32_t>(axis) + 1);
+  return array::transpose(tensor, axes);
+}
+
+RecordBatch column_of_tensor(const Tensor& tensor, Bools bools) {
+  if (tensor.ndim() == 0) refuse("a tensor without dimensions is no column", "give it one dimension");
+  const bool bits = !tensor.type.described && tensor.type.code == TypeCode::kBool;
+  if (bits && bools == Bools::kRefuse) {
+    refuse("bool is bits in Arrow and bytes in tensors",
+           "ask for the conversion: to_arrow(bits=True), or Bools::kConvert");
+  }
+  const bool strided = bits && tensor.ndim() == 1;
+  if (!tensor.c_contiguous() && !strided) {
+    refuse("a column has no gaps and no other order than C, but the strides are " + array::shape_text(tensor.strides()),
+           "make a contiguous copy first");
+  }
+  Field values;
+  values.type = arrow_type_of(tensor.type);
+  values.nullable = false;
+  const std::int64_t n_rows = tensor.shape()[0];
+  std::int64_t per_row = 1;
+  for (const std::int64_t extent : tensor.shape().subspan(1)) per_row *= extent;
+  const bool nested = tensor.ndim() > 1;
+  Field column = values;
+  if (nested) {
+    if (per_row > std::numeric_limits<std::int32_t>::max()) {
+      refuse("rows of " + std::to_string(per_row) + " elements are more than a fixed-size list can hold",
+             "reshape the tensor first");
+    }
+    values.name = "item";
+    values.nullable = true;
+    column = Field();
+    column.type.id = TypeId::kFixedSizeList;
+    column.type.fixed_size = static_cast<std::int32_t>(per_row);
+    column.metadata = {{std::string(kExtensionNameKey), std::string(kFixedShapeTensor)},
+                       {std::string(kExtensionMetadataKey), write_element_shape(tensor.shape().subspan(1))}};
+    column.children.push_back(values);
+  }
+  column.nullable = tensor.mask != nullptr;
+
+  RecordBatch batch;
+  batch.num_rows = n_rows;
+  batch.owner = tensor.owner;
+  batch.device_type = static_cast<std::int32_t>(tensor.device.type);
+  batch.device_id = tensor.device.id;
+  tensor.event.check();
+  batch.sync_event = tensor.event.native();
+  std::shared_ptr<std::byte[]> packed;
+  std::shared_ptr<std::byte[]> validity;
+  array::BufferView data{tensor.data, tensor.nbytes()};
+  if (bits) {
+    require_host(tensor, "converting bool to bits");
+    packed = bits_of(static_cast<const std::byte*>(tensor.data), n_rows * per_row, nested ? 1 : tensor.strides()[0]);
+    data = {packed.get(), (n_rows * per_row + 7) / 8};
+  }
+  if (data.size == 0) data = {};
+  std::int64_t nulls = 0;
+  if (tensor.mask) {
+    const Tensor& mask = *tensor.mask;
+    require_host(mask, "a mask as Arrow validity");
+    if (nested)
+      refuse("a mask of " + std::to_string(tensor.ndim()) + " dimensions is no validity of rows",
+             "fill the masked elements first");
+    std::vector<std::byte> valid(static_cast<std::size_t>(mask.nbytes()));
+    pack(mask, valid.data());
+    const std::int64_t width = mask.type.itemsize();
+    validity = std::shared_ptr<std::byte[]>(new std::byte[static_cast<std::size_t>(n_rows / 8 + 1)]());
+    const std::vector<std::byte> zero(static_cast<std::size_t>(width));
+    for (std::int64_t i = 0; i < n_rows; ++i) {
+      // True is whatever isn't zero, in as many bytes as it has.
+      if (std::memcmp(valid.data() + i * width, zero.data(), static_cast<std::size_t>(width)) != 0) {
+        validity[i / 8] |= std::byte{1} << (i % 8);
+      } else {
+        ++nulls;
+      }
+    }
+  }
+  const array::BufferView valid_bits =
+      nulls > 0 ? array::BufferView{validity.get(), (n_rows + 7) / 8} : array::BufferView{};
+  batch.schema = std::make_shared<const array::Schema>(std::vector<Field>{std::move(column)});
+  batch.nodes.push_back({n_rows, nulls, 0});
+  batch.buffers.push_back(valid_bits);
+  if (nested) {
+    batch.nodes.push_back({n_rows * per_row, 0, 0});
+    batch.buffers.push_back({});
+  }
+  batch.buffers.push_back(data);
+  if (packed || validity) {
+    using All = std::tuple<std::shared_ptr<const void>, std::shared_ptr<std::byte[]>, std::shared_ptr<std::byte[]>>;
+    batch.owner = std::make_shared<const All>(std::move(batch.owner), std::move(packed), std::move(validity));
+  }
+  array::check_structure(batch);
+  return batch;
+}
+
+}  // namespace crossdock::exchange

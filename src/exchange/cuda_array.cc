@@ -1,0 +1,107 @@
+#include "crossdock/exchange/cuda_array.h"
+
+#include <memory>
+#include <string>
+
+#include "crossdock/core/error.h"
+#include "crossdock/exchange/ready.h"
+
+namespace crossdock::exchange {
+namespace {
+
+using array::Tensor;
+using device::Context;
+using device::DeviceType;
+using device::MemoryKind;
+
+constexpr const char* kWhere = "__cuda_array_interface__";
+constexpr std::int64_t kLegacyDefaultStream = 1;
+
+/// A context to ask about pointers: any device's knows all of its driver's. Null if there is no driver, or no device.
+std::shared_ptr<Context> any_context(const device::DriverRegistry& drivers) {
+  const auto driver = drivers.find("cuda");
+  if (driver == nullptr) return nullptr;
+  const auto devices = driver->devices();
+  return devices.empty() ? nullptr : drivers.context(devices.front());
+}
+
+[[noreturn]] void fail(const std::string& what) { throw InvalidDataError(std::string(kWhere) + ": " + what); }
+
+/// Where the device finds the memory, which device that is, and whether all of it is there.
+void locate(Tensor* tensor, const Context& asked) {
+  const device::PointerInfo info = asked.describe(tensor->data);
+  if (info.device.type == DeviceType::kCpu) {
+    fail("the driver knows nothing of the pointer in its data: it is freed, made up, or ordinary host memory");
+  }
+  tensor->data = info.address;
+  tensor->device = info.device;
+  tensor->kind = info.kind;
+  if (info.base == nullptr || info.size == 0) return;
+  const array::ByteRange range = array::byte_range(*tensor, kWhere);
+  const auto* const base = static_cast<const std::byte*>(info.base);
+  const auto* const first = static_cast<const std::byte*>(tensor->data);
+  const std::int64_t before = first - base;
+  const auto after = static_cast<std::int64_t>(info.size) - before;
+  if (range.lowest < -before || range.highest > after) {
+    fail("its elements reach from byte " + std::to_string(before + range.lowest) + " to byte " +
+         std::to_string(before + range.highest) + " of an allocation of " + std::to_string(info.size) + " bytes");
+  }
+}
+
+void* handle_of(std::int64_t stream) noexcept { return reinterpret_cast<void*>(static_cast<std::intptr_t>(stream)); }
+
+/// A stream lives as long as the object that showed it (the text's section on lifetimes).
+std::shared_ptr<void> keeper_of(const Tensor& tensor) { return std::const_pointer_cast<void>(tensor.owner); }
+
+}  // namespace
+
+bool is_cuda(DeviceType type) noexcept {
+  return type == DeviceType::kCuda || type == DeviceType::kCudaHost || type == DeviceType::kCudaManaged;
+}
+
+void import_cuda_array(Tensor* tensor, std::int64_t version, CudaStream stream, bool sync,
+                       const device::DriverRegistry& drivers) {
+  if (version < 0 || version > kCudaArrayVersion) {
+    fail("version " + std::to_string(version) + "; versions 0 to 3 are understood");
+  }
+  if (stream && *stream == 0) {
+    fail("stream 0 is ambiguous: it is None, 1 (the legacy default stream) or 2 (the per-thread one)");
+  }
+  if (stream && *stream < 0) fail("stream " + std::to_string(*stream) + " is no stream");
+  // Version 0 has no mask, and only version 3 says what `stream` means.
+  if (version == 0) tensor->mask = nullptr;
+  if (version < kCudaArrayVersion) stream = kLegacyDefaultStream;
+  tensor->device = {DeviceType::kCuda, 0};
+  tensor->kind = MemoryKind::kDevice;
+  array::check_tensor(tensor, kWhere);
+  const bool ordered = sync && stream && tensor->data != nullptr;
+  const std::shared_ptr<Context> asked = any_context(drivers);
+  if (asked == nullptr) {
+    // Nobody here can order anything: the stream goes on to whoever can.
+    if (ordered) tensor->queue = device::Queue(tensor->device, handle_of(*stream), keeper_of(*tensor));
+    return;
+  }
+  if (tensor->data != nullptr) locate(tensor, *asked);
+  if (!ordered) return;
+  const auto context = drivers.context(tensor->device);
+  tensor->queue = context->wrap_queue(handle_of(*stream), keeper_of(*tensor));
+  tensor->event = context->make_event();
+  context->record(tensor->event, *tensor->queue);
+}
+
+CudaStream export_cuda_array(Tensor* tensor, const device::DriverRegistry& drivers) {
+  if (!is_cuda(tensor->device.type)) {
+    throw ExportError("memory of " + device::to_string(tensor->device) +
+                      " has no __cuda_array_interface__; copy it to a CUDA device");
+  }
+  if (!is_ready(*tensor)) {
+    const auto context = drivers.context(tensor->device);
+    if (!tensor->queue) tensor->queue = drivers.default_queue(tensor->device);
+    context->order_after(*tensor->queue, tensor->event);
+  }
+  if (!tensor->queue) return std::nullopt;
+  const auto handle = static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(tensor->queue->native()));
+  return handle == 0 ? kLegacyDefaultStream : handle;
+}
+
+}  // namespace crossdock::exchange
