@@ -1,0 +1,118 @@
+"""`crossdock.check()`: a judge of other people's exports.
+
+It goes by the letter of each specification, with ctypes and plain Python: nothing here is shared with what exports and
+imports in Crossdock itself, so that it can judge that, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from crossdock._check import across, arrow, buffer, dictionary, dlpack, exchange
+from crossdock._check.judge import Judge, quick_collections
+from crossdock._check.report import CheckFailedError, Finding, Report, Severity
+from crossdock._check.rules import RULES, Rule
+from crossdock.errors import InvalidArgumentError, UnsupportedTypeError
+
+__all__ = ["PROTOCOLS", "RULES", "CheckFailedError", "Finding", "Report", "Rule", "Severity", "check"]
+
+_ARROW = {
+    "arrow-schema": arrow.SCHEMA,
+    "arrow-array": arrow.ARRAY,
+    "arrow-device-array": arrow.DEVICE_ARRAY,
+    "arrow-stream": arrow.STREAM,
+    "arrow-device-stream": arrow.DEVICE_STREAM,
+}
+_ATTRIBUTES: dict[str, tuple[str, ...]] = {
+    "dlpack": ("__dlpack__", "__dlpack_device__"),
+    "dlpack-exchange": (exchange.ATTRIBUTE,),
+    "cuda-array-interface": (dictionary.CUDA,),
+    "array-interface": (dictionary.NUMPY,),
+    "buffer": (),
+    **{name: (method,) for name, method in _ARROW.items()},
+}
+PROTOCOLS = tuple(_ATTRIBUTES)
+
+
+def _has(thing: object, attribute: str) -> bool:
+    try:
+        return getattr(thing, attribute, None) is not None
+    except Exception:
+        return True  # It claims it, and what it does then is judged.
+
+
+def _claims(thing: object, protocol: str) -> bool:
+    if protocol == "buffer":
+        return buffer.claimed(thing)
+    return any(_has(thing, attribute) for attribute in _ATTRIBUTES[protocol])
+
+
+def check(obj: object, *, protocols: Iterable[str] | None = None) -> Report:
+    """Judges how `obj` exports its data, in every protocol that it claims or in those of `protocols`.
+
+    `obj` is the object itself, or something that makes one: a class, or a callable without arguments that claims no
+    protocol. A fresh object is made for each try then, which is what streams that can be read once need, and without
+    which it can't be seen whether exports outlive their object.
+
+    The object is exported from several times and is as before afterwards, except that a stream which can be read once
+    was read. Memory of devices is never read; neither is any other that isn't there. What can't be found out without
+    risk, is said in docs/check.md.
+
+    Raises InvalidArgumentError for an unknown protocol, and UnsupportedTypeError for an object that claims none, or
+    not one of those that were asked for. What `obj()` raises is raised.
+    """
+    wanted = PROTOCOLS if protocols is None else tuple(protocols)
+    for protocol in wanted:
+        if protocol not in PROTOCOLS:
+            raise InvalidArgumentError(f"no protocol is called {protocol!r}; there are {', '.join(PROTOCOLS)}")
+    factory: Callable[[], object] | None = None
+    one = obj
+    if callable(obj) and (isinstance(obj, type) or not any(_claims(obj, protocol) for protocol in PROTOCOLS)):
+        factory, one = obj, obj()
+    claimed = [protocol for protocol in PROTOCOLS if protocol in wanted and _claims(one, protocol)]
+    what = type(one).__qualname__
+    if not claimed or (protocols is not None and set(claimed) != set(wanted)):
+        missing = ", ".join(sorted(set(wanted) - set(claimed))) if protocols is not None else "any protocol"
+        raise UnsupportedTypeError(f"{what} doesn't claim {missing}")
+    j = Judge(factory, None if factory is not None else one)
+    del one
+    with quick_collections():
+        _judge(j, claimed)
+    order = {"error": 0, "warning": 1, "note": 2}
+    findings = tuple(sorted(j.findings, key=lambda finding: order[finding.severity]))
+    return Report(what, tuple(j.exercised), findings)
+
+
+def _judge(j: Judge, claimed: list[str]) -> None:
+    of_arrays = [protocol for protocol in claimed if protocol not in _ARROW]
+    for protocol in of_arrays:
+        with j.exercising(protocol):
+            _judge_array(j, protocol)
+    if len(of_arrays) > 1:
+        together = j
+        if j.fresh:
+            # What is compared must be of one object, and a factory's are several.
+            together = Judge(None, j.object())
+            for protocol in of_arrays:
+                with together.exercising(protocol):
+                    _judge_array(together, protocol)
+        if len(together.views) > 1:
+            together.protocol = "across"
+            across.judge(together)
+        if together is not j:
+            j.findings += [finding for finding in together.findings if finding.protocol == "across"]
+    methods = [_ARROW[protocol] for protocol in claimed if protocol in _ARROW]
+    if methods:
+        arrow.judge(j, methods)
+
+
+def _judge_array(j: Judge, protocol: str) -> None:
+    """One protocol of arrays by itself."""
+    if protocol == "dlpack":
+        dlpack.judge(j)
+    elif protocol == "buffer":
+        buffer.judge(j)
+    elif protocol == "dlpack-exchange":
+        exchange.judge(j)
+    else:
+        dictionary.judge(j, dictionary.CUDA if protocol == "cuda-array-interface" else dictionary.NUMPY)

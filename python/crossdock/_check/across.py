@@ -1,0 +1,34 @@
+"""What several protocols of one object say, side by side."""
+
+from __future__ import annotations
+
+from crossdock._check.judge import Judge, View
+
+
+def judge(j: Judge) -> None:
+    """By the first view of all that were found."""
+    first, *others = j.views
+    for view in others:
+        _shapes(j, first, view)
+    known = [view for view in j.views if view.readonly is not None and not view.copied]
+    refusing = [view.protocol for view in known if view.readonly]
+    allowing = [view.protocol for view in known if not view.readonly]
+    if refusing and allowing:
+        j.add("across-readonly", f"read-only by {', '.join(refusing)}, and writable by {', '.join(allowing)}")
+
+
+def _shapes(j: Judge, one: View, other: View) -> None:
+    names = f"by {one.protocol}, and {{}} by {other.protocol}"
+    if one.itemsize != other.itemsize:
+        j.add("across-itemsize", f"elements have {one.itemsize} bytes {names.format(other.itemsize)}")
+    if one.shape != other.shape:
+        j.add("across-shape", f"the shape is {one.shape} {names.format(other.shape)}")
+        return
+    if one.size == 0:
+        return
+    long = [axis for axis, count in enumerate(one.shape) if count > 1]
+    copied = one.copied or other.copied
+    if not copied and any(one.strides[axis] != other.strides[axis] for axis in long):
+        j.add("across-strides", f"strides are {one.strides} {names.format(other.strides)}")
+    if not copied and one.pointer != other.pointer:
+        j.add("across-pointer", f"the memory is at {one.pointer:#x} {names.format(hex(other.pointer))}")

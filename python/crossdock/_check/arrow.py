@@ -1,0 +1,549 @@
+"""The Arrow PyCapsule methods: capsules, releases, moves, streams and devices."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+from crossdock._check import abi, array, capsule, memory, schema
+from crossdock._check.judge import Judge, collect, described
+from crossdock._check.schema import Field
+
+SCHEMA, ARRAY, STREAM = "__arrow_c_schema__", "__arrow_c_array__", "__arrow_c_stream__"
+DEVICE_ARRAY, DEVICE_STREAM = "__arrow_c_device_array__", "__arrow_c_device_stream__"
+MOST_BATCHES = 64  # Of a stream so many are looked at.
+UNKNOWN = "a_keyword_of_the_future"
+
+_SCHEMA_RELEASE = abi.ArrowSchema.release.offset
+_ARRAY_RELEASE = abi.ArrowArray.release.offset
+# Memory that the CPU can read, or may be able to: other device types next to the same pointers are a lie.
+_NOT_FOR_THE_CPU = (abi.CUDA, abi.ROCM, 4, 7, 8, 9, 15, 16, 17, 18)
+
+
+class Moved:
+    """A structure that was taken from where it was: it lies in memory of the judge's now."""
+
+    def __init__(self, kind: type[ctypes.Structure], address: int, release: int) -> None:
+        """`release` is the callback's offset. The source is marked released."""
+        raw = memory.read(address, ctypes.sizeof(kind)) or b"\0" * ctypes.sizeof(kind)
+        self._memory = ctypes.create_string_buffer(raw, ctypes.sizeof(kind))
+        self.address = ctypes.addressof(self._memory)
+        self._release = release
+        memory.store_pointer(address + release, 0)
+
+    def release(self, j: Judge | None, what: str) -> None:
+        """Calls the callback, if there is one left."""
+        callback = memory.pointer_at(self.address + self._release)
+        if not callback:
+            return
+        if not memory.executable(callback):
+            if j is not None:
+                j.add("arrow-struct-memory", f"{what}: release, {callback:#x}, is no function")
+            return
+        abi.Release(callback)(self.address)
+        if memory.pointer_at(self.address + self._release) and j is not None:
+            j.add(
+                "arrow-release-unmarked",
+                f"{what}: release isn't null after it was called, at the address it was moved to",
+            )
+
+
+class _Pair:
+    """What one call gave: capsules by their names, each a structure that can be read."""
+
+    def __init__(self, j: Judge, given: object, names: tuple[bytes, ...]) -> None:
+        self.j = j
+        self.addresses: dict[bytes, int] = {}
+        self._capsules: list[object] = list(given) if isinstance(given, tuple) and len(names) > 1 else [given]
+        shapes = [type(one).__name__ for one in self._capsules]
+        if not all(map(capsule.is_capsule, self._capsules)) or len(self._capsules) != len(names):
+            j.add("arrow-capsule-type", f"it gave {', '.join(shapes)}; PyCapsules are to be {len(names)}")
+            return
+        for one, name in zip(self._capsules, names, strict=True):
+            known = capsule.name_of(one)
+            if known != name:
+                j.add("arrow-capsule-name", f"a capsule is named {known!r}; {name.decode()!r} is its place")
+                self.addresses.clear()
+                return
+            self.addresses[name] = capsule.pointer_of(one)
+
+    @property
+    def usable(self) -> bool:
+        return bool(self.addresses)
+
+    def let_go(self) -> None:
+        self._capsules.clear()
+
+
+def _release_offset(name: bytes) -> int:
+    return {
+        b"arrow_schema": _SCHEMA_RELEASE,
+        b"arrow_array": _ARRAY_RELEASE,
+        b"arrow_device_array": _ARRAY_RELEASE,
+        b"arrow_array_stream": abi.ArrowArrayStream.release.offset,
+        b"arrow_device_array_stream": abi.ArrowDeviceArrayStream.release.offset,
+    }[name]
+
+
+def _drop(
+    j: Judge,
+    given: list[object | None],
+    names: tuple[bytes, ...],
+    *,
+    held: frozenset[int] = frozenset(),
+    thoroughly: bool = False,
+) -> dict[bytes, int]:
+    """What one call gave, and nobody takes: the addresses of what was not seen to be released.
+
+    It is taken out of the list: a reference that a caller had would keep it. What another call gave lies at `held`.
+    """
+    exported = given.pop()
+    if exported is None:
+        return {}
+    pair = _Pair(j, exported, names)
+    del exported
+    if held & set(pair.addresses.values()):
+        j.add("arrow-capsule-released", "two calls gave the same structure, which only one can take")
+        return {}
+    spies = {}
+    for name, address in pair.addresses.items():
+        if memory.pointer_at(address + _release_offset(name)) == 0:
+            j.add("arrow-capsule-released", f"{name.decode()}: what a later call gives was used before")
+        spy = capsule.Spy(address, _release_offset(name))
+        if spy.planted:
+            spies[name] = spy
+    addresses = dict(pair.addresses)
+    pair.let_go()
+    if thoroughly and any(spy.intact for spy in spies.values()):
+        collect()
+    left = {}
+    for name, spy in spies.items():
+        if spy.intact:
+            left[name] = addresses[name]
+        elif spy.calls > 1:
+            j.add("arrow-released-twice", f"{name.decode()}: release was called {spy.calls} times for one capsule")
+        elif spy.left_unmarked:
+            j.add("arrow-release-unmarked", f"{name.decode()}: release isn't null after it was called")
+    return left
+
+
+def _unused(j: Judge, call: Callable[[], object | None], names: tuple[bytes, ...]) -> None:
+    """Capsules that nobody takes: they release their structures, once, and release marks them."""
+    seen: dict[bytes, set[int]] = {name: set() for name in names}
+    left: dict[bytes, int] = {}
+    for number in range(capsule.TRIES):
+        given = [call()]
+        if given[0] is None:
+            return
+        left = {name: at for name, at in _drop(j, given, names, thoroughly=number == 0).items() if at not in seen[name]}
+        if not left:
+            return
+        for name, address in left.items():
+            seen[name].add(address)
+    for name in left:
+        j.add("arrow-capsule-leaks", f"{name.decode()}: release isn't called as an unused capsule goes")
+
+
+def _compare_schema(j: Judge, known: dict[str, Field], method: str, field: Field) -> None:
+    for other, told in known.items():
+        if told.told() != field.told():
+            j.add("arrow-schema-differs", f"{method} tells {_short(field)}, {other} {_short(told)}")
+            return
+    known[method] = field
+
+
+def _short(field: Field) -> str:
+    inside = ", ".join(f"{child.name!r}: {_short(child)}" for child in field.children[:6])
+    more = f" and {len(field.metadata)} metadata" if field.metadata else ""
+    return f"{field.format}{f'({inside})' if inside else ''}{more}"
+
+
+class _Judgement:
+    """All Arrow methods of one object."""
+
+    def __init__(self, j: Judge) -> None:
+        self.j = j
+        self.known: dict[str, Field] = {}
+        self.lengths: dict[str, int] = {}
+        self.addresses: dict[str, set[int]] = {}
+        self.device: int | None = None
+
+    # ---- calls
+
+    def call(self, thing: Any, method: str, **keywords: Any) -> object | None:
+        try:
+            return getattr(thing, method)(**keywords)  # type: ignore[no-any-return]
+        except Exception as error:
+            self.j.add("arrow-raises", f"{method}({', '.join(keywords)}) raised {described(error)}")
+            return None
+
+    def unknown_keywords(self, thing: Any, method: str) -> object | None:
+        """Gives what was exported by mistake, so that a stream isn't lost."""
+        try:
+            given: object = getattr(thing, method)(**{UNKNOWN: 1})
+        except NotImplementedError:
+            return None
+        except Exception as error:
+            self.j.add("arrow-unknown-keyword", f"{method}({UNKNOWN}=1) raised {described(error)}")
+            return None
+        self.j.add("arrow-unknown-keyword", f"{method}({UNKNOWN}=1) was taken")
+        return given
+
+    def requested(self, thing: Any, method: str, names: tuple[bytes, ...], wish: object) -> object | None:
+        keywords: dict[str, Any] = {"requested_schema": wish}
+        if names[-1].startswith(b"arrow_device"):
+            keywords[UNKNOWN] = None
+        given, error = self._tried(thing, method, keywords)
+        if UNKNOWN in keywords and error is not None:
+            # Which of the two is it?
+            del keywords[UNKNOWN]
+            given, second = self._tried(thing, method, keywords)
+            if second is None or type(second) is not type(error):
+                self.j.add("arrow-unknown-keyword", f"{method}({UNKNOWN}=None) raised {described(error)}")
+            error = second
+        if error is not None:
+            self.j.add("arrow-requested-schema", f"{method} with its own schema requested raised {described(error)}")
+        return given
+
+    @staticmethod
+    def _tried(thing: Any, method: str, keywords: dict[str, Any]) -> tuple[object | None, Exception | None]:
+        try:
+            return getattr(thing, method)(**keywords), None
+        except Exception as error:
+            return None, error
+
+    # ---- __arrow_c_schema__
+
+    def judge_schema(self) -> None:
+        j, names = self.j, (b"arrow_schema",)
+        thing = j.object()
+        given = self.call(thing, SCHEMA)
+        if given is None:
+            return
+        pair = _Pair(j, given, names)
+        del given
+        if not pair.usable:
+            return
+        field = schema.examine(j, pair.addresses[b"arrow_schema"])
+        if field is None:
+            return
+        self.known[SCHEMA] = field
+        moved = Moved(abi.ArrowSchema, pair.addresses[b"arrow_schema"], _SCHEMA_RELEASE)
+        pair.let_go()
+        del thing
+        if j.fresh:
+            collect()
+        again = schema.examine(Judge(None, None), moved.address)
+        if again is None or again.told() != field.told():
+            j.add("arrow-capsule-releases-moved", "the schema that was taken is gone, or another, once its capsule is")
+            return
+        spies = self._plant(moved.address, abi.ArrowSchema)
+        moved.release(j, "the schema")
+        self._judge_children(spies, "the schema")
+        _unused(j, lambda: self.call(j.object(), SCHEMA), names)
+
+    @staticmethod
+    def _plant(address: int, kind: type[abi.ArrowSchema] | type[abi.ArrowArray]) -> dict[str, capsule.Spy]:
+        """Spies in the callbacks of the children and of the dictionary."""
+        raw: Any = memory.load(kind, address)
+        spies = {}
+        places = {
+            f"child {index}": child for index, child in enumerate(schema.pointers(raw.children, raw.n_children) or [])
+        }
+        if raw.dictionary:
+            places["the dictionary"] = raw.dictionary
+        for what, place in places.items():
+            if memory.pointer_at(place + kind.release.offset):
+                spy = capsule.Spy(place, kind.release.offset)
+                if spy.planted:
+                    spies[what] = spy
+        return spies
+
+    def _judge_children(self, spies: dict[str, capsule.Spy], what: str) -> None:
+        for which, spy in spies.items():
+            if spy.calls == 0:
+                self.j.add("arrow-release-children", f"{what}: releasing it didn't release {which}")
+            elif spy.calls > 1:
+                self.j.add("arrow-released-twice", f"{what}: releasing it released {which} {spy.calls} times")
+            elif spy.left_unmarked:
+                self.j.add("arrow-release-unmarked", f"{what}: release of {which} isn't null after it was called")
+
+    # ---- __arrow_c_array__ and __arrow_c_device_array__
+
+    def judge_array(self, method: str) -> None:
+        j = self.j
+        device = method == DEVICE_ARRAY
+        names = (b"arrow_schema", b"arrow_device_array" if device else b"arrow_array")
+        thing: Any = j.object()
+        given = self.call(thing, method)
+        if given is None:
+            return
+        pair = _Pair(j, given, names)
+        del given
+        if not pair.usable:
+            return
+        field = schema.examine(j, pair.addresses[names[0]])
+        if field is None:
+            return
+        _compare_schema(j, self.known, method, field)
+        address = pair.addresses[names[1]]
+        on_host = self._device(address) if device else True
+        contents = array.examine(j, address, field, on_host=on_host)
+        if contents is None:
+            return
+        self.lengths[method], self.addresses[method] = contents.length, contents.addresses
+        taken = frozenset(pair.addresses.values())
+        if device:
+            _drop(j, [self.unknown_keywords(thing, method)], names, held=taken)
+        wish = self.call(thing, SCHEMA) if SCHEMA in self.known else None
+        if wish is None:
+            wish = pair._capsules[0]
+        _drop(j, [self.requested(thing, method, names, wish)], names, held=taken)
+        del wish
+        held = [thing]
+        del thing
+        if self._moves(pair, field, contents, names[1], held):
+            self._children(method, names, field)
+
+    def _device(self, address: int) -> bool:
+        """The members of ArrowDeviceArray; whether its buffers may be read."""
+        j = self.j
+        raw = memory.load(abi.ArrowDeviceArray, address)
+        if raw is None:
+            j.add("arrow-struct-memory", "the 128 bytes of the ArrowDeviceArray can't be read")
+            return False
+        self.device = raw.device_type
+        if raw.device_type not in abi.DEVICES:
+            j.add("arrow-device-type", f"device_type is {raw.device_type}")
+        if any(raw.reserved):
+            j.add("arrow-device-reserved", f"reserved is {list(raw.reserved)}")
+        if raw.device_type != abi.CPU:
+            return False
+        if raw.sync_event:
+            j.add("arrow-device-event", f"sync_event is {raw.sync_event:#x} for the CPU, which has none")
+        if raw.device_id != -1:
+            j.add("arrow-device-id", f"device_id is {raw.device_id} for the CPU; -1 is recommended")
+        return True
+
+    def _moves(self, pair: _Pair, field: Field, contents: array.Contents, name: bytes, held: list[object]) -> bool:
+        """Takes the array; the capsules go, then the object that is in `held`; then it is released.
+
+        False where it couldn't be released: it may have been already.
+        """
+        j = self.j
+        before = contents.checksums()
+        kind = abi.ArrowDeviceArray if name == b"arrow_device_array" else abi.ArrowArray
+        told = Moved(abi.ArrowSchema, pair.addresses[b"arrow_schema"], _SCHEMA_RELEASE)
+        moved = Moved(kind, pair.addresses[name], _ARRAY_RELEASE)
+        pair.let_go()
+        told.release(j, "the schema")
+        for rule, gone in (("arrow-capsule-releases-moved", "capsule"), ("arrow-lifetime", "object")):
+            again = array.examine(Judge(None, None), moved.address, field, on_host=bool(contents.buffers))
+            if again is None or again.addresses != contents.addresses or contents.checksums() != before:
+                j.add(rule, f"the array, or its memory, changed or went with the {gone}, while the array was held")
+                return False
+            held.clear()
+            if j.fresh:
+                collect()
+        spies = self._plant(moved.address, abi.ArrowArray)
+        moved.release(j, "the array")
+        self._judge_children(spies, "the array")
+        return True
+
+    def _children(self, method: str, names: tuple[bytes, ...], field: Field) -> None:
+        """The first child is moved out, and lives on."""
+        j = self.j
+        if not field.children or field.layout.kind == "run ends":
+            _unused(j, lambda: self.call(j.object(), method), names)
+            return
+        pair = _Pair(j, self.call(j.object(), method), names)
+        if not pair.usable:
+            return
+        raw = memory.load(abi.ArrowArray, pair.addresses[names[1]])
+        places = schema.pointers(raw.children, raw.n_children) if raw is not None else None
+        if raw is None or not places:
+            return
+        silent = Judge(None, None)
+        on_host = self.device in (None, abi.CPU) or names[1] == b"arrow_array"
+        child = Moved(abi.ArrowArray, places[0], _ARRAY_RELEASE)
+        held = array.examine(silent, child.address, field.children[0], on_host=on_host)
+        before = held.checksums() if held else []
+        # What is left of the array goes by its capsule.
+        pair.let_go()
+        again = array.examine(silent, child.address, field.children[0], on_host=on_host)
+        if held is None:
+            return
+        if again is None or again.addresses != held.addresses or held.checksums() != before:
+            j.add("arrow-moved-child", "a child that was moved out is gone, or changed, once its parent was released")
+            return
+        child.release(j, "a child that was moved out")
+        _unused(j, lambda: self.call(j.object(), method), names)
+
+    # ---- __arrow_c_stream__ and __arrow_c_device_stream__
+
+    def judge_stream(self, method: str, *, consumed: bool) -> None:
+        """`consumed` says that another stream of this very object was read before."""
+        j = self.j
+        device = method == DEVICE_STREAM
+        name = b"arrow_device_array_stream" if device else b"arrow_array_stream"
+        thing: Any = j.object()
+        given = self.unknown_keywords(thing, method) if device else None
+        wish = None
+        if given is None and SCHEMA in self.known:
+            wish = self.call(thing, SCHEMA)
+        if given is None and wish is not None:
+            given = self.requested(thing, method, (name,), wish)
+        elif given is None:
+            try:
+                given = getattr(thing, method)()
+            except Exception as error:
+                if consumed:
+                    j.add(
+                        "arrow-stream-consumed", f"{method}() raised {described(error)}, after another stream was read"
+                    )
+                else:
+                    j.add("arrow-raises", f"{method}() raised {described(error)}")
+        if given is None:
+            return
+        pair = _Pair(j, given, (name,))
+        del given, wish
+        if not pair.usable:
+            return
+        _Reading(self, method, pair, device).judge(thing)
+        del thing
+        if j.fresh:
+            _unused(j, lambda: self.call(j.object(), method), (name,))
+
+    # ---- several methods
+
+    def across(self) -> None:
+        j = self.j
+        told = {length for method, length in self.lengths.items() if method in (ARRAY, DEVICE_ARRAY)}
+        if len(told) > 1:
+            j.protocol = "arrow-device-array"
+            j.add("arrow-schema-differs", f"lengths are {self.lengths}")
+        if self.device in _NOT_FOR_THE_CPU and self.addresses.get(ARRAY, set()) & self.addresses.get(
+            DEVICE_ARRAY, set()
+        ):
+            j.protocol = "arrow-array"
+            j.add(
+                "arrow-cpu-method",
+                f"{ARRAY} hands out buffers that {DEVICE_ARRAY} says are of {abi.DEVICES[self.device or 0]}",
+            )
+
+
+class _Reading:
+    """One stream, read to its end or far enough."""
+
+    def __init__(self, judgement: _Judgement, method: str, pair: _Pair, device: bool) -> None:
+        self.judgement, self.j, self.method, self.pair = judgement, judgement.j, method, pair
+        self.kind = abi.ArrowDeviceArrayStream if device else abi.ArrowArrayStream
+        self.device = device
+        self.raw: Any = None
+        self.address = 0
+
+    def judge(self, thing: object) -> None:
+        j, name = self.j, next(iter(self.pair.addresses))
+        source = self.pair.addresses[name]
+        self.raw = memory.load(self.kind, source)
+        if self.raw is None:
+            j.add("arrow-struct-memory", "the stream's structure can't be read")
+            return
+        if not self.raw.release:
+            j.add("arrow-capsule-released", "the stream is released")
+            return
+        callbacks = ("get_schema", "get_next", "get_last_error", "release")
+        broken = [one for one in callbacks if not memory.executable(getattr(self.raw, one))]
+        if broken:
+            j.add("arrow-stream-callbacks", f"null, or no function: {', '.join(broken)}")
+            return
+        if self.device and self.raw.device_type not in abi.DEVICES:
+            j.add("arrow-device-type", f"the stream's device_type is {self.raw.device_type}")
+        moved = Moved(self.kind, source, _release_offset(name))
+        self.address = moved.address
+        self.pair.let_go()
+        del thing
+        if j.fresh:
+            collect()
+        field = self._schema()
+        first = self._batches(field) if field is not None else None
+        moved.release(j, "the stream")
+        if first is not None:
+            batch, contents, before = first
+            if contents.checksums() != before:
+                j.add("arrow-stream-batch-lifetime", "the first batch changed, or went, with its stream")
+                return
+            batch.release(j, "a batch")
+
+    def _failed(self, what: str, status: int) -> None:
+        j = self.j
+        if status < 0:
+            j.add("arrow-stream-error-code", f"{what} answered {status}")
+        address = abi.GetLastError(self.raw.get_last_error)(self.address)
+        text = memory.string(address) if address else b""
+        try:
+            told = (b"\xff" if text is None else text).decode()
+        except UnicodeDecodeError:
+            j.add("arrow-stream-error-text", f"the text of the error is {text!r}")
+            return
+        j.add("arrow-stream-error", f"{what} answered {status}: {told or 'no text'}")
+
+    def _schema(self) -> Field | None:
+        out = abi.ArrowSchema()
+        status = abi.GetOut(self.raw.get_schema)(self.address, ctypes.addressof(out))
+        if status:
+            self._failed("get_schema", status)
+            return None
+        field = schema.examine(self.j, ctypes.addressof(out))
+        moved = Moved(abi.ArrowSchema, ctypes.addressof(out), _SCHEMA_RELEASE)
+        if field is not None:
+            _compare_schema(self.j, self.judgement.known, self.method, field)
+        moved.release(self.j, "the schema")
+        return field
+
+    def _batches(self, field: Field) -> tuple[Moved, array.Contents, list[int | None]] | None:
+        """The first batch that is whole, still held; the others are released at once."""
+        first = None
+        kind = abi.ArrowDeviceArray if self.device else abi.ArrowArray
+        for _ in range(MOST_BATCHES):
+            out: Any = kind()
+            status = abi.GetOut(self.raw.get_next)(self.address, ctypes.addressof(out))
+            if status:
+                self._failed("get_next", status)
+                break
+            if not (out.array if self.device else out).release:
+                break
+            on_host = True
+            if self.device:
+                on_host = self.judgement._device(ctypes.addressof(out))
+                if out.device_type != self.raw.device_type:
+                    self.j.add(
+                        "arrow-device-stream-type",
+                        f"an array is of device type {out.device_type}, the stream of {self.raw.device_type}",
+                    )
+            contents = array.examine(self.j, ctypes.addressof(out), field, on_host=on_host)
+            batch = Moved(kind, ctypes.addressof(out), _ARRAY_RELEASE)
+            if contents is not None and first is None:
+                first = batch, contents, contents.checksums()
+            else:
+                batch.release(self.j, "a batch")
+        return first
+
+
+def judge(j: Judge, methods: list[str]) -> None:
+    """`methods` are those that the object claims and that were asked for."""
+    judgement = _Judgement(j)
+    read = False
+    for method in (SCHEMA, ARRAY, DEVICE_ARRAY, STREAM, DEVICE_STREAM):
+        if method not in methods:
+            continue
+        with j.exercising(method.strip("_").replace("_c_", "_").replace("_", "-")):
+            if method == SCHEMA:
+                judgement.judge_schema()
+            elif method in (ARRAY, DEVICE_ARRAY):
+                judgement.judge_array(method)
+            else:
+                judgement.judge_stream(method, consumed=read and not j.fresh)
+                read = True
+    judgement.across()

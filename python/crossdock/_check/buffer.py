@@ -1,0 +1,154 @@
+"""The buffer protocol, by its C function: memoryview forgives too much to be a judge."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from ctypes import c_int, c_void_p, py_object
+
+from crossdock._check import abi, memory
+from crossdock._check.judge import Judge, View, collect, described, is_contiguous, product
+
+SIMPLE, WRITABLE, FORMAT, ND, STRIDES, INDIRECT = 0, 0x1, 0x4, 0x8, 0x18, 0x118
+FULL_RO = INDIRECT | FORMAT
+FULL = FULL_RO | WRITABLE
+MOST_DIMENSIONS = 64
+
+_get = ctypes.PYFUNCTYPE(c_int, py_object, c_void_p, c_int)(("PyObject_GetBuffer", ctypes.pythonapi))
+_release = ctypes.PYFUNCTYPE(None, c_void_p)(("PyBuffer_Release", ctypes.pythonapi))
+_check = ctypes.PYFUNCTYPE(c_int, py_object)(("PyObject_CheckBuffer", ctypes.pythonapi))
+
+
+def claimed(thing: object) -> bool:
+    return bool(_check(thing))
+
+
+class _Held:
+    """A buffer that was asked for."""
+
+    def __init__(self, thing: object, flags: int) -> None:
+        self.info = abi.PyBuffer()
+        if _get(thing, ctypes.addressof(self.info), flags) != 0:
+            raise SystemError("getbuffer failed without an exception")
+
+    def release(self) -> None:
+        if self.info.obj:
+            _release(ctypes.addressof(self.info))
+
+
+def _examine(j: Judge, info: abi.PyBuffer) -> View | None:
+    """The rules of a buffer that everything was asked of."""
+    before = j.errors()
+    if not info.obj:
+        j.add("buffer-obj", "obj is null: nothing keeps the memory, and nothing can be released")
+    if not 0 <= info.ndim <= MOST_DIMENSIONS:
+        j.add("buffer-ndim", f"ndim is {info.ndim}")
+        return None
+    code = memory.string(info.format) if info.format else b"B"
+    size = None
+    if code is not None:
+        try:
+            size = struct.calcsize(code.decode())
+        except (struct.error, UnicodeDecodeError):
+            size = info.itemsize  # An extension of the struct module's syntax, as NumPy has.
+    if (info.itemsize <= 0 and info.len) or size is None or (info.format and size != info.itemsize):
+        j.add("buffer-itemsize", f"itemsize is {info.itemsize}, format {code!r}, which has {size}")
+    shape: list[int] | None = []
+    strides: list[int] | None = []
+    if info.ndim:
+        shape = memory.integers(info.shape, info.ndim) if info.shape else None
+        strides = memory.integers(info.strides, info.ndim) if info.strides else None
+        if shape is None or min(shape) < 0:
+            j.add("buffer-shape", f"shape is {shape and tuple(shape)} for ndim {info.ndim}")
+            return None
+        if strides is None:
+            j.add("buffer-strides", f"strides are not there for ndim {info.ndim}")
+            return None
+    given, steps = tuple(shape or ()), tuple(strides or ())
+    if info.len != product(given) * info.itemsize:
+        j.add(
+            "buffer-len",
+            f"len is {info.len}, shape {given} of {info.itemsize} bytes has {product(given) * info.itemsize}",
+        )
+    if info.len and not info.buf:
+        j.add("buffer-null", f"buf is null for {info.len} bytes")
+    if info.suboffsets or j.errors() != before:
+        return None
+    view = View(j.protocol, info.buf or 0, given, steps, info.itemsize, bool(info.readonly))
+    start, end = view.extent()
+    if view.size and (start <= 0 or memory.read(start, 1) is None or memory.read(end - 1, 1) is None):
+        j.add("buffer-memory", f"{start:#x} to {end:#x} can't be read")
+    return view
+
+
+def judge(j: Judge) -> None:
+    thing = j.object()
+    try:
+        held = _Held(thing, FULL_RO)
+    except BufferError:
+        return
+    except Exception as error:
+        j.add("buffer-raises", f"the request for everything raised {described(error)}")
+        return
+    view = _examine(j, held.info)
+    readonly = bool(held.info.readonly)
+    if view is not None:
+        j.views.append(view)
+        _writable(j, thing, readonly)
+        _simple(j, thing, view)
+    held.release()
+    del thing, held
+    if j.fresh and view is not None and view.size:
+        _lifetime(j)
+
+
+def _writable(j: Judge, thing: object, readonly: bool) -> None:
+    try:
+        held = _Held(thing, FULL)
+    except BufferError:
+        if not readonly:
+            j.add("buffer-writable", "a buffer that is said to be writable is refused to who wants to write")
+        return
+    except Exception as error:
+        j.add("buffer-writable", f"the request to write raised {described(error)}")
+        return
+    if held.info.readonly:
+        j.add("buffer-writable", "who asks for a writable buffer gets a read-only one, without BufferError")
+    elif readonly:
+        j.add("buffer-readonly-varies", "the buffer is read-only for who reads, and writable for who asks to write")
+    held.release()
+
+
+def _simple(j: Judge, thing: object, view: View) -> None:
+    try:
+        held = _Held(thing, SIMPLE)
+    except BufferError:
+        return
+    except Exception as error:
+        j.add("buffer-simple", f"the simplest request raised {described(error)}")
+        return
+    in_order = is_contiguous(view.shape, view.strides, view.itemsize) or is_contiguous(
+        view.shape[::-1], view.strides[::-1], view.itemsize
+    )
+    if not in_order:
+        j.add("buffer-simple", f"strides {view.strides} of shape {view.shape} aren't contiguous, and go unsaid")
+    elif held.info.len != view.size * view.itemsize:
+        j.add("buffer-len", f"len is {held.info.len} in the simplest request, {view.size * view.itemsize} in full")
+    held.release()
+
+
+def _lifetime(j: Judge) -> None:
+    thing = j.object()
+    try:
+        held = _Held(thing, FULL_RO)
+    except Exception:
+        return
+    view = _examine(Judge(None, None), held.info)
+    start, end = view.extent() if view is not None else (0, 0)
+    before = memory.checksum(start, end - start)
+    del thing
+    collect()
+    if before is not None and memory.checksum(start, end - start) != before:
+        j.add("buffer-lifetime", "the memory changed, or went, with the object, while its buffer was held")
+        return  # Whether it can be released isn't known either.
+    held.release()

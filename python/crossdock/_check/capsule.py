@@ -1,0 +1,101 @@
+"""PyCapsules from outside, and a stand-in for the callbacks that give memory back."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import c_int, c_void_p, py_object
+from typing import Any
+
+from crossdock._check import abi, memory
+
+
+def _api(name: str, result: Any, *arguments: Any) -> Any:
+    # A function of its own: pythonapi's attributes are shared by whoever uses them, with other types.
+    return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
+
+
+_get_name = _api("PyCapsule_GetName", c_void_p, py_object)
+_set_name = _api("PyCapsule_SetName", c_int, py_object, c_void_p)
+_get_pointer = _api("PyCapsule_GetPointer", c_void_p, py_object, c_void_p)
+_new = _api("PyCapsule_New", py_object, c_void_p, c_void_p, c_void_p)
+
+# A capsule keeps the address of its name: these live as long as the process.
+_USED = {name: ctypes.create_string_buffer(b"used_" + name) for name in (b"dltensor", b"dltensor_versioned")}
+_PROBE = ctypes.create_string_buffer(b"probe")
+CapsuleType = type(_new(ctypes.addressof(_PROBE), ctypes.addressof(_PROBE), None))
+
+
+# Some free the structure by a function of their own, unseen; then one of the next ones lies where it lay. After so many
+# that all lie elsewhere, they leak.
+TRIES = 16
+
+
+def is_capsule(thing: object) -> bool:
+    return type(thing) is CapsuleType
+
+
+def name_of(capsule: object) -> bytes | None:
+    """None for a capsule without a name, or with one that can't be read."""
+    address = _get_name(capsule)
+    return memory.string(address) if address else None
+
+
+def pointer_of(capsule: object) -> int:
+    return int(_get_pointer(capsule, _get_name(capsule)))
+
+
+def mark_used(capsule: object, name: bytes) -> None:
+    """Renames it as a consumer does."""
+    _set_name(capsule, ctypes.addressof(_USED[name]))
+
+
+class Spy:
+    """Stands in for the callback in a structure: counts the calls, and does what the callback does at the first.
+
+    `field` is the offset of the callback in the structure at `address`, which is what the callback is given.
+    DLPack's deleters free the structure itself: with `frees_itself`, nothing is looked at afterwards.
+    """
+
+    def __init__(self, address: int, field: int, *, frees_itself: bool = False) -> None:
+        self.calls = 0
+        self.left_unmarked = False
+        self._address, self._field, self._frees_itself = address, field, frees_itself
+        self._original = memory.pointer_at(address + field) or 0
+        self.planted = bool(
+            memory.executable(self._original) and memory.store_pointer(address + field, _callback_address)
+        )
+        self._before = memory.read(address, field + 8)
+        if self.planted:
+            _live[address] = self
+
+    @property
+    def intact(self) -> bool:
+        """Whether nobody called, and the structure looks as it did. It may have been freed all the same."""
+        return self.calls == 0 and memory.read(self._address, self._field + 8) == self._before
+
+    def called(self) -> None:
+        self.calls += 1
+        if self.calls == 1:
+            abi.Release(self._original)(self._address)
+            if not self._frees_itself:
+                self.left_unmarked = memory.pointer_at(self._address + self._field) != 0
+
+    def remove(self) -> None:
+        """Puts the callback back. Only for a structure that is still there."""
+        if _live.get(self._address) is self:
+            del _live[self._address]
+            memory.store_pointer(self._address + self._field, self._original)
+
+
+# By address, and for ever where nobody calls: a structure that leaked keeps pointing at our callback.
+_live: dict[int, Spy] = {}
+
+
+def _called(address: int | None) -> None:
+    spy = _live.get(address or 0)
+    if spy is not None:
+        spy.called()
+
+
+_callback = ctypes.CFUNCTYPE(None, c_void_p)(_called)
+_callback_address = ctypes.cast(_callback, c_void_p).value or 0

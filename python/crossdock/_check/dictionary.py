@@ -1,0 +1,212 @@
+"""`__cuda_array_interface__` and `__array_interface__`: two dictionaries of one family."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from crossdock._check import memory
+from crossdock._check.judge import Judge, View, contiguous, described, is_contiguous, product
+
+CUDA, NUMPY = "__cuda_array_interface__", "__array_interface__"
+_TYPESTR = re.compile(r"([<>|=])([tbiufcmMOSUV])(\d+)(\[\d*[a-zA-Zμ]+(?:/\d+)?\])?")
+_SIZES = {"b": (1,), "i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8, 10, 12, 16), "c": (4, 8, 16, 20, 24, 32)}
+_PREFIX = {CUDA: "cai", NUMPY: "array"}
+LAST_CUDA_VERSION = 3
+
+
+def _is_integer(thing: object) -> bool:
+    return isinstance(thing, int) and not isinstance(thing, bool)
+
+
+def _integers(thing: object) -> bool:
+    return isinstance(thing, tuple) and all(map(_is_integer, thing))
+
+
+def itemsize_of(typestr: object) -> int | None:
+    """None for what isn't one."""
+    match = _TYPESTR.fullmatch(typestr) if isinstance(typestr, str) else None
+    if match is None:
+        return None
+    kind, size = match[2], int(match[3])
+    if kind in _SIZES and size not in _SIZES[kind]:
+        return None
+    if (kind in "mM") != (match[4] is not None) and match[4] is not None:
+        return None
+    if match[1] == "|" and kind in "iufc" and size > 1:
+        return None  # An order of bytes is asked for.
+    return size * 4 if kind == "U" else size
+
+
+def _size_of_descr(descr: object) -> int | None:
+    """The bytes of one element; None for what isn't a descr."""
+    if not isinstance(descr, list):
+        return None
+    total = 0
+    for field in descr:
+        if not isinstance(field, tuple) or len(field) not in (2, 3):
+            return None
+        name, kind = field[0], field[1]
+        if not isinstance(name, str) and not (isinstance(name, tuple) and len(name) == 2):
+            return None
+        size = _size_of_descr(kind) if isinstance(kind, list) else itemsize_of(kind)
+        if size is None:
+            return None
+        if len(field) == 3:
+            if not _integers(field[2]):
+                return None
+            size *= product(field[2])
+        total += size
+    return total
+
+
+class _Dictionary:
+    def __init__(self, j: Judge, attribute: str) -> None:
+        self.j, self.attribute = j, attribute
+        self.cuda = attribute == CUDA
+        self.version = 0
+
+    def add(self, rule: str, message: str) -> None:
+        self.j.add(f"{_PREFIX[self.attribute]}-{rule}", message)
+
+    def examine(self, given: object) -> View | None:
+        """The rules, and what it tells where they hold."""
+        before = self.j.errors()
+        if not isinstance(given, dict):
+            self.add("dict", f"{self.attribute} is {type(given).__name__}")
+            return None
+        keys = ("shape", "typestr", "data", "version") if self.cuda else ("shape", "typestr", "version")
+        missing = [key for key in keys if key not in given]
+        if missing:
+            self.add("missing", f"not there: {', '.join(missing)}")
+            return None
+        self._version(given["version"])
+        shape, strides = given["shape"], given.get("strides")
+        if not _integers(shape) or any(one < 0 for one in shape):
+            self.add("shape", f"shape is {shape!r}")
+            return None
+        itemsize = self._type(given["typestr"])
+        if strides is not None and (not _integers(strides) or len(strides) != len(shape)):
+            self.add("strides", f"strides are {strides!r} for shape {shape}")
+            return None
+        if itemsize is None or (self.j.errors() != before and "data" not in given):
+            return None
+        if product(shape) * itemsize >= 1 << 63:
+            self.add("shape", f"shape {shape} of {itemsize} bytes is more than 2^63 bytes")
+            return None
+        self._descr(given.get("descr"), given["typestr"], itemsize)
+        self._mask(given.get("mask"), shape)
+        if self.cuda:
+            self._stream(given.get("stream"))
+        view = self._data(given.get("data"), shape, strides, itemsize)
+        return view if self.j.errors() == before else None
+
+    def _version(self, version: object) -> None:
+        right = _is_integer(version) and (0 <= version <= LAST_CUDA_VERSION if self.cuda else version == 3)  # type: ignore[operator]
+        if not right:
+            self.add("version", f"version is {version!r}")
+        self.version = version if right else LAST_CUDA_VERSION  # type: ignore[assignment]
+
+    def _type(self, typestr: object) -> int | None:
+        itemsize = itemsize_of(typestr)
+        if itemsize is None:
+            self.add("typestr", f"typestr is {typestr!r}")
+        elif self.cuda and isinstance(typestr, str) and typestr[1] == "O":
+            self.add("typestr", f"typestr is {typestr!r}: Python objects don't live on a GPU")
+            return None
+        return itemsize
+
+    def _descr(self, descr: object, typestr: str, itemsize: int) -> None:
+        if descr is None:
+            return
+        size = _size_of_descr(descr)
+        if size is None:
+            self.add("descr", f"descr is {descr!r}, not a list of (name, type[, shape])")
+        elif size != itemsize:
+            self.add("descr", f"descr has {size} bytes, typestr {typestr!r} has {itemsize}")
+        elif isinstance(descr, list) and len(descr) == 1 and descr[0][0] == "" and typestr[1] != "V":
+            if descr[0][1] != typestr and len(descr[0]) == 2:
+                self.add("descr", f"descr says {descr[0][1]!r}, typestr {typestr!r}")
+        elif typestr[1] != "V":
+            self.add("descr", f"descr has fields, and typestr {typestr!r} is no structured type")
+
+    def _mask(self, mask: object, shape: tuple[int, ...]) -> None:
+        if mask is None:
+            return
+        given = getattr(mask, self.attribute, None)
+        masks: Any = given.get("shape") if isinstance(given, dict) else None
+        if masks is None and not self.cuda and isinstance(mask, (bytes, bytearray, memoryview)):
+            masks = memoryview(mask).shape
+        if not _integers(masks):
+            self.add("mask", f"mask is {type(mask).__name__}, without a usable {self.attribute}")
+            return
+        # It may be broadcast to the array's shape.
+        fits = len(masks) <= len(shape) and all(
+            one in (1, other) for one, other in zip(reversed(masks), reversed(shape), strict=False)
+        )
+        if not fits:
+            self.add("mask", f"the mask's shape {masks} doesn't fit {shape}")
+        elif not isinstance(given, dict):
+            return
+        elif itemsize_of(given.get("typestr")) is None:
+            self.add("mask", f"the mask's typestr is {given.get('typestr')!r}")
+
+    def _stream(self, stream: object) -> None:
+        if stream is None:
+            return
+        if not _is_integer(stream) or stream < 0:  # type: ignore[operator]
+            self.add("stream", f"stream is {stream!r}")
+        elif stream == 0:
+            self.add("stream-zero", "stream is 0, which may be either default stream, or none; None, 1 or 2 says which")
+
+    def _data(self, data: object, shape: tuple[int, ...], strides: Any, itemsize: int) -> View | None:
+        count = product(shape)
+        if data is None and not self.cuda:
+            return None  # The buffer protocol has it.
+        if not isinstance(data, tuple):
+            try:
+                memoryview(data).release()  # type: ignore[arg-type]
+                if not self.cuda:
+                    return None
+            except TypeError:
+                pass
+        if not (isinstance(data, tuple) and len(data) == 2 and _is_integer(data[0]) and isinstance(data[1], bool)):
+            self.add("data", f"data is {data!r}")
+            return None
+        pointer, readonly = data
+        if not 0 <= pointer < 1 << 64:
+            self.add("data", f"the pointer is {pointer}")
+            return None
+        steps = contiguous(shape, itemsize) if strides is None else strides
+        if self.cuda and self.version >= 2:
+            if count == 0 and pointer:
+                self.add("zero-size", f"the pointer is {pointer:#x} for an array without elements")
+            if count and strides is not None and is_contiguous(shape, steps, itemsize):
+                self.add(
+                    "strides-contiguous", f"strides {strides} of shape {shape} are those of C order, which is None"
+                )
+        if count and itemsize and not pointer:
+            self.add("null-pointer", f"the pointer is 0 for {count} elements")
+            return None
+        view = View(self.j.protocol, pointer, shape, steps, itemsize, readonly, on_host=not self.cuda)
+        start, end = view.extent()
+        if count and itemsize:
+            if not 0 < start < end <= 1 << 64:
+                self.add("extent", f"elements lie from {start:#x} to {end:#x} by strides {steps}")
+                return None
+            if not self.cuda and (memory.read(start, 1) is None or memory.read(end - 1, 1) is None):
+                self.add("memory", f"{start:#x} to {end:#x} can't be read")
+        return view
+
+
+def judge(j: Judge, attribute: str) -> None:
+    thing = j.object()
+    it = _Dictionary(j, attribute)
+    try:
+        given = getattr(thing, attribute)
+    except Exception as error:
+        it.add("raises", f"{attribute} raised {described(error)}")
+        return
+    view = it.examine(given)
+    if view is not None:
+        j.views.append(view)

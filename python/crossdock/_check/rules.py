@@ -1,0 +1,283 @@
+"""Every rule that the judge knows: its name, its severity, where the text says so, and what it asks, in a line.
+
+docs/check.md shows this table; a test holds both together.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from crossdock._check.report import Severity
+
+
+class Rule(NamedTuple):
+    severity: Severity
+    section: str
+    asks: str
+
+
+_C = "Arrow C data interface"
+_S = "Arrow C stream interface"
+_D = "Arrow C Device data interface"
+_P = "Arrow PyCapsule interface"
+_DL = "DLPack 1.3, dlpack.h"
+_DA = "Python array API standard, __dlpack__"
+_X = "DLPack 1.3, DLPackExchangeAPI"
+_CAI = "CUDA Array Interface 3"
+_AI = "NumPy array interface 3"
+_B = "Python buffer protocol"
+_BEYOND = "Crossdock, read-only in every protocol"
+
+RULES: dict[str, Rule] = {
+    # ---- Arrow: capsules and calls
+    "arrow-raises": Rule(
+        "error", f"{_P}: Export Protocol", "a method that is there can be called as the text calls it"
+    ),
+    "arrow-capsule-type": Rule(
+        "error", f"{_P}: PyCapsule Standard", "methods give PyCapsules, in the number the text says"
+    ),
+    "arrow-capsule-name": Rule("error", f"{_P}: PyCapsule Standard", "each capsule has the name of its structure"),
+    "arrow-capsule-released": Rule(
+        "error", f"{_C}: Released structure", "a structure that is handed over isn't released yet"
+    ),
+    "arrow-capsule-leaks": Rule(
+        "error", f"{_P}: Lifetime Semantics", "a capsule that nobody took releases its structure"
+    ),
+    "arrow-capsule-releases-moved": Rule(
+        "error", f"{_P}: Lifetime Semantics", "a capsule whose structure was taken releases nothing"
+    ),
+    "arrow-released-twice": Rule("error", f"{_C}: Release callback semantics", "release is called once"),
+    "arrow-requested-schema": Rule(
+        "error", f"{_P}: Schema Requests", "requested_schema is taken; its own schema is always one that can be given"
+    ),
+    "arrow-unknown-keyword": Rule(
+        "error",
+        f"{_P}: Device Data Interface",
+        "an unknown keyword that isn't None raises NotImplementedError, None is taken",
+    ),
+    "arrow-struct-memory": Rule(
+        "error", f"{_C}: Structure definitions", "structures, and the arrays in them, can be read"
+    ),
+    # ---- Arrow: ArrowSchema
+    "arrow-schema-format": Rule("error", f"{_C}: Data type description", "format is a format string of the text"),
+    "arrow-schema-name": Rule("error", f"{_C}: ArrowSchema.name", "name is null or UTF-8"),
+    "arrow-schema-metadata": Rule("error", f"{_C}: ArrowSchema.metadata", "metadata is encoded as the text says"),
+    "arrow-schema-flags": Rule(
+        "warning", f"{_C}: ArrowSchema.flags", "flags are the three of the text, each on its type"
+    ),
+    "arrow-schema-children": Rule("error", f"{_C}: ArrowSchema.n_children", "a type has as many children as it must"),
+    "arrow-schema-dictionary": Rule(
+        "error", f"{_C}: ArrowSchema.dictionary", "the format of a dictionary's indices is integer"
+    ),
+    "arrow-schema-differs": Rule("error", f"{_P}: Export Protocol", "every method of an object tells the same schema"),
+    # ---- Arrow: ArrowArray
+    "arrow-array-length": Rule(
+        "error", f"{_C}: ArrowArray.length", "length and offset are not negative and don't overflow"
+    ),
+    "arrow-array-null-count": Rule("error", f"{_C}: ArrowArray.null_count", "null_count is -1 or what the bitmap says"),
+    "arrow-array-n-buffers": Rule("error", f"{_C}: ArrowArray.n_buffers", "n_buffers is what the type has"),
+    "arrow-array-children": Rule(
+        "error", f"{_C}: ArrowArray.n_children", "children are those of the schema, and long enough"
+    ),
+    "arrow-array-dictionary": Rule(
+        "error", f"{_C}: ArrowArray.dictionary", "a dictionary is there exactly where the schema has one"
+    ),
+    "arrow-child-released": Rule(
+        "error", f"{_C}: Released structure", "no child is released when its parent is handed over"
+    ),
+    "arrow-buffer-null": Rule(
+        "error",
+        f"{_C}: ArrowArray.buffers",
+        "a buffer is null only as a bitmap without nulls, or where it has no bytes",
+    ),
+    "arrow-buffer-memory": Rule(
+        "error", f"{_C}: ArrowArray.buffers", "buffers of the CPU are as large as their lengths say"
+    ),
+    "arrow-buffer-alignment": Rule("note", f"{_C}: ArrowArray.buffers", "buffers are aligned for their type"),
+    "arrow-offsets": Rule(
+        "error", "Arrow columnar format: Variable-size layouts", "offsets rise from 0 on, and end within the child"
+    ),
+    "arrow-type-ids": Rule("error", "Arrow columnar format: Union layout", "type ids are those of the format string"),
+    "arrow-run-ends": Rule(
+        "error", "Arrow columnar format: Run-End Encoded layout", "run ends rise and reach the length"
+    ),
+    "arrow-views": Rule("error", "Arrow columnar format: View layouts", "views lie within their buffers"),
+    "arrow-dictionary-index": Rule(
+        "error", "Arrow columnar format: Dictionary-encoded layout", "indices lie in the dictionary"
+    ),
+    # ---- Arrow: release
+    "arrow-release-unmarked": Rule(
+        "error",
+        f"{_C}: Release callback semantics",
+        "release sets the release member to null, wherever the structure lies",
+    ),
+    "arrow-release-children": Rule(
+        "error", f"{_C}: Release callback semantics", "release calls the children's release, and that of the dictionary"
+    ),
+    "arrow-moved-child": Rule("error", f"{_C}: Moving child arrays", "a child moved out outlives its parent's release"),
+    "arrow-lifetime": Rule(
+        "error", f"{_C}: Memory management", "exported memory stays as it is when the object is gone"
+    ),
+    # ---- Arrow: streams
+    "arrow-stream-callbacks": Rule("error", f"{_S}: Structure definition", "all four callbacks are there"),
+    "arrow-stream-error": Rule("warning", f"{_S}: get_next", "the stream can be read"),
+    "arrow-stream-error-code": Rule("error", f"{_S}: Error handling", "an error's code is a positive errno"),
+    "arrow-stream-error-text": Rule("error", f"{_S}: get_last_error", "the text of an error is null or a UTF-8 string"),
+    "arrow-stream-batch-lifetime": Rule("error", f"{_S}: Result lifetimes", "batches outlive their stream's release"),
+    "arrow-stream-consumed": Rule(
+        "note", f"{_P}: ArrowStream Export", "a stream that can be read once needs a factory"
+    ),
+    # ---- Arrow: devices
+    "arrow-device-type": Rule("error", f"{_D}: ArrowDeviceType", "device_type is a number of the text, or DLPack's"),
+    "arrow-device-id": Rule("note", f"{_D}: ArrowDeviceArray.device_id", "device_id of the CPU is -1"),
+    "arrow-device-event": Rule("error", f"{_D}: ArrowDeviceArray.sync_event", "sync_event is null for the CPU"),
+    "arrow-device-reserved": Rule("error", f"{_D}: ArrowDeviceArray.reserved", "the reserved bytes are zero"),
+    "arrow-device-stream-type": Rule(
+        "error", f"{_D}: ArrowDeviceArrayStream.device_type", "all arrays are of the stream's device"
+    ),
+    "arrow-cpu-method": Rule(
+        "error", f"{_P}: Device Support", "the methods without device hand out memory of the CPU, or raise"
+    ),
+    # ---- DLPack
+    "dlpack-methods": Rule(
+        "error", f"{_DA}: Syntax for data interchange", "__dlpack__ and __dlpack_device__ come together"
+    ),
+    "dlpack-raises": Rule("error", f"{_DA}: Raises", "__dlpack__ without arguments exports, or raises BufferError"),
+    "dlpack-error-kind": Rule("warning", f"{_DA}: Raises", "what can't be exported raises BufferError"),
+    "dlpack-device-result": Rule(
+        "error", "Python array API standard, __dlpack_device__", "it gives a tuple of two integers"
+    ),
+    "dlpack-device-number": Rule("error", f"{_DL}: DLDeviceType", "the device's type is one of the text"),
+    "dlpack-device-differs": Rule(
+        "error", f"{_DL}: DLTensor.device", "the tensor's device is that of __dlpack_device__"
+    ),
+    "dlpack-keywords": Rule("warning", f"{_DA}: Parameters", "stream, max_version, dl_device and copy are taken"),
+    "dlpack-capsule-type": Rule("error", "DLPack, Python Specification", "__dlpack__ gives a PyCapsule"),
+    "dlpack-capsule-name": Rule("error", "DLPack, Python Specification", "it is named dltensor or dltensor_versioned"),
+    "dlpack-max-version": Rule(
+        "error", f"{_DA}: max_version", "without max_version, or below 1.0, no versioned tensor is given"
+    ),
+    "dlpack-versioned": Rule("warning", f"{_DA}: max_version", "who asks for 1.0 or later gets a versioned tensor"),
+    "dlpack-version": Rule("error", f"{_DL}: DLPackVersion", "the version of a versioned tensor is 1.x"),
+    "dlpack-struct-memory": Rule(
+        "error", f"{_DL}: DLManagedTensor", "the structure, its shape and its strides can be read"
+    ),
+    "dlpack-capsule-leaks": Rule(
+        "error", "DLPack, Python Specification", "a capsule that nobody took calls the deleter, once"
+    ),
+    "dlpack-capsule-deletes-used": Rule(
+        "error", "DLPack, Python Specification", "a capsule that was renamed to used_... calls no deleter"
+    ),
+    "dlpack-capsule-shared": Rule("error", "DLPack, Python Specification", "each call gives a tensor of its own"),
+    "dlpack-ndim": Rule("error", f"{_DL}: DLTensor.ndim", "ndim is not negative"),
+    "dlpack-shape": Rule("error", f"{_DL}: DLTensor.shape", "shape is there, not negative, and doesn't overflow"),
+    "dlpack-strides-null": Rule("error", f"{_DL}: DLTensor.strides", "strides are not null since 1.2"),
+    "dlpack-strides-null-before": Rule(
+        "note", f"{_DL}: DLTensor.strides", "strides are better not null before 1.2, too"
+    ),
+    "dlpack-dtype": Rule("error", f"{_DL}: DLDataType", "code, bits and lanes fit together"),
+    "dlpack-null-data": Rule("error", f"{_DL}: DLTensor.data", "data is null only for size zero"),
+    "dlpack-zero-size": Rule("warning", f"{_DL}: DLTensor.data", "data is null for size zero"),
+    "dlpack-extent": Rule("error", f"{_DL}: DLTensor.byte_offset", "the first and the last byte have addresses"),
+    "dlpack-memory": Rule("error", f"{_DL}: DLTensor.data", "memory of the CPU is there"),
+    "dlpack-flags": Rule(
+        "error", f"{_DL}: DLManagedTensorVersioned.flags", "flags are those of the text, where they belong"
+    ),
+    "dlpack-copied-flag": Rule("error", f"{_DA}: copy", "the copied flag is set for copies, and for nothing else"),
+    "dlpack-copy-true": Rule("error", f"{_DA}: copy", "copy=True gives other memory each time"),
+    "dlpack-copy-false": Rule("error", f"{_DA}: copy", "copy=False shares the memory, or raises BufferError"),
+    "dlpack-dl-device": Rule("error", f"{_DA}: dl_device", "the tensor is on the device that was asked for"),
+    "dlpack-dl-device-error": Rule("warning", f"{_DA}: dl_device", "a device that can't be had raises BufferError"),
+    "dlpack-dl-device-own": Rule(
+        "error", f"{_DA}: dl_device", "its own device, as __dlpack_device__ says it, can be asked for"
+    ),
+    "dlpack-stream-zero": Rule("error", f"{_DA}: stream", "0 is refused for CUDA; 1 and 2 for ROCm"),
+    "dlpack-stream-negative": Rule("error", f"{_DA}: stream", "below -1 nothing is a stream"),
+    "dlpack-stream-taken": Rule("error", f"{_DA}: stream", "None and -1 are taken, and 1 and 2 for CUDA"),
+    "dlpack-stream-cpu": Rule("warning", f"{_DA}: stream", "a device without streams takes None alone"),
+    "dlpack-legacy-readonly": Rule(
+        "error",
+        "DLPack 1.0, DLPACK_FLAG_BITMASK_READ_ONLY",
+        "what is read-only isn't exported unversioned, which can't say so",
+    ),
+    "dlpack-lifetime": Rule(
+        "error", f"{_DL}: DLManagedTensor", "exported memory stays as it is when the object is gone"
+    ),
+    # ---- DLPack's C exchange API
+    "exchange-on-type": Rule("error", f"{_X}", "the attribute is the type's, the same for every object"),
+    "exchange-capsule": Rule("error", f"{_X}", "it is a PyCapsule named dlpack_exchange_api"),
+    "exchange-version": Rule("error", f"{_X}Header.version", "the version is 1.x, and 1.3 or later"),
+    "exchange-functions": Rule("error", f"{_X}", "all functions but dltensor_from_py_object_no_sync are there"),
+    "exchange-tensor": Rule(
+        "error", f"{_X}: managed_tensor_from_py_object_no_sync", "it gives the tensor of __dlpack__"
+    ),
+    "exchange-dltensor": Rule("error", f"{_X}: dltensor_from_py_object_no_sync", "it gives the tensor of __dlpack__"),
+    "exchange-stream": Rule(
+        "error", f"{_X}: current_work_stream", "it answers 0; for the CPU there is no stream to give"
+    ),
+    "exchange-allocator": Rule("error", f"{_X}: managed_tensor_allocator", "it gives a tensor like its prototype"),
+    "exchange-to-object": Rule(
+        "error", f"{_X}: managed_tensor_to_py_object_no_sync", "it gives an object of the right type"
+    ),
+    # ---- CUDA Array Interface
+    "cai-raises": Rule("error", f"{_CAI}: Python Interface Specification", "the attribute can be read"),
+    "cai-dict": Rule("error", f"{_CAI}: Python Interface Specification", "the attribute is a dict"),
+    "cai-missing": Rule(
+        "error", f"{_CAI}: Python Interface Specification", "shape, typestr, data and version are there"
+    ),
+    "cai-shape": Rule("error", f"{_CAI}: shape", "shape is a tuple of integers that are not negative"),
+    "cai-typestr": Rule("error", f"{_CAI}: typestr", "typestr is byte order, kind and size; no Python objects"),
+    "cai-data": Rule("error", f"{_CAI}: data", "data is a tuple of an integer and a bool"),
+    "cai-version": Rule("error", f"{_CAI}: version", "version is an integer from 0 to 3"),
+    "cai-strides": Rule("error", f"{_CAI}: strides", "strides are None or a tuple of as many integers as shape has"),
+    "cai-strides-contiguous": Rule(
+        "error", f"{_CAI}: strides", "from version 2 on, strides of what is C-contiguous are None"
+    ),
+    "cai-zero-size": Rule("error", f"{_CAI}: data", "from version 2 on, the pointer is 0 for size zero"),
+    "cai-null-pointer": Rule("error", f"{_CAI}: data", "the pointer is 0 only for size zero"),
+    "cai-extent": Rule("error", f"{_CAI}: strides", "the first and the last byte have addresses"),
+    "cai-stream-zero": Rule("error", f"{_CAI}: stream", "stream is not 0"),
+    "cai-stream": Rule("error", f"{_CAI}: stream", "stream is None or a positive integer"),
+    "cai-descr": Rule("error", f"{_CAI}: descr", "descr describes what typestr says"),
+    "cai-mask": Rule("error", f"{_CAI}: mask", "mask is None, or exports the interface itself, in a shape that fits"),
+    # ---- NumPy array interface
+    "array-raises": Rule("error", f"{_AI}: __array_interface__", "the attribute can be read"),
+    "array-dict": Rule("error", f"{_AI}: __array_interface__", "the attribute is a dict"),
+    "array-missing": Rule("error", f"{_AI}: __array_interface__", "shape, typestr and version are there"),
+    "array-shape": Rule("error", f"{_AI}: shape", "shape is a tuple of integers that are not negative"),
+    "array-typestr": Rule("error", f"{_AI}: typestr", "typestr is byte order, kind and size"),
+    "array-data": Rule("error", f"{_AI}: data", "data is a tuple of an integer and a bool, or has the buffer protocol"),
+    "array-version": Rule("error", f"{_AI}: version", "version is 3"),
+    "array-strides": Rule("error", f"{_AI}: strides", "strides are None or a tuple of as many integers as shape has"),
+    "array-null-pointer": Rule("error", f"{_AI}: data", "the pointer is 0 only for size zero"),
+    "array-extent": Rule("error", f"{_AI}: strides", "the first and the last byte have addresses"),
+    "array-memory": Rule("error", f"{_AI}: data", "the memory is there"),
+    "array-descr": Rule("error", f"{_AI}: descr", "descr describes what typestr says"),
+    "array-mask": Rule("error", f"{_AI}: mask", "mask is None, or exports an array, in a shape that fits"),
+    # ---- buffer protocol
+    "buffer-raises": Rule(
+        "error", f"{_B}: PyBUF_FULL_RO", "the most general request is granted, or raises BufferError"
+    ),
+    "buffer-obj": Rule("error", f"{_B}: Py_buffer.obj", "obj is a reference to the exporter"),
+    "buffer-null": Rule("error", f"{_B}: Py_buffer.buf", "buf is null only for length zero"),
+    "buffer-itemsize": Rule("error", f"{_B}: Py_buffer.itemsize", "itemsize is positive, and that of format"),
+    "buffer-ndim": Rule("error", f"{_B}: Py_buffer.ndim", "ndim is 0 to 64"),
+    "buffer-shape": Rule("error", f"{_B}: Py_buffer.shape", "shape is there where it is asked for, and not negative"),
+    "buffer-strides": Rule("error", f"{_B}: Py_buffer.strides", "strides are there where they are asked for"),
+    "buffer-len": Rule("error", f"{_B}: Py_buffer.len", "len is the product of shape times itemsize"),
+    "buffer-memory": Rule("error", f"{_B}: Py_buffer.buf", "the memory is there"),
+    "buffer-writable": Rule("error", f"{_B}: PyBUF_WRITABLE", "a writable buffer is given, or BufferError raised"),
+    "buffer-readonly-varies": Rule("error", f"{_B}: Py_buffer.readonly", "readonly is the same for all consumers"),
+    "buffer-simple": Rule(
+        "error", f"{_B}: PyBUF_SIMPLE", "what isn't contiguous isn't given to who can't take strides"
+    ),
+    "buffer-lifetime": Rule("error", f"{_B}: Py_buffer.obj", "memory stays as it is while a buffer is held"),
+    # ---- several protocols of one object
+    "across-pointer": Rule("error", "Crossdock, one array in every protocol", "all protocols show the same memory"),
+    "across-shape": Rule("error", "Crossdock, one array in every protocol", "all protocols tell the same shape"),
+    "across-strides": Rule("error", "Crossdock, one array in every protocol", "all protocols tell the same strides"),
+    "across-itemsize": Rule(
+        "error", "Crossdock, one array in every protocol", "all protocols tell the same size of elements"
+    ),
+    "across-readonly": Rule("error", _BEYOND, "what is read-only in one protocol is so in every one"),
+}

@@ -1,0 +1,196 @@
+"""ArrowSchema: read whole and judged, before any data is looked at."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from crossdock._check import abi, memory
+from crossdock._check.judge import Judge
+
+DEPTH, CHILDREN = 64, 1 << 16  # More than that is no schema that anybody means.
+ORDERED, NULLABLE, KEYS_SORTED = 1, 2, 4
+
+_WIDTHS = {
+    **dict.fromkeys(("c", "C"), 1),
+    **dict.fromkeys(("s", "S", "e"), 2),
+    **dict.fromkeys(("i", "I", "f", "tdD", "tts", "ttm", "tiM"), 4),
+    **dict.fromkeys(("l", "L", "g", "tdm", "ttu", "ttn", "tDs", "tDm", "tDu", "tDn", "tiD"), 8),
+    "tin": 16,
+}
+_INDICES = frozenset("cCsSiIlL")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a format string says of the buffers and children."""
+
+    kind: str
+    """null, bool, fixed, binary, view, list, list view, fixed list, struct, map, sparse or dense union, run ends."""
+    width: int = 0
+    """Of an element; of an offset; of a fixed-size list, its length."""
+    buffers: int = 2
+    """Views have as many more as they like."""
+    children: int | None = 0
+    """None: any number."""
+    ids: tuple[int, ...] = ()
+
+
+def layout_of(text: str) -> Layout | None:
+    """None for what isn't a format string."""
+    if text in _WIDTHS or re.fullmatch(r"ts[smun]:.*", text, re.DOTALL):
+        return Layout("fixed", _WIDTHS.get(text, 8))
+    simple = {
+        "n": Layout("null", buffers=0),
+        "b": Layout("bool"),
+        "z": Layout("binary", 4, 3),
+        "u": Layout("binary", 4, 3),
+        "Z": Layout("binary", 8, 3),
+        "U": Layout("binary", 8, 3),
+        "vz": Layout("view", 16, 3),
+        "vu": Layout("view", 16, 3),
+        "+l": Layout("list", 4, 2, 1),
+        "+L": Layout("list", 8, 2, 1),
+        "+vl": Layout("list view", 4, 3, 1),
+        "+vL": Layout("list view", 8, 3, 1),
+        "+s": Layout("struct", 0, 1, None),
+        "+m": Layout("map", 4, 2, 1),
+        "+r": Layout("run ends", 0, 0, 2),
+    }
+    if text in simple:
+        return simple[text]
+    if match := re.fullmatch(r"d:(\d+),-?(\d+)(?:,(\d+))?", text):
+        bits = int(match[3] or 128)
+        return Layout("fixed", bits // 8) if bits in (32, 64, 128, 256) else None
+    if match := re.fullmatch(r"w:(\d+)", text):
+        return Layout("fixed", int(match[1]))
+    if match := re.fullmatch(r"\+w:(\d+)", text):
+        return Layout("fixed list", int(match[1]), 1, 1)
+    if match := re.fullmatch(r"\+u([ds]):((?:\d+(?:,\d+)*)?)", text):
+        ids = tuple(int(one) for one in match[2].split(",") if one)
+        if any(one > 127 for one in ids) or len(set(ids)) != len(ids):
+            return None
+        dense = match[1] == "d"
+        return Layout("dense union" if dense else "sparse union", 0, 2 if dense else 1, len(ids), ids)
+    return None
+
+
+@dataclass
+class Field:
+    path: str
+    format: str
+    name: str
+    metadata: tuple[tuple[bytes, bytes], ...]
+    flags: int
+    layout: Layout
+    children: list[Field] = field(default_factory=list)
+    dictionary: Field | None = None
+
+    def told(self) -> object:
+        """What is compared between methods; an empty name and none are the same."""
+        return (
+            self.format,
+            self.name,
+            self.metadata,
+            self.flags,
+            [child.told() for child in self.children],
+            self.dictionary and self.dictionary.told(),
+        )
+
+
+def _metadata(address: int) -> tuple[tuple[bytes, bytes], ...] | None:
+    def number(at: int) -> int | None:
+        found = memory.integers(at, 1, 4)
+        return found[0] if found and 0 <= found[0] < 1 << 28 else None
+
+    pairs: list[tuple[bytes, bytes]] = []
+    count = number(address)
+    if count is None:
+        return None
+    at = address + 4
+    for _ in range(count):
+        pair = []
+        for _ in range(2):
+            size = number(at)
+            data = None if size is None else memory.read(at + 4, size)
+            if size is None or data is None:
+                return None
+            pair.append(data)
+            at += 4 + size
+        pairs.append((pair[0], pair[1]))
+    return tuple(pairs)
+
+
+def examine(j: Judge, address: int, path: str = "the schema", depth: int = 0) -> Field | None:
+    """None where the structure can't be gone through; what is wrong is noted."""
+    raw = memory.load(abi.ArrowSchema, address)
+    if raw is None:
+        j.add("arrow-struct-memory", f"{path}: the ArrowSchema can't be read")
+        return None
+    if not raw.release:
+        j.add("arrow-child-released" if depth else "arrow-capsule-released", f"{path}: the ArrowSchema is released")
+        return None
+    text = memory.string(raw.format) if raw.format else None
+    try:
+        known = None if text is None else text.decode()
+    except UnicodeDecodeError:
+        known = None
+    layout = None if known is None else layout_of(known)
+    if known is None or layout is None:
+        j.add("arrow-schema-format", f"{path}: the format is {text!r}")
+        return None
+    name = memory.string(raw.name) if raw.name else b""
+    try:
+        told = (name if name is not None else b"\xff").decode()
+    except UnicodeDecodeError:
+        j.add("arrow-schema-name", f"{path}: the name is {name!r}")
+        told = ""
+    metadata = _metadata(raw.metadata) if raw.metadata else ()
+    if metadata is None:
+        j.add("arrow-schema-metadata", f"{path}: the metadata's counts and lengths lead out of it")
+    _flags(j, path, raw, known)
+    children = pointers(raw.children, raw.n_children) if depth < DEPTH else None
+    if children is None or layout.children not in (None, len(children)):
+        wanted = "a number" if layout.children is None else str(layout.children)
+        j.add("arrow-schema-children", f"{path}: format {known!r} has {wanted}, n_children is {raw.n_children}")
+        return None
+    result = Field(path, known, told, metadata or (), raw.flags, layout)
+    for index, child in enumerate(children):
+        one = examine(j, child, f"{path}'s child {index}", depth + 1) if child else None
+        if one is None:
+            if not child:
+                j.add("arrow-schema-children", f"{path}: child {index} is null")
+            return None
+        result.children.append(one)
+    if layout.kind == "map" and (result.children[0].layout.kind != "struct" or len(result.children[0].children) != 2):
+        j.add("arrow-schema-children", f"{path}: a map's child is a struct of two")
+    if layout.kind == "run ends" and result.children[0].format not in ("s", "i", "l"):
+        j.add(
+            "arrow-schema-children",
+            f"{path}: run ends are {result.children[0].format!r}, not integers of 16 to 64 bits",
+        )
+    if raw.dictionary:
+        if known not in _INDICES:
+            j.add("arrow-schema-dictionary", f"{path}: indices of a dictionary are {known!r}")
+        result.dictionary = examine(j, raw.dictionary, f"{path}'s dictionary", depth + 1)
+        if result.dictionary is None:
+            return None
+    return result
+
+
+def _flags(j: Judge, path: str, raw: abi.ArrowSchema, known: str) -> None:
+    if raw.flags & ~(ORDERED | NULLABLE | KEYS_SORTED):
+        j.add("arrow-schema-flags", f"{path}: flags are {raw.flags:#x}; 1, 2 and 4 have a meaning")
+    if raw.flags & ORDERED and not raw.dictionary:
+        j.add("arrow-schema-flags", f"{path}: an ordered dictionary is said to be there, and none is")
+    if raw.flags & KEYS_SORTED and known != "+m":
+        j.add("arrow-schema-flags", f"{path}: keys are said to be sorted, and this is no map")
+
+
+def pointers(address: int | None, count: int) -> list[int] | None:
+    """An array of pointers, null ones as 0; None where it isn't there."""
+    if count == 0:
+        return []
+    if not 0 < count <= CHILDREN or not address:
+        return None
+    return memory.integers(address, count, signed=False)
