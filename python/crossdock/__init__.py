@@ -1,7 +1,8 @@
 """Arrays and tables from one library, process or machine to another, without a copy.
 
 `asarray()` takes any array, and what it gives goes anywhere. `serve()` offers tables by name, `connect()` gets them in
-another process, and `Arena` is memory to build them in. `open()` and `write()` are for Arrow files.
+another process, and `Arena` is memory to build them in. `open()` and `write()` are for Arrow files. `check()` judges
+the exports of any object.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ from crossdock._native import (
     set_cuda_array_interface_sync,
 )
 from crossdock.arena import Arena
+from crossdock.checking import check
 from crossdock.client import Client, connect
 from crossdock.errors import (
     ArenaFrozenError,
@@ -108,6 +110,7 @@ __all__ = [
     "UriError",
     "__version__",
     "asarray",
+    "check",
     "connect",
     "empty",
     "from_arrow",

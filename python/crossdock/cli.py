@@ -1,4 +1,4 @@
-"""The command `crossdock`: serve files, get tables, list what a server has, look into both."""
+"""The command `crossdock`: serve files, get tables, list what a server has, look into both; judge exports."""
 
 from __future__ import annotations
 
@@ -469,6 +469,71 @@ def inspect(
             _inspect.show_wire(name, client, as_json=as_json, limit=limit, timeout=timeout)
         else:
             _inspect.show_stream(name, client, buffers=buffers, as_json=as_json, limit=limit, timeout=timeout)
+
+
+# ---- check ----
+
+
+def _evaluated(target: str) -> Any:
+    """What `module:expression` stands for; the current folder can be imported from."""
+    import importlib
+
+    module, colon, expression = target.partition(":")
+    if not colon or not module or not expression.strip():
+        raise typer.BadParameter(f"{target!r} is no module:expression, such as numpy:arange(3)")
+    try:
+        code = compile(expression.strip(), target, "eval")
+    except SyntaxError as error:
+        raise typer.BadParameter(f"{expression!r} is no expression: {error.msg}") from None
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        names = vars(importlib.import_module(module))
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        raise typer.BadParameter(f"there is no module {module}") from None
+    return eval(code, names)
+
+
+@app.command(epilog=_EXIT_CODES)
+def check(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE:EXPRESSION",
+            help="What to judge: an object, or a callable without arguments that makes one, which lets more be seen: "
+            "'my_library:Array', 'numpy:arange(3)', 'pyarrow:lambda: array([1, 2])'.",
+            show_default=False,
+        ),
+    ],
+    protocol: Annotated[
+        list[str] | None, typer.Option(help="Only this one; may be given more than once. Else: all that it claims.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs: one JSON object.")] = False,
+) -> None:
+    """Judges how an object exports its data, by the letter of each protocol. Exit code 1 where a rule is broken."""
+    with _reported():
+        try:
+            thing = _evaluated(target)
+        except (typer.BadParameter, KeyboardInterrupt):
+            raise
+        except Exception as error:
+            if _debug:
+                raise
+            _error_line(type(error).__name__, error)
+            raise typer.Exit(FAILED) from None
+        try:
+            report = xd.check(thing, protocols=protocol or None)
+        except (xd.UnsupportedTypeError, xd.InvalidArgumentError) as error:
+            raise typer.BadParameter(str(error)) from None
+        if as_json:
+            import json
+
+            print(json.dumps(report.to_dict()))
+        else:
+            print(report)
+    raise typer.Exit(OK if report.ok else FAILED)
 
 
 def main() -> None:

@@ -1,30 +1,270 @@
-"""`crossdock.check()`: right exporters pass, and each wrong one is found out for what it is."""
+"""`crossdock.check()`: right exporters pass, each wrong one is found out for what it is, hostile ones do no harm."""
 
 from __future__ import annotations
 
+import ctypes
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
 import pytest
 from tests.wrong_exporters import arrow, buffers, tensors
-from tests.wrong_exporters.capsules import RIGHT, WRONG, Wrong
+from tests.wrong_exporters.capsules import ALIVE, RIGHT, WRONG, Wrong, capsule
 
-from crossdock import _check
+import crossdock as xd
+from crossdock import _check, checking
 
 FILLING_THE_LISTS = (arrow, buffers, tensors)
+ROOT = Path(__file__).resolve().parents[2]
 
 
-def errors(report: _check.Report) -> list[str]:
+def errors(report: checking.Report) -> list[str]:
     return sorted({one.rule for one in report.errors})
 
 
-@pytest.mark.parametrize("make", RIGHT, ids=lambda make: f"{make.__module__.split('.')[-1]}-{make.__name__}")
+def name_of(make: Any) -> str:
+    return f"{make.__module__.rpartition('.')[2]}-{make.__name__}"
+
+
+@pytest.mark.parametrize("make", RIGHT, ids=name_of)
 def test_right_exporters_have_no_finding(make):
-    for report in (_check.check(make), _check.check(make())):
-        assert [one for one in report if one.severity != "note"] == [], str(report)
+    for report in (xd.check(make), xd.check(make())):
+        assert list(report) == [], str(report)
+        assert report.ok
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: f"{wrong.rule}-{wrong.make.__name__}")
 def test_each_wrong_exporter_breaks_its_rule_and_no_other(wrong: Wrong):
-    report = _check.check(wrong.make)
-    assert errors(report) == [wrong.rule], str(report)
-    if wrong.once:
-        report = _check.check(wrong.make())
-        assert errors(report) == [wrong.rule], str(report)
+    severity = _check.RULES[wrong.rule].severity
+    for report in [xd.check(wrong.make), *([xd.check(wrong.make())] if wrong.once else [])]:
+        assert errors(report) == ([wrong.rule] if severity == "error" else []), str(report)
+        found = [one for one in report if one.rule == wrong.rule]
+        assert found, str(report)
+        assert {one.severity for one in found} == {severity}
+        assert report.ok == (severity != "error")
+
+
+def test_every_rule_is_broken_by_somebody():
+    broken = {wrong.rule for wrong in WRONG}
+    assert broken <= set(_check.RULES)
+    # What shows with one object alone has a test of its own below.
+    assert set(_check.RULES) - broken == {"arrow-stream-consumed"}
+    assert len(WRONG) > 150
+    assert all(wrong.says for wrong in WRONG)
+
+
+def test_the_page_has_every_rule_and_no_other():
+    page = (ROOT / "docs" / "check.md").read_text()
+    rows = re.findall(r"^\| `([\w-]+)` \| (\w+) \| ([^|]+) \| ([^|]+) \|$", page, re.MULTILINE)
+    assert rows == [(name, rule.severity, rule.section, rule.asks) for name, rule in _check.RULES.items()]
+
+
+def test_what_is_right_is_right_for_others_too():
+    assert pa.record_batch(arrow.Batch()).to_pydict() == {
+        "x": [1, None, 3],
+        "s": ["a", "bb", "ccc"],
+        "l": [[7, 8], [], [9]],
+        "d": ["p", "q", "p"],
+    }
+    for make in (one for one in RIGHT if one.__module__ == arrow.__name__ and issubclass(one, arrow.Data)):
+        if getattr(make, "__arrow_c_array__", None) is not None:
+            array = pa.array(make())
+            array.validate(full=True)
+    assert pa.RecordBatchReader.from_stream(arrow.BatchStream()).read_all().num_rows == 6
+    for make in (tensors.Floats, tensors.ReadOnlyFloats, tensors.ArrayInterface, tensors.BothWays):
+        given = make()
+        values = np.from_dlpack(given) if hasattr(given, "__dlpack__") else np.asarray(given)
+        assert values.tolist() == [[0, 1, 2], [3, 4, 5]]
+        assert values.flags.writeable == (make is not tensors.ReadOnlyFloats)
+    assert memoryview(buffers.buffer_type()()).tolist() == [1, 2, 3]
+
+
+def test_nothing_is_left_of_what_was_judged():
+    for make in (arrow.Batch, arrow.DeviceBatch, arrow.BatchStream, arrow.DeviceBatchStream, tensors.Floats):
+        before = len(ALIVE)
+        xd.check(make)
+        xd.check(make())
+        assert len(ALIVE) == before, make
+
+
+class OnceOnly(arrow.Batches):
+    """Streams that take from one another."""
+
+    used = False
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        if self.used:
+            raise RuntimeError("read before")
+        self.used = True
+        return super().__arrow_c_stream__(requested_schema)
+
+    def __arrow_c_device_stream__(self, requested_schema: object = None, **unknown: Any) -> object:
+        if any(value is not None for value in unknown.values()):
+            raise NotImplementedError
+        return self.__arrow_c_stream__() and pytest.fail("it was read before")
+
+    __arrow_c_schema__ = None  # type: ignore[assignment]
+
+
+def test_a_stream_that_can_be_read_once_is_read_once():
+    report = xd.check(OnceOnly())
+    assert [one.rule for one in report] == ["arrow-stream-consumed"]
+    assert report.ok
+
+
+# ---- what could crash the judge
+
+
+class Gives:
+    def __init__(self, **attributes: Any) -> None:
+        for name, result in attributes.items():
+            setattr(self, name, result if name.endswith("interface__") else lambda *_, result=result, **__: result)
+
+
+JUNK = ctypes.create_string_buffer(b"\xa5" * 512)
+NAMES = (b"arrow_schema", b"arrow_array", b"arrow_device_array", b"arrow_array_stream", b"arrow_device_array_stream")
+
+
+def of(address: int, name: bytes) -> object:
+    return capsule(address, name, None)
+
+
+@pytest.mark.parametrize("address", [8, ctypes.addressof(JUNK), (1 << 64) - 8, 0x7FFF_FFFF_F000])
+def test_pointers_that_lead_nowhere_or_to_nonsense_are_findings(address):
+    schema, array, device, stream, device_stream = (of(address, name) for name in NAMES)
+    good = arrow.Batch().__arrow_c_schema__()
+    for given in (
+        Gives(__arrow_c_schema__=schema),
+        Gives(__arrow_c_array__=(good, array)),
+        Gives(__arrow_c_array__=(schema, array)),
+        Gives(__arrow_c_device_array__=(good, device)),
+        Gives(__arrow_c_stream__=stream),
+        Gives(__arrow_c_device_stream__=device_stream),
+        Gives(__dlpack__=of(address, b"dltensor"), __dlpack_device__=(1, 0)),
+        Gives(__dlpack__=of(address, b"dltensor_versioned"), __dlpack_device__=(2, 0)),
+        type("Exchange", (), {"__dlpack_c_exchange_api__": of(address, b"dlpack_exchange_api")})(),
+    ):
+        assert not xd.check(given).ok
+
+
+@pytest.mark.parametrize("what", [None, 3, "text", b"", (), (1, 2), [], {}, object(), float("nan"), {"shape": ()}])
+def test_what_is_no_export_at_all_is_a_finding(what):
+    for name in (
+        "__arrow_c_schema__",
+        "__arrow_c_array__",
+        "__arrow_c_stream__",
+        "__arrow_c_device_array__",
+        "__dlpack__",
+    ):
+        assert not xd.check(Gives(**{name: what})).ok
+    if what is not None:
+        for name in ("__cuda_array_interface__", "__array_interface__"):
+            assert not xd.check(Gives(**{name: what})).ok
+
+
+FIELDS = ("shape", "typestr", "data", "version", "strides", "descr", "mask", "stream")
+VALUES = (-1, 1 << 70, "x", b"x", (), (-1,), (1 << 70, 2), ("a", "b"), [1], {}, 1.5, True, ((),))
+
+
+@pytest.mark.parametrize("make", [tensors.cai, tensors.npy])
+def test_no_field_of_a_dictionary_does_harm(make):
+    for field in FIELDS:
+        for value in VALUES:
+            assert xd.check(make(**{field: value})).protocols
+            assert xd.check(make(**{"shape": (1 << 62,), field: value})).protocols
+
+
+def test_every_byte_of_a_structure_may_be_anything():
+    """Each member of each structure in turn, turned into each of some values."""
+    values = (0, 1, 8, (1 << 63) - 1, (1 << 64) - 1, ctypes.addressof(JUNK))
+    for kind, hook, base in (
+        (arrow.Schema, "schema", arrow.Data),
+        (arrow.Array, "array", arrow.Data),
+        (arrow.DeviceArray, "device", arrow.Device),
+        (tensors.Versioned, "managed", tensors.Tensor),
+    ):
+        # private_data and manager_ctx are the exporter's own: what is done to them is done to it.
+        private = {arrow.Schema: 64, arrow.Array: 72, arrow.DeviceArray: 72, tensors.Versioned: 8}[kind]
+        # It releases nothing, because it would go by what was changed.
+        of_arrow = {arrow.Schema: arrow.Schema, arrow.Array: arrow.Array, arrow.DeviceArray: arrow.Array}.get(kind)
+        for offset in range(0, ctypes.sizeof(kind), 8):
+            for value in values if offset != private else ():
+
+                def change(self: Any, raw: Any, at: int = offset, value: int = value) -> None:
+                    if ctypes.sizeof(raw) != ctypes.sizeof(kind):  # noqa: B023
+                        return
+                    if of_arrow is not None:  # noqa: B023
+                        release = arrow.address_of(arrow.release_nothing[of_arrow])  # noqa: B023
+                        of_arrow.from_address(ctypes.addressof(raw)).release = release  # noqa: B023
+                    ctypes.c_uint64.from_address(ctypes.addressof(raw) + at).value = value
+
+                report = xd.check(type("Changed", (base,), {hook: change})())
+                assert report.protocols
+
+
+# ---- the report and the call
+
+
+def test_a_report_can_be_read_and_raised():
+    report = xd.check(arrow.NegativeLength)
+    assert not report.ok
+    assert report.protocols == ("arrow-schema", "arrow-array")
+    (finding,) = report
+    assert isinstance(finding, checking.Finding)
+    assert finding.rule == "arrow-array-length"
+    assert finding.section == "Arrow C data interface: ArrowArray.length"
+    assert "-3" in finding.message
+    assert str(report).startswith(
+        "NegativeLength: 1 error; exercised: arrow-schema, arrow-array\nerror: arrow-array-length"
+    )
+    with pytest.raises(checking.CheckFailedError, match="length -3") as caught:
+        report.raise_if_failed()
+    assert isinstance(caught.value, AssertionError)
+    xd.check(arrow.Batch).raise_if_failed()
+    assert "no findings" in str(xd.check(arrow.Batch))
+
+
+def test_protocols_can_be_chosen():
+    array = np.arange(3)
+    assert xd.check(array).protocols == ("dlpack", "array-interface", "buffer")
+    assert xd.check(array, protocols=["buffer"]).protocols == ("buffer",)
+    with pytest.raises(xd.InvalidArgumentError, match="no protocol is called 'dl'"):
+        xd.check(array, protocols=["dl"])
+    with pytest.raises(xd.UnsupportedTypeError, match="ndarray doesn't claim arrow-array"):
+        xd.check(array, protocols=["buffer", "arrow-array"])
+    with pytest.raises(xd.UnsupportedTypeError, match="int doesn't claim any protocol"):
+        xd.check(3)
+
+
+def test_a_factory_is_called_for_each_try():
+    made: list[object] = []
+
+    def make() -> arrow.Batch:
+        made.append(None)
+        return arrow.Batch()
+
+    assert xd.check(make).ok
+    assert len(made) > 3
+    with pytest.raises(ZeroDivisionError):
+        xd.check(lambda: 1 / 0)
+
+
+def test_an_object_is_as_before():
+    array = np.arange(6.0).reshape(2, 3)
+    batch = pa.record_batch({"x": [1, None]})
+    assert xd.check(array).ok
+    xd.check(batch)
+    assert array.tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert batch.to_pydict() == {"x": [1, None]}
+
+
+def test_the_judge_is_loaded_when_it_is_called(script):
+    out = script("""
+        import sys, crossdock
+        print([name for name in ("ctypes", "crossdock._check", "pytest") if name in sys.modules])
+        crossdock.check(b"")
+        print([name for name in ("numpy", "pyarrow") if name in sys.modules])
+    """).finish()
+    assert out.split("\n")[:2] == ["[]", "[]"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from ctypes import c_char_p, c_int, c_int32, c_int64, c_void_p
+from ctypes import c_int, c_int32, c_int64, c_void_p
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,6 +87,8 @@ def nth_buffer(array: Any, index: int) -> Any:
 
 def _release_tree(kind: Any, address: int, *, children: bool = True, mark: bool = True) -> None:
     raw = kind.from_address(address)
+    if not raw.release:
+        return
     below = [c_void_p.from_address(raw.children + 8 * index).value for index in range(raw.n_children)]
     for child in [*below, raw.dictionary] if children else []:
         if child and kind.from_address(child).release:
@@ -99,6 +101,9 @@ def _release_tree(kind: Any, address: int, *, children: bool = True, mark: bool 
 
 release_schema = Release(lambda address: _release_tree(Schema, address))
 release_array = Release(lambda address: _release_tree(Array, address))
+release_nothing = {
+    kind: Release(lambda at, kind=kind: setattr(kind.from_address(at), "release", None)) for kind in (Schema, Array)
+}
 release_array_unmarked = Release(lambda address: _release_tree(Array, address, mark=False))
 release_array_alone = Release(lambda address: _release_tree(Array, address, children=False))
 
@@ -223,6 +228,17 @@ def _destroy(dying: int) -> None:
             _OWNED.pop(address, None)
 
 
+def _destroy_twice(dying: int) -> None:
+    """A destructor that doesn't look whether release is still there."""
+    for name, (_, offset) in _KINDS.items():
+        address = pointer(dying, name)
+        if address:
+            release = c_void_p.from_address(address + offset).value
+            for _ in range(2 if release else 0):
+                Release(release)(address)
+            _OWNED.pop(address, None)
+
+
 def _leak(dying: int) -> None:
     """A destructor that forgets to release."""
 
@@ -248,7 +264,8 @@ def _overwrite(array: Any) -> None:
         _overwrite(nth(Array, array, index))
 
 
-destroy, leak, destroy_moved = Destructor(_destroy), Destructor(_leak), Destructor(_destroy_moved)
+destroy, destroy_twice = Destructor(_destroy), Destructor(_destroy_twice)
+leak, destroy_moved = Destructor(_leak), Destructor(_destroy_moved)
 
 
 def owned(raw: Any, name: bytes, destructor: Any = destroy) -> object:
@@ -508,7 +525,7 @@ def truths() -> Node:
 
 
 def none_at_all() -> Node:
-    return Node(b"u", 0, [None, None, None])
+    return Node(b"u", 0, [None, int32(0), None])
 
 
 def decimals() -> Node:
@@ -516,8 +533,8 @@ def decimals() -> Node:
 
 
 for _made in (
-    numbers, words, lists, codes, long_views, list_views, dense_union, sparse_union, runs, pairs, fixed_lists, nothing, truths,
-    none_at_all, decimals,
+    numbers, words, lists, codes, long_views, list_views, dense_union, sparse_union, runs, pairs, fixed_lists, nothing,
+    truths, none_at_all, decimals,
 ):  # fmt: skip
     right(one(_made))
 
@@ -562,9 +579,7 @@ class RefusesRequests(Batches):
         return super().__arrow_c_stream__()
 
 
-@breaks(
-    "arrow-unknown-keyword", "an unknown keyword that isn't None raises NotImplementedError"
-)
+@breaks("arrow-unknown-keyword", "an unknown keyword that isn't None raises NotImplementedError")
 class TakesAnyKeyword(Device):
     def refuse(self, unknown: dict[str, Any]) -> None:
         pass
@@ -602,6 +617,11 @@ class SameCapsules(Data):
 @breaks("arrow-capsule-leaks", "the destructor calls release where it isn't null")
 class Leaks(Data):
     destructor = leak
+
+
+@breaks("arrow-released-twice", "release is called once")
+class ReleasesTwice(Data):
+    destructor = destroy_twice
 
 
 @breaks("arrow-capsule-releases-moved", "what was moved out is no more the capsule's to release")
@@ -652,6 +672,18 @@ class LatinName(Data):
 class EndlessMetadata(Data):
     def schema(self, raw: Schema) -> None:
         ctypes.memmove(raw.metadata, int32(-2), 4)
+
+
+@breaks("arrow-schema-flags", "flags are three bits")
+class FlagOfTheFuture(Data):
+    def schema(self, raw: Schema) -> None:
+        raw.flags |= 64
+
+
+@breaks("arrow-schema-flags", "only maps have sorted keys")
+class SortedStruct(Data):
+    def schema(self, raw: Schema) -> None:
+        raw.flags |= 4
 
 
 @breaks("arrow-schema-children", "a list has one child")
@@ -782,6 +814,15 @@ class BufferInTheNullPage(Device):
         nth_buffer(nth(Array, raw, 0), 1).value = 64
 
 
+@breaks("arrow-buffer-alignment", "it is recommended that buffers are aligned")
+class OddAddress(Data):
+    def node(self) -> Node:
+        return Node(b"i", 3, [None, int32(1, 2, 3, 4)])
+
+    def array(self, raw: Array) -> None:
+        nth_buffer(raw, 1).value += 1
+
+
 @breaks("arrow-offsets", "offsets don't fall")
 class FallingOffsets(Data):
     def node(self) -> Node:
@@ -908,6 +949,12 @@ class NoLastError(Batches):
         raw.get_last_error = None
 
 
+@breaks("arrow-stream-error", "a stream that fails can't be judged further")
+class Fails(Batches):
+    status = 5
+    text = b"the source is gone"
+
+
 @breaks("arrow-stream-error-code", "errors are errno's positive numbers")
 class NegativeErrors(Batches):
     status = -1
@@ -960,6 +1007,12 @@ class EventOfTheCpu(Device):
         raw.sync_event = 4096
 
 
+@breaks("arrow-device-id", "-1 is recommended for the CPU")
+class CpuZero(Device):
+    def device(self, raw: DeviceArray) -> None:
+        raw.device_id = 0
+
+
 @breaks("arrow-device-reserved", "the reserved bytes are zero")
 class UsesReserved(Device):
     def device(self, raw: DeviceArray) -> None:
@@ -1008,4 +1061,3 @@ class GpuMemoryAsCpu(Data):
 
 
 SHARED_MEMORY = _memory(int32(1, 2, 3))
-__all__ = ["Data", "c_char_p"]

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.wrong_exporters.capsules import breaks, right
 
-GETBUFFER, RELEASEBUFFER = 1, 2  # Py_bf_getbuffer and Py_bf_releasebuffer, of typeslots.h.
+GETBUFFER, FINALIZE = 1, 80  # Py_bf_getbuffer and Py_tp_finalize, of typeslots.h.
 WRITABLE, FORMAT, ND, STRIDES = 0x1, 0x4, 0x8, 0x18
 
 
@@ -36,20 +36,25 @@ class _Spec(ctypes.Structure):
     _fields_ = (("name", c_char_p), ("basicsize", c_int), ("itemsize", c_int), ("flags", c_uint), ("slots", c_void_p))
 
 
+Finalize = ctypes.PYFUNCTYPE(None, c_void_p)
 GetBuffer = ctypes.PYFUNCTYPE(c_int, c_void_p, c_void_p, c_int)
 _from_spec = ctypes.PYFUNCTYPE(ctypes.py_object, c_void_p)(("PyType_FromSpec", ctypes.pythonapi))
 _inc = ctypes.PYFUNCTYPE(None, c_void_p)(("Py_IncRef", ctypes.pythonapi))
 FOREVER: list[Any] = []
 
 
-def buffer_type(change: Any = None) -> Any:
-    """A type of three writable int32; `change(info, flags)` is done to what a consumer gets."""
-    memory = (ctypes.c_int32 * 3)(1, 2, 3)
+def buffer_type(change: Any = None, *, dies: bool = False) -> Any:
+    """A type of three writable int32; `change(info, flags)` is done to what a consumer gets.
+
+    With `dies`, the memory is another's once the object is gone.
+    """
+    memory = (ctypes.c_int32 * 3)()
     shape, strides = (c_ssize_t * 1)(3), (c_ssize_t * 1)(4)
     code = ctypes.create_string_buffer(b"i")
 
     def get(thing: int, out: int, flags: int) -> int:
         info = Info.from_address(out)
+        memory[:] = [1, 2, 3]
         info.buf, info.obj, info.len, info.itemsize = ctypes.addressof(memory), thing, 12, 4
         info.readonly, info.ndim = 0, 1
         info.format = ctypes.addressof(code) if flags & FORMAT else None
@@ -57,15 +62,19 @@ def buffer_type(change: Any = None) -> Any:
         info.strides = ctypes.addressof(strides) if flags & STRIDES == STRIDES else None
         info.suboffsets = info.internal = None
         if change is not None:
-            change(info, flags)
+            refused = change(info, flags)
+            if refused:
+                return -1
         if info.obj:
-            _inc(thing)
+            _inc(info.obj)
         return 0
 
-    function = GetBuffer(get)
-    slots = (_Slot * 2)((GETBUFFER, ctypes.cast(function, c_void_p)), (0, None))
+    function, last = GetBuffer(get), Finalize(lambda _: memory.__setitem__(0, -1))
+    slots = (_Slot * 3)((GETBUFFER, ctypes.cast(function, c_void_p)))
+    if dies:
+        slots[1].slot, slots[1].function = FINALIZE, ctypes.cast(last, c_void_p).value
     spec = _Spec(b"wrong.Buffer", 16, 0, 1 << 18, ctypes.addressof(slots))
-    FOREVER.append((function, slots, spec, memory, shape, strides, code))
+    FOREVER.append((function, last, slots, spec, memory, shape, strides, code))
     return _from_spec(ctypes.addressof(spec))
 
 
@@ -131,3 +140,16 @@ def read_only_for_writers(info: Info, flags: int) -> None:
 @lambda change: breaks("buffer-readonly-varies", "readonly is the same for all consumers")(buffer_type(change))
 def writable_on_request(info: Info, flags: int) -> None:
     info.readonly = 0 if flags & WRITABLE else 1
+
+
+def _owned_by_none(info: Info, flags: int) -> None:
+    info.obj = id(None)
+
+
+def _fails(info: Info, flags: int) -> bool:
+    info.obj = None
+    return True
+
+
+breaks("buffer-lifetime", "obj keeps the memory", once=False)(buffer_type(_owned_by_none, dies=True))
+breaks("buffer-raises", "a request that can't be granted raises BufferError")(buffer_type(_fails))

@@ -216,6 +216,24 @@ class NeedsStream(Tensor):
         pass
 
 
+@breaks("dlpack-error-kind", "what can't be exported raises BufferError")
+class RaisesAnother(Tensor):
+    def refuse_legacy(self) -> None:
+        raise ValueError("no old ones")
+
+
+@breaks("dlpack-keywords", "max_version, dl_device and copy are keywords, too")
+class OfBefore(Tensor):
+    def __dlpack__(self, *, stream: Any = None) -> Any:  # type: ignore[override]
+        return super().__dlpack__(stream=stream)
+
+
+@breaks("dlpack-versioned", "who asks for 1.0 or later is to get it")
+class OldAlthoughAsked(Tensor):
+    def wants_versioned(self, max_version: tuple[int, int] | None) -> bool:
+        return False
+
+
 @breaks("dlpack-device-result", "__dlpack_device__ gives a tuple of two integers")
 class DeviceByName(Tensor):
     def __dlpack_device__(self) -> Any:
@@ -298,6 +316,24 @@ class ShapeInTheNullPage(Tensor):
 class NoStrides(Tensor):
     def tensor(self, raw: DLTensor) -> None:
         raw.strides = None
+
+
+@breaks("dlpack-strides-null-before", "before 1.2 strides may be null, and better aren't")
+class NoStridesInOne(Tensor):
+    def tensor(self, raw: DLTensor) -> None:
+        raw.strides = None
+
+    def managed(self, raw: Any) -> None:
+        if isinstance(raw, Versioned):
+            raw.minor = 0
+
+
+@breaks("dlpack-zero-size", "a tensor of size zero has a null pointer")
+class SomewhereForNothing(Tensor):
+    shape = (0, 3)
+
+    def pointer(self, memory: Any) -> int | None:
+        return ctypes.addressof(memory)
 
 
 @breaks("dlpack-dtype", "floats have 16 bits or more")
@@ -404,6 +440,19 @@ class RefusesItsDevice(Tensor):
     def refuse_device(self, device: Any) -> None:
         if device is not None:
             raise BufferError
+
+
+@breaks("dlpack-dl-device-error", "a device that can't be had raises BufferError")
+class NoSuchDevice(Tensor):
+    def refuse_device(self, device: Any) -> None:
+        if device not in (None, self.device):
+            raise ValueError("no such device")
+
+
+@breaks("dlpack-stream-cpu", "for the CPU, stream is None")
+class StreamsOfTheCpu(Tensor):
+    def check_stream(self, stream: int | None) -> None:
+        pass
 
 
 @breaks("dlpack-stream-zero", "stream 0 is ambiguous for CUDA")
@@ -739,6 +788,13 @@ for _rule, _says, _told in (
     ("array-mask", "mask has the array's shape", {"mask": npy(shape=(5,), typestr="|b1")()}),
 ):
     breaks(_rule, _says)(npy(**_told))
+
+
+@breaks("array-raises", "the attribute can be read")
+class RaisesOnTheHost:
+    @property
+    def __array_interface__(self) -> Any:
+        raise RuntimeError("no array today")
 
 
 @breaks("array-missing", "typestr must be there")

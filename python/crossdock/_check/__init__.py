@@ -6,6 +6,7 @@ imports in Crossdock itself, so that it can judge that, too.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 
 from crossdock._check import across, arrow, buffer, dictionary, dlpack, exchange
@@ -76,7 +77,8 @@ def check(obj: object, *, protocols: Iterable[str] | None = None) -> Report:
         raise UnsupportedTypeError(f"{what} doesn't claim {missing}")
     j = Judge(factory, None if factory is not None else one)
     del one
-    with quick_collections():
+    # What a library warns of is between it and its users.
+    with warnings.catch_warnings(action="ignore"), quick_collections():
         _judge(j, claimed)
     order = {"error": 0, "warning": 1, "note": 2}
     findings = tuple(sorted(j.findings, key=lambda finding: order[finding.severity]))

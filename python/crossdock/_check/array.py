@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from crossdock._check import abi, memory
 from crossdock._check.judge import Judge
-from crossdock._check.schema import Field, pointers
+from crossdock._check.schema import Field, defused, pointers
 
 LOOKED_AT = 1 << 16  # Elements of offsets, indices and so on, from the first; and the last.
 _LARGEST = (1 << 63) - 1
@@ -44,6 +44,8 @@ class _Examiner:
             self.j.add(
                 "arrow-child-released" if depth else "arrow-capsule-released", f"{path}: the ArrowArray is released"
             )
+            return None
+        if defused(self.j, address + abi.ArrowArray.release.offset, path):
             return None
         if raw.length < 0 or raw.offset < 0 or raw.length + raw.offset > _LARGEST:
             self.j.add("arrow-array-length", f"{path}: length {raw.length}, offset {raw.offset}")

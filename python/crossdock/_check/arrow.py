@@ -66,7 +66,11 @@ class _Pair:
                 j.add("arrow-capsule-name", f"a capsule is named {known!r}; {name.decode()!r} is its place")
                 self.addresses.clear()
                 return
-            self.addresses[name] = capsule.pointer_of(one)
+            address = capsule.pointer_of(one)
+            if schema.defused(j, address + _release_offset(name), name.decode()):
+                self.addresses.clear()
+                return
+            self.addresses[name] = address
 
     @property
     def usable(self) -> bool:
@@ -172,25 +176,27 @@ class _Judgement:
     # ---- calls
 
     def call(self, thing: Any, method: str, **keywords: Any) -> object | None:
-        try:
-            return getattr(thing, method)(**keywords)  # type: ignore[no-any-return]
-        except Exception as error:
+        given, error = self._tried(thing, method, keywords)
+        if error is not None:
             self.j.add("arrow-raises", f"{method}({', '.join(keywords)}) raised {described(error)}")
-            return None
+        return given
 
-    def unknown_keywords(self, thing: Any, method: str) -> object | None:
+    def unknown_keywords(self, thing: Any, method: str, *, consumed: bool = False) -> object | None:
         """Gives what was exported by mistake, so that a stream isn't lost."""
         try:
             given: object = getattr(thing, method)(**{UNKNOWN: 1})
         except NotImplementedError:
             return None
         except Exception as error:
-            self.j.add("arrow-unknown-keyword", f"{method}({UNKNOWN}=1) raised {described(error)}")
+            if not consumed:  # That may be the reason.
+                self.j.add("arrow-unknown-keyword", f"{method}({UNKNOWN}=1) raised {described(error)}")
             return None
         self.j.add("arrow-unknown-keyword", f"{method}({UNKNOWN}=1) was taken")
         return given
 
-    def requested(self, thing: Any, method: str, names: tuple[bytes, ...], wish: object) -> object | None:
+    def requested(
+        self, thing: Any, method: str, names: tuple[bytes, ...], wish: object, *, consumed: bool = False
+    ) -> object | None:
         keywords: dict[str, Any] = {"requested_schema": wish}
         if names[-1].startswith(b"arrow_device"):
             keywords[UNKNOWN] = None
@@ -199,19 +205,23 @@ class _Judgement:
             # Which of the two is it?
             del keywords[UNKNOWN]
             given, second = self._tried(thing, method, keywords)
-            if second is None or type(second) is not type(error):
+            if not consumed and (second is None or type(second) is not type(error)):
                 self.j.add("arrow-unknown-keyword", f"{method}({UNKNOWN}=None) raised {described(error)}")
             error = second
-        if error is not None:
+        if error is not None and consumed:
+            self.j.add("arrow-stream-consumed", f"{method}() raised {described(error)}, after another stream was read")
+        elif error is not None:
             self.j.add("arrow-requested-schema", f"{method} with its own schema requested raised {described(error)}")
         return given
 
-    @staticmethod
-    def _tried(thing: Any, method: str, keywords: dict[str, Any]) -> tuple[object | None, Exception | None]:
+    def _tried(self, thing: Any, method: str, keywords: dict[str, Any]) -> tuple[object | None, Exception | None]:
         try:
-            return getattr(thing, method)(**keywords), None
+            given = getattr(thing, method)(**keywords)
         except Exception as error:
             return None, error
+        if given is None:
+            self.j.add("arrow-capsule-type", f"{method} gave None")
+        return given, None
 
     # ---- __arrow_c_schema__
 
@@ -361,8 +371,11 @@ class _Judgement:
         if not pair.usable:
             return
         raw = memory.load(abi.ArrowArray, pair.addresses[names[1]])
-        places = schema.pointers(raw.children, raw.n_children) if raw is not None else None
-        if raw is None or not places:
+        if raw is None or not raw.release:
+            j.add("arrow-capsule-released", f"what {method} gives another time was used before")
+            return
+        places = schema.pointers(raw.children, raw.n_children)
+        if not places or not places[0]:
             return
         silent = Judge(None, None)
         on_host = self.device in (None, abi.CPU) or names[1] == b"arrow_array"
@@ -388,22 +401,17 @@ class _Judgement:
         device = method == DEVICE_STREAM
         name = b"arrow_device_array_stream" if device else b"arrow_array_stream"
         thing: Any = j.object()
-        given = self.unknown_keywords(thing, method) if device else None
+        given = self.unknown_keywords(thing, method, consumed=consumed) if device else None
         wish = None
         if given is None and SCHEMA in self.known:
             wish = self.call(thing, SCHEMA)
         if given is None and wish is not None:
-            given = self.requested(thing, method, (name,), wish)
+            given = self.requested(thing, method, (name,), wish, consumed=consumed)
         elif given is None:
-            try:
-                given = getattr(thing, method)()
-            except Exception as error:
-                if consumed:
-                    j.add(
-                        "arrow-stream-consumed", f"{method}() raised {described(error)}, after another stream was read"
-                    )
-                else:
-                    j.add("arrow-raises", f"{method}() raised {described(error)}")
+            given, error = self._tried(thing, method, {})
+            if error is not None:
+                rule = "arrow-stream-consumed" if consumed else "arrow-raises"
+                j.add(rule, f"{method}() raised {described(error)}{', after another stream was read' * consumed}")
         if given is None:
             return
         pair = _Pair(j, given, (name,))

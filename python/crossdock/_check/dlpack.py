@@ -143,6 +143,7 @@ class Export:
         if self._deleter and not memory.executable(self._deleter):
             j.add("dlpack-struct-memory", f"the deleter, {self._deleter:#x}, is no function")
             self._deleter = 0
+            memory.store_pointer(self._address + self._struct.deleter.offset, 0)  # The exporter would crash, too.
         if name == _VERSIONED:
             self.version, self.flags = (managed.major, managed.minor), managed.flags
             if managed.major != 1:

@@ -130,6 +130,8 @@ def examine(j: Judge, address: int, path: str = "the schema", depth: int = 0) ->
     if not raw.release:
         j.add("arrow-child-released" if depth else "arrow-capsule-released", f"{path}: the ArrowSchema is released")
         return None
+    if defused(j, address + abi.ArrowSchema.release.offset, path):
+        return None
     text = memory.string(raw.format) if raw.format else None
     try:
         known = None if text is None else text.decode()
@@ -185,6 +187,19 @@ def _flags(j: Judge, path: str, raw: abi.ArrowSchema, known: str) -> None:
         j.add("arrow-schema-flags", f"{path}: an ordered dictionary is said to be there, and none is")
     if raw.flags & KEYS_SORTED and known != "+m":
         j.add("arrow-schema-flags", f"{path}: keys are said to be sorted, and this is no map")
+
+
+def defused(j: Judge, place: int, what: str) -> bool:
+    """Whether the release callback at `place` was none that can be called.
+
+    It is null then: the exporter would crash by calling it.
+    """
+    callback = memory.pointer_at(place)
+    if not callback or memory.executable(callback):
+        return False
+    j.add("arrow-struct-memory", f"{what}: release, {callback:#x}, is no function")
+    memory.store_pointer(place, 0)
+    return True
 
 
 def pointers(address: int | None, count: int) -> list[int] | None:
