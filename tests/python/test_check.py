@@ -164,6 +164,22 @@ def test_what_is_no_export_at_all_is_a_finding(what):
             assert not xd.check(Gives(**{name: what})).ok
 
 
+ATTRIBUTES = (
+    "__dlpack__", "__dlpack_device__", "__cuda_array_interface__", "__array_interface__", "__arrow_c_schema__",
+    "__arrow_c_array__", "__arrow_c_stream__", "__arrow_c_device_array__", "__arrow_c_device_stream__",
+)  # fmt: skip
+
+
+def test_attributes_that_raise_are_findings():
+    def fails(self: object) -> object:
+        raise OSError("not today")
+
+    for name in ATTRIBUTES:
+        report = xd.check(type("Raises", (), {name: property(fails)})())
+        assert not report.ok
+        assert "not today" in str(report)
+
+
 FIELDS = ("shape", "typestr", "data", "version", "strides", "descr", "mask", "stream")
 VALUES = (-1, 1 << 70, "x", b"x", (), (-1,), (1 << 70, 2), ("a", "b"), [1], {}, 1.5, True, ((),))
 

@@ -643,6 +643,16 @@ class OtherSchema(Data):
         return owned(raw, b"arrow_schema")
 
 
+@breaks("arrow-schema-differs", "the metadata of a record batch is that of its schema, in every method")
+class LosesMetadata(Device):
+    def __arrow_c_schema__(self) -> object:
+        node = batch()
+        node.metadata = {}
+        raw = Schema()
+        _fill_schema(raw, node)
+        return owned(raw, b"arrow_schema")
+
+
 # ---- wrong ones: ArrowSchema
 
 

@@ -246,9 +246,14 @@ class DeviceOfNoKind(OnGpu):
 
 
 @breaks("dlpack-device-differs", "the tensor is where __dlpack_device__ says")
-class ElsewhereThanSaid(Tensor):
+class ElsewhereThanSaid(OnGpu):
     def tensor(self, raw: DLTensor) -> None:
         raw.device_id = 1
+
+
+@breaks("dlpack-device-id", "there is one CPU, and it is number 0")
+class SecondCpu(Tensor):
+    device = (1, 1)
 
 
 @breaks("dlpack-capsule-type", "__dlpack__ gives a PyCapsule")
@@ -862,6 +867,15 @@ class BackwardsInOne(Both):
 class HalfInOne(Both):
     def told(self) -> dict[str, Any]:
         return {"typestr": "<f2", "strides": (12, 4)}
+
+
+@breaks("across-device", "memory of a GPU is not for the protocols of the CPU")
+class OnBothSides(Both):
+    device = CUDA
+
+    def check_stream(self, stream: int | None) -> None:
+        if stream is not None and (stream < -1 or stream == 0):
+            raise ValueError
 
 
 @breaks("across-pointer", "all protocols show the same memory")

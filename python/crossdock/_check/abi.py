@@ -149,6 +149,8 @@ Allocate = ctypes.PYFUNCTYPE(c_int, c_void_p, c_void_p, c_void_p, SetError)
 
 # Numbers of both Arrow and DLPack; MAIA and TRAINIUM are DLPack's alone so far.
 CPU, CUDA, CUDA_HOST, ROCM, ROCM_HOST, EXT_DEV, CUDA_MANAGED, ONEAPI = 1, 2, 3, 10, 11, 12, 13, 14
+# What the CPU can't read. Of the others it can, or may be able to: pinned, managed, an extension's, oneAPI's.
+NOT_FOR_THE_CPU = (2, 4, 7, 8, 9, 10, 15, 16, 17, 18)
 DEVICES = {
     1: "CPU",
     2: "CUDA",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from crossdock._check import abi
 from crossdock._check.judge import Judge, View
 
 
@@ -11,6 +12,10 @@ def judge(j: Judge) -> None:
     for view in others:
         _shapes(j, first, view)
     known = [view for view in j.views if view.readonly is not None and not view.copied]
+    devices = {view.device: view.protocol for view in j.views if view.device is not None}
+    alien = next((kind for kind in devices if kind in abi.NOT_FOR_THE_CPU), None)
+    if alien is not None and abi.CPU in devices:
+        j.add("across-device", f"memory of the CPU by {devices[abi.CPU]}, of {abi.DEVICES[alien]} by {devices[alien]}")
     refusing = [view.protocol for view in known if view.readonly]
     allowing = [view.protocol for view in known if not view.readonly]
     if refusing and allowing:

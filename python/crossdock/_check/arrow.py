@@ -17,8 +17,6 @@ UNKNOWN = "a_keyword_of_the_future"
 
 _SCHEMA_RELEASE = abi.ArrowSchema.release.offset
 _ARRAY_RELEASE = abi.ArrowArray.release.offset
-# Memory that the CPU can read, or may be able to: other device types next to the same pointers are a lie.
-_NOT_FOR_THE_CPU = (abi.CUDA, abi.ROCM, 4, 7, 8, 9, 15, 16, 17, 18)
 
 
 class Moved:
@@ -431,7 +429,7 @@ class _Judgement:
         if len(told) > 1:
             j.protocol = "arrow-device-array"
             j.add("arrow-schema-differs", f"lengths are {self.lengths}")
-        if self.device in _NOT_FOR_THE_CPU and self.addresses.get(ARRAY, set()) & self.addresses.get(
+        if self.device in abi.NOT_FOR_THE_CPU and self.addresses.get(ARRAY, set()) & self.addresses.get(
             DEVICE_ARRAY, set()
         ):
             j.protocol = "arrow-array"

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from crossdock._check import memory
-from crossdock._check.judge import Judge, View, contiguous, described, is_contiguous, product
+from crossdock._check.judge import Judge, View, attribute, contiguous, described, is_contiguous, product
 
 CUDA, NUMPY = "__cuda_array_interface__", "__array_interface__"
 _TYPESTR = re.compile(r"([<>|=])([tbiufcmMOSUV])(\d+)(\[\d*[a-zA-Zμ]+(?:/\d+)?\])?")
@@ -133,7 +133,7 @@ class _Dictionary:
     def _mask(self, mask: object, shape: tuple[int, ...]) -> None:
         if mask is None:
             return
-        given = getattr(mask, self.attribute, None)
+        given = attribute(mask, self.attribute)
         masks: Any = given.get("shape") if isinstance(given, dict) else None
         if masks is None and not self.cuda and isinstance(mask, (bytes, bytearray, memoryview)):
             masks = memoryview(mask).shape
@@ -188,7 +188,7 @@ class _Dictionary:
         if count and itemsize and not pointer:
             self.add("null-pointer", f"the pointer is 0 for {count} elements")
             return None
-        view = View(self.j.protocol, pointer, shape, steps, itemsize, readonly, on_host=not self.cuda)
+        view = View(self.j.protocol, pointer, shape, steps, itemsize, readonly, device=None if self.cuda else 1)
         start, end = view.extent()
         if count and itemsize:
             if not 0 < start < end <= 1 << 64:

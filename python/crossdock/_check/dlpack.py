@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from crossdock._check import abi, capsule, memory
-from crossdock._check.judge import Judge, View, collect, contiguous, described, product
+from crossdock._check.judge import Judge, View, attribute, collect, contiguous, described, product
 
 READ_ONLY, COPIED, PADDED = 1, 2, 4
 ASKED = (1, 3)
@@ -48,6 +48,8 @@ def examine(j: Judge, tensor: abi.DLTensor, version: tuple[int, int] | None, fla
     before = j.errors()
     if device[0] not in abi.DEVICES:
         j.add("dlpack-device-number", f"device type {device[0]} is none of the text")
+    if device[0] in (abi.CPU, abi.CUDA_HOST, abi.CUDA_MANAGED) and device[1]:
+        j.add("dlpack-device-id", f"device_id is {device[1]} for {abi.DEVICES[device[0]]}, which has 0 alone")
     if not 0 <= tensor.ndim <= MOST_DIMENSIONS:
         j.add("dlpack-ndim", f"ndim is {tensor.ndim}; 0 to {MOST_DIMENSIONS} is a tensor")
         return None
@@ -102,7 +104,7 @@ def examine(j: Judge, tensor: abi.DLTensor, version: tuple[int, int] | None, fla
         itemsize,
         None if version is None else bool(flags & READ_ONLY),
         bool(flags & COPIED),
-        device[0] == abi.CPU,
+        device[0],
     )
     start, end = view.extent()
     if count and not 0 < start < end <= 1 << 64:
@@ -246,8 +248,13 @@ class _Exporter:
 
 def judge(j: Judge) -> None:
     thing: Any = j.object()
-    has_device = getattr(thing, "__dlpack_device__", None) is not None
-    if getattr(thing, "__dlpack__", None) is None or not has_device:
+    method, device_method = attribute(thing, "__dlpack__"), attribute(thing, "__dlpack_device__")
+    for one in (method, device_method):
+        if isinstance(one, Exception):
+            j.add("dlpack-raises", f"reading the attribute raised {described(one)}")
+            return
+    has_device = device_method is not None
+    if method is None or not has_device:
         missing = "__dlpack__" if has_device else "__dlpack_device__"
         j.add("dlpack-methods", f"{missing} isn't there")
         if has_device:

@@ -7,7 +7,7 @@ from ctypes import c_int64, c_void_p
 from typing import Any
 
 from crossdock._check import abi, capsule, dlpack, memory
-from crossdock._check.judge import Judge, described
+from crossdock._check.judge import Judge, attribute, described
 
 NAME = b"dlpack_exchange_api"
 ATTRIBUTE = "__dlpack_c_exchange_api__"
@@ -21,7 +21,7 @@ _MUST = (
 
 def judge(j: Judge) -> None:
     thing = j.object()
-    given = getattr(type(thing), ATTRIBUTE, None)
+    given = attribute(type(thing), ATTRIBUTE)
     if given is None:
         j.add("exchange-on-type", f"{ATTRIBUTE} is on the object, not on {type(thing).__name__}")
         return

@@ -6,6 +6,7 @@ import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from crossdock._check.report import Finding
 from crossdock._check.rules import RULES
@@ -22,7 +23,13 @@ class View:
     itemsize: int
     readonly: bool | None
     copied: bool = False
-    on_host: bool = True
+    device: int | None = 1
+    """By the numbers of DLPack; None where the protocol doesn't say."""
+
+    @property
+    def on_host(self) -> bool:
+        """Whether it may be read."""
+        return self.device == 1
 
     @property
     def size(self) -> int:
@@ -97,6 +104,14 @@ class Judge:
         self.protocol = protocol
         self.exercised.append(protocol)
         yield
+
+
+def attribute(thing: object, name: str) -> Any:
+    """None where it isn't there; an exception where reading it raised one."""
+    try:
+        return getattr(thing, name, None)
+    except Exception as error:
+        return error
 
 
 def described(error: BaseException) -> str:

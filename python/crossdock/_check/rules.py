@@ -148,6 +148,9 @@ RULES: dict[str, Rule] = {
         "error", "Python array API standard, __dlpack_device__", "it gives a tuple of two integers"
     ),
     "dlpack-device-number": Rule("error", f"{_DL}: DLDeviceType", "the device's type is one of the text"),
+    "dlpack-device-id": Rule(
+        "error", f"{_DL}: DLDevice.device_id", "device_id is 0 for memory of the CPU, pinned and managed memory"
+    ),
     "dlpack-device-differs": Rule(
         "error", f"{_DL}: DLTensor.device", "the tensor's device is that of __dlpack_device__"
     ),
@@ -278,6 +281,9 @@ RULES: dict[str, Rule] = {
     "across-strides": Rule("error", "Crossdock, one array in every protocol", "all protocols tell the same strides"),
     "across-itemsize": Rule(
         "error", "Crossdock, one array in every protocol", "all protocols tell the same size of elements"
+    ),
+    "across-device": Rule(
+        "error", "Crossdock, one array in every protocol", "what is the CPU's in one protocol is no GPU's in another"
     ),
     "across-readonly": Rule("error", _BEYOND, "what is read-only in one protocol is so in every one"),
 }
