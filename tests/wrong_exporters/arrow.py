@@ -917,6 +917,20 @@ class MarksWhereItWas(Data):
 FOREVER: list[Any] = []
 
 
+@breaks("arrow-relocatable", "private_data doesn't point into the structure")
+class PointsIntoItself(Data):
+    def array(self, raw: Array) -> None:
+        number, raw.private_data = raw.private_data, ctypes.addressof(raw)
+
+        def release(address: int) -> None:
+            Array.from_address(address).private_data = number
+            _release_tree(Array, address)
+
+        function = Release(release)
+        FOREVER.append(function)
+        raw.release = address_of(function)
+
+
 @breaks("arrow-release-children", "release calls the release of every child")
 class ForgetsChildren(Data):
     def array(self, raw: Array) -> None:

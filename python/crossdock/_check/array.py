@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -47,6 +48,9 @@ class _Examiner:
             return None
         if defused(self.j, address + abi.ArrowArray.release.offset, path):
             return None
+        for member in ("buffers", "children", "dictionary", "private_data"):
+            if address <= (getattr(raw, member) or 0) < address + ctypes.sizeof(abi.ArrowArray):
+                self.j.add("arrow-relocatable", f"{path}: {member} points into the structure, which may be moved")
         if raw.length < 0 or raw.offset < 0 or raw.length + raw.offset > _LARGEST:
             self.j.add("arrow-array-length", f"{path}: length {raw.length}, offset {raw.offset}")
             return None

@@ -52,7 +52,7 @@ RULES: dict[str, Rule] = {
     ),
     "arrow-unknown-keyword": Rule(
         "error",
-        f"{_P}: Device Data Interface",
+        f"{_P}: Device Support",
         "an unknown keyword that isn't None raises NotImplementedError, None is taken",
     ),
     "arrow-struct-memory": Rule(
@@ -114,6 +114,7 @@ RULES: dict[str, Rule] = {
     "arrow-release-children": Rule(
         "error", f"{_C}: Release callback semantics", "release calls the children's release, and that of the dictionary"
     ),
+    "arrow-relocatable": Rule("error", f"{_C}: Moving an array", "no pointer of a structure points into the structure"),
     "arrow-moved-child": Rule("error", f"{_C}: Moving child arrays", "a child moved out outlives its parent's release"),
     "arrow-lifetime": Rule(
         "error", f"{_C}: Memory management", "exported memory stays as it is when the object is gone"
@@ -190,7 +191,7 @@ RULES: dict[str, Rule] = {
     "dlpack-copy-true": Rule("error", f"{_DA}: copy", "copy=True gives other memory each time"),
     "dlpack-copy-false": Rule("error", f"{_DA}: copy", "copy=False shares the memory, or raises BufferError"),
     "dlpack-dl-device": Rule("error", f"{_DA}: dl_device", "the tensor is on the device that was asked for"),
-    "dlpack-dl-device-error": Rule("warning", f"{_DA}: dl_device", "a device that can't be had raises BufferError"),
+    "dlpack-dl-device-error": Rule("error", f"{_DA}: dl_device", "a device that can't be had raises BufferError"),
     "dlpack-dl-device-own": Rule(
         "error", f"{_DA}: dl_device", "its own device, as __dlpack_device__ says it, can be asked for"
     ),
