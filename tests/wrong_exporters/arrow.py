@@ -372,6 +372,14 @@ class GpuBatch(Device):
         raw.sync_event = 0x1000
 
 
+@right
+class GpuBatchOnly(GpuBatch):
+    """The method without device is there, and raises: it has no memory of the CPU to give."""
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> object:
+        raise ValueError("this memory is a GPU's; copy it first")
+
+
 class Batches(Data):
     """Two batches as a stream that each call begins anew."""
 

@@ -228,6 +228,12 @@ class OfBefore(Tensor):
         return super().__dlpack__(stream=stream)
 
 
+@breaks("dlpack-keywords", "dl_device and copy are keywords since 2023")
+class OfTheFirstVersion(Tensor):
+    def __dlpack__(self, *, stream: Any = None, max_version: Any = None) -> Any:  # type: ignore[override]
+        return super().__dlpack__(stream=stream, max_version=max_version)
+
+
 @breaks("dlpack-versioned", "who asks for 1.0 or later is to get it")
 class OldAlthoughAsked(Tensor):
     def wants_versioned(self, max_version: tuple[int, int] | None) -> bool:
@@ -721,6 +727,8 @@ for _told in (
     {"version": 1, "strides": (12, 4)},
     {"version": 0, "shape": (0,), "data": (GPU_POINTER, False)},
     {"descr": [("", "<f4")]},
+    {"typestr": ">f4"},
+    {"typestr": "<M8[ns]"},
 ):
     right(cai(**_told))
 right(ArrayInterface)
@@ -740,6 +748,7 @@ for _rule, _says, _told in (
     ("cai-typestr", "typestr has a size that exists", {"typestr": "<f5"}),
     ("cai-typestr", "Python objects don't live on a GPU", {"typestr": "|O8"}),
     ("cai-typestr", "a size above one byte has an order", {"typestr": "|f4"}),
+    ("cai-typestr", "the order of bytes is said, and not 'native'", {"typestr": "=f4"}),
     ("cai-data", "the read-only flag is a bool", {"data": (GPU_POINTER, 0)}),
     ("cai-data", "the pointer is an integer", {"data": (None, False)}),
     ("cai-version", "there is no version 4", {"version": 4}),

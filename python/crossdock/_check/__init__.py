@@ -19,10 +19,10 @@ __all__ = ["PROTOCOLS", "RULES", "CheckFailedError", "Finding", "Report", "Rule"
 
 _ARROW = {
     "arrow-schema": arrow.SCHEMA,
-    "arrow-array": arrow.ARRAY,
     "arrow-device-array": arrow.DEVICE_ARRAY,
-    "arrow-stream": arrow.STREAM,
+    "arrow-array": arrow.ARRAY,
     "arrow-device-stream": arrow.DEVICE_STREAM,
+    "arrow-stream": arrow.STREAM,
 }
 _ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "dlpack": ("__dlpack__", "__dlpack_device__"),

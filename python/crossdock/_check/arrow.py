@@ -175,9 +175,13 @@ class _Judgement:
 
     def call(self, thing: Any, method: str, **keywords: Any) -> object | None:
         given, error = self._tried(thing, method, keywords)
-        if error is not None:
+        if error is not None and not self._may_refuse(method):
             self.j.add("arrow-raises", f"{method}({', '.join(keywords)}) raised {described(error)}")
         return given
+
+    def _may_refuse(self, method: str) -> bool:
+        """Whether it is for memory of the CPU, and the object has other memory."""
+        return method in (ARRAY, STREAM) and self.device not in (None, abi.CPU)
 
     def unknown_keywords(self, thing: Any, method: str, *, consumed: bool = False) -> object | None:
         """Gives what was exported by mistake, so that a stream isn't lost."""
@@ -208,7 +212,7 @@ class _Judgement:
             error = second
         if error is not None and consumed:
             self.j.add("arrow-stream-consumed", f"{method}() raised {described(error)}, after another stream was read")
-        elif error is not None:
+        elif error is not None and not self._may_refuse(method):
             self.j.add("arrow-requested-schema", f"{method} with its own schema requested raised {described(error)}")
         return given
 
@@ -407,7 +411,7 @@ class _Judgement:
             given = self.requested(thing, method, (name,), wish, consumed=consumed)
         elif given is None:
             given, error = self._tried(thing, method, {})
-            if error is not None:
+            if error is not None and not self._may_refuse(method):
                 rule = "arrow-stream-consumed" if consumed else "arrow-raises"
                 j.add(rule, f"{method}() raised {described(error)}{', after another stream was read' * consumed}")
         if given is None:
@@ -425,6 +429,10 @@ class _Judgement:
 
     def across(self) -> None:
         j = self.j
+        for view in j.views:
+            if view.protocol == "dlpack" and self.device not in (None, view.device):
+                j.protocol = "across"
+                j.add("across-device", f"device type {view.device} by dlpack, {self.device} by {DEVICE_ARRAY}")
         told = {length for method, length in self.lengths.items() if method in (ARRAY, DEVICE_ARRAY)}
         if len(told) > 1:
             j.protocol = "arrow-device-array"
@@ -466,6 +474,8 @@ class _Reading:
             return
         if self.device and self.raw.device_type not in abi.DEVICES:
             j.add("arrow-device-type", f"the stream's device_type is {self.raw.device_type}")
+        if self.device and self.judgement.device is None:
+            self.judgement.device = self.raw.device_type
         moved = Moved(self.kind, source, _release_offset(name))
         self.address = moved.address
         self.pair.let_go()
@@ -541,7 +551,8 @@ def judge(j: Judge, methods: list[str]) -> None:
     """`methods` are those that the object claims and that were asked for."""
     judgement = _Judgement(j)
     read = False
-    for method in (SCHEMA, ARRAY, DEVICE_ARRAY, STREAM, DEVICE_STREAM):
+    # The methods with device first: they say whether the others have memory of the CPU to give.
+    for method in (SCHEMA, DEVICE_ARRAY, ARRAY, DEVICE_STREAM, STREAM):
         if method not in methods:
             continue
         with j.exercising(method.strip("_").replace("_c_", "_").replace("_", "-")):

@@ -9,7 +9,7 @@ from crossdock._check import memory
 from crossdock._check.judge import Judge, View, attribute, contiguous, described, is_contiguous, product
 
 CUDA, NUMPY = "__cuda_array_interface__", "__array_interface__"
-_TYPESTR = re.compile(r"([<>|=])([tbiufcmMOSUV])(\d+)(\[\d*[a-zA-Zμ]+(?:/\d+)?\])?")
+_TYPESTR = re.compile(r"([<>|])([tbiufcmMOSUV])(\d+)(\[\d*[a-zA-Zμ]+(?:/\d+)?\])?")
 _SIZES = {"b": (1,), "i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8, 10, 12, 16), "c": (4, 8, 16, 20, 24, 32)}
 _PREFIX = {CUDA: "cai", NUMPY: "array"}
 LAST_CUDA_VERSION = 3

@@ -306,9 +306,10 @@ def _exports(it: _Exporter, device: Device | None) -> bool:
             if isinstance(plain, Export) and plain.view is not None and plain is not export:
                 _same_memory(j, export.view, plain.view)
         if modern:
-            _copies(it, export)
-            if device == export.tensor.device:
-                _devices(it, device)
+            if _knows_keywords(it):
+                _copies(it, export)
+                if device == export.tensor.device:
+                    _devices(it, device)
             _streams(it, device)
             _old_versions(it)
     it.held.clear()
@@ -346,13 +347,17 @@ def _same_memory(j: Judge, one: View, other: View) -> None:
         j.add("dlpack-copied-flag", "two exports lie in different memory, and none is said to be a copy")
 
 
+def _knows_keywords(it: _Exporter) -> bool:
+    export = it.call(stream=None, max_version=ASKED, dl_device=None, copy=None)
+    if isinstance(export, Exception):
+        it.j.add("dlpack-keywords", f"with all keywords, __dlpack__ raised {described(export)}")
+        return False
+    export.consume()
+    return True
+
+
 def _copies(it: _Exporter, shared: Export) -> None:
     j, view = it.j, shared.view
-    keywords = it.call(stream=None, max_version=ASKED, dl_device=None, copy=None)
-    if isinstance(keywords, Exception):
-        j.add("dlpack-keywords", f"with all keywords, __dlpack__ raised {described(keywords)}")
-        return
-    keywords.consume()
     copy = it.call(max_version=ASKED, copy=True)
     if isinstance(copy, Export):
         made = copy.view
