@@ -1093,3 +1093,147 @@ class GpuMemoryAsCpu(Data):
 
 
 SHARED_MEMORY = _memory(int32(1, 2, 3))
+
+
+# ---- wrong ones: the same rules, broken in other places
+
+
+@breaks("arrow-array-children", "there is a value for each run")
+class MoreRunsThanValues(Data):
+    def node(self) -> Node:
+        node = runs()
+        node.children[1].length = 1
+        return node
+
+
+@breaks("arrow-views", "sizes of buffers aren't negative")
+class BufferOfNegativeSize(Data):
+    def node(self) -> Node:
+        node = long_views()
+        node.buffers[3] = int64(-14)
+        return node
+
+
+@breaks("arrow-buffer-null", "a buffer is null only where it would have no bytes")
+class NoLetters(Data):
+    def node(self) -> Node:
+        node = words()
+        node.buffers[2] = None
+        return node
+
+
+@breaks("arrow-buffer-null", "a buffer of views is null only where its size is 0")
+class NoBufferOfViews(Data):
+    def node(self) -> Node:
+        node = long_views()
+        node.buffers[2] = None
+        return node
+
+
+@breaks("arrow-capsule-released", "each call gives a schema of its own")
+class SameSchema(Data):
+    def __init__(self) -> None:
+        self.made = super().__arrow_c_schema__()
+
+    def __arrow_c_schema__(self) -> object:
+        return self.made
+
+    __arrow_c_array__ = None  # type: ignore[assignment]
+
+
+def _spoil(dying: int) -> None:
+    """A destructor that takes the strings back, whoever has the schema."""
+    address = pointer(dying, b"arrow_schema")
+    raw = _OWNED.pop(address or 0, None)
+    if raw is not None:
+        ctypes.memset(raw.format, 0xFF, 1)
+        if raw.release:
+            Release(raw.release)(address)
+
+
+spoil = Destructor(_spoil)
+
+
+@breaks("arrow-capsule-releases-moved", "a schema that was moved out is the consumer's")
+class SpoilsMovedSchema(Data):
+    def __arrow_c_schema__(self) -> object:
+        return owned(self.make_schema(), b"arrow_schema", spoil)
+
+    __arrow_c_array__ = None  # type: ignore[assignment]
+
+
+@breaks("arrow-schema-differs", "both methods give the same array")
+class ShorterOnDevice(Device, Data):
+    def __arrow_c_array__(self, requested_schema: object = None) -> object:
+        raw = Array()
+        _fill_array(raw, words())
+        return owned(self.make_schema(), b"arrow_schema"), owned(raw, b"arrow_array")
+
+    def node(self) -> Node:
+        node = words()
+        node.length = 2
+        return node
+
+
+@breaks("arrow-capsule-released", "a stream that is handed over isn't released yet")
+class ReleasedStream(Batches):
+    def stream(self, raw: Stream) -> None:
+        raw.release = None
+
+
+@breaks("arrow-released-twice", "release of a child is called once")
+class ReleasesChildrenTwice(Data):
+    def array(self, raw: Array) -> None:
+        def release(address: int) -> None:
+            parent = Array.from_address(address)
+            children = [nth(Array, parent, index) for index in range(parent.n_children)]
+            for child in children:
+                callback = child.release
+                for _ in range(2 if callback else 0):
+                    Release(callback)(ctypes.addressof(child))
+            _release_tree(Array, address)
+
+        function = Release(release)
+        FOREVER.append(function)
+        raw.release = address_of(function)
+
+
+@breaks("arrow-release-unmarked", "release of a child sets its release member to null")
+class LeavesAChildUnmarked(Data):
+    def node(self) -> Node:
+        node = batch()
+        node.children = node.children[:1]
+        return node
+
+    def array(self, raw: Array) -> None:
+        child = nth(Array, raw, 0)
+        child.release = address_of(release_array_unmarked)
+
+        def release(address: int) -> None:
+            if child.release:
+                Release(child.release)(ctypes.addressof(child))
+            _release_tree(Array, address, children=False)
+
+        function = Release(release)
+        FOREVER.append((function, child))
+        raw.release = address_of(function)
+
+
+@breaks("arrow-schema-children", "the child of a map is a struct of key and value")
+class MapOfNumbers(Data):
+    def node(self) -> Node:
+        return Node(b"+m", 1, [None, int32(0, 2)], children=[Node(b"i", 2, [None, int32(1, 2)], name=b"entries")])
+
+
+@breaks("arrow-schema-children", "run ends are integers of 16, 32 or 64 bits")
+class RunsOfBytes(Data):
+    def node(self) -> Node:
+        node = runs()
+        node.children[0] = Node(b"c", 2, [None, bytes([2, 5])], name=b"run_ends", flags=0)
+        return node
+
+
+@breaks("arrow-schema-children", "pointers to children aren't null")
+class NoChildSchema(Data):
+    def schema(self, raw: Schema) -> None:
+        c_void_p.from_address(raw.children + 8).value = None

@@ -153,3 +153,9 @@ def _fails(info: Info, flags: int) -> bool:
 
 breaks("buffer-lifetime", "obj keeps the memory", once=False)(buffer_type(_owned_by_none, dies=True))
 breaks("buffer-raises", "a request that can't be granted raises BufferError")(buffer_type(_fails))
+
+
+@lambda change: breaks("buffer-len", "len is the same, however much is asked for")(buffer_type(change))
+def shorter_in_short(info: Info, flags: int) -> None:
+    if flags == 0:
+        info.len = 8

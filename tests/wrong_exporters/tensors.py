@@ -67,6 +67,17 @@ def _destroy_used(dying: int) -> None:
 
 
 delete = Deleter(_delete)
+
+
+def _destroy_twice(dying: int) -> None:
+    for name, kind in _KINDS.items():
+        address = pointer(dying, name)
+        deleter = kind.from_address(address).deleter if address else None
+        for _ in range(2 if deleter else 0):
+            Deleter(deleter)(address)
+
+
+destroy_twice = Destructor(_destroy_twice)
 destroy, destroy_used = Destructor(_destroy), Destructor(_destroy_used)
 leak = Destructor(lambda _: None)
 
@@ -246,6 +257,12 @@ class DeviceByName(Tensor):
         return "cpu"
 
 
+@breaks("dlpack-device-result", "__dlpack_device__ can be called")
+class DeviceFails(Tensor):
+    def __dlpack_device__(self) -> Any:
+        raise RuntimeError("unknown yet")
+
+
 @breaks("dlpack-device-number", "the first of them is one of DLDeviceType")
 class DeviceOfNoKind(OnGpu):
     device = (5, 0)
@@ -398,6 +415,29 @@ class NeverCopies(Tensor):
         return memory
 
 
+@breaks("dlpack-copy-true", "a copy can be had, or BufferError is raised")
+class RefusesCopies(Tensor):
+    def copy_of(self, memory: Any) -> Any:
+        raise ValueError("no copies")
+
+
+@breaks("dlpack-copy-false", "copy=False gives the memory itself")
+class CopiesInSecret(Tensor):
+    secret = False
+
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: Any = None
+    ) -> Any:
+        self.secret = copy is False
+        return super().__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+
+    def pointer(self, memory: Any) -> int | None:
+        if self.secret:
+            self.other = self.copy_of(memory)
+            return ctypes.addressof(self.other)
+        return ctypes.addressof(memory)
+
+
 @breaks("dlpack-copied-flag", "a copy is said to be one")
 class CopiesInSilence(Tensor):
     def flags(self, copied: bool) -> int:
@@ -444,6 +484,18 @@ class RaisesValueError(Tensor):
 class IgnoresDevice(Tensor):
     def refuse_device(self, device: Any) -> None:
         pass
+
+
+@breaks("dlpack-dl-device", "a tensor is on the device that was asked for, its own too")
+class MovesAway(OnGpu):
+    asked = False
+
+    def refuse_device(self, device: Any) -> None:
+        super().refuse_device(device)
+        self.asked = device is not None
+
+    def tensor(self, raw: DLTensor) -> None:
+        raw.device_id = int(self.asked)
 
 
 @breaks("dlpack-dl-device-own", "its own device can be asked for")
@@ -510,6 +562,11 @@ class LaundersByAge(Tensor):
 @breaks("dlpack-capsule-leaks", "the destructor of an unused capsule calls the deleter")
 class Leaks(Tensor):
     destructor = leak
+
+
+@breaks("dlpack-capsule-leaks", "and calls it once")
+class DeletesTwice(Tensor):
+    destructor = destroy_twice
 
 
 @breaks("dlpack-capsule-shared", "a capsule is used once, so each call makes its own")
@@ -653,6 +710,29 @@ def _silent_failure(*_: Any) -> int:
     return -1
 
 
+def _keeps_failing(managed: int, out: int) -> int:
+    _delete(managed)
+    return -1
+
+
+def _allocate_flat(prototype: int, out: int, context: int | None, tell: int | None) -> int:
+    _store(out, ctypes.addressof(NoFloats().make(True, False)))
+    return 0
+
+
+def _gives(kind: Any, **members: int) -> Any:
+    """The tensor with something changed."""
+
+    def from_py(thing: Any, out: int) -> int:
+        raw = (kind() if kind is not None else thing).make(True, False)
+        for name, value in members.items():
+            setattr(raw.dl_tensor, name, value)
+        _store(out, ctypes.addressof(raw))
+        return 0
+
+    return from_py
+
+
 breaks("exchange-on-type", "the table is an attribute of the type")(exchange(_subject(), on_type=False))
 breaks("exchange-capsule", "its capsule is named dlpack_exchange_api")(exchange(_subject(), name=b"dlpack"))
 breaks("exchange-capsule", "it is a PyCapsule")(exchange(_subject(), value=4096))
@@ -662,6 +742,14 @@ breaks("exchange-tensor", "it exports the object that it is given")(exchange(_su
 breaks("exchange-dltensor", "it shows the object that it is given")(exchange(_subject(), borrow=_borrow_other))
 breaks("exchange-stream", "the CPU has no stream to give")(exchange(_subject(), stream=_busy_stream))
 breaks("exchange-allocator", "what fails tells the error")(exchange(_subject(), allocator=_silent_failure))
+breaks("exchange-tensor", "a failure has an exception")(exchange(_subject(), from_py=_silent_failure))
+breaks("exchange-tensor", "it gives a tensor that can be used")(exchange(_subject(), from_py=_gives(NoFloats, ndim=-1)))
+breaks("exchange-tensor", "it gives the tensor's device")(exchange(_subject(), from_py=_gives(None, device_type=3)))
+breaks("exchange-dltensor", "a failure has an exception")(exchange(_subject(), borrow=_silent_failure))
+breaks("exchange-allocator", "the tensor has the shape of its prototype")(
+    exchange(_subject(), allocator=_allocate_flat)
+)
+breaks("exchange-to-object", "a failure has an exception")(exchange(_subject(), to_py=_keeps_failing))
 breaks("exchange-to-object", "it gives an object of the library's type")(exchange(_subject(), to_py=_to_py(dict)))
 
 
@@ -751,6 +839,7 @@ for _rule, _says, _told in (
     ("cai-typestr", "the order of bytes is said, and not 'native'", {"typestr": "=f4"}),
     ("cai-data", "the read-only flag is a bool", {"data": (GPU_POINTER, 0)}),
     ("cai-data", "the pointer is an integer", {"data": (None, False)}),
+    ("cai-data", "the pointer isn't negative", {"data": (-8, False)}),
     ("cai-version", "there is no version 4", {"version": 4}),
     ("cai-version", "version is an integer", {"version": "3"}),
     ("cai-strides", "strides are integers", {"strides": (24, 4.0)}),
@@ -765,6 +854,8 @@ for _rule, _says, _told in (
     ("cai-descr", "descr has the size of typestr", {"typestr": "|V8", "descr": _STRUCTURED}),
     ("cai-descr", "descr is a list of tuples", {"typestr": "|V12", "descr": "a, b"}),
     ("cai-descr", "descr says what typestr says", {"descr": [("", "<i4")]}),
+    ("cai-descr", "fields are those of a structured type", {"typestr": "<f8", "descr": [("a", "<f4"), ("b", "<f4")]}),
+    ("cai-mask", "the mask has a type", {"mask": cai(shape=(2, 3), typestr="b1")()}),
     ("cai-mask", "mask exports the interface", {"mask": [True] * 6}),
     ("cai-mask", "mask has the array's shape", {"mask": cai(shape=(4,), typestr="|b1")()}),
 ):

@@ -33,12 +33,8 @@ class Moved:
     def release(self, j: Judge | None, what: str) -> None:
         """Calls the callback, if there is one left."""
         callback = memory.pointer_at(self.address + self._release)
-        if not callback:
-            return
-        if not memory.executable(callback):
-            if j is not None:
-                j.add("arrow-struct-memory", f"{what}: release, {callback:#x}, is no function")
-            return
+        if not callback or not memory.executable(callback):
+            return  # What is no function was found out before.
         abi.Release(callback)(self.address)
         if memory.pointer_at(self.address + self._release) and j is not None:
             j.add(
@@ -241,6 +237,7 @@ class _Judgement:
         if field is None:
             return
         self.known[SCHEMA] = field
+        _drop(j, [self.call(thing, SCHEMA)], names, held=frozenset(pair.addresses.values()))
         moved = Moved(abi.ArrowSchema, pair.addresses[b"arrow_schema"], _SCHEMA_RELEASE)
         pair.let_go()
         del thing
