@@ -191,6 +191,6 @@ def test_our_own():
 )
 def test_our_own_arrays(of):
     for report in (xd.check(lambda: xd.asarray(of())), xd.check(xd.asarray(of()))):
-        # A device without a driver should be a BufferError in __dlpack__.
-        assert {one.rule for one in report} <= {"dlpack-dl-device-error"}, str(report)
-        assert report.protocols == ("dlpack", "dlpack-exchange", "array-interface", "buffer")
+        # A device that isn't there should be a BufferError in __dlpack__. Not every array is a column.
+        assert {one.rule for one in report} <= {"dlpack-dl-device-error", "arrow-refuses"}, str(report)
+        assert report.protocols[:4] == ("dlpack", "dlpack-exchange", "array-interface", "buffer")

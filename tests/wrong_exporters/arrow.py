@@ -573,6 +573,12 @@ class NeedsAnArgument(Data):
         return super().__arrow_c_array__()
 
 
+@breaks("arrow-refuses", "not all data has an Arrow form")
+class HasNoForm(Data):
+    def __arrow_c_array__(self, requested_schema: object = None) -> object:
+        raise ValueError("strides that a column can't have")
+
+
 @breaks("arrow-requested-schema", "__arrow_c_array__ has the argument requested_schema")
 class NoRequests(Data):
     def __arrow_c_array__(self) -> object:  # type: ignore[override]

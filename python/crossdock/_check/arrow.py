@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from crossdock._check import abi, array, capsule, memory, schema
-from crossdock._check.judge import Judge, collect, described
+from crossdock._check.judge import Judge, attribute, collect, described
 from crossdock._check.schema import Field
 
 SCHEMA, ARRAY, STREAM = "__arrow_c_schema__", "__arrow_c_array__", "__arrow_c_stream__"
@@ -171,9 +171,16 @@ class _Judgement:
 
     def call(self, thing: Any, method: str, **keywords: Any) -> object | None:
         given, error = self._tried(thing, method, keywords)
-        if error is not None and not self._may_refuse(method):
-            self.j.add("arrow-raises", f"{method}({', '.join(keywords)}) raised {described(error)}")
+        if error is not None:
+            self.refused(method, error)
         return given
+
+    def refused(self, method: str, error: Exception) -> None:
+        """It was called without anything special."""
+        if type(error) is TypeError:  # Libraries' own subclasses mean something else.
+            self.j.add("arrow-raises", f"{method}() raised {described(error)}")
+        elif not self._may_refuse(method):
+            self.j.add("arrow-refuses", f"{method}() raised {described(error)}")
 
     def _may_refuse(self, method: str) -> bool:
         """Whether it is for memory of the CPU, and the object has other memory."""
@@ -213,8 +220,12 @@ class _Judgement:
         return given
 
     def _tried(self, thing: Any, method: str, keywords: dict[str, Any]) -> tuple[object | None, Exception | None]:
+        bound = attribute(thing, method)
+        if isinstance(bound, Exception):
+            self.j.add("arrow-raises", f"reading {method} raised {described(bound)}")
+            return None, None
         try:
-            given = getattr(thing, method)(**keywords)
+            given = bound(**keywords)
         except Exception as error:
             return None, error
         if given is None:
@@ -408,9 +419,10 @@ class _Judgement:
             given = self.requested(thing, method, (name,), wish, consumed=consumed)
         elif given is None:
             given, error = self._tried(thing, method, {})
-            if error is not None and not self._may_refuse(method):
-                rule = "arrow-stream-consumed" if consumed else "arrow-raises"
-                j.add(rule, f"{method}() raised {described(error)}{', after another stream was read' * consumed}")
+            if error is not None and consumed:
+                j.add("arrow-stream-consumed", f"{method}() raised {described(error)}, after another stream was read")
+            elif error is not None:
+                self.refused(method, error)
         if given is None:
             return
         pair = _Pair(j, given, (name,))

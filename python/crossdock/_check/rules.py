@@ -33,6 +33,7 @@ RULES: dict[str, Rule] = {
     "arrow-raises": Rule(
         "error", f"{_P}: Export Protocol", "a method that is there can be called as the text calls it"
     ),
+    "arrow-refuses": Rule("note", f"{_P}: Export Protocol", "data that isn't exported is not judged"),
     "arrow-capsule-type": Rule(
         "error", f"{_P}: PyCapsule Standard", "methods give PyCapsules, in the number the text says"
     ),
