@@ -20,6 +20,7 @@ import pyarrow as pa
 import pytest
 
 import crossdock as xd
+from crossdock.testing import simulated_devices
 
 BATCH = pa.record_batch(
     {
@@ -194,3 +195,18 @@ def test_our_own_arrays(of):
         # A device that isn't there should be a BufferError in __dlpack__. Not every array is a column.
         assert {one.rule for one in report} <= {"dlpack-dl-device-error", "arrow-refuses"}, str(report)
         assert report.protocols[:4] == ("dlpack", "dlpack-exchange", "array-interface", "buffer")
+
+
+def test_memory_of_devices_is_not_read():
+    """A simulated device's can't be: whoever touches it ends with SIGSEGV."""
+    with simulated_devices(1) as devices:
+        before = devices.counters()
+        for make in (
+            lambda: xd.asarray(np.arange(6.0).reshape(2, 3), device="ext_dev:0"),
+            lambda: xd.asarray(np.arange(3), device="ext_dev:0"),
+        ):
+            for report in (xd.check(make), xd.check(make())):
+                assert {one.rule for one in report.errors} <= {"dlpack-dl-device-error"}, str(report)
+                assert "dlpack" in report.protocols
+        assert devices.counters() != before
+        assert devices.take_faults() == []

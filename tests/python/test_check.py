@@ -61,6 +61,17 @@ def test_the_page_has_every_rule_and_no_other():
     assert rows == [(name, rule.severity, rule.section, rule.asks) for name, rule in _check.RULES.items()]
 
 
+def test_the_judge_shares_nothing_with_what_it_judges():
+    for path in (ROOT / "python" / "crossdock" / "_check").glob("*.py"):
+        imported = set(re.findall(r"^(?:from|import) (crossdock[\w.]*)", path.read_text(), re.MULTILINE))
+        ours = {name for name in imported if name.split(".")[:2] != ["crossdock", "_check"]}
+        assert ours <= {"crossdock._text", "crossdock.errors"}, path
+    exporters = (ROOT / "tests" / "wrong_exporters").glob("*.py")
+    assert [
+        path for path in exporters if re.search(r"^\s*(from|import) crossdock", path.read_text(), re.MULTILINE)
+    ] == []
+
+
 def test_what_is_right_is_right_for_others_too():
     assert pa.record_batch(arrow.Batch()).to_pydict() == {
         "x": [1, None, 3],
