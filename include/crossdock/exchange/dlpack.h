@@ -34,10 +34,10 @@ CROSSDOCK_EXPORT array::Tensor import_dlpack(DLManagedTensor* managed);
 /// may not be complete: order_on() or wait_ready() first.
 CROSSDOCK_EXPORT void check_dlpack(const array::Tensor& tensor, bool legacy);
 
-/// Gives the tensor away; the memory lives until the deleter is called, on whatever thread, once. One allocation,
-/// whatever the number of dimensions. Flags: read-only, copied, padded. Version 1.3; strides are never null but for no
-/// dimensions, and a tensor of no elements has a null pointer. Throws as check_dlpack().
-CROSSDOCK_EXPORT DLManagedTensorVersioned* export_dlpack(array::Tensor tensor);
-CROSSDOCK_EXPORT DLManagedTensor* export_dlpack_legacy(array::Tensor tensor);
+/// Gives a view of the tensor away; the memory lives until the deleter is called, on whatever thread, once. One
+/// allocation, whatever the number of dimensions. Flags: read-only, copied, padded. Version 1.3; strides are never null
+/// but for no dimensions, and a tensor of no elements has a null pointer. Throws as check_dlpack().
+CROSSDOCK_EXPORT DLManagedTensorVersioned* export_dlpack(const array::Tensor& tensor);
+CROSSDOCK_EXPORT DLManagedTensor* export_dlpack_legacy(const array::Tensor& tensor);
 
 }  // namespace crossdock::exchange

@@ -10,6 +10,7 @@
 #include "../deferred.h"
 #include "../gil.h"
 #include "crossdock/core/error.h"
+#include "crossdock/exchange/ready.h"
 #include "format.h"
 #include "tensor.h"
 #include "transfer.h"
@@ -64,6 +65,11 @@ int refuse_what_the_buffer_cant_say(const Tensor& tensor, int flags) {
   }
   if (tensor.mask) return refuse("a buffer can't say which elements are valid; the tensor has a mask");
   if ((flags & PyBUF_WRITABLE) != 0 && tensor.read_only) return refuse("the tensor is read-only");
+  // What takes any strides needn't have them looked at.
+  constexpr int kContiguous = PyBUF_C_CONTIGUOUS | PyBUF_F_CONTIGUOUS | PyBUF_ANY_CONTIGUOUS;
+  const bool any_strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES && (flags & (kContiguous & ~PyBUF_STRIDES)) == 0;
+  if (any_strides) [[likely]]
+    return 0;
   const bool contiguous = tensor.c_contiguous();
   const bool wants_c = (flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS || (flags & PyBUF_STRIDES) != PyBUF_STRIDES;
   if (wants_c && !contiguous) return refuse("the tensor isn't contiguous in C order; make a copy of it");
@@ -87,7 +93,7 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) noexcept {
       return refuse("the buffer protocol has no format for elements of type " + array::element_type_name(tensor.type));
     }
     if (refuse_what_the_buffer_cant_say(tensor, flags) != 0) return -1;
-    wait_for(tensor);
+    if (!exchange::is_ready(tensor)) wait_for(tensor);
     view->buf = tensor.data != nullptr ? tensor.data : nowhere;
     view->len = tensor.nbytes();
     view->itemsize = tensor.type.itemsize();

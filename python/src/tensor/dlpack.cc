@@ -9,6 +9,7 @@
 
 #include "../deferred.h"
 #include "crossdock/core/error.h"
+#include "crossdock/exchange/ready.h"
 #include "names.h"
 #include "tensor.h"
 #include "transfer.h"
@@ -154,12 +155,16 @@ bool truth(PyObject* object) {
   return value != 0;
 }
 
+/// Whether the tensor itself can go out, on the queue where its work is: nothing to copy, nothing to order.
+bool goes_as_it_is(const Tensor& tensor, const Wanted& wanted) {
+  return !given(wanted.dl_device) && !given(wanted.copy) && !given(wanted.stream) && exchange::is_ready(tensor);
+}
+
 /// The tensor that goes out: this one, or a copy of it where that was asked for.
 Tensor placed(const Tensor& tensor, const Wanted& wanted) {
   const bool elsewhere = given(wanted.dl_device) && device_of(wanted) != tensor.device;
   const bool must_copy = given(wanted.copy) && truth(wanted.copy);
-  if (!elsewhere && !must_copy) [[likely]]
-    return tensor;
+  if (!elsewhere && !must_copy) return tensor;
   const device::Device target = elsewhere ? device_of(wanted) : tensor.device;
   if (given(wanted.copy) && !must_copy) {
     throw ExportError("a copy is needed to hand a tensor in memory of " + device::to_string(tensor.device) +
@@ -170,16 +175,22 @@ Tensor placed(const Tensor& tensor, const Wanted& wanted) {
   return made;
 }
 
+PyObject* export_capsule(const Tensor& tensor, const Wanted& wanted) {
+  if (is_versioned(wanted)) return capsule_of(exchange::export_dlpack(tensor));
+  return capsule_of(exchange::export_dlpack_legacy(tensor));
+}
+
 }  // namespace
 
 PyObject* dlpack(PyObject* self, PyObject* const* arguments, Py_ssize_t positional, PyObject* names) noexcept {
   return guarded([&]() -> PyObject* {
     Wanted wanted;
     if (!parse(arguments, positional, names, &wanted)) return nullptr;
+    if (goes_as_it_is(tensor_of(self), wanted)) [[likely]]
+      return export_capsule(tensor_of(self), wanted);
     Tensor tensor = placed(tensor_of(self), wanted);
     order_for_dlpack(&tensor, given(wanted.stream) ? wanted.stream : nullptr);
-    if (is_versioned(wanted)) return capsule_of(exchange::export_dlpack(std::move(tensor)));
-    return capsule_of(exchange::export_dlpack_legacy(std::move(tensor)));
+    return export_capsule(tensor, wanted);
   });
 }
 
@@ -325,9 +336,14 @@ int allocate(DLTensor* prototype, DLManagedTensorVersioned** out, void* context,
 int from_object(void* object, DLManagedTensorVersioned** out) noexcept {
   try {
     *out = nullptr;
-    Tensor tensor = tensor_of(static_cast<PyObject*>(object));
+    const Tensor& self = tensor_of(static_cast<PyObject*>(object));
+    if (exchange::is_ready(self)) [[likely]] {
+      *out = exchange::export_dlpack(self);
+      return 0;
+    }
+    Tensor tensor = self;
     order_on_default_queue(&tensor);
-    *out = exchange::export_dlpack(std::move(tensor));
+    *out = exchange::export_dlpack(tensor);
     return 0;
   } catch (...) {
     set_python_error();

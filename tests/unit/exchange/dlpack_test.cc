@@ -87,7 +87,7 @@ TEST(Dlpack, HandlesKeepTheirOffset) {
   Tensor tensor = import_dlpack(&produced.managed);
   EXPECT_EQ(tensor.data, produced.values);
   EXPECT_EQ(tensor.byte_offset, 16u);
-  DLManagedTensorVersioned* out = export_dlpack(std::move(tensor));
+  DLManagedTensorVersioned* out = export_dlpack(tensor);
   EXPECT_EQ(out->dl_tensor.data, produced.values);
   EXPECT_EQ(out->dl_tensor.byte_offset, 16u);
   out->deleter(out);
@@ -146,7 +146,7 @@ TEST(Dlpack, PaddedElementsAreBytes) {
   produced.managed.flags = DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
   Tensor tensor = import_dlpack(&produced.managed);
   EXPECT_EQ(tensor.nbytes(), 5);
-  DLManagedTensorVersioned* out = export_dlpack(std::move(tensor));
+  DLManagedTensorVersioned* out = export_dlpack(tensor);
   EXPECT_EQ(out->flags, DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED);
   out->deleter(out);
 }
