@@ -192,8 +192,8 @@ def test_our_own():
 )
 def test_our_own_arrays(of):
     for report in (xd.check(lambda: xd.asarray(of())), xd.check(xd.asarray(of()))):
-        # A device that isn't there should be a BufferError in __dlpack__. Not every array is a column.
-        assert {one.rule for one in report} <= {"dlpack-dl-device-error", "arrow-refuses"}, str(report)
+        # Not every array is a column.
+        assert {one.rule for one in report} <= {"arrow-refuses"}, str(report)
         assert report.protocols[:4] == ("dlpack", "dlpack-exchange", "array-interface", "buffer")
 
 
@@ -206,7 +206,7 @@ def test_memory_of_devices_is_not_read():
             lambda: xd.asarray(np.arange(3), device="ext_dev:0"),
         ):
             for report in (xd.check(make), xd.check(make())):
-                assert {one.rule for one in report.errors} <= {"dlpack-dl-device-error"}, str(report)
+                assert report.ok, str(report)
                 assert "dlpack" in report.protocols
         assert devices.counters() != before
         assert devices.take_faults() == []

@@ -271,7 +271,7 @@ def test_nanoarrow() -> None:
 
 def test_duckdb_reads_a_tensor_as_a_column() -> None:
     numbers = pa.table({"x": pa.array(xd.asarray(np.arange(10)))})
-    assert duckdb.sql("select sum(x) from numbers").fetchall() == [(45,)]
+    assert duckdb.from_arrow(numbers).sum("x").fetchall() == [(45,)]
 
 
 def test_pyarrow_buffers_and_tensors() -> None:

@@ -170,9 +170,15 @@ Tensor placed(const Tensor& tensor, const Wanted& wanted) {
     throw ExportError("a copy is needed to hand a tensor in memory of " + device::to_string(tensor.device) +
                       " over in that of " + device::to_string(target) + ", and copy=False forbids it");
   }
-  Tensor made = copy_to(tensor, target, nullptr);
-  made.copied = true;
-  return made;
+  try {
+    Tensor made = copy_to(tensor, target, nullptr);
+    made.copied = true;
+    return made;
+  } catch (const UnsupportedError& error) {
+    throw ExportError(error.what());  // BufferError, says the Python array API standard of a device that isn't there.
+  } catch (const NotFoundError& error) {
+    throw ExportError(error.what());
+  }
 }
 
 PyObject* export_capsule(const Tensor& tensor, const Wanted& wanted) {

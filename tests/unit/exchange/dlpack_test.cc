@@ -88,6 +88,7 @@ TEST(Dlpack, HandlesKeepTheirOffset) {
   EXPECT_EQ(tensor.data, produced.values);
   EXPECT_EQ(tensor.byte_offset, 16u);
   DLManagedTensorVersioned* out = export_dlpack(tensor);
+  tensor = Tensor();
   EXPECT_EQ(out->dl_tensor.data, produced.values);
   EXPECT_EQ(out->dl_tensor.byte_offset, 16u);
   out->deleter(out);
