@@ -12,18 +12,32 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+import crossdock as xd
+
 ROOT = Path(__file__).parents[2]
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+def blocks(language: str, page: str = "README.md") -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
+
+
+def test_the_readmes_arrays():
+    exec(blocks("python")[0], {})
+
+
+def test_the_page_on_arrays():
+    import numpy as np
+
+    hand_over, _, simulated = blocks("python", "docs/arrays.md")
+    exec(hand_over, {})
+    exec(simulated, {"xd": xd, "array": np.zeros(3)})
 
 
 def test_the_readmes_python(tmp_path):
     table = pa.table({"origin": ["JFK", "LGA"]})
     with pa.ipc.new_file(tmp_path / "flights.arrow", table.schema) as writer:
         writer.write(table)
-    serve, get = blocks("python")
+    _, serve, get = blocks("python")
     serving = subprocess.Popen(
         [sys.executable, "-u", "-c", serve], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path
     )
