@@ -75,17 +75,13 @@ bool read_keywords(const char* function, PyObject* const* values, PyObject* keyw
                    PyObject** (&out)[kCount]) noexcept {
   const Py_ssize_t n = keywords != nullptr ? PyTuple_GET_SIZE(keywords) : 0;
   for (Py_ssize_t i = 0; i < n; ++i) {
-    PyObject* const name = PyTuple_GET_ITEM(keywords, i);
-    bool found = false;
-    for (std::size_t k = 0; k < kCount && !found; ++k) {
-      if (name != known[k] && PyUnicode_Compare(name, known[k]) != 0) continue;
-      *out[k] = values[i];
-      found = true;
-    }
-    if (!found) {
-      PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", function, name);
+    const int which = names::index_of(PyTuple_GET_ITEM(keywords, i), known);
+    if (which < 0) {
+      PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", function,
+                   PyTuple_GET_ITEM(keywords, i));
       return false;
     }
+    *out[which] = values[i];
   }
   return true;
 }

@@ -50,6 +50,9 @@ class Lent {
   Py_buffer view{};
 };
 
+/// The bits of a request that ask for an order, beside those that say that strides are understood.
+constexpr int kContiguous = (PyBUF_C_CONTIGUOUS | PyBUF_F_CONTIGUOUS | PyBUF_ANY_CONTIGUOUS) & ~PyBUF_STRIDES;
+
 /// Where a buffer of no bytes points: not every consumer takes null.
 char nowhere[64];
 
@@ -65,11 +68,7 @@ int refuse_what_the_buffer_cant_say(const Tensor& tensor, int flags) {
   }
   if (tensor.mask) return refuse("a buffer can't say which elements are valid; the tensor has a mask");
   if ((flags & PyBUF_WRITABLE) != 0 && tensor.read_only) return refuse("the tensor is read-only");
-  // What takes any strides needn't have them looked at.
-  constexpr int kContiguous = PyBUF_C_CONTIGUOUS | PyBUF_F_CONTIGUOUS | PyBUF_ANY_CONTIGUOUS;
-  const bool any_strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES && (flags & (kContiguous & ~PyBUF_STRIDES)) == 0;
-  if (any_strides) [[likely]]
-    return 0;
+  if ((flags & PyBUF_STRIDES) == PyBUF_STRIDES && (flags & kContiguous) == 0) return 0;
   const bool contiguous = tensor.c_contiguous();
   const bool wants_c = (flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS || (flags & PyBUF_STRIDES) != PyBUF_STRIDES;
   if (wants_c && !contiguous) return refuse("the tensor isn't contiguous in C order; make a copy of it");
@@ -85,29 +84,46 @@ int refuse_what_the_buffer_cant_say(const Tensor& tensor, int flags) {
 }  // namespace
 
 int get_buffer(PyObject* self, Py_buffer* view, int flags) noexcept {
+  auto* const object = reinterpret_cast<PyTensor*>(self);
+  // Who can take everything gets it without a second look; what is shown never changes.
+  const bool takes_all = (flags & PyBUF_RECORDS_RO) == PyBUF_RECORDS_RO && (flags & kContiguous) == 0;
+  const bool writes = (flags & PyBUF_WRITABLE) != 0;
+  if (takes_all && object->shown.format != nullptr && !(writes && object->tensor.read_only)) [[likely]] {
+    *view = object->shown;
+    Py_INCREF(self);
+    view->obj = self;
+    return 0;
+  }
   view->obj = nullptr;
   try {
-    const Tensor& tensor = tensor_of(self);
+    const Tensor& tensor = object->tensor;
     const char* const format = format_of_type(tensor.type);
     if (format == nullptr) {
       return refuse("the buffer protocol has no format for elements of type " + array::element_type_name(tensor.type));
     }
     if (refuse_what_the_buffer_cant_say(tensor, flags) != 0) return -1;
-    if (!exchange::is_ready(tensor)) wait_for(tensor);
-    view->buf = tensor.data != nullptr ? tensor.data : nowhere;
-    view->len = tensor.nbytes();
-    view->itemsize = tensor.type.itemsize();
-    view->readonly = tensor.read_only ? 1 : 0;
-    view->format = (flags & PyBUF_FORMAT) != 0 ? const_cast<char*>(format) : nullptr;
-    view->ndim = tensor.ndim();
     // The tensor never changes, and the view keeps it: its own arrays are shown.
-    const auto shown = [](std::span<const std::int64_t> of) {
-      return const_cast<Py_ssize_t*>(reinterpret_cast<const Py_ssize_t*>(of.data()));
+    const auto numbers = [&](std::span<const std::int64_t> of) {
+      return of.empty() ? nullptr : const_cast<Py_ssize_t*>(reinterpret_cast<const Py_ssize_t*>(of.data()));
     };
-    view->shape = (flags & PyBUF_ND) != 0 && tensor.ndim() > 0 ? shown(tensor.shape()) : nullptr;
-    view->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES && tensor.ndim() > 0 ? shown(tensor.strides()) : nullptr;
-    view->suboffsets = nullptr;
-    view->internal = nullptr;
+    Py_buffer whole{};
+    whole.buf = tensor.data != nullptr ? tensor.data : nowhere;
+    whole.len = tensor.nbytes();
+    whole.itemsize = tensor.type.itemsize();
+    whole.readonly = tensor.read_only ? 1 : 0;
+    whole.format = const_cast<char*>(format);
+    whole.ndim = tensor.ndim();
+    whole.shape = numbers(tensor.shape());
+    whole.strides = numbers(tensor.strides());
+    if (exchange::is_ready(tensor)) {
+      object->shown = whole;
+    } else {
+      wait_for(tensor);  // and again the next time, should the work fail
+    }
+    *view = whole;
+    if ((flags & PyBUF_FORMAT) == 0) view->format = nullptr;
+    if ((flags & PyBUF_ND) == 0) view->shape = nullptr;
+    if ((flags & PyBUF_STRIDES) != PyBUF_STRIDES) view->strides = nullptr;
     Py_INCREF(self);
     view->obj = self;
     return 0;

@@ -105,24 +105,16 @@ bool parse(PyObject* const* arguments, Py_ssize_t positional, PyObject* names, W
     PyErr_SetString(PyExc_TypeError, "__dlpack__() takes keyword arguments only");
     return false;
   }
+  PyObject* const known[] = {names::max_version(), names::dl_device(), names::copy(), names::stream()};
+  PyObject** const slots[] = {&wanted->max_version, &wanted->dl_device, &wanted->copy, &wanted->stream};
   const Py_ssize_t n = names != nullptr ? PyTuple_GET_SIZE(names) : 0;
   for (Py_ssize_t i = 0; i < n; ++i) {
-    PyObject* const name = PyTuple_GET_ITEM(names, i);
-    const auto is = [name](PyObject* known) { return name == known || PyUnicode_Compare(name, known) == 0; };
-    PyObject** slot = nullptr;
-    if (is(names::max_version()))
-      slot = &wanted->max_version;
-    else if (is(names::copy()))
-      slot = &wanted->copy;
-    else if (is(names::dl_device()))
-      slot = &wanted->dl_device;
-    else if (is(names::stream()))
-      slot = &wanted->stream;
-    if (slot == nullptr) {
-      PyErr_Format(PyExc_TypeError, "__dlpack__() got an unexpected keyword argument '%U'", name);
+    const int which = names::index_of(PyTuple_GET_ITEM(names, i), known);
+    if (which < 0) {
+      PyErr_Format(PyExc_TypeError, "__dlpack__() got an unexpected keyword argument '%U'", PyTuple_GET_ITEM(names, i));
       return false;
     }
-    *slot = arguments[i];
+    *slots[which] = arguments[i];
   }
   return true;
 }

@@ -2,6 +2,8 @@
 
 #include <Python.h>
 
+#include <cstddef>
+
 /// Attribute and keyword names that hot calls use: interned once, so that finding them compares pointers.
 namespace crossdock::python::names {
 
@@ -30,5 +32,17 @@ CROSSDOCK_INTERNED(__arrow_c_array__)
 CROSSDOCK_INTERNED(__arrow_c_device_array__)
 
 #undef CROSSDOCK_INTERNED
+
+/// Which of `known` a keyword is, or -1. Keywords in compiled code are interned, so that pointers tell, as a rule.
+template <std::size_t kCount>
+int index_of(PyObject* name, PyObject* const (&known)[kCount]) noexcept {
+  for (std::size_t i = 0; i < kCount; ++i) {
+    if (name == known[i]) return static_cast<int>(i);
+  }
+  for (std::size_t i = 0; i < kCount; ++i) {
+    if (PyUnicode_Compare(name, known[i]) == 0) return static_cast<int>(i);
+  }
+  return -1;
+}
 
 }  // namespace crossdock::python::names

@@ -16,10 +16,13 @@
 /// the Python error set; they don't throw. Others throw.
 namespace crossdock::python {
 
-/// The object: never changed once it is there, so any thread may use it.
+/// The object: its tensor is never changed once it is there, so any thread may use it.
 struct PyTensor {
-  PyObject_HEAD array::Tensor tensor;
+  PyObject ob_base;  // what PyObject_HEAD declares
+  array::Tensor tensor;
   PyObject* weak_references;
+  /// What consumers of the buffer protocol are shown who take any strides; `format` is null until the first one came.
+  Py_buffer shown;
 };
 
 /// Its type, made by bind_tensor(). Python code can't derive from it.

@@ -289,6 +289,7 @@ PyObject* new_tensor(array::Tensor&& tensor) noexcept {
   if (object == nullptr) return nullptr;
   new (&object->tensor) array::Tensor(std::move(tensor));
   object->weak_references = nullptr;
+  object->shown.format = nullptr;
   return reinterpret_cast<PyObject*>(object);
 }
 
