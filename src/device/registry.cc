@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "crossdock/core/error.h"
+#include "crossdock/device/cuda.h"
 #include "crossdock/device/sim.h"
 #include "host/host_driver.h"
 
@@ -85,6 +86,8 @@ std::vector<DriverReport> DriverRegistry::reports() const {
     if (entry.driver != nullptr) {
       report.version = entry.driver->version();
       report.devices = entry.driver->devices();
+      std::string why = report.devices.empty() ? entry.driver->why_no_devices() : std::string();
+      if (!why.empty()) report.tried.push_back(std::move(why));
     }
     reports.push_back(std::move(report));
   }
@@ -114,6 +117,12 @@ Queue DriverRegistry::default_queue(const Device& device) const {
 std::shared_ptr<const DriverRegistry> make_default_registry() {
   auto registry = std::make_shared<DriverRegistry>();
   registry->add(make_host_driver());
+  std::vector<std::string> tried;
+  if (std::shared_ptr<Driver> cuda = make_cuda_driver(cuda_library_candidates(), &tried)) {
+    registry->add(std::move(cuda), std::move(tried));
+  } else {
+    registry->add_missing("cuda", std::move(tried));
+  }
   // Without devices until a test asks for some.
   registry->add(make_sim_driver({.devices = 0}));
   return registry;

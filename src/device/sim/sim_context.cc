@@ -70,9 +70,12 @@ PointerInfo SimContext::describe(const void* pointer) const {
   world_->enter(SimVerb::kDescribe);
   PointerInfo info;
   info.address = const_cast<void*>(pointer);
+  info.host_accessible = true;
   if (const std::shared_ptr<View> view = world_->find(pointer)) {
     info.device = view->device();
     info.kind = view->kind();
+    info.host_accessible = view->host_visible();
+    info.managed = view->kind() == MemoryKind::kShared;
     info.base = view->address();
     info.size = view->size();
   }

@@ -30,6 +30,8 @@ struct DriverCase {
   bool import_writable = false;
   /// What memory of a kind says that its device is; null: the context's device, for all of them.
   std::function<Device(MemoryKind, const Device&)> device_of;
+  /// True if machines may lack it: make() gives null there, and the suite is skipped.
+  bool optional = false;
 };
 
 inline std::ostream& operator<<(std::ostream& out, const DriverCase& driver_case) { return out << driver_case.name; }

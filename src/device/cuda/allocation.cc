@@ -1,0 +1,65 @@
+#include "allocation.h"
+
+#include <utility>
+
+#include "current.h"
+
+namespace crossdock::device::cuda {
+
+namespace {
+
+/// Known by its type: what free() finds at a Buffer's owner tells our memory from adopted memory.
+struct DropAllocation {
+  Allocation* allocation;
+  void operator()(void*) const noexcept { delete allocation; }
+};
+
+}  // namespace
+
+Allocation::Allocation(std::shared_ptr<ContextHold> hold, Source source, CUdeviceptr pointer,
+                       CUevent allocated) noexcept
+    : hold_(std::move(hold)), source_(source), pointer_(pointer), allocated_(allocated) {}
+
+Allocation::~Allocation() {
+  CudaLibrary& library = hold_->library();
+  if (source_ == Source::kExportable) library.exports().remove(pointer_);
+  if (library.in_child()) return;
+  const Current current(library, hold_->native());
+  if (current.result() == kSuccess) give_back();
+}
+
+// What fails here, fails because the context is gone or broken, and its memory with it.
+void Allocation::give_back() noexcept {
+  const Api& api = hold_->api();
+  switch (source_) {
+    case Source::kPool: give_back_to_pool(); break;
+    case Source::kDevice:
+    case Source::kExportable:
+    case Source::kManaged: api.mem_free(pointer_); break;
+    case Source::kPinned: api.mem_free_host(reinterpret_cast<void*>(pointer_)); break;
+    case Source::kImported: api.ipc_close_mem_handle(pointer_); break;
+  }
+}
+
+void Allocation::give_back_to_pool() noexcept {
+  const Api& api = hold_->api();
+  const CUstream stream = queue_ ? queue_->native() : hold_->reclaiming();
+  // The pool must not hand the memory out again before this allocation has had its turn in its own stream.
+  const bool ordered = stream != nullptr && api.stream_wait_event(stream, allocated_, 0) == kSuccess &&
+                       api.mem_free_async(pointer_, stream) == kSuccess;
+  if (!ordered && api.event_synchronize(allocated_) == kSuccess) api.mem_free(pointer_);
+  api.event_destroy(allocated_);
+}
+
+std::shared_ptr<void> Allocation::owner(std::unique_ptr<Allocation> allocation) {
+  void* memory = reinterpret_cast<void*>(allocation->pointer_);
+  Allocation* taken = allocation.release();  // a shared_ptr that can't be made runs the deleter
+  return {memory, DropAllocation{taken}};
+}
+
+Allocation* Allocation::of(const std::shared_ptr<void>& owner) noexcept {
+  const DropAllocation* drop = std::get_deleter<DropAllocation>(owner);
+  return drop != nullptr ? drop->allocation : nullptr;
+}
+
+}  // namespace crossdock::device::cuda

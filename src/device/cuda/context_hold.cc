@@ -1,0 +1,70 @@
+#include "context_hold.h"
+
+#include <string>
+#include <utility>
+
+#include "current.h"
+
+namespace crossdock::device::cuda {
+
+namespace {
+
+CUdevice device_of(const CudaLibrary& library, int ordinal) {
+  CUdevice device = 0;
+  library.check(library.api().device_get(&device, ordinal), "looking for a device");
+  return device;
+}
+
+bool has(const CudaLibrary& library, CUdevice device, int attribute) noexcept {
+  int value = 0;
+  return library.api().device_get_attribute(&value, attribute, device) == kSuccess && value != 0;
+}
+
+}  // namespace
+
+std::shared_ptr<ContextHold> ContextHold::primary(const std::shared_ptr<CudaLibrary>& library, int ordinal) {
+  auto hold = std::make_shared<ContextHold>(library, ordinal, device_of(*library, ordinal));
+  const CUresult result = library->api().device_primary_ctx_retain(&hold->context_, hold->device_);
+  if (result != kSuccess) library->fail(result, "opening cuda:" + std::to_string(ordinal));
+  hold->retained_ = true;
+  return hold;
+}
+
+std::shared_ptr<ContextHold> ContextHold::foreign(const std::shared_ptr<CudaLibrary>& library, int ordinal,
+                                                  CUcontext context) {
+  auto hold = std::make_shared<ContextHold>(library, ordinal, device_of(*library, ordinal));
+  hold->context_ = context;
+  const Current current(*library, context);
+  library->check(current.result(), "entering a context that was given to open a device");
+  CUdevice its = 0;
+  library->check(library->api().ctx_get_device(&its), "asking a context for its device");
+  if (its != hold->device_) {
+    throw InvalidArgumentError("the cuda driver was given a context of another device to open cuda:" +
+                               std::to_string(ordinal));
+  }
+  return hold;
+}
+
+ContextHold::ContextHold(std::shared_ptr<CudaLibrary> library, int ordinal, CUdevice device)
+    : library_(std::move(library)),
+      ordinal_(ordinal),
+      device_(device),
+      has_pools_(has(*library_, device, kMemoryPoolsSupported)),
+      has_managed_(has(*library_, device, kManagedMemory)) {}
+
+ContextHold::~ContextHold() {
+  if (library_->in_child()) return;
+  if (reclaiming_ != nullptr) {
+    const Current current(*library_, context_);
+    if (current.result() == kSuccess) api().stream_destroy(reclaiming_);
+  }
+  if (retained_) api().device_primary_ctx_release(device_);
+}
+
+CUstream ContextHold::reclaiming() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (reclaiming_ == nullptr && api().stream_create(&reclaiming_, kStreamNonBlocking) != kSuccess) return nullptr;
+  return reclaiming_;
+}
+
+}  // namespace crossdock::device::cuda

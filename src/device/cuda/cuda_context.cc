@@ -1,0 +1,239 @@
+#include "cuda_context.h"
+
+#include <utility>
+
+#include "allocation.h"
+#include "crossdock/core/bytes.h"
+#include "crossdock/core/error.h"
+
+namespace crossdock::device::cuda {
+
+namespace {
+
+constexpr std::uint64_t kMost = std::uint64_t{1} << 48;
+// Smaller allocations may share a block of this size, and a handle opens the whole block to the importer.
+constexpr std::uint64_t kBlock = std::uint64_t{2} << 20;
+
+DeviceType type_of(MemoryKind kind) noexcept {
+  switch (kind) {
+    case MemoryKind::kHost: return DeviceType::kCudaHost;
+    case MemoryKind::kShared: return DeviceType::kCudaManaged;
+    default: return DeviceType::kCuda;
+  }
+}
+
+CUdeviceptr address(const void* pointer) noexcept { return reinterpret_cast<CUdeviceptr>(pointer); }
+
+bool overlap(const BufferRef& a, const BufferRef& b) noexcept {
+  const CUdeviceptr start_a = address(a.data);
+  const CUdeviceptr start_b = address(b.data);
+  return start_a < start_b ? start_b - start_a < a.size : start_a - start_b < b.size;
+}
+
+}  // namespace
+
+CudaContext::Entered::Entered(const CudaContext& context, const char* doing)
+    // A child of the process that started CUDA may not even ask which context is current.
+    : current_((context.library().check_fork(), context.library()), context.hold_->native()) {
+  context.check(current_.result(), doing);
+}
+
+CudaContext::CudaContext(std::shared_ptr<ContextHold> hold)
+    : hold_(std::move(hold)), device_{.type = DeviceType::kCuda, .id = hold_->ordinal()}, parked_(hold_) {
+  check(api().device_get_count(&device_count_), "counting the devices");
+}
+
+std::string_view CudaContext::driver_name() const noexcept { return "cuda"; }
+
+void CudaContext::check_queue(const Queue& queue) const {
+  if (queue.device() != device_) {
+    throw InvalidArgumentError("the cuda driver was given a queue of " + to_string(queue.device()) + " for work on " +
+                               to_string(device_));
+  }
+}
+
+void CudaContext::check_memory(const BufferRef& memory, const char* what) const {
+  const DeviceType type = memory.device.type;
+  const bool cuda = type == DeviceType::kCuda || type == DeviceType::kCudaHost || type == DeviceType::kCudaManaged;
+  const bool there = memory.device.id >= 0 && memory.device.id < device_count_;
+  if (cuda ? !there : !host_readable(type)) {
+    throw InvalidArgumentError("the cuda driver was given memory of " + to_string(memory.device) + " as " + what);
+  }
+  if (memory.data == nullptr && memory.size != 0) {
+    throw InvalidArgumentError("the cuda driver was given a null pointer to " + std::to_string(memory.size) +
+                               " bytes as " + what);
+  }
+}
+
+BufferRef CudaContext::memory(CUdeviceptr pointer, std::uint64_t size, MemoryKind kind) const noexcept {
+  return {.data = reinterpret_cast<void*>(pointer),
+          .size = size,
+          .device = {.type = type_of(kind), .id = device_.id},
+          .kind = kind,
+          .read_only = false};
+}
+
+Buffer CudaContext::allocate(std::uint64_t size, MemoryKind kind, Sharing sharing, const Queue& queue) {
+  using Source = Allocation::Source;
+  check_queue(queue);
+  const bool exportable = sharing == Sharing::kExportable;
+  if (exportable && kind != MemoryKind::kDevice) {
+    throw UnsupportedError("the cuda driver exports device memory only; pinned and managed memory stay in a process");
+  }
+  if (kind == MemoryKind::kShared && !hold_->has_managed()) {
+    throw UnsupportedError("the cuda driver has no managed memory on " + to_string(device_) +
+                           ", which doesn't support it");
+  }
+  const Entered entered(*this, "allocating memory");
+  parked_.sweep();
+  if (size == 0) return {};
+  if (size > kMost) {
+    throw ResourceError("the cuda driver can't allocate " + std::to_string(size) + " bytes: more than 2^48");
+  }
+
+  CUdeviceptr pointer = 0;
+  CUevent allocated = nullptr;
+  Source source = Source::kDevice;
+  CUresult result = kSuccess;
+  if (kind == MemoryKind::kHost) {
+    source = Source::kPinned;
+    void* pinned = nullptr;
+    result = api().mem_host_alloc(&pinned, size, kHostAllocPortable);
+    pointer = address(pinned);
+  } else if (kind == MemoryKind::kShared) {
+    source = Source::kManaged;
+    result = api().mem_alloc_managed(&pointer, size, kManagedGlobal);
+  } else if (exportable) {
+    source = Source::kExportable;
+    result = api().mem_alloc(&pointer, align_up(size, kBlock));
+  } else if (hold_->has_pools()) {
+    source = Source::kPool;
+    check(api().event_create(&allocated, kEventDisableTiming), "making an event for an allocation");
+    result = api().mem_alloc_async(&pointer, size, queue.native());
+    if (result == kSuccess) {
+      result = api().event_record(allocated, queue.native());
+      if (result != kSuccess) api().mem_free_async(pointer, queue.native());
+    }
+    if (result != kSuccess) api().event_destroy(allocated);
+  } else {
+    result = api().mem_alloc(&pointer, size);
+  }
+  if (result != kSuccess) {
+    library().fail(result, "allocating " + std::to_string(size) + " bytes on " + to_string(device_));
+  }
+
+  std::shared_ptr<void> owner = Allocation::owner(std::make_unique<Allocation>(hold_, source, pointer, allocated));
+  if (exportable) {
+    library().exports().add(
+        {.base = pointer, .size = size, .ordinal = hold_->ordinal(), .memory = owner, .handle = std::nullopt});
+  }
+  return {memory(pointer, size, kind), std::move(owner)};
+}
+
+Buffer CudaContext::adopt(const BufferRef& memory, std::shared_ptr<void> owner) {
+  check_memory(memory, "memory to adopt");
+  const bool ours = memory.device.type == DeviceType::kCuda || memory.device.type == DeviceType::kCudaManaged;
+  if (ours && memory.size != 0) {
+    const PointerInfo info = describe(memory.data);
+    const bool right = info.device.type == memory.device.type &&
+                       (memory.device.type == DeviceType::kCudaManaged || info.device.id == memory.device.id);
+    if (!right) {
+      throw InvalidArgumentError("the cuda driver was given memory to adopt as " + to_string(memory.device) +
+                                 "'s, which CUDA says is of " + to_string(info.device));
+    }
+    if (memory.device.type == DeviceType::kCuda && memory.device != device_) {
+      throw InvalidArgumentError("the cuda driver was given memory of " + to_string(memory.device) + " to adopt on " +
+                                 to_string(device_));
+    }
+  }
+  return {memory, std::move(owner)};
+}
+
+void CudaContext::free(Buffer buffer, const Queue& queue) {
+  check_queue(queue);
+  check_memory(buffer.ref(), "memory to free");
+  const Entered entered(*this, "freeing memory");
+  parked_.sweep();
+  std::shared_ptr<void> owner = buffer.release();
+  if (owner == nullptr) return;
+  Allocation* allocation = Allocation::of(owner);
+  const bool pooled = allocation != nullptr && allocation->source() == Allocation::Source::kPool;
+  // Others who hold the memory too decide for themselves how they let go of it.
+  if (pooled && owner.use_count() == 1 && &allocation->hold() == hold_.get()) {
+    allocation->free_on(queue);
+    return;
+  }
+  parked_.park(std::move(owner), queue.native());
+}
+
+CUcontext CudaContext::context_of(const BufferRef& memory) {
+  if (memory.device == device_) return hold_->native();
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<ContextHold>& peer = peers_[memory.device.id];
+  if (peer == nullptr) peer = ContextHold::primary(hold_->shared_library(), static_cast<int>(memory.device.id));
+  return peer->native();
+}
+
+void CudaContext::copy(const BufferRef& to, const BufferRef& from, const Queue& queue) {
+  check_queue(queue);
+  check_memory(to, "the target of a copy");
+  check_memory(from, "the source of a copy");
+  if (to.read_only) throw InvalidArgumentError("the cuda driver was given read-only memory as the target of a copy");
+  if (to.size != from.size) {
+    throw InvalidArgumentError("the cuda driver was asked to copy " + std::to_string(from.size) + " bytes to " +
+                               std::to_string(to.size));
+  }
+  const auto other = [this](const BufferRef& memory) {
+    return memory.device.type == DeviceType::kCuda && memory.device != device_;
+  };
+  const bool peers = other(to) || other(from);
+  if (peers && to.device != device_ && from.device != device_) {
+    throw InvalidArgumentError("the cuda driver was given memory of " + to_string(from.device) + " and " +
+                               to_string(to.device) + " to copy on " + to_string(device_));
+  }
+  if (to.size == 0) return;
+  if (overlap(to, from)) throw InvalidArgumentError("the cuda driver was asked to copy memory onto itself");
+  const Entered entered(*this, "copying memory");
+  const CUresult result = peers ? api().memcpy_peer_async(address(to.data), context_of(to), address(from.data),
+                                                          context_of(from), to.size, queue.native())
+                                : api().memcpy_async(address(to.data), address(from.data), to.size, queue.native());
+  if (result != kSuccess) {
+    library().fail(result, "copying " + std::to_string(to.size) + " bytes from " + to_string(from.device) + " to " +
+                               to_string(to.device));
+  }
+}
+
+PointerInfo CudaContext::describe(const void* pointer) const {
+  CUcontext context = nullptr;
+  unsigned type = 0;
+  CUdeviceptr on_device = 0;
+  void* on_host = nullptr;
+  unsigned managed = 0;
+  int ordinal = -1;
+  CUdeviceptr start = 0;
+  std::size_t size = 0;
+  int attributes[] = {kPointerContext,   kPointerMemoryType,    kPointerDevicePointer, kPointerHostPointer,
+                      kPointerIsManaged, kPointerDeviceOrdinal, kPointerRangeStart,    kPointerRangeSize};
+  void* values[] = {&context, &type, &on_device, &on_host, &managed, &ordinal, &start, &size};
+
+  PointerInfo info;
+  info.address = const_cast<void*>(pointer);
+  info.host_accessible = true;
+  const Entered entered(*this, "asking what a pointer points to");
+  const CUresult result = api().pointer_get_attributes(std::size(attributes), attributes, values, address(pointer));
+  if (result == kInvalidValue) return info;  // as some versions say of memory that CUDA doesn't know
+  check(result, "asking what a pointer points to");
+  if (type == 0 || ordinal < 0) return info;
+
+  info.managed = managed != 0;
+  info.kind = info.managed ? MemoryKind::kShared : type == kTypeHost ? MemoryKind::kHost : MemoryKind::kDevice;
+  info.device = {.type = type_of(info.kind), .id = ordinal};
+  info.host_accessible = info.kind != MemoryKind::kDevice;
+  info.context = context;
+  if (on_device != 0) info.address = reinterpret_cast<void*>(on_device);
+  info.base = reinterpret_cast<void*>(start);
+  info.size = start != 0 ? size : 0;
+  return info;
+}
+
+}  // namespace crossdock::device::cuda

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "context_hold.h"
+#include "crossdock/device/driver.h"
+#include "current.h"
+#include "parked.h"
+
+namespace crossdock::device::cuda {
+
+class CudaContext final : public Context {
+ public:
+  explicit CudaContext(std::shared_ptr<ContextHold> hold);
+
+  std::string_view driver_name() const noexcept override;
+  Device device() const noexcept override { return device_; }
+
+  // cuda_context.cc
+  Buffer allocate(std::uint64_t size, MemoryKind kind, Sharing sharing, const Queue& queue) override;
+  Buffer adopt(const BufferRef& memory, std::shared_ptr<void> owner) override;
+  void free(Buffer buffer, const Queue& queue) override;
+  void copy(const BufferRef& to, const BufferRef& from, const Queue& queue) override;
+  PointerInfo describe(const void* pointer) const override;
+
+  // cuda_handles.cc
+  MemoryHandle export_memory(const BufferRef& memory) override;
+  Buffer import_memory(MemoryHandle handle, const std::string& where) override;
+
+  // cuda_queues.cc
+  Queue make_queue() override;
+  Queue wrap_queue(void* native, std::shared_ptr<void> owner) override;
+  void order_after(const Queue& queue, const Event& event) override;
+  Event make_event() override;
+  Event wrap_event(void* native, std::shared_ptr<void> owner) override;
+  void record(Event& event, const Queue& queue) override;
+  bool query(const Event& event) override;
+  void wait(const Event& event) override;
+
+ private:
+  /// The context made current for a verb, after the checks that every verb begins with.
+  class Entered {
+   public:
+    Entered(const CudaContext& context, const char* doing);
+
+   private:
+    Current current_;
+  };
+
+  const Api& api() const noexcept { return hold_->api(); }
+  CudaLibrary& library() const noexcept { return hold_->library(); }
+  void check(CUresult result, const char* doing) const { library().check(result, doing); }
+  void check_queue(const Queue& queue) const;
+  void check_memory(const BufferRef& memory, const char* what) const;
+  /// The BufferRef of memory of this device.
+  BufferRef memory(CUdeviceptr pointer, std::uint64_t size, MemoryKind kind) const noexcept;
+  /// A context in which memory of a device can be named: its own, or the primary one of its device.
+  CUcontext context_of(const BufferRef& memory);
+  CUuuid uuid() const;
+  Buffer import_own(const MemoryHandle& handle, const CUipcMemHandle& its, const std::string& where);
+  Buffer map_peers(const MemoryHandle& handle, const CUipcMemHandle& its, const std::string& where);
+
+  std::shared_ptr<ContextHold> hold_;
+  Device device_;
+  int device_count_ = 0;
+  Parked parked_;
+  std::mutex mutex_;
+  std::map<std::int64_t, std::shared_ptr<ContextHold>>
+      peers_;  ///< Primary contexts of devices that we copy to or from.
+};
+
+}  // namespace crossdock::device::cuda

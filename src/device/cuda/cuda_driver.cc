@@ -1,0 +1,77 @@
+#include <cstdlib>
+#include <utility>
+
+#include "crossdock/core/error.h"
+#include "crossdock/device/cuda.h"
+#include "cuda_context.h"
+#include "cuda_library.h"
+
+namespace crossdock::device {
+
+namespace {
+
+using namespace cuda;
+
+class CudaDriver final : public Driver {
+ public:
+  explicit CudaDriver(std::shared_ptr<CudaLibrary> library) noexcept : library_(std::move(library)) {}
+
+  std::string_view name() const noexcept override { return "cuda"; }
+  std::string version() const override { return library_->version(); }
+
+  std::vector<Device> devices() const override {
+    int count = 0;
+    if (count_devices(count) != kSuccess) return {};
+    std::vector<Device> devices;
+    for (int i = 0; i < count; ++i) devices.push_back({.type = DeviceType::kCuda, .id = i});
+    return devices;
+  }
+
+  std::string why_no_devices() const override {
+    int count = 0;
+    const CUresult result = count_devices(count);
+    if (result != kSuccess) return "CUDA couldn't be started: " + library_->text(result);
+    return count == 0 ? "CUDA has no devices" : std::string();
+  }
+
+  bool handles(DeviceType type) const noexcept override {
+    return type == DeviceType::kCuda || type == DeviceType::kCudaHost || type == DeviceType::kCudaManaged;
+  }
+
+  std::shared_ptr<Context> open(const Device& device, void* native_context) override {
+    int count = 0;
+    const CUresult result = handles(device.type) ? count_devices(count) : kSuccess;
+    if (device.id < 0 || device.id >= count) {
+      throw NotFoundError("the cuda driver has no device " + to_string(device) +
+                          (result != kSuccess ? ": CUDA couldn't be started: " + library_->text(result)
+                                              : "; it has " + std::to_string(count)));
+    }
+    const int ordinal = static_cast<int>(device.id);
+    return std::make_shared<CudaContext>(native_context == nullptr
+                                             ? ContextHold::primary(library_, ordinal)
+                                             : ContextHold::foreign(library_, ordinal, native_context));
+  }
+
+ private:
+  CUresult count_devices(int& count) const {
+    const CUresult result = library_->start();
+    return result != kSuccess ? result : library_->api().device_get_count(&count);
+  }
+
+  std::shared_ptr<CudaLibrary> library_;
+};
+
+}  // namespace
+
+std::vector<std::string> cuda_library_candidates() {
+  const char* chosen = std::getenv("CROSSDOCK_CUDA_LIBRARY");
+  if (chosen != nullptr && *chosen != '\0') return {chosen};
+  return {"libcuda.so.1", "libcuda.so"};
+}
+
+std::shared_ptr<Driver> make_cuda_driver(const std::vector<std::string>& candidates, std::vector<std::string>* tried) {
+  std::shared_ptr<CudaLibrary> library = CudaLibrary::open(candidates, tried);
+  return library != nullptr ? std::make_shared<CudaDriver>(std::move(library)) : nullptr;
+}
+
+}  // namespace crossdock::device

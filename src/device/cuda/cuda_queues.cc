@@ -1,0 +1,129 @@
+#include <utility>
+
+#include "crossdock/core/error.h"
+#include "cuda_context.h"
+
+namespace crossdock::device::cuda {
+
+namespace {
+
+/// A stream of ours. Ending it waits for nothing: CUDA finishes its work first.
+struct OwnStream {
+  std::shared_ptr<ContextHold> hold;
+  CUstream stream = nullptr;
+
+  ~OwnStream() {
+    if (stream == nullptr || hold->library().in_child()) return;
+    const Current current(hold->library(), hold->native());
+    if (current.result() == kSuccess) hold->api().stream_destroy(stream);
+  }
+};
+
+/// An event of ours; others get a pointer to its handle.
+struct OwnEvent {
+  std::shared_ptr<ContextHold> hold;
+  CUevent event = nullptr;
+
+  ~OwnEvent() {
+    if (event == nullptr || hold->library().in_child()) return;
+    const Current current(hold->library(), hold->native());
+    if (current.result() == kSuccess) hold->api().event_destroy(event);
+  }
+};
+
+CUevent handle_of(const Event& event) noexcept { return *static_cast<CUevent*>(event.native()); }
+
+/// True for errors that say that the call was wrong, and not that the work before it failed.
+bool of_the_call(CUresult result) noexcept {
+  return result == kInvalidValue || result == kInvalidHandle || result == kInvalidContext || result == kOutOfMemory ||
+         result == kDeinitialized || result == kNotInitialized;
+}
+
+}  // namespace
+
+Queue CudaContext::make_queue() {
+  const Entered entered(*this, "making a queue");
+  auto own = std::make_shared<OwnStream>();
+  own->hold = hold_;
+  check(api().stream_create(&own->stream, kStreamNonBlocking), "making a queue");
+  void* native = own->stream;
+  return {device_, native, std::move(own)};
+}
+
+Queue CudaContext::wrap_queue(void* native, std::shared_ptr<void> owner) {
+  if (native == nullptr) native = reinterpret_cast<void*>(kLegacyStream);
+  const auto number = reinterpret_cast<std::uintptr_t>(native);
+  if (number != kLegacyStream && number != kPerThreadStream) {
+    const Entered entered(*this, "looking at a stream");
+    CUcontext its = nullptr;
+    check(api().stream_get_ctx(native, &its), "asking a stream for its context");
+    if (its != hold_->native()) {
+      throw InvalidArgumentError("the cuda driver was given a stream of another context than the one of " +
+                                 to_string(device_) + " that it has open; open the device in that context");
+    }
+  }
+  return {device_, native, std::move(owner)};
+}
+
+void CudaContext::order_after(const Queue& queue, const Event& event) {
+  check_queue(queue);
+  event.check();
+  if (event.native() == nullptr) return;
+  const Entered entered(*this, "ordering a queue after an event");
+  check(api().stream_wait_event(queue.native(), handle_of(event), 0), "ordering a queue after an event");
+}
+
+Event CudaContext::make_event() {
+  const Entered entered(*this, "making an event");
+  auto own = std::make_shared<OwnEvent>();
+  own->hold = hold_;
+  check(api().event_create(&own->event, kEventDisableTiming), "making an event");
+  void* native = &own->event;
+  return {native, std::move(own)};
+}
+
+Event CudaContext::wrap_event(void* native, std::shared_ptr<void> owner) { return {native, std::move(owner)}; }
+
+void CudaContext::record(Event& event, const Queue& queue) {
+  check_queue(queue);
+  if (event.native() == nullptr) {
+    if (event.failure()) return;
+    throw InvalidArgumentError(
+        "the cuda driver was asked to record an event that has no native one; make_event() makes "
+        "events to record");
+  }
+  const Entered entered(*this, "recording an event");
+  const CUresult result = api().event_record(handle_of(event), queue.native());
+  if (result == kSuccess) return;
+  if (of_the_call(result)) library().fail(result, "recording an event");
+  event.fail(std::make_shared<const Error>(library().error(result, "running the work before an event")));
+}
+
+bool CudaContext::query(const Event& event) {
+  event.check();
+  if (event.native() == nullptr) return true;
+  const Entered entered(*this, "querying an event");
+  const CUresult result = api().event_query(handle_of(event));
+  if (result == kNotReady) return false;
+  if (result == kSuccess) {
+    parked_.sweep();
+    return true;
+  }
+  if (of_the_call(result)) library().fail(result, "querying an event");
+  Event(event).fail(std::make_shared<const Error>(library().error(result, "running the work before an event")));
+  event.check();
+  return true;
+}
+
+void CudaContext::wait(const Event& event) {
+  event.check();
+  if (event.native() == nullptr) return;
+  const Entered entered(*this, "waiting for an event");
+  const CUresult result = api().event_synchronize(handle_of(event));
+  if (result == kSuccess) return parked_.sweep();
+  if (of_the_call(result)) library().fail(result, "waiting for an event");
+  Event(event).fail(std::make_shared<const Error>(library().error(result, "running the work before an event")));
+  event.check();
+}
+
+}  // namespace crossdock::device::cuda

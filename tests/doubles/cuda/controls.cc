@@ -1,0 +1,111 @@
+#include <cstdio>
+
+#include "backend.h"
+#include "cuda_double.h"
+#include "state.h"
+
+using namespace crossdock::cuda_double;
+
+namespace {
+
+void wait_for_ended_streams() {
+  std::vector<std::pair<std::shared_ptr<crossdock::device::Context>, crossdock::device::Event>> ended;
+  {
+    const std::lock_guard lock(state().mutex);
+    ended.swap(state().ended);
+  }
+  for (auto& [backend, end] : ended) {
+    try {
+      backend->wait(end);
+    } catch (const crossdock::Error&) {
+      // Whoever made that work fail has seen so, or didn't want to.
+    }
+  }
+}
+
+}  // namespace
+
+CUDA_DOUBLE void crossdockCudaDoubleReset() {
+  wait_for_ended_streams();
+  const std::lock_guard lock(state().mutex);
+  State& s = state();
+  s.version = State().version;
+  s.attributes.clear();
+  s.hidden.clear();
+  s.calls.clear();
+  s.failures.clear();
+  for (DoubleDevice& device : s.devices) {
+    if (device.primary != nullptr) device.primary->broken = kSuccess;
+  }
+  for (const auto& context : s.contexts) context->broken = kSuccess;
+  reset_backend();
+}
+
+CUDA_DOUBLE void crossdockCudaDoubleForget() {
+  std::map<CUdeviceptr, Block> blocks;  // dropped outside the lock
+  const std::lock_guard lock(state().mutex);
+  blocks.swap(state().blocks);
+  for (DoubleEvent* event : state().events) delete event;
+  state().events.clear();
+  const auto end_streams = [](DoubleContext& context) {
+    for (DoubleStream* stream : context.streams) end_stream(stream);
+    context.streams.clear();
+  };
+  for (const DoubleDevice& device : state().devices) {
+    if (device.primary != nullptr) end_streams(*device.primary);
+  }
+  for (const auto& context : state().contexts) end_streams(*context);
+}
+
+CUDA_DOUBLE void crossdockCudaDoubleFail(const char* function, int nth, int result) {
+  const std::lock_guard lock(state().mutex);
+  state().failures[function][state().calls[function] + static_cast<std::uint64_t>(nth)] = result;
+}
+
+CUDA_DOUBLE uint64_t crossdockCudaDoubleCalls(const char* function) {
+  const std::lock_guard lock(state().mutex);
+  return state().calls[function];
+}
+
+CUDA_DOUBLE void crossdockCudaDoubleLive(CrossdockCudaDoubleLive* live) {
+  const std::lock_guard lock(state().mutex);
+  *live = {};
+  live->allocations = state().blocks.size();
+  live->events = state().events.size();
+  live->contexts = state().contexts.size();
+  for (const auto& context : state().contexts) live->streams += context->streams.size();
+  for (const DoubleDevice& device : state().devices) {
+    live->contexts += static_cast<std::uint64_t>(device.retained);
+    if (device.primary != nullptr) live->streams += device.primary->streams.size();
+  }
+}
+
+CUDA_DOUBLE void crossdockCudaDoubleSetDelay(uint64_t microseconds) { set_backend_delay(microseconds); }
+
+CUDA_DOUBLE void crossdockCudaDoubleSetVersion(int version) {
+  const std::lock_guard lock(state().mutex);
+  state().version = version;
+}
+
+CUDA_DOUBLE void crossdockCudaDoubleSetAttribute(int attribute, int value) {
+  const std::lock_guard lock(state().mutex);
+  state().attributes[attribute] = value;
+}
+
+CUDA_DOUBLE void crossdockCudaDoubleHide(const char* function) {
+  const std::lock_guard lock(state().mutex);
+  state().hidden.insert(function);
+}
+
+CUDA_DOUBLE void crossdockCudaDoubleBreak(void* context, int result) {
+  const std::lock_guard lock(state().mutex);
+  static_cast<DoubleContext*>(context)->broken = result;
+}
+
+CUDA_DOUBLE void crossdockCudaDoubleFailWork() { fail_backend_work(); }
+
+CUDA_DOUBLE uint64_t crossdockCudaDoubleFaults(char* text, uint64_t size) {
+  const std::vector<std::string> faults = backend_faults();
+  if (size > 0) std::snprintf(text, size, "%s", faults.empty() ? "" : faults.back().c_str());
+  return faults.size();
+}

@@ -1,0 +1,144 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "crossdock/core/error.h"
+#include "crossdock/core/unique_fd.h"
+#include "crossdock/device/driver.h"
+#include "device/cuda/api.h"
+
+/// What the double of CUDA's driver library remembers. All of it is guarded by one lock, which is never held while
+/// anything waits.
+namespace crossdock::cuda_double {
+
+using namespace device::cuda;  // CUDA's types and numbers
+
+struct DoubleContext;
+
+struct DoubleStream {
+  DoubleContext* context;
+  device::Queue queue;
+  bool blocking;  ///< Orders itself with the legacy default stream.
+};
+
+struct DoubleEvent {
+  DoubleContext* context;
+  device::Event event;
+};
+
+struct DoubleContext {
+  int ordinal = 0;
+  bool primary = false;
+  CUresult broken = kSuccess;
+  std::shared_ptr<device::Context> backend;
+  std::unique_ptr<DoubleStream> legacy;
+  std::map<std::thread::id, std::unique_ptr<DoubleStream>> per_thread;
+  std::set<DoubleStream*> streams;  ///< Of cuStreamCreate.
+};
+
+enum class Source { kAlloc, kPool, kPinned, kManaged, kRegistered, kOpened };
+
+/// One allocation, by its address on the device.
+struct Block {
+  Source source = Source::kAlloc;
+  DoubleContext* context = nullptr;
+  std::uint64_t size = 0;
+  device::Buffer buffer;    ///< None where the memory is somebody else's.
+  void* host = nullptr;     ///< The host's address; null where it has none.
+  int opened = 0;           ///< Times, for kOpened.
+  CUipcMemHandle handle{};  ///< For kOpened, and of kAlloc once it was exported.
+  UniqueFd exported;        ///< What another process opens.
+};
+
+struct DoubleDevice {
+  device::Device backend;
+  std::unique_ptr<DoubleContext> primary;
+  int retained = 0;
+};
+
+struct State {
+  std::mutex mutex;
+  pid_t started_in = 0;  ///< The process that called cuInit; 0: none has.
+  std::shared_ptr<device::Driver> driver;
+  std::vector<DoubleDevice> devices;
+  std::set<std::unique_ptr<DoubleContext>> contexts;  ///< Of cuCtxCreate.
+  std::set<DoubleEvent*> events;
+  std::map<CUdeviceptr, Block> blocks;
+
+  /// The ends of streams that were destroyed since the last reset: their work may be under way.
+  std::vector<std::pair<std::shared_ptr<device::Context>, device::Event>> ended;
+
+  // Controls
+  int version = 12080;
+  std::map<int, int> attributes;
+  std::set<std::string> hidden;
+  std::map<std::string, std::uint64_t> calls;
+  std::map<std::string, std::map<std::uint64_t, CUresult>> failures;  ///< By function and number of the call.
+};
+
+State& state();
+/// The calling thread's contexts, the current one last.
+std::vector<DoubleContext*>& current_contexts();
+std::uint64_t delay_from_environment();
+
+/// A failure on the way through a function: its result.
+struct Failure {
+  CUresult result;
+};
+
+/// Counts the call, and fails where a test said so. With the lock held.
+void count(const char* function);
+/// Fails outside the process that called cuInit.
+void need_start();
+/// The current context, not broken.
+DoubleContext& need_context();
+/// The context that a handle stands for.
+DoubleContext& context_of(CUcontext handle);
+DoubleStream& stream_of(CUstream handle);
+DoubleEvent& event_of(CUevent handle);
+/// Ends a stream; its work goes on.
+void end_stream(DoubleStream* stream);
+/// The block that these bytes lie in, or null.
+std::pair<const CUdeviceptr, Block>* block_of(CUdeviceptr pointer, std::uint64_t size);
+/// What a stream must do before new work is put on it: what the legacy default stream's rules order it after.
+void order_default_streams(DoubleStream& stream);
+/// Bytes as the backend names them; memory that isn't ours is the host's.
+device::BufferRef bytes_at(CUdeviceptr pointer, std::uint64_t size);
+
+/// The body of a function: `work` with the lock held, what it throws as CUDA's number.
+template <typename Work>
+CUresult call(const char* function, Work work) noexcept {
+  try {
+    const std::lock_guard lock(state().mutex);
+    count(function);
+    work();
+    return kSuccess;
+  } catch (const Failure& failure) {
+    return failure.result;
+  } catch (const ResourceError&) {
+    return kOutOfMemory;
+  } catch (const InvalidArgumentError&) {
+    return kInvalidValue;
+  } catch (const UnsupportedError&) {
+    return kNotSupported;
+  } catch (const Error&) {
+    return kUnknown;
+  } catch (...) {
+    return kOutOfMemory;
+  }
+}
+
+#define CUDA_DOUBLE extern "C" __attribute__((visibility("default")))
+
+}  // namespace crossdock::cuda_double

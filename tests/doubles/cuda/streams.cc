@@ -1,0 +1,169 @@
+// Streams and events.
+#include "state.h"
+
+using namespace crossdock::cuda_double;
+using crossdock::device::Event;
+
+namespace {
+
+/// Waits for an event outside the lock. Failed work breaks its context, as in CUDA.
+CUresult wait_for(DoubleContext* context, const Event& event) noexcept {
+  try {
+    const std::shared_ptr<crossdock::device::Context> backend = context->backend;
+    backend->wait(event);
+    return kSuccess;
+  } catch (...) {
+    const std::lock_guard lock(state().mutex);
+    if (context->broken == kSuccess) context->broken = kLaunchFailed;
+    return context->broken;
+  }
+}
+
+CUresult poll(DoubleContext* context, const Event& event) noexcept {
+  try {
+    return context->backend->query(event) ? kSuccess : kNotReady;
+  } catch (...) {
+    const std::lock_guard lock(state().mutex);
+    if (context->broken == kSuccess) context->broken = kLaunchFailed;
+    return context->broken;
+  }
+}
+
+/// The end of a stream's work, and the context to wait for it in.
+CUresult end_of(const char* function, CUstream handle, DoubleContext*& context, Event& done) {
+  return call(function, [&] {
+    DoubleStream& stream = stream_of(handle);
+    if (stream.context->broken != kSuccess) throw Failure{stream.context->broken};
+    order_default_streams(stream);
+    context = stream.context;
+    done = context->backend->make_event();
+    context->backend->record(done, stream.queue);
+  });
+}
+
+}  // namespace
+
+CUDA_DOUBLE CUresult cuStreamCreate(CUstream* handle, unsigned flags) {
+  return call("cuStreamCreate", [&] {
+    DoubleContext& context = need_context();
+    if (flags > kStreamNonBlocking) throw Failure{kInvalidValue};
+    auto stream = std::unique_ptr<DoubleStream>(
+        new DoubleStream{&context, context.backend->make_queue(), (flags & kStreamNonBlocking) == 0});
+    context.streams.insert(stream.get());
+    *handle = stream.release();
+  });
+}
+
+CUDA_DOUBLE CUresult cuStreamDestroy_v2(CUstream handle) {
+  return call("cuStreamDestroy_v2", [&] {
+    if (reinterpret_cast<std::uintptr_t>(handle) <= kPerThreadStream) throw Failure{kInvalidHandle};
+    DoubleStream& stream = stream_of(handle);
+    stream.context->streams.erase(&stream);
+    end_stream(&stream);
+  });
+}
+
+CUDA_DOUBLE CUresult cuStreamGetCtx(CUstream handle, CUcontext* context) {
+  return call("cuStreamGetCtx", [&] { *context = stream_of(handle).context; });
+}
+
+CUDA_DOUBLE CUresult cuStreamQuery(CUstream handle) {
+  DoubleContext* context = nullptr;
+  Event done;
+  const CUresult result = end_of("cuStreamQuery", handle, context, done);
+  return result == kSuccess ? poll(context, done) : result;
+}
+
+CUDA_DOUBLE CUresult cuStreamSynchronize(CUstream handle) {
+  DoubleContext* context = nullptr;
+  Event done;
+  const CUresult result = end_of("cuStreamSynchronize", handle, context, done);
+  return result == kSuccess ? wait_for(context, done) : result;
+}
+
+CUDA_DOUBLE CUresult cuCtxSynchronize() {
+  std::vector<Event> all;
+  DoubleContext* context = nullptr;
+  const CUresult result = call("cuCtxSynchronize", [&] {
+    context = &need_context();
+    std::vector<DoubleStream*> streams(context->streams.begin(), context->streams.end());
+    if (context->legacy != nullptr) streams.push_back(context->legacy.get());
+    for (const auto& [thread, stream] : context->per_thread) streams.push_back(stream.get());
+    for (DoubleStream* stream : streams) {
+      all.push_back(context->backend->make_event());
+      context->backend->record(all.back(), stream->queue);
+    }
+  });
+  if (result != kSuccess) return result;
+  for (const Event& event : all) {
+    if (const CUresult failed = wait_for(context, event)) return failed;
+  }
+  return kSuccess;
+}
+
+CUDA_DOUBLE CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned) {
+  return call("cuStreamWaitEvent", [&] {
+    DoubleStream& stream = stream_of(handle);
+    if (stream.context->broken != kSuccess) throw Failure{stream.context->broken};
+    DoubleEvent& its = event_of(event);
+    order_default_streams(stream);
+    try {
+      stream.context->backend->order_after(stream.queue, its.event);
+    } catch (const crossdock::Error&) {
+      its.context->broken = kLaunchFailed;
+      throw Failure{kLaunchFailed};
+    }
+  });
+}
+
+CUDA_DOUBLE CUresult cuEventCreate(CUevent* handle, unsigned) {
+  return call("cuEventCreate", [&] {
+    DoubleContext& context = need_context();
+    auto event = std::unique_ptr<DoubleEvent>(new DoubleEvent{&context, context.backend->make_event()});
+    state().events.insert(event.get());
+    *handle = event.release();
+  });
+}
+
+CUDA_DOUBLE CUresult cuEventDestroy_v2(CUevent handle) {
+  return call("cuEventDestroy_v2", [&] {
+    need_start();
+    const auto found = state().events.find(static_cast<DoubleEvent*>(handle));
+    if (found == state().events.end()) throw Failure{kInvalidHandle};
+    delete *found;
+    state().events.erase(found);
+  });
+}
+
+CUDA_DOUBLE CUresult cuEventRecord(CUevent handle, CUstream stream_handle) {
+  return call("cuEventRecord", [&] {
+    DoubleStream& stream = stream_of(stream_handle);
+    if (stream.context->broken != kSuccess) throw Failure{stream.context->broken};
+    DoubleEvent& event = event_of(handle);
+    if (event.context != stream.context) throw Failure{kInvalidHandle};
+    order_default_streams(stream);
+    stream.context->backend->record(event.event, stream.queue);
+  });
+}
+
+CUDA_DOUBLE CUresult cuEventQuery(CUevent handle) {
+  DoubleContext* context = nullptr;
+  Event event;
+  const CUresult result = call("cuEventQuery", [&] {
+    DoubleEvent& its = event_of(handle);
+    context = its.context;
+    event = its.event;
+  });
+  return result == kSuccess ? poll(context, event) : result;
+}
+
+CUDA_DOUBLE CUresult cuEventSynchronize(CUevent handle) {
+  DoubleContext* context = nullptr;
+  Event event;
+  const CUresult result = call("cuEventSynchronize", [&] {
+    DoubleEvent& its = event_of(handle);
+    context = its.context;
+    event = its.event;
+  });
+  return result == kSuccess ? wait_for(context, event) : result;
+}

@@ -1,0 +1,274 @@
+#include <gmock/gmock.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "crossdock/core/error.h"
+#include "crossdock/device/cuda.h"
+#include "support/cuda.h"
+#include "unit/device/support.h"
+
+namespace crossdock::device {
+namespace {
+
+using crossdock::testing::Cuda;
+using crossdock::testing::message_of;
+using ::testing::HasSubstr;
+
+constexpr int kOutOfMemory = 2;
+constexpr int kLaunchFailed = 719;
+constexpr int kNotSupported = 801;
+constexpr int kUnknown = 999;
+constexpr int kPools = 115;
+constexpr int kManaged = 83;
+
+/// What happens when CUDA fails: on the double, which does so when it is told to.
+class CudaFailures : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    cuda_.control("crossdockCudaDoubleReset");
+    open();
+  }
+  void TearDown() override {
+    drop();
+    crossdock::testing::expect_no_faults(cuda_);
+    cuda_.control("crossdockCudaDoubleReset");
+    crossdock::testing::expect_nothing_alive(cuda_);
+  }
+
+  void open() {
+    driver_ = make_cuda_driver({CROSSDOCK_CUDA_DOUBLE});
+    context_ = driver_->open({.type = DeviceType::kCuda, .id = 0});
+    queue_ = std::make_unique<Queue>(context_->make_queue());
+  }
+  void drop() {
+    queue_.reset();
+    context_.reset();
+    driver_.reset();
+  }
+  static BufferRef host(std::string& bytes) {
+    return {.data = bytes.data(), .size = bytes.size(), .device = {}, .kind = MemoryKind::kHost, .read_only = false};
+  }
+  Buffer allocate(std::uint64_t size, MemoryKind kind = MemoryKind::kDevice, Sharing sharing = Sharing::kPrivate) {
+    return context_->allocate(size, kind, sharing, *queue_);
+  }
+  void finish() {
+    Event event = context_->make_event();
+    context_->record(event, *queue_);
+    context_->wait(event);
+  }
+
+  Cuda cuda_{"Double"};
+  std::shared_ptr<Driver> driver_;
+  std::shared_ptr<Context> context_;
+  std::unique_ptr<Queue> queue_;
+};
+
+TEST_F(CudaFailures, AreNamedAsCudaNamesThem) {
+  cuda_.fail("cuMemAllocAsync", 1, kOutOfMemory);
+  const std::string what = message_of<ResourceError>([&] { allocate(4096); });
+  EXPECT_THAT(what, HasSubstr("CUDA_ERROR_OUT_OF_MEMORY (out of memory)"));
+  EXPECT_THAT(what, HasSubstr("allocating 4096 bytes on cuda:0"));
+  cuda_.fail("cuStreamCreate", 1, kNotSupported);
+  EXPECT_THROW(context_->make_queue(), UnsupportedError);
+  cuda_.fail("cuStreamCreate", 1, 12345);
+  EXPECT_THAT(message_of<SystemError>([&] { context_->make_queue(); }), HasSubstr("CUDA error 12345"));
+}
+
+TEST_F(CudaFailures, OfEveryCallLeaveNothingBehind) {
+  drop();
+  // One of each thing, so that each function is called. What a failure leaves half done is waited for, as whoever
+  // drops memory must.
+  const auto everything = [&] {
+    std::string bytes(64, 'x');
+    std::vector<Buffer> buffers;
+    std::vector<Queue> queues;
+    const auto keep = [&](Buffer buffer) -> Buffer& { return buffers.emplace_back(std::move(buffer)); };
+    bool failed = false;
+    try {
+      open();
+      queues.push_back(*queue_);
+      for (const MemoryKind kind : {MemoryKind::kDevice, MemoryKind::kHost, MemoryKind::kShared}) {
+        keep(allocate(64, kind));
+        Buffer& freed = keep(allocate(64, kind));
+        context_->copy(freed.ref(), host(bytes), *queue_);
+        finish();
+        context_->free(std::move(freed), *queue_);
+      }
+      const BufferRef shared = keep(allocate(64, MemoryKind::kDevice, Sharing::kExportable)).ref();
+      context_->import_memory(context_->export_memory(shared), "here");
+      context_->adopt(shared, nullptr);
+      const auto other = driver_->open({.type = DeviceType::kCuda, .id = 1});
+      queues.push_back(other->make_queue());
+      const BufferRef there = keep(other->allocate(64, MemoryKind::kDevice, Sharing::kPrivate, queues.back())).ref();
+      Event allocated = other->make_event();
+      other->record(allocated, queues.back());
+      context_->order_after(*queue_, allocated);
+      context_->copy(shared, there, *queue_);
+      context_->wrap_queue(queue_->native(), nullptr);
+      Event event = context_->make_event();
+      context_->record(event, *queue_);
+      context_->query(event);
+      context_->wait(event);
+    } catch (const Error&) {
+      failed = true;
+    }
+    for (const Queue& queue : queues) cuda_.run("cuStreamSynchronize", queue.native());
+    return failed;
+  };
+  const std::vector<std::string> functions = {"cuDeviceGetCount",  "cuDeviceGet",
+                                              "cuDeviceGetUuid",   "cuDevicePrimaryCtxRetain",
+                                              "cuCtxGetCurrent",   "cuCtxPushCurrent_v2",
+                                              "cuMemAlloc_v2",     "cuMemAllocAsync",
+                                              "cuMemHostAlloc",    "cuMemAllocManaged",
+                                              "cuMemcpyAsync",     "cuMemcpyPeerAsync",
+                                              "cuStreamCreate",    "cuPointerGetAttributes",
+                                              "cuStreamGetCtx",    "cuStreamWaitEvent",
+                                              "cuEventCreate",     "cuEventRecord",
+                                              "cuEventQuery",      "cuEventSynchronize",
+                                              "cuIpcGetMemHandle", "cuDeviceGetAttribute"};
+  for (const std::string& function : functions) {
+    cuda_.control("crossdockCudaDoubleReset");
+    EXPECT_FALSE(everything());
+    drop();
+    const std::uint64_t calls = cuda_.calls(function.c_str());
+    EXPECT_GT(calls, 0u) << function;
+    for (const int result : {kOutOfMemory, kUnknown}) {
+      for (std::uint64_t nth = 1; nth <= calls; ++nth) {
+        cuda_.control("crossdockCudaDoubleReset");
+        cuda_.fail(function.c_str(), static_cast<int>(nth), result);
+        everything();
+        drop();
+        SCOPED_TRACE(function + " failing at call " + std::to_string(nth));
+        EXPECT_EQ(cuda_.current(), nullptr);
+        const CrossdockCudaDoubleLive live = cuda_.live();
+        EXPECT_EQ(live.contexts, 0u);
+        // Where a context can't be entered to give something back, it goes with the context.
+        const bool entering = function == "cuCtxPushCurrent_v2" || function == "cuCtxGetCurrent";
+        if (!entering) crossdock::testing::expect_nothing_alive(cuda_);
+        cuda_.control("crossdockCudaDoubleForget");
+        if (::testing::Test::HasFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_F(CudaFailures, OfWorkAreCarriedByItsEvents) {
+  for (const bool by_query : {true, false}) {
+    cuda_.control("crossdockCudaDoubleReset");
+    Event event = context_->make_event();
+    context_->record(event, *queue_);
+    void* native = context_->describe(allocate(8, MemoryKind::kHost).data()).context;
+    ASSERT_NE(native, nullptr);
+    cuda_.control("crossdockCudaDoubleBreak", native, kLaunchFailed);
+    const std::string what =
+        message_of<SystemError>([&] { by_query ? void(context_->query(event)) : context_->wait(event); });
+    EXPECT_THAT(what, HasSubstr("CUDA_ERROR_LAUNCH_FAILED (unspecified launch failure)"));
+    const Event copy = event;
+    ASSERT_NE(copy.failure(), nullptr);
+    EXPECT_EQ(copy.failure()->what(), what);
+    EXPECT_THROW(context_->order_after(*queue_, copy), SystemError);
+  }
+}
+
+TEST_F(CudaFailures, OfAQueueAreCarriedByTheEventRecordedOnIt) {
+  Event event = context_->make_event();
+  cuda_.fail("cuEventRecord", 1, kLaunchFailed);
+  EXPECT_NO_THROW(context_->record(event, *queue_));
+  EXPECT_THAT(message_of<SystemError>([&] { context_->wait(event); }), HasSubstr("CUDA_ERROR_LAUNCH_FAILED"));
+  EXPECT_THROW(context_->query(event), SystemError);
+  Event other = context_->make_event();
+  cuda_.fail("cuEventRecord", 1, 400);
+  EXPECT_THROW(context_->record(other, *queue_), InvalidArgumentError);
+  EXPECT_EQ(other.failure(), nullptr);
+  cuda_.fail("cuEventQuery", 1, 400);
+  EXPECT_THROW(context_->query(other), InvalidArgumentError);
+  EXPECT_EQ(other.failure(), nullptr);
+  EXPECT_TRUE(context_->query(other));
+}
+
+TEST_F(CudaFailures, AtTheEndOfThingsAreNobodysProblem) {
+  Buffer buffer = allocate(64);
+  Buffer freed = allocate(64);
+  finish();
+  cuda_.fail("cuMemFreeAsync", 1, kUnknown);
+  cuda_.fail("cuMemFreeAsync", 2, kUnknown);
+  buffer = Buffer();
+  EXPECT_NO_THROW(context_->free(std::move(freed), *queue_));
+  EXPECT_EQ(cuda_.calls("cuMemFree_v2"), 2u) << "given back another way";
+}
+
+TEST_F(CudaFailures, ToNoteTheEndOfWorkIsMadeUpForByWaiting) {
+  bool dropped = false;
+  std::string from = "late";
+  std::string to = "????";
+  for (const char* function : {"cuEventCreate", "cuEventRecord"}) {
+    cuda_.control("crossdockCudaDoubleSetDelay", std::uint64_t{10'000});
+    to = "????";
+    Buffer adopted =
+        context_->adopt(host(to), std::shared_ptr<void>(to.data(), [&](void*) { dropped = to == "late"; }));
+    context_->copy(adopted.ref(), host(from), *queue_);
+    cuda_.fail(function, 1, kOutOfMemory);
+    context_->free(std::move(adopted), *queue_);
+    EXPECT_TRUE(dropped) << function;
+    cuda_.control("crossdockCudaDoubleSetDelay", std::uint64_t{0});
+  }
+}
+
+// What devices lack
+
+TEST_F(CudaFailures, WithoutPoolsMemoryIsAllocatedAtOnce) {
+  drop();
+  cuda_.control("crossdockCudaDoubleSetAttribute", kPools, 0);
+  open();
+  const std::uint64_t before = cuda_.calls("cuMemAllocAsync");
+  {
+    Buffer freed = allocate(64);
+    const Buffer dropped = allocate(64);
+    context_->free(std::move(freed), *queue_);
+    finish();
+    EXPECT_EQ(cuda_.live().allocations, 1u);
+  }
+  EXPECT_EQ(cuda_.live().allocations, 0u);
+  EXPECT_EQ(cuda_.calls("cuMemAllocAsync"), before);
+}
+
+TEST_F(CudaFailures, WithoutManagedMemoryItIsRefused) {
+  drop();
+  cuda_.control("crossdockCudaDoubleSetAttribute", kManaged, 0);
+  open();
+  EXPECT_THAT(message_of<UnsupportedError>([&] { allocate(64, MemoryKind::kShared); }), HasSubstr("managed"));
+  EXPECT_NO_THROW(allocate(64, MemoryKind::kHost));
+}
+
+// How memory of pools goes
+
+TEST_F(CudaFailures, PoolMemoryIsAllocatedAndFreedInTheQueuesOrder) {
+  Buffer freed = allocate(64);
+  EXPECT_EQ(cuda_.calls("cuMemAllocAsync"), 1u);
+  EXPECT_EQ(cuda_.calls("cuMemAlloc_v2"), 0u);
+  context_->free(std::move(freed), *queue_);
+  EXPECT_EQ(cuda_.calls("cuMemFreeAsync"), 1u);
+  EXPECT_EQ(cuda_.live().allocations, 0u) << "in CUDA's hands, whatever its queue is doing";
+  { const Buffer dropped = allocate(64); }
+  EXPECT_EQ(cuda_.calls("cuMemFreeAsync"), 2u);
+  EXPECT_EQ(cuda_.calls("cuMemFree_v2"), 0u);
+  EXPECT_EQ(cuda_.calls("cuStreamSynchronize") + cuda_.calls("cuCtxSynchronize"), 0u);
+  finish();
+}
+
+TEST_F(CudaFailures, MemoryThatOthersHoldTooIsParked) {
+  Buffer buffer = allocate(64);
+  const BufferRef ref = buffer.ref();
+  std::shared_ptr<void> owner = buffer.release();
+  context_->free(Buffer(ref, owner), *queue_);
+  finish();
+  EXPECT_EQ(cuda_.live().allocations, 1u);
+  EXPECT_EQ(owner.use_count(), 1);
+  owner.reset();
+  EXPECT_EQ(cuda_.live().allocations, 0u);
+}
+
+}  // namespace
+}  // namespace crossdock::device
