@@ -16,10 +16,11 @@
 /// CUDA for tests: the double always, and a real GPU by the same tests where there is one.
 namespace crossdock::testing {
 
-/// Where tests run: "Double" or "Gpu".
+/// Where tests run: "Double", "Gpu", or on the library of that name.
 inline std::vector<std::string> cuda_candidates(const std::string& target) {
   if (target == "Double") return {CROSSDOCK_CUDA_DOUBLE};
-  return {"libcuda.so.1", "libcuda.so"};
+  if (target == "Gpu") return {"libcuda.so.1", "libcuda.so"};
+  return {target};
 }
 
 /// The driver for a target. Null, with the reason, where there is no GPU.

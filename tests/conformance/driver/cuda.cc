@@ -7,7 +7,8 @@ namespace {
 
 using crossdock::testing::Cuda;
 
-DriverCase cuda_case(const std::string& target) {
+/// `delay_us`: how long each piece of work takes at least, on the double.
+DriverCase cuda_case(const std::string& name, const std::string& target, std::uint64_t delay_us = 0) {
   // The suite's device is the first; CUDA's primary context is the one that the driver opens it in.
   const auto with_context = [target](auto make) {
     auto cuda = std::make_shared<Cuda>(target);
@@ -19,11 +20,13 @@ DriverCase cuda_case(const std::string& target) {
     return made;
   };
   return {
-      .name = "cuda" + target,
+      .name = name,
       .make =
-          [target] {
+          [target, delay_us] {
             std::string why_not;
-            return crossdock::testing::make_cuda_target(target, why_not);
+            std::shared_ptr<Driver> driver = crossdock::testing::make_cuda_target(target, why_not);
+            if (target == "Double") Cuda(target).control("crossdockCudaDoubleSetDelay", delay_us);
+            return driver;
           },
       .kinds = {MemoryKind::kDevice, MemoryKind::kHost, MemoryKind::kShared},
       .exportable = {MemoryKind::kDevice},
@@ -63,7 +66,10 @@ DriverCase cuda_case(const std::string& target) {
 
 }  // namespace
 
-INSTANTIATE_TEST_SUITE_P(Cuda, DriverConformance, ::testing::Values(cuda_case("Double"), cuda_case("Gpu")),
+INSTANTIATE_TEST_SUITE_P(Cuda, DriverConformance,
+                         ::testing::Values(cuda_case("cuda_double", "Double"),
+                                           cuda_case("cuda_double_with_delay", "Double", 2000),
+                                           cuda_case("cuda", "Gpu")),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace crossdock::device

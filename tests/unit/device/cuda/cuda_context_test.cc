@@ -271,7 +271,7 @@ TEST_P(CudaContext, AdoptsOnlyWhatCudaSaysIsOfTheDevice) {
 }
 
 TEST_P(CudaContext, HoldsAdoptedMemoryUntilTheQueuesWorkIsDone) {
-  if (on_double()) cuda_->control("crossdockCudaDoubleSetDelay", std::uint64_t{20'000});
+  if (on_double()) cuda_->control("crossdockCudaDoubleSetDelay", std::uint64_t{100'000});
   const Buffer target = allocate(4);
   bool dropped = false;
   std::string bytes = "held";
@@ -287,7 +287,7 @@ TEST_P(CudaContext, HoldsAdoptedMemoryUntilTheQueuesWorkIsDone) {
 }
 
 TEST_P(CudaContext, ItsEndWaitsForWhatFreeStillHolds) {
-  if (on_double()) cuda_->control("crossdockCudaDoubleSetDelay", std::uint64_t{20'000});
+  if (on_double()) cuda_->control("crossdockCudaDoubleSetDelay", std::uint64_t{100'000});
   std::string from = "late";
   std::string to = "????";
   bool right = false;

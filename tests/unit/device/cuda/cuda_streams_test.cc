@@ -1,0 +1,210 @@
+#include <gmock/gmock.h>
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "crossdock/core/error.h"
+#include "crossdock/device/cuda.h"
+#include "support/cuda.h"
+#include "unit/device/support.h"
+
+namespace crossdock::device {
+namespace {
+
+using crossdock::testing::Cuda;
+using crossdock::testing::message_of;
+using ::testing::HasSubstr;
+
+constexpr std::uint64_t kDelay = 150'000;  // microseconds; long against what a test does meanwhile
+
+/// What runs before and after what, on the double: its streams are slow, and it finds orders that are missing.
+class CudaStreams : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    cuda_.control("crossdockCudaDoubleReset");
+    driver_ = make_cuda_driver({CROSSDOCK_CUDA_DOUBLE});
+    context_ = driver_->open({.type = DeviceType::kCuda, .id = 0});
+    queue_ = std::make_unique<Queue>(context_->make_queue());
+  }
+  void TearDown() override {
+    queue_.reset();
+    context_.reset();
+    driver_.reset();
+    cuda_.control("crossdockCudaDoubleReset");
+    crossdock::testing::expect_nothing_alive(cuda_);
+  }
+
+  void slow_down() { cuda_.control("crossdockCudaDoubleSetDelay", kDelay); }
+  std::uint64_t faults() const {
+    char text[512] = {};
+    return static_cast<std::uint64_t>(
+        cuda_.call("crossdockCudaDoubleFaults", static_cast<char*>(text), std::uint64_t{sizeof text}));
+  }
+  static BufferRef host(std::string& bytes) {
+    return {.data = bytes.data(), .size = bytes.size(), .device = {}, .kind = MemoryKind::kHost, .read_only = false};
+  }
+  Buffer allocate(std::uint64_t size) {
+    return context_->allocate(size, MemoryKind::kDevice, Sharing::kPrivate, *queue_);
+  }
+  Event mark(const Queue& queue) {
+    Event event = context_->make_event();
+    context_->record(event, queue);
+    return event;
+  }
+  void finish(const Queue& queue) { context_->wait(mark(queue)); }
+  Queue wrapped(std::uintptr_t handle) { return context_->wrap_queue(reinterpret_cast<void*>(handle), nullptr); }
+
+  Cuda cuda_{"Double"};
+  std::shared_ptr<Driver> driver_;
+  std::shared_ptr<Context> context_;
+  std::unique_ptr<Queue> queue_;
+};
+
+TEST_F(CudaStreams, NoVerbButWaitWaits) {
+  std::string out = "slow";
+  std::string in = "????";
+  slow_down();
+  Buffer a = allocate(4);
+  Buffer b = allocate(4);
+  const Queue other = context_->make_queue();
+  context_->copy(a.ref(), host(out), *queue_);
+  const Event copied = mark(*queue_);
+  context_->order_after(other, copied);
+  context_->copy(b.ref(), a.ref(), other);
+  context_->copy(host(in), b.ref(), other);
+  context_->free(std::move(a), other);
+  context_->free(std::move(b), other);
+  const Event end = mark(other);
+  EXPECT_FALSE(context_->query(copied));
+  EXPECT_FALSE(context_->query(end));
+  context_->wait(end);
+  EXPECT_EQ(in, "slow");
+  EXPECT_TRUE(context_->query(copied));
+  EXPECT_EQ(faults(), 0u);
+}
+
+TEST_F(CudaStreams, DroppingMemoryWaitsForNobodysWork) {
+  std::string out = "slow";
+  Buffer busy = allocate(4);
+  Buffer idle = allocate(4);
+  finish(*queue_);
+  slow_down();
+  context_->copy(busy.ref(), host(out), *queue_);
+  const Event copied = mark(*queue_);
+  idle = Buffer();
+  EXPECT_FALSE(context_->query(copied)) << "dropping waited for the queue that the memory was allocated on";
+  context_->wait(copied);
+  EXPECT_EQ(faults(), 0u);
+}
+
+TEST_F(CudaStreams, MemoryIsFreedOnAnotherQueueThanItWasAllocatedOn) {
+  const Queue other = context_->make_queue();
+  slow_down();
+  context_->free(allocate(64), other);
+  allocate(64);  // and dropped before its queue has come to it
+  finish(other);
+  finish(*queue_);
+  EXPECT_EQ(faults(), 0u);
+}
+
+TEST_F(CudaStreams, AForgottenOrderIsFound) {
+  std::string out = "racy";
+  std::string in = "????";
+  const Buffer buffer = allocate(4);
+  const Queue other = context_->make_queue();
+  slow_down();
+  context_->copy(buffer.ref(), host(out), *queue_);
+  context_->copy(host(in), buffer.ref(), other);
+  EXPECT_THAT(message_of<SystemError>([&] { finish(other); }), HasSubstr("CUDA_ERROR_LAUNCH_FAILED"));
+  EXPECT_EQ(faults(), 1u);
+  cuda_.control("crossdockCudaDoubleReset");
+  finish(*queue_);
+}
+
+TEST_F(CudaStreams, FailedWorkFailsItsEventsAndItsContext) {
+  std::string out = "fail";
+  const Buffer buffer = allocate(4);
+  finish(*queue_);
+  cuda_.control("crossdockCudaDoubleFailWork");
+  context_->copy(buffer.ref(), host(out), *queue_);
+  const Event failed = mark(*queue_);
+  const std::string what = message_of<SystemError>([&] { context_->wait(failed); });
+  EXPECT_THAT(what, HasSubstr("CUDA_ERROR_LAUNCH_FAILED (unspecified launch failure)"));
+  ASSERT_NE(failed.failure(), nullptr);
+  EXPECT_EQ(failed.failure()->what(), what);
+  EXPECT_THROW(context_->query(failed), SystemError);
+  EXPECT_THROW(context_->order_after(*queue_, failed), SystemError);
+  EXPECT_THROW(context_->make_queue(), SystemError) << "in CUDA, a context is lost with the work that failed in it";
+  cuda_.control("crossdockCudaDoubleReset");
+}
+
+// The default streams' rules, which are CUDA's own: the double must keep them, or tests on it would mean nothing.
+
+TEST_F(CudaStreams, TheLegacyStreamIsOrderedWithBlockingOnes) {
+  void* primary = nullptr;
+  cuda_.run("cuDevicePrimaryCtxRetain", &primary, 0);
+  cuda_.run("cuCtxPushCurrent_v2", primary);
+  void* native = nullptr;
+  cuda_.run("cuStreamCreate", &native, 0u);
+  cuda_.run("cuCtxPopCurrent_v2", &primary);
+  {
+    const Queue blocking = context_->wrap_queue(native, nullptr);
+    const Queue legacy = wrapped(1);
+    std::string out = "blocking";
+    std::string in(8, '?');
+    const Buffer a = allocate(8);
+    const Buffer b = allocate(8);
+    finish(*queue_);
+    slow_down();
+    context_->copy(a.ref(), host(out), blocking);
+    context_->copy(b.ref(), a.ref(), legacy);
+    context_->copy(host(in), b.ref(), blocking);
+    finish(blocking);
+    EXPECT_EQ(in, out);
+    EXPECT_EQ(faults(), 0u);
+  }
+  cuda_.run("cuStreamDestroy_v2", native);
+  cuda_.run("cuDevicePrimaryCtxRelease_v2", 0);
+}
+
+TEST_F(CudaStreams, TheLegacyStreamIsntOrderedWithOurs) {
+  std::string out = "nonblock";
+  std::string in(8, '?');
+  const Buffer a = allocate(8);
+  finish(*queue_);
+  slow_down();
+  context_->copy(a.ref(), host(out), *queue_);
+  const Queue legacy = wrapped(1);
+  context_->copy(host(in), a.ref(), legacy);
+  EXPECT_THROW(finish(legacy), SystemError);
+  EXPECT_EQ(faults(), 1u);
+  cuda_.control("crossdockCudaDoubleReset");
+  finish(*queue_);
+}
+
+TEST_F(CudaStreams, ThePerThreadStreamIsEachThreadsOwn) {
+  std::string out = "mine";
+  std::string in = "????";
+  const Buffer a = allocate(4);
+  finish(*queue_);
+  const Queue own = wrapped(2);
+  slow_down();
+  context_->copy(a.ref(), host(out), own);
+  const Event copied = mark(own);
+  std::thread other([&] {
+    finish(wrapped(2));
+    EXPECT_FALSE(context_->query(copied)) << "another thread's stream has no part in this one's work";
+    context_->order_after(wrapped(2), copied);
+    context_->copy(host(in), a.ref(), wrapped(2));
+    finish(wrapped(2));
+  });
+  other.join();
+  EXPECT_EQ(in, "mine");
+  EXPECT_EQ(faults(), 0u);
+}
+
+}  // namespace
+}  // namespace crossdock::device
