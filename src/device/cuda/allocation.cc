@@ -22,8 +22,8 @@ Allocation::Allocation(std::shared_ptr<ContextHold> hold, Source source, CUdevic
 
 Allocation::~Allocation() {
   CudaLibrary& library = hold_->library();
-  if (source_ == Source::kExportable) library.exports().remove(pointer_);
   if (library.in_child()) return;
+  if (source_ == Source::kExportable) library.exports().remove(pointer_);
   const Current current(library, hold_->native());
   if (current.result() == kSuccess) give_back();
 }

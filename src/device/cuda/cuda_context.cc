@@ -159,7 +159,7 @@ void CudaContext::free(Buffer buffer, const Queue& queue) {
   Allocation* allocation = Allocation::of(owner);
   const bool pooled = allocation != nullptr && allocation->source() == Allocation::Source::kPool;
   // Others who hold the memory too decide for themselves how they let go of it.
-  if (pooled && owner.use_count() == 1 && &allocation->hold() == hold_.get()) {
+  if (pooled && owner.use_count() == 1 && allocation->hold().native() == hold_->native()) {
     allocation->free_on(queue);
     return;
   }

@@ -381,8 +381,10 @@ TEST_P(CudaContext, RefusesHandlesOfOtherDevicesAndOfMemoryThatIsGone) {
   longer.size = 128;
   EXPECT_THROW(context_->import_memory(std::move(longer), "here"), ProtocolError);
   finish();
+  const BufferRef gone = buffer.ref();
   buffer = Buffer();
   EXPECT_THROW(context_->import_memory(copy_of(handle), "here"), ProtocolError);
+  EXPECT_THROW(context_->export_memory(gone), UnsupportedError);
 }
 
 TEST_P(CudaContext, BelongsToTheProcessThatStartedIt) {
@@ -405,11 +407,13 @@ TEST_P(CudaContext, BelongsToTheProcessThatStartedIt) {
     expect_fork_error([&] { context_->make_queue(); });
     expect_fork_error([&] { context_->wait(event); });
     // What is dropped here is the parent's still.
+    const std::uint64_t calls = on_double() ? cuda_->calls("cuCtxGetCurrent") : 0;
     buffer = Buffer();
     event = Event();
     queue_.reset();
     context_.reset();
     driver_.reset();
+    if (on_double() && cuda_->calls("cuCtxGetCurrent") != calls) ::_exit(2);
   });
   EXPECT_EQ(status, 0);
   EXPECT_TRUE(context_->query(event));

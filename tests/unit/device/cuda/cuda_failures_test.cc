@@ -253,6 +253,10 @@ TEST_F(CudaFailures, PoolMemoryIsAllocatedAndFreedInTheQueuesOrder) {
   EXPECT_EQ(cuda_.live().allocations, 0u) << "in CUDA's hands, whatever its queue is doing";
   { const Buffer dropped = allocate(64); }
   EXPECT_EQ(cuda_.calls("cuMemFreeAsync"), 2u);
+  // It is the device's memory, whichever of its contexts here it came from.
+  driver_->open(context_->device())->free(allocate(64), *queue_);
+  EXPECT_EQ(cuda_.calls("cuMemFreeAsync"), 3u);
+  EXPECT_EQ(cuda_.live().allocations, 0u);
   EXPECT_EQ(cuda_.calls("cuMemFree_v2"), 0u);
   EXPECT_EQ(cuda_.calls("cuStreamSynchronize") + cuda_.calls("cuCtxSynchronize"), 0u);
   finish();
