@@ -101,6 +101,21 @@ CUDA_DOUBLE CUresult cuCtxSynchronize() {
   return kSuccess;
 }
 
+CUDA_DOUBLE CUresult cuLaunchHostFunc(CUstream handle, void (*function)(void*), void* argument) {
+  return call("cuLaunchHostFunc", [&] {
+    DoubleStream& stream = stream_of(handle);
+    if (stream.context->broken != kSuccess) throw Failure{stream.context->broken};
+    order_default_streams(stream);
+    // Memory whose deleter is the function: freed by the stream's thread, in the stream's order.
+    static char nothing = 0;
+    const std::shared_ptr<void> owner(&nothing, [function, argument](void*) { function(argument); });
+    const crossdock::device::BufferRef memory{
+        .data = &nothing, .size = 0, .device = {}, .kind = crossdock::device::MemoryKind::kHost, .read_only = true};
+    crossdock::device::Buffer buffer = stream.context->backend->adopt(memory, owner);
+    stream.context->backend->free(std::move(buffer), stream.queue);
+  });
+}
+
 CUDA_DOUBLE CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned) {
   return call("cuStreamWaitEvent", [&] {
     DoubleStream& stream = stream_of(handle);

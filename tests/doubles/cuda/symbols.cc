@@ -46,6 +46,7 @@ constexpr Versioned kFunctions[] = {
     {"cuMemcpyDtoH", 3020, "cuMemcpyDtoH_v2"},
     {"cuMemsetD8Async", 3020, "cuMemsetD8Async"},
     {"cuStreamQuery", 2000, "cuStreamQuery"},
+    {"cuLaunchHostFunc", 10000, "cuLaunchHostFunc"},
     {"cuGetProcAddress", 11030, "cuGetProcAddress"},
     {"cuGetProcAddress", 12000, "cuGetProcAddress_v2"},
     // Signatures before and after those that are here.

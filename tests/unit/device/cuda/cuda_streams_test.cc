@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
@@ -139,6 +140,28 @@ TEST_F(CudaStreams, FailedWorkFailsItsEventsAndItsContext) {
   EXPECT_THROW(context_->order_after(*queue_, failed), SystemError);
   EXPECT_THROW(context_->make_queue(), SystemError) << "in CUDA, a context is lost with the work that failed in it";
   cuda_.control("crossdockCudaDoubleReset");
+}
+
+TEST_F(CudaStreams, HostFunctionsAndFillsRunInTheStreamsOrder) {
+  const Buffer buffer = allocate(4);
+  std::string in = "????";
+  finish(*queue_);
+  void* primary = nullptr;
+  cuda_.run("cuDevicePrimaryCtxRetain", &primary, 0);
+  cuda_.run("cuCtxPushCurrent_v2", primary);
+  slow_down();
+  const auto pointer = reinterpret_cast<std::uint64_t>(buffer.data());
+  cuda_.run("cuMemsetD8Async", pointer, static_cast<unsigned char>('m'), std::size_t{4}, queue_->native());
+  std::atomic<bool> ran{false};
+  void (*function)(void*) = [](void* argument) { *static_cast<std::atomic<bool>*>(argument) = true; };
+  cuda_.run("cuLaunchHostFunc", queue_->native(), function, static_cast<void*>(&ran));
+  EXPECT_FALSE(ran);
+  context_->copy(host(in), buffer.ref(), *queue_);
+  finish(*queue_);
+  EXPECT_TRUE(ran);
+  EXPECT_EQ(in, "mmmm");
+  cuda_.run("cuCtxPopCurrent_v2", &primary);
+  cuda_.run("cuDevicePrimaryCtxRelease_v2", 0);
 }
 
 // The default streams' rules, which are CUDA's own: the double must keep them, or tests on it would mean nothing.
