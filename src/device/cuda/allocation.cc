@@ -36,7 +36,7 @@ void Allocation::give_back() noexcept {
     case Source::kDevice:
     case Source::kExportable:
     case Source::kManaged: api.mem_free(pointer_); break;
-    case Source::kPinned: api.mem_free_host(reinterpret_cast<void*>(pointer_)); break;
+    case Source::kPinned: api.mem_free_host(to_pointer(pointer_)); break;
     case Source::kImported: api.ipc_close_mem_handle(pointer_); break;
   }
 }
@@ -52,7 +52,7 @@ void Allocation::give_back_to_pool() noexcept {
 }
 
 std::shared_ptr<void> Allocation::owner(std::unique_ptr<Allocation> allocation) {
-  void* memory = reinterpret_cast<void*>(allocation->pointer_);
+  void* memory = to_pointer(allocation->pointer_);
   Allocation* taken = allocation.release();  // a shared_ptr that can't be made runs the deleter
   return {memory, DropAllocation{taken}};
 }

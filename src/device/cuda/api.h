@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -14,6 +15,10 @@ using CUdeviceptr = std::uint64_t;
 using CUcontext = void*;
 using CUstream = void*;
 using CUevent = void*;
+
+// CUDA's addresses are numbers, ours are pointers.
+inline void* to_pointer(CUdeviceptr address) noexcept { return std::bit_cast<void*>(address); }
+inline CUdeviceptr to_address(const void* pointer) noexcept { return std::bit_cast<CUdeviceptr>(pointer); }
 
 struct CUuuid {
   unsigned char bytes[16];
@@ -118,6 +123,8 @@ constexpr std::uintptr_t kPerThreadStream = 2;
 
 /// The functions, found in a library: all of them, or there is no driver.
 struct Api {
+// A list of parameters can't stand in parentheses of its own.
+// NOLINTNEXTLINE(bugprone-macro-parentheses)
 #define CROSSDOCK_CUDA_MEMBER(member, name, version, exported, parameters) CUresult(*member) parameters = nullptr;
   CROSSDOCK_CUDA_FUNCTIONS(CROSSDOCK_CUDA_MEMBER)
 #undef CROSSDOCK_CUDA_MEMBER

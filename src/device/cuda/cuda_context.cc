@@ -22,11 +22,9 @@ DeviceType type_of(MemoryKind kind) noexcept {
   }
 }
 
-CUdeviceptr address(const void* pointer) noexcept { return reinterpret_cast<CUdeviceptr>(pointer); }
-
 bool overlap(const BufferRef& a, const BufferRef& b) noexcept {
-  const CUdeviceptr start_a = address(a.data);
-  const CUdeviceptr start_b = address(b.data);
+  const CUdeviceptr start_a = to_address(a.data);
+  const CUdeviceptr start_b = to_address(b.data);
   return start_a < start_b ? start_b - start_a < a.size : start_a - start_b < b.size;
 }
 
@@ -66,7 +64,7 @@ void CudaContext::check_memory(const BufferRef& memory, const char* what) const 
 }
 
 BufferRef CudaContext::memory(CUdeviceptr pointer, std::uint64_t size, MemoryKind kind) const noexcept {
-  return {.data = reinterpret_cast<void*>(pointer),
+  return {.data = to_pointer(pointer),
           .size = size,
           .device = {.type = type_of(kind), .id = device_.id},
           .kind = kind,
@@ -99,7 +97,7 @@ Buffer CudaContext::allocate(std::uint64_t size, MemoryKind kind, Sharing sharin
     source = Source::kPinned;
     void* pinned = nullptr;
     result = api().mem_host_alloc(&pinned, size, kHostAllocPortable);
-    pointer = address(pinned);
+    pointer = to_address(pinned);
   } else if (kind == MemoryKind::kShared) {
     source = Source::kManaged;
     result = api().mem_alloc_managed(&pointer, size, kManagedGlobal);
@@ -194,9 +192,10 @@ void CudaContext::copy(const BufferRef& to, const BufferRef& from, const Queue& 
   if (to.size == 0) return;
   if (overlap(to, from)) throw InvalidArgumentError("the cuda driver was asked to copy memory onto itself");
   const Entered entered(*this, "copying memory");
-  const CUresult result = peers ? api().memcpy_peer_async(address(to.data), context_of(to), address(from.data),
-                                                          context_of(from), to.size, queue.native())
-                                : api().memcpy_async(address(to.data), address(from.data), to.size, queue.native());
+  const CUresult result = peers
+                              ? api().memcpy_peer_async(to_address(to.data), context_of(to), to_address(from.data),
+                                                        context_of(from), to.size, queue.native())
+                              : api().memcpy_async(to_address(to.data), to_address(from.data), to.size, queue.native());
   if (result != kSuccess) {
     library().fail(result, "copying " + std::to_string(to.size) + " bytes from " + to_string(from.device) + " to " +
                                to_string(to.device));
@@ -220,7 +219,7 @@ PointerInfo CudaContext::describe(const void* pointer) const {
   info.address = const_cast<void*>(pointer);
   info.host_accessible = true;
   const Entered entered(*this, "asking what a pointer points to");
-  const CUresult result = api().pointer_get_attributes(std::size(attributes), attributes, values, address(pointer));
+  const CUresult result = api().pointer_get_attributes(std::size(attributes), attributes, values, to_address(pointer));
   if (result == kInvalidValue) return info;  // as some versions say of memory that CUDA doesn't know
   check(result, "asking what a pointer points to");
   if (type == 0 || ordinal < 0) return info;
@@ -230,8 +229,8 @@ PointerInfo CudaContext::describe(const void* pointer) const {
   info.device = {.type = type_of(info.kind), .id = ordinal};
   info.host_accessible = info.kind != MemoryKind::kDevice;
   info.context = context;
-  if (on_device != 0) info.address = reinterpret_cast<void*>(on_device);
-  info.base = reinterpret_cast<void*>(start);
+  if (on_device != 0) info.address = to_pointer(on_device);
+  info.base = to_pointer(start);
   info.size = start != 0 ? size : 0;
   return info;
 }

@@ -28,7 +28,7 @@ CUuuid CudaContext::uuid() const {
 
 MemoryHandle CudaContext::export_memory(const BufferRef& memory) {
   check_memory(memory, "memory to export");
-  const auto pointer = reinterpret_cast<CUdeviceptr>(memory.data);
+  const auto pointer = to_address(memory.data);
   const std::optional<CudaExport> found = library().exports().find(pointer, memory.size);
   if (!found || memory.size == 0 || found->ordinal != hold_->ordinal()) {
     throw UnsupportedError("the cuda driver exports only memory that it allocated as exportable");
@@ -95,8 +95,8 @@ Buffer CudaContext::map_peers(const MemoryHandle& handle, const CUipcMemHandle& 
   std::shared_ptr<void> owner =
       Allocation::owner(std::make_unique<Allocation>(hold_, Allocation::Source::kImported, base, nullptr));
   // What the handle says of its size is the peer's word.
-  const PointerInfo mapped = describe(reinterpret_cast<void*>(base));
-  const std::uint64_t before = mapped.base != nullptr ? base - reinterpret_cast<CUdeviceptr>(mapped.base) : 0;
+  const PointerInfo mapped = describe(to_pointer(base));
+  const std::uint64_t before = mapped.base != nullptr ? base - to_address(mapped.base) : 0;
   const std::uint64_t there = mapped.size > before ? mapped.size - before : 0;
   if (handle.offset > there || handle.size > there - handle.offset) {
     throw ProtocolError(where + ": a memory handle names " + std::to_string(handle.size) + " bytes at " +

@@ -51,8 +51,8 @@ Queue CudaContext::make_queue() {
 }
 
 Queue CudaContext::wrap_queue(void* native, std::shared_ptr<void> owner) {
-  if (native == nullptr) native = reinterpret_cast<void*>(kLegacyStream);
-  const auto number = reinterpret_cast<std::uintptr_t>(native);
+  if (native == nullptr) native = to_pointer(kLegacyStream);
+  const CUdeviceptr number = to_address(native);
   if (number != kLegacyStream && number != kPerThreadStream) {
     const Entered entered(*this, "looking at a stream");
     CUcontext its = nullptr;
