@@ -72,8 +72,19 @@ Tensor packed(const Tensor& from, const ContextPtr& host) {
   return made;
 }
 
+/// The source's owner goes on with his own work, or frees the memory, on his queue: not under the copy.
+void order_producer_after(const Tensor& from, const device::Event& copied, Context& mover, const Queue& queue,
+                          Context* producer) {
+  if (!from.queue) return;
+  if (from.queue->device() == queue.device()) {
+    if (from.queue->native() != queue.native()) mover.order_after(*from.queue, copied);
+  } else if (producer != nullptr && producer->device() == from.queue->device()) {
+    producer->order_after(*from.queue, copied);
+  }
+}
+
 Tensor copy_on_device(const Tensor& from, const ContextPtr& to, MemoryKind kind, const ContextPtr& mover,
-                      const Queue& queue) {
+                      const Queue& queue, const ContextPtr& producer) {
   const array::ByteRange range = array::byte_range(from, "a tensor to copy");
   const std::int64_t covered = range.highest - range.lowest;
   const bool by_runs = !from.c_contiguous() && covered > kMostGaps * from.nbytes();
@@ -104,10 +115,7 @@ Tensor copy_on_device(const Tensor& from, const ContextPtr& to, MemoryKind kind,
   made.event = mover->make_event();
   mover->record(made.event, queue);
   made.queue = queue;
-  // The source's owner goes on with his own work, or frees the memory, on his queue: not under this copy.
-  if (from.queue && from.queue->device() == queue.device() && from.queue->native() != queue.native()) {
-    mover->order_after(*from.queue, made.event);
-  }
+  order_producer_after(from, made.event, *mover, queue, producer.get());
   return made;
 }
 
@@ -136,7 +144,8 @@ Tensor empty(const array::ElementType& type, std::span<const std::int64_t> shape
   return tensor;
 }
 
-Tensor copy(const Tensor& from, const ContextPtr& to, MemoryKind kind, const ContextPtr& mover, const Queue& queue) {
+Tensor copy(const Tensor& from, const ContextPtr& to, MemoryKind kind, const ContextPtr& mover, const Queue& queue,
+            const ContextPtr& producer) {
   if (!array::has_addresses(from.device.type)) {
     throw UnsupportedError("memory of " + device::to_string(from.device) +
                            " has handles instead of addresses, which can't be copied here");
@@ -155,11 +164,11 @@ Tensor copy(const Tensor& from, const ContextPtr& to, MemoryKind kind, const Con
     pack(from, bytes.get());
     dense.data = from.data != nullptr ? bytes.get() : nullptr;
     dense.owner = std::shared_ptr<std::byte[]>(std::move(bytes));
-    made = copy_on_device(dense, to, kind, mover, queue);
+    made = copy_on_device(dense, to, kind, mover, queue, nullptr);
   } else {
-    made = copy_on_device(from, to, kind, mover, queue);
+    made = copy_on_device(from, to, kind, mover, queue, producer);
   }
-  made.mask = from.mask ? std::make_shared<const Tensor>(copy(*from.mask, to, kind, mover, queue)) : nullptr;
+  made.mask = from.mask ? std::make_shared<const Tensor>(copy(*from.mask, to, kind, mover, queue, producer)) : nullptr;
   return made;
 }
 

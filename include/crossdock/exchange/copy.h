@@ -29,9 +29,13 @@ CROSSDOCK_EXPORT array::Tensor empty(const array::ElementType& type, std::span<c
 /// gaps included, so that it needs one driver call; one with large gaps needs a call for each run of elements. What
 /// lies in host memory is packed first. Throws what the context's verbs throw; what was started then still has its
 /// memory.
+///
+/// The tensor's own queue is ordered after the copy, so that its producer's work that comes later is. `producer` is
+/// needed for that where this queue is of another device than `mover`: its context.
 CROSSDOCK_EXPORT array::Tensor copy(const array::Tensor& from, const std::shared_ptr<device::Context>& to,
                                     device::MemoryKind kind, const std::shared_ptr<device::Context>& mover,
-                                    const device::Queue& queue);
+                                    const device::Queue& queue,
+                                    const std::shared_ptr<device::Context>& producer = nullptr);
 
 /// Copies the elements of `from`, of any strides, to `to` in C order: host memory both, which may be read and written
 /// now. `to` has from.nbytes() bytes.

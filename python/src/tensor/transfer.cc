@@ -48,6 +48,12 @@ MemoryKind kind_of(DeviceType type) noexcept {
   }
 }
 
+/// Waits for what the queues of `mover` can't be ordered after: events of other drivers.
+void wait_for_others(const Tensor& tensor, const device::Context& mover) {
+  if (exchange::is_ready(tensor)) return;
+  if (drivers().context(device_of_event(tensor))->driver_name() != mover.driver_name()) wait_for(tensor);
+}
+
 [[noreturn]] void fail_stream(const std::string& why) {
   PyErr_SetString(PyExc_ValueError, why.c_str());
   throw nb::python_error();
@@ -93,19 +99,23 @@ Tensor copy_to(const Tensor& tensor, const Device& target, const Queue* queue) {
   }
   const Device& moving = to_host ? tensor.device : target;
   const auto mover = drivers().context(moving);
-  if (queue != nullptr && queue->device() != moving) {
+  // The queues of pinned and managed memory are its device's.
+  const Device& working = mover->device();
+  if (queue != nullptr && queue->device() != working) {
     throw InvalidArgumentError("the queue is one of " + device::to_string(queue->device()) + ", but the copy from " +
                                device::to_string(tensor.device) + " to " + device::to_string(target) +
-                               " runs on a queue of " + device::to_string(moving));
+                               " runs on a queue of " + device::to_string(working));
   }
   if (!from_host && !to_host && drivers().context(tensor.device)->driver_name() != mover->driver_name()) {
     // No driver reaches both: by way of the host.
     return copy_to(copy_to(tensor, Device{}, nullptr), target, queue);
   }
   const GilRelease release;
-  if (!exchange::is_ready(tensor) && device_of_event(tensor).type != moving.type) wait_for(tensor);
+  wait_for_others(tensor, *mover);
+  if (tensor.mask) wait_for_others(*tensor.mask, *mover);
   Tensor made = exchange::copy(tensor, to, kind_of(target.type), mover,
-                               queue != nullptr ? *queue : drivers().default_queue(moving));
+                               queue != nullptr ? *queue : drivers().default_queue(moving),
+                               tensor.queue ? context_or_null(tensor.queue->device()) : nullptr);
   if (queue == nullptr && to_host) mover->wait(made.event);
   return made;
 }

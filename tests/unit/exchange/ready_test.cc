@@ -1,0 +1,129 @@
+#include "crossdock/exchange/ready.h"
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "unit/device/sim/support.h"
+#include "unit/exchange/support.h"
+
+namespace crossdock::exchange {
+namespace {
+
+using namespace std::chrono_literals;
+using array::Tensor;
+using crossdock::testing::made_tensor;
+using crossdock::testing::message_of;
+using device::SimVerb;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+/// A tensor on a simulated device whose bytes are being written.
+class ReadyTest : public device::SimTest {
+ protected:
+  Tensor pending() {
+    context_->copy(buffer_.ref(), host(source_).as_read_only(), queue_);
+    Tensor tensor = made_tensor("int8", {64}, {1}, buffer_.data());
+    tensor.device = device::kZero;
+    tensor.kind = device::MemoryKind::kDevice;
+    tensor.event = recorded(queue_);
+    return tensor;
+  }
+  void read(const device::Queue& queue) { context_->copy(scratch_.ref(), buffer_.ref(), queue); }
+
+  std::string source_ = std::string(64, 'r');
+  device::Buffer buffer_ = ready(64);
+  device::Buffer scratch_ = ready(64);
+};
+
+TEST_F(ReadyTest, WithoutAnEventNothingIsWaitedFor) {
+  Tensor tensor = made_tensor("int8", {64}, {1}, buffer_.data());
+  EXPECT_TRUE(is_ready(tensor));
+  const std::uint64_t before = driver_->counters().total();
+  order_on(&tensor, *context_, queue_);
+  wait_ready(&tensor, *context_);
+  EXPECT_EQ(driver_->counters().total(), before);
+}
+
+TEST_F(ReadyTest, AnEventMayBeIncomplete) {
+  slow(20ms);
+  Tensor tensor = pending();
+  EXPECT_FALSE(is_ready(tensor));
+  finish(queue_);
+  EXPECT_FALSE(is_ready(tensor)) << "it asks no driver";
+}
+
+TEST_F(ReadyTest, OrderOnOrdersAndDoesntWait) {
+  slow(20ms);
+  Tensor tensor = pending();
+  const device::Event before = tensor.event;
+  order_on(&tensor, *context_, other_);
+  EXPECT_TRUE(is_ready(tensor));
+  EXPECT_FALSE(context_->query(before));
+  read(other_);
+  EXPECT_EQ(failure_of(other_), "");
+  EXPECT_THAT(driver_->faults(), IsEmpty());
+}
+
+TEST_F(ReadyTest, WithoutTheOrderItIsARace) {
+  slow(20ms);
+  Tensor tensor = pending();
+  tensor.event = {};
+  order_on(&tensor, *context_, other_);
+  read(other_);
+  EXPECT_NE(failure_of(other_), "");
+}
+
+TEST_F(ReadyTest, WaitReadyWaits) {
+  slow(10ms);
+  Tensor tensor = pending();
+  const device::Event before = tensor.event;
+  wait_ready(&tensor, *context_);
+  EXPECT_TRUE(context_->query(before));
+  EXPECT_TRUE(is_ready(tensor));
+  read(other_);
+  EXPECT_EQ(failure_of(other_), "");
+}
+
+TEST_F(ReadyTest, CopiesKeepTheirEvent) {
+  slow(10ms);
+  Tensor tensor = pending();
+  const Tensor view = tensor;
+  wait_ready(&tensor, *context_);
+  EXPECT_FALSE(is_ready(view));
+}
+
+TEST_F(ReadyTest, TheFailureIsThrownAndStays) {
+  driver_->fail_work(0, SystemError("the kernel before it failed"));
+  Tensor tensor = pending();
+  EXPECT_THAT(message_of<SystemError>([&] { wait_ready(&tensor, *context_); }), HasSubstr("the kernel"));
+  EXPECT_NE(tensor.event.native(), nullptr) << "it is as it was";
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THROW(is_ready(tensor), SystemError);
+    EXPECT_THROW(order_on(&tensor, *context_, other_), SystemError);
+    EXPECT_THROW(wait_ready(&tensor, *context_), SystemError);
+  }
+}
+
+TEST_F(ReadyTest, AFailureWithoutANativeEventIsOneToo) {
+  Tensor tensor = made_tensor("int8", {64}, {1}, buffer_.data());
+  tensor.event = device::Event::failed(std::make_shared<const SystemError>("never started"));
+  EXPECT_THAT(message_of<SystemError>([&] { is_ready(tensor); }), HasSubstr("never started"));
+  EXPECT_THROW(order_on(&tensor, *context_, queue_), SystemError);
+  EXPECT_THROW(wait_ready(&tensor, *context_), SystemError);
+}
+
+TEST_F(ReadyTest, AVerbThatFailsLeavesTheEvent) {
+  slow(5ms);
+  Tensor tensor = pending();
+  driver_->fail_next(SimVerb::kOrderAfter, 0, ResourceError("no more"));
+  EXPECT_THROW(order_on(&tensor, *context_, other_), ResourceError);
+  driver_->fail_next(SimVerb::kWait, 0, ResourceError("no more"));
+  EXPECT_THROW(wait_ready(&tensor, *context_), ResourceError);
+  EXPECT_FALSE(is_ready(tensor));
+  wait_ready(&tensor, *context_);
+  EXPECT_TRUE(is_ready(tensor));
+}
+
+}  // namespace
+}  // namespace crossdock::exchange
