@@ -115,6 +115,17 @@ array::Type arrow_type_of(const ElementType& type) {
   return result;
 }
 
+device::MemoryKind kind_of(device::DeviceType type) noexcept {
+  using device::DeviceType;
+  switch (type) {
+    case DeviceType::kCpu:
+    case DeviceType::kCudaHost:
+    case DeviceType::kRocmHost: return device::MemoryKind::kHost;
+    case DeviceType::kCudaManaged: return device::MemoryKind::kShared;
+    default: return device::MemoryKind::kDevice;
+  }
+}
+
 /// `n` bytes that say true or not, `stride` apart, as bits.
 std::shared_ptr<std::byte[]> bits_of(const std::byte* bytes, std::int64_t n, std::int64_t stride) {
   const auto size = static_cast<std::size_t>(n / 8 + 1);
@@ -235,12 +246,15 @@ Tensor tensor_of_column(const RecordBatch& given, Bools bools) {
   } else {
     tensor.type = element_of(leaf->type);
     const array::BufferView& values = column.buffers[lists.size() + 1];
-    tensor.data = values.data == nullptr ? nullptr
-                                         : const_cast<std::byte*>(static_cast<const std::byte*>(values.data)) +
-                                               first * tensor.type.itemsize();
     tensor.device = {static_cast<device::DeviceType>(column.device_type), column.device_id};
-    tensor.kind =
-        tensor.device.type == device::DeviceType::kCpu ? device::MemoryKind::kHost : device::MemoryKind::kDevice;
+    tensor.kind = kind_of(tensor.device.type);
+    tensor.data = const_cast<void*>(values.data);
+    const std::int64_t offset = first * tensor.type.itemsize();
+    if (!array::has_addresses(tensor.device.type)) {
+      tensor.byte_offset = static_cast<std::uint64_t>(offset);
+    } else if (tensor.data != nullptr) {
+      tensor.data = static_cast<std::byte*>(tensor.data) + offset;
+    }
     tensor.read_only = true;
     tensor.owner = column.owner;
     if (column.sync_event != nullptr) {
@@ -257,6 +271,11 @@ Tensor tensor_of_column(const RecordBatch& given, Bools bools) {
 
 RecordBatch column_of_tensor(const Tensor& tensor, Bools bools) {
   if (tensor.ndim() == 0) refuse("a tensor without dimensions is no column", "give it one dimension");
+  if (tensor.byte_offset != 0) {
+    refuse("a column's buffers begin where their handles do, but the tensor begins " +
+               std::to_string(tensor.byte_offset) + " bytes after",
+           "make a contiguous copy first");
+  }
   const bool bits = !tensor.type.described && tensor.type.code == TypeCode::kBool;
   if (bits && bools == Bools::kRefuse) {
     refuse("bool is bits in Arrow and bytes in tensors",
@@ -338,9 +357,12 @@ RecordBatch column_of_tensor(const Tensor& tensor, Bools bools) {
     batch.buffers.push_back({});
   }
   batch.buffers.push_back(data);
-  if (packed || validity) {
-    using All = std::tuple<std::shared_ptr<const void>, std::shared_ptr<std::byte[]>, std::shared_ptr<std::byte[]>>;
-    batch.owner = std::make_shared<const All>(std::move(batch.owner), std::move(packed), std::move(validity));
+  // The event is the tensor's own: its owner need not keep that.
+  if (packed || validity || batch.sync_event != nullptr) {
+    using All = std::tuple<std::shared_ptr<const void>, device::Event, std::shared_ptr<std::byte[]>,
+                           std::shared_ptr<std::byte[]>>;
+    batch.owner =
+        std::make_shared<const All>(std::move(batch.owner), tensor.event, std::move(packed), std::move(validity));
   }
   array::check_structure(batch);
   return batch;
