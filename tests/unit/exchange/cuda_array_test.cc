@@ -1,0 +1,362 @@
+#include "crossdock/exchange/cuda_array.h"
+
+#include <gmock/gmock.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "crossdock/core/error.h"
+#include "crossdock/exchange/copy.h"
+#include "crossdock/exchange/ready.h"
+#include "support/cuda.h"
+#include "unit/device/support.h"
+#include "unit/exchange/support.h"
+
+namespace crossdock::exchange {
+namespace {
+
+using array::Tensor;
+using crossdock::testing::counting_owner;
+using crossdock::testing::Cuda;
+using crossdock::testing::made_tensor;
+using crossdock::testing::message_of;
+using device::Device;
+using device::DeviceType;
+using device::MemoryKind;
+using ::testing::HasSubstr;
+
+constexpr std::uint64_t kDelay = 20'000;  // microseconds
+
+/// A producer that uses CUDA by its own interface, on the double.
+class CudaArrayTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    cuda_.control("crossdockCudaDoubleReset");
+    drivers_.add(device::make_cuda_driver({CROSSDOCK_CUDA_DOUBLE}));
+    context_ = drivers_.context({DeviceType::kCuda, 0});
+    cuda_.run("cuDevicePrimaryCtxRetain", &primary_, 0);
+    cuda_.run("cuCtxPushCurrent_v2", primary_);
+    stream_ = cuda_.make_stream();
+    cuda_.run("cuMemAlloc_v2", &pointer_, std::size_t{256});
+  }
+  void TearDown() override {
+    cuda_.call("cuCtxSynchronize");
+    EXPECT_EQ(faults(), expected_faults_);
+    cuda_.control("crossdockCudaDoubleReset");
+    cuda_.run("cuMemFree_v2", pointer_);
+    cuda_.run("cuStreamDestroy_v2", stream_);
+    void* popped = nullptr;
+    cuda_.run("cuCtxPopCurrent_v2", &popped);
+    cuda_.run("cuDevicePrimaryCtxRelease_v2", 0);
+  }
+
+  void slow_down() { cuda_.control("crossdockCudaDoubleSetDelay", kDelay); }
+  std::uint64_t faults() const {
+    return static_cast<std::uint64_t>(
+        cuda_.call("crossdockCudaDoubleFaults", static_cast<char*>(nullptr), std::uint64_t{0}));
+  }
+  std::int64_t stream() const { return static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(stream_)); }
+  Tensor described(std::vector<std::int64_t> shape, std::vector<std::int64_t> strides, std::int64_t offset = 0) const {
+    return made_tensor("int8", std::move(shape), std::move(strides),
+                       reinterpret_cast<void*>(pointer_ + static_cast<std::uint64_t>(offset)));
+  }
+  void import(Tensor* tensor, std::int64_t version = 3, CudaStream stream = std::nullopt, bool sync = true) const {
+    import_cuda_array(tensor, version, stream, sync, drivers_);
+  }
+  Tensor imported(CudaStream stream, std::int64_t version = 3, bool sync = true) const {
+    Tensor tensor = described({256}, {1});
+    import(&tensor, version, stream, sync);
+    return tensor;
+  }
+  std::string refused(Tensor tensor, std::int64_t version = 3, CudaStream stream = std::nullopt) const {
+    return message_of<InvalidDataError>([&] { import(&tensor, version, stream); });
+  }
+  /// The producer's work: sets every byte.
+  void fill(char value) const {
+    cuda_.run("cuMemsetD8Async", pointer_, static_cast<unsigned char>(value), std::size_t{256}, stream_);
+  }
+  /// The consumer's: copies the bytes to the host on a queue of its own.
+  std::string read_on(const device::Queue& queue) const {
+    std::string bytes(256, '?');
+    context_->copy({.data = bytes.data(), .size = 256, .device = {}, .kind = MemoryKind::kHost, .read_only = false},
+                   {.data = reinterpret_cast<void*>(pointer_),
+                    .size = 256,
+                    .device = {DeviceType::kCuda, 0},
+                    .kind = MemoryKind::kDevice,
+                    .read_only = true},
+                   queue);
+    device::Event end = context_->make_event();
+    context_->record(end, queue);
+    context_->wait(end);
+    return bytes;
+  }
+
+  Cuda cuda_{"Double"};
+  device::DriverRegistry drivers_;
+  std::shared_ptr<device::Context> context_;
+  void* primary_ = nullptr;
+  void* stream_ = nullptr;
+  std::uint64_t pointer_ = 0;
+  std::uint64_t expected_faults_ = 0;
+};
+
+// What is read
+
+TEST_F(CudaArrayTest, ThePointerSaysWhereItIs) {
+  const Tensor tensor = imported(std::nullopt);
+  EXPECT_EQ(tensor.device, (Device{DeviceType::kCuda, 0}));
+  EXPECT_EQ(tensor.kind, MemoryKind::kDevice);
+  EXPECT_FALSE(tensor.queue);
+  EXPECT_TRUE(is_ready(tensor));
+}
+
+TEST_F(CudaArrayTest, PinnedAndManagedMemory) {
+  std::uint64_t managed = 0;
+  void* pinned = nullptr;
+  cuda_.run("cuMemAllocManaged", &managed, std::size_t{64}, 1u);
+  cuda_.run("cuMemHostAlloc", &pinned, std::size_t{64}, 0u);
+  Tensor tensor = made_tensor("int8", {64}, {1}, reinterpret_cast<void*>(managed));
+  import(&tensor);
+  EXPECT_EQ(tensor.device.type, DeviceType::kCudaManaged);
+  EXPECT_EQ(tensor.kind, MemoryKind::kShared);
+  tensor = made_tensor("int8", {64}, {1}, pinned);
+  import(&tensor, 3, stream());
+  EXPECT_EQ(tensor.device.type, DeviceType::kCudaHost);
+  EXPECT_EQ(tensor.kind, MemoryKind::kHost);
+  ASSERT_TRUE(tensor.queue);
+  EXPECT_EQ(tensor.queue->native(), stream_);
+  tensor = Tensor();
+  cuda_.run("cuMemFree_v2", managed);
+  cuda_.run("cuMemFreeHost", pinned);
+}
+
+TEST_F(CudaArrayTest, HostMemoryMappedForTheDeviceHasTheDevicesAddress) {
+  alignas(64) static char memory[64];
+  cuda_.run("cuMemHostRegister_v2", static_cast<void*>(memory), sizeof memory, 0u);
+  std::uint64_t on_device = 0;
+  cuda_.run("cuMemHostGetDevicePointer_v2", &on_device, static_cast<void*>(memory), 0u);
+  Tensor tensor = made_tensor("int8", {32}, {1}, memory + 16);
+  import(&tensor);
+  EXPECT_EQ(tensor.data, reinterpret_cast<void*>(on_device + 16));
+  EXPECT_NE(tensor.data, memory + 16);
+  EXPECT_EQ(tensor.device.type, DeviceType::kCudaHost);
+  cuda_.run("cuMemHostUnregister", static_cast<void*>(memory));
+}
+
+TEST_F(CudaArrayTest, AnotherDevice) {
+  void* second = nullptr;
+  cuda_.run("cuDevicePrimaryCtxRetain", &second, 1);
+  cuda_.run("cuCtxPushCurrent_v2", second);
+  std::uint64_t there = 0;
+  cuda_.run("cuMemAlloc_v2", &there, std::size_t{64});
+  void* stream = cuda_.make_stream();
+  cuda_.run("cuCtxPopCurrent_v2", &second);
+  Tensor tensor = made_tensor("int8", {64}, {1}, reinterpret_cast<void*>(there));
+  import(&tensor, 3, static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(stream)));
+  EXPECT_EQ(tensor.device, (Device{DeviceType::kCuda, 1}));
+  EXPECT_EQ(tensor.queue->device(), (Device{DeviceType::kCuda, 1}));
+  tensor = Tensor();
+  cuda_.run("cuCtxPushCurrent_v2", second);
+  cuda_.run("cuMemFree_v2", there);
+  cuda_.run("cuStreamDestroy_v2", stream);
+  cuda_.run("cuCtxPopCurrent_v2", &second);
+  cuda_.run("cuDevicePrimaryCtxRelease_v2", 1);
+}
+
+TEST_F(CudaArrayTest, ElementsStayInTheirAllocation) {
+  Tensor fits = described({256}, {-1}, 255);
+  import(&fits);
+  EXPECT_EQ(fits.data, reinterpret_cast<void*>(pointer_ + 255));
+  fits = described({2, 64}, {128, 1}, 64);
+  import(&fits);
+  EXPECT_THAT(refused(described({257}, {1})), HasSubstr("from byte 0 to byte 257 of an allocation of 256 bytes"));
+  EXPECT_THAT(refused(described({256}, {1}, 1)), HasSubstr("to byte 257"));
+  EXPECT_THAT(refused(described({2}, {256})), HasSubstr("to byte 257"));
+  EXPECT_THAT(refused(described({2}, {-1})), HasSubstr("from byte -1"));
+  EXPECT_THAT(refused(described({3}, {-128}, 255)), HasSubstr("from byte -1"));
+}
+
+TEST_F(CudaArrayTest, APointerThatTheDriverDoesntKnow) {
+  char here = 0;
+  EXPECT_THAT(refused(made_tensor("int8", {1}, {1}, &here)), HasSubstr("knows nothing of the pointer"));
+  EXPECT_THAT(refused(made_tensor("int8", {1}, {1}, reinterpret_cast<void*>(0x1000))), HasSubstr("knows nothing"));
+  EXPECT_THAT(refused(made_tensor("int8", {1}, {1}, nullptr)), HasSubstr("null pointer"));
+}
+
+TEST_F(CudaArrayTest, OfNoElementsThePointerIsIgnored) {
+  for (const std::int64_t version : {0, 1, 2, 3}) {
+    Tensor tensor = made_tensor("int8", {0, 3}, {3, 1}, reinterpret_cast<void*>(0x1000));
+    import(&tensor, version, stream());
+    EXPECT_EQ(tensor.data, nullptr);
+    EXPECT_TRUE(is_ready(tensor));
+    EXPECT_FALSE(tensor.queue);
+  }
+}
+
+TEST_F(CudaArrayTest, VersionsZeroToThree) {
+  for (const std::int64_t version : {std::int64_t{-1}, std::int64_t{4}, INT64_MAX, INT64_MIN}) {
+    EXPECT_THAT(refused(described({1}, {1}), version), HasSubstr("versions 0 to 3"));
+  }
+  for (const std::int64_t version : {0, 1, 2}) {
+    const Tensor tensor = imported(stream(), version);
+    ASSERT_TRUE(tensor.queue) << "before version 3 nothing is promised: the legacy default stream's order is taken";
+    EXPECT_EQ(tensor.queue->native(), reinterpret_cast<void*>(std::intptr_t{1}));
+    EXPECT_FALSE(is_ready(tensor));
+    const Tensor unordered = imported(stream(), version, false);
+    EXPECT_FALSE(unordered.queue);
+    EXPECT_TRUE(is_ready(unordered));
+  }
+  EXPECT_FALSE(imported(std::nullopt, 3).queue);
+}
+
+TEST_F(CudaArrayTest, MasksSinceVersionOne) {
+  for (const std::int64_t version : {0, 1, 2, 3}) {
+    Tensor tensor = described({256}, {1});
+    tensor.mask = std::make_shared<const Tensor>(described({256}, {1}));
+    import(&tensor, version);
+    EXPECT_EQ(tensor.mask != nullptr, version > 0);
+  }
+}
+
+TEST_F(CudaArrayTest, Streams) {
+  EXPECT_THAT(refused(described({1}, {1}), 3, 0), HasSubstr("ambiguous"));
+  EXPECT_THAT(refused(described({1}, {1}), 0, 0), HasSubstr("ambiguous"));
+  EXPECT_THAT(refused(described({1}, {1}), 3, -7), HasSubstr("stream -7"));
+  for (const std::int64_t number : {std::int64_t{1}, std::int64_t{2}, stream()}) {
+    const Tensor tensor = imported(number);
+    ASSERT_TRUE(tensor.queue);
+    EXPECT_EQ(tensor.queue->native(), reinterpret_cast<void*>(number));
+    EXPECT_FALSE(is_ready(tensor));
+  }
+}
+
+// Order
+
+TEST_F(CudaArrayTest, WorkElsewhereComesAfterTheProducers) {
+  slow_down();
+  fill('p');
+  Tensor tensor = imported(stream());
+  const device::Queue mine = context_->make_queue();
+  order_on(&tensor, *context_, mine);
+  EXPECT_EQ(read_on(mine), std::string(256, 'p'));
+}
+
+TEST_F(CudaArrayTest, WithoutTheOrderItIsARace) {
+  slow_down();
+  fill('p');
+  Tensor tensor = imported(stream(), 3, false);
+  EXPECT_FALSE(tensor.queue);
+  const device::Queue mine = context_->make_queue();
+  order_on(&tensor, *context_, mine);
+  EXPECT_THROW(read_on(mine), SystemError);
+  expected_faults_ = 1;
+}
+
+TEST_F(CudaArrayTest, TheProducersStreamComesAfterTheConsumersWork) {
+  slow_down();
+  fill('1');
+  device::Queue mine = context_->make_queue();
+  Tensor made = copy(imported(stream()), context_, MemoryKind::kDevice, context_, mine);
+  fill('2');
+  std::string bytes(256, '?');
+  context_->copy({.data = bytes.data(), .size = 256, .device = {}, .kind = MemoryKind::kHost, .read_only = false},
+                 {.data = made.data, .size = 256, .device = made.device, .kind = made.kind, .read_only = true}, mine);
+  device::Event end = context_->make_event();
+  context_->record(end, mine);
+  context_->wait(end);
+  EXPECT_EQ(bytes, std::string(256, '1'));
+}
+
+TEST_F(CudaArrayTest, ImportingWaitsForNothing) {
+  slow_down();
+  fill('p');
+  const Tensor tensor = imported(stream());
+  EXPECT_FALSE(context_->query(tensor.event));
+  EXPECT_EQ(cuda_.calls("cuEventSynchronize") + cuda_.calls("cuStreamSynchronize"), 0u);
+}
+
+TEST_F(CudaArrayTest, TheStreamLivesAsLongAsTheOwner) {
+  int released = 0;
+  Tensor tensor = described({256}, {1});
+  tensor.owner = counting_owner(&released);
+  import(&tensor, 3, stream());
+  const device::Queue queue = *tensor.queue;
+  tensor = Tensor();
+  EXPECT_EQ(released, 0) << "the queue keeps the object that showed the stream";
+}
+
+// What is shown
+
+TEST_F(CudaArrayTest, ShowsTheStreamThatIsEnough) {
+  Tensor plain = imported(std::nullopt);
+  EXPECT_EQ(export_cuda_array(&plain, drivers_), std::nullopt);
+  Tensor ordered = imported(stream());
+  EXPECT_EQ(export_cuda_array(&ordered, drivers_), stream());
+  Tensor legacy = imported(1);
+  EXPECT_EQ(export_cuda_array(&legacy, drivers_), 1);
+  Tensor null = imported(1);
+  null.event = {};
+  null.queue = device::Queue({DeviceType::kCuda, 0}, nullptr, nullptr);
+  EXPECT_EQ(export_cuda_array(&null, drivers_), 1) << "0 is never shown";
+}
+
+TEST_F(CudaArrayTest, WorkOnSeveralStreamsIsJoinedOnTheOneShown) {
+  slow_down();
+  const device::Queue working = context_->make_queue();
+  const device::Queue shown = context_->make_queue();
+  Tensor tensor = imported(std::nullopt);
+  cuda_.run("cuMemsetD8Async", pointer_, static_cast<unsigned char>('w'), std::size_t{256}, working.native());
+  tensor.event = context_->make_event();
+  context_->record(tensor.event, working);
+  tensor.queue = shown;
+  EXPECT_EQ(export_cuda_array(&tensor, drivers_), reinterpret_cast<std::intptr_t>(shown.native()));
+  EXPECT_EQ(read_on(shown), std::string(256, 'w'));
+}
+
+TEST_F(CudaArrayTest, AnEventWithoutAQueueGoesOnTheDefaultOne) {
+  slow_down();
+  fill('e');
+  Tensor tensor = imported(stream());
+  tensor.queue.reset();
+  const CudaStream shown = export_cuda_array(&tensor, drivers_);
+  ASSERT_TRUE(tensor.queue) << "to be kept as long as the stream is shown";
+  EXPECT_EQ(tensor.queue->native(), drivers_.default_queue({DeviceType::kCuda, 0}).native());
+  EXPECT_EQ(shown, reinterpret_cast<std::intptr_t>(tensor.queue->native()));
+  EXPECT_EQ(read_on(*tensor.queue), std::string(256, 'e'));
+}
+
+TEST_F(CudaArrayTest, OtherMemoryIsntShown) {
+  char here[4] = {};
+  Tensor tensor = made_tensor("int8", {4}, {1}, here);
+  EXPECT_THAT(message_of<ExportError>([&] { export_cuda_array(&tensor, drivers_); }),
+              HasSubstr("copy it to a CUDA device"));
+}
+
+TEST_F(CudaArrayTest, AFailedEventIsThrown) {
+  Tensor tensor = imported(stream());
+  tensor.event.fail(std::make_shared<const SystemError>("the kernel before it failed"));
+  EXPECT_THROW(export_cuda_array(&tensor, drivers_), SystemError);
+}
+
+// Without a driver
+
+TEST_F(CudaArrayTest, WithoutADriverPointerAndStreamAreCarried) {
+  const device::DriverRegistry none;
+  Tensor tensor = made_tensor("int8", {4}, {1}, reinterpret_cast<void*>(0x1000));
+  import_cuda_array(&tensor, 3, 77, true, none);
+  EXPECT_EQ(tensor.device, (Device{DeviceType::kCuda, 0}));
+  EXPECT_EQ(tensor.data, reinterpret_cast<void*>(0x1000));
+  EXPECT_TRUE(is_ready(tensor));
+  EXPECT_EQ(export_cuda_array(&tensor, none), 77);
+  Tensor free = made_tensor("int8", {4}, {1}, reinterpret_cast<void*>(0x1000));
+  import_cuda_array(&free, 3, 77, false, none);
+  EXPECT_EQ(export_cuda_array(&free, none), std::nullopt);
+  Tensor wrong = made_tensor("int8", {4}, {1}, reinterpret_cast<void*>(0x1000));
+  EXPECT_THROW(import_cuda_array(&wrong, 3, 0, true, none), InvalidDataError);
+}
+
+}  // namespace
+}  // namespace crossdock::exchange
