@@ -404,7 +404,7 @@ bool tensor_from_exchange_api(PyObject* object, Tensor* out) {
   if (api->managed_tensor_from_py_object_no_sync(object, &managed) != 0) throw nb::python_error();
   *out = take(managed);
   if (may_have_lazy_bits(*out)) refuse_lazy_bits(object);
-  if (!device::host_readable(out->device.type)) note_stream(*api, out);
+  if (out->device.type != device::DeviceType::kCpu) note_stream(*api, out);
   return true;
 }
 

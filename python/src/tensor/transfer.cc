@@ -54,6 +54,9 @@ void wait_for_others(const Tensor& tensor, const device::Context& mover) {
   if (drivers().context(device_of_event(tensor))->driver_name() != mover.driver_name()) wait_for(tensor);
 }
 
+/// CUDA's handle of the stream that orders with all others (CU_STREAM_LEGACY).
+constexpr std::intptr_t kLegacyDefault = 1;
+
 [[noreturn]] void fail_stream(const std::string& why) {
   PyErr_SetString(PyExc_ValueError, why.c_str());
   throw nb::python_error();
@@ -64,7 +67,6 @@ std::optional<std::intptr_t> native_stream(const Device& device, PyObject* strea
   const bool cuda = device.type == DeviceType::kCuda || device.type == DeviceType::kCudaHost ||
                     device.type == DeviceType::kCudaManaged;
   const bool rocm = device.type == DeviceType::kRocm || device.type == DeviceType::kRocmHost;
-  constexpr std::intptr_t kLegacyDefault = 1;
   if (stream == nullptr) return cuda ? kLegacyDefault : 0;
   if (PyLong_Check(stream) == 0 || PyBool_Check(stream) != 0) fail_stream("stream is an int or None");
   const long long number = PyLong_AsLongLong(stream);
@@ -152,7 +154,10 @@ void order_for_dlpack(Tensor* tensor, PyObject* stream) {
   const std::optional<std::intptr_t> native = native_stream(tensor->device, stream);
   if (exchange::is_ready(*tensor)) [[likely]]
     return;
-  if (native) {
+  if (stream == nullptr && tensor->host_accessible()) {
+    // Who names no stream may be about to read pinned or managed memory on the host.
+    wait_for(*tensor);
+  } else if (native) {
     const auto context = drivers().context(device_of_event(*tensor));
     if (*native == 0) {
       // A device whose default stream has no handle that we could order.
@@ -173,10 +178,14 @@ nb::object stream_for_dlpack(const Device& device) {
 }
 
 void note_default_queue(Tensor* tensor) {
-  if (device::host_readable(tensor->device.type)) return;
+  if (tensor->device.type == DeviceType::kCpu || tensor->data == nullptr) return;
   const auto context = context_or_null(tensor->device);
   if (context == nullptr) return;
-  const Queue queue = drivers().default_queue(tensor->device);
+  // Of pinned memory no queue was named to the producer, who then used the legacy default one.
+  const bool pinned = tensor->device.type == DeviceType::kCudaHost;
+  const Queue queue = pinned ? context->wrap_queue(reinterpret_cast<void*>(kLegacyDefault), nullptr)
+                             : drivers().default_queue(tensor->device);
+  if (queue.native() == nullptr) return;
   tensor->event = context->make_event();
   context->record(tensor->event, queue);
   tensor->queue = queue;
@@ -185,7 +194,7 @@ void note_default_queue(Tensor* tensor) {
 void order_on_default_queue(Tensor* tensor) {
   if (exchange::is_ready(*tensor)) [[likely]]
     return;
-  if (tensor->device.type == DeviceType::kCpu) {
+  if (device::host_readable(tensor->device.type)) {
     wait_for(*tensor);
     tensor->event = {};
     return;
@@ -202,12 +211,15 @@ void* default_stream(const Device& device) {
 void note_stream(const DLPackExchangeAPI& api, Tensor* tensor) {
   const auto context = context_or_null(tensor->device);
   if (context == nullptr) return;
+  const DeviceType memory = tensor->device.type;
+  const bool cuda =
+      memory == DeviceType::kCuda || memory == DeviceType::kCudaHost || memory == DeviceType::kCudaManaged;
+  // Pinned and managed memory is worked on by the same streams as the device's own.
+  const auto type = static_cast<DLDeviceType>(cuda ? DeviceType::kCuda : memory);
   void* native = nullptr;
-  const auto type = static_cast<DLDeviceType>(tensor->device.type);
   if (api.current_work_stream(type, static_cast<int32_t>(tensor->device.id), &native) != 0) throw nb::python_error();
   // Null is the device's default stream, which CUDA calls 1 where it must not be mistaken for "none".
-  const bool cuda = tensor->device.type == DeviceType::kCuda;
-  if (native == nullptr && cuda) native = reinterpret_cast<void*>(std::intptr_t{1});
+  if (native == nullptr && cuda) native = reinterpret_cast<void*>(kLegacyDefault);
   if (native == nullptr) return;
   const Queue queue = context->wrap_queue(native, nullptr);
   tensor->event = context->make_event();

@@ -30,8 +30,8 @@ device::PointerInfo attributes_of(const array::Tensor& tensor);
 /// Waits until the tensor's memory may be touched; leaves the tensor as it is.
 void wait_for(const array::Tensor& tensor);
 
-/// What `stream` of __dlpack__ asks (null: not given): the consumer's stream is ordered after the tensor's event. Host
-/// memory is waited for. Throws Python's ValueError for a stream that the device's interface hasn't.
+/// What `stream` of __dlpack__ asks (null: not given): the consumer's stream is ordered after the tensor's event. The
+/// host's memory is waited for, and so is what the host can read, if no stream is named. Throws Python's ValueError for a stream that the device's interface hasn't.
 void order_for_dlpack(array::Tensor* tensor, PyObject* stream);
 /// What to give a producer on this device as `stream`: our queue there, or None.
 nanobind::object stream_for_dlpack(const device::Device& device);
