@@ -125,3 +125,17 @@ def test_memory_looks_at_ten_consumers_and_both_ends_of_a_connection(tmp_path):
     assert batches["descriptors_constant"]
     assert len(batches["samples"]) == 20
     assert len(result["targets"]) == 5
+
+
+def test_exchange_compares_with_every_peer(tmp_path):
+    result = run("exchange", tmp_path)
+    assert set(result["out"]) == {"np.asarray", "np.from_dlpack", "torch.from_dlpack"}
+    for consumer in result["out"].values():
+        assert consumer["fastest"] in set(consumer["medians"]) - {"crossdock"}
+        assert consumer["ratio"] > 0
+    assert min(result["in"].values()) > 0
+    assert set(result["batch"]["medians"]) == {"crossdock", "nanoarrow"}
+    # What it says of the driver's calls is no timing, and holds on any machine.
+    few, many = (calls["total"] for calls in result["copies"]["driver_calls"].values())
+    assert few == many
+    assert result["import"]["also_imported"] == []
