@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 SET_UP = """
-import atexit, ctypes, sys, threading
-import numpy as np, torch, pyarrow as pa
+import atexit, ctypes, sys
+import numpy as np
 import crossdock as xd
 source = np.arange(1000.0)
 """
@@ -17,11 +17,11 @@ source = np.arange(1000.0)
     [
         "left = xd.asarray(source)",
         "left = np.asarray(xd.asarray(source))",
-        "left = torch.from_dlpack(xd.asarray(source))",
-        "left = xd.asarray(torch.arange(5.0))",
+        "import torch; left = torch.from_dlpack(xd.asarray(source))",
+        "import torch; left = xd.asarray(torch.arange(5.0))",
         "left = xd.asarray(source).__dlpack__(max_version=(1, 3))",
-        "left = pa.array(xd.asarray(source))",
-        "left = xd.asarray(pa.array(source))",
+        "import pyarrow as pa; left = pa.array(xd.asarray(source))",
+        "import pyarrow as pa; left = xd.asarray(pa.array(source))",
         "left = xd.asarray(source).__arrow_c_array__()",
         "sys.left = [xd.asarray(source)]; sys.left.append(sys.left)",
         "left = xd.asarray(source); atexit.register(lambda: np.asarray(left).sum())",
