@@ -93,8 +93,7 @@ void check_tensor(Tensor* tensor, const char* where) {
     return;
   }
   if (tensor->data == nullptr) {
-    throw InvalidDataError(std::string(where) + ": a null pointer to an array of shape " +
-                           shape_text(tensor->shape()));
+    throw InvalidDataError(std::string(where) + ": a null pointer to an array of shape " + shape_text(tensor->shape()));
   }
   if (!has_addresses(tensor->device.type)) return;
   const auto address = reinterpret_cast<std::uintptr_t>(tensor->data);
@@ -113,6 +112,17 @@ bool has_addresses(device::DeviceType type) noexcept {
     case DeviceType::kMetal:
     case DeviceType::kWebGpu: return false;
     default: return !device::device_type_name(type).empty();
+  }
+}
+
+device::MemoryKind kind_of(device::DeviceType type) noexcept {
+  using device::DeviceType;
+  switch (type) {
+    case DeviceType::kCpu:
+    case DeviceType::kCudaHost:
+    case DeviceType::kRocmHost: return device::MemoryKind::kHost;
+    case DeviceType::kCudaManaged: return device::MemoryKind::kShared;
+    default: return device::MemoryKind::kDevice;
   }
 }
 
@@ -143,9 +153,9 @@ Tensor slice(const Tensor& tensor, std::span<const Slice> slices) {
     const Slice one = d < slices.size() ? slices[d] : Slice{.start = 0, .step = 1, .count = shape[d], .keep = true};
     std::int64_t last = 0;
     const bool fits = one.count >= 0 && one.step != 0 &&
-                      (one.count == 0 || (one.start >= 0 && one.start < shape[d] &&
-                                          checked_multiply(one.count - 1, one.step, &last) &&
-                                          checked_add(last, one.start, &last) && last >= 0 && last < shape[d]));
+                      (one.count == 0 ||
+                       (one.start >= 0 && one.start < shape[d] && checked_multiply(one.count - 1, one.step, &last) &&
+                        checked_add(last, one.start, &last) && last >= 0 && last < shape[d]));
     if (!fits) {
       throw InvalidArgumentError("index " + std::to_string(one.start) + " is out of bounds for dimension " +
                                  std::to_string(d) + " of size " + std::to_string(shape[d]));

@@ -115,17 +115,6 @@ array::Type arrow_type_of(const ElementType& type) {
   return result;
 }
 
-device::MemoryKind kind_of(device::DeviceType type) noexcept {
-  using device::DeviceType;
-  switch (type) {
-    case DeviceType::kCpu:
-    case DeviceType::kCudaHost:
-    case DeviceType::kRocmHost: return device::MemoryKind::kHost;
-    case DeviceType::kCudaManaged: return device::MemoryKind::kShared;
-    default: return device::MemoryKind::kDevice;
-  }
-}
-
 /// `n` bytes that say true or not, `stride` apart, as bits.
 std::shared_ptr<std::byte[]> bits_of(const std::byte* bytes, std::int64_t n, std::int64_t stride) {
   const auto size = static_cast<std::size_t>(n / 8 + 1);
@@ -247,7 +236,7 @@ Tensor tensor_of_column(const RecordBatch& given, Bools bools) {
     tensor.type = element_of(leaf->type);
     const array::BufferView& values = column.buffers[lists.size() + 1];
     tensor.device = {static_cast<device::DeviceType>(column.device_type), column.device_id};
-    tensor.kind = kind_of(tensor.device.type);
+    tensor.kind = array::kind_of(tensor.device.type);
     tensor.data = const_cast<void*>(values.data);
     const std::int64_t offset = first * tensor.type.itemsize();
     if (!array::has_addresses(tensor.device.type)) {

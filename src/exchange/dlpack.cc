@@ -17,19 +17,8 @@ using array::Extents;
 using array::Tensor;
 using array::TypeCode;
 using device::DeviceType;
-using device::MemoryKind;
 
 constexpr const char* kWhere = "a DLPack tensor";
-
-MemoryKind kind_of(DeviceType type) noexcept {
-  switch (type) {
-    case DeviceType::kCpu:
-    case DeviceType::kCudaHost:
-    case DeviceType::kRocmHost: return MemoryKind::kHost;
-    case DeviceType::kCudaManaged: return MemoryKind::kShared;
-    default: return MemoryKind::kDevice;
-  }
-}
 
 array::ElementType type_of(const DLDataType& dtype, std::uint64_t flags) {
   array::ElementType type;
@@ -98,7 +87,7 @@ Tensor view_dlpack(const DLTensor& dl, std::uint64_t flags) {
   Tensor tensor;
   tensor.type = type_of(dl.dtype, flags);
   tensor.device = {static_cast<DeviceType>(dl.device.device_type), dl.device.device_id};
-  tensor.kind = kind_of(tensor.device.type);
+  tensor.kind = array::kind_of(tensor.device.type);
   tensor.read_only = (flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0;
   tensor.copied = (flags & DLPACK_FLAG_BITMASK_IS_COPIED) != 0;
   tensor.extents = Extents(dl.ndim);

@@ -29,11 +29,11 @@ struct Tensor {
   device::Device device;
   device::MemoryKind kind = device::MemoryKind::kHost;
   bool read_only = false;
-  bool copied = false;                      ///< Its producer said that it made the memory for this hand-over.
-  std::shared_ptr<const void> owner;        ///< Keeps the memory, and all that `event` and `queue` need.
-  device::Event event;                      ///< Work that must be done, or be ordered before, what touches the memory.
-  std::optional<device::Queue> queue{};     ///< The queue that its producer's work is on, if it named one.
-  std::shared_ptr<const Tensor> mask{};     ///< Of the same shape: which elements are valid; null if all are.
+  bool copied = false;                   ///< Its producer said that it made the memory for this hand-over.
+  std::shared_ptr<const void> owner;     ///< Keeps the memory, and all that `event` and `queue` need.
+  device::Event event;                   ///< Work that must be done, or be ordered before, what touches the memory.
+  std::optional<device::Queue> queue{};  ///< The queue that its producer's work is on, if it named one.
+  std::shared_ptr<const Tensor> mask{};  ///< Of the same shape: which elements are valid; null if all are.
 
   std::int32_t ndim() const noexcept { return extents.ndim(); }
   std::span<const std::int64_t> shape() const noexcept { return extents.shape(); }
@@ -69,6 +69,10 @@ CROSSDOCK_EXPORT void check_tensor(Tensor* tensor, const char* where);
 /// True where a device's memory has addresses, to which offsets may be added: all but OpenCL buffers, Vulkan, Metal and
 /// WebGPU ones, and types without a name.
 CROSSDOCK_EXPORT bool has_addresses(device::DeviceType type) noexcept;
+
+/// The kind of memory that a device type without more says: pinned and managed memory of CUDA and ROCm have types of
+/// their own.
+CROSSDOCK_EXPORT device::MemoryKind kind_of(device::DeviceType type) noexcept;
 
 /// One dimension of a slice: `count` elements from `start`, `step` apart. As Python's slice.indices() gives them.
 struct Slice {

@@ -37,17 +37,6 @@ std::shared_ptr<device::Context> context_or_null(const Device& device) {
   }
 }
 
-/// Which memory of the device's family its type says: pinned and managed memory have types of their own.
-MemoryKind kind_of(DeviceType type) noexcept {
-  switch (type) {
-    case DeviceType::kCpu:
-    case DeviceType::kCudaHost:
-    case DeviceType::kRocmHost: return MemoryKind::kHost;
-    case DeviceType::kCudaManaged: return MemoryKind::kShared;
-    default: return MemoryKind::kDevice;
-  }
-}
-
 /// Waits for what the queues of `mover` can't be ordered after: events of other drivers.
 void wait_for_others(const Tensor& tensor, const device::Context& mover) {
   if (exchange::is_ready(tensor)) return;
@@ -115,7 +104,7 @@ Tensor copy_to(const Tensor& tensor, const Device& target, const Queue* queue) {
   const GilRelease release;
   wait_for_others(tensor, *mover);
   if (tensor.mask) wait_for_others(*tensor.mask, *mover);
-  Tensor made = exchange::copy(tensor, to, kind_of(target.type), mover,
+  Tensor made = exchange::copy(tensor, to, array::kind_of(target.type), mover,
                                queue != nullptr ? *queue : drivers().default_queue(moving),
                                tensor.queue ? context_or_null(tensor.queue->device()) : nullptr);
   if (queue == nullptr && to_host) mover->wait(made.event);
@@ -125,7 +114,7 @@ Tensor copy_to(const Tensor& tensor, const Device& target, const Queue* queue) {
 Tensor empty_on(const array::ElementType& type, std::span<const std::int64_t> shape, const Device& device,
                 const Queue* queue) {
   const auto context = drivers().context(device);
-  return exchange::empty(type, shape, context, kind_of(device.type),
+  return exchange::empty(type, shape, context, array::kind_of(device.type),
                          queue != nullptr ? *queue : drivers().default_queue(device));
 }
 
