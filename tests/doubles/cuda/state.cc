@@ -13,8 +13,8 @@ State& state() {
   return the_state;
 }
 
-std::vector<DoubleContext*>& current_contexts() {
-  thread_local std::vector<DoubleContext*> stack;
+ContextStack& current_contexts() {
+  thread_local constinit ContextStack stack;
   return stack;
 }
 

@@ -88,14 +88,31 @@ struct State {
 };
 
 State& state();
-/// The calling thread's contexts, the current one last.
-std::vector<DoubleContext*>& current_contexts();
 std::uint64_t delay_from_environment();
 
 /// A failure on the way through a function: its result.
 struct Failure {
   CUresult result;
 };
+
+/// Contexts that a thread has made current, the one that is so now last. Needs no destructor: it is asked for after the
+/// main thread's end too, by what goes with the process.
+class ContextStack {
+ public:
+  bool empty() const noexcept { return size_ == 0; }
+  DoubleContext* back() const noexcept { return contexts_[size_ - 1]; }
+  void pop_back() noexcept { --size_; }
+  void push_back(DoubleContext* context) {
+    if (size_ == contexts_.size()) throw Failure{kOutOfMemory};
+    contexts_[size_++] = context;
+  }
+
+ private:
+  std::array<DoubleContext*, 64> contexts_{};
+  std::size_t size_ = 0;
+};
+/// The calling thread's.
+ContextStack& current_contexts();
 
 /// Counts the call, and fails where a test said so. With the lock held.
 void count(const char* function);
