@@ -1,5 +1,6 @@
 #include "array_interface.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -82,7 +83,8 @@ bool describe_from(nb::dict interface, const char* where, Tensor* out) {
   read_tuple(shape, where, "shape", out->extents.shape());
   PyObject* const strides = entry(interface, "strides");
   if (strides == nullptr || strides == Py_None) {
-    array::byte_range(*out, where);  // negative extents
+    std::ranges::fill(out->extents.strides(), 0);  // which nobody has set yet
+    array::byte_range(*out, where);                // negative extents
     array::set_row_major(out, where);
   } else {
     if (PyTuple_Check(strides) == 0) fail_type(where, "strides", "None or a tuple of ints", strides);
