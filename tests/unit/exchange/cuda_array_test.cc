@@ -146,6 +146,14 @@ TEST_F(CudaArrayTest, HostMemoryMappedForTheDeviceHasTheDevicesAddress) {
   cuda_.run("cuMemHostUnregister", static_cast<void*>(memory));
 }
 
+TEST_F(CudaArrayTest, PinnedAndManagedMemoryHaveTheirDevicesContextAndQueue) {
+  for (const DeviceType type : {DeviceType::kCudaHost, DeviceType::kCudaManaged}) {
+    EXPECT_EQ(drivers_.context({type, 0}), context_);
+    EXPECT_EQ(drivers_.default_queue({type, 0}).native(), drivers_.default_queue({DeviceType::kCuda, 0}).native());
+    EXPECT_NE(drivers_.context({type, 1}), context_);
+  }
+}
+
 TEST_F(CudaArrayTest, AnotherDevice) {
   void* second = nullptr;
   cuda_.run("cuDevicePrimaryCtxRetain", &second, 1);
