@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+BUILD = Path(os.environ.get("CROSSDOCK_BUILD_DIR", ROOT / "build" / "dev"))
+
+
+@pytest.fixture
+def cuda_double(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the test starts finds the double of CUDA's library in its place, whose streams are slow."""
+    monkeypatch.setenv("CROSSDOCK_CUDA_LIBRARY", str(BUILD / "tests/doubles/cuda/libcuda_double.so"))
+    monkeypatch.setenv("CROSSDOCK_CUDA_DOUBLE_DELAY_US", "5000")
 
 
 def run(name: str, *arguments: str) -> str:
@@ -48,3 +60,20 @@ def test_files(tmp_path):
         "equal: True",
     ]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["plain.arrow", "small.arrow"]
+
+
+def test_cuda_array_interface(cuda_double):
+    assert run("cuda_array_interface.py").splitlines() == [
+        "the kernel's values: True",
+        "no copy: True, on its stream: True",
+        "kept by asarray: True",
+        "kept by from_cuda_array_interface: True",
+        "still there: True",
+        "gone with its last view: True",
+    ]
+
+
+def test_cuda_producer(cuda_double):
+    program = BUILD / "examples/cpp/cuda_producer"
+    done = subprocess.run([program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.splitlines() == ["array: 1000 rows, 1", "chunk: 1 2 3", "chunk: 4 5", "chunk: 6 7 8 9"]
