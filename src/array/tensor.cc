@@ -13,6 +13,10 @@ namespace {
                          " with these strides is larger than memory can be");
 }
 
+[[noreturn]] void fail_negative(const char* where, const Tensor& tensor) {
+  throw InvalidDataError(std::string(where) + ": the shape " + shape_text(tensor.shape()) + " has a negative extent");
+}
+
 bool contiguous(const Tensor& tensor, bool row_major) noexcept {
   const auto shape = tensor.shape();
   const auto strides = tensor.strides();
@@ -52,9 +56,7 @@ ByteRange byte_range(const Tensor& tensor, const char* where) {
   std::int64_t bytes = tensor.type.itemsize();
   bool empty = false;
   for (std::size_t d = 0; d < shape.size(); ++d) {
-    if (shape[d] < 0) {
-      throw InvalidDataError(std::string(where) + ": the shape " + shape_text(shape) + " has a negative extent");
-    }
+    if (shape[d] < 0) fail_negative(where, tensor);
     if (shape[d] == 0) empty = true;
   }
   if (empty) return {};
@@ -79,6 +81,7 @@ void set_row_major(Tensor* tensor, const char* where) {
   const auto strides = tensor->extents.strides();
   std::int64_t next = tensor->type.itemsize();
   for (std::size_t d = shape.size(); d-- > 0;) {
+    if (shape[d] < 0) fail_negative(where, *tensor);
     strides[d] = next;
     // An extent of 0 ends the growth; what is below it is never reached.
     if (shape[d] > 1 && !checked_multiply(next, shape[d], &next)) fail_overflow(where, *tensor);

@@ -23,17 +23,12 @@ struct DriverRegistry::Opened {
   std::mutex mutex;
   std::shared_ptr<Context> context;
   std::unique_ptr<Queue> queue;
-  bool shared = false;  ///< The context is another device's.
-
   /// For who holds the lock.
   const std::shared_ptr<Context>& open(const DriverRegistry& registry, const Device& device) {
-    if (context != nullptr) return context;
-    const std::shared_ptr<Driver> driver = registry.for_type(device.type);
-    std::shared_ptr<Context> made = driver->open(device);
-    // Pinned and managed memory have types of their own, but are some device's: what is held for its queues goes
-    // whenever that one context is asked for something.
-    shared = made->device() != device && driver->handles(made->device().type);
-    context = shared ? registry.context(made->device()) : std::move(made);
+    if (context == nullptr) {
+      const std::shared_ptr<Driver> driver = registry.for_type(device.type);
+      context = driver->open(driver->home(device));
+    }
     return context;
   }
 };
@@ -101,7 +96,8 @@ std::vector<DriverReport> DriverRegistry::reports() const {
   return reports;
 }
 
-std::shared_ptr<DriverRegistry::Opened> DriverRegistry::opened(const Device& device) const {
+std::shared_ptr<DriverRegistry::Opened> DriverRegistry::opened(const Device& memory) const {
+  const Device device = for_type(memory.type)->home(memory);
   const std::lock_guard lock(mutex_);
   std::shared_ptr<Opened>& entry = opened_[device];
   if (entry == nullptr) entry = std::make_shared<Opened>();
@@ -117,9 +113,7 @@ std::shared_ptr<Context> DriverRegistry::context(const Device& device) const {
 Queue DriverRegistry::default_queue(const Device& device) const {
   const std::shared_ptr<Opened> entry = opened(device);
   const std::lock_guard lock(entry->mutex);
-  if (entry->queue != nullptr) return *entry->queue;
-  const std::shared_ptr<Context>& context = entry->open(*this, device);
-  entry->queue = std::make_unique<Queue>(entry->shared ? default_queue(context->device()) : context->make_queue());
+  if (entry->queue == nullptr) entry->queue = std::make_unique<Queue>(entry->open(*this, device)->make_queue());
   return *entry->queue;
 }
 

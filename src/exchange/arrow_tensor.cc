@@ -108,7 +108,7 @@ array::Type arrow_type_of(const ElementType& type) {
     case TypeCode::kInt: result.id = pick(TypeId::kInt8, TypeId::kInt16, TypeId::kInt32, TypeId::kInt64); break;
     case TypeCode::kUInt: result.id = pick(TypeId::kUInt8, TypeId::kUInt16, TypeId::kUInt32, TypeId::kUInt64); break;
     case TypeCode::kFloat: result.id = pick(kNone, TypeId::kFloat16, TypeId::kFloat32, TypeId::kFloat64); break;
-    case TypeCode::kBool: result.id = TypeId::kBool; break;
+    case TypeCode::kBool: result.id = type.bits == 8 ? TypeId::kBool : kNone; break;
     default: break;
   }
   if (result.id == TypeId::kNull) fail();
@@ -126,7 +126,8 @@ std::shared_ptr<std::byte[]> bits_of(const std::byte* bytes, std::int64_t n, std
 }
 
 void require_host(const Tensor& tensor, const char* what) {
-  if (!tensor.host_accessible() || !is_ready(tensor)) {
+  // Of pinned and managed memory too: what is made here is the host's, and an array's buffers are of one device.
+  if (tensor.device.type != device::DeviceType::kCpu || !is_ready(tensor)) {
     refuse(std::string(what) + " needs memory that the host can read now",
            "copy the tensor to the host and wait first");
   }
@@ -191,7 +192,6 @@ Tensor unpacked(const RecordBatch& column, std::size_t leaf, std::int64_t first,
   tensor.type = number(TypeCode::kBool, 8);
   tensor.data = bytes.get();
   tensor.owner = std::move(bytes);
-  tensor.copied = true;
   return tensor;
 }
 
@@ -318,6 +318,7 @@ RecordBatch column_of_tensor(const Tensor& tensor, Bools bools) {
   std::int64_t nulls = 0;
   if (tensor.mask) {
     const Tensor& mask = *tensor.mask;
+    require_host(tensor, "a mask as Arrow validity");
     require_host(mask, "a mask as Arrow validity");
     if (nested)
       refuse("a mask of " + std::to_string(tensor.ndim()) + " dimensions is no validity of rows",

@@ -18,8 +18,8 @@ using device::Queue;
 
 using ContextPtr = std::shared_ptr<Context>;
 
-/// A source on a device whose gaps make it at most this many times as large as its elements is copied whole.
-constexpr std::int64_t kMostGaps = 2;
+/// More runs than that are copied with the gaps between them, and packed on the host: each run is a driver call.
+constexpr std::int64_t kMostRuns = 1024;
 
 BufferRef memory_of(const Tensor& tensor, std::int64_t offset, std::int64_t size) noexcept {
   return {.data = static_cast<std::byte*>(tensor.data) + offset,
@@ -31,7 +31,17 @@ BufferRef memory_of(const Tensor& tensor, std::int64_t offset, std::int64_t size
 
 bool is_host(const Context& context) noexcept { return context.device().type == device::DeviceType::kCpu; }
 
-/// Calls `copy(offset in the source, offset in the target, bytes)` for each run of elements without gaps.
+/// How many runs of elements without gaps there are.
+std::int64_t count_runs(const Tensor& from) noexcept {
+  std::int64_t run = from.type.itemsize();
+  std::size_t d = from.shape().size();
+  while (d > 0 && (from.shape()[d - 1] == 1 || from.strides()[d - 1] == run)) run *= from.shape()[--d];
+  std::int64_t runs = 1;
+  while (d > 0) runs *= from.shape()[--d];
+  return runs;
+}
+
+/// Calls `copy(offset in the source, offset in the target, bytes)` for each of them.
 template <class Copy>
 void for_each_run(const Tensor& from, std::size_t dimension, std::int64_t source, std::int64_t* target, Copy&& copy) {
   std::int64_t run = from.type.itemsize();
@@ -54,7 +64,6 @@ Tensor make(const Tensor& like, const ContextPtr& to, MemoryKind kind) {
   made.event = {};
   made.queue.reset();
   made.read_only = false;
-  made.copied = false;
   made.kind = kind;
   made.device = to->device();
   return made;
@@ -87,36 +96,73 @@ Tensor copy_on_device(const Tensor& from, const ContextPtr& to, MemoryKind kind,
                       const Queue& queue, const ContextPtr& producer) {
   const array::ByteRange range = array::byte_range(from, "a tensor to copy");
   const std::int64_t covered = range.highest - range.lowest;
-  const bool by_runs = !from.c_contiguous() && covered > kMostGaps * from.nbytes();
   Tensor made = make(from, to, kind);
-  if (by_runs || from.c_contiguous()) array::set_row_major(&made, "a copy");
+  array::set_row_major(&made, "a copy");
   if (covered == 0) return made;
 
   if (!is_ready(from)) mover->order_after(queue, from.event);
-  const auto bytes = static_cast<std::uint64_t>(by_runs ? from.nbytes() : covered);
+  const auto bytes = static_cast<std::uint64_t>(from.nbytes());
   const bool one_queue = to->device() == mover->device();
   device::Buffer target = to->allocate(bytes, kind, device::Sharing::kPrivate, one_queue ? queue : to->make_queue());
   const BufferRef place = target.ref();
   made.device = place.device;
-  made.data = static_cast<std::byte*>(place.data) - (by_runs ? 0 : range.lowest);
+  made.data = place.data;
   // From here on a throw gives the memory back after the work that was started, not under it.
   made.owner = owned_on_queue(std::move(target), mover, queue);
   const std::shared_ptr<const void> source = owned_on_queue(
       device::Buffer(memory_of(from, range.lowest, covered), std::const_pointer_cast<void>(from.owner)), mover, queue);
-  if (by_runs) {
-    std::int64_t offset = 0;
-    for_each_run(from, 0, 0, &offset, [&](std::int64_t at, std::int64_t to_offset, std::int64_t size) {
-      mover->copy(place.slice(static_cast<std::uint64_t>(to_offset), static_cast<std::uint64_t>(size)),
-                  memory_of(from, at, size), queue);
-    });
-  } else {
-    mover->copy(place, memory_of(from, range.lowest, covered), queue);
-  }
+  std::int64_t offset = 0;
+  for_each_run(from, 0, 0, &offset, [&](std::int64_t at, std::int64_t to_offset, std::int64_t size) {
+    mover->copy(place.slice(static_cast<std::uint64_t>(to_offset), static_cast<std::uint64_t>(size)),
+                memory_of(from, at, size), queue);
+  });
   made.event = mover->make_event();
   mover->record(made.event, queue);
   made.queue = queue;
   order_producer_after(from, made.event, *mover, queue, producer.get());
   return made;
+}
+
+/// In C order, in ordinary host memory that is there now. `from` is the host's, too.
+Tensor dense_on_host(const Tensor& from) {
+  Tensor dense = from;
+  dense.mask = nullptr;
+  dense.event = {};
+  dense.queue.reset();
+  dense.device = {};
+  dense.kind = MemoryKind::kHost;
+  dense.read_only = false;
+  array::set_row_major(&dense, "a copy");
+  auto bytes = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(from.nbytes()));
+  pack(from, bytes.get());
+  dense.data = from.data != nullptr ? bytes.get() : nullptr;
+  dense.owner = std::shared_ptr<std::byte[]>(std::move(bytes));
+  return dense;
+}
+
+/// Of a source in too many runs: everything that it covers comes to the host, in one piece, and is waited for.
+Tensor fetched(const Tensor& from, const ContextPtr& mover, const Queue& queue) {
+  const array::ByteRange range = array::byte_range(from, "a tensor to copy");
+  const std::int64_t covered = range.highest - range.lowest;
+  std::shared_ptr<std::byte[]> bytes(new std::byte[static_cast<std::size_t>(covered)]);
+  const BufferRef place{.data = bytes.get(),
+                        .size = static_cast<std::uint64_t>(covered),
+                        .device = {},
+                        .kind = MemoryKind::kHost,
+                        .read_only = false};
+  if (!is_ready(from)) mover->order_after(queue, from.event);
+  // Should a verb throw, the queue keeps both until it is done with them.
+  const auto target = owned_on_queue(device::Buffer(place, bytes), mover, queue);
+  const auto source = owned_on_queue(
+      device::Buffer(memory_of(from, range.lowest, covered), std::const_pointer_cast<void>(from.owner)), mover, queue);
+  mover->copy(place, memory_of(from, range.lowest, covered), queue);
+  device::Event copied = mover->make_event();
+  mover->record(copied, queue);
+  mover->wait(copied);
+  Tensor view = from;
+  view.device = {};
+  view.data = bytes.get() - range.lowest;
+  return dense_on_host(view);
 }
 
 }  // namespace
@@ -140,7 +186,11 @@ Tensor empty(const array::ElementType& type, std::span<const std::int64_t> shape
   tensor.device = buffer.device();
   tensor.data = buffer.data();
   tensor.owner = is_host(*context) ? buffer.release() : owned_on_queue(std::move(buffer), context, queue);
-  if (!is_host(*context)) tensor.queue = queue;
+  if (is_host(*context)) return tensor;
+  // Other queues may use the memory only after it was allocated on this one.
+  tensor.queue = queue;
+  tensor.event = context->make_event();
+  context->record(tensor.event, queue);
   return tensor;
 }
 
@@ -150,25 +200,21 @@ Tensor copy(const Tensor& from, const ContextPtr& to, MemoryKind kind, const Con
     throw UnsupportedError("memory of " + device::to_string(from.device) +
                            " has handles instead of addresses, which can't be copied here");
   }
+  // The mask goes first, so that the event of the whole comes after it.
+  std::shared_ptr<const Tensor> mask;
+  if (from.mask) mask = std::make_shared<const Tensor>(copy(*from.mask, to, kind, mover, queue, producer));
   Tensor made;
   if (is_host(*mover)) {
     made = packed(from, to);
   } else if (from.device.type == device::DeviceType::kCpu && !from.c_contiguous() && is_ready(from)) {
-    // The copy's source is then a temporary, which the queue keeps.
-    Tensor whole = from;
-    whole.mask = nullptr;
-    Tensor dense = make(whole, mover, MemoryKind::kHost);
-    dense.device = {};
-    array::set_row_major(&dense, "a copy");
-    auto bytes = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(from.nbytes()));
-    pack(from, bytes.get());
-    dense.data = from.data != nullptr ? bytes.get() : nullptr;
-    dense.owner = std::shared_ptr<std::byte[]>(std::move(bytes));
-    made = copy_on_device(dense, to, kind, mover, queue, nullptr);
+    made = copy_on_device(dense_on_host(from), to, kind, mover, queue, nullptr);  // a temporary, which the queue keeps
+  } else if (!from.c_contiguous() && count_runs(from) > kMostRuns) {
+    made = fetched(from, mover, queue);
+    if (!is_host(*to)) made = copy_on_device(made, to, kind, mover, queue, nullptr);
   } else {
     made = copy_on_device(from, to, kind, mover, queue, producer);
   }
-  made.mask = from.mask ? std::make_shared<const Tensor>(copy(*from.mask, to, kind, mover, queue, producer)) : nullptr;
+  made.mask = std::move(mask);
   return made;
 }
 

@@ -64,11 +64,23 @@ Managed* give_away(const Tensor& tensor) {
 }
 
 template <class Managed>
+struct Owner {
+  Managed* managed = nullptr;
+
+  Owner() = default;
+  Owner(const Owner&) = delete;
+  Owner& operator=(const Owner&) = delete;
+  ~Owner() {
+    if (managed != nullptr && managed->deleter != nullptr) managed->deleter(managed);
+  }
+};
+
+template <class Managed>
 Tensor take_over(Managed* managed, std::uint64_t flags) {
   Tensor tensor = view_dlpack(managed->dl_tensor, flags);
-  tensor.owner = std::shared_ptr<const void>(managed, [](Managed* self) {
-    if (self->deleter != nullptr) self->deleter(self);
-  });
+  auto owner = std::make_shared<Owner<Managed>>();
+  owner->managed = managed;  // Nothing throws from here on.
+  tensor.owner = std::move(owner);
   return tensor;
 }
 
@@ -89,7 +101,6 @@ Tensor view_dlpack(const DLTensor& dl, std::uint64_t flags) {
   tensor.device = {static_cast<DeviceType>(dl.device.device_type), dl.device.device_id};
   tensor.kind = array::kind_of(tensor.device.type);
   tensor.read_only = (flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0;
-  tensor.copied = (flags & DLPACK_FLAG_BITMASK_IS_COPIED) != 0;
   tensor.extents = Extents(dl.ndim);
   const auto shape = tensor.extents.shape();
   const auto strides = tensor.extents.strides();
@@ -134,6 +145,16 @@ Tensor import_dlpack(DLManagedTensor* managed) {
   return take_over(managed, 0);
 }
 
+device::Device dlpack_device(const device::Device& device) noexcept {
+  switch (device.type) {
+    case DeviceType::kCpu:
+    case DeviceType::kCudaHost:
+    case DeviceType::kRocmHost:
+    case DeviceType::kCudaManaged: return {device.type, 0};
+    default: return device;
+  }
+}
+
 void check_dlpack(const Tensor& tensor, bool legacy) {
   if (tensor.type.described || tensor.type.swapped) [[unlikely]] {
     refuse("what elements of type " + array::element_type_name(tensor.type) + " are",
@@ -176,9 +197,8 @@ void describe_dlpack(const Tensor& tensor, std::int64_t* shape, std::int64_t* st
     strides[d] = tensor.strides()[d] / itemsize;
   }
   out->data = tensor.data;
-  // The CPU is DLPack's device 0, whatever number it came with.
   out->device.device_type = static_cast<DLDeviceType>(tensor.device.type);
-  out->device.device_id = tensor.device.type == DeviceType::kCpu ? 0 : static_cast<std::int32_t>(tensor.device.id);
+  out->device.device_id = static_cast<std::int32_t>(dlpack_device(tensor.device).id);
   out->ndim = tensor.ndim();
   out->dtype = {static_cast<std::uint8_t>(tensor.type.code), tensor.type.bits, tensor.type.lanes};
   out->shape = shape;
@@ -186,11 +206,11 @@ void describe_dlpack(const Tensor& tensor, std::int64_t* shape, std::int64_t* st
   out->byte_offset = tensor.byte_offset;
 }
 
-DLManagedTensorVersioned* export_dlpack(const Tensor& tensor) {
+DLManagedTensorVersioned* export_dlpack(const Tensor& tensor, bool copied) {
   check_dlpack(tensor, false);
   std::uint64_t flags = 0;
   if (tensor.read_only) flags |= DLPACK_FLAG_BITMASK_READ_ONLY;
-  if (tensor.copied) flags |= DLPACK_FLAG_BITMASK_IS_COPIED;
+  if (copied) flags |= DLPACK_FLAG_BITMASK_IS_COPIED;
   if (tensor.type.padded) flags |= DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
   DLManagedTensorVersioned* const managed = give_away<DLManagedTensorVersioned>(tensor);
   managed->version = {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION};

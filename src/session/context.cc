@@ -43,8 +43,9 @@ const std::shared_ptr<const device::DriverRegistry>& Context::drivers() const {
 }
 
 const std::shared_ptr<Context>& Context::default_context() {
-  static const std::shared_ptr<Context> context = std::make_shared<Context>();
-  return context;
+  // Never destroyed: drivers must not be called as the process ends, when their libraries are gone already.
+  static const auto* const context = new std::shared_ptr<Context>(std::make_shared<Context>());
+  return *context;
 }
 
 }  // namespace crossdock::session

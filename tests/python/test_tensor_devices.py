@@ -131,7 +131,7 @@ def test_dlpack_orders_the_consumers_queue(simulated_devices: testing.SimulatedD
 
 
 def test_dlpack_to_a_named_stream_and_to_none(simulated_devices: testing.SimulatedDevices, source: np.ndarray) -> None:
-    there = xd.asarray(source).to("sim:0")
+    there = xd.asarray(source).to("sim:0", queue=xd.Queue("sim:0"))
     mine = xd.Queue("sim:0")
     orders = simulated_devices.counters()["order_after"]
     capsule = there.__dlpack__(stream=mine.native)

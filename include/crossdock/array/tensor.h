@@ -29,7 +29,6 @@ struct Tensor {
   device::Device device;
   device::MemoryKind kind = device::MemoryKind::kHost;
   bool read_only = false;
-  bool copied = false;                   ///< Its producer said that it made the memory for this hand-over.
   std::shared_ptr<const void> owner;     ///< Keeps the memory, and all that `event` and `queue` need.
   device::Event event;                   ///< Work that must be done, or be ordered before, what touches the memory.
   std::optional<device::Queue> queue{};  ///< The queue that its producer's work is on, if it named one.

@@ -125,6 +125,9 @@ class CROSSDOCK_EXPORT Driver {
   virtual std::string why_no_devices() const { return {}; }
   /// True if memory of this type is this driver's.
   virtual bool handles(DeviceType type) const noexcept = 0;
+  /// The device whose context and queues work on memory of this one: itself, but for memory that has a type of its own
+  /// (pinned and managed memory).
+  virtual Device home(const Device& device) const noexcept { return device; }
   /// Opens a device in its usual context, or in `native_context`, which must outlive the result. Throws NotFoundError
   /// (no such device), UnsupportedError (the driver has no contexts).
   virtual std::shared_ptr<Context> open(const Device& device, void* native_context = nullptr) = 0;

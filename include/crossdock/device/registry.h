@@ -42,9 +42,9 @@ class CROSSDOCK_EXPORT DriverRegistry {
   /// Of all drivers looked for, in that order.
   std::vector<DriverReport> reports() const;
 
-  /// The device, opened in its usual context by its driver the first time, and shared from then on; what can't be
-  /// opened is tried again by the next call. Types of memory that are a device's, as pinned and managed memory are
-  /// CUDA's, have that device's context. Throws as for_type() and Driver::open().
+  /// The device, or that whose queues work on such memory (Driver::home), opened in its usual context by its driver the
+  /// first time, and shared from then on; what can't be opened is tried again by the next call. Throws as for_type()
+  /// and Driver::open().
   std::shared_ptr<Context> context(const Device& device) const;
   /// The device's queue on which work runs where none is named: made once, with context(). Throws as that and
   /// Context::make_queue().

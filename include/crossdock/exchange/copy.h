@@ -12,9 +12,9 @@
 /// Copies on purpose: the one thing here that costs what the data weighs.
 namespace crossdock::exchange {
 
-/// New memory in C order, not zeroed, to be used by work on `queue` or ordered after it. When the tensor's last view
-/// goes, it is given back after the work that is on `queue` then. Throws InvalidDataError for extents that make no
-/// sense, and what Context::allocate() throws.
+/// New memory in C order, not zeroed, to be used by work on `queue`, or after the event that stands for its allocation.
+/// When the tensor's last view goes, it is given back after the work that is on `queue` then. Throws InvalidDataError
+/// for extents that make no sense, and what Context::allocate() throws.
 CROSSDOCK_EXPORT array::Tensor empty(const array::ElementType& type, std::span<const std::int64_t> shape,
                                      const std::shared_ptr<device::Context>& context, device::MemoryKind kind,
                                      const device::Queue& queue);
@@ -23,12 +23,12 @@ CROSSDOCK_EXPORT array::Tensor empty(const array::ElementType& type, std::span<c
 /// its own: the context of the one of the two that isn't the host, or of the target's if neither is. The queue is
 /// ordered after the tensor's event first, which is one of `mover`'s driver (others are waited for before:
 /// wait_ready()). The result's event is the end of the copy. The source's memory is kept until then, and so is the
-/// target's: it is given back after the work that is on `queue` when its last view goes. Never waits.
+/// target's: it is given back after the work that is on `queue` when its last view goes. Waits only as said below.
 ///
-/// The result is in C order, except that a source on a device with small gaps between its elements keeps its strides,
-/// gaps included, so that it needs one driver call; one with large gaps needs a call for each run of elements. What
-/// lies in host memory is packed first. Throws what the context's verbs throw; what was started then still has its
-/// memory.
+/// The result is in C order. What lies in host memory with gaps is packed first; on a device each run of elements
+/// without a gap is a driver call, and a source of more than 1,024 runs goes by way of the host with all that lies
+/// between its elements, and is waited for: drivers here have no kernels. Throws what the context's verbs throw; what
+/// was started then still has its memory.
 ///
 /// The tensor's own queue is ordered after the copy, so that its producer's work that comes later is. `producer` is
 /// needed for that where this queue is of another device than `mover`: its context.

@@ -34,10 +34,14 @@ CROSSDOCK_EXPORT array::Tensor import_dlpack(DLManagedTensor* managed);
 /// may not be complete: order_on() or wait_ready() first.
 CROSSDOCK_EXPORT void check_dlpack(const array::Tensor& tensor, bool legacy);
 
+/// The device as DLPack numbers it: the CPU, pinned and managed memory are device 0, whatever id they came with.
+CROSSDOCK_EXPORT device::Device dlpack_device(const device::Device& device) noexcept;
+
 /// Gives a view of the tensor away; the memory lives until the deleter is called, on whatever thread, once. One
-/// allocation, whatever the number of dimensions. Flags: read-only, copied, padded. Version 1.3; strides are never null
+/// allocation, whatever the number of dimensions. Flags: read-only, padded, and `copied`: the caller made this
+/// memory for the hand-over, and nobody else has it. Version 1.3; strides are never null
 /// but for no dimensions, and a tensor of no elements has a null pointer. Throws as check_dlpack().
-CROSSDOCK_EXPORT DLManagedTensorVersioned* export_dlpack(const array::Tensor& tensor);
+CROSSDOCK_EXPORT DLManagedTensorVersioned* export_dlpack(const array::Tensor& tensor, bool copied = false);
 CROSSDOCK_EXPORT DLManagedTensor* export_dlpack_legacy(const array::Tensor& tensor);
 
 }  // namespace crossdock::exchange

@@ -25,16 +25,18 @@ constexpr const char* kWhere = "__array_interface__";
   throw nb::python_error();
 }
 
-/// Borrowed; null if the key isn't there.
-PyObject* entry(nb::handle interface, const char* key) {
+/// None if the key isn't there. A reference of our own: reading a number may run Python, which may change the
+/// dictionary.
+nb::object entry(nb::handle interface, const char* key) {
   PyObject* const value = PyDict_GetItemString(interface.ptr(), key);
-  return value;
+  return value == nullptr ? nb::none() : nb::borrow(value);
 }
 
-PyObject* required(nb::handle interface, const char* where, const char* key) {
-  PyObject* const value = entry(interface, key);
-  if (value == nullptr) throw InvalidDataError(std::string(where) + ": its entry \"" + key + "\" is missing");
-  return value;
+nb::object required(nb::handle interface, const char* where, const char* key) {
+  if (PyDict_GetItemString(interface.ptr(), key) == nullptr) {
+    throw InvalidDataError(std::string(where) + ": its entry \"" + key + "\" is missing");
+  }
+  return entry(interface, key);
 }
 
 void read_tuple(nb::handle tuple, const char* where, const char* key, std::span<std::int64_t> out) {
@@ -53,8 +55,8 @@ std::string text_in(nb::handle object, const char* where, const char* key) {
 
 array::ElementType type_in(nb::handle interface, const char* where) {
   const std::string typestr = text_in(required(interface, where, "typestr"), where, "typestr");
-  PyObject* const descr = entry(interface, "descr");
-  if (descr == nullptr || descr == Py_None) return array::parse_typestr(typestr);
+  const nb::object descr = entry(interface, "descr");
+  if (descr.is_none()) return array::parse_typestr(typestr);
   return array::structured_type(typestr, descr_in(descr));
 }
 
@@ -72,7 +74,7 @@ std::int64_t integer_in(nb::handle object, const char* where, const char* key) {
 
 bool describe_from(nb::dict interface, const char* where, Tensor* out) {
   out->type = type_in(interface, where);
-  const nb::handle shape = required(interface, where, "shape");
+  const nb::object shape = required(interface, where, "shape");
   if (PyTuple_Check(shape.ptr()) == 0) fail_type(where, "shape", "a tuple of ints", shape);
   const Py_ssize_t ndim = PyTuple_GET_SIZE(shape.ptr());
   if (ndim > array::kMaxTensorDimensions) {
@@ -81,43 +83,52 @@ bool describe_from(nb::dict interface, const char* where, Tensor* out) {
   }
   out->extents = Extents(static_cast<std::int32_t>(ndim));
   read_tuple(shape, where, "shape", out->extents.shape());
-  PyObject* const strides = entry(interface, "strides");
-  if (strides == nullptr || strides == Py_None) {
-    std::ranges::fill(out->extents.strides(), 0);  // which nobody has set yet
-    array::byte_range(*out, where);                // negative extents
+  const nb::object strides = entry(interface, "strides");
+  if (strides.is_none()) {
     array::set_row_major(out, where);
   } else {
-    if (PyTuple_Check(strides) == 0) fail_type(where, "strides", "None or a tuple of ints", strides);
-    if (PyTuple_GET_SIZE(strides) != ndim) {
-      throw InvalidDataError(std::string(where) + ": " + std::to_string(PyTuple_GET_SIZE(strides)) + " strides for " +
-                             std::to_string(ndim) + " dimensions");
+    if (PyTuple_Check(strides.ptr()) == 0) fail_type(where, "strides", "None or a tuple of ints", strides);
+    if (PyTuple_GET_SIZE(strides.ptr()) != ndim) {
+      throw InvalidDataError(std::string(where) + ": " + std::to_string(PyTuple_GET_SIZE(strides.ptr())) +
+                             " strides for " + std::to_string(ndim) + " dimensions");
     }
     read_tuple(strides, where, "strides", out->extents.strides());
   }
-  PyObject* const data = entry(interface, "data");
-  if (data == nullptr || PyTuple_Check(data) == 0) return false;
-  if (PyTuple_GET_SIZE(data) != 2) {
+  const nb::object data = entry(interface, "data");
+  if (PyTuple_Check(data.ptr()) == 0) return false;
+  if (PyTuple_GET_SIZE(data.ptr()) != 2) {
     throw InvalidDataError(std::string(where) + ": its data is a pair of address and read-only flag");
   }
-  PyObject* const address = PyTuple_GET_ITEM(data, 0);
+  PyObject* const address = PyTuple_GET_ITEM(data.ptr(), 0);
   if (PyLong_Check(address) == 0 || PyBool_Check(address) != 0) fail_type(where, "data[0]", "an int", address);
   const unsigned long long pointer = PyLong_AsUnsignedLongLong(address);
   if (pointer == static_cast<unsigned long long>(-1) && PyErr_Occurred() != nullptr) {
     PyErr_Clear();
     throw InvalidDataError(std::string(where) + ": its data[0] is no address: negative, or beyond 64 bits");
   }
-  PyObject* const read_only = PyTuple_GET_ITEM(data, 1);
+  PyObject* const read_only = PyTuple_GET_ITEM(data.ptr(), 1);
   if (PyBool_Check(read_only) == 0) fail_type(where, "data[1]", "a bool", read_only);
   out->data = reinterpret_cast<void*>(static_cast<std::uintptr_t>(pointer));
   out->read_only = read_only == Py_True;
   return true;
 }
 
-void read_mask(nb::dict interface, const char* where, Tensor* out) {
-  PyObject* const given = entry(interface, "mask");
-  if (given == nullptr || given == Py_None) return;
+void read_mask(nb::dict interface, const char* where, Tensor* out,
+               const std::function<void(PyObject*, Tensor*)>& read) {
+  const nb::object given = entry(interface, "mask");
+  if (given.is_none()) return;
+  // A mask that is its own mask would never end.
+  thread_local bool reading = false;
+  if (reading) throw InvalidDataError(std::string(where) + ": its mask has a mask itself");
+  struct Reading {
+    Reading() { reading = true; }
+    ~Reading() { reading = false; }
+  };
   Tensor mask;
-  tensor_from_any(given, std::nullopt, &mask);
+  {
+    const Reading now;
+    read(given.ptr(), &mask);
+  }
   if (mask.mask) throw InvalidDataError(std::string(where) + ": its mask has a mask itself");
   // "Broadcastable to the shape of the original array", says NumPy's text.
   const auto fail = [&] {
@@ -207,13 +218,13 @@ bool tensor_from_array_interface(PyObject* object, Tensor* out) {
     out->owner = owner_of(object);
   } else {
     // Without a pair of its own the memory is that of the entry's buffer, or the object's.
-    PyObject* const data = entry(interface, "data");
+    const nb::object data = entry(interface, "data");
     Tensor memory;
-    if (!tensor_from_buffer(data == nullptr || data == Py_None ? object : data, &memory)) {
+    if (!tensor_from_buffer(data.is_none() ? object : data.ptr(), &memory)) {
       throw InvalidDataError(std::string(kWhere) + ": its data is neither a pair nor a buffer");
     }
-    PyObject* const offset = entry(interface, "offset");
-    const std::int64_t start = offset != nullptr ? integer_in(offset, kWhere, "offset") : 0;
+    const nb::object offset = entry(interface, "offset");
+    const std::int64_t start = offset.is_none() ? 0 : integer_in(offset, kWhere, "offset");
     const array::ByteRange range = array::byte_range(*out, kWhere);
     std::int64_t first = 0;
     std::int64_t end = 0;
@@ -227,7 +238,13 @@ bool tensor_from_array_interface(PyObject* object, Tensor* out) {
     out->owner = std::move(memory.owner);
     array::check_tensor(out, kWhere);
   }
-  read_mask(interface, kWhere, out);
+  read_mask(interface, kWhere, out, [](PyObject* mask, Tensor* read) {
+    tensor_from_any(mask, {}, read);
+    if (read->device.type != device::DeviceType::kCpu) {
+      throw InvalidDataError(std::string(kWhere) + ": its mask is in memory of " + device::to_string(read->device));
+    }
+    *read = waited_for(std::move(*read));
+  });
   return true;
 }
 

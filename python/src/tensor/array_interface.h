@@ -2,6 +2,8 @@
 
 #include <nanobind/nanobind.h>
 
+#include <functional>
+
 #include "crossdock/array/tensor.h"
 
 /// The dictionary that NumPy's array interface and the CUDA Array Interface have in common: shape, typestr, descr,
@@ -17,9 +19,10 @@ std::int64_t integer_in(nanobind::handle object, const char* where, const char* 
 /// of the wrong type, UnsupportedTypeError. `where` begins the text.
 bool describe_from(nanobind::dict interface, const char* where, array::Tensor* out);
 
-/// Sets the mask of `*out`, whose extents are set, from the entry of that name, if it is there: any array, spread over
-/// the shape by NumPy's broadcasting. Throws InvalidDataError for one that doesn't fit.
-void read_mask(nanobind::dict interface, const char* where, array::Tensor* out);
+/// Sets the mask of `*out`, whose extents are set, from the entry of that name, if it is there: an array, which `read`
+/// reads, spread over the shape by NumPy's broadcasting. Throws InvalidDataError for one that doesn't fit.
+void read_mask(nanobind::dict interface, const char* where, array::Tensor* out,
+               const std::function<void(PyObject*, array::Tensor*)>& read);
 
 /// The entries shape, typestr, descr (where it says more), strides (None in C order), data and version. Throws
 /// ExportError for types without a typestr.

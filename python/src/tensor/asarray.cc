@@ -1,5 +1,6 @@
 #include <nanobind/nanobind.h>
 
+#include <cstring>
 #include <optional>
 #include <string>
 #include <utility>
@@ -23,7 +24,7 @@ namespace {
 
 using array::Tensor;
 
-bool tensor_from_array_method(PyObject* object, Tensor* out) {
+bool tensor_from_array_method(PyObject* object, const Asked& asked, Tensor* out) {
   PyObject* method = nullptr;
 #if PY_VERSION_HEX >= 0x030D0000
   if (PyObject_GetOptionalAttr(object, names::__array__(), &method) < 0) throw nb::python_error();
@@ -32,7 +33,9 @@ bool tensor_from_array_method(PyObject* object, Tensor* out) {
 #endif
   if (method == nullptr) return false;
   const nb::object held = nb::steal(method);
-  const nb::object array = checked(PyObject_CallNoArgs(method));
+  // Who doesn't know the argument (NumPy before 2.0) raises TypeError: then nobody can promise that it is no copy.
+  const nb::object array = asked.copy == false ? nb::borrow(method)(nb::arg("copy") = false)
+                                               : nb::object(checked(PyObject_CallNoArgs(method)));
   return tensor_from_buffer(array.ptr(), out) || tensor_from_array_interface(array.ptr(), out);
 }
 
@@ -113,7 +116,7 @@ PyObject* asarray(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t p
     if (is_tensor(object)) {
       tensor = tensor_of(object);
     } else {
-      tensor_from_any(object, truth(options.sync), &tensor);
+      tensor_from_any(object, {.sync = truth(options.sync), .copy = truth(options.copy)}, &tensor);
     }
     if (!as_it_is) tensor = placed(std::move(tensor), options);
     return new_tensor(std::move(tensor));
@@ -243,12 +246,17 @@ PyObject* copy(PyObject* self, PyObject* const* arguments, Py_ssize_t positional
   });
 }
 
-void tensor_from_any(PyObject* object, std::optional<bool> sync, Tensor* out) {
+void tensor_from_any(PyObject* object, const Asked& asked, Tensor* out) {
   if (is_tensor(object)) {
     *out = tensor_of(object);
     return;
   }
   if (PyObject_CheckBuffer(object) != 0) {
+    if (std::strcmp(Py_TYPE(object)->tp_name, "MaskedArray") == 0) {
+      throw UnsupportedError(
+          "a masked array of NumPy doesn't say its mask in any protocol; fill it first (.filled()), or "
+          "hand over its .data and .mask");
+    }
     if (tensor_from_buffer(object, out)) return;
     // NumPy's dates, texts and structures are no buffers, or of no single format, and DLPack hasn't them at all.
     if (tensor_from_array_interface(object, out)) return;
@@ -256,14 +264,12 @@ void tensor_from_any(PyObject* object, std::optional<bool> sync, Tensor* out) {
   if (tensor_from_exchange_api(object, out)) return;
   // Before DLPack: what is Arrow's is read-only, which not everybody says there.
   if (tensor_from_arrow(object, exchange::Bools::kRefuse, false, out)) return;
-  if (tensor_from_dlpack(object, nullptr, nullptr, out)) {
-    note_default_queue(out);
-    return;
-  }
-  if (tensor_from_cuda_array(object, sync, out)) return;
+  if (tensor_from_dlpack(object, nullptr, asked.copy == false ? Py_False : nullptr, out)) return;
+  if (tensor_from_cuda_array(object, asked.sync, out)) return;
   if (tensor_from_array_interface(object, out)) return;
-  if (tensor_from_array_method(object, out)) return;
+  // Before __array__, which makes NaN of nulls and copies of chunks without a word.
   if (tensor_from_arrow(object, exchange::Bools::kRefuse, true, out)) return;
+  if (tensor_from_array_method(object, asked, out)) return;
   throw UnsupportedTypeError("an object of type " + std::string(Py_TYPE(object)->tp_name) +
                              " is no array: it has none of __dlpack__, __arrow_c_array__, __cuda_array_interface__, "
                              "__array_interface__, __array__, and no buffer");

@@ -1,5 +1,7 @@
 #include "column.h"
 
+#include <nanobind/stl/string.h>
+
 #include <string>
 #include <utility>
 #include <vector>
@@ -55,13 +57,13 @@ void check_arguments(const char* method, bool keywords_allowed, PyObject* const*
 
 /// On the host, where the CPU's methods must hand memory out.
 array::Tensor on_host(const array::Tensor& tensor) {
-  if (tensor.device.type == device::DeviceType::kCpu) {
-    wait_for(tensor);
-    array::Tensor ready = tensor;
-    ready.event = {};
-    return ready;
-  }
+  if (tensor.device.type == device::DeviceType::kCpu) return waited_for(tensor);
   return copy_to(tensor, device::Device{}, nullptr);
+}
+
+/// An array of the CPU has no event; those of devices keep theirs.
+array::Tensor ready_if_host(const array::Tensor& tensor) {
+  return tensor.device.type == device::DeviceType::kCpu ? waited_for(tensor) : tensor;
 }
 
 array::Tensor from_arrow(nb::handle object, bool bits) {
@@ -127,7 +129,8 @@ PyObject* arrow_device_array(PyObject* self, PyObject* const* arguments, Py_ssiz
   return guarded([&] {
     check_arguments("Tensor.__arrow_c_device_array__", true, arguments, positional, names);
     drain_deferred();
-    return device_pair(exchange::column_of_tensor(tensor_of(self), Bools::kRefuse)).release().ptr();
+    const array::Tensor& tensor = tensor_of(self);
+    return device_pair(exchange::column_of_tensor(ready_if_host(tensor), Bools::kRefuse)).release().ptr();
   });
 }
 
@@ -146,7 +149,8 @@ PyObject* to_arrow(PyObject* self, PyObject* const* arguments, Py_ssize_t positi
       bits = value != 0;
     }
     drain_deferred();
-    return nb::cast(PyColumn{exchange::column_of_tensor(tensor_of(self), bits ? Bools::kConvert : Bools::kRefuse)})
+    return nb::cast(PyColumn{exchange::column_of_tensor(ready_if_host(tensor_of(self)),
+                                                        bits ? Bools::kConvert : Bools::kRefuse)})
         .release()
         .ptr();
   });

@@ -28,7 +28,7 @@ using array::Tensor;
 constexpr const char* kWhere = "__cuda_array_interface__";
 constexpr const char* kSwitch = "CROSSDOCK_CUDA_ARRAY_INTERFACE_SYNC";
 
-/// Whether streams of imported arrays are heeded, unless a call says otherwise; -1: not looked at yet.
+/// Whether streams of imported arrays are heeded at all; -1: not looked at yet. A call can ignore its own stream, too.
 std::atomic<int> heeded{-1};
 
 bool streams_are_heeded() noexcept {
@@ -41,7 +41,11 @@ bool streams_are_heeded() noexcept {
   return value != 0;
 }
 
-PyObject* entry(nb::handle interface, const char* key) { return PyDict_GetItemString(interface.ptr(), key); }
+/// None if the key isn't there.
+nb::object entry(nb::handle interface, const char* key) {
+  PyObject* const value = PyDict_GetItemString(interface.ptr(), key);
+  return value == nullptr ? nb::none() : nb::borrow(value);
+}
 
 }  // namespace
 
@@ -55,15 +59,21 @@ Tensor tensor_from_cuda_interface(nb::handle interface, nb::handle owner, std::o
   if (!describe_from(dictionary, kWhere, &tensor)) {
     throw InvalidDataError(std::string(kWhere) + ": its entry \"data\" is missing, or no pair of address and flag");
   }
-  PyObject* const version = entry(interface, "version");
-  if (version == nullptr) throw InvalidDataError(std::string(kWhere) + ": its entry \"version\" is missing");
+  const nb::object version = entry(interface, "version");
+  if (version.is_none()) throw InvalidDataError(std::string(kWhere) + ": its entry \"version\" is missing");
   const std::int64_t number = integer_in(version, kWhere, "version");
   if (!owner.is_none()) tensor.owner = owner_of(owner.ptr());
   // Version 0 has none: what stands there is not for us.
-  if (number > 0) read_mask(dictionary, kWhere, &tensor);
-  PyObject* const stream = entry(interface, "stream");
+  if (number > 0) {
+    read_mask(dictionary, kWhere, &tensor, [&](PyObject* mask, Tensor* out) {
+      if (tensor_from_cuda_array(mask, sync, out)) return;
+      PyErr_Format(PyExc_TypeError, "%s: its mask has no __cuda_array_interface__ itself", kWhere);
+      throw nb::python_error();
+    });
+  }
+  const nb::object stream = entry(interface, "stream");
   exchange::CudaStream given;
-  if (stream != nullptr && stream != Py_None) given = integer_in(stream, kWhere, "stream");
+  if (!stream.is_none()) given = integer_in(stream, kWhere, "stream");
   const auto& drivers = *session::Context::default_context()->drivers();
   const GilRelease release;
   exchange::import_cuda_array(&tensor, number, given, sync.value_or(true) && streams_are_heeded(), drivers);

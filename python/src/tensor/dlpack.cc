@@ -128,6 +128,10 @@ std::pair<long, long> pair_in(PyObject* object, const char* what) {
   const long first = PyLong_AsLong(PyTuple_GET_ITEM(object, 0));
   const long second = first == -1 && PyErr_Occurred() != nullptr ? 0 : PyLong_AsLong(PyTuple_GET_ITEM(object, 1));
   if (PyErr_Occurred() != nullptr) throw nb::python_error();
+  if (first != static_cast<std::int32_t>(first) || second != static_cast<std::int32_t>(second)) {
+    PyErr_Format(PyExc_ValueError, "%s has a number beyond 32 bits", what);
+    throw nb::python_error();
+  }
   return {first, second};
 }
 
@@ -152,20 +156,23 @@ bool goes_as_it_is(const Tensor& tensor, const Wanted& wanted) {
   return !given(wanted.dl_device) && !given(wanted.copy) && !given(wanted.stream) && exchange::is_ready(tensor);
 }
 
-/// The tensor that goes out: this one, or a copy of it where that was asked for.
-Tensor placed(const Tensor& tensor, const Wanted& wanted) {
-  const bool elsewhere = given(wanted.dl_device) && device_of(wanted) != tensor.device;
+/// Where a copy must be made: the consumer's device, or the tensor's own if it asked for one; nothing if none is
+/// needed.
+std::optional<device::Device> copy_target(const Tensor& tensor, const Wanted& wanted) {
+  const bool elsewhere = given(wanted.dl_device) && device_of(wanted) != exchange::dlpack_device(tensor.device);
   const bool must_copy = given(wanted.copy) && truth(wanted.copy);
-  if (!elsewhere && !must_copy) return tensor;
+  if (!elsewhere && !must_copy) return std::nullopt;
   const device::Device target = elsewhere ? device_of(wanted) : tensor.device;
   if (given(wanted.copy) && !must_copy) {
     throw ExportError("a copy is needed to hand a tensor in memory of " + device::to_string(tensor.device) +
                       " over in that of " + device::to_string(target) + ", and copy=False forbids it");
   }
+  return target;
+}
+
+Tensor copied_to(const Tensor& tensor, const device::Device& target) {
   try {
-    Tensor made = copy_to(tensor, target, nullptr);
-    made.copied = true;
-    return made;
+    return copy_to(tensor, target, nullptr);
   } catch (const UnsupportedError& error) {
     throw ExportError(error.what());  // BufferError, says the Python array API standard of a device that isn't there.
   } catch (const NotFoundError& error) {
@@ -173,8 +180,8 @@ Tensor placed(const Tensor& tensor, const Wanted& wanted) {
   }
 }
 
-PyObject* export_capsule(const Tensor& tensor, const Wanted& wanted) {
-  if (is_versioned(wanted)) return capsule_of(exchange::export_dlpack(tensor));
+PyObject* export_capsule(const Tensor& tensor, const Wanted& wanted, bool copied) {
+  if (is_versioned(wanted)) return capsule_of(exchange::export_dlpack(tensor, copied));
   return capsule_of(exchange::export_dlpack_legacy(tensor));
 }
 
@@ -184,18 +191,22 @@ PyObject* dlpack(PyObject* self, PyObject* const* arguments, Py_ssize_t position
   return guarded([&]() -> PyObject* {
     Wanted wanted;
     if (!parse(arguments, positional, names, &wanted)) return nullptr;
-    if (goes_as_it_is(tensor_of(self), wanted)) [[likely]]
-      return export_capsule(tensor_of(self), wanted);
-    Tensor tensor = placed(tensor_of(self), wanted);
-    order_for_dlpack(&tensor, given(wanted.stream) ? wanted.stream : nullptr);
-    return export_capsule(tensor, wanted);
+    const Tensor& own = tensor_of(self);
+    if (goes_as_it_is(own, wanted)) [[likely]]
+      return export_capsule(own, wanted, false);
+    PyObject* const stream = given(wanted.stream) ? wanted.stream : nullptr;
+    // A stream is the producer's device's, also where the consumer wants a copy on another.
+    check_stream(own.device, stream);
+    const std::optional<device::Device> target = copy_target(own, wanted);
+    Tensor tensor = target ? copied_to(own, *target) : own;
+    order_for_dlpack(&tensor, target && target->type != own.device.type ? nullptr : stream);
+    return export_capsule(tensor, wanted, target.has_value());
   });
 }
 
 PyObject* dlpack_device(PyObject* self, PyObject* /*unused*/) noexcept {
-  const device::Device device = tensor_of(self).device;
-  const std::int64_t id = device.type == device::DeviceType::kCpu ? 0 : device.id;
-  const std::int64_t pair[] = {static_cast<std::int64_t>(device.type), id};
+  const device::Device device = exchange::dlpack_device(tensor_of(self).device);
+  const std::int64_t pair[] = {static_cast<std::int64_t>(device.type), device.id};
   return tuple_of(pair);
 }
 
@@ -226,6 +237,31 @@ Tensor take_capsule(PyObject* capsule) {
                                                                : "no capsule"));
 }
 
+/// What a method without arguments says; false where the object has none.
+bool says(PyObject* object, PyObject* method) {
+  // Types that have none aren't asked again and again: an attribute that is missing costs more than one that is there.
+  static thread_local PyTypeObject* without = nullptr;
+  if (Py_TYPE(object) == without) return false;
+  PyObject* const answer = PyObject_CallMethodNoArgs(object, method);
+  if (answer == nullptr) {
+    if (PyErr_ExceptionMatches(PyExc_AttributeError) == 0) throw nb::python_error();
+    PyErr_Clear();
+    without = Py_TYPE(object);
+    return false;
+  }
+  const nb::object held = nb::steal(answer);
+  return truth(answer);
+}
+
+/// torch's lazy negation and conjugation are bits beside the memory, which its C functions overlook (2.13), and its
+/// __dlpack__ the first.
+void refuse_lazy_bits(PyObject* object, const Tensor& tensor) {
+  const bool negated = says(object, names::is_neg());
+  if (!negated && !(tensor.type.code == array::TypeCode::kComplex && says(object, names::is_conj()))) return;
+  throw ExportError(negated ? "a tensor whose is_neg() is true isn't what its memory says; call resolve_neg() first"
+                            : "a tensor whose is_conj() is true isn't what its memory says; call resolve_conj() first");
+}
+
 /// __dlpack_device__() of the object, or nothing where it has none.
 std::optional<device::Device> device_from(PyObject* object) {
   PyObject* const pair = PyObject_CallMethodNoArgs(object, names::__dlpack_device__());
@@ -251,7 +287,9 @@ bool tensor_from_dlpack(PyObject* object, PyObject* dl_device, PyObject* copy, T
   if (method == nullptr) return false;
   const nb::object held = nb::steal(method);
   const std::optional<device::Device> device = device_from(object);
-  const nb::object stream = device ? stream_for_dlpack(*device) : nb::none();
+  // Of a copy that the producer makes for the host there is nothing to order: it is there.
+  const bool to_host = dl_device != nullptr && dl_device != Py_None && pair_in(dl_device, "dl_device").first == 1;
+  const nb::object stream = device && !to_host ? stream_for_dlpack(*device) : nb::none();
   static PyObject* const version = Py_BuildValue("(ii)", DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION);
 
   PyObject* arguments[4] = {version};
@@ -285,6 +323,8 @@ bool tensor_from_dlpack(PyObject* object, PyObject* dl_device, PyObject* copy, T
   }
   const nb::object kept = nb::steal(capsule);
   *out = take_capsule(capsule);
+  refuse_lazy_bits(object, *out);
+  note_default_queue(out);
   return true;
 }
 
@@ -334,6 +374,10 @@ int allocate(DLTensor* prototype, DLManagedTensorVersioned** out, void* context,
 int from_object(void* object, DLManagedTensorVersioned** out) noexcept {
   try {
     *out = nullptr;
+    if (!is_tensor(static_cast<PyObject*>(object))) {
+      PyErr_SetString(PyExc_TypeError, "this table of C functions is for objects of type crossdock.Tensor");
+      return -1;
+    }
     const Tensor& self = tensor_of(static_cast<PyObject*>(object));
     if (exchange::is_ready(self)) [[likely]] {
       *out = exchange::export_dlpack(self);
@@ -350,7 +394,11 @@ int from_object(void* object, DLManagedTensorVersioned** out) noexcept {
 }
 
 int to_object(DLManagedTensorVersioned* managed, void** out) noexcept {
-  *out = guarded([&] { return new_tensor(take(managed)); });
+  *out = guarded([&] {
+    Tensor tensor = take(managed);
+    note_default_queue(&tensor);  // what its producer put on our current_work_stream
+    return new_tensor(std::move(tensor));
+  });
   return *out != nullptr ? 0 : -1;
 }
 
@@ -374,25 +422,6 @@ DLPackExchangeAPI exchange_api = {
     .current_work_stream = current_stream,
 };
 
-/// torch's lazy conjugation and negation are bits beside the memory, which its C functions overlook (2.13), though its
-/// __dlpack__ refuses them. Negated real elements come about as imaginary parts, every second number of complex ones:
-/// so whoever has two neighbours one element apart needn't be asked.
-bool may_have_lazy_bits(const Tensor& tensor) noexcept {
-  if (tensor.type.code == array::TypeCode::kComplex) return true;
-  for (std::size_t d = 0; d < tensor.shape().size(); ++d) {
-    if (tensor.shape()[d] > 1 && tensor.strides()[d] == tensor.type.itemsize()) return false;
-  }
-  return true;
-}
-
-void refuse_lazy_bits(nb::handle object) {
-  for (const char* method : {"is_conj", "is_neg"}) {
-    if (!nb::hasattr(object, method) || !nb::cast<bool>(object.attr(method)())) continue;
-    throw ExportError(std::string("a tensor whose ") + method +
-                      "() is true isn't what its memory says; call resolve_conj() or resolve_neg() first");
-  }
-}
-
 }  // namespace
 
 PyObject* dlpack_exchange_api() noexcept { return PyCapsule_New(&exchange_api, kApi, nullptr); }
@@ -403,7 +432,7 @@ bool tensor_from_exchange_api(PyObject* object, Tensor* out) {
   DLManagedTensorVersioned* managed = nullptr;
   if (api->managed_tensor_from_py_object_no_sync(object, &managed) != 0) throw nb::python_error();
   *out = take(managed);
-  if (may_have_lazy_bits(*out)) refuse_lazy_bits(object);
+  refuse_lazy_bits(object, *out);
   if (out->device.type != device::DeviceType::kCpu) note_stream(*api, out);
   return true;
 }

@@ -66,10 +66,11 @@ std::string string_in(nb::handle object, const char* what) {
 }
 
 constexpr int kMostNesting = 16;
+constexpr int kMostFields = 4096;  // in all: lists may be shared, and nest to more than memory holds
 
-std::vector<array::DescrField> fields_in(nb::handle descr, int depth);
+std::vector<array::DescrField> fields_in(nb::handle descr, int depth, int* left);
 
-array::DescrField field_in(nb::handle item, int depth) {
+array::DescrField field_in(nb::handle item, int depth, int* left) {
   if (PyTuple_Check(item.ptr()) == 0 || (nb::len(item) != 2 && nb::len(item) != 3)) {
     throw InvalidArgumentError("a descr lists tuples of name, type and, where it has one, shape");
   }
@@ -82,7 +83,7 @@ array::DescrField field_in(nb::handle item, int depth) {
   field.name = string_in(name, "name");
   const nb::object type = item[1];
   if (PyList_Check(type.ptr()) != 0) {
-    field.fields = fields_in(type, depth + 1);
+    field.fields = fields_in(type, depth + 1, left);
   } else {
     field.typestr = string_in(type, "type");
   }
@@ -103,11 +104,16 @@ array::DescrField field_in(nb::handle item, int depth) {
   return field;
 }
 
-std::vector<array::DescrField> fields_in(nb::handle descr, int depth) {
+std::vector<array::DescrField> fields_in(nb::handle descr, int depth, int* left) {
   if (PyList_Check(descr.ptr()) == 0) throw InvalidArgumentError("a descr is a list");
   if (depth > kMostNesting) throw InvalidArgumentError("a descr is nested too deeply");
   std::vector<array::DescrField> fields;
-  for (nb::handle item : nb::borrow<nb::list>(descr)) fields.push_back(field_in(item, depth));
+  // A tuple of our own: reading a number may run Python, which may change the list.
+  const nb::object items = checked(PyList_AsTuple(descr.ptr()));
+  for (nb::handle item : nb::borrow<nb::tuple>(items)) {
+    if (--*left < 0) throw InvalidArgumentError("a descr has more than 4,096 fields");
+    fields.push_back(field_in(item, depth, left));
+  }
   return fields;
 }
 
@@ -125,7 +131,10 @@ nb::object numpy_dtype(const PyElementType& self) {
 
 nb::object element_type_object(const array::ElementType& type) { return nb::cast(PyElementType{type}); }
 
-std::vector<array::DescrField> descr_in(nb::handle descr) { return fields_in(descr, 0); }
+std::vector<array::DescrField> descr_in(nb::handle descr) {
+  int left = kMostFields;
+  return fields_in(descr, 0, &left);
+}
 
 nb::object descr_object(const array::ElementType& type) {
   nb::list fields;
@@ -194,8 +203,8 @@ void bind_element_type(nb::module_& module) {
           [](const PyElementType& self, nb::handle other) -> nb::object {
             try {
               return nb::bool_(self.type == element_type_in(other));
-            } catch (const Error&) {
-              return nb::borrow(Py_NotImplemented);
+            } catch (const std::exception&) {
+              return nb::borrow(Py_NotImplemented);  // whatever it is, it is no type
             }
           },
           "other"_a.none())

@@ -3,6 +3,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
+#include <cstdint>
+#include <exception>
 #include <functional>
 #include <string>
 
@@ -29,6 +31,7 @@ Device device_in(nb::handle object) {
     const long type = PyLong_AsLong(nb::object(object[0]).ptr());
     const long long id = type == -1 ? 0 : PyLong_AsLongLong(nb::object(object[1]).ptr());
     if (PyErr_Occurred() != nullptr) throw nb::python_error();
+    if (type < INT32_MIN || type > INT32_MAX) throw InvalidArgumentError("a device type is a number of 32 bits");
     return {.type = static_cast<DeviceType>(type), .id = id};
   }
   throw InvalidArgumentError(
@@ -55,8 +58,8 @@ void bind_device(nb::module_& module) {
           [](const Device& self, nb::handle other) -> nb::object {
             try {
               return nb::bool_(self == device_in(other));
-            } catch (const Error&) {
-              return nb::borrow(Py_NotImplemented);
+            } catch (const std::exception&) {
+              return nb::borrow(Py_NotImplemented);  // whatever it is, it is no device
             }
           },
           "other"_a.none())

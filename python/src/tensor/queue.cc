@@ -65,12 +65,11 @@ void wait(const PyEvent& self) {
 }
 
 void wait_for_event(const PyQueue& self, const PyEvent& event) {
-  if (event.device != self.queue.device()) {
-    // Another driver's, maybe, which this queue can't be ordered after.
-    wait(event);
+  const auto context = context_of(self.queue.device());
+  if (context_of(event.device)->driver_name() != context->driver_name()) {
+    wait(event);  // No queue can be ordered after another driver's event.
     return;
   }
-  const auto context = context_of(self.queue.device());
   const GilRelease release;
   context->order_after(self.queue, event.event);
 }
@@ -120,7 +119,7 @@ void bind_queue(nb::module_& module) {
       .def("record", record, "An event that stands for the end of the work that is on the queue now.")
       .def("wait_for", wait_for_event, "event"_a,
            "Work put on the queue from now on starts after the event. Returns at once, but for an event of another "
-           "device, which is waited for here.")
+           "driver, which is waited for here.")
       .def(
           "wait", [](const PyQueue& self) { wait(record(self)); },
           "Waits until all the work that is on the queue now is done.")

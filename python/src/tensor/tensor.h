@@ -65,8 +65,13 @@ PyObject* subscript(PyObject* self, PyObject* key) noexcept;
 
 // What they read. Each gives false, and no error, if the object doesn't speak the protocol; throws if it does badly.
 
-/// Any of them, as asarray() does; `sync` as there. Throws UnsupportedTypeError for an object that speaks none.
-void tensor_from_any(PyObject* object, std::optional<bool> sync, array::Tensor* out);
+/// How a producer is asked; nothing where asarray() wasn't told.
+struct Asked {
+  std::optional<bool> sync{};  ///< Of the CUDA Array Interface.
+  std::optional<bool> copy{};  ///< Of producers that may make one: false forbids it.
+};
+/// Any of them, as asarray() does. Throws UnsupportedTypeError for an object that speaks none.
+void tensor_from_any(PyObject* object, const Asked& asked, array::Tensor* out);
 bool tensor_from_buffer(PyObject* object, array::Tensor* out);
 bool tensor_from_array_interface(PyObject* object, array::Tensor* out);
 bool tensor_from_exchange_api(PyObject* object, array::Tensor* out);

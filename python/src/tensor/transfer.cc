@@ -37,10 +37,15 @@ std::shared_ptr<device::Context> context_or_null(const Device& device) {
   }
 }
 
-/// Waits for what the queues of `mover` can't be ordered after: events of other drivers.
-void wait_for_others(const Tensor& tensor, const device::Context& mover) {
-  if (exchange::is_ready(tensor)) return;
-  if (drivers().context(device_of_event(tensor))->driver_name() != mover.driver_name()) wait_for(tensor);
+/// The same tensor, having waited for what the queues of `mover` can't be ordered after: events of other drivers.
+Tensor without_foreign_work(Tensor tensor, const device::Context& mover) {
+  if (tensor.mask) tensor.mask = std::make_shared<const Tensor>(without_foreign_work(*tensor.mask, mover));
+  if (exchange::is_ready(tensor)) return tensor;
+  const auto theirs = drivers().context(device_of_event(tensor));
+  if (theirs->driver_name() == mover.driver_name()) return tensor;
+  theirs->wait(tensor.event);
+  tensor.event = {};
+  return tensor;
 }
 
 /// CUDA's handle of the stream that orders with all others (CU_STREAM_LEGACY).
@@ -84,6 +89,10 @@ Tensor copy_to(const Tensor& tensor, const Device& target, const Queue* queue) {
   const bool to_host = target.type == DeviceType::kCpu;
   const auto to = drivers().context(target);
   if (from_host && to_host) {
+    if (queue != nullptr && queue->device() != Device{}) {
+      throw InvalidArgumentError("the queue is one of " + device::to_string(queue->device()) +
+                                 ", but a copy within host memory runs on no device");
+    }
     wait_for(tensor);
     const GilRelease release;
     return exchange::copy(tensor, to, MemoryKind::kHost, to, to->make_queue());
@@ -102,20 +111,26 @@ Tensor copy_to(const Tensor& tensor, const Device& target, const Queue* queue) {
     return copy_to(copy_to(tensor, Device{}, nullptr), target, queue);
   }
   const GilRelease release;
-  wait_for_others(tensor, *mover);
-  if (tensor.mask) wait_for_others(*tensor.mask, *mover);
-  Tensor made = exchange::copy(tensor, to, array::kind_of(target.type), mover,
+  Tensor made = exchange::copy(without_foreign_work(tensor, *mover), to, array::kind_of(target.type), mover,
                                queue != nullptr ? *queue : drivers().default_queue(moving),
                                tensor.queue ? context_or_null(tensor.queue->device()) : nullptr);
-  if (queue == nullptr && to_host) mover->wait(made.event);
-  return made;
+  if (made.data == nullptr) made.device = target;  // what has no memory says where it was wanted
+  // Who names no queue may read the result, or change the source, as soon as this returns.
+  const bool host_is_free = queue == nullptr && (from_host || to_host || tensor.host_accessible());
+  return host_is_free ? waited_for(std::move(made)) : made;
 }
 
 Tensor empty_on(const array::ElementType& type, std::span<const std::int64_t> shape, const Device& device,
                 const Queue* queue) {
   const auto context = drivers().context(device);
-  return exchange::empty(type, shape, context, array::kind_of(device.type),
-                         queue != nullptr ? *queue : drivers().default_queue(device));
+  if (queue != nullptr && queue->device() != context->device()) {
+    throw InvalidArgumentError("the queue is one of " + device::to_string(queue->device()) +
+                               ", which can't order work on memory of " + device::to_string(device));
+  }
+  Tensor made = exchange::empty(type, shape, context, array::kind_of(device.type),
+                                queue != nullptr ? *queue : drivers().default_queue(device));
+  if (made.data == nullptr) made.device = device;
+  return made;
 }
 
 Tensor empty_like(const DLTensor& prototype) {
@@ -124,26 +139,42 @@ Tensor empty_like(const DLTensor& prototype) {
 }
 
 void wait_for(const Tensor& tensor) {
+  if (tensor.mask) wait_for(*tensor.mask);
   if (exchange::is_ready(tensor)) return;
   const auto context = drivers().context(device_of_event(tensor));
   const GilReleaseIfHeld release;
   context->wait(tensor.event);
 }
 
-void order_for_dlpack(Tensor* tensor, PyObject* stream) {
-  if (tensor->device.type == DeviceType::kCpu) {
-    if (stream != nullptr && !(PyLong_Check(stream) != 0 && PyLong_AsLong(stream) == -1)) {
-      PyErr_Clear();
-      fail_stream("host memory has no streams: stream must be None or -1");
-    }
-    wait_for(*tensor);
-    tensor->event = {};
-    return;
+Tensor waited_for(Tensor tensor) {
+  wait_for(tensor);
+  return unordered(std::move(tensor));
+}
+
+Tensor unordered(Tensor tensor) {
+  if (tensor.mask) tensor.mask = std::make_shared<const Tensor>(unordered(*tensor.mask));
+  // The queue may own what the memory needs.
+  if (tensor.queue) {
+    using Both = std::pair<std::shared_ptr<const void>, Queue>;
+    tensor.owner = std::make_shared<const Both>(std::move(tensor.owner), *tensor.queue);
   }
-  const std::optional<std::intptr_t> native = native_stream(tensor->device, stream);
+  tensor.event = {};
+  tensor.queue.reset();
+  return tensor;
+}
+
+void check_stream(const Device& device, PyObject* stream) {
+  const std::optional<std::intptr_t> native = native_stream(device, stream);
+  if (device.type == DeviceType::kCpu && stream != nullptr && native) {
+    fail_stream("host memory has no streams: stream must be None or -1");
+  }
+}
+
+void order_for_dlpack(Tensor* tensor, PyObject* stream) {
   if (exchange::is_ready(*tensor)) [[likely]]
     return;
-  if (stream == nullptr && tensor->host_accessible()) {
+  const std::optional<std::intptr_t> native = native_stream(tensor->device, stream);
+  if (tensor->device.type == DeviceType::kCpu || (stream == nullptr && tensor->host_accessible())) {
     // Who names no stream may be about to read pinned or managed memory on the host.
     wait_for(*tensor);
   } else if (native) {

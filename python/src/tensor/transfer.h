@@ -27,12 +27,19 @@ device::Device device_of_event(const array::Tensor& tensor);
 /// What its driver knows of the tensor's pointer.
 device::PointerInfo attributes_of(const array::Tensor& tensor);
 
-/// Waits until the tensor's memory may be touched; leaves the tensor as it is.
+/// Waits until the tensor's memory, and its mask's, may be touched; leaves the tensor as it is.
 void wait_for(const array::Tensor& tensor);
+/// The same, and then a view without event and queue.
+array::Tensor waited_for(array::Tensor tensor);
+/// A view without event and queue, whose memory lives as before: nobody waits for anything any more.
+array::Tensor unordered(array::Tensor tensor);
 
 /// What `stream` of __dlpack__ asks (null: not given): the consumer's stream is ordered after the tensor's event. The
-/// host's memory is waited for, and so is what the host can read, if no stream is named. Throws Python's ValueError for a stream that the device's interface hasn't.
+/// host's memory is waited for, and so is what the host can read, if no stream is named. Throws Python's ValueError for
+/// a stream that the device's interface hasn't.
 void order_for_dlpack(array::Tensor* tensor, PyObject* stream);
+/// Throws Python's ValueError or TypeError for a `stream` (null: not given) that this device's interface hasn't.
+void check_stream(const device::Device& device, PyObject* stream);
 /// What to give a producer on this device as `stream`: our queue there, or None.
 nanobind::object stream_for_dlpack(const device::Device& device);
 /// After a producer was given that stream: work on our queue may touch the memory, and other queues come after it.

@@ -92,16 +92,7 @@ PyObject* wait(PyObject* self, PyObject* /*unused*/) noexcept {
 }
 
 PyObject* unsynchronized(PyObject* self, PyObject* /*unused*/) noexcept {
-  return guarded([&] {
-    array::Tensor view = tensor_of(self);
-    // The queue may own what the memory needs.
-    if (view.queue)
-      view.owner =
-          std::make_shared<const std::pair<std::shared_ptr<const void>, device::Queue>>(view.owner, *view.queue);
-    view.event = {};
-    view.queue.reset();
-    return new_tensor(std::move(view));
-  });
+  return guarded([&] { return new_tensor(unordered(tensor_of(self))); });
 }
 
 PyObject* transposed(PyObject* self, void*) noexcept {

@@ -34,6 +34,8 @@ class CudaDriver final : public Driver {
     return count == 0 ? "CUDA has no devices" : std::string();
   }
 
+  Device home(const Device& device) const noexcept override { return {DeviceType::kCuda, device.id}; }
+
   bool handles(DeviceType type) const noexcept override {
     return type == DeviceType::kCuda || type == DeviceType::kCudaHost || type == DeviceType::kCudaManaged;
   }
