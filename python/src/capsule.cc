@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "batch.h"
 #include "crossdock/core/error.h"
 
 namespace nb = nanobind;
@@ -89,18 +90,18 @@ nb::object schema_capsule(const array::Schema& schema) {
 }
 
 nb::object array_capsule(const array::RecordBatch& batch) {
-  if (batch.device_type != ARROW_DEVICE_CPU) {
-    throw UnsupportedTypeError("this batch is not in CPU memory; take it with __arrow_c_device_array__");
-  }
   return make<ArrowArray>([&](ArrowArray* out) {
     ArrowDeviceArray whole{};
-    array::export_batch(batch, &whole);
+    array::export_batch(on_host(batch), &whole);
     *out = whole.array;
   });
 }
 
 nb::object device_array_capsule(const array::RecordBatch& batch) {
-  return make<ArrowDeviceArray>([&](ArrowDeviceArray* out) { array::export_batch(batch, out); });
+  // Arrow has no event for memory of the CPU.
+  const bool host = batch.device.type == device::DeviceType::kCpu && batch.queue;
+  return make<ArrowDeviceArray>(
+      [&](ArrowDeviceArray* out) { array::export_batch(host ? on_host(batch) : batch, out); });
 }
 
 nb::object column_schema_capsule(const array::Schema& schema) {
@@ -137,7 +138,7 @@ nb::object stream_capsule(std::unique_ptr<array::BatchStream> stream) {
 
 nb::object device_stream_capsule(std::unique_ptr<array::BatchStream> stream) {
   return make<ArrowDeviceArrayStream>(
-      [&](ArrowDeviceArrayStream* out) { array::export_device_stream(std::move(stream), ARROW_DEVICE_CPU, out); });
+      [&](ArrowDeviceArrayStream* out) { array::export_device_stream(std::move(stream), out); });
 }
 
 ArrowSchema* schema_in(nb::handle capsule, const char* from) { return content<ArrowSchema>(capsule, from); }

@@ -12,7 +12,9 @@
 /// The Arrow PyCapsule interface: C structures in named capsules.
 namespace crossdock::python {
 
-/// Each capsule owns its structure and releases it if nobody has moved it out.
+/// Each capsule owns its structure and releases it if nobody has moved it out. array_capsule() copies a device's batch
+/// to the host and waits; device_array_capsule() hands out the batch with its event, and waits only for host memory
+/// that a device still writes.
 nanobind::object schema_capsule(const array::Schema& schema);
 nanobind::object array_capsule(const array::RecordBatch& batch);
 nanobind::object device_array_capsule(const array::RecordBatch& batch);

@@ -132,10 +132,24 @@ class CallStream final : public BatchStream {
   CStream stream_;
 };
 
-/// What may be dropped on any thread.
+/// What keeps the producer's memory: an owner, and the events and dictionaries that have shares of the same one.
+void keep_anywhere(RecordBatch* batch, const std::shared_ptr<const void>& owner) {
+  batch->owner = owner;
+  if (batch->event.native() != nullptr) {
+    batch->event = device::Event(batch->event.native(), std::const_pointer_cast<void>(owner));
+  }
+  for (auto& dictionary : batch->dictionaries) {
+    if (dictionary == nullptr) continue;
+    auto mine = std::make_shared<RecordBatch>(*dictionary);
+    keep_anywhere(mine.get(), owner);
+    dictionary = std::move(mine);
+  }
+}
+
+/// What may be dropped on any thread. `batch` was imported just now.
 RecordBatch kept_anywhere(RecordBatch batch) {
-  batch.owner = held(std::move(batch.owner));
-  for (auto& dictionary : batch.dictionaries) dictionary = held(std::move(dictionary));
+  const std::shared_ptr<const void> owner = held(std::move(batch.owner));
+  keep_anywhere(&batch, owner);
   return batch;
 }
 
@@ -175,10 +189,12 @@ std::unique_ptr<BatchStream> take_stream(CStream* stream) {
       table ? array::import_schema(schema.value) : schema_of_column(&schema.value), table, stream);
 }
 
-void require_cpu(ArrowDeviceType type) {
-  if (type == ARROW_DEVICE_CPU) return;
-  throw UnsupportedTypeError("this data is in the memory of a device of Arrow type " + std::to_string(type) +
-                             "; only CPU memory (1) can be served so far: copy it to the host first");
+/// Only host memory can be served so far.
+void require_cpu(const device::Device& device) {
+  if (device.type == device::DeviceType::kCpu) return;
+  throw UnsupportedTypeError("this data is in the memory of " + device::to_string(device) +
+                             ", and only host memory can be served so far: copy it to the host first, as in "
+                             "crossdock.RecordBatch(data).to(\"cpu\")");
 }
 
 /// Calls `object.method()` that gives a pair of capsules.
@@ -195,8 +211,16 @@ RecordBatch one_array(ArrowSchema* c_schema, ArrowDeviceArray* array) {
   return take_batch(table ? array::import_schema(*c_schema) : schema_of_column(c_schema), table, array);
 }
 
+/// True if it says so itself, which is cheaper than to ask for a device array of the host.
+bool says_cpu(nb::handle producer) {
+  const nb::object is_cpu = nb::getattr(producer, "is_cpu", nb::none());
+  return is_cpu.ptr() == Py_True;
+}
+
+/// The method that doesn't copy: of data on a device the one for the host would.
 RecordBatch take_array(nb::handle producer) {
-  if (nb::hasattr(producer, "__arrow_c_array__")) {
+  const bool has_device_array = nb::hasattr(producer, "__arrow_c_device_array__");
+  if (nb::hasattr(producer, "__arrow_c_array__") && (!has_device_array || says_cpu(producer))) {
     const auto [schema, array] = pair_from(producer, "__arrow_c_array__");
     ArrowArray* const c_array = array_in(array, "__arrow_c_array__");
     ArrowDeviceArray taken = on_cpu(*c_array);
@@ -210,10 +234,9 @@ RecordBatch take_array(nb::handle producer) {
     } guard{&taken};
     return one_array(c_schema, &taken);
   }
-  if (nb::hasattr(producer, "__arrow_c_device_array__")) {
+  if (has_device_array) {
     const auto [schema, array] = pair_from(producer, "__arrow_c_device_array__");
     ArrowDeviceArray* const c_array = device_array_in(array, "__arrow_c_device_array__");
-    require_cpu(c_array->device_type);
     return one_array(schema_in(schema, "__arrow_c_device_array__"), c_array);
   }
   throw UnsupportedTypeError(std::string("an object of type ") + nb::type_name(producer.type()).c_str() +
@@ -229,7 +252,7 @@ std::unique_ptr<BatchStream> open(nb::handle producer) {
   if (nb::hasattr(producer, "__arrow_c_device_stream__")) {
     const nb::object capsule = producer.attr("__arrow_c_device_stream__")();
     ArrowDeviceArrayStream* const stream = device_stream_in(capsule, "__arrow_c_device_stream__");
-    require_cpu(stream->device_type);
+    require_cpu({.type = static_cast<device::DeviceType>(stream->device_type), .id = 0});
     return take_stream(stream);
   }
   std::vector<RecordBatch> batches;
@@ -239,6 +262,7 @@ std::unique_ptr<BatchStream> open(nb::handle producer) {
   } else {
     batches.push_back(take_array(producer));
   }
+  for (const RecordBatch& batch : batches) require_cpu(batch.device);
   auto schema = batches.front().schema;
   return array::make_stream(std::move(schema), std::move(batches));
 }

@@ -19,7 +19,8 @@ namespace crossdock::python {
 /// method; memory of another device), and what the producer raises.
 std::unique_ptr<array::BatchStream> open_producer(nanobind::handle producer);
 
-/// The one batch of an object with __arrow_c_array__ or __arrow_c_device_array__; likewise.
+/// The one batch of an object with __arrow_c_device_array__ or __arrow_c_array__, of any device; likewise. The first is
+/// preferred, unless the object says is_cpu.
 array::RecordBatch open_batch(nanobind::handle producer);
 
 /// The same stream, which asks `hook` before each batch and throws InterruptedError where it says so: reading a whole

@@ -9,9 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "batch.h"
 #include "capsule.h"
+#include "crossdock/core/error.h"
 #include "deferred.h"
 #include "producer.h"
+#include "tensor/place.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -51,10 +54,28 @@ array::RecordBatch batch_of(nb::handle source, const std::optional<nb::mapping>&
   return batch;
 }
 
+PyRecordBatch to_device(const PyRecordBatch& self, nb::handle device, nb::handle queue) {
+  drain_deferred();
+  if (!queue.is_none()) {
+    throw UnsupportedError(
+        "RecordBatch.to: queues can't be named yet; leave queue out: the device's default one is used");
+  }
+  const device::Device target = device_in(device);
+  if (target == self.batch.device) return self;
+  return {copy_to(self.batch, target)};
+}
+
+void wait_until_ready(PyRecordBatch& self) {
+  drain_deferred();
+  // Another thread may have waited meanwhile: either result is right.
+  self.batch = waited_for(self.batch);
+}
+
 std::string batch_repr(const PyRecordBatch& self) {
   const array::RecordBatch& batch = self.batch;
   return "<crossdock.RecordBatch: " + std::to_string(batch.num_rows) + " rows, " +
-         std::to_string(batch.schema->fields().size()) + " columns, " + std::to_string(batch.nbytes()) + " bytes>";
+         std::to_string(batch.schema->fields().size()) + " columns, " + std::to_string(batch.nbytes()) + " bytes" +
+         (batch.device.type == device::DeviceType::kCpu ? "" : " on " + device::to_string(batch.device)) + ">";
 }
 
 }  // namespace
@@ -97,15 +118,26 @@ void bind_types(nb::module_& module) {
             new (self) PyRecordBatch{batch_of(source, custom_metadata)};
           },
           "source"_a, nb::kw_only(), "custom_metadata"_a.none() = nb::none(),
-          "The columns of any object with __arrow_c_array__, without a copy. custom_metadata: of the message that it "
-          "is "
-          "sent or written in, str or bytes; None: what the source's has, if that is one of ours.")
+          "The columns of any object with __arrow_c_array__ or __arrow_c_device_array__, without a copy, on whatever "
+          "device they are. custom_metadata: of the message that it is sent or written in, str or bytes; None: what "
+          "the source's has, if that is one of ours.")
       .def_prop_ro("schema", [](const PyRecordBatch& self) { return PySchema{self.batch.schema}; })
       .def_prop_ro("num_rows", [](const PyRecordBatch& self) { return self.batch.num_rows; })
       .def_prop_ro("num_columns", [](const PyRecordBatch& self) { return self.batch.schema->fields().size(); })
       .def_prop_ro(
           "nbytes", [](const PyRecordBatch& self) { return self.batch.nbytes(); },
-          "The sum of the buffers' sizes; dictionaries are not counted.")
+          "The sum of the buffers' sizes; dictionaries are not counted, nor what only a device's memory says: the "
+          "bytes of text and of views that came from another library on a device.")
+      .def_prop_ro(
+          "device", [](const PyRecordBatch& self) { return self.batch.device; }, "Where the columns are.")
+      .def("to", to_device, "device"_a, nb::kw_only(), "queue"_a.none() = nb::none(),
+           "The columns in memory of this device, as in \"cpu\" or \"cuda:0\": this batch if they are there, else a "
+           "copy "
+           "of what it shows. A copy to the host is done when this returns; one to a device may still be under way on "
+           "that device's default queue, and consumers are told its event. queue: None; others can't be named yet.")
+      .def("wait", wait_until_ready,
+           "Waits until the columns may be touched: until the work of whoever made them is done. Raises what that work "
+           "failed with.")
       .def_prop_ro(
           "custom_metadata", [](const PyRecordBatch& self) { return dict_of(self.batch.custom_metadata); },
           "Of the message that it came in, or is to go out in; the schema has its own.")
@@ -119,8 +151,8 @@ void bind_types(nb::module_& module) {
             return nb::make_tuple(schema_capsule(*self.batch.schema), array_capsule(self.batch));
           },
           "requested_schema"_a.none() = nb::none(),
-          "A pair of capsules. Each export keeps the memory by itself. A requested schema is not followed: the "
-          "consumer casts.")
+          "A pair of capsules. Each export keeps the memory by itself. Of a batch on a device this is a copy on the "
+          "host, and waits for it. A requested schema is not followed: the consumer casts.")
       .def(
           "__arrow_c_device_array__",
           [](const PyRecordBatch& self, nb::handle /*requested_schema*/, const nb::kwargs& keywords) {
@@ -129,7 +161,8 @@ void bind_types(nb::module_& module) {
             return nb::make_tuple(schema_capsule(*self.batch.schema), device_array_capsule(self.batch));
           },
           "requested_schema"_a.none() = nb::none(), "keywords"_a,
-          "As __arrow_c_array__, with the device that the memory is on.");
+          "As __arrow_c_array__, without a copy: with the device that the memory is on, and the event that the "
+          "consumer must wait for, if there is one. Unknown keywords raise NotImplementedError unless they are None.");
 }
 
 }  // namespace crossdock::python

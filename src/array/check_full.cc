@@ -363,9 +363,8 @@ class FullChecker {
 void check_full(const RecordBatch& batch, Dictionaries dictionaries) {
   check_structure(batch);
   if (!batch.host_readable()) {
-    throw InvalidArgumentError(
-        "check_full() needs host memory without an event to wait for; the batch is on device type " +
-        std::to_string(batch.device_type));
+    throw InvalidArgumentError("check_full() needs host memory without an event to wait for; the batch is on " +
+                               device::to_string(batch.device));
   }
   FullChecker(batch, nullptr, dictionaries).run();
 }

@@ -34,6 +34,8 @@ class Checker {
 
   void check_length(std::size_t i, const Frame& parent, bool top) const;
   void check_size(std::size_t i, const BufferView& buffer, std::int64_t needed, const char* what) const {
+    if (!buffer.size_known() && buffer.data != nullptr) [[unlikely]]
+      return;  // check_buffers: only where it may be
     if (needed > buffer.size || (needed > 0 && buffer.data == nullptr)) [[unlikely]] {
       fail_size(i, buffer, needed, what);
     }
@@ -49,6 +51,11 @@ class Checker {
     if (batch_.nodes[i].null_count == 0) return;
     fail(i, "null count " + std::to_string(batch_.nodes[i].null_count) + ", but " +
                 type_name(schema_.nodes()[i].field->type) + " has no validity of its own: it must be 0");
+  }
+  /// What the C data interface doesn't say, and can't be read here.
+  bool may_be_unknown(const LayoutNode& layout, std::size_t b, const BufferView& buffer) const noexcept {
+    return !readable_ && !buffer.size_known() && buffer.data != nullptr &&
+           (b >= layout.type.n_buffers || layout.type.buffers[b] == BufferKind::kBytes);
   }
   std::int64_t product(std::size_t i, std::int64_t a, std::int64_t b) const {
     std::int64_t out;
@@ -133,7 +140,8 @@ std::int64_t Checker::check_buffers(std::size_t i, const BufferCursor& at, std::
   const std::size_t n_buffers = at.end() - at.first();
   for (std::size_t b = 0; b < n_buffers; ++b) {
     const BufferView& buffer = buffers[b];
-    if (buffer.size < 0) fail(i, "buffer " + std::to_string(b) + " has a size of " + std::to_string(buffer.size));
+    if (buffer.size < 0 && !may_be_unknown(layout, b, buffer)) [[unlikely]]
+      fail(i, "buffer " + std::to_string(b) + " has a size of " + std::to_string(buffer.size));
     if (b >= layout.type.n_buffers) {
       check_size(i, buffer, buffer.size, "data");  // Variadic: only that it is there.
       continue;

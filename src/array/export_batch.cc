@@ -68,6 +68,10 @@ struct Totals {
   std::size_t sizes = 0;  ///< Of variadic buffers.
 };
 
+bool is_host(device::DeviceType type) noexcept {
+  return device::host_readable(type) || type == device::DeviceType::kCudaManaged;
+}
+
 void check_counts(const RecordBatch& batch) {
   if (batch.schema == nullptr) throw InvalidDataError("top level: the batch has no schema");
   if (!batch.counts_fit()) {
@@ -83,13 +87,18 @@ void count(const RecordBatch* batch, const Schema& schema, Totals* totals) {
   totals->buffers += n_fixed + static_cast<std::size_t>(schema.n_variadic());
   if (batch != nullptr) {
     totals->buffers += batch->buffers.size() - n_fixed;
-    totals->sizes += batch->buffers.size() - n_fixed;
+    if (batch->variadic_sizes.empty()) totals->sizes += batch->buffers.size() - n_fixed;
   }
   for (std::size_t slot = 0; slot < schema.dictionaries().size(); ++slot) {
     const Schema& values = *schema.dictionaries()[slot].values;
     const RecordBatch* dictionary = batch != nullptr ? batch->dictionaries[slot].get() : nullptr;
     if (dictionary != nullptr) {
       check_counts(*dictionary);
+      if (dictionary->device != batch->device) {
+        throw InvalidDataError("dictionary " + std::to_string(schema.dictionaries()[slot].id) + ": it is on " +
+                               device::to_string(dictionary->device) + ", but its batch is on " +
+                               device::to_string(batch->device));
+      }
       if (!is_dictionary_of(*dictionary, schema.dictionaries()[slot])) {
         throw InvalidDataError("dictionary " + std::to_string(schema.dictionaries()[slot].id) +
                                ": its values are not of the schema's type, " + type_name(values.fields().front().type));
@@ -129,6 +138,8 @@ class Writer {
     const std::size_t n = schema.nodes().size();
     BufferCursor at(batch != nullptr ? std::span<const std::int64_t>(batch->variadic_counts)
                                      : std::span<const std::int64_t>());
+    const void* const* sizes =
+        batch != nullptr && !batch->variadic_sizes.empty() ? batch->variadic_sizes.data() : nullptr;
     for (std::size_t i = 0; i < n; ++i) {
       while (frames[depth].left == 0) --depth;
       --frames[depth].left;
@@ -138,6 +149,11 @@ class Writer {
       if (batch != nullptr) {
         at.enter(layout);
         write_one(batch->nodes[i], batch->buffers.data() + at.first(), at.n_variadic(), layout, array);
+        if (layout.type.variadic) {
+          array->buffers[array->n_buffers - 1] =
+              sizes != nullptr ? *sizes++
+                               : write_sizes(batch->buffers.data() + at.end() - at.n_variadic(), at.n_variadic());
+        }
       } else {
         write_one(Node{}, nullptr, 0, layout, array);
       }
@@ -160,10 +176,10 @@ class Writer {
     for (std::size_t b = 0; b < n_views; ++b) {
       const BufferView view = views != nullptr ? views[b] : BufferView{};
       // Absent validity, always the first, means null. Others are never null on the host.
-      const void* empty = b == 0 && has_validity ? nullptr : host_ ? kZeros : view.data;
-      buffers[b] = view.size > 0 && view.data != nullptr ? view.data : empty;
+      const void* empty = !host_ ? view.data : b == 0 && has_validity ? nullptr : kZeros;
+      buffers[b] = view.size != 0 && view.data != nullptr ? view.data : empty;
     }
-    if (layout.type.variadic) buffers[n_views] = write_sizes(views, layout.type.n_buffers, n_variadic);
+    if (layout.type.variadic) buffers[n_views] = host_ ? kZeros : nullptr;  // The caller's to fill in.
     std::int64_t null_count = node.null_count;
     if (layout.id == TypeId::kNull) {
       null_count = node.length;
@@ -182,10 +198,10 @@ class Writer {
     array->private_data = block_;
   }
 
-  const void* write_sizes(const BufferView* views, std::size_t first, std::size_t n) noexcept {
+  const void* write_sizes(const BufferView* variadic, std::size_t n) noexcept {
     if (n == 0) return host_ ? kZeros : nullptr;
     const std::int64_t* sizes = sizes_;
-    for (std::size_t i = 0; i < n; ++i) *sizes_++ = views[first + i].data != nullptr ? views[first + i].size : 0;
+    for (std::size_t i = 0; i < n; ++i) *sizes_++ = variadic[i].data != nullptr ? variadic[i].size : 0;
     return sizes;
   }
 
@@ -204,11 +220,6 @@ class Writer {
   bool host_;
 };
 
-constexpr bool is_host(std::int32_t device_type) noexcept {
-  return device_type == ARROW_DEVICE_CPU || device_type == ARROW_DEVICE_CUDA_HOST ||
-         device_type == ARROW_DEVICE_ROCM_HOST || device_type == ARROW_DEVICE_CUDA_MANAGED;
-}
-
 }  // namespace
 
 void export_batch(RecordBatch batch, ArrowDeviceArray* out) {
@@ -217,10 +228,17 @@ void export_batch(RecordBatch batch, ArrowDeviceArray* out) {
   Totals totals;
   count(&batch, *batch.schema, &totals);
 
-  if (totals.sizes > 0 && !is_host(batch.device_type)) {
+  batch.event.check();
+  if (batch.device.type == device::DeviceType::kCpu && batch.queue && batch.queue->device() != batch.device &&
+      batch.event.native() != nullptr) {
+    throw InvalidArgumentError("the batch is still being copied to the host by a queue of " +
+                               device::to_string(batch.queue->device()) +
+                               ", and Arrow has no event for memory of the CPU: wait for it first");
+  }
+  if (totals.sizes > 0 && !is_host(batch.device.type)) {
     throw UnsupportedTypeError(
-        "the sizes of variadic buffers, which go out with a view, would have to be on device type " +
-        std::to_string(batch.device_type) + "; copy the column to the host first");
+        "the sizes of variadic buffers, which go out with a view, would have to be in memory of " +
+        device::to_string(batch.device) + ", and the batch doesn't say where; copy it to the host first");
   }
 
   // One pointer per array below the root (dictionaries' own are in their parent's struct: a spare each), and the root's
@@ -240,7 +258,7 @@ void export_batch(RecordBatch batch, ArrowDeviceArray* out) {
 
   const RecordBatch& exported = block->batch;
   const std::size_t n_columns = exported.schema->fields().size();
-  Writer writer(block, arrays, pointers, buffers, sizes, is_host(exported.device_type));
+  Writer writer(block, arrays, pointers, buffers, sizes, is_host(exported.device.type));
   ArrowArray& root = out->array;
   root.length = exported.num_rows;
   root.n_buffers = 1;
@@ -252,9 +270,9 @@ void export_batch(RecordBatch batch, ArrowDeviceArray* out) {
   writer.write(&exported, *exported.schema, root.children);
   root.release = release_array;
   root.private_data = block;
-  out->device_id = exported.device_id;
-  out->device_type = exported.device_type;
-  out->sync_event = exported.sync_event;
+  out->device_id = exported.device.id;
+  out->device_type = static_cast<ArrowDeviceType>(exported.device.type);
+  out->sync_event = exported.event.native();
 }
 
 const Metadata& exported_metadata(const ArrowArray& array) noexcept {

@@ -55,10 +55,12 @@ struct Window {
 class Importer {
  public:
   /// `path` names the dictionary's field if the batch is one.
-  Importer(RecordBatch* batch, std::string path) : batch_(*batch), schema_(*batch->schema), path_(std::move(path)) {
+  Importer(RecordBatch* batch, std::string path)
+      : batch_(*batch), schema_(*batch->schema), readable_(batch->host_readable()), path_(std::move(path)) {
     batch_.nodes.resize(schema_.nodes().size());
     batch_.buffers.reserve(static_cast<std::size_t>(schema_.n_buffers()));
     batch_.variadic_counts.reserve(static_cast<std::size_t>(schema_.n_variadic()));
+    if (!readable_) batch_.variadic_sizes.reserve(static_cast<std::size_t>(schema_.n_variadic()));
     batch_.dictionaries.resize(schema_.dictionaries().size());
   }
 
@@ -106,10 +108,10 @@ class Importer {
 
   std::int64_t count_nulls(const ArrowArray& root) const {
     if (root.buffers[0] == nullptr) return 0;
-    if (!batch_.host_readable()) {
+    if (!readable_) {
       throw UnsupportedTypeError(
           "top level: null count unknown, and the validity bits are not in memory that the host can read now; "
-          "not supported yet: give a null count, or no validity buffer");
+          "give a null count, or no validity buffer");
     }
     return root.length - count_bits(static_cast<const std::byte*>(root.buffers[0]), root.offset, root.length);
   }
@@ -201,10 +203,11 @@ class Importer {
         case BufferKind::kBits: size = bytes_for_bits(end); break;
         case BufferKind::kOffsets32: size = offsets_size(end, sizeof(std::int32_t), index); break;
         case BufferKind::kOffsets64: size = offsets_size(end, sizeof(std::int64_t), index); break;
-        case BufferKind::kBytes: size = pointed_to(views[b - 1], layout.type.buffers[b - 1], end, index); break;
+        case BufferKind::kBytes: size = pointed_to(views[b - 1], layout.type.buffers[b - 1], end); break;
         default: size = bytes_of(end, element_width(kind, layout.type.width), index);
       }
-      if (size > 0) views[b] = {array.buffers[b], size};
+      // Of a device it is carried even where nothing of it is needed.
+      if (size != 0 || !readable_) views[b] = {array.buffers[b], size};
     }
     if (layout.type.variadic) import_variadic(array, index);
   }
@@ -219,30 +222,26 @@ class Importer {
                              "; compact the column, or split the table");
     }
     batch_.variadic_counts.push_back(n);
-    if (n == 0) return;
-    if (!batch_.host_readable()) fail_unreadable(index);
     const auto* sizes = static_cast<const std::byte*>(array.buffers[array.n_buffers - 1]);
+    if (!readable_) batch_.variadic_sizes.push_back(sizes);
+    if (n == 0) return;
     if (sizes == nullptr) {
       throw InvalidDataError(place(index) + ": the sizes of its " + std::to_string(n) +
                              " variadic buffers aren't there");
     }
     for (std::int64_t i = 0; i < n; ++i) {
-      const auto size = load_le<std::int64_t>(sizes + i * static_cast<std::int64_t>(sizeof(std::int64_t)));
       const void* data = array.buffers[n_fixed + i];
+      if (!readable_) {
+        batch_.buffers.push_back(data != nullptr ? BufferView{data, kUnknownSize} : BufferView{});
+        continue;
+      }
+      const auto size = load_le<std::int64_t>(sizes + i * static_cast<std::int64_t>(sizeof(std::int64_t)));
       if (size < 0 || (size > 0 && data == nullptr)) {
         throw InvalidDataError(place(index) + ": variadic buffer " + std::to_string(i) + " has " +
                                (size < 0 ? "a size of " : "a null pointer and a size of ") + std::to_string(size));
       }
       batch_.buffers.push_back(size > 0 ? BufferView{data, size} : BufferView{});
     }
-  }
-
-  [[noreturn]] void fail_unreadable(std::size_t index) const {
-    throw UnsupportedTypeError(
-        place(index) + ": a column of type " + type_name(schema_.nodes()[index].field->type) + " on device type " +
-        std::to_string(batch_.device_type) + (batch_.sync_event != nullptr ? ", with an event to wait for," : "") +
-        " isn't supported yet: its size stands in memory that the host can't read now; copy the column to the host "
-        "first");
   }
 
   std::int64_t bytes_of(std::int64_t n, std::int64_t width, std::size_t index) const {
@@ -259,13 +258,14 @@ class Importer {
     return bytes_of(n, static_cast<std::int64_t>(width), index);
   }
 
-  std::int64_t pointed_to(const BufferView& offsets, BufferKind kind, std::int64_t end, std::size_t index) const {
+  std::int64_t pointed_to(const BufferView& offsets, BufferKind kind, std::int64_t end) const {
     if (end == 0 || offsets.data == nullptr) return 0;
-    if (!batch_.host_readable()) fail_unreadable(index);
+    if (!readable_) return kUnknownSize;
     const auto* data = static_cast<const std::byte*>(offsets.data);
-    return kind == BufferKind::kOffsets32
-               ? load_le<std::int32_t>(data + end * static_cast<std::int64_t>(sizeof(std::int32_t)))
-               : load_le<std::int64_t>(data + end * static_cast<std::int64_t>(sizeof(std::int64_t)));
+    const std::int64_t last = kind == BufferKind::kOffsets32
+                                  ? load_le<std::int32_t>(data + end * static_cast<std::int64_t>(sizeof(std::int32_t)))
+                                  : load_le<std::int64_t>(data + end * static_cast<std::int64_t>(sizeof(std::int64_t)));
+    return last > 0 ? last : 0;  // One below 0 is check_structure's to refuse.
   }
 
   void import_dictionary(const ArrowArray& array, std::size_t index) {
@@ -273,9 +273,8 @@ class Importer {
     auto dictionary = std::make_shared<RecordBatch>();
     dictionary->schema = schema_.dictionaries()[slot].values;
     dictionary->owner = batch_.owner;
-    dictionary->device_id = batch_.device_id;
-    dictionary->device_type = batch_.device_type;
-    dictionary->sync_event = batch_.sync_event;
+    dictionary->device = batch_.device;
+    dictionary->event = batch_.event;
     const std::string above = path_.empty() ? node_path(schema_, index) : path_;
     Importer(dictionary.get(), above + ".dictionary").import_column(array);
     batch_.dictionaries[slot] = std::move(dictionary);
@@ -283,6 +282,7 @@ class Importer {
 
   RecordBatch& batch_;
   const Schema& schema_;
+  const bool readable_;
   const std::string path_;
 };
 
@@ -297,9 +297,8 @@ RecordBatch import_batch(std::shared_ptr<const Schema> schema, ArrowDeviceArray*
   RecordBatch batch;
   batch.schema = std::move(schema);
   batch.owner = owner;
-  batch.device_id = array->device_id;
-  batch.device_type = array->device_type;
-  batch.sync_event = array->sync_event;
+  batch.device = {.type = static_cast<device::DeviceType>(array->device_type), .id = array->device_id};
+  if (array->sync_event != nullptr) batch.event = device::Event(array->sync_event, owner);
   Importer importer(&batch, "");
   if (is_bare_column(array->array, *batch.schema)) {
     importer.import_column(array->array);

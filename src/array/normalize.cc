@@ -396,9 +396,8 @@ class Normalizer {
 
 RecordBatch normalized(RecordBatch batch, std::int64_t* copied_bytes, Offsets offsets) {
   if (!batch.host_readable()) {
-    throw InvalidArgumentError(
-        "normalized() needs host memory without an event to wait for; the batch is on device type " +
-        std::to_string(batch.device_type));
+    throw InvalidArgumentError("normalized() needs host memory without an event to wait for; the batch is on " +
+                               device::to_string(batch.device));
   }
   check_structure(batch);
   Normalizer(batch, &batch, offsets, copied_bytes).run();

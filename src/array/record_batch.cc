@@ -1,16 +1,26 @@
 #include "crossdock/array/record_batch.h"
 
+#include <algorithm>
+
 namespace crossdock::array {
 
 std::int64_t RecordBatch::nbytes() const noexcept {
   std::int64_t sum = 0;
-  for (const BufferView& buffer : buffers) sum += buffer.size;
+  for (const BufferView& buffer : buffers) sum += buffer.size_known() ? buffer.size : 0;
   return sum;
+}
+
+bool RecordBatch::sizes_known() const noexcept {
+  return std::ranges::all_of(buffers, &BufferView::size_known) &&
+         std::ranges::all_of(dictionaries, [](const std::shared_ptr<const RecordBatch>& dictionary) {
+           return dictionary == nullptr || dictionary->sizes_known();
+         });
 }
 
 bool RecordBatch::counts_fit() const noexcept {
   if (nodes.size() != schema->nodes().size() || dictionaries.size() != schema->dictionaries().size() ||
-      variadic_counts.size() != static_cast<std::size_t>(schema->n_variadic())) {
+      variadic_counts.size() != static_cast<std::size_t>(schema->n_variadic()) ||
+      (!variadic_sizes.empty() && variadic_sizes.size() != variadic_counts.size())) {
     return false;
   }
   auto left = static_cast<std::int64_t>(buffers.size()) - schema->n_buffers();
@@ -22,14 +32,8 @@ bool RecordBatch::counts_fit() const noexcept {
 }
 
 bool RecordBatch::host_readable() const noexcept {
-  if (sync_event != nullptr) return false;
-  switch (device_type) {
-    case ARROW_DEVICE_CPU:
-    case ARROW_DEVICE_CUDA_HOST:
-    case ARROW_DEVICE_ROCM_HOST:
-    case ARROW_DEVICE_CUDA_MANAGED: return true;
-    default: return false;
-  }
+  return event.native() == nullptr && event.failure() == nullptr &&
+         (device::host_readable(device.type) || device.type == device::DeviceType::kCudaManaged);
 }
 
 }  // namespace crossdock::array

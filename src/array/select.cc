@@ -78,9 +78,9 @@ RecordBatch select_columns(const RecordBatch& batch, std::shared_ptr<const Schem
   out.num_rows = batch.num_rows;
   out.owner = batch.owner;
   out.custom_metadata = batch.custom_metadata;
-  out.device_id = batch.device_id;
-  out.device_type = batch.device_type;
-  out.sync_event = batch.sync_event;
+  out.device = batch.device;
+  out.event = batch.event;
+  out.queue = batch.queue;
   out.nodes.reserve(schema->nodes().size());
   out.buffers.reserve(static_cast<std::size_t>(schema->n_buffers()));
   out.dictionaries.reserve(schema->dictionaries().size());
@@ -98,6 +98,7 @@ RecordBatch select_columns(const RecordBatch& batch, std::shared_ptr<const Schem
     append(batch.nodes, range.node, range.node_end, &out.nodes);
     append(batch.buffers, range.buffer, range.buffer_end, &out.buffers);
     append(batch.variadic_counts, range.count, range.count_end, &out.variadic_counts);
+    if (!batch.variadic_sizes.empty()) append(batch.variadic_sizes, range.count, range.count_end, &out.variadic_sizes);
     append(batch.dictionaries, range.slot, range.slot_end, &out.dictionaries);
   }
   out.schema = std::move(schema);

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "crossdock/core/error.h"
@@ -22,6 +23,7 @@ struct Host {
     from.release = nullptr;
   }
   static ArrowArray* inner(Array* array) noexcept { return array; }
+  static device::DeviceType device_type(const Stream&) noexcept { return device::DeviceType::kCpu; }
 };
 
 struct AnyDevice {
@@ -32,6 +34,9 @@ struct AnyDevice {
     from.array.release = nullptr;
   }
   static ArrowArray* inner(Array* array) noexcept { return &array->array; }
+  static device::DeviceType device_type(const Stream& stream) noexcept {
+    return static_cast<device::DeviceType>(stream.device_type);
+  }
 };
 
 template <typename Form>
@@ -56,6 +61,7 @@ class ImportedStream final : public BatchStream {
   }
 
   const std::shared_ptr<const Schema>& schema() const override { return schema_; }
+  device::DeviceType device_type() const override { return Form::device_type(stream_); }
 
   std::optional<RecordBatch> next() override {
     if (failure_) std::rethrow_exception(failure_);
@@ -79,6 +85,12 @@ class ImportedStream final : public BatchStream {
     ArrowDeviceArray wide;
     Form::widen(std::move(array), &wide);
     try {
+      if (const auto type = static_cast<device::DeviceType>(wide.device_type); type != device_type()) {
+        throw InvalidDataError("the producer of an Arrow stream gave an array on " +
+                               device::to_string({.type = type, .id = wide.device_id}) +
+                               " in a stream of device type " +
+                               std::to_string(static_cast<std::int32_t>(device_type())));
+      }
       return import_batch(schema_, &wide);
     } catch (...) {
       if (wide.array.release != nullptr) wide.array.release(&wide.array);
@@ -109,8 +121,11 @@ std::unique_ptr<BatchStream> import_as(typename Form::Stream* stream) {
 class MadeStream final : public BatchStream {
  public:
   MadeStream(std::shared_ptr<const Schema> schema, std::vector<RecordBatch> batches) noexcept
-      : schema_(std::move(schema)), batches_(std::move(batches)) {}
+      : schema_(std::move(schema)),
+        batches_(std::move(batches)),
+        device_type_(batches_.empty() ? device::DeviceType::kCpu : batches_.front().device.type) {}
   const std::shared_ptr<const Schema>& schema() const override { return schema_; }
+  device::DeviceType device_type() const override { return device_type_; }
   std::optional<RecordBatch> next() override {
     if (next_ == batches_.size()) return std::nullopt;
     return std::move(batches_[next_++]);  // what nobody needs any more isn't held
@@ -119,6 +134,7 @@ class MadeStream final : public BatchStream {
  private:
   std::shared_ptr<const Schema> schema_;
   std::vector<RecordBatch> batches_;
+  device::DeviceType device_type_;
   std::size_t next_ = 0;
 };
 
@@ -174,6 +190,7 @@ struct ExportedStream {
     return of(c)->guarded([&] {
       std::optional<RecordBatch> batch = of(c)->stream->next();
       if (!batch) return;
+      check_place(*batch, of(c)->stream->device_type());
       ArrowDeviceArray wide;
       export_batch(*std::move(batch), &wide);
       if constexpr (std::is_same_v<Form, Host>) {
@@ -182,6 +199,19 @@ struct ExportedStream {
         *out = wide;
       }
     });
+  }
+
+  static void check_place(const RecordBatch& batch, device::DeviceType type) {
+    if constexpr (std::is_same_v<Form, Host>) {
+      if (batch.device.type == device::DeviceType::kCpu && batch.event.native() == nullptr) return;
+      throw UnsupportedTypeError("a batch is in memory of " + device::to_string(batch.device) +
+                                 (batch.event.native() != nullptr ? ", with an event to wait for" : "") +
+                                 ", which a stream for the CPU can't say: take it as a device stream, or copy it to "
+                                 "the host first");
+    } else if (batch.device.type != type) {
+      throw InvalidDataError("a batch is on " + device::to_string(batch.device) + " in a stream of device type " +
+                             std::to_string(static_cast<std::int32_t>(type)));
+    }
   }
 
   static const char* get_last_error(typename Form::Stream* c) noexcept {
@@ -215,6 +245,11 @@ std::unique_ptr<BatchStream> make_stream(std::shared_ptr<const Schema> schema, s
       throw InvalidDataError("a stream of batches was given one of another schema than its own, which is\n" +
                              schema->to_string());
     }
+    if (batch.device.type != batches.front().device.type) {
+      throw InvalidDataError("a stream of batches was given one on " + device::to_string(batch.device) +
+                             " after one on " + device::to_string(batches.front().device) +
+                             ": copy them to one device first");
+    }
   }
   return std::make_unique<MadeStream>(std::move(schema), std::move(batches));
 }
@@ -229,9 +264,8 @@ void export_stream(std::unique_ptr<BatchStream> stream, ArrowArrayStream* out) {
   export_as<Host>(std::move(stream), out);
 }
 
-void export_device_stream(std::unique_ptr<BatchStream> stream, ArrowDeviceType device_type,
-                          ArrowDeviceArrayStream* out) {
-  out->device_type = device_type;
+void export_device_stream(std::unique_ptr<BatchStream> stream, ArrowDeviceArrayStream* out) {
+  out->device_type = static_cast<ArrowDeviceType>(stream->device_type());
   export_as<AnyDevice>(std::move(stream), out);
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -9,6 +10,9 @@
 #include "crossdock/array/c_abi.h"
 #include "crossdock/array/schema.h"
 #include "crossdock/core/export.h"
+#include "crossdock/device/device.h"
+#include "crossdock/device/event.h"
+#include "crossdock/device/queue.h"
 
 namespace crossdock::array {
 
@@ -19,10 +23,17 @@ struct Node {
   std::int64_t offset = 0;  ///< Elements to skip; always 0 in what came by IPC.
 };
 
+/// The size of a buffer that is there, where that stands in memory which the host can't read, or not yet: the bytes of
+/// text and binary columns, and variadic buffers. The C data interface needs no sizes, so such a buffer is carried and
+/// exported as it is; resolve_sizes() of the exchange floor (batch.h) finds it out.
+inline constexpr std::int64_t kUnknownSize = -1;
+
 /// A view of one buffer. `data` is a device pointer if the batch is on a device. An absent buffer is {nullptr, 0}.
 struct BufferView {
   const void* data = nullptr;
-  std::int64_t size = 0;  ///< Bytes that may be read.
+  std::int64_t size = 0;  ///< Bytes that may be read, or kUnknownSize.
+
+  bool size_known() const noexcept { return size != kUnknownSize; }
 };
 
 /// A record batch: flat arrays of nodes and buffers in the schema's preorder, and one owner that keeps the memory
@@ -42,11 +53,19 @@ struct RecordBatch {
   /// export_batch() to import_batch() of this library only.
   Metadata custom_metadata;
 
-  std::int64_t device_id = -1;
-  std::int32_t device_type = ARROW_DEVICE_CPU;
-  void* sync_event = nullptr;  ///< Owned by `owner`. See ArrowDeviceArray.
+  device::Device device;  ///< Where every buffer is, dictionaries' too.
+  /// Work that must be done, or be ordered before, what touches the buffers, dictionaries' too.
+  device::Event event;
+  std::optional<device::Queue> queue{};  ///< The queue that this work is on, if it is known.
+  /// For each node of a view type, as variadic_counts, the sizes of its variadic buffers: int64 numbers in the device's
+  /// memory, which an array of the C data interface must have there. Empty for batches on the host, whose sizes are
+  /// written on export.
+  std::vector<const void*> variadic_sizes{};
 
-  CROSSDOCK_EXPORT std::int64_t nbytes() const noexcept;  ///< Sum of the buffers' sizes, dictionaries not counted.
+  /// Sum of the buffers' sizes that are known, dictionaries not counted.
+  CROSSDOCK_EXPORT std::int64_t nbytes() const noexcept;
+  /// True if the size of every buffer is known, dictionaries' too.
+  CROSSDOCK_EXPORT bool sizes_known() const noexcept;
 
   /// True if there are as many nodes, variadic counts, buffers and dictionaries as the schema asks for.
   CROSSDOCK_EXPORT bool counts_fit() const noexcept;
@@ -96,8 +115,9 @@ enum class Dictionaries : std::uint8_t { kCheck, kTrust };
 /// dictionaries are there unless their column is empty or all null. After it, nothing out of bounds is reached by way
 /// of lengths, of first and last offsets and of the last run end. What it doesn't look at: the offsets and run ends
 /// between, unions' type ids and offsets, list views' offsets and sizes, the headers of views, indices of dictionaries,
-/// and text; see check_full. Costs O(nodes), dictionaries' included, and reads at most two numbers per node; of a batch
-/// that isn't host_readable(), none. Throws InvalidDataError that names the field's path.
+/// and text; see check_full. Costs O(nodes), dictionaries' included, and reads at most two numbers per node. Of a batch
+/// that isn't host_readable() it reads none, leaves out what would need them, and lets sizes be unknown. Throws
+/// InvalidDataError that names the field's path.
 CROSSDOCK_EXPORT void check_structure(const RecordBatch& batch);
 
 /// check_structure, and everything that it leaves out, in every element that a node shows, dictionaries' too: counted
@@ -107,27 +127,32 @@ CROSSDOCK_EXPORT void check_structure(const RecordBatch& batch);
 /// views lie within their child; decimals have no more digits than their precision; a date64 is a whole number of days
 /// and a time is within a day; entries and keys of maps aren't null. Elements that are null may hold anything where the
 /// format lets them: indices, text, views, decimals, dates, times. After it, a consumer that follows the format
-/// reaches nothing out of bounds. Reads every buffer but other fixed-width values once or twice. Throws InvalidDataError that
-/// names the field's path and the first bad element, InvalidArgumentError if the batch isn't host_readable().
+/// reaches nothing out of bounds. Reads every buffer but other fixed-width values once or twice. Throws
+/// InvalidDataError that names the field's path and the first bad element, InvalidArgumentError if the batch isn't
+/// host_readable().
 CROSSDOCK_EXPORT void check_full(const RecordBatch& batch, Dictionaries dictionaries = Dictionaries::kCheck);
 
 /// Takes over `*array`: a struct array whose children are the schema's fields, or, if `schema` has one field, an array
 /// of that field's type as a batch of one column (the two always differ in their counts of buffers and children). On
-/// success `*array` is marked released and the batch owns it; on a throw it is untouched and still the caller's. Done
-/// on the host alone: of host memory the last offsets are read for the sizes of what they point into, and
-/// check_structure is made; of other devices no byte is read. The null count of unions and run-end encoded arrays,
-/// which have no nulls of their own, is taken as 0. A struct array with a validity buffer or an offset: an offset is
-/// pushed down to the children; nulls at the top are refused, as record batches have none (host memory: the bits are
-/// counted if null_count is unknown). Throws InvalidArgumentError (released already), InvalidDataError that names the
-/// field, UnsupportedTypeError (a utf8 or binary column of any kind in memory that the host can't read, or that has an
-/// event to wait for: not yet).
+/// success `*array` is marked released and the batch owns it; on a throw it is untouched and still the caller's. Its
+/// sync_event becomes the batch's event, valid as long as the batch's owner. Any device type is taken, those without a
+/// name too; reserved members are ignored.
+///
+/// Of memory that the host may read the last offsets are read for the sizes of what they point into; of other memory,
+/// and where there is an event to wait for, no byte is read and those sizes are unknown. check_structure is made. The
+/// null count of unions and run-end encoded arrays, which have no nulls of their own, is taken as 0. A struct array
+/// with a validity buffer or an offset: an offset is pushed down to the children; nulls at the top are refused, as
+/// record batches have none (the bits are counted if null_count is unknown). Throws InvalidArgumentError (released
+/// already), InvalidDataError that names the field, UnsupportedTypeError (an unknown null count of a struct with a
+/// validity buffer that the host can't read).
 CROSSDOCK_EXPORT RecordBatch import_batch(std::shared_ptr<const Schema> schema, ArrowDeviceArray* array);
 
-/// Gives the batch away as a struct array; the memory lives until `out` and every child moved out of it is released, on
-/// whatever thread. One allocation, whatever the number of columns. A dictionary that isn't there goes out as an empty
-/// one. Throws InvalidDataError if the batch's counts don't fit its schema, UnsupportedTypeError for views of a device;
-/// then
-/// `*out` is released.
+/// Gives the batch away as a struct array; the memory, and its event, live until `out` and every child moved out of it
+/// is released, on whatever thread. One allocation, whatever the number of columns. A dictionary that isn't there goes
+/// out as an empty one. Throws InvalidDataError if the batch's counts don't fit its schema or a dictionary is on
+/// another device, UnsupportedTypeError for views in a device's memory without variadic_sizes, InvalidArgumentError for
+/// host memory that a device's queue still works on (Arrow has no event for the CPU's: wait first), and the failure
+/// that its event carries; then `*out` is released.
 CROSSDOCK_EXPORT void export_batch(RecordBatch batch, ArrowDeviceArray* out);
 
 /// What normalized() does with offsets of a slice, which start above 0.

@@ -15,6 +15,8 @@ class CROSSDOCK_EXPORT BatchStream {
  public:
   virtual ~BatchStream() = default;
   virtual const std::shared_ptr<const Schema>& schema() const = 0;
+  /// Where its batches are: every one on a device of this type.
+  virtual device::DeviceType device_type() const { return device::DeviceType::kCpu; }
   /// The next batch; nothing at the end. Blocks as long as its source does. Throws crossdock::Error. After TimeoutError
   /// and InterruptedError it may be called again, where a stream has them; any other error stays: every later call
   /// throws it again, so that what was cut short never looks like what has ended.
@@ -22,20 +24,21 @@ class CROSSDOCK_EXPORT BatchStream {
 };
 
 /// Batches that are there, each given once. Throws InvalidArgumentError if `schema` is null, and InvalidDataError if a
-/// batch is of another schema.
+/// batch is of another schema, or of another device type than the first.
 CROSSDOCK_EXPORT std::unique_ptr<BatchStream> make_stream(std::shared_ptr<const Schema> schema,
                                                           std::vector<RecordBatch> batches);
 
 /// Takes over `*stream`, which is marked released; reads its schema at once. The producer's callbacks are then called
 /// on whatever thread calls next() or drops the stream. Errors of the producer throw InvalidDataError with its own
-/// words. On a throw here the stream is still the caller's.
+/// words; so does an array that isn't of the stream's device type. On a throw here the stream is still the caller's.
 CROSSDOCK_EXPORT std::unique_ptr<BatchStream> import_stream(ArrowArrayStream* stream);
 CROSSDOCK_EXPORT std::unique_ptr<BatchStream> import_device_stream(ArrowDeviceArrayStream* stream);
 
 /// Gives the stream away in C form; errors become EIO (or a fitting errno: ETIMEDOUT, EINTR, ENOMEM, ENOTSUP, EINVAL)
-/// with get_last_error(), whose text begins with the error's name. The CPU form is for host batches only.
+/// with get_last_error(), whose text begins with the error's name. The CPU form is for batches on the CPU: one of
+/// another device, or with an event, which it can't say, is an error of the stream (UnsupportedTypeError). The device
+/// form says the stream's device type and gives each array its event; a batch of another type is InvalidDataError.
 CROSSDOCK_EXPORT void export_stream(std::unique_ptr<BatchStream> stream, ArrowArrayStream* out);
-CROSSDOCK_EXPORT void export_device_stream(std::unique_ptr<BatchStream> stream, ArrowDeviceType device_type,
-                                           ArrowDeviceArrayStream* out);
+CROSSDOCK_EXPORT void export_device_stream(std::unique_ptr<BatchStream> stream, ArrowDeviceArrayStream* out);
 
 }  // namespace crossdock::array

@@ -481,6 +481,8 @@ void World::free(Buffer buffer, WorkQueue& queue) {
   const std::shared_ptr<View> view = ours != nullptr && owner.use_count() == 1 ? ours->view : nullptr;
   const std::lock_guard lock(mutex_);
   const std::shared_ptr<Timeline>& timeline = queue.timeline();
+  // Dropped by the end of another queue's work, which kept it: what comes now comes after that.
+  if (freeing != nullptr) queue.clock.join(*freeing);
   Clock clock = queue.clock;
   clock.join(timeline, timeline->now());
   FreeWork work{.buffer = Buffer(memory, std::move(owner)),

@@ -82,8 +82,8 @@ TEST_F(CheckFull, ChecksTheStructureFirst) {
 
 TEST_F(CheckFull, NeedsMemoryThatItCanRead) {
   RecordBatch batch = column(field("i", TypeId::kInt8), 1, {std::nullopt, bytes_of<std::int8_t>({1})});
-  batch.device_type = ARROW_DEVICE_CUDA;
-  EXPECT_THAT(message_of<InvalidArgumentError>([&] { check_full(batch); }), HasSubstr("device type 2"));
+  batch.device = {.type = device::DeviceType::kCuda, .id = 0};
+  EXPECT_THAT(message_of<InvalidArgumentError>([&] { check_full(batch); }), HasSubstr("the batch is on cuda:0"));
 }
 
 TEST_F(CheckFull, NullCountsAreTheBitmaps) {

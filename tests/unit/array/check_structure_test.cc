@@ -190,13 +190,27 @@ TEST_F(CheckStructure, FindsWrongCounts) {
 }
 
 TEST_F(CheckStructure, ReadsNothingOfAnotherDevice) {
-  batch_.device_type = ARROW_DEVICE_CUDA;
+  batch_.device = {.type = device::DeviceType::kCuda, .id = 0};
   batch_.buffers[3].data = reinterpret_cast<const void*>(std::uintptr_t{64});
   auto dictionary = std::make_shared<RecordBatch>(*batch_.dictionaries[0]);
-  dictionary->device_type = ARROW_DEVICE_CUDA;
+  dictionary->device = batch_.device;
   dictionary->buffers[1].data = reinterpret_cast<const void*>(std::uintptr_t{64});
   batch_.dictionaries[0] = dictionary;
   check_structure(batch_);
+}
+
+TEST_F(CheckStructure, OnlySizesThatCantBeReadMayBeUnknown) {
+  const auto unknown = [this](std::size_t buffer, device::DeviceType type) {
+    return refused([&](RecordBatch& bad) {
+      bad.device = {.type = type, .id = 0};
+      bad.buffers[buffer].size = kUnknownSize;
+    });
+  };
+  for (std::size_t buffer = 0; buffer < batch_.buffers.size(); ++buffer) {
+    if (batch_.buffers[buffer].data == nullptr) continue;
+    EXPECT_THAT(unknown(buffer, device::DeviceType::kCpu), HasSubstr("has a size of -1")) << buffer;
+  }
+  EXPECT_THAT(unknown(1, device::DeviceType::kCuda), HasSubstr("has a size of -1"));
 }
 
 /// A batch of one column of each field of every_type(), one after the other.

@@ -178,13 +178,63 @@ TEST_F(ExportBatch, EmptyBuffersArePointersThatMayBeRead) {
   EXPECT_EQ(exported.array.children[3]->n_buffers, 0);
   test::release(&exported);
   // On a device, a host address would be wrong.
-  batch.device_type = ARROW_DEVICE_CUDA;
-  batch.device_id = 2;
+  batch.device = {.type = device::DeviceType::kCuda, .id = 2};
   export_batch(batch, &exported);
   EXPECT_EQ(exported.array.children[0]->buffers[1], nullptr);
   EXPECT_EQ(exported.device_type, ARROW_DEVICE_CUDA);
   EXPECT_EQ(exported.device_id, 2);
   test::release(&exported);
+}
+
+TEST_F(ExportBatch, AFailureOfItsWorkIsThrown) {
+  RecordBatch batch = make_batch({field("a", TypeId::kInt32)}, 4);
+  batch.device = {.type = device::DeviceType::kCuda, .id = 0};
+  int native = 0;
+  batch.event = device::Event(&native, nullptr);
+  batch.event.fail(std::make_shared<const SystemError>("the kernel trapped"));
+  ArrowDeviceArray exported;
+  EXPECT_EQ(message_of<SystemError>([&] { export_batch(batch, &exported); }), "the kernel trapped");
+  EXPECT_EQ(exported.array.release, nullptr);
+}
+
+TEST_F(ExportBatch, ArrowHasNoEventForTheCpu) {
+  RecordBatch batch = make_batch({field("a", TypeId::kInt32)}, 4);
+  int native = 0;
+  batch.event = device::Event(&native, nullptr);
+  batch.queue = device::Queue({.type = device::DeviceType::kCuda, .id = 1}, nullptr, nullptr);
+  ArrowDeviceArray exported;
+  EXPECT_THAT(message_of<InvalidArgumentError>([&] { export_batch(batch, &exported); }),
+              HasSubstr("by a queue of cuda:1"));
+  EXPECT_EQ(exported.array.release, nullptr);
+  batch.event = {};
+  export_batch(batch, &exported);
+  test::release(&exported);
+}
+
+TEST_F(ExportBatch, RefusesADictionaryOfAnotherDevice) {
+  RecordBatch batch = make_batch({dictionary_of("d", TypeId::kInt8, field("", TypeId::kUtf8))}, 4);
+  batch.device = {.type = device::DeviceType::kCuda, .id = 0};
+  ArrowDeviceArray exported;
+  EXPECT_THAT(message_of<InvalidDataError>([&] { export_batch(batch, &exported); }),
+              HasSubstr("it is on cpu, but its batch is on cuda:0"));
+  EXPECT_EQ(exported.array.release, nullptr);
+}
+
+TEST_F(ExportBatch, ViewsOfADeviceNeedTheirSizesThere) {
+  RecordBatch batch = make_batch({field("v", TypeId::kUtf8View)}, 6);
+  ASSERT_GT(batch.variadic_counts[0], 0);
+  batch.device = {.type = device::DeviceType::kCuda, .id = 0};
+  ArrowDeviceArray exported;
+  EXPECT_THAT(message_of<UnsupportedTypeError>([&] { export_batch(batch, &exported); }), HasSubstr("memory of cuda:0"));
+  EXPECT_EQ(exported.array.release, nullptr);
+  int sizes = 0;
+  batch.variadic_sizes = {&sizes};
+  export_batch(batch, &exported);
+  const ArrowArray& view = *exported.array.children[0];
+  EXPECT_EQ(view.buffers[view.n_buffers - 1], &sizes);
+  test::release(&exported);
+  batch.variadic_sizes = {&sizes, &sizes};
+  EXPECT_THROW(export_batch(batch, &exported), InvalidDataError);
 }
 
 TEST_F(ExportBatch, ADictionaryThatIsNotThereGoesOutEmpty) {

@@ -65,7 +65,7 @@ std::string value_text(const Field& field, const ArrowArray& array, std::int64_t
 std::string rows_text(const std::vector<Field>& fields, const ArrowArray& array, std::int64_t start, std::int64_t n);
 
 /// Fails a test that leaves an array unreleased, or releases one twice.
-class ArrayTest : public testing::Test {
+class ArrayTest : public ::testing::Test {
  protected:
   void TearDown() override { EXPECT_EQ(live_arrays(), 0); }
 };

@@ -193,8 +193,9 @@ TEST_F(Normalized, RefusesDevicesAndBrokenBatches) {
   RecordBatch batch = slice({field("i", TypeId::kInt8)}, 0, 4, 0);
   batch.buffers[1].size = 1;
   EXPECT_THROW(normalized(batch, &copied), InvalidDataError);
-  batch.device_type = ARROW_DEVICE_CUDA;
-  EXPECT_THAT(message_of<InvalidArgumentError>([&] { normalized(batch, &copied); }), HasSubstr("device type 2"));
+  batch.device = {.type = device::DeviceType::kCuda, .id = 0};
+  EXPECT_THAT(message_of<InvalidArgumentError>([&] { normalized(batch, &copied); }),
+              HasSubstr("the batch is on cuda:0"));
 }
 
 TEST_F(Normalized, RunsAreCutAndTheirEndsCountAnew) {

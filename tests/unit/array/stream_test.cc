@@ -80,6 +80,74 @@ TEST(ImportedStream, AFailureStays) {
   EXPECT_EQ(asked, 2) << "its producer isn't asked again";
 }
 
+/// A batch of a device whose memory nobody may touch, with an event.
+RecordBatch device_batch(device::DeviceType type, void* native) {
+  RecordBatch batch = number_batch(0, 10);
+  batch.device = {.type = type, .id = 1};
+  batch.event = device::Event(native, nullptr);
+  for (BufferView& buffer : batch.buffers) {
+    if (buffer.data != nullptr) buffer.data = reinterpret_cast<const void*>(0x1000);
+  }
+  return batch;
+}
+
+TEST(DeviceStream, SaysItsDeviceAndGivesEachArrayItsEvent) {
+  int first = 0;
+  int second = 0;
+  ArrowDeviceArrayStream exported;
+  export_device_stream(make_stream(number_batch(0, 0).schema, {device_batch(device::DeviceType::kCuda, &first),
+                                                               device_batch(device::DeviceType::kCuda, &second)}),
+                       &exported);
+  EXPECT_EQ(exported.device_type, ARROW_DEVICE_CUDA);
+  const auto stream = import_device_stream(&exported);
+  EXPECT_EQ(stream->device_type(), device::DeviceType::kCuda);
+  EXPECT_EQ(stream->next()->event.native(), &first);
+  const auto batch = stream->next();
+  EXPECT_EQ(batch->event.native(), &second);
+  EXPECT_EQ(batch->device.id, 1);
+  EXPECT_FALSE(batch->sizes_known());
+  EXPECT_FALSE(stream->next());
+}
+
+TEST(DeviceStream, HoldsOneDeviceType) {
+  int native = 0;
+  const auto schema = number_batch(0, 0).schema;
+  EXPECT_THROW(make_stream(schema, {device_batch(device::DeviceType::kCuda, &native), number_batch(0, 1)}),
+               InvalidDataError);
+  // One whose batches turn out to be elsewhere.
+  ArrowDeviceArrayStream exported;
+  export_device_stream(
+      std::make_unique<FunctionStream>(
+          schema, [&]() -> std::optional<RecordBatch> { return device_batch(device::DeviceType::kCuda, &native); }),
+      &exported);
+  EXPECT_EQ(exported.device_type, ARROW_DEVICE_CPU);
+  const auto stream = import_device_stream(&exported);
+  EXPECT_THAT(message_of(*stream), HasSubstr("a batch is on cuda:1 in a stream of device type 1"));
+  // A producer's array of another type than its stream.
+  export_device_stream(make_stream(schema, {device_batch(device::DeviceType::kCuda, &native)}), &exported);
+  exported.device_type = ARROW_DEVICE_ROCM;
+  EXPECT_THAT(message_of(*import_device_stream(&exported)),
+              HasSubstr("gave an array on cuda:1 in a stream of device type 10"));
+}
+
+TEST(ExportedStream, TheCpusFormRefusesADevicesBatch) {
+  int native = 0;
+  const auto refusal = [&](RecordBatch batch) {
+    ArrowArrayStream exported;
+    export_stream(make_stream(number_batch(0, 0).schema, {std::move(batch)}), &exported);
+    ArrowArray array{};
+    EXPECT_EQ(exported.get_next(&exported, &array), ENOTSUP);
+    EXPECT_EQ(array.release, nullptr);
+    std::string text = exported.get_last_error(&exported);
+    exported.release(&exported);
+    return text;
+  };
+  EXPECT_THAT(refusal(device_batch(device::DeviceType::kCuda, nullptr)), HasSubstr("copy it to the host first"));
+  RecordBatch pending = number_batch(0, 1);
+  pending.event = device::Event(&native, nullptr);
+  EXPECT_THAT(refusal(pending), HasSubstr("with an event to wait for"));
+}
+
 TEST(ExportedStream, ErrorsHaveAnErrnoAndTheirName) {
   const auto status_of = [](auto error) {
     ArrowArrayStream exported;

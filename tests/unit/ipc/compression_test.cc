@@ -346,7 +346,7 @@ TEST(Compression, CallsThatMakeNoSense) {
               }),
               HasSubstr("decompressing a body of 8 bytes"));
   array::RecordBatch on_gpu = columns.batch;
-  on_gpu.device_type = ARROW_DEVICE_CUDA;
+  on_gpu.device = {.type = device::DeviceType::kCuda, .id = 0};
   EXPECT_THAT(error_of<InvalidArgumentError>([&] { compressor.compress(on_gpu); }), HasSubstr("can't be read here"));
 }
 

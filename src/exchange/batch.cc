@@ -1,0 +1,200 @@
+#include "crossdock/exchange/batch.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "batch_plan.h"
+#include "crossdock/array/sizes.h"
+#include "crossdock/array/tensor.h"
+#include "crossdock/core/error.h"
+#include "queue_owned.h"
+
+namespace crossdock::exchange {
+namespace {
+
+using array::RecordBatch;
+using device::BufferRef;
+using device::Context;
+using device::Device;
+using device::DeviceType;
+using device::MemoryKind;
+using device::Queue;
+
+using ContextPtr = std::shared_ptr<Context>;
+
+bool is_host(DeviceType type) noexcept { return device::host_readable(type) || type == DeviceType::kCudaManaged; }
+
+/// Which memory of its device's family a batch is in, as far as the device's type says.
+MemoryKind kind_of(DeviceType type) noexcept {
+  if (device::host_readable(type)) return MemoryKind::kHost;
+  return type == DeviceType::kCudaManaged ? MemoryKind::kShared : MemoryKind::kDevice;
+}
+
+BufferRef memory_of(const void* data, std::uint64_t size, const Device& device) noexcept {
+  return {
+      .data = const_cast<void*>(data), .size = size, .device = device, .kind = kind_of(device.type), .read_only = true};
+}
+
+BufferRef host_memory(void* data, std::uint64_t size) noexcept {
+  return {.data = data, .size = size, .device = {}, .kind = MemoryKind::kHost, .read_only = false};
+}
+
+/// Host memory for a queue to work on: it goes after that work.
+struct Scratch {
+  BufferRef memory;
+  std::shared_ptr<const void> owner;
+};
+Scratch make_scratch(std::uint64_t size, const ContextPtr& context, const Queue& queue) {
+  std::shared_ptr<std::byte[]> bytes(new std::byte[size]);
+  const BufferRef memory = host_memory(bytes.get(), size);
+  return {memory, owned_on_queue(device::Buffer(memory, std::move(bytes)), context, queue)};
+}
+
+/// Keeps all that the copies read until they are done. Of host memory the driver is told the whole extent.
+std::shared_ptr<const void> keep_on_queue(std::shared_ptr<BatchPlan> plan, std::size_t first, const ContextPtr& context,
+                                          const Queue& queue) {
+  BufferRef extent = host_memory(plan.get(), 1);
+  std::uintptr_t lowest = UINTPTR_MAX;
+  std::uintptr_t highest = 0;
+  for (std::size_t i = first; i < plan->parts().size(); ++i) {
+    const BatchPlan::Part& part = plan->parts()[i];
+    if (!part.on_host) continue;
+    const auto address = reinterpret_cast<std::uintptr_t>(part.from);
+    lowest = std::min(lowest, address);
+    highest = std::max(highest, address + part.size);
+  }
+  if (highest != 0) extent = host_memory(reinterpret_cast<void*>(lowest), highest - lowest);
+  return owned_on_queue(device::Buffer(extent, std::move(plan)), context, queue);
+}
+
+/// As it can be planned: nothing to wait for on the host, sizes known, structure checked.
+RecordBatch prepared(RecordBatch from, const ContextPtr& mover, const Queue& queue) {
+  if (is_host(from.device.type)) {
+    if (!is_ready(from)) wait_ready(&from, *mover);
+    std::int64_t copied = 0;
+    return array::normalized(std::move(from), &copied, array::Offsets::kFromZero);
+  }
+  if (from.device != mover->device() && !from.sizes_known()) {
+    throw InvalidArgumentError("sizes of a batch on " + device::to_string(from.device) + " aren't known, and " +
+                               device::to_string(mover->device()) +
+                               " can't look them up: call resolve_sizes() with the batch's own context first");
+  }
+  resolve_sizes(&from, mover, queue);
+  array::check_structure(from);
+  return from;
+}
+
+/// Puts the small parts together and copies them at once.
+void copy_gathered(const BatchPlan& plan, std::span<const BatchPlan::Part> parts, const BufferRef& target,
+                   const ContextPtr& mover, const Queue& queue) {
+  if (parts.empty()) return;
+  const Scratch scratch = make_scratch(plan.gathered_bytes(), mover, queue);
+  auto* bytes = static_cast<std::byte*>(scratch.memory.data);
+  std::uint64_t end = 0;
+  for (const BatchPlan::Part& part : parts) {
+    std::memset(bytes + end, 0, part.at - end);
+    std::memcpy(bytes + part.at, part.from, part.size);
+    end = part.at + part.size;
+  }
+  std::memset(bytes + end, 0, scratch.memory.size - end);
+  mover->copy(target.slice(0, scratch.memory.size), scratch.memory.as_read_only(), queue);
+}
+
+}  // namespace
+
+bool is_ready(const RecordBatch& batch) {
+  batch.event.check();
+  return batch.event.native() == nullptr;
+}
+
+void wait_ready(RecordBatch* batch, Context& context) {
+  if (is_ready(*batch)) return;
+  context.wait(batch->event);
+  const auto done = [](RecordBatch* of) {
+    of->event = {};
+    of->queue.reset();
+  };
+  for (RecordBatch* dictionary : array::own_dictionaries(batch)) done(dictionary);
+  done(batch);
+  if (batch->host_readable()) array::read_sizes(batch);
+}
+
+void resolve_sizes(RecordBatch* batch, const ContextPtr& context, const Queue& queue) {
+  if (batch->host_readable()) return array::read_sizes(batch);
+  const std::vector<array::SizesAt> unknown = array::unknown_sizes(batch);
+  if (unknown.empty()) return;
+  std::uint64_t total = 0;
+  for (const array::SizesAt& at : unknown) total += static_cast<std::uint64_t>(at.nbytes());
+  if (!is_ready(*batch)) context->order_after(queue, batch->event);
+  const Scratch scratch = make_scratch(total, context, queue);
+  std::uint64_t offset = 0;
+  for (const array::SizesAt& at : unknown) {
+    const auto size = static_cast<std::uint64_t>(at.nbytes());
+    context->copy(scratch.memory.slice(offset, size), memory_of(at.numbers, size, batch->device), queue);
+    offset += size;
+  }
+  device::Event done = context->make_event();
+  context->record(done, queue);
+  context->wait(done);
+  const auto* numbers = static_cast<const std::byte*>(scratch.memory.data);
+  for (const array::SizesAt& at : unknown) {
+    array::set_sizes(at, numbers);
+    numbers += at.nbytes();
+  }
+}
+
+RecordBatch copy(const RecordBatch& from, const ContextPtr& to, MemoryKind kind, const ContextPtr& mover,
+                 const Queue& queue) {
+  if (!array::has_addresses(from.device.type)) {
+    throw UnsupportedError("memory of " + device::to_string(from.device) +
+                           " has handles instead of addresses, which can't be copied here");
+  }
+  const bool by_host = mover->device().type == DeviceType::kCpu;
+  const auto plan = std::make_shared<BatchPlan>(std::make_shared<const RecordBatch>(prepared(from, mover, queue)),
+                                                to->device().type == DeviceType::kCpu);
+  const std::size_t n_gathered = plan->lay_out(!by_host);
+  const std::vector<RecordBatch*> made = plan->made();
+  if (plan->bytes() == 0) {
+    for (RecordBatch* batch : made) batch->device = to->device();
+    return plan->take();
+  }
+
+  if (!is_host(from.device.type) && !is_ready(from)) mover->order_after(queue, from.event);
+  const bool one_queue = to->device() == mover->device();
+  device::Buffer target =
+      to->allocate(plan->bytes(), kind, device::Sharing::kPrivate, one_queue ? queue : to->make_queue());
+  const BufferRef place = target.ref();
+  for (BatchPlan::Part& part : plan->parts()) *part.address = static_cast<std::byte*>(place.data) + part.at;
+  RecordBatch result = plan->take();
+  const std::span<const BatchPlan::Part> parts = plan->parts();
+  // From here on a throw gives the memory back after the work that was started, not under it.
+  const std::shared_ptr<const void> owner =
+      by_host ? target.release() : owned_on_queue(std::move(target), mover, queue);
+  const std::shared_ptr<const void> kept =
+      by_host || n_gathered == parts.size() ? nullptr : keep_on_queue(plan, n_gathered, mover, queue);
+  copy_gathered(*plan, parts.first(n_gathered), place, mover, queue);
+  for (const BatchPlan::Part& part : parts.subspan(n_gathered)) {
+    mover->copy(place.slice(part.at, part.size), memory_of(part.from, part.size, part.on_host ? Device{} : from.device),
+                queue);
+  }
+  device::Event done;
+  if (!by_host) {
+    done = mover->make_event();
+    mover->record(done, queue);
+  }
+  const auto fill = [&](RecordBatch* batch) {
+    batch->device = place.device;
+    batch->owner = owner;
+    batch->event = done;
+    if (!by_host) batch->queue = queue;
+  };
+  fill(&result);
+  for (RecordBatch* dictionary : std::span(made).subspan(1)) fill(dictionary);
+  return result;
+}
+
+}  // namespace crossdock::exchange
