@@ -83,6 +83,11 @@ T* content(nb::handle capsule, const char* from) {
   return value;
 }
 
+/// Arrow has no event for memory of the CPU: what a device still writes there is waited for.
+array::RecordBatch with_event(const array::RecordBatch& batch) {
+  return batch.device.type == device::DeviceType::kCpu && batch.queue ? on_host(batch) : batch;
+}
+
 }  // namespace
 
 nb::object schema_capsule(const array::Schema& schema) {
@@ -98,10 +103,7 @@ nb::object array_capsule(const array::RecordBatch& batch) {
 }
 
 nb::object device_array_capsule(const array::RecordBatch& batch) {
-  // Arrow has no event for memory of the CPU.
-  const bool host = batch.device.type == device::DeviceType::kCpu && batch.queue;
-  return make<ArrowDeviceArray>(
-      [&](ArrowDeviceArray* out) { array::export_batch(host ? on_host(batch) : batch, out); });
+  return make<ArrowDeviceArray>([&](ArrowDeviceArray* out) { array::export_batch(with_event(batch), out); });
 }
 
 nb::object column_schema_capsule(const array::Schema& schema) {
@@ -111,7 +113,7 @@ nb::object column_schema_capsule(const array::Schema& schema) {
 nb::object device_column_capsule(const array::RecordBatch& column) {
   return make<ArrowDeviceArray>([&](ArrowDeviceArray* out) {
     ArrowDeviceArray whole{};
-    array::export_batch(column, &whole);
+    array::export_batch(with_event(column), &whole);
     *out = whole;
     out->array = *whole.array.children[0];
     whole.array.children[0]->release = nullptr;  // moved out: it keeps the memory by itself
@@ -120,12 +122,9 @@ nb::object device_column_capsule(const array::RecordBatch& column) {
 }
 
 nb::object column_capsule(const array::RecordBatch& column) {
-  if (column.device_type != ARROW_DEVICE_CPU) {
-    throw UnsupportedTypeError("this column is not in CPU memory; take it with __arrow_c_device_array__");
-  }
   return make<ArrowArray>([&](ArrowArray* out) {
     ArrowDeviceArray whole{};
-    array::export_batch(column, &whole);
+    array::export_batch(on_host(column), &whole);
     *out = *whole.array.children[0];
     whole.array.children[0]->release = nullptr;
     whole.array.release(&whole.array);

@@ -235,7 +235,7 @@ Tensor tensor_of_column(const RecordBatch& given, Bools bools) {
   } else {
     tensor.type = element_of(leaf->type);
     const array::BufferView& values = column.buffers[lists.size() + 1];
-    tensor.device = {static_cast<device::DeviceType>(column.device_type), column.device_id};
+    tensor.device = column.device;
     tensor.kind = array::kind_of(tensor.device.type);
     tensor.data = const_cast<void*>(values.data);
     const std::int64_t offset = first * tensor.type.itemsize();
@@ -246,9 +246,8 @@ Tensor tensor_of_column(const RecordBatch& given, Bools bools) {
     }
     tensor.read_only = true;
     tensor.owner = column.owner;
-    if (column.sync_event != nullptr) {
-      tensor.event = device::Event(column.sync_event, std::const_pointer_cast<void>(column.owner));
-    }
+    tensor.event = column.event;
+    tensor.queue = column.queue;
   }
   set_extents(&tensor, column.num_rows, rows.shape);
   array::check_tensor(&tensor, "an Arrow column");
@@ -302,10 +301,10 @@ RecordBatch column_of_tensor(const Tensor& tensor, Bools bools) {
   RecordBatch batch;
   batch.num_rows = n_rows;
   batch.owner = tensor.owner;
-  batch.device_type = static_cast<std::int32_t>(tensor.device.type);
-  batch.device_id = tensor.device.id;
+  batch.device = tensor.device;
   tensor.event.check();
-  batch.sync_event = tensor.event.native();
+  batch.event = tensor.event;
+  batch.queue = tensor.queue;
   std::shared_ptr<std::byte[]> packed;
   std::shared_ptr<std::byte[]> validity;
   array::BufferView data{tensor.data, tensor.nbytes()};

@@ -159,11 +159,7 @@ PyObject* to_arrow(PyObject* self, PyObject* const* arguments, Py_ssize_t positi
 void bind_column(nb::module_& module) {
   nb::class_<PyColumn>(module, "Column", "One Arrow column, for anything that takes __arrow_c_array__. Immutable.")
       .def("__len__", [](const PyColumn& self) { return self.batch.num_rows; })
-      .def_prop_ro(
-          "device",
-          [](const PyColumn& self) {
-            return device::Device{static_cast<device::DeviceType>(self.batch.device_type), self.batch.device_id};
-          })
+      .def_prop_ro("device", [](const PyColumn& self) { return self.batch.device; })
       .def("__arrow_c_schema__", [](const PyColumn& self) { return column_schema_capsule(*self.batch.schema); })
       .def(
           "__arrow_c_array__",
