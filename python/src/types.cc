@@ -15,6 +15,7 @@
 #include "deferred.h"
 #include "producer.h"
 #include "tensor/place.h"
+#include "tensor/queue.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -56,13 +57,9 @@ array::RecordBatch batch_of(nb::handle source, const std::optional<nb::mapping>&
 
 PyRecordBatch to_device(const PyRecordBatch& self, nb::handle device, nb::handle queue) {
   drain_deferred();
-  if (!queue.is_none()) {
-    throw UnsupportedError(
-        "RecordBatch.to: queues can't be named yet; leave queue out: the device's default one is used");
-  }
   const device::Device target = device_in(device);
   if (target == self.batch.device) return self;
-  return {copy_to(self.batch, target)};
+  return {copy_to(self.batch, target, queue_in(queue))};
 }
 
 void wait_until_ready(PyRecordBatch& self) {
@@ -132,9 +129,8 @@ void bind_types(nb::module_& module) {
           "device", [](const PyRecordBatch& self) { return self.batch.device; }, "Where the columns are.")
       .def("to", to_device, "device"_a, nb::kw_only(), "queue"_a.none() = nb::none(),
            "The columns in memory of this device, as in \"cpu\" or \"cuda:0\": this batch if they are there, else a "
-           "copy "
-           "of what it shows. A copy to the host is done when this returns; one to a device may still be under way on "
-           "that device's default queue, and consumers are told its event. queue: None; others can't be named yet.")
+           "copy of what it shows. queue: where the copy runs; it may still be under way when this returns, and "
+           "consumers are told its event. Without one a copy from or to the host is done when this returns.")
       .def("wait", wait_until_ready,
            "Waits until the columns may be touched: until the work of whoever made them is done. Raises what that work "
            "failed with.")

@@ -346,12 +346,9 @@ RecordBatch column_of_tensor(const Tensor& tensor, Bools bools) {
     batch.buffers.push_back({});
   }
   batch.buffers.push_back(data);
-  // The event is the tensor's own: its owner need not keep that.
-  if (packed || validity || batch.sync_event != nullptr) {
-    using All = std::tuple<std::shared_ptr<const void>, device::Event, std::shared_ptr<std::byte[]>,
-                           std::shared_ptr<std::byte[]>>;
-    batch.owner =
-        std::make_shared<const All>(std::move(batch.owner), tensor.event, std::move(packed), std::move(validity));
+  if (packed || validity) {
+    using All = std::tuple<std::shared_ptr<const void>, std::shared_ptr<std::byte[]>, std::shared_ptr<std::byte[]>>;
+    batch.owner = std::make_shared<const All>(std::move(batch.owner), std::move(packed), std::move(validity));
   }
   array::check_structure(batch);
   return batch;

@@ -17,22 +17,11 @@ struct QueueOwned {
   QueueOwned& operator=(const QueueOwned&) = delete;
   ~QueueOwned() {
     if (buffer.data() == nullptr) return;
-    const device::BufferRef memory = buffer.ref();
-    const std::shared_ptr<void> owner = buffer.release();
     try {
-      context->free(device::Buffer(memory, owner), queue);
+      context->free(std::move(buffer), queue);
     } catch (const std::exception&) {
-      wait_for_queue();
-    }
-  }
-  /// Where the memory can't be handed to the queue, it is kept here until the queue is done with it.
-  void wait_for_queue() noexcept {
-    try {
-      device::Event done = context->make_event();
-      context->record(done, queue);
-      context->wait(done);
-    } catch (const std::exception&) {
-      // The device failed or is gone: it works on nothing any more.
+      // The memory went with the Buffer. A driver whose free() fails has lost its device, which works on nothing any
+      // more.
     }
   }
 };

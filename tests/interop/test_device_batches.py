@@ -69,8 +69,9 @@ def test_what_pyarrow_cannot_make_comes_back_too(simulated_devices, name):
 def test_all_types_in_one_batch_cost_one_allocation(simulated_devices):
     whole = pa.record_batch([column(name) for name in VALUES], names=list(VALUES))
     batch = xd.RecordBatch(whole)
+    queue = xd.Queue("sim:0")
     before = simulated_devices.counters()
-    there = batch.to("sim:0")
+    there = batch.to("sim:0", queue=queue)
     after = simulated_devices.counters()
     assert after["allocate"] - before["allocate"] == 1
     assert after["copy"] - before["copy"] == 1, "small buffers go together"
@@ -80,7 +81,8 @@ def test_all_types_in_one_batch_cost_one_allocation(simulated_devices):
 
 @pytest.mark.simulated_devices(1, delay=0.05)
 def test_the_event_goes_along_and_is_waited_for(simulated_devices):
-    there = xd.RecordBatch(pa.record_batch({"x": [1, 2, 3]})).to("sim:0")
+    queue = xd.Queue("sim:0")
+    there = xd.RecordBatch(pa.record_batch({"x": [1, 2, 3]})).to("sim:0", queue=queue)
     _, capsule = there.__arrow_c_device_array__()
     address = address_of(capsule)
     event = ctypes.c_void_p.from_address(address + SYNC_EVENT).value
@@ -99,7 +101,7 @@ def test_the_event_goes_along_and_is_waited_for(simulated_devices):
 def test_a_failure_reaches_whoever_needs_the_data(simulated_devices):
     batch = xd.RecordBatch(pa.record_batch({"x": ["a", "b"]}))
     simulated_devices.fail_work(error=xd.SystemError("the copy engine burnt"))
-    there = handed_over(batch.to("sim:0"))
+    there = handed_over(batch.to("sim:0", queue=xd.Queue("sim:0")))
     for needs in (there.wait, there.__arrow_c_array__, lambda: there.to("cpu")):
         with pytest.raises(xd.SystemError, match="burnt"):
             needs()
@@ -113,8 +115,12 @@ def test_where_a_batch_is(simulated_devices):
     assert there.device == "sim:1"
     assert "on ext_dev:1" in repr(there)
     assert "on " not in repr(batch).split("bytes")[1]
-    with pytest.raises(xd.UnsupportedError, match="queue"):
+    with pytest.raises(TypeError, match="queue"):
         batch.to("sim:0", queue=object())
+    with pytest.raises(ValueError, match="one of ext_dev:1"):
+        batch.to("sim:0", queue=xd.Queue("sim:1"))
+    queue = xd.Queue("sim:0")
+    assert pa.record_batch(batch.to("sim:0", queue=queue).to("cpu", queue=queue)).equals(pa.record_batch(batch))
     with pytest.raises(xd.NotFoundError):
         batch.to("sim:7")
 

@@ -59,8 +59,10 @@ Tensor tensor_from_cuda_interface(nb::handle interface, nb::handle owner, std::o
   if (!describe_from(dictionary, kWhere, &tensor)) {
     throw InvalidDataError(std::string(kWhere) + ": its entry \"data\" is missing, or no pair of address and flag");
   }
+  if (PyDict_GetItemString(interface.ptr(), "version") == nullptr) {
+    throw InvalidDataError(std::string(kWhere) + ": its entry \"version\" is missing");
+  }
   const nb::object version = entry(interface, "version");
-  if (version.is_none()) throw InvalidDataError(std::string(kWhere) + ": its entry \"version\" is missing");
   const std::int64_t number = integer_in(version, kWhere, "version");
   if (!owner.is_none()) tensor.owner = owner_of(owner.ptr());
   // Version 0 has none: what stands there is not for us.

@@ -62,8 +62,7 @@ RecordBatch column_of(Field field, std::int64_t rows, const void* values, std::i
   return batch;
 }
 RecordBatch on_device(RecordBatch batch, DeviceType type, std::int64_t id) {
-  batch.device_type = static_cast<std::int32_t>(type);
-  batch.device_id = id;
+  batch.device = {type, id};
   return batch;
 }
 
@@ -285,8 +284,7 @@ TEST_F(ArrowTensorDeviceTest, NoByteIsRead) {
   EXPECT_EQ(tensor.device, device::kOne);
   EXPECT_EQ(tensor.kind, device::MemoryKind::kDevice);
   const RecordBatch back = column_of_tensor(tensor, Bools::kRefuse);
-  EXPECT_EQ(back.device_type, 12);
-  EXPECT_EQ(back.device_id, 1);
+  EXPECT_EQ(back.device, (device::Device{device::DeviceType::kExtDev, 1}));
   EXPECT_EQ(back.buffers.back().data, tensor.data);
   EXPECT_EQ(back.buffers.back().size, 60);
 }
@@ -327,12 +325,12 @@ TEST_F(ArrowTensorDeviceTest, TheEventGoesBothWays) {
   RecordBatch column = column_of_tensor(
       copy(made_tensor("int64", {8}, {8}, numbers.data()), context_, device::MemoryKind::kDevice, context_, queue_),
       Bools::kRefuse);
-  ASSERT_NE(column.sync_event, nullptr);
+  ASSERT_NE(column.event.native(), nullptr);
   // The tensor is gone; its event isn't, and is still the one to wait for.
-  const device::Event event = context_->wrap_event(column.sync_event, nullptr);
+  const device::Event event = context_->wrap_event(column.event.native(), nullptr);
   EXPECT_FALSE(context_->query(event));
   Tensor tensor = tensor_of_column(column, Bools::kRefuse);
-  EXPECT_EQ(tensor.event.native(), column.sync_event);
+  EXPECT_EQ(tensor.event.native(), column.event.native());
   column = RecordBatch();
   context_->wait(tensor.event);
   const std::string text = download({.data = tensor.data,
@@ -352,7 +350,7 @@ TEST_F(ArrowTensorDeviceTest, TheColumnKeepsTheEvent) {
   tensor.device = device::kZero;
   tensor.event = device::Event(&native, std::const_pointer_cast<void>(counting_owner(&released)));
   RecordBatch column = column_of_tensor(tensor, Bools::kRefuse);
-  EXPECT_EQ(column.sync_event, &native);
+  EXPECT_EQ(column.event.native(), &native);
   tensor = Tensor();
   EXPECT_EQ(released, 0);
   column = RecordBatch();
