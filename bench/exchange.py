@@ -127,15 +127,28 @@ def ways_out(rounds: int, seconds: float) -> dict[str, dict[str, Any]]:
 
 
 def batches(rounds: int, seconds: float) -> dict[str, Any]:
-    """A batch of 8 float64 columns from pyarrow through us, or through nanoarrow, and back to pyarrow."""
+    """A batch of 8 float64 columns from pyarrow through us, or through nanoarrow, and back to pyarrow.
+
+    nanoarrow's `Array` is its counterpart of our `RecordBatch`; its `c_array` hands the capsules' content on as it is.
+    And pyarrow alone, from its own capsules: what nobody can be quicker than.
+    """
     batch = pa.record_batch({f"c{i}": np.zeros(1000) for i in range(COLUMNS)})
     calls: dict[str, Call] = {
         "crossdock": lambda: pa.record_batch(xd.RecordBatch(batch)),
-        "nanoarrow": lambda: pa.record_batch(na.c_array(batch)),
+        "nanoarrow": lambda: pa.record_batch(na.Array(batch)),
+        "nanoarrow, c_array": lambda: pa.record_batch(na.c_array(batch)),
+        "nothing between": lambda: pa.RecordBatch._import_from_c_capsule(*batch.__arrow_c_array__()),
     }
     times = in_turns(calls, rounds, seconds)
-    _, ratio = against_fastest(times, "crossdock")
-    return {"medians": {name: statistics.median(values) for name, values in times.items()}, "ratio": ratio}
+
+    def against(peer: str) -> float:
+        return statistics.median(a / b for a, b in zip(times["crossdock"], times[peer], strict=True))
+
+    return {
+        "medians": {name: statistics.median(values) for name, values in times.items()},
+        "ratio": against("nanoarrow"),
+        "ratio_to_c_array": against("nanoarrow, c_array"),
+    }
 
 
 def copies(rounds: int, nbytes: int) -> dict[str, Any]:
@@ -165,7 +178,8 @@ def copies(rounds: int, nbytes: int) -> dict[str, Any]:
                 ratios["to the device"].append(plain_there / batch_there)
                 ratios["to the host"].append(plain_back / batch_back)
             del there_plain, there_batch, back_plain, back_batch
-        for n_rows in (rows, rows // 64):
+        # Columns below 32 KiB go together in one copy: fewer calls. Above that their number is that of the buffers.
+        for n_rows in (rows, max(rows // 64, 8192)):
             part = xd.RecordBatch(pa.record_batch({f"c{i}": np.arange(n_rows, dtype="f8") for i in range(COLUMNS)}))
             before = devices.counters()
             part.to("sim:0").to("cpu")
@@ -232,8 +246,9 @@ def targets_of(result: dict[str, Any]) -> list[Target]:
             Target(f"{name}(xd), against its fastest peer", one["ratio"], 1.1, True, "x") for name, one in out.items()
         ),
         Target("pyarrow, crossdock, pyarrow: against nanoarrow", result["batch"]["ratio"], 0.6, True, "x"),
+        Target("the same, against nanoarrow's c_array", result["batch"]["ratio_to_c_array"], 0.6, True, "x"),
         Target("a batch's .to(), against plain copies", min(result["copies"]["speed"].values()), 0.9, False, "x"),
-        Target("driver calls for 64 times the rows", calls[0] / calls[1], 1, True, "x"),
+        Target("driver calls, against those for fewer rows", calls[0] / calls[1], 1, True, "x"),
         Target("import crossdock", result["import"]["milliseconds"], 40, True, "ms"),
         Target("of NumPy, pyarrow and torch imported with it", len(result["import"]["also_imported"]), 0, True, ""),
     ]  # fmt: skip
