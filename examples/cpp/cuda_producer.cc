@@ -169,7 +169,7 @@ namespace xd = crossdock;
 std::vector<std::int32_t> fetch(const xd::array::RecordBatch& batch, xd::device::Context& context,
                                 const xd::device::Queue& queue) {
   // Our queue goes on when the producer's work is done; this thread doesn't wait for it.
-  context.order_after(queue, context.wrap_event(batch.sync_event, std::const_pointer_cast<void>(batch.owner)));
+  context.order_after(queue, batch.event);
   std::vector<std::int32_t> numbers(static_cast<std::size_t>(batch.num_rows));
   const std::uint64_t bytes = numbers.size() * sizeof(std::int32_t);
   context.copy({.data = numbers.data(), .size = bytes, .device = {}, .kind = {}, .read_only = false},
