@@ -240,13 +240,16 @@ Tensor take_capsule(PyObject* capsule) {
 /// What a method without arguments says; false where the object has none.
 bool says(PyObject* object, PyObject* method) {
   // Types that have none aren't asked again and again: an attribute that is missing costs more than one that is there.
+  // A type's version tells whether it is still the same at its address; 0 is none.
   static thread_local PyTypeObject* without = nullptr;
-  if (Py_TYPE(object) == without) return false;
+  static thread_local unsigned version = 0;
+  if (Py_TYPE(object) == without && version != 0 && without->tp_version_tag == version) return false;
   PyObject* const answer = PyObject_CallMethodNoArgs(object, method);
   if (answer == nullptr) {
     if (PyErr_ExceptionMatches(PyExc_AttributeError) == 0) throw nb::python_error();
     PyErr_Clear();
     without = Py_TYPE(object);
+    version = without->tp_version_tag;
     return false;
   }
   const nb::object held = nb::steal(answer);
