@@ -1,5 +1,6 @@
 #include "crossdock/exchange/copy.h"
 
+#include <exception>
 #include <string>
 #include <utility>
 
@@ -92,6 +93,17 @@ void order_producer_after(const Tensor& from, const device::Event& copied, Conte
   }
 }
 
+/// Waits for everything that is on the queue, as far as the driver still can.
+void wait_for_all(Context& mover, const Queue& queue) noexcept {
+  try {
+    device::Event done = mover.make_event();
+    mover.record(done, queue);
+    mover.wait(done);
+  } catch (const std::exception&) {
+    // What failed is done, and a device that is gone works on nothing.
+  }
+}
+
 Tensor copy_on_device(const Tensor& from, const ContextPtr& to, MemoryKind kind, const ContextPtr& mover,
                       const Queue& queue, const ContextPtr& producer) {
   const array::ByteRange range = array::byte_range(from, "a tensor to copy");
@@ -111,15 +123,21 @@ Tensor copy_on_device(const Tensor& from, const ContextPtr& to, MemoryKind kind,
   made.owner = owned_on_queue(std::move(target), mover, queue);
   const std::shared_ptr<const void> source = owned_on_queue(
       device::Buffer(memory_of(from, range.lowest, covered), std::const_pointer_cast<void>(from.owner)), mover, queue);
-  std::int64_t offset = 0;
-  for_each_run(from, 0, 0, &offset, [&](std::int64_t at, std::int64_t to_offset, std::int64_t size) {
-    mover->copy(place.slice(static_cast<std::uint64_t>(to_offset), static_cast<std::uint64_t>(size)),
-                memory_of(from, at, size), queue);
-  });
-  made.event = mover->make_event();
-  mover->record(made.event, queue);
-  made.queue = queue;
-  order_producer_after(from, made.event, *mover, queue, producer.get());
+  try {
+    std::int64_t offset = 0;
+    for_each_run(from, 0, 0, &offset, [&](std::int64_t at, std::int64_t to_offset, std::int64_t size) {
+      mover->copy(place.slice(static_cast<std::uint64_t>(to_offset), static_cast<std::uint64_t>(size)),
+                  memory_of(from, at, size), queue);
+    });
+    made.event = mover->make_event();
+    mover->record(made.event, queue);
+    made.queue = queue;
+    order_producer_after(from, made.event, *mover, queue, producer.get());
+  } catch (...) {
+    // The source's owner doesn't know of what was started: it must not go on before that is done.
+    wait_for_all(*mover, queue);
+    throw;
+  }
   return made;
 }
 

@@ -1,13 +1,13 @@
 #include "session/parallel.h"
 
-#include <pthread.h>
 #include <sched.h>
 
 #include <algorithm>
-#include <csignal>
 #include <system_error>
 #include <thread>
 #include <vector>
+
+#include "crossdock/core/blocked_signals.h"
 
 namespace crossdock::session {
 namespace {
@@ -18,22 +18,6 @@ int cores() noexcept {
   return std::max(CPU_COUNT(&set), 1);
 }
 
-/// Threads inherit what is blocked: ours must not take the signals of the program.
-class SignalsBlocked {
- public:
-  SignalsBlocked() noexcept {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_{};
-};
-
 }  // namespace
 
 void run_parallel(int most, const std::function<void(int worker)>& work) {
@@ -41,7 +25,7 @@ void run_parallel(int most, const std::function<void(int worker)>& work) {
   std::vector<std::jthread> helpers;
   if (n > 1) {
     helpers.reserve(static_cast<std::size_t>(n - 1));
-    const SignalsBlocked blocked;
+    const BlockedSignals blocked;
     try {
       for (int i = 1; i < n; ++i) helpers.emplace_back([&work, i] { work(i); });
     } catch (const std::system_error&) {

@@ -36,6 +36,7 @@ def test_the_test_group_has_whatever_the_tests_import():
     files += [path for folder in FOLDERS for path in folder.rglob("*.py")]
     beside = {path.stem for path in files} | {"tests"}  # what tests share among themselves
     needed = set.union(*map(imported, files)) - sys.stdlib_module_names - OURS - beside | {"mypy"}
-    listed = [*PROJECT["dependency-groups"]["test"], *PROJECT["project"]["dependencies"]]
+    groups = PROJECT["dependency-groups"]
+    listed = [*groups["test"], *groups["peers"], *PROJECT["project"]["dependencies"]]
     names = {re.split(r"[^\w.-]", requirement)[0] for requirement in listed if isinstance(requirement, str)}
     assert needed - names == set()

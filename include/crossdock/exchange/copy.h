@@ -28,7 +28,7 @@ CROSSDOCK_EXPORT array::Tensor empty(const array::ElementType& type, std::span<c
 /// The result is in C order. What lies in host memory with gaps is packed first; on a device each run of elements
 /// without a gap is a driver call, and a source of more than 1,024 runs goes by way of the host with all that lies
 /// between its elements, and is waited for: drivers here have no kernels. Throws what the context's verbs throw; what
-/// was started then still has its memory.
+/// started then is waited for.
 ///
 /// The tensor's own queue is ordered after the copy, so that its producer's work that comes later is. `producer` is
 /// needed for that where this queue is of another device than `mover`: its context.

@@ -2,41 +2,21 @@
 
 #include <pthread.h>
 
-#include <csignal>
 #include <cstring>
 #include <system_error>
 #include <thread>
 #include <utility>
 
+#include "crossdock/core/blocked_signals.h"
 #include "crossdock/core/error.h"
 #include "world.h"
 
 namespace crossdock::device::sim {
 
-namespace {
-
-/// A new thread takes its creator's mask: signals are for the program's own threads.
-class SignalsBlocked {
- public:
-  SignalsBlocked() noexcept {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_;
-};
-
-}  // namespace
-
 void WorkQueue::start() {
   const std::lock_guard lock(mutex_);
   if (started_) return;
-  const SignalsBlocked blocked;
+  const BlockedSignals blocked;
   try {
     std::thread([self = shared_from_this()] { self->run(); }).detach();
   } catch (const std::system_error& error) {
