@@ -6,10 +6,9 @@
 
 #include "crossdock/array/tensor.h"
 #include "crossdock/core/error.h"
-#include "crossdock/device/registry.h"
 #include "crossdock/exchange/batch.h"
-#include "crossdock/session/context.h"
 #include "gil.h"
+#include "tensor/transfer.h"
 
 namespace crossdock::python {
 namespace {
@@ -19,8 +18,6 @@ using device::Device;
 using device::DeviceType;
 using device::MemoryKind;
 using device::Queue;
-
-const device::DriverRegistry& drivers() { return *session::Context::default_context()->drivers(); }
 
 /// Whose event it is: host memory may be the target of a device's work.
 Device event_device(const RecordBatch& batch) { return batch.queue ? batch.queue->device() : batch.device; }

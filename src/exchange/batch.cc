@@ -28,15 +28,12 @@ using ContextPtr = std::shared_ptr<Context>;
 
 bool is_host(DeviceType type) noexcept { return device::host_readable(type) || type == DeviceType::kCudaManaged; }
 
-/// Which memory of its device's family a batch is in, as far as the device's type says.
-MemoryKind kind_of(DeviceType type) noexcept {
-  if (device::host_readable(type)) return MemoryKind::kHost;
-  return type == DeviceType::kCudaManaged ? MemoryKind::kShared : MemoryKind::kDevice;
-}
-
 BufferRef memory_of(const void* data, std::uint64_t size, const Device& device) noexcept {
-  return {
-      .data = const_cast<void*>(data), .size = size, .device = device, .kind = kind_of(device.type), .read_only = true};
+  return {.data = const_cast<void*>(data),
+          .size = size,
+          .device = device,
+          .kind = array::kind_of(device.type),
+          .read_only = true};
 }
 
 BufferRef host_memory(void* data, std::uint64_t size) noexcept {

@@ -20,8 +20,8 @@ struct QueueOwned {
     try {
       context->free(std::move(buffer), queue);
     } catch (const std::exception&) {
-      // The memory went with the Buffer. A driver whose free() fails has lost its device, which works on nothing any
-      // more.
+      // The memory went with the Buffer. That is right where the device is lost, and works on nothing any more; of
+      // another failure the queue may still be working on it, and the verb's contract has no way to keep it then.
     }
   }
 };

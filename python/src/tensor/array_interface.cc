@@ -25,13 +25,6 @@ constexpr const char* kWhere = "__array_interface__";
   throw nb::python_error();
 }
 
-/// None if the key isn't there. A reference of our own: reading a number may run Python, which may change the
-/// dictionary.
-nb::object entry(nb::handle interface, const char* key) {
-  PyObject* const value = PyDict_GetItemString(interface.ptr(), key);
-  return value == nullptr ? nb::none() : nb::borrow(value);
-}
-
 nb::object required(nb::handle interface, const char* where, const char* key) {
   if (PyDict_GetItemString(interface.ptr(), key) == nullptr) {
     throw InvalidDataError(std::string(where) + ": its entry \"" + key + "\" is missing");
@@ -61,6 +54,11 @@ array::ElementType type_in(nb::handle interface, const char* where) {
 }
 
 }  // namespace
+
+nb::object entry(nb::handle interface, const char* key) {
+  PyObject* const value = PyDict_GetItemString(interface.ptr(), key);
+  return value == nullptr ? nb::none() : nb::borrow(value);
+}
 
 std::int64_t integer_in(nb::handle object, const char* where, const char* key) {
   if (PyBool_Check(object.ptr()) != 0 || PyIndex_Check(object.ptr()) == 0) fail_type(where, key, "an int", object);
@@ -191,15 +189,9 @@ PyObject* array_interface(PyObject* self, void* /*unused*/) noexcept {
 }
 
 bool tensor_from_array_interface(PyObject* object, Tensor* out) {
-  PyObject* found = nullptr;
-#if PY_VERSION_HEX >= 0x030D0000
-  if (PyObject_GetOptionalAttr(object, names::__array_interface__(), &found) < 0) throw nb::python_error();
-#else
-  if (_PyObject_LookupAttr(object, names::__array_interface__(), &found) < 0) throw nb::python_error();
-#endif
-  if (found == nullptr) return false;
-  const nb::object held = nb::steal(found);
-  if (PyDict_Check(found) == 0) fail_type(kWhere, "value", "a dict", held);
+  const nb::object held = optional_attribute(object, names::__array_interface__());
+  if (!held.is_valid()) return false;
+  if (PyDict_Check(held.ptr()) == 0) fail_type(kWhere, "value", "a dict", held);
   const nb::dict interface = nb::borrow<nb::dict>(held);
   const std::int64_t version = integer_in(required(interface, kWhere, "version"), kWhere, "version");
   if (version != 3) {

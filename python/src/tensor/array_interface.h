@@ -10,6 +10,10 @@
 /// strides, data.
 namespace crossdock::python {
 
+/// None if the key isn't there. A reference of its own: reading a number may run Python, which may change the
+/// dictionary.
+nanobind::object entry(nanobind::handle interface, const char* key);
+
 /// An integer of a dictionary, for errors as `key`. Throws Python's TypeError for what isn't one (a bool isn't),
 /// InvalidDataError for one out of range.
 std::int64_t integer_in(nanobind::handle object, const char* where, const char* key);

@@ -9,6 +9,7 @@
 #include "../deferred.h"
 #include "column.h"
 #include "crossdock/core/error.h"
+#include "crossdock/exchange/dlpack.h"
 #include "cuda_array.h"
 #include "element_type.h"
 #include "names.h"
@@ -25,17 +26,11 @@ namespace {
 using array::Tensor;
 
 bool tensor_from_array_method(PyObject* object, const Asked& asked, Tensor* out) {
-  PyObject* method = nullptr;
-#if PY_VERSION_HEX >= 0x030D0000
-  if (PyObject_GetOptionalAttr(object, names::__array__(), &method) < 0) throw nb::python_error();
-#else
-  if (_PyObject_LookupAttr(object, names::__array__(), &method) < 0) throw nb::python_error();
-#endif
-  if (method == nullptr) return false;
-  const nb::object held = nb::steal(method);
+  const nb::object held = optional_attribute(object, names::__array__());
+  if (!held.is_valid()) return false;
   // Who doesn't know the argument (NumPy before 2.0) raises TypeError: then nobody can promise that it is no copy.
-  const nb::object array = asked.copy == false ? nb::borrow(method)(nb::arg("copy") = false)
-                                               : nb::object(checked(PyObject_CallNoArgs(method)));
+  const nb::object array =
+      asked.copy == false ? held(nb::arg("copy") = false) : nb::object(checked(PyObject_CallNoArgs(held.ptr())));
   return tensor_from_buffer(array.ptr(), out) || tensor_from_array_interface(array.ptr(), out);
 }
 
@@ -46,15 +41,6 @@ struct Options {
   PyObject* queue = nullptr;
   PyObject* sync = nullptr;
 };
-
-bool given(PyObject* object) noexcept { return object != nullptr && object != Py_None; }
-
-std::optional<bool> truth(PyObject* object) {
-  if (!given(object)) return std::nullopt;
-  const int value = PyObject_IsTrue(object);
-  if (value < 0) throw nb::python_error();
-  return value != 0;
-}
 
 /// What asarray(object, device=, copy=, queue=) makes of a tensor of the object.
 Tensor placed(Tensor tensor, const Options& options) {
@@ -72,23 +58,6 @@ Tensor placed(Tensor tensor, const Options& options) {
   return copy_to(tensor, target, queue);
 }
 
-/// Fills `*out` from keyword arguments named in `known`. False, with the Python error set, for others.
-template <std::size_t kCount>
-bool read_keywords(const char* function, PyObject* const* values, PyObject* keywords, PyObject* const (&known)[kCount],
-                   PyObject** (&out)[kCount]) noexcept {
-  const Py_ssize_t n = keywords != nullptr ? PyTuple_GET_SIZE(keywords) : 0;
-  for (Py_ssize_t i = 0; i < n; ++i) {
-    const int which = names::index_of(PyTuple_GET_ITEM(keywords, i), known);
-    if (which < 0) {
-      PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", function,
-                   PyTuple_GET_ITEM(keywords, i));
-      return false;
-    }
-    *out[which] = values[i];
-  }
-  return true;
-}
-
 PyObject* asarray(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t positional,
                   PyObject* keywords) noexcept {
   if (positional < 1 || positional > 4) {
@@ -102,8 +71,8 @@ PyObject* asarray(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t p
   if (positional > 3) options.queue = arguments[3];
   if (keywords != nullptr) {
     PyObject* const known[] = {names::device(), names::copy(), names::queue(), names::sync()};
-    PyObject** out[] = {&options.device, &options.copy, &options.queue, &options.sync};
-    if (!read_keywords("asarray", arguments + positional, keywords, known, out)) return nullptr;
+    PyObject** const out[] = {&options.device, &options.copy, &options.queue, &options.sync};
+    if (!names::read_keywords("asarray", arguments + positional, keywords, known, out)) return nullptr;
   }
   return guarded([&] {
     drain_deferred();
@@ -132,16 +101,15 @@ PyObject* from_dlpack(PyObject* /*module*/, PyObject* const* arguments, Py_ssize
   Options options;
   if (keywords != nullptr) {
     PyObject* const known[] = {names::device(), names::copy()};
-    PyObject** out[] = {&options.device, &options.copy};
-    if (!read_keywords("from_dlpack", arguments + positional, keywords, known, out)) return nullptr;
+    PyObject** const out[] = {&options.device, &options.copy};
+    if (!names::read_keywords("from_dlpack", arguments + positional, keywords, known, out)) return nullptr;
   }
   return guarded([&] {
     drain_deferred();
     nb::object dl_device = nb::none();
     if (given(options.device)) {
-      const device::Device target = device_in(options.device);
-      const bool cpu = target.type == device::DeviceType::kCpu;
-      dl_device = nb::make_tuple(static_cast<int>(target.type), cpu ? 0 : target.id);
+      const device::Device target = exchange::dlpack_device(device_in(options.device));
+      dl_device = nb::make_tuple(static_cast<int>(target.type), target.id);
     }
     Tensor tensor;
     if (!tensor_from_dlpack(arguments[0], dl_device.ptr(), options.copy, &tensor)) {
@@ -177,8 +145,8 @@ PyObject* empty(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t pos
   PyObject* dtype = positional > 1 ? arguments[1] : nullptr;
   Options options;
   PyObject* const known[] = {names::dtype(), names::device(), names::queue()};
-  PyObject** out[] = {&dtype, &options.device, &options.queue};
-  if (!read_keywords("empty", arguments + positional, keywords, known, out)) return nullptr;
+  PyObject** const out[] = {&dtype, &options.device, &options.queue};
+  if (!names::read_keywords("empty", arguments + positional, keywords, known, out)) return nullptr;
   return guarded([&] {
     drain_deferred();
     const auto type = given(dtype) ? element_type_in(dtype) : array::ElementType{};
@@ -216,8 +184,8 @@ PyObject* to(PyObject* self, PyObject* const* arguments, Py_ssize_t positional, 
   Options options;
   if (positional == 1) options.device = arguments[0];
   PyObject* const known[] = {names::device(), names::queue()};
-  PyObject** out[] = {&options.device, &options.queue};
-  if (positional > 1 || !read_keywords("to", arguments + positional, keywords, known, out) ||
+  PyObject** const out[] = {&options.device, &options.queue};
+  if (positional > 1 || !names::read_keywords("to", arguments + positional, keywords, known, out) ||
       options.device == nullptr) {
     if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_TypeError, "to() takes a device, and a queue as keyword");
     return nullptr;
@@ -236,9 +204,9 @@ PyObject* to(PyObject* self, PyObject* const* arguments, Py_ssize_t positional, 
 PyObject* copy(PyObject* self, PyObject* const* arguments, Py_ssize_t positional, PyObject* keywords) noexcept {
   PyObject* queue = nullptr;
   PyObject* const known[] = {names::queue()};
-  PyObject** out[] = {&queue};
+  PyObject** const out[] = {&queue};
   if (positional > 0) PyErr_SetString(PyExc_TypeError, "copy() takes a queue as keyword only");
-  if (positional > 0 || !read_keywords("copy", arguments + positional, keywords, known, out)) return nullptr;
+  if (positional > 0 || !names::read_keywords("copy", arguments + positional, keywords, known, out)) return nullptr;
   return guarded([&] {
     drain_deferred();
     const array::Tensor& tensor = tensor_of(self);

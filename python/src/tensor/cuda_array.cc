@@ -12,10 +12,10 @@
 #include "../gil.h"
 #include "array_interface.h"
 #include "crossdock/core/error.h"
-#include "crossdock/session/context.h"
 #include "cuda_array.h"
 #include "names.h"
 #include "tensor.h"
+#include "transfer.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -39,12 +39,6 @@ bool streams_are_heeded() noexcept {
     heeded.store(value);
   }
   return value != 0;
-}
-
-/// None if the key isn't there.
-nb::object entry(nb::handle interface, const char* key) {
-  PyObject* const value = PyDict_GetItemString(interface.ptr(), key);
-  return value == nullptr ? nb::none() : nb::borrow(value);
 }
 
 }  // namespace
@@ -76,21 +70,14 @@ Tensor tensor_from_cuda_interface(nb::handle interface, nb::handle owner, std::o
   const nb::object stream = entry(interface, "stream");
   exchange::CudaStream given;
   if (!stream.is_none()) given = integer_in(stream, kWhere, "stream");
-  const auto& drivers = *session::Context::default_context()->drivers();
   const GilRelease release;
-  exchange::import_cuda_array(&tensor, number, given, sync.value_or(true) && streams_are_heeded(), drivers);
+  exchange::import_cuda_array(&tensor, number, given, sync.value_or(true) && streams_are_heeded(), drivers());
   return tensor;
 }
 
 bool tensor_from_cuda_array(PyObject* object, std::optional<bool> sync, Tensor* out) {
-  PyObject* found = nullptr;
-#if PY_VERSION_HEX >= 0x030D0000
-  if (PyObject_GetOptionalAttr(object, names::__cuda_array_interface__(), &found) < 0) throw nb::python_error();
-#else
-  if (_PyObject_LookupAttr(object, names::__cuda_array_interface__(), &found) < 0) throw nb::python_error();
-#endif
-  if (found == nullptr) return false;
-  const nb::object held = nb::steal(found);
+  const nb::object held = optional_attribute(object, names::__cuda_array_interface__());
+  if (!held.is_valid()) return false;
   *out = tensor_from_cuda_interface(held, object, sync);
   return true;
 }
@@ -108,8 +95,7 @@ PyObject* cuda_array_interface(PyObject* self, void* /*unused*/) noexcept {
     // A tensor with work to wait for has the queue that it came on, or its device's default one, which lives for good:
     // whichever is shown outlives this object.
     Tensor shown = tensor;
-    const exchange::CudaStream stream =
-        exchange::export_cuda_array(&shown, *session::Context::default_context()->drivers());
+    const exchange::CudaStream stream = exchange::export_cuda_array(&shown, drivers());
     interface["stream"] = stream ? nb::int_(*stream) : nb::object(nb::none());
     interface["mask"] = tensor.mask ? checked(new_tensor(Tensor(*tensor.mask))) : nb::none();
     return interface.release().ptr();

@@ -97,26 +97,15 @@ struct Wanted {
   PyObject* copy = nullptr;
 };
 
-bool given(PyObject* object) noexcept { return object != nullptr && object != Py_None; }
-
 /// False, with the Python error set, for arguments that __dlpack__ hasn't.
-bool parse(PyObject* const* arguments, Py_ssize_t positional, PyObject* names, Wanted* wanted) noexcept {
+bool parse(PyObject* const* arguments, Py_ssize_t positional, PyObject* keywords, Wanted* wanted) noexcept {
   if (positional != 0) {
     PyErr_SetString(PyExc_TypeError, "__dlpack__() takes keyword arguments only");
     return false;
   }
   PyObject* const known[] = {names::max_version(), names::dl_device(), names::copy(), names::stream()};
   PyObject** const slots[] = {&wanted->max_version, &wanted->dl_device, &wanted->copy, &wanted->stream};
-  const Py_ssize_t n = names != nullptr ? PyTuple_GET_SIZE(names) : 0;
-  for (Py_ssize_t i = 0; i < n; ++i) {
-    const int which = names::index_of(PyTuple_GET_ITEM(names, i), known);
-    if (which < 0) {
-      PyErr_Format(PyExc_TypeError, "__dlpack__() got an unexpected keyword argument '%U'", PyTuple_GET_ITEM(names, i));
-      return false;
-    }
-    *slots[which] = arguments[i];
-  }
-  return true;
+  return names::read_keywords("__dlpack__", arguments, keywords, known, slots);
 }
 
 /// Of a pair of ints. Throws.
@@ -145,12 +134,6 @@ device::Device device_of(const Wanted& wanted) {
   return {.type = static_cast<device::DeviceType>(type), .id = id};
 }
 
-bool truth(PyObject* object) {
-  const int value = PyObject_IsTrue(object);
-  if (value < 0) throw nb::python_error();
-  return value != 0;
-}
-
 /// Whether the tensor itself can go out, on the queue where its work is: nothing to copy, nothing to order.
 bool goes_as_it_is(const Tensor& tensor, const Wanted& wanted) {
   return !given(wanted.dl_device) && !given(wanted.copy) && !given(wanted.stream) && exchange::is_ready(tensor);
@@ -160,10 +143,10 @@ bool goes_as_it_is(const Tensor& tensor, const Wanted& wanted) {
 /// needed.
 std::optional<device::Device> copy_target(const Tensor& tensor, const Wanted& wanted) {
   const bool elsewhere = given(wanted.dl_device) && device_of(wanted) != exchange::dlpack_device(tensor.device);
-  const bool must_copy = given(wanted.copy) && truth(wanted.copy);
-  if (!elsewhere && !must_copy) return std::nullopt;
+  const std::optional<bool> copy = truth(wanted.copy);
+  if (!elsewhere && copy != true) return std::nullopt;
   const device::Device target = elsewhere ? device_of(wanted) : tensor.device;
-  if (given(wanted.copy) && !must_copy) {
+  if (copy == false) {
     throw ExportError("a copy is needed to hand a tensor in memory of " + device::to_string(tensor.device) +
                       " over in that of " + device::to_string(target) + ", and copy=False forbids it");
   }
@@ -253,7 +236,7 @@ bool says(PyObject* object, PyObject* method) {
     return false;
   }
   const nb::object held = nb::steal(answer);
-  return truth(answer);
+  return truth(answer) == true;
 }
 
 /// torch's lazy negation and conjugation are bits beside the memory, which its C functions overlook (2.13), and its
@@ -281,17 +264,11 @@ std::optional<device::Device> device_from(PyObject* object) {
 }  // namespace
 
 bool tensor_from_dlpack(PyObject* object, PyObject* dl_device, PyObject* copy, Tensor* out) {
-  PyObject* method = nullptr;
-#if PY_VERSION_HEX >= 0x030D0000
-  if (PyObject_GetOptionalAttr(object, names::__dlpack__(), &method) < 0) throw nb::python_error();
-#else
-  if (_PyObject_LookupAttr(object, names::__dlpack__(), &method) < 0) throw nb::python_error();
-#endif
-  if (method == nullptr) return false;
-  const nb::object held = nb::steal(method);
+  const nb::object held = optional_attribute(object, names::__dlpack__());
+  if (!held.is_valid()) return false;
   const std::optional<device::Device> device = device_from(object);
   // Of a copy that the producer makes for the host there is nothing to order: it is there.
-  const bool to_host = dl_device != nullptr && dl_device != Py_None && pair_in(dl_device, "dl_device").first == 1;
+  const bool to_host = given(dl_device) && pair_in(dl_device, "dl_device").first == 1;
   const nb::object stream = device && !to_host ? stream_for_dlpack(*device) : nb::none();
   static PyObject* const version = Py_BuildValue("(ii)", DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION);
 
@@ -299,7 +276,7 @@ bool tensor_from_dlpack(PyObject* object, PyObject* dl_device, PyObject* copy, T
   PyObject* keywords[4] = {names::max_version()};
   std::size_t n = 1;
   const auto add = [&](PyObject* name, PyObject* value) {
-    if (value == nullptr || value == Py_None) return;
+    if (!given(value)) return;
     keywords[n] = name;
     arguments[n++] = value;
   };
@@ -312,13 +289,12 @@ bool tensor_from_dlpack(PyObject* object, PyObject* dl_device, PyObject* copy, T
       Py_INCREF(keywords[first + i]);
       PyTuple_SET_ITEM(keyword_names.ptr(), static_cast<Py_ssize_t>(i), keywords[first + i]);
     }
-    return PyObject_Vectorcall(method, arguments + first, 0, count > 0 ? keyword_names.ptr() : nullptr);
+    return PyObject_Vectorcall(held.ptr(), arguments + first, 0, count > 0 ? keyword_names.ptr() : nullptr);
   };
   PyObject* capsule = call(0, n);
   if (capsule == nullptr) {
     // A producer from before DLPack 1.0 knows `stream` alone. Whether it may copy it can't be told then.
-    const bool old = PyErr_ExceptionMatches(PyExc_TypeError) != 0 && (copy == nullptr || copy == Py_None) &&
-                     (dl_device == nullptr || dl_device == Py_None);
+    const bool old = PyErr_ExceptionMatches(PyExc_TypeError) != 0 && !given(copy) && !given(dl_device);
     if (!old) throw nb::python_error();
     PyErr_Clear();
     capsule = call(1, n - 1);
@@ -337,21 +313,11 @@ namespace {
 
 /// The table of an object's type, or null if it has none.
 const DLPackExchangeAPI* api_of(PyTypeObject* type) {
-  PyObject* found = nullptr;
-#if PY_VERSION_HEX >= 0x030D0000
-  if (PyObject_GetOptionalAttr(reinterpret_cast<PyObject*>(type), names::__dlpack_c_exchange_api__(), &found) < 0) {
-    throw nb::python_error();
-  }
-#else
-  if (_PyObject_LookupAttr(reinterpret_cast<PyObject*>(type), names::__dlpack_c_exchange_api__(), &found) < 0) {
-    throw nb::python_error();
-  }
-#endif
-  if (found == nullptr) return nullptr;
-  const nb::object capsule = nb::steal(found);
+  const nb::object capsule = optional_attribute(reinterpret_cast<PyObject*>(type), names::__dlpack_c_exchange_api__());
+  if (!capsule.is_valid()) return nullptr;
   // Anything else is a draft's: an address as a number. The protocol in Python serves then.
-  if (PyCapsule_IsValid(found, kApi) == 0) return nullptr;
-  const auto* header = static_cast<const DLPackExchangeAPIHeader*>(PyCapsule_GetPointer(found, kApi));
+  if (PyCapsule_IsValid(capsule.ptr(), kApi) == 0) return nullptr;
+  const auto* header = static_cast<const DLPackExchangeAPIHeader*>(PyCapsule_GetPointer(capsule.ptr(), kApi));
   while (header != nullptr && header->version.major != DLPACK_MAJOR_VERSION) header = header->prev_api;
   return reinterpret_cast<const DLPackExchangeAPI*>(header);
 }

@@ -30,8 +30,6 @@ CROSSDOCK_INTERNED(__dlpack_c_exchange_api__)
 CROSSDOCK_INTERNED(__array_interface__)
 CROSSDOCK_INTERNED(__array__)
 CROSSDOCK_INTERNED(__cuda_array_interface__)
-CROSSDOCK_INTERNED(__arrow_c_array__)
-CROSSDOCK_INTERNED(__arrow_c_device_array__)
 
 #undef CROSSDOCK_INTERNED
 
@@ -45,6 +43,23 @@ int index_of(PyObject* name, PyObject* const (&known)[kCount]) noexcept {
     if (PyUnicode_Compare(name, known[i]) == 0) return static_cast<int>(i);
   }
   return -1;
+}
+
+/// Puts keyword arguments where `slots` says, which go with `known`. False, with the Python error set, for others.
+template <std::size_t kCount>
+bool read_keywords(const char* function, PyObject* const* values, PyObject* keywords, PyObject* const (&known)[kCount],
+                   PyObject** const (&slots)[kCount]) noexcept {
+  const Py_ssize_t n = keywords != nullptr ? PyTuple_GET_SIZE(keywords) : 0;
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    const int which = index_of(PyTuple_GET_ITEM(keywords, i), known);
+    if (which < 0) {
+      PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", function,
+                   PyTuple_GET_ITEM(keywords, i));
+      return false;
+    }
+    *slots[which] = values[i];
+  }
+  return true;
 }
 
 }  // namespace crossdock::python::names

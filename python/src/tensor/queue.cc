@@ -13,9 +13,8 @@
 #include "../gil.h"
 #include "crossdock/core/error.h"
 #include "crossdock/device/driver.h"
-#include "crossdock/device/registry.h"
-#include "crossdock/session/context.h"
 #include "place.h"
+#include "transfer.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -27,9 +26,7 @@ using device::Device;
 using device::Event;
 using device::Queue;
 
-std::shared_ptr<device::Context> context_of(const Device& device) {
-  return session::Context::default_context()->drivers()->context(device);
-}
+std::shared_ptr<device::Context> context_of(const Device& device) { return drivers().context(device); }
 
 /// crossdock.Queue
 struct PyQueue {

@@ -39,6 +39,21 @@ inline nanobind::object checked(PyObject* result) {
   return nanobind::steal(result);
 }
 
+/// Whether an argument was given: neither left out (null) nor None.
+inline bool given(PyObject* object) noexcept { return object != nullptr && object != Py_None; }
+
+/// An argument that is true, false or not given. Throws nb::python_error for what is neither true nor false.
+inline std::optional<bool> truth(PyObject* object) {
+  if (!given(object)) return std::nullopt;
+  const int value = PyObject_IsTrue(object);
+  if (value < 0) throw nanobind::python_error();
+  return value != 0;
+}
+
+/// An attribute, or no object where there is none: without the cost of an exception. Throws nb::python_error for one
+/// that raises something else.
+nanobind::object optional_attribute(PyObject* object, PyObject* name);
+
 /// An owner of memory that a Python object keeps: dropped on a Python thread, see deferred.h.
 std::shared_ptr<const void> owner_of(PyObject* object);
 

@@ -6,8 +6,8 @@
 
 #include "../gil.h"
 #include "crossdock/core/error.h"
-#include "crossdock/device/registry.h"
 #include "crossdock/exchange/copy.h"
+#include "crossdock/exchange/cuda_array.h"
 #include "crossdock/exchange/dlpack.h"
 #include "crossdock/exchange/ready.h"
 #include "crossdock/session/context.h"
@@ -23,8 +23,6 @@ using device::Device;
 using device::DeviceType;
 using device::MemoryKind;
 using device::Queue;
-
-const device::DriverRegistry& drivers() { return *session::Context::default_context()->drivers(); }
 
 /// Null if no driver knows the device.
 std::shared_ptr<device::Context> context_or_null(const Device& device) {
@@ -58,8 +56,7 @@ constexpr std::intptr_t kLegacyDefault = 1;
 
 /// The native queue that a DLPack consumer names, or nothing for -1: don't order. (DLPack, Python array API standard.)
 std::optional<std::intptr_t> native_stream(const Device& device, PyObject* stream) {
-  const bool cuda = device.type == DeviceType::kCuda || device.type == DeviceType::kCudaHost ||
-                    device.type == DeviceType::kCudaManaged;
+  const bool cuda = exchange::is_cuda(device.type);
   const bool rocm = device.type == DeviceType::kRocm || device.type == DeviceType::kRocmHost;
   if (stream == nullptr) return cuda ? kLegacyDefault : 0;
   if (PyLong_Check(stream) == 0 || PyBool_Check(stream) != 0) fail_stream("stream is an int or None");
@@ -76,7 +73,16 @@ std::optional<std::intptr_t> native_stream(const Device& device, PyObject* strea
   return static_cast<std::intptr_t>(number);
 }
 
+/// The tensor's work is what is on the queue now.
+void note_queue(Tensor* tensor, device::Context& context, const Queue& queue) {
+  tensor->event = context.make_event();
+  context.record(tensor->event, queue);
+  tensor->queue = queue;
+}
+
 }  // namespace
+
+const device::DriverRegistry& drivers() { return *session::Context::default_context()->drivers(); }
 
 Device device_of_event(const Tensor& tensor) { return tensor.queue ? tensor.queue->device() : tensor.device; }
 
@@ -205,10 +211,7 @@ void note_default_queue(Tensor* tensor) {
   const bool pinned = tensor->device.type == DeviceType::kCudaHost;
   const Queue queue = pinned ? context->wrap_queue(reinterpret_cast<void*>(kLegacyDefault), nullptr)
                              : drivers().default_queue(tensor->device);
-  if (queue.native() == nullptr) return;
-  tensor->event = context->make_event();
-  context->record(tensor->event, queue);
-  tensor->queue = queue;
+  if (queue.native() != nullptr) note_queue(tensor, *context, queue);
 }
 
 void order_on_default_queue(Tensor* tensor) {
@@ -232,8 +235,7 @@ void note_stream(const DLPackExchangeAPI& api, Tensor* tensor) {
   const auto context = context_or_null(tensor->device);
   if (context == nullptr) return;
   const DeviceType memory = tensor->device.type;
-  const bool cuda =
-      memory == DeviceType::kCuda || memory == DeviceType::kCudaHost || memory == DeviceType::kCudaManaged;
+  const bool cuda = exchange::is_cuda(memory);
   // Pinned and managed memory is worked on by the same streams as the device's own.
   const auto type = static_cast<DLDeviceType>(cuda ? DeviceType::kCuda : memory);
   void* native = nullptr;
@@ -241,10 +243,7 @@ void note_stream(const DLPackExchangeAPI& api, Tensor* tensor) {
   // Null is the device's default stream, which CUDA calls 1 where it must not be mistaken for "none".
   if (native == nullptr && cuda) native = reinterpret_cast<void*>(kLegacyDefault);
   if (native == nullptr) return;
-  const Queue queue = context->wrap_queue(native, nullptr);
-  tensor->event = context->make_event();
-  context->record(tensor->event, queue);
-  tensor->queue = queue;
+  note_queue(tensor, *context, context->wrap_queue(native, nullptr));
 }
 
 }  // namespace crossdock::python

@@ -8,11 +8,15 @@
 #include "crossdock/array/tensor.h"
 #include "crossdock/device/driver.h"
 #include "crossdock/device/queue.h"
+#include "crossdock/device/registry.h"
 
 /// Where tensors meet drivers: copies, and the order between queues that protocols ask for. All with the drivers of the
 /// default session context, which are looked for at the first call that needs one. Needs the interpreter lock, and lets
 /// go of it where it waits or copies. Throws.
 namespace crossdock::python {
+
+/// The drivers that everything here uses.
+const device::DriverRegistry& drivers();
 
 /// A copy in memory of `target`, or of the tensor's own device: new and writable. On `queue` if there is one, and then
 /// the copy may still be under way; else it is done when this returns, if the target is the host.

@@ -284,6 +284,16 @@ PyObject* new_tensor(array::Tensor&& tensor) noexcept {
   return reinterpret_cast<PyObject*>(object);
 }
 
+nb::object optional_attribute(PyObject* object, PyObject* name) {
+  PyObject* found = nullptr;
+#if PY_VERSION_HEX >= 0x030D0000
+  if (PyObject_GetOptionalAttr(object, name, &found) < 0) throw nb::python_error();
+#else
+  if (_PyObject_LookupAttr(object, name, &found) < 0) throw nb::python_error();
+#endif
+  return nb::steal(found);
+}
+
 std::shared_ptr<const void> owner_of(PyObject* object) { return std::make_shared<const PyOwner>(object); }
 
 PyObject* tuple_of(std::span<const std::int64_t> numbers) noexcept {
