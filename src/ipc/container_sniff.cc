@@ -17,8 +17,7 @@ using namespace std::string_view_literals;
 
 constexpr Signature kSignatures[] = {
     {"PAR1"sv, "looks like Parquet; read it with a Parquet reader and write an Arrow IPC file"sv},
-    {"PARE"sv,
-     "looks like encrypted Parquet; read it with a Parquet reader and write an Arrow IPC file"sv},
+    {"PARE"sv, "looks like encrypted Parquet; read it with a Parquet reader and write an Arrow IPC file"sv},
     {"FEA1"sv, "looks like Feather V1; read it with Feather and write an Arrow IPC file (Feather V2)"sv},
     {"ORC"sv, "looks like ORC; read it with an ORC reader and write an Arrow IPC file"sv},
     {"\x1f\x8b"sv, "looks gzip-compressed; unpack it first"sv},

@@ -1,5 +1,5 @@
-/* The C structures of DLPack 1.3, in plain C and the global namespace under DLPack's own guard, so that this header goes
- * with dlpack.h and its copies in either order. Layouts, names and numbers are those of DLPack's header
+/* The C structures of DLPack 1.3, in plain C and the global namespace under DLPack's own guard, so that this header
+ * goes with dlpack.h and its copies in either order. Layouts, names and numbers are those of DLPack's header
  * (https://dmlc.github.io/dlpack/latest/c_api.html).
  *
  * A copy older than DLPack 1.0 that comes first lacks what this library needs; including this header after it is an

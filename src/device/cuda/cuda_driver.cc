@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -23,6 +24,7 @@ class CudaDriver final : public Driver {
     int count = 0;
     if (count_devices(count) != kSuccess) return {};
     std::vector<Device> devices;
+    devices.reserve(static_cast<std::size_t>(std::max(count, 0)));
     for (int i = 0; i < count; ++i) devices.push_back({.type = DeviceType::kCuda, .id = i});
     return devices;
   }

@@ -109,9 +109,9 @@ class View {
   };
   Edges edges(std::uint64_t begin, std::uint64_t end) const noexcept;
 
-  bool freed = false;       ///< Put on a queue to be freed. For who holds the simulation's lock, as the next.
-  bool protected_ = false;  ///< In the simulation's list of such.
-  UniqueFd descriptor;      ///< To be exported; empty if it isn't exportable.
+  bool freed = false;         ///< Put on a queue to be freed. For who holds the simulation's lock, as the next.
+  bool is_protected = false;  ///< In the simulation's list of such.
+  UniqueFd descriptor;        ///< To be exported; empty if it isn't exportable.
 
  private:
   std::shared_ptr<Block> block_;

@@ -369,8 +369,8 @@ void World::protect(const Block& block) {
   for (const auto& [address, known] : views_) {
     const std::shared_ptr<View> view = known.lock();
     if (view == nullptr || view->block().get() != &block || !view->host_visible()) continue;
-    if (view->protect() && !view->protected_) {
-      view->protected_ = true;
+    if (view->protect() && !view->is_protected) {
+      view->is_protected = true;
       protected_.push_back(view);
     }
   }
@@ -386,8 +386,8 @@ void World::see_more() {
   std::erase_if(protected_, [](const std::weak_ptr<View>& known) {
     const std::shared_ptr<View> view = known.lock();
     if (view == nullptr) return true;
-    view->protected_ = view->protect();
-    return !view->protected_;
+    view->is_protected = view->protect();
+    return !view->is_protected;
   });
 }
 

@@ -68,9 +68,7 @@ class ShmConnection final : public Connection, private RingOwner {
   bool flush() override;
 
   std::optional<Incoming> receive() override;
-  void receive_into(std::shared_ptr<BodyMemory> memory) override {
-    reader_.receive_into(memory ? memory : pool_);
-  }
+  void receive_into(std::shared_ptr<BodyMemory> memory) override { reader_.receive_into(memory ? memory : pool_); }
   bool knows_region(std::uint16_t number) override;
   std::shared_ptr<const device::Region> region(std::uint16_t number, int timeout_ms,
                                                const InterruptHook& interrupted) override;

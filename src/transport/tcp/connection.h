@@ -54,9 +54,7 @@ class TcpConnection final : public Connection, private ControlFrames {
   bool flush() override;
 
   std::optional<Incoming> receive() override;
-  void receive_into(std::shared_ptr<BodyMemory> memory) override {
-    reader_.receive_into(memory ? memory : pool_);
-  }
+  void receive_into(std::shared_ptr<BodyMemory> memory) override { reader_.receive_into(memory ? memory : pool_); }
   bool knows_region(std::uint16_t) override { return true; }
   std::shared_ptr<const device::Region> region(std::uint16_t number, int timeout_ms,
                                                const InterruptHook& interrupted) override;
