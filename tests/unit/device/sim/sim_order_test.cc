@@ -12,6 +12,11 @@ using ::testing::SizeIs;
 
 class SimOrderTest : public SimTest {
  protected:
+  /// The queues read `source_`, also after a test that has seen enough.
+  void TearDown() override {
+    failure_of(queue_);
+    failure_of(other_);
+  }
   void write(const BufferRef& to, const Queue& queue) {
     context_->copy(
         to,
