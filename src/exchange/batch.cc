@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <span>
 #include <string>
 #include <utility>
@@ -55,16 +56,17 @@ Scratch make_scratch(std::uint64_t size, const ContextPtr& context, const Queue&
 std::shared_ptr<const void> keep_on_queue(std::shared_ptr<BatchPlan> plan, std::size_t first, const ContextPtr& context,
                                           const Queue& queue) {
   BufferRef extent = host_memory(plan.get(), 1);
-  std::uintptr_t lowest = UINTPTR_MAX;
-  std::uintptr_t highest = 0;
+  const void* lowest = nullptr;
+  std::uintptr_t end = 0;
   for (std::size_t i = first; i < plan->parts().size(); ++i) {
     const BatchPlan::Part& part = plan->parts()[i];
     if (!part.on_host) continue;
-    const auto address = reinterpret_cast<std::uintptr_t>(part.from);
-    lowest = std::min(lowest, address);
-    highest = std::max(highest, address + part.size);
+    if (lowest == nullptr || std::less<>()(part.from, lowest)) lowest = part.from;
+    end = std::max(end, reinterpret_cast<std::uintptr_t>(part.from) + part.size);
   }
-  if (highest != 0) extent = host_memory(reinterpret_cast<void*>(lowest), highest - lowest);
+  if (lowest != nullptr) {
+    extent = host_memory(const_cast<void*>(lowest), end - reinterpret_cast<std::uintptr_t>(lowest));
+  }
   return owned_on_queue(device::Buffer(extent, std::move(plan)), context, queue);
 }
 

@@ -48,7 +48,10 @@ void locate(Tensor* tensor, const Context& asked) {
   }
 }
 
-void* handle_of(std::int64_t stream) noexcept { return reinterpret_cast<void*>(static_cast<std::intptr_t>(stream)); }
+void* handle_of(std::int64_t stream) noexcept {
+  // The interface shows a stream's handle as an integer. NOLINTNEXTLINE(performance-no-int-to-ptr)
+  return reinterpret_cast<void*>(static_cast<std::intptr_t>(stream));
+}
 
 /// A stream lives as long as the object that showed it (the text's section on lifetimes).
 std::shared_ptr<void> keeper_of(const Tensor& tensor) { return std::const_pointer_cast<void>(tensor.owner); }

@@ -4,6 +4,7 @@
  *
  * A copy older than DLPack 1.0 that comes first lacks what this library needs; including this header after it is an
  * error that says so. The headers of crossdock/exchange name the structures only, and go with any. */
+/* The names are DLPack's. NOLINTBEGIN(readability-identifier-naming) */
 #ifndef DLPACK_DLPACK_H_
 #define DLPACK_DLPACK_H_
 
@@ -142,3 +143,4 @@ typedef struct DLPackExchangeAPI {
 #elif !defined(DLPACK_MAJOR_VERSION) || DLPACK_MAJOR_VERSION < 1
 #error "a dlpack.h older than 1.0 was included before crossdock/array/dlpack_abi.h; include this header first"
 #endif /* DLPACK_DLPACK_H_ */
+/* NOLINTEND(readability-identifier-naming) */

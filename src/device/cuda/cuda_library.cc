@@ -101,7 +101,7 @@ std::shared_ptr<CudaLibrary> CudaLibrary::open(const std::vector<std::string>& c
     int version = 0;
     const std::string wrong = find_all(*library, api, version);
     if (wrong.empty()) return std::make_shared<CudaLibrary>(std::move(library), api, version);
-    if (tried != nullptr) tried->push_back(candidate + ": " + wrong);
+    if (tried != nullptr) tried->emplace_back(candidate).append(": ").append(wrong);
   }
   return nullptr;
 }
