@@ -296,16 +296,18 @@ void Reader::Impl::deliver(const dissociated::Receiver::Item& item, std::optiona
 }
 
 // Where something keeps coming that is no batch: the clock and the hook are asked without a sleep. Throws as wait()
-// does.
+// does: an interrupt goes before a deadline.
 void Reader::Impl::stay_patient(std::int64_t deadline) {
   const std::int64_t now = now_ns();
-  if (deadline != 0 && now > deadline) {
+  const bool late = deadline != 0 && now > deadline;
+  if (interrupted && (late || now >= hook_due_ns)) {
+    hook_due_ns = now + kHookIntervalNs;
+    if (interrupted()) throw InterruptedError("reading the stream \"" + name + "\" was interrupted");
+  }
+  if (late) {
     throw TimeoutError("no batch came from " + pool->where() + " for the stream \"" + name +
                        "\" in the time that was given, only what goes before one, or a part of it");
   }
-  if (!interrupted || now < hook_due_ns) return;
-  hook_due_ns = now + kHookIntervalNs;
-  if (interrupted()) throw InterruptedError("reading the stream \"" + name + "\" was interrupted");
 }
 
 // True: `*batch` is the next one, or nothing at the end. False: it hasn't come, and `waiting` is false.

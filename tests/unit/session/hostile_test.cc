@@ -726,13 +726,15 @@ TEST_F(HostileTest, ALongBodyWhosePiecesKeepComingHoldsNobodyPastHisTime) {
   });
   Client client(server.uri());
   GetOptions options;
-  options.timeout_ms = 20;
+  options.timeout_ms = 1;
   options.wait = transport::Wait::kBlock;
   const auto reader = client.get("table", options);
   EXPECT_THROW(reader->next(), TimeoutError);
   EXPECT_THROW(reader->next(), TimeoutError) << "and may be called again";
   reader->set_interrupt_hook([] { return true; });
-  EXPECT_THROW(reader->next(), InterruptedError);
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_THROW(reader->next(), InterruptedError) << "also where the time is over before the hook is asked";
+  }
   reader->close();
 }
 
