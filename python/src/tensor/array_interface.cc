@@ -70,7 +70,7 @@ std::int64_t integer_in(nb::handle object, const char* where, const char* key) {
   return value;
 }
 
-bool describe_from(nb::dict interface, const char* where, Tensor* out) {
+bool describe_from(const nb::dict& interface, const char* where, Tensor* out) {
   out->type = type_in(interface, where);
   const nb::object shape = required(interface, where, "shape");
   if (PyTuple_Check(shape.ptr()) == 0) fail_type(where, "shape", "a tuple of ints", shape);
@@ -106,12 +106,13 @@ bool describe_from(nb::dict interface, const char* where, Tensor* out) {
   }
   PyObject* const read_only = PyTuple_GET_ITEM(data.ptr(), 1);
   if (PyBool_Check(read_only) == 0) fail_type(where, "data[1]", "a bool", read_only);
+  // The interface shows an address as an integer. NOLINTNEXTLINE(performance-no-int-to-ptr)
   out->data = reinterpret_cast<void*>(static_cast<std::uintptr_t>(pointer));
   out->read_only = read_only == Py_True;
   return true;
 }
 
-void read_mask(nb::dict interface, const char* where, Tensor* out,
+void read_mask(const nb::dict& interface, const char* where, Tensor* out,
                const std::function<void(PyObject*, Tensor*)>& read) {
   const nb::object given = entry(interface, "mask");
   if (given.is_none()) return;

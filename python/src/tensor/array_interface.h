@@ -21,11 +21,11 @@ std::int64_t integer_in(nanobind::handle object, const char* where, const char* 
 /// Sets type, extents and read_only of `*out` from the entries of `interface`, and data if it has a pair there; false
 /// if `data` is missing or something else. Throws InvalidDataError that names the entry, Python's TypeError for entries
 /// of the wrong type, UnsupportedTypeError. `where` begins the text.
-bool describe_from(nanobind::dict interface, const char* where, array::Tensor* out);
+bool describe_from(const nanobind::dict& interface, const char* where, array::Tensor* out);
 
 /// Sets the mask of `*out`, whose extents are set, from the entry of that name, if it is there: an array, which `read`
 /// reads, spread over the shape by NumPy's broadcasting. Throws InvalidDataError for one that doesn't fit.
-void read_mask(nanobind::dict interface, const char* where, array::Tensor* out,
+void read_mask(const nanobind::dict& interface, const char* where, array::Tensor* out,
                const std::function<void(PyObject*, array::Tensor*)>& read);
 
 /// The entries shape, typestr, descr (where it says more), strides (None in C order), data and version. Throws

@@ -80,7 +80,8 @@ Tensor take(Managed* managed, std::uint64_t flags) {
 Tensor take(DLManagedTensorVersioned* managed) {
   if (managed == nullptr) throw InvalidDataError("a DLPack producer gave a null pointer");
   if (managed->version.major != DLPACK_MAJOR_VERSION) {
-    // Of other versions nothing but the deleter is known.
+    // Of other versions nothing but the deleter is known, which is all that an owner is for.
+    // NOLINTNEXTLINE(clang-analyzer-deadcode.DeadStores)
     const std::shared_ptr<const void> owner = owner_of_managed(managed);
     throw UnsupportedTypeError("a DLPack producer gave a tensor of version " + std::to_string(managed->version.major) +
                                "." + std::to_string(managed->version.minor) + "; version 1 was asked for");
