@@ -106,7 +106,6 @@ bool describe_from(const nb::dict& interface, const char* where, Tensor* out) {
   }
   PyObject* const read_only = PyTuple_GET_ITEM(data.ptr(), 1);
   if (PyBool_Check(read_only) == 0) fail_type(where, "data[1]", "a bool", read_only);
-  // The interface shows an address as an integer. NOLINTNEXTLINE(performance-no-int-to-ptr)
   out->data = reinterpret_cast<void*>(static_cast<std::uintptr_t>(pointer));
   out->read_only = read_only == Py_True;
   return true;
