@@ -32,6 +32,7 @@ std::string_view error_name(ErrorCode code) noexcept {
     case ErrorCode::kStreamBusy: return "StreamBusyError";
     case ErrorCode::kUnsupported: return "UnsupportedError";
     case ErrorCode::kExport: return "ExportError";
+    case ErrorCode::kExecutionPlacement: return "ExecutionPlacementError";
   }
   return "Error";
 }
@@ -63,6 +64,7 @@ void throw_error(ErrorCode code, const std::string& what) {
     case ErrorCode::kStreamBusy: throw StreamBusyError(what);
     case ErrorCode::kUnsupported: throw UnsupportedError(what);
     case ErrorCode::kExport: throw ExportError(what);
+    case ErrorCode::kExecutionPlacement: throw ExecutionPlacementError(what);
   }
   throw Error(code, what);
 }

@@ -71,6 +71,15 @@ std::string_view device_type_name(DeviceType type) noexcept {
   return {};
 }
 
+std::string_view device_class_name(DeviceClass device_class) noexcept {
+  switch (device_class) {
+    case DeviceClass::kCpu: return "cpu";
+    case DeviceClass::kGpu: return "gpu";
+    case DeviceClass::kAccelerator: return "accelerator";
+  }
+  return {};
+}
+
 bool host_readable(DeviceType type) noexcept {
   // Managed memory isn't listed: whether the host may touch it while the device works depends on the device.
   return type == DeviceType::kCpu || type == DeviceType::kCudaHost || type == DeviceType::kRocmHost;

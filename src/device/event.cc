@@ -1,19 +1,52 @@
 #include "crossdock/device/event.h"
 
+#include <atomic>
+#include <exception>
 #include <mutex>
 #include <utility>
 
+#include "crossdock/device/driver.h"
+
 namespace crossdock::device {
 
+/// What end_of() was given.
+struct Awaited {
+  std::shared_ptr<Context> context;
+  Queue queue;
+  Event recorded{};
+};
+
 struct Event::State {
-  void* native = nullptr;
+  std::atomic<void*> native{nullptr};
   std::shared_ptr<void> owner;
   std::mutex mutex;
   std::shared_ptr<const Error> failure;
+  std::mutex recording;              ///< Of what follows; before `mutex`.
+  std::unique_ptr<Awaited> awaited;  ///< Until it is recorded; then it owns the event.
+  std::atomic<bool> later{false};    ///< Not recorded yet.
+
+  void record() noexcept {
+    const std::lock_guard lock(recording);
+    if (!later.load(std::memory_order_relaxed)) return;
+    try {
+      awaited->recorded = awaited->context->record(awaited->queue);
+      native.store(awaited->recorded.native(), std::memory_order_relaxed);
+      note(awaited->recorded.failure());
+    } catch (const Error& error) {
+      note(std::make_shared<const Error>(error));
+    } catch (const std::exception& error) {
+      note(std::make_shared<const ResourceError>(error.what()));
+    }
+    later.store(false, std::memory_order_release);
+  }
+  void note(std::shared_ptr<const Error> error) {
+    const std::lock_guard lock(mutex);
+    if (!failure) failure = std::move(error);
+  }
 };
 
 Event::Event(void* native, std::shared_ptr<void> owner) : state_(std::make_shared<State>()) {
-  state_->native = native;
+  state_->native.store(native, std::memory_order_relaxed);
   state_->owner = std::move(owner);
 }
 
@@ -23,7 +56,29 @@ Event Event::failed(std::shared_ptr<const Error> failure) {
   return event;
 }
 
-void* Event::native() const noexcept { return state_ ? state_->native : nullptr; }
+Event Event::end_of(std::shared_ptr<Context> context, Queue queue) {
+  Event event(nullptr, nullptr);
+  event.state_->awaited = std::make_unique<Awaited>(Awaited{std::move(context), std::move(queue)});
+  event.state_->later.store(true, std::memory_order_release);
+  return event;
+}
+
+void* Event::native() const noexcept {
+  if (!state_) return nullptr;
+  if (state_->later.load(std::memory_order_acquire)) state_->record();
+  return state_->native.load(std::memory_order_relaxed);
+}
+
+bool Event::empty() const noexcept {
+  return !state_ ||
+         (!state_->later.load(std::memory_order_acquire) && state_->native.load(std::memory_order_relaxed) == nullptr);
+}
+
+std::optional<Queue> Event::awaits() const noexcept {
+  // What was awaited stays, and with it the queue.
+  if (!state_ || !state_->later.load(std::memory_order_acquire)) return std::nullopt;
+  return state_->awaited->queue;
+}
 
 std::shared_ptr<const Error> Event::failure() const {
   if (!state_) return nullptr;
@@ -34,8 +89,7 @@ std::shared_ptr<const Error> Event::failure() const {
 void Event::fail(std::shared_ptr<const Error> failure) {
   // Without a state there are no copies to tell, and such an event says that its work is done.
   if (!state_) throw InvalidArgumentError("an event that is complete can't fail any more");
-  const std::lock_guard lock(state_->mutex);
-  if (!state_->failure) state_->failure = std::move(failure);
+  state_->note(std::move(failure));
 }
 
 void Event::check() const {

@@ -6,6 +6,7 @@
 #include "crossdock/core/error.h"
 #include "crossdock/device/cuda.h"
 #include "crossdock/device/sim.h"
+#include "crossdock/device/sycl.h"
 #include "host/host_driver.h"
 
 namespace crossdock::device {
@@ -33,7 +34,7 @@ struct DriverRegistry::Opened {
   }
 };
 
-DriverRegistry::DriverRegistry() = default;
+DriverRegistry::DriverRegistry(DriverOptions options) : options_(std::move(options)) {}
 DriverRegistry::~DriverRegistry() = default;
 
 void DriverRegistry::check_name_free(std::string_view name) const {
@@ -59,6 +60,21 @@ std::shared_ptr<Driver> DriverRegistry::find(std::string_view name) const noexce
   const auto found = std::find_if(entries_.begin(), entries_.end(),
                                   [name](const Entry& entry) { return entry.driver != nullptr && entry.name == name; });
   return found == entries_.end() ? nullptr : found->driver;
+}
+
+std::vector<std::string> DriverRegistry::names() const {
+  std::vector<std::string> names;
+  names.reserve(entries_.size());
+  for (const Entry& entry : entries_) names.push_back(entry.name);
+  return names;
+}
+
+std::uint64_t DriverRegistry::devices_version() const noexcept {
+  std::uint64_t version = 0;
+  for (const Entry& entry : entries_) {
+    if (entry.driver != nullptr) version += entry.driver->devices_version();
+  }
+  return version;
 }
 
 std::shared_ptr<Driver> DriverRegistry::for_type(DeviceType type) const {
@@ -110,22 +126,53 @@ std::shared_ptr<Context> DriverRegistry::context(const Device& device) const {
   return entry->open(*this, device);
 }
 
+std::shared_ptr<Context> DriverRegistry::opened_context(const Driver& driver) const noexcept {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [device, entry] : opened_) {
+    if (for_type(device.type).get() != &driver) continue;  // never throws: there is a driver that was asked to open it
+    // Who opens it now holds the lock, and may take long.
+    const std::unique_lock looking(entry->mutex, std::try_to_lock);
+    if (looking.owns_lock() && entry->context != nullptr) return entry->context;
+  }
+  return nullptr;
+}
+
 Queue DriverRegistry::default_queue(const Device& device) const {
   const std::shared_ptr<Opened> entry = opened(device);
+  std::shared_ptr<Context> context;
+  {
+    const std::lock_guard lock(entry->mutex);
+    if (entry->queue != nullptr) return *entry->queue;
+    context = entry->open(*this, device);
+  }
+  // Not under the lock: it may be another library's.
+  std::optional<Queue> queue;
+  if (options_.default_queue) queue = options_.default_queue(context->device());
+  if (queue && queue->device() != context->device()) {
+    throw InvalidArgumentError("DriverOptions::default_queue gave a queue of " + to_string(queue->device()) + " for " +
+                               to_string(context->device()));
+  }
+  if (!queue) queue = context->make_queue();
   const std::lock_guard lock(entry->mutex);
-  if (entry->queue == nullptr) entry->queue = std::make_unique<Queue>(entry->open(*this, device)->make_queue());
+  if (entry->queue == nullptr) entry->queue = std::make_unique<Queue>(*queue);
   return *entry->queue;
 }
 
-std::shared_ptr<const DriverRegistry> make_default_registry() {
-  auto registry = std::make_shared<DriverRegistry>();
+std::shared_ptr<const DriverRegistry> make_default_registry(const DriverOptions& options) {
+  auto registry = std::make_shared<DriverRegistry>(options);
+  const auto add = [&registry](const char* name, std::shared_ptr<Driver> driver, std::vector<std::string> tried) {
+    if (driver != nullptr) {
+      registry->add(std::move(driver), std::move(tried));
+    } else {
+      registry->add_missing(name, std::move(tried));
+    }
+  };
   registry->add(make_host_driver());
   std::vector<std::string> tried;
-  if (std::shared_ptr<Driver> cuda = make_cuda_driver(cuda_library_candidates(), &tried)) {
-    registry->add(std::move(cuda), std::move(tried));
-  } else {
-    registry->add_missing("cuda", std::move(tried));
-  }
+  std::shared_ptr<Driver> cuda = make_cuda_driver(cuda_library_candidates(), &tried);
+  add("cuda", std::move(cuda), std::exchange(tried, {}));
+  std::shared_ptr<Driver> sycl = make_sycl_driver(sycl_library_candidates(options.sycl_libraries), &tried);
+  add("sycl", std::move(sycl), std::exchange(tried, {}));
   // Without devices until a test asks for some.
   registry->add(make_sim_driver({.devices = 0}));
   return registry;

@@ -11,31 +11,32 @@ namespace crossdock {
 
 /// What went wrong. The numbers are stable: they cross C boundaries as status codes and name the Python exceptions.
 enum class ErrorCode : std::int32_t {
-  kInvalidArgument = 1,  ///< A caller's argument is wrong; nothing was done.
-  kUri = 2,              ///< A URI is malformed, or lacks what its scheme needs.
-  kScheme = 3,           ///< No transport speaks this scheme, here or at all.
-  kNotFound = 4,         ///< A name isn't in the catalogue, or a file or address isn't there.
-  kUnsupportedType = 5,  ///< An Arrow type that this version can't carry.
-  kInvalidData = 6,      ///< Arrow data or IPC metadata that breaks its own rules.
-  kProtocol = 7,         ///< The peer broke the protocol; its connection ends, and no other.
-  kHandshake = 8,        ///< The peer is something else, or of another version.
-  kTruncatedStream = 9,  ///< The connection was lost before End of Stream.
-  kFileChanged = 10,     ///< A served file changed under its readers.
-  kArenaFrozen = 11,     ///< The arena was published; it takes no more data.
-  kFork = 12,            ///< The object belongs to the parent process.
-  kLeaseLimit = 13,      ///< The consumer holds more of the stream than its limit.
-  kTimeout = 14,         ///< The time given by the caller is over.
-  kClosed = 15,          ///< The object, or the server behind it, was closed.
-  kPermission = 16,      ///< Another user, or a file that may not be opened.
-  kResource = 17,        ///< Out of memory, descriptors, mappings or region numbers.
-  kSystem = 18,          ///< A system call failed in a way that has no name of its own.
-  kInterrupted = 19,     ///< The caller's interrupt hook asked to stop (Ctrl-C).
-  kConsumed = 20,        ///< A one-shot stream was given to somebody already.
-  kConnection = 21,      ///< No connection: nobody listens, or it was refused or lost.
-  kRemote = 22,          ///< The other end reported an error; its text is in the message.
-  kStreamBusy = 23,      ///< A stream is under way on this object; finish or close it first.
-  kUnsupported = 24,     ///< A driver, or this system, can't do what was asked; the text names it.
-  kExport = 25,          ///< An array can't be handed over by this protocol as it is; the text says what to do.
+  kInvalidArgument = 1,      ///< A caller's argument is wrong; nothing was done.
+  kUri = 2,                  ///< A URI is malformed, or lacks what its scheme needs.
+  kScheme = 3,               ///< No transport speaks this scheme, here or at all.
+  kNotFound = 4,             ///< A name isn't in the catalogue, or a file or address isn't there.
+  kUnsupportedType = 5,      ///< An Arrow type that this version can't carry.
+  kInvalidData = 6,          ///< Arrow data or IPC metadata that breaks its own rules.
+  kProtocol = 7,             ///< The peer broke the protocol; its connection ends, and no other.
+  kHandshake = 8,            ///< The peer is something else, or of another version.
+  kTruncatedStream = 9,      ///< The connection was lost before End of Stream.
+  kFileChanged = 10,         ///< A served file changed under its readers.
+  kArenaFrozen = 11,         ///< The arena was published; it takes no more data.
+  kFork = 12,                ///< The object belongs to the parent process.
+  kLeaseLimit = 13,          ///< The consumer holds more of the stream than its limit.
+  kTimeout = 14,             ///< The time given by the caller is over.
+  kClosed = 15,              ///< The object, or the server behind it, was closed.
+  kPermission = 16,          ///< Another user, or a file that may not be opened.
+  kResource = 17,            ///< Out of memory, descriptors, mappings or region numbers.
+  kSystem = 18,              ///< A system call failed in a way that has no name of its own.
+  kInterrupted = 19,         ///< The caller's interrupt hook asked to stop (Ctrl-C).
+  kConsumed = 20,            ///< A one-shot stream was given to somebody already.
+  kConnection = 21,          ///< No connection: nobody listens, or it was refused or lost.
+  kRemote = 22,              ///< The other end reported an error; its text is in the message.
+  kStreamBusy = 23,          ///< A stream is under way on this object; finish or close it first.
+  kUnsupported = 24,         ///< A driver, or this system, can't do what was asked; the text names it.
+  kExport = 25,              ///< An array can't be handed over by this protocol as it is; the text says what to do.
+  kExecutionPlacement = 26,  ///< Arrays of one call lie where no one queue may work on them; the text says what to do.
 };
 
 /// The code's name as it stands in messages and Python class names, for example "TruncatedStreamError".
@@ -84,6 +85,7 @@ using RemoteError = ErrorOf<ErrorCode::kRemote>;
 using StreamBusyError = ErrorOf<ErrorCode::kStreamBusy>;
 using UnsupportedError = ErrorOf<ErrorCode::kUnsupported>;
 using ExportError = ErrorOf<ErrorCode::kExport>;
+using ExecutionPlacementError = ErrorOf<ErrorCode::kExecutionPlacement>;
 
 /// Throws the class that belongs to `code`: for errors that arrive as numbers.
 [[noreturn]] CROSSDOCK_EXPORT void throw_error(ErrorCode code, const std::string& what);

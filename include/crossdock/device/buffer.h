@@ -24,7 +24,7 @@ struct BufferRef {
   MemoryKind kind = MemoryKind::kHost;
   bool read_only = false;
 
-  /// `size` bytes from `offset` on. The caller has checked that they are there.
+  /// `length` bytes from `offset` on. The caller has checked that they are there.
   BufferRef slice(std::uint64_t offset, std::uint64_t length) const noexcept {
     BufferRef part = *this;
     part.data = static_cast<std::byte*>(data) + offset;

@@ -34,6 +34,12 @@ enum class DeviceType : std::int32_t {
 /// The type's name in lower case, as in "cuda_managed"; empty for a number without a name.
 CROSSDOCK_EXPORT std::string_view device_type_name(DeviceType type) noexcept;
 
+/// What a device computes with, in SYCL's words: what filter strings choose by.
+enum class DeviceClass : std::uint8_t { kCpu, kGpu, kAccelerator };
+
+/// "cpu", "gpu", "accelerator".
+CROSSDOCK_EXPORT std::string_view device_class_name(DeviceClass device_class) noexcept;
+
 /// True where any host thread may read the memory as soon as the work that writes it is done.
 CROSSDOCK_EXPORT bool host_readable(DeviceType type) noexcept;
 

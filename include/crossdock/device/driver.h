@@ -31,6 +31,16 @@ struct PointerInfo {
   bool managed = false;          ///< The driver moves it to whoever touches it.
 };
 
+/// What a driver says of one of its devices, for people and for filter strings (filter.h).
+struct DeviceInfo {
+  Device device;
+  DeviceClass device_class = DeviceClass::kGpu;
+  std::string backend;  ///< What it is reached by, in lower case: "cuda", or of SYCL's "opencl", "level_zero".
+  std::string name;     ///< As the vendor calls it.
+  std::vector<MemoryKind> kinds;  ///< What Context::allocate() gives there.
+  std::uint64_t memory = 0;       ///< Bytes that the device has; 0 if unknown.
+};
+
 /// Memory on its way to another process: opaque bytes, a descriptor, or both, as the driver needs. Move-only.
 struct MemoryHandle {
   std::string driver;             ///< Who made it, and alone can read it.
@@ -65,13 +75,18 @@ class CROSSDOCK_EXPORT Context {
   /// and on failure of this call too, if the caller keeps no copy. Checks that it belongs to this device as far as the
   /// driver can tell.
   virtual Buffer adopt(const BufferRef& memory, std::shared_ptr<void> owner) = 0;
-  /// Drops a buffer once the work that is on `queue` now is done. Never waits for that.
-  virtual void free(Buffer buffer, const Queue& queue) = 0;
+  /// Takes a buffer, and drops it once the work that is on `queue` now is done. Never waits for that. On a throw the
+  /// buffer is the caller's as before: the queue may still work on it, so that it must not be dropped before that work
+  /// is done. Memory of a peer or of the host too, and a share of any, if work here used it: its owner goes then.
+  virtual void free(Buffer&& buffer, const Queue& queue) = 0;
   /// Copies `from` to `to` (same size; overlapping or read-only targets: InvalidArgumentError): any two kinds of memory
   /// that the device reaches, ordinary host memory included.
   virtual void copy(const BufferRef& to, const BufferRef& from, const Queue& queue) = 0;
   /// What an address points to. Host memory that the driver knows nothing of is kCpu and kHost. Never reads the memory.
   virtual PointerInfo describe(const void* pointer) const = 0;
+  /// True if work on `queue` may use the memory where it is: it is bound to the queue's device and context, or they
+  /// reach it. False is no error: a copy is what helps. Never reads the memory.
+  virtual bool accessible(const BufferRef& memory, const Queue& queue) const = 0;
 
   /// Memory for another process; `memory` lies in a buffer that this context allocated as kExportable. It must outlive
   /// the handle; what the importer holds keeps the memory, but not our right to write it.
@@ -85,7 +100,8 @@ class CROSSDOCK_EXPORT Context {
 
   virtual Queue make_queue() = 0;
   /// A queue that somebody else made, as a device's interface has it; `owner` keeps it alive while anybody holds the
-  /// Queue, null if the caller sees to that.
+  /// Queue, null if the caller sees to that. A handle that means another queue on every thread gives that of the
+  /// calling one, and other threads' calls that name it throw InvalidArgumentError.
   virtual Queue wrap_queue(void* native, std::shared_ptr<void> owner) = 0;
   /// Work put on `queue` from now on starts after `event`. Doesn't wait, except for drivers that can't order otherwise.
   /// Throws the failure that the event carries already.
@@ -93,13 +109,11 @@ class CROSSDOCK_EXPORT Context {
 
   // Events; destroyed with their last copy
 
-  /// A new event. Until it is recorded it counts as complete.
-  virtual Event make_event() = 0;
+  /// A new event that stands for the end of the work that is on `queue` now. One that carries the failure where it is
+  /// known already that this work failed.
+  virtual Event record(const Queue& queue) = 0;
   /// An event that somebody else made and recorded; `owner` as in Event. Null is an event that is complete.
   virtual Event wrap_event(void* native, std::shared_ptr<void> owner) = 0;
-  /// `event` now stands for the end of the work that is on `queue`. For events from make_event(); a failed one stays
-  /// failed.
-  virtual void record(Event& event, const Queue& queue) = 0;
   /// True once the work is done. Never waits. Throws the failure of that work.
   virtual bool query(const Event& event) = 0;
   /// Waits, in the calling thread, until the work is done. Throws the failure of that work.
@@ -121,6 +135,10 @@ class CROSSDOCK_EXPORT Driver {
   /// Of the vendor's library, or of the system.
   virtual std::string version() const = 0;
   virtual std::vector<Device> devices() const = 0;
+  /// Grows whenever devices() gives others than before.
+  virtual std::uint64_t devices_version() const noexcept { return 0; }
+  /// Throws NotFoundError if there is no such device.
+  virtual DeviceInfo info(const Device& device) const = 0;
   /// Why devices() gives none, for reports; empty if it gives some, or there is nothing to say.
   virtual std::string why_no_devices() const { return {}; }
   /// True if memory of this type is this driver's.

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -11,6 +14,15 @@
 #include "crossdock/device/driver.h"
 
 namespace crossdock::device {
+
+/// What a registry is made with, by programs that share devices with other libraries.
+struct DriverOptions {
+  std::vector<std::string> sycl_libraries{};  ///< Where to look for dpctl's library first (sycl.h).
+  /// Asked for a device's default queue, once for each: for those who must agree on it with another library. Nothing:
+  /// the driver makes one. Called without a lock, by several threads at once if need be; what
+  /// it throws is thrown on.
+  std::function<std::optional<Queue>(const Device&)> default_queue{};
+};
 
 /// What came of looking for one driver.
 struct DriverReport {
@@ -25,7 +37,7 @@ struct DriverReport {
 /// thread; a const registry is thread-safe.
 class CROSSDOCK_EXPORT DriverRegistry {
  public:
-  DriverRegistry();
+  explicit DriverRegistry(DriverOptions options = {});
   ~DriverRegistry();
 
   /// Takes a driver and reports it as found, with what was tried before. Throws InvalidArgumentError if its name is
@@ -36,6 +48,10 @@ class CROSSDOCK_EXPORT DriverRegistry {
 
   /// Null if there is none of this name.
   std::shared_ptr<Driver> find(std::string_view name) const noexcept;
+  /// Of all drivers looked for, in that order, those that aren't there too.
+  std::vector<std::string> names() const;
+  /// Changes whenever the devices of a driver do: what was chosen among them may be chosen anew.
+  std::uint64_t devices_version() const noexcept;
   /// The driver for memory of this type. Throws UnsupportedError, which says which drivers there are and what was
   /// tried.
   std::shared_ptr<Driver> for_type(DeviceType type) const;
@@ -46,8 +62,11 @@ class CROSSDOCK_EXPORT DriverRegistry {
   /// first time, and shared from then on; what can't be opened is tried again by the next call. Throws as for_type()
   /// and Driver::open().
   std::shared_ptr<Context> context(const Device& device) const;
-  /// The device's queue on which work runs where none is named: made once, with context(). Throws as that and
-  /// Context::make_queue().
+  /// A context of this driver that was opened here before, whichever; null if none was. Opens nothing, and doesn't wait
+  /// for what others open now.
+  std::shared_ptr<Context> opened_context(const Driver& driver) const noexcept;
+  /// The device's queue on which work runs where none is named: made once, with context(), or by
+  /// DriverOptions::default_queue. Throws as those and Context::make_queue().
   Queue default_queue(const Device& device) const;
 
  private:
@@ -55,12 +74,13 @@ class CROSSDOCK_EXPORT DriverRegistry {
   struct Opened;
   void check_name_free(std::string_view name) const;
   std::shared_ptr<Opened> opened(const Device& device) const;
+  DriverOptions options_;
   std::vector<Entry> entries_;
   mutable std::mutex mutex_;
   mutable std::unordered_map<Device, std::shared_ptr<Opened>> opened_;
 };
 
 /// A registry of every driver that this version has.
-CROSSDOCK_EXPORT std::shared_ptr<const DriverRegistry> make_default_registry();
+CROSSDOCK_EXPORT std::shared_ptr<const DriverRegistry> make_default_registry(const DriverOptions& options = {});
 
 }  // namespace crossdock::device

@@ -37,13 +37,12 @@ enum class SimVerb : std::uint8_t {
   kMakeQueue,
   kWrapQueue,
   kOrderAfter,
-  kMakeEvent,
   kWrapEvent,
   kRecord,
   kQuery,
   kWait,
 };
-inline constexpr std::size_t kSimVerbs = 16;
+inline constexpr std::size_t kSimVerbs = 15;
 
 /// "allocate", "order_after".
 CROSSDOCK_EXPORT std::string_view sim_verb_name(SimVerb verb) noexcept;
@@ -110,6 +109,25 @@ class CROSSDOCK_EXPORT SimDriver : public Driver {
   virtual void forget_faults() = 0;
   /// Sets the counters to 0, and forgets faults and failures that haven't happened yet.
   virtual void reset() = 0;
+};
+
+/// What is known to be done where a simulated queue lets go of memory on the calling thread; null elsewhere. For owners
+/// that can't go there and then (they want Python's lock, say): whoever lets go of them later takes it along.
+CROSSDOCK_EXPORT std::shared_ptr<const void> sim_letting_go() noexcept;
+
+/// While it lives, what the calling thread lets go of is let go of as it was on the queue's thread: after the work that
+/// was done there.
+class CROSSDOCK_EXPORT SimLettingGo {
+ public:
+  /// `of` is what sim_letting_go() gave; null changes nothing.
+  explicit SimLettingGo(std::shared_ptr<const void> of) noexcept;
+  SimLettingGo(const SimLettingGo&) = delete;
+  SimLettingGo& operator=(const SimLettingGo&) = delete;
+  ~SimLettingGo();
+
+ private:
+  std::shared_ptr<const void> of_;
+  const void* before_;
 };
 
 /// The byte that fills memory whose content nobody should look at: new allocations, targets of pending copies.

@@ -86,6 +86,8 @@ constexpr std::uintptr_t kPerThreadStream = 2;
   F(get_error_string, "cuGetErrorString", 6000, "cuGetErrorString", (CUresult, const char**))                        \
   F(device_get_count, "cuDeviceGetCount", 2000, "cuDeviceGetCount", (int*))                                          \
   F(device_get, "cuDeviceGet", 2000, "cuDeviceGet", (CUdevice*, int))                                                \
+  F(device_get_name, "cuDeviceGetName", 2000, "cuDeviceGetName", (char*, int, CUdevice))                             \
+  F(device_total_mem, "cuDeviceTotalMem", 3020, "cuDeviceTotalMem_v2", (std::size_t*, CUdevice))                     \
   F(device_get_attribute, "cuDeviceGetAttribute", 2000, "cuDeviceGetAttribute", (int*, int, CUdevice))               \
   F(device_get_uuid, "cuDeviceGetUuid", 9020, "cuDeviceGetUuid", (CUuuid*, CUdevice))                                \
   F(device_primary_ctx_retain, "cuDevicePrimaryCtxRetain", 7000, "cuDevicePrimaryCtxRetain", (CUcontext*, CUdevice)) \

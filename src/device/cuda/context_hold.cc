@@ -50,7 +50,11 @@ ContextHold::ContextHold(std::shared_ptr<CudaLibrary> library, int ordinal, CUde
       ordinal_(ordinal),
       device_(device),
       has_pools_(has(*library_, device, kMemoryPoolsSupported)),
-      has_managed_(has(*library_, device, kManagedMemory)) {}
+      has_managed_(has_managed(*library_, device)) {}
+
+bool ContextHold::has_managed(const CudaLibrary& library, CUdevice device) noexcept {
+  return has(library, device, kManagedMemory);
+}
 
 ContextHold::~ContextHold() {
   if (library_->in_child()) return;

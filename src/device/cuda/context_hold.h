@@ -30,6 +30,8 @@ class ContextHold {
   int ordinal() const noexcept { return ordinal_; }
   bool has_pools() const noexcept { return has_pools_; }
   bool has_managed() const noexcept { return has_managed_; }
+  /// The same of a device that isn't open.
+  static bool has_managed(const CudaLibrary& library, CUdevice device) noexcept;
 
   /// A stream of our own in whose order memory is given back that was dropped plainly: nothing else runs on it, so
   /// nobody waits. Null if CUDA refuses to make one. For who has the context current.

@@ -37,7 +37,7 @@ CudaContext::Entered::Entered(const CudaContext& context, const char* doing)
 }
 
 CudaContext::CudaContext(std::shared_ptr<ContextHold> hold)
-    : hold_(std::move(hold)), device_{.type = DeviceType::kCuda, .id = hold_->ordinal()}, parked_(hold_) {
+    : hold_(std::move(hold)), device_{.type = DeviceType::kCuda, .id = hold_->ordinal()}, parked_(watch(hold_)) {
   check(api().device_get_count(&device_count_), "counting the devices");
 }
 
@@ -47,6 +47,11 @@ void CudaContext::check_queue(const Queue& queue) const {
   if (queue.device() != device_) {
     throw InvalidArgumentError("the cuda driver was given a queue of " + to_string(queue.device()) + " for work on " +
                                to_string(device_));
+  }
+  if (!queue.usable_here()) {
+    throw InvalidArgumentError(
+        "the cuda driver was given the per-thread default stream of another thread, which can't be named on this one: "
+        "make a queue, and order it after an event that was recorded there");
   }
 }
 
@@ -147,13 +152,13 @@ Buffer CudaContext::adopt(const BufferRef& memory, std::shared_ptr<void> owner) 
   return {memory, std::move(owner)};
 }
 
-void CudaContext::free(Buffer buffer, const Queue& queue) {
+void CudaContext::free(Buffer&& buffer, const Queue& queue) {
   check_queue(queue);
   check_memory(buffer.ref(), "memory to free");
   const Entered entered(*this, "freeing memory");
   parked_.sweep();
   std::shared_ptr<void> owner = buffer.release();
-  if (owner == nullptr) return;
+  if (owner.use_count() == 0) return;  // one of no pointer is an owner
   Allocation* allocation = Allocation::of(owner);
   const bool pooled = allocation != nullptr && allocation->source() == Allocation::Source::kPool;
   // Others who hold the memory too decide for themselves how they let go of it.
@@ -161,7 +166,7 @@ void CudaContext::free(Buffer buffer, const Queue& queue) {
     allocation->free_on(queue);
     return;
   }
-  parked_.park(std::move(owner), queue.native());
+  park(std::move(owner), queue);
 }
 
 CUcontext CudaContext::context_of(const BufferRef& memory) {
@@ -181,11 +186,15 @@ void CudaContext::copy(const BufferRef& to, const BufferRef& from, const Queue& 
     throw InvalidArgumentError("the cuda driver was asked to copy " + std::to_string(from.size) + " bytes to " +
                                std::to_string(to.size));
   }
-  const auto other = [this](const BufferRef& memory) {
-    return memory.device.type == DeviceType::kCuda && memory.device != device_;
+  const bool from_device = from.device.type == DeviceType::kCuda;
+  const bool to_device = to.device.type == DeviceType::kCuda;
+  // Pinned and managed memory is its device's, too.
+  const auto here = [this](const BufferRef& memory) {
+    return memory.device.type != DeviceType::kCpu && memory.device.id == device_.id;
   };
-  const bool peers = other(to) || other(from);
-  if (peers && to.device != device_ && from.device != device_) {
+  const bool other = (from_device && !here(from)) || (to_device && !here(to));
+  const bool peers = from_device && to_device && from.device != to.device;
+  if (other && !here(to) && !here(from)) {
     throw InvalidArgumentError("the cuda driver was given memory of " + to_string(from.device) + " and " +
                                to_string(to.device) + " to copy on " + to_string(device_));
   }
@@ -233,6 +242,13 @@ PointerInfo CudaContext::describe(const void* pointer) const {
   info.base = to_pointer(start);
   info.size = start != 0 ? size : 0;
   return info;
+}
+
+bool CudaContext::accessible(const BufferRef& memory, const Queue& queue) const {
+  check_queue(queue);
+  const DeviceType type = memory.device.type;
+  // Pinned and managed memory is every device's; another device's own memory may be mapped here or not.
+  return memory.device == device_ || type == DeviceType::kCudaHost || type == DeviceType::kCudaManaged;
 }
 
 }  // namespace crossdock::device::cuda

@@ -5,10 +5,10 @@
 #include <mutex>
 #include <string>
 
+#include "../parked.h"
 #include "context_hold.h"
 #include "crossdock/device/driver.h"
 #include "current.h"
-#include "parked.h"
 
 namespace crossdock::device::cuda {
 
@@ -22,9 +22,10 @@ class CudaContext final : public Context {
   // cuda_context.cc
   Buffer allocate(std::uint64_t size, MemoryKind kind, Sharing sharing, const Queue& queue) override;
   Buffer adopt(const BufferRef& memory, std::shared_ptr<void> owner) override;
-  void free(Buffer buffer, const Queue& queue) override;
+  void free(Buffer&& buffer, const Queue& queue) override;
   void copy(const BufferRef& to, const BufferRef& from, const Queue& queue) override;
   PointerInfo describe(const void* pointer) const override;
+  bool accessible(const BufferRef& memory, const Queue& queue) const override;
 
   // cuda_handles.cc
   MemoryHandle export_memory(const BufferRef& memory) override;
@@ -34,9 +35,8 @@ class CudaContext final : public Context {
   Queue make_queue() override;
   Queue wrap_queue(void* native, std::shared_ptr<void> owner) override;
   void order_after(const Queue& queue, const Event& event) override;
-  Event make_event() override;
   Event wrap_event(void* native, std::shared_ptr<void> owner) override;
-  void record(Event& event, const Queue& queue) override;
+  Event record(const Queue& queue) override;
   bool query(const Event& event) override;
   void wait(const Event& event) override;
 
@@ -59,6 +59,10 @@ class CudaContext final : public Context {
   BufferRef memory(CUdeviceptr pointer, std::uint64_t size, MemoryKind kind) const noexcept;
   /// A context in which memory of a device can be named: its own, or the primary one of its device.
   CUcontext context_of(const BufferRef& memory);
+  /// Keeps `owner` until the work that is on `queue` now is done. Where CUDA can't note that, waits for it.
+  void park(std::shared_ptr<void> owner, const Queue& queue);
+  /// Looks at events for who has the context current.
+  static Parked::Watch watch(std::shared_ptr<ContextHold> hold);
   CUuuid uuid() const;
   Buffer import_own(const MemoryHandle& handle, const CUipcMemHandle& its, const std::string& where);
   Buffer map_peers(const MemoryHandle& handle, const CUipcMemHandle& its, const std::string& where);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <utility>
 
@@ -29,6 +30,25 @@ class CudaDriver final : public Driver {
     return devices;
   }
 
+  DeviceInfo info(const Device& device) const override {
+    const int ordinal = find(device);
+    CUdevice found = 0;
+    library_->check(library_->api().device_get(&found, ordinal), "looking for a device");
+    std::array<char, 256> name{};
+    library_->check(library_->api().device_get_name(name.data(), static_cast<int>(name.size()), found),
+                    "asking a device for its name");
+    std::size_t memory = 0;
+    library_->check(library_->api().device_total_mem(&memory, found), "asking a device for its memory");
+    DeviceInfo info{.device = home(device),
+                    .device_class = DeviceClass::kGpu,
+                    .backend = "cuda",
+                    .name = name.data(),
+                    .kinds = {MemoryKind::kDevice, MemoryKind::kHost},
+                    .memory = memory};
+    if (ContextHold::has_managed(*library_, found)) info.kinds.push_back(MemoryKind::kShared);
+    return info;
+  }
+
   std::string why_no_devices() const override {
     int count = 0;
     const CUresult result = count_devices(count);
@@ -43,6 +63,15 @@ class CudaDriver final : public Driver {
   }
 
   std::shared_ptr<Context> open(const Device& device, void* native_context) override {
+    const int ordinal = find(device);
+    return std::make_shared<CudaContext>(native_context == nullptr
+                                             ? ContextHold::primary(library_, ordinal)
+                                             : ContextHold::foreign(library_, ordinal, native_context));
+  }
+
+ private:
+  /// The ordinal of a device. Throws NotFoundError.
+  int find(const Device& device) const {
     int count = 0;
     const CUresult result = handles(device.type) ? count_devices(count) : kSuccess;
     if (device.id < 0 || device.id >= count) {
@@ -50,13 +79,9 @@ class CudaDriver final : public Driver {
                           (result != kSuccess ? ": CUDA couldn't be started: " + library_->text(result)
                                               : "; it has " + std::to_string(count)));
     }
-    const int ordinal = static_cast<int>(device.id);
-    return std::make_shared<CudaContext>(native_context == nullptr
-                                             ? ContextHold::primary(library_, ordinal)
-                                             : ContextHold::foreign(library_, ordinal, native_context));
+    return static_cast<int>(device.id);
   }
 
- private:
   CUresult count_devices(int& count) const {
     const CUresult result = library_->start();
     return result != kSuccess ? result : library_->api().device_get_count(&count);

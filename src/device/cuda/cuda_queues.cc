@@ -62,6 +62,7 @@ Queue CudaContext::wrap_queue(void* native, std::shared_ptr<void> owner) {
                                  to_string(device_) + " that it has open; open the device in that context");
     }
   }
+  if (number == kPerThreadStream) return Queue::of_this_thread(device_, native, std::move(owner));
   return {device_, native, std::move(owner)};
 }
 
@@ -73,30 +74,19 @@ void CudaContext::order_after(const Queue& queue, const Event& event) {
   check(api().stream_wait_event(queue.native(), handle_of(event), 0), "ordering a queue after an event");
 }
 
-Event CudaContext::make_event() {
-  const Entered entered(*this, "making an event");
+Event CudaContext::wrap_event(void* native, std::shared_ptr<void> owner) { return {native, std::move(owner)}; }
+
+Event CudaContext::record(const Queue& queue) {
+  check_queue(queue);
+  const Entered entered(*this, "recording an event");
   auto own = std::make_shared<OwnEvent>();
   own->hold = hold_;
   check(api().event_create(&own->event, kEventDisableTiming), "making an event");
+  const CUresult result = api().event_record(own->event, queue.native());
   void* native = &own->event;
-  return {native, std::move(own)};
-}
-
-Event CudaContext::wrap_event(void* native, std::shared_ptr<void> owner) { return {native, std::move(owner)}; }
-
-void CudaContext::record(Event& event, const Queue& queue) {
-  check_queue(queue);
-  if (event.native() == nullptr) {
-    if (event.failure()) return;
-    throw InvalidArgumentError(
-        "the cuda driver was asked to record an event that has no native one; make_event() makes "
-        "events to record");
-  }
-  const Entered entered(*this, "recording an event");
-  const CUresult result = api().event_record(handle_of(event), queue.native());
-  if (result == kSuccess) return;
+  if (result == kSuccess) return {native, std::move(own)};
   if (of_the_call(result)) library().fail(result, "recording an event");
-  event.fail(std::make_shared<const Error>(library().error(result, "running the work before an event")));
+  return Event::failed(std::make_shared<const Error>(library().error(result, "running the work before an event")));
 }
 
 bool CudaContext::query(const Event& event) {
@@ -124,6 +114,32 @@ void CudaContext::wait(const Event& event) {
   if (of_the_call(result)) library().fail(result, "waiting for an event");
   Event(event).fail(std::make_shared<const Error>(library().error(result, "running the work before an event")));
   event.check();
+}
+
+Parked::Watch CudaContext::watch(std::shared_ptr<ContextHold> hold) {
+  return {
+      .over = [hold](const Event& event) { return hold->api().event_query(handle_of(event)) != kNotReady; },
+      .wait =
+          [hold](const Event& event) {
+            const Current current(hold->library(), hold->native());
+            hold->api().event_synchronize(handle_of(event));
+          },
+      .in_child = [hold] { return hold->library().in_child(); },
+  };
+}
+
+void CudaContext::park(std::shared_ptr<void> owner, const Queue& queue) {
+  Event done;
+  try {
+    done = record(queue);
+  } catch (const std::exception&) {  // no memory for an event
+  }
+  if (done.native() == nullptr) {
+    // Or the stream takes nothing more: it is broken, or not one of this context, and what runs on it will say so.
+    api().stream_synchronize(queue.native());
+    return;
+  }
+  parked_.park(std::move(owner), std::move(done));
 }
 
 }  // namespace crossdock::device::cuda

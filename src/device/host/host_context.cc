@@ -96,9 +96,10 @@ Buffer HostContext::adopt(const BufferRef& memory, std::shared_ptr<void> owner) 
   return {memory, std::move(owner)};
 }
 
-void HostContext::free(Buffer buffer, const Queue& queue) {
+void HostContext::free(Buffer&& buffer, const Queue& queue) {
   check_queue(queue);
   check_memory(buffer.ref(), "memory to free");
+  const Buffer taken = std::move(buffer);  // its queue has no work
 }
 
 void HostContext::copy(const BufferRef& to, const BufferRef& from, const Queue& queue) {
@@ -124,6 +125,12 @@ PointerInfo HostContext::describe(const void* pointer) const {
     info.size = region->size();
   }
   return info;
+}
+
+bool HostContext::accessible(const BufferRef& memory, const Queue& queue) const {
+  check_queue(queue);
+  // A host reads shared memory that has its device's number as well as its own.
+  return host_readable(memory.device.type) || memory.kind != MemoryKind::kDevice;
 }
 
 MemoryHandle HostContext::export_memory(const BufferRef& memory) {
@@ -177,8 +184,6 @@ void HostContext::order_after(const Queue& queue, const Event& event) {
   wait(event);
 }
 
-Event HostContext::make_event() { return {nullptr, nullptr}; }
-
 Event HostContext::wrap_event(void* native, std::shared_ptr<void> owner) {
   if (native != nullptr) {
     throw UnsupportedError("the host driver has no native events; CPU memory must come with a null sync_event");
@@ -186,7 +191,10 @@ Event HostContext::wrap_event(void* native, std::shared_ptr<void> owner) {
   return {nullptr, std::move(owner)};
 }
 
-void HostContext::record(Event&, const Queue& queue) { check_queue(queue); }
+Event HostContext::record(const Queue& queue) {
+  check_queue(queue);
+  return {};
+}
 
 bool HostContext::query(const Event& event) {
   event.check();

@@ -31,9 +31,10 @@ class HostContext final : public Context {
 
   Buffer allocate(std::uint64_t size, MemoryKind kind, Sharing sharing, const Queue& queue) override;
   Buffer adopt(const BufferRef& memory, std::shared_ptr<void> owner) override;
-  void free(Buffer buffer, const Queue& queue) override;
+  void free(Buffer&& buffer, const Queue& queue) override;
   void copy(const BufferRef& to, const BufferRef& from, const Queue& queue) override;
   PointerInfo describe(const void* pointer) const override;
+  bool accessible(const BufferRef& memory, const Queue& queue) const override;
   MemoryHandle export_memory(const BufferRef& memory) override;
   Buffer import_memory(MemoryHandle handle, const std::string& where) override;
 
@@ -41,9 +42,8 @@ class HostContext final : public Context {
   Queue wrap_queue(void* native, std::shared_ptr<void> owner) override;
   void order_after(const Queue& queue, const Event& event) override;
 
-  Event make_event() override;
   Event wrap_event(void* native, std::shared_ptr<void> owner) override;
-  void record(Event& event, const Queue& queue) override;
+  Event record(const Queue& queue) override;
   bool query(const Event& event) override;
   void wait(const Event& event) override;
 

@@ -1,5 +1,6 @@
 #include "host_driver.h"
 
+#include <sys/sysinfo.h>
 #include <sys/utsname.h>
 
 #include "crossdock/core/error.h"
@@ -19,6 +20,18 @@ class HostDriver final : public Driver {
   }
 
   std::vector<Device> devices() const override { return {Device{}}; }
+
+  DeviceInfo info(const Device& device) const override {
+    if (!handles(device.type)) throw NotFoundError("the host driver has no device " + to_string(device));
+    struct sysinfo system {};
+    const bool known = ::sysinfo(&system) == 0;
+    return {.device = device,
+            .device_class = DeviceClass::kCpu,
+            .backend = "host",
+            .name = "this machine's memory",
+            .kinds = {MemoryKind::kHost},
+            .memory = known ? std::uint64_t{system.totalram} * system.mem_unit : 0};
+  }
 
   bool handles(DeviceType type) const noexcept override { return type == DeviceType::kCpu; }
 

@@ -77,7 +77,7 @@ const Access* AccessLog::conflict(const Access& next, const Clock& clock) const 
 }
 
 void AccessLog::add(const Access& next, const Clock& clock) {
-  cut_out(next.begin, next.end, &next, &clock);
+  cut_out(next.begin, next.end, &next, clock);
   for (Access& known : accesses_) {
     // Neighbours of one queue and one time are one access: a batch's buffers, copied one after the other.
     if (known.timeline != next.timeline || known.epoch != next.epoch || known.kind != next.kind) continue;
@@ -93,7 +93,9 @@ void AccessLog::add(const Access& next, const Clock& clock) {
   accesses_.push_back(next);
 }
 
-void AccessLog::forget(std::uint64_t begin, std::uint64_t end) { cut_out(begin, end, nullptr, nullptr); }
+void AccessLog::forget(std::uint64_t begin, std::uint64_t end, const Clock& clock) {
+  cut_out(begin, end, nullptr, clock);
+}
 
 const Access* AccessLog::pending(std::uint64_t begin, std::uint64_t end) const noexcept {
   for (const Access& access : accesses_) {
@@ -107,15 +109,14 @@ void AccessLog::prune(std::size_t most) {
   if (accesses_.size() > most) accesses_.erase(accesses_.begin(), accesses_.end() - static_cast<std::ptrdiff_t>(most));
 }
 
-void AccessLog::cut_out(std::uint64_t begin, std::uint64_t end, const Access* by, const Clock* clock) {
+void AccessLog::cut_out(std::uint64_t begin, std::uint64_t end, const Access* by, const Clock& clock) {
   std::vector<Access> rests;
   std::erase_if(accesses_, [&](const Access& access) {
     if (!access.overlaps(begin, end)) return false;
-    if (by != nullptr) {
-      // Who is ordered after a read needn't be ordered after the write before it only because the read was.
-      if (access.writes() && !by->writes()) return false;
-      if (access.timeline != by->timeline && !clock->covers(*access.timeline, access.epoch)) return false;
-    }
+    // Who is ordered after a read needn't be ordered after the write before it only because the read was.
+    if (by != nullptr && access.writes() && !by->writes()) return false;
+    const bool own = by != nullptr && access.timeline == by->timeline;
+    if (!own && !clock.covers(*access.timeline, access.epoch)) return false;
     Access rest = access;
     if (access.begin < begin) {
       rest.end = begin;

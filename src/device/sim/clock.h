@@ -92,8 +92,9 @@ class AccessLog {
   const Access* conflict(const Access& next, const Clock& clock) const noexcept;
   /// Adds an access, which takes the place of those that it is ordered after.
   void add(const Access& next, const Clock& clock);
-  /// Forgets what was done to these bytes: they are somebody else's now.
-  void forget(std::uint64_t begin, std::uint64_t end);
+  /// Forgets what was done to these bytes before `clock`: they are somebody else's now. Of the rest somebody may still
+  /// have to be told.
+  void forget(std::uint64_t begin, std::uint64_t end, const Clock& clock);
   /// Work on these bytes that the host doesn't know to be done; null if there is none.
   const Access* pending(std::uint64_t begin, std::uint64_t end) const noexcept;
   const std::vector<Access>& all() const noexcept { return accesses_; }
@@ -101,7 +102,7 @@ class AccessLog {
   void prune(std::size_t most);
 
  private:
-  void cut_out(std::uint64_t begin, std::uint64_t end, const Access* by, const Clock* clock);
+  void cut_out(std::uint64_t begin, std::uint64_t end, const Access* by, const Clock& clock);
   std::vector<Access> accesses_;
 };
 

@@ -90,6 +90,7 @@ void BlockPool::give_back(std::unique_ptr<Block> block) noexcept {
     return;
   }
   block->log = AccessLog();
+  block->kept = Clock();
   block->views = 0;
   const std::lock_guard lock(mutex_);
   if (block->size() > most_ - std::min(most_, kept_)) return;

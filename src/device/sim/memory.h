@@ -40,6 +40,8 @@ class Block {
   /// For who holds the simulation's lock: the accesses, by offset, and how many views there are.
   AccessLog log;
   std::uint32_t views = 0;
+  /// Work of queues that have a share of the memory until it is done: whoever frees it comes after that.
+  Clock kept;
 
  private:
   ForkGuard made_in_;

@@ -25,7 +25,7 @@ void WorkQueue::start() {
   started_ = true;
 }
 
-void WorkQueue::push(Work work) {
+void WorkQueue::push(Work&& work) {
   const std::lock_guard lock(mutex_);
   work_.push_back(std::move(work));
   changed_.notify_all();

@@ -66,8 +66,8 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
 
   /// Makes sure that there is a thread. Throws ResourceError.
   void start();
-  /// After start(). Work is done in the order of these calls.
-  void push(Work work);
+  /// After start(). Work is done in the order of these calls. On a throw it is the caller's as before.
+  void push(Work&& work);
   /// True if there is no work: then an event is complete as soon as it is recorded.
   bool idle() const;
   /// Nobody holds the queue any more.

@@ -26,16 +26,6 @@ Signal* Signal::from(crossdock_sim_event* native) noexcept {
   return native != nullptr && native->wait == wait_entry ? static_cast<Signal*>(native) : nullptr;
 }
 
-void Signal::set(std::shared_ptr<Point> point) {
-  const std::lock_guard lock(mutex_);
-  point_ = std::move(point);
-}
-
-std::shared_ptr<Point> Signal::point() const {
-  const std::lock_guard lock(mutex_);
-  return point_;
-}
-
 void Signal::note(const std::string& error) noexcept {
   const std::lock_guard lock(mutex_);
   if (!errors_.empty() && errors_.back() == error) return;

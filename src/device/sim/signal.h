@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "crossdock/device/event.h"
 #include "crossdock/device/sim_event.h"
@@ -13,7 +14,7 @@ namespace crossdock::device::sim {
 
 class World;
 
-/// The native event: what others see of it, and which recording it stands for now. Thread-safe.
+/// The native event: what others see of it, and the point that it stands for. Thread-safe.
 class Signal : public crossdock_sim_event {
  public:
   explicit Signal(std::shared_ptr<World> world) noexcept;
@@ -24,9 +25,9 @@ class Signal : public crossdock_sim_event {
   static Signal* from(crossdock_sim_event* native) noexcept;
 
   World& world() const noexcept { return *world_; }
-  void set(std::shared_ptr<Point> point);
-  /// Null if it was never recorded.
-  std::shared_ptr<Point> point() const;
+  /// Once, before anybody else has it.
+  void set(std::shared_ptr<Point> point) noexcept { point_ = std::move(point); }
+  const std::shared_ptr<Point>& point() const noexcept { return point_; }
   /// Keeps the text of a failure for last_error().
   void note(const std::string& error) noexcept;
 
@@ -36,8 +37,8 @@ class Signal : public crossdock_sim_event {
   static const char* error_entry(crossdock_sim_event* self) noexcept;
 
   std::shared_ptr<World> world_;
-  mutable std::mutex mutex_;
   std::shared_ptr<Point> point_;
+  std::mutex mutex_;                ///< Of the texts.
   std::deque<std::string> errors_;  // none moves while the event is there
 };
 

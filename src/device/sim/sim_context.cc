@@ -1,5 +1,7 @@
 #include "sim_context.h"
 
+#include <algorithm>
+
 #include "crossdock/core/bytes.h"
 #include "crossdock/core/error.h"
 
@@ -12,17 +14,23 @@ constexpr std::size_t kOpaque = 2 * sizeof(std::uint64_t);  // the allocation's 
 
 }  // namespace
 
+QueueHandle::QueueHandle(std::shared_ptr<World> in, std::shared_ptr<WorkQueue> what)
+    : world(std::move(in)), queue(std::move(what)) {
+  world->handles().add(this);
+}
+
 QueueHandle::~QueueHandle() {
-  if (!made_in.in_child()) queue->close();
+  if (made_in.in_child()) return;
+  world->handles().remove(this);
+  queue->close();
 }
 
 WorkQueue& queue_of(void* native, const World& world) {
-  auto* handle = static_cast<QueueHandle*>(native);
-  if (handle == nullptr || reinterpret_cast<std::uintptr_t>(native) % alignof(QueueHandle) != 0 ||
-      handle->magic != QueueHandle::kMagic || handle->world.get() != &world) {
-    throw InvalidArgumentError("the sim driver was given a native queue that it didn't make");
+  // A handle may be any number that somebody made up: it isn't looked into before it is known.
+  if (!world.handles().has(native)) {
+    throw InvalidArgumentError("the sim driver was given a native queue that it didn't make, or that has ended");
   }
-  return *handle->queue;
+  return *static_cast<QueueHandle*>(native)->queue;
 }
 
 WorkQueue& SimContext::check_queue(const Queue& queue) const {
@@ -53,10 +61,14 @@ Buffer SimContext::adopt(const BufferRef& memory, std::shared_ptr<void> owner) {
   return {memory, std::move(owner)};
 }
 
-void SimContext::free(Buffer buffer, const Queue& queue) {
+void SimContext::free(Buffer&& buffer, const Queue& queue) {
   world_->enter(SimVerb::kFree);
   WorkQueue& work = check_queue(queue);
-  world_->check_memory(buffer.ref(), device_, "memory to free");
+  // Of a peer's memory too, which this queue's copies read or write, and of several allocations: their owner goes when
+  // that is done.
+  BufferRef start = buffer.ref();
+  start.size = std::min<std::uint64_t>(start.size, 1);
+  world_->check_memory(start, start.device, "memory to free");
   world_->free(std::move(buffer), work);
 }
 
@@ -80,6 +92,12 @@ PointerInfo SimContext::describe(const void* pointer) const {
     info.size = view->size();
   }
   return info;
+}
+
+bool SimContext::accessible(const BufferRef& memory, const Queue& queue) const {
+  check_queue(queue);
+  // Work here is copies, and a peer's memory is copied as one's own is: what counts is whose memory it is.
+  return memory.device == device_;
 }
 
 MemoryHandle SimContext::export_memory(const BufferRef& memory) {
@@ -174,27 +192,20 @@ Signal* SimContext::ours(crossdock_sim_event* native) const noexcept {
   return signal != nullptr && &signal->world() == world_.get() ? signal : nullptr;
 }
 
-Event SimContext::make_event() {
-  world_->enter(SimVerb::kMakeEvent);
-  auto signal = std::make_shared<Signal>(world_);
-  void* native = static_cast<crossdock_sim_event*>(signal.get());
-  return {native, std::move(signal)};
-}
-
 Event SimContext::wrap_event(void* native, std::shared_ptr<void> owner) {
   world_->enter(SimVerb::kWrapEvent);
   if (native != nullptr) check_native(native);
   return {native, std::move(owner)};
 }
 
-void SimContext::record(Event& event, const Queue& queue) {
+Event SimContext::record(const Queue& queue) {
   world_->enter(SimVerb::kRecord);
   WorkQueue& work = check_queue(queue);
-  Signal* signal = event.native() == nullptr ? nullptr : ours(check_native(event.native()));
-  if (signal == nullptr) {
-    throw InvalidArgumentError("the sim driver can record only events that it made itself, with make_event()");
-  }
+  auto signal = std::make_shared<Signal>(world_);
+  void* native = static_cast<crossdock_sim_event*>(signal.get());
+  Event event(native, signal);
   world_->record(event, *signal, work);
+  return event;
 }
 
 bool SimContext::query(const Event& event) {

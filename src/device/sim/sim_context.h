@@ -11,14 +11,11 @@ namespace crossdock::device::sim {
 
 /// The native queue: what Queue::native() points to.
 struct QueueHandle {
-  static constexpr std::uint64_t kMagic = 0x65756575712d6478;  // "xd-queue"
-  QueueHandle(std::shared_ptr<World> in, std::shared_ptr<WorkQueue> what)
-      : world(std::move(in)), queue(std::move(what)) {}
+  QueueHandle(std::shared_ptr<World> in, std::shared_ptr<WorkQueue> what);
   QueueHandle(const QueueHandle&) = delete;
   QueueHandle& operator=(const QueueHandle&) = delete;
   ~QueueHandle();
 
-  const std::uint64_t magic = kMagic;
   ForkGuard made_in;
   std::shared_ptr<World> world;
   std::shared_ptr<WorkQueue> queue;
@@ -36,9 +33,10 @@ class SimContext final : public Context {
 
   Buffer allocate(std::uint64_t size, MemoryKind kind, Sharing sharing, const Queue& queue) override;
   Buffer adopt(const BufferRef& memory, std::shared_ptr<void> owner) override;
-  void free(Buffer buffer, const Queue& queue) override;
+  void free(Buffer&& buffer, const Queue& queue) override;
   void copy(const BufferRef& to, const BufferRef& from, const Queue& queue) override;
   PointerInfo describe(const void* pointer) const override;
+  bool accessible(const BufferRef& memory, const Queue& queue) const override;
   MemoryHandle export_memory(const BufferRef& memory) override;
   Buffer import_memory(MemoryHandle handle, const std::string& where) override;
 
@@ -46,9 +44,8 @@ class SimContext final : public Context {
   Queue wrap_queue(void* native, std::shared_ptr<void> owner) override;
   void order_after(const Queue& queue, const Event& event) override;
 
-  Event make_event() override;
   Event wrap_event(void* native, std::shared_ptr<void> owner) override;
-  void record(Event& event, const Queue& queue) override;
+  Event record(const Queue& queue) override;
   bool query(const Event& event) override;
   void wait(const Event& event) override;
 

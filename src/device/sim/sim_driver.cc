@@ -10,8 +10,8 @@ namespace crossdock::device {
 namespace {
 
 constexpr std::array<std::string_view, kSimVerbs> kVerbNames = {
-    "open",       "allocate",   "adopt",       "free",       "copy",       "describe", "export_memory", "import_memory",
-    "make_queue", "wrap_queue", "order_after", "make_event", "wrap_event", "record",   "query",         "wait",
+    "open",       "allocate",   "adopt",       "free",       "copy",   "describe", "export_memory", "import_memory",
+    "make_queue", "wrap_queue", "order_after", "wrap_event", "record", "query",    "wait",
 };
 
 class Simulated final : public SimDriver {
@@ -29,6 +29,18 @@ class Simulated final : public SimDriver {
       devices.push_back({.type = DeviceType::kExtDev, .id = id});
     }
     return devices;
+  }
+
+  std::uint64_t devices_version() const noexcept override { return world_->devices_version(); }
+
+  DeviceInfo info(const Device& device) const override {
+    world_->check_device(device);
+    return {.device = device,
+            .device_class = DeviceClass::kGpu,
+            .backend = "sim",
+            .name = "Crossdock's simulated device",
+            .kinds = {MemoryKind::kDevice, MemoryKind::kHost, MemoryKind::kShared},
+            .memory = world_->memory()};
   }
 
   bool handles(DeviceType type) const noexcept override { return type == DeviceType::kExtDev; }
@@ -71,6 +83,16 @@ std::optional<SimVerb> sim_verb_of(std::string_view name) noexcept {
     if (kVerbNames[verb] == name) return static_cast<SimVerb>(verb);
   }
   return std::nullopt;
+}
+
+std::shared_ptr<const void> sim_letting_go() noexcept { return sim::letting_go(); }
+
+SimLettingGo::SimLettingGo(std::shared_ptr<const void> of) noexcept : of_(std::move(of)), before_(nullptr) {
+  if (of_ != nullptr) before_ = sim::let_go_after(static_cast<const sim::Clock*>(of_.get()));
+}
+
+SimLettingGo::~SimLettingGo() {
+  if (of_ != nullptr) sim::let_go_after(static_cast<const sim::Clock*>(before_));
 }
 
 std::shared_ptr<SimDriver> make_sim_driver(const SimOptions& options) { return std::make_shared<Simulated>(options); }

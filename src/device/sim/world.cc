@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <iterator>
 #include <new>
+#include <utility>
 
 #include "crossdock/core/bytes.h"
 #include "crossdock/core/error.h"
@@ -38,7 +39,7 @@ bool overlap(const Place& a, const Place& b, std::uint64_t size) noexcept {
   return a.offset < b.offset ? b.offset - a.offset < size : a.offset - b.offset < size;
 }
 
-/// What is ordered before the free() that this thread does now; null elsewhere.
+/// What is ordered before what this thread lets go of now, for a queue; null elsewhere.
 thread_local const Clock* freeing = nullptr;
 
 /// The failure whose turn it is, taken out of those to come, which come one call closer; null if there is none.
@@ -100,8 +101,11 @@ void World::enter(SimVerb verb) {
 void World::check_device(const Device& device) const {
   const std::lock_guard lock(mutex_);
   if (device.type == DeviceType::kExtDev && device.id >= 0 && device.id < std::int64_t{options_.devices}) return;
-  throw NotFoundError("the sim driver has no device " + to_string(device) + "; it has " +
-                      std::to_string(options_.devices) + " now");
+  throw NotFoundError(
+      "the sim driver has no device " + to_string(device) + "; it has " + std::to_string(options_.devices) + " now" +
+      (options_.devices != 0 ? std::string()
+                             : ": tests make them, in Python by crossdock.testing.simulated_devices() or the fixture "
+                               "simulated_devices, in C++ by SimDriver::set_devices()"));
 }
 
 void World::set_devices(std::uint32_t count) {
@@ -109,6 +113,7 @@ void World::set_devices(std::uint32_t count) {
     const std::lock_guard lock(mutex_);
     options_.devices = count;
   }
+  devices_version_.fetch_add(1, std::memory_order_acq_rel);
   pool_->limit(count == 0 ? 0 : kPooled);
 }
 
@@ -120,6 +125,11 @@ void World::set_delay(std::chrono::nanoseconds delay) {
 void World::set_memory(std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   options_.memory = bytes;
+}
+
+std::uint64_t World::memory() const {
+  const std::lock_guard lock(mutex_);
+  return options_.memory;
 }
 
 std::uint32_t World::devices() const {
@@ -273,6 +283,7 @@ void World::drop(View& view) noexcept {
     for (const Access& access : block.log.all()) {
       if (access.seen() || access.kind == AccessKind::kAllocate) continue;
       if (freeing != nullptr && freeing->covers(*access.timeline, access.epoch)) continue;
+      if (block.kept.covers(*access.timeline, access.epoch)) continue;
       const Timeline* timeline = access.timeline.get();
       if (std::find(told.begin(), told.end(), timeline) != told.end()) continue;
       told.push_back(timeline);
@@ -472,31 +483,50 @@ void World::copy(const BufferRef& to, const BufferRef& from, const Device& devic
   queue.push({.what = std::move(work), .due = due()});
 }
 
-void World::free(Buffer buffer, WorkQueue& queue) {
+void World::free(Buffer&& buffer, WorkQueue& queue) {
   if (buffer.data() == nullptr) return;
   queue.start();
   const BufferRef memory = buffer.ref();
   std::shared_ptr<void> owner = buffer.release();
   const Owner* ours = std::get_deleter<Owner>(owner);
   const std::shared_ptr<View> view = ours != nullptr && owner.use_count() == 1 ? ours->view : nullptr;
+  buffer = Buffer(memory, std::move(owner));
   const std::lock_guard lock(mutex_);
   const std::shared_ptr<Timeline>& timeline = queue.timeline();
   // Dropped by the end of another queue's work, which kept it: what comes now comes after that.
   if (freeing != nullptr) queue.clock.join(*freeing);
+  if (view) queue.clock.join(view->block()->kept);
   Clock clock = queue.clock;
   clock.join(timeline, timeline->now());
-  FreeWork work{.buffer = Buffer(memory, std::move(owner)),
-                .view = view,
-                .clock = std::move(clock),
-                .world = shared_from_this(),
-                .failure = nullptr};
+  if (!view) keep(memory, clock);
+  // Without the buffer as long as something may throw: dropped here, it would ask for the lock that is held.
+  FreeWork work{.buffer = {}, .view = view, .clock = std::move(clock), .world = shared_from_this(), .failure = nullptr};
   // What was adopted may have other owners, who know when it is freed; if it is freed here, drop() looks at it.
   if (view && view->block()->views == 1) {
     const Access access{0, view->block()->size(), AccessKind::kFree, timeline, timeline->now()};
     work.failure = check_order(access, view->block()->log, queue);
   }
+  Work whole{.what = std::move(work), .due = {}};
+  Buffer& taken = std::get<FreeWork>(whole.what).buffer;
+  taken = std::move(buffer);
+  try {
+    queue.push(std::move(whole));
+  } catch (...) {
+    buffer = std::move(taken);
+    throw;
+  }
   if (view) view->freed = true;
-  queue.push({.what = std::move(work), .due = {}});
+}
+
+void World::keep(const BufferRef& memory, const Clock& clock) {
+  if (memory.device.type != DeviceType::kExtDev) return;
+  const std::uint64_t begin = address_of(memory.data);
+  auto at = views_.upper_bound(begin);
+  if (at != views_.begin()) --at;
+  for (; at != views_.end() && at->first < begin + memory.size; ++at) {
+    const std::shared_ptr<View> view = at->second.lock();
+    if (view && begin < address_of(view->address()) + view->size()) view->block()->kept.join(clock);
+  }
 }
 
 void World::free_now(FreeWork& work) noexcept {
@@ -505,7 +535,7 @@ void World::free_now(FreeWork& work) noexcept {
     // Before it is dropped: after that the bytes may be somebody else's.
     const std::lock_guard lock(mutex_);
     try {
-      host_log_.forget(address_of(memory.data), address_of(memory.data) + memory.size);
+      host_log_.forget(address_of(memory.data), address_of(memory.data) + memory.size, work.clock);
     } catch (const std::bad_alloc&) {  // then too much is remembered
     }
   }
@@ -513,6 +543,18 @@ void World::free_now(FreeWork& work) noexcept {
   work.buffer = Buffer();
   freeing = nullptr;
 }
+
+std::shared_ptr<const Clock> letting_go() noexcept {
+  if (freeing == nullptr) [[likely]]
+    return nullptr;
+  try {
+    return std::make_shared<const Clock>(*freeing);
+  } catch (const std::bad_alloc&) {
+    return nullptr;  // then a fault may be told that is none
+  }
+}
+
+const Clock* let_go_after(const Clock* clock) noexcept { return std::exchange(freeing, clock); }
 
 void World::record(const Event& event, Signal& signal, WorkQueue& queue) {
   std::shared_ptr<Point> point;
@@ -534,10 +576,6 @@ void World::record(const Event& event, Signal& signal, WorkQueue& queue) {
 
 void World::order_after(WorkQueue& queue, const Event& event, Signal& signal) {
   const std::shared_ptr<Point> point = signal.point();
-  if (point == nullptr) {
-    event.check();
-    return;
-  }
   if (point->done() && point->failure()) deliver(*point);
   event.check();
   const std::lock_guard lock(mutex_);
@@ -573,7 +611,6 @@ void World::deliver(Point& point) {
 bool World::query(Signal& signal) {
   enter(SimVerb::kQuery);
   const std::shared_ptr<Point> point = signal.point();
-  if (point == nullptr) return true;
   if (!point->done()) return false;
   {
     const std::lock_guard lock(mutex_);
@@ -586,7 +623,6 @@ bool World::query(Signal& signal) {
 void World::wait(Signal& signal) {
   enter(SimVerb::kWait);
   const std::shared_ptr<Point> point = signal.point();
-  if (point == nullptr) return;
   point->wait();
   {
     const std::lock_guard lock(mutex_);

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -27,6 +29,27 @@ struct Place {
   std::uint64_t offset = 0;  ///< Within the log: of the view's block, or the address.
 };
 
+/// The native queues that there are. With a lock of its own: queues end wherever their last owner goes.
+class HandleTable {
+ public:
+  void add(const void* handle) {
+    const std::lock_guard lock(mutex_);
+    handles_.insert(handle);
+  }
+  void remove(const void* handle) noexcept {
+    const std::lock_guard lock(mutex_);
+    handles_.erase(handle);
+  }
+  bool has(const void* handle) const noexcept {
+    const std::lock_guard lock(mutex_);
+    return handles_.contains(handle);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::unordered_set<const void*> handles_;
+};
+
 /// What the devices of one simulated driver share: memory, clocks, counters, and the failures to come. Thread-safe.
 class World : public std::enable_shared_from_this<World> {
  public:
@@ -41,6 +64,8 @@ class World : public std::enable_shared_from_this<World> {
   void set_delay(std::chrono::nanoseconds delay);
   void set_memory(std::uint64_t bytes);
   std::uint32_t devices() const;
+  std::uint64_t devices_version() const noexcept { return devices_version_.load(std::memory_order_acquire); }
+  std::uint64_t memory() const;
   void fail_next(SimVerb verb, std::uint64_t after, const Error& error);
   void fail_work(std::uint64_t after, const Error& error, const Timeline* timeline);
   SimCounters counters() const;
@@ -65,7 +90,7 @@ class World : public std::enable_shared_from_this<World> {
 
   std::shared_ptr<WorkQueue> make_queue(const Device& device);
   void copy(const BufferRef& to, const BufferRef& from, const Device& device, WorkQueue& queue);
-  void free(Buffer buffer, WorkQueue& queue);
+  void free(Buffer&& buffer, WorkQueue& queue);
   /// On the queue's thread: what free() put there.
   void free_now(FreeWork& work) noexcept;
   void record(const Event& event, Signal& signal, WorkQueue& queue);
@@ -74,6 +99,9 @@ class World : public std::enable_shared_from_this<World> {
   void order_after_other(WorkQueue& queue, const Event& event, crossdock_sim_event* other);
   /// The host has waited for such an event.
   void see_other();
+
+  HandleTable& handles() noexcept { return handles_; }
+  const HandleTable& handles() const noexcept { return handles_; }
 
   bool query(Signal& signal);
   void wait(Signal& signal);
@@ -91,6 +119,8 @@ class World : public std::enable_shared_from_this<World> {
 
   std::shared_ptr<View> add_view(std::shared_ptr<Block> block, std::uint64_t size, Device device, MemoryKind kind);
   void drop(View& view) noexcept;
+  /// A share of this memory goes after `clock`: the memory itself can't go before. For who holds the lock.
+  void keep(const BufferRef& memory, const Clock& clock);
   void check_room(std::uint64_t size, const Device& device) const;
   // For who holds the lock:
   std::shared_ptr<View> find_locked(const void* pointer) const;
@@ -107,6 +137,7 @@ class World : public std::enable_shared_from_this<World> {
   const ForkGuard made_in_;
   mutable std::mutex mutex_;
   SimOptions options_;
+  std::atomic<std::uint64_t> devices_version_{0};
   SimCounters counters_;
   std::array<std::vector<Injected>, kSimVerbs> verb_failures_;
   std::vector<Injected> work_failures_;
@@ -118,9 +149,15 @@ class World : public std::enable_shared_from_this<World> {
   mutable AccessLog host_log_;
   std::vector<std::weak_ptr<Timeline>> timelines_;
   std::uint64_t queues_made_ = 0;
+  HandleTable handles_;
   std::shared_ptr<BlockPool> pool_ = std::make_shared<BlockPool>();
   std::shared_ptr<Quarantine> quarantine_ = std::make_shared<Quarantine>();
 };
+
+/// What is ordered before what the calling thread lets go of now, for a queue; null elsewhere.
+std::shared_ptr<const Clock> letting_go() noexcept;
+/// Sets that. Returns what it was before.
+const Clock* let_go_after(const Clock* clock) noexcept;
 
 /// Completes an event with what went wrong in its queue's work.
 void complete(Event& event, Point& point) noexcept;

@@ -26,10 +26,12 @@ struct DriverCase {
   std::function<std::shared_ptr<void>()> make_native_event;
   /// True if work may still run when the verb that started it returns.
   bool asynchronous = false;
+  /// True if wrap_queue() copies what it is given: the same queue, under a handle of the driver's.
+  bool copies_queues = false;
   /// True if imported memory can be written.
   bool import_writable = false;
   /// What memory of a kind says that its device is; null: the context's device, for all of them.
-  std::function<Device(MemoryKind, const Device&)> device_of;
+  std::function<Device(MemoryKind, const Device&)> device_of = nullptr;
   /// True if machines may lack it: make() gives null there, and the suite is skipped.
   bool optional = false;
 };

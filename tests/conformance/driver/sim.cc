@@ -28,7 +28,8 @@ DriverCase simulated(const char* name, std::chrono::nanoseconds delay) {
           },
       .make_native_event =
           [driver] {
-            const Event event = driver->lock()->open({.type = DeviceType::kExtDev, .id = 1})->make_event();
+            const auto context = driver->lock()->open({.type = DeviceType::kExtDev, .id = 1});
+            const Event event = context->record(context->make_queue());
             return std::shared_ptr<void>(event.native(), [event](void*) {});
           },
       .asynchronous = true,

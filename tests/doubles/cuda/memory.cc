@@ -38,8 +38,7 @@ CUdeviceptr allocate_now(std::size_t size, Source source) {
   DoubleContext& context = need_context();
   const crossdock::device::Queue idle = context.backend->make_queue();
   const CUdeviceptr pointer = allocate(context, idle, size, source);
-  Event allocated = context.backend->make_event();
-  context.backend->record(allocated, idle);
+  Event allocated = context.backend->record(idle);
   context.backend->wait(allocated);  // at once: nothing else is on that queue
   return pointer;
 }
@@ -75,8 +74,7 @@ CUresult copy_and_wait(const char* function, CUdeviceptr to, CUdeviceptr from, s
     DoubleStream& stream = own_stream(nullptr);
     copy(to, from, size, stream);
     backend = stream.context->backend;
-    done = backend->make_event();
-    backend->record(done, stream.queue);
+    done = backend->record(stream.queue);
   });
   if (result != kSuccess) return result;
   try {
@@ -167,7 +165,8 @@ CUDA_DOUBLE CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream handle) {
     if (block == nullptr || block->first != pointer) throw Failure{kInvalidValue};
     if (block->second.source != Source::kPool && block->second.source != Source::kAlloc) throw Failure{kInvalidValue};
     order_default_streams(stream);
-    stream.context->backend->free(std::move(take(pointer).buffer), stream.queue);
+    Block freed = take(pointer);
+    stream.context->backend->free(std::move(freed.buffer), stream.queue);
   });
 }
 

@@ -87,8 +87,7 @@ DoubleEvent& event_of(CUevent handle) {
 void end_stream(DoubleStream* stream) {
   const std::unique_ptr<DoubleStream> ended(stream);
   const std::shared_ptr<device::Context>& backend = stream->context->backend;
-  device::Event end = backend->make_event();
-  backend->record(end, stream->queue);
+  device::Event end = backend->record(stream->queue);
   state().ended.emplace_back(backend, std::move(end));
 }
 
@@ -113,8 +112,7 @@ std::pair<const CUdeviceptr, Block>* block_of(CUdeviceptr pointer, std::uint64_t
 void order_default_streams(DoubleStream& stream) {
   DoubleContext& context = *stream.context;
   const auto after = [&context](DoubleStream& later, DoubleStream& earlier) {
-    device::Event event = context.backend->make_event();
-    context.backend->record(event, earlier.queue);
+    device::Event event = context.backend->record(earlier.queue);
     context.backend->order_after(later.queue, event);
   };
   if (&stream == context.legacy.get()) {

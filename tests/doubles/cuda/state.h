@@ -34,7 +34,7 @@ struct DoubleStream {
 
 struct DoubleEvent {
   DoubleContext* context;
-  device::Event event;
+  device::Event event;  ///< Of the last recording; complete before the first.
 };
 
 struct DoubleContext {

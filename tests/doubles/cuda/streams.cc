@@ -36,8 +36,7 @@ CUresult end_of(const char* function, CUstream handle, DoubleContext*& context, 
     if (stream.context->broken != kSuccess) throw Failure{stream.context->broken};
     order_default_streams(stream);
     context = stream.context;
-    done = context->backend->make_event();
-    context->backend->record(done, stream.queue);
+    done = context->backend->record(stream.queue);
   });
 }
 
@@ -90,8 +89,7 @@ CUDA_DOUBLE CUresult cuCtxSynchronize() {
     if (context->legacy != nullptr) streams.push_back(context->legacy.get());
     for (const auto& [thread, stream] : context->per_thread) streams.push_back(stream.get());
     for (DoubleStream* stream : streams) {
-      all.push_back(context->backend->make_event());
-      context->backend->record(all.back(), stream->queue);
+      all.push_back(context->backend->record(stream->queue));
     }
   });
   if (result != kSuccess) return result;
@@ -134,7 +132,7 @@ CUDA_DOUBLE CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned)
 CUDA_DOUBLE CUresult cuEventCreate(CUevent* handle, unsigned) {
   return call("cuEventCreate", [&] {
     DoubleContext& context = need_context();
-    auto event = std::unique_ptr<DoubleEvent>(new DoubleEvent{&context, context.backend->make_event()});
+    auto event = std::unique_ptr<DoubleEvent>(new DoubleEvent{&context, {}});
     state().events.insert(event.get());
     *handle = event.release();
   });
@@ -157,7 +155,7 @@ CUDA_DOUBLE CUresult cuEventRecord(CUevent handle, CUstream stream_handle) {
     DoubleEvent& event = event_of(handle);
     if (event.context != stream.context) throw Failure{kInvalidHandle};
     order_default_streams(stream);
-    stream.context->backend->record(event.event, stream.queue);
+    event.event = stream.context->backend->record(stream.queue);
   });
 }
 

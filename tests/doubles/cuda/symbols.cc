@@ -24,9 +24,7 @@ constexpr Versioned kFunctions[] = {
 #define CUDA_DOUBLE_ENTRY(member, name, version, exported, parameters) {name, version, exported},
     CROSSDOCK_CUDA_FUNCTIONS(CUDA_DOUBLE_ENTRY)
 #undef CUDA_DOUBLE_ENTRY
-        {"cuDeviceGetName", 2000, "cuDeviceGetName"},
-    {"cuDeviceGetUuid", 11040, "cuDeviceGetUuid_v2"},
-    {"cuDeviceTotalMem", 3020, "cuDeviceTotalMem_v2"},
+        {"cuDeviceGetUuid", 11040, "cuDeviceGetUuid_v2"},
     {"cuDeviceCanAccessPeer", 4000, "cuDeviceCanAccessPeer"},
     {"cuDevicePrimaryCtxGetState", 7000, "cuDevicePrimaryCtxGetState"},
     {"cuCtxCreate", 3020, "cuCtxCreate_v2"},

@@ -8,7 +8,7 @@
 namespace crossdock {
 namespace {
 
-constexpr int kLastCode = static_cast<int>(ErrorCode::kExport);
+constexpr int kLastCode = static_cast<int>(ErrorCode::kExecutionPlacement);
 
 TEST(Error, EveryCodeHasANameOfItsOwn) {
   std::set<std::string_view> names;
@@ -40,6 +40,7 @@ TEST(Error, EveryCodeIsCaughtByItsClass) {
   EXPECT_THROW(throw_error(ErrorCode::kStreamBusy, ""), StreamBusyError);
   EXPECT_THROW(throw_error(ErrorCode::kUnsupported, ""), UnsupportedError);
   EXPECT_THROW(throw_error(ErrorCode::kExport, ""), ExportError);
+  EXPECT_THROW(throw_error(ErrorCode::kExecutionPlacement, ""), ExecutionPlacementError);
   EXPECT_THROW(throw_error(ErrorCode::kSystem, ""), std::runtime_error);
 }
 

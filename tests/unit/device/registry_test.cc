@@ -20,6 +20,9 @@ class NamedDriver final : public Driver {
   std::string_view name() const noexcept override { return "named"; }
   std::string version() const override { return "1.2"; }
   std::vector<Device> devices() const override { return devices_; }
+  DeviceInfo info(const Device& device) const override {
+    return {.device = device, .backend = "named", .name = "One", .kinds = {}};
+  }
   bool handles(DeviceType type) const noexcept override { return type == DeviceType::kExtDev; }
   std::shared_ptr<Context> open(const Device&, void*) override { throw UnsupportedError("named opens nothing"); }
 
@@ -35,6 +38,9 @@ class CountingDriver final : public Driver {
   std::string_view name() const noexcept override { return "counting"; }
   std::string version() const override { return "3"; }
   std::vector<Device> devices() const override { return {kFour, kFive}; }
+  DeviceInfo info(const Device& device) const override {
+    return {.device = device, .backend = "counting", .name = "Two", .kinds = {}};
+  }
   bool handles(DeviceType type) const noexcept override { return type == DeviceType::kExtDev; }
   std::shared_ptr<Context> open(const Device& device, void*) override {
     ++opened;
@@ -160,6 +166,21 @@ TEST(Registry, HasOneQueuePerDeviceForWorkThatNamesNone) {
   const Queue queue = registry->default_queue({});
   EXPECT_EQ(queue.device(), Device{});
   EXPECT_EQ(registry->default_queue({}).native(), queue.native());
+}
+
+TEST(Registry, KnowsWhatIsOpenAlready) {
+  DriverRegistry registry;
+  const auto driver = std::make_shared<CountingDriver>();
+  registry.add(driver);
+  registry.add(std::make_shared<NamedDriver>());
+  EXPECT_EQ(registry.opened_context(*driver), nullptr);
+  driver->failing = true;
+  EXPECT_THROW(registry.context(kFour), ResourceError);
+  EXPECT_EQ(registry.opened_context(*driver), nullptr);
+  driver->failing = false;
+  const auto context = registry.context(kFour);
+  EXPECT_EQ(registry.opened_context(*driver), context);
+  EXPECT_EQ(registry.opened_context(*registry.find("named")), nullptr) << "another driver's";
 }
 
 TEST(Registry, RefusesANameTwiceAndNothing) {

@@ -49,8 +49,7 @@ class CudaContext : public ::testing::TestWithParam<std::string> {
     return context_->allocate(size, kind, sharing, *queue_);
   }
   void finish(Context& context, const Queue& queue) {
-    Event event = context.make_event();
-    context.record(event, queue);
+    Event event = context.record(queue);
     context.wait(event);
   }
   void finish() { finish(*context_, *queue_); }
@@ -98,7 +97,7 @@ TEST_P(CudaContext, RetainsThePrimaryContextUntilTheLastHolderGoes) {
   EXPECT_TRUE(primary_active());
   Buffer buffer = allocate(64);
   finish();
-  Event event = context_->make_event();
+  Event event = context_->record(*queue_);
   Queue queue = *queue_;
   queue_.reset();
   context_.reset();
@@ -124,9 +123,7 @@ TEST_P(CudaContext, LeavesTheThreadsCurrentContextAsItWas) {
       check("copy");
       context_->describe(buffer.data());
       check("describe");
-      Event event = context_->make_event();
-      check("make_event");
-      context_->record(event, queue);
+      Event event = context_->record(queue);
       check("record");
       context_->query(event);
       check("query");
@@ -209,6 +206,29 @@ TEST_P(CudaContext, HasThreeTypesOfMemory) {
     }
     EXPECT_EQ(download(buffer.ref()), "0123456789");
   }
+}
+
+TEST_P(CudaContext, CopiesBetweenAnotherDevicesMemoryAndPinnedOrManagedMemory) {
+  if (driver_->devices().size() < 2) GTEST_SKIP() << "one device";
+  const auto second = driver_->open(driver_->devices()[1]);
+  const Queue theirs = second->make_queue();
+  const Buffer there = second->allocate(8, MemoryKind::kDevice, Sharing::kPrivate, theirs);
+  std::string out = "far away";
+  second->copy(there.ref(), host(out), theirs);
+  finish(*second, theirs);
+  for (const MemoryKind kind : {MemoryKind::kHost, MemoryKind::kShared}) {
+    const Buffer here = upload("????????", kind);
+    context_->copy(here.ref(), there.ref(), *queue_);
+    EXPECT_EQ(download(here.ref()), out);
+    // And by the other device's own queue, from its memory to what is this one's.
+    second->copy(there.ref(), here.ref(), theirs);
+    finish(*second, theirs);
+    if (kind == MemoryKind::kHost) {
+      EXPECT_EQ(std::string(static_cast<const char*>(here.data()), 8), out);
+    }
+  }
+  std::string neither(8, '?');
+  EXPECT_THROW(context_->copy(host(neither), there.ref(), *queue_), InvalidArgumentError);
 }
 
 TEST_P(CudaContext, MemoryThatCudaDoesntKnowIsTheHosts) {
@@ -317,18 +337,16 @@ TEST_P(CudaContext, WrapsTheDefaultStreams) {
 }
 
 TEST_P(CudaContext, EventsArePointersToCudasHandles) {
-  Event event = context_->make_event();
+  Event event = context_->record(*queue_);
   ASSERT_NE(event.native(), nullptr);
   void* handle = *static_cast<void**>(event.native());
-  context_->record(event, *queue_);
   EXPECT_EQ(cuda_->call("cuEventSynchronize", handle), 0);
   EXPECT_TRUE(context_->query(event));
   const Event same = context_->wrap_event(event.native(), nullptr);
   EXPECT_EQ(same.native(), event.native());
   EXPECT_NO_THROW(context_->order_after(*queue_, same));
   EXPECT_NO_THROW(context_->wait(same));
-  Event complete = context_->wrap_event(nullptr, nullptr);
-  EXPECT_THROW(context_->record(complete, *queue_), InvalidArgumentError);
+  EXPECT_TRUE(context_->query(context_->wrap_event(nullptr, nullptr)));
   finish();
 }
 
@@ -340,8 +358,7 @@ TEST_P(CudaContext, CopiesBetweenDevices) {
   const Buffer there = other->allocate(12, MemoryKind::kDevice, Sharing::kPrivate, other_queue);
   finish(*other, other_queue);
   context_->copy(there.ref(), here.ref(), *queue_);
-  Event copied = context_->make_event();
-  context_->record(copied, *queue_);
+  Event copied = context_->record(*queue_);
   other->order_after(other_queue, copied);
   std::string in(12, '?');
   other->copy(host(in), there.ref(), other_queue);
@@ -389,7 +406,7 @@ TEST_P(CudaContext, RefusesHandlesOfOtherDevicesAndOfMemoryThatIsGone) {
 
 TEST_P(CudaContext, BelongsToTheProcessThatStartedIt) {
   Buffer buffer = allocate(64);
-  Event event = context_->make_event();
+  Event event = context_->record(*queue_);
   finish();
   const int status = crossdock::testing::run_in_child([&] {
     const auto expect_fork_error = [](auto verb) {

@@ -54,8 +54,7 @@ class CudaFailures : public ::testing::Test {
     return context_->allocate(size, kind, sharing, *queue_);
   }
   void finish() {
-    Event event = context_->make_event();
-    context_->record(event, *queue_);
+    Event event = context_->record(*queue_);
     context_->wait(event);
   }
 
@@ -102,13 +101,11 @@ TEST_F(CudaFailures, OfEveryCallLeaveNothingBehind) {
       const auto other = driver_->open({.type = DeviceType::kCuda, .id = 1});
       queues.push_back(other->make_queue());
       const BufferRef there = keep(other->allocate(64, MemoryKind::kDevice, Sharing::kPrivate, queues.back())).ref();
-      Event allocated = other->make_event();
-      other->record(allocated, queues.back());
+      Event allocated = other->record(queues.back());
       context_->order_after(*queue_, allocated);
       context_->copy(shared, there, *queue_);
       context_->wrap_queue(queue_->native(), nullptr);
-      Event event = context_->make_event();
-      context_->record(event, *queue_);
+      Event event = context_->record(*queue_);
       context_->query(event);
       context_->wait(event);
     } catch (const Error&) {
@@ -157,8 +154,7 @@ TEST_F(CudaFailures, OfEveryCallLeaveNothingBehind) {
 TEST_F(CudaFailures, OfWorkAreCarriedByItsEvents) {
   for (const bool by_query : {true, false}) {
     cuda_.control("crossdockCudaDoubleReset");
-    Event event = context_->make_event();
-    context_->record(event, *queue_);
+    Event event = context_->record(*queue_);
     void* native = context_->describe(allocate(8, MemoryKind::kHost).data()).context;
     ASSERT_NE(native, nullptr);
     cuda_.control("crossdockCudaDoubleBreak", native, kLaunchFailed);
@@ -173,15 +169,13 @@ TEST_F(CudaFailures, OfWorkAreCarriedByItsEvents) {
 }
 
 TEST_F(CudaFailures, OfAQueueAreCarriedByTheEventRecordedOnIt) {
-  Event event = context_->make_event();
   cuda_.fail("cuEventRecord", 1, kLaunchFailed);
-  EXPECT_NO_THROW(context_->record(event, *queue_));
+  const Event event = context_->record(*queue_);
   EXPECT_THAT(message_of<SystemError>([&] { context_->wait(event); }), HasSubstr("CUDA_ERROR_LAUNCH_FAILED"));
   EXPECT_THROW(context_->query(event), SystemError);
-  Event other = context_->make_event();
   cuda_.fail("cuEventRecord", 1, 400);
-  EXPECT_THROW(context_->record(other, *queue_), InvalidArgumentError);
-  EXPECT_EQ(other.failure(), nullptr);
+  EXPECT_THROW(context_->record(*queue_), InvalidArgumentError);
+  const Event other = context_->record(*queue_);
   cuda_.fail("cuEventQuery", 1, 400);
   EXPECT_THROW(context_->query(other), InvalidArgumentError);
   EXPECT_EQ(other.failure(), nullptr);

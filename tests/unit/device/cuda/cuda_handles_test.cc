@@ -29,8 +29,7 @@ struct Opened {
     queue = std::make_unique<Queue>(context->make_queue());
   }
   void finish() const {
-    Event event = context->make_event();
-    context->record(event, *queue);
+    Event event = context->record(*queue);
     context->wait(event);
   }
   void upload(const BufferRef& to, std::string bytes) const {

@@ -21,12 +21,16 @@ using ::testing::HasSubstr;
 
 constexpr std::uint64_t kDelay = 150'000;  // microseconds; long against what a test does meanwhile
 
-/// What runs before and after what, on the double: its streams are slow, and it finds orders that are missing.
-class CudaStreams : public ::testing::Test {
+/// What runs before and after what. On the double, whose streams are slow where a test wants that, and which finds
+/// orders that are missing; and on a GPU where there is one, as far as that needn't be slow.
+class CudaStreams : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    cuda_.control("crossdockCudaDoubleReset");
-    driver_ = make_cuda_driver({CROSSDOCK_CUDA_DOUBLE});
+    std::string why_not;
+    driver_ = crossdock::testing::make_cuda_target(GetParam(), why_not);
+    if (driver_ == nullptr) GTEST_SKIP() << why_not;
+    cuda_ = std::make_unique<Cuda>(GetParam());
+    if (on_double()) cuda_->control("crossdockCudaDoubleReset");
     context_ = driver_->open({.type = DeviceType::kCuda, .id = 0});
     queue_ = std::make_unique<Queue>(context_->make_queue());
   }
@@ -34,15 +38,26 @@ class CudaStreams : public ::testing::Test {
     queue_.reset();
     context_.reset();
     driver_.reset();
-    cuda_.control("crossdockCudaDoubleReset");
-    crossdock::testing::expect_nothing_alive(cuda_);
+    if (cuda_ == nullptr || !on_double()) return;
+    cuda_->control("crossdockCudaDoubleReset");
+    crossdock::testing::expect_nothing_alive(*cuda_);
   }
 
-  void slow_down() { cuda_.control("crossdockCudaDoubleSetDelay", kDelay); }
+  bool on_double() const { return GetParam() == "Double"; }
+  void slow_down() {
+    if (on_double()) cuda_->control("crossdockCudaDoubleSetDelay", kDelay);
+  }
+  /// Of work on a slow stream that it is under way still; of a GPU's that isn't known.
+  void expect_under_way(const Event& event, const char* otherwise = "it was waited for") {
+    if (on_double()) {
+      EXPECT_FALSE(context_->query(event)) << otherwise;
+    }
+  }
   std::uint64_t faults() const {
+    if (!on_double()) return 0;
     char text[512] = {};
     return static_cast<std::uint64_t>(
-        cuda_.call("crossdockCudaDoubleFaults", static_cast<char*>(text), std::uint64_t{sizeof text}));
+        cuda_->call("crossdockCudaDoubleFaults", static_cast<char*>(text), std::uint64_t{sizeof text}));
   }
   static BufferRef host(std::string& bytes) {
     return {.data = bytes.data(), .size = bytes.size(), .device = {}, .kind = MemoryKind::kHost, .read_only = false};
@@ -51,20 +66,22 @@ class CudaStreams : public ::testing::Test {
     return context_->allocate(size, MemoryKind::kDevice, Sharing::kPrivate, *queue_);
   }
   Event mark(const Queue& queue) {
-    Event event = context_->make_event();
-    context_->record(event, queue);
+    Event event = context_->record(queue);
     return event;
   }
   void finish(const Queue& queue) { context_->wait(mark(queue)); }
   Queue wrapped(std::uintptr_t handle) { return context_->wrap_queue(reinterpret_cast<void*>(handle), nullptr); }
 
-  Cuda cuda_{"Double"};
+  std::unique_ptr<Cuda> cuda_;
   std::shared_ptr<Driver> driver_;
   std::shared_ptr<Context> context_;
   std::unique_ptr<Queue> queue_;
 };
 
-TEST_F(CudaStreams, NoVerbButWaitWaits) {
+INSTANTIATE_TEST_SUITE_P(, CudaStreams, ::testing::Values("Double", "Gpu"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(CudaStreams, NoVerbButWaitWaits) {
   std::string out = "slow";
   std::string in = "????";
   slow_down();
@@ -79,15 +96,15 @@ TEST_F(CudaStreams, NoVerbButWaitWaits) {
   context_->free(std::move(a), other);
   context_->free(std::move(b), other);
   const Event end = mark(other);
-  EXPECT_FALSE(context_->query(copied));
-  EXPECT_FALSE(context_->query(end));
+  expect_under_way(copied);
+  expect_under_way(end);
   context_->wait(end);
   EXPECT_EQ(in, "slow");
   EXPECT_TRUE(context_->query(copied));
   EXPECT_EQ(faults(), 0u);
 }
 
-TEST_F(CudaStreams, DroppingMemoryWaitsForNobodysWork) {
+TEST_P(CudaStreams, DroppingMemoryWaitsForNobodysWork) {
   std::string out = "slow";
   Buffer busy = allocate(4);
   Buffer idle = allocate(4);
@@ -96,12 +113,12 @@ TEST_F(CudaStreams, DroppingMemoryWaitsForNobodysWork) {
   context_->copy(busy.ref(), host(out), *queue_);
   const Event copied = mark(*queue_);
   idle = Buffer();
-  EXPECT_FALSE(context_->query(copied)) << "dropping waited for the queue that the memory was allocated on";
+  expect_under_way(copied, "dropping waited for the queue that the memory was allocated on");
   context_->wait(copied);
   EXPECT_EQ(faults(), 0u);
 }
 
-TEST_F(CudaStreams, MemoryIsFreedOnAnotherQueueThanItWasAllocatedOn) {
+TEST_P(CudaStreams, MemoryIsFreedOnAnotherQueueThanItWasAllocatedOn) {
   const Queue other = context_->make_queue();
   slow_down();
   context_->free(allocate(64), other);
@@ -111,7 +128,8 @@ TEST_F(CudaStreams, MemoryIsFreedOnAnotherQueueThanItWasAllocatedOn) {
   EXPECT_EQ(faults(), 0u);
 }
 
-TEST_F(CudaStreams, AForgottenOrderIsFound) {
+TEST_P(CudaStreams, AForgottenOrderIsFound) {
+  if (!on_double()) GTEST_SKIP() << "a GPU doesn't find it";
   std::string out = "racy";
   std::string in = "????";
   const Buffer buffer = allocate(4);
@@ -121,15 +139,16 @@ TEST_F(CudaStreams, AForgottenOrderIsFound) {
   context_->copy(host(in), buffer.ref(), other);
   EXPECT_THAT(message_of<SystemError>([&] { finish(other); }), HasSubstr("CUDA_ERROR_LAUNCH_FAILED"));
   EXPECT_EQ(faults(), 1u);
-  cuda_.control("crossdockCudaDoubleReset");
+  cuda_->control("crossdockCudaDoubleReset");
   finish(*queue_);
 }
 
-TEST_F(CudaStreams, FailedWorkFailsItsEventsAndItsContext) {
+TEST_P(CudaStreams, FailedWorkFailsItsEventsAndItsContext) {
+  if (!on_double()) GTEST_SKIP() << "a GPU's work isn't made to fail";
   std::string out = "fail";
   const Buffer buffer = allocate(4);
   finish(*queue_);
-  cuda_.control("crossdockCudaDoubleFailWork");
+  cuda_->control("crossdockCudaDoubleFailWork");
   context_->copy(buffer.ref(), host(out), *queue_);
   const Event failed = mark(*queue_);
   const std::string what = message_of<SystemError>([&] { context_->wait(failed); });
@@ -139,40 +158,42 @@ TEST_F(CudaStreams, FailedWorkFailsItsEventsAndItsContext) {
   EXPECT_THROW(context_->query(failed), SystemError);
   EXPECT_THROW(context_->order_after(*queue_, failed), SystemError);
   EXPECT_THROW(context_->make_queue(), SystemError) << "in CUDA, a context is lost with the work that failed in it";
-  cuda_.control("crossdockCudaDoubleReset");
+  cuda_->control("crossdockCudaDoubleReset");
 }
 
-TEST_F(CudaStreams, HostFunctionsAndFillsRunInTheStreamsOrder) {
+TEST_P(CudaStreams, HostFunctionsAndFillsRunInTheStreamsOrder) {
   const Buffer buffer = allocate(4);
   std::string in = "????";
   finish(*queue_);
   void* primary = nullptr;
-  cuda_.run("cuDevicePrimaryCtxRetain", &primary, 0);
-  cuda_.run("cuCtxPushCurrent_v2", primary);
+  cuda_->run("cuDevicePrimaryCtxRetain", &primary, 0);
+  cuda_->run("cuCtxPushCurrent_v2", primary);
   slow_down();
   const auto pointer = reinterpret_cast<std::uint64_t>(buffer.data());
-  cuda_.run("cuMemsetD8Async", pointer, static_cast<unsigned char>('m'), std::size_t{4}, queue_->native());
+  cuda_->run("cuMemsetD8Async", pointer, static_cast<unsigned char>('m'), std::size_t{4}, queue_->native());
   std::atomic<bool> ran{false};
   void (*function)(void*) = [](void* argument) { *static_cast<std::atomic<bool>*>(argument) = true; };
-  cuda_.run("cuLaunchHostFunc", queue_->native(), function, static_cast<void*>(&ran));
-  EXPECT_FALSE(ran);
+  cuda_->run("cuLaunchHostFunc", queue_->native(), function, static_cast<void*>(&ran));
+  if (on_double()) {
+    EXPECT_FALSE(ran);
+  }
   context_->copy(host(in), buffer.ref(), *queue_);
   finish(*queue_);
   EXPECT_TRUE(ran);
   EXPECT_EQ(in, "mmmm");
-  cuda_.run("cuCtxPopCurrent_v2", &primary);
-  cuda_.run("cuDevicePrimaryCtxRelease_v2", 0);
+  cuda_->run("cuCtxPopCurrent_v2", &primary);
+  cuda_->run("cuDevicePrimaryCtxRelease_v2", 0);
 }
 
 // The default streams' rules, which are CUDA's own: the double must keep them, or tests on it would mean nothing.
 
-TEST_F(CudaStreams, TheLegacyStreamIsOrderedWithBlockingOnes) {
+TEST_P(CudaStreams, TheLegacyStreamIsOrderedWithBlockingOnes) {
   void* primary = nullptr;
-  cuda_.run("cuDevicePrimaryCtxRetain", &primary, 0);
-  cuda_.run("cuCtxPushCurrent_v2", primary);
+  cuda_->run("cuDevicePrimaryCtxRetain", &primary, 0);
+  cuda_->run("cuCtxPushCurrent_v2", primary);
   void* native = nullptr;
-  cuda_.run("cuStreamCreate", &native, 0u);
-  cuda_.run("cuCtxPopCurrent_v2", &primary);
+  cuda_->run("cuStreamCreate", &native, 0u);
+  cuda_->run("cuCtxPopCurrent_v2", &primary);
   {
     const Queue blocking = context_->wrap_queue(native, nullptr);
     const Queue legacy = wrapped(1);
@@ -189,11 +210,12 @@ TEST_F(CudaStreams, TheLegacyStreamIsOrderedWithBlockingOnes) {
     EXPECT_EQ(in, out);
     EXPECT_EQ(faults(), 0u);
   }
-  cuda_.run("cuStreamDestroy_v2", native);
-  cuda_.run("cuDevicePrimaryCtxRelease_v2", 0);
+  cuda_->run("cuStreamDestroy_v2", native);
+  cuda_->run("cuDevicePrimaryCtxRelease_v2", 0);
 }
 
-TEST_F(CudaStreams, TheLegacyStreamIsntOrderedWithOurs) {
+TEST_P(CudaStreams, TheLegacyStreamIsntOrderedWithOurs) {
+  if (!on_double()) GTEST_SKIP() << "a GPU doesn't find it";
   std::string out = "nonblock";
   std::string in(8, '?');
   const Buffer a = allocate(8);
@@ -204,11 +226,30 @@ TEST_F(CudaStreams, TheLegacyStreamIsntOrderedWithOurs) {
   context_->copy(host(in), a.ref(), legacy);
   EXPECT_THROW(finish(legacy), SystemError);
   EXPECT_EQ(faults(), 1u);
-  cuda_.control("crossdockCudaDoubleReset");
+  cuda_->control("crossdockCudaDoubleReset");
   finish(*queue_);
 }
 
-TEST_F(CudaStreams, ThePerThreadStreamIsEachThreadsOwn) {
+TEST_P(CudaStreams, AnotherThreadsOwnStreamIsRefused) {
+  const Queue own = wrapped(2);
+  const Queue named = context_->make_queue();
+  EXPECT_TRUE(own.thread_bound());
+  EXPECT_FALSE(named.thread_bound());
+  EXPECT_TRUE(own == wrapped(2));
+  std::thread other([&] {
+    EXPECT_FALSE(own.usable_here());
+    EXPECT_TRUE(named.usable_here());
+    EXPECT_FALSE(own == wrapped(2));
+    EXPECT_THAT(message_of<InvalidArgumentError>([&] { mark(own); }), HasSubstr("another thread"));
+    EXPECT_THROW(context_->order_after(own, mark(named)), InvalidArgumentError);
+    Buffer buffer = context_->allocate(4, MemoryKind::kDevice, Sharing::kPrivate, named);
+    EXPECT_THROW(context_->free(std::move(buffer), own), InvalidArgumentError);
+  });
+  other.join();
+  finish(own);
+}
+
+TEST_P(CudaStreams, ThePerThreadStreamIsEachThreadsOwn) {
   std::string out = "mine";
   std::string in = "????";
   const Buffer a = allocate(4);
@@ -219,7 +260,7 @@ TEST_F(CudaStreams, ThePerThreadStreamIsEachThreadsOwn) {
   const Event copied = mark(own);
   std::thread other([&] {
     finish(wrapped(2));
-    EXPECT_FALSE(context_->query(copied)) << "another thread's stream has no part in this one's work";
+    expect_under_way(copied, "another thread's stream has no part in this one's work");
     context_->order_after(wrapped(2), copied);
     context_->copy(host(in), a.ref(), wrapped(2));
     finish(wrapped(2));

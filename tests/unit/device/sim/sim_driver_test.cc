@@ -95,8 +95,7 @@ TEST_F(SimTest, ADeviceThatHasGoneStartsNothingNew) {
   EXPECT_THAT(message_of<NotFoundError>([&] { context->make_queue(); }), HasSubstr("no device ext_dev:2"));
   EXPECT_THROW(context->allocate(64, MemoryKind::kDevice, Sharing::kPrivate, queue), NotFoundError);
   EXPECT_THROW(context->copy(buffer.ref().slice(0, 8), buffer.ref().slice(8, 8), queue), NotFoundError);
-  Event event = context->make_event();
-  context->record(event, queue);
+  Event event = context->record(queue);
   EXPECT_NO_THROW(context->wait(event));
   EXPECT_NO_THROW(context->free(std::move(buffer), queue));
   driver_->set_devices(3);
@@ -110,20 +109,18 @@ TEST_F(SimTest, CountsEveryVerb) {
   Buffer buffer = allocate(1000);
   std::string bytes(600, 'x');
   context_->copy(buffer.ref().slice(0, 600), host(bytes), queue_);
-  Event event = context_->make_event();
-  context_->record(event, queue_);
+  Event event = context_->record(queue_);
   context_->order_after(other_, event);
   context_->wait(event);
   context_->query(event);
   context_->describe(buffer.data());
   EXPECT_THROW(context_->export_memory(buffer.ref()), UnsupportedError);
   const SimCounters counters = driver_->counters();
-  for (const SimVerb verb :
-       {SimVerb::kAllocate, SimVerb::kCopy, SimVerb::kMakeEvent, SimVerb::kRecord, SimVerb::kOrderAfter, SimVerb::kWait,
-        SimVerb::kQuery, SimVerb::kDescribe, SimVerb::kExportMemory}) {
+  for (const SimVerb verb : {SimVerb::kAllocate, SimVerb::kCopy, SimVerb::kRecord, SimVerb::kOrderAfter, SimVerb::kWait,
+                             SimVerb::kQuery, SimVerb::kDescribe, SimVerb::kExportMemory}) {
     EXPECT_EQ(counters.of(verb), 1u) << sim_verb_name(verb);
   }
-  EXPECT_EQ(counters.total(), 9u);
+  EXPECT_EQ(counters.total(), 8u);
   EXPECT_EQ(counters.bytes_allocated, 1000u);
   EXPECT_EQ(counters.bytes_copied, 600u);
   EXPECT_EQ(counters.live_allocations, 1u);
@@ -143,12 +140,11 @@ TEST_F(SimTest, FailsTheVerbThatItWasToldTo) {
   EXPECT_NO_THROW(allocate(64));
   EXPECT_THAT(message_of<ResourceError>([&] { allocate(64); }), HasSubstr("as arranged"));
   EXPECT_NO_THROW(allocate(64));
-  Event event = context_->make_event();
   driver_->fail_next(SimVerb::kRecord, 0, SystemError("one"));
   driver_->fail_next(SimVerb::kRecord, 1, TimeoutError("two"));
-  EXPECT_THROW(context_->record(event, queue_), SystemError);
-  EXPECT_THROW(context_->record(event, queue_), TimeoutError);
-  EXPECT_NO_THROW(context_->record(event, queue_));
+  EXPECT_THROW(context_->record(queue_), SystemError);
+  EXPECT_THROW(context_->record(queue_), TimeoutError);
+  EXPECT_NO_THROW(context_->record(queue_));
   driver_->fail_next(SimVerb::kOpen, 0, SystemError("shut"));
   EXPECT_THROW(driver_->open(kZero), SystemError);
   driver_->fail_next(SimVerb::kCopy, 0, SystemError("never comes"));
@@ -232,16 +228,13 @@ TEST_F(SimTest, AQueuesThreadLivesFromItsFirstWorkToItsEnd) {
   const Buffer buffer = allocate(4);
   {
     const Queue queue = context_->make_queue();
-    Event event = context_->make_event();
-    context_->record(event, queue);
-    context_->wait(event);
+    context_->wait(context_->record(queue));
     EXPECT_THAT(new_threads(before), IsEmpty()) << "an idle queue needs none";
     std::string text = "text";
     context_->order_after(queue, recorded(queue_));
     context_->copy(buffer.ref(), host(text), queue);
     EXPECT_EQ(new_threads(before).size(), 1u);
-    context_->record(event, queue);
-    context_->wait(event);
+    context_->wait(context_->record(queue));
   }
   EXPECT_TRUE(new_threads_end(before));
 }

@@ -40,7 +40,7 @@ struct ForeignEvent : crossdock_sim_event {
 };
 
 TEST_F(SimTest, TheNativeEventSaysWhatItIs) {
-  const Event event = context_->make_event();
+  const Event event = recorded(queue_);
   ASSERT_NE(event.native(), nullptr);
   EXPECT_EQ(std::memcmp(event.native(), "xd-event", 8), 0);
   EXPECT_EQ(native(event)->version, 1u);
@@ -101,8 +101,6 @@ TEST_F(SimTest, OrdersAQueueAfterAnotherLibrarysEvent) {
   context_->wait(after);
   EXPECT_TRUE(context_->query(event));
   EXPECT_NO_THROW(context_->wait(event));
-  Event unrecordable = event;
-  EXPECT_THROW(context_->record(unrecordable, queue_), InvalidArgumentError);
 }
 
 TEST_F(SimTest, AnotherLibrarysFailureGoesOn) {
@@ -141,13 +139,24 @@ TEST_F(SimTest, AnotherDriversEventsAreWaitedForAsAnyones) {
   const Buffer far = context->allocate(4, MemoryKind::kDevice, Sharing::kPrivate, queue);
   std::string text = "text";
   context->copy(far.ref(), host(text), queue);
-  Event event = context->make_event();
-  context->record(event, queue);
+  Event event = context->record(queue);
   context_->order_after(queue_, event);
   EXPECT_EQ(failure_of(queue_), "");
   EXPECT_THROW(context_->wrap_queue(queue.native(), nullptr), InvalidArgumentError);
   EXPECT_THROW(context_->wrap_queue(nullptr, nullptr), InvalidArgumentError);
   context->wait(event);
+}
+
+TEST_F(SimTest, NativeQueuesThatNobodyMadeAreRefusedUnread) {
+  for (const std::uintptr_t number :
+       {std::uintptr_t{1}, std::uintptr_t{2}, std::uintptr_t{8}, std::uintptr_t{1} << 40}) {
+    EXPECT_THROW(context_->wrap_queue(reinterpret_cast<void*>(number), nullptr), InvalidArgumentError) << number;
+  }
+  auto ended = std::make_unique<Queue>(context_->make_queue());
+  void* const native = ended->native();
+  EXPECT_EQ(context_->wrap_queue(native, nullptr), *ended);
+  ended.reset();
+  EXPECT_THROW(context_->wrap_queue(native, nullptr), InvalidArgumentError);
 }
 
 }  // namespace

@@ -158,8 +158,7 @@ TEST_F(SimTest, CopiesBetweenTwoDevices) {
   const auto peer = driver_->open(kOne);
   const Queue there = peer->make_queue();
   const Buffer far = peer->allocate(5, MemoryKind::kDevice, Sharing::kPrivate, there);
-  Event made = peer->make_event();
-  peer->record(made, there);
+  Event made = peer->record(there);
   context_->order_after(queue_, made);
   const Buffer near = allocate(5);
   upload(near.ref(), "peers");
@@ -168,8 +167,7 @@ TEST_F(SimTest, CopiesBetweenTwoDevices) {
   peer->order_after(there, copied);
   std::string seen(5, '?');
   peer->copy(host(seen), far.ref(), there);
-  peer->record(made, there);
-  peer->wait(made);
+  peer->wait(peer->record(there));
   EXPECT_EQ(seen, "peers");
   const PointerInfo info = context_->describe(far.data());
   EXPECT_EQ(info.device, kOne) << "every device knows all of the driver's memory";

@@ -1,6 +1,11 @@
 // Forgotten orders are found, every time and whatever the timing; and nothing else is.
 #include <cstring>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <thread>
 
+#include "support/failing_allocations.h"
 #include "unit/device/sim/support.h"
 
 namespace crossdock::device {
@@ -233,6 +238,92 @@ TEST_F(SimOrderTest, TheLastOwnerOfAdoptedMemoryFreesInOrder) {
   context_->free(std::move(adopted), queue_);
   EXPECT_EQ(failure_of(queue_), "");
   EXPECT_THAT(driver_->faults(), IsEmpty());
+}
+
+TEST_F(SimOrderTest, AShareThatAnotherQueueHadIsBeforeTheFree) {
+  const auto shared = std::make_shared<Buffer>(std::move(buffer_));
+  read(shared->ref(), other_);
+  context_->free(Buffer(shared->ref(), shared), other_);
+  while (shared.use_count() > 1) std::this_thread::yield();  // the host sees no event
+  context_->free(std::move(*shared), queue_);
+  EXPECT_EQ(failure_of(queue_), "");
+  EXPECT_THAT(driver_->faults(), IsEmpty());
+}
+
+TEST_F(SimOrderTest, WhatAQueueLetsGoOfMayGoLaterAndElsewhere) {
+  struct Late {
+    std::mutex mutex;
+    std::shared_ptr<Buffer> buffer;
+    std::shared_ptr<const void> after;
+  };
+  const auto late = std::make_shared<Late>();
+  const auto shared = std::make_shared<Buffer>(std::move(buffer_));
+  const BufferRef elsewhere{
+      .data = source_.data(), .size = 1, .device = {}, .kind = MemoryKind::kHost, .read_only = true};
+  read(shared->ref(), other_);
+  context_->free(Buffer(elsewhere, std::shared_ptr<void>(shared.get(),
+                                                         [late, shared](void*) {
+                                                           const std::lock_guard lock(late->mutex);
+                                                           late->after = sim_letting_go();
+                                                           late->buffer = shared;
+                                                         })),
+                 other_);
+  for (bool gone = false; !gone; std::this_thread::yield()) {
+    const std::lock_guard lock(late->mutex);
+    gone = late->buffer != nullptr;
+  }
+  {
+    const SimLettingGo letting_go(late->after);
+    context_->free(std::move(*late->buffer), queue_);
+  }
+  EXPECT_EQ(sim_letting_go(), nullptr);
+  EXPECT_EQ(failure_of(queue_), "");
+  EXPECT_THAT(driver_->faults(), IsEmpty());
+}
+
+TEST_F(SimOrderTest, WhatCantBeFreedIsStillTheCallers) {
+  slow(std::chrono::milliseconds(5));
+  write(buffer_.ref(), queue_);
+  driver_->fail_next(SimVerb::kFree, 0, ResourceError("not now"));
+  EXPECT_THROW(context_->free(std::move(buffer_), queue_), ResourceError);
+  context_->free(std::move(buffer_), queue_);
+  EXPECT_EQ(failure_of(queue_), "");
+  EXPECT_THAT(driver_->faults(), IsEmpty());
+}
+
+TEST_F(SimOrderTest, WhereThereIsNoMemoryToFreeItTheBufferStays) {
+  write(buffer_.ref(), queue_);
+  write(buffer_.ref(), other_);  // a fault, whose text is memory too
+  std::int64_t number = 0;
+  for (bool failed = true; failed; ++number) {
+    failed = false;
+    const crossdock::testing::FailingAllocations none(crossdock::testing::Whose::kMine, number, 1);
+    try {
+      context_->free(std::move(buffer_), queue_);
+    } catch (const std::bad_alloc&) {
+      failed = true;
+    }
+    ASSERT_EQ(buffer_.data() != nullptr, failed);
+  }
+  EXPECT_GT(number, 2);
+  failure_of(queue_);
+  failure_of(other_);
+}
+
+TEST_F(SimOrderTest, FreeingHostMemoryForgetsNobodyElsesWorkOnIt) {
+  auto bytes = std::make_shared<std::string>(100, 'x');
+  const BufferRef memory = host(*bytes);
+  slow(std::chrono::milliseconds(5));
+  context_->copy(memory.slice(50, 50), two_.ref().slice(0, 50), other_);
+  context_->copy(one_.ref().slice(0, 50), memory.slice(0, 50), queue_);
+  context_->free(context_->adopt(memory, bytes), queue_);
+  while (bytes.use_count() != 1) {
+  }
+  const Queue third = context_->make_queue();
+  context_->copy(one_.ref().slice(50, 50), memory.slice(50, 50), third);
+  EXPECT_THAT(failure_of(third), HasSubstr("queue 2 of ext_dev:0 writes"));
+  driver_->forget_faults();
+  finish(other_);
 }
 
 TEST_F(SimOrderTest, HostMemoryFreedOnAQueueIsForgotten) {

@@ -37,8 +37,7 @@ class SimTest : public ::testing::Test {
     return buffer;
   }
   Event recorded(const Queue& queue) {
-    Event event = context_->make_event();
-    context_->record(event, queue);
+    Event event = context_->record(queue);
     return event;
   }
   void finish(const Queue& queue) { context_->wait(recorded(queue)); }

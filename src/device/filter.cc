@@ -1,0 +1,185 @@
+#include "crossdock/device/filter.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <map>
+#include <system_error>
+#include <utility>
+
+#include "crossdock/core/error.h"
+
+namespace crossdock::device {
+namespace {
+
+/// What a text may name before there is any such device. Of those, SYCL's are no drivers.
+constexpr std::array<std::string_view, 7> kBackends = {"host", "cuda", "sycl", "sim", "opencl", "level_zero", "hip"};
+constexpr std::array kClasses = {DeviceClass::kCpu, DeviceClass::kGpu, DeviceClass::kAccelerator};
+constexpr std::string_view kHost = "host";
+
+std::optional<DeviceClass> class_of(std::string_view word) noexcept {
+  const auto* const found =
+      std::ranges::find_if(kClasses, [word](DeviceClass one) { return device_class_name(one) == word; });
+  return found == kClasses.end() ? std::nullopt : std::optional(*found);
+}
+
+std::optional<std::int64_t> number_of(std::string_view word) noexcept {
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+  if (error != std::errc() || end != word.data() + word.size() || number < 0) return std::nullopt;
+  return number;
+}
+
+[[noreturn]] void fail(std::string_view text, const std::string& why) {
+  throw InvalidArgumentError("\"" + std::string(text) + "\" is no filter string: " + why +
+                             "; one is backend:device_type:number, as in \"gpu\", \"cuda:1\" or \"opencl:cpu:0\", in "
+                             "lower case, without spaces, with commas between alternatives");
+}
+
+/// Which part of a filter comes next.
+enum class Part : std::uint8_t { kBackend, kClass, kNumber, kEnd };
+
+Part after(Part part) noexcept { return static_cast<Part>(static_cast<std::uint8_t>(part) + 1); }
+
+Filter parse_one(std::string_view text, std::string_view one) {
+  Filter filter;
+  Part next = Part::kBackend;
+  bool any = false;
+  while (true) {
+    const std::size_t colon = one.find(':');
+    const std::string_view word = one.substr(0, colon);
+    if (word.empty()) {
+      if (next == Part::kEnd || colon == std::string_view::npos) fail(text, "a part is missing");
+      next = after(next);
+    } else {
+      any = true;
+      if (const auto device_class = class_of(word)) {
+        if (next > Part::kClass) fail(text, "\"" + std::string(word) + "\" stands in the wrong place");
+        filter.device_class = device_class;
+        next = Part::kNumber;
+      } else if (const auto number = number_of(word)) {
+        if (next > Part::kNumber) fail(text, "it has two numbers");
+        filter.number = number;
+        next = Part::kEnd;
+      } else if (std::ranges::find(kBackends, word) != kBackends.end()) {
+        if (next > Part::kBackend) fail(text, "\"" + std::string(word) + "\" stands in the wrong place");
+        filter.backend = word;
+        next = Part::kClass;
+      } else {
+        fail(text, "nobody knows \"" + std::string(word) + "\"");
+      }
+    }
+    if (colon == std::string_view::npos) break;
+    one.remove_prefix(colon + 1);
+  }
+  if (!any) fail(text, "it names nothing");
+  return filter;
+}
+
+/// The names of the drivers in the order that numbers count: as they were added, but the host last.
+std::vector<std::string> names_in_order(const DriverRegistry& drivers) {
+  std::vector<std::string> names = drivers.names();
+  std::ranges::stable_partition(names, [](const std::string& name) { return name != kHost; });
+  return names;
+}
+
+bool is_driver(const DriverRegistry& drivers, std::string_view backend) {
+  const std::vector<std::string> names = drivers.names();
+  return std::ranges::find(names, backend) != names.end();
+}
+
+bool matches(const Filter& filter, const DeviceInfo& info, bool backend_matches) {
+  return (backend_matches || info.backend == filter.backend) &&
+         (!filter.device_class || *filter.device_class == info.device_class);
+}
+
+/// The `left`-th device of a driver that matches; counts `left` down by those that do.
+std::optional<Device> find_in(const Driver& driver, const Filter& filter, bool backend_matches, std::int64_t& left) {
+  for (const Device& device : driver.devices()) {
+    if (matches(filter, driver.info(device), backend_matches) && left-- == 0) return device;
+  }
+  return std::nullopt;
+}
+
+std::optional<Device> find(const DriverRegistry& drivers, const Filter& filter) {
+  const bool by_driver = is_driver(drivers, filter.backend);
+  std::int64_t left = filter.number.value_or(0);
+  for (const std::string& name : names_in_order(drivers)) {
+    if (by_driver && name != filter.backend) continue;
+    const std::shared_ptr<Driver> driver = drivers.find(name);
+    if (driver == nullptr) continue;
+    if (const auto device = find_in(*driver, filter, by_driver || filter.backend.empty(), left)) return device;
+  }
+  return std::nullopt;
+}
+
+/// True if each alternative names a driver, and none of these was found: then it isn't the device that is missing.
+bool all_without_driver(const DriverRegistry& drivers, const std::vector<Filter>& filters) {
+  return std::ranges::all_of(filters, [&](const Filter& filter) {
+    return is_driver(drivers, filter.backend) && drivers.find(filter.backend) == nullptr;
+  });
+}
+
+[[noreturn]] void fail_none(const DriverRegistry& drivers, std::string_view text) {
+  std::string what = "no device matches \"" + std::string(text) + "\"; there are:";
+  for (const NamedDevice& device : list_devices(drivers)) what += " " + device.filter + ",";
+  what.back() = ';';
+  for (const DriverReport& report : drivers.reports()) {
+    if (!report.devices.empty() || report.tried.empty()) continue;
+    what += " " + report.name + (report.found ? " has none (" : " wasn't found (") + report.tried.back() + ");";
+  }
+  what.pop_back();
+  if (all_without_driver(drivers, parse_filter(text))) throw UnsupportedError(what);
+  throw NotFoundError(what);
+}
+
+}  // namespace
+
+std::vector<Filter> parse_filter(std::string_view text) {
+  if (text.empty()) fail(text, "it is empty");
+  std::vector<Filter> filters;
+  std::string_view rest = text;
+  while (true) {
+    const std::size_t comma = rest.find(',');
+    filters.push_back(parse_one(text, rest.substr(0, comma)));
+    if (comma == std::string_view::npos) return filters;
+    rest.remove_prefix(comma + 1);
+  }
+}
+
+Device select_device(const DriverRegistry& drivers, std::string_view text) {
+  for (const Filter& filter : parse_filter(text)) {
+    if (const auto device = find(drivers, filter)) return *device;
+  }
+  fail_none(drivers, text);
+}
+
+Device select_device(const Driver& driver, std::string_view text) {
+  for (const Filter& filter : parse_filter(text)) {
+    std::int64_t left = filter.number.value_or(0);
+    const bool any = filter.backend.empty() || filter.backend == driver.name();
+    if (const auto device = find_in(driver, filter, any, left)) return *device;
+  }
+  throw NotFoundError("the " + std::string(driver.name()) + " driver has no device that matches \"" +
+                      std::string(text) + "\"");
+}
+
+std::vector<NamedDevice> list_devices(const DriverRegistry& drivers) {
+  std::vector<NamedDevice> all;
+  std::map<std::string, std::int64_t> counts;
+  for (const std::string& name : names_in_order(drivers)) {
+    const std::shared_ptr<Driver> driver = drivers.find(name);
+    if (driver == nullptr) continue;
+    for (const Device& device : driver->devices()) {
+      DeviceInfo info = driver->info(device);
+      // A backend that a driver's name is taken for can't be named by itself.
+      const std::string& backend = is_driver(drivers, info.backend) ? name : info.backend;
+      const std::string stem = backend + ":" + std::string(device_class_name(info.device_class)) + ":";
+      std::string filter = stem + std::to_string(counts[stem]++);
+      all.push_back({.info = std::move(info), .driver = name, .filter = std::move(filter)});
+    }
+  }
+  return all;
+}
+
+}  // namespace crossdock::device

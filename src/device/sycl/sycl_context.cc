@@ -1,0 +1,127 @@
+#include "sycl_context.h"
+
+#include <utility>
+
+#include "async_error.h"
+#include "crossdock/core/error.h"
+
+namespace crossdock::device::sycl {
+
+namespace {
+
+EventRef ref_of(const Event& event) noexcept { return static_cast<EventRef>(event.native()); }
+
+}  // namespace
+
+SyclContext::SyclContext(std::shared_ptr<SyclLibrary> library, int number, std::shared_ptr<OpaqueContext> context,
+                         Owned<OpaqueDevice> native_device)
+    : library_(std::move(library)),
+      device_{.type = DeviceType::kOneApi, .id = number},
+      device_count_(static_cast<std::int64_t>(library_->devices().size())),
+      default_context_(library_->share(
+          library_->check(api().device_context(library_->devices()[static_cast<std::size_t>(number)].get()),
+                          "looking for a device's default context"))),
+      context_(context != nullptr ? std::move(context) : default_context_),
+      native_device_(std::move(native_device)),
+      parked_(watch(library_)) {}
+
+std::string_view SyclContext::driver_name() const noexcept { return "sycl"; }
+
+const SyclQueue& SyclContext::look_up(const Queue& queue) const {
+  library_->check_fork();
+  if (queue.device() != device_) {
+    throw InvalidArgumentError("the sycl driver was given a queue of " + to_string(queue.device()) + " for work on " +
+                               to_string(device_));
+  }
+  const SyclQueue* found = library_->queues().find(queue);
+  if (found == nullptr) {
+    throw InvalidArgumentError("the sycl driver was given a queue that it has neither made nor wrapped");
+  }
+  return *found;
+}
+
+Queue SyclContext::make_queue() {
+  library_->check_fork();
+  const auto made = library_->check(
+      api().queue_create(context_.get(), native_device_.get(), note_async_error, kInOrder), "making a queue");
+  return library_->queues().wrap(library_, made.get())->queue();
+}
+
+Queue SyclContext::wrap_queue(void* native, std::shared_ptr<void> owner) {
+  library_->check_fork();
+  if (native == nullptr) throw InvalidArgumentError("the sycl driver was given a null sycl::queue");
+  const std::shared_ptr<SyclQueue> queue = library_->queues().wrap(library_, native);
+  if (queue->device != device_) {
+    throw InvalidArgumentError("the sycl driver was given a queue of " + to_string(queue->device) + " to use on " +
+                               to_string(device_));
+  }
+  return queue->queue(std::move(owner));
+}
+
+void SyclContext::order_after(const Queue& queue, const Event& event) {
+  const SyclQueue& on = look_up(queue);
+  event.check();
+  EventRef before = ref_of(event);
+  // Asking costs less than a barrier.
+  if (before == nullptr || api().event_status(before) == kStatusComplete) return;
+  // A barrier in an out-of-order queue holds nothing back as long as the run time itself hasn't handed on the work
+  // that it waits for (oneMKL's host tasks, say): only the host can.
+  if (!on.in_order) return wait(event);
+  library_->check(api().queue_barrier_after(on.native, &before, 1), "ordering a queue after an event");
+}
+
+Event SyclContext::wrap_event(void* native, std::shared_ptr<void> owner) { return {native, std::move(owner)}; }
+
+Event SyclContext::record(const Queue& queue) {
+  const SyclQueue& on = look_up(queue);
+  std::shared_ptr<void> event = library_->share(library_->check(api().queue_barrier(on.native), "recording an event"));
+  void* native = event.get();
+  return {native, std::move(event)};
+}
+
+std::shared_ptr<const Error> SyclContext::finish(const Api& api, EventRef event) {
+  take_async_error();  // an older one is of other work
+  api.event_wait(event);
+  const int code = take_async_error();
+  if (code == 0 && api.event_status(event) == kStatusComplete) return nullptr;
+  const std::string what = code != 0 ? "SYCL reported error " + std::to_string(code) : "SYCL couldn't wait";
+  return std::make_shared<const SystemError>("the sycl driver: " + what + " while running the work before an event");
+}
+
+bool SyclContext::query(const Event& event) {
+  event.check();
+  if (event.native() == nullptr) return true;
+  library_->check_fork();
+  const int status = api().event_status(ref_of(event));
+  // Unknown is what dpctl makes of a failure to ask: the work has failed, and waiting, which is short then, says how.
+  if (status != kStatusComplete && status != kStatusUnknown) return false;
+  if (status == kStatusUnknown) {
+    if (auto failure = finish(api(), ref_of(event))) Event(event).fail(std::move(failure));
+    event.check();
+  }
+  parked_.sweep();
+  return true;
+}
+
+void SyclContext::wait(const Event& event) {
+  event.check();
+  if (event.native() == nullptr) return;
+  library_->check_fork();
+  if (auto failure = finish(api(), ref_of(event))) Event(event).fail(std::move(failure));
+  event.check();
+  parked_.sweep();
+}
+
+Parked::Watch SyclContext::watch(const std::shared_ptr<SyclLibrary>& library) {
+  return {
+      .over =
+          [library](const Event& event) {
+            const int status = library->api().event_status(ref_of(event));
+            return status == kStatusComplete || status == kStatusUnknown;
+          },
+      .wait = [library](const Event& event) { library->api().event_wait(ref_of(event)); },
+      .in_child = [library] { return library->in_child(); },
+  };
+}
+
+}  // namespace crossdock::device::sycl

@@ -1,0 +1,205 @@
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include "crossdock/core/error.h"
+#include "sycl_context.h"
+
+namespace crossdock::device::sycl {
+
+namespace {
+
+constexpr std::uint64_t kMost = std::uint64_t{1} << 48;
+constexpr std::size_t kAlignment = 64;
+
+bool overlap(const BufferRef& a, const BufferRef& b) noexcept {
+  const auto start_a = reinterpret_cast<std::uintptr_t>(a.data);
+  const auto start_b = reinterpret_cast<std::uintptr_t>(b.data);
+  return start_a < start_b ? start_b - start_a < a.size : start_a - start_b < b.size;
+}
+
+}  // namespace
+
+void SyclContext::check_memory(const BufferRef& memory, const char* what) const {
+  const bool ours = memory.device.type == DeviceType::kOneApi;
+  const bool there = memory.device.id >= 0 && memory.device.id < device_count_;
+  if (ours ? !there : !host_readable(memory.device.type)) {
+    throw InvalidArgumentError("the sycl driver was given memory of " + to_string(memory.device) + " as " + what);
+  }
+  if (memory.data == nullptr && memory.size != 0) {
+    throw InvalidArgumentError("the sycl driver was given a null pointer to " + std::to_string(memory.size) +
+                               " bytes as " + what);
+  }
+}
+
+Buffer SyclContext::allocate(std::uint64_t size, MemoryKind kind, Sharing sharing, const Queue& queue) {
+  const SyclQueue& on = look_up(queue);
+  if (sharing == Sharing::kExportable) {
+    throw UnsupportedError("the sycl driver has no memory that another process could use: SYCL shares none");
+  }
+  parked_.sweep();
+  const bool host = kind == MemoryKind::kHost;
+  const bool shared = kind == MemoryKind::kShared;
+  if (!api().device_has(on.native_device.get(), host ? kUsmHost : shared ? kUsmShared : kUsmDevice)) {
+    throw UnsupportedError("the sycl driver can't allocate " +
+                           std::string(host     ? "host"
+                                       : shared ? "shared"
+                                                : "device") +
+                           " memory on " + to_string(device_) + ": the device has none");
+  }
+  if (size == 0) return {};
+  if (size > kMost) {
+    throw ResourceError("the sycl driver can't allocate " + std::to_string(size) + " bytes: more than 2^48");
+  }
+  const auto allocate = host ? api().alloc_host : shared ? api().alloc_shared : api().alloc_device;
+  void* memory = allocate(kAlignment, size, on.native);
+  if (memory == nullptr) {
+    throw ResourceError("the sycl driver: SYCL has no memory for " + std::to_string(size) + " bytes on " +
+                        to_string(device_));
+  }
+  return {{.data = memory, .size = size, .device = device_, .kind = kind, .read_only = false},
+          own_memory(on.context, memory, size)};
+}
+
+std::shared_ptr<void> SyclContext::own_memory(std::shared_ptr<OpaqueContext> context, void* memory,
+                                              std::uint64_t size) const {
+  // A shared_ptr that can't be made runs its deleter.
+  std::shared_ptr<void> owner(memory, [library = library_, context = std::move(context)](void* gone) {
+    if (library->in_child()) return;
+    // The address leaves the list while it is still taken, so that no later allocation can have it by then.
+    library->extents().remove(gone);
+    library->api().free(gone, context.get());
+  });
+  library_->extents().add(memory, size);
+  return owner;
+}
+
+Buffer SyclContext::adopt(const BufferRef& memory, std::shared_ptr<void> owner) {
+  library_->check_fork();
+  check_memory(memory, "memory to adopt");
+  if (memory.device.type == DeviceType::kOneApi && memory.size != 0) {
+    const PointerInfo info = describe(memory.data);
+    if (info.device.type != DeviceType::kOneApi) {
+      throw InvalidArgumentError(
+          "the sycl driver was given memory to adopt that belongs to no context it knows; wrap a queue of its context "
+          "first, and hold it");
+    }
+    if (info.device != memory.device || info.kind != memory.kind) {
+      throw InvalidArgumentError("the sycl driver was given memory to adopt as " + to_string(memory.device) +
+                                 "'s, which is of " + to_string(info.device) +
+                                 (info.kind != memory.kind ? ", and of another kind" : ""));
+    }
+  }
+  return {memory, std::move(owner)};
+}
+
+void SyclContext::free(Buffer&& buffer, const Queue& queue) {
+  const SyclQueue& on = look_up(queue);
+  check_memory(buffer.ref(), "memory to free");
+  parked_.sweep();
+  std::shared_ptr<void> owner = buffer.release();
+  if (owner.use_count() == 0) return;  // one of no pointer is an owner
+  Event done;
+  try {
+    done = record(queue);
+  } catch (const std::exception&) {
+    api().queue_wait(on.native);  // nothing can note when the work is done
+    return;
+  }
+  parked_.park(std::move(owner), std::move(done));
+}
+
+void SyclContext::check_reach(const SyclQueue& queue, const BufferRef& memory) const {
+  if (memory.device.type != DeviceType::kOneApi || memory.kind != MemoryKind::kDevice) return;
+  if (library_->kind_of(memory.data, queue.context.get())) return;
+  throw UnsupportedError("the sycl driver can't copy device memory of " + to_string(memory.device) +
+                         " on a queue whose context it isn't bound to: contexts share no device memory; copy it to "
+                         "host memory on a queue of its own context first");
+}
+
+void SyclContext::copy(const BufferRef& to, const BufferRef& from, const Queue& queue) {
+  const SyclQueue& on = look_up(queue);
+  check_memory(to, "the target of a copy");
+  check_memory(from, "the source of a copy");
+  if (to.read_only) throw InvalidArgumentError("the sycl driver was given read-only memory as the target of a copy");
+  if (to.size != from.size) {
+    throw InvalidArgumentError("the sycl driver was asked to copy " + std::to_string(from.size) + " bytes to " +
+                               std::to_string(to.size));
+  }
+  if (to.size == 0) return;
+  if (overlap(to, from)) throw InvalidArgumentError("the sycl driver was asked to copy memory onto itself");
+  check_reach(on, to);
+  check_reach(on, from);
+  if (on.in_order) {
+    library_->check(api().queue_memcpy(on.native, to.data, from.data, to.size), "copying memory");
+    return;
+  }
+  // The first barrier's event is the end of all that is on the queue; the second holds back what comes later, as far as
+  // barriers do (see order_after()).
+  const auto before = library_->check(api().queue_barrier(on.native), "fencing a copy on an out-of-order queue");
+  EventRef first = before.get();
+  library_->check(api().queue_memcpy_after(on.native, to.data, from.data, to.size, &first, 1), "copying memory");
+  library_->check(api().queue_barrier(on.native), "fencing a copy on an out-of-order queue");
+}
+
+bool SyclContext::describe_in(ContextRef context, const Device& device, const void* pointer, PointerInfo& info) const {
+  const std::optional<MemoryKind> kind = library_->kind_of(pointer, context);
+  if (!kind) return false;
+  info.kind = *kind;
+  info.device = device;
+  // Host memory is of all devices of its context, and of one device there is all memory.
+  if (info.kind != MemoryKind::kHost && device_count_ > 1) {
+    const auto bound = library_->device_of(info.address, context);
+    if (bound != nullptr) info.device.id = library_->number_of(bound.get());
+  }
+  info.context = context;
+  info.host_accessible = info.kind != MemoryKind::kDevice;
+  info.managed = info.kind == MemoryKind::kShared;
+  if (const auto extent = library_->extents().find(pointer)) {
+    info.base = const_cast<void*>(extent->base);
+    info.size = extent->size;
+  }
+  return true;
+}
+
+PointerInfo SyclContext::describe(const void* pointer) const {
+  library_->check_fork();
+  PointerInfo info;
+  info.address = const_cast<void*>(pointer);
+  info.host_accessible = true;
+  if (pointer == nullptr || describe_in(default_context_.get(), device_, pointer, info)) return info;
+  if (context_ != default_context_ && describe_in(context_.get(), device_, pointer, info)) return info;
+  for (const std::shared_ptr<SyclQueue>& queue : library_->queues().all()) {
+    if (api().context_equal(queue->context.get(), default_context_.get())) continue;
+    if (describe_in(queue->context.get(), queue->device, pointer, info)) return info;
+  }
+  return info;
+}
+
+bool SyclContext::accessible(const BufferRef& memory, const Queue& queue) const {
+  const SyclQueue& on = look_up(queue);
+  if (memory.device.type != DeviceType::kOneApi) return false;
+  if (memory.data == nullptr) return memory.device == device_;
+  const std::optional<MemoryKind> kind = library_->kind_of(memory.data, on.context.get());
+  if (kind != MemoryKind::kDevice) return kind.has_value();
+  const auto bound = library_->device_of(memory.data, on.context.get());
+  if (bound == nullptr) return false;
+  // A part of a device reaches what the whole does; not the other way round.
+  auto part = library_->own(api().device_copy(on.native_device.get()));
+  while (part != nullptr && !api().device_equal(part.get(), bound.get())) {
+    part = library_->own(api().device_parent(part.get()));
+  }
+  return part != nullptr;
+}
+
+MemoryHandle SyclContext::export_memory(const BufferRef& memory) {
+  check_memory(memory, "memory to export");
+  throw UnsupportedError("the sycl driver exports no memory: SYCL shares none between processes");
+}
+
+Buffer SyclContext::import_memory(MemoryHandle handle, const std::string& where) {
+  throw ProtocolError(where + ": a memory handle of the driver \"" + handle.driver +
+                      "\" came to the sycl driver, which exports and imports no memory");
+}
+
+}  // namespace crossdock::device::sycl
