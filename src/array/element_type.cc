@@ -1,5 +1,6 @@
 #include "crossdock/array/element_type.h"
 
+#include <algorithm>
 #include <charconv>
 #include <utility>
 
@@ -75,6 +76,19 @@ Parts parts_of(std::string_view typestr) {
   return parts;
 }
 
+/// With its brackets: NumPy's units, of which a number of may be meant ("[25s]"). None is NumPy's generic unit.
+bool is_date_unit(std::string_view unit) noexcept {
+  if (unit.empty()) return true;
+  unit = unit.substr(1, unit.size() - 2);
+  const std::size_t digits = std::min(unit.find_first_not_of("0123456789"), unit.size());
+  if (digits > 0 && unit.front() == '0') return false;
+  unit.remove_prefix(digits);
+  for (const std::string_view known : {"Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as"}) {
+    if (unit == known) return true;
+  }
+  return digits == 0 && unit == "generic";
+}
+
 ElementType number(TypeCode code, std::int64_t bytes, bool swapped) {
   ElementType type;
   type.code = code;
@@ -92,11 +106,24 @@ ElementType described(std::string_view typestr, std::int64_t itemsize, std::vect
   return type;
 }
 
-bool one_of(std::int64_t size, std::initializer_list<std::int64_t> sizes) {
+bool one_of(std::int64_t size, std::initializer_list<std::int64_t> sizes) noexcept {
   for (const std::int64_t one : sizes) {
     if (one == size) return true;
   }
   return false;
+}
+
+/// Whether a typestr of this kind and size is a number that is the same everywhere. Other sizes that a TypeCode may
+/// have are in no typestr: a float of 128 bits, say, which NumPy would take for the machine's long double.
+bool has_number(char kind, std::int64_t size) noexcept {
+  switch (kind) {
+    case 'b': return size == 1;
+    case 'i':
+    case 'u': return one_of(size, {1, 2, 4, 8});
+    case 'f': return one_of(size, {2, 4, 8});
+    case 'c': return one_of(size, {8, 16});
+    default: return false;
+  }
 }
 
 std::int64_t itemsize_of(const std::vector<DescrField>& fields);
@@ -154,12 +181,12 @@ std::string typestr_of(const ElementType& type) {
     case TypeCode::kInt: kind = 'i'; break;
     case TypeCode::kUInt: kind = 'u'; break;
     case TypeCode::kFloat: kind = 'f'; break;
-    case TypeCode::kComplex: kind = type.bits >= 64 ? 'c' : '\0'; break;
-    case TypeCode::kBool: kind = type.bits == 8 ? 'b' : '\0'; break;
+    case TypeCode::kComplex: kind = 'c'; break;
+    case TypeCode::kBool: kind = 'b'; break;
     default: break;
   }
-  if (kind == 0) return {};
   const int bytes = type.bits / 8;
+  if (!has_number(kind, bytes)) return {};
   std::string typestr;
   typestr += bytes == 1 ? '|' : type.swapped ? '>' : '<';
   typestr += kind;
@@ -171,27 +198,32 @@ ElementType parse_typestr(std::string_view typestr) {
   const bool swapped = parts.order == '>';
   switch (parts.kind) {
     case 'b':
-      if (parts.size != 1) fail_typestr(typestr, "names a bool of another size than 1 byte");
+      if (!has_number('b', parts.size)) fail_typestr(typestr, "names a bool of another size than 1 byte");
       return number(TypeCode::kBool, 1, false);
     case 'i':
     case 'u':
-      if (!one_of(parts.size, {1, 2, 4, 8})) fail_typestr(typestr, "names an integer that isn't of 1, 2, 4 or 8 bytes");
+      if (!has_number(parts.kind, parts.size)) {
+        fail_typestr(typestr, "names an integer that isn't of 1, 2, 4 or 8 bytes");
+      }
       return number(parts.kind == 'i' ? TypeCode::kInt : TypeCode::kUInt, parts.size, swapped);
     case 'f':
-      if (one_of(parts.size, {2, 4, 8})) return number(TypeCode::kFloat, parts.size, swapped);
+      if (has_number('f', parts.size)) return number(TypeCode::kFloat, parts.size, swapped);
       // What a float of 10 to 16 bytes is depends on the machine: it is carried, not interpreted.
       if (!one_of(parts.size, {10, 12, 16})) fail_typestr(typestr, "names a float of an unknown size");
       return described(typestr, parts.size);
     case 'c':
-      if (one_of(parts.size, {8, 16})) return number(TypeCode::kComplex, parts.size, swapped);
+      if (has_number('c', parts.size)) return number(TypeCode::kComplex, parts.size, swapped);
       if (!one_of(parts.size, {20, 24, 32})) fail_typestr(typestr, "names a complex number of an unknown size");
       return described(typestr, parts.size);
     case 'm':
     case 'M':
       if (parts.size != 8) fail_typestr(typestr, "names a date or duration of another size than 8 bytes");
+      if (!is_date_unit(parts.unit)) fail_typestr(typestr, "names an unknown unit of time");
       return described(typestr, parts.size);
     case 'S':
-    case 'V': return described(typestr, parts.size);
+    case 'V':
+      // Bytes have no order: "<V4", "=V4" and "|V4" are one type.
+      return described("|" + std::string(typestr.substr(1)), parts.size);
     case 'U': {
       std::int64_t bytes = 0;
       if (!checked_multiply<std::int64_t>(parts.size, 4, &bytes)) fail_typestr(typestr, "is too large");

@@ -4,6 +4,7 @@
 
 #include "check_structure.h"
 #include "crossdock/array/record_batch.h"
+#include "crossdock/array/tensor.h"
 #include "crossdock/core/error.h"
 #include "exported.h"
 
@@ -67,10 +68,6 @@ struct Totals {
   std::size_t buffers = 0;
   std::size_t sizes = 0;  ///< Of variadic buffers.
 };
-
-bool is_host(device::DeviceType type) noexcept {
-  return device::host_readable(type) || type == device::DeviceType::kCudaManaged;
-}
 
 void check_counts(const RecordBatch& batch) {
   if (batch.schema == nullptr) throw InvalidDataError("top level: the batch has no schema");
@@ -235,7 +232,7 @@ void export_batch(RecordBatch batch, ArrowDeviceArray* out) {
                                device::to_string(batch.queue->device()) +
                                ", and Arrow has no event for memory of the CPU: wait for it first");
   }
-  if (totals.sizes > 0 && !is_host(batch.device.type)) {
+  if (totals.sizes > 0 && !host_reaches(batch.device.type)) {
     throw UnsupportedTypeError(
         "the sizes of variadic buffers, which go out with a view, would have to be in memory of " +
         device::to_string(batch.device) + ", and the batch doesn't say where; copy it to the host first");
@@ -258,7 +255,7 @@ void export_batch(RecordBatch batch, ArrowDeviceArray* out) {
 
   const RecordBatch& exported = block->batch;
   const std::size_t n_columns = exported.schema->fields().size();
-  Writer writer(block, arrays, pointers, buffers, sizes, is_host(exported.device.type));
+  Writer writer(block, arrays, pointers, buffers, sizes, host_reaches(exported.device.type));
   ArrowArray& root = out->array;
   root.length = exported.num_rows;
   root.n_buffers = 1;

@@ -293,6 +293,10 @@ RecordBatch import_batch(std::shared_ptr<const Schema> schema, ArrowDeviceArray*
   if (array->array.release == nullptr) {
     throw InvalidArgumentError("the ArrowArray was released already; each may be consumed once");
   }
+  if (array->device_type == ARROW_DEVICE_CPU && array->sync_event != nullptr) {
+    throw InvalidDataError(
+        "an ArrowDeviceArray on the CPU has a sync_event, but the CPU has no events: it must be null");
+  }
   auto owner = std::make_shared<Owner>();
   RecordBatch batch;
   batch.schema = std::move(schema);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "crossdock/array/tensor.h"
+
 namespace crossdock::array {
 
 std::int64_t RecordBatch::nbytes() const noexcept {
@@ -32,8 +34,7 @@ bool RecordBatch::counts_fit() const noexcept {
 }
 
 bool RecordBatch::host_readable() const noexcept {
-  return event.native() == nullptr && event.failure() == nullptr &&
-         (device::host_readable(device.type) || device.type == device::DeviceType::kCudaManaged);
+  return event.native() == nullptr && event.failure() == nullptr && host_reaches(device.type);
 }
 
 }  // namespace crossdock::array

@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "crossdock/array/column.h"
 #include "crossdock/core/error.h"
 
 namespace crossdock::array {
@@ -42,25 +43,23 @@ struct AnyDevice {
 template <typename Form>
 class ImportedStream final : public BatchStream {
  public:
-  explicit ImportedStream(typename Form::Stream* from) {
-    ArrowSchema c_schema{};
-    if (const int status = from->get_schema(from, &c_schema)) fail(from, status, "its schema");
-    struct Release {
-      ArrowSchema* schema;
-      ~Release() {
-        if (schema->release != nullptr) schema->release(schema);
-      }
-    } release{&c_schema};
-    schema_ = import_schema(c_schema);
-    stream_ = *from;  // a move, as the C stream interface defines it
+  /// A move, as the C stream interface defines it, before its producer is asked anything: whoever is let in meanwhile
+  /// (a callback that comes back here, another thread) finds the stream taken.
+  explicit ImportedStream(typename Form::Stream* from) : stream_(*from) {
     from->release = nullptr;
+    try {
+      read_schema();
+    } catch (...) {
+      *from = stream_;
+      throw;
+    }
   }
 
   ~ImportedStream() override {
     if (stream_.release != nullptr) stream_.release(&stream_);
   }
 
-  const std::shared_ptr<const Schema>& schema() const override { return schema_; }
+  const std::shared_ptr<const Schema>& schema() const override { return schema_.schema; }
   device::DeviceType device_type() const override { return Form::device_type(stream_); }
 
   std::optional<RecordBatch> next() override {
@@ -75,6 +74,19 @@ class ImportedStream final : public BatchStream {
   }
 
  private:
+  void read_schema() {
+    ArrowSchema c_schema{};
+    if (const int status = stream_.get_schema(&stream_, &c_schema)) fail(&stream_, status, "its schema");
+    struct Release {
+      ArrowSchema* schema;
+      ~Release() {
+        if (schema->release != nullptr) schema->release(schema);
+      }
+    } release{&c_schema};
+    if (c_schema.release == nullptr) throw InvalidDataError("the producer of an Arrow stream gave a released schema");
+    schema_ = import_table_schema(&c_schema);
+  }
+
   std::optional<RecordBatch> take() {
     typename Form::Array array{};
     if (const int status = stream_.get_next(&stream_, &array)) fail(&stream_, status, "a batch");
@@ -91,7 +103,7 @@ class ImportedStream final : public BatchStream {
                                " in a stream of device type " +
                                std::to_string(static_cast<std::int32_t>(device_type())));
       }
-      return import_batch(schema_, &wide);
+      return import_table(schema_, &wide);
     } catch (...) {
       if (wide.array.release != nullptr) wide.array.release(&wide.array);
       throw;
@@ -105,7 +117,7 @@ class ImportedStream final : public BatchStream {
   }
 
   typename Form::Stream stream_{};
-  std::shared_ptr<const Schema> schema_;
+  TableSchema schema_;
   bool over_ = false;
   std::exception_ptr failure_;
 };

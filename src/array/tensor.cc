@@ -1,5 +1,6 @@
 #include "crossdock/array/tensor.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "crossdock/core/bytes.h"
@@ -45,24 +46,27 @@ bool Tensor::c_contiguous() const noexcept { return contiguous(*this, true); }
 bool Tensor::f_contiguous() const noexcept { return contiguous(*this, false); }
 
 bool Tensor::host_accessible() const noexcept {
-  return device::host_readable(device.type) || device.type == device::DeviceType::kCudaManaged ||
-         (kind != device::MemoryKind::kDevice && has_addresses(device.type));
+  return host_reaches(device.type) || (kind != device::MemoryKind::kDevice && has_addresses(device.type));
 }
 
 ByteRange byte_range(const Tensor& tensor, const char* where) {
   const auto shape = tensor.shape();
   const auto strides = tensor.strides();
   ByteRange range{.lowest = 0, .highest = tensor.type.itemsize()};
-  std::int64_t bytes = tensor.type.itemsize();
+  std::int64_t bytes = std::max<std::int64_t>(tensor.type.itemsize(), 1);
   bool empty = false;
-  for (std::size_t d = 0; d < shape.size(); ++d) {
-    if (shape[d] < 0) fail_negative(where, tensor);
-    if (shape[d] == 0) empty = true;
+  for (const std::int64_t extent : shape) {
+    if (extent < 0) fail_negative(where, tensor);
+    if (extent == 0) empty = true;
+  }
+  // Of an array without elements too: products of some of its extents are asked for (elements of a row), in any order.
+  for (const std::int64_t extent : shape) {
+    if (extent != 0 && !checked_multiply(bytes, extent, &bytes)) fail_overflow(where, tensor);
   }
   if (empty) return {};
   for (std::size_t d = 0; d < shape.size(); ++d) {
     std::int64_t reach = 0;
-    if (!checked_multiply(bytes, shape[d], &bytes) || !checked_multiply(shape[d] - 1, strides[d], &reach) ||
+    if (!checked_multiply(shape[d] - 1, strides[d], &reach) ||
         !checked_add(reach < 0 ? range.lowest : range.highest, reach, reach < 0 ? &range.lowest : &range.highest)) {
       fail_overflow(where, tensor);
     }
@@ -128,6 +132,8 @@ device::MemoryKind kind_of(device::DeviceType type) noexcept {
     default: return device::MemoryKind::kDevice;
   }
 }
+
+bool host_reaches(device::DeviceType type) noexcept { return kind_of(type) != device::MemoryKind::kDevice; }
 
 std::string shape_text(std::span<const std::int64_t> shape) {
   std::string text = "(";

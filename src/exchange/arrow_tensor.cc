@@ -58,7 +58,12 @@ ElementType element_of(const array::Type& type) {
     case TypeId::kFloat16: return number(TypeCode::kFloat, 16);
     case TypeId::kFloat32: return number(TypeCode::kFloat, 32);
     case TypeId::kFloat64: return number(TypeCode::kFloat, 64);
-    case TypeId::kTimestamp: return array::parse_typestr(std::string("<M8") + unit_text(type.unit));
+    case TypeId::kTimestamp:
+      if (!type.timezone.empty()) {
+        refuse("timestamps of the time zone \"" + type.timezone + "\" are no NumPy dates, which have none",
+               "cast them to timestamps without a time zone first");
+      }
+      return array::parse_typestr(std::string("<M8") + unit_text(type.unit));
     case TypeId::kDuration: return array::parse_typestr(std::string("<m8") + unit_text(type.unit));
     case TypeId::kDate64: return array::parse_typestr("<M8[ms]");
     case TypeId::kFixedSizeBinary: return array::parse_typestr("|V" + std::to_string(type.fixed_size));
@@ -168,17 +173,35 @@ Rows rows_of(const Field& column, const std::vector<std::int64_t>& lists) {
   return {std::move(element.shape), std::move(element.permutation)};
 }
 
-void check_no_nulls(const RecordBatch& column) {
-  for (const array::Node& node : column.nodes) {
-    if (node.null_count > 0) {
-      refuse("the column has " + std::to_string(node.null_count) + " nulls, which a tensor can't say",
-             "fill or drop them first");
-    }
-    if (node.null_count < 0) {
-      refuse("whether the column has nulls stands in memory that the host can't read",
-             "give its null count, or copy it to the host first");
-    }
+/// What an extension type means is lost with its name; of fixed_shape_tensor the shape says it.
+void check_no_extension(const Field& field, bool outermost) {
+  const std::string* const name = find_value(field.metadata, kExtensionNameKey);
+  if (name == nullptr || (outermost && *name == kFixedShapeTensor)) return;
+  refuse("the column is of the extension type " + *name + ", whose meaning a tensor can't say",
+         "take its storage first (in pyarrow, column.storage)");
+}
+
+std::int64_t count_nulls(const void* validity, std::int64_t first, std::int64_t n) noexcept {
+  const auto* const bytes = static_cast<const std::byte*>(validity);
+  std::int64_t nulls = 0;
+  for (std::int64_t bit = first; bit < first + n; ++bit) {
+    nulls += (bytes[bit / 8] >> (bit % 8) & std::byte{1}) == std::byte{0} ? 1 : 0;
   }
+  return nulls;
+}
+
+/// Of the `n` values from `first` on of one level: a list's child may have nulls that a slice doesn't show.
+void check_no_nulls(const RecordBatch& column, std::size_t level, std::int64_t first, std::int64_t n) {
+  std::int64_t nulls = column.nodes[level].null_count;
+  if (nulls < 0) {
+    refuse("whether the column has nulls stands in memory that the host can't read",
+           "give its null count, or copy it to the host first");
+  }
+  if (nulls == 0) return;
+  const void* const validity = column.buffers[level].data;  // lists of one size have no other buffer
+  if (level > 0 && column.host_readable() && validity != nullptr) nulls = count_nulls(validity, first, n);
+  if (nulls == 0) return;
+  refuse("the column has " + std::to_string(nulls) + " nulls, which a tensor can't say", "fill or drop them first");
 }
 
 Tensor unpacked(const RecordBatch& column, std::size_t leaf, std::int64_t first, std::int64_t n) {
@@ -209,25 +232,28 @@ Tensor tensor_of_column(const RecordBatch& given, Bools bools) {
   if (!column.dictionaries.empty()) {
     refuse("a dictionary-encoded column is indices, not values", "decode it, or take its indices");
   }
-  check_no_nulls(column);
 
   const Field* leaf = column.schema->fields().data();
+  check_no_extension(*leaf, true);
   std::vector<std::int64_t> lists;
   std::int64_t first = column.nodes[0].offset;
   std::int64_t elements = column.num_rows;
+  check_no_nulls(column, 0, first, elements);
   while (leaf->type.id == TypeId::kFixedSizeList) {
     lists.push_back(leaf->type.fixed_size);
     leaf = leaf->children.data();
+    check_no_extension(*leaf, false);
     // check_structure has seen that the child is long enough for these.
     first = first * lists.back() + column.nodes[lists.size()].offset;
     elements *= lists.back();
+    check_no_nulls(column, lists.size(), first, elements);
   }
   const Rows rows = rows_of(column.schema->fields()[0], lists);
   Tensor tensor;
   if (leaf->type.id == TypeId::kBool) {
     if (bools == Bools::kRefuse) {
       refuse("bool is bits in Arrow and bytes in tensors",
-             "ask for the conversion: from_arrow(column, bits=True), or Bools::kConvert");
+             "ask for the conversion: from_arrow(column, bits=True), in C++ Bools::kConvert");
     }
     if (!column.host_readable())
       refuse("bits on a device can't be converted here", "copy the column to the host first");
@@ -257,17 +283,28 @@ Tensor tensor_of_column(const RecordBatch& given, Bools bools) {
   return array::transpose(tensor, axes);
 }
 
-RecordBatch column_of_tensor(const Tensor& tensor, Bools bools) {
-  if (tensor.ndim() == 0) refuse("a tensor without dimensions is no column", "give it one dimension");
-  if (tensor.byte_offset != 0) {
-    refuse("a column's buffers begin where their handles do, but the tensor begins " +
-               std::to_string(tensor.byte_offset) + " bytes after",
-           "make a contiguous copy first");
+namespace {
+
+bool is_bool(const Tensor& tensor) noexcept { return !tensor.type.described && tensor.type.code == TypeCode::kBool; }
+
+/// Elements of a row. Throws ExportError for more than a list can hold.
+std::int64_t elements_per_row(const Tensor& tensor) {
+  std::int64_t per_row = 1;
+  for (const std::int64_t extent : tensor.shape().subspan(1)) per_row *= extent;
+  if (tensor.ndim() > 1 && per_row > std::numeric_limits<std::int32_t>::max()) {
+    refuse("rows of " + std::to_string(per_row) + " elements are more than a fixed-size list can hold",
+           "reshape the tensor first");
   }
-  const bool bits = !tensor.type.described && tensor.type.code == TypeCode::kBool;
+  return per_row;
+}
+
+/// Throws ExportError for what no column can be.
+Field field_of(const Tensor& tensor, Bools bools) {
+  if (tensor.ndim() == 0) refuse("a tensor without dimensions is no column", "give it one dimension");
+  const bool bits = is_bool(tensor);
   if (bits && bools == Bools::kRefuse) {
     refuse("bool is bits in Arrow and bytes in tensors",
-           "ask for the conversion: to_arrow(bits=True), or Bools::kConvert");
+           "ask for the conversion: to_arrow(bits=True), in C++ Bools::kConvert");
   }
   const bool strided = bits && tensor.ndim() == 1;
   if (!tensor.c_contiguous() && !strided) {
@@ -277,26 +314,42 @@ RecordBatch column_of_tensor(const Tensor& tensor, Bools bools) {
   Field values;
   values.type = arrow_type_of(tensor.type);
   values.nullable = false;
-  const std::int64_t n_rows = tensor.shape()[0];
-  std::int64_t per_row = 1;
-  for (const std::int64_t extent : tensor.shape().subspan(1)) per_row *= extent;
-  const bool nested = tensor.ndim() > 1;
   Field column = values;
-  if (nested) {
-    if (per_row > std::numeric_limits<std::int32_t>::max()) {
-      refuse("rows of " + std::to_string(per_row) + " elements are more than a fixed-size list can hold",
-             "reshape the tensor first");
-    }
+  if (tensor.ndim() > 1) {
     values.name = "item";
     values.nullable = true;
     column = Field();
     column.type.id = TypeId::kFixedSizeList;
-    column.type.fixed_size = static_cast<std::int32_t>(per_row);
+    column.type.fixed_size = static_cast<std::int32_t>(elements_per_row(tensor));
     column.metadata = {{std::string(kExtensionNameKey), std::string(kFixedShapeTensor)},
                        {std::string(kExtensionMetadataKey), write_element_shape(tensor.shape().subspan(1))}};
     column.children.push_back(values);
   }
   column.nullable = tensor.mask != nullptr;
+  if (tensor.mask && tensor.ndim() > 1) {
+    refuse("a mask of " + std::to_string(tensor.ndim()) + " dimensions is no validity of rows",
+           "fill the masked elements first");
+  }
+  return column;
+}
+
+}  // namespace
+
+std::shared_ptr<const array::Schema> schema_of_tensor(const Tensor& tensor, Bools bools) {
+  return std::make_shared<const array::Schema>(std::vector<Field>{field_of(tensor, bools)});
+}
+
+RecordBatch column_of_tensor(const Tensor& tensor, Bools bools) {
+  auto schema = schema_of_tensor(tensor, bools);
+  if (tensor.byte_offset != 0) {
+    refuse("a column's buffers begin where their handles do, but the tensor begins " +
+               std::to_string(tensor.byte_offset) + " bytes after",
+           "make a contiguous copy first");
+  }
+  const bool bits = is_bool(tensor);
+  const bool nested = tensor.ndim() > 1;
+  const std::int64_t n_rows = tensor.shape()[0];
+  const std::int64_t per_row = elements_per_row(tensor);
 
   RecordBatch batch;
   batch.num_rows = n_rows;
@@ -319,9 +372,6 @@ RecordBatch column_of_tensor(const Tensor& tensor, Bools bools) {
     const Tensor& mask = *tensor.mask;
     require_host(tensor, "a mask as Arrow validity");
     require_host(mask, "a mask as Arrow validity");
-    if (nested)
-      refuse("a mask of " + std::to_string(tensor.ndim()) + " dimensions is no validity of rows",
-             "fill the masked elements first");
     std::vector<std::byte> valid(static_cast<std::size_t>(mask.nbytes()));
     pack(mask, valid.data());
     const std::int64_t width = mask.type.itemsize();
@@ -338,7 +388,7 @@ RecordBatch column_of_tensor(const Tensor& tensor, Bools bools) {
   }
   const array::BufferView valid_bits =
       nulls > 0 ? array::BufferView{validity.get(), (n_rows + 7) / 8} : array::BufferView{};
-  batch.schema = std::make_shared<const array::Schema>(std::vector<Field>{std::move(column)});
+  batch.schema = std::move(schema);
   batch.nodes.push_back({n_rows, nulls, 0});
   batch.buffers.push_back(valid_bits);
   if (nested) {

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "batch_plan.h"
 #include "crossdock/array/sizes.h"
@@ -27,8 +28,6 @@ using device::Queue;
 
 using ContextPtr = std::shared_ptr<Context>;
 
-bool is_host(DeviceType type) noexcept { return device::host_readable(type) || type == DeviceType::kCudaManaged; }
-
 BufferRef memory_of(const void* data, std::uint64_t size, const Device& device) noexcept {
   return {.data = const_cast<void*>(data),
           .size = size,
@@ -46,33 +45,28 @@ struct Scratch {
   BufferRef memory;
   std::shared_ptr<const void> owner;
 };
-Scratch make_scratch(std::uint64_t size, const ContextPtr& context, const Queue& queue) {
+Scratch make_scratch(std::uint64_t size, const ContextPtr& context, const LastingQueue& queue) {
   std::shared_ptr<std::byte[]> bytes(new std::byte[size]);
   const BufferRef memory = host_memory(bytes.get(), size);
   return {memory, owned_on_queue(device::Buffer(memory, std::move(bytes)), context, queue)};
 }
 
-/// Keeps all that the copies read until they are done. Of host memory the driver is told the whole extent.
-std::shared_ptr<const void> keep_on_queue(std::shared_ptr<BatchPlan> plan, std::size_t first, const ContextPtr& context,
-                                          const Queue& queue) {
-  BufferRef extent = host_memory(plan.get(), 1);
-  const void* lowest = nullptr;
-  std::uintptr_t end = 0;
-  for (std::size_t i = first; i < plan->parts().size(); ++i) {
-    const BatchPlan::Part& part = plan->parts()[i];
-    if (!part.on_host) continue;
-    if (lowest == nullptr || std::less<>()(part.from, lowest)) lowest = part.from;
-    end = std::max(end, reinterpret_cast<std::uintptr_t>(part.from) + part.size);
+/// Keeps all that the copies read until they are done. The driver is told of each piece by itself, so that the number
+/// of its calls depends on the buffers and not on where they happen to lie.
+std::vector<std::shared_ptr<const void>> keep_on_queue(const std::shared_ptr<BatchPlan>& plan, std::size_t first,
+                                                       const Device& device, const ContextPtr& context,
+                                                       const LastingQueue& queue) {
+  std::vector<std::shared_ptr<const void>> kept;
+  for (const BatchPlan::Part& part : std::span(plan->parts()).subspan(first)) {
+    const BufferRef memory = memory_of(part.from, part.size, part.on_host ? Device{} : device);
+    kept.push_back(owned_on_queue(device::Buffer(memory, plan), context, queue));
   }
-  if (lowest != nullptr) {
-    extent = host_memory(const_cast<void*>(lowest), end - reinterpret_cast<std::uintptr_t>(lowest));
-  }
-  return owned_on_queue(device::Buffer(extent, std::move(plan)), context, queue);
+  return kept;
 }
 
 /// As it can be planned: nothing to wait for on the host, sizes known, structure checked.
 RecordBatch prepared(RecordBatch from, const ContextPtr& mover, const Queue& queue) {
-  if (is_host(from.device.type)) {
+  if (array::host_reaches(from.device.type)) {
     if (!is_ready(from)) wait_ready(&from, *mover);
     std::int64_t copied = 0;
     return array::normalized(std::move(from), &copied, array::Offsets::kFromZero);
@@ -89,7 +83,7 @@ RecordBatch prepared(RecordBatch from, const ContextPtr& mover, const Queue& que
 
 /// Puts the small parts together and copies them at once.
 void copy_gathered(const BatchPlan& plan, std::span<const BatchPlan::Part> parts, const BufferRef& target,
-                   const ContextPtr& mover, const Queue& queue) {
+                   const ContextPtr& mover, const LastingQueue& queue) {
   if (parts.empty()) return;
   const Scratch scratch = make_scratch(plan.gathered_bytes(), mover, queue);
   auto* bytes = static_cast<std::byte*>(scratch.memory.data);
@@ -100,7 +94,7 @@ void copy_gathered(const BatchPlan& plan, std::span<const BatchPlan::Part> parts
     end = part.at + part.size;
   }
   std::memset(bytes + end, 0, scratch.memory.size - end);
-  mover->copy(target.slice(0, scratch.memory.size), scratch.memory.as_read_only(), queue);
+  mover->copy(target.slice(0, scratch.memory.size), scratch.memory.as_read_only(), queue.queue());
 }
 
 }  // namespace
@@ -129,15 +123,14 @@ void resolve_sizes(RecordBatch* batch, const ContextPtr& context, const Queue& q
   std::uint64_t total = 0;
   for (const array::SizesAt& at : unknown) total += static_cast<std::uint64_t>(at.nbytes());
   if (!is_ready(*batch)) context->order_after(queue, batch->event);
-  const Scratch scratch = make_scratch(total, context, queue);
+  const Scratch scratch = make_scratch(total, context, LastingQueue(context, queue));
   std::uint64_t offset = 0;
   for (const array::SizesAt& at : unknown) {
     const auto size = static_cast<std::uint64_t>(at.nbytes());
     context->copy(scratch.memory.slice(offset, size), memory_of(at.numbers, size, batch->device), queue);
     offset += size;
   }
-  device::Event done = context->make_event();
-  context->record(done, queue);
+  device::Event done = context->record(queue);
   context->wait(done);
   const auto* numbers = static_cast<const std::byte*>(scratch.memory.data);
   for (const array::SizesAt& at : unknown) {
@@ -147,12 +140,14 @@ void resolve_sizes(RecordBatch* batch, const ContextPtr& context, const Queue& q
 }
 
 RecordBatch copy(const RecordBatch& from, const ContextPtr& to, MemoryKind kind, const ContextPtr& mover,
-                 const Queue& queue) {
+                 const Queue& asked) {
   if (!array::has_addresses(from.device.type)) {
     throw UnsupportedError("memory of " + device::to_string(from.device) +
                            " has handles instead of addresses, which can't be copied here");
   }
   const bool by_host = mover->device().type == DeviceType::kCpu;
+  const LastingQueue lasting(mover, asked);
+  const Queue& queue = lasting.queue();
   const auto plan = std::make_shared<BatchPlan>(std::make_shared<const RecordBatch>(prepared(from, mover, queue)),
                                                 to->device().type == DeviceType::kCpu);
   const std::size_t n_gathered = plan->lay_out(!by_host);
@@ -162,7 +157,7 @@ RecordBatch copy(const RecordBatch& from, const ContextPtr& to, MemoryKind kind,
     return plan->take();
   }
 
-  if (!is_host(from.device.type) && !is_ready(from)) mover->order_after(queue, from.event);
+  if (!array::host_reaches(from.device.type) && !is_ready(from)) mover->order_after(queue, from.event);
   const bool one_queue = to->device() == mover->device();
   device::Buffer target =
       to->allocate(plan->bytes(), kind, device::Sharing::kPrivate, one_queue ? queue : to->make_queue());
@@ -172,18 +167,18 @@ RecordBatch copy(const RecordBatch& from, const ContextPtr& to, MemoryKind kind,
   const std::span<const BatchPlan::Part> parts = plan->parts();
   // From here on a throw gives the memory back after the work that was started, not under it.
   const std::shared_ptr<const void> owner =
-      by_host ? target.release() : owned_on_queue(std::move(target), mover, queue);
-  const std::shared_ptr<const void> kept =
-      by_host || n_gathered == parts.size() ? nullptr : keep_on_queue(plan, n_gathered, mover, queue);
-  copy_gathered(*plan, parts.first(n_gathered), place, mover, queue);
+      by_host ? target.release() : owned_on_queue(std::move(target), mover, lasting);
+  std::vector<std::shared_ptr<const void>> kept;
+  if (!by_host && n_gathered < parts.size()) kept = keep_on_queue(plan, n_gathered, from.device, mover, lasting);
+  copy_gathered(*plan, parts.first(n_gathered), place, mover, lasting);
   for (const BatchPlan::Part& part : parts.subspan(n_gathered)) {
     mover->copy(place.slice(part.at, part.size), memory_of(part.from, part.size, part.on_host ? Device{} : from.device),
                 queue);
   }
   device::Event done;
   if (!by_host) {
-    done = mover->make_event();
-    mover->record(done, queue);
+    done = mover->record(queue);
+    lasting.go_on_after(done);
   }
   const auto fill = [&](RecordBatch* batch) {
     batch->device = place.device;

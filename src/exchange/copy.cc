@@ -1,6 +1,5 @@
 #include "crossdock/exchange/copy.h"
 
-#include <exception>
 #include <string>
 #include <utility>
 
@@ -86,26 +85,18 @@ Tensor packed(const Tensor& from, const ContextPtr& host) {
 void order_producer_after(const Tensor& from, const device::Event& copied, Context& mover, const Queue& queue,
                           Context* producer) {
   if (!from.queue) return;
-  if (from.queue->device() == queue.device()) {
-    if (from.queue->native() != queue.native()) mover.order_after(*from.queue, copied);
+  if (!from.queue->usable_here()) {
+    mover.wait(copied);  // a queue of another thread, which can't be ordered from here
+  } else if (from.queue->device() == queue.device()) {
+    if (*from.queue != queue) mover.order_after(*from.queue, copied);
   } else if (producer != nullptr && producer->device() == from.queue->device()) {
     producer->order_after(*from.queue, copied);
   }
 }
 
-/// Waits for everything that is on the queue, as far as the driver still can.
-void wait_for_all(Context& mover, const Queue& queue) noexcept {
-  try {
-    device::Event done = mover.make_event();
-    mover.record(done, queue);
-    mover.wait(done);
-  } catch (const std::exception&) {
-    // What failed is done, and a device that is gone works on nothing.
-  }
-}
-
 Tensor copy_on_device(const Tensor& from, const ContextPtr& to, MemoryKind kind, const ContextPtr& mover,
-                      const Queue& queue, const ContextPtr& producer) {
+                      const LastingQueue& lasting, const ContextPtr& producer) {
+  const Queue& queue = lasting.queue();
   const array::ByteRange range = array::byte_range(from, "a tensor to copy");
   const std::int64_t covered = range.highest - range.lowest;
   Tensor made = make(from, to, kind);
@@ -120,19 +111,20 @@ Tensor copy_on_device(const Tensor& from, const ContextPtr& to, MemoryKind kind,
   made.device = place.device;
   made.data = place.data;
   // From here on a throw gives the memory back after the work that was started, not under it.
-  made.owner = owned_on_queue(std::move(target), mover, queue);
-  const std::shared_ptr<const void> source = owned_on_queue(
-      device::Buffer(memory_of(from, range.lowest, covered), std::const_pointer_cast<void>(from.owner)), mover, queue);
+  made.owner = owned_on_queue(std::move(target), mover, lasting);
+  const std::shared_ptr<const void> source =
+      owned_on_queue(device::Buffer(memory_of(from, range.lowest, covered), std::const_pointer_cast<void>(from.owner)),
+                     mover, lasting);
   try {
     std::int64_t offset = 0;
     for_each_run(from, 0, 0, &offset, [&](std::int64_t at, std::int64_t to_offset, std::int64_t size) {
       mover->copy(place.slice(static_cast<std::uint64_t>(to_offset), static_cast<std::uint64_t>(size)),
                   memory_of(from, at, size), queue);
     });
-    made.event = mover->make_event();
-    mover->record(made.event, queue);
+    made.event = mover->record(queue);
     made.queue = queue;
     order_producer_after(from, made.event, *mover, queue, producer.get());
+    lasting.go_on_after(made.event);
   } catch (...) {
     // The source's owner doesn't know of what was started: it must not go on before that is done.
     wait_for_all(*mover, queue);
@@ -158,8 +150,10 @@ Tensor dense_on_host(const Tensor& from) {
   return dense;
 }
 
-/// Of a source in too many runs: everything that it covers comes to the host, in one piece, and is waited for.
-Tensor fetched(const Tensor& from, const ContextPtr& mover, const Queue& queue) {
+/// Of a source in too many runs: everything that it covers comes to the host, in one piece, and is waited for. `mover`
+/// is a context that copies from there to the host.
+Tensor fetched(const Tensor& from, const ContextPtr& mover, const LastingQueue& lasting) {
+  const Queue& queue = lasting.queue();
   const array::ByteRange range = array::byte_range(from, "a tensor to copy");
   const std::int64_t covered = range.highest - range.lowest;
   std::shared_ptr<std::byte[]> bytes(new std::byte[static_cast<std::size_t>(covered)]);
@@ -170,12 +164,12 @@ Tensor fetched(const Tensor& from, const ContextPtr& mover, const Queue& queue) 
                         .read_only = false};
   if (!is_ready(from)) mover->order_after(queue, from.event);
   // Should a verb throw, the queue keeps both until it is done with them.
-  const auto target = owned_on_queue(device::Buffer(place, bytes), mover, queue);
-  const auto source = owned_on_queue(
-      device::Buffer(memory_of(from, range.lowest, covered), std::const_pointer_cast<void>(from.owner)), mover, queue);
+  const auto target = owned_on_queue(device::Buffer(place, bytes), mover, lasting);
+  const auto source =
+      owned_on_queue(device::Buffer(memory_of(from, range.lowest, covered), std::const_pointer_cast<void>(from.owner)),
+                     mover, lasting);
   mover->copy(place, memory_of(from, range.lowest, covered), queue);
-  device::Event copied = mover->make_event();
-  mover->record(copied, queue);
+  device::Event copied = mover->record(queue);
   mover->wait(copied);
   Tensor view = from;
   view.device = {};
@@ -199,41 +193,53 @@ Tensor empty(const array::ElementType& type, std::span<const std::int64_t> shape
   array::set_row_major(&tensor, "a new tensor");
   const array::ByteRange range = array::byte_range(tensor, "a new tensor");
   if (range.highest == 0) return tensor;
+  const LastingQueue lasting(context, queue);
   device::Buffer buffer =
-      context->allocate(static_cast<std::uint64_t>(range.highest), kind, device::Sharing::kPrivate, queue);
+      context->allocate(static_cast<std::uint64_t>(range.highest), kind, device::Sharing::kPrivate, lasting.queue());
   tensor.device = buffer.device();
   tensor.data = buffer.data();
-  tensor.owner = is_host(*context) ? buffer.release() : owned_on_queue(std::move(buffer), context, queue);
+  tensor.owner = is_host(*context) ? buffer.release() : owned_on_queue(std::move(buffer), context, lasting);
   if (is_host(*context)) return tensor;
   // Other queues may use the memory only after it was allocated on this one.
-  tensor.queue = queue;
-  tensor.event = context->make_event();
-  context->record(tensor.event, queue);
+  tensor.queue = lasting.queue();
+  tensor.event = context->record(lasting.queue());
+  lasting.go_on_after(tensor.event);
   return tensor;
 }
 
-Tensor copy(const Tensor& from, const ContextPtr& to, MemoryKind kind, const ContextPtr& mover, const Queue& queue,
-            const ContextPtr& producer) {
+namespace {
+
+Tensor copy_on(const LastingQueue& queue, const Tensor& from, const ContextPtr& to, MemoryKind kind,
+               const ContextPtr& mover, const ContextPtr& producer, const ContextPtr& source) {
   if (!array::has_addresses(from.device.type)) {
     throw UnsupportedError("memory of " + device::to_string(from.device) +
                            " has handles instead of addresses, which can't be copied here");
   }
   // The mask goes first, so that the event of the whole comes after it.
   std::shared_ptr<const Tensor> mask;
-  if (from.mask) mask = std::make_shared<const Tensor>(copy(*from.mask, to, kind, mover, queue, producer));
+  if (from.mask) mask = std::make_shared<const Tensor>(copy_on(queue, *from.mask, to, kind, mover, producer, source));
   Tensor made;
   if (is_host(*mover)) {
     made = packed(from, to);
   } else if (from.device.type == device::DeviceType::kCpu && !from.c_contiguous() && is_ready(from)) {
     made = copy_on_device(dense_on_host(from), to, kind, mover, queue, nullptr);  // a temporary, which the queue keeps
   } else if (!from.c_contiguous() && count_runs(from) > kMostRuns) {
-    made = fetched(from, mover, queue);
+    // The target's context can't copy from a peer to the host.
+    const bool peers = source != nullptr && source->device() != mover->device();
+    made = peers ? fetched(from, source, LastingQueue(source, source->make_queue())) : fetched(from, mover, queue);
     if (!is_host(*to)) made = copy_on_device(made, to, kind, mover, queue, nullptr);
   } else {
     made = copy_on_device(from, to, kind, mover, queue, producer);
   }
   made.mask = std::move(mask);
   return made;
+}
+
+}  // namespace
+
+Tensor copy(const Tensor& from, const ContextPtr& to, MemoryKind kind, const ContextPtr& mover, const Queue& queue,
+            const ContextPtr& producer, const ContextPtr& source) {
+  return copy_on(LastingQueue(mover, queue), from, to, kind, mover, producer, source);
 }
 
 }  // namespace crossdock::exchange

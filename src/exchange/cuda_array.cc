@@ -17,10 +17,12 @@ using device::MemoryKind;
 constexpr const char* kWhere = "__cuda_array_interface__";
 constexpr std::int64_t kLegacyDefaultStream = 1;
 
-/// A context to ask about pointers: any device's knows all of its driver's. Null if there is no driver, or no device.
+/// A context to ask about pointers: any device's knows all of its driver's, so that one which is open serves, and no
+/// other device is started for the question. Null if there is no driver, or no device.
 std::shared_ptr<Context> any_context(const device::DriverRegistry& drivers) {
   const auto driver = drivers.find("cuda");
   if (driver == nullptr) return nullptr;
+  if (auto opened = drivers.opened_context(*driver)) return opened;
   const auto devices = driver->devices();
   return devices.empty() ? nullptr : drivers.context(devices.front());
 }
@@ -53,6 +55,14 @@ void* handle_of(std::int64_t stream) noexcept {
   return reinterpret_cast<void*>(static_cast<std::intptr_t>(stream));
 }
 
+/// Both lie on one device, or nobody could use the one with the other.
+void check_mask(const Tensor& tensor) {
+  if (tensor.mask == nullptr || tensor.mask->data == nullptr || tensor.data == nullptr) return;
+  if (is_cuda(tensor.mask->device.type) && tensor.mask->device.id == tensor.device.id) return;
+  fail("its mask is in memory of " + device::to_string(tensor.mask->device) + ", and its data in that of " +
+       device::to_string(tensor.device));
+}
+
 /// A stream lives as long as the object that showed it (the text's section on lifetimes).
 std::shared_ptr<void> keeper_of(const Tensor& tensor) { return std::const_pointer_cast<void>(tensor.owner); }
 
@@ -81,15 +91,17 @@ void import_cuda_array(Tensor* tensor, std::int64_t version, CudaStream stream, 
   const std::shared_ptr<Context> asked = any_context(drivers);
   if (asked == nullptr) {
     // Nobody here can order anything: the stream goes on to whoever can.
-    if (ordered) tensor->queue = device::Queue(tensor->device, handle_of(*stream), keeper_of(*tensor));
+    if (!ordered) return;
+    tensor->queue = device::Queue(tensor->device, handle_of(*stream), keeper_of(*tensor));
+    tensor->event = out_of_reach(*tensor->queue);
     return;
   }
   if (tensor->data != nullptr) locate(tensor, *asked);
+  check_mask(*tensor);
   if (!ordered) return;
   const auto context = drivers.context(tensor->device);
   tensor->queue = context->wrap_queue(handle_of(*stream), keeper_of(*tensor));
-  tensor->event = context->make_event();
-  context->record(tensor->event, *tensor->queue);
+  tensor->event = context->record(*tensor->queue);
 }
 
 CudaStream export_cuda_array(Tensor* tensor, const device::DriverRegistry& drivers) {
@@ -97,7 +109,11 @@ CudaStream export_cuda_array(Tensor* tensor, const device::DriverRegistry& drive
     throw ExportError("memory of " + device::to_string(tensor->device) +
                       " has no __cuda_array_interface__; copy it to a CUDA device");
   }
-  if (!is_ready(*tensor)) {
+  const bool reachable = !is_out_of_reach(*tensor);
+  // What another thread's stream is called there means this thread's own here.
+  const bool elsewhere = tensor->queue && !tensor->queue->usable_here();
+  if (reachable && elsewhere) tensor->queue = drivers.default_queue(tensor->device);
+  if (reachable && !is_ready(*tensor)) {
     const auto context = drivers.context(tensor->device);
     if (!tensor->queue) tensor->queue = drivers.default_queue(tensor->device);
     context->order_after(*tensor->queue, tensor->event);

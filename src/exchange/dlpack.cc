@@ -20,22 +20,6 @@ using device::DeviceType;
 
 constexpr const char* kWhere = "a DLPack tensor";
 
-array::ElementType type_of(const DLDataType& dtype, std::uint64_t flags) {
-  array::ElementType type;
-  type.code = static_cast<TypeCode>(dtype.code);
-  type.bits = dtype.bits;
-  type.lanes = dtype.lanes;
-  type.padded = dtype.bits < 8 && (flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED) != 0;
-  const int bits = int{dtype.bits} * dtype.lanes;
-  if (bits == 0) throw InvalidDataError(std::string(kWhere) + ": its elements have no bits");
-  if (bits % 8 != 0 && !type.padded) {
-    throw UnsupportedTypeError(std::string(kWhere) + ": elements of " + std::to_string(bits) +
-                               " bits are packed, which strides in bytes can't follow; give each a byte of its own "
-                               "(DLPack's flag IS_SUBBYTE_TYPE_PADDED)");
-  }
-  return type;
-}
-
 /// What an exported struct needs, in one allocation: shape and strides follow it.
 template <class Managed>
 struct Exported {
@@ -90,6 +74,22 @@ Tensor take_over(Managed* managed, std::uint64_t flags) {
 
 }  // namespace
 
+array::ElementType element_type_of(const DLDataType& dtype, std::uint64_t flags) {
+  array::ElementType type;
+  type.code = static_cast<TypeCode>(dtype.code);
+  type.bits = dtype.bits;
+  type.lanes = dtype.lanes;
+  type.padded = dtype.bits < 8 && (flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED) != 0;
+  const int bits = int{dtype.bits} * dtype.lanes;
+  if (bits == 0) throw InvalidDataError(std::string(kWhere) + ": its elements have no bits");
+  if (bits % 8 != 0 && !type.padded) {
+    throw UnsupportedTypeError(std::string(kWhere) + ": elements of " + std::to_string(bits) +
+                               " bits are packed, which strides in bytes can't follow; give each a byte of its own "
+                               "(DLPack's flag IS_SUBBYTE_TYPE_PADDED)");
+  }
+  return type;
+}
+
 Tensor view_dlpack(const DLTensor& dl, std::uint64_t flags) {
   if (dl.ndim < 0 || dl.ndim > array::kMaxTensorDimensions) {
     throw InvalidDataError(std::string(kWhere) + ": " + std::to_string(dl.ndim) + " dimensions; 0 to " +
@@ -97,7 +97,7 @@ Tensor view_dlpack(const DLTensor& dl, std::uint64_t flags) {
   }
   if (dl.ndim > 0 && dl.shape == nullptr) throw InvalidDataError(std::string(kWhere) + ": its shape is a null pointer");
   Tensor tensor;
-  tensor.type = type_of(dl.dtype, flags);
+  tensor.type = element_type_of(dl.dtype, flags);
   tensor.device = {static_cast<DeviceType>(dl.device.device_type), dl.device.device_id};
   tensor.kind = array::kind_of(tensor.device.type);
   tensor.read_only = (flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0;
@@ -180,8 +180,9 @@ void check_dlpack(const Tensor& tensor, bool legacy) {
              "make a contiguous copy");
     }
   }
-  if (tensor.device.id > std::numeric_limits<std::int32_t>::max()) [[unlikely]]
-    refuse("device ids above 31 bits", "hand it over as Arrow data");
+  const std::int64_t id = dlpack_device(tensor.device).id;
+  if (id != static_cast<std::int32_t>(id)) [[unlikely]]
+    refuse("device ids of more than 32 bits", "hand it over as Arrow data");
   if (!is_ready(tensor)) [[unlikely]] {
     throw InvalidArgumentError(
         "the tensor's work may not be done, and DLPack carries no event; order the consumer's "

@@ -1,6 +1,8 @@
 #include "queue_owned.h"
 
 #include <exception>
+#include <new>
+#include <optional>
 #include <utility>
 
 namespace crossdock::exchange {
@@ -9,28 +11,61 @@ namespace {
 struct QueueOwned {
   device::Buffer buffer;
   std::shared_ptr<device::Context> context;
-  device::Queue queue;
+  LastingQueue queue;
 
-  QueueOwned(device::Buffer memory, std::shared_ptr<device::Context> of, device::Queue on) noexcept
+  QueueOwned(device::Buffer memory, std::shared_ptr<device::Context> of, LastingQueue on) noexcept
       : buffer(std::move(memory)), context(std::move(of)), queue(std::move(on)) {}
   QueueOwned(const QueueOwned&) = delete;
   QueueOwned& operator=(const QueueOwned&) = delete;
   ~QueueOwned() {
     if (buffer.data() == nullptr) return;
     try {
-      context->free(std::move(buffer), queue);
+      queue.catch_up();
+      context->free(std::move(buffer), queue.queue());
+      return;
     } catch (const std::exception&) {
-      // The memory went with the Buffer. That is right where the device is lost, and works on nothing any more; of
-      // another failure the queue may still be working on it, and the verb's contract has no way to keep it then.
+      // The memory is still ours, and the queue may be working on it.
     }
+    if (wait_for_all(*context, queue.queue())) return;
+    // A queue that takes nothing and can't be waited for: who knows what it still does. No memory is better lost than
+    // given to somebody else under its work.
+    static_cast<void>(new (std::nothrow) device::Buffer(std::move(buffer)));
   }
 };
 
 }  // namespace
 
+LastingQueue::LastingQueue(const std::shared_ptr<device::Context>& context, const device::Queue& asked)
+    : context_(context), asked_(asked), queue_(asked.thread_bound() ? context->make_queue() : asked) {
+  catch_up();
+}
+
+void LastingQueue::go_on_after(const device::Event& event) const {
+  if (asked_.thread_bound()) context_->order_after(asked_, event);
+}
+
+void LastingQueue::catch_up() const {
+  if (asked_.thread_bound() && asked_.usable_here()) context_->order_after(queue_, context_->record(asked_));
+}
+
 std::shared_ptr<const void> owned_on_queue(device::Buffer buffer, std::shared_ptr<device::Context> context,
-                                           device::Queue queue) {
-  return std::make_shared<const QueueOwned>(std::move(buffer), std::move(context), std::move(queue));
+                                           const LastingQueue& queue) {
+  return std::make_shared<const QueueOwned>(std::move(buffer), std::move(context), queue);
+}
+
+bool wait_for_all(device::Context& context, const device::Queue& queue) noexcept {
+  std::optional<device::Event> done;
+  try {
+    done = context.record(queue);
+  } catch (const std::exception&) {
+    return false;
+  }
+  try {
+    context.wait(*done);
+  } catch (const std::exception&) {
+    // What failed is done.
+  }
+  return true;
 }
 
 }  // namespace crossdock::exchange

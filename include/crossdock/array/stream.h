@@ -28,9 +28,10 @@ class CROSSDOCK_EXPORT BatchStream {
 CROSSDOCK_EXPORT std::unique_ptr<BatchStream> make_stream(std::shared_ptr<const Schema> schema,
                                                           std::vector<RecordBatch> batches);
 
-/// Takes over `*stream`, which is marked released; reads its schema at once. The producer's callbacks are then called
-/// on whatever thread calls next() or drops the stream. Errors of the producer throw InvalidDataError with its own
-/// words; so does an array that isn't of the stream's device type. On a throw here the stream is still the caller's.
+/// Takes over `*stream`, which is marked released; reads its schema at once. Arrays that are no structs (a chunked
+/// array, a series) become batches of one column. The producer's callbacks are then called on whatever thread calls
+/// next() or drops the stream. Errors of the producer throw InvalidDataError with its own words; so does an array that
+/// isn't of the stream's device type. On a throw here the stream is still the caller's.
 CROSSDOCK_EXPORT std::unique_ptr<BatchStream> import_stream(ArrowArrayStream* stream);
 CROSSDOCK_EXPORT std::unique_ptr<BatchStream> import_device_stream(ArrowDeviceArrayStream* stream);
 

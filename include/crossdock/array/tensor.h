@@ -73,6 +73,9 @@ CROSSDOCK_EXPORT bool has_addresses(device::DeviceType type) noexcept;
 /// their own.
 CROSSDOCK_EXPORT device::MemoryKind kind_of(device::DeviceType type) noexcept;
 
+/// True where the host may read the memory once the work on it is done, managed memory included.
+CROSSDOCK_EXPORT bool host_reaches(device::DeviceType type) noexcept;
+
 /// One dimension of a slice: `count` elements from `start`, `step` apart. As Python's slice.indices() gives them.
 struct Slice {
   std::int64_t start = 0;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "crossdock/array/record_batch.h"
@@ -18,9 +19,13 @@ enum class Bools : std::uint8_t {
 /// The one column of a batch as a read-only tensor: integers, floats, timestamps, durations, date64 and fixed-size
 /// binary of any kind in one dimension; a fixed-size list of those, of any depth, in one more for each; and the
 /// canonical extension type arrow.fixed_shape_tensor in those of its shape, permuted as it says. Throws ExportError
-/// that says what to do instead: nulls, a null count that isn't known on a device, other types, more columns than one.
+/// that says what to do instead: nulls, a null count that isn't known on a device, other types (other extension types
+/// and timestamps with a time zone among them), more columns than one.
 /// InvalidDataError for an extension's metadata that makes no sense.
 CROSSDOCK_EXPORT array::Tensor tensor_of_column(const array::RecordBatch& column, Bools bools);
+
+/// The schema that column_of_tensor() gives. Of the memory, and of a mask's, no byte is read.
+CROSSDOCK_EXPORT std::shared_ptr<const array::Schema> schema_of_tensor(const array::Tensor& tensor, Bools bools);
 
 /// The tensor as a batch of one column without a name, of which the memory lives as long as any of it: one dimension as
 /// numbers (dates as timestamps, bytes as fixed-size binary), more as arrow.fixed_shape_tensor, of which the first

@@ -13,8 +13,12 @@
 namespace crossdock::exchange {
 
 /// New memory in C order, not zeroed, to be used by work on `queue`, or after the event that stands for its allocation.
-/// When the tensor's last view goes, it is given back after the work that is on `queue` then. Throws InvalidDataError
-/// for extents that make no sense, and what Context::allocate() throws.
+/// When the tensor's last view goes, it is given back after the work that is on `queue` then.
+///
+/// Here and below: for a queue that is bound to the calling thread (Queue::thread_bound()) a new one stands in, which
+/// is the tensor's and comes after the work that is on the thread's now, as the thread's comes after what is done here.
+/// Memory that goes on that thread is given back after the work on both. Throws InvalidDataError for extents that make
+/// no sense, and what Context::allocate() throws.
 CROSSDOCK_EXPORT array::Tensor empty(const array::ElementType& type, std::span<const std::int64_t> shape,
                                      const std::shared_ptr<device::Context>& context, device::MemoryKind kind,
                                      const device::Queue& queue);
@@ -31,11 +35,14 @@ CROSSDOCK_EXPORT array::Tensor empty(const array::ElementType& type, std::span<c
 /// started then is waited for.
 ///
 /// The tensor's own queue is ordered after the copy, so that its producer's work that comes later is. `producer` is
-/// needed for that where this queue is of another device than `mover`: its context.
+/// needed for that where this queue is of another device than `mover`: its context. For a queue that is bound to
+/// another thread the copy is waited for. `source` is the context of the source's device: needed for more than 1,024
+/// runs where neither end is the host.
 CROSSDOCK_EXPORT array::Tensor copy(const array::Tensor& from, const std::shared_ptr<device::Context>& to,
                                     device::MemoryKind kind, const std::shared_ptr<device::Context>& mover,
                                     const device::Queue& queue,
-                                    const std::shared_ptr<device::Context>& producer = nullptr);
+                                    const std::shared_ptr<device::Context>& producer = nullptr,
+                                    const std::shared_ptr<device::Context>& source = nullptr);
 
 /// Copies the elements of `from`, of any strides, to `to` in C order: host memory both, which may be read and written
 /// now. `to` has from.nbytes() bytes.

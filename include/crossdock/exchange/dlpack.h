@@ -16,6 +16,8 @@ namespace crossdock::exchange {
 /// DLManagedTensorVersioned. Of host memory no element is read, of a device neither. Throws InvalidDataError for
 /// extents and pointers that make no sense, UnsupportedTypeError for packed elements of less than a byte.
 CROSSDOCK_EXPORT array::Tensor view_dlpack(const DLTensor& tensor, std::uint64_t flags);
+/// The type of elements that `dtype` says; `flags` likewise. Throws as view_dlpack().
+CROSSDOCK_EXPORT array::ElementType element_type_of(const DLDataType& dtype, std::uint64_t flags);
 /// Fills `*out`, of which `shape` and `strides` are room for `tensor.ndim()` numbers each, or null for no dimensions.
 /// The tensor has passed check_dlpack().
 CROSSDOCK_EXPORT void describe_dlpack(const array::Tensor& tensor, std::int64_t* shape, std::int64_t* strides,

@@ -23,6 +23,7 @@ TEST(ElementType, TypestrsGoBothWays) {
   }
   EXPECT_EQ(typestr_of(parse_typestr("=f4")), "<f4");
   EXPECT_EQ(typestr_of(parse_typestr(">u1")), "|u1") << "one byte has no order";
+  EXPECT_EQ(typestr_of(parse_typestr("<V4")), "|V4") << "nor have bytes";
 }
 
 TEST(ElementType, SaysItsSize) {
@@ -49,7 +50,7 @@ TEST(ElementType, HasANameForEachNumber) {
 }
 
 TEST(ElementType, RefusesTypestrsThatMeanNothing) {
-  for (const char* typestr : {"", "f4", "<f", "<f3", "<i3", "<f4x", "<f4[ns]", "<q8", "#f4", "<b2", "<m4", "<M8[]",
+  for (const char* typestr : {"", "f4", "<f", "<f3", "<i3", "<f4x", "<f4[ns]", "<q8", "#f4", "<b2", "<m4", "<M8[]", "<M8[bogus]", "<M8[0s]",
                               "<f-4", "<f99999999999999999999", "<U9223372036854775807"}) {
     EXPECT_THROW(parse_typestr(typestr), InvalidArgumentError) << typestr;
   }

@@ -80,6 +80,73 @@ TEST(ImportedStream, AFailureStays) {
   EXPECT_EQ(asked, 2) << "its producer isn't asked again";
 }
 
+/// What a chunked array or a series exports: the first column of the batches, in a stream of its own.
+template <class Stream, class Array>
+Stream columns_only(std::vector<RecordBatch> batches, void (*export_as)(std::unique_ptr<BatchStream>, Stream*)) {
+  struct Inner {
+    Stream tables;
+  };
+  auto* const inner = new Inner;
+  auto schema = batches.front().schema;
+  export_as(make_stream(std::move(schema), std::move(batches)), &inner->tables);
+  Stream out{};
+  if constexpr (std::is_same_v<Stream, ArrowDeviceArrayStream>) out.device_type = inner->tables.device_type;
+  out.private_data = inner;
+  out.get_schema = [](Stream* self, ArrowSchema* schema) {
+    ArrowSchema table{};
+    Stream* const from = &static_cast<Inner*>(self->private_data)->tables;
+    if (const int status = from->get_schema(from, &table)) return status;
+    *schema = *table.children[0];
+    table.children[0]->release = nullptr;
+    table.release(&table);
+    return 0;
+  };
+  out.get_next = [](Stream* self, Array* array) {
+    Stream* const from = &static_cast<Inner*>(self->private_data)->tables;
+    if (const int status = from->get_next(from, array)) return status;
+    ArrowArray* whole = nullptr;
+    if constexpr (std::is_same_v<Array, ArrowDeviceArray>) {
+      whole = &array->array;
+    } else {
+      whole = array;
+    }
+    if (whole->release == nullptr) return 0;
+    ArrowArray table = *whole;
+    *whole = *table.children[0];
+    table.children[0]->release = nullptr;
+    table.release(&table);
+    return 0;
+  };
+  out.get_last_error = [](Stream* self) {
+    Stream* const from = &static_cast<Inner*>(self->private_data)->tables;
+    return from->get_last_error(from);
+  };
+  out.release = [](Stream* self) {
+    auto* const mine = static_cast<Inner*>(self->private_data);
+    mine->tables.release(&mine->tables);
+    delete mine;
+    self->release = nullptr;
+  };
+  return out;
+}
+
+TEST(ImportedStream, ArraysThatAreNoStructsAreTablesOfOneColumn) {
+  std::weak_ptr<const void> owner;
+  std::vector<RecordBatch> batches;
+  batches.push_back(watched_batch(5, &owner));
+  auto exported = columns_only<ArrowArrayStream, ArrowArray>(std::move(batches), &export_stream);
+  const auto stream = import_stream(&exported);
+  ASSERT_EQ(stream->schema()->fields().size(), 1U);
+  EXPECT_EQ(stream->schema()->fields()[0].type.id, TypeId::kInt64);
+  auto batch = stream->next();
+  EXPECT_EQ(batch->num_rows, 10);
+  EXPECT_EQ(number_at(*batch, 0), 5);
+  EXPECT_FALSE(stream->next());
+  EXPECT_FALSE(owner.expired());
+  batch.reset();
+  EXPECT_TRUE(owner.expired());
+}
+
 /// A batch of a device whose memory nobody may touch, with an event.
 RecordBatch device_batch(device::DeviceType type, void* native) {
   RecordBatch batch = number_batch(0, 10);
@@ -107,6 +174,22 @@ TEST(DeviceStream, SaysItsDeviceAndGivesEachArrayItsEvent) {
   EXPECT_EQ(batch->device.id, 1);
   EXPECT_FALSE(batch->sizes_known());
   EXPECT_FALSE(stream->next());
+}
+
+TEST(DeviceStream, ColumnsKeepTheirEventsToo) {
+  int native = 0;
+  auto exported = columns_only<ArrowDeviceArrayStream, ArrowDeviceArray>(
+      {device_batch(device::DeviceType::kCuda, &native)}, &export_device_stream);
+  const auto stream = import_device_stream(&exported);
+  EXPECT_EQ(stream->schema()->fields().size(), 1U);
+  const auto batch = stream->next();
+  EXPECT_EQ(batch->event.native(), &native);
+  EXPECT_EQ(batch->device, (device::Device{device::DeviceType::kCuda, 1}));
+  // One whose array is of another device than it says is refused, column or not.
+  exported = columns_only<ArrowDeviceArrayStream, ArrowDeviceArray>({device_batch(device::DeviceType::kCuda, &native)},
+                                                                    &export_device_stream);
+  exported.device_type = ARROW_DEVICE_ROCM;
+  EXPECT_THAT(message_of(*import_device_stream(&exported)), HasSubstr("in a stream of device type 10"));
 }
 
 TEST(DeviceStream, HoldsOneDeviceType) {

@@ -131,6 +131,18 @@ TEST(Slice, IsAView) {
   EXPECT_THAT(slice(whole, nothing).shape(), ElementsAre(0, 4));
 }
 
+TEST(ByteRange, ExtentsBesideAnEmptyOneAreNumbersToo) {
+  constexpr std::int64_t kMuch = std::int64_t{1} << 40;
+  for (const auto& shape : {std::vector<std::int64_t>{0, kMuch, kMuch}, {kMuch, kMuch, 0}, {kMuch, 0, kMuch}}) {
+    Tensor tensor = tensor_of(shape, {1, 1, 1}, nullptr);
+    EXPECT_THROW(byte_range(tensor, "it"), InvalidDataError) << shape_text(shape);
+    EXPECT_THROW(check_tensor(&tensor, "it"), InvalidDataError);
+  }
+  Tensor fits = tensor_of({kMuch, 0, 1024}, {0, 0, 0}, nullptr);
+  check_tensor(&fits, "it");
+  EXPECT_EQ(fits.size(), 0);
+}
+
 TEST(Slice, StaysWithinItsTensor) {
   auto values = numbers(12);
   const Tensor whole = tensor_of({3, 4}, {32, 8}, values.data());

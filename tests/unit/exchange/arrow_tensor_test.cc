@@ -121,6 +121,19 @@ TEST_F(ArrowTensorTest, TypesThatAreNoArraySayWhatToDo) {
   EXPECT_THAT(refusal(nothing), HasSubstr("no array of elements"));
 }
 
+TEST_F(ArrowTensorTest, WhatATypeMeansIsntLost) {
+  Field zoned = field_of(TypeId::kTimestamp);
+  zoned.type.timezone = "Europe/Zurich";
+  EXPECT_THAT(refusal(numbers(zoned, 5)), HasSubstr("time zone \"Europe/Zurich\""));
+  EXPECT_THAT(refusal(numbers(list_of(2, zoned), 2)), HasSubstr("Europe/Zurich"));
+  Field truth = field_of(TypeId::kInt8);
+  truth.metadata = {{"ARROW:extension:name", "arrow.bool8"}};
+  EXPECT_THAT(refusal(numbers(truth, 5)), HasSubstr("extension type arrow.bool8"));
+  EXPECT_THAT(refusal(numbers(list_of(2, truth), 2)), HasSubstr("take its storage first"));
+  EXPECT_THAT(refusal(numbers(list_of(2, shaped(R"({"shape": [3]})", 3)), 2)), HasSubstr("fixed_shape_tensor"))
+      << "of the rows alone its shape is known";
+}
+
 TEST_F(ArrowTensorTest, ABatchOfSeveralColumnsIsRefused) {
   RecordBatch batch = numbers(field_of(TypeId::kInt64), 5);
   batch.schema =
@@ -153,9 +166,18 @@ TEST_F(ArrowTensorTest, NullsAreRefusedWhereThereAreAny) {
   column.buffers[0] = {&all, 1};
   EXPECT_EQ(tensor_of_column(column, Bools::kRefuse).data, numbers_.data());
   RecordBatch nested = numbers(list_of(2, field_of(TypeId::kInt64)), 4);
+  const std::uint8_t two = 0xf9;
   nested.nodes[1].null_count = 2;
-  nested.buffers[1] = {&some, 1};
+  nested.buffers[1] = {&two, 1};
   EXPECT_THAT(refusal(nested), HasSubstr("2 nulls"));
+  RecordBatch sliced = nested;
+  sliced.nodes[0].offset = 1;
+  sliced.num_rows = sliced.nodes[0].length = 1;
+  EXPECT_THAT(refusal(sliced), HasSubstr("1 nulls"));
+  sliced.nodes[0].offset = 2;
+  EXPECT_EQ(tensor_of_column(sliced, Bools::kRefuse).data, numbers_.data() + 4) << "shows none of them";
+  sliced.device = {.type = device::DeviceType::kCuda, .id = 0};
+  EXPECT_THAT(refusal(sliced), HasSubstr("2 nulls")) << "whose bits nobody may read";
 }
 
 TEST_F(ArrowTensorTest, OwnersAreKept) {
@@ -287,6 +309,17 @@ TEST_F(ArrowTensorDeviceTest, NoByteIsRead) {
   EXPECT_EQ(back.device, (device::Device{device::DeviceType::kExtDev, 1}));
   EXPECT_EQ(back.buffers.back().data, tensor.data);
   EXPECT_EQ(back.buffers.back().size, 60);
+}
+
+TEST_F(ArrowTensorDeviceTest, TheTypeOfAMaskedTensorIsSaidWithoutALookAtTheMask) {
+  Tensor tensor = made_tensor("int64", {5}, {8}, buffer_.data());
+  tensor.device = device::kOne;
+  tensor.mask = std::make_shared<const Tensor>(made_tensor("bool", {5}, {1}, buffer_.data()));
+  const Field column = schema_of_tensor(tensor, Bools::kRefuse)->fields()[0];
+  EXPECT_EQ(column.type.id, TypeId::kInt64);
+  EXPECT_TRUE(column.nullable);
+  tensor.mask = nullptr;
+  EXPECT_EQ(*schema_of_tensor(tensor, Bools::kRefuse), *column_of_tensor(tensor, Bools::kRefuse).schema);
 }
 
 TEST_F(ArrowTensorDeviceTest, NullCountsMustBeKnown) {

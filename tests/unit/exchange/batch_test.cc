@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -24,10 +25,12 @@ using array::Schema;
 using array::TypeId;
 using array::test::field;
 using array::test::message_of;
+using device::Buffer;
 using device::Device;
 using device::kOne;
 using device::kZero;
 using device::MemoryKind;
+using device::Queue;
 using device::SimVerb;
 using testing::counting_owner;
 using ::testing::HasSubstr;
@@ -142,8 +145,7 @@ TEST_F(BatchTest, DeviceToDeviceAndBackAgain) {
   wait_ready(&third, *other);
   EXPECT_EQ(text_of(std::move(third)), text_of(batch));
   second = {};
-  device::Event done = other->make_event();
-  other->record(done, queue);
+  device::Event done = other->record(queue);
   other->wait(done);
 }
 
@@ -290,7 +292,7 @@ TEST_F(BatchTest, AFailureOfTheProducersWorkReachesTheConsumer) {
 
 TEST_F(BatchTest, WhatFailsHalfWayLeavesNothing) {
   const RecordBatch batch = made({field("a", TypeId::kInt64), field("v", TypeId::kUtf8View)}, 2 * kGathered);
-  for (const SimVerb verb : {SimVerb::kAllocate, SimVerb::kCopy, SimVerb::kMakeEvent, SimVerb::kRecord}) {
+  for (const SimVerb verb : {SimVerb::kAllocate, SimVerb::kCopy, SimVerb::kRecord}) {
     for (const std::uint64_t after : {0, 1}) {
       if (after > 0 && verb != SimVerb::kCopy) continue;
       driver_->fail_next(verb, after, ResourceError("arranged"));
@@ -299,6 +301,34 @@ TEST_F(BatchTest, WhatFailsHalfWayLeavesNothing) {
       EXPECT_EQ(driver_->counters().live_allocations, 0u);
     }
   }
+}
+
+TEST_F(BatchTest, OtherMemoryThanTheColumnsIsntForgottenWithThem) {
+  constexpr std::size_t kPart = 64 << 10;
+  std::string body(3 * kPart, 'b');  // a column, somebody else's memory, a column
+  const Buffer there = ready(kPart);
+  const auto others = [&] { return host(body).slice(kPart, kPart); };
+  upload(there.ref(), std::string(kPart, 'o'));
+  slow(std::chrono::milliseconds(2));
+  context_->copy(others(), there.ref(), other_);
+  context_->order_after(queue_, recorded(other_));
+  std::atomic<bool> released{false};
+  RecordBatch batch;
+  batch.num_rows = kPart / 8;
+  batch.nodes = {{batch.num_rows, 0, 0}, {batch.num_rows, 0, 0}};
+  batch.buffers = {{}, {body.data(), kPart}, {}, {body.data() + 2 * kPart, kPart}};
+  batch.schema =
+      std::make_shared<const Schema>(std::vector<Field>{field("a", TypeId::kInt64), field("b", TypeId::kInt64)});
+  batch.owner = std::shared_ptr<const void>(&released, [&](const void*) { released = true; });
+  const RecordBatch on_device = to_device(batch);
+  batch = RecordBatch();
+  while (!released) {
+  }
+  const Queue third = context_->make_queue();
+  context_->copy(there.ref(), others().as_read_only(), third);
+  EXPECT_THAT(failure_of(third), HasSubstr("queue 2 of ext_dev:0 writes"));
+  driver_->forget_faults();
+  finish(other_);
 }
 
 TEST_F(BatchTest, SizesAreReadOnce) {

@@ -200,7 +200,12 @@ TEST(Dlpack, RefusesWhatItCantSay) {
   EXPECT_THAT(text_of(made_tensor("<f8", {2}, {12}, bytes)), HasSubstr("12 of 8 bytes"));
   Tensor far = made_tensor("<f8", {2}, {8}, bytes);
   far.device = {device::DeviceType::kCuda, std::int64_t{1} << 40};
-  EXPECT_THAT(text_of(far), HasSubstr("31 bits"));
+  EXPECT_THAT(text_of(far), HasSubstr("32 bits"));
+  far.device.id = -(std::int64_t{1} << 32);
+  EXPECT_THAT(text_of(far), HasSubstr("32 bits"));
+  far.device.type = device::DeviceType::kCudaHost;  // whose number isn't said
+  DLManagedTensorVersioned* const pinned = export_dlpack(far);
+  pinned->deleter(pinned);
   Tensor masked = made_tensor("<f8", {2}, {8}, bytes);
   masked.mask = std::make_shared<const Tensor>(made_tensor("bool", {2}, {1}, bytes));
   EXPECT_THROW(export_dlpack(masked), UnsupportedError);

@@ -23,6 +23,24 @@ inline array::Tensor made_tensor(std::string_view type, std::vector<std::int64_t
   return tensor;
 }
 
+#if defined(__SANITIZE_ADDRESS__)
+extern "C" void __lsan_disable();
+extern "C" void __lsan_enable();
+#endif
+
+/// While it is there, what this thread allocates and loses is no leak.
+class LeakIsMeant {
+ public:
+#if defined(__SANITIZE_ADDRESS__)
+  LeakIsMeant() { __lsan_disable(); }
+  ~LeakIsMeant() { __lsan_enable(); }
+#else
+  LeakIsMeant() {}
+#endif
+  LeakIsMeant(const LeakIsMeant&) = delete;
+  LeakIsMeant& operator=(const LeakIsMeant&) = delete;
+};
+
 /// An owner that counts how often it went.
 inline std::shared_ptr<const void> counting_owner(int* released) {
   return std::shared_ptr<const void>(released, [released](const void*) { ++*released; });

@@ -1,0 +1,89 @@
+#include "crossdock/exchange/usm_array.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "crossdock/core/error.h"
+#include "crossdock/exchange/ready.h"
+
+namespace crossdock::exchange {
+namespace {
+
+using array::Tensor;
+using device::Context;
+using device::DeviceType;
+using device::Queue;
+
+constexpr const char* kWhere = "__sycl_usm_array_interface__";
+
+[[noreturn]] void fail(const std::string& what) { throw InvalidDataError(std::string(kWhere) + ": " + what); }
+
+/// Which device's it is, of which kind, and whether all of it is there.
+void locate(Tensor* tensor, const Context& context, const Queue& queue) {
+  const array::ByteRange range = array::byte_range(*tensor, kWhere);
+  const auto* const first = static_cast<const std::byte*>(tensor->data);
+  const device::PointerInfo info = context.describe(first + range.lowest);
+  const device::BufferRef memory{.data = const_cast<std::byte*>(first + range.lowest),
+                                 .size = static_cast<std::uint64_t>(range.highest - range.lowest),
+                                 .device = info.device,
+                                 .kind = info.kind,
+                                 .read_only = tensor->read_only};
+  if (info.device.type != DeviceType::kOneApi || !context.accessible(memory, queue)) {
+    fail(
+        "its data is no USM pointer of the context that its syclobj stands for: it is freed, made up, of another "
+        "context or platform, or ordinary host memory");
+  }
+  tensor->device = info.device;
+  tensor->kind = info.kind;
+  if (info.base == nullptr || info.size == 0) return;
+  const std::int64_t before = first - static_cast<const std::byte*>(info.base);
+  const auto after = static_cast<std::int64_t>(info.size) - before;
+  if (range.lowest < -before || range.highest > after) {
+    fail("its elements reach from byte " + std::to_string(before + range.lowest) + " to byte " +
+         std::to_string(before + range.highest) + " of an allocation of " + std::to_string(info.size) + " bytes");
+  }
+}
+
+}  // namespace
+
+bool is_usm(const Tensor& tensor) noexcept { return tensor.device.type == DeviceType::kOneApi; }
+
+void import_usm_array(Tensor* tensor, std::int64_t version, const Queue& queue, bool ordered,
+                      const device::DriverRegistry& drivers) {
+  if (version != kUsmArrayVersion) fail("version " + std::to_string(version) + "; version 1 is understood");
+  tensor->device = queue.device();
+  tensor->kind = device::MemoryKind::kDevice;
+  array::check_tensor(tensor, kWhere);
+  const std::shared_ptr<Context> context = drivers.context(queue.device());
+  tensor->queue = queue;
+  if (tensor->data == nullptr) return;
+  locate(tensor, *context, queue);
+  if (ordered) tensor->event = device::Event::end_of(context, queue);
+}
+
+Queue export_usm_array(const Tensor& tensor, const device::DriverRegistry& drivers) {
+  if (!is_usm(tensor)) {
+    throw ExportError("memory of " + device::to_string(tensor.device) +
+                      " has no __sycl_usm_array_interface__; copy it to a SYCL device");
+  }
+  if (tensor.mask)
+    throw UnsupportedError(std::string(kWhere) + " has no masks; hand over the array and its mask apart");
+  if (array::typestr_of(tensor.type).empty()) {
+    throw ExportError(std::string(kWhere) + " has no typestr for " + array::element_type_name(tensor.type));
+  }
+  const std::int64_t itemsize = std::max<std::int64_t>(tensor.type.itemsize(), 1);
+  for (const std::int64_t stride : tensor.strides()) {
+    if (stride % itemsize != 0) {
+      throw ExportError(std::string(kWhere) + " counts strides in elements, and one of " + std::to_string(stride) +
+                        " bytes is no multiple of " + std::to_string(itemsize) + "; copy the array first");
+    }
+  }
+  if (tensor.queue && tensor.queue->device().type == DeviceType::kOneApi) return *tensor.queue;
+  const Queue queue = drivers.default_queue(tensor.device);
+  if (!is_ready(tensor)) drivers.context(tensor.device)->order_after(queue, tensor.event);
+  return queue;
+}
+
+}  // namespace crossdock::exchange
