@@ -24,7 +24,7 @@ FLOORS = {
     "dissociated": ["ipc", "core"],
     "transport": ["core", "device"],
     "flight": ["ipc", "core"],
-    "offload": ["device", "array"],
+    "offload": ["device", "array", "exchange"],
     "session": ["core", "device", "array", "exchange", "ipc", "dissociated", "transport", "flight", "offload"],
 }
 

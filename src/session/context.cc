@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 namespace crossdock::session {
@@ -10,7 +11,23 @@ struct Context::Impl {
   mutable std::mutex mutex;
   std::vector<std::weak_ptr<device::Arena>> arenas;  // few, and looked through once per published buffer
   std::once_flag looked;
+  bool has_looked = false;
+  device::DriverOptions options;
   std::shared_ptr<const device::DriverRegistry> drivers;
+  std::shared_ptr<const offload::Queues> queues;
+
+  void look() {
+    std::call_once(looked, [this] {
+      device::DriverOptions chosen;
+      {
+        const std::lock_guard lock(mutex);
+        has_looked = true;
+        chosen = options;
+      }
+      drivers = device::make_default_registry(chosen);
+      queues = std::make_shared<const offload::Queues>(drivers);
+    });
+  }
 };
 
 Context::Context() : impl_(std::make_unique<Impl>()) {}
@@ -37,9 +54,21 @@ std::shared_ptr<device::Arena> Context::find_arena(const void* pointer, std::uin
   return found == arenas.end() ? nullptr : *found;
 }
 
+bool Context::set_driver_options(device::DriverOptions options) {
+  const std::lock_guard lock(impl_->mutex);
+  if (impl_->has_looked) return false;
+  impl_->options = std::move(options);
+  return true;
+}
+
 const std::shared_ptr<const device::DriverRegistry>& Context::drivers() const {
-  std::call_once(impl_->looked, [this] { impl_->drivers = device::make_default_registry(); });
+  impl_->look();
   return impl_->drivers;
+}
+
+const std::shared_ptr<const offload::Queues>& Context::queues() const {
+  impl_->look();
+  return impl_->queues;
 }
 
 const std::shared_ptr<Context>& Context::default_context() {

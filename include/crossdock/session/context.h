@@ -5,6 +5,7 @@
 #include "crossdock/core/export.h"
 #include "crossdock/device/region.h"
 #include "crossdock/device/registry.h"
+#include "crossdock/offload/queues.h"
 
 namespace crossdock::session {
 
@@ -20,9 +21,13 @@ class CROSSDOCK_EXPORT Context {
   /// The arena that holds these bytes, or null.
   std::shared_ptr<device::Arena> find_arena(const void* pointer, std::uint64_t size) const;
 
+  /// How drivers are looked for. False, and nothing is changed, if they were already.
+  bool set_driver_options(device::DriverOptions options);
   /// Every driver that this version has, looked for when they are asked for the first time: opening vendors' libraries
   /// takes its time.
   const std::shared_ptr<const device::DriverRegistry>& drivers() const;
+  /// Their queues, by what names them.
+  const std::shared_ptr<const offload::Queues>& queues() const;
 
   /// The one used where none is named.
   static const std::shared_ptr<Context>& default_context();

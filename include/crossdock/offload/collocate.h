@@ -1,0 +1,16 @@
+#pragma once
+
+#include "crossdock/array/tensor.h"
+#include "crossdock/core/export.h"
+#include "crossdock/device/queue.h"
+#include "crossdock/device/registry.h"
+
+namespace crossdock::offload {
+
+/// The same memory for work on `queue`, which reaches it (accessible()): the queue is ordered after the array's event
+/// and after what its own queue has to do now, and is the view's queue. Its mask too. Waits for nothing, unless the
+/// array's event is another driver's. Throws what the contexts' verbs throw; then the queue may have been ordered.
+CROSSDOCK_EXPORT array::Tensor associated(const array::Tensor& array, const device::Queue& queue,
+                                          const device::DriverRegistry& drivers);
+
+}  // namespace crossdock::offload

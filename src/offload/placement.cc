@@ -1,0 +1,88 @@
+#include "crossdock/offload/placement.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <sstream>
+#include <string>
+
+#include "crossdock/core/error.h"
+
+namespace crossdock::offload {
+namespace {
+
+using array::Tensor;
+using device::MemoryKind;
+using device::Queue;
+
+bool is_the_hosts(const Tensor& array) noexcept { return !array.queue && device::host_readable(array.device.type); }
+
+/// How strongly a kind of memory asks for its like.
+int weight(MemoryKind kind) noexcept {
+  switch (kind) {
+    case MemoryKind::kDevice: return 2;
+    case MemoryKind::kShared: return 1;
+    default: return 0;
+  }
+}
+
+std::string text_of(const Queue& queue) {
+  std::ostringstream text;
+  text << "queue " << queue.native() << " of " << to_string(queue.device());
+  return text.str();
+}
+
+[[noreturn]] void fail_two_queues(std::size_t first, const Queue& one, std::size_t second, const Queue& other) {
+  throw ExecutionPlacementError(
+      "array " + std::to_string(first) + " is on " + text_of(one) + ", and array " + std::to_string(second) + " on " +
+      text_of(other) + ": name the queue to run on, or bring them to one by collocate(), which copies only where " +
+      (one.device() == other.device() ? "contexts differ" : "devices differ"));
+}
+
+[[noreturn]] void fail_out_of_reach(std::size_t position, const Tensor& array, const Queue& queue) {
+  throw ExecutionPlacementError("array " + std::to_string(position) + ", in memory of " + to_string(array.device) +
+                                ", can't be used by work on " + text_of(queue) +
+                                ": copy it there first, by collocate() or copy_to()");
+}
+
+}  // namespace
+
+std::optional<Queue> queue_of(const Tensor& array, const device::DriverRegistry& drivers) {
+  if (array.queue) return array.queue;
+  if (is_the_hosts(array)) return std::nullopt;
+  return drivers.default_queue(array.device);
+}
+
+bool accessible(const Tensor& array, const Queue& queue, const device::DriverRegistry& drivers) {
+  const device::BufferRef memory{.data = array.data,
+                                 .size = static_cast<std::uint64_t>(array.nbytes()),
+                                 .device = array.device,
+                                 .kind = array.kind,
+                                 .read_only = array.read_only};
+  return drivers.context(queue.device())->accessible(memory, queue);
+}
+
+Placement placement(std::span<const Tensor* const> arrays, const std::optional<Queue>& queue,
+                    const device::DriverRegistry& drivers) {
+  Placement answer{.queue = queue, .kind = MemoryKind::kHost};
+  std::size_t first = 0;
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    const Tensor& array = *arrays[i];
+    if (is_the_hosts(array)) continue;
+    if (weight(array.kind) > weight(answer.kind)) answer.kind = array.kind;
+    if (queue) {
+      if (!accessible(array, *queue, drivers)) fail_out_of_reach(i, array, *queue);
+      continue;
+    }
+    if (array.queue && answer.queue && *array.queue == *answer.queue) continue;
+    const Queue its = *queue_of(array, drivers);
+    if (!answer.queue) {
+      answer.queue = its;
+      first = i;
+    } else if (its != *answer.queue) {
+      fail_two_queues(first, *answer.queue, i, its);
+    }
+  }
+  return answer;
+}
+
+}  // namespace crossdock::offload

@@ -1,0 +1,39 @@
+#include "crossdock/offload/queues.h"
+
+#include "crossdock/core/error.h"
+
+namespace crossdock::offload {
+
+using device::Queue;
+
+Queue Queues::queue(std::string_view filter) const {
+  const std::uint64_t version = drivers_->devices_version();
+  {
+    const std::lock_guard lock(mutex_);
+    if (version != version_) {
+      chosen_.clear();
+      version_ = version;
+    }
+    if (const auto found = chosen_.find(filter); found != chosen_.end()) return found->second;
+  }
+  // Not under the lock: drivers start here.
+  Queue queue = drivers_->default_queue(device::select_device(*drivers_, filter));
+  const std::lock_guard lock(mutex_);
+  if (version == version_) chosen_.try_emplace(std::string(filter), queue);
+  return queue;
+}
+
+Queue Queues::queue(const device::Device& device, const std::string& name) const {
+  if (name.empty()) throw InvalidArgumentError("a queue's name is empty; a device's own queue is the one without name");
+  const std::shared_ptr<device::Context> context = drivers_->context(device);
+  const std::pair key(to_string(context->device()), name);
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = named_.find(key); found != named_.end()) return found->second;
+  }
+  const Queue made = context->make_queue();
+  const std::lock_guard lock(mutex_);
+  return named_.try_emplace(key, made).first->second;
+}
+
+}  // namespace crossdock::offload
