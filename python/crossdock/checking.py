@@ -17,8 +17,9 @@ __all__ = ["CheckFailedError", "Finding", "Report", "Severity", "check"]
 def check(obj: object, *, protocols: Iterable[str] | None = None) -> Report:
     """Judges how `obj` exports its data, in every protocol that it claims or in those of `protocols`.
 
-    The protocols are `dlpack`, `dlpack-exchange`, `cuda-array-interface`, `array-interface`, `buffer`, `arrow-schema`,
-    `arrow-device-array`, `arrow-array`, `arrow-device-stream` and `arrow-stream`. docs/check.md has the rules.
+    The protocols are `dlpack`, `dlpack-exchange`, `cuda-array-interface`, `array-interface`, `buffer`,
+    `sycl-usm-array-interface`, `arrow-schema`, `arrow-device-array`, `arrow-array`, `arrow-device-stream` and
+    `arrow-stream`. docs/check.md has the rules.
 
     `obj` is the object itself, or something that makes one: a class, or a callable without arguments that claims no
     protocol. A fresh object is made for each try then, which is what streams that can be read once need, and without

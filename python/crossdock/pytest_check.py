@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
@@ -23,11 +24,27 @@ class Check(Protocol):
     ) -> Report: ...
 
 
+def _rules(names: Iterable[str]) -> set[str]:
+    """Raises InvalidArgumentError for what is no rule's name."""
+    import difflib
+
+    from crossdock._check import RULES
+    from crossdock.errors import InvalidArgumentError
+
+    wanted = {names} if isinstance(names, str) else set(names)
+    for name in sorted(wanted - set(RULES)):
+        near = difflib.get_close_matches(name, RULES, 1)
+        hint = f"; {near[0]!r} is one" if near else "; docs/check.md has them"
+        raise InvalidArgumentError(f"allow= has {name!r}, and no rule is called so{hint}")
+    return wanted
+
+
 @pytest.fixture
 def crossdock_check() -> Check:
     """`crossdock_check(obj)` fails the test, with the report, where `obj` breaks a rule of a protocol that it claims.
 
-    `obj` and `protocols` are those of `crossdock.check()`; errors of the rules in `allow` are known, and let pass.
+    `obj` and `protocols` are those of `crossdock.check()`; errors of the rules in `allow` are known, and let pass. A
+    name there that is no rule's raises InvalidArgumentError; a rule that nothing broke is a warning: it isn't needed.
     """
 
     def check(
@@ -35,9 +52,14 @@ def crossdock_check() -> Check:
     ) -> Report:
         import crossdock
 
+        allowed = _rules(allow)
         report = crossdock.check(obj, protocols=protocols)
-        if {one.rule for one in report.errors} - set(allow):
-            pytest.fail(str(report), pytrace=False)
+        unneeded = sorted(allowed - {one.rule for one in report})
+        about = f"allow= names what {report.what} doesn't break: {', '.join(unneeded)}" if unneeded else ""
+        if {one.rule for one in report.errors} - allowed:
+            pytest.fail("\n".join(filter(None, [str(report), about])), pytrace=False)
+        if about:
+            warnings.warn(about, stacklevel=2)
         return report
 
     return check

@@ -10,14 +10,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.wrong_exporters import arrow, both, buffers, tensors
+from tests.wrong_exporters import arrow, both, buffers, tensors, usm, usm_run_time
 from tests.wrong_exporters.capsules import ALIVE, RIGHT, WRONG, Wrong, capsule
 
 import crossdock as xd
 from crossdock import _check, checking
 
-FILLING_THE_LISTS = (arrow, tensors, both, buffers)
+FILLING_THE_LISTS = (arrow, tensors, both, buffers, usm)
 ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def no_run_time(monkeypatch):
+    """Pointers here are made up, and nobody is to ask a SYCL run time that another test loaded."""
+    monkeypatch.setattr(_check.sycl, "run_time", lambda: None)
 
 
 def errors(report: checking.Report) -> list[str]:
@@ -49,8 +55,10 @@ def test_each_wrong_exporter_breaks_its_rule_and_no_other(wrong: Wrong):
 def test_every_rule_is_broken_by_somebody():
     broken = {wrong.rule for wrong in WRONG}
     assert broken <= set(_check.RULES)
-    # What shows with one object alone has a test of its own below.
-    assert set(_check.RULES) - broken == {"arrow-stream-consumed"}
+    # What shows with one object alone has a test of its own below; what a SYCL run time knows, in test_check_usm.py.
+    of_run_times = {wrong.rule for wrong in usm_run_time.WRONG}
+    assert set(_check.RULES) - broken == {"arrow-stream-consumed"} | (of_run_times - broken)
+    assert of_run_times - broken == {"usm-pointer", "usm-bounds", "usm-device-buffer"}
     assert len(WRONG) > 150
     assert all(wrong.says for wrong in WRONG)
 
@@ -59,6 +67,24 @@ def test_the_page_has_every_rule_and_no_other():
     page = (ROOT / "docs" / "check.md").read_text()
     rows = re.findall(r"^\| `([\w-]+)` \| (\w+) \| ([^|]+) \| ([^|]+) \|$", page, re.MULTILINE)
     assert rows == [(name, rule.severity, rule.section, rule.asks) for name, rule in _check.RULES.items()]
+
+
+def test_the_pages_example_runs(capsys):
+    page = (ROOT / "docs" / "check.md").read_text()
+    example, told = re.findall(r"^```(?:python|text)\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[:2]
+    names: dict[str, Any] = {"__name__": "halves"}
+    exec(example, names)
+    assert capsys.readouterr().out == told
+    with pytest.raises(xd.CheckFailedError, match="array-shape"):
+        names["report"].raise_if_failed()
+
+
+def test_the_page_has_every_protocol():
+    page = (ROOT / "docs" / "check.md").read_text()
+    rows = re.findall(r"^\| `([\w-]+)` \| ([^|]+) \|$", page, re.MULTILINE)
+    assert [name for name, _ in rows] == list(_check.PROTOCOLS)
+    for name, attributes in rows:
+        assert set(re.findall(r"__\w+__", attributes)) == set(_check._ATTRIBUTES[name])
 
 
 def test_the_judge_shares_nothing_with_what_it_judges():
@@ -172,13 +198,14 @@ def test_what_is_no_export_at_all_is_a_finding(what):
     ):
         assert not xd.check(Gives(**{name: what})).ok
     if what is not None:
-        for name in ("__cuda_array_interface__", "__array_interface__"):
+        for name in ("__cuda_array_interface__", "__array_interface__", "__sycl_usm_array_interface__"):
             assert not xd.check(Gives(**{name: what})).ok
 
 
 ATTRIBUTES = (
     "__dlpack__", "__dlpack_device__", "__cuda_array_interface__", "__array_interface__", "__arrow_c_schema__",
     "__arrow_c_array__", "__arrow_c_stream__", "__arrow_c_device_array__", "__arrow_c_device_stream__",
+    "__sycl_usm_array_interface__",
 )  # fmt: skip
 
 
@@ -192,16 +219,30 @@ def test_attributes_that_raise_are_findings():
         assert "not today" in str(report)
 
 
-FIELDS = ("shape", "typestr", "data", "version", "strides", "descr", "mask", "stream")
+FIELDS = (
+    "shape", "typestr", "data", "version", "strides", "descr", "mask", "stream", "typedescr", "offset", "syclobj",
+)  # fmt: skip
 VALUES = (-1, 1 << 70, "x", b"x", (), (-1,), (1 << 70, 2), ("a", "b"), [1], {}, 1.5, True, ((),))
 
 
-@pytest.mark.parametrize("make", [tensors.cai, tensors.npy])
+@pytest.mark.parametrize("make", [tensors.cai, tensors.npy, usm.usm, usm.over])
 def test_no_field_of_a_dictionary_does_harm(make):
     for field in FIELDS:
         for value in VALUES:
             assert xd.check(make(**{field: value})).protocols
             assert xd.check(make(**{"shape": (1 << 62,), field: value})).protocols
+
+
+def test_a_buffer_with_gaps_is_not_in_the_place_of_data():
+    class Gaps(np.ndarray):
+        @property
+        def __sycl_usm_array_interface__(self) -> Any:
+            return {"shape": (6,), "typestr": "<f4", "version": 1, "syclobj": "cpu"}
+
+    values = np.zeros(12, "f4").view(Gaps)
+    assert xd.check(values, protocols=["sycl-usm-array-interface"]).ok
+    report = xd.check(values[::2], protocols=["sycl-usm-array-interface"])
+    assert errors(report) == ["usm-buffer"], str(report)
 
 
 def test_every_byte_of_a_structure_may_be_anything():
@@ -249,6 +290,7 @@ def test_a_report_can_be_read_and_raised():
     )
     with pytest.raises(checking.CheckFailedError, match="length -3") as caught:
         report.raise_if_failed()
+    assert xd.CheckFailedError is checking.CheckFailedError
     assert isinstance(caught.value, AssertionError)
     xd.check(arrow.Batch).raise_if_failed()
     assert "no findings" in str(xd.check(arrow.Batch))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -11,6 +12,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
+
+from crossdock._check import PROTOCOLS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,6 +32,17 @@ class Wrong(Right):
 
 def fails():
     raise LookupError("nothing\\nhere")
+
+def forgets():
+    return missing
+
+class Needs(Right):
+    def __init__(self, size):
+        pass
+
+class Breaks(Right):
+    def __init__(self):
+        raise TypeError("not\\ntoday")
 """
 
 
@@ -85,6 +99,9 @@ def test_the_command_judges_some_protocols_alone(project):
         (("library:3",), "int doesn't claim any protocol"),
         (("library:Right", "--protocol", "dl"), "no protocol is called 'dl'"),
         (("library:Right", "--protocol", "dlpack"), "Right doesn't claim dlpack"),
+        (("library:missing",), "the module library has no missing"),
+        (("library:[missing.Right for _ in 'a'][0]",), "the module library has no missing"),
+        (("library:Needs",), "write 'library:lambda: Needs(...)'"),
     ],
 )
 def test_wrong_usage_is_exit_code_2(project, arguments, says):
@@ -93,18 +110,34 @@ def test_wrong_usage_is_exit_code_2(project, arguments, says):
     assert says in err
 
 
+def test_the_help_has_every_protocol(project):
+    code, out, _ = run(project, "crossdock", "check", "--help")
+    whole = re.sub(r"-\n +", "-", out)  # lines may end at a hyphen
+    words = set(re.findall(r"[a-z]+(?:-[a-z]+)*", whole))
+    assert code == 0
+    assert set(PROTOCOLS) <= words
+
+
 def test_what_the_expression_raises_is_one_line(project):
     code, out, err = run(project, "crossdock", "check", "library:fails()")
     assert (code, out, err) == (1, "", "LookupError: nothing here\n")
-    code, _, err = run(project, "crossdock", "check", "library:missing")
-    assert (code, err) == (1, "NameError: name 'missing' is not defined\n")
+    for target in ("library:forgets()", "library:forgets"):
+        code, _, err = run(project, "crossdock", "check", target)
+        assert (code, err) == (1, "NameError: name 'missing' is not defined\n")
+    code, _, err = run(project, "crossdock", "check", "library:Breaks")
+    assert (code, err) == (1, "TypeError: not today\n")
+    code, _, err = run(project, "crossdock", "--debug", "check", "library:Breaks")
+    assert code == 1
+    assert "Traceback" in err
     (project / "broken.py").write_text("import not_there_either")
     code, _, err = run(project, "crossdock", "check", "broken:x")
     assert (code, err) == (1, "ModuleNotFoundError: No module named 'not_there_either'\n")
 
 
 TESTS = """
+import crossdock
 import library
+import pytest
 
 def test_right(crossdock_check):
     report = crossdock_check(library.Right)
@@ -118,6 +151,14 @@ def test_known(crossdock_check):
 
 def test_another_is_known(crossdock_check):
     crossdock_check(library.Wrong(), allow=["array-shape"])
+
+def test_misspelt(crossdock_check):
+    with pytest.raises(crossdock.InvalidArgumentError, match="'aray-data', and no rule is called so; 'array-data' is"):
+        crossdock_check(library.Right(), allow=["aray-data"])
+
+def test_mended_since(crossdock_check):
+    with pytest.warns(UserWarning, match="allow= names what Right doesn't break: array-data, array-shape$"):
+        crossdock_check(library.Right(), allow=["array-shape", "array-data"])
 """
 
 
@@ -137,7 +178,8 @@ def test_the_plug_in_fails_a_test_with_the_report(project, site):
     (project / "test_library.py").write_text(TESTS)
     code, out, _ = run(project, "pytest", "-p", "no:cacheprovider", "-rA", "-W", "error", path=site)
     assert code == 1, out
-    assert "2 failed, 2 passed" in out
+    assert "2 failed, 4 passed" in out
+    assert "allow= names what Wrong doesn't break: array-shape" in out
     assert "PASSED test_library.py::test_right" in out
     assert "FAILED test_library.py::test_wrong" in out
     assert "FAILED test_library.py::test_another_is_known" in out

@@ -355,7 +355,7 @@ class DeviceBatch(Device):
 
 @right
 class GpuBatch(Device):
-    """Pointers of a device that isn't there, which nobody may follow; an event with them."""
+    """Pointers of a device that isn't there, which nobody may follow."""
 
     kind = 2
 
@@ -368,8 +368,25 @@ class GpuBatch(Device):
         if raw.dictionary:
             self.array(Array.from_address(raw.dictionary))
 
+
+@right
+class EventOfRocm(GpuBatch):
+    """An event with them, which nobody here can ask."""
+
+    kind = 10
+
     def device(self, raw: DeviceArray) -> None:
-        raw.sync_event = 0x1000
+        raw.sync_event = EVENT
+
+
+@right
+class SimulatedBatch(GpuBatch):
+    """Of a simulated device, whose events say in a struct how to wait for them."""
+
+    kind = 12
+
+    def device(self, raw: DeviceArray) -> None:
+        raw.sync_event = simulated_event()
 
 
 @right
@@ -378,6 +395,42 @@ class GpuBatchOnly(GpuBatch):
 
     def __arrow_c_array__(self, requested_schema: object = None) -> object:
         raise ValueError("this memory is a GPU's; copy it first")
+
+
+def _address_of_event() -> int:
+    """Of a pointer to memory, as events are where nobody knows them."""
+    event = ctypes.create_string_buffer(64)
+    cell = c_void_p(ctypes.addressof(event))
+    EVENTS.append((event, cell))
+    return ctypes.addressof(cell)
+
+
+EVENTS: list[Any] = []
+EVENT = _address_of_event()
+
+EventCall = ctypes.CFUNCTYPE(c_int32, c_void_p)
+EventText = ctypes.CFUNCTYPE(c_void_p, c_void_p)
+
+
+class SimulatedEvent(ctypes.Structure):
+    _fields_ = (
+        ("magic", c_int64),
+        ("version", c_int32),
+        ("size", c_int32),
+        ("query", EventCall),
+        ("wait", EventCall),
+        ("last_error", EventText),
+    )
+
+
+def simulated_event(*, size: int = 40, waited: int = 0, done: int = 1, functions: bool = True) -> int:
+    """As crossdock/device/sim_event.h has it."""
+    event = SimulatedEvent(magic=int.from_bytes(b"xd-event", "little"), version=1, size=size)
+    if functions:
+        event.query, event.wait = EventCall(lambda _: done), EventCall(lambda _: waited)
+        event.last_error = EventText(lambda _: None)
+    EVENTS.append(event)
+    return ctypes.addressof(event)
 
 
 class Batches(Data):
@@ -1043,6 +1096,52 @@ class SecondBatchIsWrong(Batches):
 class EventOfTheCpu(Device):
     def device(self, raw: DeviceArray) -> None:
         raw.sync_event = 4096
+
+
+@breaks("arrow-device-event-memory", "the event is in memory of the producer's")
+class EventNowhere(GpuBatch):
+    def device(self, raw: DeviceArray) -> None:
+        raw.sync_event = 0x1000
+
+
+@breaks("arrow-device-event-memory", "whatever the device")
+class SimulatedEventNowhere(GpuBatch):
+    kind = 12
+
+    def device(self, raw: DeviceArray) -> None:
+        raw.sync_event = 0x1000
+
+
+@breaks("arrow-device-event-handle", "sync_event points to an event, and isn't the event itself")
+class NullEvent(GpuBatch):
+    def device(self, raw: DeviceArray) -> None:
+        cell = c_void_p(None)
+        EVENTS.append(cell)
+        raw.sync_event = ctypes.addressof(cell)
+
+
+@breaks("arrow-device-event-handle", "its struct is as large as it says")
+class SmallSimulatedEvent(GpuBatch):
+    kind = 12
+
+    def device(self, raw: DeviceArray) -> None:
+        raw.sync_event = simulated_event(size=16)
+
+
+@breaks("arrow-device-event-handle", "it has functions to wait with")
+class SimulatedEventWithoutFunctions(GpuBatch):
+    kind = 12
+
+    def device(self, raw: DeviceArray) -> None:
+        raw.sync_event = simulated_event(functions=False)
+
+
+@breaks("arrow-device-event-handle", "after a wait it is done")
+class SimulatedEventThatDoesntWait(GpuBatch):
+    kind = 12
+
+    def device(self, raw: DeviceArray) -> None:
+        raw.sync_event = simulated_event(done=0)
 
 
 @breaks("arrow-device-id", "-1 is recommended for the CPU")

@@ -710,6 +710,12 @@ def _silent_failure(*_: Any) -> int:
     return -1
 
 
+def _told_failure(prototype: int, out: int, context: int | None, tell: int | None) -> int:
+    text = ctypes.CFUNCTYPE(None, c_void_p, c_char_p, c_char_p)(tell or 0)
+    text(context, b"BufferError", b"a null pointer to elements")
+    return -1
+
+
 def _keeps_failing(managed: int, out: int) -> int:
     _delete(managed)
     return -1
@@ -742,6 +748,7 @@ breaks("exchange-tensor", "it exports the object that it is given")(exchange(_su
 breaks("exchange-dltensor", "it shows the object that it is given")(exchange(_subject(), borrow=_borrow_other))
 breaks("exchange-stream", "the CPU has no stream to give")(exchange(_subject(), stream=_busy_stream))
 breaks("exchange-allocator", "what fails tells the error")(exchange(_subject(), allocator=_silent_failure))
+breaks("exchange-allocator", "two by three floats can be had")(exchange(_subject(), allocator=_told_failure))
 breaks("exchange-tensor", "a failure has an exception")(exchange(_subject(), from_py=_silent_failure))
 breaks("exchange-tensor", "it gives a tensor that can be used")(exchange(_subject(), from_py=_gives(NoFloats, ndim=-1)))
 breaks("exchange-tensor", "it gives the tensor's device")(exchange(_subject(), from_py=_gives(None, device_type=3)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable
 
-from crossdock._check import across, arrow, buffer, dictionary, dlpack, exchange
+from crossdock._check import across, arrow, buffer, dictionary, dlpack, exchange, usm
 from crossdock._check.judge import Judge, quick_collections
 from crossdock._check.report import CheckFailedError, Finding, Report, Severity
 from crossdock._check.rules import RULES, Rule
@@ -30,6 +30,7 @@ _ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "cuda-array-interface": (dictionary.CUDA,),
     "array-interface": (dictionary.NUMPY,),
     "buffer": (),
+    "sycl-usm-array-interface": (usm.ATTRIBUTE,),
     **{name: (method,) for name, method in _ARROW.items()},
 }
 PROTOCOLS = tuple(_ATTRIBUTES)
@@ -116,5 +117,7 @@ def _judge_array(j: Judge, protocol: str) -> None:
         buffer.judge(j)
     elif protocol == "dlpack-exchange":
         exchange.judge(j)
+    elif protocol == "sycl-usm-array-interface":
+        usm.judge(j)
     else:
         dictionary.judge(j, dictionary.CUDA if protocol == "cuda-array-interface" else dictionary.NUMPY)

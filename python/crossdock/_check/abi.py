@@ -73,6 +73,21 @@ class ArrowDeviceArrayStream(ctypes.Structure):
     )
 
 
+class SimEvent(ctypes.Structure):
+    """What `sync_event` of simulated devices points to: crossdock/device/sim_event.h."""
+
+    _fields_ = (
+        ("magic", c_uint64),
+        ("version", c_uint32),
+        ("size", c_uint32),
+        ("query", c_void_p),
+        ("wait", c_void_p),
+        ("last_error", c_void_p),
+    )
+
+
+SIM_EVENT_MAGIC = int.from_bytes(b"xd-event", "little")
+
 assert ctypes.sizeof(c_void_p) != 8 or ctypes.sizeof(ArrowDeviceArray) == 128
 
 
@@ -139,6 +154,7 @@ class PyBuffer(ctypes.Structure):
 Release = ctypes.PYFUNCTYPE(None, c_void_p)
 # Streams may wait for threads that need the GIL.
 GetOut = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p)
+EventCall = ctypes.CFUNCTYPE(c_int32, c_void_p)
 GetLastError = ctypes.CFUNCTYPE(c_void_p, c_void_p)
 
 FromPyObject = ctypes.PYFUNCTYPE(c_int, ctypes.py_object, c_void_p)

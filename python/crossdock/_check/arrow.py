@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
-from crossdock._check import abi, array, capsule, memory, schema
+from crossdock._check import abi, array, capsule, event, memory, schema
 from crossdock._check.judge import Judge, attribute, collect, described
 from crossdock._check.schema import Field
 
@@ -339,6 +339,8 @@ class _Judgement:
         if any(raw.reserved):
             j.add("arrow-device-reserved", f"reserved is {list(raw.reserved)}")
         if raw.device_type != abi.CPU:
+            if raw.sync_event:
+                event.judge(j, raw.device_type, raw.sync_event)
             return False
         if raw.sync_event:
             j.add("arrow-device-event", f"sync_event is {raw.sync_event:#x} for the CPU, which has none")

@@ -36,6 +36,24 @@ class _Held:
             _release(ctypes.addressof(self.info))
 
 
+def granted(thing: object) -> bool:
+    """Whether the most general request is: a type may have the protocol, and refuse it for one object."""
+    try:
+        _Held(thing, FULL_RO).release()
+    except Exception:
+        return False
+    return True
+
+
+def contiguous_bytes(thing: object) -> tuple[int, int, bool]:
+    """Where they lie, how many they are, and whether they are read-only. Raises what the exporter raises."""
+    held = _Held(thing, SIMPLE)
+    try:
+        return held.info.buf or 0, held.info.len, bool(held.info.readonly)
+    finally:
+        held.release()
+
+
 def _examine(j: Judge, info: abi.PyBuffer) -> View | None:
     """The rules of a buffer that everything was asked of."""
     before = j.errors()

@@ -1,9 +1,12 @@
-"""`__cuda_array_interface__` and `__array_interface__`: two dictionaries of one family."""
+"""`__cuda_array_interface__` and `__array_interface__`: two dictionaries of one family.
+
+The third, SYCL's, takes from here what the entries are by themselves.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, TypeGuard
 
 from crossdock._check import memory
 from crossdock._check.judge import Judge, View, attribute, contiguous, described, is_contiguous, product
@@ -15,12 +18,12 @@ _PREFIX = {CUDA: "cai", NUMPY: "array"}
 LAST_CUDA_VERSION = 3
 
 
-def _is_integer(thing: object) -> bool:
+def is_integer(thing: object) -> bool:
     return isinstance(thing, int) and not isinstance(thing, bool)
 
 
-def _integers(thing: object) -> bool:
-    return isinstance(thing, tuple) and all(map(_is_integer, thing))
+def are_integers(thing: object) -> bool:
+    return isinstance(thing, tuple) and all(map(is_integer, thing))
 
 
 def itemsize_of(typestr: object) -> int | None:
@@ -53,11 +56,33 @@ def _size_of_descr(descr: object) -> int | None:
         if size is None:
             return None
         if len(field) == 3:
-            if not _integers(field[2]):
+            if not are_integers(field[2]):
                 return None
             size *= product(field[2])
         total += size
     return total
+
+
+def wrong_descr(descr: object, typestr: str, itemsize: int, name: str = "descr") -> str | None:
+    """What doesn't agree with the typestr; None where it does, or isn't there. `name` is the entry's."""
+    if descr is None:
+        return None
+    size = _size_of_descr(descr)
+    if size is None:
+        return f"{name} is {descr!r}, not a list of (name, type[, shape])"
+    if size != itemsize:
+        return f"{name} has {size} bytes, typestr {typestr!r} has {itemsize}"
+    if isinstance(descr, list) and len(descr) == 1 and descr[0][0] == "" and typestr[1] != "V":
+        if descr[0][1] != typestr and len(descr[0]) == 2:
+            return f"{name} says {descr[0][1]!r}, typestr {typestr!r}"
+    elif typestr[1] != "V":
+        return f"{name} has fields, and typestr {typestr!r} is no structured type"
+    return None
+
+
+def is_address(data: object) -> TypeGuard[tuple[int, bool]]:
+    """Whether it is a pair of a pointer and a read-only flag; the pointer may still be none."""
+    return isinstance(data, tuple) and len(data) == 2 and is_integer(data[0]) and isinstance(data[1], bool)
 
 
 class _Dictionary:
@@ -82,11 +107,11 @@ class _Dictionary:
             return None
         self._version(given["version"])
         shape, strides = given["shape"], given.get("strides")
-        if not _integers(shape) or any(one < 0 for one in shape):
+        if not are_integers(shape) or any(one < 0 for one in shape):
             self.add("shape", f"shape is {shape!r}")
             return None
         itemsize = self._type(given["typestr"])
-        if strides is not None and (not _integers(strides) or len(strides) != len(shape)):
+        if strides is not None and (not are_integers(strides) or len(strides) != len(shape)):
             self.add("strides", f"strides are {strides!r} for shape {shape}")
             return None
         if itemsize is None or (self.j.errors() != before and "data" not in given):
@@ -94,7 +119,9 @@ class _Dictionary:
         if product(shape) * itemsize >= 1 << 63:
             self.add("shape", f"shape {shape} of {itemsize} bytes is more than 2^63 bytes")
             return None
-        self._descr(given.get("descr"), given["typestr"], itemsize)
+        problem = wrong_descr(given.get("descr"), given["typestr"], itemsize)
+        if problem:
+            self.add("descr", problem)
         self._mask(given.get("mask"), shape)
         if self.cuda:
             self._stream(given.get("stream"))
@@ -102,7 +129,7 @@ class _Dictionary:
         return view if self.j.errors() == before else None
 
     def _version(self, version: object) -> None:
-        right = _is_integer(version) and (0 <= version <= LAST_CUDA_VERSION if self.cuda else version == 3)  # type: ignore[operator]
+        right = is_integer(version) and (0 <= version <= LAST_CUDA_VERSION if self.cuda else version == 3)  # type: ignore[operator]
         if not right:
             self.add("version", f"version is {version!r}")
         self.version = version if right else LAST_CUDA_VERSION  # type: ignore[assignment]
@@ -116,20 +143,6 @@ class _Dictionary:
             return None
         return itemsize
 
-    def _descr(self, descr: object, typestr: str, itemsize: int) -> None:
-        if descr is None:
-            return
-        size = _size_of_descr(descr)
-        if size is None:
-            self.add("descr", f"descr is {descr!r}, not a list of (name, type[, shape])")
-        elif size != itemsize:
-            self.add("descr", f"descr has {size} bytes, typestr {typestr!r} has {itemsize}")
-        elif isinstance(descr, list) and len(descr) == 1 and descr[0][0] == "" and typestr[1] != "V":
-            if descr[0][1] != typestr and len(descr[0]) == 2:
-                self.add("descr", f"descr says {descr[0][1]!r}, typestr {typestr!r}")
-        elif typestr[1] != "V":
-            self.add("descr", f"descr has fields, and typestr {typestr!r} is no structured type")
-
     def _mask(self, mask: object, shape: tuple[int, ...]) -> None:
         if mask is None:
             return
@@ -137,7 +150,7 @@ class _Dictionary:
         masks: Any = given.get("shape") if isinstance(given, dict) else None
         if masks is None and not self.cuda and isinstance(mask, (bytes, bytearray, memoryview)):
             masks = memoryview(mask).shape
-        if not _integers(masks):
+        if not are_integers(masks):
             self.add("mask", f"mask is {type(mask).__name__}, without a usable {self.attribute}")
             return
         # It may be broadcast to the array's shape.
@@ -154,7 +167,7 @@ class _Dictionary:
     def _stream(self, stream: object) -> None:
         if stream is None:
             return
-        if not _is_integer(stream) or stream < 0:  # type: ignore[operator]
+        if not is_integer(stream) or stream < 0:  # type: ignore[operator]
             self.add("stream", f"stream is {stream!r}")
         elif stream == 0:
             self.add("stream-zero", "stream is 0, which may be either default stream, or none; None, 1 or 2 says which")
@@ -170,7 +183,7 @@ class _Dictionary:
                     return None
             except TypeError:
                 pass
-        if not (isinstance(data, tuple) and len(data) == 2 and _is_integer(data[0]) and isinstance(data[1], bool)):
+        if not is_address(data):
             self.add("data", f"data is {data!r}")
             return None
         pointer, readonly = data

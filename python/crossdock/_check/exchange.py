@@ -137,7 +137,7 @@ def _stream(j: Judge, api: abi.DLPackExchangeAPI, device: dlpack.Device) -> None
 
 
 def _allocator(j: Judge, api: abi.DLPackExchangeAPI) -> None:
-    """A tensor of 2 by 3 floats on the CPU."""
+    """A tensor of 2 by 3 floats on the CPU, which every library with tensors on the CPU can make."""
     shape = (c_int64 * 2)(2, 3)
     prototype = abi.DLTensor(device_type=abi.CPU, ndim=2, code=2, bits=32, lanes=1, shape=ctypes.addressof(shape))
     out = c_void_p()
@@ -155,8 +155,8 @@ def _allocator(j: Judge, api: abi.DLPackExchangeAPI) -> None:
         return
     managed: Any = memory.load(abi.DLManagedTensorVersioned, out.value)
     if status != 0 or managed is None:
-        if not said:
-            j.add("exchange-allocator", f"it answered {status} and gave {out.value or 0:#x}, and told no error")
+        told = f"and told {said[0]}" if said else "and told no error"
+        j.add("exchange-allocator", f"it answered {status} and gave {out.value or 0:#x}, {told}")
         return
     got = dlpack.examine(Judge(None, None), managed.dl_tensor, (managed.major, managed.minor), managed.flags)
     if got is None or got.view is None or got.view.shape != (2, 3) or got.view.itemsize != 4:

@@ -25,6 +25,7 @@ _DA = "Python array API standard, __dlpack__"
 _X = "DLPack 1.3, DLPackExchangeAPI"
 _CAI = "CUDA Array Interface 3"
 _AI = "NumPy array interface 3"
+_USM = "SYCL USM array interface"
 _B = "Python buffer protocol"
 _BEYOND = "Crossdock, read-only in every protocol"
 
@@ -133,6 +134,12 @@ RULES: dict[str, Rule] = {
     "arrow-device-type": Rule("error", f"{_D}: ArrowDeviceType", "device_type is a number of the text, or DLPack's"),
     "arrow-device-id": Rule("note", f"{_D}: ArrowDeviceArray.device_id", "device_id of the CPU is -1"),
     "arrow-device-event": Rule("error", f"{_D}: ArrowDeviceArray.sync_event", "sync_event is null for the CPU"),
+    "arrow-device-event-memory": Rule(
+        "error", f"{_D}: ArrowDeviceArray.sync_event", "sync_event points at memory that holds an event, or is null"
+    ),
+    "arrow-device-event-handle": Rule(
+        "error", f"{_D}: ArrowDeviceArray.sync_event", "the event is one that its device's library knows"
+    ),
     "arrow-device-reserved": Rule("error", f"{_D}: ArrowDeviceArray.reserved", "the reserved bytes are zero"),
     "arrow-device-stream-type": Rule(
         "error", f"{_D}: ArrowDeviceArrayStream.device_type", "all arrays are of the stream's device"
@@ -259,6 +266,68 @@ RULES: dict[str, Rule] = {
     "array-memory": Rule("error", f"{_AI}: data", "the memory is there"),
     "array-descr": Rule("error", f"{_AI}: descr", "descr describes what typestr says"),
     "array-mask": Rule("error", f"{_AI}: mask", "mask is None, or exports an array, in a shape that fits"),
+    # ---- SYCL USM array interface
+    "usm-raises": Rule("error", f"{_USM}: __sycl_usm_array_interface__", "the attribute can be read"),
+    "usm-dict": Rule("error", f"{_USM}: __sycl_usm_array_interface__", "the attribute is a dict"),
+    "usm-missing": Rule(
+        "error",
+        f"{_USM}: __sycl_usm_array_interface__",
+        "shape, typestr, version and syclobj are there, and data or a buffer",
+    ),
+    "usm-version": Rule("error", f"{_USM}: version", "version is 1"),
+    "usm-shape": Rule("error", f"{_USM}: shape", "shape is a tuple of integers that are not negative"),
+    "usm-typestr": Rule("error", f"{_USM}: typestr", "typestr is byte order, kind and size; no Python objects"),
+    "usm-typestr-order": Rule(
+        "warning",
+        f"{_USM}: keys align with __array_interface__",
+        "typestr says the order of bytes where there are several, as in <f4",
+    ),
+    "usm-typedescr": Rule("error", f"{_USM}: typedescr", "typedescr describes what typestr says"),
+    "usm-strides": Rule(
+        "error", f"{_USM}: strides", "strides are None or a tuple of as many integers as shape has, in elements"
+    ),
+    "usm-offset": Rule("error", f"{_USM}: offset", "offset is an integer, in elements"),
+    "usm-data": Rule(
+        "error", f"{_USM}: data", "data is a tuple of an integer and a bool; without it the key isn't there"
+    ),
+    "usm-null-pointer": Rule("error", f"{_USM}: data", "the pointer is 0 only for size zero"),
+    "usm-extent": Rule("error", f"{_USM}: strides and offset", "the first and the last byte have addresses"),
+    "usm-buffer": Rule(
+        "error", f"{_USM}: buffer interface", "the buffer in the place of data gives the bytes of all elements"
+    ),
+    "usm-syclobj": Rule(
+        "error",
+        f"{_USM}: syclobj",
+        "syclobj is a filter string, SyclContext, SyclQueue, a capsule, or has _get_capsule()",
+    ),
+    "usm-filter": Rule(
+        "error",
+        f"{_USM}: syclobj, filter selector string",
+        "it is backend:device_type:number, and of a device that is there",
+    ),
+    "usm-get-capsule": Rule(
+        "error", f"{_USM}: syclobj, _get_capsule()", "_get_capsule() can be called, and gives a capsule"
+    ),
+    "usm-capsule-name": Rule("error", f"{_USM}: syclobj, named capsule", "it is named SyclContextRef or SyclQueueRef"),
+    "usm-capsule-used": Rule("error", "Crossdock, a capsule is for one consumer", "the capsule wasn't used before"),
+    "usm-capsule-shared": Rule(
+        "error",
+        "Crossdock, a capsule is for one consumer",
+        "each reading, and each _get_capsule(), gives a capsule of its own",
+    ),
+    "usm-capsule-memory": Rule("error", f"{_USM}: syclobj, named capsule", "its pointer leads to a context or a queue"),
+    "usm-read-only-unsure": Rule(
+        "note",
+        "dpctl.memory: __sycl_usm_array_interface__",
+        "dpctl.memory says read-only of memory that may be written",
+    ),
+    "usm-pointer": Rule(
+        "error", f"{_USM}: data", "the pointer is a USM pointer of the context that syclobj stands for"
+    ),
+    "usm-bounds": Rule("error", f"{_USM}: strides and offset", "all elements lie in USM memory of that context"),
+    "usm-device-buffer": Rule(
+        "error", f"{_USM}: buffer interface", "memory of kind device, which the host can't read, has no buffer"
+    ),
     # ---- buffer protocol
     "buffer-raises": Rule(
         "error", f"{_B}: PyBUF_FULL_RO", "the most general request is granted, or raises BufferError"

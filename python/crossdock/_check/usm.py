@@ -1,0 +1,236 @@
+"""`__sycl_usm_array_interface__`: a dictionary of the family, whose memory belongs to a SYCL context."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from crossdock._check import buffer, capsule, sycl
+from crossdock._check.dictionary import are_integers, is_address, is_integer, itemsize_of, wrong_descr
+from crossdock._check.judge import Judge, View, attribute, contiguous, described, product
+
+ATTRIBUTE = "__sycl_usm_array_interface__"
+_KEYS = ("shape", "typestr", "version", "syclobj")
+_VERSION = 1
+_BACKENDS = "opencl|level_zero|cuda|hip|native_cpu"
+_KINDS = "cpu|gpu|accelerator"
+_FILTER = re.compile(
+    rf"(?:{_BACKENDS})(?::(?:{_KINDS}))?(?::\d+)?|(?:{_KINDS})(?::\d+)?|\d+"  # What is left out takes its colon along.
+)
+_NAMES = (sycl.CONTEXT, sycl.QUEUE)
+_SAMPLES = 64  # Of the bytes between an array's first and its last.
+
+
+def _ordered(typestr: object) -> object:
+    """dpctl writes `|` for every type, also where there is an order to tell: then it is the machine's."""
+    if isinstance(typestr, str) and typestr[:1] == "|" and itemsize_of(typestr) is None:
+        told = "<" + typestr[1:]
+        if itemsize_of(told) is not None:
+            return told
+    return typestr
+
+
+class _Interface:
+    def __init__(self, j: Judge, thing: object) -> None:
+        self.j, self.thing = j, thing
+
+    def add(self, rule: str, message: str) -> None:
+        self.j.add(f"usm-{rule}", message)
+
+    def examine(self, given: object) -> None:
+        before = self.j.errors()
+        if not isinstance(given, dict):
+            self.add("dict", f"{ATTRIBUTE} is {type(given).__name__}")
+            return
+        missing = [key for key in _KEYS if key not in given]
+        if "data" not in given and not buffer.claimed(self.thing):
+            missing.append("data")
+        if missing:
+            self.add("missing", f"not there: {', '.join(missing)}")
+            return
+        version = given["version"]
+        if not is_integer(version) or version != _VERSION:
+            self.add("version", f"version is {version!r}")
+        context = self._syclobj(given["syclobj"])
+        view = self._view(given)
+        if view is None or self.j.errors() != before:
+            return
+        if context is not None:
+            self._located(view, context, given)
+        # A buffer in the place of data is bytes, whose shape and type the dictionary tells.
+        if "data" in given or any(one.protocol != "buffer" for one in self.j.views):
+            self.j.views.append(view)
+
+    # ---- the array
+
+    def _view(self, given: dict[Any, Any]) -> View | None:
+        shape, strides, offset = given["shape"], given.get("strides"), given.get("offset", 0)
+        itemsize = self._type(given["typestr"], given.get("typedescr"))
+        if not are_integers(shape) or any(one < 0 for one in shape):
+            self.add("shape", f"shape is {shape!r}")
+            return None
+        if strides is not None and (not are_integers(strides) or len(strides) != len(shape)):
+            self.add("strides", f"strides are {strides!r} for shape {shape}")
+            return None
+        if not is_integer(offset):
+            self.add("offset", f"offset is {offset!r}")
+            return None
+        if itemsize is None:
+            return None
+        if product(shape) * itemsize >= 1 << 63:
+            self.add("shape", f"shape {shape} of {itemsize} bytes is more than 2^63 bytes")
+            return None
+        steps = contiguous(shape, itemsize) if strides is None else tuple(step * itemsize for step in strides)
+        if "data" in given:
+            return self._data(given["data"], shape, steps, itemsize, offset)
+        return self._buffer(shape, steps, itemsize, offset)
+
+    def _type(self, typestr: object, descr: object) -> int | None:
+        told = _ordered(typestr)
+        itemsize = itemsize_of(told)
+        if itemsize is None or not isinstance(told, str):
+            self.add("typestr", f"typestr is {typestr!r}")
+            return None
+        if told[1] == "O":
+            self.add("typestr", f"typestr is {typestr!r}: Python objects don't live in USM memory")
+            return None
+        if told != typestr:
+            self.add("typestr-order", f"typestr is {typestr!r}, without the order of {itemsize} bytes, as in {told!r}")
+        match descr:
+            case [(name, kind)]:
+                descr = [(name, _ordered(kind))]
+        problem = wrong_descr(descr, told, itemsize, "typedescr")
+        if problem:
+            self.add("typedescr", problem)
+        return itemsize
+
+    def _data(
+        self, data: Any, shape: tuple[int, ...], steps: tuple[int, ...], itemsize: int, offset: int
+    ) -> View | None:
+        if not is_address(data) or not 0 <= data[0] < 1 << 64:
+            self.add("data", f"data is {data!r}")
+            return None
+        pointer: int = data[0]
+        readonly: bool | None = data[1]
+        if sycl.is_a(self.thing, "Memory"):
+            if readonly:
+                self.add("read-only-unsure", "data says read-only; dpctl.memory always does, so it isn't judged")
+            readonly = None
+        if product(shape) * itemsize and not pointer:
+            self.add("null-pointer", f"the pointer is 0 for {product(shape)} elements")
+            return None
+        start = pointer + offset * itemsize if pointer else 0
+        view = View(self.j.protocol, start, shape, steps, itemsize, readonly, device=None)
+        first, end = view.extent()
+        if view.size and itemsize and not 0 < first < end <= 1 << 64:
+            self.add("extent", f"elements lie from {first:#x} to {end:#x} by strides {steps} in bytes, offset {offset}")
+            return None
+        return view
+
+    def _buffer(self, shape: tuple[int, ...], steps: tuple[int, ...], itemsize: int, offset: int) -> View | None:
+        try:
+            pointer, size, readonly = buffer.contiguous_bytes(self.thing)
+        except Exception as error:
+            self.add("buffer", f"data isn't there, and the buffer raised {described(error)}")
+            return None
+        view = View(self.j.protocol, pointer + offset * itemsize, shape, steps, itemsize, readonly, device=None)
+        first, end = (one - pointer for one in view.extent())
+        if view.size and not 0 <= first <= end <= size:
+            self.add("buffer", f"elements lie from byte {first} to byte {end} of a buffer of {size} bytes")
+            return None
+        return view
+
+    # ---- the context
+
+    def _syclobj(self, syclobj: Any) -> Any:
+        """What stands for the context where a run time can be asked; None where it isn't judged further."""
+        if isinstance(syclobj, str):
+            return self._filter(syclobj)
+        if sycl.is_a(syclobj, "SyclContext") or sycl.is_a(syclobj, "SyclQueue"):
+            return syclobj
+        if capsule.is_capsule(syclobj):
+            again = attribute(self.thing, ATTRIBUTE)
+            if isinstance(again, dict) and again.get("syclobj") is syclobj:
+                self.add("capsule-shared", "the next reading gives the same capsule")
+            return self._capsule(syclobj)
+        get_capsule = attribute(syclobj, "_get_capsule")
+        if get_capsule is None:
+            self.add("syclobj", f"syclobj is {type(syclobj).__name__}, which stands for no context")
+            return None
+        try:
+            got, other = get_capsule(), get_capsule()
+        except Exception as error:
+            self.add("get-capsule", f"_get_capsule() of {type(syclobj).__name__} raised {described(error)}")
+            return None
+        if not capsule.is_capsule(got):
+            self.add("get-capsule", f"_get_capsule() gave {type(got).__name__}")
+            return None
+        if other is got:
+            self.add("capsule-shared", "_get_capsule() gives the same capsule the next time")
+        return self._capsule(got)
+
+    def _filter(self, text: str) -> str | None:
+        wrong = [one for one in text.split(",") if not _FILTER.fullmatch(one)]
+        if wrong:
+            self.add(
+                "filter", f"{text!r}: {wrong[0]!r} is no backend:device_type:number, in lower case, without spaces"
+            )
+            return None
+        return text
+
+    def _capsule(self, given: object) -> object:
+        name = capsule.name_of(given)
+        if name in [b"used_" + one for one in _NAMES]:
+            self.add("capsule-used", f"the capsule is named {name!r}: somebody took what it held")
+        elif name not in _NAMES:
+            self.add("capsule-name", f"the capsule is named {name!r}")
+        elif not sycl.leads_to_sycl(capsule.pointer_of(given)):
+            self.add(
+                "capsule-memory", f"{capsule.pointer_of(given):#x} leads to no {name[4:-3].decode().lower()} of SYCL"
+            )
+        else:
+            return given
+        return None
+
+    # ---- with a run time
+
+    def _located(self, view: View, syclobj: Any, given: dict[Any, Any]) -> None:
+        """What the run time says, where there is one in this process."""
+        run_time = sycl.run_time()
+        if run_time is None or not view.size or not view.itemsize:
+            return
+        try:
+            with run_time.context(syclobj) as context:
+                self._bounds(view, run_time, context, given)
+        except Exception as error:
+            rule = "filter" if isinstance(syclobj, str) else "syclobj"
+            self.add(rule, f"{syclobj!r} stands for no context here: {described(error)}")
+
+    def _bounds(self, view: View, run_time: sycl.RunTime, context: int, given: dict[Any, Any]) -> None:
+        kind = run_time.kind(view.pointer, context)
+        base = given["data"][0] if "data" in given else view.pointer
+        if kind is None and (base == view.pointer or run_time.kind(base, context) is None):
+            self.add("pointer", f"{base:#x} is no USM pointer of the context of {type(given['syclobj']).__name__}")
+            return
+        start, end = view.extent()
+        step = max(1, (end - start) // _SAMPLES)
+        for address in (start, end - 1, *range(start, end, step)):
+            if run_time.kind(address, context) != run_time.kind(base, context):
+                hint = ""
+                if given.get("strides") == contiguous(view.shape, view.itemsize) and view.itemsize > 1:
+                    hint = "; strides look like bytes, and count elements"
+                self.add("bounds", f"byte {address - base} of the memory at {base:#x} isn't in it any more{hint}")
+                return
+        if kind == "device" and buffer.granted(self.thing):
+            self.add("device-buffer", f"{type(self.thing).__name__} shows a buffer of memory of kind device")
+
+
+def judge(j: Judge) -> None:
+    thing = j.object()
+    it = _Interface(j, thing)
+    try:
+        given = getattr(thing, ATTRIBUTE)
+    except Exception as error:
+        it.add("raises", f"{ATTRIBUTE} raised {described(error)}")
+        return
+    it.examine(given)
