@@ -2,7 +2,7 @@
 
 `asarray()` takes any array, and what it gives goes anywhere. `serve()` offers tables by name, `connect()` gets them in
 another process, and `Arena` is memory to build them in. `open()` and `write()` are for Arrow files. `check()` judges
-the exports of any object.
+the exports of any object. `crossdock.offload` says where work runs, `crossdock.testing` simulates devices.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ from crossdock._native import (
     from_arrow,
     from_cuda_array_interface,
     from_dlpack,
+    from_sycl_usm_array_interface,
     set_cuda_array_interface_sync,
 )
 from crossdock.arena import Arena
@@ -37,6 +38,7 @@ from crossdock.errors import (
     ConnectionError,
     ConsumedError,
     Error,
+    ExecutionPlacementError,
     ExportError,
     FileChangedError,
     ForkError,
@@ -63,13 +65,16 @@ from crossdock.file import open, write
 from crossdock.server import Server, serve
 
 if TYPE_CHECKING:
+    from crossdock import offload, testing
     from crossdock.aio import AsyncRecordBatchReader
+    from crossdock.checking import CheckFailedError
 
 __all__ = [
     "Arena",
     "ArenaFrozenError",
     "AsyncRecordBatchReader",
     "CatalogueEntry",
+    "CheckFailedError",
     "Client",
     "ClosedError",
     "Column",
@@ -79,6 +84,7 @@ __all__ = [
     "Device",
     "Error",
     "Event",
+    "ExecutionPlacementError",
     "ExportError",
     "FileChangedError",
     "FileReader",
@@ -116,25 +122,31 @@ __all__ = [
     "from_arrow",
     "from_cuda_array_interface",
     "from_dlpack",
+    "from_sycl_usm_array_interface",
+    "offload",
     "open",
     "serve",
     "set_cuda_array_interface_sync",
+    "testing",
     "write",
 ]
 
 # What takes long to import, or is used by few, comes when it is asked for: name and module.
-_LATER = {"AsyncRecordBatchReader": "crossdock.aio"}
+_LATER = {"AsyncRecordBatchReader": "crossdock.aio", "CheckFailedError": "crossdock.checking"}
+_MODULES = ("offload", "testing")
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
+    if name in _MODULES:
+        return import_module(f"crossdock.{name}")
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(_LATER[name]), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
+    return sorted({*globals(), *_LATER, *_MODULES})

@@ -32,7 +32,7 @@ def _count(count: int | None) -> str:
     return "?" if count is None else f"{count:,}"
 
 
-def _of(count: int, one: str, many: str | None = None) -> str:
+def counted(count: int, one: str, many: str | None = None) -> str:
     return f"{count:,} {one if count == 1 else many or f'{one}s'}"
 
 
@@ -178,7 +178,7 @@ class _Messages:
         if rows:
             _print_table(header, rows, frozenset(("length", "nulls", "bytes", "decompressed")), "    ")
         if left_out:
-            print(f"    ... and {_of(left_out, 'more buffer')}; --json has them all")
+            print(f"    ... and {counted(left_out, 'more buffer')}; --json has them all")
 
 
 def _buffer(buffer: BufferAbout) -> tuple[str, str, str, str]:
@@ -199,12 +199,12 @@ def _buffer(buffer: BufferAbout) -> tuple[str, str, str, str]:
 def _file_line(path: Path, about: FileAbout) -> str:
     form = "Arrow IPC file" if about["form"] == "file" else "Arrow IPC stream file"
     said = [
-        _of(about["size"], "byte"),
+        counted(about["size"], "byte"),
         f"metadata V{about['version']}",
         f"{about['endianness']}-endian",
-        _of(about["rows"], "row"),
-        _of(about["batches"], "batch", "batches"),
-        _of(about["dictionaries"], "dictionary", "dictionaries"),
+        counted(about["rows"], "row"),
+        counted(about["batches"], "batch", "batches"),
+        counted(about["dictionaries"], "dictionary", "dictionaries"),
     ]
     if about["compressed"]:
         said.append("compressed")
@@ -237,9 +237,9 @@ def show_file(path: Path, *, buffers: bool, as_json: bool, limit: int) -> None:
     elif batches or dictionaries:
         more = []
         if batches:
-            more.append(_of(batches, "more batch", "more batches"))
+            more.append(counted(batches, "more batch", "more batches"))
         if dictionaries:
-            more.append(_of(dictionaries, "more dictionary", "more dictionaries"))
+            more.append(counted(dictionaries, "more dictionary", "more dictionaries"))
         print(f"... and {', '.join(more)}; --limit 0 shows all")
 
 
@@ -263,7 +263,7 @@ def show_catalogue(uri: str, client: Client, *, as_json: bool) -> None:
         ]
         _print_json({"uri": uri, "tables": tables})
         return
-    print(f"{shown(uri)}: {_of(len(entries), 'table')}")
+    print(f"{shown(uri)}: {counted(len(entries), 'table')}")
     for entry in entries:
         print(f"\n{shown(entry.name)}: {_count(entry.rows)} rows, {_count(entry.bytes)} bytes, {shown(entry.device)}")
         if entry.schema is None:
@@ -306,9 +306,9 @@ def show_stream(name: str, client: Client, *, buffers: bool, as_json: bool, limi
         end = {"batches": messages.batches, "rows": messages.rows, "dictionaries": messages.dictionaries}
         _print_json({**end, "hidden_dictionaries": messages.hidden_dictionaries, "more": more})
         return
-    said = f"{_of(messages.batches, 'batch', 'batches')}, {_of(messages.rows, 'row')}"
+    said = f"{counted(messages.batches, 'batch', 'batches')}, {counted(messages.rows, 'row')}"
     if messages.hidden_dictionaries:
-        said += f"; {_of(messages.hidden_dictionaries, 'more dictionary', 'more dictionaries')} not shown"
+        said += f"; {counted(messages.hidden_dictionaries, 'more dictionary', 'more dictionaries')} not shown"
     print(f"{said}; there are more, --limit 0 shows all" if more else said)
     _say_left_out(log)
 
@@ -356,4 +356,4 @@ def show_wire(name: str, client: Client, *, as_json: bool, limit: int, timeout: 
 
 def _say_left_out(log: _native.StreamLog) -> None:
     if log.left_out:
-        print(f"... {_of(log.left_out, 'message')} too many at once to be shown")
+        print(f"... {counted(log.left_out, 'message')} too many at once to be shown")

@@ -39,6 +39,20 @@ def trusted_users(users: str | Iterable[int] | None) -> tuple[bool, list[int]]:
     return False, ids
 
 
+def checked_uri(uri: str) -> str:
+    """A URI of ours; others' mistakes are the library's to find."""
+    if not isinstance(uri, str):
+        raise TypeError(f"a URI is a str, as in 'shm:' or as a server's uri has it, not {type(uri).__name__}")
+    return uri
+
+
+def checked_name(name: str) -> str:
+    """The name of a table."""
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a table is a str, not {type(name).__name__}")
+    return name
+
+
 def secret(token: str | None) -> str:
     """A token as the library takes it: empty is none."""
     if token is None:

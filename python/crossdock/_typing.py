@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from types import EllipsisType
 from typing import Any, Literal, NotRequired, Protocol, SupportsIndex, TypeAlias, TypedDict
 
-from crossdock._native import Device
+from crossdock._native import Device, Queue
 
 Wait = Literal["auto", "spin", "block"]
 Mode = Literal["auto", "table", "live"]
@@ -40,8 +40,36 @@ Source = Exporter | Batches | str | os.PathLike[str] | Callable[[], Exporter]
 
 # Where memory is: an object of ours, its text, or DLPack's pair of numbers.
 DeviceLike: TypeAlias = Device | str | tuple[int, int]
+
+
+class CudaStream(Protocol):
+    def __cuda_stream__(self) -> tuple[int, int]: ...
+
+
+# What names a queue: an object of ours, a filter string, a device, another library's stream.
+QueueLike: TypeAlias = Queue | DeviceLike | CudaStream
+UsmType: TypeAlias = Literal["device", "shared", "host"]
+
 # What a Tensor is indexed by.
 Index: TypeAlias = SupportsIndex | slice | EllipsisType
+
+
+class DeviceAbout(TypedDict):
+    device: Device
+    filter: str
+    device_type: Literal["cpu", "gpu", "accelerator"]
+    backend: str
+    name: str
+    memory: int
+    usm_types: list[UsmType]
+
+
+class DriverAbout(TypedDict):
+    driver: str
+    found: bool
+    version: str
+    tried: list[str]
+    devices: list[DeviceAbout]
 
 
 class PointerAttributes(TypedDict):

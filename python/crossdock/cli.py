@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import sys
@@ -49,9 +50,14 @@ _CODE_OF: tuple[tuple[type[BaseException], int], ...] = (
     (ValueError, FAILED),  # pyarrow's errors, among others
 )
 
+_TOKEN = """
+Environment: CROSSDOCK_TOKEN is the secret that servers ask for over tcp, and clients prove to know.
+"""
+
 app = typer.Typer(
     help="Hands tables over between processes, without a copy where that is possible.",
-    epilog=_EXIT_CODES,
+    rich_markup_mode=None,  # plain help: boxes break lines, and give flags a type
+    epilog=_TOKEN + _EXIT_CODES,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -155,13 +161,14 @@ def _source_of(path: Path, stable: str) -> tuple[Source, str | None]:
     return path, stable
 
 
-@app.command(epilog=_EXIT_CODES)
+@app.command(short_help="Serves the tables in files, until Ctrl-C.", epilog=_TOKEN + _EXIT_CODES)
 def serve(
     files: Annotated[
         list[Path],
         typer.Argument(
-            metavar="FILE...",
-            help="Arrow IPC files (served as they lie: no copy), or .parquet and .csv (read into shared memory).",
+            metavar="FILE",
+            help="Arrow IPC files (served as they lie: no copy), or .parquet and .csv (read with pyarrow, into shared "
+            "memory).",
             show_default=False,
         ),
     ],
@@ -219,7 +226,7 @@ class _Writer:
     _FORMATS = (".arrow", ".arrows", ".feather", ".parquet", ".csv")
 
     def __init__(self, target: Path, schema: xd.Schema) -> None:
-        self._pyarrow = _pyarrow(f"writing {target}")
+        self._pyarrow = self.load(target)
         self._target = target
         self._partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
         arrow_schema = self._pyarrow.schema(schema)
@@ -235,6 +242,14 @@ class _Writer:
             raise typer.BadParameter(
                 f"{target} ends in none of {', '.join(cls._FORMATS)}, which say the format", param_hint="--output"
             )
+
+    @staticmethod
+    def load(target: Path) -> Any:
+        """pyarrow, with what writes this file; takes longer than many a table."""
+        pyarrow = _pyarrow(f"writing {target}")
+        if target.suffix.lower() in (".parquet", ".csv"):
+            importlib.import_module(f"pyarrow.{target.suffix.lower()[1:]}")
+        return pyarrow
 
     def _open(self, schema: Any) -> Any:
         path = str(self._partial)
@@ -316,7 +331,8 @@ class _Meter:
     def summary(self) -> str:
         seconds = self._seconds()
         return (
-            f"{shown(self._name)}: {self.rows:,} rows in {self.batches:,} batches, {_size(self.bytes)}, "
+            f"{shown(self._name)}: {_inspect.counted(self.rows, 'row')} in "
+            f"{_inspect.counted(self.batches, 'batch', 'batches')}, {_size(self.bytes)}, "
             f"{seconds:.3f} s, {_size(self.bytes / seconds)}/s"
         )
 
@@ -351,7 +367,7 @@ def _print_head(batches: list[xd.RecordBatch]) -> None:
     Console(soft_wrap=not sys.stdout.isatty(), emoji=False).print(table)
 
 
-@app.command(epilog=_EXIT_CODES)
+@app.command(short_help="Gets a table: into a file, or to look at it.", epilog=_TOKEN + _EXIT_CODES)
 def get(
     uri: Annotated[str, typer.Argument(metavar="URI", help="As `crossdock serve` printed it.", show_default=False)],
     name: Annotated[
@@ -373,6 +389,9 @@ def get(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if output is not None:
         _Writer.check(output)
+    with _reported():
+        if output is not None:
+            _Writer.load(output)  # before the clock starts
     with _reported(), _connect(uri, timeout) as client:
         rows = next((entry.rows for entry in client.list() if entry.name == name), None)
         names = None if columns is None else [column for column in columns.split(",") if column]
@@ -402,7 +421,7 @@ def get(
 # ---- ls ----
 
 
-@app.command(epilog=_EXIT_CODES)
+@app.command(epilog=_TOKEN + _EXIT_CODES)
 def ls(
     uri: Annotated[str, typer.Argument(metavar="URI", help="As `crossdock serve` printed it.", show_default=False)],
     timeout: Annotated[float, typer.Option(min=0, help="Seconds to connect in, and to wait for the answer.")] = 10.0,
@@ -427,7 +446,7 @@ def ls(
 # ---- inspect ----
 
 
-@app.command(epilog=_EXIT_CODES)
+@app.command(short_help="Shows what is in a file, or what a server sends.", epilog=_TOKEN + _EXIT_CODES)
 def inspect(
     target: Annotated[
         str,
@@ -439,7 +458,7 @@ def inspect(
     ],
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", help="Of a server: the table to look at; else all of them, without batches."),
+        typer.Argument(metavar="NAME", help="Of a server: the table to look at; else all of them, without batches."),
     ] = None,
     buffers: Annotated[bool, typer.Option("--buffers", help="Show each buffer: kind, size, where it is.")] = False,
     wire: Annotated[bool, typer.Option("--wire", help="Show the protocol's messages instead, as they pass.")] = False,
@@ -455,7 +474,15 @@ def inspect(
             if given is not None:
                 raise typer.BadParameter(f"{target} is taken for a file; {option} is for a server's URI")
         with _reported():
-            _inspect.show_file(Path(target), buffers=buffers, as_json=as_json, limit=limit)
+            try:
+                _inspect.show_file(Path(target), buffers=buffers, as_json=as_json, limit=limit)
+            except xd.InvalidDataError as error:
+                if Path(target).suffix.lower() not in (".parquet", ".csv"):
+                    raise
+                raise xd.InvalidDataError(
+                    f"{error}; inspect looks into Arrow files: `crossdock serve` reads {Path(target).suffix}, and "
+                    f"`crossdock get URI NAME -o FILE.arrow` makes an Arrow file of what is served"
+                ) from None
         return
     if name is None and (wire or buffers):
         option = "--wire" if wire else "--buffers"
@@ -476,7 +503,7 @@ def inspect(
 
 def _evaluated(target: str) -> Any:
     """What `module:expression` stands for; the current folder can be imported from."""
-    import importlib
+    import traceback
 
     module, colon, expression = target.partition(":")
     if not colon or not module or not expression.strip():
@@ -493,10 +520,33 @@ def _evaluated(target: str) -> Any:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise
         raise typer.BadParameter(f"there is no module {module}") from None
-    return eval(code, names)
+    try:
+        return eval(code, names)
+    except NameError as error:
+        # In the expression itself: what its functions lack is their own mistake.
+        *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+        if error.name is None or frame.f_code.co_filename != target:
+            raise
+        raise typer.BadParameter(f"the module {module} has no {error.name}") from None
 
 
-@app.command(epilog=_EXIT_CODES)
+def _made_by(target: str, thing: object, error: TypeError) -> str | None:
+    """What to write instead of something that can't be called without arguments; None where that isn't what failed."""
+    import inspect
+
+    if not callable(thing):
+        return None
+    try:
+        inspect.signature(thing).bind()
+    except TypeError:
+        module, _, expression = target.partition(":")
+        return f"{target} can't be called without arguments ({error}); write '{module}:lambda: {expression}(...)'"
+    except ValueError:
+        pass  # A built-in that doesn't tell.
+    return None
+
+
+@app.command(short_help="Judges how an object exports its data.", epilog=_EXIT_CODES)
 def check(
     target: Annotated[
         str,
@@ -508,25 +558,34 @@ def check(
         ),
     ],
     protocol: Annotated[
-        list[str] | None, typer.Option(help="Only this one; may be given more than once. Else: all that it claims.")
+        list[str] | None,
+        typer.Option(
+            help="Only this one; may be given more than once. Else: all that it claims. One of dlpack, "
+            "dlpack-exchange, cuda-array-interface, array-interface, buffer, sycl-usm-array-interface, arrow-schema, "
+            "arrow-device-array, arrow-array, arrow-device-stream, arrow-stream.",
+            show_default=False,
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: one JSON object.")] = False,
 ) -> None:
     """Judges how an object exports its data, by the letter of each protocol. Exit code 1 where a rule is broken."""
     with _reported():
+        thing: object = None
         try:
             thing = _evaluated(target)
+            report = xd.check(thing, protocols=protocol or None)
+        except (xd.UnsupportedTypeError, xd.InvalidArgumentError) as error:
+            raise typer.BadParameter(str(error)) from None
         except (typer.BadParameter, KeyboardInterrupt):
             raise
         except Exception as error:
+            instead = _made_by(target, thing, error) if isinstance(error, TypeError) else None
+            if instead:
+                raise typer.BadParameter(instead) from None
             if _debug:
                 raise
             _error_line(type(error).__name__, error)
             raise typer.Exit(FAILED) from None
-        try:
-            report = xd.check(thing, protocols=protocol or None)
-        except (xd.UnsupportedTypeError, xd.InvalidArgumentError) as error:
-            raise typer.BadParameter(str(error)) from None
         if as_json:
             import json
 
@@ -534,6 +593,37 @@ def check(
         else:
             print(report)
     raise typer.Exit(OK if report.ok else FAILED)
+
+
+@app.command(short_help="Lists drivers and their devices.", epilog=_EXIT_CODES)
+def devices(
+    as_json: Annotated[bool, typer.Option("--json", help="For programs: one JSON object.")] = False,
+) -> None:
+    """Lists the drivers and their devices: what each is called, its kinds of memory, and why a driver is absent."""
+    with _reported():
+        drivers = _native.devices()
+    if as_json:
+        import json
+
+        print(json.dumps({"drivers": drivers}, default=str))
+        return
+    table = Table("driver", "device", "filter string", "memory", "kinds", "name", box=None, pad_edge=False)
+    for driver in drivers:
+        for device in driver["devices"]:
+            table.add_row(
+                _cell(driver["driver"]),
+                _cell(str(device["device"])),
+                _cell(device["filter"]),
+                _size(device["memory"]) if device["memory"] else "",
+                " ".join(device["usm_types"]),
+                _cell(device["name"]),
+            )
+    console = Console(soft_wrap=True)
+    console.print(table)
+    for driver in drivers:
+        if not driver["devices"]:
+            why = "; ".join(driver["tried"]) or "none; tests make simulated ones (crossdock.testing)"
+            console.print(_cell(f"{driver['driver']}: {'no devices' if driver['found'] else 'not found'}: {why}"))
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from crossdock import _native
-from crossdock._options import milliseconds, secret, trusted_users
+from crossdock._options import checked_name, checked_uri, milliseconds, secret, trusted_users
 from crossdock.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -38,6 +38,9 @@ class Client:
     ) -> None:
         if (uri is None) == (metadata is None) or (metadata is None) != (data is None):
             raise InvalidArgumentError("give one URI, or two: metadata= and data=")
+        for one in (uri, metadata, data):
+            if one is not None:
+                checked_uri(one)
         any_user, other_users = trusted_users(users)
         self._uri = uri if uri is not None else f"{metadata} and {data}"
         self._closed = False
@@ -118,7 +121,7 @@ class Client:
         if isinstance(columns, str):
             raise TypeError(f"columns is a list of names, not one name; give [{columns!r}]")
         return self._native.get(
-            name,
+            checked_name(name),
             None if columns is None else [*columns],
             wait,
             milliseconds(timeout, "timeout"),

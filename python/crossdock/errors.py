@@ -13,6 +13,7 @@ __all__ = [
     "ConnectionError",
     "ConsumedError",
     "Error",
+    "ExecutionPlacementError",
     "ExportError",
     "FileChangedError",
     "ForkError",
@@ -142,3 +143,7 @@ class UnsupportedError(Error, NotImplementedError):
 
 class ExportError(Error, BufferError):
     """An array can't be handed over by this protocol as it is; the text says what to do."""
+
+
+class ExecutionPlacementError(Error, ValueError):
+    """Arrays of one call lie where no one queue may work on them; the text names both sides, and what to do."""

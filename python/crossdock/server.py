@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from crossdock import _native, _sources
-from crossdock._options import milliseconds, secret, trusted_users
+from crossdock._options import checked_name, checked_uri, milliseconds, secret, trusted_users
 from crossdock.errors import Error, InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from types import TracebackType
 
     from crossdock._typing import Mode, Source, Stability, Wait
@@ -75,7 +74,8 @@ class Server:
         self._stable = _checked_stability(stable)
         any_user, other_users = trusted_users(users)
         patience_ms = milliseconds(lease_patience, "lease_patience")
-        uris = [uri] if isinstance(uri, str) else [*uri]
+        many = isinstance(uri, Iterable) and not isinstance(uri, (str, bytes))
+        uris = [checked_uri(one) for one in (uri if many else (uri,))]  # type: ignore[arg-type]
         self._native = _native.Server(
             uris,
             window,
@@ -117,6 +117,7 @@ class Server:
         stable: for a path, how far the file may be relied on: "trust" passes its descriptor, without a copy;
         "snapshot" copies it once, now. None: as the server was told.
         """
+        checked_name(name)
         kind = _kind(source, mode)
         if stable is not None:
             _checked_stability(stable)
@@ -136,7 +137,7 @@ class Server:
 
     def withdraw(self, name: str) -> None:
         """New consumers no longer find `name`. Streams under way go on, and batches stay valid."""
-        self._native.withdraw(name)
+        self._native.withdraw(checked_name(name))
 
     def stats(self) -> dict[str, Any]:
         """What each source cost and what each consumer holds: a snapshot in plain dicts and lists.

@@ -9,6 +9,7 @@
 #include "crossdock/exchange/batch.h"
 #include "gil.h"
 #include "tensor/transfer.h"
+#include "wait.h"
 
 namespace crossdock::python {
 namespace {
@@ -25,7 +26,9 @@ Device event_device(const RecordBatch& batch) { return batch.queue ? batch.queue
 void wait_here(RecordBatch* batch) {
   if (exchange::is_ready(*batch)) return;
   const Device device = event_device(*batch);
-  exchange::wait_ready(batch, *drivers().context(device));
+  const auto context = drivers().context(device);
+  wait_for_event(*context, batch->event);
+  exchange::wait_ready(batch, *context);  // at once
 }
 
 /// On `named`, or on the default queue of the device that makes the copy. Without the interpreter lock.
@@ -65,7 +68,14 @@ RecordBatch copied(RecordBatch batch, const Device& target, const Queue* named) 
   // What its own queues do with the memory later, giving it back included, comes after it was read.
   if (result.event.native() != nullptr) {
     from->order_after(own, result.event);
-    if (batch.queue && batch.queue->device() == from->device()) from->order_after(*batch.queue, result.event);
+    if (batch.queue && batch.queue->device() == from->device()) {
+      // Another thread's own stream can't be ordered from here.
+      if (batch.queue->usable_here()) {
+        from->order_after(*batch.queue, result.event);
+      } else {
+        wait_for_event(*to, result.event);
+      }
+    }
   }
   return result;
 }
@@ -84,6 +94,12 @@ RecordBatch waited_for(const RecordBatch& batch) {
   const GilRelease release;
   wait_here(&mine);
   return mine;
+}
+
+RecordBatch brought_to_host(RecordBatch batch) {
+  if (batch.device.type != DeviceType::kCpu) return copied(std::move(batch), Device{}, nullptr);
+  wait_here(&batch);
+  return batch;
 }
 
 RecordBatch on_host(const RecordBatch& batch) {

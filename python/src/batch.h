@@ -21,4 +21,7 @@ array::RecordBatch waited_for(const array::RecordBatch& batch);
 /// The batch if it is in ordinary host memory; else a copy there. Either may be touched now.
 array::RecordBatch on_host(const array::RecordBatch& batch);
 
+/// The same for threads without the interpreter lock.
+array::RecordBatch brought_to_host(array::RecordBatch batch);
+
 }  // namespace crossdock::python

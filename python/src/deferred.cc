@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "crossdock/device/sim.h"
 #include "gil.h"
 
 namespace crossdock::python {
@@ -102,6 +103,7 @@ void log_record(LogLevel level, std::string_view text) {
 
 void defer(std::unique_ptr<Deferred> task) noexcept {
   Deferred* const raw = task.release();
+  raw->after_ = device::sim_letting_go();
   raw->next_ = pending.load(std::memory_order_relaxed);
   while (!pending.compare_exchange_weak(raw->next_, raw, std::memory_order_release, std::memory_order_relaxed)) {
   }
@@ -126,6 +128,7 @@ void drain_deferred() noexcept {
   while (oldest != nullptr) {
     const std::unique_ptr<Deferred> task(oldest);
     oldest = oldest->next_;
+    const device::SimLettingGo after(std::move(task->after_));
     task->run();
   }
   PyErr_Restore(type, value, traceback);
@@ -141,7 +144,13 @@ void mark_source_thread() noexcept {
 
 void drop(std::shared_ptr<const void> owner) noexcept {
   if (owner == nullptr) return;
-  if (!interpreter_ending() && thread_may_take_gil()) return;  // The parameter goes here.
+  if (!interpreter_ending() && thread_may_take_gil()) {
+    if (PyGILState_Check() != 0) {
+      const ErrorKept kept;
+      owner.reset();
+    }
+    return;  // Without the lock the parameter goes here: its destructor takes it if it must.
+  }
   auto* const task = new (std::nothrow) DropOwner(std::move(owner));
   if (task != nullptr) defer(std::unique_ptr<Deferred>(task));
 }

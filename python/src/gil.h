@@ -43,6 +43,24 @@ class GilReleaseIfHeld {
   PyThreadState* state_;
 };
 
+/// Puts an error that is being raised aside while a destructor runs what may be Python: that would see it as its own.
+/// Needs the lock.
+class ErrorKept {
+ public:
+  ErrorKept() noexcept { PyErr_Fetch(&type_, &value_, &traceback_); }
+  ErrorKept(const ErrorKept&) = delete;
+  ErrorKept& operator=(const ErrorKept&) = delete;
+  ~ErrorKept() {
+    if (type_ != nullptr) [[unlikely]]
+      PyErr_Restore(type_, value_, traceback_);
+  }
+
+ private:
+  PyObject* type_ = nullptr;
+  PyObject* value_ = nullptr;
+  PyObject* traceback_ = nullptr;
+};
+
 /// Takes the lock on any thread, a thread of the library's too. Throws ClosedError once the interpreter ends.
 class GilAcquire {
  public:

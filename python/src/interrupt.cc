@@ -18,6 +18,8 @@ Interrupt::~Interrupt() {
   PyGILState_Release(state);
 }
 
+bool Interrupt::possible_here() noexcept { return on_main_thread(); }
+
 bool Interrupt::check() noexcept {
   if (cancelled()) return true;
   if (!on_main_thread() || interpreter_ending()) return false;

@@ -23,6 +23,9 @@ class Interrupt {
   Interrupt& operator=(const Interrupt&) = delete;
   ~Interrupt();
 
+  /// Whether the calling thread is the one that Python's signal handlers run on.
+  static bool possible_here() noexcept;
+
   /// For the library: true means stop. Runs Python's signal handlers, on the main thread; what one of them raises is
   /// kept.
   bool check() noexcept;

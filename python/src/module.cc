@@ -8,6 +8,8 @@
 #include "file.h"
 #include "inspect.h"
 #include "limits.h"
+#include "offload/devices.h"
+#include "offload/manager.h"
 #include "reader.h"
 #include "server.h"
 #include "tensor/tensor.h"
@@ -32,6 +34,8 @@ NB_MODULE(_native, module) {
   crossdock::python::bind_arena(module);
   crossdock::python::bind_file(module);
   crossdock::python::bind_tensor(module);
+  crossdock::python::bind_offload(module);
+  crossdock::python::bind_devices(module);
   crossdock::python::bind_testing(module);
 
   module.def("close_all_servers", crossdock::python::close_all_servers);

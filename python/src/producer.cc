@@ -6,9 +6,12 @@
 #include <vector>
 
 #include "capsule.h"
+#include "crossdock/array/column.h"
 #include "crossdock/core/error.h"
 #include "deferred.h"
 #include "gil.h"
+#include "tensor/names.h"
+#include "tensor/tensor.h"
 
 namespace nb = nanobind;
 
@@ -19,51 +22,8 @@ using array::BatchStream;
 using array::RecordBatch;
 using array::Schema;
 
-bool is_struct(const ArrowSchema& schema) noexcept {
-  return schema.format != nullptr && std::string_view(schema.format) == "+s" && schema.dictionary == nullptr;
-}
-
-/// The schema of a table whose one column is `field`, which stays the caller's.
-std::shared_ptr<const Schema> schema_of_column(ArrowSchema* field) {
-  ArrowSchema table{};
-  table.format = "+s";
-  table.name = "";
-  table.n_children = 1;
-  table.children = &field;
-  table.release = [](ArrowSchema* self) { self->release = nullptr; };
-  return array::import_schema(table);
-}
-
-void release_column(ArrowArray* table) noexcept {
-  ArrowArray* const column = table->children[0];
-  if (column->release != nullptr) column->release(column);
-  delete column;
-  delete[] table->children;
-  delete[] table->buffers;
-  table->release = nullptr;
-}
-
-/// Moves `*column` into a struct array of that one child. On a throw it stays the caller's.
-ArrowDeviceArray table_of_column(ArrowDeviceArray* column) {
-  auto child = std::make_unique<ArrowArray>();
-  auto children = std::make_unique<ArrowArray*[]>(1);
-  auto buffers = std::make_unique<const void*[]>(1);
-  ArrowDeviceArray table = *column;
-  *child = column->array;
-  column->array.release = nullptr;
-  table.array = {};
-  table.array.length = child->length;
-  table.array.n_buffers = 1;
-  table.array.n_children = 1;
-  children[0] = child.release();
-  table.array.children = children.release();
-  table.array.buffers = buffers.release();
-  table.array.release = release_column;
-  return table;
-}
-
 /// Takes over `*array` as a batch of `schema`; whatever happens it is not the caller's any more.
-RecordBatch take_batch(const std::shared_ptr<const Schema>& schema, bool is_table, ArrowDeviceArray* array) {
+RecordBatch take_batch(const array::TableSchema& schema, ArrowDeviceArray* array) {
   struct Guard {
     ArrowDeviceArray value;
     ~Guard() {
@@ -71,8 +31,7 @@ RecordBatch take_batch(const std::shared_ptr<const Schema>& schema, bool is_tabl
     }
   } taken{*array};
   array->array.release = nullptr;
-  if (!is_table) taken.value = table_of_column(&taken.value);
-  return array::import_batch(schema, &taken.value);
+  return array::import_table(schema, &taken.value);
 }
 
 ArrowDeviceArray on_cpu(const ArrowArray& array) noexcept {
@@ -83,54 +42,16 @@ ArrowDeviceArray on_cpu(const ArrowArray& array) noexcept {
   return result;
 }
 
-/// A source's own failure. On a thread of the server's it is for a consumer, who sees that it came from the other end.
-[[noreturn]] void throw_failure(const std::string& text) {
-  if (is_source_thread()) throw RemoteError(text);
-  throw InvalidDataError(text);
-}
-
-int next_array(ArrowArrayStream* stream, ArrowDeviceArray* out) {
-  ArrowArray array{};
-  const int status = stream->get_next(stream, &array);
-  if (status == 0) *out = on_cpu(array);
-  return status;
-}
-int next_array(ArrowDeviceArrayStream* stream, ArrowDeviceArray* out) { return stream->get_next(stream, out); }
-
-template <class CStream>
-std::string last_error(CStream* stream, int status) {
-  const char* const text = stream->get_last_error(stream);
-  return text != nullptr ? text : "errno " + std::to_string(status);
-}
-
-/// A C stream whose failures keep their producer's words. Arrays that aren't structs (a chunked array, a series) become
-/// batches of one column.
-template <class CStream>
-class CallStream final : public BatchStream {
- public:
-  /// Takes over `*stream`.
-  CallStream(std::shared_ptr<const Schema> schema, bool is_table, CStream* stream) noexcept
-      : schema_(std::move(schema)), is_table_(is_table), stream_(*stream) {
-    stream->release = nullptr;
+/// A source's failure on a thread of the server's is for a consumer, who sees that it came from the other end.
+template <class Read>
+auto from_source(Read&& read) {
+  try {
+    return read();
+  } catch (const InvalidDataError& error) {
+    if (is_source_thread()) throw RemoteError(error.what());
+    throw;
   }
-  CallStream(const CallStream&) = delete;
-  CallStream& operator=(const CallStream&) = delete;
-  ~CallStream() override { stream_.release(&stream_); }
-
-  const std::shared_ptr<const Schema>& schema() const override { return schema_; }
-  std::optional<RecordBatch> next() override {
-    ArrowDeviceArray array{};
-    const int status = next_array(&stream_, &array);
-    if (status != 0) throw_failure("the source failed: " + last_error(&stream_, status));
-    if (array.array.release == nullptr) return std::nullopt;
-    return take_batch(schema_, is_table_, &array);
-  }
-
- private:
-  std::shared_ptr<const Schema> schema_;
-  bool is_table_;
-  CStream stream_;
-};
+}
 
 /// What keeps the producer's memory: an owner, and the events and dictionaries that have shares of the same one.
 void keep_anywhere(RecordBatch* batch, const std::shared_ptr<const void>& owner) {
@@ -159,10 +80,11 @@ class ProducerStream final : public BatchStream {
   explicit ProducerStream(std::unique_ptr<BatchStream> stream)
       : schema_(stream->schema()), stream_(held(std::shared_ptr<BatchStream>(std::move(stream)))) {}
   const std::shared_ptr<const Schema>& schema() const override { return schema_; }
+  device::DeviceType device_type() const override { return stream_->device_type(); }
   std::optional<RecordBatch> next() override {
     if (interpreter_ending()) throw ClosedError("reading a Python source: the Python interpreter is ending");
     mark_source_thread();
-    std::optional<RecordBatch> batch = stream_->next();
+    std::optional<RecordBatch> batch = from_source([&] { return stream_->next(); });
     if (!batch) return batch;
     return kept_anywhere(*std::move(batch));
   }
@@ -172,99 +94,135 @@ class ProducerStream final : public BatchStream {
   std::shared_ptr<BatchStream> stream_;
 };
 
-/// Takes over `*stream`. On a throw it is still the capsule's.
-template <class CStream>
-std::unique_ptr<BatchStream> take_stream(CStream* stream) {
-  struct Guard {
-    ArrowSchema value{};
-    ~Guard() {
-      if (value.release != nullptr) value.release(&value);
-    }
-  } schema;
-  const int status = stream->get_schema(stream, &schema.value);
-  if (status != 0) throw_failure("the source gave no schema: " + last_error(stream, status));
-  if (schema.value.release == nullptr) throw InvalidDataError("the source gave a released schema");
-  const bool table = is_struct(schema.value);
-  return std::make_unique<CallStream<CStream>>(
-      table ? array::import_schema(schema.value) : schema_of_column(&schema.value), table, stream);
+std::string type_text(device::DeviceType type) {
+  const std::string_view name = device::device_type_name(type);
+  return name.empty() ? "device type " + std::to_string(static_cast<std::int32_t>(type)) : std::string(name);
 }
 
 /// Only host memory can be served so far.
-void require_cpu(const device::Device& device) {
-  if (device.type == device::DeviceType::kCpu) return;
-  throw UnsupportedTypeError("this data is in the memory of " + device::to_string(device) +
+void require_cpu(device::DeviceType type) {
+  if (type == device::DeviceType::kCpu) return;
+  throw UnsupportedTypeError("this data is in the memory of " + type_text(type) +
                              ", and only host memory can be served so far: copy it to the host first, as in "
                              "crossdock.RecordBatch(data).to(\"cpu\")");
 }
 
-/// Calls `object.method()` that gives a pair of capsules.
-std::pair<nb::object, nb::object> pair_from(nb::handle object, const char* method) {
-  const nb::object pair = object.attr(method)();
+/// One column of numbers, or of lists of them of one size.
+bool is_numbers(const Schema& schema) noexcept {
+  const auto n_nodes = static_cast<std::int32_t>(schema.nodes().size());
+  return schema.fields().size() == 1 && schema.dictionaries().empty() && schema.n_buffers() == n_nodes + 1;
+}
+
+/// A batch of such a column.
+RecordBatch without_rows(std::shared_ptr<const Schema> schema) {
+  RecordBatch batch;
+  batch.nodes.resize(schema->nodes().size());
+  batch.buffers.resize(static_cast<std::size_t>(schema->n_buffers()));
+  batch.schema = std::move(schema);
+  return batch;
+}
+
+/// Calls the method, which gives a pair of capsules.
+std::pair<nb::object, nb::object> pair_from(nb::handle method, const char* name) {
+  const nb::object pair = method();
   if (!nb::isinstance<nb::tuple>(pair) || nb::len(pair) != 2) {
-    throw InvalidDataError(std::string(method) + " gave no pair of capsules: it breaks the Arrow PyCapsule interface");
+    throw InvalidDataError(std::string(name) + " gave no pair of capsules: it breaks the Arrow PyCapsule interface");
   }
   return {nb::object(pair[0]), nb::object(pair[1])};
 }
 
-RecordBatch one_array(ArrowSchema* c_schema, ArrowDeviceArray* array) {
-  const bool table = is_struct(*c_schema);
-  return take_batch(table ? array::import_schema(*c_schema) : schema_of_column(c_schema), table, array);
-}
+nb::object method_of(nb::handle producer, PyObject* name) { return optional_attribute(producer.ptr(), name); }
 
 /// True if it says so itself, which is cheaper than to ask for a device array of the host.
-bool says_cpu(nb::handle producer) {
-  const nb::object is_cpu = nb::getattr(producer, "is_cpu", nb::none());
-  return is_cpu.ptr() == Py_True;
+bool says_cpu(nb::handle producer) { return method_of(producer, names::is_cpu()).ptr() == Py_True; }
+
+/// By the method that doesn't copy: of data on a device the one for the host would. Nothing where there is neither.
+std::optional<RecordBatch> take_array(nb::handle producer) {
+  const nb::object on_device = method_of(producer, names::__arrow_c_device_array__());
+  if (!on_device.is_valid() || says_cpu(producer)) {
+    if (const nb::object on_host = method_of(producer, names::__arrow_c_array__()); on_host.is_valid()) {
+      const auto [schema, array] = pair_from(on_host, "__arrow_c_array__");
+      ArrowArray* const c_array = array_in(array, "__arrow_c_array__");
+      const array::TableSchema type = array::import_table_schema(schema_in(schema, "__arrow_c_array__"));
+      ArrowDeviceArray taken = on_cpu(*c_array);
+      c_array->release = nullptr;
+      return take_batch(type, &taken);
+    }
+  }
+  if (!on_device.is_valid()) return std::nullopt;
+  const auto [schema, array] = pair_from(on_device, "__arrow_c_device_array__");
+  ArrowDeviceArray* const c_array = device_array_in(array, "__arrow_c_device_array__");
+  return take_batch(array::import_table_schema(schema_in(schema, "__arrow_c_device_array__")), c_array);
 }
 
-/// The method that doesn't copy: of data on a device the one for the host would.
-RecordBatch take_array(nb::handle producer) {
-  const bool has_device_array = nb::hasattr(producer, "__arrow_c_device_array__");
-  if (nb::hasattr(producer, "__arrow_c_array__") && (!has_device_array || says_cpu(producer))) {
-    const auto [schema, array] = pair_from(producer, "__arrow_c_array__");
-    ArrowArray* const c_array = array_in(array, "__arrow_c_array__");
-    ArrowDeviceArray taken = on_cpu(*c_array);
-    ArrowSchema* const c_schema = schema_in(schema, "__arrow_c_array__");
-    c_array->release = nullptr;
-    struct Guard {
-      ArrowDeviceArray* value;
-      ~Guard() {
-        if (value->array.release != nullptr) value->array.release(&value->array);
-      }
-    } guard{&taken};
-    return one_array(c_schema, &taken);
-  }
-  if (has_device_array) {
-    const auto [schema, array] = pair_from(producer, "__arrow_c_device_array__");
-    ArrowDeviceArray* const c_array = device_array_in(array, "__arrow_c_device_array__");
-    return one_array(schema_in(schema, "__arrow_c_device_array__"), c_array);
-  }
-  throw UnsupportedTypeError(std::string("an object of type ") + nb::type_name(producer.type()).c_str() +
-                             " can't be served: it has none of __arrow_c_stream__, __arrow_c_device_stream__, "
-                             "__arrow_c_array__, __arrow_c_device_array__");
+[[noreturn]] void refuse(nb::handle producer) {
+  throw UnsupportedTypeError(
+      std::string("an object of type ") + nb::type_name(producer.type()).c_str() +
+      " gives no Arrow data: it has none of __arrow_c_stream__, __arrow_c_device_stream__, __arrow_c_array__, "
+      "__arrow_c_device_array__");
 }
 
-std::unique_ptr<BatchStream> open(nb::handle producer) {
-  if (nb::hasattr(producer, "__arrow_c_stream__")) {
-    const nb::object capsule = producer.attr("__arrow_c_stream__")();
-    return take_stream(stream_in(capsule, "__arrow_c_stream__"));
-  }
-  if (nb::hasattr(producer, "__arrow_c_device_stream__")) {
-    const nb::object capsule = producer.attr("__arrow_c_device_stream__")();
-    ArrowDeviceArrayStream* const stream = device_stream_in(capsule, "__arrow_c_device_stream__");
-    require_cpu({.type = static_cast<device::DeviceType>(stream->device_type), .id = 0});
-    return take_stream(stream);
-  }
+[[noreturn]] void refuse_in_list(nb::handle object) {
+  const bool stream = method_of(object, names::__arrow_c_stream__()).is_valid() ||
+                      method_of(object, names::__arrow_c_device_stream__()).is_valid();
+  throw UnsupportedTypeError(
+      std::string("a list must hold record batches, which have __arrow_c_array__ or __arrow_c_device_array__; this "
+                  "one holds an object of type ") +
+      nb::type_name(object.type()).c_str() +
+      (stream ? ", a table or stream: give that itself, without a list" : ", which has neither"));
+}
+
+/// A stream of the object by the method of that name; null if it has none.
+std::unique_ptr<BatchStream> host_stream(nb::handle producer) {
+  const nb::object method = method_of(producer, names::__arrow_c_stream__());
+  if (!method.is_valid()) return nullptr;
+  const nb::object capsule = method();
+  return from_source([&] { return array::import_stream(stream_in(capsule, "__arrow_c_stream__")); });
+}
+
+std::unique_ptr<BatchStream> device_stream(nb::handle producer) {
+  const nb::object method = method_of(producer, names::__arrow_c_device_stream__());
+  if (!method.is_valid()) return nullptr;
+  const nb::object capsule = method();
+  return from_source(
+      [&] { return array::import_device_stream(device_stream_in(capsule, "__arrow_c_device_stream__")); });
+}
+
+/// Of batches that are there: one, or a list of them.
+std::unique_ptr<BatchStream> arrays_of(nb::handle producer) {
   std::vector<RecordBatch> batches;
+  const auto add = [&](nb::handle object) {
+    std::optional<RecordBatch> batch = take_array(object);
+    if (!batch) return false;
+    batches.push_back(*std::move(batch));
+    return true;
+  };
   if (nb::isinstance<nb::list>(producer) || nb::isinstance<nb::tuple>(producer)) {
-    for (const nb::handle batch : nb::borrow<nb::sequence>(producer)) batches.push_back(take_array(batch));
+    for (const nb::handle batch : nb::borrow<nb::sequence>(producer)) {
+      if (!add(batch)) refuse_in_list(batch);
+    }
     if (batches.empty()) throw InvalidArgumentError("a list without a batch says no schema");
   } else {
-    batches.push_back(take_array(producer));
+    if (!add(producer)) refuse(producer);
   }
-  for (const RecordBatch& batch : batches) require_cpu(batch.device);
   auto schema = batches.front().schema;
   return array::make_stream(std::move(schema), std::move(batches));
+}
+
+/// For those who can take host memory only: of what is on a device its owner makes the copy.
+std::unique_ptr<BatchStream> open(nb::handle producer) {
+  auto stream = host_stream(producer);
+  if (stream == nullptr) stream = device_stream(producer);
+  if (stream == nullptr) stream = arrays_of(producer);
+  require_cpu(stream->device_type());
+  return stream;
+}
+
+/// Where it is: nobody makes a copy.
+std::unique_ptr<BatchStream> open_anywhere(nb::handle producer) {
+  auto stream = device_stream(producer);
+  if (stream == nullptr) stream = host_stream(producer);
+  return stream != nullptr ? std::move(stream) : arrays_of(producer);
 }
 
 /// "ValueError: text" of a Python exception.
@@ -299,7 +257,43 @@ std::unique_ptr<BatchStream> open_producer(nb::handle producer) {
   return std::make_unique<ProducerStream>(open(producer));
 }
 
-RecordBatch open_batch(nb::handle producer) { return kept_anywhere(take_array(producer)); }
+std::unique_ptr<BatchStream> open_stream(nb::handle producer) {
+  return std::make_unique<ProducerStream>(open_anywhere(producer));
+}
+
+std::optional<RecordBatch> open_array(nb::handle producer) {
+  std::optional<RecordBatch> batch = take_array(producer);
+  if (batch) batch = kept_anywhere(*std::move(batch));
+  return batch;
+}
+
+std::optional<RecordBatch> open_only_batch(nb::handle producer) {
+  auto opened = device_stream(producer);
+  if (opened == nullptr) opened = host_stream(producer);
+  if (opened == nullptr) return std::nullopt;
+  const auto stream = std::make_unique<ProducerStream>(std::move(opened));
+  std::vector<RecordBatch> batches;
+  {
+    const GilRelease release;
+    while (auto batch = stream->next()) {
+      if (batch->num_rows > 0 || batches.empty()) batches.push_back(std::move(*batch));
+    }
+  }
+  if (batches.empty() && is_numbers(*stream->schema())) batches.push_back(without_rows(stream->schema()));
+  if (batches.size() > 1 && batches.front().num_rows == 0) batches.erase(batches.begin());
+  if (batches.size() != 1) {
+    throw ExportError("the data comes in " + std::to_string(batches.size()) +
+                      " chunks, which are no single array; combine them first");
+  }
+  return std::move(batches.front());
+}
+
+RecordBatch open_batch(nb::handle producer) {
+  std::optional<RecordBatch> batch = open_array(producer);
+  if (!batch) batch = open_only_batch(producer);
+  if (!batch) refuse(producer);
+  return *std::move(batch);
+}
 
 std::function<std::unique_ptr<BatchStream>()> factory_of(nb::handle callable) {
   auto owner = std::make_shared<PyOwner>(callable.ptr());

@@ -9,9 +9,11 @@
 #include <thread>
 #include <utility>
 
+#include "batch.h"
 #include "capsule.h"
 #include "deferred.h"
 #include "gil.h"
+#include "producer.h"
 #include "types.h"
 
 namespace nb = nanobind;
@@ -20,17 +22,18 @@ using namespace nb::literals;
 namespace crossdock::python {
 namespace {
 
-/// A reader in the hands of a C consumer, which may hold the interpreter lock while it waits for us, or not.
+/// A stream in the hands of a C consumer, which may hold the interpreter lock while it waits for us, or not.
 class HandedOver final : public array::BatchStream {
  public:
-  HandedOver(std::unique_ptr<session::Reader> reader, std::shared_ptr<Interrupt> interrupt)
-      : reader_(std::move(reader)), interrupt_(std::move(interrupt)) {}
-  const std::shared_ptr<const array::Schema>& schema() const override { return reader_->schema(); }
+  HandedOver(std::unique_ptr<array::BatchStream> stream, std::shared_ptr<Interrupt> interrupt)
+      : stream_(std::move(stream)), interrupt_(std::move(interrupt)) {}
+  const std::shared_ptr<const array::Schema>& schema() const override { return stream_->schema(); }
+  device::DeviceType device_type() const override { return stream_->device_type(); }
   std::optional<array::RecordBatch> next() override {
     try {
       // A Python source in this process may need the lock to make the batch that we wait for.
       const GilReleaseIfHeld release;
-      return reader_->next();
+      return stream_->next();
     } catch (const InterruptedError&) {
       interrupt_->raise_later();
       throw;
@@ -38,13 +41,34 @@ class HandedOver final : public array::BatchStream {
   }
 
  private:
-  std::unique_ptr<session::Reader> reader_;
+  std::unique_ptr<array::BatchStream> stream_;
   std::shared_ptr<Interrupt> interrupt_;
 };
 
+/// The same batches on the host: what the CPU's method must give.
+class OnHost final : public array::BatchStream {
+ public:
+  explicit OnHost(std::unique_ptr<array::BatchStream> stream) : stream_(std::move(stream)) {}
+  const std::shared_ptr<const array::Schema>& schema() const override { return stream_->schema(); }
+  std::optional<array::RecordBatch> next() override {
+    std::optional<array::RecordBatch> batch = stream_->next();
+    if (!batch) return batch;
+    const GilReleaseIfHeld release;
+    return brought_to_host(*std::move(batch));
+  }
+
+ private:
+  std::unique_ptr<array::BatchStream> stream_;
+};
+
+std::unique_ptr<array::BatchStream> for_the_cpu(std::unique_ptr<array::BatchStream> stream) {
+  if (stream->device_type() == device::DeviceType::kCpu) return stream;
+  return std::make_unique<OnHost>(std::move(stream));
+}
+
 }  // namespace
 
-/// One thread's use of `reader_`, without the interpreter lock. Whoever leaves does what close() had to leave undone.
+/// One thread's use of `stream_`, without the interpreter lock. Whoever leaves does what close() had to leave undone.
 class PyReader::Use {
  public:
   explicit Use(PyReader& of) : of_(of) {
@@ -69,20 +93,24 @@ class PyReader::Use {
   std::unique_lock<std::mutex> lock_;
 };
 
+PyReader::PyReader(std::unique_ptr<array::BatchStream> stream)
+    : schema_(stream->schema()), interrupt_(std::make_shared<Interrupt>()), stream_(std::move(stream)) {}
+
 PyReader::PyReader(std::unique_ptr<session::Reader> reader)
-    : schema_(reader->schema()), interrupt_(std::make_shared<Interrupt>()), reader_(std::move(reader)) {
+    : PyReader(std::unique_ptr<array::BatchStream>(std::move(reader))) {
+  reader_ = static_cast<session::Reader*>(stream_.get());
   reader_->set_interrupt_hook([interrupt = interrupt_] { return interrupt->check(); });
 }
 
 PyReader::~PyReader() {
-  if (reader_ == nullptr) return;
+  if (stream_ == nullptr) return;
   if (made_in_.in_child() && user_.load() != std::thread::id()) {
     // It was copied in the middle of what a thread of the parent did: it can't even be taken apart.
-    [[maybe_unused]] const auto* left = reader_.release();
+    [[maybe_unused]] const auto* left = stream_.release();
     return;
   }
   const GilRelease release;
-  reader_.reset();
+  stream_.reset();
 }
 
 void PyReader::require_open() const {
@@ -104,7 +132,7 @@ std::optional<array::RecordBatch> PyReader::next() {
   try {
     const GilRelease release;
     const Use use(*this);
-    std::optional<array::RecordBatch> batch = reader_->next();
+    std::optional<array::RecordBatch> batch = stream_->next();
     if (!batch) state_.store(State::kEnded);
     return batch;
   } catch (const InterruptedError&) {
@@ -121,7 +149,12 @@ bool PyReader::try_next(std::optional<array::RecordBatch>* batch) {
   if (state_.load() == State::kEnded) return true;
   const GilRelease release;
   const Use use(*this);
-  const bool there = reader_->try_next(batch);
+  bool there = true;
+  if (reader_ != nullptr) {
+    there = reader_->try_next(batch);
+  } else {
+    *batch = stream_->next();
+  }
   if (there && !*batch) state_.store(State::kEnded);
   return there;
 }
@@ -130,7 +163,7 @@ int PyReader::prepare_sleep() {
   require_open();
   const GilRelease release;
   const Use use(*this);
-  return reader_->prepare_sleep() ? reader_->descriptor() : -1;
+  return reader_ != nullptr && reader_->prepare_sleep() ? reader_->descriptor() : -1;
 }
 
 void PyReader::awake() {
@@ -145,7 +178,8 @@ std::unique_ptr<array::BatchStream> PyReader::hand_over() {
   require_open();
   const GilRelease release;
   const Use use(*this);
-  auto stream = std::make_unique<HandedOver>(std::move(reader_), interrupt_);
+  auto stream = std::make_unique<HandedOver>(std::move(stream_), interrupt_);
+  reader_ = nullptr;
   state_.store(State::kHandedOver);
   return stream;
 }
@@ -161,8 +195,12 @@ void PyReader::close() {
 }
 
 void PyReader::close_in_use() {
-  if (reader_ == nullptr) return;
-  reader_->close();
+  if (stream_ == nullptr) return;
+  if (reader_ != nullptr) {
+    reader_->close();
+  } else {
+    stream_.reset();
+  }
   state_.store(State::kClosed);
 }
 
@@ -180,6 +218,16 @@ void bind_reader(nb::module_& module) {
   nb::class_<PyReader>(module, "RecordBatchReader",
                        "One stream of batches: iterate over it, or hand it over whole to anything that takes an Arrow "
                        "stream. Its batches outlive it, its client and the server.")
+      .def(
+          "__init__",
+          [](PyReader* self, nb::handle source) {
+            drain_deferred();
+            new (self) PyReader(open_stream(source));
+          },
+          "source"_a,
+          "The batches of any object with an Arrow method, without a copy, on whatever device they are: of a stream, "
+          "each "
+          "when it is asked for; of a table, or a list of batches, those.")
       .def_prop_ro("schema", [](const PyReader& self) { return PySchema{self.schema()}; })
       .def("__iter__", [](nb::handle self) { return nb::borrow(self); })
       .def("__next__",
@@ -191,10 +239,11 @@ void bind_reader(nb::module_& module) {
       .def("__arrow_c_schema__", [](const PyReader& self) { return schema_capsule(*self.schema()); })
       .def(
           "__arrow_c_stream__",
-          [](PyReader& self, nb::handle /*requested_schema*/) { return stream_capsule(self.hand_over()); },
+          [](PyReader& self, nb::handle /*requested_schema*/) { return stream_capsule(for_the_cpu(self.hand_over())); },
           "requested_schema"_a.none() = nb::none(),
-          "Hands the rest of the stream over; afterwards this object only knows its schema. A requested schema is not "
-          "followed: the consumer casts.")
+          "Hands the rest of the stream over; afterwards this object only knows its schema. Batches on a device are "
+          "copied "
+          "to the host, each as it is read. A requested schema is not followed: the consumer casts.")
       .def(
           "__arrow_c_device_stream__",
           [](PyReader& self, nb::handle /*requested_schema*/, const nb::kwargs& keywords) {
@@ -202,7 +251,7 @@ void bind_reader(nb::module_& module) {
             return device_stream_capsule(self.hand_over());
           },
           "requested_schema"_a.none() = nb::none(), "keywords"_a,
-          "As __arrow_c_stream__, with the device that the memory is on.")
+          "As __arrow_c_stream__, without a copy: with the device that the memory is on, and each batch's event.")
       .def(
           "_try_next",
           [](PyReader& self) {

@@ -14,11 +14,14 @@
 
 namespace crossdock::python {
 
-/// crossdock.RecordBatchReader: a session::Reader for Python threads, of which any may close it while another waits in
-/// next(), and so may a signal handler that runs in there. After a fork it belongs to the parent.
+/// crossdock.RecordBatchReader: a session::Reader, or another library's stream, for Python threads, of which any may
+/// close it while another waits in next(), and so may a signal handler that runs in there. After a fork it belongs to
+/// the parent.
 class PyReader {
  public:
   explicit PyReader(std::unique_ptr<session::Reader> reader);
+  /// Of a stream that nobody can interrupt, and that says nothing before it has a batch.
+  explicit PyReader(std::unique_ptr<array::BatchStream> stream);
   PyReader(const PyReader&) = delete;
   PyReader& operator=(const PyReader&) = delete;
   ~PyReader();
@@ -49,9 +52,10 @@ class PyReader {
   ForkGuard made_in_;
   std::shared_ptr<const array::Schema> schema_;
   std::shared_ptr<Interrupt> interrupt_;
-  std::mutex in_use_;  // Held by whoever uses `reader_`; only ever waited for without the interpreter lock.
+  std::mutex in_use_;  // Held by whoever uses `stream_`; only ever waited for without the interpreter lock.
   std::atomic<std::thread::id> user_;  // Who holds it.
-  std::unique_ptr<session::Reader> reader_;
+  std::unique_ptr<array::BatchStream> stream_;
+  session::Reader* reader_ = nullptr;  // `stream_`, if it is one.
   std::atomic<State> state_{State::kOpen};
 };
 

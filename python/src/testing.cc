@@ -1,6 +1,7 @@
 #include "testing.h"
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -10,11 +11,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "crossdock/core/error.h"
 #include "crossdock/device/registry.h"
 #include "crossdock/device/sim.h"
-#include "crossdock/session/context.h"
+#include "gil.h"
+#include "tensor/transfer.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -26,8 +29,7 @@ using device::SimDriver;
 using device::SimVerb;
 
 std::shared_ptr<SimDriver> simulator() {
-  const auto& drivers = session::Context::default_context()->drivers();
-  auto driver = std::dynamic_pointer_cast<SimDriver>(drivers->find("sim"));
+  auto driver = std::dynamic_pointer_cast<SimDriver>(drivers().find("sim"));
   if (driver == nullptr) throw UnsupportedError("this build of crossdock has no simulated devices");
   return driver;
 }
@@ -68,6 +70,34 @@ nb::dict counters() {
   return found;
 }
 
+/// Seconds of the driver's own verbs, for benchmarks: `size` bytes at the address `data` to the first device and back,
+/// each into fresh memory, with its allocation and its wait. Nothing of what copies arrays is in it.
+std::pair<double, double> plain_copies(std::uintptr_t data, std::uint64_t size) {
+  const device::DriverRegistry& registry = drivers();
+  const GilRelease release;
+  const device::Device device{.type = device::DeviceType::kExtDev, .id = 0};
+  const auto context = registry.context(device);
+  const auto host = registry.context({});
+  const device::Queue queue = registry.default_queue(device);
+  const auto timed = [&](device::Context& of, device::MemoryKind kind, const device::Queue& on,
+                         const device::BufferRef& from) {
+    const auto start = std::chrono::steady_clock::now();
+    device::Buffer to = of.allocate(size, kind, device::Sharing::kPrivate, on);
+    context->copy(to.ref(), from, queue);
+    context->wait(context->record(queue));
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    return std::make_pair(std::move(to), taken.count());
+  };
+  const device::BufferRef source{.data = reinterpret_cast<void*>(data),
+                                 .size = size,
+                                 .device = {},
+                                 .kind = device::MemoryKind::kHost,
+                                 .read_only = true};
+  const auto [there, out] = timed(*context, device::MemoryKind::kDevice, queue, source);
+  const auto [again, back] = timed(*host, device::MemoryKind::kHost, host->make_queue(), there.ref());
+  return {out, back};
+}
+
 }  // namespace
 
 void bind_testing(nb::module_& module) {
@@ -88,6 +118,7 @@ void bind_testing(nb::module_& module) {
   module.def("sim_counters", counters);
   module.def("sim_faults", [] { return simulator()->faults(); });
   module.def("sim_forget_faults", [] { simulator()->forget_faults(); });
+  module.def("sim_plain_copies", plain_copies, "data"_a, "size"_a);
   module.def("sim_reset", [] { simulator()->reset(); });
 }
 

@@ -16,6 +16,7 @@
 #include "producer.h"
 #include "tensor/place.h"
 #include "tensor/queue.h"
+#include "tensor/transfer.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -58,8 +59,15 @@ array::RecordBatch batch_of(nb::handle source, const std::optional<nb::mapping>&
 PyRecordBatch to_device(const PyRecordBatch& self, nb::handle device, nb::handle queue) {
   drain_deferred();
   const device::Device target = device_in(device);
-  if (target == self.batch.device) return self;
-  return {copy_to(self.batch, target, queue_in(queue))};
+  const std::optional<device::Queue> named = queue_in(queue);
+  if (target == self.batch.device) {
+    if (named && named->device() != drivers().context(target)->device()) {
+      throw InvalidArgumentError("the queue is one of " + device::to_string(named->device()) +
+                                 ", but the memory is on " + device::to_string(target));
+    }
+    return self;
+  }
+  return {copy_to(self.batch, target, named ? &*named : nullptr)};
 }
 
 void wait_until_ready(PyRecordBatch& self) {
@@ -74,6 +82,16 @@ std::string batch_repr(const PyRecordBatch& self) {
          std::to_string(batch.schema->fields().size()) + " columns, " + std::to_string(batch.nbytes()) + " bytes" +
          (batch.device.type == device::DeviceType::kCpu ? "" : " on " + device::to_string(batch.device)) + ">";
 }
+
+PyObject* no_column(PyObject* /*self*/, PyObject* /*key*/) noexcept {
+  PyErr_SetString(PyExc_TypeError,
+                  "a crossdock.RecordBatch hands its columns over and has no way to read them: "
+                  "pyarrow.record_batch(batch)[...], polars.DataFrame(batch)[...] and others do, without a copy");
+  return nullptr;
+}
+
+/// Not __getitem__, which would make it look like a sequence.
+PyType_Slot batch_slots[] = {{Py_mp_subscript, reinterpret_cast<void*>(no_column)}, {0, nullptr}};
 
 }  // namespace
 
@@ -108,15 +126,18 @@ void bind_types(nb::module_& module) {
   nb::class_<PyRecordBatch>(
       module, "RecordBatch",
       "Columns of equal length in memory that is shared with whoever made it: read-only. It lives "
-      "as long as this object or anything that was imported from it.")
+      "as long as this object or anything that was imported from it.",
+      nb::type_slots(batch_slots))
       .def(
           "__init__",
           [](PyRecordBatch* self, nb::handle source, const std::optional<nb::mapping>& custom_metadata) {
             new (self) PyRecordBatch{batch_of(source, custom_metadata)};
           },
           "source"_a, nb::kw_only(), "custom_metadata"_a.none() = nb::none(),
-          "The columns of any object with __arrow_c_array__ or __arrow_c_device_array__, without a copy, on whatever "
-          "device they are. custom_metadata: of the message that it is sent or written in, str or bytes; None: what "
+          "The columns of any object with __arrow_c_array__ or __arrow_c_device_array__, or a stream of one batch, "
+          "without "
+          "a copy, on whatever device they are. custom_metadata: of the message that it is sent or written in, str or "
+          "bytes; None: what "
           "the source's has, if that is one of ours.")
       .def_prop_ro("schema", [](const PyRecordBatch& self) { return PySchema{self.batch.schema}; })
       .def_prop_ro("num_rows", [](const PyRecordBatch& self) { return self.batch.num_rows; })

@@ -69,7 +69,7 @@ def test_what_pyarrow_cannot_make_comes_back_too(simulated_devices, name):
 def test_all_types_in_one_batch_cost_one_allocation(simulated_devices):
     whole = pa.record_batch([column(name) for name in VALUES], names=list(VALUES))
     batch = xd.RecordBatch(whole)
-    queue = xd.Queue("sim:0")
+    queue = xd.Queue.new("sim:0")
     before = simulated_devices.counters()
     there = batch.to("sim:0", queue=queue)
     after = simulated_devices.counters()
@@ -81,7 +81,7 @@ def test_all_types_in_one_batch_cost_one_allocation(simulated_devices):
 
 @pytest.mark.simulated_devices(1, delay=0.05)
 def test_the_event_goes_along_and_is_waited_for(simulated_devices):
-    queue = xd.Queue("sim:0")
+    queue = xd.Queue.new("sim:0")
     there = xd.RecordBatch(pa.record_batch({"x": [1, 2, 3]})).to("sim:0", queue=queue)
     _, capsule = there.__arrow_c_device_array__()
     address = address_of(capsule)
@@ -101,7 +101,7 @@ def test_the_event_goes_along_and_is_waited_for(simulated_devices):
 def test_a_failure_reaches_whoever_needs_the_data(simulated_devices):
     batch = xd.RecordBatch(pa.record_batch({"x": ["a", "b"]}))
     simulated_devices.fail_work(error=xd.SystemError("the copy engine burnt"))
-    there = handed_over(batch.to("sim:0", queue=xd.Queue("sim:0")))
+    there = handed_over(batch.to("sim:0", queue=xd.Queue.new("sim:0")))
     for needs in (there.wait, there.__arrow_c_array__, lambda: there.to("cpu")):
         with pytest.raises(xd.SystemError, match="burnt"):
             needs()
@@ -118,8 +118,8 @@ def test_where_a_batch_is(simulated_devices):
     with pytest.raises(TypeError, match="queue"):
         batch.to("sim:0", queue=object())
     with pytest.raises(ValueError, match="one of ext_dev:1"):
-        batch.to("sim:0", queue=xd.Queue("sim:1"))
-    queue = xd.Queue("sim:0")
+        batch.to("sim:0", queue=xd.Queue.new("sim:1"))
+    queue = xd.Queue.new("sim:0")
     assert pa.record_batch(batch.to("sim:0", queue=queue).to("cpu", queue=queue)).equals(pa.record_batch(batch))
     with pytest.raises(xd.NotFoundError):
         batch.to("sim:7")
@@ -155,6 +155,24 @@ def test_an_unknown_device_is_carried_and_only_its_bytes_are_refused():
     ctypes.c_int32.from_address(address_of(out) + DEVICE_TYPE).value = 1
     got = pa.RecordBatch._import_from_c_device_capsule(batch.__arrow_c_schema__(), out)
     assert got.equals(pair)
+
+
+def test_an_event_that_nobody_here_can_wait_for_goes_on_by_arrow_alone():
+    numbers = pa.array([1, 2, 3])
+    assert numbers.null_count == 0  # counted, so that it is told
+    schema, capsule = numbers.__arrow_c_device_array__()
+    address = address_of(capsule)
+    event = ctypes.create_string_buffer(8)
+    ctypes.c_int32.from_address(address + DEVICE_TYPE).value = 8  # Metal
+    ctypes.c_int64.from_address(address + DEVICE_ID).value = 0
+    ctypes.c_void_p.from_address(address + SYNC_EVENT).value = ctypes.addressof(event)
+    tensor = xd.asarray(Gives((schema, capsule)))
+    assert tensor.device == "metal:0"
+    for wish in ({}, {"stream": -1}, {"copy": True}, {"dl_device": (1, 0)}):
+        with pytest.raises(BufferError, match=r"only Arrow can carry it: .*metal"):
+            tensor.__dlpack__(max_version=(1, 3), **wish)
+    _, out = tensor.__arrow_c_device_array__()
+    assert ctypes.c_void_p.from_address(address_of(out) + SYNC_EVENT).value == ctypes.addressof(event)
 
 
 def test_the_devices_method_is_preferred_for_a_device(simulated_devices):

@@ -111,7 +111,7 @@ def test_leaving_the_wait_out_gives_wrong_values(torch: Any) -> None:
     busy(torch, theirs, stream)
     interface = {**theirs.__cuda_array_interface__, "version": 3, "stream": stream.cuda_stream}
     ours = xd.from_cuda_array_interface(interface, owner=theirs, sync=False)
-    early = np.asarray(ours.to("cpu", queue=xd.Queue("cuda:0"))).copy()
+    early = np.asarray(ours.to("cpu", queue=xd.Queue.new("cuda:0"))).copy()
     torch.cuda.synchronize()
     assert early.min() == 0
 
@@ -148,3 +148,40 @@ def test_jax_both_ways(source: np.ndarray) -> None:
     np.testing.assert_array_equal(np.asarray(ours.to("cpu")), source.astype("f4"))
     back = jax.dlpack.from_dlpack(xd.asarray(source.astype("f4")).to("cuda:0"))
     np.testing.assert_array_equal(np.asarray(back), source.astype("f4"))
+
+
+def test_rmm_buffers() -> None:
+    rmm = pytest.importorskip("rmm", reason="needs RMM")
+    theirs = rmm.DeviceBuffer.to_device(bytes(range(256)))
+    ours = xd.asarray(theirs)
+    assert (ours.pointer, ours.nbytes, ours.dtype) == (theirs.ptr, 256, "u1")
+    assert bytes(np.asarray(ours.to("cpu"))) == bytes(range(256))
+    back = rmm.DeviceBuffer(ptr=ours.pointer, size=ours.nbytes)
+    assert back.tobytes() == bytes(range(256))
+
+
+def test_cudf_both_ways() -> None:
+    cudf = pytest.importorskip("cudf", reason="needs cuDF")
+    frame = cudf.DataFrame({"x": [1, 2, 3], "y": [1.5, 2.5, 3.5]})
+    batch = xd.RecordBatch(frame)
+    assert batch.device == "cuda:0"
+    back = cudf.DataFrame.from_arrow(batch.to("cpu"))
+    assert back.equals(frame)
+    ours = xd.asarray(frame["y"])
+    assert ours.pointer == frame["y"].__cuda_array_interface__["data"][0]
+    np.testing.assert_array_equal(np.asarray(ours.to("cpu")), [1.5, 2.5, 3.5])
+    series = cudf.Series(xd.asarray(np.arange(4.0)).to("cuda:0"))
+    assert series.to_arrow().to_pylist() == [0, 1, 2, 3]
+
+
+def test_pycuda_both_ways(source: np.ndarray) -> None:
+    pytest.importorskip("pycuda", reason="needs PyCUDA")
+    pytest.importorskip("pycuda.autoprimaryctx")
+    gpuarray = pytest.importorskip("pycuda.gpuarray")
+    theirs = gpuarray.to_gpu(source)
+    ours = xd.asarray(theirs)
+    assert ours.pointer == int(theirs.gpudata)
+    np.testing.assert_array_equal(np.asarray(ours.to("cpu")), source)
+    there = xd.asarray(source).to("cuda:0")
+    back = gpuarray.GPUArray(there.shape, source.dtype, gpudata=there.pointer)
+    np.testing.assert_array_equal(back.get(), source)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 import crossdock as xd
 
+jax = pytest.importorskip("jax")
 jnp = pytest.importorskip("jax.numpy")
 torch = pytest.importorskip("torch")
 pa = pytest.importorskip("pyarrow")
@@ -90,9 +93,15 @@ def test_torch_strides() -> None:
 
 def test_torch_refuses_what_isnt_memory_alone() -> None:
     learning = torch.zeros(3, requires_grad=True)
-    with pytest.raises(BufferError, match="grad"):
-        xd.from_dlpack(learning)
-    assert xd.asarray(learning).pointer == address(learning)  # torch's C interface gives it, for kernels
+    for read in (xd.from_dlpack, xd.asarray):  # torch's C interface gives it, for its own kernels
+        for parameter in (learning, torch.nn.Parameter(learning)):
+            with pytest.raises(BufferError, match="detach"):
+                read(parameter)
+    assert xd.asarray(learning.detach()).pointer == address(learning)
+    for virtual in (torch.eye(3).to_sparse(), torch.empty(3, device="meta")):
+        with pytest.raises(BufferError, match="can't be handed over by DLPack: Cannot") as caught:
+            xd.asarray(virtual)
+        assert "\n" not in str(caught.value)
     conjugate = torch.zeros(3, dtype=torch.complex64).conj()
     with pytest.raises(BufferError, match="is_conj"):
         xd.asarray(conjugate)
@@ -175,6 +184,18 @@ def test_fixed_size_lists_are_dimensions() -> None:
     np.testing.assert_array_equal(np.asarray(xd.asarray(column[1:])), [[[5, 6], [7, 8]]])
 
 
+def test_nulls_that_a_slice_doesnt_show_dont_count() -> None:
+    lists = pa.FixedSizeListArray.from_arrays(pa.array([1, None, 3, 4, 5, None], pa.int32()), 2)
+    np.testing.assert_array_equal(np.asarray(xd.asarray(lists[1:2])), [[3, 4]])
+    nested = pa.FixedSizeListArray.from_arrays(lists, 1)
+    np.testing.assert_array_equal(np.asarray(xd.asarray(nested[1:2])), [[[3, 4]]])
+    for shown in (lists, lists[:2], lists[1:], nested[2:]):
+        with pytest.raises(BufferError, match="nulls"):
+            xd.asarray(shown)
+    with pytest.raises(BufferError, match="1 nulls"):
+        xd.asarray(lists[1:])
+
+
 @pytest.mark.parametrize(
     ("column", "text"),
     [
@@ -208,6 +229,23 @@ def test_tensors_that_are_no_columns_say_what_to_do() -> None:
             xd.asarray(source).__arrow_c_array__()
 
 
+def test_what_a_type_means_is_never_lost() -> None:
+    zoned = pa.array([1, 2], pa.timestamp("us", "Europe/Zurich"))
+    truths = pa.ExtensionArray.from_storage(pa.bool8(), pa.array([0, 1], pa.int8()))
+    ids = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"x" * 16], pa.binary(16)))
+    inside = pa.FixedSizeListArray.from_arrays(pa.array([1, 2, 3, 4], zoned.type), 2)
+    for column, text in [(zoned, "Europe/Zurich"), (truths, "arrow.bool8"), (ids, "arrow.uuid"), (inside, "Zurich")]:
+        for read in (xd.asarray, xd.from_arrow):
+            with pytest.raises(BufferError, match=text):
+                read(column)
+    assert xd.from_arrow(zoned.cast(pa.timestamp("us"))).dtype == "<M8[us]"
+    assert xd.from_arrow(truths.storage).dtype == "int8"
+    shaped = pa.ExtensionArray.from_storage(
+        pa.fixed_shape_tensor(pa.int8(), [2]), pa.array([[1, 2]], pa.list_(pa.int8(), 2))
+    )
+    assert xd.from_arrow(shaped).shape == (1, 2)
+
+
 def test_bool_is_converted_on_request() -> None:
     source = np.arange(20) % 3 == 0
     column = xd.asarray(source).to_arrow(bits=True)
@@ -224,6 +262,41 @@ def test_chunks() -> None:
         xd.from_arrow(pa.chunked_array([[1], [2]]))
     with pytest.raises(TypeError, match="no Arrow column"):
         xd.from_arrow(np.zeros(3))
+    for kind, shape, dtype in [
+        (pa.int32(), (0,), "i4"),
+        (pa.list_(pa.float64(), 3), (0, 3), "f8"),
+        (pa.timestamp("ns"), (0,), "<M8[ns]"),
+    ]:
+        none = xd.from_arrow(pa.chunked_array([], type=kind))
+        assert (none.shape, none.dtype) == (shape, dtype)
+    with pytest.raises(BufferError, match="0 chunks"):
+        xd.from_arrow(pa.chunked_array([], type=pa.utf8()))
+
+
+def test_conversions_of_bool_let_others_run() -> None:
+    source = xd.asarray(np.zeros(1 << 24, bool))
+    interval = sys.getswitchinterval()
+    ticks = [0]
+    over = threading.Event()
+
+    def tick() -> None:
+        while not over.wait(0.0005):
+            ticks[0] += 1
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    try:
+        sys.setswitchinterval(100)  # nobody is made to give the lock up
+        before = ticks[0]
+        column = source.to_arrow(bits=True)
+        between = ticks[0]
+        xd.from_arrow(column, bits=True)
+        after = ticks[0]
+    finally:
+        sys.setswitchinterval(interval)
+        over.set()
+        thread.join()
+    assert before < between < after
 
 
 def test_arrow_methods_hold_to_the_text() -> None:
@@ -272,6 +345,39 @@ def test_nanoarrow() -> None:
 def test_duckdb_reads_a_tensor_as_a_column() -> None:
     numbers = pa.table({"x": pa.array(xd.asarray(np.arange(10)))})
     assert duckdb.from_arrow(numbers).sum("x").fetchall() == [(45,)]
+
+
+def test_duckdbs_columns_are_tensors() -> None:
+    with duckdb.connect() as connection:
+        relation = connection.sql("select (i * 1.5)::double as x from range(1000) t(i)")
+        tensor = xd.asarray(relation)
+        assert (tensor.shape, tensor.dtype, tensor.readonly) == ((1000,), "f8", True)
+        np.testing.assert_array_equal(np.asarray(tensor), np.arange(1000) * 1.5)
+        column = connection.sql("select i::integer as i from range(5) t(i)").to_arrow_table()["i"].chunk(0)
+        assert xd.asarray(column).pointer == address(column)
+        with pytest.raises(BufferError, match="2 columns"):
+            xd.asarray(connection.sql("select 1 as a, 2 as b"))
+        # And back, by the stream: DuckDB reads the memory itself.
+        batch = xd.RecordBatch(pa.record_batch({"x": pa.array(xd.asarray(np.arange(7)))}))
+        stream = xd.RecordBatchReader([batch, batch])  # noqa: F841 DuckDB finds it by its name
+        assert connection.sql("select sum(x)::int from stream").fetchall() == [(42,)]
+
+
+@pytest.mark.parametrize("dtype", ["f4", "i4", "u1", "f2", "bool"])
+def test_jax_takes_the_memory_itself(dtype: str) -> None:
+    # JAX copies what isn't at a multiple of 64 bytes.
+    memory = np.zeros(64 * 64 * np.dtype(dtype).itemsize + 64, "u1")
+    aligned = memory[-memory.ctypes.data % 64 :][: 64 * 64 * np.dtype(dtype).itemsize].view(dtype).reshape(64, 64)
+    aligned[...] = source = np.eye(64, dtype=dtype)
+    tensor = xd.asarray(aligned)
+    out = jax.dlpack.from_dlpack(tensor)
+    assert out.unsafe_buffer_pointer() == tensor.pointer == aligned.ctypes.data
+    np.testing.assert_array_equal(np.asarray(out), source)
+    # And in again: the same memory, by whichever protocol. Only the buffer says that JAX's arrays are read-only.
+    assert xd.asarray(out).pointer == aligned.ctypes.data
+    assert xd.asarray(out).readonly
+    assert xd.from_dlpack(out).pointer == aligned.ctypes.data
+    assert not xd.from_dlpack(out).readonly
 
 
 def test_pyarrow_buffers_and_tensors() -> None:

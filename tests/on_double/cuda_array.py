@@ -1,4 +1,5 @@
-"""xd.Tensor and the CUDA Array Interface: what tests/python/test_cuda_array.py runs with the double of CUDA's library.
+"""xd.Tensor and the CUDA Array Interface: what tests/python/test_cuda_array.py runs with the double of CUDA's library,
+and where there is a GPU, on that. Slow streams, forgotten orders and what is alive are seen on the double alone.
 
 The exporters are plain Python and ctypes on CUDA's driver interface: nothing of ours is in them.
 """
@@ -11,6 +12,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from ctypes import c_int, c_size_t, c_ubyte, c_uint, c_uint64, c_void_p
 from typing import Any
 
@@ -30,10 +32,14 @@ class Cuda:
     """CUDA's driver interface, and the double's own."""
 
     def __init__(self) -> None:
-        self.library = ctypes.CDLL(os.environ["CROSSDOCK_CUDA_LIBRARY"])
+        self.library = ctypes.CDLL(os.environ.get("CROSSDOCK_CUDA_LIBRARY", "libcuda.so.1"))
+        self.is_double = hasattr(self.library, "crossdockCudaDoubleReset")
         self.contexts: dict[int, c_void_p] = {}
         self("cuInit", c_uint(0))
-        for device in (1, 0):
+        count = c_int()
+        self("cuDeviceGetCount", ctypes.byref(count))
+        self.devices = min(count.value, 2)
+        for device in reversed(range(self.devices)):
             context = c_void_p()
             self("cuDevicePrimaryCtxRetain", ctypes.byref(context), c_int(device))
             self.contexts[device] = context
@@ -55,12 +61,20 @@ class Cuda:
         return made.value
 
     def slow_down(self, seconds: float) -> None:
-        self.library.crossdockCudaDoubleSetDelay(c_uint64(int(seconds * 1e6)))
+        if self.is_double:
+            self.library.crossdockCudaDoubleSetDelay(c_uint64(int(seconds * 1e6)))
+
+    def under_way(self, event: xd.Event) -> bool:
+        """Whether slow work isn't done; of a GPU's that can't be said."""
+        return not event.done or not self.is_double
 
     def reset(self) -> None:
-        self.library.crossdockCudaDoubleReset()
+        if self.is_double:
+            self.library.crossdockCudaDoubleReset()
 
     def faults(self) -> int:
+        if not self.is_double:
+            return 0
         self.library.crossdockCudaDoubleFaults.restype = c_uint64
         return int(self.library.crossdockCudaDoubleFaults(None, c_uint64(0)))
 
@@ -71,6 +85,10 @@ class Cuda:
 
 
 CUDA = Cuda()
+
+on_the_double = pytest.mark.skipif(not CUDA.is_double, reason="needs the double: its controls, or what it counts")
+two_devices = pytest.mark.skipif(CUDA.devices < 2, reason="needs two devices")
+each_device = pytest.mark.parametrize("device", [0, pytest.param(1, marks=two_devices)])
 
 
 class Memory:
@@ -174,8 +192,8 @@ def read(tensor: Any) -> np.ndarray:
 def settle() -> None:
     """Memory that was handed to a queue goes when its driver is next asked for something, and the work is done."""
     gc.collect()
-    for device in ("cuda:0", "cuda:1"):
-        xd.Queue(device).wait()
+    for device in [f"cuda:{number}" for number in range(CUDA.devices)]:
+        xd.Queue.new(device).wait()
         xd.asarray(b"x").to(device).wait()
 
 
@@ -192,7 +210,7 @@ def eventually(condition: Callable[[], bool]) -> bool:
 
 
 @pytest.mark.parametrize("style", ["numba", "cupy", "torch"])
-@pytest.mark.parametrize("device", [0, 1])
+@each_device
 def test_arrays_of_other_libraries(floats: np.ndarray, style: str, device: int) -> None:
     array = DeviceArray(floats, style, device=device)
     tensor = xd.asarray(array)
@@ -201,7 +219,8 @@ def test_arrays_of_other_libraries(floats: np.ndarray, style: str, device: int) 
     assert (tensor.shape, tensor.dtype, tensor.readonly) == ((3, 4), "f4", False)
     np.testing.assert_array_equal(read(tensor), floats)
     np.testing.assert_array_equal(read(tensor[::-1, ::2]), floats[::-1, ::2])
-    np.testing.assert_array_equal(read(tensor.to(f"cuda:{1 - device}")), floats)
+    if CUDA.devices > 1:
+        np.testing.assert_array_equal(read(tensor.to(f"cuda:{1 - device}")), floats)
 
 
 @pytest.mark.parametrize("kind", ["managed", "pinned"])
@@ -215,7 +234,7 @@ def test_pinned_and_managed_memory(floats: np.ndarray, kind: str) -> None:
     np.testing.assert_array_equal(read(tensor), floats)
     np.testing.assert_array_equal(np.asarray(tensor), floats)
     assert tensor.__cuda_array_interface__["data"] == (array.memory.pointer, False)
-    queue = xd.Queue("cuda:0")
+    queue = xd.Queue.new("cuda:0")
     there = xd.asarray(floats).to(tensor.device, queue=queue)
     assert there.device == tensor.device
     assert there.queue == queue
@@ -241,6 +260,16 @@ def test_versions(floats: np.ndarray, version: int) -> None:
     np.testing.assert_array_equal(read(tensor), floats.ravel())
     masked = xd.asarray(ForeignArray(interface_of(memory, version=version, mask=DeviceArray(np.ones(12, "?")))))
     assert (masked.mask is None) == (version == 0)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+@pytest.mark.parametrize("stream", [0, "x", -1, True, 1 << 64])
+def test_before_version_3_a_stream_means_nothing(floats: np.ndarray, version: int, stream: Any) -> None:
+    memory = Memory(floats)
+    tensor = xd.asarray(ForeignArray(interface_of(memory, version=version, stream=stream)))
+    assert tensor.queue is not None
+    assert tensor.queue.native == 1
+    np.testing.assert_array_equal(read(tensor), floats.ravel())
 
 
 def test_offset_into_an_allocation(floats: np.ndarray) -> None:
@@ -444,13 +473,14 @@ def test_the_producers_stream_is_heeded(floats: np.ndarray, which: str) -> None:
     assert tensor.queue is not None
     assert tensor.queue.native == stream
     assert tensor.event is not None
-    assert not tensor.event.done, "nothing is waited for here"
-    there = tensor.copy(queue=xd.Queue("cuda:0"))
+    assert CUDA.under_way(tensor.event), "nothing is waited for here"
+    there = tensor.copy(queue=xd.Queue.new("cuda:0"))
     # What its producer does next comes after our copy.
     array.memory.fill(0xFF, stream)
     np.testing.assert_array_equal(read(there), np.zeros((3, 4)))
 
 
+@two_devices
 def test_another_devices_copy_is_before_the_producers_next_work(floats: np.ndarray) -> None:
     stream = CUDA.stream()
     array = DeviceArray(floats, stream=stream)
@@ -460,6 +490,7 @@ def test_another_devices_copy_is_before_the_producers_next_work(floats: np.ndarr
     np.testing.assert_array_equal(read(there), floats)
 
 
+@on_the_double
 @pytest.mark.parametrize("how", ["asarray", "from_cuda_array_interface", "everywhere"])
 def test_leaving_out_the_wait_is_a_race(floats: np.ndarray, how: str) -> None:
     stream = CUDA.stream()
@@ -485,6 +516,20 @@ def test_leaving_out_the_wait_is_a_race(floats: np.ndarray, how: str) -> None:
     CUDA.reset()
     # With it, it is none.
     np.testing.assert_array_equal(read(array), np.zeros((3, 4)))
+
+
+def test_a_call_knows_better_than_the_switch(floats: np.ndarray) -> None:
+    array = DeviceArray(floats, stream=CUDA.stream())
+    xd.set_cuda_array_interface_sync(False)
+    try:
+        assert xd.asarray(array).event is None
+        assert xd.asarray(array, sync=True).event is not None
+        interface = array.__cuda_array_interface__
+        assert xd.from_cuda_array_interface(interface, owner=array).event is None
+        assert xd.from_cuda_array_interface(interface, owner=array, sync=True).event is not None
+    finally:
+        xd.set_cuda_array_interface_sync(True)
+    assert xd.asarray(array, sync=None).event is not None
 
 
 @pytest.mark.parametrize(("value", "heeded"), [("0", False), ("1", True), (None, True)])
@@ -523,7 +568,7 @@ def test_strides_are_none_if_and_only_if_c_contiguous(floats: np.ndarray) -> Non
 
 
 def test_the_stream_shown(floats: np.ndarray) -> None:
-    queue = xd.Queue("cuda:0")
+    queue = xd.Queue.new("cuda:0")
     there = xd.asarray(floats).to("cuda:0", queue=queue)
     assert there.__cuda_array_interface__["stream"] == queue.native
     assert xd.empty(4, device="cuda:0", queue=queue).__cuda_array_interface__["stream"] == queue.native
@@ -539,7 +584,7 @@ def test_the_stream_shown(floats: np.ndarray) -> None:
 
 def test_the_shown_stream_is_enough(floats: np.ndarray) -> None:
     CUDA.slow_down(0.02)
-    there = xd.asarray(floats).to("cuda:0", queue=xd.Queue("cuda:0"))
+    there = xd.asarray(floats).to("cuda:0", queue=xd.Queue.new("cuda:0"))
     shown = there.__cuda_array_interface__
     out = np.zeros_like(floats)
     size = c_size_t(out.nbytes)
@@ -549,6 +594,7 @@ def test_the_shown_stream_is_enough(floats: np.ndarray) -> None:
     np.testing.assert_array_equal(out, floats)
 
 
+@two_devices
 def test_there_and_back_by_the_interface(floats: np.ndarray) -> None:
     there = xd.asarray(floats).to("cuda:1")
     again = xd.from_cuda_array_interface(there.__cuda_array_interface__, owner=there)
@@ -559,6 +605,185 @@ def test_there_and_back_by_the_interface(floats: np.ndarray) -> None:
 
 def test_whose_memory_isnt_cudas_has_no_interface(floats: np.ndarray) -> None:
     assert not hasattr(xd.asarray(floats), "__cuda_array_interface__")
+
+
+# ---- DLPack ---------------------------------------------------------------------------------------------------------
+
+
+def comes_after(tensor: Any, stream: int, device: int = 0) -> bool:
+    """Whether what is put on a stream now comes after the tensor's work, which is under way."""
+    assert CUDA.under_way(tensor.event)
+    there = xd.Queue(f"cuda:{device}", native=stream).record()
+    waits = CUDA.under_way(there)
+    there.wait()
+    return waits and bool(tensor.event.done)
+
+
+@pytest.mark.parametrize(("stream", "ordered"), [(None, 1), (1, 1), (2, 2), ("own", "own"), (-1, None)])
+def test_the_streams_that_dlpack_knows(floats: np.ndarray, stream: Any, ordered: Any) -> None:
+    own = CUDA.stream()
+    CUDA.slow_down(0.05)
+    there = xd.asarray(floats).to("cuda:0", queue=xd.Queue.new("cuda:0"))
+    there.__dlpack__(stream=own if stream == "own" else stream, max_version=(1, 0))
+    for number in (1, 2, own):
+        if number == (own if ordered == "own" else ordered):
+            assert comes_after(there, number)
+            break
+    else:
+        assert ordered is None
+        assert not CUDA.is_double or all(xd.Queue("cuda:0", native=number).record().done for number in (2, own))
+    there.wait()
+
+
+@pytest.mark.parametrize("stream", [0, -2, 1 << 64, 1.0, "1", True])
+def test_streams_that_dlpack_hasnt(floats: np.ndarray, stream: Any) -> None:
+    there = xd.asarray(floats).to("cuda:0")
+    with pytest.raises(ValueError if type(stream) is int else TypeError, match="stream"):
+        there.__dlpack__(stream=stream)
+
+
+@pytest.mark.parametrize("device", [pytest.param("cuda:1", marks=two_devices), "cuda_host:0", "cpu"])
+def test_from_dlpack_to_another_device(floats: np.ndarray, device: str) -> None:
+    CUDA.slow_down(0.02)
+    there = xd.asarray(floats).to("cuda:0", queue=xd.Queue.new("cuda:0"))
+    taken = xd.from_dlpack(there, device=device)
+    assert taken.device == device
+    np.testing.assert_array_equal(read(taken), floats)
+
+
+@two_devices
+def test_another_devices_copy_comes_before_the_stream_that_was_named(floats: np.ndarray) -> None:
+    stream = CUDA.stream()
+    CUDA.slow_down(0.05)
+    there = xd.asarray(floats).to("cuda:0", queue=xd.Queue.new("cuda:0"))
+    capsule = there.__dlpack__(stream=stream, dl_device=(2, 1), max_version=(1, 0))
+    assert comes_after(there, stream)
+    del capsule
+
+
+class CopiesOnTheStream:
+    """Another library's array on device 0, which is copied to device 1 on the stream that the consumer names."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.memory, self.copy = Memory(array), Memory(np.zeros_like(array), device=1)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (2, 0)
+
+    def __dlpack__(self, *, stream: int, dl_device: tuple[int, int], max_version: tuple[int, int]) -> Any:
+        assert dl_device == (2, 1)
+        to, size = c_uint64(self.copy.pointer), c_size_t(self.memory.size)
+        source = c_uint64(self.memory.pointer), CUDA.contexts[0]
+        CUDA.on(0, "cuMemcpyPeerAsync", to, CUDA.contexts[1], *source, size, c_void_p(stream))
+        made = xd.from_cuda_array_interface(interface_of(self.copy), owner=self)
+        return made.__dlpack__(max_version=max_version)
+
+
+@two_devices
+def test_a_foreign_producers_copy_is_waited_for_where_it_runs(floats: np.ndarray) -> None:
+    producer = CopiesOnTheStream(floats)
+    CUDA.slow_down(0.02)
+    taken = xd.from_dlpack(producer, device="cuda:1")
+    assert taken.device == "cuda:1"
+    assert CUDA.under_way(taken.event)
+    np.testing.assert_array_equal(read(taken), floats.ravel())
+
+
+@pytest.mark.parametrize("kind", ["managed", "pinned"])
+@pytest.mark.parametrize("device", [0, 1])
+@two_devices
+def test_streams_for_memory_that_every_device_reaches(floats: np.ndarray, kind: str, device: int) -> None:
+    """DLPack says device 0 of it, whichever it is, so that a consumer's stream may be another's."""
+    produced = CUDA.stream(1)
+    array = DeviceArray(floats, kind=kind, device=1, stream=produced)
+    stream = CUDA.stream(device)
+    CUDA.slow_down(0.05)
+    array.memory.fill(0, produced)
+    tensor = xd.asarray(array)
+    assert tensor.__dlpack_device__() == ({"managed": 13, "pinned": 3}[kind], 0)
+    tensor.__dlpack__(stream=stream, max_version=(1, 0))
+    assert comes_after(tensor, stream, device)
+    tensor.wait()
+    tensor.__dlpack__(stream=1, max_version=(1, 0))
+
+
+# ---- between devices ------------------------------------------------------------------------------------------------
+
+
+@two_devices
+@pytest.mark.parametrize("target", ["cuda:1", "cuda_host:1", "cuda_managed:1", "cuda_host:0"])
+def test_many_runs_come_to_another_device(target: str) -> None:
+    source = np.arange(4096.0).reshape(2048, 2)
+    there = xd.asarray(source).to("cuda:0")[:, :1]
+    CUDA.slow_down(0.002)
+    across = there.to(target)
+    assert across.device == target
+    np.testing.assert_array_equal(read(across), source[:, :1])
+
+
+@two_devices
+@pytest.mark.parametrize("target", ["cuda_host:0", "cuda_managed:0"])
+def test_to_another_devices_pinned_and_managed_memory(floats: np.ndarray, target: str) -> None:
+    CUDA.slow_down(0.002)
+    there = xd.asarray(floats).to("cuda:1")
+    across = there.to(target)
+    assert across.device == target
+    np.testing.assert_array_equal(read(across), floats)
+    np.testing.assert_array_equal(read(across.to("cuda:1")), floats)
+    pa = pytest.importorskip("pyarrow")
+    batch = pa.record_batch({"a": floats.ravel(), "s": [str(i) for i in range(12)]})
+    back = xd.RecordBatch(batch).to("cuda:1").to(target).to("cpu")
+    assert pa.record_batch(back).equals(batch)
+
+
+@two_devices
+def test_a_mask_on_another_device_is_refused(floats: np.ndarray) -> None:
+    memory = Memory(floats)
+    with pytest.raises(ValueError, match="its mask is in memory of cuda:1"):
+        xd.asarray(ForeignArray(interface_of(memory, mask=DeviceArray(np.ones(12, "?"), device=1))))
+
+
+@two_devices
+@pytest.mark.parametrize("device", ["cuda:1", "cuda_host:0", "cuda_managed:1"])
+def test_attributes_of_no_pointer(device: str) -> None:
+    attributes = xd.empty((0, 3), device=device).pointer_attributes
+    assert attributes["device"] == device
+    assert attributes["host_accessible"] == (not device.startswith("cuda:"))
+    assert attributes["managed"] == device.startswith("cuda_managed")
+    assert attributes["allocation"] is None
+
+
+# ---- the per-thread default stream ----------------------------------------------------------------------------------
+
+
+def in_a_thread(work: Callable[[], Any]) -> Any:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(work).result()
+
+
+def test_memory_made_on_the_per_thread_stream_goes_on_any_thread(floats: np.ndarray) -> None:
+    CUDA.slow_down(0.02)
+    there = in_a_thread(lambda: xd.asarray(floats).to("cuda:0", queue=xd.Queue("cuda:0", native=2)))
+    assert there.queue.native not in (1, 2)
+    np.testing.assert_array_equal(read(there), floats)
+    in_a_thread(lambda: xd.empty(100, device="cuda:0", queue=xd.Queue("cuda:0", native=2)))
+    del there
+
+
+def test_an_array_of_another_threads_own_stream(floats: np.ndarray) -> None:
+    array = DeviceArray(floats, stream=2)
+    CUDA.slow_down(0.02)
+
+    def produced() -> Any:
+        array.memory.fill(0, 2)
+        return xd.asarray(array)
+
+    tensor = in_a_thread(produced)
+    np.testing.assert_array_equal(read(tensor.copy()), np.zeros_like(floats))
+    shown = tensor.__cuda_array_interface__["stream"]
+    assert shown not in (None, 1, 2), "here 2 would be another one"
+    with pytest.raises(ValueError, match="another thread"):
+        tensor.queue.record()
 
 
 # ---- lifetimes ------------------------------------------------------------------------------------------------------
@@ -584,9 +809,10 @@ def test_asarray_keeps_the_owner_and_from_interface_only_if_told(floats: np.ndar
     assert plain.shape == (3, 4)
 
 
+@on_the_double
 def test_an_exported_stream_lives_as_long_as_the_object(floats: np.ndarray) -> None:
     before = CUDA.live().streams
-    queue = xd.Queue("cuda:0")
+    queue = xd.Queue.new("cuda:0")
     there = xd.asarray(floats).to("cuda:0", queue=queue)
     stream = there.__cuda_array_interface__["stream"]
     del queue
@@ -598,6 +824,8 @@ def test_an_exported_stream_lives_as_long_as_the_object(floats: np.ndarray) -> N
     assert eventually(lambda: CUDA.live().streams <= before + 1), "a default queue may have been made"
 
 
+@on_the_double
+@two_devices
 def test_nothing_stays_allocated(floats: np.ndarray) -> None:
     read(xd.asarray(floats).to("cuda:0").to("cuda:1"))
     assert eventually(lambda: CUDA.live().allocations == 0)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 
 import nanoarrow as na
 import nanoarrow.device
 import pyarrow as pa
 import pytest
+from tests.wrong_exporters import arrow
+from tests.wrong_exporters.capsules import ALIVE
 
 import crossdock as xd
 
@@ -143,3 +146,73 @@ def test_what_a_producer_raises_is_raised():
 
     with xd.Server() as server, pytest.raises(RuntimeError, match="no stream today"):
         server.publish("x", Fails())
+
+
+def test_a_batch_says_who_reads_its_columns():
+    batch = xd.RecordBatch(pa.record_batch({"a": [1, 2]}))
+    for key in ("a", 0):
+        with pytest.raises(TypeError, match=r"pyarrow\.record_batch\(batch\)"):
+            batch[key]
+    with pytest.raises(TypeError, match="not iterable"):
+        iter(batch)
+
+
+def test_a_stream_that_is_taken_while_it_is_asked_for_its_schema():
+    """Its producer comes back, or another thread does: one of them has it."""
+    inner = []
+    releases = []
+
+    class Again(arrow.BatchStream):
+        def stream(self, raw):
+            get_schema = arrow.GetOut(raw.get_schema)
+
+            def ask(address, out):
+                if not inner:
+                    inner.append(None)
+                    try:
+                        inner.append(xd.RecordBatchReader(sources[0]))
+                    except ValueError as error:
+                        inner.append(error)
+                return get_schema(address, out)
+
+            function = arrow.GetOut(ask)
+            raw.get_schema = arrow.address_of(function)
+            ALIVE[raw.private_data] += (function, get_schema)
+
+        def released(self, given):
+            releases.append(1)
+
+    class Source:
+        def __init__(self):
+            self.capsule = Again().__arrow_c_stream__()
+
+        def __arrow_c_stream__(self, requested_schema=None):
+            return self.capsule
+
+    sources = [Source()]
+    reader = xd.RecordBatchReader(sources[0])
+    assert isinstance(inner[1], ValueError)
+    assert "taken before" in str(inner[1])
+    assert len(list(reader)) == 2
+    del reader
+    sources.clear()
+    gc.collect()
+    assert releases == [1]
+
+
+def test_a_stream_whose_schema_fails_stays_its_producers():
+    class Fails(arrow.BatchStream):
+        def stream(self, raw):
+            function = arrow.GetOut(lambda _, __: 22)
+            raw.get_schema = arrow.address_of(function)
+            ALIVE[raw.private_data] += (function,)
+
+        def released(self, given):
+            releases.append(1)
+
+    releases = []
+    source = Fails()
+    with pytest.raises(ValueError, match="its schema"):
+        xd.RecordBatchReader(source)
+    gc.collect()
+    assert releases == [1], "by its capsule"

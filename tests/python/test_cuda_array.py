@@ -1,22 +1,27 @@
-"""The CUDA Array Interface, on the double of CUDA's library.
+"""The CUDA Array Interface, DLPack and Arrow's events, on the double of CUDA's library.
 
 A process opens its drivers once, so these tests run in one of their own, which finds the double in CUDA's place.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 DOUBLE = Path(os.environ.get("CROSSDOCK_BUILD_DIR", ROOT / "build" / "dev")) / "tests/doubles/cuda/libcuda_double.so"
+FILES = sorted((ROOT / "tests" / "on_double").glob("*.py"))
 
 
-def test_on_the_double() -> None:
+@pytest.mark.parametrize("tests", FILES, ids=lambda path: path.stem)
+def test_on_the_double(tests: Path) -> None:
     assert DOUBLE.exists(), f"{DOUBLE} is built with the C++ tests: ./dev build"
-    tests = ROOT / "tests" / "on_double" / "cuda_array.py"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml")]
     done = subprocess.run(
         [*command, str(tests)],
@@ -25,4 +30,59 @@ def test_on_the_double() -> None:
         text=True,
         timeout=110,
     )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_without_cudas_library(script: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    missing = tmp_path / "libcuda-of-nobody.so"
+    monkeypatch.setenv("CROSSDOCK_CUDA_LIBRARY", str(missing))
+    out = script(
+        """
+        import pyarrow as pa
+        import crossdock as xd
+
+        class Array:
+            __cuda_array_interface__ = {"shape": (4,), "typestr": "<f4", "data": (1 << 40, False), "version": 3}
+
+        for use in (
+            lambda: xd.empty(3, device="cuda:0"),
+            lambda: xd.asarray(b"abcd").to("cuda:0"),
+            lambda: xd.asarray(b"abcd", "cuda_host:0"),
+            lambda: xd.Queue("cuda:0"),
+            lambda: xd.RecordBatch(pa.record_batch({"x": [1]})).to("cuda:0"),
+            lambda: xd.asarray(Array()).to("cpu"),
+        ):
+            try:
+                use()
+            except xd.UnsupportedError as error:
+                print(isinstance(error, NotImplementedError), error)
+            else:
+                print("no error")
+        # What is on the host goes on without it.
+        print(bytes(xd.asarray(b"abcd")))
+        """
+    ).finish()
+    *told, last = out.splitlines()
+    assert last == "b'abcd'"
+    assert len(told) == 6
+    for line in told:
+        assert line.startswith("True "), out
+        assert str(missing) in line, out
+
+
+def has_gpu() -> bool:
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    count = ctypes.c_int()
+    return cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
+
+
+@pytest.mark.skipif(not has_gpu(), reason="needs a GPU of NVIDIA's")
+def test_on_a_gpu() -> None:
+    tests = ROOT / "tests" / "on_double" / "cuda_array.py"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml")]
+    environment = {name: value for name, value in os.environ.items() if name != "CROSSDOCK_CUDA_LIBRARY"}
+    done = subprocess.run([*command, str(tests)], env=environment, capture_output=True, text=True, timeout=110)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -15,6 +15,7 @@ import pytest
 import crossdock as xd
 
 ROOT = Path(__file__).parents[2]
+BUILD = Path(os.environ.get("CROSSDOCK_BUILD_DIR", ROOT / "build" / "dev"))
 
 
 def blocks(language: str, page: str = "README.md") -> list[str]:
@@ -22,22 +23,76 @@ def blocks(language: str, page: str = "README.md") -> list[str]:
 
 
 def test_the_readmes_arrays():
-    exec(blocks("python")[0], {})
+    arrays, queues = blocks("python")[:2]
+    names: dict[str, object] = {}
+    exec(arrays, names)
+    exec(queues, names)
 
 
-def test_the_page_on_arrays():
+def test_the_page_on_arrays(tmp_path):
     import numpy as np
 
-    hand_over, _, simulated = blocks("python", "docs/arrays.md")
+    hand_over, _, simulated, tests = blocks("python", "docs/arrays.md")
     exec(hand_over, {})
     exec(simulated, {"xd": xd, "array": np.zeros(3)})
+    (tmp_path / "test_page.py").write_text(tests)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", tmp_path],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        cwd=tmp_path,
+    )
+    assert "2 passed" in done.stdout, done.stdout
+
+
+def test_the_page_on_python(tmp_path, monkeypatch):
+    """Every block, one after the other."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    try:
+        for block in blocks("python", "docs/python.md"):
+            exec(block, names)
+        server = names["server"]
+        assert isinstance(server, xd.Server)
+        stats = server.stats()
+        copied = {source["name"]: source["bytes_copied"] for source in stats["sources"]}
+        assert copied["signal"] == 0
+        assert set(copied) == {"flights", "live", "signal"}
+    finally:
+        if "server" in names:
+            names["server"].close()  # type: ignore[attr-defined]
+    page = (ROOT / "docs" / "python.md").read_text()
+    for key in (*stats, *stats["sources"][0], *(key for consumer in stats["consumers"] for key in consumer)):
+        assert f"`{key}`" in page, key
+
+
+def test_the_page_on_python_names_every_class():
+    by_class = (ROOT / "docs" / "python.md").read_text().partition("## By class")[2]
+    for name in xd.__all__:
+        thing = getattr(xd, name)
+        if isinstance(thing, type) and not issubclass(thing, BaseException):
+            assert f"`{name}`" in by_class, name
+
+
+def test_the_page_on_offloading():
+    """Every block, one after the other, on three simulated devices in the place of the GPUs that it names."""
+    from crossdock.testing import simulated_devices
+
+    names: dict[str, object] = {"xd": xd}
+    with simulated_devices(3):
+        for block in blocks("python", "docs/offload.md"):
+            skipped = [line for line in block.splitlines() if '"cuda:' not in line and '"opencl:' not in line]
+            exec("\n".join(skipped), names)
+        xd.offload.set_global_queue(None)
 
 
 def test_the_readmes_python(tmp_path):
     table = pa.table({"origin": ["JFK", "LGA"]})
     with pa.ipc.new_file(tmp_path / "flights.arrow", table.schema) as writer:
         writer.write(table)
-    _, serve, get = blocks("python")
+    _, _, serve, get = blocks("python")
     serving = subprocess.Popen(
         [sys.executable, "-u", "-c", serve], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path
     )
@@ -54,9 +109,46 @@ def test_the_readmes_python(tmp_path):
     assert serving.returncode == 0
 
 
+def test_the_page_on_cpp(tmp_path):
+    """Its project, made of its blocks, and the examples' against the library as a user has it."""
+    cmake = shutil.which("cmake")
+    if cmake is None or not any(BUILD.glob("src/libcrossdock.*")):
+        pytest.skip("needs CMake and the library that the build makes")
+
+    def run(*command: object) -> str:
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    prefix = tmp_path / "prefix"
+    run(cmake, "--install", BUILD, "--prefix", prefix)
+    (project,) = blocks("cmake", "docs/cpp.md")
+    (tmp_path / "CMakeLists.txt").write_text(project)
+    (tmp_path / "main.cc").write_text("\n".join(blocks("cpp", "docs/cpp.md")))
+    found = [f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror"]
+    for source, program in ((tmp_path, "app"), (ROOT / "examples" / "cpp", "cuda_producer")):
+        run(cmake, "-S", source, "-B", tmp_path / program, *found)
+        run(cmake, "--build", tmp_path / program)
+    *lines, error = run(tmp_path / "app" / "app").splitlines()
+    assert lines == ["JFK 11.500000", "LGA 12.000000", "EWR 10.250000", "2 tables", "6", "6"]
+    assert error.startswith("not found: nothing is published as 'wether'")
+
+
+def test_other_standards_than_cpp_20_are_refused(tmp_path):
+    compiler = shutil.which(os.environ.get("CXX", "g++"))
+    if compiler is None:
+        pytest.skip("needs a C++ compiler")
+    (tmp_path / "old.cc").write_text("#include <crossdock/core/export.h>\n")
+    command = [compiler, "-fsyntax-only", f"-I{ROOT / 'include'}", str(tmp_path / "old.cc")]
+    old = subprocess.run([*command, "-std=c++17"], capture_output=True, text=True, check=False, timeout=120)
+    assert old.returncode != 0
+    assert "compile with -std=c++20" in old.stderr
+    subprocess.run([*command, "-std=c++20"], check=True, timeout=120)
+
+
 def test_the_readmes_cpp_compiles(tmp_path):
     compiler = shutil.which(os.environ.get("CXX", "g++"))
-    generated = Path(os.environ.get("CROSSDOCK_BUILD_DIR", ROOT / "build" / "dev")) / "include"
+    generated = BUILD / "include"
     if compiler is None or not generated.exists():
         pytest.skip("needs a C++ compiler and the headers that the build makes")
     (source,) = blocks("cpp")

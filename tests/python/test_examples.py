@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -14,9 +15,24 @@ EXAMPLES = ROOT / "examples"
 BUILD = Path(os.environ.get("CROSSDOCK_BUILD_DIR", ROOT / "build" / "dev"))
 
 
-@pytest.fixture
-def cuda_double(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the test starts finds the double of CUDA's library in its place, whose streams are slow."""
+def gpu() -> bool:
+    """Whether CUDA's own library has a device."""
+    try:
+        library = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    count = ctypes.c_int()
+    return library.cuInit(0) == 0 and library.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
+
+
+@pytest.fixture(params=["double", "gpu"])
+def cuda(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the test starts finds the double of CUDA's library in its place, whose streams are slow; or a GPU."""
+    if request.param == "gpu":
+        monkeypatch.delenv("CROSSDOCK_CUDA_LIBRARY", raising=False)
+        if not gpu():
+            pytest.skip("needs a GPU with CUDA's driver library")
+        return
     monkeypatch.setenv("CROSSDOCK_CUDA_LIBRARY", str(BUILD / "tests/doubles/cuda/libcuda_double.so"))
     monkeypatch.setenv("CROSSDOCK_CUDA_DOUBLE_DELAY_US", "5000")
 
@@ -62,7 +78,7 @@ def test_files(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["plain.arrow", "small.arrow"]
 
 
-def test_cuda_array_interface(cuda_double):
+def test_cuda_array_interface(cuda):
     assert run("cuda_array_interface.py").splitlines() == [
         "the kernel's values: True",
         "no copy: True, on its stream: True",
@@ -73,7 +89,38 @@ def test_cuda_array_interface(cuda_double):
     ]
 
 
-def test_cuda_producer(cuda_double):
+def test_cuda_producer(cuda):
     program = BUILD / "examples/cpp/cuda_producer"
     done = subprocess.run([program], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.splitlines() == ["array: 1000 rows, 1", "chunk: 1 2 3", "chunk: 4 5", "chunk: 6 7 8 9"]
+
+
+def _has_sycl() -> bool:
+    try:
+        import dpctl
+    except ImportError:
+        return False
+    return bool(dpctl.get_devices())
+
+
+needs_sycl = pytest.mark.skipif(not _has_sycl(), reason="no SYCL run time with a device here")
+
+
+@needs_sycl
+def test_offload():
+    lines = run("offload/tour.py").splitlines()
+    calls = [line for line in lines if " on " in line and "copied: " in line]
+    assert len(calls) == 15
+    copied = [line for line in calls if "copied: nothing" not in line]
+    assert len(copied) == 1  # the array of the host, on purpose
+    assert "NumPy's array" in copied[0]
+    assert any("ExecutionPlacementError: array 0 is on queue" in line for line in lines)
+    assert any("BufferError" in line and '.to("cpu")' in line for line in lines)
+
+
+@needs_sycl
+def test_clkit_in_all_five_ways():
+    done = subprocess.run(
+        [BUILD / "examples/offload/clkit/clkit_ways"], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert [line.split(":")[1] for line in done.stdout.splitlines()] == [" right"] * 5

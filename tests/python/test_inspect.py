@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 import crossdock as xd
@@ -303,6 +304,13 @@ def test_bad_files(tmp_path: Path) -> None:
     assert err.startswith("NotFoundError: ")
     _, err = inspect(tmp_path, expect=2)
     assert err.startswith("InvalidArgumentError: ")
+
+
+def test_a_file_that_only_serve_reads(tmp_path: Path) -> None:
+    pa.parquet.write_table(pa.table({"x": [1]}), tmp_path / "x.parquet")
+    _, err = inspect(tmp_path / "x.parquet", expect=1)
+    assert err.startswith("InvalidDataError: ")
+    assert "`crossdock serve` reads .parquet" in err
 
 
 def test_wrong_usage(tmp_path: Path) -> None:

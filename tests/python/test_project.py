@@ -34,9 +34,17 @@ def test_the_test_group_has_whatever_the_tests_import():
     # The tests run the benchmarks, in processes of their own; mypy is run, too.
     files = [ROOT / "tests" / "conftest.py", *(ROOT / "bench").glob("*.py")]
     files += [path for folder in FOLDERS for path in folder.rglob("*.py")]
-    beside = {path.stem for path in files} | {"tests"}  # what tests share among themselves
+    shared = [ROOT / name for name in PROJECT["tool"]["pytest"]["ini_options"]["pythonpath"]]
+    files += [path for folder in shared for path in folder.rglob("*.py")]
+    # What tests share among themselves.
+    beside = {path.stem for path in files} | {path.name for folder in shared for path in folder.iterdir()} | {"tests"}
     needed = set.union(*map(imported, files)) - sys.stdlib_module_names - OURS - beside | {"mypy"}
     groups = PROJECT["dependency-groups"]
-    listed = [*groups["test"], *groups["peers"], *PROJECT["project"]["dependencies"]]
+    listed = [*groups["test"], *groups["peers"], *groups["sycl"], *PROJECT["project"]["dependencies"]]
     names = {re.split(r"[^\w.-]", requirement)[0] for requirement in listed if isinstance(requirement, str)}
     assert needed - names == set()
+
+
+def test_pytest_plug_ins_are_named_alike():
+    plugins = PROJECT["project"]["entry-points"]["pytest11"]
+    assert set(plugins) == {"crossdock-check", "crossdock-testing"}

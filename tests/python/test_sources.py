@@ -255,10 +255,36 @@ def test_a_file_with_deltas_is_served_as_it_lies(tmp_path):
         assert server.stats()["sources"][0]["bytes_copied"] == 0
 
 
-@pytest.mark.parametrize("source", [None, 3, object(), [1, 2], {"a": 1}], ids=["None", "int", "object", "list", "dict"])
+@pytest.mark.parametrize("source", [None, 3, object(), {"a": 1}], ids=["None", "int", "object", "dict"])
 def test_other_objects_are_refused(source):
     with xd.Server() as server, pytest.raises(xd.UnsupportedTypeError, match="__arrow_c_stream__"):
         server.publish("x", source)
+
+
+def test_a_list_is_one_of_batches():
+    with xd.Server() as server:
+        for wrong in (TABLE, reader_of(TABLE)):
+            with pytest.raises(
+                xd.UnsupportedTypeError, match=r"must hold record batches.* a table or stream: give that"
+            ):
+                server.publish("x", [*TABLE.to_batches(), wrong])
+        with pytest.raises(xd.UnsupportedTypeError, match=r"must hold record batches.*\bint\b"):
+            server.publish("x", [1])
+        server.publish("x", TABLE.to_batches())
+
+
+def test_a_uri_and_a_name_are_texts():
+    for wrong in (5, b"shm:", ["shm:", 5]):
+        with pytest.raises(TypeError, match=r"a URI is a str, .* not (int|bytes)"):
+            xd.serve(uri=wrong)
+    with pytest.raises(TypeError, match=r"a URI is a str, .* not int"):
+        xd.connect(5)
+    with pytest.raises(TypeError, match=r"a URI is a str, .* not bytes"):
+        xd.connect(metadata="shm:/x", data=b"shm:/x")
+    with xd.serve({"t": TABLE}) as server, xd.connect(server.uri) as client:
+        for use in (lambda: server.publish(5, TABLE), lambda: server.withdraw(5), lambda: client.get(5)):
+            with pytest.raises(TypeError, match="the name of a table is a str, not int"):
+                use()
 
 
 def test_a_type_that_cant_be_carried_names_its_field():

@@ -270,6 +270,52 @@ class OldProducer:
         return self.array.__dlpack__()
 
 
+def test_a_stream_that_nobody_here_can_wait_for(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without CUDA an array's stream goes on where a protocol carries it, and is never dropped."""
+    monkeypatch.setenv("CROSSDOCK_CUDA_LIBRARY", "/nonexistent")
+    script(
+        """
+        import pytest
+        import crossdock as xd
+
+        def array(stream):
+            class Array:
+                __cuda_array_interface__ = dict(
+                    shape=(4,), typestr="<f4", data=(0x1000, False), version=3, stream=stream)
+            return xd.asarray(Array())
+
+        tensor = array(7)
+        assert tensor.__cuda_array_interface__["stream"] == 7
+        assert tensor[1:].__cuda_array_interface__["stream"] == 7
+        for stream in (None, 1, 9, -1):
+            with pytest.raises(BufferError, match="can't be waited for"):
+                tensor.__dlpack__(stream=stream, max_version=(1, 3))
+        tensor.__dlpack__(stream=7, max_version=(1, 3))  # the very same: there is nothing to order
+        with pytest.raises(BufferError, match="can't be waited for"):
+            tensor.__arrow_c_device_array__()
+        with pytest.raises(BufferError, match="can't be waited for"):
+            tensor.wait()
+        tensor.unsynchronized().__dlpack__(max_version=(1, 3))
+        assert array(None).__cuda_array_interface__["stream"] is None
+        array(None).__dlpack__(stream=9, max_version=(1, 3))
+
+        class Producer:
+            def __dlpack_device__(self):
+                return (2, 0)
+            def __dlpack__(self, *, max_version):
+                return array(None).__dlpack__(max_version=max_version)
+
+        taken = xd.from_dlpack(Producer())
+        assert taken.__cuda_array_interface__["stream"] == 1, "who is asked for no stream uses the default one"
+        taken.__dlpack__(max_version=(1, 3))
+        taken.__dlpack__(stream=1, max_version=(1, 3))
+        for stream in (2, 9, -1):
+            with pytest.raises(BufferError, match="can't be waited for"):
+                taken.__dlpack__(stream=stream, max_version=(1, 3))
+        """
+    ).finish()
+
+
 def test_producers_without_the_new_keywords() -> None:
     source = np.arange(5.0)
     assert xd.from_dlpack(OldProducer(source)).pointer == source.ctypes.data
@@ -314,6 +360,9 @@ def test_wrong_producers() -> None:
         xd.from_dlpack(object())
     with pytest.raises(TypeError, match="is no array"):
         xd.asarray(object())
+    for values in ([1, 2, 3], (1.5, 2.5), 7, [[1], [2]]):
+        with pytest.raises(TypeError, match=r"is values .*as in numpy\.asarray\(x\)"):
+            xd.asarray(values)
     with pytest.raises(TypeError):
         xd.asarray()  # type: ignore[call-arg]
 
@@ -494,3 +543,343 @@ def test_it_cant_be_made_up() -> None:
         xd.Tensor()  # type: ignore[call-arg]
     with pytest.raises(TypeError):
         xd.Tensor.shape = 5  # type: ignore[misc]
+
+
+# ---- NumPy's own ways ----------------------------------------------------------------------------------------------
+
+
+class Celsius(np.ma.MaskedArray):
+    """A class that somebody made from NumPy's."""
+
+
+@pytest.mark.parametrize("kind", [np.ma.MaskedArray, Celsius, type("Deeper", (Celsius,), {})])
+def test_masked_arrays_of_numpy_keep_no_mask_and_are_refused(kind: type) -> None:
+    masked = kind(np.arange(3.0), mask=[False, True, False])
+    with pytest.raises(NotImplementedError, match="filled"):
+        xd.asarray(masked)
+    np.testing.assert_array_equal(np.asarray(xd.asarray(masked.filled(0))), [0, 0, 2])
+
+
+def test_the_array_method() -> None:
+    source = np.arange(6, dtype="i4").reshape(2, 3)
+    tensor = xd.asarray(source)
+    assert tensor.__array__().ctypes.data == source.ctypes.data
+    assert tensor.__array__(copy=False).ctypes.data == source.ctypes.data
+    copied = tensor.__array__(copy=True)
+    assert copied.ctypes.data != source.ctypes.data
+    assert tensor.__array__(np.float64).dtype == tensor.__array__(dtype="f8").dtype == np.float64
+    np.testing.assert_array_equal(copied, source)
+    dates = np.array(["2024-01-01"], "M8[D]")
+    assert xd.asarray(dates).__array__().ctypes.data == dates.ctypes.data
+    with pytest.raises(TypeError, match="multiple values"):
+        tensor.__array__("f8", dtype="f8")
+    with pytest.raises(TypeError, match="unexpected"):
+        tensor.__array__(order="C")
+
+
+def test_what_numpy_hasnt_isnt_made_an_object() -> None:
+    tensor = xd.empty((2,), "bfloat16")
+    for read in (tensor.__array__, lambda: np.asarray(tensor)):
+        with pytest.raises(BufferError, match="bfloat16"):
+            read()
+
+
+# ---- DLPack's allocator --------------------------------------------------------------------------------------------
+
+
+class Prototype(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+class Managed(ctypes.Structure):
+    _fields_ = [
+        ("version", ctypes.c_uint32 * 2),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", Prototype),
+    ]
+
+
+def allocate(*shape: int, device: int = 1, **changes: Any) -> tuple[int, Managed | None, str]:
+    """By the function in the type's table: its answer, what it made, and the error that it told."""
+    get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    table = get_pointer(xd.Tensor.__dlpack_c_exchange_api__, b"dlpack_exchange_api")
+    tell = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p)
+    function = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, tell)
+    extents = (ctypes.c_int64 * max(len(shape), 1))(*shape)
+    prototype = Prototype(
+        device_type=device, ndim=len(shape), code=2, bits=32, lanes=1, shape=ctypes.addressof(extents), strides=1
+    )
+    for name, value in changes.items():
+        setattr(prototype, name, value)
+    out = ctypes.c_void_p()
+    said: list[str] = []
+    address = ctypes.c_void_p.from_address(table + 16).value
+    assert address is not None
+    told = tell(lambda _, kind, text: said.append(f"{kind.decode()}: {text.decode()}"))
+    answer = function(address)(ctypes.addressof(prototype), ctypes.addressof(out), None, told)
+    return answer, Managed.from_address(out.value) if out.value else None, "".join(said)
+
+
+def release(managed: Managed) -> None:
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(managed.deleter)(ctypes.addressof(managed))
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (5,), (), (0, 4), (1,) * 10])
+def test_the_allocator_of_the_exchange_api(shape: tuple[int, ...]) -> None:
+    answer, made, said = allocate(*shape)
+    assert (answer, said) == (0, "")
+    assert made is not None
+    tensor = made.tensor
+    assert (tensor.device_type, tensor.ndim, tensor.code, tensor.bits) == (1, len(shape), 2, 32)
+    if shape:
+        assert tuple((ctypes.c_int64 * len(shape)).from_address(tensor.shape)) == shape
+    if 0 in shape:
+        assert tensor.data is None
+    else:
+        ctypes.memset(tensor.data, 0xFF, 4 * int(np.prod(shape)))
+    release(made)
+
+
+def test_prototypes_that_are_refused_say_why() -> None:
+    for shape, changes, text in [
+        ((2, 3), {"shape": None}, "shape"),
+        ((2,), {"ndim": -1}, "shape"),
+        ((-1,), {}, "negative"),
+        ((1 << 40, 1 << 40), {}, "larger than memory"),
+        ((2,), {"bits": 0}, "no bits"),
+        ((2,), {"device_type": 8}, "metal"),
+        ((1,) * 70, {}, "64 dimensions"),
+    ]:
+        answer, made, said = allocate(*shape, **changes)
+        assert (answer, made) == (-1, None), text
+        assert text in said
+
+
+# ---- arguments -----------------------------------------------------------------------------------------------------
+
+
+def test_an_argument_is_given_once() -> None:
+    for wrong in (
+        lambda: xd.asarray(b"x", "cpu", device="sim:0"),
+        lambda: xd.asarray(b"x", None, False, copy=True),
+        lambda: xd.asarray(b"x").to("cpu", device="sim:0"),
+        lambda: xd.empty(3, "f4", dtype="f8"),
+    ):
+        with pytest.raises(TypeError, match="multiple values"):
+            wrong()
+
+
+def test_types_are_keys_of_their_own_kind() -> None:
+    """As NumPy's: equal to names, but not found by them."""
+    assert xd.DType("f4") == "f4" == np.dtype("f4")
+    assert len({xd.DType("f4"), xd.DType("float32"), xd.DType("<f4")}) == 1
+
+
+def test_objects_that_lack_one_method_are_asked_for_the_other() -> None:
+    """torch's lazy bits: a type without is_neg() may have is_conj()."""
+
+    class Lazy:
+        def __init__(self, conjugated: bool) -> None:
+            self.array, self.conjugated = np.ones(3, "c8"), conjugated
+
+        def __dlpack__(self, **keywords: Any) -> Any:
+            return self.array.__dlpack__(**keywords)
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return self.array.__dlpack_device__()
+
+        def is_conj(self) -> bool:
+            return self.conjugated
+
+    for _ in range(2):
+        xd.from_dlpack(Lazy(False))
+        with pytest.raises(BufferError, match="resolve_conj"):
+            xd.from_dlpack(Lazy(True))
+
+
+# ---- exporters that say less than they should ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "scalar",
+    [np.longdouble(1.5), np.clongdouble(2 + 1j), np.str_("text"), np.void(b"bytes"), np.datetime64("2020-01-02"),
+     np.timedelta64(5, "s"), np.array([(1, 2.0)], dtype="i4,f8")[0]],
+    ids=lambda scalar: type(scalar).__name__,
+)  # fmt: skip
+def test_scalars_of_numpy_are_their_value(scalar: Any) -> None:
+    tensor = xd.asarray(scalar)
+    others = [np.full(16, 0x41, np.uint8) for _ in range(50)]  # where a temporary of NumPy's was
+    read = np.asarray(tensor)
+    assert (read.shape, read.dtype, read[()]) == ((), scalar.dtype, scalar)
+    assert tensor.readonly
+    with pytest.raises(BufferError, match="copy=False"):
+        xd.asarray(scalar, copy=False)
+    del others
+
+
+def test_masks_arent_lost_by_other_ways_either() -> None:
+    masked = np.ma.array([1.0, 2.0], mask=[False, True])
+
+    class Gives:
+        def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+            return masked
+
+    for lose in (lambda: xd.from_dlpack(masked), lambda: xd.asarray(Gives())):
+        with pytest.raises(NotImplementedError, match="filled"):
+            lose()
+
+
+def test_what_array_gives_is_an_array() -> None:
+    class Gives:
+        def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+            return None
+
+    with pytest.raises(ValueError, match=r"__array__.*NoneType"):
+        xd.asarray(Gives())
+
+
+class Careless:
+    """A producer that overlooks what it is asked for."""
+
+    def __init__(self) -> None:
+        self.array = np.arange(3.0)
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self.array.__dlpack__(max_version=(1, 0))
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+
+def test_from_dlpack_doesnt_believe_its_producer(simulated_devices: Any) -> None:
+    careless = Careless()
+    copied = xd.from_dlpack(careless, copy=True)
+    assert copied.pointer != careless.array.ctypes.data
+    np.testing.assert_array_equal(np.asarray(copied), careless.array)
+    there = xd.from_dlpack(careless, device="sim:0")
+    assert there.device == "sim:0"
+    np.testing.assert_array_equal(np.asarray(there.to("cpu")), careless.array)
+    with pytest.raises(BufferError, match="copy=False"):
+        xd.from_dlpack(careless, device="sim:0", copy=False)
+    with pytest.raises(BufferError, match="no driver"):
+        xd.from_dlpack(careless, device="metal:0")
+    assert xd.from_dlpack(careless).pointer == careless.array.ctypes.data
+
+
+def test_a_producers_copy_isnt_copied_again() -> None:
+    class Copies:
+        def __dlpack__(self, **keywords: Any) -> Any:
+            self.made = xd.asarray(np.arange(3.0)).__dlpack__(**keywords)
+            self.pointer = managed_of(self.made).tensor.data
+            return self.made
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return (1, 0)
+
+    producer = Copies()
+    assert xd.from_dlpack(producer, copy=True).pointer == producer.pointer
+
+
+def managed_of(capsule: object) -> Managed:
+    get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return Managed.from_address(get_pointer(capsule, b"dltensor_versioned"))
+
+
+@pytest.mark.parametrize(("code", "bits"), [(2, 24), (2, 128), (0, 128), (2, 8), (5, 48)])
+def test_numbers_of_no_typestr_have_none(code: int, bits: int) -> None:
+    """A float of 128 bits, say, isn't the long double that NumPy calls <f16."""
+    answer, made, _ = allocate(2, code=code, bits=bits)
+    assert answer == 0
+    assert made is not None
+    capsule_new = ctypes.pythonapi.PyCapsule_New
+    capsule_new.restype, capsule_new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    capsule = capsule_new(ctypes.addressof(made), b"dltensor_versioned", None)
+
+    class Gives:
+        def __dlpack__(self, **_: Any) -> Any:
+            return capsule
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return (1, 0)
+
+    tensor = xd.from_dlpack(Gives())
+    assert tensor.dtype.str is None
+    assert not hasattr(tensor, "__array_interface__")
+    with pytest.raises(BufferError):
+        np.asarray(tensor)
+
+
+def test_buffers_that_are_none_say_why() -> None:
+    view = memoryview(b"abc")
+    view.release()
+    with pytest.raises(ValueError, match="released memoryview"):
+        xd.asarray(view)
+    mapped = mmap.mmap(-1, 100)
+    mapped.close()
+    with pytest.raises(ValueError, match="mmap closed"):
+        xd.asarray(mapped)
+
+    class Pair(ctypes.Structure):
+        _fields_ = [("a", ctypes.c_int), ("b", ctypes.c_double)]
+
+    class Packed(ctypes.Structure):
+        _pack_ = 1
+        _fields_ = [("a", ctypes.c_byte), ("b", ctypes.c_double)]
+
+    for source, text in [
+        (Pair(), 'format "T{<i:a:'),
+        ((ctypes.c_wchar * 3)(), 'format "<u"'),
+        (array.array("u", "ab"), 'format "w"'),
+        (Packed(), "packed structures"),
+    ]:
+        with pytest.raises(TypeError, match=text):
+            xd.asarray(source)
+
+
+# ---- arguments of other types --------------------------------------------------------------------------------------
+
+
+def test_streams_are_integers() -> None:
+    tensor = xd.asarray(np.arange(3.0))
+    tensor.__dlpack__(stream=np.int64(-1))
+    for wrong in ("a", 1.0, True):
+        with pytest.raises(TypeError, match="stream is an int or None"):
+            tensor.__dlpack__(stream=wrong)
+    with pytest.raises(ValueError, match="64 bits"):
+        tensor.__dlpack__(stream=1 << 64)
+
+
+def test_devices_and_queues_of_nothing(simulated_devices: Any) -> None:
+    queue: Any = xd.Queue.new("sim:0")
+    for wrong, text in [
+        (lambda: xd.Device(None), "a device is"),  # type: ignore[arg-type]
+        (lambda: xd.Queue("sim:0", native="x"), "native is a queue's handle"),  # type: ignore[arg-type]
+        (lambda: queue.wait_for(None), "takes a crossdock.Event, not NoneType"),
+    ]:
+        with pytest.raises((TypeError, ValueError), match=text):
+            wrong()
+
+
+def test_units_of_time_and_orders_of_bytes() -> None:
+    for unit in ("", "[ns]", "[25s]", "[generic]", "[Y]"):
+        xd.DType(f"<M8{unit}")
+    for unit in ("[bogus]", "[0s]", "[25]", "[s/2]"):
+        with pytest.raises(ValueError, match="M8"):
+            xd.DType(f"<M8{unit}")
+    assert xd.DType("V4") == xd.DType("|V4") == xd.DType("<V4")
+    assert str(xd.empty(3, "V0").dtype) == "|V0"

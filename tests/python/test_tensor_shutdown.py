@@ -37,7 +37,7 @@ def test_devices_that_are_busy_at_the_end(script) -> None:
         + """
 from crossdock.testing import simulated_devices
 with simulated_devices(1, delay=0.2):
-    queue = xd.Queue("sim:0")
+    queue = xd.Queue.new("sim:0")
     left = xd.asarray(source).to("sim:0", queue=queue)
     also = left.to("cpu", queue=queue)
     del source

@@ -29,6 +29,13 @@ def test_devices_go_when_the_block_raises():
     assert _native.sim_devices() == 0
 
 
+def test_without_the_block_the_error_says_how_to_get_devices():
+    with pytest.raises(xd.NotFoundError, match=r"it has 0 now.*crossdock\.testing\.simulated_devices\(\)"):
+        xd.empty(3, device="sim:0")
+    with testing.simulated_devices(1), pytest.raises(xd.NotFoundError, match=r"it has 1 now$"):
+        xd.empty(3, device="sim:1")
+
+
 def test_blocks_cant_be_nested():
     with (
         testing.simulated_devices(2),

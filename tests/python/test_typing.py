@@ -78,6 +78,7 @@ NANOBINDS = r"""
 crossdock\._native\.\w+
 crossdock\._native\.\w+\.__init__
 crossdock\._native\.\w+\.__buffer__
+crossdock\._native\.Queue\.new
 """
 
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "crossdock/core/error.h"
 #include "element_type.h"
@@ -46,9 +47,19 @@ std::string text_in(nb::handle object, const char* where, const char* key) {
   return {text, static_cast<std::size_t>(size)};
 }
 
-array::ElementType type_in(nb::handle interface, const char* where) {
+const char* descr_key(Units units) noexcept { return units == Units::kBytes ? "descr" : "typedescr"; }
+
+/// The text has an entry for it, but NumPy itself overlooks that entry: masked elements would come to life.
+void refuse_mask(const Tensor& tensor) {
+  if (!tensor.mask) return;
+  throw UnsupportedError(
+      "a tensor with a mask has no __array_interface__, as NumPy would take it without; fill or drop the masked "
+      "elements, or hand it over as Arrow data");
+}
+
+array::ElementType type_in(nb::handle interface, const char* where, Units units) {
   const std::string typestr = text_in(required(interface, where, "typestr"), where, "typestr");
-  const nb::object descr = entry(interface, "descr");
+  const nb::object descr = entry(interface, descr_key(units));
   if (descr.is_none()) return array::parse_typestr(typestr);
   return array::structured_type(typestr, descr_in(descr));
 }
@@ -70,8 +81,8 @@ std::int64_t integer_in(nb::handle object, const char* where, const char* key) {
   return value;
 }
 
-bool describe_from(const nb::dict& interface, const char* where, Tensor* out) {
-  out->type = type_in(interface, where);
+bool describe_from(const nb::dict& interface, const char* where, Tensor* out, Units units) {
+  out->type = type_in(interface, where, units);
   const nb::object shape = required(interface, where, "shape");
   if (PyTuple_Check(shape.ptr()) == 0) fail_type(where, "shape", "a tuple of ints", shape);
   const Py_ssize_t ndim = PyTuple_GET_SIZE(shape.ptr());
@@ -91,6 +102,13 @@ bool describe_from(const nb::dict& interface, const char* where, Tensor* out) {
                              " strides for " + std::to_string(ndim) + " dimensions");
     }
     read_tuple(strides, where, "strides", out->extents.strides());
+    if (units == Units::kElements) {
+      for (std::int64_t& stride : out->extents.strides()) {
+        if (__builtin_mul_overflow(stride, out->type.itemsize(), &stride)) {
+          throw InvalidDataError(std::string(where) + ": one of its strides is beyond 64 bits");
+        }
+      }
+    }
   }
   const nb::object data = entry(interface, "data");
   if (PyTuple_Check(data.ptr()) == 0) return false;
@@ -148,7 +166,7 @@ void read_mask(const nb::dict& interface, const char* where, Tensor* out,
   out->mask = std::make_shared<const Tensor>(std::move(whole));
 }
 
-nb::dict interface_of(const Tensor& tensor, int version) {
+nb::dict interface_of(const Tensor& tensor, int version, Units units) {
   const std::string typestr = array::typestr_of(tensor.type);
   if (typestr.empty()) {
     throw ExportError("the array interfaces have no typestr for elements of type " +
@@ -157,8 +175,14 @@ nb::dict interface_of(const Tensor& tensor, int version) {
   nb::dict interface;
   interface["shape"] = checked(tuple_of(tensor.shape()));
   interface["typestr"] = nb::str(typestr.c_str(), typestr.size());
-  if (tensor.type.described && !tensor.type.described->fields.empty()) interface["descr"] = descr_object(tensor.type);
-  interface["strides"] = tensor.c_contiguous() ? nb::none() : checked(tuple_of(tensor.strides()));
+  if (tensor.type.described && !tensor.type.described->fields.empty()) {
+    interface[descr_key(units)] = descr_object(tensor.type);
+  }
+  std::vector<std::int64_t> strides(tensor.strides().begin(), tensor.strides().end());
+  if (units == Units::kElements && tensor.type.itemsize() != 0) {
+    for (std::int64_t& stride : strides) stride /= tensor.type.itemsize();
+  }
+  interface["strides"] = tensor.c_contiguous() ? nb::none() : checked(tuple_of(strides));
   interface["data"] = nb::make_tuple(reinterpret_cast<std::uintptr_t>(tensor.data), nb::bool_(tensor.read_only));
   interface["version"] = version;
   return interface;
@@ -177,14 +201,38 @@ PyObject* array_interface(PyObject* self, void* /*unused*/) noexcept {
                    array::element_type_name(tensor.type).c_str());
       return nullptr;
     }
-    if (tensor.mask) {
-      // The text has an entry for it, but NumPy itself overlooks that entry: masked elements would come to life.
-      throw UnsupportedError(
-          "a tensor with a mask has no __array_interface__, as NumPy would take it without; fill or "
-          "drop the masked elements, or hand it over as Arrow data");
-    }
+    refuse_mask(tensor);
     wait_for(tensor);
     return interface_of(tensor, 3).release().ptr();
+  });
+}
+
+PyObject* array_method(PyObject* self, PyObject* const* arguments, Py_ssize_t positional, PyObject* keywords) noexcept {
+  return guarded([&]() -> PyObject* {
+    PyObject* dtype = positional > 0 ? arguments[0] : nullptr;
+    PyObject* copy = positional > 1 ? arguments[1] : nullptr;
+    PyObject* const known[] = {names::dtype(), names::copy()};
+    PyObject** const slots[] = {&dtype, &copy};
+    if (positional > 2) throw nb::type_error("__array__() takes a dtype and copy");
+    if (!names::read_keywords("__array__", arguments + positional, keywords, known, slots)) return nullptr;
+    const Tensor& tensor = tensor_of(self);
+    // Without this, NumPy would ask again what it can't have by any other way.
+    if (!tensor.host_accessible()) {
+      throw ExportError("NumPy can't read memory of " + device::to_string(tensor.device) +
+                        "; copy it to the host first: .to(\"cpu\")");
+    }
+    refuse_mask(tensor);
+    if (array::typestr_of(tensor.type).empty()) {
+      throw ExportError("NumPy has no elements of type " + array::element_type_name(tensor.type) +
+                        "; hand it over by DLPack");
+    }
+    nb::dict options;
+    if (given(dtype)) options["dtype"] = nb::borrow(dtype);
+    if (given(copy)) options["copy"] = nb::borrow(copy);
+    return nb::module_::import_("numpy")
+        .attr(given(copy) ? "array" : "asarray")(nb::handle(self), **options)
+        .release()
+        .ptr();
   });
 }
 
@@ -201,8 +249,9 @@ bool tensor_from_array_interface(PyObject* object, Tensor* out) {
   // NumPy's dtypes of other packages (bfloat16) say in their name what the typestr can't.
   const bool bytes = out->type.described && out->type.described->fields.empty() &&
                      out->type.described->typestr.size() > 1 && out->type.described->typestr[1] == 'V';
-  if (bytes && nb::hasattr(object, "dtype")) {
-    const array::ElementType named = element_type_in(nb::handle(object).attr("dtype"));
+  const nb::object dtype = bytes ? optional_attribute(object, names::dtype()) : nb::object();
+  if (dtype.is_valid()) {
+    const array::ElementType named = element_type_in(dtype);
     if (named.itemsize() == out->type.itemsize()) out->type = named;
   }
   if (has_pair) {

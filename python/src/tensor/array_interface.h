@@ -18,10 +18,13 @@ nanobind::object entry(nanobind::handle interface, const char* key);
 /// InvalidDataError for one out of range.
 std::int64_t integer_in(nanobind::handle object, const char* where, const char* key);
 
+/// What a dictionary counts its strides in; with elements, the entry `descr` is called `typedescr`: SYCL's.
+enum class Units : bool { kBytes, kElements };
+
 /// Sets type, extents and read_only of `*out` from the entries of `interface`, and data if it has a pair there; false
 /// if `data` is missing or something else. Throws InvalidDataError that names the entry, Python's TypeError for entries
 /// of the wrong type, UnsupportedTypeError. `where` begins the text.
-bool describe_from(const nanobind::dict& interface, const char* where, array::Tensor* out);
+bool describe_from(const nanobind::dict& interface, const char* where, array::Tensor* out, Units units = Units::kBytes);
 
 /// Sets the mask of `*out`, whose extents are set, from the entry of that name, if it is there: an array, which `read`
 /// reads, spread over the shape by NumPy's broadcasting. Throws InvalidDataError for one that doesn't fit.
@@ -29,7 +32,7 @@ void read_mask(const nanobind::dict& interface, const char* where, array::Tensor
                const std::function<void(PyObject*, array::Tensor*)>& read);
 
 /// The entries shape, typestr, descr (where it says more), strides (None in C order), data and version. Throws
-/// ExportError for types without a typestr.
-nanobind::dict interface_of(const array::Tensor& tensor, int version);
+/// ExportError for types without a typestr. With kElements, the strides are multiples of an element.
+nanobind::dict interface_of(const array::Tensor& tensor, int version, Units units = Units::kBytes);
 
 }  // namespace crossdock::python

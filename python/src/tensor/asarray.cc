@@ -7,6 +7,9 @@
 #include <vector>
 
 #include "../deferred.h"
+#include "../offload/manager.h"
+#include "../offload/selector.h"
+#include "../offload/usm_type.h"
 #include "column.h"
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/dlpack.h"
@@ -17,6 +20,7 @@
 #include "queue.h"
 #include "tensor.h"
 #include "transfer.h"
+#include "usm_array.h"
 
 namespace nb = nanobind;
 
@@ -24,6 +28,53 @@ namespace crossdock::python {
 namespace {
 
 using array::Tensor;
+using device::Device;
+using device::Queue;
+
+/// The type itself, or one that it is made from.
+bool is_made_from(PyTypeObject* type, const char* name) noexcept {
+  const Py_ssize_t n = PyTuple_GET_SIZE(type->tp_mro);
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    const auto* const base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
+    if (std::strcmp(base->tp_name, name) == 0) return true;
+  }
+  return false;
+}
+
+/// NumPy's, or a class made from it: its memory is a buffer, and its mask isn't in any protocol.
+void refuse_masked_array(PyObject* object) {
+  if (PyObject_CheckBuffer(object) == 0 || !is_made_from(Py_TYPE(object), "MaskedArray")) return;
+  throw UnsupportedError(
+      "a masked array of NumPy doesn't say its mask in any protocol; fill it first (.filled()), or "
+      "hand over its .data and .mask");
+}
+
+/// A number or text of NumPy's by itself, where its buffer doesn't say what it is. Its __array_interface__ points into
+/// an array that is gone by then, and its buffer of a date says bytes.
+bool tensor_from_scalar(PyObject* object, const Asked& asked, Tensor* out) {
+  if (!is_made_from(Py_TYPE(object), "numpy.generic")) return false;
+  const bool date =
+      is_made_from(Py_TYPE(object), "numpy.datetime64") || is_made_from(Py_TYPE(object), "numpy.timedelta64");
+  if (!date && tensor_from_buffer(object, out)) return true;
+  if (asked.copy == false) {
+    throw ExportError("a copy is needed of a " + std::string(Py_TYPE(object)->tp_name) + ", and copy=False forbids it");
+  }
+  const nb::object array = checked(PyObject_CallMethodNoArgs(object, names::__array__()));
+  if (!tensor_from_array_interface(array.ptr(), out)) return false;
+  out->read_only = true;  // as all scalars are, however they come
+  return true;
+}
+
+/// Why an object that has a buffer is no array by it: its own error, or that the format says no type. Throws.
+void fail_for_buffer(PyObject* object) {
+  if (PyObject_CheckBuffer(object) == 0) return;
+  Py_buffer view;
+  if (PyObject_GetBuffer(object, &view, PyBUF_RECORDS_RO) != 0) throw nb::python_error();
+  const std::string format = view.format != nullptr ? view.format : "B";
+  PyBuffer_Release(&view);
+  throw UnsupportedTypeError("an object of type " + std::string(Py_TYPE(object)->tp_name) +
+                             " has a buffer of format \"" + format + "\", which isn't one number or bytes");
+}
 
 bool tensor_from_array_method(PyObject* object, const Asked& asked, Tensor* out) {
   const nb::object held = optional_attribute(object, names::__array__());
@@ -31,6 +82,11 @@ bool tensor_from_array_method(PyObject* object, const Asked& asked, Tensor* out)
   // Who doesn't know the argument (NumPy before 2.0) raises TypeError: then nobody can promise that it is no copy.
   const nb::object array =
       asked.copy == false ? held(nb::arg("copy") = false) : nb::object(checked(PyObject_CallNoArgs(held.ptr())));
+  if (PyObject_CheckBuffer(array.ptr()) == 0) {
+    throw InvalidDataError("__array__() of an object of type " + std::string(Py_TYPE(object)->tp_name) + " gave a " +
+                           Py_TYPE(array.ptr())->tp_name + ", which is no array");
+  }
+  refuse_masked_array(array.ptr());
   return tensor_from_buffer(array.ptr(), out) || tensor_from_array_interface(array.ptr(), out);
 }
 
@@ -39,23 +95,63 @@ struct Options {
   PyObject* device = nullptr;
   PyObject* copy = nullptr;
   PyObject* queue = nullptr;
+  PyObject* usm_type = nullptr;
   PyObject* sync = nullptr;
 };
 
-/// What asarray(object, device=, copy=, queue=) makes of a tensor of the object.
+/// Where an argument says that an array is to be: a device, or the one that a filter string chooses.
+Device place_in(PyObject* object) {
+  if (PyUnicode_Check(object) == 0) return device_in(object);
+  try {
+    return device_in(object);
+  } catch (const InvalidArgumentError&) {
+    return select_queue(object).device();
+  }
+}
+
+/// A queue that would be overlooked, as nothing is copied, must be right all the same.
+void require_queue_of(const std::optional<Queue>& queue, const Device& device) {
+  if (!queue || queue->device() == drivers().context(device)->device()) return;
+  throw InvalidArgumentError("the queue is one of " + device::to_string(queue->device()) + ", but the memory is on " +
+                             device::to_string(device));
+}
+
+/// What asarray(object, device=, copy=, queue=, usm_type=) makes of a tensor of the object.
 Tensor placed(Tensor tensor, const Options& options) {
-  const device::Queue* const queue = given(options.queue) ? queue_in(options.queue) : nullptr;
-  const device::Device target = given(options.device) ? device_in(options.device)
-                                : queue != nullptr    ? queue->device()
-                                                      : tensor.device;
+  const std::optional<Queue> queue = queue_in(options.queue);
+  const Device target = given(options.device) ? place_in(options.device) : queue ? queue->device() : tensor.device;
+  const std::optional<device::MemoryKind> kind = usm_type_in(options.usm_type);
   const std::optional<bool> copy = truth(options.copy);
-  const bool elsewhere = target != tensor.device;
-  if (!elsewhere && copy != true) return tensor;
+  const bool elsewhere = target != tensor.device || (kind && kind != usm_type_of(tensor));
+  if (!elsewhere && copy != true) {
+    require_queue_of(queue, target);
+    return tensor;
+  }
   if (copy == false) {
     throw ExportError("a copy is needed to bring an array in memory of " + device::to_string(tensor.device) + " to " +
                       device::to_string(target) + ", and copy=False forbids it");
   }
-  return copy_to(tensor, target, queue);
+  if (queue && queue->device() == target) return copy_to_queue(tensor, *queue, kind);
+  return copy_to(tensor, target, queue ? &*queue : nullptr, kind);
+}
+
+/// What from_dlpack(x, device=, copy=) makes of what the producer gave, which may have overlooked either.
+Tensor as_asked(Tensor tensor, const std::optional<Device>& target, std::optional<bool> copy, bool copied) {
+  const Device there = exchange::dlpack_device(tensor.device);
+  const bool elsewhere = target && *target != there;
+  if (!elsewhere && (copy != true || copied)) return tensor;
+  const Device to = elsewhere ? *target : tensor.device;
+  if (copy == false) {
+    throw ExportError("the producer gave an array in memory of " + device::to_string(tensor.device) + " instead of " +
+                      device::to_string(to) + ", and copy=False forbids to copy it");
+  }
+  try {
+    return copy_to(tensor, to, nullptr);
+  } catch (const UnsupportedError& error) {
+    throw ExportError(error.what());  // BufferError, says the Python array API standard of a device that isn't there.
+  } catch (const NotFoundError& error) {
+    throw ExportError(error.what());
+  }
 }
 
 PyObject* asarray(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t positional,
@@ -70,13 +166,14 @@ PyObject* asarray(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t p
   if (positional > 2) options.copy = arguments[2];
   if (positional > 3) options.queue = arguments[3];
   if (keywords != nullptr) {
-    PyObject* const known[] = {names::device(), names::copy(), names::queue(), names::sync()};
-    PyObject** const out[] = {&options.device, &options.copy, &options.queue, &options.sync};
+    PyObject* const known[] = {names::device(), names::copy(), names::queue(), names::usm_type(), names::sync()};
+    PyObject** const out[] = {&options.device, &options.copy, &options.queue, &options.usm_type, &options.sync};
     if (!names::read_keywords("asarray", arguments + positional, keywords, known, out)) return nullptr;
   }
   return guarded([&] {
     drain_deferred();
-    const bool as_it_is = !given(options.device) && !given(options.copy) && !given(options.queue);
+    const bool as_it_is =
+        !given(options.device) && !given(options.copy) && !given(options.queue) && !given(options.usm_type);
     if (is_tensor(object) && as_it_is) {
       Py_INCREF(object);
       return object;
@@ -106,17 +203,20 @@ PyObject* from_dlpack(PyObject* /*module*/, PyObject* const* arguments, Py_ssize
   }
   return guarded([&] {
     drain_deferred();
+    refuse_masked_array(arguments[0]);
     nb::object dl_device = nb::none();
+    std::optional<Device> target;
     if (given(options.device)) {
-      const device::Device target = exchange::dlpack_device(device_in(options.device));
-      dl_device = nb::make_tuple(static_cast<int>(target.type), target.id);
+      target = exchange::dlpack_device(device_in(options.device));
+      dl_device = nb::make_tuple(static_cast<int>(target->type), target->id);
     }
     Tensor tensor;
-    if (!tensor_from_dlpack(arguments[0], dl_device.ptr(), options.copy, &tensor)) {
+    bool copied = false;
+    if (!tensor_from_dlpack(arguments[0], dl_device.ptr(), options.copy, &tensor, &copied)) {
       throw UnsupportedTypeError("an object of type " + std::string(Py_TYPE(arguments[0])->tp_name) +
                                  " has no __dlpack__");
     }
-    return new_tensor(std::move(tensor));
+    return new_tensor(as_asked(std::move(tensor), target, truth(options.copy), copied));
   });
 }
 
@@ -144,34 +244,39 @@ PyObject* empty(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t pos
   }
   PyObject* dtype = positional > 1 ? arguments[1] : nullptr;
   Options options;
-  PyObject* const known[] = {names::dtype(), names::device(), names::queue()};
-  PyObject** const out[] = {&dtype, &options.device, &options.queue};
+  PyObject* const known[] = {names::dtype(), names::device(), names::queue(), names::usm_type()};
+  PyObject** const out[] = {&dtype, &options.device, &options.queue, &options.usm_type};
   if (!names::read_keywords("empty", arguments + positional, keywords, known, out)) return nullptr;
   return guarded([&] {
     drain_deferred();
     const auto type = given(dtype) ? element_type_in(dtype) : array::ElementType{};
-    const device::Queue* const queue = given(options.queue) ? queue_in(options.queue) : nullptr;
-    const device::Device device = given(options.device) ? device_in(options.device)
-                                  : queue != nullptr    ? queue->device()
-                                                        : device::Device{};
-    return new_tensor(empty_on(type, shape_in(arguments[0]), device, queue));
+    // What nobody placed goes where the current queue is, if somebody chose one.
+    PyObject* const chosen = given(options.queue) || given(options.device) ? options.queue : chosen_queue();
+    const std::optional<Queue> queue = queue_in(chosen);
+    const Device device = given(options.device) ? place_in(options.device) : queue ? queue->device() : Device{};
+    return new_tensor(
+        empty_on(type, shape_in(arguments[0]), device, queue ? &*queue : nullptr, usm_type_in(options.usm_type)));
   });
 }
 
 PyMethodDef functions[] = {
     {"asarray", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(asarray)), METH_FASTCALL | METH_KEYWORDS,
-     "asarray(obj, device=None, copy=None, queue=None, *, sync=None)\n--\n\n"
+     "asarray(obj, device=None, copy=None, queue=None, *, usm_type=None, sync=None)\n--\n\n"
      "Any array as a Tensor, without a copy where none is asked for.\n\n"
      "Takes what speaks the buffer protocol, DLPack (in Python or C), Arrow, the CUDA Array Interface or NumPy's array "
      "interface.\n\ndevice: where it must be (\"cpu\", \"cuda:1\"); None: where it is. copy: True always copies, False "
      "raises BufferError where one is needed. queue: where a copy runs; without a device, the array comes to the "
-     "queue's. "
-     "sync: False ignores the stream of an array that comes by the CUDA Array Interface."},
+     "queue's. usm_type: \"device\", \"shared\" or \"host\", the kind of a device's memory it must be in. sync: "
+     "whether "
+     "the stream of an array that comes by the CUDA Array Interface is heeded; None: as "
+     "set_cuda_array_interface_sync() says."},
     {"empty", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(empty)), METH_FASTCALL | METH_KEYWORDS,
-     "empty(shape, dtype=\"float64\", *, device=None, queue=None)\n--\n\n"
-     "A new Tensor in C order whose memory is not set. device: the queue's if there is one, else the host. queue: work "
-     "on "
-     "the memory is on it, or ordered after it; without one the device's default queue."},
+     "empty(shape, dtype=\"float64\", *, device=None, queue=None, usm_type=None)\n--\n\n"
+     "A new Tensor in C order whose memory is not set. queue: work on the memory is on it, or ordered after it; "
+     "whatever "
+     "Queue() takes. device: where it is, if that isn't the queue's. With neither it is on the current queue "
+     "(crossdock.offload), if somebody chose one, else in host memory. usm_type: the kind of a device's memory: "
+     "\"device\", \"shared\" or \"host\"."},
     {"from_dlpack", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(from_dlpack)),
      METH_FASTCALL | METH_KEYWORDS,
      "from_dlpack(x, /, *, device=None, copy=None)\n--\n\n"
@@ -193,7 +298,8 @@ PyObject* to(PyObject* self, PyObject* const* arguments, Py_ssize_t positional, 
   return guarded([&] {
     drain_deferred();
     const array::Tensor& tensor = tensor_of(self);
-    if (device_in(options.device) == tensor.device) {
+    if (const device::Device target = device_in(options.device); target == tensor.device) {
+      require_queue_of(queue_in(options.queue), target);
       Py_INCREF(self);
       return self;
     }
@@ -210,7 +316,8 @@ PyObject* copy(PyObject* self, PyObject* const* arguments, Py_ssize_t positional
   return guarded([&] {
     drain_deferred();
     const array::Tensor& tensor = tensor_of(self);
-    return new_tensor(copy_to(tensor, tensor.device, given(queue) ? queue_in(queue) : nullptr));
+    const std::optional<Queue> its = queue_in(queue);
+    return new_tensor(copy_to(tensor, tensor.device, its ? &*its : nullptr, tensor.kind));
   });
 }
 
@@ -220,27 +327,33 @@ void tensor_from_any(PyObject* object, const Asked& asked, Tensor* out) {
     return;
   }
   if (PyObject_CheckBuffer(object) != 0) {
-    if (std::strcmp(Py_TYPE(object)->tp_name, "MaskedArray") == 0) {
-      throw UnsupportedError(
-          "a masked array of NumPy doesn't say its mask in any protocol; fill it first (.filled()), or "
-          "hand over its .data and .mask");
-    }
-    if (tensor_from_buffer(object, out)) return;
+    // Shared memory of SYCL may have a buffer, too, which tells less. Asked of the type: most objects end here.
+    const bool usm = _PyType_Lookup(Py_TYPE(object), names::__sycl_usm_array_interface__()) != nullptr;
+    if (usm && tensor_from_usm_array(object, out)) return;
+    refuse_masked_array(object);
+    if (tensor_from_scalar(object, asked, out) || tensor_from_buffer(object, out)) return;
     // NumPy's dates, texts and structures are no buffers, or of no single format, and DLPack hasn't them at all.
     if (tensor_from_array_interface(object, out)) return;
   }
   if (tensor_from_exchange_api(object, out)) return;
   // Before DLPack: what is Arrow's is read-only, which not everybody says there.
   if (tensor_from_arrow(object, exchange::Bools::kRefuse, false, out)) return;
+  // Before DLPack: it knows the queue.
+  if (tensor_from_usm_array(object, out)) return;
   if (tensor_from_dlpack(object, nullptr, asked.copy == false ? Py_False : nullptr, out)) return;
   if (tensor_from_cuda_array(object, asked.sync, out)) return;
   if (tensor_from_array_interface(object, out)) return;
   // Before __array__, which makes NaN of nulls and copies of chunks without a word.
   if (tensor_from_arrow(object, exchange::Bools::kRefuse, true, out)) return;
   if (tensor_from_array_method(object, asked, out)) return;
-  throw UnsupportedTypeError("an object of type " + std::string(Py_TYPE(object)->tp_name) +
-                             " is no array: it has none of __dlpack__, __arrow_c_array__, __cuda_array_interface__, "
-                             "__array_interface__, __array__, and no buffer");
+  fail_for_buffer(object);
+  const bool values = PyList_Check(object) != 0 || PyTuple_Check(object) != 0 || PyNumber_Check(object) != 0;
+  throw UnsupportedTypeError(
+      "an object of type " + std::string(Py_TYPE(object)->tp_name) + " is no array: it " +
+      (values ? "is values without an array's memory; make an array of them first, as in numpy.asarray(x)"
+              : "has none of __dlpack__, __dlpack_c_exchange_api__, __arrow_c_array__, __arrow_c_device_array__, "
+                "__arrow_c_stream__, __cuda_array_interface__, __sycl_usm_array_interface__, __array_interface__, "
+                "__array__, and no buffer"));
 }
 
 void bind_asarray(nb::module_& module) {

@@ -2,9 +2,9 @@
 
 #include <nanobind/stl/string.h>
 
+#include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "../capsule.h"
 #include "../deferred.h"
@@ -66,53 +66,40 @@ array::Tensor ready_if_host(const array::Tensor& tensor) {
   return tensor.device.type == device::DeviceType::kCpu ? waited_for(tensor) : tensor;
 }
 
+/// As exchange::column_of_tensor(), without the interpreter lock where every byte is looked at.
+RecordBatch converted(const array::Tensor& tensor, Bools bools) {
+  std::optional<GilRelease> release;
+  if (bools == Bools::kConvert || tensor.mask != nullptr) release.emplace();
+  return exchange::column_of_tensor(tensor, bools);
+}
+
 array::Tensor from_arrow(nb::handle object, bool bits) {
   drain_deferred();
   array::Tensor tensor;
   if (!tensor_from_arrow(object.ptr(), bits ? Bools::kConvert : Bools::kRefuse, true, &tensor)) {
     throw UnsupportedTypeError("an object of type " + std::string(Py_TYPE(object.ptr())->tp_name) +
                                " is no Arrow column: it has none of __arrow_c_array__, __arrow_c_device_array__, "
-                               "__arrow_c_stream__");
+                               "__arrow_c_stream__, __arrow_c_device_stream__");
   }
   return tensor;
-}
-
-RecordBatch only_batch(nb::handle object) {
-  const auto stream = open_producer(object);
-  std::vector<RecordBatch> batches;
-  {
-    const GilRelease release;
-    while (auto batch = stream->next()) {
-      if (batch->num_rows > 0 || batches.empty()) batches.push_back(std::move(*batch));
-    }
-  }
-  if (batches.size() > 1 && batches.front().num_rows == 0) batches.erase(batches.begin());
-  if (batches.size() != 1) {
-    throw ExportError("the column comes in " + std::to_string(batches.size()) +
-                      " chunks, which are no single array; combine them first");
-  }
-  return std::move(batches.front());
 }
 
 }  // namespace
 
 bool tensor_from_arrow(PyObject* object, Bools bools, bool streams, array::Tensor* out) {
-  const nb::handle producer = object;
-  RecordBatch batch;
-  if (nb::hasattr(producer, "__arrow_c_array__") || nb::hasattr(producer, "__arrow_c_device_array__")) {
-    batch = open_batch(producer);
-  } else if (streams && nb::hasattr(producer, "__arrow_c_stream__")) {
-    batch = only_batch(producer);
-  } else {
-    return false;
-  }
-  *out = exchange::tensor_of_column(batch, bools);
+  std::optional<RecordBatch> batch = open_array(object);
+  if (!batch && streams) batch = open_only_batch(object);
+  if (!batch) return false;
+  // A conversion takes as long as the column is large; what it drops knows how to wait for the lock (deferred.h).
+  std::optional<GilRelease> release;
+  if (bools == Bools::kConvert) release.emplace();
+  *out = exchange::tensor_of_column(*batch, bools);
   return true;
 }
 
 PyObject* arrow_schema(PyObject* self, PyObject* /*unused*/) noexcept {
   return guarded([&] {
-    return column_schema_capsule(*exchange::column_of_tensor(tensor_of(self), Bools::kRefuse).schema).release().ptr();
+    return column_schema_capsule(*exchange::schema_of_tensor(tensor_of(self), Bools::kRefuse)).release().ptr();
   });
 }
 
@@ -149,8 +136,7 @@ PyObject* to_arrow(PyObject* self, PyObject* const* arguments, Py_ssize_t positi
       bits = value != 0;
     }
     drain_deferred();
-    return nb::cast(PyColumn{exchange::column_of_tensor(ready_if_host(tensor_of(self)),
-                                                        bits ? Bools::kConvert : Bools::kRefuse)})
+    return nb::cast(PyColumn{converted(ready_if_host(tensor_of(self)), bits ? Bools::kConvert : Bools::kRefuse)})
         .release()
         .ptr();
   });

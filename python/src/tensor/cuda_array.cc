@@ -1,9 +1,11 @@
 #include "crossdock/exchange/cuda_array.h"
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 
 #include <atomic>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -28,7 +30,7 @@ using array::Tensor;
 constexpr const char* kWhere = "__cuda_array_interface__";
 constexpr const char* kSwitch = "CROSSDOCK_CUDA_ARRAY_INTERFACE_SYNC";
 
-/// Whether streams of imported arrays are heeded at all; -1: not looked at yet. A call can ignore its own stream, too.
+/// Whether streams of imported arrays are heeded where a call doesn't say; -1: not looked at yet.
 std::atomic<int> heeded{-1};
 
 bool streams_are_heeded() noexcept {
@@ -67,11 +69,13 @@ Tensor tensor_from_cuda_interface(nb::handle interface, nb::handle owner, std::o
       throw nb::python_error();
     });
   }
-  const nb::object stream = entry(interface, "stream");
+  // Before version 3 it means nothing.
+  const nb::object stream = number >= 3 ? entry(interface, "stream") : nb::none();
   exchange::CudaStream given;
   if (!stream.is_none()) given = integer_in(stream, kWhere, "stream");
+  const device::DriverRegistry& all = drivers();
   const GilRelease release;
-  exchange::import_cuda_array(&tensor, number, given, sync.value_or(true) && streams_are_heeded(), drivers());
+  exchange::import_cuda_array(&tensor, number, given, sync.value_or(streams_are_heeded()), all);
   return tensor;
 }
 
@@ -105,19 +109,20 @@ PyObject* cuda_array_interface(PyObject* self, void* /*unused*/) noexcept {
 void bind_cuda_array(nb::module_& module) {
   module.def(
       "from_cuda_array_interface",
-      [](nb::handle desc, nb::handle owner, bool sync) {
+      [](nb::handle desc, nb::handle owner, std::optional<bool> sync) {
         drain_deferred();
         return checked(new_tensor(tensor_from_cuda_interface(desc, owner, sync)));
       },
-      "desc"_a, "owner"_a.none() = nb::none(), "sync"_a = true,
+      "desc"_a, "owner"_a.none() = nb::none(), "sync"_a.none() = nb::none(),
       "A Tensor from a dictionary as __cuda_array_interface__ gives it.\n\n"
       "owner: an object to keep as long as anybody looks at the memory; without one the caller sees to that. "
-      "sync=False "
-      "ignores the stream: the caller has seen to the order.");
+      "sync: whether the stream is heeded; False: the caller has seen to the order; None: as "
+      "set_cuda_array_interface_sync() says.");
   module.def(
       "set_cuda_array_interface_sync", [](bool enabled) { heeded.store(enabled ? 1 : 0); }, "enabled"_a,
-      "Whether the streams of arrays that come by __cuda_array_interface__ are heeded: True, unless the environment "
-      "says CROSSDOCK_CUDA_ARRAY_INTERFACE_SYNC=0. With False whoever hands arrays over sees to their order.");
+      "Whether the streams of arrays that come by __cuda_array_interface__ are heeded where a call doesn't say: True, "
+      "unless the environment says CROSSDOCK_CUDA_ARRAY_INTERFACE_SYNC=0. With False whoever hands arrays over sees to "
+      "their order.");
 }
 
 }  // namespace crossdock::python

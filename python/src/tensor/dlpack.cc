@@ -2,14 +2,19 @@
 
 #include <nanobind/nanobind.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "../deferred.h"
+#include "../gil.h"
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/ready.h"
+#include "crossdock/offload/placement.h"
 #include "names.h"
 #include "tensor.h"
 #include "transfer.h"
@@ -59,6 +64,7 @@ std::shared_ptr<const void> owner_of_managed(Managed* managed) {
         void operator()(Managed* late) const noexcept { late->deleter(late); }
       };
       if (PyGILState_Check() != 0) [[likely]] {
+        const ErrorKept kept;
         Now{}(self);
       } else {
         drop(std::shared_ptr<Managed>(self, Now{}));
@@ -77,7 +83,7 @@ Tensor take(Managed* managed, std::uint64_t flags) {
   return tensor;
 }
 
-Tensor take(DLManagedTensorVersioned* managed) {
+Tensor take(DLManagedTensorVersioned* managed, bool* copied = nullptr) {
   if (managed == nullptr) throw InvalidDataError("a DLPack producer gave a null pointer");
   if (managed->version.major != DLPACK_MAJOR_VERSION) {
     // Of other versions nothing but the deleter is known, which is all that an owner is for.
@@ -86,7 +92,9 @@ Tensor take(DLManagedTensorVersioned* managed) {
     throw UnsupportedTypeError("a DLPack producer gave a tensor of version " + std::to_string(managed->version.major) +
                                "." + std::to_string(managed->version.minor) + "; version 1 was asked for");
   }
-  return take(managed, managed->flags);
+  const std::uint64_t flags = managed->flags;
+  if (copied != nullptr) *copied = (flags & DLPACK_FLAG_BITMASK_IS_COPIED) != 0;
+  return take(managed, flags);
 }
 
 // What __dlpack__ is asked for
@@ -135,9 +143,13 @@ device::Device device_of(const Wanted& wanted) {
   return {.type = static_cast<device::DeviceType>(type), .id = id};
 }
 
+/// Nothing to wait for, and nothing that is to be thrown.
+bool is_settled(const Tensor& tensor) { return tensor.event.empty() && tensor.event.failure() == nullptr; }
+
 /// Whether the tensor itself can go out, on the queue where its work is: nothing to copy, nothing to order.
 bool goes_as_it_is(const Tensor& tensor, const Wanted& wanted) {
-  return !given(wanted.dl_device) && !given(wanted.copy) && !given(wanted.stream) && exchange::is_ready(tensor);
+  return is_settled(tensor) && tensor.device.type != device::DeviceType::kOneApi && !given(wanted.dl_device) &&
+         !given(wanted.copy) && !given(wanted.stream);
 }
 
 /// Where a copy must be made: the consumer's device, or the tensor's own if it asked for one; nothing if none is
@@ -152,6 +164,30 @@ std::optional<device::Device> copy_target(const Tensor& tensor, const Wanted& wa
                       " over in that of " + device::to_string(target) + ", and copy=False forbids it");
   }
   return target;
+}
+
+/// Of an event that no driver here can wait for, nor order a queue after, only Arrow can tell.
+void refuse_foreign_event(const Tensor& tensor) {
+  if (exchange::is_out_of_reach(tensor) || exchange::is_ready(tensor)) return;
+  try {
+    drivers().context(device_of_event(tensor));
+  } catch (const UnsupportedError& error) {
+    throw ExportError("the work on this tensor can't be waited for here, so only Arrow can carry it: " +
+                      std::string(error.what()));
+  } catch (const NotFoundError& error) {
+    throw ExportError("the work on this tensor can't be waited for here, so only Arrow can carry it: " +
+                      std::string(error.what()));
+  }
+}
+
+/// DLPack's device stands for SYCL's default context of it, and memory may be in another: of a part of the device, say.
+void refuse_other_context(const Tensor& tensor) {
+  if (tensor.device.type != device::DeviceType::kOneApi || tensor.data == nullptr) return;
+  const device::Queue usual = drivers().default_queue(tensor.device);
+  if (tensor.queue == usual || offload::accessible(tensor, usual, drivers())) return;
+  throw ExportError(
+      "DLPack names a SYCL device and means its default context, and this memory is in another; copy it to "
+      "a queue of the default context (.copy_to()), or hand it over by __sycl_usm_array_interface__");
 }
 
 Tensor copied_to(const Tensor& tensor, const device::Device& target) {
@@ -178,12 +214,14 @@ PyObject* dlpack(PyObject* self, PyObject* const* arguments, Py_ssize_t position
     const Tensor& own = tensor_of(self);
     if (goes_as_it_is(own, wanted)) [[likely]]
       return export_capsule(own, wanted, false);
+    refuse_foreign_event(own);
+    refuse_other_context(own);
     PyObject* const stream = given(wanted.stream) ? wanted.stream : nullptr;
     // A stream is the producer's device's, also where the consumer wants a copy on another.
     check_stream(own.device, stream);
     const std::optional<device::Device> target = copy_target(own, wanted);
     Tensor tensor = target ? copied_to(own, *target) : own;
-    order_for_dlpack(&tensor, target && target->type != own.device.type ? nullptr : stream);
+    order_for_dlpack(&tensor, own.device, stream);
     return export_capsule(tensor, wanted, target.has_value());
   });
 }
@@ -198,14 +236,14 @@ PyObject* dlpack_device(PyObject* self, PyObject* /*unused*/) noexcept {
 
 namespace {
 
-/// Consumes the capsule. Throws for one that isn't DLPack's.
-Tensor take_capsule(PyObject* capsule) {
+/// Consumes the capsule. `*copied`: its producer says that it is a copy. Throws for one that isn't DLPack's.
+Tensor take_capsule(PyObject* capsule, bool* copied) {
   const char* const name = PyCapsule_CheckExact(capsule) != 0 ? PyCapsule_GetName(capsule) : nullptr;
   if (name != nullptr && std::strcmp(name, kVersioned) == 0) {
     auto* const managed = static_cast<DLManagedTensorVersioned*>(PyCapsule_GetPointer(capsule, kVersioned));
     if (managed == nullptr) throw nb::python_error();
     if (PyCapsule_SetName(capsule, used_name_of<DLManagedTensorVersioned>()) != 0) throw nb::python_error();
-    return take(managed);
+    return take(managed, copied);
   }
   if (name != nullptr && std::strcmp(name, kLegacy) == 0) {
     auto* const managed = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule, kLegacy));
@@ -221,19 +259,24 @@ Tensor take_capsule(PyObject* capsule) {
                                                                : "no capsule"));
 }
 
-/// What a method without arguments says; false where the object has none.
-bool says(PyObject* object, PyObject* method) {
-  // Types that have none aren't asked again and again: an attribute that is missing costs more than one that is there.
-  // A type's version tells whether it is still the same at its address; 0 is none.
-  static thread_local PyTypeObject* without = nullptr;
-  static thread_local unsigned version = 0;
-  if (Py_TYPE(object) == without && version != 0 && without->tp_version_tag == version) return false;
+/// The last type that was seen to lack a method. Its version tells whether it is still the same at its address; 0 is
+/// none.
+struct Lacking {
+  PyTypeObject* type = nullptr;
+  unsigned version = 0;
+};
+
+/// What a method without arguments says; false where the object has none. Types that have none aren't asked again and
+/// again: an attribute that is missing costs more than one that is there.
+bool says(PyObject* object, PyObject* method, Lacking* lacking) {
+  if (Py_TYPE(object) == lacking->type && lacking->version != 0 && lacking->type->tp_version_tag == lacking->version) {
+    return false;
+  }
   PyObject* const answer = PyObject_CallMethodNoArgs(object, method);
   if (answer == nullptr) {
     if (PyErr_ExceptionMatches(PyExc_AttributeError) == 0) throw nb::python_error();
     PyErr_Clear();
-    without = Py_TYPE(object);
-    version = without->tp_version_tag;
+    *lacking = {Py_TYPE(object), Py_TYPE(object)->tp_version_tag};
     return false;
   }
   const nb::object held = nb::steal(answer);
@@ -243,10 +286,41 @@ bool says(PyObject* object, PyObject* method) {
 /// torch's lazy negation and conjugation are bits beside the memory, which its C functions overlook (2.13), and its
 /// __dlpack__ the first.
 void refuse_lazy_bits(PyObject* object, const Tensor& tensor) {
-  const bool negated = says(object, names::is_neg());
-  if (!negated && !(tensor.type.code == array::TypeCode::kComplex && says(object, names::is_conj()))) return;
+  static thread_local Lacking no_neg;
+  static thread_local Lacking no_conj;
+  const bool negated = says(object, names::is_neg(), &no_neg);
+  const bool complex = tensor.type.code == array::TypeCode::kComplex;
+  if (!negated && !(complex && says(object, names::is_conj(), &no_conj))) return;
   throw ExportError(negated ? "a tensor whose is_neg() is true isn't what its memory says; call resolve_neg() first"
                             : "a tensor whose is_conj() is true isn't what its memory says; call resolve_conj() first");
+}
+
+/// torch's C functions give away what its __dlpack__ refuses: memory whose writes autograd would not see.
+void refuse_gradients(PyObject* object) {
+  static thread_local Lacking none;
+  if (Py_TYPE(object) == none.type && none.version != 0 && none.type->tp_version_tag == none.version) return;
+  const nb::object flag = optional_attribute(object, names::requires_grad());
+  if (!flag.is_valid()) {
+    none = {Py_TYPE(object), Py_TYPE(object)->tp_version_tag};
+    return;
+  }
+  if (flag.ptr() != Py_True) return;
+  throw ExportError(
+      "a tensor whose requires_grad is true can't be handed over, as autograd wouldn't see what is done with "
+      "it; call detach() first");
+}
+
+/// After a C function of a library failed: what torch says of tensors without memory of their own (sparse, quantized,
+/// of functorch) is a RuntimeError with a stack trace of C++. Throws.
+[[noreturn]] void fail_as_exporter(PyObject* object) {
+  if (PyErr_ExceptionMatches(PyExc_RuntimeError) == 0) throw nb::python_error();
+  const nb::python_error error;
+  const nb::object text = checked(PyObject_Str(error.value().ptr()));
+  const char* const utf8 = PyUnicode_AsUTF8(text.ptr());
+  if (utf8 == nullptr) throw nb::python_error();
+  const std::string_view words(utf8);
+  throw ExportError("an object of type " + std::string(Py_TYPE(object)->tp_name) +
+                    " can't be handed over by DLPack: " + std::string(words.substr(0, words.find('\n'))));
 }
 
 /// __dlpack_device__() of the object, or nothing where it has none.
@@ -264,13 +338,13 @@ std::optional<device::Device> device_from(PyObject* object) {
 
 }  // namespace
 
-bool tensor_from_dlpack(PyObject* object, PyObject* dl_device, PyObject* copy, Tensor* out) {
+bool tensor_from_dlpack(PyObject* object, PyObject* dl_device, PyObject* copy, Tensor* out, bool* copied) {
   const nb::object held = optional_attribute(object, names::__dlpack__());
   if (!held.is_valid()) return false;
   const std::optional<device::Device> device = device_from(object);
   // Of a copy that the producer makes for the host there is nothing to order: it is there.
   const bool to_host = given(dl_device) && pair_in(dl_device, "dl_device").first == 1;
-  const nb::object stream = device && !to_host ? stream_for_dlpack(*device) : nb::none();
+  const AskedStream stream = device && !to_host ? stream_for_dlpack(*device) : AskedStream{nb::none()};
   static PyObject* const version = Py_BuildValue("(ii)", DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION);
 
   PyObject* arguments[4] = {version};
@@ -281,7 +355,7 @@ bool tensor_from_dlpack(PyObject* object, PyObject* dl_device, PyObject* copy, T
     keywords[n] = name;
     arguments[n++] = value;
   };
-  add(names::stream(), stream.ptr());
+  add(names::stream(), stream.argument.ptr());
   add(names::dl_device(), dl_device);
   add(names::copy(), copy);
   const auto call = [&](std::size_t first, std::size_t count) {
@@ -302,9 +376,12 @@ bool tensor_from_dlpack(PyObject* object, PyObject* dl_device, PyObject* copy, T
     if (capsule == nullptr) throw nb::python_error();
   }
   const nb::object kept = nb::steal(capsule);
-  *out = take_capsule(capsule);
+  bool flagged = false;
+  *out = take_capsule(capsule, &flagged);
+  // What is on another device than its producer was a copy, whatever it says.
+  if (copied != nullptr) *copied = flagged || (device && *device != exchange::dlpack_device(out->device));
   refuse_lazy_bits(object, *out);
-  note_default_queue(out);
+  note_asked_stream(out, device, stream);
   return true;
 }
 
@@ -323,15 +400,30 @@ const DLPackExchangeAPI* api_of(PyTypeObject* type) {
   return reinterpret_cast<const DLPackExchangeAPI*>(header);
 }
 
+/// New memory for what the prototype says of type, shape and device; nothing else of it counts.
+Tensor empty_like(const DLTensor& prototype) {
+  if (prototype.ndim < 0 || (prototype.ndim > 0 && prototype.shape == nullptr)) {
+    throw InvalidDataError("a DLPack prototype without a shape");
+  }
+  const std::span<const std::int64_t> shape(prototype.shape, static_cast<std::size_t>(prototype.ndim));
+  if (std::ranges::any_of(shape, [](std::int64_t extent) { return extent < 0; })) {
+    throw InvalidDataError("a DLPack prototype with a negative extent");
+  }
+  // Elements of less than a byte have one each here, as the flag says that goes out with them.
+  const array::ElementType type =
+      exchange::element_type_of(prototype.dtype, DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED);
+  const device::Device device = {static_cast<device::DeviceType>(prototype.device.device_type),
+                                 prototype.device.device_id};
+  return empty_on(type, shape, device, nullptr);
+}
+
 int allocate(DLTensor* prototype, DLManagedTensorVersioned** out, void* context,
              void (*set_error)(void*, const char*, const char*)) noexcept {
   try {
     *out = nullptr;
-    DLTensor without_data = *prototype;
-    without_data.data = nullptr;
-    without_data.byte_offset = 0;
-    without_data.strides = nullptr;
-    *out = exchange::export_dlpack(empty_like(without_data));
+    Tensor tensor = empty_like(*prototype);
+    order_on_default_queue(&tensor);
+    *out = exchange::export_dlpack(tensor);
     return 0;
   } catch (const std::bad_alloc&) {
     set_error(context, "MemoryError", "crossdock has no memory for a tensor");
@@ -349,10 +441,12 @@ int from_object(void* object, DLManagedTensorVersioned** out) noexcept {
       return -1;
     }
     const Tensor& self = tensor_of(static_cast<PyObject*>(object));
-    if (exchange::is_ready(self)) [[likely]] {
+    if (is_settled(self) && self.device.type != device::DeviceType::kOneApi) [[likely]] {
       *out = exchange::export_dlpack(self);
       return 0;
     }
+    refuse_foreign_event(self);
+    refuse_other_context(self);
     Tensor tensor = self;
     order_on_default_queue(&tensor);
     *out = exchange::export_dlpack(tensor);
@@ -400,7 +494,8 @@ bool tensor_from_exchange_api(PyObject* object, Tensor* out) {
   const DLPackExchangeAPI* const api = api_of(Py_TYPE(object));
   if (api == nullptr) return false;
   DLManagedTensorVersioned* managed = nullptr;
-  if (api->managed_tensor_from_py_object_no_sync(object, &managed) != 0) throw nb::python_error();
+  refuse_gradients(object);
+  if (api->managed_tensor_from_py_object_no_sync(object, &managed) != 0) fail_as_exporter(object);
   *out = take(managed);
   refuse_lazy_bits(object, *out);
   if (out->device.type != device::DeviceType::kCpu) note_stream(*api, out);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "crossdock/core/error.h"
+#include "names.h"
 #include "tensor.h"
 
 namespace nb = nanobind;
@@ -38,8 +39,9 @@ array::ElementType from_numpy(nb::handle dtype) {
 }
 
 bool is_numpy_type(nb::handle object) {
-  return PyType_Check(object.ptr()) != 0 && nb::hasattr(object, "__module__") &&
-         text_of(object.attr("__module__")).starts_with("numpy");
+  if (PyType_Check(object.ptr()) == 0) return false;
+  const nb::object module = optional_attribute(object.ptr(), names::__module__());
+  return module.is_valid() && text_of(module).starts_with("numpy");
 }
 
 nb::object field_object(const array::DescrField& field) {
@@ -155,7 +157,8 @@ array::ElementType element_type_in(nb::handle object) {
   if (object.is(reinterpret_cast<PyObject*>(&PyFloat_Type))) return array::parse_element_type("float64");
   if (object.is(reinterpret_cast<PyObject*>(&PyComplex_Type))) return array::parse_element_type("complex128");
   if (is_numpy_type(object)) return from_numpy(nb::module_::import_("numpy").attr("dtype")(object));
-  if (PyType_Check(object.ptr()) == 0 && nb::hasattr(object, "str") && nb::hasattr(object, "itemsize")) {
+  if (PyType_Check(object.ptr()) == 0 && optional_attribute(object.ptr(), names::str()).is_valid() &&
+      optional_attribute(object.ptr(), names::itemsize()).is_valid()) {
     return from_numpy(object);
   }
   const std::string text = text_of(object);
@@ -167,8 +170,10 @@ array::ElementType element_type_in(nb::handle object) {
 }
 
 void bind_element_type(nb::module_& module) {
-  nb::class_<PyElementType>(module, "DType",
-                            "The type of a tensor's elements. Equal to its names, and to dtypes of NumPy and torch.")
+  nb::class_<PyElementType>(
+      module, "DType",
+      "The type of a tensor's elements. Equal to its names, and to dtypes of NumPy and torch; as with "
+      "NumPy's, their hashes differ, so that keys of a dict should be of one kind.")
       .def(
           "__init__", [](PyElementType* self, nb::handle of) { new (self) PyElementType{element_type_in(of)}; }, "of"_a,
           "A name (\"float32\"), a typestr (\"<f4\"), or a dtype of NumPy or torch.")

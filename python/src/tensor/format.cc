@@ -80,6 +80,13 @@ std::optional<ElementType> type_of_format(const char* format, std::int64_t items
                                "\" holds Python objects or pointers, which only their own process can use");
   }
   if (type && type->itemsize() != itemsize) {
+    // ctypes has no format for packed structures, nor for unions.
+    if (itemsize > 1 && type->itemsize() == 1) {
+      throw UnsupportedTypeError("a buffer calls its elements of " + std::to_string(itemsize) + " bytes \"" +
+                                 std::string(rest) +
+                                 "\", as packed structures and unions of ctypes do: what they are "
+                                 "can't be known; view them as bytes, or describe them by NumPy's dtype");
+    }
     throw InvalidDataError("a buffer says that its elements have " + std::to_string(itemsize) +
                            " bytes, but its format \"" + std::string(rest) + "\" has " +
                            std::to_string(type->itemsize()));

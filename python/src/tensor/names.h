@@ -22,14 +22,29 @@ CROSSDOCK_INTERNED(dtype)
 CROSSDOCK_INTERNED(copy)
 CROSSDOCK_INTERNED(queue)
 CROSSDOCK_INTERNED(sync)
+CROSSDOCK_INTERNED(str)
+CROSSDOCK_INTERNED(itemsize)
+CROSSDOCK_INTERNED(is_cpu)
 CROSSDOCK_INTERNED(is_neg)
 CROSSDOCK_INTERNED(is_conj)
+CROSSDOCK_INTERNED(requires_grad)
+CROSSDOCK_INTERNED(__module__)
 CROSSDOCK_INTERNED(__dlpack__)
 CROSSDOCK_INTERNED(__dlpack_device__)
 CROSSDOCK_INTERNED(__dlpack_c_exchange_api__)
 CROSSDOCK_INTERNED(__array_interface__)
 CROSSDOCK_INTERNED(__array__)
 CROSSDOCK_INTERNED(__cuda_array_interface__)
+CROSSDOCK_INTERNED(__cuda_stream__)
+CROSSDOCK_INTERNED(__sycl_usm_array_interface__)
+CROSSDOCK_INTERNED(_get_capsule)
+CROSSDOCK_INTERNED(syclobj)
+CROSSDOCK_INTERNED(usm_type)
+CROSSDOCK_INTERNED(to)
+CROSSDOCK_INTERNED(__arrow_c_array__)
+CROSSDOCK_INTERNED(__arrow_c_device_array__)
+CROSSDOCK_INTERNED(__arrow_c_stream__)
+CROSSDOCK_INTERNED(__arrow_c_device_stream__)
 
 #undef CROSSDOCK_INTERNED
 
@@ -54,6 +69,11 @@ bool read_keywords(const char* function, PyObject* const* values, PyObject* keyw
     const int which = index_of(PyTuple_GET_ITEM(keywords, i), known);
     if (which < 0) {
       PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", function,
+                   PyTuple_GET_ITEM(keywords, i));
+      return false;
+    }
+    if (*slots[which] != nullptr) {
+      PyErr_Format(PyExc_TypeError, "%s() got multiple values for argument '%U'", function,
                    PyTuple_GET_ITEM(keywords, i));
       return false;
     }

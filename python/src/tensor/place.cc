@@ -43,7 +43,7 @@ Device device_in(nb::handle object) {
 void bind_device(nb::module_& module) {
   nb::class_<Device>(module, "Device", "Where memory is: a type and an id, as Arrow and DLPack number them. Immutable.")
       .def(
-          "__init__", [](Device* self, nb::handle of) { new (self) Device(device_in(of)); }, "of"_a,
+          "__init__", [](Device* self, nb::handle of) { new (self) Device(device_in(of)); }, "of"_a.none(),
           "A text as in \"cpu\" or \"cuda:1\", or a pair of numbers.")
       .def_prop_ro(
           "type", [](const Device& self) { return device::device_type_name(self.type); },

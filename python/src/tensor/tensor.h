@@ -68,6 +68,8 @@ void bind_asarray(nanobind::module_& module);
 /// Buffer protocol and the array interface of NumPy.
 int get_buffer(PyObject* self, Py_buffer* view, int flags) noexcept;
 PyObject* array_interface(PyObject* self, void* unused) noexcept;
+/// __array__(dtype=None, copy=None)
+PyObject* array_method(PyObject* self, PyObject* const* arguments, Py_ssize_t positional, PyObject* names) noexcept;
 /// __dlpack__, __dlpack_device__, and the capsule for the type attribute __dlpack_c_exchange_api__.
 PyObject* dlpack(PyObject* self, PyObject* const* arguments, Py_ssize_t positional, PyObject* names) noexcept;
 PyObject* dlpack_device(PyObject* self, PyObject* unused) noexcept;
@@ -75,8 +77,18 @@ PyObject* dlpack_exchange_api() noexcept;
 /// to(device, queue=), copy(queue=)
 PyObject* to(PyObject* self, PyObject* const* arguments, Py_ssize_t positional, PyObject* names) noexcept;
 PyObject* copy(PyObject* self, PyObject* const* arguments, Py_ssize_t positional, PyObject* names) noexcept;
+/// usm_type, copy_to(queue), collocate(other): in ../offload/arrays.cc.
+PyObject* usm_type(PyObject* self, void* unused) noexcept;
+PyObject* copy_to_method(PyObject* self, PyObject* const* arguments, Py_ssize_t positional, PyObject* names) noexcept;
+PyObject* collocate(PyObject* self, PyObject* other) noexcept;
 /// tensor[key]
 PyObject* subscript(PyObject* self, PyObject* key) noexcept;
+/// item(), tolist(), float(), int(), bool(): values of memory that the host can read, waited for.
+PyObject* item(PyObject* self, PyObject* unused) noexcept;
+PyObject* to_list(PyObject* self, PyObject* unused) noexcept;
+PyObject* as_float(PyObject* self) noexcept;
+PyObject* as_int(PyObject* self) noexcept;
+int as_bool(PyObject* self) noexcept;
 
 // What they read. Each gives false, and no error, if the object doesn't speak the protocol; throws if it does badly.
 
@@ -91,7 +103,9 @@ bool tensor_from_buffer(PyObject* object, array::Tensor* out);
 bool tensor_from_array_interface(PyObject* object, array::Tensor* out);
 bool tensor_from_exchange_api(PyObject* object, array::Tensor* out);
 /// `copy` as Python has it: true, false, or null for "if need be"; likewise the device, asked of the producer if it
-/// isn't null. Throws Python's BufferError of a producer that can't.
-bool tensor_from_dlpack(PyObject* object, PyObject* dl_device, PyObject* copy, array::Tensor* out);
+/// isn't null. `*copied`, where it isn't null: whether the memory is a copy as far as the producer tells. Throws
+/// Python's BufferError of a producer that can't.
+bool tensor_from_dlpack(PyObject* object, PyObject* dl_device, PyObject* copy, array::Tensor* out,
+                        bool* copied = nullptr);
 
 }  // namespace crossdock::python

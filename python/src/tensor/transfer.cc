@@ -1,10 +1,15 @@
 #include "transfer.h"
 
+#include <algorithm>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "../gil.h"
+#include "../offload/dpctl.h"
+#include "../wait.h"
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/copy.h"
 #include "crossdock/exchange/cuda_array.h"
@@ -12,6 +17,7 @@
 #include "crossdock/exchange/ready.h"
 #include "crossdock/session/context.h"
 #include "tensor.h"
+#include "usm_array.h"
 
 namespace nb = nanobind;
 
@@ -35,13 +41,15 @@ std::shared_ptr<device::Context> context_or_null(const Device& device) {
   }
 }
 
+bool is_rocm(DeviceType type) noexcept { return type == DeviceType::kRocm || type == DeviceType::kRocmHost; }
+
 /// The same tensor, having waited for what the queues of `mover` can't be ordered after: events of other drivers.
 Tensor without_foreign_work(Tensor tensor, const device::Context& mover) {
   if (tensor.mask) tensor.mask = std::make_shared<const Tensor>(without_foreign_work(*tensor.mask, mover));
   if (exchange::is_ready(tensor)) return tensor;
   const auto theirs = drivers().context(device_of_event(tensor));
   if (theirs->driver_name() == mover.driver_name()) return tensor;
-  theirs->wait(tensor.event);
+  wait_for_event(*theirs, tensor.event);
   tensor.event = {};
   return tensor;
 }
@@ -54,13 +62,27 @@ constexpr std::intptr_t kLegacyDefault = 1;
   throw nb::python_error();
 }
 
+/// SYCL's streams aren't numbers: what dpctl names is a queue, as an object. Nothing for numbers and None.
+std::optional<Queue> sycl_stream(const Device& device, PyObject* stream) {
+  if (device.type != DeviceType::kOneApi || stream == nullptr || PyIndex_Check(stream) != 0) return std::nullopt;
+  auto queue = sycl_queue_in(stream, nullptr);
+  if (!queue) fail_stream("stream is a SYCL queue (of dpctl, or crossdock.Queue), -1 or None");
+  return queue;
+}
+
 /// The native queue that a DLPack consumer names, or nothing for -1: don't order. (DLPack, Python array API standard.)
 std::optional<std::intptr_t> native_stream(const Device& device, PyObject* stream) {
   const bool cuda = exchange::is_cuda(device.type);
-  const bool rocm = device.type == DeviceType::kRocm || device.type == DeviceType::kRocmHost;
+  const bool rocm = is_rocm(device.type);
   if (stream == nullptr) return cuda ? kLegacyDefault : 0;
-  if (PyLong_Check(stream) == 0 || PyBool_Check(stream) != 0) fail_stream("stream is an int or None");
-  const long long number = PyLong_AsLongLong(stream);
+  if (PyIndex_Check(stream) == 0 || PyBool_Check(stream) != 0) {
+    PyErr_Format(PyExc_TypeError, "stream is an int or None, not %s", Py_TYPE(stream)->tp_name);
+    throw nb::python_error();
+  }
+  const nb::object integer = checked(PyNumber_Index(stream));
+  int overflow = 0;
+  const long long number = PyLong_AsLongLongAndOverflow(integer.ptr(), &overflow);
+  if (overflow != 0) fail_stream("stream is a handle, which has 64 bits at most");
   if (number == -1) {
     if (PyErr_Occurred() != nullptr) throw nb::python_error();
     return std::nullopt;
@@ -74,23 +96,99 @@ std::optional<std::intptr_t> native_stream(const Device& device, PyObject* strea
 }
 
 /// The tensor's work is what is on the queue now.
-void note_queue(Tensor* tensor, device::Context& context, const Queue& queue) {
-  tensor->event = context.make_event();
-  context.record(tensor->event, queue);
+void note_queue(Tensor* tensor, const std::shared_ptr<device::Context>& context, const Queue& queue) {
+  // SYCL's events cost more than a hand-over: one is made when somebody needs it.
+  tensor->event =
+      queue.device().type == DeviceType::kOneApi ? device::Event::end_of(context, queue) : context->record(queue);
   tensor->queue = queue;
+}
+
+/// The default stream of a device of CUDA or ROCm, by its handle.
+bool is_default(const Queue& queue) noexcept {
+  const auto native = reinterpret_cast<std::intptr_t>(queue.native());
+  return native == (exchange::is_cuda(queue.device().type) ? kLegacyDefault : 0);
+}
+
+/// Its work is on a stream whose driver isn't here: whoever can wait for it may be handed it.
+void note_unknown_queue(Tensor* tensor, void* native) {
+  tensor->queue = Queue(tensor->device, native, tensor->owner ? std::const_pointer_cast<void>(tensor->owner) : nullptr);
+  tensor->event = exchange::out_of_reach(*tensor->queue);
+}
+
+/// The producer's work comes before what is put on the default stream of `device`, where its interface has one that
+/// counts when none is named.
+void note_default_stream(Tensor* tensor, const Device& device) {
+  if (!exchange::is_cuda(device.type) && !is_rocm(device.type)) return;
+  void* const native = exchange::is_cuda(device.type) ? reinterpret_cast<void*>(kLegacyDefault) : nullptr;
+  const auto context = context_or_null(device);
+  if (context == nullptr) return note_unknown_queue(tensor, native);
+  note_queue(tensor, context, context->wrap_queue(native, nullptr));
+}
+
+/// Orders the stream that a consumer names after the tensor's event, on whichever of the devices has it; on all of
+/// them where each has one of this name. False if none has, or none's driver knows the event.
+bool order_stream(std::span<const Device> devices, std::intptr_t native, const Tensor& tensor) {
+  constexpr std::intptr_t kLastNamed = 2;  // CUDA's per-thread default stream
+  const auto working = drivers().context(device_of_event(tensor));
+  std::vector<std::shared_ptr<device::Context>> contexts;
+  for (const Device& device : devices) {
+    auto context = context_or_null(device);
+    if (context == nullptr || context->driver_name() != working->driver_name()) continue;
+    if (std::find(contexts.begin(), contexts.end(), context) == contexts.end()) contexts.push_back(std::move(context));
+  }
+  bool ordered = false;
+  for (const auto& context : contexts) {
+    std::optional<Queue> queue;
+    try {
+      queue = context->wrap_queue(reinterpret_cast<void*>(native), nullptr);
+    } catch (const InvalidArgumentError&) {
+      if (contexts.size() == 1) throw;
+      continue;
+    }
+    context->order_after(*queue, tensor.event);
+    ordered = true;
+    if (native > kLastNamed) break;
+  }
+  return ordered;
+}
+
+/// SYCL memory of a context that a queue isn't in: no work on that queue reaches it.
+bool in_another_context(const Tensor& tensor, const device::Context& mover, const Queue& queue) {
+  if (tensor.device.type != DeviceType::kOneApi || !tensor.queue || *tensor.queue == queue) return false;
+  if (tensor.queue->device() != queue.device() || tensor.kind != MemoryKind::kDevice) return false;
+  const device::BufferRef memory{
+      .data = tensor.data, .size = 0, .device = tensor.device, .kind = tensor.kind, .read_only = true};
+  return tensor.data != nullptr && !mover.accessible(memory, queue);
 }
 
 }  // namespace
 
-const device::DriverRegistry& drivers() { return *session::Context::default_context()->drivers(); }
+const device::DriverRegistry& drivers() {
+  // Guarded by the interpreter lock; who comes in between asks dpctl's place twice.
+  static bool prepared = false;
+  if (!prepared && PyGILState_Check() != 0) {
+    session::Context::default_context()->set_driver_options(options_for_dpctl());
+    prepared = true;
+  }
+  return drivers_started();
+}
+
+const device::DriverRegistry& drivers_started() { return *session::Context::default_context()->drivers(); }
 
 Device device_of_event(const Tensor& tensor) { return tensor.queue ? tensor.queue->device() : tensor.device; }
 
 device::PointerInfo attributes_of(const Tensor& tensor) {
-  return drivers().context(tensor.device)->describe(tensor.data);
+  if (tensor.data != nullptr) return drivers().context(tensor.device)->describe(tensor.data);
+  // There is no pointer to ask about.
+  device::PointerInfo info;
+  info.device = tensor.device;
+  info.kind = tensor.kind;
+  info.host_accessible = tensor.host_accessible();
+  info.managed = tensor.device.type == DeviceType::kCudaManaged;
+  return info;
 }
 
-Tensor copy_to(const Tensor& tensor, const Device& target, const Queue* queue) {
+Tensor copy_to(const Tensor& tensor, const Device& target, const Queue* queue, std::optional<MemoryKind> kind) {
   const bool from_host = tensor.device.type == DeviceType::kCpu;
   const bool to_host = target.type == DeviceType::kCpu;
   const auto to = drivers().context(target);
@@ -114,42 +212,45 @@ Tensor copy_to(const Tensor& tensor, const Device& target, const Queue* queue) {
   }
   if (!from_host && !to_host && drivers().context(tensor.device)->driver_name() != mover->driver_name()) {
     // No driver reaches both: by way of the host.
-    return copy_to(copy_to(tensor, Device{}, nullptr), target, queue);
+    return copy_to(copy_to(tensor, Device{}, nullptr), target, queue, kind);
+  }
+  Queue on = queue != nullptr ? *queue : drivers().default_queue(moving);
+  if (in_another_context(tensor, *mover, on)) {
+    if (!to_host) return copy_to(copy_to(tensor, Device{}, nullptr), target, queue, kind);  // by way of the host
+    on = *tensor.queue;
   }
   const GilRelease release;
-  Tensor made = exchange::copy(without_foreign_work(tensor, *mover), to, array::kind_of(target.type), mover,
-                               queue != nullptr ? *queue : drivers().default_queue(moving),
-                               tensor.queue ? context_or_null(tensor.queue->device()) : nullptr);
+  Tensor made = exchange::copy(without_foreign_work(tensor, *mover), to, kind.value_or(array::kind_of(target.type)),
+                               mover, on, tensor.queue ? context_or_null(tensor.queue->device()) : nullptr,
+                               from_host ? nullptr : drivers().context(tensor.device));
   if (made.data == nullptr) made.device = target;  // what has no memory says where it was wanted
   // Who names no queue may read the result, or change the source, as soon as this returns.
   const bool host_is_free = queue == nullptr && (from_host || to_host || tensor.host_accessible());
   return host_is_free ? waited_for(std::move(made)) : made;
 }
 
+Tensor copy_to_queue(const Tensor& tensor, const Queue& queue, std::optional<MemoryKind> kind) {
+  // The host's queue orders nothing: what comes to it is there when this returns.
+  return copy_to(tensor, queue.device(), queue.device() == Device{} ? nullptr : &queue, kind);
+}
+
 Tensor empty_on(const array::ElementType& type, std::span<const std::int64_t> shape, const Device& device,
-                const Queue* queue) {
+                const Queue* queue, std::optional<MemoryKind> kind) {
   const auto context = drivers().context(device);
   if (queue != nullptr && queue->device() != context->device()) {
     throw InvalidArgumentError("the queue is one of " + device::to_string(queue->device()) +
                                ", which can't order work on memory of " + device::to_string(device));
   }
-  Tensor made = exchange::empty(type, shape, context, array::kind_of(device.type),
+  Tensor made = exchange::empty(type, shape, context, kind.value_or(array::kind_of(device.type)),
                                 queue != nullptr ? *queue : drivers().default_queue(device));
   if (made.data == nullptr) made.device = device;
   return made;
 }
 
-Tensor empty_like(const DLTensor& prototype) {
-  const Tensor like = exchange::view_dlpack(prototype, 0);
-  return empty_on(like.type, like.shape(), like.device, nullptr);
-}
-
 void wait_for(const Tensor& tensor) {
   if (tensor.mask) wait_for(*tensor.mask);
   if (exchange::is_ready(tensor)) return;
-  const auto context = drivers().context(device_of_event(tensor));
-  const GilReleaseIfHeld release;
-  context->wait(tensor.event);
+  wait_for_event(*drivers().context(device_of_event(tensor)), tensor.event);
 }
 
 Tensor waited_for(Tensor tensor) {
@@ -170,51 +271,76 @@ Tensor unordered(Tensor tensor) {
 }
 
 void check_stream(const Device& device, PyObject* stream) {
+  if (sycl_stream(device, stream)) return;
   const std::optional<std::intptr_t> native = native_stream(device, stream);
   if (device.type == DeviceType::kCpu && stream != nullptr && native) {
     fail_stream("host memory has no streams: stream must be None or -1");
   }
 }
 
-void order_for_dlpack(Tensor* tensor, PyObject* stream) {
-  if (exchange::is_ready(*tensor)) [[likely]]
+void order_for_dlpack(Tensor* tensor, const Device& of, PyObject* stream) {
+  if (const auto queue = sycl_stream(of, stream)) {
+    const Device working = device_of_event(*tensor);
+    if (working.type != DeviceType::kOneApi) wait_for(*tensor);
+    if (working.type == DeviceType::kOneApi) exchange::order_on(tensor, *drivers().context(queue->device()), *queue);
+    tensor->event = {};
     return;
-  const std::optional<std::intptr_t> native = native_stream(tensor->device, stream);
+  }
+  const std::optional<std::intptr_t> native = native_stream(stream != nullptr ? of : tensor->device, stream);
+  if (exchange::is_out_of_reach(*tensor) && native == reinterpret_cast<std::intptr_t>(tensor->queue->native())) {
+    tensor->event = {};  // on the very stream that the work is on
+  }
+  if (exchange::is_ready(*tensor)) return;
+  // Pinned and managed memory is device 0's by its number in DLPack, whoever works on it.
+  const bool numbered = exchange::dlpack_device(of) == of || !exchange::is_cuda(of.type);
+  // A handle means nothing to another driver than its own.
+  const bool family =
+      of.type == tensor->device.type || (exchange::is_cuda(of.type) && exchange::is_cuda(tensor->device.type));
+  const Device devices[] = {of, numbered ? of : Device{DeviceType::kCuda, 0},
+                            family || stream == nullptr ? tensor->device : of};
   if (tensor->device.type == DeviceType::kCpu || (stream == nullptr && tensor->host_accessible())) {
     // Who names no stream may be about to read pinned or managed memory on the host.
     wait_for(*tensor);
-  } else if (native) {
-    const auto context = drivers().context(device_of_event(*tensor));
-    if (*native == 0) {
-      // A device whose default stream has no handle that we could order.
-      wait_for(*tensor);
-    } else {
-      context->order_after(context->wrap_queue(reinterpret_cast<void*>(*native), nullptr), tensor->event);
-    }
+  } else if (native && (*native == 0 || !order_stream(devices, *native, *tensor))) {
+    // A default stream that has no handle which we could order, or another driver's stream.
+    wait_for(*tensor);
   }
   tensor->event = {};
 }
 
-nb::object stream_for_dlpack(const Device& device) {
-  if (device::host_readable(device.type)) return nb::none();
-  if (context_or_null(device) == nullptr) return nb::none();
-  const void* native = drivers().default_queue(device).native();
-  if (native == nullptr) return nb::none();
-  return checked(PyLong_FromVoidPtr(const_cast<void*>(native)));
+AskedStream stream_for_dlpack(const Device& device) {
+  if (device::host_readable(device.type) || context_or_null(device) == nullptr) return {nb::none()};
+  Queue queue = drivers().default_queue(device);
+  if (queue.native() == nullptr) return {nb::none()};
+  if (device.type == DeviceType::kOneApi) {
+    // A producer that knows SYCL's queues has imported dpctl; to others it can't be said.
+    const nb::object dpctl = nb::borrow(PyDict_GetItemString(PyImport_GetModuleDict(), "dpctl"));
+    if (!dpctl.is_valid()) return {nb::none()};
+    nb::object theirs = dpctl.attr("SyclQueue")(sycl_queue_capsule(queue));
+    return {std::move(theirs), std::move(queue)};
+  }
+  nb::object number = checked(PyLong_FromVoidPtr(queue.native()));
+  return {std::move(number), std::move(queue)};
+}
+
+void note_asked_stream(Tensor* tensor, const std::optional<Device>& source, const AskedStream& asked) {
+  if (tensor->device.type == DeviceType::kCpu || tensor->data == nullptr) return;
+  if (asked.queue) return note_queue(tensor, drivers().context(asked.queue->device()), *asked.queue);
+  const bool theirs = source && (exchange::is_cuda(source->type) || is_rocm(source->type));
+  note_default_stream(tensor, theirs ? *source : tensor->device);
 }
 
 void note_default_queue(Tensor* tensor) {
   if (tensor->device.type == DeviceType::kCpu || tensor->data == nullptr) return;
   const auto context = context_or_null(tensor->device);
-  if (context == nullptr) return;
-  // Of pinned memory no queue was named to the producer, who then used the legacy default one.
-  const bool pinned = tensor->device.type == DeviceType::kCudaHost;
-  const Queue queue = pinned ? context->wrap_queue(reinterpret_cast<void*>(kLegacyDefault), nullptr)
-                             : drivers().default_queue(tensor->device);
-  if (queue.native() != nullptr) note_queue(tensor, *context, queue);
+  if (context == nullptr) return note_default_stream(tensor, tensor->device);
+  const Queue queue = drivers().default_queue(tensor->device);
+  if (queue.native() != nullptr) note_queue(tensor, context, queue);
 }
 
 void order_on_default_queue(Tensor* tensor) {
+  // Where no driver is, our work stream is the default one: see default_stream().
+  if (exchange::is_out_of_reach(*tensor) && is_default(*tensor->queue)) tensor->event = {};
   if (exchange::is_ready(*tensor)) [[likely]]
     return;
   if (device::host_readable(tensor->device.type)) {
@@ -232,18 +358,19 @@ void* default_stream(const Device& device) {
 }
 
 void note_stream(const DLPackExchangeAPI& api, Tensor* tensor) {
-  const auto context = context_or_null(tensor->device);
-  if (context == nullptr) return;
   const DeviceType memory = tensor->device.type;
   const bool cuda = exchange::is_cuda(memory);
+  const auto context = context_or_null(tensor->device);
+  if (context == nullptr && !cuda && !is_rocm(memory)) return;
   // Pinned and managed memory is worked on by the same streams as the device's own.
   const auto type = static_cast<DLDeviceType>(cuda ? DeviceType::kCuda : memory);
   void* native = nullptr;
   if (api.current_work_stream(type, static_cast<int32_t>(tensor->device.id), &native) != 0) throw nb::python_error();
   // Null is the device's default stream, which CUDA calls 1 where it must not be mistaken for "none".
   if (native == nullptr && cuda) native = reinterpret_cast<void*>(kLegacyDefault);
+  if (context == nullptr) return note_unknown_queue(tensor, native);
   if (native == nullptr) return;
-  note_queue(tensor, *context, context->wrap_queue(native, nullptr));
+  note_queue(tensor, context, context->wrap_queue(native, nullptr));
 }
 
 }  // namespace crossdock::python

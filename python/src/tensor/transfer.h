@@ -15,16 +15,23 @@
 /// go of it where it waits or copies. Throws.
 namespace crossdock::python {
 
-/// The drivers that everything here uses.
+/// The drivers that everything here uses. The first call needs the lock: it looks where Python has put dpctl.
 const device::DriverRegistry& drivers();
+/// The same, where drivers() was called before; without the interpreter lock.
+const device::DriverRegistry& drivers_started();
 
-/// A copy in memory of `target`, or of the tensor's own device: new and writable. On `queue` if there is one, and then
+/// A copy in memory of `target`, or of the tensor's own device: new and writable, of this kind (nothing: the device's
+/// usual one). On `queue` if there is one, and then
 /// the copy may still be under way; else it is done when this returns, if the target is the host.
-array::Tensor copy_to(const array::Tensor& tensor, const device::Device& target, const device::Queue* queue);
+array::Tensor copy_to(const array::Tensor& tensor, const device::Device& target, const device::Queue* queue,
+                      std::optional<device::MemoryKind> kind = {});
+/// A copy for work on `queue`, which may be the host's.
+array::Tensor copy_to_queue(const array::Tensor& tensor, const device::Queue& queue,
+                            std::optional<device::MemoryKind> kind = {});
 /// New memory of this device, not zeroed, for work on `queue`, or on the device's default one.
 array::Tensor empty_on(const array::ElementType& type, std::span<const std::int64_t> shape,
-                       const device::Device& device, const device::Queue* queue);
-array::Tensor empty_like(const DLTensor& prototype);
+                       const device::Device& device, const device::Queue* queue,
+                       std::optional<device::MemoryKind> kind = {});
 
 /// Whose the tensor's event is: host memory may be the target of a device's work.
 device::Device device_of_event(const array::Tensor& tensor);
@@ -38,15 +45,25 @@ array::Tensor waited_for(array::Tensor tensor);
 /// A view without event and queue, whose memory lives as before: nobody waits for anything any more.
 array::Tensor unordered(array::Tensor tensor);
 
-/// What `stream` of __dlpack__ asks (null: not given): the consumer's stream is ordered after the tensor's event. The
-/// host's memory is waited for, and so is what the host can read, if no stream is named. Throws Python's ValueError for
-/// a stream that the device's interface hasn't.
-void order_for_dlpack(array::Tensor* tensor, PyObject* stream);
+/// What `stream` of __dlpack__ asks (null: not given): the consumer's stream is ordered after the tensor's event. It is
+/// one of `of`, the device of the tensor that was asked, of which `*tensor` may be a copy elsewhere. The host's memory
+/// is waited for, and so is what the host can read, if no stream is named, and what can't be ordered so. Throws
+/// Python's ValueError for a stream that the device's interface hasn't, ExportError where nobody here can order
+/// anything and the consumer is on another stream than the work.
+void order_for_dlpack(array::Tensor* tensor, const device::Device& of, PyObject* stream);
 /// Throws Python's ValueError or TypeError for a `stream` (null: not given) that this device's interface hasn't.
 void check_stream(const device::Device& device, PyObject* stream);
-/// What to give a producer on this device as `stream`: our queue there, or None.
-nanobind::object stream_for_dlpack(const device::Device& device);
-/// After a producer was given that stream: work on our queue may touch the memory, and other queues come after it.
+/// What a DLPack producer is asked to order after its work.
+struct AskedStream {
+  nanobind::object argument;             ///< `stream`; None: not named.
+  std::optional<device::Queue> queue{};  ///< Which one that is of ours.
+};
+/// Of a producer on this device: our queue there, or none.
+AskedStream stream_for_dlpack(const device::Device& device);
+/// After a producer on `source` (nothing: it didn't say) was asked so: work on that queue may touch the memory, and
+/// other queues come after it. Who was given none has used the default stream, where there is such a thing.
+void note_asked_stream(array::Tensor* tensor, const std::optional<device::Device>& source, const AskedStream& asked);
+/// After a producer by the C exchange API put its work on our default_stream().
 void note_default_queue(array::Tensor* tensor);
 
 /// For the C exchange API, which orders nothing by itself: both sides put their work on current streams.

@@ -15,6 +15,7 @@
 #include "queue.h"
 #include "tensor.h"
 #include "transfer.h"
+#include "usm_array.h"
 
 namespace nb = nanobind;
 
@@ -58,7 +59,7 @@ PyObject* mask(PyObject* self, void*) noexcept {
 
 PyObject* event(PyObject* self, void*) noexcept {
   const array::Tensor& tensor = tensor_of(self);
-  if (tensor.event.native() == nullptr && tensor.event.failure() == nullptr) Py_RETURN_NONE;
+  if (tensor.event.empty() && tensor.event.failure() == nullptr) Py_RETURN_NONE;
   return guarded([&] { return event_object(tensor.event, device_of_event(tensor)).release().ptr(); });
 }
 
@@ -194,6 +195,10 @@ PyGetSetDef attributes[] = {
     {"event", event, nullptr, "The work to wait for before the memory is touched, or None: it may be touched now.",
      nullptr},
     {"queue", queue, nullptr, "The queue that its producer's work is on, or None.", nullptr},
+    {"usm_type", usm_type, nullptr,
+     "The kind of a device's memory: \"device\", \"shared\" or \"host\" (the host's that the device reaches); None for "
+     "the host's own.",
+     nullptr},
     {"pointer_attributes", pointer_attributes, nullptr,
      "What the driver knows of the pointer: device, device_pointer, context, host_accessible, managed, allocation (its "
      "start and size, or None).",
@@ -202,6 +207,11 @@ PyGetSetDef attributes[] = {
     {"__array_interface__", array_interface, nullptr, "NumPy's array interface, version 3; host memory only.", nullptr},
     {"__cuda_array_interface__", cuda_array_interface, nullptr,
      "The CUDA Array Interface, version 3; memory that a CUDA device reaches only.", nullptr},
+    {"__sycl_usm_array_interface__", usm_array_interface, nullptr,
+     "The SYCL USM array interface, version 1; memory that SYCL allocated only. Its syclobj is the array's queue; "
+     "waits "
+     "for the array's work where that queue isn't in-order, as the interface has no event.",
+     nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyMethodDef methods[] = {
@@ -216,6 +226,27 @@ PyMethodDef methods[] = {
     {"copy", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(copy)), METH_FASTCALL | METH_KEYWORDS,
      "copy($self, /, *, queue=None)\n--\n\nThe same elements in new, writable memory of the same device. queue: as for "
      "to()."},
+    {"copy_to", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(copy_to_method)),
+     METH_FASTCALL | METH_KEYWORDS,
+     "copy_to($self, queue=None, /, *, usm_type=None)\n--\n\n"
+     "A copy for work on a queue: whatever Queue() takes, or the current one (crossdock.offload). It runs there, and "
+     "may still be under way."},
+    {"collocate", collocate, METH_O,
+     "collocate($self, other, /)\n--\n\n"
+     "The elements for work on the queue of another array, or on a Queue. Where that queue reaches the memory this is "
+     "the same memory, associated with the queue, which is ordered after the work that is pending on it; else a copy."},
+    {"sycl_usm_array_interface", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(usm_array_interface_with)),
+     METH_FASTCALL | METH_KEYWORDS,
+     "sycl_usm_array_interface($self, /, syclobj=\"queue\")\n--\n\n"
+     "The dictionary of __sycl_usm_array_interface__ with another syclobj: \"context\", a capsule for one consumer, or "
+     "\"filter\", the filter string of a device whose default context it is."},
+    {"item", item, METH_NOARGS,
+     "item($self, /)\n--\n\n"
+     "The value of a tensor of one element, as a bool, int, float or complex. Waits; of memory that the host can read."},
+    {"tolist", to_list, METH_NOARGS,
+     "tolist($self, /)\n--\n\n"
+     "The values as nested lists of bool, int, float or complex; without dimensions, as item(). Waits; of memory that "
+     "the host can read."},
     {"_repr_html_", html, METH_NOARGS, "_repr_html_($self, /)\n--\n\nFor notebooks."},
     {"wait", wait, METH_NOARGS,
      "wait($self, /)\n--\n\nWaits until the memory may be touched. Raises what the work failed with."},
@@ -245,6 +276,10 @@ PyMethodDef methods[] = {
      METH_FASTCALL | METH_KEYWORDS,
      "__arrow_c_device_array__($self, requested_schema=None, **keywords)\n--\n\n"
      "A pair of capsules, with the device and the event."},
+    {"__array__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(array_method)),
+     METH_FASTCALL | METH_KEYWORDS,
+     "__array__($self, dtype=None, copy=None)\n--\n\n"
+     "A NumPy array. Raises BufferError for memory that the host can't read: NumPy gets no copy without a word."},
     {"__dlpack_device__", dlpack_device, METH_NOARGS,
      "__dlpack_device__($self, /)\n--\n\n(device type, device id), DLPack's numbers."},
     {nullptr, nullptr, 0, nullptr}};
@@ -267,6 +302,10 @@ PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(deallocate)},
                        {Py_tp_doc, const_cast<char*>(kDoc)},
                        {Py_mp_subscript, reinterpret_cast<void*>(subscript)},
                        {Py_mp_length, reinterpret_cast<void*>(length)},
+                       // Without these Python would read the buffer as the text of a number.
+                       {Py_nb_float, reinterpret_cast<void*>(as_float)},
+                       {Py_nb_int, reinterpret_cast<void*>(as_int)},
+                       {Py_nb_bool, reinterpret_cast<void*>(as_bool)},
                        {Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
                        {0, nullptr}};
 
@@ -326,6 +365,7 @@ void bind_tensor(nb::module_& module) {
   module.attr("Tensor") = type;
   bind_asarray(module);
   bind_cuda_array(module);
+  bind_usm_array(module);
   bind_column(module);
 }
 

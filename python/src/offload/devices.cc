@@ -1,0 +1,66 @@
+#include "devices.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include <string>
+#include <vector>
+
+#include "../gil.h"
+#include "../tensor/place.h"
+#include "../tensor/transfer.h"
+#include "crossdock/device/filter.h"
+#include "usm_type.h"
+
+namespace nb = nanobind;
+
+namespace crossdock::python {
+namespace {
+
+/// A list with a dict for each driver that was looked for, and in each a list with one for each of its devices.
+nb::list devices() {
+  std::vector<device::DriverReport> reports;
+  std::vector<device::NamedDevice> all;
+  const device::DriverRegistry& looked_for = drivers();  // with the lock: see there
+  {
+    const GilRelease release;
+    reports = looked_for.reports();
+    all = device::list_devices(looked_for);
+  }
+  nb::list shown;
+  for (const device::DriverReport& report : reports) {
+    nb::list its;
+    for (const device::NamedDevice& one : all) {
+      if (one.driver != report.name) continue;
+      nb::list kinds;
+      for (const device::MemoryKind kind : one.info.kinds) kinds.append(nb::str(usm_type_name(kind)));
+      nb::dict device;
+      device["device"] = device_object(one.info.device);
+      device["filter"] = one.filter;
+      device["device_type"] = device::device_class_name(one.info.device_class);
+      device["backend"] = one.info.backend;
+      device["name"] = one.info.name;
+      device["memory"] = one.info.memory;
+      device["usm_types"] = kinds;
+      its.append(device);
+    }
+    nb::dict driver;
+    driver["driver"] = report.name;
+    driver["found"] = report.found;
+    driver["version"] = report.version;
+    driver["tried"] = report.tried;
+    driver["devices"] = its;
+    shown.append(driver);
+  }
+  return shown;
+}
+
+}  // namespace
+
+void bind_devices(nb::module_& module) {
+  module.def("devices", devices,
+             "Every driver that was looked for, found or not, what was tried, and its devices: a list of dicts.");
+}
+
+}  // namespace crossdock::python

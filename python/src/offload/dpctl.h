@@ -1,0 +1,12 @@
+#pragma once
+
+#include "crossdock/device/registry.h"
+
+namespace crossdock::python {
+
+/// Options by which the drivers share SYCL with the package dpctl, and with what is built on it (dpnp): its library,
+/// and its cached queue of each device as our default one. Looks where the package is, but doesn't import it; that is
+/// done when SYCL's default queue is asked for. Needs the interpreter lock.
+device::DriverOptions options_for_dpctl();
+
+}  // namespace crossdock::python

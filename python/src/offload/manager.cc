@@ -1,0 +1,312 @@
+#include "manager.h"
+
+#include <Python.h>
+
+#include <cstddef>
+#include <string>
+
+#include "../errors.h"
+#include "../tensor/names.h"
+#include "../tensor/queue.h"
+#include "../tensor/tensor.h"
+#include "placement.h"
+#include "selector.h"
+
+namespace nb = nanobind;
+
+namespace crossdock::python {
+namespace {
+
+/// crossdock.offload.Package: a default queue, and a context variable with the current one. Its value is None, or a
+/// tuple: the queue, the value before, and the scope that set it; so a scope's end needs no token, and one scope may be
+/// entered in many tasks at once.
+struct PyPackage {
+  PyObject ob_base;
+  PyObject* name;
+  PyObject* variable;
+  PyObject* chosen;  ///< The default queue that somebody set; null if nobody did.
+};
+
+/// What current() gives: a context manager and a decorator.
+struct PyScope {
+  PyObject ob_base;
+  PyPackage* package;
+  PyObject* queue;
+};
+
+constexpr Py_ssize_t kQueue = 0;
+constexpr Py_ssize_t kOuter = 1;
+constexpr Py_ssize_t kScope = 2;
+
+PyTypeObject* package_type = nullptr;
+PyTypeObject* scope_type = nullptr;
+PyPackage* global = nullptr;  ///< crossdock.offload's own
+
+PyPackage* package_of(PyObject* object) noexcept { return reinterpret_cast<PyPackage*>(object); }
+PyScope* scope_of(PyObject* object) noexcept { return reinterpret_cast<PyScope*>(object); }
+
+/// The variable's value, a new reference; null with the Python error set.
+PyObject* value_of(const PyPackage& package) noexcept {
+  PyObject* value = nullptr;
+  return PyContextVar_Get(package.variable, Py_None, &value) == 0 ? value : nullptr;
+}
+
+bool set_value(const PyPackage& package, PyObject* value) noexcept {
+  PyObject* const token = PyContextVar_Set(package.variable, value);
+  Py_XDECREF(token);
+  return token != nullptr;
+}
+
+// crossdock.offload.Scope
+
+PyObject* enter(PyObject* self, PyObject* /*unused*/) noexcept {
+  const PyScope& scope = *scope_of(self);
+  PyObject* const outer = value_of(*scope.package);
+  if (outer == nullptr) return nullptr;
+  PyObject* const value = PyTuple_Pack(3, scope.queue, outer, self);
+  Py_DECREF(outer);
+  const bool set = value != nullptr && set_value(*scope.package, value);
+  Py_XDECREF(value);
+  return set ? Py_NewRef(scope.queue) : nullptr;
+}
+
+PyObject* leave(PyObject* self, PyObject* const* /*exception*/, Py_ssize_t /*three*/) noexcept {
+  const PyScope& scope = *scope_of(self);
+  PyObject* const value = value_of(*scope.package);
+  if (value == nullptr) return nullptr;
+  bool left = false;
+  if (value == Py_None || PyTuple_GET_ITEM(value, kScope) != self) {
+    PyErr_SetString(
+        PyExc_RuntimeError,
+        "a scope of current() ends that isn't the innermost one of this task: scopes end in the reverse "
+        "order, in the task that began them (a generator that yields inside one gives its caller the queue)");
+  } else {
+    left = set_value(*scope.package, PyTuple_GET_ITEM(value, kOuter));
+  }
+  Py_DECREF(value);
+  if (!left) return nullptr;
+  Py_RETURN_NONE;
+}
+
+/// As a decorator: Python wraps the function.
+PyObject* decorate(PyObject* self, PyObject* arguments, PyObject* keywords) noexcept {
+  if (PyTuple_GET_SIZE(arguments) != 1 || keywords != nullptr) {
+    PyErr_SetString(PyExc_TypeError, "current(queue) is used as a context manager, or as a decorator of a function");
+    return nullptr;
+  }
+  return guarded([&] {
+    const nb::object wrap = nb::module_::import_("crossdock.offload").attr("_decorated");
+    return nb::object(wrap(nb::handle(self), nb::handle(PyTuple_GET_ITEM(arguments, 0)))).release().ptr();
+  });
+}
+
+PyObject* scope_queue(PyObject* self, void*) noexcept { return Py_NewRef(scope_of(self)->queue); }
+
+void drop_scope(PyObject* self) noexcept {
+  PyObject_GC_UnTrack(self);
+  PyScope& scope = *scope_of(self);
+  Py_XDECREF(reinterpret_cast<PyObject*>(scope.package));
+  Py_XDECREF(scope.queue);
+  PyTypeObject* const type = Py_TYPE(self);
+  PyObject_GC_Del(self);
+  Py_DECREF(type);
+}
+
+int visit_scope(PyObject* self, visitproc visit, void* arg) noexcept {
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(reinterpret_cast<PyObject*>(scope_of(self)->package));
+  return 0;
+}
+
+PyMethodDef scope_methods[] = {
+    {"__enter__", enter, METH_NOARGS, "__enter__($self, /)\n--\n\nMakes the queue current, and gives it."},
+    {"__exit__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(leave)), METH_FASTCALL,
+     "__exit__($self, /, *exception)\n--\n\nMakes current what was so before."},
+    {nullptr, nullptr, 0, nullptr}};
+PyGetSetDef scope_attributes[] = {{"queue", scope_queue, nullptr, "The queue.", nullptr},
+                                  {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyType_Slot scope_slots[] = {
+    {Py_tp_dealloc, reinterpret_cast<void*>(drop_scope)},
+    {Py_tp_traverse, reinterpret_cast<void*>(visit_scope)},
+    {Py_tp_call, reinterpret_cast<void*>(decorate)},
+    {Py_tp_methods, scope_methods},
+    {Py_tp_getset, scope_attributes},
+    {Py_tp_doc,
+     const_cast<char*>("A queue that is current for a while: for `with`, and as a decorator of a function.")},
+    {0, nullptr}};
+PyType_Spec scope_spec = {
+    "crossdock.offload.Scope", sizeof(PyScope), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
+    scope_slots};
+
+// crossdock.offload.Package
+
+PyObject* new_package(PyObject* name) noexcept {
+  PyObject* const variable = PyUnicode_Check(name) != 0 ? PyContextVar_New(PyUnicode_AsUTF8(name), nullptr) : nullptr;
+  if (variable == nullptr) {
+    if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_TypeError, "a package's name is a str");
+    return nullptr;
+  }
+  PyPackage* const package = PyObject_GC_New(PyPackage, package_type);
+  if (package == nullptr) {
+    Py_DECREF(variable);
+    return nullptr;
+  }
+  package->name = Py_NewRef(name);
+  package->variable = variable;
+  package->chosen = nullptr;
+  PyObject_GC_Track(reinterpret_cast<PyObject*>(package));
+  return reinterpret_cast<PyObject*>(package);
+}
+
+PyObject* make_package(PyTypeObject* /*type*/, PyObject* arguments, PyObject* keywords) noexcept {
+  static const char* const names[] = {"name", nullptr};
+  PyObject* name = nullptr;
+  if (PyArg_ParseTupleAndKeywords(arguments, keywords, "U:Package", const_cast<char**>(names), &name) == 0) {
+    return nullptr;
+  }
+  return new_package(name);
+}
+
+/// A borrowed reference: what scopes or set_default_queue() chose. Null if nobody did, or with the Python error set.
+PyObject* chosen_in(const PyPackage& package) noexcept {
+  PyObject* const value = value_of(package);
+  if (value == nullptr) return nullptr;
+  PyObject* const queue = value == Py_None ? package.chosen : PyTuple_GET_ITEM(value, kQueue);
+  Py_DECREF(value);  // the variable keeps it
+  return queue;
+}
+
+PyObject* current_queue(PyObject* self, PyObject* /*unused*/) noexcept {
+  PyObject* const queue = chosen_in(*package_of(self));
+  if (queue != nullptr) return Py_NewRef(queue);
+  if (PyErr_Occurred() != nullptr) return nullptr;
+  return guarded([] { return Py_NewRef(default_queue_object()); });
+}
+
+PyObject* default_queue(PyObject* self, void*) noexcept {
+  if (PyObject* const queue = package_of(self)->chosen) return Py_NewRef(queue);
+  return guarded([] { return Py_NewRef(default_queue_object()); });
+}
+
+PyObject* set_default_queue(PyObject* self, PyObject* of) noexcept {
+  return guarded([&]() -> PyObject* {
+    PyObject* const queue = of == Py_None ? nullptr : select_queue_object(of).release().ptr();
+    PyObject* const before = std::exchange(package_of(self)->chosen, queue);
+    Py_XDECREF(before);
+    Py_RETURN_NONE;
+  });
+}
+
+PyObject* current(PyObject* self, PyObject* of) noexcept {
+  return guarded([&]() -> PyObject* {
+    nb::object queue = select_queue_object(of);
+    PyScope* const scope = PyObject_GC_New(PyScope, scope_type);
+    if (scope == nullptr) return nullptr;
+    scope->package = package_of(Py_NewRef(self));
+    scope->queue = queue.release().ptr();
+    PyObject_GC_Track(reinterpret_cast<PyObject*>(scope));
+    return reinterpret_cast<PyObject*>(scope);
+  });
+}
+
+PyObject* place(PyObject* self, PyObject* const* arguments, Py_ssize_t positional, PyObject* keywords) noexcept {
+  PyObject* queue = nullptr;
+  PyObject* const known[] = {names::queue()};
+  PyObject** const out[] = {&queue};
+  if (!names::read_keywords("placement", arguments + positional, keywords, known, out)) return nullptr;
+  return guarded([&]() -> PyObject* {
+    nb::object placed = placement_of(arguments, positional, queue);
+    return placed.is_valid() ? placed.release().ptr() : current_queue(self, nullptr);
+  });
+}
+
+PyObject* package_name(PyObject* self, void*) noexcept { return Py_NewRef(package_of(self)->name); }
+
+PyObject* package_repr(PyObject* self) noexcept {
+  return PyUnicode_FromFormat("<crossdock.offload.Package %R>", package_of(self)->name);
+}
+
+int clear_package(PyObject* self) noexcept {
+  PyPackage& package = *package_of(self);
+  Py_CLEAR(package.variable);
+  Py_CLEAR(package.chosen);
+  Py_CLEAR(package.name);
+  return 0;
+}
+
+void drop_package(PyObject* self) noexcept {
+  PyObject_GC_UnTrack(self);
+  clear_package(self);
+  PyTypeObject* const type = Py_TYPE(self);
+  PyObject_GC_Del(self);
+  Py_DECREF(type);
+}
+
+int visit_package(PyObject* self, visitproc visit, void* arg) noexcept {
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(package_of(self)->variable);
+  return 0;
+}
+
+PyMethodDef package_methods[] = {
+    {"current", current, METH_O,
+     "current($self, queue, /)\n--\n\n"
+     "A scope in which this queue is current: `with package.current(\"gpu:1\"):`, or a decorator. queue: whatever "
+     "Queue() takes. For the calling task or thread alone; tasks that it starts inherit it, threads don't."},
+    {"current_queue", current_queue, METH_NOARGS,
+     "current_queue($self, /)\n--\n\nThe innermost scope's queue, else the default one."},
+    {"set_default_queue", set_default_queue, METH_O,
+     "set_default_queue($self, queue, /)\n--\n\n"
+     "The queue that is current where no scope says another, in every thread. None: the first GPU's, else the first "
+     "accelerator's, else a CPU's."},
+    {"placement", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(place)), METH_FASTCALL | METH_KEYWORDS,
+     "placement($self, /, *arrays, queue=None)\n--\n\n"
+     "The queue to run on: compute follows data. That of the arrays, which must all be on one; arrays of the host "
+     "don't "
+     "vote, and if all are, it is the current queue. With `queue`, that one, which must reach them all. Puts nothing "
+     "on any queue. Raises ExecutionPlacementError, which names both sides, and what to do."},
+    {nullptr, nullptr, 0, nullptr}};
+PyGetSetDef package_attributes[] = {
+    {"name", package_name, nullptr, "The package's name.", nullptr},
+    {"default_queue", default_queue, nullptr, "The queue that is current where no scope says another.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+constexpr const char* kPackageDoc =
+    "Package(name)\n--\n\n"
+    "A package's own current queue: a default and scopes, apart from every other package's and from "
+    "crossdock.offload's. "
+    "Safe to share between threads.";
+PyType_Slot package_slots[] = {{Py_tp_new, reinterpret_cast<void*>(make_package)},
+                               {Py_tp_dealloc, reinterpret_cast<void*>(drop_package)},
+                               {Py_tp_traverse, reinterpret_cast<void*>(visit_package)},
+                               {Py_tp_clear, reinterpret_cast<void*>(clear_package)},
+                               {Py_tp_repr, reinterpret_cast<void*>(package_repr)},
+                               {Py_tp_methods, package_methods},
+                               {Py_tp_getset, package_attributes},
+                               {Py_tp_doc, const_cast<char*>(kPackageDoc)},
+                               {0, nullptr}};
+PyType_Spec package_spec = {"crossdock.offload.Package", sizeof(PyPackage), 0,
+                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE, package_slots};
+
+}  // namespace
+
+PyObject* chosen_queue() noexcept {
+  PyObject* const queue = chosen_in(*global);
+  if (queue == nullptr) PyErr_Clear();
+  return queue;
+}
+
+void bind_offload(nb::module_& module) {
+  const nb::object scope = checked(PyType_FromSpec(&scope_spec));
+  scope_type = reinterpret_cast<PyTypeObject*>(nb::borrow(scope).release().ptr());
+  const nb::object package = checked(PyType_FromSpec(&package_spec));
+  package_type = reinterpret_cast<PyTypeObject*>(nb::borrow(package).release().ptr());
+  const nb::object own = checked(new_package(nb::str("crossdock.offload").ptr()));
+  global = package_of(nb::borrow(own).release().ptr());
+  module.attr("Scope") = scope;
+  module.attr("Package") = package;
+  module.attr("offload") = own;
+  bind_placement(module);
+}
+
+}  // namespace crossdock::python

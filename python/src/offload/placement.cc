@@ -1,0 +1,66 @@
+#include "placement.h"
+
+#include <cstddef>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "../tensor/queue.h"
+#include "../tensor/tensor.h"
+#include "../tensor/transfer.h"
+#include "crossdock/offload/placement.h"
+#include "selector.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace crossdock::python {
+namespace {
+
+using array::Tensor;
+
+/// Views of arrays of any library, as long as this lives.
+class Arrays {
+ public:
+  Arrays(PyObject* const* objects, Py_ssize_t count) {
+    pointers_.reserve(static_cast<std::size_t>(count));
+    for (Py_ssize_t i = 0; i < count; ++i) {
+      if (is_tensor(objects[i])) {
+        pointers_.push_back(&tensor_of(objects[i]));
+      } else {
+        tensor_from_any(objects[i], {}, &others_.emplace_back());
+        pointers_.push_back(&others_.back());
+      }
+    }
+  }
+  const std::vector<const Tensor*>& pointers() const noexcept { return pointers_; }
+
+ private:
+  std::vector<const Tensor*> pointers_;
+  std::deque<Tensor> others_;
+};
+
+}  // namespace
+
+nb::object placement_of(PyObject* const* arrays, Py_ssize_t count, PyObject* queue) {
+  const Arrays all(arrays, count);
+  std::optional<device::Queue> named;
+  if (given(queue)) named = select_queue(queue);
+  const offload::Placement placed = offload::placement(all.pointers(), named, drivers());
+  return placed.queue ? queue_object(*placed.queue) : nb::object();
+}
+
+void bind_placement(nb::module_& module) {
+  module.def(
+      "accessible",
+      [](nb::handle array, nb::handle queue) {
+        PyObject* const object = array.ptr();
+        const Arrays one(&object, 1);
+        return offload::accessible(*one.pointers().front(), select_queue(queue), drivers());
+      },
+      "array"_a, "queue"_a,
+      "Whether work on this queue may use the array where it is: its device and its context are the queue's, or the "
+      "queue reaches them. False is no error: a copy helps.");
+}
+
+}  // namespace crossdock::python

@@ -1,0 +1,38 @@
+#include "usm_type.h"
+
+#include "../tensor/tensor.h"
+
+namespace nb = nanobind;
+
+namespace crossdock::python {
+
+using device::MemoryKind;
+
+const char* usm_type_name(MemoryKind kind) noexcept {
+  switch (kind) {
+    case MemoryKind::kHost: return "host";
+    case MemoryKind::kShared: return "shared";
+    default: return "device";
+  }
+}
+
+std::optional<MemoryKind> usm_type_in(PyObject* object) {
+  if (!given(object)) return std::nullopt;
+  if (PyUnicode_Check(object) == 0) {
+    PyErr_Format(PyExc_TypeError, "usm_type is \"device\", \"shared\", \"host\" or None, not of type %s",
+                 Py_TYPE(object)->tp_name);
+    throw nb::python_error();
+  }
+  for (const MemoryKind kind : {MemoryKind::kDevice, MemoryKind::kShared, MemoryKind::kHost}) {
+    if (PyUnicode_CompareWithASCIIString(object, usm_type_name(kind)) == 0) return kind;
+  }
+  PyErr_Format(PyExc_ValueError, "usm_type is \"device\", \"shared\", \"host\" or None, not %R", object);
+  throw nb::python_error();
+}
+
+std::optional<MemoryKind> usm_type_of(const array::Tensor& tensor) noexcept {
+  if (tensor.device.type == device::DeviceType::kCpu) return std::nullopt;
+  return tensor.kind;
+}
+
+}  // namespace crossdock::python

@@ -1,0 +1,317 @@
+#include "usm_array.h"
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "../deferred.h"
+#include "../gil.h"
+#include "../offload/selector.h"
+#include "array_interface.h"
+#include "crossdock/core/error.h"
+#include "crossdock/device/filter.h"
+#include "crossdock/device/sycl.h"
+#include "crossdock/exchange/ready.h"
+#include "crossdock/exchange/usm_array.h"
+#include "names.h"
+#include "queue.h"
+#include "tensor.h"
+#include "transfer.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace crossdock::python {
+namespace {
+
+using array::Tensor;
+using device::Queue;
+using device::SyclDriver;
+
+constexpr const char* kWhere = "__sycl_usm_array_interface__";
+constexpr const char* kQueueCapsule = "SyclQueueRef";
+constexpr const char* kUsedQueueCapsule = "used_SyclQueueRef";
+constexpr const char* kContextCapsule = "SyclContextRef";
+constexpr const char* kUsedContextCapsule = "used_SyclContextRef";
+
+[[noreturn]] void fail(const std::string& what) { throw InvalidDataError(std::string(kWhere) + ": " + what); }
+
+SyclDriver& sycl() {
+  const auto driver = std::dynamic_pointer_cast<SyclDriver>(drivers().find("sycl"));
+  if (driver == nullptr) drivers().for_type(device::DeviceType::kOneApi);  // throws, and says what was tried
+  return *driver;
+}
+
+/// True if the object is of a class of that name (as C extensions name theirs, with the module) or one derived from it:
+/// nothing has to be imported to know.
+bool is_a(nb::handle object, std::string_view name) noexcept {
+  for (const PyTypeObject* type = Py_TYPE(object.ptr()); type != nullptr; type = type->tp_base) {
+    if (type->tp_name == name) return true;
+  }
+  return false;
+}
+
+/// The address of the SYCL object that one of dpctl's holds.
+void* held_by(nb::handle object) {
+  const nb::object address = object.attr("addressof_ref")();
+  const auto number = PyLong_AsSize_t(address.ptr());
+  if (number == static_cast<std::size_t>(-1) && PyErr_Occurred() != nullptr) throw nb::python_error();
+  return reinterpret_cast<void*>(number);
+}
+
+/// What a capsule stands for; it is used up, as dpctl does it: renamed, with its destructor left to its maker.
+Queue of_capsule(nb::handle capsule, const void* pointer) {
+  const char* const name = PyCapsule_GetName(capsule.ptr());
+  if (name == nullptr) fail("its syclobj is a capsule without a name");
+  void* const native = PyCapsule_GetPointer(capsule.ptr(), name);
+  if (native == nullptr) throw nb::python_error();
+  if (std::string_view(name) == kQueueCapsule) {
+    Queue queue = sycl().wrap_queue(native);
+    if (PyCapsule_SetName(capsule.ptr(), kUsedQueueCapsule) != 0) throw nb::python_error();
+    return queue;
+  }
+  if (std::string_view(name) == kContextCapsule) {
+    Queue queue = sycl().queue_in(native, pointer);
+    if (PyCapsule_SetName(capsule.ptr(), kUsedContextCapsule) != 0) throw nb::python_error();
+    return queue;
+  }
+  if (std::string_view(name) == kUsedQueueCapsule || std::string_view(name) == kUsedContextCapsule) {
+    fail("its syclobj is a capsule that was used before (\"" + std::string(name) + "\"); each is for one consumer");
+  }
+  fail("its syclobj is a capsule \"" + std::string(name) + "\"; SyclQueueRef and SyclContextRef are understood");
+}
+
+bool is_queue(nb::handle object) noexcept { return is_a(object, "dpctl._sycl_queue._SyclQueue"); }
+
+/// Throws for what stands for no context.
+Queue of_syclobj(nb::handle object, const void* pointer) {
+  if (const auto queue = sycl_queue_in(object, pointer)) return *queue;
+  if (PyUnicode_Check(object.ptr()) != 0) {
+    Py_ssize_t size = 0;
+    const char* const text = PyUnicode_AsUTF8AndSize(object.ptr(), &size);
+    if (text == nullptr) throw nb::python_error();
+    return drivers().default_queue(device::select_device(sycl(), {text, static_cast<std::size_t>(size)}));
+  }
+  fail(std::string("its syclobj is of type ") + Py_TYPE(object.ptr())->tp_name +
+       "; it is a filter string, a SyclContext, a SyclQueue, a capsule of either, or an object with _get_capsule()");
+}
+
+/// A producer's own queue: what it stands for orders its work.
+bool names_a_queue(nb::handle object) {
+  if (is_queue(object) || queue_or_null(object) != nullptr) return true;
+  return PyCapsule_CheckExact(object.ptr()) != 0
+             ? PyCapsule_IsValid(object.ptr(), kQueueCapsule) != 0
+             : !is_a(object, "dpctl._sycl_context._SyclContext") && PyUnicode_Check(object.ptr()) == 0;
+}
+
+std::int64_t times(std::int64_t elements, std::int64_t itemsize, const char* what) {
+  std::int64_t bytes = 0;
+  if (__builtin_mul_overflow(elements, itemsize, &bytes)) fail(std::string("its ") + what + " is beyond 64 bits");
+  return bytes;
+}
+
+/// The memory of an object without an entry `data`: its buffer, which stays locked.
+void read_buffer(PyObject* object, Tensor* tensor) {
+  if (object == nullptr || PyObject_CheckBuffer(object) == 0) {
+    fail("its entry \"data\" is missing, and there is no buffer to take its place");
+  }
+  struct Held {
+    Py_buffer view{};
+    ~Held() { PyBuffer_Release(&view); }
+  };
+  auto buffer = std::make_unique<Held>();
+  if (PyObject_GetBuffer(object, &buffer->view, PyBUF_SIMPLE) != 0) throw nb::python_error();
+  const Py_buffer& view = buffer->view;
+  const array::ByteRange range = array::byte_range(*tensor, kWhere);
+  const std::int64_t offset = static_cast<std::int64_t>(tensor->byte_offset);
+  if (range.highest != 0 && (range.lowest + offset < 0 || range.highest + offset > view.len)) {
+    fail("its elements reach from byte " + std::to_string(range.lowest + offset) + " to byte " +
+         std::to_string(range.highest + offset) + " of a buffer of " + std::to_string(view.len) + " bytes");
+  }
+  tensor->data = view.buf;
+  tensor->read_only = view.readonly != 0;
+  tensor->owner = held(std::shared_ptr<void>(std::move(buffer)));
+}
+
+Tensor read(nb::handle interface, nb::handle object) {
+  if (PyDict_Check(interface.ptr()) == 0) {
+    PyErr_Format(PyExc_TypeError, "%s must be a dict, not %s", kWhere, Py_TYPE(interface.ptr())->tp_name);
+    throw nb::python_error();
+  }
+  const nb::dict dictionary = nb::borrow<nb::dict>(interface);
+  const nb::object version = entry(interface, "version");
+  if (version.is_none()) fail("its entry \"version\" is missing");
+  const std::int64_t number = integer_in(version, kWhere, "version");
+  Tensor tensor;
+  const bool has_data = describe_from(dictionary, kWhere, &tensor, Units::kElements);
+  if (!has_data && !entry(interface, "data").is_none()) fail("its data is no pair of address and read-only flag");
+  const nb::object offset = entry(interface, "offset");
+  const std::int64_t shift =
+      offset.is_none() ? 0 : times(integer_in(offset, kWhere, "offset"), tensor.type.itemsize(), "offset");
+  tensor.byte_offset = static_cast<std::uint64_t>(shift);
+  if (!object.is_none()) tensor.owner = owner_of(object.ptr());
+  if (has_data) {
+    // dpctl's allocations say True of memory that may be written: there the flag means nothing.
+    if (is_a(object, "dpctl.memory._memory._Memory")) tensor.read_only = false;
+  } else {
+    read_buffer(object.is_none() ? nullptr : object.ptr(), &tensor);
+  }
+  tensor.byte_offset = 0;
+  if (tensor.data != nullptr) tensor.data = static_cast<std::byte*>(tensor.data) + shift;
+  const nb::object syclobj = entry(interface, "syclobj");
+  if (syclobj.is_none()) fail("its entry \"syclobj\" is missing");
+  const bool ordered = names_a_queue(syclobj);
+  const Queue queue = of_syclobj(syclobj, tensor.data);
+  exchange::import_usm_array(&tensor, number, queue, ordered, drivers());
+  if (!has_data && tensor.kind == device::MemoryKind::kDevice && tensor.data != nullptr) {
+    fail("its data is missing, and memory of kind \"device\" can have no buffer");
+  }
+  return tensor;
+}
+
+/// What goes into `syclobj`.
+nb::object syclobj_of(const Queue& queue, PyObject* wanted) {
+  if (!given(wanted) || PyUnicode_CompareWithASCIIString(wanted, "queue") == 0) return queue_object(queue);
+  if (PyUnicode_CompareWithASCIIString(wanted, "context") == 0) {
+    auto* const context = new std::shared_ptr<void>(sycl().queue_info(queue).context);
+    PyObject* const capsule = PyCapsule_New(context->get(), kContextCapsule, [](PyObject* self) {
+      delete static_cast<std::shared_ptr<void>*>(PyCapsule_GetContext(self));
+    });
+    if (capsule == nullptr || PyCapsule_SetContext(capsule, context) != 0) {
+      delete context;
+      throw nb::python_error();
+    }
+    return nb::steal(capsule);
+  }
+  if (PyUnicode_CompareWithASCIIString(wanted, "filter") == 0) {
+    if (!sycl().same_context(queue, drivers().default_queue(queue.device()))) {
+      throw ExportError("a filter string stands for its device's default context, and the memory is in another");
+    }
+    for (const device::NamedDevice& one : device::list_devices(drivers())) {
+      if (one.info.device == queue.device()) return nb::str(one.filter.c_str());
+    }
+    throw NotFoundError("SYCL lists no device " + device::to_string(queue.device()) + " any more");
+  }
+  PyErr_Format(PyExc_ValueError, "syclobj is \"queue\", \"context\" or \"filter\", not %R", wanted);
+  throw nb::python_error();
+}
+
+/// An address for arrays without elements, in the context of this queue: dpctl takes no null pointer for any. Kept for
+/// good, a few bytes for each context.
+void* no_elements(const Queue& queue) {
+  static std::vector<Tensor>* const made = new std::vector<Tensor>;  // guarded by the interpreter lock
+  for (const Tensor& one : *made) {
+    if (*one.queue == queue || sycl().same_context(*one.queue, queue)) return one.data;
+  }
+  const std::int64_t shape[] = {1};
+  made->push_back(empty_on(array::parse_element_type("uint8"), shape, queue.device(), &queue));
+  return made->back().data;
+}
+
+nb::object shown(const Tensor& tensor, PyObject* wanted) {
+  const Queue queue = exchange::export_usm_array(tensor, drivers());
+  if (!exchange::is_ready(tensor) && !sycl().queue_info(queue).in_order) wait_for(tensor);
+  nb::dict interface = interface_of(tensor, exchange::kUsmArrayVersion, Units::kElements);
+  interface["offset"] = 0;
+  if (tensor.data == nullptr) {
+    interface["data"] = nb::make_tuple(reinterpret_cast<std::uintptr_t>(no_elements(queue)), tensor.read_only);
+  }
+  interface["syclobj"] = syclobj_of(queue, wanted);
+  return interface;
+}
+
+}  // namespace
+
+std::optional<Queue> sycl_queue_in(nb::handle object, const void* pointer) {
+  if (const Queue* const own = queue_or_null(object)) {
+    if (own->device().type == device::DeviceType::kOneApi) return *own;
+    return std::nullopt;
+  }
+  if (is_queue(object)) return sycl().wrap_queue(held_by(object));
+  if (is_a(object, "dpctl._sycl_context._SyclContext")) return sycl().queue_in(held_by(object), pointer);
+  if (PyCapsule_CheckExact(object.ptr()) != 0) return of_capsule(object, pointer);
+  const nb::object get_capsule = optional_attribute(object.ptr(), names::_get_capsule());
+  if (!get_capsule.is_valid()) return std::nullopt;
+  const nb::object capsule = get_capsule();
+  if (PyCapsule_CheckExact(capsule.ptr()) == 0) fail("the _get_capsule() of its syclobj gives no capsule");
+  return of_capsule(capsule, pointer);
+}
+
+std::optional<Queue> sycl_queue_of_device(nb::handle object) {
+  if (!is_a(object, "dpctl._sycl_device._SyclDevice")) return std::nullopt;
+  if (!nb::object(object.attr("parent_device")).is_none()) return sycl().make_queue({.native_device = held_by(object)});
+  const nb::object filter = object.attr("filter_string");
+  const char* const text = PyUnicode_AsUTF8(filter.ptr());
+  if (text == nullptr) throw nb::python_error();
+  return drivers().default_queue(device::select_device(sycl(), text));
+}
+
+nb::object sycl_queue_capsule(const Queue& queue) {
+  // The native queue is ours as long as anybody holds a Queue: the capsule does, whatever its consumer renames it to.
+  auto* const keeper = new Queue(queue);
+  PyObject* const capsule = PyCapsule_New(
+      queue.native(), kQueueCapsule, [](PyObject* self) { delete static_cast<Queue*>(PyCapsule_GetContext(self)); });
+  if (capsule == nullptr || PyCapsule_SetContext(capsule, keeper) != 0) {
+    delete keeper;
+    throw nb::python_error();
+  }
+  return nb::steal(capsule);
+}
+
+bool tensor_from_usm_array(PyObject* object, Tensor* out) {
+  const nb::object interface = optional_attribute(object, names::__sycl_usm_array_interface__());
+  if (!interface.is_valid()) return false;
+  *out = read(interface, object);
+  return true;
+}
+
+PyObject* usm_array_interface(PyObject* self, void* /*unused*/) noexcept {
+  return guarded([&]() -> PyObject* {
+    const Tensor& tensor = tensor_of(self);
+    if (!exchange::is_usm(tensor)) {
+      PyErr_Format(PyExc_AttributeError, "a tensor in memory of %s has no %s", device::to_string(tensor.device).c_str(),
+                   kWhere);
+      return nullptr;
+    }
+    return shown(tensor, nullptr).release().ptr();
+  });
+}
+
+PyObject* usm_array_interface_with(PyObject* self, PyObject* const* arguments, Py_ssize_t positional,
+                                   PyObject* keywords) noexcept {
+  PyObject* wanted = positional > 0 ? arguments[0] : nullptr;
+  PyObject* const known[] = {names::syclobj()};
+  PyObject** const out[] = {&wanted};
+  if (positional > 1) {
+    PyErr_SetString(PyExc_TypeError, "sycl_usm_array_interface() takes syclobj");
+    return nullptr;
+  }
+  if (!names::read_keywords("sycl_usm_array_interface", arguments + positional, keywords, known, out)) return nullptr;
+  return guarded([&]() -> PyObject* {
+    if (given(wanted) && PyUnicode_Check(wanted) == 0) {
+      PyErr_Format(PyExc_TypeError, "syclobj is a str, not %s", Py_TYPE(wanted)->tp_name);
+      return nullptr;
+    }
+    return shown(tensor_of(self), wanted).release().ptr();
+  });
+}
+
+void bind_usm_array(nb::module_& module) {
+  module.def(
+      "from_sycl_usm_array_interface",
+      [](nb::handle desc, nb::handle owner) {
+        drain_deferred();
+        return checked(new_tensor(read(desc, owner)));
+      },
+      "desc"_a, "owner"_a.none() = nb::none(),
+      "A Tensor from a dictionary as __sycl_usm_array_interface__ gives it.\n\n"
+      "owner: an object to keep as long as anybody looks at the memory, and whose buffer is the memory where the "
+      "dictionary has no data; without one the caller sees to that.");
+}
+
+}  // namespace crossdock::python

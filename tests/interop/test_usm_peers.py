@@ -1,0 +1,523 @@
+"""The SYCL USM array interface with dpctl and dpnp, on a real SYCL run time: both ways, values and pointers."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+
+import crossdock as xd
+from crossdock import offload
+
+dpctl = pytest.importorskip("dpctl")
+dpm = pytest.importorskip("dpctl.memory")
+dpnp = pytest.importorskip("dpnp")
+
+if not dpctl.get_devices():
+    pytest.skip("SYCL has no devices here", allow_module_level=True)
+
+_KEPT = []
+
+
+def sycl_queue(*arguments, **keywords):
+    """A queue that lives as long as the process: the CPU's run time can hang where one ends together with its work."""
+    _KEPT.append(dpctl.SyclQueue(*arguments, **keywords))
+    return _KEPT[-1]
+
+
+KINDS = {"device": dpm.MemoryUSMDevice, "shared": dpm.MemoryUSMShared, "host": dpm.MemoryUSMHost}
+
+
+@pytest.fixture(scope="module")
+def queue():
+    return sycl_queue(property="in_order")
+
+
+class Exporter:
+    """An object with the interface, whose memory is dpctl's."""
+
+    def __init__(self, memory, shape=None, typestr="|u1", strides=None, **entries):
+        self.memory = memory
+        address, _ = memory.__sycl_usm_array_interface__["data"]
+        self.interface = {
+            "data": (address, False),
+            "shape": (memory.nbytes,) if shape is None else shape,
+            "typestr": typestr,
+            "strides": strides,
+            "version": 1,
+            "syclobj": memory.sycl_queue,
+        } | entries
+        for key in [key for key, value in self.interface.items() if value is ...]:
+            del self.interface[key]
+
+    @property
+    def __sycl_usm_array_interface__(self):
+        return self.interface
+
+
+def filled(queue, values, kind="device"):
+    values = np.ascontiguousarray(values)
+    memory = KINDS[kind](values.nbytes, queue=queue)
+    memory.copy_from_host(values.view("u1").reshape(-1))
+    return memory
+
+
+def views(ours):
+    """dpnp's arrays of the same memory, by each way that it has. Its asarray() copies what isn't its own."""
+    theirs = dpnp.tensor.asarray(ours)
+    return dpnp.asarray(theirs, device=theirs.device), dpnp.from_dlpack(ours)
+
+
+def host(tensor):
+    return np.asarray(tensor.to("cpu"))
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u2", "i4", "i8", "f4", "f8", "c8", "c16", "?"])
+def test_dpnp_arrays_come_in_and_go_out(queue, dtype):
+    values = np.arange(24).reshape(2, 3, 4).astype(dtype)
+    theirs = dpnp.asarray(values, sycl_queue=queue)
+    ours = xd.asarray(theirs)
+    assert ours.pointer == theirs.__sycl_usm_array_interface__["data"][0]
+    assert ours.shape == theirs.shape
+    assert np.dtype(ours.dtype) == np.dtype(dtype)
+    assert ours.usm_type == theirs.usm_type == "device"
+    assert ours.queue == xd.Queue(queue)
+    assert not ours.readonly
+    np.testing.assert_array_equal(host(ours), values)
+    back, by_dlpack = views(ours)
+    assert back.sycl_queue == queue
+    for view in (back, by_dlpack):
+        assert view.__sycl_usm_array_interface__["data"][0] == ours.pointer
+        np.testing.assert_array_equal(dpnp.asnumpy(view), values)
+    np.testing.assert_array_equal(dpnp.asnumpy(dpnp.asarray(ours)), values)
+    from_dlpack = xd.from_dlpack(theirs)
+    assert from_dlpack.pointer == ours.pointer
+    assert from_dlpack.device == ours.device
+    np.testing.assert_array_equal(host(from_dlpack), values)
+
+
+@pytest.mark.parametrize("usm_type", ["device", "shared", "host"])
+def test_kinds_of_memory(queue, usm_type):
+    theirs = dpnp.arange(10, dtype="f4", usm_type=usm_type, sycl_queue=queue)
+    ours = xd.asarray(theirs)
+    assert ours.usm_type == usm_type
+    made = xd.empty(10, "f4", queue=queue, usm_type=usm_type)
+    assert made.usm_type == dpnp.asarray(made).usm_type == usm_type
+    np.testing.assert_array_equal(host(xd.asarray(theirs, usm_type="shared")), np.arange(10, dtype="f4"))
+
+
+@pytest.mark.parametrize(
+    "index",
+    [np.s_[::2], np.s_[::-1], np.s_[1:, ::-2], np.s_[:, 1], np.s_[0:0], np.s_[1:, 1:], np.s_[2, 3]],
+    ids=str,
+)
+def test_strides_and_offsets(queue, index):
+    values = np.arange(20, dtype="i4").reshape(4, 5)
+    theirs = dpnp.asarray(values, sycl_queue=queue)[index]
+    ours = xd.asarray(theirs)
+    assert ours.strides == values[index].strides or ours.size == 0
+    np.testing.assert_array_equal(host(ours), values[index])
+    part = xd.asarray(dpnp.asarray(values, sycl_queue=queue))[index]
+    np.testing.assert_array_equal(host(part), values[index])
+    if min(part.strides, default=1) > 0:  # dpnp takes no negative strides of others, by neither protocol
+        for view in views(part) if part.size else [dpnp.tensor.asarray(part)]:  # nor empty ones by DLPack
+            np.testing.assert_array_equal(dpnp.asnumpy(view), values[index])
+
+
+def test_nothing_is_allocated_or_copied_on_the_way(queue):
+    theirs = dpnp.zeros(1 << 20, dtype="f8", sycl_queue=queue)
+    pointers = {xd.asarray(theirs).pointer for _ in range(3)}
+    assert pointers == {theirs.__sycl_usm_array_interface__["data"][0]}
+    back = [view for _ in range(3) for view in views(xd.asarray(theirs))]
+    assert {view.__sycl_usm_array_interface__["data"][0] for view in back} == pointers
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_dpctl_memory(queue, kind):
+    memory = filled(queue, np.arange(8, dtype="u1"), kind)
+    ours = xd.asarray(memory)
+    assert ours.usm_type == kind
+    assert not ours.readonly  # its flag says True of memory that may be written
+    np.testing.assert_array_equal(host(ours), np.arange(8, dtype="u1"))
+    np.testing.assert_array_equal(host(xd.from_dlpack(xd.asarray(memory))), np.arange(8, dtype="u1"))
+
+
+def test_the_owner_lives_as_long_as_the_memory_is_looked_at(queue):
+    theirs = dpnp.arange(1000, sycl_queue=queue)
+    ours = xd.asarray(theirs)
+    part = ours[10:20]
+    del theirs, ours
+    gc.collect()
+    np.testing.assert_array_equal(host(part), np.arange(10, 20))
+
+
+def test_read_only_is_what_the_text_says(queue):
+    memory = filled(queue, np.arange(8, dtype="u1"))
+    address = memory.__sycl_usm_array_interface__["data"][0]
+    assert not xd.asarray(Exporter(memory)).readonly
+    ours = xd.asarray(Exporter(memory, data=(address, True)))
+    assert ours.readonly
+    assert ours.__sycl_usm_array_interface__["data"] == (address, True)
+
+
+class WithCapsule:
+    def __init__(self, of):
+        self.of = of
+
+    def _get_capsule(self):
+        return self.of._get_capsule()
+
+
+def test_every_kind_of_syclobj(queue):
+    memory = filled(queue, np.arange(8, dtype="u1"))
+    root = sycl_queue(queue.sycl_device)
+    for syclobj in [
+        queue.sycl_device.filter_string,
+        queue.sycl_context,
+        queue.sycl_context._get_capsule(),
+        queue,
+        queue._get_capsule(),
+        WithCapsule(queue),
+        WithCapsule(queue.sycl_context),
+        root,
+        xd.Queue(queue),
+    ]:
+        ours = xd.asarray(Exporter(memory, syclobj=syclobj))
+        assert ours.device == xd.asarray(memory).device, syclobj
+        np.testing.assert_array_equal(host(ours), np.arange(8, dtype="u1"))
+
+
+def test_a_capsule_is_for_one_consumer(queue):
+    memory = filled(queue, np.arange(8, dtype="u1"))
+    for capsule in (queue._get_capsule(), queue.sycl_context._get_capsule()):
+        xd.asarray(Exporter(memory, syclobj=capsule))
+        with pytest.raises(xd.InvalidDataError, match="used before"):
+            xd.asarray(Exporter(memory, syclobj=capsule))
+
+
+def test_our_queue_is_dpctls_by_capsule(queue):
+    mine = xd.Queue(queue)
+    assert dpctl.SyclQueue(mine._get_capsule()) == queue
+    assert hash(mine) == hash(xd.Queue(dpctl.SyclQueue(queue._get_capsule())))
+    with pytest.raises(AttributeError):
+        xd.Queue("host")._get_capsule()
+
+
+def test_our_default_queue_is_dpctls_cached_one():
+    theirs = dpnp.arange(3)
+    ours = xd.Queue(f"sycl:{theirs.sycl_device.filter_string.split(':')[1]}")
+    assert ours == xd.Queue(theirs.sycl_queue)
+    assert xd.asarray(theirs).queue == ours
+    assert dpnp.asarray(xd.empty(3, queue=ours)).sycl_queue == theirs.sycl_queue
+    assert xd.Queue(theirs.sycl_device.filter_string) == ours
+
+
+def test_queues_of_dpctls_objects(queue):
+    device = queue.sycl_device
+    assert xd.Queue(device) == xd.Queue(dpnp.zeros(1).sycl_queue)
+    assert xd.Queue(queue.sycl_context).device == xd.Queue(queue).device
+    assert dpctl.SyclContext(xd.asarray(dpnp.zeros(1)).sycl_usm_array_interface("context")["syclobj"]) is not None
+    assert xd.Queue(queue._get_capsule()) == xd.Queue(WithCapsule(queue)) == xd.Queue(queue)
+    try:
+        part = device.create_sub_devices(partition=1)[0]
+    except Exception:
+        return
+    on_part = xd.Queue(part)
+    assert on_part.device == xd.Queue(device).device
+    assert on_part != xd.Queue(device)
+    np.testing.assert_array_equal(host(xd.asarray(np.arange(5)).copy_to(on_part)), np.arange(5))
+
+
+def test_what_syclobj_shows(queue):
+    ours = xd.asarray(dpnp.arange(3, dtype="i4", sycl_queue=queue))
+    shown = ours.__sycl_usm_array_interface__
+    assert shown["version"] == 1
+    assert shown["typestr"] == "<i4"
+    assert shown["shape"] == (3,)
+    assert shown["strides"] is None
+    assert shown["offset"] == 0
+    assert shown["syclobj"] == xd.Queue(queue)
+    assert ours[::-1].__sycl_usm_array_interface__["strides"] == (-1,)
+    context = ours.sycl_usm_array_interface(syclobj="context")["syclobj"]
+    assert dpctl.SyclContext(context) == queue.sycl_context
+    default = xd.asarray(dpnp.arange(3, dtype="i4"))
+    assert dpctl.SyclDevice(default.sycl_usm_array_interface("filter")["syclobj"]) == dpnp.arange(3).sycl_device
+    with pytest.raises(ValueError, match="'device'"):
+        ours.sycl_usm_array_interface("device")
+    with pytest.raises(TypeError):
+        ours.sycl_usm_array_interface(syclobj=3)
+    assert not hasattr(xd.asarray(np.arange(3)), "__sycl_usm_array_interface__")
+
+
+def test_pending_work_is_waited_for():
+    """dpnp's queues aren't in-order, and its calls return while their work runs."""
+    big = dpnp.ones((600, 600), dtype="f8")
+    product = dpnp.matmul(big, big)
+    np.testing.assert_array_equal(host(xd.asarray(product)), np.full((600, 600), 600.0))
+    product = dpnp.matmul(big, big)
+    shared = dpnp.asarray(product, usm_type="shared")
+    np.testing.assert_array_equal(np.asarray(memoryview(xd.asarray(shared))), np.full((600, 600), 600.0))
+    product = dpnp.matmul(big, big)
+    other = xd.asarray(product).copy_to(xd.Queue.new("sycl"))
+    np.testing.assert_array_equal(dpnp.asnumpy(dpnp.asarray(other)), np.full((600, 600), 600.0))
+
+
+def in_order():
+    return sycl_queue(property="in_order")
+
+
+@pytest.mark.parametrize("other", [in_order, sycl_queue, lambda: dpnp.zeros(1).sycl_queue])
+def test_copies_between_queues_keep_their_order(other):
+    """While oneMKL's work, which SYCL itself holds back, is under way on the first: barriers alone don't do."""
+    busy = in_order()
+    first, second = xd.Queue(busy), xd.Queue(other())
+    matrix = dpnp.ones((500, 500), sycl_queue=busy)
+    values = np.arange(100, dtype="i4")
+    source = xd.asarray(dpnp.asarray(values, sycl_queue=busy))
+    for way in (
+        lambda: source.copy(queue=first).to("cpu", queue=second),
+        lambda: source.to("cpu", queue=first).copy_to(second).to("cpu", queue=second),
+        lambda: source.copy(queue=first).collocate(second).copy(queue=second).to("cpu", queue=first),
+        lambda: source.to("cpu", queue=second),
+    ):
+        product = dpnp.matmul(matrix, matrix)
+        np.testing.assert_array_equal(np.asarray(way()), values)
+        assert float(product[0, 0]) == 500.0
+
+
+def test_the_host_reads_shared_memory(queue):
+    values = np.arange(12, dtype="f4").reshape(3, 4)
+    for usm_type in ("shared", "host"):
+        ours = xd.asarray(dpnp.asarray(values, usm_type=usm_type, sycl_queue=queue))
+        np.testing.assert_array_equal(np.asarray(memoryview(ours)), values)
+    with pytest.raises(BufferError, match=r'\.to\("cpu"\)'):
+        memoryview(xd.asarray(dpnp.asarray(values, sycl_queue=queue)))
+
+
+def test_the_buffer_of_the_owner_takes_the_place_of_data(queue):
+    for kind in ("shared", "host"):
+        memory = filled(queue, np.arange(16, dtype="i2"), kind)
+        description = {
+            "shape": (4,), "typestr": "<i2", "strides": (-2,), "offset": 9, "version": 1, "syclobj": queue,
+        }  # fmt: skip
+        ours = xd.from_sycl_usm_array_interface(description, memory)
+        np.testing.assert_array_equal(host(ours), np.arange(16, dtype="i2")[9:2:-2])
+        assert ours.usm_type == kind
+        assert not ours.readonly
+        with pytest.raises(xd.InvalidDataError, match="buffer of 32 bytes"):
+            xd.from_sycl_usm_array_interface(description | {"offset": 16}, memory)
+        with pytest.raises(xd.InvalidDataError, match="buffer of 32 bytes"):
+            xd.from_sycl_usm_array_interface(description | {"offset": 5}, memory)
+    with pytest.raises(xd.InvalidDataError, match="no buffer"):
+        xd.from_sycl_usm_array_interface(description)
+    with pytest.raises(xd.InvalidDataError, match="no USM pointer"):
+        xd.from_sycl_usm_array_interface(description, bytearray(64))
+
+
+def test_custom_memory_is_adopted_with_its_owner(queue):
+    """Memory of somebody's own allocator: the owner keeps it, and lets go of it by its own means."""
+    released = []
+
+    class Allocation:
+        def __init__(self):
+            self.memory = filled(queue, np.arange(8.0))
+
+        def __del__(self):
+            released.append(True)
+
+    owner = Allocation()
+    interface = Exporter(owner.memory, shape=(8,), typestr="<f8").interface
+    ours = xd.from_sycl_usm_array_interface(interface, owner)
+    del owner
+    gc.collect()
+    np.testing.assert_array_equal(host(ours), np.arange(8.0))
+    assert not released
+    del ours
+    gc.collect()
+    assert released == [True]
+
+
+def test_adopted_shared_memory_shows_as_dlpack_and_arrow(queue):
+    pa = pytest.importorskip("pyarrow")
+    ours = xd.asarray(dpnp.arange(5, dtype="f8", usm_type="shared", sycl_queue=queue))
+    assert ours.__dlpack_device__()[0] == 14
+    column = ours.to_arrow()
+    assert str(column.device) == str(ours.device)
+    np.testing.assert_array_equal(host(xd.from_arrow(column)), np.arange(5.0))
+    assert pa.array(ours.to("cpu")).to_pylist() == [0.0, 1.0, 2.0, 3.0, 4.0]
+
+
+def in_another_context(device):
+    """A queue of this device in a context that isn't the default one: of its parts, which every backend keeps apart."""
+    try:
+        parts = device.create_sub_devices(partition=1)
+    except Exception:  # each backend has its own way to say that it can't
+        pytest.skip("this device can't be divided, and has one context")
+    return sycl_queue(dpctl.SyclContext(parts), parts[0], property="in_order")
+
+
+def test_two_contexts(queue):
+    """Of one device: memory of the one is out of the other's reach, and copies go by way of the host."""
+    device = queue.sycl_device
+    other = in_another_context(device)
+    theirs = dpnp.arange(100, dtype="i4", sycl_queue=other)
+    ours = xd.asarray(theirs)
+    assert offload.accessible(ours, other)
+    assert not offload.accessible(ours, queue)
+    with pytest.raises(xd.ExecutionPlacementError, match="contexts differ"):
+        offload.placement(ours, xd.asarray(dpnp.arange(3, sycl_queue=queue)))
+    with pytest.raises(xd.ExecutionPlacementError):
+        offload.placement(ours, queue=queue)
+    moved = ours.collocate(xd.Queue(queue))
+    assert moved.pointer != ours.pointer
+    assert moved.queue == xd.Queue(queue)
+    np.testing.assert_array_equal(host(moved), np.arange(100))
+    np.testing.assert_array_equal(host(ours), np.arange(100))
+    near = xd.Queue.new(queue)
+    assert near != xd.Queue(queue)
+    assert moved.collocate(near).pointer == moved.pointer
+
+
+def test_sub_devices(queue):
+    try:
+        parts = queue.sycl_device.create_sub_devices(partition=1)
+    except Exception:  # each backend has its own way to say that it can't
+        pytest.skip("this device can't be divided")
+    for part in parts:
+        on_part = sycl_queue(part, property="in_order")
+        ours = xd.asarray(dpnp.arange(10, sycl_queue=on_part))
+        assert ours.queue == xd.Queue(on_part)
+        np.testing.assert_array_equal(host(ours), np.arange(10))
+        np.testing.assert_array_equal(dpnp.tensor.asnumpy(dpnp.tensor.asarray(ours)), np.arange(10))
+        if not offload.accessible(ours, xd.Queue(f"sycl:{queue.sycl_device.filter_string.split(':')[1]}")):
+            with pytest.raises(BufferError, match="context"):
+                ours.__dlpack__()
+
+
+# Bad input
+
+WRONG = {
+    "version 0": ({"version": 0}, xd.InvalidDataError),
+    "version 2": ({"version": 2}, xd.InvalidDataError),
+    "no version": ({"version": ...}, xd.InvalidDataError),
+    "version as text": ({"version": "1"}, TypeError),
+    "no shape": ({"shape": ...}, xd.InvalidDataError),
+    "shape as list": ({"shape": [8]}, TypeError),
+    "negative shape": ({"shape": (-1,)}, xd.InvalidDataError),
+    "huge shape": ({"shape": (1 << 40, 1 << 40)}, xd.InvalidDataError),
+    "no typestr": ({"typestr": ...}, xd.InvalidDataError),
+    "typestr of objects": ({"typestr": "|O8"}, xd.UnsupportedTypeError),
+    "typestr as bytes": ({"typestr": b"|u1"}, TypeError),
+    "typestr nonsense": ({"typestr": "hello"}, ValueError),
+    "strides as list": ({"strides": [1]}, TypeError),
+    "too many strides": ({"strides": (1, 1)}, xd.InvalidDataError),
+    "huge strides": ({"strides": (1 << 62,), "typestr": "<i8", "shape": (1,)}, xd.InvalidDataError),
+    "offset as text": ({"offset": "0"}, TypeError),
+    "huge offset": ({"offset": 1 << 63}, xd.InvalidDataError),
+    "data as list": ({"data": [1, False]}, xd.InvalidDataError),
+    "data as int": ({"data": 1}, xd.InvalidDataError),
+    "data of three": ({"data": (1, False, 2)}, xd.InvalidDataError),
+    "negative address": ({"data": (-1, False)}, xd.InvalidDataError),
+    "flag as int": ({"data": (1, 0)}, TypeError),
+    "made-up address": ({"data": (0x1000, False)}, xd.InvalidDataError),
+    "no syclobj": ({"syclobj": ...}, xd.InvalidDataError),
+    "syclobj None": ({"syclobj": None}, xd.InvalidDataError),
+    "syclobj int": ({"syclobj": 3}, xd.InvalidDataError),
+    "syclobj bytes": ({"syclobj": b"cpu"}, xd.InvalidDataError),
+    "syclobj filter nonsense": ({"syclobj": "nonsense"}, ValueError),
+    "syclobj filter empty": ({"syclobj": ""}, ValueError),
+    "syclobj filter out of range": ({"syclobj": "cpu:99"}, xd.NotFoundError),
+    "syclobj device": ({"syclobj": "the device"}, xd.InvalidDataError),
+    "syclobj host queue": ({"syclobj": xd.Queue("host")}, xd.InvalidDataError),
+}
+
+
+@pytest.mark.parametrize(("entries", "error"), WRONG.values(), ids=WRONG)
+def test_wrong_dictionaries_are_refused(queue, entries, error):
+    memory = filled(queue, np.arange(8, dtype="u1"))
+    if entries.get("syclobj") == "the device":
+        entries = {"syclobj": queue.sycl_device}
+    with pytest.raises(error) as caught:
+        xd.asarray(Exporter(memory, **entries))
+    assert len(str(caught.value)) > 10
+
+
+@pytest.mark.parametrize("value", [None, 3, [], "text"])
+def test_what_is_no_dictionary_is_refused(value):
+    class Wrong:
+        __sycl_usm_array_interface__ = value
+
+    with pytest.raises(TypeError, match="must be a dict"):
+        xd.asarray(Wrong())
+
+
+def test_wrong_capsules_are_refused(queue):
+    memory = filled(queue, np.arange(8, dtype="u1"))
+    import ctypes
+
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    name = b"SyclDeviceRef"
+    with pytest.raises(xd.InvalidDataError, match="SyclDeviceRef"):
+        xd.asarray(Exporter(memory, syclobj=new(1, name, None)))
+    with pytest.raises(xd.InvalidDataError, match="without a name"):
+        xd.asarray(Exporter(memory, syclobj=new(1, None, None)))
+
+    class GivesNone:
+        def _get_capsule(self):
+            return None
+
+    class Raises:
+        def _get_capsule(self):
+            raise RuntimeError("half way")
+
+    with pytest.raises(xd.InvalidDataError, match="no capsule"):
+        xd.asarray(Exporter(memory, syclobj=GivesNone()))
+    with pytest.raises(RuntimeError, match="half way"):
+        xd.asarray(Exporter(memory, syclobj=Raises()))
+
+
+def test_a_pointer_of_another_context_is_refused(queue):
+    device = queue.sycl_device
+    other = in_another_context(device)
+    memory = filled(queue, np.arange(8, dtype="u1"))
+    for syclobj in (other, other.sycl_context):
+        with pytest.raises((xd.InvalidDataError, ValueError), match=r"bound|context"):
+            xd.asarray(Exporter(memory, syclobj=syclobj))
+
+
+def test_freed_memory_and_host_memory_are_refused(queue):
+    values = np.arange(8, dtype="u1")
+    memory = filled(queue, values)
+    with pytest.raises(xd.InvalidDataError, match="no USM pointer"):
+        xd.asarray(Exporter(memory, data=(values.ctypes.data, False)))
+
+
+def test_empty_arrays(queue):
+    ours = xd.asarray(dpnp.empty((0, 3), sycl_queue=queue))
+    assert ours.shape == (0, 3)
+    assert ours.pointer == 0
+    assert dpnp.asarray(ours).shape == (0, 3)
+    assert dpnp.tensor.asarray(ours).shape == (0, 3)
+    memory = filled(queue, np.arange(8, dtype="u1"))
+    assert xd.asarray(Exporter(memory, shape=(0,), data=(0, False))).size == 0
+
+
+def test_copies_between_kinds_and_to_the_host(queue):
+    values = np.arange(1000.0).reshape(10, 100)
+    there = xd.asarray(values, queue=queue)
+    assert there.device == xd.asarray(dpnp.arange(1, sycl_queue=queue)).device
+    np.testing.assert_array_equal(host(there), values)
+    np.testing.assert_array_equal(host(there[::2, ::-3]), values[::2, ::-3])
+    np.testing.assert_array_equal(dpnp.asnumpy(dpnp.asarray(there) + 1), values + 1)
+    for usm_type in KINDS:
+        np.testing.assert_array_equal(host(xd.asarray(there, usm_type=usm_type, copy=True)), values)
+
+
+def test_tables_go_to_sycl_and_back(queue):
+    pa = pytest.importorskip("pyarrow")
+    batch = pa.record_batch({"a": [1, 2, None], "b": ["x", None, "zz"], "c": [[1.0], [], None]})
+    there = xd.RecordBatch(batch).to(xd.Queue(queue).device, queue=queue)
+    assert there.device == xd.Queue(queue).device
+    assert pa.record_batch(there.to("cpu")).equals(batch)

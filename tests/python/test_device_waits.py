@@ -1,0 +1,84 @@
+"""Waiting for devices: Ctrl-C gets through, and the work goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import crossdock as xd
+from crossdock import testing
+
+SLOW = 3.0  # seconds; long against what it takes to interrupt
+
+
+@contextmanager
+def ctrl_c(after: float = 0.03) -> Iterator[None]:
+    """Sent from another thread, as a terminal sends it while the main thread is in a call."""
+    timer = threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.join()
+
+
+WAITS: dict[str, Callable[[Any, xd.Queue], Any]] = {
+    "Tensor.wait": lambda tensor, queue: tensor.wait(),
+    "Event.wait": lambda tensor, queue: tensor.event.wait(),
+    "Queue.wait": lambda tensor, queue: queue.wait(),
+    "to": lambda tensor, queue: tensor.to("cpu"),
+    "buffer": lambda tensor, queue: memoryview(tensor.to("cpu", queue=queue)),
+    "dlpack": lambda tensor, queue: tensor.__dlpack__(dl_device=(1, 0)),
+    "arrow": lambda tensor, queue: tensor.__arrow_c_array__(),
+}
+
+
+@pytest.mark.simulated_devices(1, delay=SLOW)
+def test_ctrl_c_ends_a_wait(simulated_devices: testing.SimulatedDevices) -> None:
+    source = np.arange(24.0)
+    batch = pa.record_batch({"a": source})
+    queue = xd.Queue.new("sim:0")
+    there = xd.asarray(source).to("sim:0", queue=queue)
+    rows = xd.RecordBatch(batch).to("sim:0", queue=queue)
+    for name, wait in WAITS.items():
+        with pytest.raises(KeyboardInterrupt), ctrl_c():
+            wait(there, queue)
+        assert not there.event.done, f"{name} waited all the same"
+    with pytest.raises(KeyboardInterrupt), ctrl_c():
+        rows.to("cpu")
+    assert not there.event.done
+    # The work goes on, and may be waited for again.
+    there.wait()
+    assert there.event.done
+
+
+@pytest.mark.simulated_devices(1, delay=0.02)
+def test_other_threads_wait_too(simulated_devices: testing.SimulatedDevices) -> None:
+    there = xd.asarray(np.arange(24.0)).to("sim:0", queue=xd.Queue.new("sim:0"))
+    done: list[bool] = []
+
+    def wait() -> None:
+        there.wait()
+        done.append(there.event.done)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    thread.join()
+    assert done == [True]
+
+
+@pytest.mark.simulated_devices(1)
+def test_failures_are_raised_by_waits(simulated_devices: testing.SimulatedDevices) -> None:
+    testing.fail_work(error=xd.SystemError("the kernel went wrong"))
+    queue = xd.Queue.new("sim:0")
+    xd.asarray(b"1234").to("sim:0", queue=queue)
+    with pytest.raises(xd.SystemError, match="the kernel went wrong"):
+        queue.wait()

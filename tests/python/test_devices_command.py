@@ -1,0 +1,78 @@
+"""`crossdock devices`: every driver, its devices, and why one is absent."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import crossdock as xd
+from crossdock import _native
+
+COMMAND = [sys.executable, "-m", "crossdock", "devices"]
+
+
+def run(*arguments, **environment):
+    done = subprocess.run(
+        [*COMMAND, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        env={**os.environ, **environment},
+    )
+    return done.stdout
+
+
+def test_the_table_has_every_driver():
+    out = run(COLUMNS="200")
+    for word in ("driver", "filter string", "host:cpu:0", "cuda", "sycl", "sim"):
+        assert word in out
+
+
+def test_json_says_what_was_tried(tmp_path):
+    missing = str(tmp_path / "libnobody.so")
+    told = json.loads(run("--json", CROSSDOCK_CUDA_LIBRARY=missing, CROSSDOCK_SYCL_LIBRARY=missing))
+    drivers = {driver["driver"]: driver for driver in told["drivers"]}
+    assert list(drivers) == ["host", "cuda", "sycl", "sim"]
+    for name in ("cuda", "sycl"):
+        assert not drivers[name]["found"]
+        assert drivers[name]["devices"] == []
+        assert missing in " ".join(drivers[name]["tried"])
+    (host,) = drivers["host"]["devices"]
+    assert host.pop("name")
+    assert host.pop("memory") > 1 << 20
+    assert host == {
+        "device": "cpu", "filter": "host:cpu:0", "device_type": "cpu", "backend": "host", "usm_types": ["host"],
+    }  # fmt: skip
+
+
+def test_everything_else_works_without_sycl(tmp_path):
+    """And says what was looked for where SYCL is asked for."""
+    script = """
+import crossdock as xd, numpy as np
+assert xd.asarray(np.arange(3)).shape == (3,)
+for use in (lambda: xd.Queue("sycl:cpu"), lambda: xd.empty(3, device="oneapi:0")):
+    try:
+        use()
+    except (xd.NotFoundError, xd.UnsupportedError) as error:
+        print(error)
+"""
+    missing = str(tmp_path / "libnobody.so")
+    out = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60,
+        env={**os.environ, "CROSSDOCK_SYCL_LIBRARY": missing},
+    ).stdout  # fmt: skip
+    assert len(out.splitlines()) == 2
+    for line in out.splitlines():
+        assert "libnobody.so" in line
+
+
+def test_simulated_devices_are_listed():
+    with xd.testing.simulated_devices(2):
+        (sim,) = [driver for driver in _native.devices() if driver["driver"] == "sim"]
+        assert [device["filter"] for device in sim["devices"]] == ["sim:gpu:0", "sim:gpu:1"]
+        for device in sim["devices"]:
+            assert device["usm_types"] == ["device", "host", "shared"]
+            assert xd.Queue(device["filter"]).device == device["device"]

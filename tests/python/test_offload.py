@@ -1,0 +1,369 @@
+"""crossdock.offload: queues by name, current queues under threads and tasks, placement, collocation."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import threading
+
+import numpy as np
+import pytest
+
+import crossdock as xd
+from crossdock import offload
+
+
+@pytest.fixture(autouse=True)
+def _forget():
+    yield
+    offload.set_global_queue(None)
+
+
+pytestmark = pytest.mark.simulated_devices(3)
+
+NO_FILTER = [
+    "", ",", ":", "GPU", " gpu", "gpu ", "gpu: 1", "sim:GPU:0", "gpu:-1", "gpu:1:2", "0:gpu", "gpu,", "fpga", "sim:sim",
+]  # fmt: skip
+
+
+def test_the_same_selector_is_the_same_queue(simulated_devices):
+    queue = xd.Queue("gpu:1")
+    assert queue == xd.Queue("sim:gpu:1") == xd.Queue("sim:1") == xd.Queue(xd.Device("sim:1")) == xd.Queue(queue)
+    assert hash(queue) == hash(xd.Queue("sim:1"))
+    assert queue != xd.Queue("sim:2")
+    assert xd.Queue("ext_dev:1") == queue
+    assert str(xd.Queue("sim:7,sim:2").device) == "ext_dev:2"
+    assert str(xd.Queue("host").device) == "cpu"
+    assert queue != xd.Queue.new("sim:1")
+    assert xd.Queue("sim:1", name="copies") == xd.Queue("gpu:1", name="copies") != queue
+
+
+@pytest.mark.parametrize("text", NO_FILTER)
+def test_what_is_no_filter_string_is_refused(simulated_devices, text):
+    with pytest.raises(ValueError, match="is no filter string") as caught:
+        xd.Queue(text)
+    assert "opencl:cpu:0" in str(caught.value)
+
+
+def test_a_device_that_isnt_there_is_named_with_those_that_are(simulated_devices):
+    with pytest.raises(xd.NotFoundError, match=r'"sim:3".*sim:gpu:0.*sim:gpu:2.*host:cpu:0'):
+        xd.Queue("sim:3")
+    with pytest.raises(xd.NotFoundError):
+        xd.Queue("accelerator:9")
+
+
+@pytest.mark.parametrize("wrong", [None, 3, b"gpu", object(), ("a", "b"), 1.5])
+def test_what_names_no_queue_is_refused(simulated_devices, wrong):
+    with pytest.raises((ValueError, TypeError)):
+        xd.Queue(wrong)
+    with pytest.raises((ValueError, TypeError)):
+        offload.current(wrong)
+
+
+def test_a_queue_whose_device_vanished_says_so():
+    with xd.testing.simulated_devices(2):
+        queue = xd.Queue("sim:1")
+        with offload.current(queue):
+            assert xd.empty(3).queue == queue
+    with pytest.raises(xd.NotFoundError, match="ext_dev:1"):
+        xd.empty(3, queue=queue)
+
+
+def test_the_default_is_the_first_gpu(simulated_devices):
+    assert offload.current_queue().device.type in ("cuda", "oneapi", "ext_dev")
+    offload.set_global_queue("sim:2")
+    assert offload.current_queue() == xd.Queue("sim:2")
+    offload.set_global_queue(None)
+    assert offload.current_queue() == xd.Queue("gpu,accelerator,cpu")
+
+
+def test_scopes_nest_and_end(simulated_devices):
+    before = offload.current_queue()
+    with offload.current("sim:1") as one:
+        assert one == offload.current_queue() == xd.Queue("sim:1")
+        with offload.current("sim:2"):
+            assert offload.current_queue() == xd.Queue("sim:2")
+        assert offload.current_queue() is one
+        with pytest.raises(KeyError), offload.current("sim:2"):
+            raise KeyError
+        assert offload.current_queue() is one
+    assert offload.current_queue() == before
+
+
+def test_one_scope_may_be_entered_again(simulated_devices):
+    scope = offload.current("sim:1")
+    assert scope.queue == xd.Queue("sim:1")
+    with scope, offload.current("sim:2"), scope:
+        assert offload.current_queue() == xd.Queue("sim:1")
+    assert offload.current_queue() == xd.Queue("gpu,accelerator,cpu")
+
+
+def test_a_scope_out_of_order_is_an_error(simulated_devices):
+    first, second = offload.current("sim:1"), offload.current("sim:2")
+    with pytest.raises(RuntimeError, match="reverse"):
+        first.__exit__(None, None, None)
+    first.__enter__()
+    second.__enter__()
+    with pytest.raises(RuntimeError, match="reverse"):
+        first.__exit__(None, None, None)
+    second.__exit__(None, None, None)
+    first.__exit__(None, None, None)
+
+
+def test_as_a_decorator(simulated_devices):
+    @offload.current("sim:1")
+    def where(extra):
+        """Says where."""
+        return offload.current_queue(), extra
+
+    assert where(extra=3) == (xd.Queue("sim:1"), 3)
+    assert where.__doc__ == "Says where."
+
+    @offload.current("sim:2")
+    async def awaited():
+        await asyncio.sleep(0)
+        return offload.current_queue()
+
+    assert inspect.iscoroutinefunction(awaited)
+    assert asyncio.run(awaited()) == xd.Queue("sim:2")
+    with pytest.raises(TypeError, match="generator"):
+
+        @offload.current("sim:1")
+        def generator():
+            yield
+
+    with pytest.raises(TypeError):
+        offload.current("sim:1")()
+
+
+def test_threads_begin_with_the_default(simulated_devices):
+    offload.set_global_queue("sim:2")
+    seen = []
+    with offload.current("sim:1"):
+        thread = threading.Thread(target=lambda: seen.append(offload.current_queue()))
+        thread.start()
+        thread.join()
+        context = contextvars.copy_context()
+        thread = threading.Thread(target=lambda: seen.append(context.run(offload.current_queue)))
+        thread.start()
+        thread.join()
+    assert seen == [xd.Queue("sim:2"), xd.Queue("sim:1")]
+
+
+def test_tasks_inherit_and_never_leak(simulated_devices):
+    async def child():
+        inherited = offload.current_queue()
+        with offload.current("sim:2"):
+            await asyncio.sleep(0)
+            assert offload.current_queue() == xd.Queue("sim:2")
+        return inherited
+
+    async def leaves_it_entered():
+        offload.current("sim:2").__enter__()
+
+    async def main():
+        with offload.current("sim:1") as mine:
+            assert await asyncio.gather(*(asyncio.create_task(child()) for _ in range(5))) == [mine] * 5
+            await asyncio.create_task(leaves_it_entered())
+            assert offload.current_queue() == mine
+            inside = asyncio.create_task(child())
+        return await inside, mine
+
+    first, second = asyncio.run(main())
+    assert first == second  # a task keeps what was current when it was made
+    assert offload.current_queue() == xd.Queue("gpu,accelerator,cpu")
+
+
+def test_eight_threads_of_eight_tasks_see_their_own(simulated_devices):
+    switches = 1500  # of each task: nearly 10^5 in all
+    wrong = []
+
+    def thread(number):
+        async def task(index):
+            mine = xd.Queue("sim:0", name=f"{number} {index}")
+            other = xd.Queue(f"sim:{index % 3}")
+            for turn in range(switches):
+                with offload.current(mine):
+                    if turn % 16 == 0:
+                        await asyncio.sleep(0)
+                    if offload.current_queue() != mine:
+                        wrong.append((number, index))
+                    with offload.current(other):
+                        if offload.current_queue() != other:
+                            wrong.append((number, index))
+
+        async def main():
+            await asyncio.gather(*(task(index) for index in range(8)))
+
+        asyncio.run(main())
+
+    threads = [threading.Thread(target=thread, args=(number,)) for number in range(8)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert not wrong
+
+
+def test_packages_dont_see_each_other(simulated_devices):
+    first, second = offload.Package("first"), offload.Package("second")
+    assert first.name == "first"
+    assert repr(first) == "<crossdock.offload.Package 'first'>"
+    first.set_default_queue("sim:1")
+    with second.current("sim:2"), offload.current("sim:0"):
+        assert first.current_queue() == first.default_queue == xd.Queue("sim:1")
+        assert second.current_queue() == xd.Queue("sim:2")
+        assert offload.current_queue() == xd.Queue("sim:0")
+        assert second.default_queue == xd.Queue("gpu,accelerator,cpu")
+    assert second.current_queue() == second.default_queue
+
+
+def test_new_arrays_go_to_the_current_queue(simulated_devices):
+    assert str(xd.empty(3).device) == "cpu"  # nobody chose anything
+    with offload.current("sim:1") as queue:
+        made = xd.empty(3, "f4")
+        assert made.queue == queue
+        assert made.usm_type == "device"
+        assert str(xd.empty(3, device="cpu").device) == "cpu"
+        assert str(xd.empty(3, device="sim:2").device) == "ext_dev:2"
+        assert xd.empty(3, queue="sim:0").queue == xd.Queue("sim:0")
+        assert str(xd.asarray(np.arange(3)).device) == "cpu"  # stays where it is
+        copy = xd.asarray(np.arange(3)).copy_to()
+        assert copy.queue == queue
+    offload.set_global_queue("sim:2")
+    assert xd.empty(3).queue == xd.Queue("sim:2")
+    with xd.offload.Package("other").current("sim:0"):
+        assert xd.empty(3).queue == xd.Queue("sim:2")
+
+
+@pytest.mark.parametrize("usm_type", ["device", "shared", "host"])
+def test_kinds_of_memory(simulated_devices, usm_type):
+    made = xd.empty((2, 3), "i2", queue="sim:1", usm_type=usm_type)
+    assert made.usm_type == usm_type
+    values = np.arange(6, dtype="i2").reshape(2, 3)
+    there = xd.asarray(values, queue="sim:1", usm_type=usm_type)
+    assert there.usm_type == usm_type
+    np.testing.assert_array_equal(np.asarray(there.to("cpu")), values)
+    for other in ("device", "shared", "host"):
+        moved = xd.asarray(there, usm_type=other)
+        assert moved.usm_type == other
+        assert (moved.pointer == there.pointer) == (other == usm_type)
+        np.testing.assert_array_equal(np.asarray(moved.to("cpu")), values)
+    with pytest.raises(BufferError):
+        xd.asarray(there, usm_type="device" if usm_type != "device" else "shared", copy=False)
+
+
+def test_kinds_that_there_arent(simulated_devices):
+    with pytest.raises(ValueError, match="'managed'"):
+        xd.empty(3, queue="sim:0", usm_type="managed")
+    with pytest.raises(TypeError):
+        xd.empty(3, queue="sim:0", usm_type=1)
+    with pytest.raises(xd.UnsupportedError):
+        xd.empty(3, usm_type="device")
+    assert xd.asarray(np.arange(3)).usm_type is None
+
+
+def test_compute_follows_data(simulated_devices):
+    one, two = xd.empty(3, queue="sim:1"), xd.empty(3, queue="sim:2")
+    host = np.arange(3.0)
+    assert offload.placement(one, one, host) == xd.Queue("sim:1")
+    with offload.current("sim:2"):
+        assert offload.placement(one) == xd.Queue("sim:1")
+        assert offload.placement(host, host) == xd.Queue("sim:2")
+        assert offload.placement() == xd.Queue("sim:2")
+    with pytest.raises(
+        xd.ExecutionPlacementError, match=r"array 1 .*ext_dev:1.* array 2 .*ext_dev:2.*collocate"
+    ) as caught:
+        offload.placement(host, one, two)
+    assert isinstance(caught.value, ValueError)
+    mine = xd.Queue.new("sim:1")
+    assert offload.placement(one, host, queue=mine) == mine
+    with pytest.raises(xd.ExecutionPlacementError, match="array 1"):
+        offload.placement(one, two, queue=mine)
+    with pytest.raises(TypeError):
+        offload.placement(one, where=mine)
+    with pytest.raises(xd.UnsupportedTypeError):
+        offload.placement(object())
+
+
+def test_accessible(simulated_devices):
+    one = xd.empty(3, queue="sim:1")
+    assert offload.accessible(one, xd.Queue.new("sim:1"))
+    assert not offload.accessible(one, "sim:2")
+    assert not offload.accessible(one, "host")
+    assert offload.accessible(xd.empty(3, queue="sim:1", usm_type="shared"), "host")
+    assert not offload.accessible(np.arange(3), "sim:1")
+
+
+def test_collocating_copies_only_where_it_must(simulated_devices):
+    simulated_devices.delay = 0.005
+    values = np.arange(12.0).reshape(3, 4)
+    one = xd.asarray(values).copy_to("sim:1")
+    near, far = xd.Queue.new("sim:1"), xd.Queue("sim:2")
+    same = one.collocate(near)
+    assert same.queue == near
+    assert same.pointer == one.pointer
+    np.testing.assert_array_equal(np.asarray(same.to("cpu", queue=near)), values)
+    moved = one.collocate(far)
+    assert moved.queue == far
+    assert moved.pointer != one.pointer
+    np.testing.assert_array_equal(np.asarray(moved.to("cpu")), values)
+    assert one.collocate(one).pointer == one.pointer
+    a, b, c = offload.collocate(np.arange(3.0), one, moved)
+    assert a.queue == b.queue == c.queue == one.queue
+    assert b.pointer == one.pointer
+    (a, b) = offload.collocate(np.arange(3.0), one, to="sim:2")
+    assert a.queue == b.queue == far
+    (a,) = offload.collocate(np.arange(3.0))
+    assert a.queue is None
+    (a,) = offload.collocate(np.arange(3.0), to=moved)
+    assert a.queue == far
+    with pytest.raises(ValueError, match="host"):
+        one.collocate(np.arange(3.0))
+
+
+def test_collocating_orders_the_queue(simulated_devices):
+    """The new queue works on the memory at once: without an order the simulated device would find out."""
+    simulated_devices.delay = 0.01
+    first, second = xd.Queue.new("sim:0"), xd.Queue.new("sim:0")
+    values = np.arange(1000.0)
+    there = xd.asarray(values).copy_to(first)
+    mine = there.collocate(second)
+    copy = mine.copy(queue=second)
+    np.testing.assert_array_equal(np.asarray(copy.to("cpu", queue=second)), values)
+
+
+def test_offloaded_keeps_its_queue(simulated_devices):
+    class Lapack(offload.Offloaded):
+        pass
+
+    lapack = Lapack("sim:1")
+    with offload.current("sim:2"):
+        assert lapack.queue == lapack.empty(3).queue == xd.Queue("sim:1")
+        assert Lapack().queue == xd.Queue("gpu,accelerator,cpu")
+        mine = lapack.bring(np.arange(3.0))
+    assert mine.queue == lapack.queue
+    lapack.check(mine)
+    with pytest.raises(xd.ExecutionPlacementError):
+        lapack.check(mine, xd.empty(3, queue="sim:2"))
+    assert lapack.empty(3, usm_type="shared").usm_type == "shared"
+
+
+def test_a_cuda_stream_without_cuda_is_refused(simulated_devices):
+    class Stream:
+        def __cuda_stream__(self):
+            return (0, 0)
+
+    class Newer:
+        __cuda_stream__ = (7, 0)
+
+    class Broken:
+        __cuda_stream__ = 7
+
+    with pytest.raises((xd.UnsupportedError, ValueError)):
+        xd.Queue(Stream())
+    with pytest.raises(xd.UnsupportedError, match="version 7"):
+        xd.Queue(Newer())
+    with pytest.raises(xd.InvalidDataError):
+        xd.Queue(Broken())
