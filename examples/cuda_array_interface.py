@@ -6,13 +6,16 @@ __cuda_array_interface__ is right without knowing of either. After that: who kee
 
     python examples/cuda_array_interface.py
 
-It needs a GPU of NVIDIA's, or the double of CUDA's library that the tests have, in CROSSDOCK_CUDA_LIBRARY.
+It needs a GPU of NVIDIA's, or the double of CUDA's library that the tests have: build that with `cmake --preset dev`
+and `cmake --build build/dev --target cuda_double`, and name it in the environment,
+CROSSDOCK_CUDA_LIBRARY=build/dev/tests/doubles/cuda/libcuda_double.so.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import weakref
 from ctypes import c_int, c_size_t, c_ubyte, c_uint, c_uint64, c_void_p
 from typing import Any
@@ -21,7 +24,10 @@ import numpy as np
 
 import crossdock as xd
 
-library = ctypes.CDLL(os.environ.get("CROSSDOCK_CUDA_LIBRARY", "libcuda.so.1"))
+try:
+    library = ctypes.CDLL(os.environ.get("CROSSDOCK_CUDA_LIBRARY", "libcuda.so.1"))
+except OSError as error:
+    sys.exit(f"{error}: this needs a GPU of NVIDIA's, or the double of CUDA's library; the top of this file says how")
 
 
 def cuda(function: str, *arguments: Any) -> None:
@@ -65,8 +71,8 @@ def main() -> None:
     cuda("cuCtxPushCurrent_v2", context)
 
     # Two streams: the array's, and the one in which the kernel runs.
-    array_stream = xd.Queue("cuda:0")
-    kernel_stream = xd.Queue("cuda:0")
+    array_stream = xd.Queue.new("cuda:0")
+    kernel_stream = xd.Queue.new("cuda:0")
     array = DeviceArray(16384, array_stream)
     launch(array, 7, kernel_stream)
 

@@ -1,6 +1,7 @@
 """Gets a table from another process, and reads it where it lies.
 
-python examples/get_table.py URI NAME
+python examples/serve_table.py              # in another terminal; prints the URI
+python examples/get_table.py 'URI' weather
 """
 
 import sys
@@ -20,4 +21,6 @@ def main(uri: str, name: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: get_table.py URI NAME, where examples/serve_table.py prints the URI and serves 'weather'")
     main(*sys.argv[1:])

@@ -32,10 +32,13 @@ using Stream = void*;
 using Event = void*;
 using Pointer = std::uint64_t;
 
+/// Throws the loader's words if it isn't there.
 void* library() {
   static void* const opened = [] {
     const char* const named = std::getenv("CROSSDOCK_CUDA_LIBRARY");
-    return ::dlopen(named != nullptr ? named : "libcuda.so.1", RTLD_NOW);
+    void* const handle = ::dlopen(named != nullptr ? named : "libcuda.so.1", RTLD_NOW);
+    if (handle == nullptr) throw std::runtime_error(std::string("CUDA's driver library: ") + ::dlerror());
+    return handle;
   }();
   return opened;
 }
@@ -43,7 +46,7 @@ void* library() {
 /// Calls a function of the library; throws if it doesn't succeed.
 template <class... Arguments>
 void call(const char* name, Arguments... arguments) {
-  void* const function = library() != nullptr ? ::dlsym(library(), name) : nullptr;
+  void* const function = ::dlsym(library(), name);
   if (function == nullptr) throw std::runtime_error(std::string("CUDA has no ") + name);
   const int result = reinterpret_cast<int (*)(Arguments...)>(function)(arguments...);
   if (result != 0) throw std::runtime_error(std::string(name) + " gave " + std::to_string(result));
@@ -179,8 +182,7 @@ std::vector<std::int32_t> fetch(const xd::array::RecordBatch& batch, xd::device:
                 .kind = xd::device::MemoryKind::kDevice,
                 .read_only = true},
                queue);
-  xd::device::Event copied = context.make_event();
-  context.record(copied, queue);
+  xd::device::Event copied = context.record(queue);
   context.wait(copied);
   return numbers;
 }
