@@ -45,8 +45,11 @@ std::shared_ptr<SyclQueue> QueueTable::wrap(const std::shared_ptr<SyclLibrary>& 
   entry->device = {.type = DeviceType::kOneApi, .id = number};
   entry->in_order = api.queue_is_in_order(given);
   entry->profiling = api.queue_has_profiling(given);
-  entry->sub_device =
-      !api.device_equal(entry->native_device.get(), library->devices()[static_cast<std::size_t>(number)].get());
+  DeviceRef whole = library->devices()[static_cast<std::size_t>(number)].get();
+  if (const auto usual = library->own(api.device_context(whole))) {
+    entry->in_default_context = api.context_equal(usual.get(), entry->context.get());
+  }
+  entry->sub_device = !api.device_equal(entry->native_device.get(), whole);
   entry->native = library->check(api.queue_copy(given), "copying a queue").release();
   entry->library = library;
 

@@ -26,6 +26,7 @@ struct SyclQueue : std::enable_shared_from_this<SyclQueue> {
   bool in_order = false;
   bool profiling = false;
   bool sub_device = false;
+  bool in_default_context = false;  ///< Its context is the default one of the whole device.
 
   SyclQueue() = default;
   ~SyclQueue();

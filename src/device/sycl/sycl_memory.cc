@@ -182,6 +182,8 @@ bool SyclContext::accessible(const BufferRef& memory, const Queue& queue) const 
   if (memory.data == nullptr) return memory.device == device_;
   const std::optional<MemoryKind> kind = library_->kind_of(memory.data, on.context.get());
   if (kind != MemoryKind::kDevice) return kind.has_value();
+  // The only device, whole, in its default context: whose else should it be?
+  if (device_count_ == 1 && on.in_default_context && !on.sub_device) return true;
   const auto bound = library_->device_of(memory.data, on.context.get());
   if (bound == nullptr) return false;
   // A part of a device reaches what the whole does; not the other way round.
