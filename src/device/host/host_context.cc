@@ -1,7 +1,6 @@
 #include "host_context.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 
 #include <cerrno>
 #include <cstdlib>
@@ -39,17 +38,6 @@ void check_memory(const BufferRef& memory, const char* what) {
 
 BufferRef host_memory(void* data, std::uint64_t size, bool read_only) noexcept {
   return {.data = data, .size = size, .device = {}, .kind = MemoryKind::kHost, .read_only = read_only};
-}
-
-/// The first touch of large memory costs more than the copy that it is for, page by page; in huge pages it costs
-/// little. A wish only: nothing depends on its being granted.
-void ask_for_huge_pages(void* data, std::uint64_t size) noexcept {
-  constexpr std::uint64_t kLarge = std::uint64_t{4} << 20;
-  constexpr std::uint64_t kPage = 4096;
-  if (size < kLarge) return;
-  const auto start = align_up(reinterpret_cast<std::uintptr_t>(data), kPage);
-  const auto end = (reinterpret_cast<std::uintptr_t>(data) + size) / kPage * kPage;
-  if (start < end) ::madvise(reinterpret_cast<void*>(start), end - start, MADV_HUGEPAGE);
 }
 
 bool overlap(const BufferRef& a, const BufferRef& b) noexcept {
@@ -100,7 +88,6 @@ Buffer HostContext::allocate(std::uint64_t size, MemoryKind kind, Sharing sharin
   }
   void* data = std::aligned_alloc(kAlignment, align_up(size, kAlignment));
   if (data == nullptr) throw ResourceError("the host driver has no memory for " + std::to_string(size) + " bytes");
-  ask_for_huge_pages(data, size);
   return {host_memory(data, size, false), std::shared_ptr<void>(data, std::free)};
 }
 
