@@ -242,7 +242,8 @@ PyMethodDef methods[] = {
      "\"filter\", the filter string of a device whose default context it is."},
     {"item", item, METH_NOARGS,
      "item($self, /)\n--\n\n"
-     "The value of a tensor of one element, as a bool, int, float or complex. Waits; of memory that the host can read."},
+     "The value of a tensor of one element, as a bool, int, float or complex. Waits; of memory that the host can "
+     "read."},
     {"tolist", to_list, METH_NOARGS,
      "tolist($self, /)\n--\n\n"
      "The values as nested lists of bool, int, float or complex; without dimensions, as item(). Waits; of memory that "

@@ -50,8 +50,8 @@ TEST(ElementType, HasANameForEachNumber) {
 }
 
 TEST(ElementType, RefusesTypestrsThatMeanNothing) {
-  for (const char* typestr : {"", "f4", "<f", "<f3", "<i3", "<f4x", "<f4[ns]", "<q8", "#f4", "<b2", "<m4", "<M8[]", "<M8[bogus]", "<M8[0s]",
-                              "<f-4", "<f99999999999999999999", "<U9223372036854775807"}) {
+  for (const char* typestr : {"", "f4", "<f", "<f3", "<i3", "<f4x", "<f4[ns]", "<q8", "#f4", "<b2", "<m4", "<M8[]",
+                              "<M8[bogus]", "<M8[0s]", "<f-4", "<f99999999999999999999", "<U9223372036854775807"}) {
     EXPECT_THROW(parse_typestr(typestr), InvalidArgumentError) << typestr;
   }
   EXPECT_THROW(parse_typestr("|O8"), UnsupportedTypeError);
