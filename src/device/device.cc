@@ -1,10 +1,9 @@
 #include "crossdock/device/device.h"
 
-#include <charconv>
 #include <optional>
-#include <system_error>
 
 #include "crossdock/core/error.h"
+#include "parse_number.h"
 
 namespace crossdock::device {
 
@@ -13,15 +12,6 @@ namespace {
 constexpr std::int32_t kLastNamed = static_cast<std::int32_t>(DeviceType::kTrainium);
 constexpr std::string_view kSimulated = "sim";
 constexpr std::string_view kByNumber = "device type ";  // as to_string() shows a type without a name
-
-template <typename Number>
-std::optional<Number> parse_number(std::string_view text) noexcept {
-  Number number{};
-  const char* end = text.data() + text.size();
-  const auto [stopped, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || stopped != end) return std::nullopt;
-  return number;
-}
 
 std::optional<DeviceType> parse_type(std::string_view text) noexcept {
   if (text == kSimulated) return DeviceType::kExtDev;

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <map>
-#include <system_error>
 #include <utility>
 
 #include "crossdock/core/error.h"
+#include "parse_number.h"
 
 namespace crossdock::device {
 namespace {
@@ -24,10 +23,8 @@ std::optional<DeviceClass> class_of(std::string_view word) noexcept {
 }
 
 std::optional<std::int64_t> number_of(std::string_view word) noexcept {
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-  if (error != std::errc() || end != word.data() + word.size() || number < 0) return std::nullopt;
-  return number;
+  const auto number = parse_number<std::int64_t>(word);
+  return number && *number >= 0 ? number : std::nullopt;
 }
 
 [[noreturn]] void fail(std::string_view text, const std::string& why) {
@@ -120,7 +117,7 @@ bool all_without_driver(const DriverRegistry& drivers, const std::vector<Filter>
   });
 }
 
-[[noreturn]] void fail_none(const DriverRegistry& drivers, std::string_view text) {
+[[noreturn]] void fail_none(const DriverRegistry& drivers, std::string_view text, const std::vector<Filter>& filters) {
   std::string what = "no device matches \"" + std::string(text) + "\"; there are:";
   for (const NamedDevice& device : list_devices(drivers)) what += " " + device.filter + ",";
   what.back() = ';';
@@ -129,7 +126,7 @@ bool all_without_driver(const DriverRegistry& drivers, const std::vector<Filter>
     what += " " + report.name + (report.found ? " has none (" : " wasn't found (") + report.tried.back() + ");";
   }
   what.pop_back();
-  if (all_without_driver(drivers, parse_filter(text))) throw UnsupportedError(what);
+  if (all_without_driver(drivers, filters)) throw UnsupportedError(what);
   throw NotFoundError(what);
 }
 
@@ -148,10 +145,11 @@ std::vector<Filter> parse_filter(std::string_view text) {
 }
 
 Device select_device(const DriverRegistry& drivers, std::string_view text) {
-  for (const Filter& filter : parse_filter(text)) {
+  const std::vector<Filter> filters = parse_filter(text);
+  for (const Filter& filter : filters) {
     if (const auto device = find(drivers, filter)) return *device;
   }
-  fail_none(drivers, text);
+  fail_none(drivers, text, filters);
 }
 
 Device select_device(const Driver& driver, std::string_view text) {

@@ -115,8 +115,9 @@ std::int64_t times(std::int64_t elements, std::int64_t itemsize, const char* wha
   return bytes;
 }
 
-/// The memory of an object without an entry `data`: its buffer, which stays locked.
-void read_buffer(PyObject* object, Tensor* tensor) {
+/// The memory of an object without an entry `data`: its buffer, which stays locked, and in which the first element is
+/// `offset` bytes from the start.
+void read_buffer(PyObject* object, std::int64_t offset, Tensor* tensor) {
   if (object == nullptr || PyObject_CheckBuffer(object) == 0) {
     fail("its entry \"data\" is missing, and there is no buffer to take its place");
   }
@@ -128,7 +129,6 @@ void read_buffer(PyObject* object, Tensor* tensor) {
   if (PyObject_GetBuffer(object, &buffer->view, PyBUF_SIMPLE) != 0) throw nb::python_error();
   const Py_buffer& view = buffer->view;
   const array::ByteRange range = array::byte_range(*tensor, kWhere);
-  const std::int64_t offset = static_cast<std::int64_t>(tensor->byte_offset);
   if (range.highest != 0 && (range.lowest + offset < 0 || range.highest + offset > view.len)) {
     fail("its elements reach from byte " + std::to_string(range.lowest + offset) + " to byte " +
          std::to_string(range.highest + offset) + " of a buffer of " + std::to_string(view.len) + " bytes");
@@ -153,15 +153,13 @@ Tensor read(nb::handle interface, nb::handle object) {
   const nb::object offset = entry(interface, "offset");
   const std::int64_t shift =
       offset.is_none() ? 0 : times(integer_in(offset, kWhere, "offset"), tensor.type.itemsize(), "offset");
-  tensor.byte_offset = static_cast<std::uint64_t>(shift);
   if (!object.is_none()) tensor.owner = owner_of(object.ptr());
   if (has_data) {
     // dpctl's allocations say True of memory that may be written: there the flag means nothing.
     if (is_a(object, "dpctl.memory._memory._Memory")) tensor.read_only = false;
   } else {
-    read_buffer(object.is_none() ? nullptr : object.ptr(), &tensor);
+    read_buffer(object.is_none() ? nullptr : object.ptr(), shift, &tensor);
   }
-  tensor.byte_offset = 0;
   if (tensor.data != nullptr) tensor.data = static_cast<std::byte*>(tensor.data) + shift;
   const nb::object syclobj = entry(interface, "syclobj");
   if (syclobj.is_none()) fail("its entry \"syclobj\" is missing");
