@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import sys
+import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -295,6 +298,45 @@ def test_the_host_reads_shared_memory(queue):
         memoryview(xd.asarray(dpnp.asarray(values, sycl_queue=queue)))
 
 
+class WithoutDictionary:
+    def __init__(self, array):
+        self.__usm_ndarray__ = array.get_array()
+
+    @property
+    def __sycl_usm_array_interface__(self):
+        raise AssertionError("its structure says the same")
+
+
+def test_arrays_of_dpnp_are_read_from_their_structure(queue):
+    whole = dpnp.reshape(dpnp.arange(60, dtype="i4", sycl_queue=queue), (3, 4, 5))
+    xd.asarray(whole)  # the first one is compared with its dictionary
+    arrays = [
+        whole, dpnp.transpose(whole), whole[::2, 1:], whole[:, ::-1], whole[1], whole[1, 2, 3], whole[:0], whole[::2, :, 3:4],
+        dpnp.asarray(whole, order="F"), dpnp.zeros((), sycl_queue=queue), dpnp.zeros((2, 0, 3), sycl_queue=queue),
+        dpnp.broadcast_to(whole[0, 0], (7, 5)), dpnp.ones(3, usm_type="shared", sycl_queue=queue),
+        dpnp.ones(3, dtype="c8", usm_type="host", sycl_queue=queue),
+    ]  # fmt: skip
+    arrays[4].flags["W"] = False
+    for array in arrays:
+        said = xd.from_sycl_usm_array_interface(array.__sycl_usm_array_interface__, array)
+        assert xd.asarray(array.get_array()).dtype == said.dtype
+        read = xd.asarray(WithoutDictionary(array))
+        assert (read.shape, read.dtype, read.readonly) == (said.shape, said.dtype, said.readonly)
+        assert (read.device, read.usm_type, read.queue) == (said.device, said.usm_type, said.queue)
+        if said.nbytes:
+            assert read.strides == said.strides
+            assert read.__sycl_usm_array_interface__["data"] == said.__sycl_usm_array_interface__["data"]
+
+
+def test_who_only_has_the_name_of_dpnp_s_array_is_asked_for_its_dictionary(queue):
+    fake = type("usm_ndarray", (), {"__module__": "dpnp.tensor._usmarray"})()
+    with pytest.raises(xd.UnsupportedTypeError):
+        xd.asarray(fake)
+    carrier = type("Carrier", (), {"__usm_ndarray__": fake})()
+    with pytest.raises(xd.UnsupportedTypeError):
+        xd.asarray(carrier)
+
+
 def test_the_buffer_of_the_owner_takes_the_place_of_data(queue):
     for kind in ("shared", "host"):
         memory = filled(queue, np.arange(16, dtype="i2"), kind)
@@ -336,6 +378,72 @@ def test_custom_memory_is_adopted_with_its_owner(queue):
     del ours
     gc.collect()
     assert released == [True]
+
+
+def test_custom_memory_is_adopted_with_its_deleter(queue):
+    memory = filled(queue, np.arange(8.0))
+    interface = Exporter(memory, shape=(8,), typestr="<f8").interface
+    freed = []
+
+    def free(address):
+        assert kept() is not None, "the owner goes after the memory"
+        freed.append(address)
+
+    class Owner:
+        pass
+
+    owner = Owner()
+    kept = weakref.ref(owner)
+    ours = xd.from_sycl_usm_array_interface(interface, owner, deleter=free)
+    view = ours[2:]
+    del owner, ours
+    gc.collect()
+    np.testing.assert_array_equal(host(view), np.arange(2.0, 8.0))
+    assert not freed
+    del view
+    gc.collect()
+    assert freed == [interface["data"][0]]
+    assert kept() is None
+    # What couldn't be taken in stays its caller's.
+    for wrong, error in (
+        (interface | {"version": 2}, xd.InvalidDataError),
+        (interface | {"data": None}, xd.InvalidDataError),
+        ([], xd.InvalidDataError),
+        (interface | {"syclobj": "nowhere"}, xd.InvalidArgumentError),
+    ):
+        with pytest.raises(error):
+            xd.from_sycl_usm_array_interface(wrong, deleter=free)
+    with pytest.raises(TypeError, match="deleter is a function"):
+        xd.from_sycl_usm_array_interface(interface, deleter=1)
+    assert len(freed) == 1
+
+
+def test_a_deleter_that_raises_is_reported(queue, monkeypatch):
+    memory = filled(queue, np.arange(8.0))
+    interface = Exporter(memory, shape=(8,), typestr="<f8").interface
+    reported = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda what: reported.append(str(what.exc_value)))
+
+    def free(address):
+        raise RuntimeError("not so")
+
+    ours = xd.from_sycl_usm_array_interface(interface, memory, deleter=free)
+    del ours
+    assert reported == ["not so"]
+
+
+def test_a_deleter_runs_on_a_thread_of_python(queue):
+    """The last one to look may be a thread that Python doesn't know, or one without the interpreter lock."""
+    pa = pytest.importorskip("pyarrow")
+    memory = filled(queue, np.arange(8.0), "shared")
+    interface = Exporter(memory, shape=(8,), typestr="<f8").interface
+    called = threading.Event()
+    ours = xd.from_sycl_usm_array_interface(interface, memory, deleter=lambda address: called.set())
+    copied = ours.to("cpu")
+    del ours
+    assert pa.array(copied).to_pylist() == list(range(8))
+    del copied
+    assert called.wait(10)
 
 
 def test_adopted_shared_memory_shows_as_dlpack_and_arrow(queue):

@@ -17,9 +17,8 @@ namespace nb = nanobind;
 namespace crossdock::python {
 namespace {
 
-/// crossdock.offload.Package: a default queue, and a context variable with the current one. Its value is None, or a
-/// tuple: the queue, the value before, and the scope that set it; so a scope's end needs no token, and one scope may be
-/// entered in many tasks at once.
+/// crossdock.offload.Package: a default queue, and a context variable with the current one, whose value is None or an
+/// Entered.
 struct PyPackage {
   PyObject ob_base;
   PyObject* name;
@@ -34,12 +33,19 @@ struct PyScope {
   PyObject* queue;
 };
 
-constexpr Py_ssize_t kQueue = 0;
-constexpr Py_ssize_t kOuter = 1;
-constexpr Py_ssize_t kScope = 2;
+/// A scope that a task is in: what the variable was before is here, so that the scope's end needs no token, and one
+/// scope may be entered in many tasks at once. Neither this nor a scope is known to the garbage collector, which costs
+/// more than all the rest of them: they refer to nothing that could refer back to them but a context, and that lets go
+/// of its values when it goes.
+struct PyEntered {
+  PyObject ob_base;
+  PyScope* scope;
+  PyObject* outer;  ///< The value before.
+};
 
 PyTypeObject* package_type = nullptr;
 PyTypeObject* scope_type = nullptr;
+PyTypeObject* entered_type = nullptr;
 PyPackage* global = nullptr;  ///< crossdock.offload's own
 
 PyPackage* package_of(PyObject* object) noexcept { return reinterpret_cast<PyPackage*>(object); }
@@ -51,6 +57,11 @@ PyObject* value_of(const PyPackage& package) noexcept {
   return PyContextVar_Get(package.variable, Py_None, &value) == 0 ? value : nullptr;
 }
 
+/// Null for a value that stands for no scope; whoever finds the variable in a context can put anything there.
+PyEntered* entered_or_null(PyObject* value) noexcept {
+  return Py_TYPE(value) == entered_type ? reinterpret_cast<PyEntered*>(value) : nullptr;
+}
+
 bool set_value(const PyPackage& package, PyObject* value) noexcept {
   PyObject* const token = PyContextVar_Set(package.variable, value);
   Py_XDECREF(token);
@@ -60,28 +71,34 @@ bool set_value(const PyPackage& package, PyObject* value) noexcept {
 // crossdock.offload.Scope
 
 PyObject* enter(PyObject* self, PyObject* /*unused*/) noexcept {
-  const PyScope& scope = *scope_of(self);
+  PyScope& scope = *scope_of(self);
   PyObject* const outer = value_of(*scope.package);
   if (outer == nullptr) return nullptr;
-  PyObject* const value = PyTuple_Pack(3, scope.queue, outer, self);
-  Py_DECREF(outer);
-  const bool set = value != nullptr && set_value(*scope.package, value);
-  Py_XDECREF(value);
+  PyEntered* const value = PyObject_New(PyEntered, entered_type);
+  if (value == nullptr) {
+    Py_DECREF(outer);
+    return nullptr;
+  }
+  value->outer = outer;
+  value->scope = reinterpret_cast<PyScope*>(Py_NewRef(self));
+  const bool set = set_value(*scope.package, reinterpret_cast<PyObject*>(value));
+  Py_DECREF(reinterpret_cast<PyObject*>(value));
   return set ? Py_NewRef(scope.queue) : nullptr;
 }
 
 PyObject* leave(PyObject* self, PyObject* const* /*exception*/, Py_ssize_t /*three*/) noexcept {
-  const PyScope& scope = *scope_of(self);
-  PyObject* const value = value_of(*scope.package);
+  PyScope* const scope = scope_of(self);
+  PyObject* const value = value_of(*scope->package);
   if (value == nullptr) return nullptr;
+  const PyEntered* const entered = entered_or_null(value);
   bool left = false;
-  if (value == Py_None || PyTuple_GET_ITEM(value, kScope) != self) {
+  if (entered == nullptr || entered->scope != scope) {
     PyErr_SetString(
         PyExc_RuntimeError,
         "a scope of current() ends that isn't the innermost one of this task: scopes end in the reverse "
         "order, in the task that began them (a generator that yields inside one gives its caller the queue)");
   } else {
-    left = set_value(*scope.package, PyTuple_GET_ITEM(value, kOuter));
+    left = set_value(*scope->package, entered->outer);
   }
   Py_DECREF(value);
   if (!left) return nullptr;
@@ -103,20 +120,40 @@ PyObject* decorate(PyObject* self, PyObject* arguments, PyObject* keywords) noex
 PyObject* scope_queue(PyObject* self, void*) noexcept { return Py_NewRef(scope_of(self)->queue); }
 
 void drop_scope(PyObject* self) noexcept {
-  PyObject_GC_UnTrack(self);
-  PyScope& scope = *scope_of(self);
-  Py_XDECREF(reinterpret_cast<PyObject*>(scope.package));
-  Py_XDECREF(scope.queue);
+  const PyScope& scope = *scope_of(self);
+  Py_DECREF(reinterpret_cast<PyObject*>(scope.package));
+  Py_DECREF(scope.queue);
   PyTypeObject* const type = Py_TYPE(self);
-  PyObject_GC_Del(self);
+  PyObject_Free(self);
   Py_DECREF(type);
 }
 
-int visit_scope(PyObject* self, visitproc visit, void* arg) noexcept {
-  Py_VISIT(Py_TYPE(self));
-  Py_VISIT(reinterpret_cast<PyObject*>(scope_of(self)->package));
-  return 0;
+void drop_one_entered(PyObject* self) noexcept {
+  Py_DECREF(reinterpret_cast<PyObject*>(reinterpret_cast<PyEntered*>(self)->scope));
+  PyTypeObject* const type = Py_TYPE(self);
+  PyObject_Free(self);
+  Py_DECREF(type);
 }
+
+void drop_entered(PyObject* self) noexcept {
+  PyObject* outer = reinterpret_cast<PyEntered*>(self)->outer;
+  drop_one_entered(self);
+  // One after another, as the stack holds no more than so many calls.
+  while (PyEntered* const entered = Py_REFCNT(outer) == 1 ? entered_or_null(outer) : nullptr) {
+    PyObject* const next = std::exchange(entered->outer, Py_NewRef(Py_None));
+    Py_DECREF(outer);
+    outer = next;
+  }
+  Py_DECREF(outer);
+}
+
+PyType_Slot entered_slots[] = {
+    {Py_tp_dealloc, reinterpret_cast<void*>(drop_entered)},
+    {Py_tp_doc, const_cast<char*>("A scope that a task is in: the value of a package's context variable.")},
+    {0, nullptr}};
+PyType_Spec entered_spec = {"crossdock.offload.Entered", sizeof(PyEntered), 0,
+                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
+                            entered_slots};
 
 PyMethodDef scope_methods[] = {
     {"__enter__", enter, METH_NOARGS, "__enter__($self, /)\n--\n\nMakes the queue current, and gives it."},
@@ -127,17 +164,15 @@ PyGetSetDef scope_attributes[] = {{"queue", scope_queue, nullptr, "The queue.", 
                                   {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyType_Slot scope_slots[] = {
     {Py_tp_dealloc, reinterpret_cast<void*>(drop_scope)},
-    {Py_tp_traverse, reinterpret_cast<void*>(visit_scope)},
     {Py_tp_call, reinterpret_cast<void*>(decorate)},
     {Py_tp_methods, scope_methods},
     {Py_tp_getset, scope_attributes},
     {Py_tp_doc,
      const_cast<char*>("A queue that is current for a while: for `with`, and as a decorator of a function.")},
     {0, nullptr}};
-PyType_Spec scope_spec = {
-    "crossdock.offload.Scope", sizeof(PyScope), 0,
-    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
-    scope_slots};
+PyType_Spec scope_spec = {"crossdock.offload.Scope", sizeof(PyScope), 0,
+                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
+                          scope_slots};
 
 // crossdock.offload.Package
 
@@ -172,7 +207,8 @@ PyObject* make_package(PyTypeObject* /*type*/, PyObject* arguments, PyObject* ke
 PyObject* chosen_in(const PyPackage& package) noexcept {
   PyObject* const value = value_of(package);
   if (value == nullptr) return nullptr;
-  PyObject* const queue = value == Py_None ? package.chosen : PyTuple_GET_ITEM(value, kQueue);
+  const PyEntered* const entered = entered_or_null(value);
+  PyObject* const queue = entered == nullptr ? package.chosen : entered->scope->queue;
   Py_DECREF(value);  // the variable keeps it
   return queue;
 }
@@ -201,11 +237,10 @@ PyObject* set_default_queue(PyObject* self, PyObject* of) noexcept {
 PyObject* current(PyObject* self, PyObject* of) noexcept {
   return guarded([&]() -> PyObject* {
     nb::object queue = select_queue_object(of);
-    PyScope* const scope = PyObject_GC_New(PyScope, scope_type);
+    PyScope* const scope = PyObject_New(PyScope, scope_type);
     if (scope == nullptr) return nullptr;
     scope->package = package_of(Py_NewRef(self));
     scope->queue = queue.release().ptr();
-    PyObject_GC_Track(reinterpret_cast<PyObject*>(scope));
     return reinterpret_cast<PyObject*>(scope);
   });
 }
@@ -299,6 +334,7 @@ PyObject* chosen_queue() noexcept {
 void bind_offload(nb::module_& module) {
   const nb::object scope = checked(PyType_FromSpec(&scope_spec));
   scope_type = reinterpret_cast<PyTypeObject*>(nb::borrow(scope).release().ptr());
+  entered_type = reinterpret_cast<PyTypeObject*>(checked(PyType_FromSpec(&entered_spec)).release().ptr());
   const nb::object package = checked(PyType_FromSpec(&package_spec));
   package_type = reinterpret_cast<PyTypeObject*>(nb::borrow(package).release().ptr());
   const nb::object own = checked(new_package(nb::str("crossdock.offload").ptr()));

@@ -391,11 +391,17 @@ namespace {
 
 /// The table of an object's type, or null if it has none.
 const DLPackExchangeAPI* api_of(PyTypeObject* type) {
-  const nb::object capsule = optional_attribute(reinterpret_cast<PyObject*>(type), names::__dlpack_c_exchange_api__());
-  if (!capsule.is_valid()) return nullptr;
+  PyObject* capsule = _PyType_Lookup(type, names::__dlpack_c_exchange_api__());
+  nb::object held;
+  if (capsule == nullptr || PyCapsule_CheckExact(capsule) == 0) {
+    // Not asked of plain classes that have none: getattr() makes an exception first, which takes long.
+    if (capsule == nullptr && Py_IS_TYPE(reinterpret_cast<PyObject*>(type), &PyType_Type)) return nullptr;
+    held = optional_attribute(reinterpret_cast<PyObject*>(type), names::__dlpack_c_exchange_api__());
+    capsule = held.ptr();
+  }
   // Anything else is a draft's: an address as a number. The protocol in Python serves then.
-  if (PyCapsule_IsValid(capsule.ptr(), kApi) == 0) return nullptr;
-  const auto* header = static_cast<const DLPackExchangeAPIHeader*>(PyCapsule_GetPointer(capsule.ptr(), kApi));
+  if (capsule == nullptr || PyCapsule_IsValid(capsule, kApi) == 0) return nullptr;
+  const auto* header = static_cast<const DLPackExchangeAPIHeader*>(PyCapsule_GetPointer(capsule, kApi));
   while (header != nullptr && header->version.major != DLPACK_MAJOR_VERSION) header = header->prev_api;
   return reinterpret_cast<const DLPackExchangeAPI*>(header);
 }

@@ -12,12 +12,14 @@
 #include "../deferred.h"
 #include "../gil.h"
 #include "../offload/selector.h"
+#include "adopted.h"
 #include "array_interface.h"
 #include "crossdock/core/error.h"
 #include "crossdock/device/filter.h"
 #include "crossdock/device/sycl.h"
 #include "crossdock/exchange/ready.h"
 #include "crossdock/exchange/usm_array.h"
+#include "dpnp_array.h"
 #include "names.h"
 #include "queue.h"
 #include "tensor.h"
@@ -172,6 +174,20 @@ Tensor read(nb::handle interface, nb::handle object) {
   return tensor;
 }
 
+/// A Tensor of memory that `deleter` frees.
+nb::object adopt(nb::handle desc, nb::handle owner, nb::handle deleter) {
+  const nb::object data = PyDict_Check(desc.ptr()) != 0 ? entry(desc, "data") : nb::none();
+  if (PyTuple_Check(data.ptr()) == 0 || PyTuple_GET_SIZE(data.ptr()) == 0) {
+    fail("a deleter was given, but no entry \"data\" with the address that it frees");
+  }
+  Adopted adopted(deleter, PyTuple_GET_ITEM(data.ptr(), 0));
+  Tensor tensor = read(desc, owner);
+  tensor.owner = adopted.owner(std::move(tensor.owner));
+  nb::object made = checked(new_tensor(std::move(tensor)));
+  adopted.arm();
+  return made;
+}
+
 /// What goes into `syclobj`.
 nb::object syclobj_of(const Queue& queue, PyObject* wanted) {
   if (!given(wanted) || PyUnicode_CompareWithASCIIString(wanted, "queue") == 0) return queue_object(queue);
@@ -262,9 +278,16 @@ nb::object sycl_queue_capsule(const Queue& queue) {
 }
 
 bool tensor_from_usm_array(PyObject* object, Tensor* out) {
+  std::optional<DpnpArray> direct = dpnp_array(object);
+  if (direct && direct->proven) {
+    *out = std::move(direct->tensor);
+    exchange::import_usm_array(out, exchange::kUsmArrayVersion, sycl().wrap_queue(direct->queue), true, drivers());
+    return true;
+  }
   const nb::object interface = optional_attribute(object, names::__sycl_usm_array_interface__());
   if (!interface.is_valid()) return false;
   *out = read(interface, object);
+  if (direct) prove_dpnp_array(*direct, *out);
   return true;
 }
 
@@ -302,14 +325,16 @@ PyObject* usm_array_interface_with(PyObject* self, PyObject* const* arguments, P
 void bind_usm_array(nb::module_& module) {
   module.def(
       "from_sycl_usm_array_interface",
-      [](nb::handle desc, nb::handle owner) {
+      [](nb::handle desc, nb::handle owner, nb::handle deleter) {
         drain_deferred();
-        return checked(new_tensor(read(desc, owner)));
+        return deleter.is_none() ? checked(new_tensor(read(desc, owner))) : adopt(desc, owner, deleter);
       },
-      "desc"_a, "owner"_a.none() = nb::none(),
+      "desc"_a, "owner"_a.none() = nb::none(), nb::kw_only(), "deleter"_a.none() = nb::none(),
       "A Tensor from a dictionary as __sycl_usm_array_interface__ gives it.\n\n"
       "owner: an object to keep as long as anybody looks at the memory, and whose buffer is the memory where the "
-      "dictionary has no data; without one the caller sees to that.");
+      "dictionary has no data; without one the caller sees to that. deleter: a function that takes the address in "
+      "data and frees it: called once, when nobody looks at the memory any more, and before the owner goes; not if "
+      "this call raises, and not once the interpreter ends.");
 }
 
 }  // namespace crossdock::python

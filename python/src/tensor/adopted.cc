@@ -1,0 +1,66 @@
+#include "adopted.h"
+
+#include <utility>
+
+#include "../deferred.h"
+#include "../gil.h"
+
+namespace nb = nanobind;
+
+namespace crossdock::python {
+
+/// A task from the start, so that nothing is left to fail when the memory goes.
+struct Adopted::Call final : Deferred {
+  Call(PyObject* function, PyObject* address) noexcept : function_(Py_NewRef(function)), address_(Py_NewRef(address)) {}
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+  /// Needs the lock, as whatever runs tasks has it.
+  ~Call() override {
+    keep_.reset();
+    Py_DECREF(function_);
+    Py_DECREF(address_);
+  }
+
+  void run() noexcept override {
+    if (!armed_) return;
+    PyObject* const result = PyObject_CallOneArg(function_, address_);
+    if (result == nullptr) PyErr_WriteUnraisable(function_);
+    Py_XDECREF(result);
+  }
+
+  static void finish(Call* call) noexcept {
+    std::unique_ptr<Call> owned(call);
+    if (interpreter_ending() || PyGILState_Check() == 0) {
+      defer(std::move(owned));
+      return;
+    }
+    const ErrorKept kept;
+    owned->run();
+    owned.reset();
+  }
+
+  bool armed_ = false;
+  std::shared_ptr<const void> keep_;
+
+ private:
+  PyObject* function_;
+  PyObject* address_;
+};
+
+Adopted::Adopted(nb::handle deleter, nb::handle address) {
+  if (PyCallable_Check(deleter.ptr()) == 0) {
+    PyErr_Format(PyExc_TypeError, "deleter is a function that takes the address, not %s",
+                 Py_TYPE(deleter.ptr())->tp_name);
+    throw nb::python_error();
+  }
+  call_ = std::shared_ptr<Call>(new Call(deleter.ptr(), address.ptr()), Call::finish);
+}
+
+std::shared_ptr<const void> Adopted::owner(std::shared_ptr<const void> keep) noexcept {
+  call_->keep_ = std::move(keep);
+  return call_;
+}
+
+void Adopted::arm() noexcept { call_->armed_ = true; }
+
+}  // namespace crossdock::python
