@@ -13,8 +13,10 @@ std::shared_ptr<Library> Library::open(const std::vector<std::string>& candidate
       return std::shared_ptr<Library>(new Library(handle, candidate));
     }
     if (tried != nullptr) {
-      const char* reason = ::dlerror();
-      tried->push_back(candidate + ": " + (reason != nullptr ? reason : "unknown reason"));
+      const char* const said = ::dlerror();
+      const std::string reason = said != nullptr ? said : "unknown reason";
+      // The loader begins with the name, as a rule.
+      tried->push_back(reason.starts_with(candidate + ": ") ? reason : candidate + ": " + reason);
     }
   }
   return nullptr;

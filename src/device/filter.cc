@@ -24,7 +24,7 @@ std::optional<DeviceClass> class_of(std::string_view word) noexcept {
 
 std::optional<std::int64_t> number_of(std::string_view word) noexcept {
   const auto number = parse_number<std::int64_t>(word);
-  return number && *number >= 0 ? number : std::nullopt;
+  return number && word.front() != '-' ? number : std::nullopt;
 }
 
 [[noreturn]] void fail(std::string_view text, const std::string& why) {
@@ -55,7 +55,7 @@ Filter parse_one(std::string_view text, std::string_view one) {
         filter.device_class = device_class;
         next = Part::kNumber;
       } else if (const auto number = number_of(word)) {
-        if (next > Part::kNumber) fail(text, "it has two numbers");
+        if (next > Part::kNumber) fail(text, "it has more than three parts");
         filter.number = number;
         next = Part::kEnd;
       } else if (std::ranges::find(kBackends, word) != kBackends.end()) {
@@ -92,7 +92,7 @@ bool matches(const Filter& filter, const DeviceInfo& info, bool backend_matches)
 
 /// The `left`-th device of a driver that matches; counts `left` down by those that do.
 std::optional<Device> find_in(const Driver& driver, const Filter& filter, bool backend_matches, std::int64_t& left) {
-  for (const Device& device : driver.devices()) {
+  for (const Device& device : devices_of(driver)) {
     if (matches(filter, driver.info(device), backend_matches) && left-- == 0) return device;
   }
   return std::nullopt;
@@ -110,23 +110,17 @@ std::optional<Device> find(const DriverRegistry& drivers, const Filter& filter) 
   return std::nullopt;
 }
 
-/// True if each alternative names a driver, and none of these was found: then it isn't the device that is missing.
-bool all_without_driver(const DriverRegistry& drivers, const std::vector<Filter>& filters) {
-  return std::ranges::all_of(filters, [&](const Filter& filter) {
-    return is_driver(drivers, filter.backend) && drivers.find(filter.backend) == nullptr;
-  });
-}
-
-[[noreturn]] void fail_none(const DriverRegistry& drivers, std::string_view text, const std::vector<Filter>& filters) {
+[[noreturn]] void fail_none(const DriverRegistry& drivers, std::string_view text) {
   std::string what = "no device matches \"" + std::string(text) + "\"; there are:";
   for (const NamedDevice& device : list_devices(drivers)) what += " " + device.filter + ",";
   what.back() = ';';
   for (const DriverReport& report : drivers.reports()) {
     if (!report.devices.empty() || report.tried.empty()) continue;
-    what += " " + report.name + (report.found ? " has none (" : " wasn't found (") + report.tried.back() + ");";
+    what += " " + report.name + (report.found ? " has none (" : " wasn't found (");
+    for (const std::string& line : report.tried) what += line + ", ";
+    what.replace(what.size() - 2, 2, ");");
   }
   what.pop_back();
-  if (all_without_driver(drivers, filters)) throw UnsupportedError(what);
   throw NotFoundError(what);
 }
 
@@ -149,7 +143,7 @@ Device select_device(const DriverRegistry& drivers, std::string_view text) {
   for (const Filter& filter : filters) {
     if (const auto device = find(drivers, filter)) return *device;
   }
-  fail_none(drivers, text, filters);
+  fail_none(drivers, text);
 }
 
 Device select_device(const Driver& driver, std::string_view text) {
@@ -168,7 +162,7 @@ std::vector<NamedDevice> list_devices(const DriverRegistry& drivers) {
   for (const std::string& name : names_in_order(drivers)) {
     const std::shared_ptr<Driver> driver = drivers.find(name);
     if (driver == nullptr) continue;
-    for (const Device& device : driver->devices()) {
+    for (const Device& device : devices_of(*driver)) {
       DeviceInfo info = driver->info(device);
       // A backend that a driver's name is taken for can't be named by itself.
       const std::string& backend = is_driver(drivers, info.backend) ? name : info.backend;

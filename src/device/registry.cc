@@ -95,6 +95,17 @@ std::shared_ptr<Driver> DriverRegistry::for_type(DeviceType type) const {
   throw UnsupportedError(what);
 }
 
+std::vector<Device> devices_of(const Driver& driver, std::string* why) {
+  try {
+    std::vector<Device> devices = driver.devices();
+    if (devices.empty() && why != nullptr) *why = driver.why_no_devices();
+    return devices;
+  } catch (const ForkError& error) {
+    if (why != nullptr) *why = error.what();
+    return {};
+  }
+}
+
 std::vector<DriverReport> DriverRegistry::reports() const {
   std::vector<DriverReport> reports;
   reports.reserve(entries_.size());
@@ -103,8 +114,8 @@ std::vector<DriverReport> DriverRegistry::reports() const {
         .name = entry.name, .found = entry.driver != nullptr, .version = {}, .devices = {}, .tried = entry.tried};
     if (entry.driver != nullptr) {
       report.version = entry.driver->version();
-      report.devices = entry.driver->devices();
-      std::string why = report.devices.empty() ? entry.driver->why_no_devices() : std::string();
+      std::string why;
+      report.devices = devices_of(*entry.driver, &why);
       if (!why.empty()) report.tried.push_back(std::move(why));
     }
     reports.push_back(std::move(report));

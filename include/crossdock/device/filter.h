@@ -33,8 +33,7 @@ struct Filter {
 CROSSDOCK_EXPORT std::vector<Filter> parse_filter(std::string_view text);
 
 /// The device that a filter string chooses. Drivers that the text leaves out aren't started. Throws as parse_filter();
-/// NotFoundError if no device matches, UnsupportedError if the text names drivers that weren't found: both say what
-/// there is, and which drivers are missing.
+/// NotFoundError if no device matches: it says what there is, and which drivers are missing.
 CROSSDOCK_EXPORT Device select_device(const DriverRegistry& drivers, std::string_view text);
 
 /// The same among one driver's devices alone, whose backends all names mean: as its vendor's library would read it.

@@ -80,6 +80,10 @@ class CROSSDOCK_EXPORT DriverRegistry {
   mutable std::unordered_map<Device, std::shared_ptr<Opened>> opened_;
 };
 
+/// A driver's devices, as far as this process can use them: in one that was forked after the driver started there are
+/// none, where Driver::devices() throws ForkError. `why`, if it isn't null: why there are none, if there are none.
+CROSSDOCK_EXPORT std::vector<Device> devices_of(const Driver& driver, std::string* why = nullptr);
+
 /// A registry of every driver that this version has.
 CROSSDOCK_EXPORT std::shared_ptr<const DriverRegistry> make_default_registry(const DriverOptions& options = {});
 

@@ -18,6 +18,8 @@ class CudaDriver final : public Driver {
  public:
   explicit CudaDriver(std::shared_ptr<CudaLibrary> library) noexcept : library_(std::move(library)) {}
 
+  /// What was chosen before a fork is of no use to the child.
+  std::uint64_t devices_version() const noexcept override { return library_->in_child() ? 1 : 0; }
   std::string_view name() const noexcept override { return "cuda"; }
   std::string version() const override { return library_->version(); }
 

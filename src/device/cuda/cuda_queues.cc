@@ -139,7 +139,7 @@ void CudaContext::park(std::shared_ptr<void> owner, const Queue& queue) {
     api().stream_synchronize(queue.native());
     return;
   }
-  parked_.park(std::move(owner), std::move(done));
+  parked_.park(std::move(owner), std::move(done), queue);
 }
 
 }  // namespace crossdock::device::cuda

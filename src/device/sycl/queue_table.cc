@@ -62,7 +62,26 @@ std::shared_ptr<SyclQueue> QueueTable::wrap(const std::shared_ptr<SyclLibrary>& 
       by_hash_.emplace(hash, entry.get());
     }
   }
-  return meanwhile != nullptr ? meanwhile : entry;
+  if (meanwhile != nullptr) return meanwhile;
+  note_wrapped(entry);
+  return entry;
+}
+
+void QueueTable::note_wrapped(std::shared_ptr<SyclQueue> queue) noexcept {
+  // What it displaces goes with the parameter, after the lock: a queue takes itself out of here as it goes.
+  const std::lock_guard lock(wrapped_mutex_);
+  if (closed_) return;
+  wrapped_lately_[next_wrapped_].swap(queue);
+  next_wrapped_ = (next_wrapped_ + 1) % wrapped_lately_.size();
+}
+
+void QueueTable::close() noexcept {
+  decltype(wrapped_lately_) held;
+  {
+    const std::lock_guard lock(wrapped_mutex_);
+    closed_ = true;
+    held.swap(wrapped_lately_);
+  }
 }
 
 const SyclQueue* QueueTable::find(const Queue& queue) const {

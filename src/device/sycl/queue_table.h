@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <memory>
+#include <mutex>
 #include <shared_mutex>
 #include <unordered_map>
 #include <vector>
@@ -38,7 +39,7 @@ struct SyclQueue : std::enable_shared_from_this<SyclQueue> {
 };
 
 /// Queues that somebody holds: one SyclQueue for each `sycl::queue`, so that equal queues have one native handle, and
-/// what a handle stands for can be looked up. Keeps none alive. Thread-safe.
+/// what a handle stands for can be looked up. Keeps none alive but the last few that came from others. Thread-safe.
 class QueueTable {
  public:
   /// The entry of a `sycl::queue*`; a new one, with a copy of it, if there is none. Throws InvalidArgumentError (of a
@@ -46,6 +47,9 @@ class QueueTable {
   std::shared_ptr<SyclQueue> wrap(const std::shared_ptr<SyclLibrary>& library, void* native);
   /// The entry of a Queue, which keeps it alive; null if it isn't of this table.
   const SyclQueue* find(const Queue& queue) const;
+  /// Lets go of the queues that are held only because they were wrapped lately, and holds none from now on: they hold
+  /// the library, which holds this.
+  void close() noexcept;
   /// All that are alive.
   std::vector<std::shared_ptr<SyclQueue>> all() const;
 
@@ -53,6 +57,8 @@ class QueueTable {
   friend struct SyclQueue;
   std::shared_ptr<SyclQueue> find_equal(const Api& api, QueueRef queue, std::size_t hash) const;
   void remove(const SyclQueue& queue) noexcept;
+  /// Holds a queue for a while: who hands over one temporary array after another finds it here.
+  void note_wrapped(std::shared_ptr<SyclQueue> queue) noexcept;
   /// Takes a queue that nobody holds any more, and deletes the oldest of those taken before. Intel's run time for the
   /// CPU (2026.22) hangs if a queue is deleted before the thread that ran its last work has let go of it, which may be
   /// after that work's event is complete, and nothing tells when: so the last ones live on, also when this goes.
@@ -62,6 +68,10 @@ class QueueTable {
   // Entries take themselves out before they go, so what is in here may be looked at under the lock.
   std::unordered_multimap<std::size_t, SyclQueue*> by_hash_;
   std::unordered_map<const void*, SyclQueue*> by_native_;
+  std::mutex wrapped_mutex_;
+  std::array<std::shared_ptr<SyclQueue>, 8> wrapped_lately_{};
+  std::size_t next_wrapped_ = 0;
+  bool closed_ = false;
   std::array<QueueRef, 64> retired_{};
   std::size_t next_retired_ = 0;
 };

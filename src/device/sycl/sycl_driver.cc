@@ -23,6 +23,9 @@ constexpr const char* kCpuRunTime = "/../../../libintelocl.so";
 class OurDriver final : public SyclDriver {
  public:
   explicit OurDriver(std::shared_ptr<SyclLibrary> library) noexcept : library_(std::move(library)) {}
+  ~OurDriver() override { library_->queues().close(); }
+  OurDriver(const OurDriver&) = delete;
+  OurDriver& operator=(const OurDriver&) = delete;
 
   std::string_view name() const noexcept override { return "sycl"; }
   std::string version() const override { return library_->version(); }
@@ -53,11 +56,17 @@ class OurDriver final : public SyclDriver {
     return info;
   }
 
+  /// What was chosen before a fork is of no use to the child.
+  std::uint64_t devices_version() const noexcept override { return library_->in_child() ? 1 : 0; }
+
   std::string why_no_devices() const override {
     if (!library_->devices().empty()) return {};
     std::string why =
         "SYCL has no devices: install a run time for the device (for a GPU, its Level Zero or OpenCL driver; for the "
         "CPU, the package intel-opencl-rt)";
+    if (const char* const selector = std::getenv("ONEAPI_DEVICE_SELECTOR"); selector != nullptr && *selector != '\0') {
+      why += "; ONEAPI_DEVICE_SELECTOR=" + std::string(selector) + " in the environment leaves out the others";
+    }
     const std::string path = library_->path();
     const std::string beside = path.substr(0, path.find_last_of('/')) + kCpuRunTime;
     char resolved[PATH_MAX];

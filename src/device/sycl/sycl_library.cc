@@ -66,9 +66,11 @@ const std::vector<Owned<OpaqueDevice>>& SyclLibrary::devices() {
     guarded_.store(true, std::memory_order_release);
     const Owned<OpaqueDevices> found = own(api_.get_devices(kEveryDevice));
     if (found == nullptr) return;
+    std::vector<Owned<OpaqueDevice>> devices;  // all of them, or none: who comes after a failure tries again
     for (std::size_t i = 0; i < api_.devices_size(found.get()); ++i) {
-      devices_.push_back(check(api_.devices_at(found.get(), i), "listing its devices"));
+      devices.push_back(check(api_.devices_at(found.get(), i), "listing its devices"));
     }
+    devices_ = std::move(devices);
   });
   return devices_;
 }

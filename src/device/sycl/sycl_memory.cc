@@ -106,7 +106,7 @@ void SyclContext::free(Buffer&& buffer, const Queue& queue) {
     api().queue_wait(on.native);  // nothing can note when the work is done
     return;
   }
-  parked_.park(std::move(owner), std::move(done));
+  parked_.park(std::move(owner), std::move(done), queue);
 }
 
 void SyclContext::check_reach(const SyclQueue& queue, const BufferRef& memory) const {
@@ -181,17 +181,11 @@ bool SyclContext::accessible(const BufferRef& memory, const Queue& queue) const 
   if (memory.device.type != DeviceType::kOneApi) return false;
   if (memory.data == nullptr) return memory.device == device_;
   const std::optional<MemoryKind> kind = library_->kind_of(memory.data, on.context.get());
-  if (kind != MemoryKind::kDevice) return kind.has_value();
-  // The only device, whole, in its default context: whose else should it be?
-  if (device_count_ == 1 && on.in_default_context && !on.sub_device) return true;
+  // Of one device there is all memory of its contexts. Which part of a device memory was allocated on isn't asked:
+  // run times name another one (OpenCL's of the CPU always the first), and parts of one device reach each other's.
+  if (kind != MemoryKind::kDevice || device_count_ == 1) return kind.has_value();
   const auto bound = library_->device_of(memory.data, on.context.get());
-  if (bound == nullptr) return false;
-  // A part of a device reaches what the whole does; not the other way round.
-  auto part = library_->own(api().device_copy(on.native_device.get()));
-  while (part != nullptr && !api().device_equal(part.get(), bound.get())) {
-    part = library_->own(api().device_parent(part.get()));
-  }
-  return part != nullptr;
+  return bound != nullptr && library_->number_of(bound.get()) == device_.id;
 }
 
 MemoryHandle SyclContext::export_memory(const BufferRef& memory) {

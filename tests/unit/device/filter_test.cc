@@ -132,8 +132,8 @@ TEST_F(FilterTest, SaysWhatThereIs) {
             HasSubstr("sim wasn't found (libamdhip64.so: not found)"), Not(HasSubstr("sycl has none"))));
 }
 
-TEST_F(FilterTest, ADriverThatIsMissingIsNoDeviceThatIs) {
-  EXPECT_THAT(message_of<UnsupportedError>([&] { chosen("sim:gpu:1"); }), HasSubstr("libamdhip64.so"));
+TEST_F(FilterTest, ADriverThatIsMissingIsNamed) {
+  EXPECT_THAT(message_of<NotFoundError>([&] { chosen("sim:gpu:1"); }), HasSubstr("libamdhip64.so"));
   EXPECT_THROW(chosen("sim,cuda:7"), NotFoundError);
 }
 

@@ -1,7 +1,9 @@
 #include "parked.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -9,16 +11,27 @@
 namespace crossdock::device {
 namespace {
 
+using ::testing::ElementsAre;
+using ::testing::UnorderedElementsAre;
+
+constexpr Device kOne{.type = DeviceType::kExtDev, .id = 1};
+
 /// Events told apart by their native handle; those in `over_` are.
 class ParkedTest : public ::testing::Test {
  protected:
   Event event(int number) { return {reinterpret_cast<void*>(std::uintptr_t(number)), nullptr}; }
+  Queue queue(int number) { return {kOne, reinterpret_cast<void*>(std::uintptr_t(100 + number)), nullptr}; }
   std::shared_ptr<void> owner(int number) {
     return {this, [this, number](void*) { dropped_.push_back(number); }};
   }
   std::unique_ptr<Parked> make() {
     return std::make_unique<Parked>(Parked::Watch{
-        .over = [this](const Event& event) { return over_.contains(event.native()); },
+        .over =
+            [this](const Event& event) {
+              ++asked_;
+              if (meanwhile_) std::exchange(meanwhile_, nullptr)();
+              return over_.contains(event.native());
+            },
         .wait = [this](const Event& event) { waited_.push_back(event.native()); },
         .in_child = [this] { return in_child_; },
     });
@@ -28,27 +41,65 @@ class ParkedTest : public ::testing::Test {
   std::set<void*> over_;
   std::vector<void*> waited_;
   std::vector<int> dropped_;
+  int asked_ = 0;
+  std::function<void()> meanwhile_;  ///< Comes while the driver is asked, once.
   bool in_child_ = false;
 };
 
 TEST_F(ParkedTest, DropsWhatIsOverAndKeepsTheRest) {
   const auto parked = make();
-  for (int i = 1; i <= 5; ++i) parked->park(owner(i), event(i));
+  for (int i = 1; i <= 5; ++i) parked->park(owner(i), event(i), queue(i % 2));
   parked->sweep();
   EXPECT_TRUE(dropped_.empty());
-  for (const int i : {1, 3, 5}) end(i);
+  for (const int i : {1, 3, 4}) end(i);  // of the other queue the oldest, 2, isn't over
   parked->sweep();
-  EXPECT_EQ(dropped_, (std::vector<int>{1, 3, 5}));
-  parked->park(owner(6), event(6));
-  for (const int i : {2, 4, 6}) end(i);
+  EXPECT_THAT(dropped_, UnorderedElementsAre(1, 3));
+  parked->park(owner(7), event(7), queue(1));
+  for (const int i : {2, 5, 7}) end(i);
   parked->sweep();
-  EXPECT_EQ(dropped_, (std::vector<int>{1, 3, 5, 2, 4, 6}));
+  EXPECT_THAT(dropped_, UnorderedElementsAre(1, 3, 2, 4, 5, 7));
   EXPECT_TRUE(waited_.empty());
+}
+
+TEST_F(ParkedTest, AsksAboutTheOldestOfEachQueueOnly) {
+  const auto parked = make();
+  for (int i = 0; i < 1000; ++i) parked->park(owner(i), event(i + 1), queue(i % 2));
+  asked_ = 0;
+  parked->sweep();
+  EXPECT_EQ(asked_, 2);
+}
+
+TEST_F(ParkedTest, WhatIsParkedWhileSomebodyLooksComesAfterTheRest) {
+  const auto parked = make();
+  parked->park(owner(1), event(1), queue(1));
+  parked->park(owner(2), event(2), queue(1));
+  end(1);
+  meanwhile_ = [&] { parked->park(owner(3), event(3), queue(1)); };
+  parked->sweep();
+  EXPECT_THAT(dropped_, ElementsAre(1));
+  end(3);
+  parked->sweep();
+  EXPECT_THAT(dropped_, ElementsAre(1)) << "2 comes first";
+  end(2);
+  parked->sweep();
+  EXPECT_THAT(dropped_, UnorderedElementsAre(1, 2, 3));
+}
+
+TEST_F(ParkedTest, TwoThatLookAtOnceAskOnce) {
+  const auto parked = make();
+  parked->park(owner(1), event(1), queue(1));
+  meanwhile_ = [&] {
+    const int before = asked_;
+    parked->sweep();
+    EXPECT_EQ(asked_, before);
+  };
+  parked->sweep();
+  EXPECT_EQ(asked_, 1);
 }
 
 TEST_F(ParkedTest, WaitsAtItsEndForWhatIsLeft) {
   auto parked = make();
-  for (int i = 1; i <= 3; ++i) parked->park(owner(i), event(i));
+  for (int i = 1; i <= 3; ++i) parked->park(owner(i), event(i), queue(i));
   end(2);
   parked->sweep();
   parked.reset();
@@ -58,7 +109,7 @@ TEST_F(ParkedTest, WaitsAtItsEndForWhatIsLeft) {
 
 TEST_F(ParkedTest, WaitsForNothingInAForkedChild) {
   auto parked = make();
-  parked->park(owner(1), event(1));
+  parked->park(owner(1), event(1), queue(1));
   in_child_ = true;
   parked.reset();
   EXPECT_TRUE(waited_.empty());
@@ -66,7 +117,7 @@ TEST_F(ParkedTest, WaitsForNothingInAForkedChild) {
 
 TEST_F(ParkedTest, ManyAreDroppedWithoutRecursion) {
   auto parked = make();
-  for (int i = 1; i <= 200'000; ++i) parked->park(owner(i), event(i));
+  for (int i = 1; i <= 200'000; ++i) parked->park(owner(i), event(i), queue(i % 3));
   parked.reset();
   EXPECT_EQ(dropped_.size(), 200'000u);
 }
@@ -75,10 +126,10 @@ TEST_F(ParkedTest, ADeleterMayParkAndSweep) {
   const auto parked = make();
   parked->park(std::shared_ptr<void>(this,
                                      [&](void*) {
-                                       parked->park(owner(2), event(2));
+                                       parked->park(owner(2), event(2), queue(1));
                                        parked->sweep();
                                      }),
-               event(1));
+               event(1), queue(1));
   end(1);
   end(2);
   parked->sweep();
