@@ -101,7 +101,10 @@ Tensor copy_on_device(const Tensor& from, const ContextPtr& to, MemoryKind kind,
   const std::int64_t covered = range.highest - range.lowest;
   Tensor made = make(from, to, kind);
   array::set_row_major(&made, "a copy");
-  if (covered == 0) return made;
+  if (covered == 0) {
+    made.queue = queue;
+    return made;
+  }
 
   if (!is_ready(from)) mover->order_after(queue, from.event);
   const auto bytes = static_cast<std::uint64_t>(from.nbytes());
@@ -192,8 +195,11 @@ Tensor empty(const array::ElementType& type, std::span<const std::int64_t> shape
   for (std::size_t d = 0; d < shape.size(); ++d) tensor.extents.shape()[d] = shape[d];
   array::set_row_major(&tensor, "a new tensor");
   const array::ByteRange range = array::byte_range(tensor, "a new tensor");
-  if (range.highest == 0) return tensor;
   const LastingQueue lasting(context, queue);
+  if (range.highest == 0) {
+    if (!is_host(*context)) tensor.queue = lasting.queue();
+    return tensor;
+  }
   device::Buffer buffer =
       context->allocate(static_cast<std::uint64_t>(range.highest), kind, device::Sharing::kPrivate, lasting.queue());
   tensor.device = buffer.device();

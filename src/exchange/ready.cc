@@ -1,7 +1,10 @@
 #include "crossdock/exchange/ready.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "crossdock/core/error.h"
 
@@ -25,6 +28,39 @@ bool is_out_of_reach(const array::Tensor& tensor) noexcept {
   if (!tensor.queue || !tensor.event.empty()) return false;
   const std::shared_ptr<const Error> failure = tensor.event.failure();
   return failure != nullptr && failure->code() == ErrorCode::kExport;
+}
+
+namespace {
+
+/// What keep_queue() makes an owner of.
+struct QueuesKept {
+  std::shared_ptr<const void> owner;
+  std::vector<device::Queue> queues;
+};
+
+/// One of ours: an owner is nothing but a pointer, and this tells which of them is such a list.
+struct DropQueuesKept {
+  void operator()(const QueuesKept* kept) const noexcept { delete kept; }
+};
+
+const QueuesKept* queues_kept(const std::shared_ptr<const void>& owner) noexcept {
+  return std::get_deleter<DropQueuesKept>(owner) != nullptr ? static_cast<const QueuesKept*>(owner.get()) : nullptr;
+}
+
+}  // namespace
+
+void keep_queue(array::Tensor* tensor) {
+  if (!tensor->queue) return;
+  const QueuesKept* const before = queues_kept(tensor->owner);
+  if (before != nullptr && std::ranges::find(before->queues, *tensor->queue) != before->queues.end()) return;
+  auto kept = std::unique_ptr<QueuesKept, DropQueuesKept>(new QueuesKept);
+  if (before != nullptr) {
+    *kept = *before;
+  } else {
+    kept->owner = std::move(tensor->owner);
+  }
+  kept->queues.push_back(*tensor->queue);
+  tensor->owner = std::shared_ptr<const void>(std::shared_ptr<const QueuesKept>(std::move(kept)));
 }
 
 void order_on(array::Tensor* tensor, device::Context& context, const device::Queue& queue) {

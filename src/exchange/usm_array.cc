@@ -31,13 +31,25 @@ void locate(Tensor* tensor, const Context& context, const Queue& queue) {
                                  .kind = info.kind,
                                  .read_only = tensor->read_only};
   if (info.device.type != DeviceType::kOneApi || !context.accessible(memory, queue)) {
+    if (range.lowest != 0 && context.describe(first).device.type == DeviceType::kOneApi) {
+      fail("its elements reach from byte " + std::to_string(range.lowest) +
+           ", which is outside the memory that its data points to");
+    }
     fail(
         "its data is no USM pointer of the context that its syclobj stands for: it is freed, made up, of another "
         "context or platform, or ordinary host memory");
   }
   tensor->device = info.device;
   tensor->kind = info.kind;
-  if (info.base == nullptr || info.size == 0) return;
+  if (info.base == nullptr || info.size == 0) {
+    // Of memory that others allocated SYCL tells no extent: that there is some at the end is all that can be asked.
+    const auto last = context.describe(first + range.highest - 1);
+    if (last.device != info.device || last.kind != info.kind) {
+      fail("its elements reach to byte " + std::to_string(range.highest) +
+           ", which is outside the memory that its data points to");
+    }
+    return;
+  }
   const std::int64_t before = first - static_cast<const std::byte*>(info.base);
   const auto after = static_cast<std::int64_t>(info.size) - before;
   if (range.lowest < -before || range.highest > after) {

@@ -12,13 +12,14 @@ using array::Tensor;
 using device::Context;
 using device::Queue;
 
-/// Orders `queue` after an event, or waits for that where its driver can't.
-void order(Context& context, const Queue& queue, Context& theirs, const device::Event& event) {
+/// Orders `queue` after an event and returns it; where the queue's driver can't, waits for it and returns none.
+device::Event ordered(Context& context, const Queue& queue, Context& theirs, device::Event event) {
   if (theirs.driver_name() == context.driver_name()) {
     context.order_after(queue, event);
-  } else {
-    theirs.wait(event);
+    return event;
   }
+  theirs.wait(event);
+  return {};
 }
 
 }  // namespace
@@ -27,16 +28,21 @@ Tensor associated(const Tensor& array, const Queue& queue, const device::DriverR
   Tensor view = array;
   if (view.mask) view.mask = std::make_shared<const Tensor>(associated(*view.mask, queue, drivers));
   if (view.queue && *view.queue == queue) return view;
+  if (queue.device() == device::Device{}) {
+    if (!exchange::is_ready(view)) {
+      exchange::wait_ready(&view, *drivers.context(view.queue ? view.queue->device() : view.device));
+    }
+    return view;
+  }
   const std::shared_ptr<Context> context = drivers.context(queue.device());
   const std::shared_ptr<Context> theirs = drivers.context(view.queue ? view.queue->device() : view.device);
-  if (!exchange::is_ready(view) && !view.event.awaits()) order(*context, queue, *theirs, view.event);
+  if (!exchange::is_ready(view) && !view.event.awaits()) {
+    view.event = ordered(*context, queue, *theirs, std::move(view.event));
+  }
   if (view.queue) {
     // Work that its owner put on its queue after the event, or, on a queue without order, without one.
-    view.event = theirs->record(*view.queue);
-    order(*context, queue, *theirs, view.event);
-    // The queue that it was on may own what the memory needs.
-    using Both = std::pair<std::shared_ptr<const void>, Queue>;
-    view.owner = std::make_shared<const Both>(std::move(view.owner), *view.queue);
+    view.event = ordered(*context, queue, *theirs, theirs->record(*view.queue));
+    exchange::keep_queue(&view);
   }
   view.queue = queue;
   return view;

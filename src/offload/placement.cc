@@ -14,7 +14,10 @@ using array::Tensor;
 using device::MemoryKind;
 using device::Queue;
 
-bool is_the_hosts(const Tensor& array) noexcept { return !array.queue && device::host_readable(array.device.type); }
+/// Ordinary memory of the host is nobody else's, whatever queue brought it there.
+bool is_the_hosts(const Tensor& array) noexcept {
+  return array.device.type == device::DeviceType::kCpu || (!array.queue && device::host_readable(array.device.type));
+}
 
 /// How strongly a kind of memory asks for its like.
 int weight(MemoryKind kind) noexcept {
@@ -26,6 +29,7 @@ int weight(MemoryKind kind) noexcept {
 }
 
 std::string text_of(const Queue& queue) {
+  if (queue.native() == nullptr) return "the queue of " + to_string(queue.device());
   std::ostringstream text;
   text << "queue " << queue.native() << " of " << to_string(queue.device());
   return text.str();
@@ -47,8 +51,8 @@ std::string text_of(const Queue& queue) {
 }  // namespace
 
 std::optional<Queue> queue_of(const Tensor& array, const device::DriverRegistry& drivers) {
-  if (array.queue) return array.queue;
   if (is_the_hosts(array)) return std::nullopt;
+  if (array.queue) return array.queue;
   return drivers.default_queue(array.device);
 }
 

@@ -36,4 +36,12 @@ Queue Queues::queue(const device::Device& device, const std::string& name) const
   return named_.try_emplace(key, made).first->second;
 }
 
+std::string Queues::name_of(const Queue& queue) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [key, named] : named_) {
+    if (named == queue) return key.second;
+  }
+  return {};
+}
+
 }  // namespace crossdock::offload

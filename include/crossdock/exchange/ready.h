@@ -18,6 +18,10 @@ CROSSDOCK_EXPORT device::Event out_of_reach(const device::Queue& stream);
 /// True if the tensor's work is on such a stream, its queue.
 CROSSDOCK_EXPORT bool is_out_of_reach(const array::Tensor& tensor) noexcept;
 
+/// The queue that the tensor is on, which may own what the memory needs, is kept by its owner from now on. Each queue
+/// once, however often a tensor goes from one to another and back.
+CROSSDOCK_EXPORT void keep_queue(array::Tensor* tensor);
+
 /// Work put on `queue` from now on may touch the memory: the queue is ordered after the tensor's event, which is gone
 /// then. Waits for nothing. Throws the failure that the event carries.
 CROSSDOCK_EXPORT void order_on(array::Tensor* tensor, device::Context& context, const device::Queue& queue);

@@ -9,7 +9,9 @@ namespace crossdock::offload {
 
 /// The same memory for work on `queue`, which reaches it (accessible()): the queue is ordered after the array's event
 /// and after what its own queue has to do now, and is the view's queue. Its mask too. Waits for nothing, unless the
-/// array's event is another driver's. Throws what the contexts' verbs throw; then the queue may have been ordered.
+/// array's event is another driver's. The host's own queue orders nothing and is no array's queue: for that the event
+/// is waited for, and the view is on the queue that it was on. Throws what the contexts' verbs throw; then the queue
+/// may have been ordered.
 CROSSDOCK_EXPORT array::Tensor associated(const array::Tensor& array, const device::Queue& queue,
                                           const device::DriverRegistry& drivers);
 

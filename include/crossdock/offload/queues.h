@@ -31,6 +31,8 @@ class CROSSDOCK_EXPORT Queues {
   /// Another queue of the device, made the first time that anybody asks for this name. Throws as
   /// DriverRegistry::context() and Context::make_queue().
   device::Queue queue(const device::Device& device, const std::string& name) const;
+  /// What such a queue was asked for as; empty for any other.
+  std::string name_of(const device::Queue& queue) const;
   /// Where work runs where nobody said anything: that of device::kDefaultFilter.
   device::Queue default_queue() const { return queue(device::kDefaultFilter); }
 
