@@ -1,4 +1,4 @@
-"""What the package takes, for type checkers; never imported at run time."""
+"""What the package takes and gives, for type checkers; the package itself never imports it at run time."""
 
 from __future__ import annotations
 
@@ -46,8 +46,14 @@ class CudaStream(Protocol):
     def __cuda_stream__(self) -> tuple[int, int]: ...
 
 
-# What names a queue: an object of ours, a filter string, a device, another library's stream.
-QueueLike: TypeAlias = Queue | DeviceLike | CudaStream
+class SyclQueue(Protocol):
+    """dpctl's SyclQueue, SyclContext, and what is made after them."""
+
+    def _get_capsule(self) -> Any: ...
+
+
+# What names a queue: an object of ours, a filter string, a device, another library's stream or queue.
+QueueLike: TypeAlias = Queue | DeviceLike | CudaStream | SyclQueue
 UsmType: TypeAlias = Literal["device", "shared", "host"]
 
 # What a Tensor is indexed by.

@@ -63,6 +63,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 _debug = False
+_UNBROKEN = 100_000  # Columns: more than any row has.
 
 
 class _MissingPackageError(Exception):
@@ -93,6 +94,11 @@ def _reported() -> Iterator[None]:
             raise
         _error_line(type(error).__name__, error)
         raise typer.Exit(next(code for kind, code in _CODE_OF if isinstance(error, kind))) from None
+
+
+def _console() -> Console:
+    """For tables. Where stdout is no terminal, no row is broken: programs read line by line."""
+    return Console(width=None if sys.stdout.isatty() else _UNBROKEN, emoji=False)
 
 
 def _cell(text: str) -> str:
@@ -364,7 +370,7 @@ def _print_head(batches: list[xd.RecordBatch]) -> None:
         table.add_column(_cell(column))
     for row in zip(*(column.to_pylist() for column in head.columns), strict=True):
         table.add_row(*(_cell("null" if value is None else str(value)) for value in row))
-    Console(soft_wrap=not sys.stdout.isatty(), emoji=False).print(table)
+    _console().print(table)
 
 
 @app.command(short_help="Gets a table: into a file, or to look at it.", epilog=_TOKEN + _EXIT_CODES)
@@ -618,12 +624,13 @@ def devices(
                 " ".join(device["usm_types"]),
                 _cell(device["name"]),
             )
-    console = Console(soft_wrap=True)
+    console = _console()
     console.print(table)
     for driver in drivers:
         if not driver["devices"]:
             why = "; ".join(driver["tried"]) or "none; tests make simulated ones (crossdock.testing)"
-            console.print(_cell(f"{driver['driver']}: {'no devices' if driver['found'] else 'not found'}: {why}"))
+            text = f"{driver['driver']}: {'no devices' if driver['found'] else 'not found'}: {why}"
+            console.print(_cell(text), soft_wrap=True)
 
 
 def main() -> None:

@@ -16,15 +16,16 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from crossdock._native import Package, Queue, Scope, Tensor, accessible, asarray, empty
-from crossdock._native import offload as _manager
+from crossdock import _native
+from crossdock._native import Device, Package, Queue, Scope, Tensor, asarray, empty
 
 if TYPE_CHECKING:
-    from crossdock._typing import UsmType
+    from crossdock._typing import QueueLike, UsmType
 
 __all__ = [
+    "DeviceInfo",
     "Offloaded",
     "Package",
     "Queue",
@@ -33,20 +34,67 @@ __all__ = [
     "collocate",
     "current",
     "current_queue",
+    "devices",
     "placement",
     "set_global_queue",
 ]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-current = _manager.current
-current_queue = _manager.current_queue
-placement = _manager.placement
-set_global_queue = _manager.set_default_queue
+current = _native.offload.current
+current_queue = _native.offload.current_queue
+placement = _native.offload.placement
+set_global_queue = _native.offload.set_default_queue
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+class DeviceInfo(NamedTuple):
+    """A device that work can run on."""
+
+    device: Device
+    filter: str
+    """The filter string with all its parts that names it, as in "opencl:cpu:0"."""
+    driver: str
+    """Whose it is: "cuda", "sycl", "sim" or "host"."""
+    device_type: str
+    """"cpu", "gpu" or "accelerator"."""
+    backend: str
+    """What the driver reaches it by: of SYCL, "opencl" or "level_zero"."""
+    name: str
+    memory: int
+    """Bytes; 0 where nobody says."""
+    usm_types: tuple[UsmType, ...]
+    """The kinds of memory that it has."""
+
+
+def devices() -> list[DeviceInfo]:
+    """Every device of every driver, in the order in which filter strings count them. Starts all drivers.
+
+    `crossdock devices` prints them, and why a driver is absent.
+    """
+    found = [
+        DeviceInfo(**one | {"driver": driver["driver"], "usm_types": tuple(one["usm_types"])})  # type: ignore[arg-type]
+        for driver in _native.devices()
+        for one in driver["devices"]
+    ]
+    return sorted(found, key=lambda one: one.driver == "host")
+
+
+def accessible(array: Any, queue: QueueLike) -> bool:
+    """Whether work on this queue may use the array where it is.
+
+    True if device and context are the queue's, or the queue reaches them. False is no error: a copy helps, by
+    `collocate()` or `copy_to()`. Arrays in ordinary host memory are accessible to no device.
+    """
+    return _native.accessible(array, queue)
 
 
 def collocate(*arrays: Any, to: Any = None) -> tuple[Tensor, ...]:
-    """The arrays, all on one queue: that of `to`, a queue or an array, else that of the first array that is on one.
+    """The arrays, all on one queue: `to`, whatever `Queue()` takes, or the queue of an array; without it that of the
+    first array that is on one.
 
     An array that the queue reaches isn't copied: it is associated with the queue, which is ordered after the work
     that is pending on it. The others are copied there. Arrays of the host are copied if there is a queue to come to.
@@ -55,10 +103,8 @@ def collocate(*arrays: Any, to: Any = None) -> tuple[Tensor, ...]:
     if to is None:
         queue = next((tensor.queue for tensor in tensors if tensor.queue is not None), None)
         queue = queue or next((placement(tensor) for tensor in tensors if tensor.usm_type is not None), None)
-    elif isinstance(to, Queue | str):
-        queue = Queue(to)
     else:
-        queue = placement(to)
+        queue = _native.queue_of(to)
     return tensors if queue is None else tuple(tensor.collocate(queue) for tensor in tensors)
 
 
@@ -68,36 +114,53 @@ class Offloaded:
     The queue is settled when the object is made, and no global state is looked at afterwards.
     """
 
-    def __init__(self, queue: Any = None) -> None:
-        """queue: whatever Queue() takes. None: the first GPU's, else the first accelerator's, else a CPU's."""
-        self._queue = Queue(queue) if queue is not None else Queue("gpu,accelerator,cpu")
+    def __init__(self, queue: QueueLike | None = None) -> None:
+        """queue: whatever Queue() takes. None: where work runs where nobody said anything."""
+        self._queue = Queue(_native.DEFAULT_FILTER if queue is None else queue)
 
     @property
     def queue(self) -> Queue:
         """The queue that the methods submit to."""
-        return self._queue
+        try:
+            return self._queue
+        except AttributeError:
+            raise RuntimeError(f"{type(self).__name__}.__init__() must call super().__init__(queue)") from None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__qualname__} on {self.queue!r}>"
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any = "float64", *, usm_type: UsmType | None = None) -> Tensor:
         """A new array for work on the queue."""
-        return empty(shape, dtype, queue=self._queue, usm_type=usm_type)
+        return empty(shape, dtype, queue=self.queue, usm_type=usm_type)
 
     def bring(self, array: Any) -> Tensor:
         """The array where the queue reaches it: without a copy if it does already."""
-        return collocate(array, to=self._queue)[0]
+        return collocate(array, to=self.queue)[0]
 
     def check(self, *arrays: Any) -> None:
-        """Raises ExecutionPlacementError for arrays that the queue doesn't reach."""
-        placement(*arrays, queue=self._queue)
+        """Raises ExecutionPlacementError for arrays of devices that the queue doesn't reach.
+
+        Arrays of the host don't vote, and aren't looked at: `bring()` makes a copy of them that the queue reaches.
+        """
+        placement(*arrays, queue=self.queue)
 
 
 def _decorated(scope: Scope, function: _Function) -> _Function:
     """`function`, called in the scope."""
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+    if inspect.isclass(function) or not callable(function):
+        raise TypeError(f"current(queue) decorates functions, not {function!r}")
+    # What is run in the end: of a partial its function, of another object its class's __call__.
+    run: Any = function
+    while isinstance(run, functools.partial):
+        run = run.func
+    if not inspect.isroutine(run):
+        run = type(run).__call__
+    if inspect.isgeneratorfunction(run) or inspect.isasyncgenfunction(run):
         raise TypeError(
-            f"{function.__qualname__} is a generator: its caller would run with the queue between two values; "
+            f"{_name(function)} is a generator: its caller would run with the queue between two values; "
             "use `with current(...)` inside it, around what doesn't yield"
         )
-    if inspect.iscoroutinefunction(function):
+    if inspect.iscoroutinefunction(run):
 
         @functools.wraps(function)
         async def awaited(*arguments: Any, **keywords: Any) -> Any:
@@ -109,6 +172,17 @@ def _decorated(scope: Scope, function: _Function) -> _Function:
     @functools.wraps(function)
     def called(*arguments: Any, **keywords: Any) -> Any:
         with scope:
-            return function(*arguments, **keywords)
+            result = function(*arguments, **keywords)
+        if inspect.iscoroutine(result) or inspect.isgenerator(result):
+            result.close()
+            raise TypeError(
+                f"{_name(function)} gave a {type(result).__name__}, which would run after the scope of "
+                "current(queue); decorate the function that it is of"
+            )
+        return result
 
     return called  # type: ignore[return-value]
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__qualname__", repr(function))

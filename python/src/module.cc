@@ -19,6 +19,11 @@
 namespace nb = nanobind;
 
 NB_MODULE(_native, module) {
+  // Types and the lock that the library's threads take are one for the process.
+  if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
+    PyErr_SetString(PyExc_ImportError, "crossdock serves the main interpreter only, not a sub-interpreter");
+    throw nb::python_error();
+  }
   module.doc() = "Crossdock's native part; use the package crossdock.";
   module.attr("__version__") = crossdock::version();
   // Objects that live until the interpreter ends are no fault, and a library doesn't print.

@@ -13,8 +13,8 @@
 #include "capsule.h"
 #include "crossdock/core/error.h"
 #include "deferred.h"
+#include "offload/selector.h"
 #include "producer.h"
-#include "tensor/place.h"
 #include "tensor/queue.h"
 #include "tensor/transfer.h"
 
@@ -58,7 +58,7 @@ array::RecordBatch batch_of(nb::handle source, const std::optional<nb::mapping>&
 
 PyRecordBatch to_device(const PyRecordBatch& self, nb::handle device, nb::handle queue) {
   drain_deferred();
-  const device::Device target = device_in(device);
+  const device::Device target = select_device(device);
   const std::optional<device::Queue> named = queue_in(queue);
   if (target == self.batch.device) {
     if (named && named->device() != drivers().context(target)->device()) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -125,8 +126,31 @@ def test_nothing_is_asked_where_nobody_loaded_dpctl(script):
             __sycl_usm_array_interface__ = {
                 "shape": (3,), "typestr": "<f4", "data": (0x1000, False), "version": 1, "syclobj": "cpu",
             }
-        print(xd.check(Told()), "dpctl" in sys.modules)
+        report = xd.check(Told())
+        print([str(one) for one in report], report.ok, "dpctl" in sys.modules)
         import dpctl
         print([one.rule for one in xd.check(Told())])
     """).finish()
-    assert out.splitlines() == [f"Told: no findings; exercised: {USM} False", "['usm-pointer']"]
+    without, with_dpctl = out.splitlines()
+    assert without.startswith(f"['note: usm-pointer-unjudged ({USM}): no run time was asked about 0x1000: import dpctl")
+    assert without.endswith(" True False")
+    assert with_dpctl == "['usm-pointer']"
+
+
+def test_nobody_is_asked_about_no_elements(script):
+    out = script("""
+        import crossdock as xd
+        class Empty:
+            __sycl_usm_array_interface__ = {
+                "shape": (0, 3), "typestr": "<f4", "data": (0, False), "version": 1, "syclobj": "cpu",
+            }
+        print(xd.check(Empty()))
+    """).finish()
+    assert out == f"Empty: no findings; exercised: {USM}\n"
+
+
+def test_what_lies_outside_is_told_with_its_size():
+    report = xd.check(usm_run_time.TooLong())
+    assert re.search(
+        r"from 0x[0-9a-f]+ on \d+ bytes are shown, which aren't all \w+ memory of that context", str(report)
+    )

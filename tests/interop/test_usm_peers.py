@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import subprocess
 import sys
 import threading
 import weakref
@@ -16,6 +18,8 @@ from crossdock import offload
 dpctl = pytest.importorskip("dpctl")
 dpm = pytest.importorskip("dpctl.memory")
 dpnp = pytest.importorskip("dpnp")
+pytest.importorskip("dpctl.program")
+pytest.importorskip("dpctl._sycl_queue_manager")
 
 if not dpctl.get_devices():
     pytest.skip("SYCL has no devices here", allow_module_level=True)
@@ -311,7 +315,8 @@ def test_arrays_of_dpnp_are_read_from_their_structure(queue):
     whole = dpnp.reshape(dpnp.arange(60, dtype="i4", sycl_queue=queue), (3, 4, 5))
     xd.asarray(whole)  # the first one is compared with its dictionary
     arrays = [
-        whole, dpnp.transpose(whole), whole[::2, 1:], whole[:, ::-1], whole[1], whole[1, 2, 3], whole[:0], whole[::2, :, 3:4],
+        whole, dpnp.transpose(whole), whole[::2, 1:], whole[:, ::-1], whole[1], whole[1, 2, 3], whole[:0],
+        whole[::2, :, 3:4],
         dpnp.asarray(whole, order="F"), dpnp.zeros((), sycl_queue=queue), dpnp.zeros((2, 0, 3), sycl_queue=queue),
         dpnp.broadcast_to(whole[0, 0], (7, 5)), dpnp.ones(3, usm_type="shared", sycl_queue=queue),
         dpnp.ones(3, dtype="c8", usm_type="host", sycl_queue=queue),
@@ -409,7 +414,8 @@ def test_custom_memory_is_adopted_with_its_deleter(queue):
         (interface | {"version": 2}, xd.InvalidDataError),
         (interface | {"data": None}, xd.InvalidDataError),
         ([], xd.InvalidDataError),
-        (interface | {"syclobj": "nowhere"}, xd.InvalidArgumentError),
+        (interface | {"syclobj": "nowhere"}, xd.InvalidDataError),
+        (interface | {"syclobj": "cpu:99"}, xd.NotFoundError),
     ):
         with pytest.raises(error):
             xd.from_sycl_usm_array_interface(wrong, deleter=free)
@@ -629,3 +635,237 @@ def test_tables_go_to_sycl_and_back(queue):
     there = xd.RecordBatch(batch).to(xd.Queue(queue).device, queue=queue)
     assert there.device == xd.Queue(queue).device
     assert pa.record_batch(there.to("cpu")).equals(batch)
+
+
+SLOW = """
+kernel void slow(global long *out, long rounds) {
+  long sum = out[0];
+  for (long i = 0; i < rounds; i++) sum = sum * 6364136223846793005L + i;
+  out[0] = sum | 1;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def slow():
+    """Puts work of a fraction of a second on a queue that writes an odd number to the memory."""
+    compiled = {}
+
+    def submit(queue, memory, rounds=1_000_000_000):
+        if queue not in compiled:
+            compiled[queue] = dpctl.program.create_program_from_source(queue, SLOW).get_sycl_kernel("slow")
+        event = queue.submit_async(compiled[queue], [memory, ctypes.c_longlong(rounds)], [1])
+        # As dpnp does with everything it submits: a task on the host that takes the interpreter lock.
+        return queue._submit_keep_args_alive([memory], [event])
+
+    return submit
+
+
+@pytest.mark.parametrize("syclobj", ["queue", "context", "filter"])
+def test_what_stands_for_no_queue_comes_with_finished_work(slow, syclobj):
+    queue = sycl_queue(property="in_order")
+    memory = filled(queue, np.zeros(8, "i8"))
+    interface = Exporter(memory, shape=(8,), typestr="<i8", syclobj=queue).interface
+    slow(queue, memory)
+    ours = xd.from_sycl_usm_array_interface(interface, memory)
+    shown = type("Shown", (), {"__sycl_usm_array_interface__": ours.sycl_usm_array_interface(syclobj)})()
+    seen = np.empty(64, "u1")
+    dpm.as_usm_memory(shown).copy_to_host(seen)
+    assert seen.view("i8")[0] % 2 == 1
+
+
+@pytest.mark.parametrize("way", ["dlpack", "dlpack to dpctl's", "asarray", "collocate", "interface", "wait_for"])
+def test_waits_for_work_that_wants_the_interpreter_lock_dont_hold_it(slow, way):
+    """On queues without order a wait of the host stands for the order: it must let that work, and others, go on."""
+    one, two = sycl_queue(), sycl_queue()
+    memory = filled(one, np.zeros(8, "i8"))
+    slow(one, memory)
+    ours = xd.asarray(Exporter(memory, shape=(8,), typestr="<i8", syclobj=one))
+    cached = dpctl._sycl_queue_manager.get_device_cached_queue(one.sycl_device)
+    {
+        "dlpack": lambda: ours.__dlpack__(stream=two),
+        "dlpack to dpctl's": lambda: ours.__dlpack__(stream=cached),
+        "asarray": lambda: xd.asarray(ours, queue=two),
+        "collocate": lambda: ours.collocate(two),
+        "interface": lambda: ours.__sycl_usm_array_interface__,
+        "wait_for": lambda: xd.Queue(two).wait_for(xd.Queue(one).record()),
+    }[way]()
+    assert host(ours)[0] % 2 == 1
+
+
+def test_asarray_brings_an_array_where_the_queue_reaches_it(queue):
+    far = in_another_context(queue.sycl_device)
+    array = xd.asarray(dpnp.arange(4, sycl_queue=queue))
+    there = xd.asarray(array, queue=far)
+    assert offload.accessible(there, far)
+    assert there.queue == xd.Queue(far)
+    assert there.to(there.device, queue=queue).queue == xd.Queue(queue)
+    np.testing.assert_array_equal(host(there), np.arange(4))
+    with pytest.raises(BufferError, match="context"):
+        xd.asarray(array, queue=far, copy=False)
+    beside = sycl_queue(property="in_order")
+    assert xd.asarray(array, queue=beside, copy=False).queue == xd.Queue(beside)
+
+
+def parts_of(device):
+    try:
+        return device.create_sub_devices(partition=1)
+    except Exception:  # each backend has its own way to say that it can't
+        pytest.skip("this device can't be divided")
+
+
+def test_every_part_of_a_device_in_one_context(queue):
+    parts = parts_of(queue.sycl_device)
+    context = dpctl.SyclContext(parts)
+    for part in parts:
+        on = sycl_queue(context, part, property="in_order")
+        theirs = dpnp.arange(4, sycl_queue=on)
+        ours = xd.asarray(theirs)
+        assert ours.queue == xd.Queue(on)
+        np.testing.assert_array_equal(host(ours), np.arange(4))
+        made = xd.empty(4, queue=on)
+        assert offload.accessible(made, on)
+        assert offload.placement(made, queue=on) == xd.Queue(on)
+        again = type("Again", (), {"__sycl_usm_array_interface__": made.__sycl_usm_array_interface__})()
+        assert xd.asarray(again).pointer == made.pointer
+        assert offload.accessible(xd.empty(4, queue=xd.Queue.new(on)), on)
+        with pytest.raises(xd.InvalidArgumentError, match=r"Queue\.new"):
+            xd.Queue(on, name="named")
+        fresh = sycl_queue(part)
+        assert xd.Queue(part) == xd.Queue(part)
+        assert offload.placement(xd.empty(4, queue=part), xd.empty(4, queue=part)) == xd.Queue(part)
+        assert xd.Queue(fresh) != xd.Queue(part)
+
+
+def test_whatever_names_the_default_context_is_one_queue(queue):
+    own = xd.Queue("sycl:cpu") if queue.sycl_device.is_cpu else xd.Queue(queue.sycl_device)
+    device = dpctl.select_default_device() if not queue.sycl_device.is_cpu else dpctl.SyclDevice("cpu")
+    default = dpctl._sycl_queue_manager.get_device_cached_queue(device)
+    memory = filled(default, np.arange(8.0))
+    named = [
+        xd.asarray(Exporter(memory, shape=(8,), typestr="<f8", syclobj=syclobj))
+        for syclobj in (default, default.sycl_context, device.filter_string)
+    ]
+    assert xd.Queue(default) == own
+    assert offload.placement(*named) == own
+
+
+@pytest.mark.parametrize(
+    "entries", [{"shape": (17,)}, {"shape": (1 << 30,)}, {"strides": (1 << 36,)}, {"offset": 1}, {"offset": (1 << 60)}]
+)
+def test_elements_outside_of_others_memory_are_refused(queue, entries):
+    memory = dpm.MemoryUSMShared(64, queue=queue)
+    good = {"shape": (16,), "typestr": "<f4"}
+    assert xd.asarray(Exporter(memory, **good)).nbytes == 64
+    with pytest.raises(xd.InvalidDataError):
+        xd.asarray(Exporter(memory, **good | entries))
+
+
+def test_the_flag_of_dpctls_memory_is_overlooked_only_where_it_is_dpctls(queue):
+    array = dpnp.arange(4, sycl_queue=queue)
+    array.flags["W"] = False
+    memory = array.get_array().usm_data
+    assert xd.asarray(array).readonly
+    assert xd.from_sycl_usm_array_interface(array.__sycl_usm_array_interface__, memory).readonly
+    assert not xd.asarray(memory).readonly
+
+
+def test_a_capsule_is_used_up_by_success_only(queue):
+    memory = filled(queue, np.arange(8.0))
+    for capsule in (queue._get_capsule(), queue.sycl_context._get_capsule()):
+        interface = Exporter(memory, shape=(8,), typestr="<f8", syclobj=capsule).interface
+        for wrong in ({"version": 7}, {"data": (64, False)}, {"shape": (1 << 40,)}):
+            with pytest.raises(xd.InvalidDataError):
+                xd.from_sycl_usm_array_interface(interface | wrong, memory)
+        assert xd.from_sycl_usm_array_interface(interface, memory).shape == (8,)
+        with pytest.raises(xd.InvalidDataError, match="used before"):
+            xd.from_sycl_usm_array_interface(interface, memory)
+
+
+def test_keys_that_raise_are_heard(queue):
+    class Raises(str):
+        __hash__ = str.__hash__
+
+        def __eq__(self, other):
+            raise ZeroDivisionError
+
+    memory = filled(queue, np.arange(8.0))
+    interface = Exporter(memory, shape=(8,), typestr="<f8").interface
+    with pytest.raises(ZeroDivisionError):
+        xd.from_sycl_usm_array_interface({Raises("offset"): 3} | interface, memory)
+
+
+def run_alone(program, *arguments):
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.split()
+
+
+def test_threads_that_start_sycl_at_once_agree_with_dpctl():
+    program = """
+import sys, threading
+import crossdock as xd
+sys.setswitchinterval(1e-6)
+start, failures = threading.Barrier(4), []
+def use(i):
+    start.wait()
+    try:
+        if i % 2: xd.Queue("sycl")
+        else: import dpctl
+    except BaseException as error: failures.append(error)
+threads = [threading.Thread(target=use, args=(i,)) for i in range(4)]
+for one in threads: one.start()
+for one in threads: one.join()
+import dpctl
+import dpctl._sycl_queue_manager as manager
+assert not failures, failures
+device = dpctl.get_devices()[0]
+assert xd.Queue("sycl") == xd.Queue(manager.get_device_cached_queue(device))
+"""
+    for _ in range(3):
+        run_alone(program)
+
+
+def test_a_forked_child_of_a_process_that_used_sycl_has_the_host():
+    program = """
+import os
+import crossdock as xd
+queue = xd.offload.current_queue()
+assert queue.device == "oneapi:0"
+child = os.fork()
+if child == 0:
+    ok = xd.Queue("cpu").device == "cpu" and xd.offload.current_queue().device == "cpu"
+    ok = ok and xd.empty(3).copy_to().device == "cpu"
+    ok = ok and [one.driver for one in xd.offload.devices()] == ["host"]
+    try:
+        queue.wait()
+        ok = False
+    except xd.ForkError:
+        pass
+    os._exit(0 if ok else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+    run_alone(program)
+
+
+def test_an_interrupt_while_dpctl_is_imported_is_heard_and_leaves_nothing_behind():
+    program = """
+import sys
+import crossdock as xd
+
+class Interrupts:
+    def find_spec(self, name, path=None, target=None):
+        if name == "dpctl._sycl_queue_manager" and sys.argv[1:]:
+            del sys.argv[1:]
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupts())
+try:
+    xd.Queue("sycl")
+    raise SystemExit("nobody heard it")
+except KeyboardInterrupt:
+    pass
+import dpctl._sycl_queue_manager as manager
+assert xd.Queue("sycl") == xd.Queue(manager.get_device_cached_queue(__import__("dpctl").get_devices()[0]))
+"""
+    run_alone(program, "interrupt")

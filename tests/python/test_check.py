@@ -37,7 +37,8 @@ def name_of(make: Any) -> str:
 @pytest.mark.parametrize("make", RIGHT, ids=name_of)
 def test_right_exporters_have_no_finding(make):
     for report in (xd.check(make), xd.check(make())):
-        assert list(report) == [], str(report)
+        # Nobody is asked whether a pointer is SYCL's, and the report says that.
+        assert {one.rule for one in report} <= {"usm-pointer-unjudged"}, str(report)
         assert report.ok
 
 

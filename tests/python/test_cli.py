@@ -63,6 +63,16 @@ def serving(no_leftovers: None, files: Path) -> Iterator[Serving]:
     assert serving.stop() == (0, "", "")
 
 
+def test_first_rows_are_a_line_each_where_nobody_looks():
+    """Many columns are not broken at the width of a terminal that isn't there."""
+    wide = pa.table({f"column {i}": [f"value {i} of {row}" for row in range(3)] for i in range(20)})
+    with xd.serve({"wide": wide}) as server:
+        out, _ = crossdock("get", server.uri, "wide")
+    for row in range(3):
+        (line,) = [line for line in out.splitlines() if f"value 0 of {row}" in line]
+        assert f"value 19 of {row}" in line
+
+
 def test_serve_ls_and_get(serving, tmp_path):
     assert serving.uri.startswith("shm:/")
     assert "want_data=" in serving.uri

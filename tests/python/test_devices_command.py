@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 import crossdock as xd
 from crossdock import _native
 
@@ -26,9 +28,21 @@ def run(*arguments, **environment):
 
 
 def test_the_table_has_every_driver():
-    out = run(COLUMNS="200")
+    out = run()
     for word in ("driver", "filter string", "host:cpu:0", "cuda", "sycl", "sim"):
         assert word in out
+
+
+@pytest.mark.parametrize("columns", ["40", "80"])
+def test_each_device_is_one_line_where_nobody_looks(columns):
+    """Programs read what is piped line by line."""
+    told = json.loads(run("--json"))["drivers"]
+    _, *lines = run(COLUMNS=columns).splitlines()
+    devices = [device for driver in told for device in driver["devices"]]
+    for line, device in zip(lines, devices, strict=False):
+        assert device["filter"] in line
+        assert line.rstrip().endswith(device["name"])
+    assert len(lines) == len(devices) + sum(not driver["devices"] for driver in told)
 
 
 def test_json_says_what_was_tried(tmp_path):

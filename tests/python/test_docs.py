@@ -76,16 +76,38 @@ def test_the_page_on_python_names_every_class():
             assert f"`{name}`" in by_class, name
 
 
+def offload_blocks() -> tuple[str, str, list[str]]:
+    """The one with simulated devices of its own, the one with dpctl, and the others."""
+    page = blocks("python", "docs/offload.md")
+    (simulated,) = [block for block in page if "simulated_devices" in block]
+    (sycl,) = [block for block in page if "import dpctl" in block]
+    return simulated, sycl, [block for block in page if block not in (simulated, sycl)]
+
+
 def test_the_page_on_offloading():
     """Every block, one after the other, on three simulated devices in the place of the GPUs that it names."""
     from crossdock.testing import simulated_devices
 
+    simulated, _, others = offload_blocks()
     names: dict[str, object] = {"xd": xd}
+    exec(simulated, names)
     with simulated_devices(3):
-        for block in blocks("python", "docs/offload.md"):
+        for block in others:
             skipped = [line for line in block.splitlines() if '"cuda:' not in line and '"opencl:' not in line]
             exec("\n".join(skipped), names)
         xd.offload.set_global_queue(None)
+
+
+def test_the_page_on_offloading_with_dpctl(script):
+    """Its part on dpctl and dpnp, and the function that it gives of the first way."""
+    dpctl = pytest.importorskip("dpctl")
+    pytest.importorskip("dpnp")
+    if not dpctl.get_devices(device_type="cpu"):
+        pytest.skip("SYCL has no CPU here")
+    _, sycl, others = offload_blocks()
+    (scale,) = [block for block in others if "def scale(" in block]
+    call = "print(scale(xd.Queue('cpu'), dpnp.arange(3.0), 2).to('cpu').tolist())"
+    assert script("\n".join(["import crossdock as xd", sycl, scale, call])).finish() == "[0.0, 2.0, 4.0]\n"
 
 
 def test_the_readmes_python(tmp_path):
@@ -109,7 +131,7 @@ def test_the_readmes_python(tmp_path):
     assert serving.returncode == 0
 
 
-def test_the_page_on_cpp(tmp_path):
+def test_the_page_on_cpp(tmp_path, monkeypatch):
     """Its project, made of its blocks, and the examples' against the library as a user has it."""
     cmake = shutil.which("cmake")
     if cmake is None or not any(BUILD.glob("src/libcrossdock.*")):
@@ -129,8 +151,14 @@ def test_the_page_on_cpp(tmp_path):
     for source, program in ((tmp_path, "app"), (ROOT / "examples" / "cpp", "cuda_producer")):
         run(cmake, "-S", source, "-B", tmp_path / program, *found)
         run(cmake, "--build", tmp_path / program)
+    monkeypatch.delenv("CROSSDOCK_SYCL_LIBRARY", raising=False)
     *lines, error = run(tmp_path / "app" / "app").splitlines()
-    assert lines == ["JFK 11.500000", "LGA 12.000000", "EWR 10.250000", "2 tables", "6", "6"]
+    about = [line for line in lines if line.startswith(("device ", "no "))]
+    assert "device host:cpu:0" in about
+    (without_sycl,) = blocks("text", "docs/cpp.md")
+    assert without_sycl.strip() in about
+    told = [line for line in lines if line not in about]
+    assert told == ["JFK 11.500000", "LGA 12.000000", "EWR 10.250000", "2 tables", "6", "6", "6 elements"]
     assert error.startswith("not found: nothing is published as 'wether'")
 
 

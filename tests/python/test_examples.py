@@ -107,6 +107,18 @@ needs_sycl = pytest.mark.skipif(not _has_sycl(), reason="no SYCL run time with a
 
 
 @needs_sycl
+def test_sycl_usm_array_interface():
+    assert run("sycl_usm_array_interface.py").splitlines() == [
+        "taken: (2, 3) of float32, device memory",
+        "no copy: True, on its queue: True",
+        "given on, no copy: True, on its queue: True",
+        "the sum of the second row: 12.0",
+        "the sum of a part: 10.0, free places: 1",
+        "after the last view: 2",
+    ]
+
+
+@needs_sycl
 def test_offload():
     lines = run("offload/tour.py").splitlines()
     calls = [line for line in lines if " on " in line and "copied: " in line]
@@ -116,6 +128,50 @@ def test_offload():
     assert "NumPy's array" in copied[0]
     assert any("ExecutionPlacementError: array 0 is on queue" in line for line in lines)
     assert any("BufferError" in line and '.to("cpu")' in line for line in lines)
+    assert lines[-1].startswith("Next: ")
+
+
+@needs_sycl
+def test_offload_sees_what_is_copied():
+    """A package that copies what it is given is found out, by the addresses that it computes from."""
+    script = """
+import dpkit, dpnp, tour
+dpkit._view = lambda array, view=dpkit._view: dpnp.copy(view(array))
+tour.main()
+"""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(EXAMPLES / "offload"), os.environ.get("PYTHONPATH", "")])}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, env=env)
+    (line,) = [line for line in done.stdout.splitlines() if "1: gemm(queue, a, b)" in line][:1]
+    assert "copied: array 1, 2" in line
+
+
+@needs_sycl
+@pytest.mark.parametrize(("where", "why"), [("host", "both packages are SYCL's"), ("cpu:99", "no device matches")])
+def test_offload_elsewhere_ends_with_one_line(where, why):
+    command = [sys.executable, str(EXAMPLES / "offload/tour.py"), where]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert why in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["offlaod"], "./dev run knows offload, not 'offlaod'"),
+        (["offload", "gpux"], "nobody knows 'gpux'"),
+        (["offload", "cuda:1,host"], "names no device of SYCL"),
+        (["offload", ":"], "it names nothing"),
+        (["offload", "cpu", "gpu"], "one filter string"),
+    ],
+)
+def test_dev_run_refuses_before_it_builds(arguments, why):
+    done = subprocess.run(
+        [sys.executable, ROOT / "dev", "run", *arguments], capture_output=True, text=True, check=False, timeout=20
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert why in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
 @needs_sycl

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
+import gc
 import inspect
+import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -100,15 +104,73 @@ def test_one_scope_may_be_entered_again(simulated_devices):
 
 
 def test_a_scope_out_of_order_is_an_error(simulated_devices):
-    first, second = offload.current("sim:1"), offload.current("sim:2")
-    with pytest.raises(RuntimeError, match="reverse"):
+    first, second, third = (offload.current(f"sim:{i}") for i in range(3))
+    outside = offload.current_queue()
+    with pytest.raises(RuntimeError, match="isn't in"):
         first.__exit__(None, None, None)
-    first.__enter__()
-    second.__enter__()
-    with pytest.raises(RuntimeError, match="reverse"):
+    for scope in (first, second, third):
+        scope.__enter__()
+    # It ends all the same, from among the others: none may stay current for good.
+    with pytest.raises(RuntimeError, match="reverse order"):
         first.__exit__(None, None, None)
+    assert offload.current_queue() == third.queue
+    third.__exit__(None, None, None)
+    assert offload.current_queue() == second.queue
     second.__exit__(None, None, None)
-    first.__exit__(None, None, None)
+    assert offload.current_queue() == outside
+    with pytest.raises(RuntimeError, match="isn't in"):
+        first.__exit__(None, None, None)
+
+
+def test_a_generator_that_is_closed_in_another_scope_leaves_none_behind(simulated_devices):
+    def within():
+        with offload.current("sim:1"):
+            yield
+
+    outside = offload.current_queue()
+    generator = within()
+    next(generator)
+    with offload.current("sim:2"):
+        with pytest.raises(RuntimeError, match="reverse order"):
+            generator.close()
+        assert offload.current_queue() == xd.Queue("sim:2")
+    assert offload.current_queue() == outside
+
+
+def test_scopes_that_are_never_left_end_with_their_context(simulated_devices):
+    scope = offload.current("sim:1")
+    queue = scope.queue
+
+    def enter_many():
+        for _ in range(200_000):
+            scope.__enter__()
+        return sys.getrefcount(queue)
+
+    context = contextvars.copy_context()
+    before = sys.getrefcount(queue)
+    assert context.run(enter_many) > before + 199_000
+    del context, scope  # one entry after another, and not by recursion
+    gc.collect()
+    assert sys.getrefcount(queue) <= before
+    assert offload.current_queue() == xd.Queue("gpu,accelerator,cpu")
+
+
+def test_what_is_put_into_the_variable_of_a_package_is_no_scope(simulated_devices):
+    package = offload.Package("somebody's")
+
+    def forge():
+        with package.current("sim:1"):
+            variable = next(one for one in contextvars.copy_context() if one.name == "somebody's")
+            variable.set((1, 2, 3))
+            default = package.current_queue()
+            with pytest.raises(RuntimeError, match="isn't in"):
+                package.current("sim:2").__exit__(None, None, None)
+            variable.set(None)
+            return default
+
+    with pytest.raises(RuntimeError, match="isn't in"):
+        contextvars.copy_context().run(forge)
+    assert package.current_queue() == package.default_queue
 
 
 def test_as_a_decorator(simulated_devices):
@@ -127,6 +189,26 @@ def test_as_a_decorator(simulated_devices):
 
     assert inspect.iscoroutinefunction(awaited)
     assert asyncio.run(awaited()) == xd.Queue("sim:2")
+
+    class Callable:
+        async def __call__(self):
+            await asyncio.sleep(0)
+            return offload.current_queue()
+
+    assert asyncio.run(offload.current("sim:2")(Callable())()) == xd.Queue("sim:2")
+    assert asyncio.run(offload.current("sim:1")(functools.partial(Callable()))()) == xd.Queue("sim:1")
+
+    def values():
+        yield 1
+
+    for later in (lambda: Callable()(), lambda: values()):
+        with pytest.raises(TypeError, match="would run after the scope"):
+            offload.current("sim:1")(later)()
+    for none in (Callable, 3, None, classmethod(lambda cls: 1)):
+        with pytest.raises(TypeError, match="decorates functions"):
+            offload.current("sim:1")(none)
+    with pytest.raises(TypeError, match="generator"):
+        offload.current("sim:1")(functools.partial(values))
     with pytest.raises(TypeError, match="generator"):
 
         @offload.current("sim:1")
@@ -259,9 +341,142 @@ def test_kinds_that_there_arent(simulated_devices):
         xd.empty(3, queue="sim:0", usm_type="managed")
     with pytest.raises(TypeError):
         xd.empty(3, queue="sim:0", usm_type=1)
-    with pytest.raises(xd.UnsupportedError):
-        xd.empty(3, usm_type="device")
+    for of_the_host in (
+        lambda: xd.empty(3, usm_type="device"),
+        lambda: xd.empty(3, device="cpu", usm_type="host"),
+        lambda: xd.asarray(np.arange(3), usm_type="shared"),
+    ):
+        with pytest.raises(xd.InvalidArgumentError, match="name a queue or a device"):
+            of_the_host()
     assert xd.asarray(np.arange(3)).usm_type is None
+
+
+def test_asarray_and_to_associate_with_the_queue_that_is_named(simulated_devices):
+    mine, other = xd.Queue("sim:1"), xd.Queue("sim:1", name="other")
+    array = xd.empty(3, queue=mine)
+    for associated in (xd.asarray(array, queue=other), array.to("sim:1", queue=other), array.collocate(other)):
+        assert associated.queue == other
+        assert associated.pointer == array.pointer
+        assert offload.placement(associated, xd.empty(3, queue=other)) == other
+    assert xd.asarray(array, queue=mine, copy=False).queue == mine
+    with pytest.raises(xd.InvalidArgumentError, match="queue is one of"):
+        array.to("sim:1", queue="sim:2")
+    assert xd.asarray(array, queue="sim:2").queue == xd.Queue("sim:2")
+    with pytest.raises(BufferError):
+        xd.asarray(array, queue="sim:2", copy=False)
+
+
+@pytest.mark.parametrize("shape", [0, (2, 0, 3)])
+def test_arrays_without_elements_are_on_their_queue(simulated_devices, shape):
+    queue, other = xd.Queue("sim:1", name="other"), xd.Queue("sim:2")
+    nothing = xd.empty(shape, queue=queue)
+    assert nothing.queue == queue
+    assert offload.placement(xd.empty(3, queue=queue), nothing) == queue
+    assert nothing.copy_to(other).queue == other
+    assert nothing.collocate(other).queue == other
+    assert nothing.to("cpu").queue is None
+
+
+def test_arrays_of_the_host_dont_vote_wherever_they_came_from(simulated_devices):
+    there = xd.empty(3, queue="sim:1")
+    here = there.to("cpu", queue="sim:1")
+    assert offload.placement(here, xd.empty(3, queue="sim:2")) == xd.Queue("sim:2")
+    (back,) = offload.collocate(there, to="host")
+    assert back.device == "cpu"
+    np.asarray(back)
+    (kept,) = offload.collocate(np.arange(3.0), to="host")
+    assert kept.queue is None
+    np.testing.assert_array_equal(np.asarray(kept), np.arange(3.0))
+    assert offload.placement(kept, there) == xd.Queue("sim:1")
+
+
+def test_what_names_a_queue_names_where_to_collocate(simulated_devices):
+    array, other = xd.empty(3, queue="sim:1"), xd.empty(3, queue="sim:2")
+    for to in ("sim:2", xd.Queue("sim:2"), xd.Device("ext_dev:2"), (12, 2), other):
+        assert array.collocate(to).queue == other.queue
+        assert offload.collocate(array, to=to)[0].queue == other.queue
+    for wrong in (3, object()):
+        with pytest.raises(xd.UnsupportedTypeError, match="neither an array nor a queue"):
+            array.collocate(wrong)
+    for nowhere in (array.collocate, lambda to: offload.collocate(array, to=to)):
+        with pytest.raises(xd.InvalidArgumentError, match="on no queue"):
+            nowhere(np.arange(3))
+    for among in (lambda: offload.placement("sim:1", array), lambda: offload.placement(array, xd.Queue("sim:1"))):
+        with pytest.raises(xd.InvalidArgumentError, match="goes as queue="):
+            among()
+
+
+def resident_bytes():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+def test_going_to_and_fro_keeps_each_queue_once(simulated_devices):
+    one, two = xd.Queue("sim:1"), xd.Queue("sim:1", name="two")
+    array = xd.empty(3, queue=one)
+    for _ in range(100):
+        array = array.collocate(two).collocate(one)
+    before = resident_bytes()
+    for _ in range(20_000):
+        array = array.collocate(two).collocate(one)
+    assert resident_bytes() - before < 1 << 20
+    del array
+
+
+def test_devices_and_what_queues_say_of_themselves(simulated_devices):
+    found = {one.filter: one for one in offload.devices()}
+    assert found["sim:gpu:1"].device == "sim:1"
+    assert (found["sim:gpu:1"].driver, found["sim:gpu:1"].device_type) == ("sim", "gpu")
+    assert "shared" in found["sim:gpu:1"].usm_types
+    assert offload.devices()[-1].driver == "host"
+    named = xd.Queue("sim:1", name="copies")
+    assert (named.filter, named.name, named.in_order) == ("sim:gpu:1", "copies", True)
+    assert xd.Queue(named.filter) == xd.Queue("sim:1")
+    assert xd.Queue("sim:1").name is None
+    for part in ("ext_dev:1", "sim:gpu:1", "copies", hex(named.native)):
+        assert part in repr(named)
+    assert "sim:gpu:1" in repr(offload.current("sim:1"))
+    assert "ext_dev:1" in repr(named.record())
+    assert "shared" in repr(xd.empty(3, queue="sim:1", usm_type="shared"))
+
+
+def test_filter_strings_name_devices_everywhere(simulated_devices):
+    host = xd.asarray(np.arange(3.0))
+    assert host.to("sim:gpu:1").device == "sim:1"
+    assert host.to("cpu") is host
+    assert xd.from_dlpack(host, device="sim:gpu:2").device == "sim:2"
+    pa = pytest.importorskip("pyarrow")
+    batch = xd.RecordBatch(pa.record_batch({"a": [1, 2]}))
+    assert batch.to("sim:gpu:1").device == "sim:1"
+    with pytest.raises(xd.InvalidArgumentError, match=r"copy_to\(\)"):
+        host.to(xd.Queue("sim:1"))
+
+
+def test_texts_that_are_none(simulated_devices):
+    for wrong in (
+        lambda: xd.Queue("\ud800"),
+        lambda: xd.empty(3, queue="\ud800"),
+        lambda: xd.empty(3, device="\ud800"),
+        lambda: xd.empty(3, "\ud800"),
+        lambda: xd.Device("\ud800"),
+        lambda: offload.Package("\ud800"),
+    ):
+        with pytest.raises(UnicodeEncodeError):
+            wrong()
+    for empty in ("", None):
+        with pytest.raises(TypeError):
+            offload.Package(empty)
+    with pytest.raises(xd.InvalidArgumentError, match="handle"):
+        xd.Queue("sim:1", native=-1)
+
+
+def test_a_class_that_forgets_its_base(simulated_devices):
+    class Forgets(offload.Offloaded):
+        def __init__(self):
+            pass
+
+    with pytest.raises(RuntimeError, match=r"super\(\).__init__"):
+        Forgets().empty(3)
+    assert "sim:gpu:2" in repr(offload.Offloaded("sim:2"))
 
 
 def test_compute_follows_data(simulated_devices):

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable
 
 from crossdock._check import across, arrow, buffer, dictionary, dlpack, exchange, usm
-from crossdock._check.judge import Judge, quick_collections
+from crossdock._check.judge import Judge, described, quick_collections
 from crossdock._check.report import CheckFailedError, Finding, Report, Severity
 from crossdock._check.rules import RULES, Rule
 from crossdock.errors import InvalidArgumentError, UnsupportedTypeError
@@ -61,8 +61,16 @@ def check(obj: object, *, protocols: Iterable[str] | None = None) -> Report:
     risk, is said in docs/check.md.
 
     Raises InvalidArgumentError for an unknown protocol, and UnsupportedTypeError for an object that claims none, or
-    not one of those that were asked for. What `obj()` raises is raised.
+    not one of those that were asked for. What `obj()` raises is raised. RuntimeError where the object ends the program
+    (SystemExit), which must not look like a judgement.
     """
+    try:
+        return _check(obj, protocols)
+    except SystemExit as error:
+        raise RuntimeError(f"the object raised {described(error)} while it was judged") from error
+
+
+def _check(obj: object, protocols: Iterable[str] | None) -> Report:
     wanted = PROTOCOLS if protocols is None else tuple(protocols)
     for protocol in wanted:
         if protocol not in PROTOCOLS:

@@ -324,6 +324,9 @@ RULES: dict[str, Rule] = {
     "usm-pointer": Rule(
         "error", f"{_USM}: data", "the pointer is a USM pointer of the context that syclobj stands for"
     ),
+    "usm-pointer-unjudged": Rule(
+        "note", f"{_USM}: data", "pointers are judged where dpctl was imported: a run time is asked"
+    ),
     "usm-bounds": Rule("error", f"{_USM}: strides and offset", "all elements lie in USM memory of that context"),
     "usm-device-buffer": Rule(
         "error", f"{_USM}: buffer interface", "memory of kind device, which the host can't read, has no buffer"

@@ -60,6 +60,11 @@ class RunTime:
         yield held.addressof_ref()
 
 
+def imported() -> bool:
+    """Whether the process has dpctl, whatever came of it."""
+    return "dpctl" in sys.modules
+
+
 def run_time() -> RunTime | None:
     """None unless dpctl was imported: the judge imports nothing, and what nobody uses needs no run time."""
     dpctl = sys.modules.get("dpctl")

@@ -42,6 +42,7 @@ class _Interface:
         if not isinstance(given, dict):
             self.add("dict", f"{ATTRIBUTE} is {type(given).__name__}")
             return
+        given = dict.copy(given)  # what consumers in C read, whatever a subclass makes of it
         missing = [key for key in _KEYS if key not in given]
         if "data" not in given and not buffer.claimed(self.thing):
             missing.append("data")
@@ -196,8 +197,12 @@ class _Interface:
 
     def _located(self, view: View, syclobj: Any, given: dict[Any, Any]) -> None:
         """What the run time says, where there is one in this process."""
+        if not view.size or not view.itemsize:
+            return
         run_time = sycl.run_time()
-        if run_time is None or not view.size or not view.itemsize:
+        if run_time is None:
+            why = "dpctl's library isn't there" if sycl.imported() else "import dpctl first, and it is asked"
+            self.add("pointer-unjudged", f"no run time was asked about {view.pointer:#x}: {why}")
             return
         try:
             with run_time.context(syclobj) as context:
@@ -212,14 +217,16 @@ class _Interface:
         if kind is None and (base == view.pointer or run_time.kind(base, context) is None):
             self.add("pointer", f"{base:#x} is no USM pointer of the context of {type(given['syclobj']).__name__}")
             return
+        kind_of_base = run_time.kind(base, context)
         start, end = view.extent()
         step = max(1, (end - start) // _SAMPLES)
         for address in (start, end - 1, *range(start, end, step)):
-            if run_time.kind(address, context) != run_time.kind(base, context):
+            if run_time.kind(address, context) != kind_of_base:
                 hint = ""
                 if given.get("strides") == contiguous(view.shape, view.itemsize) and view.itemsize > 1:
                     hint = "; strides look like bytes, and count elements"
-                self.add("bounds", f"byte {address - base} of the memory at {base:#x} isn't in it any more{hint}")
+                shown = f"from {start:#x} on {end - start} bytes are shown"
+                self.add("bounds", f"{shown}, which aren't all {kind_of_base or 'USM'} memory of that context{hint}")
                 return
         if kind == "device" and buffer.granted(self.thing):
             self.add("device-buffer", f"{type(self.thing).__name__} shows a buffer of memory of kind device")

@@ -4,14 +4,10 @@
 #include <optional>
 
 #include "../deferred.h"
-#include "../gil.h"
 #include "../tensor/names.h"
 #include "../tensor/queue.h"
 #include "../tensor/tensor.h"
 #include "../tensor/transfer.h"
-#include "crossdock/core/error.h"
-#include "crossdock/offload/collocate.h"
-#include "crossdock/offload/placement.h"
 #include "manager.h"
 #include "placement.h"
 #include "selector.h"
@@ -20,19 +16,9 @@
 namespace nb = nanobind;
 
 namespace crossdock::python {
-namespace {
 
 using array::Tensor;
 using device::Queue;
-
-/// Of an array; the current one for arrays of the host.
-Queue queue_of_array(PyObject* object) {
-  const nb::object placed = placement_of(&object, 1, nullptr);
-  if (placed.is_valid()) return *queue_or_null(placed);
-  throw InvalidArgumentError("an array of the host is on no queue; name one to collocate with");
-}
-
-}  // namespace
 
 PyObject* usm_type(PyObject* self, void* /*unused*/) noexcept {
   const auto kind = usm_type_of(tensor_of(self));
@@ -61,14 +47,9 @@ PyObject* copy_to_method(PyObject* self, PyObject* const* arguments, Py_ssize_t 
 PyObject* collocate(PyObject* self, PyObject* other) noexcept {
   return guarded([&]() -> PyObject* {
     drain_deferred();
-    const Queue* const named = queue_or_null(other);
-    const Queue queue = named != nullptr ? *named : queue_of_array(other);
+    const Queue queue = queue_of(other);
     const Tensor& tensor = tensor_of(self);
-    std::optional<Tensor> made;
-    {
-      const GilRelease release;
-      if (offload::accessible(tensor, queue, drivers())) made = offload::associated(tensor, queue, drivers());
-    }
+    std::optional<Tensor> made = associated_with(tensor, queue);
     if (!made) made = copy_to_queue(tensor, queue);
     return new_tensor(std::move(*made));
   });

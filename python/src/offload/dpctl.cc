@@ -36,16 +36,23 @@ std::optional<device::Queue> cached_queue(const device::Device& device) {
   if (device.type != device::DeviceType::kOneApi || interpreter_ending()) return std::nullopt;
   const GilAcquire locked("asking dpctl for a device's queue");
   try {
-    const nb::object manager = nb::module_::import_("dpctl._sycl_queue_manager");
+    // The package first, as everybody imports it: its modules' locks have an order.
+    const nb::object package = nb::module_::import_("dpctl");
     // In the order of SYCL's own list, as our devices are numbered.
-    const nb::object of = nb::module_::import_("dpctl").attr("get_devices")()[device.id];
-    return sycl_queue_in(manager.attr("get_device_cached_queue")(of), nullptr);
-  } catch (nb::python_error&) {
-    return std::nullopt;  // The library is there without its package, or one of another version.
+    return sycl_queue_in(cached_queue_of(package.attr("get_devices")()[device.id]), nullptr);
+  } catch (nb::python_error& error) {
+    // The library is there without its package, or one of another version. Whatever else went wrong may go well the
+    // next time, and the answer to this is kept: it mustn't be another queue than everybody else's.
+    if (error.matches(PyExc_ImportError) || error.matches(PyExc_AttributeError)) return std::nullopt;
+    throw;
   }
 }
 
 }  // namespace
+
+nb::object cached_queue_of(nb::handle sycl_device) {
+  return nb::module_::import_("dpctl._sycl_queue_manager").attr("get_device_cached_queue")(sycl_device);
+}
 
 device::DriverOptions options_for_dpctl() {
   device::DriverOptions options;

@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "../errors.h"
 #include "../tensor/names.h"
@@ -31,15 +33,19 @@ struct PyScope {
   PyObject ob_base;
   PyPackage* package;
   PyObject* queue;
+  /// Of the entry that was made while there was none: resetting the variable costs half of setting it again. Null
+  /// otherwise: a scope may be entered in many tasks at once, and they do without.
+  PyObject* token;
+  const struct PyEntered* entered;  ///< That entry; only to be compared.
 };
 
-/// A scope that a task is in: what the variable was before is here, so that the scope's end needs no token, and one
-/// scope may be entered in many tasks at once. Neither this nor a scope is known to the garbage collector, which costs
-/// more than all the rest of them: they refer to nothing that could refer back to them but a context, and that lets go
-/// of its values when it goes.
+/// A scope that a task is in. What the variable was before is here, so that the end of a scope needs no token. Neither
+/// this nor a scope is known to the garbage collector, which costs more than all the rest of them: the context keeps
+/// this, and this keeps no scope.
 struct PyEntered {
   PyObject ob_base;
-  PyScope* scope;
+  const PyScope* scope;  ///< Whose it is; only to be compared.
+  PyObject* queue;
   PyObject* outer;  ///< The value before.
 };
 
@@ -70,20 +76,78 @@ bool set_value(const PyPackage& package, PyObject* value) noexcept {
 
 // crossdock.offload.Scope
 
+/// An entry of `scope`; null with the Python error set.
+PyEntered* new_entered(const PyScope* scope, PyObject* queue, PyObject* outer) noexcept {
+  PyEntered* const entered = PyObject_New(PyEntered, entered_type);
+  if (entered == nullptr) return nullptr;
+  entered->scope = scope;
+  entered->queue = Py_NewRef(queue);
+  entered->outer = Py_NewRef(outer);
+  return entered;
+}
+
 PyObject* enter(PyObject* self, PyObject* /*unused*/) noexcept {
   PyScope& scope = *scope_of(self);
   PyObject* const outer = value_of(*scope.package);
   if (outer == nullptr) return nullptr;
-  PyEntered* const value = PyObject_New(PyEntered, entered_type);
-  if (value == nullptr) {
-    Py_DECREF(outer);
-    return nullptr;
+  PyEntered* const value = new_entered(&scope, scope.queue, outer);
+  Py_DECREF(outer);
+  if (value == nullptr) return nullptr;
+  PyObject* const token = PyContextVar_Set(scope.package->variable, reinterpret_cast<PyObject*>(value));
+  if (token != nullptr && scope.token == nullptr) {
+    scope.token = Py_NewRef(token);
+    scope.entered = value;
   }
-  value->outer = outer;
-  value->scope = reinterpret_cast<PyScope*>(Py_NewRef(self));
-  const bool set = set_value(*scope.package, reinterpret_cast<PyObject*>(value));
   Py_DECREF(reinterpret_cast<PyObject*>(value));
-  return set ? Py_NewRef(scope.queue) : nullptr;
+  if (token == nullptr) return nullptr;
+  Py_DECREF(token);
+  return Py_NewRef(scope.queue);
+}
+
+/// Makes the variable what it was before `entered`, its value now. False with the Python error set.
+bool restore(PyScope* scope, const PyEntered& entered) noexcept {
+  if (scope->entered == &entered) {
+    PyObject* const token = std::exchange(scope->token, nullptr);
+    scope->entered = nullptr;
+    const bool reset = PyContextVar_Reset(scope->package->variable, token) == 0;
+    Py_DECREF(token);
+    if (reset) return true;
+    PyErr_Clear();  // entered in another context, of which this one is a copy
+  }
+  return set_value(*scope->package, entered.outer);
+}
+
+/// The value without the innermost entry of `scope`: those within are made anew, as other tasks may hold them. Null,
+/// without a Python error, if there is none.
+PyObject* without(PyObject* value, const PyScope* scope) {
+  std::vector<const PyEntered*> within;
+  const PyEntered* entered = entered_or_null(value);
+  while (entered != nullptr && entered->scope != scope) {
+    within.push_back(entered);
+    entered = entered_or_null(entered->outer);
+  }
+  if (entered == nullptr) return nullptr;
+  nb::object left = nb::borrow(entered->outer);
+  for (auto one = within.rbegin(); one != within.rend(); ++one) {
+    left = checked(reinterpret_cast<PyObject*>(new_entered((*one)->scope, (*one)->queue, left.ptr())));
+  }
+  return left.release().ptr();
+}
+
+/// A scope that ends out of turn must not stay current for good: it goes from among the others.
+PyObject* leave_out_of_turn(PyObject* self, PyObject* value) noexcept {
+  return guarded([&]() -> PyObject* {
+    const nb::object left = nb::steal(without(value, scope_of(self)));
+    if (left.is_valid() && !set_value(*scope_of(self)->package, left.ptr())) return nullptr;
+    Py_CLEAR(scope_of(self)->token);
+    scope_of(self)->entered = nullptr;
+    PyErr_SetString(PyExc_RuntimeError,
+                    left.is_valid()
+                        ? "a scope of current() ends that isn't the innermost one of this task: scopes end in the "
+                          "reverse order (a generator that yields inside one gives its caller the queue); it has ended"
+                        : "a scope of current() ends that this task isn't in: scopes end in the task that began them");
+    return nullptr;
+  });
 }
 
 PyObject* leave(PyObject* self, PyObject* const* /*exception*/, Py_ssize_t /*three*/) noexcept {
@@ -91,18 +155,14 @@ PyObject* leave(PyObject* self, PyObject* const* /*exception*/, Py_ssize_t /*thr
   PyObject* const value = value_of(*scope->package);
   if (value == nullptr) return nullptr;
   const PyEntered* const entered = entered_or_null(value);
-  bool left = false;
+  PyObject* result = nullptr;
   if (entered == nullptr || entered->scope != scope) {
-    PyErr_SetString(
-        PyExc_RuntimeError,
-        "a scope of current() ends that isn't the innermost one of this task: scopes end in the reverse "
-        "order, in the task that began them (a generator that yields inside one gives its caller the queue)");
-  } else {
-    left = set_value(*scope->package, entered->outer);
+    result = leave_out_of_turn(self, value);
+  } else if (restore(scope, *entered)) {
+    result = Py_NewRef(Py_None);
   }
   Py_DECREF(value);
-  if (!left) return nullptr;
-  Py_RETURN_NONE;
+  return result;
 }
 
 /// As a decorator: Python wraps the function.
@@ -123,13 +183,14 @@ void drop_scope(PyObject* self) noexcept {
   const PyScope& scope = *scope_of(self);
   Py_DECREF(reinterpret_cast<PyObject*>(scope.package));
   Py_DECREF(scope.queue);
+  Py_XDECREF(scope.token);
   PyTypeObject* const type = Py_TYPE(self);
   PyObject_Free(self);
   Py_DECREF(type);
 }
 
 void drop_one_entered(PyObject* self) noexcept {
-  Py_DECREF(reinterpret_cast<PyObject*>(reinterpret_cast<PyEntered*>(self)->scope));
+  Py_DECREF(reinterpret_cast<PyEntered*>(self)->queue);
   PyTypeObject* const type = Py_TYPE(self);
   PyObject_Free(self);
   Py_DECREF(type);
@@ -155,6 +216,11 @@ PyType_Spec entered_spec = {"crossdock.offload.Entered", sizeof(PyEntered), 0,
                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
                             entered_slots};
 
+PyObject* scope_repr(PyObject* self) noexcept {
+  const PyScope& scope = *scope_of(self);
+  return PyUnicode_FromFormat("<crossdock.offload.Scope of %R: %R>", scope.package->name, scope.queue);
+}
+
 PyMethodDef scope_methods[] = {
     {"__enter__", enter, METH_NOARGS, "__enter__($self, /)\n--\n\nMakes the queue current, and gives it."},
     {"__exit__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(leave)), METH_FASTCALL,
@@ -165,6 +231,7 @@ PyGetSetDef scope_attributes[] = {{"queue", scope_queue, nullptr, "The queue.", 
 PyType_Slot scope_slots[] = {
     {Py_tp_dealloc, reinterpret_cast<void*>(drop_scope)},
     {Py_tp_call, reinterpret_cast<void*>(decorate)},
+    {Py_tp_repr, reinterpret_cast<void*>(scope_repr)},
     {Py_tp_methods, scope_methods},
     {Py_tp_getset, scope_attributes},
     {Py_tp_doc,
@@ -177,9 +244,11 @@ PyType_Spec scope_spec = {"crossdock.offload.Scope", sizeof(PyScope), 0,
 // crossdock.offload.Package
 
 PyObject* new_package(PyObject* name) noexcept {
-  PyObject* const variable = PyUnicode_Check(name) != 0 ? PyContextVar_New(PyUnicode_AsUTF8(name), nullptr) : nullptr;
+  const bool named = PyUnicode_Check(name) != 0 && PyUnicode_GET_LENGTH(name) != 0;
+  const char* const text = named ? PyUnicode_AsUTF8(name) : nullptr;
+  PyObject* const variable = text != nullptr ? PyContextVar_New(text, nullptr) : nullptr;
   if (variable == nullptr) {
-    if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_TypeError, "a package's name is a str");
+    if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_TypeError, "a package's name is a str that isn't empty");
     return nullptr;
   }
   PyPackage* const package = PyObject_GC_New(PyPackage, package_type);
@@ -208,7 +277,7 @@ PyObject* chosen_in(const PyPackage& package) noexcept {
   PyObject* const value = value_of(package);
   if (value == nullptr) return nullptr;
   const PyEntered* const entered = entered_or_null(value);
-  PyObject* const queue = entered == nullptr ? package.chosen : entered->scope->queue;
+  PyObject* const queue = entered == nullptr ? package.chosen : entered->queue;
   Py_DECREF(value);  // the variable keeps it
   return queue;
 }
@@ -241,6 +310,8 @@ PyObject* current(PyObject* self, PyObject* of) noexcept {
     if (scope == nullptr) return nullptr;
     scope->package = package_of(Py_NewRef(self));
     scope->queue = queue.release().ptr();
+    scope->token = nullptr;
+    scope->entered = nullptr;
     return reinterpret_cast<PyObject*>(scope);
   });
 }

@@ -3,11 +3,16 @@
 #include <cstddef>
 #include <deque>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "../gil.h"
 #include "../tensor/queue.h"
 #include "../tensor/tensor.h"
 #include "../tensor/transfer.h"
+#include "crossdock/core/error.h"
+#include "crossdock/device/filter.h"
+#include "crossdock/offload/collocate.h"
 #include "crossdock/offload/placement.h"
 #include "selector.h"
 
@@ -25,6 +30,10 @@ class Arrays {
   Arrays(PyObject* const* objects, Py_ssize_t count) {
     pointers_.reserve(static_cast<std::size_t>(count));
     for (Py_ssize_t i = 0; i < count; ++i) {
+      if (PyUnicode_Check(objects[i]) != 0 || queue_or_null(objects[i]) != nullptr) {
+        throw InvalidArgumentError("argument " + std::to_string(i) +
+                                   " is a queue among the arrays; one to run on goes as queue=");
+      }
       if (is_tensor(objects[i])) {
         pointers_.push_back(&tensor_of(objects[i]));
       } else {
@@ -50,6 +59,14 @@ nb::object placement_of(PyObject* const* arrays, Py_ssize_t count, PyObject* que
   return placed.queue ? queue_object(*placed.queue) : nb::object();
 }
 
+std::optional<Tensor> associated_with(const Tensor& tensor, const device::Queue& queue) {
+  if (queue.device() == device::Device{}) wait_for(tensor);
+  const device::DriverRegistry& all = drivers();
+  const GilRelease release;
+  if (!offload::accessible(tensor, queue, all)) return std::nullopt;
+  return offload::associated(tensor, queue, all);
+}
+
 void bind_placement(nb::module_& module) {
   module.def(
       "accessible",
@@ -58,9 +75,11 @@ void bind_placement(nb::module_& module) {
         const Arrays one(&object, 1);
         return offload::accessible(*one.pointers().front(), select_queue(queue), drivers());
       },
-      "array"_a, "queue"_a,
-      "Whether work on this queue may use the array where it is: its device and its context are the queue's, or the "
-      "queue reaches them. False is no error: a copy helps.");
+      "array"_a, "queue"_a);
+  module.attr("DEFAULT_FILTER") = nb::str(device::kDefaultFilter.data(), device::kDefaultFilter.size());
+  module.def(
+      "queue_of", [](nb::handle of) { return queue_object(queue_of(of)); }, "of"_a,
+      "The queue that an object names, or that an array is on.");
 }
 
 }  // namespace crossdock::python

@@ -16,6 +16,7 @@
 #include "crossdock/core/error.h"
 #include "crossdock/offload/queues.h"
 #include "crossdock/session/context.h"
+#include "placement.h"
 
 namespace nb = nanobind;
 
@@ -25,6 +26,10 @@ namespace {
 using device::Device;
 using device::DeviceType;
 using device::Queue;
+
+constexpr const char* kWhatNamesAQueue =
+    "a crossdock.Queue, a filter string (\"gpu\", \"cuda:1\"), a crossdock.Device, a SYCL queue, or a stream with "
+    "__cuda_stream__";
 
 const offload::Queues& queues() {
   drivers();  // looks for them as Python programs want it
@@ -80,33 +85,56 @@ struct Remembered {
 
   void follow(std::uint64_t now) {
     if (by_text != nullptr && version == now) return;
-    Py_XDECREF(by_text);
-    by_text = nullptr;
-    Py_CLEAR(by_default);
-    by_text = checked(PyDict_New()).release().ptr();
+    PyObject* const fresh = checked(PyDict_New()).release().ptr();
+    PyObject* const old_texts = std::exchange(by_text, fresh);
+    PyObject* const old_default = std::exchange(by_default, nullptr);
     version = now;
+    Py_XDECREF(old_texts);
+    Py_XDECREF(old_default);
   }
 };
 Remembered remembered;  // guarded by the interpreter lock, and never freed: it may be asked as the interpreter ends
 
 }  // namespace
 
-Queue select_queue(nb::handle of) {
+std::optional<Queue> named_queue(nb::handle of) {
   if (const Queue* queue = queue_or_null(of)) return *queue;
-  if (PyUnicode_Check(of.ptr()) != 0) return of_text(nb::cast<std::string>(of));
+  if (PyUnicode_Check(of.ptr()) != 0) return of_text(utf8_of(of));
   if (const auto queue = sycl_queue_in(of, nullptr)) return *queue;
   if (const auto queue = sycl_queue_of_device(of)) return *queue;
   const nb::object stream = optional_attribute(of.ptr(), names::__cuda_stream__());
   if (stream.is_valid()) return of_cuda_stream(of, stream);
-  if (PyTuple_Check(of.ptr()) == 0 && !nb::isinstance<Device>(of)) {
-    PyErr_Format(
-        PyExc_TypeError,
-        "a queue is a crossdock.Queue, a filter string (\"gpu\", \"cuda:1\"), a crossdock.Device, a SYCL queue, or "
-        "a stream with __cuda_stream__, not %s",
-        Py_TYPE(of.ptr())->tp_name);
-    throw nb::python_error();
-  }
+  if (PyTuple_Check(of.ptr()) == 0 && !nb::isinstance<Device>(of)) return std::nullopt;
   return queues().queue(device_in(of));
+}
+
+Queue select_queue(nb::handle of) {
+  if (auto queue = named_queue(of)) return *std::move(queue);
+  PyErr_Format(PyExc_TypeError, "a queue is %s, not %s", kWhatNamesAQueue, Py_TYPE(of.ptr())->tp_name);
+  throw nb::python_error();
+}
+
+Queue queue_of(nb::handle of) {
+  if (auto queue = named_queue(of)) return *std::move(queue);
+  PyObject* const object = of.ptr();
+  nb::object placed;
+  try {
+    placed = placement_of(&object, 1, nullptr);
+  } catch (const UnsupportedTypeError&) {
+    throw UnsupportedTypeError("an object of type " + std::string(Py_TYPE(object)->tp_name) +
+                               " is neither an array nor a queue; a queue is " + kWhatNamesAQueue);
+  }
+  if (placed.is_valid()) return *queue_or_null(placed);
+  throw InvalidArgumentError("an array of the host is on no queue; name one to collocate with");
+}
+
+Device select_device(nb::handle of) {
+  if (PyUnicode_Check(of.ptr()) == 0) return device_in(of);
+  try {
+    return device_in(of);
+  } catch (const InvalidArgumentError&) {
+    return select_queue(of).device();
+  }
 }
 
 nb::object select_queue_object(nb::handle of) {
@@ -116,7 +144,10 @@ nb::object select_queue_object(nb::handle of) {
   PyObject* const known = PyDict_GetItemWithError(remembered.by_text, of.ptr());
   if (known != nullptr) return nb::borrow(known);
   if (PyErr_Occurred() != nullptr) throw nb::python_error();
-  nb::object queue = queue_object(of_text(nb::cast<std::string>(of)));
+  const std::uint64_t version = remembered.version;
+  nb::object queue = queue_object(of_text(utf8_of(of)));
+  // That may have let others run, for whom the devices were other ones.
+  if (remembered.version != version) return queue;
   if (PyDict_SetItem(remembered.by_text, of.ptr(), queue.ptr()) != 0) throw nb::python_error();
   return queue;
 }
@@ -125,7 +156,8 @@ PyObject* default_queue_object() {
   remembered.follow(queues().drivers().devices_version());
   if (remembered.by_default == nullptr) {
     nb::object queue = queue_object(queues().default_queue());
-    remembered.by_default = queue.release().ptr();
+    // Somebody else may have been here meanwhile.
+    if (remembered.by_default == nullptr) remembered.by_default = queue.release().ptr();
   }
   return remembered.by_default;
 }

@@ -1,6 +1,11 @@
 #include "usm_type.h"
 
+#include <nanobind/stl/string.h>
+
+#include <string>
+
 #include "../tensor/tensor.h"
+#include "crossdock/core/error.h"
 
 namespace nb = nanobind;
 
@@ -26,8 +31,8 @@ std::optional<MemoryKind> usm_type_in(PyObject* object) {
   for (const MemoryKind kind : {MemoryKind::kDevice, MemoryKind::kShared, MemoryKind::kHost}) {
     if (PyUnicode_CompareWithASCIIString(object, usm_type_name(kind)) == 0) return kind;
   }
-  PyErr_Format(PyExc_ValueError, "usm_type is \"device\", \"shared\", \"host\" or None, not %R", object);
-  throw nb::python_error();
+  throw InvalidArgumentError("usm_type is \"device\", \"shared\", \"host\" or None, not " +
+                             nb::cast<std::string>(nb::repr(object)));
 }
 
 std::optional<MemoryKind> usm_type_of(const array::Tensor& tensor) noexcept {

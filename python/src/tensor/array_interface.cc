@@ -26,11 +26,17 @@ constexpr const char* kWhere = "__array_interface__";
   throw nb::python_error();
 }
 
+/// What the entry's key, or another's of the same hash, raises when they are compared is raised here.
+nb::object entry_or_nothing(nb::handle interface, const char* key) {
+  PyObject* const value = PyDict_GetItemWithError(interface.ptr(), nb::str(key).ptr());
+  if (value == nullptr && PyErr_Occurred() != nullptr) throw nb::python_error();
+  return nb::borrow(value);
+}
+
 nb::object required(nb::handle interface, const char* where, const char* key) {
-  if (PyDict_GetItemString(interface.ptr(), key) == nullptr) {
-    throw InvalidDataError(std::string(where) + ": its entry \"" + key + "\" is missing");
-  }
-  return entry(interface, key);
+  nb::object value = entry_or_nothing(interface, key);
+  if (!value.is_valid()) throw InvalidDataError(std::string(where) + ": its entry \"" + key + "\" is missing");
+  return value;
 }
 
 void read_tuple(nb::handle tuple, const char* where, const char* key, std::span<std::int64_t> out) {
@@ -41,10 +47,7 @@ void read_tuple(nb::handle tuple, const char* where, const char* key, std::span<
 
 std::string text_in(nb::handle object, const char* where, const char* key) {
   if (PyUnicode_Check(object.ptr()) == 0) fail_type(where, key, "a str", object);
-  Py_ssize_t size = 0;
-  const char* const text = PyUnicode_AsUTF8AndSize(object.ptr(), &size);
-  if (text == nullptr) throw nb::python_error();
-  return {text, static_cast<std::size_t>(size)};
+  return utf8_of(object);
 }
 
 const char* descr_key(Units units) noexcept { return units == Units::kBytes ? "descr" : "typedescr"; }
@@ -67,8 +70,8 @@ array::ElementType type_in(nb::handle interface, const char* where, Units units)
 }  // namespace
 
 nb::object entry(nb::handle interface, const char* key) {
-  PyObject* const value = PyDict_GetItemString(interface.ptr(), key);
-  return value == nullptr ? nb::none() : nb::borrow(value);
+  nb::object value = entry_or_nothing(interface, key);
+  return value.is_valid() ? value : nb::none();
 }
 
 std::int64_t integer_in(nb::handle object, const char* where, const char* key) {

@@ -8,6 +8,7 @@
 
 #include "../deferred.h"
 #include "../offload/manager.h"
+#include "../offload/placement.h"
 #include "../offload/selector.h"
 #include "../offload/usm_type.h"
 #include "column.h"
@@ -99,37 +100,47 @@ struct Options {
   PyObject* sync = nullptr;
 };
 
-/// Where an argument says that an array is to be: a device, or the one that a filter string chooses.
-Device place_in(PyObject* object) {
-  if (PyUnicode_Check(object) == 0) return device_in(object);
-  try {
-    return device_in(object);
-  } catch (const InvalidArgumentError&) {
-    return select_queue(object).device();
-  }
-}
-
-/// A queue that would be overlooked, as nothing is copied, must be right all the same.
+/// A queue of a device that an array isn't to be on.
 void require_queue_of(const std::optional<Queue>& queue, const Device& device) {
   if (!queue || queue->device() == drivers().context(device)->device()) return;
   throw InvalidArgumentError("the queue is one of " + device::to_string(queue->device()) + ", but the memory is on " +
                              device::to_string(device));
 }
 
+/// A kind of memory means something where a device has several.
+void require_device(const Device& device) {
+  if (device != Device{}) return;
+  throw InvalidArgumentError(
+      "usm_type is the kind of a device's memory, and this is for the host: name a queue or a device as well, as in "
+      "queue=\"gpu\"");
+}
+
+/// "shared memory of oneapi:0"
+std::string memory_text(const Device& device, const std::optional<device::MemoryKind>& kind) {
+  return (kind && device != Device{} ? std::string(usm_type_name(*kind)) + " " : "") + "memory of " +
+         device::to_string(device);
+}
+
 /// What asarray(object, device=, copy=, queue=, usm_type=) makes of a tensor of the object.
 Tensor placed(Tensor tensor, const Options& options) {
   const std::optional<Queue> queue = queue_in(options.queue);
-  const Device target = given(options.device) ? place_in(options.device) : queue ? queue->device() : tensor.device;
+  const Device target = given(options.device) ? select_device(options.device) : queue ? queue->device() : tensor.device;
   const std::optional<device::MemoryKind> kind = usm_type_in(options.usm_type);
+  if (kind) require_device(target);
   const std::optional<bool> copy = truth(options.copy);
   const bool elsewhere = target != tensor.device || (kind && kind != usm_type_of(tensor));
   if (!elsewhere && copy != true) {
     require_queue_of(queue, target);
-    return tensor;
+    if (!queue) return tensor;
+    if (std::optional<Tensor> associated = associated_with(tensor, *queue)) return *std::move(associated);
+    if (copy == false) {
+      throw ExportError("a copy is needed, as the queue doesn't reach the array's memory, of " +
+                        device::to_string(tensor.device) + " but of another context; and copy=False forbids it");
+    }
   }
   if (copy == false) {
-    throw ExportError("a copy is needed to bring an array in memory of " + device::to_string(tensor.device) + " to " +
-                      device::to_string(target) + ", and copy=False forbids it");
+    throw ExportError("a copy is needed to bring an array in " + memory_text(tensor.device, usm_type_of(tensor)) +
+                      " to " + memory_text(target, kind) + ", and copy=False forbids it");
   }
   if (queue && queue->device() == target) return copy_to_queue(tensor, *queue, kind);
   return copy_to(tensor, target, queue ? &*queue : nullptr, kind);
@@ -207,7 +218,7 @@ PyObject* from_dlpack(PyObject* /*module*/, PyObject* const* arguments, Py_ssize
     nb::object dl_device = nb::none();
     std::optional<Device> target;
     if (given(options.device)) {
-      target = exchange::dlpack_device(device_in(options.device));
+      target = exchange::dlpack_device(select_device(options.device));
       dl_device = nb::make_tuple(static_cast<int>(target->type), target->id);
     }
     Tensor tensor;
@@ -253,9 +264,10 @@ PyObject* empty(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t pos
     // What nobody placed goes where the current queue is, if somebody chose one.
     PyObject* const chosen = given(options.queue) || given(options.device) ? options.queue : chosen_queue();
     const std::optional<Queue> queue = queue_in(chosen);
-    const Device device = given(options.device) ? place_in(options.device) : queue ? queue->device() : Device{};
-    return new_tensor(
-        empty_on(type, shape_in(arguments[0]), device, queue ? &*queue : nullptr, usm_type_in(options.usm_type)));
+    const Device device = given(options.device) ? select_device(options.device) : queue ? queue->device() : Device{};
+    const std::optional<device::MemoryKind> kind = usm_type_in(options.usm_type);
+    if (kind) require_device(device);
+    return new_tensor(empty_on(type, shape_in(arguments[0]), device, queue ? &*queue : nullptr, kind));
   });
 }
 
@@ -298,11 +310,7 @@ PyObject* to(PyObject* self, PyObject* const* arguments, Py_ssize_t positional, 
   return guarded([&] {
     drain_deferred();
     const array::Tensor& tensor = tensor_of(self);
-    if (const device::Device target = device_in(options.device); target == tensor.device) {
-      require_queue_of(queue_in(options.queue), target);
-      Py_INCREF(self);
-      return self;
-    }
+    if (!given(options.queue) && select_device(options.device) == tensor.device) return Py_NewRef(self);
     return new_tensor(placed(Tensor(tensor), options));
   });
 }

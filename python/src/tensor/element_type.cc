@@ -20,7 +20,7 @@ struct PyElementType {
   array::ElementType type;
 };
 
-std::string text_of(nb::handle object) { return nb::cast<std::string>(nb::str(object)); }
+std::string text_of(nb::handle object) { return utf8_of(nb::str(object)); }
 
 /// dtype[...] of NumPy, without importing it: an object with a typestr `str`, a `name` and a `descr`.
 array::ElementType from_numpy(nb::handle dtype) {
@@ -64,7 +64,7 @@ std::string string_in(nb::handle object, const char* what) {
     throw InvalidArgumentError(std::string("a descr's ") + what + " is a str, not " +
                                nb::type_name(object.type()).c_str());
   }
-  return nb::cast<std::string>(object);
+  return utf8_of(object);
 }
 
 constexpr int kMostNesting = 16;
@@ -151,7 +151,7 @@ nb::object descr_object(const array::ElementType& type) {
 array::ElementType element_type_in(nb::handle object) {
   PyElementType* own = nullptr;
   if (nb::try_cast(object, own) && own != nullptr) return own->type;
-  if (PyUnicode_Check(object.ptr()) != 0) return array::parse_element_type(nb::cast<std::string>(object));
+  if (PyUnicode_Check(object.ptr()) != 0) return array::parse_element_type(utf8_of(object));
   if (object.is(reinterpret_cast<PyObject*>(&PyBool_Type))) return array::parse_element_type("bool");
   if (object.is(reinterpret_cast<PyObject*>(&PyLong_Type))) return array::parse_element_type("int64");
   if (object.is(reinterpret_cast<PyObject*>(&PyFloat_Type))) return array::parse_element_type("float64");

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "crossdock/core/error.h"
+#include "tensor.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -26,7 +27,7 @@ nb::object device_object(const Device& device) { return nb::cast(device); }
 Device device_in(nb::handle object) {
   Device* own = nullptr;
   if (nb::try_cast(object, own) && own != nullptr) return *own;
-  if (PyUnicode_Check(object.ptr()) != 0) return device::parse_device(nb::cast<std::string>(object));
+  if (PyUnicode_Check(object.ptr()) != 0) return device::parse_device(utf8_of(object));
   if (PyTuple_Check(object.ptr()) != 0 && nb::len(object) == 2) {
     const long type = PyLong_AsLong(nb::object(object[0]).ptr());
     const long long id = type == -1 ? 0 : PyLong_AsLongLong(nb::object(object[1]).ptr());
@@ -35,9 +36,8 @@ Device device_in(nb::handle object) {
     return {.type = static_cast<DeviceType>(type), .id = id};
   }
   throw InvalidArgumentError(
-      "a device is a crossdock.Device, a text as in \"cuda:0\", or DLPack's pair of numbers; it "
-      "was of type " +
-      std::string(nb::type_name(object.type()).c_str()));
+      "a device is a crossdock.Device, a text as in \"cuda:0\", or DLPack's pair of numbers, not " +
+      std::string(nb::type_name(object.type()).c_str()) + "; a queue goes as queue=, or into copy_to()");
 }
 
 void bind_device(nb::module_& module) {
@@ -65,6 +65,7 @@ void bind_device(nb::module_& module) {
           "other"_a.none())
       .def("__str__", [](const Device& self) { return device::to_string(self); })
       .def("__repr__", [](const Device& self) { return "crossdock.Device('" + device::to_string(self) + "')"; });
+  module.attr("Device").attr("__module__") = "crossdock";
 }
 
 }  // namespace crossdock::python

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <utility>
 
@@ -16,6 +17,8 @@
 #include "array_interface.h"
 #include "crossdock/core/error.h"
 #include "crossdock/device/driver.h"
+#include "crossdock/device/filter.h"
+#include "crossdock/device/sycl.h"
 #include "crossdock/session/context.h"
 #include "place.h"
 #include "tensor.h"
@@ -52,27 +55,92 @@ std::optional<std::intptr_t> native_in(nb::handle object) {
     PyErr_Format(PyExc_TypeError, "native is a queue's handle, an int, not %s", Py_TYPE(object.ptr())->tp_name);
     throw nb::python_error();
   }
-  return integer_in(object, "Queue()", "native");
+  const std::int64_t native = integer_in(object, "Queue()", "native");
+  if (native < 0) throw InvalidArgumentError("native is a queue's handle; it was " + std::to_string(native));
+  return native;
+}
+
+/// The driver of a queue of SYCL's; null for any other.
+std::shared_ptr<device::SyclDriver> sycl_of(const Queue& queue) {
+  return std::dynamic_pointer_cast<device::SyclDriver>(drivers().for_type(queue.device().type));
+}
+
+/// Of SYCL, in a context of its own or on a part of a device.
+bool in_own_place(const Queue& queue) {
+  const auto sycl = sycl_of(queue);
+  if (sycl == nullptr) return false;
+  return sycl->queue_info(queue).sub_device || !sycl->same_context(queue, drivers().default_queue(queue.device()));
+}
+
+/// A new one beside it, in the same place.
+PyQueue make_another(nb::handle of) {
+  const Queue like = select_queue(of);
+  const auto sycl = sycl_of(like);
+  if (sycl == nullptr) return {context_of(like.device())->make_queue()};
+  const device::SyclQueueInfo info = sycl->queue_info(like);
+  return {sycl->make_queue({.native_device = info.native_device.get(), .native_context = info.context.get()})};
 }
 
 PyQueue make(nb::handle of, nb::handle handle, nb::handle owner, const std::optional<std::string>& name) {
   const std::optional<std::intptr_t> native = native_in(handle);
   if (native && name) throw InvalidArgumentError("a queue is another library's (native) or has a name, not both");
   if (name) {
-    const Device device = select_queue(of).device();
-    drivers();
-    return {session::Context::default_context()->queues()->queue(device, *name)};
+    const Queue own = select_queue(of);
+    if (in_own_place(own)) {
+      throw InvalidArgumentError(
+          "names are of queues of whole devices in their default context; of a context or a part of a device make one "
+          "by Queue.new(), and pass it on");
+    }
+    return {session::Context::default_context()->queues()->queue(own.device(), *name)};
   }
   if (!native) return {select_queue(of)};
   std::shared_ptr<void> keeper;
   if (!owner.is_none()) keeper = held(std::shared_ptr<void>(std::make_shared<PyOwner>(owner.ptr())));
-  return {context_of(device_in(of))->wrap_queue(reinterpret_cast<void*>(*native), std::move(keeper))};
+  return {context_of(select_queue(of).device())->wrap_queue(reinterpret_cast<void*>(*native), std::move(keeper))};
 }
 
 PyEvent record(const PyQueue& self) {
   const auto context = context_of(self.queue.device());
   Event event = context->record(self.queue);
   return {std::move(event), self.queue.device()};
+}
+
+/// The filter string that names a queue's device; empty for one that isn't there any more.
+std::string filter_of(const Device& device) {
+  for (const device::NamedDevice& one : device::list_devices(drivers())) {
+    if (one.info.device == device) return one.filter;
+  }
+  return {};
+}
+
+std::string name_of(const Queue& queue) {
+  drivers();
+  return session::Context::default_context()->queues()->name_of(queue);
+}
+
+bool in_order(const Queue& queue) {
+  const auto sycl = sycl_of(queue);
+  return sycl == nullptr || sycl->queue_info(queue).in_order;
+}
+
+std::string hexadecimal(const void* native) {
+  std::ostringstream text;
+  text << native;
+  return text.str();
+}
+
+/// Never throws: what can't be asked is left out.
+std::string text_of(const PyQueue& self) {
+  const Queue& queue = self.queue;
+  std::string text = "<crossdock.Queue of " + device::to_string(queue.device());
+  try {
+    if (const std::string filter = filter_of(queue.device()); !filter.empty()) text += " (\"" + filter + "\")";
+    if (const std::string name = name_of(queue); !name.empty()) text += ", name \"" + name + "\"";
+    if (!in_order(queue)) text += ", out of order";
+  } catch (const Error&) {  // its driver is gone, or belongs to the process before a fork
+  }
+  if (queue.native() != nullptr) text += ", native " + hexadecimal(queue.native());
+  return text + ">";
 }
 
 void wait(const PyEvent& self) { wait_for_event(*context_of(self.device), self.event); }
@@ -118,27 +186,51 @@ void bind_queue(nb::module_& module) {
       .def_prop_ro(
           "native", [](const PyEvent& self) { return reinterpret_cast<std::uintptr_t>(self.event.native()); },
           "The address that Arrow's sync_event has: of a cudaEvent_t, say; 0 if there is nothing to wait for.")
-      .def("wait", wait, "Waits until the work before it is done. Raises what that work failed with.");
+      .def("wait", wait, "Waits until the work before it is done. Raises what that work failed with.")
+      .def("__repr__",
+           [](const PyEvent& self) { return "<crossdock.Event of " + device::to_string(self.device) + ">"; });
 
-  nb::class_<PyQueue>(module, "Queue",
-                      "An in-order queue of a device's work: a CUDA stream, say. Work on it runs one after another; "
-                      "work on two of them at once, unless one waits for the other. Safe to share between threads.")
+  nb::class_<PyQueue>(
+      module, "Queue",
+      "Queue(of, native=None, *, owner=None, name=None)\n--\n\n"
+      "A queue of a device's work: a CUDA stream, a SYCL queue. What Crossdock puts on it runs one after "
+      "another (see in_order); work on two of them at once, unless one waits for the other. Safe to "
+      "share between threads.")
       .def(
           "__init__",
           [](PyQueue* self, nb::handle of, nb::handle native, nb::handle owner,
              const std::optional<std::string>& name) { new (self) PyQueue(make(of, native, owner, name)); },
           "of"_a.none(), "native"_a.none() = nb::none(), nb::kw_only(), "owner"_a.none() = nb::none(),
           "name"_a.none() = nb::none(),
-          "The queue that `of` names: a filter string (\"gpu\", \"cuda:1\", \"opencl:cpu:0\"), a Device, an object "
-          "with __cuda_stream__, or a Queue. The same name is the same queue everywhere.\n\n"
-          "native: a queue of device `of` that another library made, by its handle as a number (a cudaStream_t; 1 and "
+          "The queue that `of` names: a filter string (\"gpu\", \"cuda:1\", \"opencl:cpu:0\"), a Device, a "
+          "dpctl.SyclQueue, SyclDevice or SyclContext, a capsule \"SyclQueueRef\" or an object whose _get_capsule() "
+          "gives "
+          "one, an object with __cuda_stream__, or a Queue. The same name is the same queue everywhere.\n\n"
+          "native: a queue of device `of` that another library made, by its handle as a number, which must be right (a "
+          "sycl::queue*, a cudaStream_t; 1 and "
           "2 are CUDA's default streams; 2 is another one on every thread, and the Queue serves on this one alone); "
           "owner: an object to keep as long as anybody uses it. name: another queue of "
           "the device than its own, the same one for everybody who asks for this name.")
       .def_static(
-          "new", [](nb::handle of) { return PyQueue{context_of(select_queue(of).device())->make_queue()}; }, "of"_a,
-          "A new queue, which nobody else has, of the device that `of` names.")
-      .def_prop_ro("device", [](const PyQueue& self) { return self.queue.device(); })
+          "new", make_another, "of"_a,
+          "A new in-order queue, which nobody else has, of the device that `of` names; of a SYCL queue or context in "
+          "the same context.")
+      .def_prop_ro(
+          "device", [](const PyQueue& self) { return self.queue.device(); }, "Whose work it is.")
+      .def_prop_ro(
+          "filter", [](const PyQueue& self) { return filter_of(self.queue.device()); },
+          "The filter string that names its device; empty once that is gone.")
+      .def_prop_ro(
+          "name",
+          [](const PyQueue& self) -> std::optional<std::string> {
+            std::string name = name_of(self.queue);
+            return name.empty() ? std::nullopt : std::optional(std::move(name));
+          },
+          "What it was asked for as, by Queue(of, name=); None for any other.")
+      .def_prop_ro(
+          "in_order", [](const PyQueue& self) { return in_order(self.queue); },
+          "Whether work on it runs one after another, whoever put it there. False of SYCL's queues without order, as "
+          "dpctl's own ones of a device are: there only what comes through Crossdock is in order.")
       .def_prop_ro(
           "native", [](const PyQueue& self) { return reinterpret_cast<std::uintptr_t>(self.queue.native()); },
           "The handle as a number, for other libraries.")
@@ -168,10 +260,8 @@ void bind_queue(nb::module_& module) {
            [](const PyQueue& self) {
              return static_cast<Py_hash_t>(reinterpret_cast<std::intptr_t>(self.queue.native()) >> 4);
            })
-      .def("__repr__", [](const PyQueue& self) {
-        return "<crossdock.Queue of " + device::to_string(self.queue.device()) + ", native " +
-               std::to_string(reinterpret_cast<std::uintptr_t>(self.queue.native())) + ">";
-      });
+      .def("__repr__", text_of);
+  for (const char* name : {"Queue", "Event"}) module.attr(name).attr("__module__") = "crossdock";
 }
 
 }  // namespace crossdock::python

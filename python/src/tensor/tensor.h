@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "../errors.h"
 #include "crossdock/array/tensor.h"
@@ -49,6 +50,9 @@ inline std::optional<bool> truth(PyObject* object) {
   if (value < 0) throw nanobind::python_error();
   return value != 0;
 }
+
+/// A str in UTF-8. Throws nb::python_error (UnicodeEncodeError) for one that has none: lone surrogates.
+std::string utf8_of(nanobind::handle text);
 
 /// An attribute, or no object where there is none: without the cost of an exception. Throws nb::python_error for one
 /// that raises something else.

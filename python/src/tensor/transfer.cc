@@ -152,6 +152,13 @@ bool order_stream(std::span<const Device> devices, std::intptr_t native, const T
   return ordered;
 }
 
+/// exchange::order_on() with the lock released: on a SYCL queue without order it waits for the event, and the work
+/// before that may want the lock.
+void order_on(Tensor* tensor, device::Context& context, const Queue& queue) {
+  const GilRelease release;
+  exchange::order_on(tensor, context, queue);
+}
+
 /// SYCL memory of a context that a queue isn't in: no work on that queue reaches it.
 bool in_another_context(const Tensor& tensor, const device::Context& mover, const Queue& queue) {
   if (tensor.device.type != DeviceType::kOneApi || !tensor.queue || *tensor.queue == queue) return false;
@@ -260,11 +267,7 @@ Tensor waited_for(Tensor tensor) {
 
 Tensor unordered(Tensor tensor) {
   if (tensor.mask) tensor.mask = std::make_shared<const Tensor>(unordered(*tensor.mask));
-  // The queue may own what the memory needs.
-  if (tensor.queue) {
-    using Both = std::pair<std::shared_ptr<const void>, Queue>;
-    tensor.owner = std::make_shared<const Both>(std::move(tensor.owner), *tensor.queue);
-  }
+  exchange::keep_queue(&tensor);
   tensor.event = {};
   tensor.queue.reset();
   return tensor;
@@ -282,7 +285,7 @@ void order_for_dlpack(Tensor* tensor, const Device& of, PyObject* stream) {
   if (const auto queue = sycl_stream(of, stream)) {
     const Device working = device_of_event(*tensor);
     if (working.type != DeviceType::kOneApi) wait_for(*tensor);
-    if (working.type == DeviceType::kOneApi) exchange::order_on(tensor, *drivers().context(queue->device()), *queue);
+    if (working.type == DeviceType::kOneApi) order_on(tensor, *drivers().context(queue->device()), *queue);
     tensor->event = {};
     return;
   }
@@ -349,7 +352,7 @@ void order_on_default_queue(Tensor* tensor) {
     return;
   }
   const Device device = device_of_event(*tensor);
-  exchange::order_on(tensor, *drivers().context(device), drivers().default_queue(device));
+  order_on(tensor, *drivers().context(device), drivers().default_queue(device));
 }
 
 void* default_stream(const Device& device) {

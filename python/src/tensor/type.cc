@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "../deferred.h"
+#include "../offload/usm_type.h"
 #include "column.h"
 #include "cuda_array.h"
 #include "element_type.h"
@@ -130,6 +131,8 @@ PyObject* representation(PyObject* self) noexcept {
     const array::Tensor& tensor = tensor_of(self);
     std::string text = "<crossdock.Tensor: shape " + array::shape_text(tensor.shape()) + ", " +
                        array::element_type_name(tensor.type) + ", " + device::to_string(tensor.device);
+    // What is of one kind by its device's very type says so in its name.
+    if (tensor.kind != array::kind_of(tensor.device.type)) text += std::string(" ") + usm_type_name(tensor.kind);
     if (tensor.read_only) text += ", read-only";
     if (!tensor.c_contiguous()) text += ", strides " + array::shape_text(tensor.strides());
     if (tensor.mask) text += ", masked";
@@ -161,6 +164,7 @@ PyObject* html(PyObject* self, PyObject* /*unused*/) noexcept {
     row("shape", array::shape_text(tensor.shape()));
     row("dtype", array::element_type_name(tensor.type));
     row("device", device::to_string(tensor.device));
+    if (const auto kind = usm_type_of(tensor)) row("usm_type", usm_type_name(*kind));
     row("bytes", std::to_string(tensor.nbytes()));
     if (!tensor.c_contiguous()) row("strides", array::shape_text(tensor.strides()));
     if (tensor.read_only) row("read-only", "yes");
@@ -322,6 +326,13 @@ PyObject* new_tensor(array::Tensor&& tensor) noexcept {
   object->weak_references = nullptr;
   object->shown.format = nullptr;
   return reinterpret_cast<PyObject*>(object);
+}
+
+std::string utf8_of(nb::handle text) {
+  Py_ssize_t size = 0;
+  const char* const bytes = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
+  if (bytes == nullptr) throw nb::python_error();
+  return {bytes, static_cast<std::size_t>(size)};
 }
 
 nb::object optional_attribute(PyObject* object, PyObject* name) {

@@ -11,6 +11,7 @@
 
 #include "../deferred.h"
 #include "../gil.h"
+#include "../offload/dpctl.h"
 #include "../offload/selector.h"
 #include "adopted.h"
 #include "array_interface.h"
@@ -66,29 +67,47 @@ void* held_by(nb::handle object) {
   return reinterpret_cast<void*>(number);
 }
 
-/// What a capsule stands for; it is used up, as dpctl does it: renamed, with its destructor left to its maker.
+/// The queue of a context: its device's own where that is in this context, so that all who name the place by whatever
+/// means are on one queue.
+Queue of_context(void* native, const void* pointer) {
+  Queue queue = sycl().queue_in(native, pointer);
+  const Queue own = drivers().default_queue(queue.device());
+  const bool same = !sycl().queue_info(queue).sub_device && sycl().same_context(queue, own);
+  return same ? own : queue;
+}
+
+/// What a capsule stands for.
 Queue of_capsule(nb::handle capsule, const void* pointer) {
   const char* const name = PyCapsule_GetName(capsule.ptr());
-  if (name == nullptr) fail("its syclobj is a capsule without a name");
+  if (name == nullptr) throw InvalidDataError("a capsule without a name stands for no SYCL queue or context");
   void* const native = PyCapsule_GetPointer(capsule.ptr(), name);
   if (native == nullptr) throw nb::python_error();
-  if (std::string_view(name) == kQueueCapsule) {
-    Queue queue = sycl().wrap_queue(native);
-    if (PyCapsule_SetName(capsule.ptr(), kUsedQueueCapsule) != 0) throw nb::python_error();
-    return queue;
-  }
-  if (std::string_view(name) == kContextCapsule) {
-    Queue queue = sycl().queue_in(native, pointer);
-    if (PyCapsule_SetName(capsule.ptr(), kUsedContextCapsule) != 0) throw nb::python_error();
-    return queue;
-  }
+  if (std::string_view(name) == kQueueCapsule) return sycl().wrap_queue(native);
+  if (std::string_view(name) == kContextCapsule) return of_context(native, pointer);
   if (std::string_view(name) == kUsedQueueCapsule || std::string_view(name) == kUsedContextCapsule) {
-    fail("its syclobj is a capsule that was used before (\"" + std::string(name) + "\"); each is for one consumer");
+    throw InvalidDataError("a capsule \"" + std::string(name) + "\" was used before; each is for one consumer");
   }
-  fail("its syclobj is a capsule \"" + std::string(name) + "\"; SyclQueueRef and SyclContextRef are understood");
+  throw InvalidDataError("a capsule \"" + std::string(name) +
+                         "\" stands for no SYCL queue or context; SyclQueueRef and SyclContextRef are understood");
+}
+
+/// As dpctl does it: renamed, with its destructor left to its maker.
+void use_up(nb::handle capsule) {
+  const bool queue = PyCapsule_IsValid(capsule.ptr(), kQueueCapsule) != 0;
+  if (PyCapsule_SetName(capsule.ptr(), queue ? kUsedQueueCapsule : kUsedContextCapsule) != 0) throw nb::python_error();
 }
 
 bool is_queue(nb::handle object) noexcept { return is_a(object, "dpctl._sycl_queue._SyclQueue"); }
+
+device::Device device_named(std::string_view filter) {
+  try {
+    return device::select_device(sycl(), filter);
+  } catch (const NotFoundError& error) {
+    throw NotFoundError(std::string(kWhere) + ": its syclobj: " + error.what());
+  } catch (const InvalidArgumentError& error) {
+    fail("its syclobj names no device: " + std::string(error.what()));
+  }
+}
 
 /// Throws for what stands for no context.
 Queue of_syclobj(nb::handle object, const void* pointer) {
@@ -97,7 +116,7 @@ Queue of_syclobj(nb::handle object, const void* pointer) {
     Py_ssize_t size = 0;
     const char* const text = PyUnicode_AsUTF8AndSize(object.ptr(), &size);
     if (text == nullptr) throw nb::python_error();
-    return drivers().default_queue(device::select_device(sycl(), {text, static_cast<std::size_t>(size)}));
+    return drivers().default_queue(device_named({text, static_cast<std::size_t>(size)}));
   }
   fail(std::string("its syclobj is of type ") + Py_TYPE(object.ptr())->tp_name +
        "; it is a filter string, a SyclContext, a SyclQueue, a capsule of either, or an object with _get_capsule()");
@@ -131,16 +150,22 @@ void read_buffer(PyObject* object, std::int64_t offset, Tensor* tensor) {
   if (PyObject_GetBuffer(object, &buffer->view, PyBUF_SIMPLE) != 0) throw nb::python_error();
   const Py_buffer& view = buffer->view;
   const array::ByteRange range = array::byte_range(*tensor, kWhere);
-  if (range.highest != 0 && (range.lowest + offset < 0 || range.highest + offset > view.len)) {
-    fail("its elements reach from byte " + std::to_string(range.lowest + offset) + " to byte " +
-         std::to_string(range.highest + offset) + " of a buffer of " + std::to_string(view.len) + " bytes");
+  std::int64_t first = 0;
+  std::int64_t end = 0;
+  const bool overflow =
+      __builtin_add_overflow(range.lowest, offset, &first) || __builtin_add_overflow(range.highest, offset, &end);
+  if (range.highest != 0 && (overflow || first < 0 || end > view.len)) {
+    fail("its elements, which begin at byte " + std::to_string(offset) + " and reach from " +
+         std::to_string(range.lowest) + " to " + std::to_string(range.highest) + " of there, leave a buffer of " +
+         std::to_string(view.len) + " bytes");
   }
   tensor->data = view.buf;
   tensor->read_only = view.readonly != 0;
   tensor->owner = held(std::shared_ptr<void>(std::move(buffer)));
 }
 
-Tensor read(nb::handle interface, nb::handle object) {
+/// `shown`: the object itself has shown the dictionary.
+Tensor read(nb::handle interface, nb::handle object, bool shown = false) {
   if (PyDict_Check(interface.ptr()) == 0) {
     PyErr_Format(PyExc_TypeError, "%s must be a dict, not %s", kWhere, Py_TYPE(interface.ptr())->tp_name);
     throw nb::python_error();
@@ -151,14 +176,16 @@ Tensor read(nb::handle interface, nb::handle object) {
   const std::int64_t number = integer_in(version, kWhere, "version");
   Tensor tensor;
   const bool has_data = describe_from(dictionary, kWhere, &tensor, Units::kElements);
-  if (!has_data && !entry(interface, "data").is_none()) fail("its data is no pair of address and read-only flag");
+  if (!has_data && PyDict_Contains(dictionary.ptr(), nb::str("data").ptr()) != 0) {
+    fail("its data is no pair of address and read-only flag; the entry is left out where a buffer takes its place");
+  }
   const nb::object offset = entry(interface, "offset");
   const std::int64_t shift =
       offset.is_none() ? 0 : times(integer_in(offset, kWhere, "offset"), tensor.type.itemsize(), "offset");
   if (!object.is_none()) tensor.owner = owner_of(object.ptr());
   if (has_data) {
     // dpctl's allocations say True of memory that may be written: there the flag means nothing.
-    if (is_a(object, "dpctl.memory._memory._Memory")) tensor.read_only = false;
+    if (shown && is_a(object, "dpctl.memory._memory._Memory")) tensor.read_only = false;
   } else {
     read_buffer(object.is_none() ? nullptr : object.ptr(), shift, &tensor);
   }
@@ -166,11 +193,19 @@ Tensor read(nb::handle interface, nb::handle object) {
   const nb::object syclobj = entry(interface, "syclobj");
   if (syclobj.is_none()) fail("its entry \"syclobj\" is missing");
   const bool ordered = names_a_queue(syclobj);
-  const Queue queue = of_syclobj(syclobj, tensor.data);
+  const bool in_capsule = PyCapsule_CheckExact(syclobj.ptr()) != 0;
+  const Queue queue = [&] {
+    try {
+      return in_capsule ? of_capsule(syclobj, tensor.data) : of_syclobj(syclobj, tensor.data);
+    } catch (const InvalidArgumentError& error) {  // a pointer that isn't of that context
+      fail(error.what());
+    }
+  }();
   exchange::import_usm_array(&tensor, number, queue, ordered, drivers());
   if (!has_data && tensor.kind == device::MemoryKind::kDevice && tensor.data != nullptr) {
     fail("its data is missing, and memory of kind \"device\" can have no buffer");
   }
+  if (in_capsule) use_up(syclobj);  // what couldn't be taken in may be offered again
   return tensor;
 }
 
@@ -186,6 +221,19 @@ nb::object adopt(nb::handle desc, nb::handle owner, nb::handle deleter) {
   nb::object made = checked(new_tensor(std::move(tensor)));
   adopted.arm();
   return made;
+}
+
+/// The filter string of a device as SYCL itself reads it: with its own backend, and counted among its own devices.
+std::string sycl_filter_of(const device::Device& device) {
+  const device::DeviceInfo wanted = sycl().info(device);
+  std::int64_t number = 0;
+  for (const device::Device& other : sycl().devices()) {
+    if (other == device) break;
+    const device::DeviceInfo info = sycl().info(other);
+    if (info.backend == wanted.backend && info.device_class == wanted.device_class) ++number;
+  }
+  return wanted.backend + ":" + std::string(device::device_class_name(wanted.device_class)) + ":" +
+         std::to_string(number);
 }
 
 /// What goes into `syclobj`.
@@ -206,10 +254,7 @@ nb::object syclobj_of(const Queue& queue, PyObject* wanted) {
     if (!sycl().same_context(queue, drivers().default_queue(queue.device()))) {
       throw ExportError("a filter string stands for its device's default context, and the memory is in another");
     }
-    for (const device::NamedDevice& one : device::list_devices(drivers())) {
-      if (one.info.device == queue.device()) return nb::str(one.filter.c_str());
-    }
-    throw NotFoundError("SYCL lists no device " + device::to_string(queue.device()) + " any more");
+    return nb::str(sycl_filter_of(queue.device()).c_str());
   }
   PyErr_Format(PyExc_ValueError, "syclobj is \"queue\", \"context\" or \"filter\", not %R", wanted);
   throw nb::python_error();
@@ -228,14 +273,21 @@ void* no_elements(const Queue& queue) {
 }
 
 nb::object shown(const Tensor& tensor, PyObject* wanted) {
-  const Queue queue = exchange::export_usm_array(tensor, drivers());
-  if (!exchange::is_ready(tensor) && !sycl().queue_info(queue).in_order) wait_for(tensor);
+  const Queue queue = [&] {
+    const device::DriverRegistry& all = drivers();
+    const GilRelease release;  // it may wait for work that wants the lock
+    return exchange::export_usm_array(tensor, all);
+  }();
+  nb::object syclobj = syclobj_of(queue, wanted);
+  // Only who is given an in-order queue itself comes after what is on it.
+  const bool ordered = queue_or_null(syclobj) != nullptr && sycl().queue_info(queue).in_order;
+  if (!ordered && !exchange::is_ready(tensor)) wait_for(tensor);
   nb::dict interface = interface_of(tensor, exchange::kUsmArrayVersion, Units::kElements);
   interface["offset"] = 0;
   if (tensor.data == nullptr) {
     interface["data"] = nb::make_tuple(reinterpret_cast<std::uintptr_t>(no_elements(queue)), tensor.read_only);
   }
-  interface["syclobj"] = syclobj_of(queue, wanted);
+  interface["syclobj"] = std::move(syclobj);
   return interface;
 }
 
@@ -247,22 +299,36 @@ std::optional<Queue> sycl_queue_in(nb::handle object, const void* pointer) {
     return std::nullopt;
   }
   if (is_queue(object)) return sycl().wrap_queue(held_by(object));
-  if (is_a(object, "dpctl._sycl_context._SyclContext")) return sycl().queue_in(held_by(object), pointer);
-  if (PyCapsule_CheckExact(object.ptr()) != 0) return of_capsule(object, pointer);
-  const nb::object get_capsule = optional_attribute(object.ptr(), names::_get_capsule());
-  if (!get_capsule.is_valid()) return std::nullopt;
-  const nb::object capsule = get_capsule();
-  if (PyCapsule_CheckExact(capsule.ptr()) == 0) fail("the _get_capsule() of its syclobj gives no capsule");
-  return of_capsule(capsule, pointer);
+  if (is_a(object, "dpctl._sycl_context._SyclContext")) return of_context(held_by(object), pointer);
+  nb::object capsule = nb::borrow(object);
+  if (PyCapsule_CheckExact(object.ptr()) == 0) {
+    const nb::object get_capsule = optional_attribute(object.ptr(), names::_get_capsule());
+    if (!get_capsule.is_valid()) return std::nullopt;
+    capsule = get_capsule();
+    if (PyCapsule_CheckExact(capsule.ptr()) == 0) {
+      throw InvalidDataError("_get_capsule() of an object of type " + std::string(Py_TYPE(object.ptr())->tp_name) +
+                             " gives no capsule");
+    }
+  }
+  Queue queue = of_capsule(capsule, pointer);
+  use_up(capsule);
+  return queue;
 }
 
 std::optional<Queue> sycl_queue_of_device(nb::handle object) {
   if (!is_a(object, "dpctl._sycl_device._SyclDevice")) return std::nullopt;
-  if (!nb::object(object.attr("parent_device")).is_none()) return sycl().make_queue({.native_device = held_by(object)});
-  const nb::object filter = object.attr("filter_string");
-  const char* const text = PyUnicode_AsUTF8(filter.ptr());
-  if (text == nullptr) throw nb::python_error();
-  return drivers().default_queue(device::select_device(sycl(), text));
+  if (nb::object(object.attr("parent_device")).is_none()) return sycl_queue_in(cached_queue_of(object), nullptr);
+  // dpctl gives a part another queue, in another context, each time. For good, as queues by name are.
+  static PyObject* const of_parts = PyDict_New();  // guarded by the interpreter lock
+  if (of_parts == nullptr) throw nb::python_error();
+  PyObject* known = PyDict_GetItemWithError(of_parts, object.ptr());
+  if (known == nullptr) {
+    if (PyErr_Occurred() != nullptr) throw nb::python_error();
+    const nb::object made = queue_object(sycl().make_queue({.native_device = held_by(object)}));
+    known = PyDict_SetDefault(of_parts, object.ptr(), made.ptr());
+    if (known == nullptr) throw nb::python_error();
+  }
+  return *queue_or_null(known);
 }
 
 nb::object sycl_queue_capsule(const Queue& queue) {
@@ -286,7 +352,7 @@ bool tensor_from_usm_array(PyObject* object, Tensor* out) {
   }
   const nb::object interface = optional_attribute(object, names::__sycl_usm_array_interface__());
   if (!interface.is_valid()) return false;
-  *out = read(interface, object);
+  *out = read(interface, object, true);
   if (direct) prove_dpnp_array(*direct, *out);
   return true;
 }

@@ -26,7 +26,8 @@ PyObject* usm_array_interface_with(PyObject* self, PyObject* const* arguments, P
 /// queue if it is none of these. `pointer`: of the memory that the context is wanted for, or null. Throws
 /// InvalidDataError, UnsupportedError where there is no SYCL.
 std::optional<device::Queue> sycl_queue_in(nanobind::handle object, const void* pointer);
-/// The queue of a dpctl.SyclDevice: of a root device its default one, of a part a new one. No queue for anything else.
+/// The queue that dpctl uses for a dpctl.SyclDevice; for a part of one, of which it has none, the same one each time.
+/// No queue for anything else.
 std::optional<device::Queue> sycl_queue_of_device(nanobind::handle object);
 /// A capsule "SyclQueueRef" with a copy of the queue, which its consumer takes, or it takes with it.
 nanobind::object sycl_queue_capsule(const device::Queue& queue);
