@@ -306,7 +306,10 @@ TEST_P(TransportConformance, AFullQueueSaysNoAndSendsNothing) {
     sent.push_back(message);
   }
   ASSERT_FALSE(sent.empty());
-  EXPECT_FALSE(server_->send(pattern(5000, 1), {}));
+  const Message another{false, 0, pattern(5000, 1)};
+  const bool accepted = server_->send(another.bytes, {});
+  EXPECT_TRUE(!accepted || GetParam().network) << "only a network takes something on meanwhile";
+  if (accepted) sent.push_back(another);
   EXPECT_EQ(server_->in_flight(), sent.size());
   for (const Message& message : sent) EXPECT_EQ(take(*server_, *client_), message);
   EXPECT_FALSE(client_->receive()) << "a refused message came";
