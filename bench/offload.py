@@ -93,32 +93,38 @@ def sycl_arrays(rounds: int, seconds: float) -> dict[str, Any]:
 
 
 def sycl_copies(rounds: int, nbytes: int) -> dict[str, Any]:
-    """Host memory to USM device memory and back, in GB/s and as a share of dpctl's own copy: medians of pairs."""
+    """Between host memory and USM device memory, both ways, in GB/s and as a share of dpctl's own copy: medians of pairs.
+
+    Into memory that is there: what a copy costs. Into new memory: what the first touch of its pages costs besides, which
+    is more, and which NumPy, whose memory dpctl copies to, has done in huge pages.
+    """
     import dpctl
     import dpctl.memory as dpm
 
     queue = dpctl.SyclQueue(property="in_order")
-    host = np.ones(nbytes, "u1")
-    back = np.empty_like(host)
+    host, back = np.ones(nbytes, "u1"), np.zeros(nbytes, "u1")
     memory = dpm.MemoryUSMDevice(nbytes, queue=queue)
-    ours = xd.Queue(queue)
-    there = xd.asarray(memory)
-
-    def upload() -> None:
-        xd.asarray(host).copy_to(ours).wait()
-
-    def dpctl_upload() -> None:
-        target = dpm.MemoryUSMDevice(nbytes, queue=queue)
-        target.copy_from_host(host)
-
-    def download() -> None:
-        there.to("cpu", queue=ours).wait()
-
-    def dpctl_download() -> None:
-        memory.copy_to_host(np.empty_like(back))
-
+    ours, there, here = xd.Queue(queue), xd.asarray(memory), xd.asarray(back)
+    pairs: dict[str, tuple[Call, Call]] = {
+        "to the device": (
+            lambda: there.copy_from(host),
+            lambda: memory.copy_from_host(host),
+        ),
+        "to the host": (
+            lambda: here.copy_from(there),
+            lambda: memory.copy_to_host(back),
+        ),
+        "to new memory of the device": (
+            lambda: xd.asarray(host).copy_to(ours).wait(),
+            lambda: dpm.MemoryUSMDevice(nbytes, queue=queue).copy_from_host(host),
+        ),
+        "to new memory of the host": (
+            lambda: there.to("cpu", queue=ours).wait(),
+            lambda: memory.copy_to_host(np.empty_like(back)),
+        ),
+    }
     found: dict[str, Any] = {"bytes": nbytes}
-    for name, mine, theirs in (("to the device", upload, dpctl_upload), ("to the host", download, dpctl_download)):
+    for name, (mine, theirs) in pairs.items():
         times = in_turns({"ours": mine, "dpctl": theirs}, rounds, 0.0)
         found[name] = {
             "ours": nbytes / statistics.median(times["ours"]),
@@ -147,8 +153,9 @@ def print_results(result: dict[str, Any]) -> None:
         _report.console.print("[yellow]SYCL has no device here: its figures are left out.[/]")
         return
     _report.print_table("Arrays of SYCL", ["call", "µs"], [[n, f"{v / 1e3:.2f}"] for n, v in result["sycl"].items()])
-    for way in ("to the device", "to the host"):
-        one = result["copies"][way]
+    for way, one in result["copies"].items():
+        if way == "bytes":
+            continue
         _report.console.print(f"{way}: ours {one['ours']:.2f} GB/s, dpctl {one['dpctl']:.2f}, ratio {one['ratio']:.2f}")
 
 

@@ -27,7 +27,7 @@ void wait_here(RecordBatch* batch) {
   if (exchange::is_ready(*batch)) return;
   const Device device = event_device(*batch);
   const auto context = drivers().context(device);
-  wait_for_event(*context, batch->event);
+  wait_for_event(context, batch->event);
   exchange::wait_ready(batch, *context);  // at once
 }
 
@@ -73,7 +73,7 @@ RecordBatch copied(RecordBatch batch, const Device& target, const Queue* named) 
       if (batch.queue->usable_here()) {
         from->order_after(*batch.queue, result.event);
       } else {
-        wait_for_event(*to, result.event);
+        wait_for_event(to, result.event);
       }
     }
   }

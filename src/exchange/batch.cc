@@ -171,13 +171,19 @@ RecordBatch copy(const RecordBatch& from, const ContextPtr& to, MemoryKind kind,
   std::vector<std::shared_ptr<const void>> kept;
   if (!by_host && n_gathered < parts.size()) kept = keep_on_queue(plan, n_gathered, from.device, mover, lasting);
   copy_gathered(*plan, parts.first(n_gathered), place, mover, lasting);
-  for (const BatchPlan::Part& part : parts.subspan(n_gathered)) {
-    mover->copy(place.slice(part.at, part.size), memory_of(part.from, part.size, part.on_host ? Device{} : from.device),
-                queue);
-  }
   device::Event done;
+  for (std::size_t i = n_gathered; i < parts.size(); ++i) {
+    const BatchPlan::Part& part = parts[i];
+    const BufferRef piece = place.slice(part.at, part.size);
+    const BufferRef its = memory_of(part.from, part.size, part.on_host ? Device{} : from.device);
+    if (by_host || i + 1 < parts.size()) {
+      mover->copy(piece, its, queue);
+    } else {
+      done = mover->copy_recorded(piece, its, queue);
+    }
+  }
   if (!by_host) {
-    done = mover->record(queue);
+    if (n_gathered == parts.size()) done = mover->record(queue);
     lasting.go_on_after(done);
   }
   const auto fill = [&](RecordBatch* batch) {

@@ -1,5 +1,6 @@
 #include "crossdock/exchange/copy.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -81,6 +82,19 @@ Tensor packed(const Tensor& from, const ContextPtr& host) {
   return made;
 }
 
+/// Puts the elements of `from` into `place`, in C order. The event is the end of it.
+device::Event start_copies(const Tensor& from, const BufferRef& place, Context& mover, const Queue& queue) {
+  BufferRef target;
+  BufferRef source;
+  std::int64_t offset = 0;
+  for_each_run(from, 0, 0, &offset, [&](std::int64_t at, std::int64_t to_offset, std::int64_t size) {
+    if (source.size != 0) mover.copy(target, source, queue);  // the one before: the last is recorded
+    target = place.slice(static_cast<std::uint64_t>(to_offset), static_cast<std::uint64_t>(size));
+    source = memory_of(from, at, size);
+  });
+  return mover.copy_recorded(target, source, queue);
+}
+
 /// The source's owner goes on with his own work, or frees the memory, on his queue: not under the copy.
 void order_producer_after(const Tensor& from, const device::Event& copied, Context& mover, const Queue& queue,
                           Context* producer) {
@@ -119,12 +133,7 @@ Tensor copy_on_device(const Tensor& from, const ContextPtr& to, MemoryKind kind,
       owned_on_queue(device::Buffer(memory_of(from, range.lowest, covered), std::const_pointer_cast<void>(from.owner)),
                      mover, lasting);
   try {
-    std::int64_t offset = 0;
-    for_each_run(from, 0, 0, &offset, [&](std::int64_t at, std::int64_t to_offset, std::int64_t size) {
-      mover->copy(place.slice(static_cast<std::uint64_t>(to_offset), static_cast<std::uint64_t>(size)),
-                  memory_of(from, at, size), queue);
-    });
-    made.event = mover->record(queue);
+    made.event = start_copies(from, place, *mover, queue);
     made.queue = queue;
     order_producer_after(from, made.event, *mover, queue, producer.get());
     lasting.go_on_after(made.event);
@@ -180,6 +189,17 @@ Tensor fetched(const Tensor& from, const ContextPtr& mover, const LastingQueue& 
   return dense_on_host(view);
 }
 
+/// `from` in few runs that `mover` reaches.
+Tensor with_few_runs(const Tensor& from, const ContextPtr& mover, const LastingQueue& lasting,
+                     const ContextPtr& source) {
+  if (from.c_contiguous()) return from;
+  if (from.device.type == device::DeviceType::kCpu && is_ready(from)) return dense_on_host(from);
+  if (count_runs(from) <= kMostRuns) return from;
+  // The target's context can't copy from a peer to the host.
+  const bool peers = source != nullptr && source->device() != mover->device();
+  return peers ? fetched(from, source, LastingQueue(source, source->make_queue())) : fetched(from, mover, lasting);
+}
+
 }  // namespace
 
 Tensor empty(const array::ElementType& type, std::span<const std::int64_t> shape, const ContextPtr& context,
@@ -230,9 +250,7 @@ Tensor copy_on(const LastingQueue& queue, const Tensor& from, const ContextPtr& 
   } else if (from.device.type == device::DeviceType::kCpu && !from.c_contiguous() && is_ready(from)) {
     made = copy_on_device(dense_on_host(from), to, kind, mover, queue, nullptr);  // a temporary, which the queue keeps
   } else if (!from.c_contiguous() && count_runs(from) > kMostRuns) {
-    // The target's context can't copy from a peer to the host.
-    const bool peers = source != nullptr && source->device() != mover->device();
-    made = peers ? fetched(from, source, LastingQueue(source, source->make_queue())) : fetched(from, mover, queue);
+    made = with_few_runs(from, mover, queue, source);
     if (!is_host(*to)) made = copy_on_device(made, to, kind, mover, queue, nullptr);
   } else {
     made = copy_on_device(from, to, kind, mover, queue, producer);
@@ -241,7 +259,69 @@ Tensor copy_on(const LastingQueue& queue, const Tensor& from, const ContextPtr& 
   return made;
 }
 
+/// Bytes of a tensor that has elements.
+BufferRef all_of(const Tensor& tensor) {
+  const array::ByteRange range = array::byte_range(tensor, "a tensor to copy");
+  return memory_of(tensor, range.lowest, range.highest - range.lowest);
+}
+
+void check_target(const Tensor& to, const Tensor& from) {
+  if (to.read_only) throw InvalidArgumentError("the target of a copy is read-only");
+  if (to.type != from.type || !std::ranges::equal(to.shape(), from.shape())) {
+    throw InvalidArgumentError("elements of type " + array::element_type_name(from.type) + " and shape " +
+                               array::shape_text(from.shape()) + " don't go into a tensor of type " +
+                               array::element_type_name(to.type) + " and shape " + array::shape_text(to.shape()));
+  }
+  if (!to.c_contiguous()) throw UnsupportedError("the target of a copy must be in C order, without gaps");
+  if (to.mask || from.mask) throw UnsupportedError("tensors with masks are copied to new memory only");
+  for (const Tensor* one : {&to, &from}) {
+    if (array::has_addresses(one->device.type)) continue;
+    throw UnsupportedError("memory of " + device::to_string(one->device) +
+                           " has handles instead of addresses, which can't be copied here");
+  }
+}
+
 }  // namespace
+
+Tensor copy_into(const Tensor& to, const Tensor& from, const ContextPtr& mover, const Queue& asked,
+                 const ContextPtr& target_owner, const ContextPtr& producer, const ContextPtr& source) {
+  check_target(to, from);
+  if (from.size() == 0) return to;
+  if (is_host(*mover)) {
+    const BufferRef a = all_of(to);
+    const BufferRef b = all_of(from);
+    if (a.device == b.device && a.overlaps(b)) throw InvalidArgumentError("a tensor can't be copied onto itself");
+    pack(from, to.data);
+    return to;
+  }
+  const LastingQueue lasting(mover, asked);
+  const Queue& queue = lasting.queue();
+  const Tensor few = with_few_runs(from, mover, lasting, source);
+  for (const Tensor* one : {&to, &few}) {
+    if (!is_ready(*one)) mover->order_after(queue, one->event);
+  }
+  BufferRef place = all_of(to);
+  place.read_only = false;
+  const auto kept = [&](const Tensor& tensor) {
+    return owned_on_queue(device::Buffer(all_of(tensor), std::const_pointer_cast<void>(tensor.owner)), mover, lasting);
+  };
+  const auto target_kept = kept(to);
+  const auto source_kept = kept(few);
+  Tensor made = to;
+  try {
+    made.event = start_copies(few, place, *mover, queue);
+    order_producer_after(few, made.event, *mover, queue, producer.get());
+    order_producer_after(to, made.event, *mover, queue, target_owner.get());
+    lasting.go_on_after(made.event);
+  } catch (...) {
+    // Neither owner knows of what was started: they must not go on before that is done.
+    wait_for_all(*mover, queue);
+    throw;
+  }
+  keep_queue(&made);
+  made.queue = queue;
+  return made;
+}
 
 Tensor copy(const Tensor& from, const ContextPtr& to, MemoryKind kind, const ContextPtr& mover, const Queue& queue,
             const ContextPtr& producer, const ContextPtr& source) {

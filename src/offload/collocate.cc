@@ -4,48 +4,59 @@
 #include <utility>
 
 #include "crossdock/exchange/ready.h"
+#include "crossdock/offload/placement.h"
 
 namespace crossdock::offload {
 namespace {
 
 using array::Tensor;
 using device::Context;
+using device::Device;
 using device::Queue;
 
+using ContextPtr = std::shared_ptr<Context>;
+
 /// Orders `queue` after an event and returns it; where the queue's driver can't, waits for it and returns none.
-device::Event ordered(Context& context, const Queue& queue, Context& theirs, device::Event event) {
-  if (theirs.driver_name() == context.driver_name()) {
-    context.order_after(queue, event);
+device::Event ordered(const ContextPtr& context, const Queue& queue, const ContextPtr& theirs, device::Event event,
+                      const exchange::Wait& wait) {
+  if (theirs->driver_name() == context->driver_name()) {
+    context->order_after(queue, event);
     return event;
   }
-  theirs.wait(event);
+  wait(theirs, event);
   return {};
 }
 
 }  // namespace
 
-Tensor associated(const Tensor& array, const Queue& queue, const device::DriverRegistry& drivers) {
+Tensor associated(const Tensor& array, const Queue& queue, const device::DriverRegistry& drivers,
+                  const exchange::Wait& wait) {
   Tensor view = array;
-  if (view.mask) view.mask = std::make_shared<const Tensor>(associated(*view.mask, queue, drivers));
-  if (view.queue && *view.queue == queue) return view;
-  if (queue.device() == device::Device{}) {
-    if (!exchange::is_ready(view)) {
-      exchange::wait_ready(&view, *drivers.context(view.queue ? view.queue->device() : view.device));
-    }
+  if (queue.device() == Device{}) {
+    exchange::wait_for(view, drivers, wait);
     return view;
   }
-  const std::shared_ptr<Context> context = drivers.context(queue.device());
-  const std::shared_ptr<Context> theirs = drivers.context(view.queue ? view.queue->device() : view.device);
+  if (view.mask) view.mask = std::make_shared<const Tensor>(associated(*view.mask, queue, drivers, wait));
+  if (view.queue && *view.queue == queue) return view;
+  const ContextPtr context = drivers.context(queue.device());
+  const ContextPtr theirs = drivers.context(exchange::device_of_event(view));
   if (!exchange::is_ready(view) && !view.event.awaits()) {
-    view.event = ordered(*context, queue, *theirs, std::move(view.event));
+    view.event = ordered(context, queue, theirs, std::move(view.event), wait);
   }
   if (view.queue) {
     // Work that its owner put on its queue after the event, or, on a queue without order, without one.
-    view.event = ordered(*context, queue, *theirs, theirs->record(*view.queue));
+    view.event = ordered(context, queue, theirs, theirs->record(*view.queue), wait);
     exchange::keep_queue(&view);
   }
   view.queue = queue;
   return view;
+}
+
+Tensor collocate(const Tensor& array, const Queue& queue, const device::DriverRegistry& drivers,
+                 const exchange::Wait& wait) {
+  if (accessible(array, queue, drivers)) return associated(array, queue, drivers, wait);
+  const bool to_host = queue.device() == Device{};
+  return exchange::transfer(array, queue.device(), {}, to_host ? nullptr : &queue, drivers, wait);
 }
 
 }  // namespace crossdock::offload

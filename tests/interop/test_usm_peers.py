@@ -707,6 +707,21 @@ def test_asarray_brings_an_array_where_the_queue_reaches_it(queue):
     assert xd.asarray(array, queue=beside, copy=False).queue == xd.Queue(beside)
 
 
+def test_copy_from_between_kinds_and_contexts(queue):
+    far = in_another_context(queue.sycl_device)
+    values = np.arange(8.0)
+    for on in (queue, far):
+        for usm_type in KINDS:
+            target = xd.empty(8, queue=on, usm_type=usm_type)
+            for source in (values, dpnp.asarray(values, sycl_queue=queue), xd.asarray(values).copy_to(far)):
+                filled = target.copy_from(source)
+                assert filled.pointer == target.pointer
+                np.testing.assert_array_equal(host(filled), values)
+    back = np.zeros(8)
+    xd.asarray(back).copy_from(dpnp.asarray(values, sycl_queue=far))
+    np.testing.assert_array_equal(back, values)
+
+
 def parts_of(device):
     try:
         return device.create_sub_devices(partition=1)

@@ -141,14 +141,14 @@ def test_scopes_that_are_never_left_end_with_their_context(simulated_devices):
     scope = offload.current("sim:1")
     queue = scope.queue
 
-    def enter_many():
+    def enter_many(entered):
         for _ in range(200_000):
-            scope.__enter__()
+            entered.__enter__()
         return sys.getrefcount(queue)
 
     context = contextvars.copy_context()
     before = sys.getrefcount(queue)
-    assert context.run(enter_many) > before + 199_000
+    assert context.run(enter_many, scope) > before + 199_000
     del context, scope  # one entry after another, and not by recursion
     gc.collect()
     assert sys.getrefcount(queue) <= before
@@ -408,6 +408,59 @@ def test_what_names_a_queue_names_where_to_collocate(simulated_devices):
 
 def resident_bytes():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+@pytest.mark.parametrize("to", ["cpu", "sim:1"])
+@pytest.mark.parametrize("of", ["cpu", "sim:1", "sim:2"])
+def test_copy_from_puts_elements_into_memory_that_is_there(simulated_devices, of, to):
+    values = np.arange(24.0).reshape(4, 6)
+    target = xd.asarray(np.zeros((4, 6))).to(to)
+    if to == "cpu":
+        target = xd.asarray(np.zeros((4, 6)))
+    source = xd.asarray(values).to(of)
+    before = simulated_devices.counters()
+    filled = target.copy_from(source)
+    assert filled.pointer == target.pointer
+    assert simulated_devices.counters()["allocate"] == before["allocate"]
+    np.testing.assert_array_equal(np.asarray(filled.to("cpu")), values)
+    again = filled[:2].copy_from(source[1::2])
+    np.testing.assert_array_equal(np.asarray(again.to("cpu")), values[1::2])
+    np.testing.assert_array_equal(np.asarray(filled.to("cpu"))[2:], values[2:])
+
+
+def test_copy_from_comes_after_what_is_pending_and_before_what_comes(simulated_devices):
+    queue = xd.Queue("sim:1", name="copies")
+    target, source = xd.empty(1000, queue="sim:1"), xd.asarray(np.ones(1000)).copy_to("sim:1")
+    for factor in range(1, 20):
+        source = source.copy_from(np.full(1000, float(factor)), queue="sim:1")
+        target = target.copy_from(source, queue=queue)
+        assert target.queue == queue
+    np.testing.assert_array_equal(np.asarray(target.to("cpu")), 19.0)
+    assert not simulated_devices.take_faults()
+
+
+def test_copy_from_refuses(simulated_devices):
+    target = xd.empty((2, 3), queue="sim:1")
+    for wrong, error in (
+        (np.zeros((3, 2)), xd.InvalidArgumentError),
+        (np.zeros((2, 3), "f4"), xd.InvalidArgumentError),
+        (3, xd.UnsupportedTypeError),
+    ):
+        with pytest.raises(error):
+            target.copy_from(wrong)
+    with pytest.raises(xd.UnsupportedError, match="C order"):
+        target.T.copy_from(np.zeros((3, 2)))
+    with pytest.raises(xd.InvalidArgumentError, match="queue of"):
+        target.copy_from(np.zeros((2, 3)), queue="sim:2")
+    with pytest.raises(xd.InvalidArgumentError, match="read-only"):
+        xd.asarray(b"abc").copy_from(np.zeros(3, "u1"))
+    memory = xd.asarray(np.arange(8))
+    with pytest.raises(xd.InvalidArgumentError, match="onto itself"):
+        memory[:4].copy_from(memory[2:6])
+    for call in (lambda: target.copy_from(), lambda: target.copy_from(target, target)):
+        with pytest.raises(TypeError):
+            call()
+    assert xd.empty(0, queue="sim:1").copy_from(np.empty(0)).shape == (0,)
 
 
 def test_going_to_and_fro_keeps_each_queue_once(simulated_devices):

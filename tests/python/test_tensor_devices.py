@@ -197,7 +197,10 @@ def test_a_queue_is_right_also_where_nothing_is_copied(
 ) -> None:
     there = xd.asarray(source).to("sim:0")
     right, wrong = xd.Queue("sim:0"), xd.Queue("sim:1")
-    assert there.to("sim:0", queue=right) is there
+    assert there.to("sim:0") is there
+    associated = there.to("sim:0", queue=right)
+    assert associated.pointer == there.pointer
+    assert associated.queue == right
     assert xd.asarray(there, "sim:0", queue=right).pointer == there.pointer
     batch = xd.RecordBatch(pa.record_batch({"x": [1]})).to("sim:0")
     for use in (

@@ -31,6 +31,12 @@ struct BufferRef {
     part.size = length;
     return part;
   }
+  /// By addresses alone: of memory in one address space.
+  bool overlaps(const BufferRef& other) const noexcept {
+    const auto mine = reinterpret_cast<std::uintptr_t>(data);
+    const auto its = reinterpret_cast<std::uintptr_t>(other.data);
+    return mine < its ? its - mine < size : mine - its < other.size;
+  }
   BufferRef as_read_only() const noexcept {
     BufferRef view = *this;
     view.read_only = true;

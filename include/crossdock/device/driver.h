@@ -82,6 +82,12 @@ class CROSSDOCK_EXPORT Context {
   /// Copies `from` to `to` (same size; overlapping or read-only targets: InvalidArgumentError): any two kinds of memory
   /// that the device reaches, ordinary host memory included.
   virtual void copy(const BufferRef& to, const BufferRef& from, const Queue& queue) = 0;
+  /// The same, and an event that stands for the end of it and of what was on the queue before: what record() would give
+  /// next, for less where a driver's copies have events of their own.
+  virtual Event copy_recorded(const BufferRef& to, const BufferRef& from, const Queue& queue) {
+    copy(to, from, queue);
+    return record(queue);
+  }
   /// What an address points to. Host memory that the driver knows nothing of is kCpu and kHost. Never reads the memory.
   virtual PointerInfo describe(const void* pointer) const = 0;
   /// True if work on `queue` may use the memory where it is: it is bound to the queue's device and context, or they

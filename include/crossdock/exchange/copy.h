@@ -44,6 +44,19 @@ CROSSDOCK_EXPORT array::Tensor copy(const array::Tensor& from, const std::shared
                                     const std::shared_ptr<device::Context>& producer = nullptr,
                                     const std::shared_ptr<device::Context>& source = nullptr);
 
+/// The elements of `from` put into `to`, of the same type and shape, which may be written, in C order without gaps, and
+/// without a mask as `from` is. Work on both that isn't done comes first. The result is `to` with the end of the copy
+/// as its event, on `queue`; memory of both is kept until then, and the queues that they are on are ordered after it.
+/// `mover`, `queue`, `producer` and `source` as above; `owner` is to the target's queue what `producer` is to the
+/// source's. With the host's own `mover` both are memory of the host on which nothing is pending, and it is done when
+/// this returns. Throws InvalidArgumentError for tensors that don't fit or overlap, UnsupportedError for targets as
+/// said, and as copy().
+CROSSDOCK_EXPORT array::Tensor copy_into(const array::Tensor& to, const array::Tensor& from,
+                                         const std::shared_ptr<device::Context>& mover, const device::Queue& queue,
+                                         const std::shared_ptr<device::Context>& owner = nullptr,
+                                         const std::shared_ptr<device::Context>& producer = nullptr,
+                                         const std::shared_ptr<device::Context>& source = nullptr);
+
 /// Copies the elements of `from`, of any strides, to `to` in C order: host memory both, which may be read and written
 /// now. `to` has from.nbytes() bytes.
 CROSSDOCK_EXPORT void pack(const array::Tensor& from, void* to) noexcept;

@@ -4,6 +4,7 @@
 #include "crossdock/core/export.h"
 #include "crossdock/device/queue.h"
 #include "crossdock/device/registry.h"
+#include "crossdock/exchange/transfer.h"
 
 namespace crossdock::offload {
 
@@ -13,6 +14,13 @@ namespace crossdock::offload {
 /// is waited for, and the view is on the queue that it was on. Throws what the contexts' verbs throw; then the queue
 /// may have been ordered.
 CROSSDOCK_EXPORT array::Tensor associated(const array::Tensor& array, const device::Queue& queue,
-                                          const device::DriverRegistry& drivers);
+                                          const device::DriverRegistry& drivers,
+                                          const exchange::Wait& wait = exchange::wait_in_driver);
+
+/// The array where `queue` reaches it: associated() where it does, without a copy, else a copy that
+/// exchange::transfer() makes on the queue. Throws as those.
+CROSSDOCK_EXPORT array::Tensor collocate(const array::Tensor& array, const device::Queue& queue,
+                                         const device::DriverRegistry& drivers,
+                                         const exchange::Wait& wait = exchange::wait_in_driver);
 
 }  // namespace crossdock::offload

@@ -44,14 +44,30 @@ PyObject* copy_to_method(PyObject* self, PyObject* const* arguments, Py_ssize_t 
   });
 }
 
+PyObject* copy_from_method(PyObject* self, PyObject* const* arguments, Py_ssize_t positional,
+                           PyObject* keywords) noexcept {
+  PyObject* named = nullptr;
+  PyObject* const known[] = {names::queue()};
+  PyObject** const out[] = {&named};
+  if (positional != 1) {
+    PyErr_SetString(PyExc_TypeError, "copy_from() takes an array, and queue as keyword");
+    return nullptr;
+  }
+  if (!names::read_keywords("copy_from", arguments + positional, keywords, known, out)) return nullptr;
+  return guarded([&] {
+    drain_deferred();
+    const std::optional<Queue> queue = queue_in(named);
+    Tensor source;
+    tensor_from_any(arguments[0], {}, &source);
+    return new_tensor(copy_into(tensor_of(self), source, queue ? &*queue : nullptr));
+  });
+}
+
 PyObject* collocate(PyObject* self, PyObject* other) noexcept {
   return guarded([&]() -> PyObject* {
     drain_deferred();
     const Queue queue = queue_of(other);
-    const Tensor& tensor = tensor_of(self);
-    std::optional<Tensor> made = associated_with(tensor, queue);
-    if (!made) made = copy_to_queue(tensor, queue);
-    return new_tensor(std::move(*made));
+    return new_tensor(collocated(tensor_of(self), queue));
   });
 }
 

@@ -10,6 +10,7 @@
 #include "../tensor/queue.h"
 #include "../tensor/tensor.h"
 #include "../tensor/transfer.h"
+#include "../wait.h"
 #include "crossdock/core/error.h"
 #include "crossdock/device/filter.h"
 #include "crossdock/offload/collocate.h"
@@ -60,11 +61,16 @@ nb::object placement_of(PyObject* const* arrays, Py_ssize_t count, PyObject* que
 }
 
 std::optional<Tensor> associated_with(const Tensor& tensor, const device::Queue& queue) {
-  if (queue.device() == device::Device{}) wait_for(tensor);
   const device::DriverRegistry& all = drivers();
   const GilRelease release;
   if (!offload::accessible(tensor, queue, all)) return std::nullopt;
-  return offload::associated(tensor, queue, all);
+  return offload::associated(tensor, queue, all, wait_for_event);
+}
+
+Tensor collocated(const Tensor& tensor, const device::Queue& queue) {
+  const device::DriverRegistry& all = drivers();
+  const GilRelease release;
+  return offload::collocate(tensor, queue, all, wait_for_event);
 }
 
 void bind_placement(nb::module_& module) {

@@ -17,6 +17,9 @@ nanobind::object placement_of(PyObject* const* arrays, Py_ssize_t count, PyObjec
 /// pending work if it is the host's queue. Needs the lock, and releases it.
 std::optional<array::Tensor> associated_with(const array::Tensor& tensor, const device::Queue& queue);
 
+/// offload::collocate(), likewise.
+array::Tensor collocated(const array::Tensor& tensor, const device::Queue& queue);
+
 /// accessible(), queue_of()
 void bind_placement(nanobind::module_& module);
 

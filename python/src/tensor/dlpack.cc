@@ -14,6 +14,7 @@
 #include "../gil.h"
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/ready.h"
+#include "crossdock/exchange/transfer.h"
 #include "crossdock/offload/placement.h"
 #include "names.h"
 #include "tensor.h"
@@ -170,7 +171,7 @@ std::optional<device::Device> copy_target(const Tensor& tensor, const Wanted& wa
 void refuse_foreign_event(const Tensor& tensor) {
   if (exchange::is_out_of_reach(tensor) || exchange::is_ready(tensor)) return;
   try {
-    drivers().context(device_of_event(tensor));
+    drivers().context(exchange::device_of_event(tensor));
   } catch (const UnsupportedError& error) {
     throw ExportError("the work on this tensor can't be waited for here, so only Arrow can carry it: " +
                       std::string(error.what()));

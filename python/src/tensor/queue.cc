@@ -143,7 +143,7 @@ std::string text_of(const PyQueue& self) {
   return text + ">";
 }
 
-void wait(const PyEvent& self) { wait_for_event(*context_of(self.device), self.event); }
+void wait(const PyEvent& self) { wait_for_event(context_of(self.device), self.event); }
 
 void order_after(const PyQueue& self, nb::handle object) {
   PyEvent* given = nullptr;

@@ -84,6 +84,7 @@ PyObject* copy(PyObject* self, PyObject* const* arguments, Py_ssize_t positional
 /// usm_type, copy_to(queue), collocate(other): in ../offload/arrays.cc.
 PyObject* usm_type(PyObject* self, void* unused) noexcept;
 PyObject* copy_to_method(PyObject* self, PyObject* const* arguments, Py_ssize_t positional, PyObject* names) noexcept;
+PyObject* copy_from_method(PyObject* self, PyObject* const* arguments, Py_ssize_t positional, PyObject* names) noexcept;
 PyObject* collocate(PyObject* self, PyObject* other) noexcept;
 /// tensor[key]
 PyObject* subscript(PyObject* self, PyObject* key) noexcept;

@@ -15,6 +15,7 @@
 #include "crossdock/exchange/cuda_array.h"
 #include "crossdock/exchange/dlpack.h"
 #include "crossdock/exchange/ready.h"
+#include "crossdock/exchange/transfer.h"
 #include "crossdock/session/context.h"
 #include "tensor.h"
 #include "usm_array.h"
@@ -42,17 +43,6 @@ std::shared_ptr<device::Context> context_or_null(const Device& device) {
 }
 
 bool is_rocm(DeviceType type) noexcept { return type == DeviceType::kRocm || type == DeviceType::kRocmHost; }
-
-/// The same tensor, having waited for what the queues of `mover` can't be ordered after: events of other drivers.
-Tensor without_foreign_work(Tensor tensor, const device::Context& mover) {
-  if (tensor.mask) tensor.mask = std::make_shared<const Tensor>(without_foreign_work(*tensor.mask, mover));
-  if (exchange::is_ready(tensor)) return tensor;
-  const auto theirs = drivers().context(device_of_event(tensor));
-  if (theirs->driver_name() == mover.driver_name()) return tensor;
-  wait_for_event(*theirs, tensor.event);
-  tensor.event = {};
-  return tensor;
-}
 
 /// CUDA's handle of the stream that orders with all others (CU_STREAM_LEGACY).
 constexpr std::intptr_t kLegacyDefault = 1;
@@ -129,7 +119,7 @@ void note_default_stream(Tensor* tensor, const Device& device) {
 /// them where each has one of this name. False if none has, or none's driver knows the event.
 bool order_stream(std::span<const Device> devices, std::intptr_t native, const Tensor& tensor) {
   constexpr std::intptr_t kLastNamed = 2;  // CUDA's per-thread default stream
-  const auto working = drivers().context(device_of_event(tensor));
+  const auto working = drivers().context(exchange::device_of_event(tensor));
   std::vector<std::shared_ptr<device::Context>> contexts;
   for (const Device& device : devices) {
     auto context = context_or_null(device);
@@ -159,15 +149,6 @@ void order_on(Tensor* tensor, device::Context& context, const Queue& queue) {
   exchange::order_on(tensor, context, queue);
 }
 
-/// SYCL memory of a context that a queue isn't in: no work on that queue reaches it.
-bool in_another_context(const Tensor& tensor, const device::Context& mover, const Queue& queue) {
-  if (tensor.device.type != DeviceType::kOneApi || !tensor.queue || *tensor.queue == queue) return false;
-  if (tensor.queue->device() != queue.device() || tensor.kind != MemoryKind::kDevice) return false;
-  const device::BufferRef memory{
-      .data = tensor.data, .size = 0, .device = tensor.device, .kind = tensor.kind, .read_only = true};
-  return tensor.data != nullptr && !mover.accessible(memory, queue);
-}
-
 }  // namespace
 
 const device::DriverRegistry& drivers() {
@@ -182,8 +163,6 @@ const device::DriverRegistry& drivers() {
 
 const device::DriverRegistry& drivers_started() { return *session::Context::default_context()->drivers(); }
 
-Device device_of_event(const Tensor& tensor) { return tensor.queue ? tensor.queue->device() : tensor.device; }
-
 device::PointerInfo attributes_of(const Tensor& tensor) {
   if (tensor.data != nullptr) return drivers().context(tensor.device)->describe(tensor.data);
   // There is no pointer to ask about.
@@ -196,49 +175,20 @@ device::PointerInfo attributes_of(const Tensor& tensor) {
 }
 
 Tensor copy_to(const Tensor& tensor, const Device& target, const Queue* queue, std::optional<MemoryKind> kind) {
-  const bool from_host = tensor.device.type == DeviceType::kCpu;
-  const bool to_host = target.type == DeviceType::kCpu;
-  const auto to = drivers().context(target);
-  if (from_host && to_host) {
-    if (queue != nullptr && queue->device() != Device{}) {
-      throw InvalidArgumentError("the queue is one of " + device::to_string(queue->device()) +
-                                 ", but a copy within host memory runs on no device");
-    }
-    wait_for(tensor);
-    const GilRelease release;
-    return exchange::copy(tensor, to, MemoryKind::kHost, to, to->make_queue());
-  }
-  const Device& moving = to_host ? tensor.device : target;
-  const auto mover = drivers().context(moving);
-  // The queues of pinned and managed memory are its device's.
-  const Device& working = mover->device();
-  if (queue != nullptr && queue->device() != working) {
-    throw InvalidArgumentError("the queue is one of " + device::to_string(queue->device()) + ", but the copy from " +
-                               device::to_string(tensor.device) + " to " + device::to_string(target) +
-                               " runs on a queue of " + device::to_string(working));
-  }
-  if (!from_host && !to_host && drivers().context(tensor.device)->driver_name() != mover->driver_name()) {
-    // No driver reaches both: by way of the host.
-    return copy_to(copy_to(tensor, Device{}, nullptr), target, queue, kind);
-  }
-  Queue on = queue != nullptr ? *queue : drivers().default_queue(moving);
-  if (in_another_context(tensor, *mover, on)) {
-    if (!to_host) return copy_to(copy_to(tensor, Device{}, nullptr), target, queue, kind);  // by way of the host
-    on = *tensor.queue;
-  }
+  const device::DriverRegistry& all = drivers();
   const GilRelease release;
-  Tensor made = exchange::copy(without_foreign_work(tensor, *mover), to, kind.value_or(array::kind_of(target.type)),
-                               mover, on, tensor.queue ? context_or_null(tensor.queue->device()) : nullptr,
-                               from_host ? nullptr : drivers().context(tensor.device));
-  if (made.data == nullptr) made.device = target;  // what has no memory says where it was wanted
-  // Who names no queue may read the result, or change the source, as soon as this returns.
-  const bool host_is_free = queue == nullptr && (from_host || to_host || tensor.host_accessible());
-  return host_is_free ? waited_for(std::move(made)) : made;
+  return exchange::transfer(tensor, target, kind, queue, all, wait_for_event);
 }
 
 Tensor copy_to_queue(const Tensor& tensor, const Queue& queue, std::optional<MemoryKind> kind) {
   // The host's queue orders nothing: what comes to it is there when this returns.
   return copy_to(tensor, queue.device(), queue.device() == Device{} ? nullptr : &queue, kind);
+}
+
+Tensor copy_into(const Tensor& to, const Tensor& from, const Queue* queue) {
+  const device::DriverRegistry& all = drivers();
+  const GilRelease release;
+  return exchange::transfer_into(to, from, queue, all, wait_for_event);
 }
 
 Tensor empty_on(const array::ElementType& type, std::span<const std::int64_t> shape, const Device& device,
@@ -255,22 +205,12 @@ Tensor empty_on(const array::ElementType& type, std::span<const std::int64_t> sh
 }
 
 void wait_for(const Tensor& tensor) {
-  if (tensor.mask) wait_for(*tensor.mask);
-  if (exchange::is_ready(tensor)) return;
-  wait_for_event(*drivers().context(device_of_event(tensor)), tensor.event);
+  if (tensor.mask || !exchange::is_ready(tensor)) exchange::wait_for(tensor, drivers(), wait_for_event);
 }
 
 Tensor waited_for(Tensor tensor) {
   wait_for(tensor);
-  return unordered(std::move(tensor));
-}
-
-Tensor unordered(Tensor tensor) {
-  if (tensor.mask) tensor.mask = std::make_shared<const Tensor>(unordered(*tensor.mask));
-  exchange::keep_queue(&tensor);
-  tensor.event = {};
-  tensor.queue.reset();
-  return tensor;
+  return exchange::unordered(std::move(tensor));
 }
 
 void check_stream(const Device& device, PyObject* stream) {
@@ -283,7 +223,7 @@ void check_stream(const Device& device, PyObject* stream) {
 
 void order_for_dlpack(Tensor* tensor, const Device& of, PyObject* stream) {
   if (const auto queue = sycl_stream(of, stream)) {
-    const Device working = device_of_event(*tensor);
+    const Device working = exchange::device_of_event(*tensor);
     if (working.type != DeviceType::kOneApi) wait_for(*tensor);
     if (working.type == DeviceType::kOneApi) order_on(tensor, *drivers().context(queue->device()), *queue);
     tensor->event = {};
@@ -351,7 +291,7 @@ void order_on_default_queue(Tensor* tensor) {
     tensor->event = {};
     return;
   }
-  const Device device = device_of_event(*tensor);
+  const Device device = exchange::device_of_event(*tensor);
   order_on(tensor, *drivers().context(device), drivers().default_queue(device));
 }
 

@@ -20,21 +20,19 @@ const device::DriverRegistry& drivers();
 /// The same, where drivers() was called before; without the interpreter lock.
 const device::DriverRegistry& drivers_started();
 
-/// A copy in memory of `target`, or of the tensor's own device: new and writable, of this kind (nothing: the device's
-/// usual one). On `queue` if there is one, and then
-/// the copy may still be under way; else it is done when this returns, if the target is the host.
+/// exchange::transfer(), with Ctrl-C answered where it waits.
 array::Tensor copy_to(const array::Tensor& tensor, const device::Device& target, const device::Queue* queue,
                       std::optional<device::MemoryKind> kind = {});
 /// A copy for work on `queue`, which may be the host's.
 array::Tensor copy_to_queue(const array::Tensor& tensor, const device::Queue& queue,
                             std::optional<device::MemoryKind> kind = {});
+/// exchange::transfer_into(), likewise.
+array::Tensor copy_into(const array::Tensor& to, const array::Tensor& from, const device::Queue* queue);
 /// New memory of this device, not zeroed, for work on `queue`, or on the device's default one.
 array::Tensor empty_on(const array::ElementType& type, std::span<const std::int64_t> shape,
                        const device::Device& device, const device::Queue* queue,
                        std::optional<device::MemoryKind> kind = {});
 
-/// Whose the tensor's event is: host memory may be the target of a device's work.
-device::Device device_of_event(const array::Tensor& tensor);
 /// What its driver knows of the tensor's pointer.
 device::PointerInfo attributes_of(const array::Tensor& tensor);
 
@@ -42,8 +40,6 @@ device::PointerInfo attributes_of(const array::Tensor& tensor);
 void wait_for(const array::Tensor& tensor);
 /// The same, and then a view without event and queue.
 array::Tensor waited_for(array::Tensor tensor);
-/// A view without event and queue, whose memory lives as before: nobody waits for anything any more.
-array::Tensor unordered(array::Tensor tensor);
 
 /// What `stream` of __dlpack__ asks (null: not given): the consumer's stream is ordered after the tensor's event. It is
 /// one of `of`, the device of the tensor that was asked, of which `*tensor` may be a copy elsewhere. The host's memory

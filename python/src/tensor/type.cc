@@ -9,6 +9,7 @@
 #include "../deferred.h"
 #include "../offload/usm_type.h"
 #include "column.h"
+#include "crossdock/exchange/transfer.h"
 #include "cuda_array.h"
 #include "element_type.h"
 #include "names.h"
@@ -61,7 +62,7 @@ PyObject* mask(PyObject* self, void*) noexcept {
 PyObject* event(PyObject* self, void*) noexcept {
   const array::Tensor& tensor = tensor_of(self);
   if (tensor.event.empty() && tensor.event.failure() == nullptr) Py_RETURN_NONE;
-  return guarded([&] { return event_object(tensor.event, device_of_event(tensor)).release().ptr(); });
+  return guarded([&] { return event_object(tensor.event, exchange::device_of_event(tensor)).release().ptr(); });
 }
 
 PyObject* queue(PyObject* self, void*) noexcept {
@@ -94,7 +95,7 @@ PyObject* wait(PyObject* self, PyObject* /*unused*/) noexcept {
 }
 
 PyObject* unsynchronized(PyObject* self, PyObject* /*unused*/) noexcept {
-  return guarded([&] { return new_tensor(unordered(tensor_of(self))); });
+  return guarded([&] { return new_tensor(exchange::unordered(tensor_of(self))); });
 }
 
 PyObject* transposed(PyObject* self, void*) noexcept {
@@ -235,9 +236,17 @@ PyMethodDef methods[] = {
      "copy_to($self, queue=None, /, *, usm_type=None)\n--\n\n"
      "A copy for work on a queue: whatever Queue() takes, or the current one (crossdock.offload). It runs there, and "
      "may still be under way."},
+    {"copy_from", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(copy_from_method)),
+     METH_FASTCALL | METH_KEYWORDS,
+     "copy_from($self, source, /, *, queue=None)\n--\n\n"
+     "Puts the elements of any array of this shape and type into this one's memory, which must be writable and in C "
+     "order, and allocates nothing. Returns the tensor with the end of the copy as its event: use that one from then "
+     "on. queue: where it runs, and then it may still be under way; without one it runs on this tensor's queue, and "
+     "where one of the two is the host's, it is done when this returns."},
     {"collocate", collocate, METH_O,
      "collocate($self, other, /)\n--\n\n"
-     "The elements for work on the queue of another array, or on a Queue. Where that queue reaches the memory this is "
+     "The elements for work on a queue: whatever Queue() takes, or the queue of another array. Where that queue "
+     "reaches the memory this is "
      "the same memory, associated with the queue, which is ordered after the work that is pending on it; else a copy."},
     {"sycl_usm_array_interface", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(usm_array_interface_with)),
      METH_FASTCALL | METH_KEYWORDS,

@@ -22,12 +22,6 @@ DeviceType type_of(MemoryKind kind) noexcept {
   }
 }
 
-bool overlap(const BufferRef& a, const BufferRef& b) noexcept {
-  const CUdeviceptr start_a = to_address(a.data);
-  const CUdeviceptr start_b = to_address(b.data);
-  return start_a < start_b ? start_b - start_a < a.size : start_a - start_b < b.size;
-}
-
 }  // namespace
 
 CudaContext::Entered::Entered(const CudaContext& context, const char* doing)
@@ -199,7 +193,7 @@ void CudaContext::copy(const BufferRef& to, const BufferRef& from, const Queue& 
                                to_string(to.device) + " to copy on " + to_string(device_));
   }
   if (to.size == 0) return;
-  if (overlap(to, from)) throw InvalidArgumentError("the cuda driver was asked to copy memory onto itself");
+  if (to.overlaps(from)) throw InvalidArgumentError("the cuda driver was asked to copy memory onto itself");
   const Entered entered(*this, "copying memory");
   const CUresult result = peers
                               ? api().memcpy_peer_async(to_address(to.data), context_of(to), to_address(from.data),

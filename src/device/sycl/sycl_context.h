@@ -24,6 +24,7 @@ class SyclContext final : public Context {
   Buffer adopt(const BufferRef& memory, std::shared_ptr<void> owner) override;
   void free(Buffer&& buffer, const Queue& queue) override;
   void copy(const BufferRef& to, const BufferRef& from, const Queue& queue) override;
+  Event copy_recorded(const BufferRef& to, const BufferRef& from, const Queue& queue) override;
   PointerInfo describe(const void* pointer) const override;
   bool accessible(const BufferRef& memory, const Queue& queue) const override;
   MemoryHandle export_memory(const BufferRef& memory) override;
@@ -45,6 +46,8 @@ class SyclContext final : public Context {
   void check_memory(const BufferRef& memory, const char* what) const;
   /// Throws UnsupportedError for memory that the queue's context can't reach.
   void check_reach(const SyclQueue& queue, const BufferRef& memory) const;
+  /// The event of a copy that comes after all that is on the queue; null for one of no bytes.
+  Owned<OpaqueEvent> start_copy(const SyclQueue& on, const BufferRef& to, const BufferRef& from);
   /// The owner of memory that was allocated in `context`, which frees it there. On failure of this call too.
   std::shared_ptr<void> own_memory(std::shared_ptr<OpaqueContext> context, void* memory, std::uint64_t size) const;
   /// Fills `info` if the pointer is memory of this context.

@@ -12,12 +12,6 @@ namespace {
 constexpr std::uint64_t kMost = std::uint64_t{1} << 48;
 constexpr std::size_t kAlignment = 64;
 
-bool overlap(const BufferRef& a, const BufferRef& b) noexcept {
-  const auto start_a = reinterpret_cast<std::uintptr_t>(a.data);
-  const auto start_b = reinterpret_cast<std::uintptr_t>(b.data);
-  return start_a < start_b ? start_b - start_a < a.size : start_a - start_b < b.size;
-}
-
 }  // namespace
 
 void SyclContext::check_memory(const BufferRef& memory, const char* what) const {
@@ -118,7 +112,18 @@ void SyclContext::check_reach(const SyclQueue& queue, const BufferRef& memory) c
 }
 
 void SyclContext::copy(const BufferRef& to, const BufferRef& from, const Queue& queue) {
-  const SyclQueue& on = look_up(queue);
+  static_cast<void>(start_copy(look_up(queue), to, from));
+}
+
+Event SyclContext::copy_recorded(const BufferRef& to, const BufferRef& from, const Queue& queue) {
+  // Who waits for the copy itself helps the CPU's run time with it, which a barrier behind it doesn't let him do.
+  std::shared_ptr<void> event = library_->share(start_copy(look_up(queue), to, from));
+  if (event == nullptr) return record(queue);
+  void* native = event.get();
+  return {native, std::move(event)};
+}
+
+Owned<OpaqueEvent> SyclContext::start_copy(const SyclQueue& on, const BufferRef& to, const BufferRef& from) {
   check_memory(to, "the target of a copy");
   check_memory(from, "the source of a copy");
   if (to.read_only) throw InvalidArgumentError("the sycl driver was given read-only memory as the target of a copy");
@@ -126,20 +131,21 @@ void SyclContext::copy(const BufferRef& to, const BufferRef& from, const Queue& 
     throw InvalidArgumentError("the sycl driver was asked to copy " + std::to_string(from.size) + " bytes to " +
                                std::to_string(to.size));
   }
-  if (to.size == 0) return;
-  if (overlap(to, from)) throw InvalidArgumentError("the sycl driver was asked to copy memory onto itself");
+  if (to.size == 0) return library_->own(EventRef{});
+  if (to.overlaps(from)) throw InvalidArgumentError("the sycl driver was asked to copy memory onto itself");
   check_reach(on, to);
   check_reach(on, from);
   if (on.in_order) {
-    library_->check(api().queue_memcpy(on.native, to.data, from.data, to.size), "copying memory");
-    return;
+    return library_->check(api().queue_memcpy(on.native, to.data, from.data, to.size), "copying memory");
   }
   // The first barrier's event is the end of all that is on the queue; the second holds back what comes later, as far as
   // barriers do (see order_after()).
   const auto before = library_->check(api().queue_barrier(on.native), "fencing a copy on an out-of-order queue");
   EventRef first = before.get();
-  library_->check(api().queue_memcpy_after(on.native, to.data, from.data, to.size, &first, 1), "copying memory");
+  auto copied =
+      library_->check(api().queue_memcpy_after(on.native, to.data, from.data, to.size, &first, 1), "copying memory");
   library_->check(api().queue_barrier(on.native), "fencing a copy on an out-of-order queue");
+  return copied;
 }
 
 bool SyclContext::describe_in(ContextRef context, const Device& device, const void* pointer, PointerInfo& info) const {

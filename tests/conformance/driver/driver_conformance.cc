@@ -309,6 +309,26 @@ TEST_P(DriverConformance, AnEventStandsForTheWorkBeforeItsRecording) {
   EXPECT_TRUE(context_->query(before));
 }
 
+TEST_P(DriverConformance, ARecordedCopyHasTheEventOfItsEnd) {
+  const Buffer buffer = allocate(6, quirks().kinds.front());
+  std::string first = "first!";
+  std::string second = "second";
+  std::string seen(6, '?');
+  context_->copy(buffer.ref(), host(first), *queue_);
+  context_->copy(buffer.ref(), host(second), *queue_);
+  const Event event = context_->copy_recorded(host(seen), buffer.ref(), *queue_);
+  context_->wait(event);
+  EXPECT_EQ(seen, "second");
+  EXPECT_TRUE(context_->query(event));
+  const Queue other = context_->make_queue();
+  const Event written = context_->copy_recorded(buffer.ref(), host(first), *queue_);
+  context_->order_after(other, written);
+  context_->wait(context_->copy_recorded(host(seen), buffer.ref(), other));
+  EXPECT_EQ(seen, "first!");
+  EXPECT_NO_THROW(context_->wait(context_->copy_recorded(BufferRef{}, BufferRef{}, *queue_)));
+  EXPECT_THROW(context_->copy_recorded(buffer.ref().as_read_only(), host(first), *queue_), InvalidArgumentError);
+}
+
 TEST_P(DriverConformance, CopiesOfAnEventAreTheSame) {
   const Buffer buffer = allocate(4, quirks().kinds.front());
   std::string text = "same";

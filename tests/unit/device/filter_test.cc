@@ -26,6 +26,7 @@ class ManyDevices final : public Driver {
   std::string version() const override { return "1"; }
   std::vector<Device> devices() const override {
     ++asked;
+    if (forked) throw ForkError("before the fork");
     std::vector<Device> devices;
     for (const DeviceInfo& info : infos_) devices.push_back(info.device);
     return devices;
@@ -42,6 +43,7 @@ class ManyDevices final : public Driver {
   std::shared_ptr<Context> open(const Device&, void*) override { throw UnsupportedError("opens nothing"); }
 
   mutable int asked = 0;
+  bool forked = false;
 
  private:
   std::string name_;
@@ -135,6 +137,16 @@ TEST_F(FilterTest, SaysWhatThereIs) {
 TEST_F(FilterTest, ADriverThatIsMissingIsNamed) {
   EXPECT_THAT(message_of<NotFoundError>([&] { chosen("sim:gpu:1"); }), HasSubstr("libamdhip64.so"));
   EXPECT_THROW(chosen("sim,cuda:7"), NotFoundError);
+}
+
+TEST_F(FilterTest, ADriverThatBelongsToTheProcessBeforeAForkHasNoDevices) {
+  sycl_->forked = true;
+  EXPECT_EQ(chosen("cpu"), "cpu");
+  EXPECT_THAT(message_of<NotFoundError>([&] { chosen("opencl:cpu"); }), HasSubstr("sycl has none (before the fork)"));
+  std::string why;
+  EXPECT_THAT(devices_of(*sycl_, &why), ::testing::IsEmpty());
+  EXPECT_EQ(why, "before the fork");
+  for (const NamedDevice& device : list_devices(registry_)) EXPECT_NE(device.driver, "sycl");
 }
 
 TEST_F(FilterTest, RefusesWhatIsNoFilterString) {

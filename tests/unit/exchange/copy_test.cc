@@ -113,6 +113,73 @@ TEST_F(CopyTest, ThereAndBack) {
   EXPECT_EQ(values(there), values_now(source()));
 }
 
+TEST_F(CopyTest, IntoMemoryThatIsThere) {
+  slow(3ms);
+  const Tensor target = sent(source());
+  const std::uint64_t allocated = calls(SimVerb::kAllocate);
+  Tensor other = made_tensor("float64", {4, 6}, {48, 8}, numbers_.data() + 100);
+  const Tensor filled = copy_into(target, other, context_, other_);
+  EXPECT_EQ(filled.data, target.data);
+  EXPECT_EQ(filled.queue, other_);
+  EXPECT_EQ(calls(SimVerb::kAllocate), allocated);
+  overwrite(target, queue_);  // its own queue comes after the copy
+  EXPECT_EQ(failure_of(queue_), "");
+  const Tensor again = copy_into(filled, other, context_, queue_);
+  EXPECT_EQ(values(again), values_now(other));
+}
+
+TEST_F(CopyTest, IntoMemoryThatIsThereWithGapsInTheSource) {
+  const Tensor target = sent(source());
+  const Tensor columns = strided({4, 6}, {16, 64}, 0);
+  EXPECT_EQ(values(copy_into(target, columns, context_, queue_)), values_now(columns));
+  const Tensor there = sent(made_tensor("float64", {40, 40}, {320, 8}, numbers_.data()));
+  const Tensor part = view(there, {4, 6}, {16, 320}, 3);
+  EXPECT_EQ(values(copy_into(target, part, context_, queue_)), values_now(strided({4, 6}, {16, 320}, 3)));
+  std::vector<double> room(24);
+  const Tensor host = made_tensor("float64", {4, 6}, {48, 8}, room.data());
+  const Tensor back = copy_into(host, part, context_, queue_);
+  context_->wait(back.event);
+  EXPECT_EQ(room, values_now(strided({4, 6}, {16, 320}, 3)));
+  copy_into(host, columns, host_, host_->make_queue());
+  EXPECT_EQ(room, values_now(columns));
+}
+
+TEST_F(CopyTest, IntoMemoryThatDoesntFit) {
+  const Tensor target = sent(source());
+  Tensor read_only = target;
+  read_only.read_only = true;
+  Tensor masked = source();
+  masked.mask = std::make_shared<const Tensor>(source());
+  const Tensor flat = made_tensor("float64", {24}, {8}, numbers_.data());
+  const Tensor ints = made_tensor("int64", {4, 6}, {48, 8}, numbers_.data());
+  const auto into = [&](const Tensor& to, const Tensor& from) { return copy_into(to, from, context_, queue_); };
+  EXPECT_THROW(into(read_only, source()), InvalidArgumentError);
+  EXPECT_THROW(into(target, flat), InvalidArgumentError);
+  EXPECT_THROW(into(target, ints), InvalidArgumentError);
+  EXPECT_THROW(into(target, masked), UnsupportedError);
+  EXPECT_THROW(into(view(target, {2, 3}, {96, 8}, 0), view(target, {2, 3}, {48, 8}, 0)), UnsupportedError);
+  const Tensor shifted = made_tensor("float64", {4, 6}, {48, 8}, numbers_.data() + 3);
+  EXPECT_THROW(copy_into(source(), shifted, host_, host_->make_queue()), InvalidArgumentError);
+  finish(queue_);
+}
+
+TEST_F(CopyTest, AFailureOnTheWayIntoMemoryIsWaitedFor) {
+  const Tensor target = sent(source());
+  finish(queue_);
+  slow(3ms);
+  driver_->fail_next(SimVerb::kRecord, 0, Error(ErrorCode::kResource, "no more"));
+  EXPECT_THROW(copy_into(target, source(), context_, queue_), ResourceError);
+  EXPECT_EQ(values(copy_into(target, source(), context_, queue_)), values_now(source()));
+}
+
+TEST_F(CopyTest, ArraysWithoutElementsAreOnTheQueue) {
+  Tensor nothing = made_tensor("float64", {0, 6}, {48, 8}, nullptr);
+  EXPECT_EQ(sent(nothing).queue, queue_);
+  const std::int64_t shape[] = {3, 0};
+  EXPECT_EQ(empty(nothing.type, shape, context_, MemoryKind::kDevice, queue_).queue, queue_);
+  EXPECT_EQ(empty(nothing.type, shape, host_, MemoryKind::kHost, host_->make_queue()).queue, std::nullopt);
+}
+
 TEST_F(CopyTest, BetweenDevices) {
   const auto second = driver_->open(device::kOne);
   const Queue queue = second->make_queue();

@@ -86,6 +86,38 @@ TEST_F(ReadyTest, WaitReadyWaits) {
   EXPECT_EQ(failure_of(other_), "");
 }
 
+TEST_F(ReadyTest, QueuesAreKeptOnceEach) {
+  bool freed = false;
+  Tensor tensor = made_tensor("int8", {64}, {1}, buffer_.data());
+  tensor.owner = std::shared_ptr<int>(new int(0), [&](const int* gone) {
+    freed = true;
+    delete gone;
+  });
+  std::weak_ptr<int> kept_by_first;
+  {
+    auto held = std::make_shared<int>(0);
+    kept_by_first = held;
+    const device::Queue first(device::kZero, queue_.native(), held);
+    held.reset();
+    const void* owner = nullptr;
+    for (int i = 0; i < 4; ++i) {
+      tensor.queue = i % 2 == 0 ? first : other_;
+      keep_queue(&tensor);
+      if (i == 1) owner = tensor.owner.get();
+      if (i > 1) {
+        EXPECT_EQ(tensor.owner.get(), owner) << "nothing new to keep";
+      }
+    }
+    tensor.queue.reset();
+    keep_queue(&tensor);
+  }
+  EXPECT_FALSE(kept_by_first.expired());
+  EXPECT_FALSE(freed);
+  tensor.owner.reset();
+  EXPECT_TRUE(freed);
+  EXPECT_TRUE(kept_by_first.expired());
+}
+
 TEST_F(ReadyTest, CopiesKeepTheirEvent) {
   slow(10ms);
   Tensor tensor = pending();

@@ -6,6 +6,7 @@
 
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/copy.h"
+#include "crossdock/offload/collocate.h"
 #include "unit/device/support.h"
 #include "unit/offload/support.h"
 
@@ -54,6 +55,32 @@ TEST_F(PlacementTest, ArraysOfTheHostDontVote) {
   EXPECT_EQ(placed({host(), host()}).queue, std::nullopt);
   EXPECT_EQ(placed({host(), on(one_), host()}).queue, one_);
   EXPECT_EQ(queue_of(host(), *drivers_), std::nullopt);
+}
+
+TEST_F(PlacementTest, MemoryOfTheHostIsNobodysWhateverBroughtItThere) {
+  Tensor brought = host();
+  brought.queue = zero_;
+  EXPECT_EQ(placed({brought, on(one_)}).queue, one_);
+  EXPECT_EQ(placed({brought}).queue, std::nullopt);
+}
+
+TEST_F(PlacementTest, CollocatesWithoutACopyWhereTheQueueReaches) {
+  const Tensor array = on(one_);
+  const Tensor near = collocate(array, queues_->queue(kOne, "near"), *drivers_);
+  EXPECT_EQ(near.data, array.data);
+  EXPECT_EQ(near.queue, queues_->queue(kOne, "near"));
+  const Tensor far = collocate(array, zero_, *drivers_);
+  EXPECT_NE(far.data, array.data);
+  EXPECT_EQ(far.device, kZero);
+  EXPECT_EQ(far.queue, zero_);
+  const Tensor sent = collocate(host(), zero_, *drivers_);
+  EXPECT_EQ(sent.queue, zero_);
+  const Tensor home = collocate(sent, queues_->queue("host"), *drivers_);
+  EXPECT_EQ(home.device, device::Device{});
+  EXPECT_EQ(home.queue, std::nullopt);
+  EXPECT_TRUE(home.event.empty());
+  drivers_->context(kZero)->wait(drivers_->context(kZero)->record(zero_));
+  drivers_->context(kOne)->wait(drivers_->context(kOne)->record(one_));
 }
 
 TEST_F(PlacementTest, RefusesTwoQueuesAndSaysWhatToDo) {

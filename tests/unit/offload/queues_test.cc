@@ -41,6 +41,8 @@ TEST_F(QueuesTest, NamedOnesAreMadeOnce) {
   EXPECT_NE(copies, queues_->queue(kOne, "other"));
   EXPECT_NE(copies, queues_->queue(kZero, "copies"));
   EXPECT_EQ(copies.device(), kOne);
+  EXPECT_EQ(queues_->name_of(copies), "copies");
+  EXPECT_EQ(queues_->name_of(queues_->queue(kOne)), "");
   EXPECT_THROW(queues_->queue(kOne, ""), InvalidArgumentError);
   EXPECT_THROW(queues_->queue({.type = device::DeviceType::kExtDev, .id = 9}, "copies"), NotFoundError);
 }

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "crossdock/array/tensor.h"
+#include "crossdock/core/export.h"
+#include "crossdock/device/driver.h"
+#include "crossdock/device/queue.h"
+#include "crossdock/device/registry.h"
+
+/// Copies between any two places: which context makes them, on which queue, and where the way leads through the host.
+/// Wherever memory of two drivers, or of two contexts of SYCL, is at the ends, it does, and what is on the way is
+/// waited for.
+namespace crossdock::exchange {
+
+/// How to wait for an event of a context where there is no other way: Context::wait(), or what does more besides, as
+/// answering signals. May throw, and then the transfer ends; the work goes on.
+using Wait = std::function<void(const std::shared_ptr<device::Context>&, const device::Event&)>;
+
+/// In the driver, until it is over.
+CROSSDOCK_EXPORT void wait_in_driver(const std::shared_ptr<device::Context>& context, const device::Event& event);
+
+/// The elements in new memory of `target`, of this kind (nothing: the device's usual one), writable, in C order. On
+/// `queue` if there is one, of the device of `target` or, where that is the host, of the tensor's; then the copy may
+/// still be under way, and the result's event is its end. Else on that device's default queue, and where the host is at
+/// one end it is done when this returns. Throws InvalidArgumentError for a queue of another device, what the registry's
+/// context() and copy() throw, and what `wait` does.
+CROSSDOCK_EXPORT array::Tensor transfer(const array::Tensor& from, const device::Device& target,
+                                        std::optional<device::MemoryKind> kind, const device::Queue* queue,
+                                        const device::DriverRegistry& drivers, const Wait& wait = wait_in_driver);
+
+/// The elements of `from` put into `to`'s memory, as copy_into() does it, on `queue`; null: on the queue that `to` is
+/// on, or its device's default one. The result is `to` with the end of the copy as its event; without a queue, and with
+/// memory at one end that the host reaches, it is done when this returns. Throws as copy_into() and transfer().
+CROSSDOCK_EXPORT array::Tensor transfer_into(const array::Tensor& to, const array::Tensor& from,
+                                             const device::Queue* queue, const device::DriverRegistry& drivers,
+                                             const Wait& wait = wait_in_driver);
+
+/// Whose event a tensor has: that of the queue that it is on, else of its own device.
+CROSSDOCK_EXPORT device::Device device_of_event(const array::Tensor& tensor) noexcept;
+
+/// Waits, by `wait`, until anybody may touch the memory, its mask too.
+CROSSDOCK_EXPORT void wait_for(const array::Tensor& tensor, const device::DriverRegistry& drivers, const Wait& wait);
+
+/// The tensor without event and queue, whoever touches it next having seen to the order; its mask too. The owner keeps
+/// what the queue does.
+CROSSDOCK_EXPORT array::Tensor unordered(array::Tensor tensor);
+
+}  // namespace crossdock::exchange

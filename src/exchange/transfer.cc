@@ -1,0 +1,164 @@
+#include "crossdock/exchange/transfer.h"
+
+#include <utility>
+
+#include "crossdock/core/error.h"
+#include "crossdock/exchange/copy.h"
+#include "crossdock/exchange/ready.h"
+
+namespace crossdock::exchange {
+namespace {
+
+using array::Tensor;
+using device::Context;
+using device::Device;
+using device::DeviceType;
+using device::DriverRegistry;
+using device::MemoryKind;
+using device::Queue;
+
+using ContextPtr = std::shared_ptr<Context>;
+
+bool is_the_hosts(const Tensor& tensor) noexcept { return tensor.device.type == DeviceType::kCpu; }
+
+/// Null if no driver knows the device.
+ContextPtr context_or_null(const Device& device, const DriverRegistry& drivers) {
+  try {
+    return drivers.context(device);
+  } catch (const UnsupportedError&) {
+    return nullptr;
+  } catch (const NotFoundError&) {
+    return nullptr;
+  }
+}
+
+/// Of the queue that a tensor is on; null if it is on none.
+ContextPtr producer_of(const Tensor& tensor, const DriverRegistry& drivers) {
+  return tensor.queue ? context_or_null(tensor.queue->device(), drivers) : nullptr;
+}
+
+/// The same tensor, having waited for what the queues of `mover` can't be ordered after: events of other drivers.
+Tensor without_foreign_work(Tensor tensor, const Context& mover, const DriverRegistry& drivers, const Wait& wait) {
+  if (tensor.mask) {
+    tensor.mask = std::make_shared<const Tensor>(without_foreign_work(*tensor.mask, mover, drivers, wait));
+  }
+  if (is_ready(tensor)) return tensor;
+  const ContextPtr theirs = drivers.context(device_of_event(tensor));
+  if (theirs->driver_name() == mover.driver_name()) return tensor;
+  wait(theirs, tensor.event);
+  tensor.event = {};
+  return tensor;
+}
+
+/// SYCL memory of a context that a queue isn't in: no work on that queue reaches it.
+bool in_another_context(const Tensor& tensor, const Context& mover, const Queue& queue) {
+  if (tensor.device.type != DeviceType::kOneApi || !tensor.queue || *tensor.queue == queue) return false;
+  if (tensor.queue->device() != queue.device() || tensor.kind != MemoryKind::kDevice) return false;
+  const device::BufferRef memory{
+      .data = tensor.data, .size = 0, .device = tensor.device, .kind = tensor.kind, .read_only = true};
+  return tensor.data != nullptr && !mover.accessible(memory, queue);
+}
+
+/// The context that makes a copy between two places: the device's that isn't the host, the target's if neither is.
+ContextPtr mover_of(const Device& to, const Device& from, const Queue* queue, const DriverRegistry& drivers) {
+  ContextPtr mover = drivers.context(to.type == DeviceType::kCpu ? from : to);
+  // The queues of pinned and managed memory are its device's.
+  if (queue != nullptr && queue->device() != mover->device()) {
+    throw InvalidArgumentError("the queue is one of " + device::to_string(queue->device()) + ", but the copy from " +
+                               device::to_string(from) + " to " + device::to_string(to) + " runs on a queue of " +
+                               device::to_string(mover->device()));
+  }
+  return mover;
+}
+
+/// Whether no driver reaches both.
+bool of_two_drivers(const Tensor& from, const Context& mover, const DriverRegistry& drivers) {
+  return drivers.context(from.device)->driver_name() != mover.driver_name();
+}
+
+Tensor on_host(const Tensor& from, const DriverRegistry& drivers, const Wait& wait) {
+  return transfer(from, Device{}, std::nullopt, nullptr, drivers, wait);
+}
+
+Tensor waited_for(Tensor tensor, const DriverRegistry& drivers, const Wait& wait) {
+  wait_for(tensor, drivers, wait);
+  return unordered(std::move(tensor));
+}
+
+}  // namespace
+
+void wait_in_driver(const std::shared_ptr<Context>& context, const device::Event& event) { context->wait(event); }
+
+Device device_of_event(const Tensor& tensor) noexcept { return tensor.queue ? tensor.queue->device() : tensor.device; }
+
+void wait_for(const Tensor& tensor, const DriverRegistry& drivers, const Wait& wait) {
+  if (tensor.mask) wait_for(*tensor.mask, drivers, wait);
+  if (is_ready(tensor)) return;
+  wait(drivers.context(device_of_event(tensor)), tensor.event);
+}
+
+Tensor unordered(Tensor tensor) {
+  if (tensor.mask) tensor.mask = std::make_shared<const Tensor>(unordered(*tensor.mask));
+  keep_queue(&tensor);
+  tensor.event = {};
+  tensor.queue.reset();
+  return tensor;
+}
+
+Tensor transfer(const Tensor& from, const Device& target, std::optional<MemoryKind> kind, const Queue* queue,
+                const DriverRegistry& drivers, const Wait& wait) {
+  const bool from_host = is_the_hosts(from);
+  const bool to_host = target.type == DeviceType::kCpu;
+  const ContextPtr to = drivers.context(target);
+  if (from_host && to_host) {
+    if (queue != nullptr && queue->device() != Device{}) {
+      throw InvalidArgumentError("the queue is one of " + device::to_string(queue->device()) +
+                                 ", but a copy within host memory runs on no device");
+    }
+    wait_for(from, drivers, wait);
+    return copy(from, to, MemoryKind::kHost, to, to->make_queue());
+  }
+  const ContextPtr mover = mover_of(target, from.device, queue, drivers);
+  if (!from_host && !to_host && of_two_drivers(from, *mover, drivers)) {
+    return transfer(on_host(from, drivers, wait), target, kind, queue, drivers, wait);
+  }
+  Queue on = queue != nullptr ? *queue : drivers.default_queue(mover->device());
+  if (in_another_context(from, *mover, on)) {
+    if (!to_host) return transfer(on_host(from, drivers, wait), target, kind, queue, drivers, wait);
+    on = *from.queue;
+  }
+  Tensor made = copy(without_foreign_work(from, *mover, drivers, wait), to, kind.value_or(array::kind_of(target.type)),
+                     mover, on, producer_of(from, drivers), from_host ? nullptr : drivers.context(from.device));
+  if (made.data == nullptr) made.device = target;  // what has no memory says where it was wanted
+  // Who names no queue may read the result, or change the source, as soon as this returns.
+  const bool host_is_free = queue == nullptr && (from_host || to_host || from.host_accessible());
+  return host_is_free ? waited_for(std::move(made), drivers, wait) : made;
+}
+
+Tensor transfer_into(const Tensor& to, const Tensor& from, const Queue* queue, const DriverRegistry& drivers,
+                     const Wait& wait) {
+  const ContextPtr mover = mover_of(to.device, from.device, queue, drivers);
+  if (is_the_hosts(to) && is_the_hosts(from)) {
+    wait_for(from, drivers, wait);
+    wait_for(to, drivers, wait);
+    return copy_into(to, from, mover, mover->make_queue());
+  }
+  const bool own = to.queue && to.queue->device() == mover->device();
+  Queue on = queue != nullptr ? *queue : own ? *to.queue : drivers.default_queue(mover->device());
+  if (in_another_context(to, *mover, on)) on = *to.queue;
+  if (!is_the_hosts(from) && !is_the_hosts(to) &&
+      (of_two_drivers(from, *mover, drivers) || in_another_context(from, *mover, on))) {
+    return transfer_into(to, on_host(from, drivers, wait), queue, drivers, wait);
+  }
+  if (in_another_context(from, *mover, on)) on = *from.queue;
+  Tensor made = copy_into(without_foreign_work(to, *mover, drivers, wait),
+                          without_foreign_work(from, *mover, drivers, wait), mover, on, producer_of(to, drivers),
+                          producer_of(from, drivers), is_the_hosts(from) ? nullptr : drivers.context(from.device));
+  if (queue == nullptr && (from.host_accessible() || to.host_accessible())) {
+    wait_for(made, drivers, wait);
+    made.event = {};
+  }
+  return made;
+}
+
+}  // namespace crossdock::exchange
