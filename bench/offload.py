@@ -93,10 +93,10 @@ def sycl_arrays(rounds: int, seconds: float) -> dict[str, Any]:
 
 
 def sycl_copies(rounds: int, nbytes: int) -> dict[str, Any]:
-    """Between host memory and USM device memory, both ways, in GB/s and as a share of dpctl's own copy: medians of pairs.
+    """Between host memory and USM device memory, in GB/s and as a share of dpctl's own copies: medians of pairs.
 
-    Into memory that is there: what a copy costs. Into new memory: what the first touch of its pages costs besides, which
-    is more, and which NumPy, whose memory dpctl copies to, has done in huge pages.
+    Into memory that is there: what a copy costs. Into new memory: what the first touch of its pages costs besides,
+    which is more, and which NumPy, whose memory dpctl copies to, has done in huge pages.
     """
     import dpctl
     import dpctl.memory as dpm

@@ -707,6 +707,16 @@ def test_asarray_brings_an_array_where_the_queue_reaches_it(queue):
     assert xd.asarray(array, queue=beside, copy=False).queue == xd.Queue(beside)
 
 
+def test_dlpack_copies_what_is_in_another_context(queue):
+    far = in_another_context(queue.sycl_device)
+    there = xd.asarray(dpnp.arange(4.0, sycl_queue=far))
+    with pytest.raises(BufferError, match="another"):
+        there.__dlpack__(max_version=(1, 3))
+    np.testing.assert_array_equal(np.from_dlpack(there, device="cpu"), np.arange(4.0))
+    copied = there.__dlpack__(max_version=(1, 3), copy=True)
+    assert "dltensor_versioned" in str(copied)
+
+
 def test_copy_from_between_kinds_and_contexts(queue):
     far = in_another_context(queue.sycl_device)
     values = np.arange(8.0)

@@ -216,12 +216,12 @@ PyObject* dlpack(PyObject* self, PyObject* const* arguments, Py_ssize_t position
     if (goes_as_it_is(own, wanted)) [[likely]]
       return export_capsule(own, wanted, false);
     refuse_foreign_event(own);
-    refuse_other_context(own);
     PyObject* const stream = given(wanted.stream) ? wanted.stream : nullptr;
     // A stream is the producer's device's, also where the consumer wants a copy on another.
     check_stream(own.device, stream);
     const std::optional<device::Device> target = copy_target(own, wanted);
     Tensor tensor = target ? copied_to(own, *target) : own;
+    refuse_other_context(tensor);
     order_for_dlpack(&tensor, own.device, stream);
     return export_capsule(tensor, wanted, target.has_value());
   });
