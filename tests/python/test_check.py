@@ -170,7 +170,9 @@ def of(address: int, name: bytes) -> object:
     return capsule(address, name, None)
 
 
-@pytest.mark.parametrize("address", [8, ctypes.addressof(JUNK), (1 << 64) - 8, 0x7FFF_FFFF_F000])
+@pytest.mark.parametrize(
+    "address", [8, ctypes.addressof(JUNK), (1 << 64) - 8, 0x7FFF_FFFF_F000], ids=["8", "junk", "the end", "no page"]
+)
 def test_pointers_that_lead_nowhere_or_to_nonsense_are_findings(address):
     schema, array, device, stream, device_stream = (of(address, name) for name in NAMES)
     good = arrow.Batch().__arrow_c_schema__()
