@@ -101,8 +101,8 @@ def collocate(*arrays: Any, to: Any = None) -> tuple[Tensor, ...]:
     """
     tensors = tuple(asarray(array) for array in arrays)
     if to is None:
-        queue = next((tensor.queue for tensor in tensors if tensor.queue is not None), None)
-        queue = queue or next((placement(tensor) for tensor in tensors if tensor.usm_type is not None), None)
+        # Arrays of the host don't vote, wherever they came from.
+        queue = next((placement(tensor) for tensor in tensors if tensor.usm_type is not None), None)
     else:
         queue = _native.queue_of(to)
     return tensors if queue is None else tuple(tensor.collocate(queue) for tensor in tensors)
@@ -173,8 +173,9 @@ def _decorated(scope: Scope, function: _Function) -> _Function:
     def called(*arguments: Any, **keywords: Any) -> Any:
         with scope:
             result = function(*arguments, **keywords)
-        if inspect.iscoroutine(result) or inspect.isgenerator(result):
-            result.close()
+        if inspect.iscoroutine(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+            if not inspect.isasyncgen(result):
+                result.close()
             raise TypeError(
                 f"{_name(function)} gave a {type(result).__name__}, which would run after the scope of "
                 "current(queue); decorate the function that it is of"

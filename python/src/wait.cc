@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <exception>
 #include <system_error>
@@ -13,6 +14,7 @@
 
 #include "crossdock/core/blocked_signals.h"
 #include "crossdock/core/error.h"
+#include "crossdock/core/fork.h"
 #include "crossdock/core/unique_fd.h"
 #include "gil.h"
 #include "interrupt.h"
@@ -45,9 +47,10 @@ bool over_in_a_moment(device::Context& context, const device::Event& event) {
 /// What the thread that waits in the driver shares with the one that waits for it. It lives as long as either.
 class Waiting {
  public:
+  /// Throws std::system_error where no descriptor is left.
   Waiting(std::shared_ptr<device::Context> context, device::Event event)
       : context_(std::move(context)), event_(std::move(event)), over_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    if (!over_fd_) throw ResourceError("no descriptor is left to wait for a device with");
+    if (!over_fd_) throw std::system_error(errno, std::generic_category());
   }
 
   void run() noexcept {
@@ -60,8 +63,13 @@ class Waiting {
     ::eventfd_write(over_fd_.get(), 1);
   }
 
-  /// False if a signal came, or it was time to look for one.
-  bool wait_a_while() noexcept {
+  bool is_for(const device::Context& context, const device::Event& event) const noexcept {
+    return context_.get() == &context && event_.native() == event.native() && !made_in_.in_child();
+  }
+  /// False if a signal came, or it was time to look for one. Throws ForkError in a child that a handler forked: there
+  /// the thread isn't.
+  bool wait_a_while() {
+    made_in_.check("the wait for a device");
     pollfd over{.fd = over_fd_.get(), .events = POLLIN, .revents = 0};
     ::poll(&over, 1, kLookMilliseconds);
     return over_.load(std::memory_order_acquire);
@@ -71,6 +79,7 @@ class Waiting {
   }
 
  private:
+  ForkGuard made_in_;
   std::shared_ptr<device::Context> context_;
   device::Event event_;
   UniqueFd over_fd_;
@@ -78,28 +87,36 @@ class Waiting {
   std::exception_ptr failure_;  ///< Once it is over.
 };
 
-std::thread started(const std::shared_ptr<Waiting>& waiting) {
-  const BlockedSignals blocked;  // they are the main thread's
-  return std::thread([waiting] { waiting->run(); });
+/// What an interrupted wait left to its thread: who waits for the same again, as loops with timeouts do, waits for
+/// that. The main thread's.
+std::weak_ptr<Waiting> interrupted;
+
+/// Null where there may be no more threads or descriptors.
+std::shared_ptr<Waiting> waiting_for(const std::shared_ptr<device::Context>& context, const device::Event& event) {
+  if (auto left = interrupted.lock(); left != nullptr && left->is_for(*context, event)) return left;
+  try {
+    auto waiting = std::make_shared<Waiting>(context, event);
+    const BlockedSignals blocked;  // they are the main thread's
+    std::thread([waiting] { waiting->run(); }).detach();
+    return waiting;
+  } catch (const std::system_error&) {
+    return nullptr;
+  }
 }
 
 /// False if a signal handler raised something.
 bool wait_on_another_thread(const std::shared_ptr<device::Context>& context, const device::Event& event,
                             Interrupt& interrupt) {
-  const auto waiting = std::make_shared<Waiting>(context, event);
-  std::thread thread;
-  try {
-    thread = started(waiting);
-  } catch (const std::system_error&) {  // as many threads as there may be: then without an answer to Ctrl-C
-    context->wait(event);
+  const std::shared_ptr<Waiting> waiting = waiting_for(context, event);
+  if (waiting == nullptr) {
+    context->wait(event);  // without an answer to Ctrl-C
     return true;
   }
   while (!waiting->wait_a_while()) {
     if (!interrupt.check()) continue;
-    thread.detach();  // the driver can't be told to stop waiting
+    interrupted = waiting;  // the driver can't be told to stop waiting
     return false;
   }
-  thread.join();
   waiting->throw_failure();
   return true;
 }

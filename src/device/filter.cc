@@ -55,7 +55,7 @@ Filter parse_one(std::string_view text, std::string_view one) {
         filter.device_class = device_class;
         next = Part::kNumber;
       } else if (const auto number = number_of(word)) {
-        if (next > Part::kNumber) fail(text, "it has more than three parts");
+        if (next > Part::kNumber) fail(text, "its number isn't the last part");
         filter.number = number;
         next = Part::kEnd;
       } else if (std::ranges::find(kBackends, word) != kBackends.end()) {
@@ -156,20 +156,41 @@ Device select_device(const Driver& driver, std::string_view text) {
                       std::string(text) + "\"");
 }
 
+namespace {
+
+/// One driver's, whose backends are no other's.
+void list_devices_of(const Driver& driver, const DriverRegistry& drivers, std::vector<NamedDevice>* all) {
+  std::map<std::string, std::int64_t> counts;
+  const std::string name(driver.name());
+  for (const Device& device : devices_of(driver)) {
+    DeviceInfo info = driver.info(device);
+    // A backend that a driver's name is taken for can't be named by itself.
+    const std::string& backend = is_driver(drivers, info.backend) ? name : info.backend;
+    const std::string stem = backend + ":" + std::string(device_class_name(info.device_class)) + ":";
+    std::string filter = stem + std::to_string(counts[stem]++);
+    all->push_back({.info = std::move(info), .driver = name, .filter = std::move(filter)});
+  }
+}
+
+}  // namespace
+
+std::string filter_of(const DriverRegistry& drivers, const Device& device) {
+  for (const std::string& name : drivers.names()) {
+    const std::shared_ptr<Driver> driver = drivers.find(name);
+    if (driver == nullptr || !driver->handles(device.type)) continue;
+    std::vector<NamedDevice> its;
+    list_devices_of(*driver, drivers, &its);
+    for (NamedDevice& one : its) {
+      if (one.info.device == device) return std::move(one.filter);
+    }
+  }
+  return {};
+}
+
 std::vector<NamedDevice> list_devices(const DriverRegistry& drivers) {
   std::vector<NamedDevice> all;
-  std::map<std::string, std::int64_t> counts;
   for (const std::string& name : names_in_order(drivers)) {
-    const std::shared_ptr<Driver> driver = drivers.find(name);
-    if (driver == nullptr) continue;
-    for (const Device& device : devices_of(*driver)) {
-      DeviceInfo info = driver->info(device);
-      // A backend that a driver's name is taken for can't be named by itself.
-      const std::string& backend = is_driver(drivers, info.backend) ? name : info.backend;
-      const std::string stem = backend + ":" + std::string(device_class_name(info.device_class)) + ":";
-      std::string filter = stem + std::to_string(counts[stem]++);
-      all.push_back({.info = std::move(info), .driver = name, .filter = std::move(filter)});
-    }
+    if (const std::shared_ptr<Driver> driver = drivers.find(name)) list_devices_of(*driver, drivers, &all);
   }
   return all;
 }

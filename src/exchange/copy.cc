@@ -104,6 +104,7 @@ void order_producer_after(const Tensor& from, const device::Event& copied, Conte
   } else if (from.queue->device() == queue.device()) {
     if (*from.queue != queue) mover.order_after(*from.queue, copied);
   } else if (producer != nullptr && producer->device() == from.queue->device()) {
+    if (producer->driver_name() != mover.driver_name()) return mover.wait(copied);  // its queues know no such event
     producer->order_after(*from.queue, copied);
   }
 }
@@ -286,16 +287,21 @@ void check_target(const Tensor& to, const Tensor& from) {
 Tensor copy_into(const Tensor& to, const Tensor& from, const ContextPtr& mover, const Queue& asked,
                  const ContextPtr& target_owner, const ContextPtr& producer, const ContextPtr& source) {
   check_target(to, from);
-  if (from.size() == 0) return to;
+  Tensor made = to;
+  if (from.size() != 0 && all_of(to).overlaps(all_of(from))) {
+    throw InvalidArgumentError("a tensor can't be copied onto memory that it shares; copy it to new memory first");
+  }
   if (is_host(*mover)) {
-    const BufferRef a = all_of(to);
-    const BufferRef b = all_of(from);
-    if (a.device == b.device && a.overlaps(b)) throw InvalidArgumentError("a tensor can't be copied onto itself");
     pack(from, to.data);
-    return to;
+    return made;
   }
   const LastingQueue lasting(mover, asked);
   const Queue& queue = lasting.queue();
+  if (from.size() == 0) {
+    keep_queue(&made);
+    made.queue = queue;
+    return made;
+  }
   const Tensor few = with_few_runs(from, mover, lasting, source);
   for (const Tensor* one : {&to, &few}) {
     if (!is_ready(*one)) mover->order_after(queue, one->event);
@@ -307,7 +313,6 @@ Tensor copy_into(const Tensor& to, const Tensor& from, const ContextPtr& mover, 
   };
   const auto target_kept = kept(to);
   const auto source_kept = kept(few);
-  Tensor made = to;
   try {
     made.event = start_copies(few, place, *mover, queue);
     order_producer_after(few, made.event, *mover, queue, producer.get());

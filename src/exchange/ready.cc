@@ -57,7 +57,7 @@ void keep_queue(array::Tensor* tensor) {
   if (before != nullptr) {
     *kept = *before;
   } else {
-    kept->owner = std::move(tensor->owner);
+    kept->owner = tensor->owner;
   }
   kept->queues.push_back(*tensor->queue);
   tensor->owner = std::shared_ptr<const void>(std::shared_ptr<const QueuesKept>(std::move(kept)));

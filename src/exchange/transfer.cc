@@ -127,11 +127,13 @@ Tensor transfer(const Tensor& from, const Device& target, std::optional<MemoryKi
     if (!to_host) return transfer(on_host(from, drivers, wait), target, kind, queue, drivers, wait);
     on = *from.queue;
   }
+  const bool elsewhere = queue != nullptr && on != *queue;
   Tensor made = copy(without_foreign_work(from, *mover, drivers, wait), to, kind.value_or(array::kind_of(target.type)),
                      mover, on, producer_of(from, drivers), from_host ? nullptr : drivers.context(from.device));
   if (made.data == nullptr) made.device = target;  // what has no memory says where it was wanted
   // Who names no queue may read the result, or change the source, as soon as this returns.
-  const bool host_is_free = queue == nullptr && (from_host || to_host || from.host_accessible());
+  // Who names one goes on there, also where another one had to do it.
+  const bool host_is_free = elsewhere || (queue == nullptr && (from_host || to_host || from.host_accessible()));
   return host_is_free ? waited_for(std::move(made), drivers, wait) : made;
 }
 
@@ -143,8 +145,14 @@ Tensor transfer_into(const Tensor& to, const Tensor& from, const Queue* queue, c
     wait_for(to, drivers, wait);
     return copy_into(to, from, mover, mover->make_queue());
   }
-  const bool own = to.queue && to.queue->device() == mover->device();
-  Queue on = queue != nullptr ? *queue : own ? *to.queue : drivers.default_queue(mover->device());
+  const Queue on_named = [&] {
+    if (queue != nullptr) return *queue;
+    for (const Tensor* one : {&to, &from}) {
+      if (one->queue && one->queue->device() == mover->device() && one->queue->usable_here()) return *one->queue;
+    }
+    return drivers.default_queue(mover->device());
+  }();
+  Queue on = on_named;
   if (in_another_context(to, *mover, on)) on = *to.queue;
   if (!is_the_hosts(from) && !is_the_hosts(to) &&
       (of_two_drivers(from, *mover, drivers) || in_another_context(from, *mover, on))) {
@@ -154,10 +162,17 @@ Tensor transfer_into(const Tensor& to, const Tensor& from, const Queue* queue, c
   Tensor made = copy_into(without_foreign_work(to, *mover, drivers, wait),
                           without_foreign_work(from, *mover, drivers, wait), mover, on, producer_of(to, drivers),
                           producer_of(from, drivers), is_the_hosts(from) ? nullptr : drivers.context(from.device));
-  if (queue == nullptr && (from.host_accessible() || to.host_accessible())) {
+  // Who names a queue goes on there, also where another one had to do it.
+  if (on == on_named && (queue != nullptr || !(from.host_accessible() || to.host_accessible()))) return made;
+  try {
     wait_for(made, drivers, wait);
-    made.event = {};
+  } catch (...) {
+    // Nobody has the event but this call, and the memory is its caller's as soon as he has it back.
+    if (to.host_accessible()) wait_for(made, drivers, wait_in_driver);
+    throw;
   }
+  if (is_the_hosts(to)) return unordered(std::move(made));
+  made.event = {};
   return made;
 }
 

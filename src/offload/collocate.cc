@@ -34,6 +34,9 @@ Tensor associated(const Tensor& array, const Queue& queue, const device::DriverR
   Tensor view = array;
   if (queue.device() == Device{}) {
     exchange::wait_for(view, drivers, wait);
+    view = exchange::unordered(std::move(view));
+    view.device = {};
+    view.kind = device::MemoryKind::kHost;
     return view;
   }
   if (view.mask) view.mask = std::make_shared<const Tensor>(associated(*view.mask, queue, drivers, wait));

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -57,6 +58,74 @@ def test_ctrl_c_ends_a_wait(simulated_devices: testing.SimulatedDevices) -> None
     assert not there.event.done
     # The work goes on, and may be waited for again.
     there.wait()
+    assert there.event.done
+
+
+@pytest.mark.simulated_devices(1, delay=SLOW)
+def test_waits_that_are_given_up_again_and_again_hold_one_thread(
+    simulated_devices: testing.SimulatedDevices,
+) -> None:
+    class TooLateError(Exception):
+        pass
+
+    def give_up(*_: object) -> None:
+        raise TooLateError
+
+    there = xd.asarray(np.arange(24.0)).to("sim:0", queue=xd.Queue.new("sim:0"))
+    before = signal.signal(signal.SIGALRM, give_up)
+    try:
+        for _ in range(50):
+            signal.setitimer(signal.ITIMER_REAL, 0.005)
+            with pytest.raises(TooLateError):
+                there.wait()
+        threads = len(os.listdir("/proc/self/task"))
+        for _ in range(50):
+            signal.setitimer(signal.ITIMER_REAL, 0.005)
+            with pytest.raises(TooLateError):
+                there.wait()
+        assert len(os.listdir("/proc/self/task")) <= threads
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    there.wait()
+
+
+@pytest.mark.simulated_devices(1, delay=0.5)
+def test_a_fork_in_a_handler_leaves_the_child_without_the_wait(simulated_devices: testing.SimulatedDevices) -> None:
+    children: list[int] = []
+
+    def fork(*_: object) -> None:
+        children.append(os.fork())
+
+    there = xd.asarray(np.arange(24.0)).to("sim:0", queue=xd.Queue.new("sim:0"))
+    parent = os.getpid()
+    before = signal.signal(signal.SIGALRM, fork)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        try:
+            there.wait()
+        except xd.ForkError:
+            if os.getpid() == parent:
+                raise
+            os._exit(7)
+        if os.getpid() != parent:
+            os._exit(8)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]) == 7
+
+
+@pytest.mark.simulated_devices(1, delay=0.1)
+def test_without_descriptors_or_threads_a_wait_goes_on_in_the_driver(
+    simulated_devices: testing.SimulatedDevices,
+) -> None:
+    there = xd.asarray(np.arange(24.0)).to("sim:0", queue=xd.Queue.new("sim:0"))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+        there.wait()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert there.event.done
 
 

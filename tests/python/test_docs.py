@@ -158,7 +158,16 @@ def test_the_page_on_cpp(tmp_path, monkeypatch):
     (without_sycl,) = blocks("text", "docs/cpp.md")
     assert without_sycl.strip() in about
     told = [line for line in lines if line not in about]
-    assert told == ["JFK 11.500000", "LGA 12.000000", "EWR 10.250000", "2 tables", "6", "6", "6 elements to work on", "6 elements"]
+    assert told == [
+        "JFK 11.500000",
+        "LGA 12.000000",
+        "EWR 10.250000",
+        "2 tables",
+        "6",
+        "6",
+        "6 elements to work on",
+        "6 elements",
+    ]
     assert error.startswith("not found: nothing is published as 'wether'")
 
 

@@ -7,6 +7,8 @@ import contextvars
 import functools
 import gc
 import inspect
+import os
+import signal
 import sys
 import threading
 from pathlib import Path
@@ -120,6 +122,23 @@ def test_a_scope_out_of_order_is_an_error(simulated_devices):
     assert offload.current_queue() == outside
     with pytest.raises(RuntimeError, match="isn't in"):
         first.__exit__(None, None, None)
+    # Nor may what the others remember of their entries lead back to it.
+    for _ in range(20):
+        first.__enter__()
+        second.__enter__()
+        with pytest.raises(RuntimeError, match="reverse order"):
+            first.__exit__(None, None, None)
+        with second:
+            assert offload.current_queue() == second.queue
+        assert offload.current_queue() == second.queue
+        second.__exit__(None, None, None)
+        assert offload.current_queue() == outside
+    # A scope that was dropped while it was entered isn't the next one that comes to its address.
+    context = contextvars.copy_context()
+    context.run(lambda: offload.current("sim:2").__enter__())
+    for _ in range(5):
+        with pytest.raises(RuntimeError, match="isn't in"):
+            context.run(lambda: offload.current("sim:1").__exit__(None, None, None))
 
 
 def test_a_generator_that_is_closed_in_another_scope_leaves_none_behind(simulated_devices):
@@ -201,7 +220,10 @@ def test_as_a_decorator(simulated_devices):
     def values():
         yield 1
 
-    for later in (lambda: Callable()(), lambda: values()):
+    async def later_values():
+        yield 1
+
+    for later in (lambda: Callable()(), lambda: values(), lambda: later_values()):
         with pytest.raises(TypeError, match="would run after the scope"):
             offload.current("sim:1")(later)()
     for none in (Callable, 3, None, classmethod(lambda cls: 1)):
@@ -439,6 +461,44 @@ def test_copy_from_comes_after_what_is_pending_and_before_what_comes(simulated_d
     assert not simulated_devices.take_faults()
 
 
+@pytest.mark.parametrize("place", ["cpu", "sim:1"])
+@pytest.mark.parametrize("count", [4, 5, 4000])
+def test_copy_from_memory_that_is_shared_is_refused(simulated_devices, place, count):
+    values = np.arange(float(count))
+    array = xd.asarray(values.copy(), place) if place != "cpu" else xd.asarray(values.copy())
+    for source in (array[::-1], array):
+        with pytest.raises(xd.InvalidArgumentError, match="memory that it shares"):
+            array.copy_from(source)
+    np.testing.assert_array_equal(np.asarray(array.to("cpu")), values)
+
+
+def test_copy_from_into_the_host_is_done_and_is_the_hosts(simulated_devices):
+    target = np.zeros(4)
+    there = xd.asarray(np.arange(4.0)).copy_to("sim:1")
+    here = xd.asarray(target).copy_from(there)
+    assert here.queue is None
+    assert here.event is None
+    np.testing.assert_array_equal(target, np.arange(4.0))
+    assert xd.asarray(target).copy_from(there, queue="sim:1").queue == xd.Queue("sim:1")
+    assert offload.collocate(here, xd.empty(4, queue="sim:2"))[1].queue == xd.Queue("sim:2")
+    assert offload.collocate(here)[0].device == "cpu"
+    nothing = xd.empty(0, queue="sim:1").copy_from(np.empty(0), queue=xd.Queue("sim:1", name="other"))
+    assert nothing.queue == xd.Queue("sim:1", name="other")
+    assert here.copy_from(there, queue="host").queue is None
+
+
+@pytest.mark.simulated_devices(3, delay=1.0)
+def test_an_interrupted_copy_from_gives_the_hosts_memory_back_when_it_is_done(simulated_devices):
+    there = xd.asarray(np.ones(4)).copy_to("sim:1")
+    target = np.zeros(4)
+    timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        xd.asarray(target).copy_from(there)
+    timer.join()
+    np.testing.assert_array_equal(target, 1.0)
+
+
 def test_copy_from_refuses(simulated_devices):
     target = xd.empty((2, 3), queue="sim:1")
     for wrong, error in (
@@ -455,7 +515,7 @@ def test_copy_from_refuses(simulated_devices):
     with pytest.raises(xd.InvalidArgumentError, match="read-only"):
         xd.asarray(b"abc").copy_from(np.zeros(3, "u1"))
     memory = xd.asarray(np.arange(8))
-    with pytest.raises(xd.InvalidArgumentError, match="onto itself"):
+    with pytest.raises(xd.InvalidArgumentError, match="memory that it shares"):
         memory[:4].copy_from(memory[2:6])
     for call in (lambda: target.copy_from(), lambda: target.copy_from(target, target)):
         with pytest.raises(TypeError):
@@ -487,6 +547,7 @@ def test_devices_and_what_queues_say_of_themselves(simulated_devices):
     assert xd.Queue("sim:1").name is None
     for part in ("ext_dev:1", "sim:gpu:1", "copies", hex(named.native)):
         assert part in repr(named)
+    assert r"'\x1b[31m\n'" in repr(xd.Queue("sim:1", name="\x1b[31m\n"))
     assert "sim:gpu:1" in repr(offload.current("sim:1"))
     assert "ext_dev:1" in repr(named.record())
     assert "shared" in repr(xd.empty(3, queue="sim:1", usm_type="shared"))

@@ -48,6 +48,9 @@ struct NamedDevice {
   std::string driver;
   std::string filter;
 };
+/// The filter string of a device, as list_devices() has it, having asked its own driver alone; empty for one that isn't
+/// there any more, or of no driver.
+CROSSDOCK_EXPORT std::string filter_of(const DriverRegistry& drivers, const Device& device);
 /// Every device of every driver, in the order that numbers count. Starts all drivers.
 CROSSDOCK_EXPORT std::vector<NamedDevice> list_devices(const DriverRegistry& drivers);
 

@@ -56,7 +56,8 @@ PyObject* copy_from_method(PyObject* self, PyObject* const* arguments, Py_ssize_
   if (!names::read_keywords("copy_from", arguments + positional, keywords, known, out)) return nullptr;
   return guarded([&] {
     drain_deferred();
-    const std::optional<Queue> queue = queue_in(named);
+    std::optional<Queue> queue = queue_in(named);
+    if (queue && queue->device() == device::Device{}) queue.reset();  // the host's orders nothing
     Tensor source;
     tensor_from_any(arguments[0], {}, &source);
     return new_tensor(copy_into(tensor_of(self), source, queue ? &*queue : nullptr));

@@ -3,6 +3,7 @@
 #include <Python.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,7 +37,8 @@ struct PyScope {
   /// Of the entry that was made while there was none: resetting the variable costs half of setting it again. Null
   /// otherwise: a scope may be entered in many tasks at once, and they do without.
   PyObject* token;
-  const struct PyEntered* entered;  ///< That entry; only to be compared.
+  PyObject* entered;     ///< That entry. Kept, as another one could come to its address.
+  std::uint64_t number;  ///< Of all scopes, by which entries name theirs.
 };
 
 /// A scope that a task is in. What the variable was before is here, so that the end of a scope needs no token. Neither
@@ -44,7 +46,7 @@ struct PyScope {
 /// this, and this keeps no scope.
 struct PyEntered {
   PyObject ob_base;
-  const PyScope* scope;  ///< Whose it is; only to be compared.
+  std::uint64_t scope;  ///< Whose it is, by its number.
   PyObject* queue;
   PyObject* outer;  ///< The value before.
 };
@@ -52,7 +54,8 @@ struct PyEntered {
 PyTypeObject* package_type = nullptr;
 PyTypeObject* scope_type = nullptr;
 PyTypeObject* entered_type = nullptr;
-PyPackage* global = nullptr;  ///< crossdock.offload's own
+PyPackage* global = nullptr;    ///< crossdock.offload's own
+std::uint64_t scopes_made = 0;  ///< Guarded by the interpreter lock.
 
 PyPackage* package_of(PyObject* object) noexcept { return reinterpret_cast<PyPackage*>(object); }
 PyScope* scope_of(PyObject* object) noexcept { return reinterpret_cast<PyScope*>(object); }
@@ -77,7 +80,7 @@ bool set_value(const PyPackage& package, PyObject* value) noexcept {
 // crossdock.offload.Scope
 
 /// An entry of `scope`; null with the Python error set.
-PyEntered* new_entered(const PyScope* scope, PyObject* queue, PyObject* outer) noexcept {
+PyEntered* new_entered(std::uint64_t scope, PyObject* queue, PyObject* outer) noexcept {
   PyEntered* const entered = PyObject_New(PyEntered, entered_type);
   if (entered == nullptr) return nullptr;
   entered->scope = scope;
@@ -90,13 +93,13 @@ PyObject* enter(PyObject* self, PyObject* /*unused*/) noexcept {
   PyScope& scope = *scope_of(self);
   PyObject* const outer = value_of(*scope.package);
   if (outer == nullptr) return nullptr;
-  PyEntered* const value = new_entered(&scope, scope.queue, outer);
+  PyEntered* const value = new_entered(scope.number, scope.queue, outer);
   Py_DECREF(outer);
   if (value == nullptr) return nullptr;
   PyObject* const token = PyContextVar_Set(scope.package->variable, reinterpret_cast<PyObject*>(value));
   if (token != nullptr && scope.token == nullptr) {
     scope.token = Py_NewRef(token);
-    scope.entered = value;
+    scope.entered = Py_NewRef(reinterpret_cast<PyObject*>(value));
   }
   Py_DECREF(reinterpret_cast<PyObject*>(value));
   if (token == nullptr) return nullptr;
@@ -106,9 +109,9 @@ PyObject* enter(PyObject* self, PyObject* /*unused*/) noexcept {
 
 /// Makes the variable what it was before `entered`, its value now. False with the Python error set.
 bool restore(PyScope* scope, const PyEntered& entered) noexcept {
-  if (scope->entered == &entered) {
+  if (scope->entered == reinterpret_cast<const PyObject*>(&entered)) {
     PyObject* const token = std::exchange(scope->token, nullptr);
-    scope->entered = nullptr;
+    Py_CLEAR(scope->entered);  // the caller has it, too
     const bool reset = PyContextVar_Reset(scope->package->variable, token) == 0;
     Py_DECREF(token);
     if (reset) return true;
@@ -122,7 +125,7 @@ bool restore(PyScope* scope, const PyEntered& entered) noexcept {
 PyObject* without(PyObject* value, const PyScope* scope) {
   std::vector<const PyEntered*> within;
   const PyEntered* entered = entered_or_null(value);
-  while (entered != nullptr && entered->scope != scope) {
+  while (entered != nullptr && entered->scope != scope->number) {
     within.push_back(entered);
     entered = entered_or_null(entered->outer);
   }
@@ -140,7 +143,7 @@ PyObject* leave_out_of_turn(PyObject* self, PyObject* value) noexcept {
     const nb::object left = nb::steal(without(value, scope_of(self)));
     if (left.is_valid() && !set_value(*scope_of(self)->package, left.ptr())) return nullptr;
     Py_CLEAR(scope_of(self)->token);
-    scope_of(self)->entered = nullptr;
+    Py_CLEAR(scope_of(self)->entered);
     PyErr_SetString(PyExc_RuntimeError,
                     left.is_valid()
                         ? "a scope of current() ends that isn't the innermost one of this task: scopes end in the "
@@ -156,7 +159,7 @@ PyObject* leave(PyObject* self, PyObject* const* /*exception*/, Py_ssize_t /*thr
   if (value == nullptr) return nullptr;
   const PyEntered* const entered = entered_or_null(value);
   PyObject* result = nullptr;
-  if (entered == nullptr || entered->scope != scope) {
+  if (entered == nullptr || entered->scope != scope->number) {
     result = leave_out_of_turn(self, value);
   } else if (restore(scope, *entered)) {
     result = Py_NewRef(Py_None);
@@ -184,6 +187,7 @@ void drop_scope(PyObject* self) noexcept {
   Py_DECREF(reinterpret_cast<PyObject*>(scope.package));
   Py_DECREF(scope.queue);
   Py_XDECREF(scope.token);
+  Py_XDECREF(scope.entered);
   PyTypeObject* const type = Py_TYPE(self);
   PyObject_Free(self);
   Py_DECREF(type);
@@ -312,6 +316,7 @@ PyObject* current(PyObject* self, PyObject* of) noexcept {
     scope->queue = queue.release().ptr();
     scope->token = nullptr;
     scope->entered = nullptr;
+    scope->number = ++scopes_made;
     return reinterpret_cast<PyObject*>(scope);
   });
 }

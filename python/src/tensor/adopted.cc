@@ -4,6 +4,7 @@
 
 #include "../deferred.h"
 #include "../gil.h"
+#include "crossdock/core/fork.h"
 
 namespace nb = nanobind;
 
@@ -22,7 +23,7 @@ struct Adopted::Call final : Deferred {
   }
 
   void run() noexcept override {
-    if (!armed_) return;
+    if (!armed_ || made_in_.in_child()) return;  // a forked child has a copy of the bytes, and no right to free them
     PyObject* const result = PyObject_CallOneArg(function_, address_);
     if (result == nullptr) PyErr_WriteUnraisable(function_);
     Py_XDECREF(result);
@@ -39,6 +40,7 @@ struct Adopted::Call final : Deferred {
     owned.reset();
   }
 
+  ForkGuard made_in_;
   bool armed_ = false;
   std::shared_ptr<const void> keep_;
 

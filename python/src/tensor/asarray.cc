@@ -111,8 +111,8 @@ void require_queue_of(const std::optional<Queue>& queue, const Device& device) {
 void require_device(const Device& device) {
   if (device != Device{}) return;
   throw InvalidArgumentError(
-      "usm_type is the kind of a device's memory, and this is for the host: name a queue or a device as well, as in "
-      "queue=\"gpu\"");
+      "usm_type is the kind of a device's memory, and the host's has none: name a queue or a device that isn't the "
+      "host, as in queue=\"gpu\"");
 }
 
 /// "shared memory of oneapi:0"

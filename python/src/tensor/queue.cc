@@ -105,13 +105,7 @@ PyEvent record(const PyQueue& self) {
   return {std::move(event), self.queue.device()};
 }
 
-/// The filter string that names a queue's device; empty for one that isn't there any more.
-std::string filter_of(const Device& device) {
-  for (const device::NamedDevice& one : device::list_devices(drivers())) {
-    if (one.info.device == device) return one.filter;
-  }
-  return {};
-}
+std::string filter_of(const Device& device) { return device::filter_of(drivers(), device); }
 
 std::string name_of(const Queue& queue) {
   drivers();
@@ -135,9 +129,10 @@ std::string text_of(const PyQueue& self) {
   std::string text = "<crossdock.Queue of " + device::to_string(queue.device());
   try {
     if (const std::string filter = filter_of(queue.device()); !filter.empty()) text += " (\"" + filter + "\")";
-    if (const std::string name = name_of(queue); !name.empty()) text += ", name \"" + name + "\"";
+    if (const std::string name = name_of(queue); !name.empty())
+      text += ", name " + utf8_of(nb::repr(nb::str(name.c_str(), name.size())));
     if (!in_order(queue)) text += ", out of order";
-  } catch (const Error&) {  // its driver is gone, or belongs to the process before a fork
+  } catch (const std::exception&) {  // its driver is gone, or belongs to the process before a fork
   }
   if (queue.native() != nullptr) text += ", native " + hexadecimal(queue.native());
   return text + ">";

@@ -240,9 +240,10 @@ PyMethodDef methods[] = {
      METH_FASTCALL | METH_KEYWORDS,
      "copy_from($self, source, /, *, queue=None)\n--\n\n"
      "Puts the elements of any array of this shape and type into this one's memory, which must be writable and in C "
-     "order, and allocates nothing. Returns the tensor with the end of the copy as its event: use that one from then "
-     "on. queue: where it runs, and then it may still be under way; without one it runs on this tensor's queue, and "
-     "where one of the two is the host's, it is done when this returns."},
+     "order; a source in C order is copied at once, without further memory. Returns the tensor with the end of the "
+     "copy as its event: use that one from then "
+     "on. queue: where it runs, and then it may still be under way; without one it runs on the queue that this tensor "
+     "is on, else the source, and where one of the two is the host's, it is done when this returns."},
     {"collocate", collocate, METH_O,
      "collocate($self, other, /)\n--\n\n"
      "The elements for work on a queue: whatever Queue() takes, or the queue of another array. Where that queue "

@@ -37,6 +37,7 @@ using device::Queue;
 using device::SyclDriver;
 
 constexpr const char* kWhere = "__sycl_usm_array_interface__";
+constexpr Py_ssize_t kPartsKept = 64;
 constexpr const char* kQueueCapsule = "SyclQueueRef";
 constexpr const char* kUsedQueueCapsule = "used_SyclQueueRef";
 constexpr const char* kContextCapsule = "SyclContextRef";
@@ -318,13 +319,20 @@ std::optional<Queue> sycl_queue_in(nb::handle object, const void* pointer) {
 std::optional<Queue> sycl_queue_of_device(nb::handle object) {
   if (!is_a(object, "dpctl._sycl_device._SyclDevice")) return std::nullopt;
   if (nb::object(object.attr("parent_device")).is_none()) return sycl_queue_in(cached_queue_of(object), nullptr);
-  // dpctl gives a part another queue, in another context, each time. For good, as queues by name are.
+  // dpctl gives a part another queue, in another context, each time. The last ones are kept: each division of a device
+  // makes new parts.
   static PyObject* const of_parts = PyDict_New();  // guarded by the interpreter lock
   if (of_parts == nullptr) throw nb::python_error();
   PyObject* known = PyDict_GetItemWithError(of_parts, object.ptr());
   if (known == nullptr) {
     if (PyErr_Occurred() != nullptr) throw nb::python_error();
     const nb::object made = queue_object(sycl().make_queue({.native_device = held_by(object)}));
+    if (PyDict_GET_SIZE(of_parts) >= kPartsKept) {
+      PyObject* oldest = nullptr;
+      Py_ssize_t position = 0;
+      PyDict_Next(of_parts, &position, &oldest, nullptr);
+      if (PyDict_DelItem(of_parts, nb::borrow(oldest).ptr()) != 0) throw nb::python_error();
+    }
     known = PyDict_SetDefault(of_parts, object.ptr(), made.ptr());
     if (known == nullptr) throw nb::python_error();
   }

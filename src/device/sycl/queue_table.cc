@@ -46,9 +46,6 @@ std::shared_ptr<SyclQueue> QueueTable::wrap(const std::shared_ptr<SyclLibrary>& 
   entry->in_order = api.queue_is_in_order(given);
   entry->profiling = api.queue_has_profiling(given);
   DeviceRef whole = library->devices()[static_cast<std::size_t>(number)].get();
-  if (const auto usual = library->own(api.device_context(whole))) {
-    entry->in_default_context = api.context_equal(usual.get(), entry->context.get());
-  }
   entry->sub_device = !api.device_equal(entry->native_device.get(), whole);
   entry->native = library->check(api.queue_copy(given), "copying a queue").release();
   entry->library = library;
@@ -62,17 +59,24 @@ std::shared_ptr<SyclQueue> QueueTable::wrap(const std::shared_ptr<SyclLibrary>& 
       by_hash_.emplace(hash, entry.get());
     }
   }
-  if (meanwhile != nullptr) return meanwhile;
-  note_wrapped(entry);
+  return meanwhile != nullptr ? meanwhile : entry;
+}
+
+std::shared_ptr<SyclQueue> QueueTable::wrap_theirs(const std::shared_ptr<SyclLibrary>& library, void* native) {
+  auto entry = wrap(library, native);
+  if (!entry->noted.exchange(true, std::memory_order_relaxed)) note_wrapped(entry);
   return entry;
 }
 
 void QueueTable::note_wrapped(std::shared_ptr<SyclQueue> queue) noexcept {
-  // What it displaces goes with the parameter, after the lock: a queue takes itself out of here as it goes.
-  const std::lock_guard lock(wrapped_mutex_);
-  if (closed_) return;
-  wrapped_lately_[next_wrapped_].swap(queue);
-  next_wrapped_ = (next_wrapped_ + 1) % wrapped_lately_.size();
+  {
+    const std::lock_guard lock(wrapped_mutex_);
+    if (closed_) return;
+    wrapped_lately_[next_wrapped_].swap(queue);
+    next_wrapped_ = (next_wrapped_ + 1) % wrapped_lately_.size();
+  }
+  // What it displaces goes after the lock: a queue takes itself out of here as it goes.
+  if (queue != nullptr) queue->noted.store(false, std::memory_order_relaxed);
 }
 
 void QueueTable::close() noexcept {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <mutex>
@@ -16,7 +17,7 @@ namespace crossdock::device::sycl {
 class SyclLibrary;
 
 /// A `sycl::queue` of our own, or a copy of somebody else's: the same queue, kept for as long as anybody holds this,
-/// and what we know of it. Immutable.
+/// and what we know of it. Immutable, but for a mark of the table's.
 struct SyclQueue : std::enable_shared_from_this<SyclQueue> {
   std::shared_ptr<SyclLibrary> library;
   QueueRef native = nullptr;
@@ -27,7 +28,7 @@ struct SyclQueue : std::enable_shared_from_this<SyclQueue> {
   bool in_order = false;
   bool profiling = false;
   bool sub_device = false;
-  bool in_default_context = false;  ///< Its context is the default one of the whole device.
+  std::atomic<bool> noted{false};  ///< The table holds it as one that was wrapped lately.
 
   SyclQueue() = default;
   ~SyclQueue();
@@ -45,6 +46,8 @@ class QueueTable {
   /// The entry of a `sycl::queue*`; a new one, with a copy of it, if there is none. Throws InvalidArgumentError (of a
   /// device that SYCL doesn't list), SystemError.
   std::shared_ptr<SyclQueue> wrap(const std::shared_ptr<SyclLibrary>& library, void* native);
+  /// The same, of a queue that somebody else holds and may hand over again: it is kept for a while.
+  std::shared_ptr<SyclQueue> wrap_theirs(const std::shared_ptr<SyclLibrary>& library, void* native);
   /// The entry of a Queue, which keeps it alive; null if it isn't of this table.
   const SyclQueue* find(const Queue& queue) const;
   /// Lets go of the queues that are held only because they were wrapped lately, and holds none from now on: they hold

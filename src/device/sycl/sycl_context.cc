@@ -50,7 +50,7 @@ Queue SyclContext::make_queue() {
 Queue SyclContext::wrap_queue(void* native, std::shared_ptr<void> owner) {
   library_->check_fork();
   if (native == nullptr) throw InvalidArgumentError("the sycl driver was given a null sycl::queue");
-  const std::shared_ptr<SyclQueue> queue = library_->queues().wrap(library_, native);
+  const std::shared_ptr<SyclQueue> queue = library_->queues().wrap_theirs(library_, native);
   if (queue->device != device_) {
     throw InvalidArgumentError("the sycl driver was given a queue of " + to_string(queue->device) + " to use on " +
                                to_string(device_));

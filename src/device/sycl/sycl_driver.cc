@@ -23,7 +23,9 @@ constexpr const char* kCpuRunTime = "/../../../libintelocl.so";
 class OurDriver final : public SyclDriver {
  public:
   explicit OurDriver(std::shared_ptr<SyclLibrary> library) noexcept : library_(std::move(library)) {}
-  ~OurDriver() override { library_->queues().close(); }
+  ~OurDriver() override {
+    if (!library_->in_child()) library_->queues().close();
+  }
   OurDriver(const OurDriver&) = delete;
   OurDriver& operator=(const OurDriver&) = delete;
 
@@ -102,7 +104,7 @@ class OurDriver final : public SyclDriver {
   Queue wrap_queue(void* native, std::shared_ptr<void> owner) override {
     library_->devices();
     if (native == nullptr) throw InvalidArgumentError("the sycl driver was given a null sycl::queue");
-    return library_->queues().wrap(library_, native)->queue(std::move(owner));
+    return library_->queues().wrap_theirs(library_, native)->queue(std::move(owner));
   }
 
   Queue make_queue(const SyclQueueOptions& options) override {

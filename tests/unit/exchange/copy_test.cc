@@ -160,6 +160,8 @@ TEST_F(CopyTest, IntoMemoryThatDoesntFit) {
   EXPECT_THROW(into(view(target, {2, 3}, {96, 8}, 0), view(target, {2, 3}, {48, 8}, 0)), UnsupportedError);
   const Tensor shifted = made_tensor("float64", {4, 6}, {48, 8}, numbers_.data() + 3);
   EXPECT_THROW(copy_into(source(), shifted, host_, host_->make_queue()), InvalidArgumentError);
+  EXPECT_THROW(into(target, view(target, {4, 6}, {-48, -8}, 23)), InvalidArgumentError);
+  EXPECT_THROW(into(view(target, {2, 6}, {48, 8}, 0), view(target, {2, 6}, {48, 8}, 6)), InvalidArgumentError);
   finish(queue_);
 }
 
@@ -169,6 +171,7 @@ TEST_F(CopyTest, AFailureOnTheWayIntoMemoryIsWaitedFor) {
   slow(3ms);
   driver_->fail_next(SimVerb::kRecord, 0, Error(ErrorCode::kResource, "no more"));
   EXPECT_THROW(copy_into(target, source(), context_, queue_), ResourceError);
+  EXPECT_TRUE(context_->query(recorded(queue_))) << "what was started goes on behind its owners' backs";
   EXPECT_EQ(values(copy_into(target, source(), context_, queue_)), values_now(source()));
 }
 
