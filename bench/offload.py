@@ -12,6 +12,7 @@ import argparse
 import json
 import statistics
 import subprocess
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -47,11 +48,18 @@ def current_queues(rounds: int, seconds: float) -> dict[str, float]:
 
             return call
 
+        lock = threading.Lock()
+
+        def locked() -> None:
+            with lock:
+                pass
+
         current, placement = offload.current_queue, offload.placement
         a, b, c, d = arrays
         calls: dict[str, Call] = {
             "enter and leave current(queue)": enter(queue),
             'enter and leave current("sim:1")': enter("sim:1"),
+            "with a lock of threading": locked,
             "placement of 4 arrays": lambda: placement(a, b, c, d),
             "an empty call": lambda: None,
         }
@@ -149,6 +157,8 @@ def print_results(result: dict[str, Any]) -> None:
         [f"C++: {name.replace('_', ' ')}", f"{value:,.1f}"] for name, value in result["cpp"].items() if name != "seen"
     ]
     _report.print_table("Current queues, and placement", ["call", "ns"], rows)
+    of_a_lock = result["current"]["enter and leave current(queue)"] / result["current"]["with a lock of threading"]
+    _report.console.print(f"entering and leaving current(queue), of the time for `with lock:`: {of_a_lock:.2f}")
     if result["sycl"] is None:
         _report.console.print("[yellow]SYCL has no device here: its figures are left out.[/]")
         return

@@ -267,13 +267,32 @@ struct Lacking {
   unsigned version = 0;
 };
 
+/// `object.method()`. Where a C function without arguments stands for it, that is called as it is: making and calling
+/// the method costs as much as torch takes to answer.
+PyObject* call_method(PyObject* object, PyObject* method) noexcept {
+  PyObject* const found = _PyType_Lookup(Py_TYPE(object), method);
+  if (found != nullptr && Py_IS_TYPE(found, &PyMethodDescr_Type)) {
+    const PyMethodDef& function = *reinterpret_cast<PyMethodDescrObject*>(found)->d_method;
+    if (function.ml_flags == METH_NOARGS) return function.ml_meth(object, nullptr);
+  }
+  return PyObject_CallMethodNoArgs(object, method);
+}
+
+/// `object.name`, likewise of a C function; no object where there is none. Throws as optional_attribute().
+nb::object attribute(PyObject* object, PyObject* name) {
+  PyObject* const found = _PyType_Lookup(Py_TYPE(object), name);
+  if (found == nullptr || !Py_IS_TYPE(found, &PyGetSetDescr_Type)) return optional_attribute(object, name);
+  const PyGetSetDef& pair = *reinterpret_cast<PyGetSetDescrObject*>(found)->d_getset;
+  return pair.get != nullptr ? checked(pair.get(object, pair.closure)) : optional_attribute(object, name);
+}
+
 /// What a method without arguments says; false where the object has none. Types that have none aren't asked again and
 /// again: an attribute that is missing costs more than one that is there.
 bool says(PyObject* object, PyObject* method, Lacking* lacking) {
   if (Py_TYPE(object) == lacking->type && lacking->version != 0 && lacking->type->tp_version_tag == lacking->version) {
     return false;
   }
-  PyObject* const answer = PyObject_CallMethodNoArgs(object, method);
+  PyObject* const answer = call_method(object, method);
   if (answer == nullptr) {
     if (PyErr_ExceptionMatches(PyExc_AttributeError) == 0) throw nb::python_error();
     PyErr_Clear();
@@ -300,7 +319,7 @@ void refuse_lazy_bits(PyObject* object, const Tensor& tensor) {
 void refuse_gradients(PyObject* object) {
   static thread_local Lacking none;
   if (Py_TYPE(object) == none.type && none.version != 0 && none.type->tp_version_tag == none.version) return;
-  const nb::object flag = optional_attribute(object, names::requires_grad());
+  const nb::object flag = attribute(object, names::requires_grad());
   if (!flag.is_valid()) {
     none = {Py_TYPE(object), Py_TYPE(object)->tp_version_tag};
     return;
