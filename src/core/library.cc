@@ -16,7 +16,8 @@ std::shared_ptr<Library> Library::open(const std::vector<std::string>& candidate
       const char* const said = ::dlerror();
       const std::string reason = said != nullptr ? said : "unknown reason";
       // The loader begins with the name, as a rule.
-      tried->push_back(reason.starts_with(candidate + ": ") ? reason : candidate + ": " + reason);
+      const std::string name = candidate + ": ";
+      tried->push_back(reason.starts_with(name) ? reason : name + reason);
     }
   }
   return nullptr;

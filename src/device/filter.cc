@@ -76,7 +76,7 @@ Filter parse_one(std::string_view text, std::string_view one) {
 /// The names of the drivers in the order that numbers count: as they were added, but the host last.
 std::vector<std::string> names_in_order(const DriverRegistry& drivers) {
   std::vector<std::string> names = drivers.names();
-  std::ranges::stable_partition(names, [](const std::string& name) { return name != kHost; });
+  std::stable_partition(names.begin(), names.end(), [](const std::string& name) { return name != kHost; });
   return names;
 }
 

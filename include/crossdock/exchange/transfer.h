@@ -26,16 +26,16 @@ CROSSDOCK_EXPORT void wait_in_driver(const std::shared_ptr<device::Context>& con
 /// `queue` if there is one, of the device of `target` or, where that is the host, of the tensor's; then the copy may
 /// still be under way, and the result's event is its end. Else on that device's default queue, and where the host is at
 /// one end it is done when this returns. It is done, too, where a queue of SYCL is in a context that doesn't reach the
-/// tensor, and the tensor's own queue had to do it. Throws InvalidArgumentError for a queue of another device, what the registry's
-/// context() and copy() throw, and what `wait` does.
+/// tensor, and the tensor's own queue had to do it. Throws InvalidArgumentError for a queue of another device, what the
+/// registry's context() and copy() throw, and what `wait` does.
 CROSSDOCK_EXPORT array::Tensor transfer(const array::Tensor& from, const device::Device& target,
                                         std::optional<device::MemoryKind> kind, const device::Queue* queue,
                                         const device::DriverRegistry& drivers, const Wait& wait = wait_in_driver);
 
 /// The elements of `from` put into `to`'s memory, as copy_into() does it, on `queue`; null: on the queue that `to` is
-/// on, else that of `from`, or the device's default one. The result is `to` with the end of the copy as its event; without a queue, and with
-/// memory at one end that the host reaches, it is done when this returns; and, if the host reaches `to`, also when
-/// `wait` has thrown. Throws as copy_into() and transfer().
+/// on, else that of `from`, or the device's default one. The result is `to` with the end of the copy as its event;
+/// without a queue, and with memory at one end that the host reaches, it is done when this returns; and, if the host
+/// reaches `to`, also when `wait` has thrown. Throws as copy_into() and transfer().
 CROSSDOCK_EXPORT array::Tensor transfer_into(const array::Tensor& to, const array::Tensor& from,
                                              const device::Queue* queue, const device::DriverRegistry& drivers,
                                              const Wait& wait = wait_in_driver);

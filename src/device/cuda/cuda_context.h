@@ -62,7 +62,7 @@ class CudaContext final : public Context {
   /// Keeps `owner` until the work that is on `queue` now is done. Where CUDA can't note that, waits for it.
   void park(std::shared_ptr<void> owner, const Queue& queue);
   /// Looks at events for who has the context current.
-  static Parked::Watch watch(std::shared_ptr<ContextHold> hold);
+  static Parked::Watch watch(const std::shared_ptr<ContextHold>& hold);
   CUuuid uuid() const;
   Buffer import_own(const MemoryHandle& handle, const CUipcMemHandle& its, const std::string& where);
   Buffer map_peers(const MemoryHandle& handle, const CUipcMemHandle& its, const std::string& where);

@@ -116,7 +116,7 @@ void CudaContext::wait(const Event& event) {
   event.check();
 }
 
-Parked::Watch CudaContext::watch(std::shared_ptr<ContextHold> hold) {
+Parked::Watch CudaContext::watch(const std::shared_ptr<ContextHold>& hold) {
   return {
       .over = [hold](const Event& event) { return hold->api().event_query(handle_of(event)) != kNotReady; },
       .wait =

@@ -35,7 +35,7 @@ std::shared_ptr<SyclLibrary> SyclLibrary::open(const std::vector<std::string>& c
     Api api;
     const std::string wrong = find_all(*library, api);
     if (wrong.empty()) return std::make_shared<SyclLibrary>(std::move(library), api);
-    if (tried != nullptr) tried->push_back(candidate + ": " + wrong);
+    if (tried != nullptr) tried->emplace_back(candidate).append(": ").append(wrong);
   }
   return nullptr;
 }
