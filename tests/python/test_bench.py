@@ -139,3 +139,16 @@ def test_exchange_compares_with_every_peer(tmp_path):
     few, many = (calls["total"] for calls in result["copies"]["driver_calls"].values())
     assert few == many
     assert result["import"]["also_imported"] == []
+
+
+def test_offload_compares_with_dpctl(tmp_path):
+    result = run("offload", tmp_path)
+    assert min(result["current"].values()) > 0
+    assert result["cpp"]["read_in_scope"] > 0
+    if result["sycl"] is None:
+        assert result["copies"] is None
+        return
+    assert min(result["sycl"].values()) > 0
+    copies = {name: one["ratio"] for name, one in result["copies"].items() if name != "bytes"}
+    assert len(copies) == 4
+    assert min(copies.values()) > 0
