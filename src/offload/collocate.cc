@@ -32,6 +32,7 @@ device::Event ordered(const ContextPtr& context, const Queue& queue, const Conte
 Tensor associated(const Tensor& array, const Queue& queue, const device::DriverRegistry& drivers,
                   const exchange::Wait& wait) {
   Tensor view = array;
+  if (view.mask) view.mask = std::make_shared<const Tensor>(associated(*view.mask, queue, drivers, wait));
   if (queue.device() == Device{}) {
     exchange::wait_for(view, drivers, wait);
     view = exchange::unordered(std::move(view));
@@ -39,7 +40,6 @@ Tensor associated(const Tensor& array, const Queue& queue, const device::DriverR
     view.kind = device::MemoryKind::kHost;
     return view;
   }
-  if (view.mask) view.mask = std::make_shared<const Tensor>(associated(*view.mask, queue, drivers, wait));
   if (view.queue && *view.queue == queue) return view;
   const ContextPtr context = drivers.context(queue.device());
   const ContextPtr theirs = drivers.context(exchange::device_of_event(view));
