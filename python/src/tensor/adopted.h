@@ -10,8 +10,8 @@ namespace crossdock::python {
 ///
 /// The function is called once, with the address, on a thread of Python's and with the interpreter lock, when the last
 /// copy of owner() goes; an exception of its goes to sys.unraisablehook. Not once the interpreter ends: the process
-/// takes the memory along. Nor in a forked child. Until arm() was called it is never called: memory that couldn't be taken in stays its
-/// caller's.
+/// takes the memory along. Nor in a forked child. Until arm() was called it is never called: memory that couldn't be
+/// taken in stays its caller's.
 class Adopted {
  public:
   /// `keep` is held until the function was called. Needs the lock. Throws nb::python_error (TypeError) for what can't
