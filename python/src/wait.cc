@@ -74,8 +74,19 @@ class Waiting {
     ::poll(&over, 1, kLookMilliseconds);
     return over_.load(std::memory_order_acquire);
   }
-  void throw_failure() const {
+  /// Once it is over: the thread has let go of context and event when this returns, so that they go where they are
+  /// expected to. Throws the failure of the work.
+  void finish() {
+    if (thread_.joinable()) thread_.join();
     if (failure_ != nullptr) std::rethrow_exception(failure_);
+  }
+  /// Leaves the thread to its wait.
+  void give_up() {
+    if (thread_.joinable()) thread_.detach();
+  }
+  static void start(const std::shared_ptr<Waiting>& waiting) {
+    const BlockedSignals blocked;  // they are the main thread's
+    waiting->thread_ = std::thread([waiting] { waiting->run(); });
   }
 
  private:
@@ -85,6 +96,7 @@ class Waiting {
   UniqueFd over_fd_;
   std::atomic<bool> over_{false};
   std::exception_ptr failure_;  ///< Once it is over.
+  std::thread thread_;          ///< Of no use to it itself: the main thread's.
 };
 
 /// What an interrupted wait left to its thread: who waits for the same again, as loops with timeouts do, waits for
@@ -96,8 +108,7 @@ std::shared_ptr<Waiting> waiting_for(const std::shared_ptr<device::Context>& con
   if (auto left = interrupted.lock(); left != nullptr && left->is_for(*context, event)) return left;
   try {
     auto waiting = std::make_shared<Waiting>(context, event);
-    const BlockedSignals blocked;  // they are the main thread's
-    std::thread([waiting] { waiting->run(); }).detach();
+    Waiting::start(waiting);
     return waiting;
   } catch (const std::system_error&) {
     return nullptr;
@@ -114,10 +125,11 @@ bool wait_on_another_thread(const std::shared_ptr<device::Context>& context, con
   }
   while (!waiting->wait_a_while()) {
     if (!interrupt.check()) continue;
+    waiting->give_up();
     interrupted = waiting;  // the driver can't be told to stop waiting
     return false;
   }
-  waiting->throw_failure();
+  waiting->finish();
   return true;
 }
 

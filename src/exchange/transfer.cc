@@ -1,5 +1,6 @@
 #include "crossdock/exchange/transfer.h"
 
+#include <string>
 #include <utility>
 
 #include "crossdock/core/error.h"
@@ -76,9 +77,18 @@ bool of_two_drivers(const Tensor& from, const Context& mover, const DriverRegist
   return drivers.context(from.device)->driver_name() != mover.driver_name();
 }
 
-Tensor on_host(const Tensor& from, const DriverRegistry& drivers, const Wait& wait) {
+/// The first half of a way by the host.
+Tensor on_host(const Tensor& from, const Device& target, const char* why, const DriverRegistry& drivers,
+               const Wait& wait, const LogCallback& log) {
+  if (log) {
+    log(LogLevel::kInfo, "copying " + std::to_string(from.nbytes()) + " bytes from " + device::to_string(from.device) +
+                             " to " + device::to_string(target) + " by way of the host: " + why);
+  }
   return transfer(from, Device{}, std::nullopt, nullptr, drivers, wait);
 }
+
+constexpr const char* kTwoDrivers = "no driver reaches both";
+constexpr const char* kTwoContexts = "they are in two SYCL contexts, which share no device memory";
 
 Tensor waited_for(Tensor tensor, const DriverRegistry& drivers, const Wait& wait) {
   wait_for(tensor, drivers, wait);
@@ -106,7 +116,7 @@ Tensor unordered(Tensor tensor) {
 }
 
 Tensor transfer(const Tensor& from, const Device& target, std::optional<MemoryKind> kind, const Queue* queue,
-                const DriverRegistry& drivers, const Wait& wait) {
+                const DriverRegistry& drivers, const Wait& wait, const LogCallback& log) {
   const bool from_host = is_the_hosts(from);
   const bool to_host = target.type == DeviceType::kCpu;
   const ContextPtr to = drivers.context(target);
@@ -120,11 +130,13 @@ Tensor transfer(const Tensor& from, const Device& target, std::optional<MemoryKi
   }
   const ContextPtr mover = mover_of(target, from.device, queue, drivers);
   if (!from_host && !to_host && of_two_drivers(from, *mover, drivers)) {
-    return transfer(on_host(from, drivers, wait), target, kind, queue, drivers, wait);
+    return transfer(on_host(from, target, kTwoDrivers, drivers, wait, log), target, kind, queue, drivers, wait);
   }
   Queue on = queue != nullptr ? *queue : drivers.default_queue(mover->device());
   if (in_another_context(from, *mover, on)) {
-    if (!to_host) return transfer(on_host(from, drivers, wait), target, kind, queue, drivers, wait);
+    if (!to_host) {
+      return transfer(on_host(from, target, kTwoContexts, drivers, wait, log), target, kind, queue, drivers, wait);
+    }
     on = *from.queue;
   }
   const bool elsewhere = queue != nullptr && on != *queue;
@@ -138,7 +150,7 @@ Tensor transfer(const Tensor& from, const Device& target, std::optional<MemoryKi
 }
 
 Tensor transfer_into(const Tensor& to, const Tensor& from, const Queue* queue, const DriverRegistry& drivers,
-                     const Wait& wait) {
+                     const Wait& wait, const LogCallback& log) {
   const ContextPtr mover = mover_of(to.device, from.device, queue, drivers);
   if (is_the_hosts(to) && is_the_hosts(from)) {
     wait_for(from, drivers, wait);
@@ -154,9 +166,12 @@ Tensor transfer_into(const Tensor& to, const Tensor& from, const Queue* queue, c
   }();
   Queue on = on_named;
   if (in_another_context(to, *mover, on)) on = *to.queue;
-  if (!is_the_hosts(from) && !is_the_hosts(to) &&
-      (of_two_drivers(from, *mover, drivers) || in_another_context(from, *mover, on))) {
-    return transfer_into(to, on_host(from, drivers, wait), queue, drivers, wait);
+  if (!is_the_hosts(from) && !is_the_hosts(to)) {
+    const bool foreign = of_two_drivers(from, *mover, drivers);
+    if (foreign || in_another_context(from, *mover, on)) {
+      const char* const why = foreign ? kTwoDrivers : kTwoContexts;
+      return transfer_into(to, on_host(from, to.device, why, drivers, wait, log), queue, drivers, wait);
+    }
   }
   if (in_another_context(from, *mover, on)) on = *from.queue;
   Tensor made = copy_into(without_foreign_work(to, *mover, drivers, wait),

@@ -56,10 +56,10 @@ Tensor associated(const Tensor& array, const Queue& queue, const device::DriverR
 }
 
 Tensor collocate(const Tensor& array, const Queue& queue, const device::DriverRegistry& drivers,
-                 const exchange::Wait& wait) {
+                 const exchange::Wait& wait, const LogCallback& log) {
   if (accessible(array, queue, drivers)) return associated(array, queue, drivers, wait);
   const bool to_host = queue.device() == Device{};
-  return exchange::transfer(array, queue.device(), {}, to_host ? nullptr : &queue, drivers, wait);
+  return exchange::transfer(array, queue.device(), {}, to_host ? nullptr : &queue, drivers, wait, log);
 }
 
 }  // namespace crossdock::offload

@@ -732,6 +732,24 @@ def test_asarray_brings_an_array_where_the_queue_reaches_it(queue):
     assert xd.asarray(array, queue=beside, copy=False).queue == xd.Queue(beside)
 
 
+def test_a_copy_by_way_of_the_host_says_so(queue, caplog):
+    far = in_another_context(queue.sycl_device)
+    array = xd.asarray(dpnp.arange(4.0, sycl_queue=queue))
+    array.copy_to(far)
+    assert not caplog.records, "nobody asked for it"
+    with caplog.at_level("INFO", logger="crossdock"), simulated_devices(1):
+        there = array.copy_to(far)
+        there.copy_from(array)
+        array.collocate(far)
+        array.copy_to("sim:0")
+        array.to("cpu")
+        xd.Queue(far).wait()
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 4
+    assert all(text.startswith("copying 32 bytes from oneapi:0 to ") and "by way of the host" in text for text in told)
+    assert "no driver reaches both" in told[-1]
+
+
 def test_dlpack_copies_what_is_in_another_context(queue):
     far = in_another_context(queue.sycl_device)
     there = xd.asarray(dpnp.arange(4.0, sycl_queue=far))

@@ -6,13 +6,14 @@
 
 #include "crossdock/array/tensor.h"
 #include "crossdock/core/export.h"
+#include "crossdock/core/log.h"
 #include "crossdock/device/driver.h"
 #include "crossdock/device/queue.h"
 #include "crossdock/device/registry.h"
 
 /// Copies between any two places: which context makes them, on which queue, and where the way leads through the host.
-/// Wherever memory of two drivers, or of two contexts of SYCL, is at the ends, it does, and what is on the way is
-/// waited for.
+/// Wherever memory of two drivers, or of two contexts of SYCL, is at the ends, it does; what is on the way is waited
+/// for, and `log` (none: nobody) is told, at the level kInfo.
 namespace crossdock::exchange {
 
 /// How to wait for an event of a context where there is no other way: Context::wait(), or what does more besides, as
@@ -30,7 +31,8 @@ CROSSDOCK_EXPORT void wait_in_driver(const std::shared_ptr<device::Context>& con
 /// registry's context() and copy() throw, and what `wait` does.
 CROSSDOCK_EXPORT array::Tensor transfer(const array::Tensor& from, const device::Device& target,
                                         std::optional<device::MemoryKind> kind, const device::Queue* queue,
-                                        const device::DriverRegistry& drivers, const Wait& wait = wait_in_driver);
+                                        const device::DriverRegistry& drivers, const Wait& wait = wait_in_driver,
+                                        const LogCallback& log = {});
 
 /// The elements of `from` put into `to`'s memory, as copy_into() does it, on `queue`; null: on the queue that `to` is
 /// on, else that of `from`, or the device's default one. The result is `to` with the end of the copy as its event;
@@ -38,7 +40,7 @@ CROSSDOCK_EXPORT array::Tensor transfer(const array::Tensor& from, const device:
 /// reaches `to`, also when `wait` has thrown. Throws as copy_into() and transfer().
 CROSSDOCK_EXPORT array::Tensor transfer_into(const array::Tensor& to, const array::Tensor& from,
                                              const device::Queue* queue, const device::DriverRegistry& drivers,
-                                             const Wait& wait = wait_in_driver);
+                                             const Wait& wait = wait_in_driver, const LogCallback& log = {});
 
 /// Whose event a tensor has: that of the queue that it is on, else of its own device.
 CROSSDOCK_EXPORT device::Device device_of_event(const array::Tensor& tensor) noexcept;

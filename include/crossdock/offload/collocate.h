@@ -21,6 +21,7 @@ CROSSDOCK_EXPORT array::Tensor associated(const array::Tensor& array, const devi
 /// exchange::transfer() makes on the queue. Throws as those.
 CROSSDOCK_EXPORT array::Tensor collocate(const array::Tensor& array, const device::Queue& queue,
                                          const device::DriverRegistry& drivers,
-                                         const exchange::Wait& wait = exchange::wait_in_driver);
+                                         const exchange::Wait& wait = exchange::wait_in_driver,
+                                         const LogCallback& log = {});
 
 }  // namespace crossdock::offload

@@ -70,7 +70,7 @@ std::optional<Tensor> associated_with(const Tensor& tensor, const device::Queue&
 Tensor collocated(const Tensor& tensor, const device::Queue& queue) {
   const device::DriverRegistry& all = drivers();
   const GilRelease release;
-  return offload::collocate(tensor, queue, all, wait_for_event);
+  return offload::collocate(tensor, queue, all, wait_for_event, say);
 }
 
 void bind_placement(nb::module_& module) {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "../deferred.h"
 #include "../gil.h"
 #include "../offload/dpctl.h"
 #include "../wait.h"
@@ -174,10 +175,15 @@ device::PointerInfo attributes_of(const Tensor& tensor) {
   return info;
 }
 
+void say(LogLevel level, std::string_view text) {
+  const GilAcquire lock("saying how a copy goes");
+  if (const LogCallback log = log_to_python()) log(level, text);
+}
+
 Tensor copy_to(const Tensor& tensor, const Device& target, const Queue* queue, std::optional<MemoryKind> kind) {
   const device::DriverRegistry& all = drivers();
   const GilRelease release;
-  return exchange::transfer(tensor, target, kind, queue, all, wait_for_event);
+  return exchange::transfer(tensor, target, kind, queue, all, wait_for_event, say);
 }
 
 Tensor copy_to_queue(const Tensor& tensor, const Queue& queue, std::optional<MemoryKind> kind) {
@@ -188,7 +194,7 @@ Tensor copy_to_queue(const Tensor& tensor, const Queue& queue, std::optional<Mem
 Tensor copy_into(const Tensor& to, const Tensor& from, const Queue* queue) {
   const device::DriverRegistry& all = drivers();
   const GilRelease release;
-  return exchange::transfer_into(to, from, queue, all, wait_for_event);
+  return exchange::transfer_into(to, from, queue, all, wait_for_event, say);
 }
 
 Tensor empty_on(const array::ElementType& type, std::span<const std::int64_t> shape, const Device& device,

@@ -3,9 +3,11 @@
 #include <nanobind/nanobind.h>
 
 #include <optional>
+#include <string_view>
 
 #include "crossdock/array/dlpack_abi.h"
 #include "crossdock/array/tensor.h"
+#include "crossdock/core/log.h"
 #include "crossdock/device/driver.h"
 #include "crossdock/device/queue.h"
 #include "crossdock/device/registry.h"
@@ -20,6 +22,8 @@ const device::DriverRegistry& drivers();
 /// The same, where drivers() was called before; without the interpreter lock.
 const device::DriverRegistry& drivers_started();
 
+/// To the Python logger. Without the lock.
+void say(LogLevel level, std::string_view text);
 /// exchange::transfer(), with Ctrl-C answered where it waits.
 array::Tensor copy_to(const array::Tensor& tensor, const device::Device& target, const device::Queue* queue,
                       std::optional<device::MemoryKind> kind = {});
