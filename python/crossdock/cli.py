@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -226,66 +226,52 @@ def serve(
 # ---- get ----
 
 
-class _Writer:
-    """Writes batches to a file whose suffix says how. The file gets its name once it is whole."""
+_FORMATS = (".arrow", ".arrows", ".feather", ".parquet", ".csv")
 
-    _FORMATS = (".arrow", ".arrows", ".feather", ".parquet", ".csv")
 
-    def __init__(self, target: Path, schema: xd.Schema) -> None:
-        self._pyarrow = self.load(target)
-        self._target = target
-        self._partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-        arrow_schema = self._pyarrow.schema(schema)
-        try:
-            self._sink = self._open(arrow_schema)
-        except BaseException:
-            self._partial.unlink(missing_ok=True)
-            raise
+def _check_format(target: Path) -> None:
+    if target.suffix.lower() not in _FORMATS:
+        raise typer.BadParameter(
+            f"{target} ends in none of {', '.join(_FORMATS)}, which say the format", param_hint="--output"
+        )
 
-    @classmethod
-    def check(cls, target: Path) -> None:
-        if target.suffix.lower() not in cls._FORMATS:
-            raise typer.BadParameter(
-                f"{target} ends in none of {', '.join(cls._FORMATS)}, which say the format", param_hint="--output"
-            )
 
-    @staticmethod
-    def load(target: Path) -> Any:
-        """pyarrow, with what writes this file; takes longer than many a table."""
-        pyarrow = _pyarrow(f"writing {target}")
-        if target.suffix.lower() in (".parquet", ".csv"):
-            importlib.import_module(f"pyarrow.{target.suffix.lower()[1:]}")
-        return pyarrow
+def _pyarrow_for(target: Path) -> Any:
+    """pyarrow, with what writes this file; takes longer than many a table."""
+    pyarrow = _pyarrow(f"writing {target}")
+    if target.suffix.lower() in (".parquet", ".csv"):
+        importlib.import_module(f"pyarrow.{target.suffix.lower()[1:]}")
+    return pyarrow
 
-    def _open(self, schema: Any) -> Any:
-        path = str(self._partial)
-        match self._target.suffix.lower():
-            case ".arrow" | ".feather":
-                return self._pyarrow.ipc.new_file(path, schema)
-            case ".arrows":
-                return self._pyarrow.ipc.new_stream(path, schema)
-            case ".parquet":
-                import pyarrow.parquet
 
-                return pyarrow.parquet.ParquetWriter(path, schema)
-            case _:
-                import pyarrow.csv
+def _open(path: Path, suffix: str, schema: Any, pyarrow: Any) -> Any:
+    """pyarrow's writer of the format that the suffix names."""
+    match suffix:
+        case ".arrow" | ".feather":
+            return pyarrow.ipc.new_file(str(path), schema)
+        case ".arrows":
+            return pyarrow.ipc.new_stream(str(path), schema)
+        case ".parquet":
+            return pyarrow.parquet.ParquetWriter(str(path), schema)
+        case _:
+            return pyarrow.csv.CSVWriter(str(path), schema)
 
-                return pyarrow.csv.CSVWriter(path, schema)
 
-    def write(self, batch: Any) -> None:
-        self._sink.write_batch(batch)
+def _write(target: Path, schema: xd.Schema, batches: Iterable[xd.RecordBatch]) -> None:
+    """Writes batches to a file, which gets its name once it is whole.
 
-    def __enter__(self) -> _Writer:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
-        try:
-            self._sink.close()
-            if kind is None:
-                self._partial.replace(self._target)
-        finally:
-            self._partial.unlink(missing_ok=True)
+    One function and no object with a method for each step: an interrupt may come between any two instructions, and
+    what takes the file away has to stand around all of them.
+    """
+    pyarrow = _pyarrow_for(target)
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        with _open(partial, target.suffix.lower(), pyarrow.schema(schema), pyarrow) as sink:
+            for batch in batches:
+                sink.write_batch(pyarrow.record_batch(batch))
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def _size(count: float) -> str:
@@ -330,6 +316,11 @@ class _Meter:
             self._progress.update(
                 self._task, completed=self.rows, size=_size(self.bytes), rate=_size(self.bytes / self._seconds())
             )
+
+    def counting(self, batches: Iterable[xd.RecordBatch]) -> Iterator[xd.RecordBatch]:
+        for batch in batches:
+            self.add(batch)
+            yield batch
 
     def _seconds(self) -> float:
         return max(time.monotonic() - self._start, 1e-6)
@@ -394,10 +385,10 @@ def get(
     # As Ctrl-C: a file that isn't whole is taken away.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if output is not None:
-        _Writer.check(output)
+        _check_format(output)
     with _reported():
         if output is not None:
-            _Writer.load(output)  # before the clock starts
+            _pyarrow_for(output)  # before the clock starts
     with _reported(), _connect(uri, timeout) as client:
         rows = next((entry.rows for entry in client.list() if entry.name == name), None)
         names = None if columns is None else [column for column in columns.split(",") if column]
@@ -411,11 +402,7 @@ def get(
                         head.append(batch)
                         kept += batch.num_rows
             else:
-                with _Writer(output, reader.schema) as writer:
-                    pyarrow = _pyarrow(f"writing {output}")
-                    for batch in reader:
-                        meter.add(batch)
-                        writer.write(pyarrow.record_batch(batch))
+                _write(output, reader.schema, meter.counting(reader))
         if output is None:
             print(meter.summary())
             _inspect.print_schema(_native.describe_schema(reader.schema), "  ")

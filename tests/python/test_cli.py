@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dis
 import io
+import itertools
 import os
 import pty
 import signal
@@ -19,6 +21,7 @@ import pyarrow.parquet
 import pytest
 
 import crossdock as xd
+from crossdock import cli
 
 TABLE = pa.table({"n": pa.array([1, 2, None], pa.int64()), "s": ["a", "b[c]", None]})
 # pyarrow makes a pipe for Ctrl-C with the first CSV that it reads, and keeps it.
@@ -248,6 +251,44 @@ def test_sigterm_in_get_leaves_no_file(tmp_path, suffix):
     assert (getting.returncode, err) == (130, "Interrupted\n")
     assert list(tmp_path.iterdir()) == [target]
     assert target.read_text() == "what stood there before"
+
+
+def test_an_interrupt_anywhere_leaves_no_file(tmp_path):
+    # At each instruction of what writes the file in turn, where Python would raise it.
+    target = tmp_path / "out.csv"
+    target.write_text("what stood there before")
+    batches = [xd.RecordBatch(batch) for batch in TABLE.to_batches()]
+    inside = {function.__code__ for function in (cli._write, cli._open, cli._pyarrow_for)}
+    for at in itertools.count():
+        left = at
+
+        def trace(frame, event, _argument):
+            nonlocal left
+            if frame.f_code not in inside:
+                return None
+            frame.f_trace_opcodes = True
+            # CPython leaves a NOP out of what `with` covers, and never looks for signals there.
+            if event == "opcode" and frame.f_code.co_code[frame.f_lasti] != dis.opmap["NOP"]:
+                if left == 0:
+                    left -= 1
+                    raise KeyboardInterrupt
+                left -= 1
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            cli._write(target, batches[0].schema, batches)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(before)
+        assert target.read_text() in ("what stood there before", '"n","s"\n1,"a"\n2,"b[c]"\n,\n')
+        assert list(tmp_path.iterdir()) == [target]
+        if left >= 0:
+            break
+    assert target.read_text() != "what stood there before"
+    assert at > 100
 
 
 def on_a_terminal(*arguments: str) -> bytes:
