@@ -137,6 +137,16 @@ std::shared_ptr<Context> DriverRegistry::context(const Device& device) const {
   return entry->open(*this, device);
 }
 
+std::shared_ptr<Context> DriverRegistry::context_or_null(const Device& device) const {
+  try {
+    return context(device);
+  } catch (const UnsupportedError&) {
+    return nullptr;
+  } catch (const NotFoundError&) {
+    return nullptr;
+  }
+}
+
 std::shared_ptr<Context> DriverRegistry::opened_context(const Driver& driver) const noexcept {
   const std::lock_guard lock(mutex_);
   for (const auto& [device, entry] : opened_) {

@@ -22,20 +22,9 @@ using ContextPtr = std::shared_ptr<Context>;
 
 bool is_the_hosts(const Tensor& tensor) noexcept { return tensor.device.type == DeviceType::kCpu; }
 
-/// Null if no driver knows the device.
-ContextPtr context_or_null(const Device& device, const DriverRegistry& drivers) {
-  try {
-    return drivers.context(device);
-  } catch (const UnsupportedError&) {
-    return nullptr;
-  } catch (const NotFoundError&) {
-    return nullptr;
-  }
-}
-
 /// Of the queue that a tensor is on; null if it is on none.
 ContextPtr producer_of(const Tensor& tensor, const DriverRegistry& drivers) {
-  return tensor.queue ? context_or_null(tensor.queue->device(), drivers) : nullptr;
+  return tensor.queue ? drivers.context_or_null(tensor.queue->device()) : nullptr;
 }
 
 /// The same tensor, having waited for what the queues of `mover` can't be ordered after: events of other drivers.

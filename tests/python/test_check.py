@@ -250,7 +250,8 @@ def test_a_buffer_with_gaps_is_not_in_the_place_of_data():
 
 def test_every_byte_of_a_structure_may_be_anything():
     """Each member of each structure in turn, turned into each of some values."""
-    values = (0, 1, 8, (1 << 63) - 1, (1 << 64) - 1, ctypes.addressof(JUNK))
+    others = ctypes.create_string_buffer(b"\xa5" * 512)
+    values = (0, 1, 8, (1 << 63) - 1, (1 << 64) - 1, ctypes.addressof(others))
     for kind, hook, base in (
         (arrow.Schema, "schema", arrow.Data),
         (arrow.Array, "array", arrow.Data),
@@ -274,6 +275,7 @@ def test_every_byte_of_a_structure_may_be_anything():
 
                 report = xd.check(type("Changed", (base,), {hook: change})())
                 assert report.protocols
+                assert others.raw[:-1] == b"\xa5" * 512, "the judge wrote to what is no structure of the exporter's"
 
 
 # ---- the report and the call

@@ -62,6 +62,8 @@ class CROSSDOCK_EXPORT DriverRegistry {
   /// first time, and shared from then on; what can't be opened is tried again by the next call. Throws as for_type()
   /// and Driver::open().
   std::shared_ptr<Context> context(const Device& device) const;
+  /// The same; null where that throws UnsupportedError or NotFoundError: nobody here knows the device.
+  std::shared_ptr<Context> context_or_null(const Device& device) const;
   /// A context of this driver that was opened here before, whichever; null if none was. Opens nothing, and doesn't wait
   /// for what others open now.
   std::shared_ptr<Context> opened_context(const Driver& driver) const noexcept;

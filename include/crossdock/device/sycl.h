@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -84,9 +83,6 @@ class CROSSDOCK_EXPORT SyclDriver : public Driver {
   virtual SyclQueueInfo queue_info(const Queue& queue) const = 0;
   /// True if memory of the one queue's context is the other's too.
   virtual bool same_context(const Queue& queue, const Queue& other) const = 0;
-  /// The kind of USM memory that an address is of in the queue's context; none if it isn't bound to that. Costs less
-  /// than Context::describe(). Throws as queue_info().
-  virtual std::optional<MemoryKind> memory_kind(const void* pointer, const Queue& queue) const = 0;
 
   /// A device cut into parts of `compute_units` each: `sycl::device*`, valid as long as they are held; none where SYCL
   /// can't cut it so.

@@ -36,7 +36,11 @@ class _Examiner:
 
     # ---- the structure
 
-    def array(self, address: int, of: Field, path: str, depth: int = 0) -> abi.ArrowArray | None:
+    def array(
+        self, address: int, of: Field, path: str, depth: int = 0, top: int | None = None
+    ) -> abi.ArrowArray | None:
+        place = address + abi.ArrowArray.release.offset
+        top = place if top is None else top
         raw = memory.load(abi.ArrowArray, address)
         if raw is None:
             self.j.add("arrow-struct-memory", f"{path}: the ArrowArray can't be read")
@@ -46,7 +50,7 @@ class _Examiner:
                 "arrow-child-released" if depth else "arrow-capsule-released", f"{path}: the ArrowArray is released"
             )
             return None
-        if defused(self.j, address + abi.ArrowArray.release.offset, path):
+        if defused(self.j, place, path, top):
             return None
         for member in ("buffers", "children", "dictionary", "private_data"):
             if address <= (getattr(raw, member) or 0) < address + ctypes.sizeof(abi.ArrowArray):
@@ -68,7 +72,7 @@ class _Examiner:
             return None
         loaded = []
         for index, child in enumerate(children):
-            one = self.array(child, of.children[index], f"{path}'s child {index}", depth + 1)
+            one = self.array(child, of.children[index], f"{path}'s child {index}", depth + 1, top)
             if one is None:
                 return None
             loaded.append(one)
@@ -78,7 +82,7 @@ class _Examiner:
             return None
         entries = None
         if of.dictionary is not None:
-            entries = self.array(raw.dictionary, of.dictionary, f"{path}'s dictionary", depth + 1)
+            entries = self.array(raw.dictionary, of.dictionary, f"{path}'s dictionary", depth + 1, top)
             if entries is None:
                 return None
         self._lengths(raw, of, path, loaded)

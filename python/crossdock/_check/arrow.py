@@ -61,7 +61,8 @@ class _Pair:
                 self.addresses.clear()
                 return
             address = capsule.pointer_of(one)
-            if schema.defused(j, address + _release_offset(name), name.decode()):
+            place = address + _release_offset(name)
+            if schema.defused(j, place, name.decode(), place):
                 self.addresses.clear()
                 return
             self.addresses[name] = address
@@ -391,6 +392,8 @@ class _Judgement:
             return
         silent = Judge(None, None)
         on_host = self.device in (None, abi.CPU) or names[1] == b"arrow_array"
+        if array.examine(silent, pair.addresses[names[1]], field, on_host=False) is None:
+            return
         child = Moved(abi.ArrowArray, places[0], _ARRAY_RELEASE)
         held = array.examine(silent, child.address, field.children[0], on_host=on_host)
         before = held.checksums() if held else []

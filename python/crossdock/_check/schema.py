@@ -121,8 +121,10 @@ def _metadata(address: int) -> tuple[tuple[bytes, bytes], ...] | None:
     return tuple(pairs)
 
 
-def examine(j: Judge, address: int, path: str = "the schema", depth: int = 0) -> Field | None:
-    """None where the structure can't be gone through; what is wrong is noted."""
+def examine(j: Judge, address: int, path: str = "the schema", depth: int = 0, top: int | None = None) -> Field | None:
+    """None where the structure can't be gone through; what is wrong is noted. `top`: see defused()."""
+    place = address + abi.ArrowSchema.release.offset
+    top = place if top is None else top
     raw = memory.load(abi.ArrowSchema, address)
     if raw is None:
         j.add("arrow-struct-memory", f"{path}: the ArrowSchema can't be read")
@@ -130,7 +132,7 @@ def examine(j: Judge, address: int, path: str = "the schema", depth: int = 0) ->
     if not raw.release:
         j.add("arrow-child-released" if depth else "arrow-capsule-released", f"{path}: the ArrowSchema is released")
         return None
-    if defused(j, address + abi.ArrowSchema.release.offset, path):
+    if defused(j, place, path, top):
         return None
     text = memory.string(raw.format) if raw.format else None
     try:
@@ -158,7 +160,7 @@ def examine(j: Judge, address: int, path: str = "the schema", depth: int = 0) ->
         return None
     result = Field(path, known, told, metadata or (), raw.flags, layout)
     for index, child in enumerate(children):
-        one = examine(j, child, f"{path}'s child {index}", depth + 1) if child else None
+        one = examine(j, child, f"{path}'s child {index}", depth + 1, top) if child else None
         if one is None:
             if not child:
                 j.add("arrow-schema-children", f"{path}: child {index} is null")
@@ -174,7 +176,7 @@ def examine(j: Judge, address: int, path: str = "the schema", depth: int = 0) ->
     if raw.dictionary:
         if known not in _INDICES:
             j.add("arrow-schema-dictionary", f"{path}: indices of a dictionary are {known!r}")
-        result.dictionary = examine(j, raw.dictionary, f"{path}'s dictionary", depth + 1)
+        result.dictionary = examine(j, raw.dictionary, f"{path}'s dictionary", depth + 1, top)
         if result.dictionary is None:
             return None
     return result
@@ -189,16 +191,17 @@ def _flags(j: Judge, path: str, raw: abi.ArrowSchema, known: str) -> None:
         j.add("arrow-schema-flags", f"{path}: keys are said to be sorted, and this is no map")
 
 
-def defused(j: Judge, place: int, what: str) -> bool:
+def defused(j: Judge, place: int, what: str, top: int) -> bool:
     """Whether the release callback at `place` was none that can be called.
 
-    It is null then: the exporter would crash by calling it.
+    The one at `top`, by which the whole export is released, is null then: the exporter would crash by going through it.
+    Nothing is written elsewhere. A pointer to a child that leads there may be wrong, and the memory anybody's.
     """
     callback = memory.pointer_at(place)
     if not callback or memory.executable(callback):
         return False
     j.add("arrow-struct-memory", f"{what}: release, {callback:#x}, is no function")
-    memory.store_pointer(place, 0)
+    memory.store_pointer(top, 0)
     return True
 
 

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "../gil.h"
+#include "../tensor/sycl_objects.h"
 #include "../tensor/tensor.h"
-#include "../tensor/usm_array.h"
 #include "crossdock/core/error.h"
 
 namespace nb = nanobind;

@@ -21,9 +21,9 @@
 #include "crossdock/device/sycl.h"
 #include "crossdock/session/context.h"
 #include "place.h"
+#include "sycl_objects.h"
 #include "tensor.h"
 #include "transfer.h"
-#include "usm_array.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -18,8 +18,8 @@
 #include "crossdock/exchange/ready.h"
 #include "crossdock/exchange/transfer.h"
 #include "crossdock/session/context.h"
+#include "sycl_objects.h"
 #include "tensor.h"
-#include "usm_array.h"
 
 namespace nb = nanobind;
 
@@ -31,17 +31,6 @@ using device::Device;
 using device::DeviceType;
 using device::MemoryKind;
 using device::Queue;
-
-/// Null if no driver knows the device.
-std::shared_ptr<device::Context> context_or_null(const Device& device) {
-  try {
-    return drivers().context(device);
-  } catch (const UnsupportedError&) {
-    return nullptr;
-  } catch (const NotFoundError&) {
-    return nullptr;
-  }
-}
 
 bool is_rocm(DeviceType type) noexcept { return type == DeviceType::kRocm || type == DeviceType::kRocmHost; }
 
@@ -111,7 +100,7 @@ void note_unknown_queue(Tensor* tensor, void* native) {
 void note_default_stream(Tensor* tensor, const Device& device) {
   if (!exchange::is_cuda(device.type) && !is_rocm(device.type)) return;
   void* const native = exchange::is_cuda(device.type) ? reinterpret_cast<void*>(kLegacyDefault) : nullptr;
-  const auto context = context_or_null(device);
+  const auto context = drivers().context_or_null(device);
   if (context == nullptr) return note_unknown_queue(tensor, native);
   note_queue(tensor, context, context->wrap_queue(native, nullptr));
 }
@@ -123,7 +112,7 @@ bool order_stream(std::span<const Device> devices, std::intptr_t native, const T
   const auto working = drivers().context(exchange::device_of_event(tensor));
   std::vector<std::shared_ptr<device::Context>> contexts;
   for (const Device& device : devices) {
-    auto context = context_or_null(device);
+    auto context = drivers().context_or_null(device);
     if (context == nullptr || context->driver_name() != working->driver_name()) continue;
     if (std::find(contexts.begin(), contexts.end(), context) == contexts.end()) contexts.push_back(std::move(context));
   }
@@ -258,7 +247,7 @@ void order_for_dlpack(Tensor* tensor, const Device& of, PyObject* stream) {
 }
 
 AskedStream stream_for_dlpack(const Device& device) {
-  if (device::host_readable(device.type) || context_or_null(device) == nullptr) return {nb::none()};
+  if (device::host_readable(device.type) || drivers().context_or_null(device) == nullptr) return {nb::none()};
   Queue queue = drivers().default_queue(device);
   if (queue.native() == nullptr) return {nb::none()};
   if (device.type == DeviceType::kOneApi) {
@@ -281,7 +270,7 @@ void note_asked_stream(Tensor* tensor, const std::optional<Device>& source, cons
 
 void note_default_queue(Tensor* tensor) {
   if (tensor->device.type == DeviceType::kCpu || tensor->data == nullptr) return;
-  const auto context = context_or_null(tensor->device);
+  const auto context = drivers().context_or_null(tensor->device);
   if (context == nullptr) return note_default_stream(tensor, tensor->device);
   const Queue queue = drivers().default_queue(tensor->device);
   if (queue.native() != nullptr) note_queue(tensor, context, queue);
@@ -302,14 +291,14 @@ void order_on_default_queue(Tensor* tensor) {
 }
 
 void* default_stream(const Device& device) {
-  if (device.type == DeviceType::kCpu || context_or_null(device) == nullptr) return nullptr;
+  if (device.type == DeviceType::kCpu || drivers().context_or_null(device) == nullptr) return nullptr;
   return drivers().default_queue(device).native();
 }
 
 void note_stream(const DLPackExchangeAPI& api, Tensor* tensor) {
   const DeviceType memory = tensor->device.type;
   const bool cuda = exchange::is_cuda(memory);
-  const auto context = context_or_null(tensor->device);
+  const auto context = drivers().context_or_null(tensor->device);
   if (context == nullptr && !cuda && !is_rocm(memory)) return;
   // Pinned and managed memory is worked on by the same streams as the device's own.
   const auto type = static_cast<DLDeviceType>(cuda ? DeviceType::kCuda : memory);

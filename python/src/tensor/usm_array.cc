@@ -23,6 +23,7 @@
 #include "dpnp_array.h"
 #include "names.h"
 #include "queue.h"
+#include "sycl_objects.h"
 #include "tensor.h"
 #include "transfer.h"
 
@@ -37,68 +38,7 @@ using device::Queue;
 using device::SyclDriver;
 
 constexpr const char* kWhere = "__sycl_usm_array_interface__";
-constexpr Py_ssize_t kPartsKept = 64;
-constexpr const char* kQueueCapsule = "SyclQueueRef";
-constexpr const char* kUsedQueueCapsule = "used_SyclQueueRef";
-constexpr const char* kContextCapsule = "SyclContextRef";
-constexpr const char* kUsedContextCapsule = "used_SyclContextRef";
-
 [[noreturn]] void fail(const std::string& what) { throw InvalidDataError(std::string(kWhere) + ": " + what); }
-
-SyclDriver& sycl() {
-  const auto driver = std::dynamic_pointer_cast<SyclDriver>(drivers().find("sycl"));
-  if (driver == nullptr) drivers().for_type(device::DeviceType::kOneApi);  // throws, and says what was tried
-  return *driver;
-}
-
-/// True if the object is of a class of that name (as C extensions name theirs, with the module) or one derived from it:
-/// nothing has to be imported to know.
-bool is_a(nb::handle object, std::string_view name) noexcept {
-  for (const PyTypeObject* type = Py_TYPE(object.ptr()); type != nullptr; type = type->tp_base) {
-    if (type->tp_name == name) return true;
-  }
-  return false;
-}
-
-/// The address of the SYCL object that one of dpctl's holds.
-void* held_by(nb::handle object) {
-  const nb::object address = object.attr("addressof_ref")();
-  const auto number = PyLong_AsSize_t(address.ptr());
-  if (number == static_cast<std::size_t>(-1) && PyErr_Occurred() != nullptr) throw nb::python_error();
-  return reinterpret_cast<void*>(number);
-}
-
-/// The queue of a context: its device's own where that is in this context, so that all who name the place by whatever
-/// means are on one queue.
-Queue of_context(void* native, const void* pointer) {
-  Queue queue = sycl().queue_in(native, pointer);
-  const Queue own = drivers().default_queue(queue.device());
-  const bool same = !sycl().queue_info(queue).sub_device && sycl().same_context(queue, own);
-  return same ? own : queue;
-}
-
-/// What a capsule stands for.
-Queue of_capsule(nb::handle capsule, const void* pointer) {
-  const char* const name = PyCapsule_GetName(capsule.ptr());
-  if (name == nullptr) throw InvalidDataError("a capsule without a name stands for no SYCL queue or context");
-  void* const native = PyCapsule_GetPointer(capsule.ptr(), name);
-  if (native == nullptr) throw nb::python_error();
-  if (std::string_view(name) == kQueueCapsule) return sycl().wrap_queue(native);
-  if (std::string_view(name) == kContextCapsule) return of_context(native, pointer);
-  if (std::string_view(name) == kUsedQueueCapsule || std::string_view(name) == kUsedContextCapsule) {
-    throw InvalidDataError("a capsule \"" + std::string(name) + "\" was used before; each is for one consumer");
-  }
-  throw InvalidDataError("a capsule \"" + std::string(name) +
-                         "\" stands for no SYCL queue or context; SyclQueueRef and SyclContextRef are understood");
-}
-
-/// As dpctl does it: renamed, with its destructor left to its maker.
-void use_up(nb::handle capsule) {
-  const bool queue = PyCapsule_IsValid(capsule.ptr(), kQueueCapsule) != 0;
-  if (PyCapsule_SetName(capsule.ptr(), queue ? kUsedQueueCapsule : kUsedContextCapsule) != 0) throw nb::python_error();
-}
-
-bool is_queue(nb::handle object) noexcept { return is_a(object, "dpctl._sycl_queue._SyclQueue"); }
 
 device::Device device_named(std::string_view filter) {
   try {
@@ -121,14 +61,6 @@ Queue of_syclobj(nb::handle object, const void* pointer) {
   }
   fail(std::string("its syclobj is of type ") + Py_TYPE(object.ptr())->tp_name +
        "; it is a filter string, a SyclContext, a SyclQueue, a capsule of either, or an object with _get_capsule()");
-}
-
-/// A producer's own queue: what it stands for orders its work.
-bool names_a_queue(nb::handle object) {
-  if (is_queue(object) || queue_or_null(object) != nullptr) return true;
-  return PyCapsule_CheckExact(object.ptr()) != 0
-             ? PyCapsule_IsValid(object.ptr(), kQueueCapsule) != 0
-             : !is_a(object, "dpctl._sycl_context._SyclContext") && PyUnicode_Check(object.ptr()) == 0;
 }
 
 std::int64_t times(std::int64_t elements, std::int64_t itemsize, const char* what) {
@@ -186,18 +118,18 @@ Tensor read(nb::handle interface, nb::handle object, bool shown = false) {
   if (!object.is_none()) tensor.owner = owner_of(object.ptr());
   if (has_data) {
     // dpctl's allocations say True of memory that may be written: there the flag means nothing.
-    if (shown && is_a(object, "dpctl.memory._memory._Memory")) tensor.read_only = false;
+    if (shown && is_of_class(object, "dpctl.memory._memory._Memory")) tensor.read_only = false;
   } else {
     read_buffer(object.is_none() ? nullptr : object.ptr(), shift, &tensor);
   }
   if (tensor.data != nullptr) tensor.data = static_cast<std::byte*>(tensor.data) + shift;
   const nb::object syclobj = entry(interface, "syclobj");
   if (syclobj.is_none()) fail("its entry \"syclobj\" is missing");
-  const bool ordered = names_a_queue(syclobj);
+  const bool ordered = stands_for_a_queue(syclobj);
   const bool in_capsule = PyCapsule_CheckExact(syclobj.ptr()) != 0;
   const Queue queue = [&] {
     try {
-      return in_capsule ? of_capsule(syclobj, tensor.data) : of_syclobj(syclobj, tensor.data);
+      return in_capsule ? queue_of_capsule(syclobj, tensor.data) : of_syclobj(syclobj, tensor.data);
     } catch (const InvalidArgumentError& error) {  // a pointer that isn't of that context
       fail(error.what());
     }
@@ -224,33 +156,10 @@ nb::object adopt(nb::handle desc, nb::handle owner, nb::handle deleter) {
   return made;
 }
 
-/// The filter string of a device as SYCL itself reads it: with its own backend, and counted among its own devices.
-std::string sycl_filter_of(const device::Device& device) {
-  const device::DeviceInfo wanted = sycl().info(device);
-  std::int64_t number = 0;
-  for (const device::Device& other : sycl().devices()) {
-    if (other == device) break;
-    const device::DeviceInfo info = sycl().info(other);
-    if (info.backend == wanted.backend && info.device_class == wanted.device_class) ++number;
-  }
-  return wanted.backend + ":" + std::string(device::device_class_name(wanted.device_class)) + ":" +
-         std::to_string(number);
-}
-
 /// What goes into `syclobj`.
 nb::object syclobj_of(const Queue& queue, PyObject* wanted) {
   if (!given(wanted) || PyUnicode_CompareWithASCIIString(wanted, "queue") == 0) return queue_object(queue);
-  if (PyUnicode_CompareWithASCIIString(wanted, "context") == 0) {
-    auto* const context = new std::shared_ptr<void>(sycl().queue_info(queue).context);
-    PyObject* const capsule = PyCapsule_New(context->get(), kContextCapsule, [](PyObject* self) {
-      delete static_cast<std::shared_ptr<void>*>(PyCapsule_GetContext(self));
-    });
-    if (capsule == nullptr || PyCapsule_SetContext(capsule, context) != 0) {
-      delete context;
-      throw nb::python_error();
-    }
-    return nb::steal(capsule);
-  }
+  if (PyUnicode_CompareWithASCIIString(wanted, "context") == 0) return sycl_context_capsule(queue);
   if (PyUnicode_CompareWithASCIIString(wanted, "filter") == 0) {
     if (!sycl().same_context(queue, drivers().default_queue(queue.device()))) {
       throw ExportError("a filter string stands for its device's default context, and the memory is in another");
@@ -293,63 +202,6 @@ nb::object shown(const Tensor& tensor, PyObject* wanted) {
 }
 
 }  // namespace
-
-std::optional<Queue> sycl_queue_in(nb::handle object, const void* pointer) {
-  if (const Queue* const own = queue_or_null(object)) {
-    if (own->device().type == device::DeviceType::kOneApi) return *own;
-    return std::nullopt;
-  }
-  if (is_queue(object)) return sycl().wrap_queue(held_by(object));
-  if (is_a(object, "dpctl._sycl_context._SyclContext")) return of_context(held_by(object), pointer);
-  nb::object capsule = nb::borrow(object);
-  if (PyCapsule_CheckExact(object.ptr()) == 0) {
-    const nb::object get_capsule = optional_attribute(object.ptr(), names::_get_capsule());
-    if (!get_capsule.is_valid()) return std::nullopt;
-    capsule = get_capsule();
-    if (PyCapsule_CheckExact(capsule.ptr()) == 0) {
-      throw InvalidDataError("_get_capsule() of an object of type " + std::string(Py_TYPE(object.ptr())->tp_name) +
-                             " gives no capsule");
-    }
-  }
-  Queue queue = of_capsule(capsule, pointer);
-  use_up(capsule);
-  return queue;
-}
-
-std::optional<Queue> sycl_queue_of_device(nb::handle object) {
-  if (!is_a(object, "dpctl._sycl_device._SyclDevice")) return std::nullopt;
-  if (nb::object(object.attr("parent_device")).is_none()) return sycl_queue_in(cached_queue_of(object), nullptr);
-  // dpctl gives a part another queue, in another context, each time. The last ones are kept: each division of a device
-  // makes new parts.
-  static PyObject* const of_parts = PyDict_New();  // guarded by the interpreter lock
-  if (of_parts == nullptr) throw nb::python_error();
-  PyObject* known = PyDict_GetItemWithError(of_parts, object.ptr());
-  if (known == nullptr) {
-    if (PyErr_Occurred() != nullptr) throw nb::python_error();
-    const nb::object made = queue_object(sycl().make_queue({.native_device = held_by(object)}));
-    if (PyDict_GET_SIZE(of_parts) >= kPartsKept) {
-      PyObject* oldest = nullptr;
-      Py_ssize_t position = 0;
-      PyDict_Next(of_parts, &position, &oldest, nullptr);
-      if (PyDict_DelItem(of_parts, nb::borrow(oldest).ptr()) != 0) throw nb::python_error();
-    }
-    known = PyDict_SetDefault(of_parts, object.ptr(), made.ptr());
-    if (known == nullptr) throw nb::python_error();
-  }
-  return *queue_or_null(known);
-}
-
-nb::object sycl_queue_capsule(const Queue& queue) {
-  // The native queue is ours as long as anybody holds a Queue: the capsule does, whatever its consumer renames it to.
-  auto* const keeper = new Queue(queue);
-  PyObject* const capsule = PyCapsule_New(
-      queue.native(), kQueueCapsule, [](PyObject* self) { delete static_cast<Queue*>(PyCapsule_GetContext(self)); });
-  if (capsule == nullptr || PyCapsule_SetContext(capsule, keeper) != 0) {
-    delete keeper;
-    throw nb::python_error();
-  }
-  return nb::steal(capsule);
-}
 
 bool tensor_from_usm_array(PyObject* object, Tensor* out) {
   std::optional<DpnpArray> direct = dpnp_array(object);

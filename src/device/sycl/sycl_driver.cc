@@ -148,10 +148,6 @@ class OurDriver final : public SyclDriver {
     return api().context_equal(look_up(queue).context.get(), look_up(other).context.get());
   }
 
-  std::optional<MemoryKind> memory_kind(const void* pointer, const Queue& queue) const override {
-    return library_->kind_of(pointer, look_up(queue).context.get());
-  }
-
   std::vector<std::shared_ptr<void>> sub_devices(const Device& device, std::uint32_t compute_units) override {
     DeviceRef whole = library_->devices()[find(device)].get();
     if (compute_units == 0) throw InvalidArgumentError("the sycl driver was asked for sub-devices of 0 compute units");

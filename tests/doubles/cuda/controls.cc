@@ -8,13 +8,26 @@ using namespace crossdock::cuda_double;
 
 namespace {
 
-void wait_for_ended_streams() {
-  std::vector<std::pair<std::shared_ptr<crossdock::device::Context>, crossdock::device::Event>> ended;
+/// A context that is broken says so at once, while work on its other streams goes on: that must not fail anew later.
+void wait_for_all_work() {
+  std::vector<std::pair<std::shared_ptr<crossdock::device::Context>, crossdock::device::Event>> ends;
   {
     const std::lock_guard lock(state().mutex);
-    ended.swap(state().ended);
+    ends.swap(state().ended);
+    const auto add = [&](const DoubleContext& context) {
+      const auto end_of = [&](const DoubleStream& stream) {
+        ends.emplace_back(context.backend, context.backend->record(stream.queue));
+      };
+      for (const DoubleStream* stream : context.streams) end_of(*stream);
+      if (context.legacy != nullptr) end_of(*context.legacy);
+      for (const auto& [thread, stream] : context.per_thread) end_of(*stream);
+    };
+    for (const DoubleDevice& device : state().devices) {
+      if (device.primary != nullptr) add(*device.primary);
+    }
+    for (const auto& context : state().contexts) add(*context);
   }
-  for (auto& [backend, end] : ended) {
+  for (auto& [backend, end] : ends) {
     try {
       backend->wait(end);
     } catch (const crossdock::Error&) {
@@ -26,7 +39,7 @@ void wait_for_ended_streams() {
 }  // namespace
 
 CUDA_DOUBLE void crossdockCudaDoubleReset() {
-  wait_for_ended_streams();
+  wait_for_all_work();
   const std::lock_guard lock(state().mutex);
   State& s = state();
   s.version = State().version;

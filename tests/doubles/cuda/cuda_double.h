@@ -20,8 +20,8 @@ struct CrossdockCudaDoubleLive {
   uint64_t contexts;  ///< Times that a primary context is retained, and contexts of cuCtxCreate.
 };
 
-/// Forgets failures, counts, faults, hidden functions, attributes, the delay and the version that were set; what is
-/// alive stays, but no context is broken any longer.
+/// Waits for the work of all streams, whether it fails or not. Then forgets failures, counts, faults, hidden functions,
+/// attributes, the delay and the version that were set; what is alive stays, but no context is broken any longer.
 void crossdockCudaDoubleReset(void);
 /// Destroys all that is alive but contexts, as the end of a primary context does.
 void crossdockCudaDoubleForget(void);

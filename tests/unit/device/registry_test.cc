@@ -159,6 +159,8 @@ TEST(Registry, SaysWhyADeviceCantBeOpened) {
   const Device unknown{.type = static_cast<DeviceType>(77), .id = 0};
   EXPECT_THAT(message_of<UnsupportedError>([&] { registry->context(unknown); }), HasSubstr("device type 77"));
   EXPECT_THAT(message_of<UnsupportedError>([&] { registry->default_queue(unknown); }), HasSubstr("device type 77"));
+  EXPECT_EQ(registry->context_or_null(unknown), nullptr);
+  EXPECT_EQ(registry->context_or_null({}), registry->context({}));
 }
 
 TEST(Registry, HasOneQueuePerDeviceForWorkThatNamesNone) {

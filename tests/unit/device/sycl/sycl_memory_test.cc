@@ -53,8 +53,8 @@ TEST_F(SyclMemory, BelongsToTheContextOfItsQueue) {
     EXPECT_FALSE(context_->accessible(here.ref(), other));
     EXPECT_TRUE(context_->accessible(there.ref(), other));
     EXPECT_FALSE(context_->accessible(there.ref(), *queue_));
-    EXPECT_EQ(driver_->memory_kind(here.data(), *queue_), kind);
-    EXPECT_EQ(driver_->memory_kind(here.data(), other), std::nullopt);
+    EXPECT_EQ(context_->describe(here.data()).kind, kind);
+    EXPECT_EQ(context_->describe(there.data()).kind, kind);
     const auto equal = [&](void* context, const Queue& queue) {
       return context != nullptr &&
              sycl_->call<bool>("DPCTLContext_AreEq", context, driver_->queue_info(queue).context.get());

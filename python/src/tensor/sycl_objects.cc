@@ -1,0 +1,170 @@
+#include "sycl_objects.h"
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "../offload/dpctl.h"
+#include "../offload/selector.h"
+#include "crossdock/core/error.h"
+#include "names.h"
+#include "queue.h"
+#include "tensor.h"
+#include "transfer.h"
+
+namespace nb = nanobind;
+
+namespace crossdock::python {
+namespace {
+
+using device::Queue;
+using device::SyclDriver;
+
+constexpr Py_ssize_t kPartsKept = 64;
+constexpr const char* kQueueCapsule = "SyclQueueRef";
+constexpr const char* kUsedQueueCapsule = "used_SyclQueueRef";
+constexpr const char* kContextCapsule = "SyclContextRef";
+constexpr const char* kUsedContextCapsule = "used_SyclContextRef";
+
+/// The address of the SYCL object that one of dpctl's holds.
+void* held_by(nb::handle object) {
+  const nb::object address = object.attr("addressof_ref")();
+  const auto number = PyLong_AsSize_t(address.ptr());
+  if (number == static_cast<std::size_t>(-1) && PyErr_Occurred() != nullptr) throw nb::python_error();
+  return reinterpret_cast<void*>(number);
+}
+
+/// The queue of a context: its device's own where that is in this context, so that all who name the place by whatever
+/// means are on one queue.
+Queue of_context(void* native, const void* pointer) {
+  Queue queue = sycl().queue_in(native, pointer);
+  const Queue own = drivers().default_queue(queue.device());
+  const bool same = !sycl().queue_info(queue).sub_device && sycl().same_context(queue, own);
+  return same ? own : queue;
+}
+
+bool is_queue(nb::handle object) noexcept { return is_of_class(object, "dpctl._sycl_queue._SyclQueue"); }
+
+}  // namespace
+
+SyclDriver& sycl() {
+  const auto driver = std::dynamic_pointer_cast<SyclDriver>(drivers().find("sycl"));
+  if (driver == nullptr) drivers().for_type(device::DeviceType::kOneApi);  // throws, and says what was tried
+  return *driver;
+}
+
+bool is_of_class(nb::handle object, std::string_view name) noexcept {
+  for (const PyTypeObject* type = Py_TYPE(object.ptr()); type != nullptr; type = type->tp_base) {
+    if (type->tp_name == name) return true;
+  }
+  return false;
+}
+
+Queue queue_of_capsule(nb::handle capsule, const void* pointer) {
+  const char* const name = PyCapsule_GetName(capsule.ptr());
+  if (name == nullptr) throw InvalidDataError("a capsule without a name stands for no SYCL queue or context");
+  void* const native = PyCapsule_GetPointer(capsule.ptr(), name);
+  if (native == nullptr) throw nb::python_error();
+  if (std::string_view(name) == kQueueCapsule) return sycl().wrap_queue(native);
+  if (std::string_view(name) == kContextCapsule) return of_context(native, pointer);
+  if (std::string_view(name) == kUsedQueueCapsule || std::string_view(name) == kUsedContextCapsule) {
+    throw InvalidDataError("a capsule \"" + std::string(name) + "\" was used before; each is for one consumer");
+  }
+  throw InvalidDataError("a capsule \"" + std::string(name) +
+                         "\" stands for no SYCL queue or context; SyclQueueRef and SyclContextRef are understood");
+}
+
+void use_up(nb::handle capsule) {
+  const bool queue = PyCapsule_IsValid(capsule.ptr(), kQueueCapsule) != 0;
+  if (PyCapsule_SetName(capsule.ptr(), queue ? kUsedQueueCapsule : kUsedContextCapsule) != 0) throw nb::python_error();
+}
+
+bool stands_for_a_queue(nb::handle object) {
+  if (is_queue(object) || queue_or_null(object) != nullptr) return true;
+  return PyCapsule_CheckExact(object.ptr()) != 0
+             ? PyCapsule_IsValid(object.ptr(), kQueueCapsule) != 0
+             : !is_of_class(object, "dpctl._sycl_context._SyclContext") && PyUnicode_Check(object.ptr()) == 0;
+}
+
+std::string sycl_filter_of(const device::Device& device) {
+  const device::DeviceInfo wanted = sycl().info(device);
+  std::int64_t number = 0;
+  for (const device::Device& other : sycl().devices()) {
+    if (other == device) break;
+    const device::DeviceInfo info = sycl().info(other);
+    if (info.backend == wanted.backend && info.device_class == wanted.device_class) ++number;
+  }
+  return wanted.backend + ":" + std::string(device::device_class_name(wanted.device_class)) + ":" +
+         std::to_string(number);
+}
+
+std::optional<Queue> sycl_queue_in(nb::handle object, const void* pointer) {
+  if (const Queue* const own = queue_or_null(object)) {
+    if (own->device().type == device::DeviceType::kOneApi) return *own;
+    return std::nullopt;
+  }
+  if (is_queue(object)) return sycl().wrap_queue(held_by(object));
+  if (is_of_class(object, "dpctl._sycl_context._SyclContext")) return of_context(held_by(object), pointer);
+  nb::object capsule = nb::borrow(object);
+  if (PyCapsule_CheckExact(object.ptr()) == 0) {
+    const nb::object get_capsule = optional_attribute(object.ptr(), names::_get_capsule());
+    if (!get_capsule.is_valid()) return std::nullopt;
+    capsule = get_capsule();
+    if (PyCapsule_CheckExact(capsule.ptr()) == 0) {
+      throw InvalidDataError("_get_capsule() of an object of type " + std::string(Py_TYPE(object.ptr())->tp_name) +
+                             " gives no capsule");
+    }
+  }
+  Queue queue = queue_of_capsule(capsule, pointer);
+  use_up(capsule);
+  return queue;
+}
+
+std::optional<Queue> sycl_queue_of_device(nb::handle object) {
+  if (!is_of_class(object, "dpctl._sycl_device._SyclDevice")) return std::nullopt;
+  if (nb::object(object.attr("parent_device")).is_none()) return sycl_queue_in(cached_queue_of(object), nullptr);
+  // dpctl gives a part another queue, in another context, each time. The last ones are kept: each division of a device
+  // makes new parts.
+  static PyObject* const of_parts = PyDict_New();  // guarded by the interpreter lock
+  if (of_parts == nullptr) throw nb::python_error();
+  PyObject* known = PyDict_GetItemWithError(of_parts, object.ptr());
+  if (known == nullptr) {
+    if (PyErr_Occurred() != nullptr) throw nb::python_error();
+    const nb::object made = queue_object(sycl().make_queue({.native_device = held_by(object)}));
+    if (PyDict_GET_SIZE(of_parts) >= kPartsKept) {
+      PyObject* oldest = nullptr;
+      Py_ssize_t position = 0;
+      PyDict_Next(of_parts, &position, &oldest, nullptr);
+      if (PyDict_DelItem(of_parts, nb::borrow(oldest).ptr()) != 0) throw nb::python_error();
+    }
+    known = PyDict_SetDefault(of_parts, object.ptr(), made.ptr());
+    if (known == nullptr) throw nb::python_error();
+  }
+  return *queue_or_null(known);
+}
+
+nb::object sycl_queue_capsule(const Queue& queue) {
+  // The native queue is ours as long as anybody holds a Queue: the capsule does, whatever its consumer renames it to.
+  auto* const keeper = new Queue(queue);
+  PyObject* const capsule = PyCapsule_New(
+      queue.native(), kQueueCapsule, [](PyObject* self) { delete static_cast<Queue*>(PyCapsule_GetContext(self)); });
+  if (capsule == nullptr || PyCapsule_SetContext(capsule, keeper) != 0) {
+    delete keeper;
+    throw nb::python_error();
+  }
+  return nb::steal(capsule);
+}
+
+nb::object sycl_context_capsule(const Queue& queue) {
+  auto* const context = new std::shared_ptr<void>(sycl().queue_info(queue).context);
+  PyObject* const capsule = PyCapsule_New(context->get(), kContextCapsule, [](PyObject* self) {
+    delete static_cast<std::shared_ptr<void>*>(PyCapsule_GetContext(self));
+  });
+  if (capsule == nullptr || PyCapsule_SetContext(capsule, context) != 0) {
+    delete context;
+    throw nb::python_error();
+  }
+  return nb::steal(capsule);
+}
+
+}  // namespace crossdock::python
