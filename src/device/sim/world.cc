@@ -174,6 +174,7 @@ void World::reset() {
   for (std::vector<Injected>& failures : verb_failures_) failures.clear();
   work_failures_.clear();
   faults_.clear();
+  host_log_ = {};  // whose memory that was, and whose it is now, nobody here knows
 }
 
 // Memory
