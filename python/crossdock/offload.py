@@ -100,11 +100,7 @@ def collocate(*arrays: Any, to: Any = None) -> tuple[Tensor, ...]:
     that is pending on it. The others are copied there. Arrays of the host are copied if there is a queue to come to.
     """
     tensors = tuple(asarray(array) for array in arrays)
-    if to is None:
-        # Arrays of the host don't vote, wherever they came from.
-        queue = next((placement(tensor) for tensor in tensors if tensor.usm_type is not None), None)
-    else:
-        queue = _native.queue_of(to)
+    queue = _native.first_queue_of(*tensors) if to is None else _native.queue_of(to)
     return tensors if queue is None else tuple(tensor.collocate(queue) for tensor in tensors)
 
 

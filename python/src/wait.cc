@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 #include <exception>
+#include <memory>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -53,6 +54,18 @@ class Waiting {
     if (!over_fd_) throw std::system_error(errno, std::generic_category());
   }
 
+  ~Waiting() {
+    // In a child that a signal handler forked the thread isn't: there is nothing to join or to detach, only a handle
+    // that mustn't be destroyed.
+    if (made_in_.in_child()) {
+      static_cast<void>(thread_.release());
+    } else {
+      give_up();
+    }
+  }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
   void run() noexcept {
     try {
       context_->wait(event_);
@@ -77,16 +90,16 @@ class Waiting {
   /// Once it is over: the thread has let go of context and event when this returns, so that they go where they are
   /// expected to. Throws the failure of the work.
   void finish() {
-    if (thread_.joinable()) thread_.join();
+    if (thread_ && thread_->joinable()) thread_->join();
     if (failure_ != nullptr) std::rethrow_exception(failure_);
   }
   /// Leaves the thread to its wait.
   void give_up() {
-    if (thread_.joinable()) thread_.detach();
+    if (thread_ && thread_->joinable()) thread_->detach();
   }
   static void start(const std::shared_ptr<Waiting>& waiting) {
     const BlockedSignals blocked;  // they are the main thread's
-    waiting->thread_ = std::thread([waiting] { waiting->run(); });
+    waiting->thread_ = std::make_unique<std::thread>([waiting] { waiting->run(); });
   }
 
  private:
@@ -95,8 +108,8 @@ class Waiting {
   device::Event event_;
   UniqueFd over_fd_;
   std::atomic<bool> over_{false};
-  std::exception_ptr failure_;  ///< Once it is over.
-  std::thread thread_;          ///< Of no use to it itself: the main thread's.
+  std::exception_ptr failure_;           ///< Once it is over.
+  std::unique_ptr<std::thread> thread_;  ///< Of no use to it itself: the main thread's.
 };
 
 /// What an interrupted wait left to its thread: who waits for the same again, as loops with timeouts do, waits for

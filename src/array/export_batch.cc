@@ -29,7 +29,7 @@ void destroy(Block* block) noexcept {
   ::operator delete(block);
 }
 
-void release_array(ArrowArray* array);
+void release_array(ArrowArray* array) noexcept;
 
 /// Marks an array released, with all below it that wasn't moved out, and returns how many of the block's that were.
 std::int64_t drop(ArrowArray* array, const Block* block) {
@@ -52,7 +52,7 @@ std::int64_t drop(ArrowArray* array, const Block* block) {
   return count;
 }
 
-void release_array(ArrowArray* array) {
+void release_array(ArrowArray* array) noexcept {
   if (array == nullptr || array->release == nullptr) return;
   auto* block = static_cast<Block*>(array->private_data);
   const std::int64_t count = drop(array, block);
@@ -225,9 +225,9 @@ void export_batch(RecordBatch batch, ArrowDeviceArray* out) {
   Totals totals;
   count(&batch, *batch.schema, &totals);
 
-  batch.event.check();
+  const bool has_event = batch.event.need() != nullptr;
   if (batch.device.type == device::DeviceType::kCpu && batch.queue && batch.queue->device() != batch.device &&
-      batch.event.native() != nullptr) {
+      has_event) {
     throw InvalidArgumentError("the batch is still being copied to the host by a queue of " +
                                device::to_string(batch.queue->device()) +
                                ", and Arrow has no event for memory of the CPU: wait for it first");

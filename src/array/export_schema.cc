@@ -28,7 +28,7 @@ struct Contents {
   }
 };
 
-void release_schema(ArrowSchema* schema) {
+void release_schema(ArrowSchema* schema) noexcept {
   if (schema == nullptr || schema->release == nullptr) return;
   schema->release = nullptr;
   delete static_cast<Contents*>(std::exchange(schema->private_data, nullptr));

@@ -177,7 +177,7 @@ struct ExportedStream {
       body();
       return 0;
     } catch (const Error& error) {
-      keep(std::string(error_name(error.code())) + ": " + error.what());
+      keep(error_name(error.code()), ": ", error.what());
       return to_errno(error.code());
     } catch (const std::bad_alloc&) {
       keep("out of memory");
@@ -191,7 +191,15 @@ struct ExportedStream {
     }
   }
 
-  void keep(std::string text) noexcept { last_error = std::move(text); }
+  /// Without memory for the text there is none.
+  template <typename... Parts>
+  void keep(const Parts&... parts) noexcept {
+    try {
+      (last_error.append(parts), ...);
+    } catch (const std::bad_alloc&) {
+      last_error.clear();
+    }
+  }
 
   static int get_schema(typename Form::Stream* c, ArrowSchema* out) noexcept {
     return of(c)->guarded([&] { export_schema(*of(c)->stream->schema(), out); });

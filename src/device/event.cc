@@ -69,6 +69,12 @@ void* Event::native() const noexcept {
   return state_->native.load(std::memory_order_relaxed);
 }
 
+void* Event::need() const {
+  void* const handle = native();  // first: it is what may fail
+  check();
+  return handle;
+}
+
 bool Event::empty() const noexcept {
   return !state_ ||
          (!state_->later.load(std::memory_order_acquire) && state_->native.load(std::memory_order_relaxed) == nullptr);

@@ -100,8 +100,9 @@ void copy_gathered(const BatchPlan& plan, std::span<const BatchPlan::Part> parts
 }  // namespace
 
 bool is_ready(const RecordBatch& batch) {
+  const bool nothing_to_wait_for = batch.event.empty();  // first: recording may fail on another thread meanwhile
   batch.event.check();
-  return batch.event.native() == nullptr;
+  return nothing_to_wait_for;
 }
 
 void wait_ready(RecordBatch* batch, Context& context) {

@@ -11,8 +11,9 @@
 namespace crossdock::exchange {
 
 bool is_ready(const array::Tensor& tensor) {
+  const bool nothing_to_wait_for = tensor.event.empty();  // first: recording may fail on another thread meanwhile
   tensor.event.check();
-  return tensor.event.empty();
+  return nothing_to_wait_for;
 }
 
 device::Event out_of_reach(const device::Queue& stream) {

@@ -56,6 +56,13 @@ std::optional<Queue> queue_of(const Tensor& array, const device::DriverRegistry&
   return drivers.default_queue(array.device);
 }
 
+std::optional<Queue> first_queue_of(std::span<const Tensor* const> arrays, const device::DriverRegistry& drivers) {
+  for (const Tensor* array : arrays) {
+    if (auto queue = queue_of(*array, drivers)) return queue;
+  }
+  return std::nullopt;
+}
+
 bool accessible(const Tensor& array, const Queue& queue, const device::DriverRegistry& drivers) {
   const device::BufferRef memory{.data = array.data,
                                  .size = static_cast<std::uint64_t>(array.nbytes()),

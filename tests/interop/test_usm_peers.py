@@ -978,3 +978,25 @@ import dpctl._sycl_queue_manager as manager
 assert xd.Queue("sycl") == xd.Queue(manager.get_device_cached_queue(__import__("dpctl").get_devices()[0]))
 """
     run_alone(program, "interrupt")
+
+
+class By:
+    """One protocol of a tensor, and no other."""
+
+    def __init__(self, tensor, *names):
+        for name in names:
+            setattr(type(self), name, staticmethod(getattr(tensor, name)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("protocol", ["DLPack", "Arrow"])
+def test_the_kind_of_memory_comes_along_by_every_protocol(queue, kind, protocol):
+    ours = xd.asarray(Exporter(filled(queue, np.arange(3.0), kind), shape=(3,), typestr="<f8"))
+    names = {"DLPack": ["__dlpack__", "__dlpack_device__"], "Arrow": ["__arrow_c_device_array__"]}[protocol]
+    there = xd.asarray(type("Only", (By,), {})(ours, *names))
+    assert (there.pointer, there.usm_type) == (ours.pointer, kind)
+    if kind == "device":
+        with pytest.raises(BufferError):
+            memoryview(there)
+    else:
+        np.testing.assert_array_equal(np.asarray(there), np.arange(3.0))

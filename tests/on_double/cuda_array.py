@@ -835,3 +835,14 @@ def test_nothing_stays_allocated(floats: np.ndarray) -> None:
         read(xd.asarray(array).T)
     del array
     assert eventually(lambda: CUDA.live().allocations == 0)
+
+
+def test_pinned_memory_on_no_queue_says_nothing_of_where_work_runs(floats: np.ndarray) -> None:
+    pinned = xd.asarray(DeviceArray(floats, kind="pinned"))
+    pinned.wait()
+    pinned = pinned.unsynchronized()
+    there = xd.asarray(floats, queue=xd.Queue("cuda:0", name="work"))
+    assert pinned.queue is None
+    assert [one.queue for one in xd.offload.collocate(pinned, there)] == [there.queue] * 2
+    (stays,) = xd.offload.collocate(pinned)
+    assert (stays.queue, stays.pointer) == (None, pinned.pointer)

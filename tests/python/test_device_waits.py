@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -91,13 +92,22 @@ def test_waits_that_are_given_up_again_and_again_hold_one_thread(
 
 
 @pytest.mark.simulated_devices(1, delay=0.5)
-def test_a_fork_in_a_handler_leaves_the_child_without_the_wait(simulated_devices: testing.SimulatedDevices) -> None:
+@pytest.mark.parametrize("after", [False, True], ids=["while it waits", "after the thread has ended"])
+def test_a_fork_in_a_handler_leaves_the_child_without_the_wait(
+    simulated_devices: testing.SimulatedDevices, after: bool
+) -> None:
     children: list[int] = []
 
+    def threads() -> int:
+        return len(os.listdir("/proc/self/task"))
+
     def fork(*_: object) -> None:
+        while after and threads() > others:
+            time.sleep(0.001)  # No signal tells of the end of a thread.
         children.append(os.fork())
 
     there = xd.asarray(np.arange(24.0)).to("sim:0", queue=xd.Queue.new("sim:0"))
+    others = threads()
     parent = os.getpid()
     before = signal.signal(signal.SIGALRM, fork)
     try:

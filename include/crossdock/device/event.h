@@ -32,6 +32,8 @@ class CROSSDOCK_EXPORT Event {
   /// The native handle; null if there is none. Records what end_of() gave; where that fails, the event carries the
   /// failure.
   void* native() const noexcept;
+  /// The same, for who can't go on without it: throws the failure, that of recording too.
+  void* need() const;
   /// True if there is no native handle, and none is to come: nothing has to be waited for, unless the event failed.
   bool empty() const noexcept;
   /// The queue whose end the event will stand for, as long as nobody has needed it; nothing otherwise.

@@ -107,7 +107,8 @@ class CROSSDOCK_EXPORT SimDriver : public Driver {
   virtual std::vector<std::string> faults() const = 0;
   /// Forgets them: they were meant.
   virtual void forget_faults() = 0;
-  /// Sets the counters to 0, and forgets faults and failures that haven't happened yet.
+  /// Sets the counters to 0, and forgets faults, failures that haven't happened yet, and what was done to the host's
+  /// memory.
   virtual void reset() = 0;
 };
 

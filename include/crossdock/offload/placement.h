@@ -17,6 +17,10 @@ namespace crossdock::offload {
 CROSSDOCK_EXPORT std::optional<device::Queue> queue_of(const array::Tensor& array,
                                                        const device::DriverRegistry& drivers);
 
+/// That of the first array which is associated with one; nothing where all are the host's. Throws as queue_of().
+CROSSDOCK_EXPORT std::optional<device::Queue> first_queue_of(std::span<const array::Tensor* const> arrays,
+                                                             const device::DriverRegistry& drivers);
+
 /// True if work on `queue` may use the array where it is: device and context are the queue's, or it reaches them.
 /// Throws as DriverRegistry::context().
 CROSSDOCK_EXPORT bool accessible(const array::Tensor& array, const device::Queue& queue,

@@ -1,5 +1,6 @@
 #include "placement.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <deque>
 #include <optional>
@@ -56,7 +57,16 @@ nb::object placement_of(PyObject* const* arrays, Py_ssize_t count, PyObject* que
   const Arrays all(arrays, count);
   std::optional<device::Queue> named;
   if (given(queue)) named = select_queue(queue);
-  const offload::Placement placed = offload::placement(all.pointers(), named, drivers());
+  const device::DriverRegistry& known = drivers();
+  // An array that names no queue is on that of its device, which may have to be opened for it.
+  const bool may_open = std::any_of(all.pointers().begin(), all.pointers().end(), [](const Tensor* array) {
+    return !array->queue && array->device.type != device::DeviceType::kCpu;
+  });
+  const offload::Placement placed = [&] {
+    std::optional<GilRelease> release;
+    if (may_open) release.emplace();
+    return offload::placement(all.pointers(), named, known);
+  }();
   return placed.queue ? queue_object(*placed.queue) : nb::object();
 }
 
@@ -79,13 +89,28 @@ void bind_placement(nb::module_& module) {
       [](nb::handle array, nb::handle queue) {
         PyObject* const object = array.ptr();
         const Arrays one(&object, 1);
-        return offload::accessible(*one.pointers().front(), select_queue(queue), drivers());
+        const device::Queue on = select_queue(queue);
+        const device::DriverRegistry& all = drivers();
+        const GilRelease release;  // it may open a device
+        return offload::accessible(*one.pointers().front(), on, all);
       },
       "array"_a, "queue"_a);
   module.attr("DEFAULT_FILTER") = nb::str(device::kDefaultFilter.data(), device::kDefaultFilter.size());
   module.def(
       "queue_of", [](nb::handle of) { return queue_object(queue_of(of)); }, "of"_a,
       "The queue that an object names, or that an array is on.");
+  module.def(
+      "first_queue_of",
+      [](const nb::args& arrays) {
+        const Arrays all(&PyTuple_GET_ITEM(arrays.ptr(), 0), PyTuple_GET_SIZE(arrays.ptr()));
+        const device::DriverRegistry& known = drivers();
+        const auto queue = [&] {
+          const GilRelease release;  // it may open a device
+          return offload::first_queue_of(all.pointers(), known);
+        }();
+        return queue ? queue_object(*queue) : nb::none();
+      },
+      "arrays"_a, "That of the first array that is on one; None where all are the host's.");
 }
 
 }  // namespace crossdock::python

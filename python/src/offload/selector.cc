@@ -104,7 +104,8 @@ std::optional<Queue> named_queue(nb::handle of) {
   if (const auto queue = sycl_queue_of_device(of)) return *queue;
   const nb::object stream = optional_attribute(of.ptr(), names::__cuda_stream__());
   if (stream.is_valid()) return of_cuda_stream(of, stream);
-  if (PyTuple_Check(of.ptr()) == 0 && !nb::isinstance<Device>(of)) return std::nullopt;
+  const bool pair = PyTuple_Check(of.ptr()) != 0 && PyTuple_GET_SIZE(of.ptr()) == 2;
+  if (!pair && !nb::isinstance<Device>(of)) return std::nullopt;
   return queues().queue(device_in(of));
 }
 

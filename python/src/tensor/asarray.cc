@@ -275,8 +275,9 @@ PyMethodDef functions[] = {
     {"asarray", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(asarray)), METH_FASTCALL | METH_KEYWORDS,
      "asarray(obj, device=None, copy=None, queue=None, *, usm_type=None, sync=None)\n--\n\n"
      "Any array as a Tensor, without a copy where none is asked for.\n\n"
-     "Takes what speaks the buffer protocol, DLPack (in Python or C), Arrow, the CUDA Array Interface or NumPy's array "
-     "interface.\n\ndevice: where it must be (\"cpu\", \"cuda:1\"); None: where it is. copy: True always copies, False "
+     "Takes what speaks the buffer protocol, DLPack (in Python or C), Arrow, the CUDA Array Interface, the SYCL USM "
+     "array interface or NumPy's array interface.\n\ndevice: where it must be (\"cpu\", \"cuda:1\"); None: where it "
+     "is. copy: True always copies, False "
      "raises BufferError where one is needed. queue: where a copy runs; without a device, the array comes to the "
      "queue's. usm_type: \"device\", \"shared\" or \"host\", the kind of a device's memory it must be in. sync: "
      "whether "

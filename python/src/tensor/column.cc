@@ -11,6 +11,7 @@
 #include "../gil.h"
 #include "../producer.h"
 #include "crossdock/core/error.h"
+#include "crossdock/exchange/memory_kind.h"
 #include "place.h"
 #include "tensor.h"
 #include "transfer.h"
@@ -94,6 +95,7 @@ bool tensor_from_arrow(PyObject* object, Bools bools, bool streams, array::Tenso
   std::optional<GilRelease> release;
   if (bools == Bools::kConvert) release.emplace();
   *out = exchange::tensor_of_column(*batch, bools);
+  if (exchange::leaves_kind_open(out->device.type)) exchange::settle_kind(out, drivers());
   return true;
 }
 

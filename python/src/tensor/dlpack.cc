@@ -1,4 +1,5 @@
 #include "crossdock/exchange/dlpack.h"
+#include "crossdock/exchange/memory_kind.h"
 
 #include <nanobind/nanobind.h>
 
@@ -81,6 +82,7 @@ Tensor take(Managed* managed, std::uint64_t flags) {
   std::shared_ptr<const void> owner = owner_of_managed(managed);
   Tensor tensor = exchange::view_dlpack(managed->dl_tensor, flags);
   tensor.owner = std::move(owner);
+  if (exchange::leaves_kind_open(tensor.device.type)) exchange::settle_kind(&tensor, drivers());
   return tensor;
 }
 

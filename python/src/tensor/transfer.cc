@@ -188,13 +188,15 @@ Tensor copy_into(const Tensor& to, const Tensor& from, const Queue* queue) {
 
 Tensor empty_on(const array::ElementType& type, std::span<const std::int64_t> shape, const Device& device,
                 const Queue* queue, std::optional<MemoryKind> kind) {
-  const auto context = drivers().context(device);
+  const device::DriverRegistry& all = drivers();
+  const GilReleaseIfHeld release;  // it may open the device, and give back memory that waits for its work
+  const auto context = all.context(device);
   if (queue != nullptr && queue->device() != context->device()) {
     throw InvalidArgumentError("the queue is one of " + device::to_string(queue->device()) +
                                ", which can't order work on memory of " + device::to_string(device));
   }
   Tensor made = exchange::empty(type, shape, context, kind.value_or(array::kind_of(device.type)),
-                                queue != nullptr ? *queue : drivers().default_queue(device));
+                                queue != nullptr ? *queue : all.default_queue(device));
   if (made.data == nullptr) made.device = device;
   return made;
 }

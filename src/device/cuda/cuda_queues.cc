@@ -68,8 +68,7 @@ Queue CudaContext::wrap_queue(void* native, std::shared_ptr<void> owner) {
 
 void CudaContext::order_after(const Queue& queue, const Event& event) {
   check_queue(queue);
-  event.check();
-  if (event.native() == nullptr) return;
+  if (event.need() == nullptr) return;
   const Entered entered(*this, "ordering a queue after an event");
   check(api().stream_wait_event(queue.native(), handle_of(event), 0), "ordering a queue after an event");
 }
@@ -90,8 +89,7 @@ Event CudaContext::record(const Queue& queue) {
 }
 
 bool CudaContext::query(const Event& event) {
-  event.check();
-  if (event.native() == nullptr) return true;
+  if (event.need() == nullptr) return true;
   const Entered entered(*this, "querying an event");
   const CUresult result = api().event_query(handle_of(event));
   if (result == kNotReady) return false;
@@ -106,8 +104,7 @@ bool CudaContext::query(const Event& event) {
 }
 
 void CudaContext::wait(const Event& event) {
-  event.check();
-  if (event.native() == nullptr) return;
+  if (event.need() == nullptr) return;
   const Entered entered(*this, "waiting for an event");
   const CUresult result = api().event_synchronize(handle_of(event));
   if (result == kSuccess) return parked_.sweep();

@@ -197,8 +197,7 @@ Event HostContext::record(const Queue& queue) {
 }
 
 bool HostContext::query(const Event& event) {
-  event.check();
-  if (event.native() != nullptr) throw UnsupportedError("the host driver was given an event of another driver");
+  if (event.need() != nullptr) throw UnsupportedError("the host driver was given an event of another driver");
   return true;
 }
 

@@ -60,8 +60,7 @@ Queue SyclContext::wrap_queue(void* native, std::shared_ptr<void> owner) {
 
 void SyclContext::order_after(const Queue& queue, const Event& event) {
   const SyclQueue& on = look_up(queue);
-  event.check();
-  EventRef before = ref_of(event);
+  auto* before = static_cast<EventRef>(event.need());
   // Asking costs less than a barrier.
   if (before == nullptr || api().event_status(before) == kStatusComplete) return;
   // A barrier in an out-of-order queue holds nothing back as long as the run time itself hasn't handed on the work
@@ -89,8 +88,7 @@ std::shared_ptr<const Error> SyclContext::finish(const Api& api, EventRef event)
 }
 
 bool SyclContext::query(const Event& event) {
-  event.check();
-  if (event.native() == nullptr) return true;
+  if (event.need() == nullptr) return true;
   library_->check_fork();
   const int status = api().event_status(ref_of(event));
   // Unknown is what dpctl makes of a failure to ask: the work has failed, and waiting, which is short then, says how.
@@ -104,8 +102,7 @@ bool SyclContext::query(const Event& event) {
 }
 
 void SyclContext::wait(const Event& event) {
-  event.check();
-  if (event.native() == nullptr) return;
+  if (event.need() == nullptr) return;
   library_->check_fork();
   if (auto failure = finish(api(), ref_of(event))) Event(event).fail(std::move(failure));
   event.check();

@@ -399,6 +399,21 @@ TEST_P(DriverConformance, AFailedEventIsThrownAtWhoeverNeedsIt) {
   EXPECT_EQ(download(buffer.ref()), "fine");
 }
 
+TEST_P(DriverConformance, AnEventThatCantBeRecordedIsThrownAtWhoeverNeedsIt) {
+  // Recorded when it is needed, which nobody sees before.
+  const Queue foreign({.type = static_cast<DeviceType>(77), .id = 0}, nullptr, nullptr);
+  EXPECT_THROW(context_->query(Event::end_of(context_, foreign)), InvalidArgumentError);
+  EXPECT_THROW(context_->wait(Event::end_of(context_, foreign)), InvalidArgumentError);
+  EXPECT_THROW(context_->order_after(*queue_, Event::end_of(context_, foreign)), InvalidArgumentError);
+  const Event event = Event::end_of(context_, foreign);
+  EXPECT_FALSE(event.empty());
+  EXPECT_NO_THROW(event.check()) << "nobody has needed it";
+  EXPECT_THROW(event.need(), InvalidArgumentError);
+  EXPECT_TRUE(event.empty());
+  EXPECT_THROW(event.check(), InvalidArgumentError);
+  EXPECT_NO_THROW(context_->wait(Event::end_of(context_, *queue_)));
+}
+
 TEST_P(DriverConformance, WrapsForeignQueues) {
   if (!quirks().make_native_queue) {
     int not_a_queue = 0;

@@ -47,6 +47,13 @@ TEST(Event, FailedHasNoNative) {
   EXPECT_THROW(event.check(), ResourceError);
 }
 
+TEST(Event, NeededThrowsItsFailure) {
+  int native = 0;
+  EXPECT_EQ(Event().need(), nullptr);
+  EXPECT_EQ(Event(&native, nullptr).need(), &native);
+  EXPECT_THROW(Event::failed(std::make_shared<const ResourceError>("no memory")).need(), ResourceError);
+}
+
 TEST(Event, FailsOnAnotherThread) {
   Event event(nullptr, nullptr);
   std::thread device([copy = event]() mutable { copy.fail(std::make_shared<const SystemError>("x")); });

@@ -1,6 +1,7 @@
 #include "crossdock/offload/placement.h"
 
 #include <array>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,12 @@ TEST_F(PlacementTest, ArraysOfTheHostDontVote) {
   EXPECT_EQ(placed({host(), host()}).queue, std::nullopt);
   EXPECT_EQ(placed({host(), on(one_), host()}).queue, one_);
   EXPECT_EQ(queue_of(host(), *drivers_), std::nullopt);
+  Tensor pinned = host();
+  pinned.device = {.type = device::DeviceType::kCudaHost, .id = 0};
+  const Tensor one = on(one_);
+  const Tensor* const arrays[] = {&pinned, &one};
+  EXPECT_EQ(first_queue_of(arrays, *drivers_), one_);
+  EXPECT_EQ(first_queue_of(std::span(arrays).first(1), *drivers_), std::nullopt);
 }
 
 TEST_F(PlacementTest, MemoryOfTheHostIsNobodysWhateverBroughtItThere) {
