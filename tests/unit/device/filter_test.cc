@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -249,6 +250,9 @@ struct Arrangement {
   Drivers drivers;
   std::vector<std::string> filters;  ///< In the order of list_devices().
 };
+
+/// For the framework, which else prints bytes.
+void PrintTo(const Arrangement& one, std::ostream* out) { *out << one.name; }
 
 DeviceInfo of_sycl(std::int64_t id, DeviceClass device_class, std::string backend) {
   return made(DeviceType::kOneApi, id, device_class, std::move(backend));
