@@ -11,15 +11,30 @@
 namespace crossdock::device {
 namespace {
 
-/// What a text may name before there is any such device. Of those, SYCL's are no drivers.
-constexpr std::array<std::string_view, 7> kBackends = {"host", "cuda", "sycl", "sim", "opencl", "level_zero", "hip"};
+/// What SYCL's own filter strings name a device by. Known here so that a text can name them before SYCL was started.
+constexpr std::array<std::string_view, 5> kSyclBackends = {"opencl", "level_zero", "cuda", "hip", "native_cpu"};
 constexpr std::array kClasses = {DeviceClass::kCpu, DeviceClass::kGpu, DeviceClass::kAccelerator};
 constexpr std::string_view kHost = "host";
+constexpr std::string_view kSycl = "sycl";
+constexpr std::size_t kLongestWord = 64;
+
+template <typename Words>
+bool among(const Words& words, std::string_view word) {
+  return std::ranges::find(words, word) != words.end();
+}
 
 std::optional<DeviceClass> class_of(std::string_view word) noexcept {
   const auto* const found =
       std::ranges::find_if(kClasses, [word](DeviceClass one) { return device_class_name(one) == word; });
   return found == kClasses.end() ? std::nullopt : std::optional(*found);
+}
+
+/// Whether a part can be a backend, whether or not there is one of that name.
+bool is_backend_word(std::string_view word) noexcept {
+  const auto small = [](char c) { return c >= 'a' && c <= 'z'; };
+  const auto fits = [small](char c) { return small(c) || (c >= '0' && c <= '9') || c == '_'; };
+  return !word.empty() && word.size() <= kLongestWord && small(word.front()) && std::ranges::all_of(word, fits) &&
+         !class_of(word);
 }
 
 std::optional<std::int64_t> number_of(std::string_view word) noexcept {
@@ -58,8 +73,9 @@ Filter parse_one(std::string_view text, std::string_view one) {
         if (next > Part::kNumber) fail(text, "its number isn't the last part");
         filter.number = number;
         next = Part::kEnd;
-      } else if (std::ranges::find(kBackends, word) != kBackends.end()) {
-        if (next > Part::kBackend) fail(text, "\"" + std::string(word) + "\" stands in the wrong place");
+      } else if (is_backend_word(word)) {
+        if (next == Part::kClass) fail(text, "nobody knows a device type \"" + std::string(word) + "\"");
+        if (next > Part::kClass) fail(text, "\"" + std::string(word) + "\" stands in the wrong place");
         filter.backend = word;
         next = Part::kClass;
       } else {
@@ -80,9 +96,18 @@ std::vector<std::string> names_in_order(const DriverRegistry& drivers) {
   return names;
 }
 
-bool is_driver(const DriverRegistry& drivers, std::string_view backend) {
-  const std::vector<std::string> names = drivers.names();
-  return std::ranges::find(names, backend) != names.end();
+bool is_driver(const DriverRegistry& drivers, std::string_view backend) { return among(drivers.names(), backend); }
+
+/// Throws InvalidArgumentError for a backend that is neither of these names nor SYCL's.
+void check_known(std::string_view text, const Filter& filter, std::vector<std::string> names) {
+  const std::string& word = filter.backend;
+  if (word.empty() || among(names, word) || among(kSyclBackends, word)) return;
+  for (const std::string_view backend : kSyclBackends) {
+    if (!among(names, backend)) names.emplace_back(backend);
+  }
+  std::string known;
+  for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
+  fail(text, "nobody knows \"" + word + "\" (backends are " + known + ")");
 }
 
 bool matches(const Filter& filter, const DeviceInfo& info, bool backend_matches) {
@@ -100,9 +125,11 @@ std::optional<Device> find_in(const Driver& driver, const Filter& filter, bool b
 
 std::optional<Device> find(const DriverRegistry& drivers, const Filter& filter) {
   const bool by_driver = is_driver(drivers, filter.backend);
+  // A backend is one driver's: its name, or a word of SYCL's.
+  const std::string_view only = by_driver || filter.backend.empty() ? std::string_view(filter.backend) : kSycl;
   std::int64_t left = filter.number.value_or(0);
   for (const std::string& name : names_in_order(drivers)) {
-    if (by_driver && name != filter.backend) continue;
+    if (!only.empty() && name != only) continue;
     const std::shared_ptr<Driver> driver = drivers.find(name);
     if (driver == nullptr) continue;
     if (const auto device = find_in(*driver, filter, by_driver || filter.backend.empty(), left)) return device;
@@ -110,9 +137,21 @@ std::optional<Device> find(const DriverRegistry& drivers, const Filter& filter) 
   return std::nullopt;
 }
 
+/// What a backend may be where one driver alone is asked: its name, or that by which it reaches a device.
+std::vector<std::string> names_of(const Driver& driver) {
+  std::vector<std::string> names = {std::string(driver.name())};
+  for (const Device& device : devices_of(driver)) {
+    std::string backend = driver.info(device).backend;
+    if (is_backend_word(backend) && !among(names, backend)) names.push_back(std::move(backend));
+  }
+  return names;
+}
+
 [[noreturn]] void fail_none(const DriverRegistry& drivers, std::string_view text) {
   std::string what = "no device matches \"" + std::string(text) + "\"; there are:";
-  for (const NamedDevice& device : list_devices(drivers)) what += " " + device.filter + ",";
+  for (const NamedDevice& device : list_devices(drivers)) {
+    what += " " + (device.filter.empty() ? to_string(device.info.device) : device.filter) + ",";
+  }
   what.back() = ';';
   for (const DriverReport& report : drivers.reports()) {
     if (!report.devices.empty() || report.tried.empty()) continue;
@@ -140,6 +179,7 @@ std::vector<Filter> parse_filter(std::string_view text) {
 
 Device select_device(const DriverRegistry& drivers, std::string_view text) {
   const std::vector<Filter> filters = parse_filter(text);
+  for (const Filter& filter : filters) check_known(text, filter, drivers.names());
   for (const Filter& filter : filters) {
     if (const auto device = find(drivers, filter)) return *device;
   }
@@ -147,7 +187,11 @@ Device select_device(const DriverRegistry& drivers, std::string_view text) {
 }
 
 Device select_device(const Driver& driver, std::string_view text) {
-  for (const Filter& filter : parse_filter(text)) {
+  const std::vector<Filter> filters = parse_filter(text);
+  for (const Filter& filter : filters) {
+    if (!filter.backend.empty()) check_known(text, filter, names_of(driver));
+  }
+  for (const Filter& filter : filters) {
     std::int64_t left = filter.number.value_or(0);
     const bool any = filter.backend.empty() || filter.backend == driver.name();
     if (const auto device = find_in(driver, filter, any, left)) return *device;
@@ -158,16 +202,23 @@ Device select_device(const Driver& driver, std::string_view text) {
 
 namespace {
 
-/// One driver's, whose backends are no other's.
+/// One driver's, numbered as find() counts them: by the driver's name all of its devices, by a word of SYCL's those
+/// that are reached by it.
 void list_devices_of(const Driver& driver, const DriverRegistry& drivers, std::vector<NamedDevice>* all) {
   std::map<std::string, std::int64_t> counts;
   const std::string name(driver.name());
   for (const Device& device : devices_of(driver)) {
     DeviceInfo info = driver.info(device);
-    // A backend that a driver's name is taken for can't be named by itself.
-    const std::string& backend = is_driver(drivers, info.backend) ? name : info.backend;
-    const std::string stem = backend + ":" + std::string(device_class_name(info.device_class)) + ":";
-    std::string filter = stem + std::to_string(counts[stem]++);
+    const std::string rest = ":" + std::string(device_class_name(info.device_class)) + ":";
+    const std::int64_t by_driver = counts[name + rest]++;
+    std::string filter;
+    // By a backend that is no driver's name; one that SYCL gets later, or doesn't tell, can't be named by itself.
+    if (name == kSycl && among(kSyclBackends, info.backend) && !is_driver(drivers, info.backend)) {
+      const std::string stem = info.backend + rest;
+      filter = stem + std::to_string(counts[stem]++);
+    } else if (is_backend_word(name)) {
+      filter = name + rest + std::to_string(by_driver);
+    }
     all->push_back({.info = std::move(info), .driver = name, .filter = std::move(filter)});
   }
 }

@@ -30,6 +30,7 @@ pytestmark = pytest.mark.simulated_devices(3)
 
 NO_FILTER = [
     "", ",", ":", "GPU", " gpu", "gpu ", "gpu: 1", "sim:GPU:0", "gpu:-1", "gpu:1:2", "0:gpu", "gpu,", "fpga", "sim:sim",
+    "rocm:gpu:0", "gpu,fpga", "sim:fpga",
 ]  # fmt: skip
 
 
@@ -50,6 +51,16 @@ def test_what_is_no_filter_string_is_refused(simulated_devices, text):
     with pytest.raises(ValueError, match="is no filter string") as caught:
         xd.Queue(text)
     assert "opencl:cpu:0" in str(caught.value)
+
+
+def test_a_backend_that_nobody_knows_is_refused_with_those_that_are(simulated_devices):
+    with pytest.raises(ValueError, match=r'nobody knows "rocm" \(backends are host, .*sim, .*opencl.*native_cpu\)'):
+        xd.Queue("rocm:gpu:0")
+
+
+def test_every_device_listed_is_the_one_that_its_filter_string_chooses(simulated_devices):
+    for one in offload.devices():
+        assert xd.Queue(one.filter).device == one.device
 
 
 def test_a_device_that_isnt_there_is_named_with_those_that_are(simulated_devices):
