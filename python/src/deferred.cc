@@ -145,7 +145,7 @@ void mark_source_thread() noexcept {
 void drop(std::shared_ptr<const void> owner) noexcept {
   if (owner == nullptr) return;
   if (!interpreter_ending() && thread_may_take_gil()) {
-    if (PyGILState_Check() != 0) {
+    if (holds_lock()) {
       const ErrorKept kept;
       owner.reset();
     }
@@ -157,7 +157,7 @@ void drop(std::shared_ptr<const void> owner) noexcept {
 
 PyOwner::~PyOwner() {
   if (interpreter_ending()) return;
-  if (PyGILState_Check() != 0) {
+  if (holds_lock()) {
     Py_DECREF(object_);
     return;
   }

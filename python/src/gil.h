@@ -16,6 +16,17 @@ inline bool interpreter_ending() noexcept {
 #endif
 }
 
+/// True for the thread that holds the interpreter lock. PyGILState_Check() says so of every thread as soon as there is
+/// a sub-interpreter, or was one.
+inline bool holds_lock() noexcept {
+  PyThreadState* const mine = PyGILState_GetThisThreadState();
+#if PY_VERSION_HEX >= 0x030D0000
+  return mine != nullptr && mine == PyThreadState_GetUnchecked();
+#else
+  return mine != nullptr && mine == _PyThreadState_UncheckedGet();
+#endif
+}
+
 /// Lets other Python threads run while this one waits. The constructor needs the lock. While the interpreter ends it
 /// does nothing: then nobody else runs. A thread that comes back after that is parked for good: CPython before 3.14
 /// would end it through C++ frames that don't expect it.
@@ -33,8 +44,7 @@ class GilRelease {
 /// GilRelease for code that a C caller may call with the lock held or without.
 class GilReleaseIfHeld {
  public:
-  GilReleaseIfHeld() noexcept
-      : state_(!interpreter_ending() && PyGILState_Check() != 0 ? PyEval_SaveThread() : nullptr) {}
+  GilReleaseIfHeld() noexcept : state_(!interpreter_ending() && holds_lock() ? PyEval_SaveThread() : nullptr) {}
   GilReleaseIfHeld(const GilReleaseIfHeld&) = delete;
   GilReleaseIfHeld& operator=(const GilReleaseIfHeld&) = delete;
   ~GilReleaseIfHeld();

@@ -18,12 +18,9 @@
 
 namespace nb = nanobind;
 
+// What Python calls is below, and asks first.
+#define PyInit__native init_native
 NB_MODULE(_native, module) {
-  // Types and the lock that the library's threads take are one for the process.
-  if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
-    PyErr_SetString(PyExc_ImportError, "crossdock serves the main interpreter only, not a sub-interpreter");
-    throw nb::python_error();
-  }
   module.doc() = "Crossdock's native part; use the package crossdock.";
   module.attr("__version__") = crossdock::version();
   // Objects that live until the interpreter ends are no fault, and a library doesn't print.
@@ -45,4 +42,15 @@ NB_MODULE(_native, module) {
 
   module.def("close_all_servers", crossdock::python::close_all_servers);
   nb::module_::import_("atexit").attr("register")(module.attr("close_all_servers"));
+}
+#undef PyInit__native
+
+extern "C" NB_EXPORT PyObject* PyInit__native() {
+  // Types and the lock that the library's threads take are one for the process. nanobind's part of it would already
+  // take the types of another interpreter for those of this one.
+  if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
+    PyErr_SetString(PyExc_ImportError, "crossdock serves the main interpreter only, not a sub-interpreter");
+    return nullptr;
+  }
+  return init_native();
 }

@@ -46,6 +46,10 @@ class ImportedStream final : public BatchStream {
   /// A move, as the C stream interface defines it, before its producer is asked anything: whoever is let in meanwhile
   /// (a callback that comes back here, another thread) finds the stream taken.
   explicit ImportedStream(typename Form::Stream* from) : stream_(*from) {
+    if (stream_.get_schema == nullptr || stream_.get_next == nullptr) {
+      stream_.release = nullptr;  // it is still the caller's
+      throw InvalidDataError("an Arrow stream without get_schema or get_next can't be read");
+    }
     from->release = nullptr;
     try {
       read_schema();
@@ -111,7 +115,7 @@ class ImportedStream final : public BatchStream {
   }
 
   [[noreturn]] static void fail(typename Form::Stream* stream, int status, const char* what) {
-    const char* text = stream->get_last_error(stream);
+    const char* const text = stream->get_last_error != nullptr ? stream->get_last_error(stream) : nullptr;
     throw InvalidDataError(std::string("the producer of an Arrow stream failed to give ") + what + ": " +
                            (text != nullptr && *text != '\0' ? text : std::strerror(status)));
   }

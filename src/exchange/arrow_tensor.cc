@@ -181,6 +181,13 @@ void check_no_extension(const Field& field, bool outermost) {
          "take its storage first (in pyarrow, column.storage)");
 }
 
+/// Refuses what is neither an element nor a list of them: some of those types have no buffer to look for nulls in.
+void check_numbers(const Field& field) {
+  if (field.type.id != TypeId::kFixedSizeList && field.type.id != TypeId::kBool) {
+    static_cast<void>(element_of(field.type));
+  }
+}
+
 std::int64_t count_nulls(const void* validity, std::int64_t first, std::int64_t n) noexcept {
   const auto* const bytes = static_cast<const std::byte*>(validity);
   std::int64_t nulls = 0;
@@ -238,6 +245,7 @@ Tensor tensor_of_column(const RecordBatch& given, Bools bools) {
   std::vector<std::int64_t> lists;
   std::int64_t first = column.nodes[0].offset;
   std::int64_t elements = column.num_rows;
+  check_numbers(*leaf);
   check_no_nulls(column, 0, first, elements);
   while (leaf->type.id == TypeId::kFixedSizeList) {
     lists.push_back(leaf->type.fixed_size);
@@ -246,6 +254,7 @@ Tensor tensor_of_column(const RecordBatch& given, Bools bools) {
     // check_structure has seen that the child is long enough for these.
     first = first * lists.back() + column.nodes[lists.size()].offset;
     elements *= lists.back();
+    check_numbers(*leaf);
     check_no_nulls(column, lists.size(), first, elements);
   }
   const Rows rows = rows_of(column.schema->fields()[0], lists);

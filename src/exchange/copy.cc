@@ -109,6 +109,17 @@ void order_producer_after(const Tensor& from, const device::Event& copied, Conte
   }
 }
 
+/// Orders `queue` after what the queue of the memory to be written has to do now: who read it since had that queue
+/// ordered after the reading (order_producer_after()).
+void order_after_readers(const Tensor& to, Context& mover, const Queue& queue, Context* owner) {
+  if (!to.queue || *to.queue == queue || !to.queue->usable_here()) return;
+  Context* const theirs = to.queue->device() == queue.device() ? &mover : owner;
+  if (theirs == nullptr || theirs->device() != to.queue->device()) return;
+  const device::Event read = theirs->record(*to.queue);
+  if (theirs->driver_name() != mover.driver_name()) return theirs->wait(read);
+  mover.order_after(queue, read);
+}
+
 Tensor copy_on_device(const Tensor& from, const ContextPtr& to, MemoryKind kind, const ContextPtr& mover,
                       const LastingQueue& lasting, const ContextPtr& producer) {
   const Queue& queue = lasting.queue();
@@ -306,6 +317,7 @@ Tensor copy_into(const Tensor& to, const Tensor& from, const ContextPtr& mover, 
   for (const Tensor* one : {&to, &few}) {
     if (!is_ready(*one)) mover->order_after(queue, one->event);
   }
+  order_after_readers(to, *mover, queue, target_owner.get());
   BufferRef place = all_of(to);
   place.read_only = false;
   const auto kept = [&](const Tensor& tensor) {

@@ -79,9 +79,11 @@ Tensor on_host(const Tensor& from, const Device& target, const char* why, const 
 constexpr const char* kTwoDrivers = "no driver reaches both";
 constexpr const char* kTwoContexts = "they are in two SYCL contexts, which share no device memory";
 
-Tensor waited_for(Tensor tensor, const DriverRegistry& drivers, const Wait& wait) {
-  wait_for(tensor, drivers, wait);
-  return unordered(std::move(tensor));
+/// What was waited for. Its queue stays: who reads the memory orders that after the reading, for who writes it next.
+Tensor ready(Tensor tensor) {
+  if (tensor.mask) tensor.mask = std::make_shared<const Tensor>(ready(*tensor.mask));
+  tensor.event = {};
+  return tensor;
 }
 
 }  // namespace
@@ -135,7 +137,9 @@ Tensor transfer(const Tensor& from, const Device& target, std::optional<MemoryKi
   // Who names no queue may read the result, or change the source, as soon as this returns.
   // Who names one goes on there, also where another one had to do it.
   const bool host_is_free = elsewhere || (queue == nullptr && (from_host || to_host || from.host_accessible()));
-  return host_is_free ? waited_for(std::move(made), drivers, wait) : made;
+  if (!host_is_free) return made;
+  wait_for(made, drivers, wait);
+  return is_the_hosts(made) ? unordered(std::move(made)) : ready(std::move(made));
 }
 
 Tensor transfer_into(const Tensor& to, const Tensor& from, const Queue* queue, const DriverRegistry& drivers,

@@ -184,6 +184,29 @@ def test_fixed_size_lists_are_dimensions() -> None:
     np.testing.assert_array_equal(np.asarray(xd.asarray(column[1:])), [[[5, 6], [7, 8]]])
 
 
+def arrow_types() -> dict[str, pa.DataType]:
+    n8 = pa.int8()
+    kinds = [
+        n8, pa.float16(), pa.bool_(), pa.string(), pa.binary(3), pa.binary(0), pa.date32(), pa.time64("ns"),
+        pa.timestamp("us", "UTC"), pa.duration("ms"), pa.month_day_nano_interval(), pa.decimal128(10, 2),
+        pa.string_view(), pa.list_(n8), pa.list_(n8, 2), pa.list_(n8, 0), pa.list_view(n8), pa.struct([("a", n8)]),
+        pa.struct([]), pa.map_(n8, n8), pa.dictionary(n8, pa.string()), pa.list_(pa.list_(n8, 3), 2), pa.null(),
+        pa.list_(pa.null(), 2), pa.list_(pa.list_(pa.null(), 1), 2), pa.run_end_encoded(pa.int32(), n8),
+        pa.sparse_union([pa.field("a", n8)]), pa.dense_union([pa.field("a", n8)]), pa.list_(pa.string(), 2),
+        pa.list_(pa.struct([("a", n8)]), 2), pa.list_(pa.bool_(), 3), pa.uuid(), pa.opaque(pa.null(), "x", "y"),
+    ]  # fmt: skip
+    return {str(kind): kind for kind in kinds}
+
+
+@pytest.mark.parametrize("take", [xd.asarray, xd.from_arrow, lambda column: xd.from_arrow(column, bits=True)])
+@pytest.mark.parametrize("kind", arrow_types().values(), ids=arrow_types())
+def test_nulls_of_every_type_are_refused(take, kind) -> None:
+    nulls = pa.nulls(9, kind)
+    for column in (nulls, nulls.slice(2, 3), pa.chunked_array([nulls]), pa.table({"a": nulls})):
+        with pytest.raises((xd.ExportError, xd.UnsupportedTypeError, xd.InvalidDataError)):  # the last: null structs
+            take(column)
+
+
 def test_nulls_that_a_slice_doesnt_show_dont_count() -> None:
     lists = pa.FixedSizeListArray.from_arrays(pa.array([1, None, 3, 4, 5, None], pa.int32()), 2)
     np.testing.assert_array_equal(np.asarray(xd.asarray(lists[1:2])), [[3, 4]])

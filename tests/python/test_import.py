@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 import crossdock as xd
 from crossdock import _native, errors
 
@@ -82,3 +84,31 @@ def test_every_error_code_of_the_library_has_its_class():
 def test_the_documentation_names_every_error():
     table = (ROOT / "docs" / "python.md").read_text()
     assert [name for name in errors.__all__ if name != "Error" and f"`{name}`" not in table] == []
+
+
+def test_a_sub_interpreter_is_refused_and_disturbs_nobody(script):
+    # Once there was one, CPython's own "do I hold the lock?" says yes on every thread.
+    pytest.importorskip("_xxsubinterpreters")
+    script(
+        """
+        import _xxsubinterpreters
+        import pyarrow as pa
+        import crossdock as xd
+        from crossdock import testing
+
+        other = _xxsubinterpreters.create()
+        _xxsubinterpreters.run_string(
+            other,
+            "try:\\n    import crossdock\\nexcept ImportError as error:\\n"
+            "    assert 'main interpreter only' in str(error), error\\nelse:\\n    raise AssertionError",
+        )
+        _xxsubinterpreters.destroy(other)
+        assert str(xd.asarray(bytearray(3)).device) == "cpu"
+        with testing.simulated_devices(1):
+            there = xd.asarray(bytearray(b"abc")).to("sim:0")
+            assert bytes(there.to("cpu")) == b"abc"
+        table = pa.table({"x": [1, 2]})
+        with xd.serve({"t": table}) as server, xd.connect(server.uri) as client:
+            assert pa.table(client.get("t")) == table
+        """
+    ).finish()

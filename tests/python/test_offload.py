@@ -472,6 +472,28 @@ def test_copy_from_comes_after_what_is_pending_and_before_what_comes(simulated_d
     assert not simulated_devices.take_faults()
 
 
+@pytest.mark.parametrize("make", [
+    lambda values: xd.asarray(values).to("sim:0"),
+    lambda values: xd.asarray(values).to("sim:0", queue=xd.Queue("sim:0", name="made")),
+    lambda values: xd.empty(values.shape, queue="sim:0").copy_from(values),
+])  # fmt: skip
+@pytest.mark.parametrize("read", [
+    lambda array: array.to("sim:1"),
+    lambda array: array.copy(queue=xd.Queue("sim:0", name="read")),
+    lambda array: xd.empty(array.shape, queue="sim:0").copy_from(array, queue=xd.Queue("sim:0", name="into")),
+])  # fmt: skip
+@pytest.mark.parametrize("write", [None, "sim:0", "another"])
+def test_copy_from_comes_after_copies_that_still_read(simulated_devices, make, read, write):
+    simulated_devices.delay = 0.01
+    before, after = np.arange(1000.0), np.zeros(1000)
+    array = make(before)
+    copy = read(array)
+    array = array.copy_from(after, queue=xd.Queue("sim:0", name=write) if write == "another" else write)
+    assert not simulated_devices.take_faults()
+    np.testing.assert_array_equal(np.asarray(copy.to("cpu")), before)
+    np.testing.assert_array_equal(np.asarray(array.to("cpu")), after)
+
+
 @pytest.mark.parametrize("place", ["cpu", "sim:1"])
 @pytest.mark.parametrize("count", [4, 5, 4000])
 def test_copy_from_memory_that_is_shared_is_refused(simulated_devices, place, count):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -117,3 +119,66 @@ def test_producers_in_python_let_go_while_an_error_is_raised() -> None:
 def test_a_missing_attribute_is_none() -> None:
     with pytest.raises(TypeError, match="is no array"):
         xd.asarray(at_the_attribute("__arrow_c_array__", AttributeError))
+
+
+# ---- tables of C functions
+
+
+@pytest.mark.parametrize("missing", ["get_schema", "get_next"])
+@pytest.mark.parametrize("base", [arrow.Batches, arrow.DeviceBatches])
+def test_a_stream_without_its_callbacks_is_refused_and_stays_its_producers(base: Any, missing: str) -> None:
+    class Lacks(base):  # type: ignore[misc]
+        def stream(self, raw: arrow.Stream) -> None:
+            setattr(raw, missing, None)
+
+    before = set(ALIVE)
+    with pytest.raises(xd.InvalidDataError, match="get_schema or get_next"):
+        xd.RecordBatchReader(Lacks())
+    gc.collect()
+    assert set(ALIVE) <= before, "the capsule's destructor released it"
+
+
+@pytest.mark.parametrize("base", [arrow.Batches, arrow.DeviceBatches])
+def test_a_stream_that_fails_without_a_callback_for_the_text_says_the_number(base: Any) -> None:
+    class Fails(base):  # type: ignore[misc]
+        status = 5
+
+        def stream(self, raw: arrow.Stream) -> None:
+            raw.get_last_error = None
+
+    # Its release is Python, and runs while the error is raised: the reader goes then.
+    with pytest.raises(xd.InvalidDataError, match="Input/output error"):
+        list(xd.RecordBatchReader(Fails()))
+
+
+def subject() -> Any:
+    class Subject(tensors.Tensor):
+        pass
+
+    return Subject
+
+
+@pytest.mark.parametrize("table", [{"null": "from_py"}, {"major": 2}], ids=["no function", "of another version"])
+def test_without_a_function_for_it_the_protocol_in_python_serves(table: dict[str, Any]) -> None:
+    asked = []
+
+    class Subject(tensors.Tensor):
+        def __dlpack__(self, **keywords: Any) -> object:
+            asked.append(keywords)
+            return super().__dlpack__(**keywords)
+
+    assert xd.asarray(tensors.exchange(Subject, **table)()).ndim > 0
+    assert asked
+
+
+def test_older_tables_that_lead_in_a_circle_are_left() -> None:
+    kind = tensors.exchange(subject(), major=2)
+    table = tensors.FOREVER[-1][1]
+    table.prev_api = ctypes.addressof(table)
+    assert xd.asarray(kind()).ndim > 0
+
+
+def test_a_function_that_fails_without_an_error_says_so() -> None:
+    kind = tensors.exchange(subject(), from_py=lambda _thing, _out: -1)
+    with pytest.raises(xd.ExportError, match="doesn't say why"):
+        xd.asarray(kind())

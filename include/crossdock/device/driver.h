@@ -35,7 +35,7 @@ struct PointerInfo {
 struct DeviceInfo {
   Device device;
   DeviceClass device_class = DeviceClass::kGpu;
-  std::string backend;  ///< What it is reached by, in lower case: "cuda", or of SYCL's "opencl", "level_zero".
+  std::string backend;  ///< What reaches it, in lower case: "cuda", or SYCL's "opencl", "level_zero"; or empty.
   std::string name;     ///< As the vendor calls it.
   std::vector<MemoryKind> kinds;  ///< What Context::allocate() gives there.
   std::uint64_t memory = 0;       ///< Bytes that the device has; 0 if unknown.

@@ -45,7 +45,8 @@ CROSSDOCK_EXPORT array::Tensor copy(const array::Tensor& from, const std::shared
                                     const std::shared_ptr<device::Context>& source = nullptr);
 
 /// The elements of `from` put into `to`, of the same type and shape, which may be written, in C order without gaps, and
-/// without a mask as `from` is. Work on both that isn't done comes first. The result is `to` with the end of the copy
+/// without a mask as `from` is. Work on both that isn't done comes first, and what the target's queue has to do now: it
+/// is ordered after copies that still read there. The result is `to` with the end of the copy
 /// as its event, on `queue`; memory of both is kept until then, and the queues that they are on are ordered after it.
 /// `mover`, `queue`, `producer` and `source` as above; `owner` is to the target's queue what `producer` is to the
 /// source's. With the host's own `mover` both are memory of the host on which nothing is pending, and it is done when

@@ -31,7 +31,7 @@ struct Adopted::Call final : Deferred {
 
   static void finish(Call* call) noexcept {
     std::unique_ptr<Call> owned(call);
-    if (interpreter_ending() || PyGILState_Check() == 0) {
+    if (interpreter_ending() || !holds_lock()) {
       defer(std::move(owned));
       return;
     }

@@ -31,7 +31,7 @@ class Lent {
   Lent& operator=(const Lent&) = delete;
   ~Lent() {
     if (view.obj == nullptr || interpreter_ending()) return;
-    if (PyGILState_Check() != 0) {
+    if (holds_lock()) {
       PyBuffer_Release(&view);
       return;
     }

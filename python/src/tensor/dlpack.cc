@@ -65,7 +65,7 @@ std::shared_ptr<const void> owner_of_managed(Managed* managed) {
       struct Now {
         void operator()(Managed* late) const noexcept { late->deleter(late); }
       };
-      if (PyGILState_Check() != 0) [[likely]] {
+      if (holds_lock()) [[likely]] {
         const ErrorKept kept;
         Now{}(self);
       } else {
@@ -335,6 +335,10 @@ void refuse_gradients(PyObject* object) {
 /// After a C function of a library failed: what torch says of tensors without memory of their own (sparse, quantized,
 /// of functorch) is a RuntimeError with a stack trace of C++. Throws.
 [[noreturn]] void fail_as_exporter(PyObject* object) {
+  if (PyErr_Occurred() == nullptr) {
+    throw ExportError("an object of type " + std::string(Py_TYPE(object)->tp_name) +
+                      " can't be handed over by DLPack: its C function failed, and doesn't say why");
+  }
   if (PyErr_ExceptionMatches(PyExc_RuntimeError) == 0) throw nb::python_error();
   const nb::python_error error;
   const nb::object text = checked(PyObject_Str(error.value().ptr()));
@@ -412,6 +416,9 @@ bool tensor_from_dlpack(PyObject* object, PyObject* dl_device, PyObject* copy, T
 namespace {
 
 /// The table of an object's type, or null if it has none.
+/// Of other versions, to look through for ours: a list that is longer leads to itself.
+constexpr int kOlderTables = 100;
+
 const DLPackExchangeAPI* api_of(PyTypeObject* type) {
   PyObject* capsule = _PyType_Lookup(type, names::__dlpack_c_exchange_api__());
   nb::object held;
@@ -424,8 +431,11 @@ const DLPackExchangeAPI* api_of(PyTypeObject* type) {
   // Anything else is a draft's: an address as a number. The protocol in Python serves then.
   if (capsule == nullptr || PyCapsule_IsValid(capsule, kApi) == 0) return nullptr;
   const auto* header = static_cast<const DLPackExchangeAPIHeader*>(PyCapsule_GetPointer(capsule, kApi));
-  while (header != nullptr && header->version.major != DLPACK_MAJOR_VERSION) header = header->prev_api;
-  return reinterpret_cast<const DLPackExchangeAPI*>(header);
+  for (int left = kOlderTables; header != nullptr && header->version.major != DLPACK_MAJOR_VERSION; --left) {
+    header = left > 0 ? header->prev_api : nullptr;
+  }
+  const auto* const api = reinterpret_cast<const DLPackExchangeAPI*>(header);
+  return api != nullptr && api->managed_tensor_from_py_object_no_sync != nullptr ? api : nullptr;
 }
 
 /// New memory for what the prototype says of type, shape and device; nothing else of it counts.

@@ -88,13 +88,14 @@ bool stands_for_a_queue(nb::handle object) {
 
 std::string sycl_filter_of(const device::Device& device) {
   const device::DeviceInfo wanted = sycl().info(device);
+  const bool named = !wanted.backend.empty();  // else a number among all of its class has to do
   std::int64_t number = 0;
   for (const device::Device& other : sycl().devices()) {
     if (other == device) break;
     const device::DeviceInfo info = sycl().info(other);
-    if (info.backend == wanted.backend && info.device_class == wanted.device_class) ++number;
+    if ((!named || info.backend == wanted.backend) && info.device_class == wanted.device_class) ++number;
   }
-  return wanted.backend + ":" + std::string(device::device_class_name(wanted.device_class)) + ":" +
+  return (named ? wanted.backend + ":" : "") + std::string(device::device_class_name(wanted.device_class)) + ":" +
          std::to_string(number);
 }
 

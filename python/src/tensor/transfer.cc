@@ -34,6 +34,8 @@ using device::Queue;
 
 bool is_rocm(DeviceType type) noexcept { return type == DeviceType::kRocm || type == DeviceType::kRocmHost; }
 
+constexpr const char* kNoStream = "a DLPack exporter's C functions don't tell which stream its work is on";
+
 /// CUDA's handle of the stream that orders with all others (CU_STREAM_LEGACY).
 constexpr std::intptr_t kLegacyDefault = 1;
 
@@ -144,7 +146,7 @@ void order_on(Tensor* tensor, device::Context& context, const Queue& queue) {
 const device::DriverRegistry& drivers() {
   // Guarded by the interpreter lock; who comes in between asks dpctl's place twice.
   static bool prepared = false;
-  if (!prepared && PyGILState_Check() != 0) {
+  if (!prepared && holds_lock()) {
     session::Context::default_context()->set_driver_options(options_for_dpctl());
     prepared = true;
   }
@@ -305,7 +307,11 @@ void note_stream(const DLPackExchangeAPI& api, Tensor* tensor) {
   // Pinned and managed memory is worked on by the same streams as the device's own.
   const auto type = static_cast<DLDeviceType>(cuda ? DeviceType::kCuda : memory);
   void* native = nullptr;
-  if (api.current_work_stream(type, static_cast<int32_t>(tensor->device.id), &native) != 0) throw nb::python_error();
+  if (api.current_work_stream == nullptr) throw ExportError(kNoStream);
+  if (api.current_work_stream(type, static_cast<int32_t>(tensor->device.id), &native) != 0) {
+    if (PyErr_Occurred() == nullptr) throw ExportError(kNoStream);
+    throw nb::python_error();
+  }
   // Null is the device's default stream, which CUDA calls 1 where it must not be mistaken for "none".
   if (native == nullptr && cuda) native = reinterpret_cast<void*>(kLegacyDefault);
   if (context == nullptr) return note_unknown_queue(tensor, native);

@@ -179,7 +179,7 @@ class OurDriver final : public SyclDriver {
       case kBackendLevelZero: return "level_zero";
       case kBackendCuda: return "cuda";
       case kBackendHip: return "hip";
-      default: return "unknown";
+      default: return {};
     }
   }
 

@@ -64,8 +64,9 @@ const std::vector<Owned<OpaqueDevice>>& SyclLibrary::devices() {
     if (void* pinned = ::dlopen(library_->name().c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)) ::dlclose(pinned);
     if (!guard_) guard_.emplace();
     guarded_.store(true, std::memory_order_release);
-    const Owned<OpaqueDevices> found = check(api_.get_devices(kEveryDevice), "listing its devices");
-    std::vector<Owned<OpaqueDevice>> devices;  // all of them, or none: who comes after a failure tries again
+    const Owned<OpaqueDevices> found = own(api_.get_devices(kEveryDevice));
+    if (found == nullptr) return;  // dpctl's answer where SYCL finds no platform at all
+    std::vector<Owned<OpaqueDevice>> devices;  // all of them, or none: who comes after one that failed tries again
     for (std::size_t i = 0; i < api_.devices_size(found.get()); ++i) {
       devices.push_back(check(api_.devices_at(found.get(), i), "listing its devices"));
     }
