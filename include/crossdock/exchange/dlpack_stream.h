@@ -53,7 +53,7 @@ CROSSDOCK_EXPORT void note_dlpack_stream(array::Tensor* tensor, const std::optio
 /// Our answer to current_work_stream(): the device's default queue; null where there is none, or no driver.
 CROSSDOCK_EXPORT void* work_stream(const device::Device& device, const device::DriverRegistry& drivers);
 /// As producer: our work stream of the tensor's device, on which the consumer goes on, is ordered after the tensor's
-/// event, which is gone then. What the host can read is waited for.
+/// event, which is gone then. What the host reads by its type (pinned memory) is waited for.
 CROSSDOCK_EXPORT void order_on_work_stream(array::Tensor* tensor, const device::DriverRegistry& drivers,
                                            const Wait& wait = wait_in_driver);
 /// After somebody gave us a tensor whose work is on our work stream.
