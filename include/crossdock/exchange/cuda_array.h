@@ -20,7 +20,7 @@ using CudaStream = std::optional<std::int64_t>;
 /// where there are any. The driver is asked for the pointer's attributes: they say the device, the kind of memory, the
 /// address that the device uses, and the allocation, which the elements must not leave. Where no driver of CUDA was
 /// found the pointer and the stream are carried as they are, on device 0, with an event that is out of reach (ready.h).
-/// A device that isn't open is opened for its own arrays only, unless none is open yet.
+/// A device that isn't open is opened for its own arrays and streams only, unless none is open yet.
 ///
 /// Order: with `sync`, the tensor's event is the end of the work that is on `stream` now, and its queue is that stream:
 /// work elsewhere comes after the one, and the stream after that work. Versions 0 to 2 promise no order, so that the

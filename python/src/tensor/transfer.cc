@@ -165,7 +165,7 @@ void order_on_default_queue(Tensor* tensor) {
   if (!exchange::is_out_of_reach(*tensor) && exchange::is_ready(*tensor)) [[likely]]
     return;
   const device::DriverRegistry& all = drivers();
-  const GilRelease release;
+  const GilReleaseIfHeld release;  // the C exchange API may be called without the lock
   exchange::order_on_work_stream(tensor, all, wait_for_event);
 }
 
