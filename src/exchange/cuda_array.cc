@@ -4,7 +4,10 @@
 #include <string>
 
 #include "crossdock/core/error.h"
+#include "crossdock/device/cuda_streams.h"
+#include "crossdock/exchange/foreign_stream.h"
 #include "crossdock/exchange/ready.h"
+#include "crossdock/exchange/transfer.h"
 
 namespace crossdock::exchange {
 namespace {
@@ -15,7 +18,7 @@ using device::DeviceType;
 using device::MemoryKind;
 
 constexpr const char* kWhere = "__cuda_array_interface__";
-constexpr std::int64_t kLegacyDefaultStream = 1;
+constexpr std::int64_t kLegacyStream = device::kCudaLegacyStream;
 
 /// A context to ask about pointers: any device's knows all of its driver's, so that one which is open serves, and no
 /// other device is started for the question. Null if there is no driver, or no device.
@@ -83,7 +86,7 @@ void import_cuda_array(Tensor* tensor, std::int64_t version, CudaStream stream, 
   if (stream && *stream < 0) fail("stream " + std::to_string(*stream) + " is no stream");
   // Version 0 has no mask, and only version 3 says what `stream` means.
   if (version == 0) tensor->mask = nullptr;
-  if (version < kCudaArrayVersion) stream = kLegacyDefaultStream;
+  if (version < kCudaArrayVersion) stream = kLegacyStream;
   tensor->device = {DeviceType::kCuda, 0};
   tensor->kind = MemoryKind::kDevice;
   array::check_tensor(tensor, kWhere);
@@ -99,9 +102,9 @@ void import_cuda_array(Tensor* tensor, std::int64_t version, CudaStream stream, 
   if (tensor->data != nullptr) locate(tensor, *asked);
   check_mask(*tensor);
   if (!ordered) return;
-  const auto context = drivers.context(tensor->device);
-  tensor->queue = context->wrap_queue(handle_of(*stream), keeper_of(*tensor));
-  tensor->event = context->record(*tensor->queue);
+  // Work on another device's stream may reach this memory: pinned, managed, or a peer's.
+  tensor->queue = wrap_stream(handle_of(*stream), tensor->device, keeper_of(*tensor), drivers);
+  tensor->event = drivers.context(tensor->queue->device())->record(*tensor->queue);
 }
 
 CudaStream export_cuda_array(Tensor* tensor, const device::DriverRegistry& drivers) {
@@ -112,15 +115,14 @@ CudaStream export_cuda_array(Tensor* tensor, const device::DriverRegistry& drive
   const bool reachable = !is_out_of_reach(*tensor);
   // What another thread's stream is called there means this thread's own here.
   const bool elsewhere = tensor->queue && !tensor->queue->usable_here();
-  if (reachable && elsewhere) tensor->queue = drivers.default_queue(tensor->device);
+  if (reachable && elsewhere) tensor->queue = drivers.default_queue(tensor->queue->device());
   if (reachable && !is_ready(*tensor)) {
-    const auto context = drivers.context(tensor->device);
     if (!tensor->queue) tensor->queue = drivers.default_queue(tensor->device);
-    context->order_after(*tensor->queue, tensor->event);
+    drivers.context(device_of_event(*tensor))->order_after(*tensor->queue, tensor->event);
   }
   if (!tensor->queue) return std::nullopt;
   const auto handle = static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(tensor->queue->native()));
-  return handle == 0 ? kLegacyDefaultStream : handle;
+  return handle == 0 ? kLegacyStream : handle;
 }
 
 }  // namespace crossdock::exchange

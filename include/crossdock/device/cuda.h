@@ -16,9 +16,10 @@ CROSSDOCK_EXPORT std::vector<std::string> cuda_library_candidates();
 /// The driver "cuda", of NVIDIA's GPUs, on the first of `candidates` that is CUDA's driver library, 11.2 or later; null
 /// if none is. `*tried`, where given, gets a line for each that isn't: its name and the reason.
 ///
-/// CUDA itself is started by the first call of devices() or open() and not before, so that a process that only looks
-/// which drivers there are may fork and use CUDA in the child. Once it is started, the process's children can't use it:
-/// what they call here throws ForkError, and what they drop is left to the parent.
+/// CUDA itself is started by the first call of devices() or open(), or of what asks it for a stream's or the thread's
+/// device, and not before, so that a process that only looks which drivers there are may fork and use CUDA in the
+/// child. Once it is started, the process's children can't use it: what they call here throws ForkError, and what they
+/// drop is left to the parent.
 ///
 /// - **Devices** are kCuda, by ordinal. Memory is kCuda (kDevice), kCudaHost (kHost: pinned) or kCudaManaged (kShared)
 ///   with that ordinal; open() takes each of the three types for the device that it names.

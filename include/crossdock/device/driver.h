@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -152,6 +153,13 @@ class CROSSDOCK_EXPORT Driver {
   /// The device whose context and queues work on memory of this one: itself, but for memory that has a type of its own
   /// (pinned and managed memory).
   virtual Device home(const Device& device) const noexcept { return device; }
+  /// The device of a queue that somebody else made, by its handle as Context::wrap_queue() takes it. Nothing where each
+  /// device has one by this handle (CUDA's default streams), where the handle is no queue as far as the driver can
+  /// tell, and where it can't tell. Opens no device.
+  virtual std::optional<Device> device_of_queue(void* /*native*/) const { return std::nullopt; }
+  /// The device that the calling thread uses by the interface of the vendor's library (that of CUDA's current context).
+  /// Nothing where it uses none, or there is no such thing. Opens no device.
+  virtual std::optional<Device> current_device() const { return std::nullopt; }
   /// Opens a device in its usual context, or in `native_context`, which must outlive the result. Throws NotFoundError
   /// (no such device), UnsupportedError (the driver has no contexts).
   virtual std::shared_ptr<Context> open(const Device& device, void* native_context = nullptr) = 0;

@@ -20,12 +20,13 @@ using CudaStream = std::optional<std::int64_t>;
 /// where there are any. The driver is asked for the pointer's attributes: they say the device, the kind of memory, the
 /// address that the device uses, and the allocation, which the elements must not leave. Where no driver of CUDA was
 /// found the pointer and the stream are carried as they are, on device 0, with an event that is out of reach (ready.h).
-/// A device that isn't open is opened for its own arrays only, unless none is open yet.
+/// A device that isn't open is opened for its own arrays and streams only, unless none is open yet.
 ///
 /// Order: with `sync`, the tensor's event is the end of the work that is on `stream` now, and its queue is that stream:
 /// work elsewhere comes after the one, and the stream after that work. Versions 0 to 2 promise no order, so that the
-/// legacy default stream is taken. The per-thread default stream is the calling thread's. Without `sync` it counts as
-/// ready. Waits for nothing.
+/// legacy default stream is taken. A stream may be another device's, which works on this memory; a default stream is
+/// that of the memory's device, and the per-thread one the calling thread's. Without `sync` it counts as ready. Waits
+/// for nothing.
 ///
 /// Throws InvalidDataError: a version above 3 or below 0, stream 0 or a negative one, a pointer that the driver doesn't
 /// know, elements outside the allocation, extents that make no sense, a mask on another device.
@@ -33,9 +34,9 @@ CROSSDOCK_EXPORT void import_cuda_array(array::Tensor* tensor, std::int64_t vers
                                         const device::DriverRegistry& drivers);
 
 /// The stream to show: such that synchronising with it is enough. None if nothing is to be waited for, and the tensor
-/// has no queue. Orders the tensor's queue, or the device's default one if it has none, or one that is bound to another
-/// thread, after the tensor's event, and sets that as its queue, which must be kept as long as the stream is shown.
-/// Waits for nothing. Throws ExportError for memory that isn't CUDA's, or has no typestr.
+/// has no queue. Orders the tensor's queue, or the device's default one if it has none (its queue's device's where that
+/// is bound to another thread), after the tensor's event, and sets that as its queue, which must be kept as long as the
+/// stream is shown. Waits for nothing. Throws ExportError for memory that isn't CUDA's, or has no typestr.
 CROSSDOCK_EXPORT CudaStream export_cuda_array(array::Tensor* tensor, const device::DriverRegistry& drivers);
 
 /// Memory that a CUDA device can reach: its own, pinned, or managed.

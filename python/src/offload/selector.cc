@@ -3,6 +3,7 @@
 #include <nanobind/stl/string.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "../tensor/tensor.h"
 #include "../tensor/transfer.h"
 #include "crossdock/core/error.h"
+#include "crossdock/exchange/foreign_stream.h"
 #include "crossdock/offload/queues.h"
 #include "crossdock/session/context.h"
 #include "placement.h"
@@ -51,30 +53,48 @@ Queue of_text(const std::string& text) {
   }
 }
 
+/// What an object is as a number; nothing where it is none, or has more than 64 bits.
+std::optional<std::int64_t> whole_number(nb::handle object) {
+  if (PyIndex_Check(object.ptr()) == 0 || PyBool_Check(object.ptr()) != 0) return std::nullopt;
+  int overflow = 0;
+  const long long number = PyLong_AsLongLongAndOverflow(checked(PyNumber_Index(object.ptr())).ptr(), &overflow);
+  return overflow == 0 ? std::optional<std::int64_t>(number) : std::nullopt;
+}
+
+/// The CUDA device that a stream's object says it is of: by a number, or an object that has one, as torch's and CuPy's
+/// do. Nothing where it doesn't say, and where it says a number below 0, by which CuPy means the current device.
+std::optional<Device> said_device(nb::handle stream) {
+  const auto found = [](const nb::object& number) -> std::optional<Device> {
+    const auto id = number.is_valid() ? whole_number(number) : std::nullopt;
+    return id && *id >= 0 ? std::optional(Device{DeviceType::kCuda, *id}) : std::nullopt;
+  };
+  const nb::object device = optional_attribute(stream.ptr(), names::device());
+  if (device.is_valid()) {
+    if (const auto id = found(device)) return id;
+    for (PyObject* const name : {names::index(), names::device_id(), names::id()}) {
+      if (const auto id = found(optional_attribute(device.ptr(), name))) return id;
+    }
+  }
+  return found(optional_attribute(stream.ptr(), names::device_id()));
+}
+
 /// The protocol of CUDA's Python packages: a pair of its version and the stream's handle.
 Queue of_cuda_stream(nb::handle stream, const nb::object& protocol) {
   const nb::object pair = PyCallable_Check(protocol.ptr()) != 0 ? protocol() : protocol;
   if (PyTuple_Check(pair.ptr()) == 0 || nb::len(pair) != 2) {
     throw InvalidDataError("__cuda_stream__ gives a pair of version and handle");
   }
-  const long version = PyLong_AsLong(nb::object(pair[0]).ptr());
-  const auto handle = static_cast<std::intptr_t>(PyLong_AsSsize_t(nb::object(pair[1]).ptr()));
-  if (PyErr_Occurred() != nullptr) throw nb::python_error();
-  if (version != 0) throw UnsupportedError("__cuda_stream__ is of version " + std::to_string(version) + "; 0 is known");
+  const auto version = whole_number(nb::object(pair[0]));
+  const auto handle = whole_number(nb::object(pair[1]));
+  if (!version || !handle) throw InvalidDataError("__cuda_stream__ gives two numbers, its version and a handle");
+  if (*version != 0)
+    throw UnsupportedError("__cuda_stream__ is of version " + std::to_string(*version) + "; 0 is known");
   const device::DriverRegistry& all = queues().drivers();
-  const auto driver = all.find("cuda");
-  if (driver == nullptr) throw UnsupportedError("a CUDA stream was given, and CUDA's driver library wasn't found here");
-  // Which device's it is, only its context knows.
-  std::string why = "CUDA has no devices";
-  for (const Device& device : driver->devices()) {
-    try {
-      const auto owner = held(std::shared_ptr<void>(std::make_shared<PyOwner>(stream.ptr())));
-      return all.context(device)->wrap_queue(reinterpret_cast<void*>(handle), owner);
-    } catch (const InvalidArgumentError& error) {
-      why = error.what();
-    }
+  if (all.find("cuda") == nullptr) {
+    throw UnsupportedError("a CUDA stream was given, and CUDA's driver library wasn't found here");
   }
-  throw InvalidArgumentError("no device here has the stream that was given: " + why);
+  const auto owner = held(std::shared_ptr<void>(std::make_shared<PyOwner>(stream.ptr())));
+  return exchange::wrap_cuda_stream(*handle, said_device(stream), owner, all);
 }
 
 /// What was chosen by texts before, as Python objects.

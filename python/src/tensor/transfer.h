@@ -45,13 +45,10 @@ void wait_for(const array::Tensor& tensor);
 /// The same, and then a view without event and queue.
 array::Tensor waited_for(array::Tensor tensor);
 
-/// What `stream` of __dlpack__ asks (null: not given): the consumer's stream is ordered after the tensor's event. It is
-/// one of `of`, the device of the tensor that was asked, of which `*tensor` may be a copy elsewhere. The host's memory
-/// is waited for, and so is what the host can read, if no stream is named, and what can't be ordered so. Throws
-/// Python's ValueError for a stream that the device's interface hasn't, ExportError where nobody here can order
-/// anything and the consumer is on another stream than the work.
+/// exchange::order_for_dlpack() with what Python gives as `stream` (null: not given), with Ctrl-C answered where it
+/// waits. Throws Python's TypeError for what is no stream.
 void order_for_dlpack(array::Tensor* tensor, const device::Device& of, PyObject* stream);
-/// Throws Python's ValueError or TypeError for a `stream` (null: not given) that this device's interface hasn't.
+/// exchange::check_dlpack_stream(), likewise.
 void check_stream(const device::Device& device, PyObject* stream);
 /// What a DLPack producer is asked to order after its work.
 struct AskedStream {
@@ -60,8 +57,7 @@ struct AskedStream {
 };
 /// Of a producer on this device: our queue there, or none.
 AskedStream stream_for_dlpack(const device::Device& device);
-/// After a producer on `source` (nothing: it didn't say) was asked so: work on that queue may touch the memory, and
-/// other queues come after it. Who was given none has used the default stream, where there is such a thing.
+/// exchange::note_dlpack_stream(), after a producer was asked so.
 void note_asked_stream(array::Tensor* tensor, const std::optional<device::Device>& source, const AskedStream& asked);
 /// After a producer by the C exchange API put its work on our default_stream().
 void note_default_queue(array::Tensor* tensor);

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "crossdock/device/cuda_streams.h"
+
 /// The part of the CUDA driver API that we call. Names, numbers and signatures are those of NVIDIA's public
 /// documentation ("CUDA Driver API", and for the versions of functions, its section on driver entry points); no header
 /// of CUDA is needed to build.
@@ -73,10 +75,6 @@ constexpr unsigned kHostAllocPortable = 1;
 constexpr unsigned kManagedGlobal = 1;
 constexpr unsigned kIpcLazyPeerAccess = 1;
 constexpr std::uint64_t kProcAddressLegacyStream = 1;
-
-// The handles of the default streams
-constexpr std::uintptr_t kLegacyStream = 1;
-constexpr std::uintptr_t kPerThreadStream = 2;
 
 /// F(member, name, version of CUDA that brought this signature, name by which libraries export it, parameters)
 #define CROSSDOCK_CUDA_FUNCTIONS(F)                                                                                  \

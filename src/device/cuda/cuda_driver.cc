@@ -1,12 +1,16 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <map>
+#include <mutex>
+#include <optional>
 #include <utility>
 
 #include "crossdock/core/error.h"
 #include "crossdock/device/cuda.h"
 #include "cuda_context.h"
 #include "cuda_library.h"
+#include "current.h"
 
 namespace crossdock::device {
 
@@ -64,14 +68,59 @@ class CudaDriver final : public Driver {
     return type == DeviceType::kCuda || type == DeviceType::kCudaHost || type == DeviceType::kCudaManaged;
   }
 
+  std::optional<Device> device_of_queue(void* native) const override {
+    if (to_address(native) <= kCudaPerThreadStream || library_->start() != kSuccess) return std::nullopt;
+    CUcontext now = nullptr;
+    if (library_->api().ctx_get_current(&now) != kSuccess) return std::nullopt;
+    // CUDA's documentation lets the question fail on a thread without a context: one that is open serves.
+    const std::shared_ptr<ContextHold> any = now == nullptr ? opened() : nullptr;
+    const Current asking(*library_, any != nullptr ? any->native() : now);
+    CUcontext its = nullptr;
+    if (library_->api().stream_get_ctx(native, &its) != kSuccess || its == nullptr) return std::nullopt;
+    const Current there(*library_, its);
+    return there.result() == kSuccess ? device_of_current() : std::nullopt;
+  }
+
+  std::optional<Device> current_device() const override {
+    return library_->start() == kSuccess ? device_of_current() : std::nullopt;
+  }
+
   std::shared_ptr<Context> open(const Device& device, void* native_context) override {
     const int ordinal = find(device);
-    return std::make_shared<CudaContext>(native_context == nullptr
-                                             ? ContextHold::primary(library_, ordinal)
-                                             : ContextHold::foreign(library_, ordinal, native_context));
+    auto hold = native_context == nullptr ? ContextHold::primary(library_, ordinal)
+                                          : ContextHold::foreign(library_, ordinal, native_context);
+    {
+      const std::lock_guard lock(mutex_);
+      opened_[ordinal] = hold;
+    }
+    return std::make_shared<CudaContext>(std::move(hold));
   }
 
  private:
+  /// Of the contexts that were opened here, one that is still held; null if none is.
+  std::shared_ptr<ContextHold> opened() const {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [ordinal, hold] : opened_) {
+      if (auto held = hold.lock()) return held;
+    }
+    return nullptr;
+  }
+
+  /// The device whose context the calling thread has current.
+  std::optional<Device> device_of_current() const {
+    CUdevice device = 0;
+    if (library_->api().ctx_get_device(&device) != kSuccess) return std::nullopt;
+    int count = 0;
+    if (count_devices(count) != kSuccess) return std::nullopt;
+    for (int ordinal = 0; ordinal < count; ++ordinal) {
+      CUdevice one = 0;
+      if (library_->api().device_get(&one, ordinal) == kSuccess && one == device) {
+        return Device{DeviceType::kCuda, ordinal};
+      }
+    }
+    return std::nullopt;
+  }
+
   /// The ordinal of a device. Throws NotFoundError.
   int find(const Device& device) const {
     int count = 0;
@@ -90,6 +139,8 @@ class CudaDriver final : public Driver {
   }
 
   std::shared_ptr<CudaLibrary> library_;
+  mutable std::mutex mutex_;
+  std::map<int, std::weak_ptr<ContextHold>> opened_;  ///< By ordinal; the last of each.
 };
 
 }  // namespace

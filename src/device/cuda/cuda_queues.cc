@@ -51,18 +51,20 @@ Queue CudaContext::make_queue() {
 }
 
 Queue CudaContext::wrap_queue(void* native, std::shared_ptr<void> owner) {
-  if (native == nullptr) native = to_pointer(kLegacyStream);
+  if (native == nullptr) native = to_pointer(kCudaLegacyStream);
   const CUdeviceptr number = to_address(native);
-  if (number != kLegacyStream && number != kPerThreadStream) {
+  if (number != kCudaLegacyStream && number != kCudaPerThreadStream) {
     const Entered entered(*this, "looking at a stream");
     CUcontext its = nullptr;
     check(api().stream_get_ctx(native, &its), "asking a stream for its context");
     if (its != hold_->native()) {
       throw InvalidArgumentError("the cuda driver was given a stream of another context than the one of " +
-                                 to_string(device_) + " that it has open; open the device in that context");
+                                 to_string(device_) +
+                                 " that it has open: make the stream in that one (the primary context, which CUDA's "
+                                 "run time uses), or open the device in the stream's");
     }
   }
-  if (number == kPerThreadStream) return Queue::of_this_thread(device_, native, std::move(owner));
+  if (number == kCudaPerThreadStream) return Queue::of_this_thread(device_, native, std::move(owner));
   return {device_, native, std::move(owner)};
 }
 

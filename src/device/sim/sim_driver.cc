@@ -45,6 +45,11 @@ class Simulated final : public SimDriver {
 
   bool handles(DeviceType type) const noexcept override { return type == DeviceType::kExtDev; }
 
+  std::optional<Device> device_of_queue(void* native) const override {
+    if (!world_->handles().has(native)) return std::nullopt;
+    return sim::queue_of(native, *world_).device();
+  }
+
   std::shared_ptr<Context> open(const Device& device, void* native_context) override {
     world_->enter(SimVerb::kOpen);
     world_->check_device(device);

@@ -65,7 +65,7 @@ const std::vector<Owned<OpaqueDevice>>& SyclLibrary::devices() {
     if (!guard_) guard_.emplace();
     guarded_.store(true, std::memory_order_release);
     const Owned<OpaqueDevices> found = own(api_.get_devices(kEveryDevice));
-    if (found == nullptr) return;  // dpctl's answer where SYCL finds no platform at all
+    if (found == nullptr) return;              // dpctl's answer where SYCL finds no platform at all
     std::vector<Owned<OpaqueDevice>> devices;  // all of them, or none: who comes after one that failed tries again
     for (std::size_t i = 0; i < api_.devices_size(found.get()); ++i) {
       devices.push_back(check(api_.devices_at(found.get(), i), "listing its devices"));

@@ -50,14 +50,14 @@ DoubleContext& context_of(CUcontext handle) {
 
 DoubleStream& stream_of(CUstream handle) {
   const auto number = reinterpret_cast<std::uintptr_t>(handle);
-  if (number <= kLegacyStream) {
+  if (number <= kCudaLegacyStream) {
     DoubleContext& context = need_context();
     if (context.legacy == nullptr) {
       context.legacy.reset(new DoubleStream{&context, context.backend->make_queue(), false});
     }
     return *context.legacy;
   }
-  if (number == kPerThreadStream) {
+  if (number == kCudaPerThreadStream) {
     DoubleContext& context = need_context();
     std::unique_ptr<DoubleStream>& stream = context.per_thread[std::this_thread::get_id()];
     if (stream == nullptr) stream.reset(new DoubleStream{&context, context.backend->make_queue(), true});

@@ -23,6 +23,8 @@
 namespace crossdock::cuda_double {
 
 using namespace device::cuda;  // CUDA's types and numbers
+using device::kCudaLegacyStream;
+using device::kCudaPerThreadStream;
 
 struct DoubleContext;
 

@@ -55,7 +55,7 @@ CUDA_DOUBLE CUresult cuStreamCreate(CUstream* handle, unsigned flags) {
 
 CUDA_DOUBLE CUresult cuStreamDestroy_v2(CUstream handle) {
   return call("cuStreamDestroy_v2", [&] {
-    if (reinterpret_cast<std::uintptr_t>(handle) <= kPerThreadStream) throw Failure{kInvalidHandle};
+    if (reinterpret_cast<std::uintptr_t>(handle) <= kCudaPerThreadStream) throw Failure{kInvalidHandle};
     DoubleStream& stream = stream_of(handle);
     stream.context->streams.erase(&stream);
     end_stream(&stream);

@@ -13,6 +13,7 @@
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/copy.h"
 #include "crossdock/exchange/ready.h"
+#include "crossdock/exchange/transfer.h"
 #include "support/cuda.h"
 #include "unit/device/support.h"
 #include "unit/exchange/support.h"
@@ -41,6 +42,7 @@ class CudaArrayTest : public ::testing::TestWithParam<std::string> {
     if (driver == nullptr) GTEST_SKIP() << why_not;
     cuda_ = std::make_unique<Cuda>(GetParam());
     reset();
+    drivers_.add(device::make_default_registry()->find("host"));
     drivers_.add(driver);
     context_ = drivers_.context({DeviceType::kCuda, 0});
     cuda_->run("cuDevicePrimaryCtxRetain", &primary_, 0);
@@ -192,6 +194,57 @@ TEST_P(CudaArrayTest, AnotherDevice) {
   cuda_->run("cuStreamDestroy_v2", stream);
   cuda_->run("cuCtxPopCurrent_v2", &second);
   cuda_->run("cuDevicePrimaryCtxRelease_v2", 1);
+}
+
+TEST_P(CudaArrayTest, AStreamOfAnotherDeviceThanTheMemorys) {
+  if (devices() < 2) GTEST_SKIP() << "one device";
+  const auto there = drivers_.context({DeviceType::kCuda, 1});
+  const device::Queue across = there->make_queue();
+  std::uint64_t managed = 0;
+  void* pinned = nullptr;
+  cuda_->run("cuMemAllocManaged", &managed, std::size_t{256}, 1u);
+  cuda_->run("cuMemHostAlloc", &pinned, std::size_t{256}, 0u);
+  std::string bytes(256, 'x');
+  const Tensor source =
+      transfer(made_tensor("int8", {256}, {1}, bytes.data()), {DeviceType::kCuda, 1}, {}, nullptr, drivers_);
+  slow_down();
+  for (void* const memory : {reinterpret_cast<void*>(managed), pinned, reinterpret_cast<void*>(pointer_)}) {
+    const device::PointerInfo info = context_->describe(memory);
+    there->copy({.data = memory, .size = 256, .device = info.device, .kind = info.kind, .read_only = false},
+                {.data = source.data, .size = 256, .device = source.device, .kind = source.kind, .read_only = true},
+                across);
+    Tensor tensor = made_tensor("int8", {256}, {1}, memory);
+    import(&tensor, 3, static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(across.native())));
+    EXPECT_EQ(tensor.device.id, 0);
+    ASSERT_TRUE(tensor.queue);
+    EXPECT_EQ(*tensor.queue, across);
+    Tensor shown = tensor;
+    EXPECT_EQ(export_cuda_array(&shown, drivers_), reinterpret_cast<std::intptr_t>(across.native()));
+    const Tensor here = transfer(tensor, Device{}, {}, nullptr, drivers_);
+    EXPECT_EQ(std::string(static_cast<const char*>(here.data), 256), std::string(256, 'x'));
+  }
+  there->wait(there->record(across));
+  cuda_->run("cuMemFree_v2", managed);
+  cuda_->run("cuMemFreeHost", pinned);
+}
+
+TEST_P(CudaArrayTest, TheStreamShownOfWorkOnAnotherDevice) {
+  if (devices() < 2) GTEST_SKIP() << "one device";
+  const auto there = drivers_.context({DeviceType::kCuda, 1});
+  slow_down();
+  fill('y');
+  Tensor tensor = imported(stream());
+  const device::Queue across = there->make_queue();
+  there->order_after(across, tensor.event);
+  tensor.event = there->record(across);
+  tensor.queue = across;
+  EXPECT_EQ(export_cuda_array(&tensor, drivers_), reinterpret_cast<std::intptr_t>(across.native()));
+  // One that is bound to another thread
+  tensor.event = there->record(across);
+  std::thread([&] { tensor.queue = there->wrap_queue(reinterpret_cast<void*>(std::uintptr_t{2}), nullptr); }).join();
+  export_cuda_array(&tensor, drivers_);
+  EXPECT_EQ(*tensor.queue, drivers_.default_queue({DeviceType::kCuda, 1}));
+  there->wait(there->record(*tensor.queue));
 }
 
 TEST_P(CudaArrayTest, ElementsStayInTheirAllocation) {
@@ -483,7 +536,7 @@ TEST_P(CudaArrayTest, WithoutADriverPointerAndStreamAreCarried) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, CudaArrayTest, ::testing::Values("Double", "Gpu"),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& target) { return target.param; });
 
 }  // namespace
 }  // namespace crossdock::exchange

@@ -419,6 +419,8 @@ TEST_P(CudaContext, BelongsToTheProcessThatStartedIt) {
     };
     expect_fork_error([&] { driver_->devices(); });
     expect_fork_error([&] { driver_->open(context_->device()); });
+    expect_fork_error([&] { driver_->current_device(); });
+    expect_fork_error([&] { driver_->device_of_queue(context_.get()); });
     expect_fork_error([&] { allocate(8); });
     expect_fork_error([&] { context_->describe(buffer.data()); });
     expect_fork_error([&] { context_->make_queue(); });

@@ -187,6 +187,23 @@ TEST_P(CudaStreams, HostFunctionsAndFillsRunInTheStreamsOrder) {
 
 // The default streams' rules, which are CUDA's own: the double must keep them, or tests on it would mean nothing.
 
+TEST_P(CudaStreams, TellADevice) {
+  EXPECT_EQ(driver_->device_of_queue(queue_->native()), context_->device());
+  for (const std::uintptr_t handle : {0, 1, 2}) {
+    EXPECT_EQ(driver_->device_of_queue(reinterpret_cast<void*>(handle)), std::nullopt) << "each device has one";
+  }
+  EXPECT_EQ(driver_->current_device(), std::nullopt);
+  const int last = static_cast<int>(driver_->devices().size()) - 1;
+  void* theirs = cuda_->make_context(last);
+  void* stream = cuda_->make_stream();
+  EXPECT_EQ(driver_->current_device(), (Device{DeviceType::kCuda, last}));
+  EXPECT_EQ(driver_->device_of_queue(stream), (Device{DeviceType::kCuda, last})) << "in whatever context";
+  EXPECT_EQ(driver_->device_of_queue(queue_->native()), context_->device());
+  EXPECT_EQ(cuda_->current(), theirs);
+  cuda_->run("cuStreamDestroy_v2", stream);
+  cuda_->run("cuCtxDestroy_v2", theirs);
+}
+
 TEST_P(CudaStreams, TheLegacyStreamIsOrderedWithBlockingOnes) {
   void* primary = nullptr;
   cuda_->run("cuDevicePrimaryCtxRetain", &primary, 0);

@@ -69,6 +69,21 @@ TEST(SimDriver, IsInTheDefaultRegistryWithoutDevicesAndCostsNothing) {
   EXPECT_EQ(driver->counters().of(SimVerb::kOpen), 3u) << "two devices, and one in vain";
 }
 
+TEST(SimDriver, TellsAQueuesDevice) {
+  const auto driver = make_sim_driver({.devices = 2});
+  const Queue first = driver->open(kZero)->make_queue();
+  void* ended = nullptr;
+  {
+    const Queue second = driver->open(kOne)->make_queue();
+    EXPECT_EQ(driver->device_of_queue(first.native()), kZero);
+    EXPECT_EQ(driver->device_of_queue(second.native()), kOne);
+    ended = second.native();
+  }
+  EXPECT_EQ(driver->device_of_queue(ended), std::nullopt);
+  EXPECT_EQ(driver->device_of_queue(nullptr), std::nullopt);
+  EXPECT_EQ(driver->current_device(), std::nullopt) << "there is no such thing";
+}
+
 TEST(SimDriver, OpensNoOtherDeviceAndNoNativeContext) {
   EXPECT_THROW(make_sim_driver({.devices = 1})->open(kOne), NotFoundError);
   int native = 0;

@@ -1,0 +1,221 @@
+#include "crossdock/exchange/dlpack_stream.h"
+
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "crossdock/core/error.h"
+#include "crossdock/device/cuda_streams.h"
+#include "crossdock/exchange/cuda_array.h"
+#include "crossdock/exchange/dlpack.h"
+#include "crossdock/exchange/foreign_stream.h"
+#include "crossdock/exchange/ready.h"
+
+namespace crossdock::exchange {
+namespace {
+
+using array::Tensor;
+using device::Device;
+using device::DeviceType;
+using device::DriverRegistry;
+using device::Queue;
+
+using ContextPtr = std::shared_ptr<device::Context>;
+
+bool is_rocm(DeviceType type) noexcept { return type == DeviceType::kRocm || type == DeviceType::kRocmHost; }
+
+void* handle_of(std::uintptr_t number) noexcept {
+  // DLPack shows a stream's handle as an integer. NOLINTNEXTLINE(performance-no-int-to-ptr)
+  return reinterpret_cast<void*>(number);
+}
+
+/// The default stream of a device's interface, by its handle; null where that is no handle which could be ordered.
+void* default_handle(DeviceType type) noexcept {
+  return is_cuda(type) ? handle_of(device::kCudaLegacyStream) : nullptr;
+}
+
+/// True if each device of CUDA has a stream by this handle.
+bool is_named(DeviceType type, void* native) noexcept {
+  return is_cuda(type) && reinterpret_cast<std::uintptr_t>(native) <= device::kCudaPerThreadStream;
+}
+
+/// The stream that a consumer names, or nothing where it asks for no order. Throws as check_dlpack_stream() does of
+/// devices.
+std::optional<void*> named_stream(const Device& device, DLPackStream stream) {
+  if (!stream) return default_handle(device.type);
+  const std::int64_t number = *stream;
+  if (number == kDLPackNoOrder) return std::nullopt;
+  if (number < 0) throw InvalidArgumentError("stream is -1, a stream's number or handle, or None");
+  if (is_cuda(device.type) && number == 0) {
+    throw InvalidArgumentError(
+        "stream 0 is ambiguous on CUDA: it is 1 for the legacy default stream, 2 for the per-thread one");
+  }
+  if (is_rocm(device.type) && (number == 1 || number == 2)) {
+    throw InvalidArgumentError("streams 1 and 2 mean nothing on ROCm; the default one is 0");
+  }
+  if (device.type == DeviceType::kOneApi) {
+    throw InvalidArgumentError(
+        "stream is a SYCL queue (of dpctl, or crossdock.Queue), -1 or None: SYCL has no numbers");
+  }
+  return handle_of(static_cast<std::uintptr_t>(number));
+}
+
+/// The tensor's work is what is on the queue now.
+void note_queue(Tensor* tensor, const Queue& queue, const DriverRegistry& drivers) {
+  const ContextPtr context = drivers.context(queue.device());
+  // SYCL's events cost more than a hand-over: one is made when somebody needs it.
+  tensor->event =
+      queue.device().type == DeviceType::kOneApi ? device::Event::end_of(context, queue) : context->record(queue);
+  tensor->queue = queue;
+}
+
+/// Its work is on a stream whose driver isn't here: whoever can wait for it may be handed it.
+void note_unknown_queue(Tensor* tensor, void* native) {
+  tensor->queue = Queue(tensor->device, native, std::const_pointer_cast<void>(tensor->owner));
+  tensor->event = out_of_reach(*tensor->queue);
+}
+
+/// The producer's work comes before what is put on the default stream of `device`, where its interface has one that
+/// counts when none is named.
+void note_default_stream(Tensor* tensor, const Device& device, const DriverRegistry& drivers) {
+  if (!is_cuda(device.type) && !is_rocm(device.type)) return;
+  void* const native = default_handle(device.type);
+  const ContextPtr context = drivers.context_or_null(device);
+  if (context == nullptr) return note_unknown_queue(tensor, native);
+  note_queue(tensor, context->wrap_queue(native, nullptr), drivers);
+}
+
+/// Orders the stream that a consumer names after the tensor's event: where its device can be told on that one, else on
+/// whichever of `devices` has it, and on all of them where each has one of this name. False if none has, or the stream
+/// is of another driver than the one that knows the event.
+bool order_stream(std::span<const Device> devices, void* native, const Tensor& tensor, const DriverRegistry& drivers) {
+  const auto driver = drivers.for_type(device_of_event(tensor).type);
+  const auto order_on = [&](const ContextPtr& context) {
+    context->order_after(context->wrap_queue(native, nullptr), tensor.event);
+  };
+  if (driver->handles(devices.front().type)) {
+    if (const auto its = driver->device_of_queue(native)) {
+      order_on(drivers.context(*its));
+      return true;
+    }
+  }
+  std::vector<ContextPtr> contexts;
+  for (const Device& device : devices) {
+    if (!driver->handles(device.type)) continue;
+    ContextPtr context = drivers.context_or_null(device);
+    if (context != nullptr && std::ranges::find(contexts, context) == contexts.end()) {
+      contexts.push_back(std::move(context));
+    }
+  }
+  bool ordered = false;
+  for (const ContextPtr& context : contexts) {
+    try {
+      order_on(context);
+    } catch (const InvalidArgumentError&) {
+      if (contexts.size() == 1) throw;
+      continue;
+    }
+    ordered = true;
+    if (!is_named(context->device().type, native)) break;
+  }
+  return ordered;
+}
+
+void wait_and_forget(Tensor* tensor, const DriverRegistry& drivers, const Wait& wait) {
+  wait_for(*tensor, drivers, wait);
+  tensor->event = {};
+}
+
+}  // namespace
+
+void check_dlpack_stream(const Device& device, DLPackStream stream) {
+  if (named_stream(device, stream) && stream && device.type == DeviceType::kCpu) {
+    throw InvalidArgumentError("host memory has no streams: stream must be None or -1");
+  }
+}
+
+void order_for_dlpack(Tensor* tensor, const Device& of, DLPackStream stream, const DriverRegistry& drivers,
+                      const Wait& wait) {
+  const std::optional<void*> native = named_stream(stream ? of : tensor->device, stream);
+  if (is_out_of_reach(*tensor) && native && *native == tensor->queue->native()) {
+    tensor->event = {};  // on the very stream that the work is on
+  }
+  if (is_ready(*tensor)) return;
+  // Pinned and managed memory is device 0's by its number in DLPack, whoever works on it.
+  const bool numbered = dlpack_device(of) == of || !is_cuda(of.type);
+  // A handle means nothing to another driver than its own.
+  const bool family = of.type == tensor->device.type || (is_cuda(of.type) && is_cuda(tensor->device.type));
+  const Device devices[] = {of, numbered ? of : Device{DeviceType::kCuda, 0}, family || !stream ? tensor->device : of};
+  if (tensor->device.type == DeviceType::kCpu || (!stream && tensor->host_accessible())) {
+    // Who names no stream may be about to read pinned or managed memory on the host.
+    wait_for(*tensor, drivers, wait);
+  } else if (native && (*native == nullptr || !order_stream(devices, *native, *tensor, drivers))) {
+    // A default stream that has no handle which we could order, or another driver's stream.
+    wait_for(*tensor, drivers, wait);
+  }
+  tensor->event = {};
+}
+
+void order_for_dlpack(Tensor* tensor, const Queue& queue, const DriverRegistry& drivers, const Wait& wait) {
+  if (is_ready(*tensor)) return;
+  // A queue can't be ordered after another driver's work.
+  if (!drivers.for_type(device_of_event(*tensor).type)->handles(queue.device().type)) {
+    return wait_and_forget(tensor, drivers, wait);
+  }
+  order_on(tensor, *drivers.context(queue.device()), queue);
+}
+
+void note_dlpack_stream(Tensor* tensor, const std::optional<Device>& source, const std::optional<Queue>& asked,
+                        const DriverRegistry& drivers) {
+  if (tensor->device.type == DeviceType::kCpu || tensor->data == nullptr) return;
+  if (asked) return note_queue(tensor, *asked, drivers);
+  const bool theirs = source && (is_cuda(source->type) || is_rocm(source->type));
+  note_default_stream(tensor, theirs ? *source : tensor->device, drivers);
+}
+
+void* work_stream(const Device& device, const DriverRegistry& drivers) {
+  if (device.type == DeviceType::kCpu || drivers.context_or_null(device) == nullptr) return nullptr;
+  return drivers.default_queue(device).native();
+}
+
+void order_on_work_stream(Tensor* tensor, const DriverRegistry& drivers, const Wait& wait) {
+  // Where no driver is, our work stream is the default one: see work_stream().
+  if (is_out_of_reach(*tensor)) {
+    void* const native = tensor->queue->native();
+    if (native == default_handle(tensor->queue->device().type)) tensor->event = {};
+  }
+  if (is_ready(*tensor)) [[likely]]
+    return;
+  if (device::host_readable(tensor->device.type)) return wait_and_forget(tensor, drivers, wait);
+  // CUDA's devices wait for each other; elsewhere the queue is of the event's own device.
+  const Device device = is_cuda(tensor->device.type) ? tensor->device : device_of_event(*tensor);
+  order_on(tensor, *drivers.context(device), drivers.default_queue(device));
+}
+
+void note_work_stream(Tensor* tensor, const DriverRegistry& drivers) {
+  if (tensor->device.type == DeviceType::kCpu || tensor->data == nullptr) return;
+  if (drivers.context_or_null(tensor->device) == nullptr) return note_default_stream(tensor, tensor->device, drivers);
+  const Queue queue = drivers.default_queue(tensor->device);
+  if (queue.native() != nullptr) note_queue(tensor, queue, drivers);
+}
+
+std::optional<Device> device_of_their_stream(const Tensor& tensor, const DriverRegistry& drivers) {
+  const DeviceType memory = tensor.device.type;
+  if (memory == DeviceType::kCpu) return std::nullopt;
+  // Pinned and managed memory is worked on by the same streams as the device's own.
+  if (is_cuda(memory)) return Device{DeviceType::kCuda, tensor.device.id};
+  if (!is_rocm(memory) && drivers.context_or_null(tensor.device) == nullptr) return std::nullopt;
+  return tensor.device;
+}
+
+void note_their_stream(Tensor* tensor, void* native, const DriverRegistry& drivers) {
+  // Null is the device's default stream, which CUDA calls 1 where it must not be mistaken for "none".
+  if (native == nullptr) native = default_handle(tensor->device.type);
+  if (drivers.context_or_null(tensor->device) == nullptr) return note_unknown_queue(tensor, native);
+  if (native != nullptr) note_queue(tensor, wrap_stream(native, tensor->device, nullptr, drivers), drivers);
+}
+
+}  // namespace crossdock::exchange

@@ -1,0 +1,47 @@
+#include "crossdock/exchange/foreign_stream.h"
+
+#include <string>
+#include <utility>
+
+#include "crossdock/core/error.h"
+#include "crossdock/device/cuda_streams.h"
+
+namespace crossdock::exchange {
+
+using device::Device;
+using device::DriverRegistry;
+using device::Queue;
+
+Queue wrap_stream(void* native, const Device& otherwise, std::shared_ptr<void> owner, const DriverRegistry& drivers) {
+  const Device its = drivers.for_type(otherwise.type)->device_of_queue(native).value_or(otherwise);
+  return drivers.context(its)->wrap_queue(native, std::move(owner));
+}
+
+Queue wrap_cuda_stream(std::int64_t handle, const std::optional<Device>& said, std::shared_ptr<void> owner,
+                       const DriverRegistry& drivers) {
+  const auto driver = drivers.for_type(device::DeviceType::kCuda);
+  if (said && !driver->handles(said->type)) {
+    throw InvalidArgumentError("a CUDA stream was given that says it is one of " + device::to_string(*said));
+  }
+  if (handle < 0) throw InvalidArgumentError("a CUDA stream was given with the handle " + std::to_string(handle));
+  // The handle comes as a number. NOLINTNEXTLINE(performance-no-int-to-ptr)
+  void* const native = reinterpret_cast<void*>(static_cast<std::intptr_t>(handle));
+  if (static_cast<std::uintptr_t>(handle) > device::kCudaPerThreadStream) {
+    const std::optional<Device> its = driver->device_of_queue(native);
+    if (!its) {
+      throw InvalidArgumentError("no CUDA device here has the stream " + std::to_string(handle) +
+                                 ": it has ended, or was never one");
+    }
+    return drivers.context(*its)->wrap_queue(native, std::move(owner));
+  }
+  const std::optional<Device> its = said ? said : driver->current_device();
+  if (!its) {
+    throw InvalidArgumentError("stream " + std::to_string(handle) +
+                               " is a default stream of CUDA's, which each device has; nothing says of which device it "
+                               "is: make a context of that device current on this thread, give an object with a "
+                               "`device` or `device_id`, or name the device together with the handle");
+  }
+  return drivers.context(*its)->wrap_queue(native, std::move(owner));
+}
+
+}  // namespace crossdock::exchange

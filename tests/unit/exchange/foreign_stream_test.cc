@@ -1,0 +1,177 @@
+#include "crossdock/exchange/foreign_stream.h"
+
+#include <gmock/gmock.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "crossdock/core/error.h"
+#include "support/cuda.h"
+#include "unit/device/sim/support.h"
+#include "unit/device/support.h"
+#include "unit/exchange/support.h"
+
+namespace crossdock::exchange {
+namespace {
+
+using crossdock::testing::Cuda;
+using crossdock::testing::message_of;
+using device::Device;
+using device::DeviceType;
+using device::Queue;
+using ::testing::HasSubstr;
+
+constexpr Device kFirst{DeviceType::kCuda, 0};
+constexpr Device kSecond{DeviceType::kCuda, 1};
+
+class ForeignStreamTest : public device::SimTest {
+ protected:
+  ForeignStreamTest() {
+    drivers_.add(device::make_default_registry()->find("host"));
+    drivers_.add(driver_);
+  }
+  device::DriverRegistry drivers_;
+};
+
+TEST_F(ForeignStreamTest, IsOfTheDeviceThatItWasMadeOn) {
+  const Queue theirs = driver_->open(device::kOne)->make_queue();
+  EXPECT_EQ(wrap_stream(theirs.native(), device::kZero, nullptr, drivers_), theirs);
+  EXPECT_EQ(wrap_stream(queue_.native(), device::kOne, nullptr, drivers_), queue_);
+}
+
+TEST_F(ForeignStreamTest, WhatTheDriverCantTellIsOfTheOtherDevice) {
+  EXPECT_EQ(wrap_stream(nullptr, Device{}, nullptr, drivers_).device(), Device{});
+  int made_up = 0;
+  EXPECT_THROW(wrap_stream(&made_up, device::kZero, nullptr, drivers_), InvalidArgumentError);
+  EXPECT_THROW(wrap_stream(&made_up, kFirst, nullptr, drivers_), UnsupportedError);
+  EXPECT_THROW(wrap_cuda_stream(1, kFirst, nullptr, drivers_), UnsupportedError);
+}
+
+/// On the double, and on a GPU where there is one.
+class ForeignCudaStream : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    std::string why_not;
+    driver_ = crossdock::testing::make_cuda_target(GetParam(), why_not);
+    if (driver_ == nullptr) GTEST_SKIP() << why_not;
+    cuda_ = std::make_unique<Cuda>(GetParam());
+    if (on_double()) cuda_->control("crossdockCudaDoubleReset");
+    drivers_.add(driver_);
+  }
+  bool on_double() const { return GetParam() == "Double"; }
+  bool two() const { return driver_->devices().size() > 1; }
+  /// What another library does on a device, with its primary context current.
+  template <typename Work>
+  void on(int device, Work work) const {
+    void* context = nullptr;
+    cuda_->run("cuDevicePrimaryCtxRetain", &context, device);
+    cuda_->run("cuCtxPushCurrent_v2", context);
+    work();
+    cuda_->run("cuCtxPopCurrent_v2", &context);
+    cuda_->run("cuDevicePrimaryCtxRelease_v2", device);
+  }
+  Queue wrapped(void* stream, const std::optional<Device>& said = std::nullopt) const {
+    return wrap_cuda_stream(number(stream), said, nullptr, drivers_);
+  }
+  std::string refused(std::int64_t handle, const std::optional<Device>& said = std::nullopt) const {
+    return message_of<InvalidArgumentError>([&] { wrap_cuda_stream(handle, said, nullptr, drivers_); });
+  }
+  static std::int64_t number(void* stream) {
+    return static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(stream));
+  }
+
+  std::shared_ptr<device::Driver> driver_;
+  std::unique_ptr<Cuda> cuda_;
+  device::DriverRegistry drivers_;
+};
+
+TEST_P(ForeignCudaStream, IsOfTheDeviceThatItWasMadeOn) {
+  if (!two()) GTEST_SKIP() << "one device";
+  on(0, [&] {
+    void* here = cuda_->make_stream();
+    on(1, [&] {
+      void* there = cuda_->make_stream();
+      EXPECT_EQ(wrapped(there).device(), kSecond);
+      EXPECT_EQ(wrapped(here).device(), kFirst) << "whichever is current";
+      EXPECT_EQ(wrap_stream(here, kSecond, nullptr, drivers_).device(), kFirst);
+      EXPECT_EQ(wrap_stream(there, kFirst, nullptr, drivers_).device(), kSecond);
+      EXPECT_EQ(wrapped(there, kFirst).device(), kSecond) << "the handle says it";
+      // A thread that uses no device of its own
+      std::thread([&] { EXPECT_EQ(wrapped(there).device(), kSecond); }).join();
+      cuda_->run("cuStreamDestroy_v2", there);
+    });
+    cuda_->run("cuStreamDestroy_v2", here);
+  });
+}
+
+TEST_P(ForeignCudaStream, OpensNoOtherDevice) {
+  if (!on_double() || !two()) GTEST_SKIP() << "needs a second device, and to see what is retained";
+  on(1, [&] {
+    void* there = cuda_->make_stream();
+    const std::uint64_t before = cuda_->calls("cuDevicePrimaryCtxRetain");
+    EXPECT_EQ(wrap_stream(there, kFirst, nullptr, drivers_).device(), kSecond);
+    EXPECT_EQ(wrapped(there).device(), kSecond);
+    EXPECT_EQ(cuda_->calls("cuDevicePrimaryCtxRetain"), before + 1);
+    cuda_->run("cuStreamDestroy_v2", there);
+  });
+}
+
+TEST_P(ForeignCudaStream, WithoutACurrentContextAnOpenOneIsAsked) {
+  if (!on_double()) GTEST_SKIP() << "counts calls";
+  void* stream = nullptr;
+  on(0, [&] { stream = cuda_->make_stream(); });
+  const auto open = drivers_.context(kFirst);
+  const std::uint64_t before = cuda_->calls("cuCtxPushCurrent_v2");
+  EXPECT_EQ(driver_->device_of_queue(stream), kFirst);
+  EXPECT_EQ(cuda_->calls("cuCtxPushCurrent_v2"), before + 1);
+  EXPECT_EQ(cuda_->current(), nullptr) << "the thread is left as it was";
+  on(0, [&] { cuda_->run("cuStreamDestroy_v2", stream); });
+}
+
+TEST_P(ForeignCudaStream, DefaultStreamsAreOfTheDeviceThatIsSaidElseCurrent) {
+  const Device last = driver_->devices().back();
+  for (const std::int64_t handle : {0, 1, 2}) {
+    on(0, [&] {
+      EXPECT_EQ(wrap_cuda_stream(handle, std::nullopt, nullptr, drivers_).device(), kFirst);
+      EXPECT_EQ(wrap_cuda_stream(handle, last, nullptr, drivers_).device(), last);
+    });
+    on(static_cast<int>(last.id), [&] {
+      EXPECT_EQ(wrap_cuda_stream(handle, std::nullopt, nullptr, drivers_).device(), last);
+      EXPECT_EQ(wrap_cuda_stream(handle, kFirst, nullptr, drivers_).device(), kFirst);
+    });
+    EXPECT_THAT(refused(handle), HasSubstr("make a context of that device current"));
+    EXPECT_EQ(wrap_cuda_stream(handle, last, nullptr, drivers_).device(), last);
+  }
+  EXPECT_EQ(driver_->current_device(), std::nullopt);
+  EXPECT_THROW(wrap_cuda_stream(1, Device{DeviceType::kCuda, 1000}, nullptr, drivers_), NotFoundError);
+}
+
+TEST_P(ForeignCudaStream, WhatIsNoStream) {
+  EXPECT_THAT(refused(-1), HasSubstr("the handle -1"));
+  EXPECT_THAT(refused(1, Device{}), HasSubstr("one of cpu"));
+  if (!on_double()) return;  // CUDA may look into what it is given
+  EXPECT_THAT(refused(0x1234560), HasSubstr("has ended, or was never one"));
+  void* stream = nullptr;
+  on(0, [&] {
+    stream = cuda_->make_stream();
+    cuda_->run("cuStreamDestroy_v2", stream);
+  });
+  EXPECT_THAT(refused(number(stream)), HasSubstr("has ended, or was never one"));
+}
+
+TEST_P(ForeignCudaStream, OfAnotherContextThanTheOneThatIsOpen) {
+  void* foreign = cuda_->make_context(0);
+  void* stream = cuda_->make_stream();
+  EXPECT_THAT(refused(number(stream)), HasSubstr("make the stream in that one"));
+  cuda_->run("cuStreamDestroy_v2", stream);
+  cuda_->run("cuCtxDestroy_v2", foreign);
+}
+
+INSTANTIATE_TEST_SUITE_P(, ForeignCudaStream, ::testing::Values("Double", "Gpu"),
+                         [](const auto& target) { return target.param; });
+
+}  // namespace
+}  // namespace crossdock::exchange
