@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from crossdock import _native
@@ -142,7 +142,13 @@ class Offloaded:
 
 
 def _decorated(scope: Scope, function: _Function) -> _Function:
-    """`function`, called in the scope."""
+    """`function`, called in the scope.
+
+    What it gives must not run on after the scope: coroutines, generators and other awaitables are refused. A Future or
+    Task of asyncio's is let through, because it runs elsewhere already: a task with the queue that was current when it
+    was made, which is this one for those that the function makes; a call in an executor with that of the executor's
+    thread.
+    """
     if inspect.isclass(function) or not callable(function):
         raise TypeError(f"current(queue) decorates functions, not {function!r}")
     # What is run in the end: of a partial its function, of another object its class's __call__.
@@ -169,16 +175,27 @@ def _decorated(scope: Scope, function: _Function) -> _Function:
     def called(*arguments: Any, **keywords: Any) -> Any:
         with scope:
             result = function(*arguments, **keywords)
-        if inspect.iscoroutine(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
-            if not inspect.isasyncgen(result):
+        if _runs_later(result):
+            if isinstance(result, (Coroutine, Generator)):
                 result.close()
             raise TypeError(
                 f"{_name(function)} gave a {type(result).__name__}, which would run after the scope of "
-                "current(queue); decorate the function that it is of"
+                "current(queue); decorate the function that it is of, or use `with current(...)` where it runs"
             )
         return result
 
     return called  # type: ignore[return-value]
+
+
+def _runs_later(result: object) -> bool:
+    """Whether it runs when its caller goes through it or awaits it. Compilers have types of their own for such."""
+    if isinstance(result, (Generator, AsyncGenerator)):
+        return True
+    if not inspect.isawaitable(result):
+        return False
+    import asyncio  # Only here, because it takes longer to import than the package.
+
+    return not asyncio.isfuture(result)
 
 
 def _name(function: Callable[..., Any]) -> str:

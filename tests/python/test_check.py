@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,19 @@ ROOT = Path(__file__).resolve().parents[2]
 def no_run_time(monkeypatch):
     """Pointers here are made up, and nobody is to ask a SYCL run time that another test loaded."""
     monkeypatch.setattr(_check.sycl, "run_time", lambda: None)
+
+
+@pytest.fixture(autouse=True)
+def no_mistake_of_the_judge(monkeypatch):
+    """What the code of no exporter raised, the judge did by mistake, which is to fail here and not to be a finding."""
+    stopped = _check.judge.Judge.stopped
+
+    def or_raised(self, error):
+        if Path(traceback.extract_tb(error.__traceback__)[-1].filename).parent.name == "_check":
+            raise error
+        stopped(self, error)
+
+    monkeypatch.setattr(_check.judge.Judge, "stopped", or_raised)
 
 
 def errors(report: checking.Report) -> list[str]:
@@ -225,7 +239,12 @@ def test_attributes_that_raise_are_findings():
 FIELDS = (
     "shape", "typestr", "data", "version", "strides", "descr", "mask", "stream", "typedescr", "offset", "syclobj",
 )  # fmt: skip
-VALUES = (-1, 1 << 70, "x", b"x", (), (-1,), (1 << 70, 2), ("a", "b"), [1], {}, 1.5, True, ((),))
+ENDLESS = 10**5000  # More digits than Python writes.
+VALUES = (
+    -1, 1 << 70, "x", b"x", (), (-1,), (1 << 70, 2), ("a", "b"), [1], {}, 1.5, True, ((),), ENDLESS, (-ENDLESS,),
+    (ENDLESS, 0), (ENDLESS, False), "|V" + "9" * 5000, tensors.NoNumber(3), (tensors.NoNumber(3),),
+    tensors.NoTuple((1, 2)),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("make", [tensors.cai, tensors.npy, usm.usm, usm.over])
@@ -276,6 +295,141 @@ def test_every_byte_of_a_structure_may_be_anything():
                 report = xd.check(type("Changed", (base,), {hook: change})())
                 assert report.protocols
                 assert others.raw[:-1] == b"\xa5" * 512, "the judge wrote to what is no structure of the exporter's"
+
+
+def shares_children(levels: int) -> Any:
+    """Both children of each struct are one and the same; with no levels, it is its own."""
+    text = ctypes.create_string_buffer(b"+s")
+    release = arrow.address_of(arrow.release_nothing[arrow.Schema])
+    kept = [arrow.Schema(format=ctypes.addressof(text), release=release) for _ in range(levels + 1)]
+    for number, raw in enumerate(kept):
+        of = kept[number - 1] if number else raw
+        table = (ctypes.c_void_p * 2)(*[ctypes.addressof(of)] * 2)
+        if number or not levels:
+            raw.n_children, raw.children = 2, ctypes.addressof(table)
+        of.private = text, table  # type: ignore[attr-defined]
+    return Gives(__arrow_c_schema__=arrow.owned(kept[-1], NAMES[0])), kept
+
+
+@pytest.mark.parametrize("levels", [25, 0])
+def test_a_schema_without_end_is_not_gone_through(levels, monkeypatch):
+    load, loads = _check.memory.load, []
+
+    def counted(kind, address):
+        loads.append(address)
+        if len(loads) > (1 << 16) + 2:
+            pytest.fail("more structures are read than a schema may have")
+        return load(kind, address)
+
+    monkeypatch.setattr(_check.memory, "load", counted)
+    exporter, _kept = shares_children(levels)
+    report = xd.check(exporter)
+    assert errors(report) == ["arrow-schema-children"]
+    assert levels == 0 or "more than 65536 fields" in str(report)
+
+
+def test_fields_of_all_levels_count_and_buffers_too(monkeypatch):
+    """The batch has four columns, an item and a dictionary, in fifteen buffers."""
+    monkeypatch.setattr(_check.schema, "FIELDS", 6)
+    monkeypatch.setattr(_check.array, "BUFFERS", 15)
+    assert not list(xd.check(arrow.Batch))
+    monkeypatch.setattr(_check.array, "BUFFERS", 14)
+    assert errors(xd.check(arrow.Batch)) == ["arrow-array-n-buffers"]
+    for fields in (5, 3):
+        monkeypatch.setattr(_check.schema, "FIELDS", fields)
+        assert errors(xd.check(arrow.Batch)) == ["arrow-schema-children"]
+
+
+@pytest.mark.parametrize("text", [b"w:%d", b"+w:%d", b"d:%d,1", b"d:9,1,%d", b"+us:%d", b"+ud:%d"])
+def test_a_format_of_endless_numbers_is_none(text):
+    digits = b"9" * 5000
+    make = arrow.one(lambda: arrow.Node(text.replace(b"%d", digits), 0, [None]))
+    assert "arrow-schema-format" in errors(xd.check(make))
+
+
+class SilentError(Exception):
+    def __str__(self) -> str:
+        raise ZeroDivisionError("said")
+
+    __repr__ = __str__
+
+
+def test_errors_that_cannot_be_said_are_findings():
+    def fails(*_: object, **__: object) -> None:
+        raise SilentError
+
+    for name in ATTRIBUTES:
+        for wrong in (property(fails), fails):
+            made = {"__dlpack_device__": lambda self: (1, 0), name: wrong}
+            report = xd.check(type("Raises", (), made)())
+            assert report.protocols
+            assert name.endswith("interface__") or "SilentError: its str() raised ZeroDivisionError" in str(report)
+
+
+def test_what_a_value_raises_ends_its_protocol_and_nothing_else():
+    class Two(tensors.ShapeOfNoNumbers):
+        __arrow_c_array__ = arrow.NegativeLength.__arrow_c_array__
+        make_schema, make_array = arrow.NegativeLength.make_schema, arrow.NegativeLength.make_array
+        node, schema, array = arrow.Data.node, arrow.Data.schema, arrow.NegativeLength.array
+        names, destructor = arrow.Data.names, arrow.Data.destructor
+
+    report = xd.check(Two)
+    assert [(one.protocol, one.rule) for one in report] == [
+        ("array-interface", "values-raise"),
+        ("arrow-array", "arrow-array-length"),
+    ]
+    assert "ZeroDivisionError: looked at, in NoNumber.__repr__ of tensors.py" in str(report)
+    (finding,) = xd.check(tensors.npy(shape=[tensors.NoNumber(2)])())
+    assert finding.rule == "array-shape"
+    assert finding.message == "shape is a list, whose repr() raised ZeroDivisionError"
+    for wrong in (tensors.NoTuple((1, 0)), (tensors.NoNumber(1), object()), object(), (ENDLESS, 0)):
+        report = xd.check(Gives(__dlpack_device__=wrong, __dlpack__=None))
+        assert {"dlpack-device-result", "dlpack-device-number"} & set(errors(report))
+
+
+def test_values_that_fail_side_by_side_are_a_finding():
+    class Late(int):
+        def __eq__(self, other: object) -> bool:
+            raise ZeroDivisionError("compared")
+
+        __hash__ = int.__hash__
+
+    class Floats(tensors.Floats):
+        @property
+        def __array_interface__(self) -> Any:
+            shape = (Late(2), 3)
+            return {"shape": shape, "typestr": "<f4", "data": (ctypes.addressof(self.memory), False), "version": 3}
+
+        memory = (ctypes.c_float * 6)()
+
+    report = xd.check(Floats())
+    assert ("across", "values-raise") in [(one.protocol, one.rule) for one in report]
+
+
+def test_what_is_no_exception_of_the_exporter_is_raised(monkeypatch):
+    class Interrupted(int):
+        def __lt__(self, other: object) -> bool:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        xd.check(tensors.npy(shape=(Interrupted(2), 3)))
+
+    made: list[object] = []
+
+    def make() -> arrow.Batch:
+        made.append(None)
+        if len(made) > 2:
+            raise LookupError("no more")
+        return arrow.Batch()
+
+    with pytest.raises(LookupError, match="no more"):
+        xd.check(make)
+    monkeypatch.setattr(_check.dictionary, "product", None)
+    with pytest.raises(TypeError, match="not callable"):  # As the fixture above has it.
+        xd.check(tensors.ArrayInterface)
+    monkeypatch.undo()
+    monkeypatch.setattr(_check.dictionary, "product", None)
+    assert errors(xd.check(tensors.ArrayInterface)) == ["values-raise"]
 
 
 # ---- the report and the call

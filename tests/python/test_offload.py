@@ -252,6 +252,72 @@ def test_as_a_decorator(simulated_devices):
         offload.current("sim:1")()
 
 
+def test_a_decorated_function_gives_nothing_that_runs_later(simulated_devices):
+    """Also where it is of a type of its own, as those of compilers are."""
+    closed = []
+
+    class Compiled:
+        def send(self, value):
+            raise StopIteration(offload.current_queue())
+
+        def throw(self, *error):
+            raise error[0]
+
+        def close(self):
+            closed.append(type(self).__name__)
+
+    class CompiledCoroutine(Compiled):
+        def __await__(self):
+            return iter(())
+
+    class CompiledGenerator(Compiled):
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            return self.send(None)
+
+    class CompiledAsyncGenerator:
+        def __aiter__(self):
+            return self
+
+        async def __anext__(self):
+            raise StopAsyncIteration
+
+        asend = athrow = aclose = __anext__
+
+    class Awaitable:
+        def __await__(self):
+            yield from asyncio.sleep(0).__await__()
+            return offload.current_queue()
+
+    for kind in (CompiledCoroutine, CompiledGenerator, CompiledAsyncGenerator, Awaitable):
+        with pytest.raises(TypeError, match=f"gave a {kind.__name__}, which would run after the scope"):
+            offload.current("sim:1")(lambda kind=kind: kind())()
+    assert closed == ["CompiledCoroutine", "CompiledGenerator"]
+
+
+def test_a_decorated_function_may_give_what_runs_already(simulated_devices):
+    async def where():
+        await asyncio.sleep(0)
+        return offload.current_queue()
+
+    @offload.current("sim:1")
+    def task():
+        return asyncio.create_task(where())
+
+    @offload.current("sim:1")
+    def future():
+        return asyncio.get_running_loop().run_in_executor(None, offload.current_queue)
+
+    async def main():
+        return await task(), await future(), offload.current_queue()
+
+    queue, in_thread, default = asyncio.run(main())
+    assert queue == xd.Queue("sim:1")
+    assert in_thread == default != queue
+
+
 def test_threads_begin_with_the_default(simulated_devices):
     offload.set_global_queue("sim:2")
     seen = []

@@ -919,6 +919,39 @@ class ListOfPairs:
     __array_interface__: ClassVar[Any] = [("version", 3)]
 
 
+# ---- every protocol
+
+
+class NoNumber(int):
+    """One whose own code fails wherever it is looked at."""
+
+    def __repr__(self, *_: object) -> str:
+        raise ZeroDivisionError("looked at")
+
+    __eq__ = __lt__ = __str__ = __index__ = __repr__  # type: ignore[assignment]
+    __hash__ = int.__hash__
+
+
+class NoTuple(tuple[Any, ...]):
+    def __iter__(self, *_: object) -> Any:
+        raise ZeroDivisionError("gone through")
+
+    __len__ = __getitem__ = __iter__  # type: ignore[assignment]
+
+
+class ShapeOfNoNumbers(ArrayInterface):
+    more: ClassVar[dict[str, Any]] = {"shape": (NoNumber(2), 3)}
+
+
+class ShapeOfNoTuple(ArrayInterface):
+    more: ClassVar[dict[str, Any]] = {"shape": NoTuple((2, 3))}
+
+
+breaks("values-raise", "numbers can be compared")(ShapeOfNoNumbers)
+breaks("values-raise", "tuples can be gone through")(ShapeOfNoTuple)
+breaks("values-raise", "and so it is on a GPU")(cai(shape=(NoNumber(2), 3)))
+
+
 # ---- several protocols
 
 

@@ -108,8 +108,8 @@ def _judge(j: Judge, claimed: list[str]) -> None:
                 with together.exercising(protocol):
                     _judge_array(together, protocol)
         if len(together.views) > 1:
-            together.protocol = "across"
-            across.judge(together)
+            with together.judging("across"):
+                across.judge(together)
         if together is not j:
             j.findings += [finding for finding in together.findings if finding.protocol == "across"]
     methods = [_ARROW[protocol] for protocol in claimed if protocol in _ARROW]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crossdock._check import abi
-from crossdock._check.judge import Judge, View
+from crossdock._check.judge import Judge, View, told
 
 
 def judge(j: Judge) -> None:
@@ -27,13 +27,13 @@ def _shapes(j: Judge, one: View, other: View) -> None:
     if one.itemsize != other.itemsize:
         j.add("across-itemsize", f"elements have {one.itemsize} bytes {names.format(other.itemsize)}")
     if one.shape != other.shape:
-        j.add("across-shape", f"the shape is {one.shape} {names.format(other.shape)}")
+        j.add("across-shape", f"the shape is {told(one.shape)} {names.format(told(other.shape))}")
         return
     if one.size == 0:
         return
     long = [axis for axis, count in enumerate(one.shape) if count > 1]
     copied = one.copied or other.copied
     if not copied and any(one.strides[axis] != other.strides[axis] for axis in long):
-        j.add("across-strides", f"strides are {one.strides} {names.format(other.strides)}")
+        j.add("across-strides", f"strides are {told(one.strides)} {names.format(told(other.strides))}")
     if not copied and one.pointer != other.pointer:
         j.add("across-pointer", f"the memory is at {one.pointer:#x} {names.format(hex(other.pointer))}")

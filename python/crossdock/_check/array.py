@@ -12,6 +12,7 @@ from crossdock._check.judge import Judge
 from crossdock._check.schema import Field, defused, pointers
 
 LOOKED_AT = 1 << 16  # Elements of offsets, indices and so on, from the first; and the last.
+BUFFERS = 1 << 20  # Of one array, with all that is under it.
 _LARGEST = (1 << 63) - 1
 
 
@@ -33,6 +34,7 @@ class _Examiner:
     def __init__(self, j: Judge, on_host: bool) -> None:
         self.j, self.on_host = j, on_host
         self.found = Contents()
+        self._buffers_met = 0  # Views have any number; how many arrays there are, the schema's fields say.
 
     # ---- the structure
 
@@ -96,6 +98,10 @@ class _Examiner:
             self.j.add(
                 "arrow-array-n-buffers", f"{path}: n_buffers is {raw.n_buffers}, format {of.format!r} has {wanted}"
             )
+            return None
+        self._buffers_met += raw.n_buffers
+        if self._buffers_met > BUFFERS:
+            self.j.add("arrow-array-n-buffers", f"{path}: the array has more than {BUFFERS} buffers, with all under it")
             return None
         found = pointers(raw.buffers, raw.n_buffers)
         if found is None:

@@ -577,4 +577,5 @@ def judge(j: Judge, methods: list[str]) -> None:
             else:
                 judgement.judge_stream(method, consumed=read and not j.fresh)
                 read = True
-    judgement.across()
+    with j.judging("across"):
+        judgement.across()

@@ -9,10 +9,11 @@ import re
 from typing import Any, TypeGuard
 
 from crossdock._check import memory
-from crossdock._check.judge import Judge, View, attribute, contiguous, described, is_contiguous, product
+from crossdock._check.judge import Judge, View, attribute, contiguous, described, is_contiguous, product, told
 
 CUDA, NUMPY = "__cuda_array_interface__", "__array_interface__"
-_TYPESTR = re.compile(r"([<>|])([tbiufcmMOSUV])(\d+)(\[\d*[a-zA-Zμ]+(?:/\d+)?\])?")
+# Python makes no number of some thousand digits, and raises ValueError.
+_TYPESTR = re.compile(r"([<>|])([tbiufcmMOSUV])(\d{1,18})(\[\d*[a-zA-Zμ]+(?:/\d+)?\])?")
 _SIZES = {"b": (1,), "i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8, 10, 12, 16), "c": (4, 8, 16, 20, 24, 32)}
 _PREFIX = {CUDA: "cai", NUMPY: "array"}
 LAST_CUDA_VERSION = 3
@@ -69,14 +70,14 @@ def wrong_descr(descr: object, typestr: str, itemsize: int, name: str = "descr")
         return None
     size = _size_of_descr(descr)
     if size is None:
-        return f"{name} is {descr!r}, not a list of (name, type[, shape])"
+        return f"{name} is {told(descr)}, not a list of (name, type[, shape])"
     if size != itemsize:
-        return f"{name} has {size} bytes, typestr {typestr!r} has {itemsize}"
+        return f"{name} has {size} bytes, typestr {told(typestr)} has {itemsize}"
     if isinstance(descr, list) and len(descr) == 1 and descr[0][0] == "" and typestr[1] != "V":
         if descr[0][1] != typestr and len(descr[0]) == 2:
-            return f"{name} says {descr[0][1]!r}, typestr {typestr!r}"
+            return f"{name} says {told(descr[0][1])}, typestr {told(typestr)}"
     elif typestr[1] != "V":
-        return f"{name} has fields, and typestr {typestr!r} is no structured type"
+        return f"{name} has fields, and typestr {told(typestr)} is no structured type"
     return None
 
 
@@ -109,16 +110,16 @@ class _Dictionary:
         self._version(given["version"])
         shape, strides = given["shape"], given.get("strides")
         if not are_integers(shape) or any(one < 0 for one in shape):
-            self.add("shape", f"shape is {shape!r}")
+            self.add("shape", f"shape is {told(shape)}")
             return None
         itemsize = self._type(given["typestr"])
         if strides is not None and (not are_integers(strides) or len(strides) != len(shape)):
-            self.add("strides", f"strides are {strides!r} for shape {shape}")
+            self.add("strides", f"strides are {told(strides)} for shape {told(shape)}")
             return None
         if itemsize is None or (self.j.errors() != before and "data" not in given):
             return None
         if product(shape) * itemsize >= 1 << 63:
-            self.add("shape", f"shape {shape} of {itemsize} bytes is more than 2^63 bytes")
+            self.add("shape", f"shape {told(shape)} of {itemsize} bytes is more than 2^63 bytes")
             return None
         problem = wrong_descr(given.get("descr"), given["typestr"], itemsize)
         if problem:
@@ -132,15 +133,15 @@ class _Dictionary:
     def _version(self, version: object) -> None:
         right = is_integer(version) and (0 <= version <= LAST_CUDA_VERSION if self.cuda else version == 3)  # type: ignore[operator]
         if not right:
-            self.add("version", f"version is {version!r}")
+            self.add("version", f"version is {told(version)}")
         self.version = version if right else LAST_CUDA_VERSION  # type: ignore[assignment]
 
     def _type(self, typestr: object) -> int | None:
         itemsize = itemsize_of(typestr)
         if itemsize is None:
-            self.add("typestr", f"typestr is {typestr!r}")
+            self.add("typestr", f"typestr is {told(typestr)}")
         elif self.cuda and isinstance(typestr, str) and typestr[1] == "O":
-            self.add("typestr", f"typestr is {typestr!r}: Python objects don't live on a GPU")
+            self.add("typestr", f"typestr is {told(typestr)}: Python objects don't live on a GPU")
             return None
         return itemsize
 
@@ -159,17 +160,17 @@ class _Dictionary:
             one in (1, other) for one, other in zip(reversed(masks), reversed(shape), strict=False)
         )
         if not fits:
-            self.add("mask", f"the mask's shape {masks} doesn't fit {shape}")
+            self.add("mask", f"the mask's shape {told(masks)} doesn't fit {told(shape)}")
         elif not isinstance(given, dict):
             return
         elif itemsize_of(given.get("typestr")) is None:
-            self.add("mask", f"the mask's typestr is {given.get('typestr')!r}")
+            self.add("mask", f"the mask's typestr is {told(given.get('typestr'))}")
 
     def _stream(self, stream: object) -> None:
         if stream is None:
             return
         if not is_integer(stream) or stream < 0:  # type: ignore[operator]
-            self.add("stream", f"stream is {stream!r}")
+            self.add("stream", f"stream is {told(stream)}")
         elif stream == 0:
             self.add("stream-zero", "stream is 0, which may be either default stream, or none; None, 1 or 2 says which")
 
@@ -185,11 +186,11 @@ class _Dictionary:
             except TypeError:
                 pass
         if not is_address(data):
-            self.add("data", f"data is {data!r}")
+            self.add("data", f"data is {told(data)}")
             return None
         pointer, readonly = data
         if not 0 <= pointer < 1 << 64:
-            self.add("data", f"the pointer is {pointer}")
+            self.add("data", f"the pointer is {told(pointer)}")
             return None
         steps = contiguous(shape, itemsize) if strides is None else strides
         if self.cuda and self.version >= 2:
@@ -197,7 +198,8 @@ class _Dictionary:
                 self.add("zero-size", f"the pointer is {pointer:#x} for an array without elements")
             if count and strides is not None and is_contiguous(shape, steps, itemsize):
                 self.add(
-                    "strides-contiguous", f"strides {strides} of shape {shape} are those of C order, which is None"
+                    "strides-contiguous",
+                    f"strides {told(strides)} of shape {told(shape)} are those of C order, which is None",
                 )
         if count and itemsize and not pointer:
             self.add("null-pointer", f"the pointer is 0 for {count} elements")
@@ -206,7 +208,7 @@ class _Dictionary:
         start, end = view.extent()
         if count and itemsize:
             if not 0 < start < end <= 1 << 64:
-                self.add("extent", f"elements lie from {start:#x} to {end:#x} by strides {steps}")
+                self.add("extent", f"elements lie from {start:#x} to {end:#x} by strides {told(steps)}")
                 return None
             if not self.cuda and (memory.read(start, 1) is None or memory.read(end - 1, 1) is None):
                 self.add("memory", f"{start:#x} to {end:#x} can't be read")

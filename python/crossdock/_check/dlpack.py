@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from crossdock._check import abi, capsule, memory
-from crossdock._check.judge import Judge, View, attribute, collect, contiguous, described, product
+from crossdock._check.judge import Judge, View, attribute, collect, contiguous, described, product, told
 
 READ_ONLY, COPIED, PADDED = 1, 2, 4
 ASKED = (1, 3)
@@ -204,11 +204,11 @@ def device_of(j: Judge, thing: Any) -> Device | None:
         if not isinstance(given, tuple):
             raise TypeError
         kind, number = map(operator.index, given)
-    except (TypeError, ValueError):
-        j.add("dlpack-device-result", f"__dlpack_device__ gave {given!r}")
+    except Exception:  # The numbers' own, too.
+        j.add("dlpack-device-result", f"__dlpack_device__ gave {told(given)}")
         return None
     if kind not in abi.DEVICES:
-        j.add("dlpack-device-number", f"__dlpack_device__ says device type {kind}, which is none of the text")
+        j.add("dlpack-device-number", f"__dlpack_device__ says device type {told(kind)}, which is none of the text")
     return kind, number
 
 
@@ -298,7 +298,7 @@ def _exports(it: _Exporter, device: Device | None) -> bool:
         it.hold(export)
     if isinstance(export, Export) and export.tensor is not None:
         if device is not None and export.tensor.device != device:
-            j.add("dlpack-device-differs", f"__dlpack_device__ says {device}, the tensor {export.tensor.device}")
+            j.add("dlpack-device-differs", f"__dlpack_device__ says {told(device)}, the tensor {export.tensor.device}")
         if isinstance(plain, Export) and plain.name == _LEGACY and export.flags & READ_ONLY:
             j.add("dlpack-legacy-readonly", "the versioned tensor is read-only, and there is an unversioned one")
         if export.view is not None:

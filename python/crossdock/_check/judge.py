@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,6 +11,9 @@ from typing import Any
 
 from crossdock._check.report import Finding
 from crossdock._check.rules import RULES
+from crossdock._text import shown
+
+_LONGEST = 200  # Characters of a text that isn't ours.
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,7 @@ class Judge:
         self.views: list[View] = []
         self.findings: list[Finding] = []
         self._errors = 0
+        self._unmade: Exception | None = None
 
     @property
     def fresh(self) -> bool:
@@ -86,7 +91,14 @@ class Judge:
         return self._make is not None
 
     def object(self) -> object:
-        return self._one if self._make is None else self._make()
+        """Raises what `make` raises, which is no finding: there is nothing to judge then."""
+        if self._make is None:
+            return self._one
+        try:
+            return self._make()
+        except Exception as error:
+            self._unmade = error
+            raise
 
     def add(self, rule: str, message: str) -> None:
         known = RULES[rule]
@@ -101,9 +113,32 @@ class Judge:
 
     @contextmanager
     def exercising(self, protocol: str) -> Iterator[None]:
-        self.protocol = protocol
         self.exercised.append(protocol)
-        yield
+        with self.judging(protocol):
+            yield
+
+    @contextmanager
+    def judging(self, protocol: str) -> Iterator[None]:
+        """What the object has raised, by the code of a value that was looked at, ends this and is a finding.
+
+        Without that, the report on all the rest would be lost.
+        """
+        self.protocol = protocol
+        try:
+            yield
+        except Exception as error:
+            if error is self._unmade:
+                raise
+            self.stopped(error)
+
+    def stopped(self, error: Exception) -> None:
+        at = error.__traceback__
+        while at is not None and at.tb_next is not None:
+            at = at.tb_next
+        # It tells the object's code from ours, whose fault it may be.
+        code = None if at is None else at.tb_frame.f_code
+        where = f", in {code.co_qualname} of {os.path.basename(code.co_filename)}" if code is not None else ""
+        self.add("values-raise", f"{described(error)}{where}; what was to be judged after it, is not")
 
 
 def attribute(thing: object, name: str) -> Any:
@@ -114,9 +149,26 @@ def attribute(thing: object, name: str) -> Any:
         return error
 
 
+def kind_of(thing: object) -> str:
+    """The name of its class, whatever a metaclass makes of that."""
+    return str(type.__dict__["__name__"].__get__(type(thing)))
+
+
+def told(thing: object) -> str:
+    """`thing` in a text. Its repr() is code that isn't ours, which may raise."""
+    try:
+        return shown(repr(thing), _LONGEST)
+    except Exception as error:
+        return f"a {kind_of(thing)}, whose repr() raised {kind_of(error)}"
+
+
 def described(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}{f': {text[:200]}' if text else ''}"
+    """The same of what was raised."""
+    try:
+        text = " ".join(str(error).split())
+    except Exception as another:
+        text = f"its str() raised {kind_of(another)}"
+    return f"{kind_of(error)}{f': {text[:_LONGEST]}' if text else ''}"
 
 
 @contextmanager

@@ -360,4 +360,10 @@ RULES: dict[str, Rule] = {
         "error", "Crossdock, one array in every protocol", "what is the CPU's in one protocol is no GPU's in another"
     ),
     "across-readonly": Rule("error", _BEYOND, "what is read-only in one protocol is so in every one"),
+    # ---- every protocol
+    "values-raise": Rule(
+        "error",
+        "Crossdock, exports can be looked at",
+        "to compare, count or go through what is handed out raises nothing",
+    ),
 }

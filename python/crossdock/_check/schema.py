@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from crossdock._check import abi, memory
 from crossdock._check.judge import Judge
 
-DEPTH, CHILDREN = 64, 1 << 16  # More than that is no schema that anybody means.
+DEPTH, FIELDS = 64, 1 << 16  # More than that is no schema that anybody means.
+MOST_POINTERS = 1 << 16  # In one table.
 ORDERED, NULLABLE, KEYS_SORTED = 1, 2, 4
 
 _WIDTHS = {
@@ -18,6 +19,7 @@ _WIDTHS = {
     **dict.fromkeys(("l", "L", "g", "tdm", "ttu", "ttn", "tDs", "tDm", "tDu", "tDn", "tiD"), 8),
     "tin": 16,
 }
+_N = r"\d{1,18}"  # Of some thousand digits Python makes no number, and raises ValueError.
 _INDICES = frozenset("cCsSiIlL")
 
 
@@ -59,14 +61,14 @@ def layout_of(text: str) -> Layout | None:
     }
     if text in simple:
         return simple[text]
-    if match := re.fullmatch(r"d:(\d+),-?(\d+)(?:,(\d+))?", text):
+    if match := re.fullmatch(rf"d:({_N}),-?({_N})(?:,({_N}))?", text):
         bits = int(match[3] or 128)
         return Layout("fixed", bits // 8) if bits in (32, 64, 128, 256) else None
-    if match := re.fullmatch(r"w:(\d+)", text):
+    if match := re.fullmatch(rf"w:({_N})", text):
         return Layout("fixed", int(match[1]))
-    if match := re.fullmatch(r"\+w:(\d+)", text):
+    if match := re.fullmatch(rf"\+w:({_N})", text):
         return Layout("fixed list", int(match[1]), 1, 1)
-    if match := re.fullmatch(r"\+u([ds]):((?:\d+(?:,\d+)*)?)", text):
+    if match := re.fullmatch(rf"\+u([ds]):((?:{_N}(?:,{_N})*)?)", text):
         ids = tuple(int(one) for one in match[2].split(",") if one)
         if any(one > 127 for one in ids) or len(set(ids)) != len(ids):
             return None
@@ -121,65 +123,95 @@ def _metadata(address: int) -> tuple[tuple[bytes, bytes], ...] | None:
     return tuple(pairs)
 
 
-def examine(j: Judge, address: int, path: str = "the schema", depth: int = 0, top: int | None = None) -> Field | None:
-    """None where the structure can't be gone through; what is wrong is noted. `top`: see defused()."""
-    place = address + abi.ArrowSchema.release.offset
-    top = place if top is None else top
-    raw = memory.load(abi.ArrowSchema, address)
-    if raw is None:
-        j.add("arrow-struct-memory", f"{path}: the ArrowSchema can't be read")
-        return None
-    if not raw.release:
-        j.add("arrow-child-released" if depth else "arrow-capsule-released", f"{path}: the ArrowSchema is released")
-        return None
-    if defused(j, place, path, top):
-        return None
-    text = memory.string(raw.format) if raw.format else None
-    try:
-        known = None if text is None else text.decode()
-    except UnicodeDecodeError:
-        known = None
-    layout = None if known is None else layout_of(known)
-    if known is None or layout is None:
-        j.add("arrow-schema-format", f"{path}: the format is {text!r}")
-        return None
-    name = memory.string(raw.name) if raw.name else b""
-    try:
-        told = (name if name is not None else b"\xff").decode()
-    except UnicodeDecodeError:
-        j.add("arrow-schema-name", f"{path}: the name is {name!r}")
-        told = ""
-    metadata = _metadata(raw.metadata) if raw.metadata else ()
-    if metadata is None:
-        j.add("arrow-schema-metadata", f"{path}: the metadata's counts and lengths lead out of it")
-    _flags(j, path, raw, known)
-    children = pointers(raw.children, raw.n_children) if depth < DEPTH else None
-    if children is None or layout.children not in (None, len(children)):
-        wanted = "a number" if layout.children is None else str(layout.children)
-        j.add("arrow-schema-children", f"{path}: format {known!r} has {wanted}, n_children is {raw.n_children}")
-        return None
-    result = Field(path, known, told, metadata or (), raw.flags, layout)
-    for index, child in enumerate(children):
-        one = examine(j, child, f"{path}'s child {index}", depth + 1, top) if child else None
-        if one is None:
-            if not child:
-                j.add("arrow-schema-children", f"{path}: child {index} is null")
+class _Examiner:
+    def __init__(self, j: Judge) -> None:
+        self.j = j
+        self._fields = 0
+
+    def field(self, address: int, path: str, depth: int, top: int | None) -> Field | None:
+        j, place = self.j, address + abi.ArrowSchema.release.offset
+        top = place if top is None else top
+        # Where a structure is the child of several, or of itself, few of them are fields without end.
+        self._fields += depth > 0  # The struct at the top is no field of a batch.
+        if self._fields > FIELDS:
+            self._too_many(path)
             return None
-        result.children.append(one)
-    if layout.kind == "map" and (result.children[0].layout.kind != "struct" or len(result.children[0].children) != 2):
-        j.add("arrow-schema-children", f"{path}: a map's child is a struct of two")
-    if layout.kind == "run ends" and result.children[0].format not in ("s", "i", "l"):
-        j.add(
+        raw = memory.load(abi.ArrowSchema, address)
+        if raw is None:
+            j.add("arrow-struct-memory", f"{path}: the ArrowSchema can't be read")
+            return None
+        if not raw.release:
+            j.add("arrow-child-released" if depth else "arrow-capsule-released", f"{path}: the ArrowSchema is released")
+            return None
+        if defused(j, place, path, top):
+            return None
+        text = memory.string(raw.format) if raw.format else None
+        try:
+            known = None if text is None else text.decode()
+        except UnicodeDecodeError:
+            known = None
+        layout = None if known is None else layout_of(known)
+        if known is None or layout is None:
+            j.add("arrow-schema-format", f"{path}: the format is {text!r}")
+            return None
+        name = memory.string(raw.name) if raw.name else b""
+        try:
+            told = (name if name is not None else b"\xff").decode()
+        except UnicodeDecodeError:
+            j.add("arrow-schema-name", f"{path}: the name is {name!r}")
+            told = ""
+        metadata = _metadata(raw.metadata) if raw.metadata else ()
+        if metadata is None:
+            j.add("arrow-schema-metadata", f"{path}: the metadata's counts and lengths lead out of it")
+        _flags(j, path, raw, known)
+        result = Field(path, known, told, metadata or (), raw.flags, layout)
+        if not self._children(result, raw, depth, top):
+            return None
+        if raw.dictionary:
+            if known not in _INDICES:
+                j.add("arrow-schema-dictionary", f"{path}: indices of a dictionary are {known!r}")
+            result.dictionary = self.field(raw.dictionary, f"{path}'s dictionary", depth + 1, top)
+            if result.dictionary is None:
+                return None
+        return result
+
+    def _children(self, of: Field, raw: abi.ArrowSchema, depth: int, top: int) -> bool:
+        """Whether they could be gone through."""
+        j, path, layout = self.j, of.path, of.layout
+        if raw.n_children > FIELDS - self._fields:
+            self._too_many(path)
+            return False
+        children = pointers(raw.children, raw.n_children) if depth < DEPTH else None
+        if children is None or layout.children not in (None, len(children)):
+            wanted = "a number" if layout.children is None else str(layout.children)
+            j.add("arrow-schema-children", f"{path}: format {of.format!r} has {wanted}, n_children is {raw.n_children}")
+            return False
+        for index, child in enumerate(children):
+            one = self.field(child, f"{path}'s child {index}", depth + 1, top) if child else None
+            if one is None:
+                if not child:
+                    j.add("arrow-schema-children", f"{path}: child {index} is null")
+                return False
+            of.children.append(one)
+        if layout.kind == "map" and (of.children[0].layout.kind != "struct" or len(of.children[0].children) != 2):
+            j.add("arrow-schema-children", f"{path}: a map's child is a struct of two")
+        if layout.kind == "run ends" and of.children[0].format not in ("s", "i", "l"):
+            j.add(
+                "arrow-schema-children",
+                f"{path}: run ends are {of.children[0].format!r}, not integers of 16 to 64 bits",
+            )
+        return True
+
+    def _too_many(self, path: str) -> None:
+        self.j.add(
             "arrow-schema-children",
-            f"{path}: run ends are {result.children[0].format!r}, not integers of 16 to 64 bits",
+            f"{path}: the schema has more than {FIELDS} fields, those of all levels and dictionaries counted",
         )
-    if raw.dictionary:
-        if known not in _INDICES:
-            j.add("arrow-schema-dictionary", f"{path}: indices of a dictionary are {known!r}")
-        result.dictionary = examine(j, raw.dictionary, f"{path}'s dictionary", depth + 1, top)
-        if result.dictionary is None:
-            return None
-    return result
+
+
+def examine(j: Judge, address: int) -> Field | None:
+    """None where the structure can't be gone through; what is wrong is noted."""
+    return _Examiner(j).field(address, "the schema", 0, None)
 
 
 def _flags(j: Judge, path: str, raw: abi.ArrowSchema, known: str) -> None:
@@ -209,6 +241,6 @@ def pointers(address: int | None, count: int) -> list[int] | None:
     """An array of pointers, null ones as 0; None where it isn't there."""
     if count == 0:
         return []
-    if not 0 < count <= CHILDREN or not address:
+    if not 0 < count <= MOST_POINTERS or not address:
         return None
     return memory.integers(address, count, signed=False)

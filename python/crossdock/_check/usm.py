@@ -7,7 +7,7 @@ from typing import Any
 
 from crossdock._check import buffer, capsule, sycl
 from crossdock._check.dictionary import are_integers, is_address, is_integer, itemsize_of, wrong_descr
-from crossdock._check.judge import Judge, View, attribute, contiguous, described, product
+from crossdock._check.judge import Judge, View, attribute, contiguous, described, product, told
 
 ATTRIBUTE = "__sycl_usm_array_interface__"
 _KEYS = ("shape", "typestr", "version", "syclobj")
@@ -24,9 +24,9 @@ _SAMPLES = 64  # Of the bytes between an array's first and its last.
 def _ordered(typestr: object) -> object:
     """dpctl writes `|` for every type, also where there is an order to tell: then it is the machine's."""
     if isinstance(typestr, str) and typestr[:1] == "|" and itemsize_of(typestr) is None:
-        told = "<" + typestr[1:]
-        if itemsize_of(told) is not None:
-            return told
+        ordered = "<" + typestr[1:]
+        if itemsize_of(ordered) is not None:
+            return ordered
     return typestr
 
 
@@ -51,7 +51,7 @@ class _Interface:
             return
         version = given["version"]
         if not is_integer(version) or version != _VERSION:
-            self.add("version", f"version is {version!r}")
+            self.add("version", f"version is {told(version)}")
         context = self._syclobj(given["syclobj"])
         view = self._view(given)
         if view is None or self.j.errors() != before:
@@ -68,18 +68,18 @@ class _Interface:
         shape, strides, offset = given["shape"], given.get("strides"), given.get("offset", 0)
         itemsize = self._type(given["typestr"], given.get("typedescr"))
         if not are_integers(shape) or any(one < 0 for one in shape):
-            self.add("shape", f"shape is {shape!r}")
+            self.add("shape", f"shape is {told(shape)}")
             return None
         if strides is not None and (not are_integers(strides) or len(strides) != len(shape)):
-            self.add("strides", f"strides are {strides!r} for shape {shape}")
+            self.add("strides", f"strides are {told(strides)} for shape {told(shape)}")
             return None
         if not is_integer(offset):
-            self.add("offset", f"offset is {offset!r}")
+            self.add("offset", f"offset is {told(offset)}")
             return None
         if itemsize is None:
             return None
         if product(shape) * itemsize >= 1 << 63:
-            self.add("shape", f"shape {shape} of {itemsize} bytes is more than 2^63 bytes")
+            self.add("shape", f"shape {told(shape)} of {itemsize} bytes is more than 2^63 bytes")
             return None
         steps = contiguous(shape, itemsize) if strides is None else tuple(step * itemsize for step in strides)
         if "data" in given:
@@ -87,20 +87,23 @@ class _Interface:
         return self._buffer(shape, steps, itemsize, offset)
 
     def _type(self, typestr: object, descr: object) -> int | None:
-        told = _ordered(typestr)
-        itemsize = itemsize_of(told)
-        if itemsize is None or not isinstance(told, str):
-            self.add("typestr", f"typestr is {typestr!r}")
+        ordered = _ordered(typestr)
+        itemsize = itemsize_of(ordered)
+        if itemsize is None or not isinstance(ordered, str):
+            self.add("typestr", f"typestr is {told(typestr)}")
             return None
-        if told[1] == "O":
-            self.add("typestr", f"typestr is {typestr!r}: Python objects don't live in USM memory")
+        if ordered[1] == "O":
+            self.add("typestr", f"typestr is {told(typestr)}: Python objects don't live in USM memory")
             return None
-        if told != typestr:
-            self.add("typestr-order", f"typestr is {typestr!r}, without the order of {itemsize} bytes, as in {told!r}")
+        if ordered != typestr:
+            self.add(
+                "typestr-order",
+                f"typestr is {told(typestr)}, without the order of {itemsize} bytes, as in {told(ordered)}",
+            )
         match descr:
             case [(name, kind)]:
                 descr = [(name, _ordered(kind))]
-        problem = wrong_descr(descr, told, itemsize, "typedescr")
+        problem = wrong_descr(descr, ordered, itemsize, "typedescr")
         if problem:
             self.add("typedescr", problem)
         return itemsize
@@ -109,7 +112,7 @@ class _Interface:
         self, data: Any, shape: tuple[int, ...], steps: tuple[int, ...], itemsize: int, offset: int
     ) -> View | None:
         if not is_address(data) or not 0 <= data[0] < 1 << 64:
-            self.add("data", f"data is {data!r}")
+            self.add("data", f"data is {told(data)}")
             return None
         pointer: int = data[0]
         readonly: bool | None = data[1]
@@ -124,7 +127,10 @@ class _Interface:
         view = View(self.j.protocol, start, shape, steps, itemsize, readonly, device=None)
         first, end = view.extent()
         if view.size and itemsize and not 0 < first < end <= 1 << 64:
-            self.add("extent", f"elements lie from {first:#x} to {end:#x} by strides {steps} in bytes, offset {offset}")
+            self.add(
+                "extent",
+                f"elements lie from {first:#x} to {end:#x} by strides {told(steps)} in bytes, offset {told(offset)}",
+            )
             return None
         return view
 
@@ -137,7 +143,7 @@ class _Interface:
         view = View(self.j.protocol, pointer + offset * itemsize, shape, steps, itemsize, readonly, device=None)
         first, end = (one - pointer for one in view.extent())
         if view.size and not 0 <= first <= end <= size:
-            self.add("buffer", f"elements lie from byte {first} to byte {end} of a buffer of {size} bytes")
+            self.add("buffer", f"elements lie from byte {told(first)} to byte {told(end)} of a buffer of {size} bytes")
             return None
         return view
 
@@ -174,7 +180,8 @@ class _Interface:
         wrong = [one for one in text.split(",") if not _FILTER.fullmatch(one)]
         if wrong:
             self.add(
-                "filter", f"{text!r}: {wrong[0]!r} is no backend:device_type:number, in lower case, without spaces"
+                "filter",
+                f"{told(text)}: {told(wrong[0])} is no backend:device_type:number, in lower case, without spaces",
             )
             return None
         return text
@@ -209,7 +216,7 @@ class _Interface:
                 self._bounds(view, run_time, context, given)
         except Exception as error:
             rule = "filter" if isinstance(syclobj, str) else "syclobj"
-            self.add(rule, f"{syclobj!r} stands for no context here: {described(error)}")
+            self.add(rule, f"{told(syclobj)} stands for no context here: {described(error)}")
 
     def _bounds(self, view: View, run_time: sycl.RunTime, context: int, given: dict[Any, Any]) -> None:
         kind = run_time.kind(view.pointer, context)
