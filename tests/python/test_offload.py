@@ -581,7 +581,9 @@ def test_copy_from_into_the_host_is_done_and_is_the_hosts(simulated_devices):
     under_way = xd.asarray(target).copy_from(there, queue="sim:1")
     assert under_way.queue == xd.Queue("sim:1")
     under_way.wait()  # `here` knows nothing of it
-    assert offload.collocate(here, xd.empty(4, queue="sim:2"))[1].queue == xd.Queue("sim:2")
+    read, other = offload.collocate(here, xd.empty(4, queue="sim:2"))
+    assert read.queue == other.queue == xd.Queue("sim:2")
+    read.wait()  # nor of who reads it
     assert offload.collocate(here)[0].device == "cpu"
     nothing = xd.empty(0, queue="sim:1").copy_from(np.empty(0), queue=xd.Queue("sim:1", name="other"))
     assert nothing.queue == xd.Queue("sim:1", name="other")
