@@ -22,6 +22,8 @@ using namespace nb::literals;
 namespace crossdock::python {
 namespace {
 
+constexpr const char* kClosedMeanwhile = "this RecordBatchReader was closed while next() waited";
+
 /// A stream in the hands of a C consumer, which may hold the interpreter lock while it waits for us, or not.
 class HandedOver final : public array::BatchStream {
  public:
@@ -134,11 +136,13 @@ std::optional<array::RecordBatch> PyReader::next() {
     const GilRelease release;
     const Use use(*this);
     std::optional<array::RecordBatch> batch = stream_->next();
+    // A producer in C hears of close() only when it comes back by itself.
+    if (interrupt_->cancelled()) throw ClosedError(kClosedMeanwhile);
     if (!batch) state_.store(State::kEnded);
     return batch;
   } catch (const InterruptedError&) {
     if (interrupt_->raise_here()) throw nb::python_error();
-    if (interrupt_->cancelled()) throw ClosedError("this RecordBatchReader was closed while next() waited");
+    if (interrupt_->cancelled()) throw ClosedError(kClosedMeanwhile);
     throw;
   }
 }

@@ -128,6 +128,33 @@ def test_close_ends_a_next_that_waits_in_another_thread(client, gate):
             future.result(WAIT)
 
 
+def test_close_waits_for_a_producer_that_nothing_tells_and_next_says_closed():
+    asked, go_on = threading.Event(), threading.Event()
+
+    def batches():
+        asked.set()
+        go_on.wait(WAIT)
+        yield BATCH
+
+    reader = xd.RecordBatchReader(pa.RecordBatchReader.from_batches(BATCH.schema, batches()))
+    with ThreadPoolExecutor() as pool:
+        future = pool.submit(next, reader)
+        assert asked.wait(WAIT)
+        closing = pool.submit(reader.close)
+        while True:  # close() has begun as soon as nobody may read any more
+            try:
+                next(reader)
+            except xd.StreamBusyError:
+                continue
+            except xd.ClosedError:
+                break
+        assert not closing.done()
+        go_on.set()
+        closing.result(WAIT)
+        with pytest.raises(xd.ClosedError, match="while next"):
+            future.result(WAIT)
+
+
 def read_on(reader):
     while True:
         next(reader, None)
