@@ -77,7 +77,12 @@ class DlpackStreamSim : public device::SimTest {
     theirs_ = drivers_.context(device::kZero)->make_queue();
     across_ = drivers_.context(device::kOne)->make_queue();
   }
-  void TearDown() override { EXPECT_EQ(driver_->faults().size(), expected_faults_); }
+  void TearDown() override {
+    // What is under way reads the numbers, which go next.
+    const auto context = drivers_.context(device::kZero);
+    context->wait(context->record(mine_));
+    EXPECT_EQ(driver_->faults().size(), expected_faults_);
+  }
 
   /// A tensor of device 0 whose bytes are still on their way, on a queue of ours.
   Tensor under_way() {
