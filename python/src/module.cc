@@ -18,9 +18,26 @@
 
 namespace nb = nanobind;
 
+namespace {
+
+/// Types and the lock that the library's threads take are one for the process.
+bool in_main_interpreter() {
+  if (PyInterpreterState_Get() == PyInterpreterState_Main()) return true;
+  PyErr_SetString(PyExc_ImportError, "crossdock serves the main interpreter only, not a sub-interpreter");
+  return false;
+}
+
+/// From 3.13 on PyInit__native() runs in the main interpreter whoever imports, and only what follows doesn't.
+void refuse_other_interpreters() {
+  if (!in_main_interpreter()) throw nb::python_error();
+}
+
+}  // namespace
+
 // What Python calls is below, and asks first.
-#define PyInit__native init_native
+#define PyInit__native crossdock_init_native
 NB_MODULE(_native, module) {
+  refuse_other_interpreters();
   module.doc() = "Crossdock's native part; use the package crossdock.";
   module.attr("__version__") = crossdock::version();
   // Objects that live until the interpreter ends are no fault, and a library doesn't print.
@@ -46,11 +63,6 @@ NB_MODULE(_native, module) {
 #undef PyInit__native
 
 extern "C" NB_EXPORT PyObject* PyInit__native() {
-  // Types and the lock that the library's threads take are one for the process. nanobind's part of it would already
-  // take the types of another interpreter for those of this one.
-  if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
-    PyErr_SetString(PyExc_ImportError, "crossdock serves the main interpreter only, not a sub-interpreter");
-    return nullptr;
-  }
-  return init_native();
+  // nanobind's part of it would take the types of another interpreter for those of this one.
+  return !in_main_interpreter() ? nullptr : crossdock_init_native();
 }

@@ -25,8 +25,8 @@ struct Owner {
 
 /// In the C interface a view's array has one buffer more than in the columnar format: the last, the int64 sizes of its
 /// variadic buffers.
-/// Arrays of nulls had a buffer for the bitmap before Arrow 1.0, and have it in Polars: nobody looks at it.
 bool has_buffers_of(const ArrowArray& array, const TypeLayout& type) {
+  // Arrays of nulls had a buffer for the bitmap before Arrow 1.0, and have it in Polars: nobody looks at it.
   if (type.n_buffers == 0 && array.n_buffers == 1 && array.n_children == 0) return true;
   return type.variadic ? array.n_buffers > type.n_buffers : array.n_buffers == type.n_buffers;
 }

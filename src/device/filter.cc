@@ -12,7 +12,7 @@ namespace crossdock::device {
 namespace {
 
 /// What SYCL's own filter strings name a device by. Known here so that a text can name them before SYCL was started.
-constexpr std::array<std::string_view, 5> kSyclBackends = {"opencl", "level_zero", "cuda", "hip", "native_cpu"};
+constexpr std::array<std::string_view, 4> kSyclBackends = {"opencl", "level_zero", "cuda", "hip"};
 constexpr std::array kClasses = {DeviceClass::kCpu, DeviceClass::kGpu, DeviceClass::kAccelerator};
 constexpr std::string_view kHost = "host";
 constexpr std::string_view kSycl = "sycl";

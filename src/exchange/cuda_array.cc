@@ -107,15 +107,30 @@ void import_cuda_array(Tensor* tensor, std::int64_t version, CudaStream stream, 
   tensor->event = drivers.context(tensor->queue->device())->record(*tensor->queue);
 }
 
+namespace {
+
+/// True if the handle of the tensor's queue is another stream's to who reads it in the dictionary: what another
+/// thread's stream is called means the reader's own, and a default stream is that of the memory's device.
+bool means_another_stream(const Tensor& tensor) noexcept {
+  if (!tensor.queue->usable_here()) return true;
+  const auto handle = reinterpret_cast<std::uintptr_t>(tensor.queue->native());
+  return handle <= device::kCudaPerThreadStream && tensor.queue->device().id != tensor.device.id;
+}
+
+}  // namespace
+
 CudaStream export_cuda_array(Tensor* tensor, const device::DriverRegistry& drivers) {
   if (!is_cuda(tensor->device.type)) {
     throw ExportError("memory of " + device::to_string(tensor->device) +
                       " has no __cuda_array_interface__; copy it to a CUDA device");
   }
   const bool reachable = !is_out_of_reach(*tensor);
-  // What another thread's stream is called there means this thread's own here.
-  const bool elsewhere = tensor->queue && !tensor->queue->usable_here();
-  if (reachable && elsewhere) tensor->queue = drivers.default_queue(tensor->queue->device());
+  if (reachable && tensor->queue && means_another_stream(*tensor)) {
+    const device::Queue before = *tensor->queue;
+    const std::shared_ptr<Context> context = drivers.context(before.device());
+    tensor->queue = drivers.default_queue(before.device());
+    if (before.usable_here()) context->order_after(*tensor->queue, context->record(before));
+  }
   if (reachable && !is_ready(*tensor)) {
     if (!tensor->queue) tensor->queue = drivers.default_queue(tensor->device);
     drivers.context(device_of_event(*tensor))->order_after(*tensor->queue, tensor->event);

@@ -167,6 +167,9 @@ Tensor transfer_into(const Tensor& to, const Tensor& from, const Queue* queue, c
     }
   }
   if (in_another_context(from, *mover, on)) on = *from.queue;
+  if (const ContextPtr readers = producer_of(to, drivers); readers && readers->driver_name() != mover->driver_name()) {
+    wait(readers, readers->record(*to.queue));  // copy_into() would, without an answer to signals
+  }
   Tensor made = copy_into(without_foreign_work(to, *mover, drivers, wait),
                           without_foreign_work(from, *mover, drivers, wait), mover, on, producer_of(to, drivers),
                           producer_of(from, drivers), is_the_hosts(from) ? nullptr : drivers.context(from.device));

@@ -69,10 +69,13 @@ def floats() -> np.ndarray:
         {"device": SimpleNamespace(device_id=1)},  # cuda.core's
         {"device": SimpleNamespace(id=1)},  # CuPy's
         {"device": 1},
+        {"device": "cuda:1"},
+        {"device": (2, 1)},
+        {"device": xd.Device("cuda:1")},
         {"device_id": 1},
         {"device": SimpleNamespace(type="cuda", index=None), "device_id": np.int64(1)},
     ],
-    ids=["torch", "cuda.core", "cupy", "number", "device_id", "device_id beside"],
+    ids=["torch", "cuda.core", "cupy", "number", "text", "pair", "ours", "device_id", "device_id beside"],
 )
 def test_a_default_stream_is_its_objects_devices(handle: int, where: dict[str, object]) -> None:
     queue = xd.Queue(Stream(handle, **where))
@@ -121,6 +124,9 @@ def test_a_stream_is_of_the_device_that_it_was_made_on() -> None:
         (Stream(10**30), xd.InvalidDataError, "two numbers"),
         (Stream(True), xd.InvalidDataError, "two numbers"),
         (Stream(1, device=1000), xd.NotFoundError, "cuda:1000"),
+        (Stream(1, device=3.5), xd.InvalidDataError, "of type float, which has no number"),
+        (Stream(1, device="x"), ValueError, "device"),
+        (Stream(1, device="cpu"), ValueError, "cpu"),
         pytest.param(Stream(0x1234560), ValueError, "ended, or was never one", marks=on_the_double),
     ],
 )

@@ -54,7 +54,7 @@ def test_what_is_no_filter_string_is_refused(simulated_devices, text):
 
 
 def test_a_backend_that_nobody_knows_is_refused_with_those_that_are(simulated_devices):
-    with pytest.raises(ValueError, match=r'nobody knows "rocm" \(backends are host, .*sim, .*opencl.*native_cpu\)'):
+    with pytest.raises(ValueError, match=r'nobody knows "rocm" \(backends are host, .*sim, .*opencl.*hip\)'):
         xd.Queue("rocm:gpu:0")
 
 

@@ -15,7 +15,7 @@
 ///
 /// Each part may be left out, but one must be there: "gpu", "cpu:0", "cuda:1", "sycl:gpu", "opencl:cpu:0", ":1". A
 /// backend is the name of a driver ("host", "cuda", "sycl", "sim", and what a program adds to its registry), then all
-/// of that driver's devices are meant; or what SYCL reaches a device by ("opencl", "level_zero", "hip", "native_cpu"; a
+/// of that driver's devices are meant; or what SYCL reaches a device by ("opencl", "level_zero", "hip"; a
 /// driver of the same name comes first, so "cuda" is the driver's). A device type is "cpu", "gpu" or "accelerator". The
 /// number counts the devices that the other parts leave, from 0, driver by driver as they were added, but the host
 /// last: cuda's, sycl's, sim's, the host; without one it is 0. The first alternative that a device matches is taken.

@@ -46,12 +46,13 @@ CROSSDOCK_EXPORT array::Tensor copy(const array::Tensor& from, const std::shared
 
 /// The elements of `from` put into `to`, of the same type and shape, which may be written, in C order without gaps, and
 /// without a mask as `from` is. Work on both that isn't done comes first, and what the target's queue has to do now: it
-/// is ordered after copies that still read there. The result is `to` with the end of the copy
-/// as its event, on `queue`; memory of both is kept until then, and the queues that they are on are ordered after it.
-/// `mover`, `queue`, `producer` and `source` as above; `owner` is to the target's queue what `producer` is to the
-/// source's. With the host's own `mover` both are memory of the host on which nothing is pending, and it is done when
-/// this returns. Throws InvalidArgumentError for tensors that don't fit or overlap, UnsupportedError for targets as
-/// said, and as copy().
+/// is ordered after copies that still read there by this tensor; who reads by another association of the same memory,
+/// or of a tensor on no queue, is the caller's to wait for. The result is `to` with the end of the copy as its event,
+/// on `queue`; memory of both is kept until then, and the queues that they are on are ordered after it. `mover`,
+/// `queue`, `producer` and `source` as above; `owner` is to the target's queue what `producer` is to the source's. With
+/// the host's own `mover` both are memory of the host on which nothing is pending, and it is done when this returns.
+/// Throws InvalidArgumentError for tensors that don't fit or overlap, UnsupportedError for targets as said, and as
+/// copy().
 CROSSDOCK_EXPORT array::Tensor copy_into(const array::Tensor& to, const array::Tensor& from,
                                          const std::shared_ptr<device::Context>& mover, const device::Queue& queue,
                                          const std::shared_ptr<device::Context>& owner = nullptr,

@@ -9,7 +9,17 @@ import re
 from typing import Any, TypeGuard
 
 from crossdock._check import memory
-from crossdock._check.judge import Judge, View, attribute, contiguous, described, is_contiguous, product, told
+from crossdock._check.judge import (
+    Judge,
+    View,
+    attribute,
+    contiguous,
+    described,
+    is_contiguous,
+    product,
+    told,
+    told_address,
+)
 
 CUDA, NUMPY = "__cuda_array_interface__", "__array_interface__"
 # Python makes no number of some thousand digits, and raises ValueError.
@@ -208,7 +218,9 @@ class _Dictionary:
         start, end = view.extent()
         if count and itemsize:
             if not 0 < start < end <= 1 << 64:
-                self.add("extent", f"elements lie from {start:#x} to {end:#x} by strides {told(steps)}")
+                self.add(
+                    "extent", f"elements lie from {told_address(start)} to {told_address(end)} by strides {told(steps)}"
+                )
                 return None
             if not self.cuda and (memory.read(start, 1) is None or memory.read(end - 1, 1) is None):
                 self.add("memory", f"{start:#x} to {end:#x} can't be read")

@@ -154,8 +154,19 @@ def kind_of(thing: object) -> str:
     return str(type.__dict__["__name__"].__get__(type(thing)))
 
 
+_LONGEST_NUMBER = 512  # bits
+
+
+def told_address(address: int) -> str:
+    """An address in a text, or what should be one."""
+    bits = address.bit_length()
+    return f"{address:#x}" if bits <= _LONGEST_NUMBER else f"a number of {bits} bits"
+
+
 def told(thing: object) -> str:
     """`thing` in a text. Its repr() is code that isn't ours, which may raise."""
+    if type(thing) is int and thing.bit_length() > _LONGEST_NUMBER:
+        return f"a number of {thing.bit_length()} bits"
     try:
         return shown(repr(thing), _LONGEST)
     except Exception as error:

@@ -7,7 +7,7 @@ from typing import Any
 
 from crossdock._check import buffer, capsule, sycl
 from crossdock._check.dictionary import are_integers, is_address, is_integer, itemsize_of, wrong_descr
-from crossdock._check.judge import Judge, View, attribute, contiguous, described, product, told
+from crossdock._check.judge import Judge, View, attribute, contiguous, described, product, told, told_address
 
 ATTRIBUTE = "__sycl_usm_array_interface__"
 _KEYS = ("shape", "typestr", "version", "syclobj")
@@ -129,7 +129,8 @@ class _Interface:
         if view.size and itemsize and not 0 < first < end <= 1 << 64:
             self.add(
                 "extent",
-                f"elements lie from {first:#x} to {end:#x} by strides {told(steps)} in bytes, offset {told(offset)}",
+                f"elements lie from {told_address(first)} to {told_address(end)} by strides {told(steps)} in bytes, "
+                f"offset {told(offset)}",
             )
             return None
         return view

@@ -69,10 +69,18 @@ std::optional<Device> said_device(nb::handle stream) {
     return id && *id >= 0 ? std::optional(Device{DeviceType::kCuda, *id}) : std::nullopt;
   };
   const nb::object device = optional_attribute(stream.ptr(), names::device());
-  if (device.is_valid()) {
-    if (const auto id = found(device)) return id;
+  if (device.is_valid() && !device.is_none()) {
+    if (whole_number(device)) return found(device);
+    if (PyUnicode_Check(device.ptr()) != 0 || PyTuple_Check(device.ptr()) != 0) return device_in(device);
+    bool says = false;
     for (PyObject* const name : {names::index(), names::device_id(), names::id()}) {
-      if (const auto id = found(optional_attribute(device.ptr(), name))) return id;
+      const nb::object number = optional_attribute(device.ptr(), name);
+      if (const auto id = found(number)) return id;
+      says = says || number.is_valid();
+    }
+    if (!says) {
+      throw InvalidDataError("a stream says that its device is of type " + std::string(Py_TYPE(device.ptr())->tp_name) +
+                             ", which has no number");
     }
   }
   return found(optional_attribute(stream.ptr(), names::device_id()));

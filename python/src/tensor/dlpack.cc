@@ -415,10 +415,10 @@ bool tensor_from_dlpack(PyObject* object, PyObject* dl_device, PyObject* copy, T
 
 namespace {
 
-/// The table of an object's type, or null if it has none.
 /// Of other versions, to look through for ours: a list that is longer leads to itself.
 constexpr int kOlderTables = 100;
 
+/// The table of an object's type, or null if it has none.
 const DLPackExchangeAPI* api_of(PyTypeObject* type) {
   PyObject* capsule = _PyType_Lookup(type, names::__dlpack_c_exchange_api__());
   nb::object held;

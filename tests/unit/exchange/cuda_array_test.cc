@@ -239,6 +239,11 @@ TEST_P(CudaArrayTest, TheStreamShownOfWorkOnAnotherDevice) {
   tensor.event = there->record(across);
   tensor.queue = across;
   EXPECT_EQ(export_cuda_array(&tensor, drivers_), reinterpret_cast<std::intptr_t>(across.native()));
+  // A default stream, by whose handle the reader would mean one of the memory's device
+  tensor.queue = there->wrap_queue(reinterpret_cast<void*>(std::uintptr_t{1}), nullptr);
+  EXPECT_EQ(export_cuda_array(&tensor, drivers_),
+            reinterpret_cast<std::intptr_t>(drivers_.default_queue({DeviceType::kCuda, 1}).native()));
+  EXPECT_EQ(*tensor.queue, drivers_.default_queue({DeviceType::kCuda, 1}));
   // One that is bound to another thread
   tensor.event = there->record(across);
   std::thread([&] { tensor.queue = there->wrap_queue(reinterpret_cast<void*>(std::uintptr_t{2}), nullptr); }).join();
