@@ -576,7 +576,7 @@ void World::record(const Event& event, Signal& signal, WorkQueue& queue) {
 }
 
 void World::order_after(WorkQueue& queue, const Event& event, Signal& signal) {
-  const std::shared_ptr<Point> point = signal.point();
+  const std::shared_ptr<Point>& point = signal.point();
   if (point->done() && point->failure()) deliver(*point);
   event.check();
   const std::lock_guard lock(mutex_);
@@ -611,7 +611,7 @@ void World::deliver(Point& point) {
 
 bool World::query(Signal& signal) {
   enter(SimVerb::kQuery);
-  const std::shared_ptr<Point> point = signal.point();
+  const std::shared_ptr<Point>& point = signal.point();
   if (!point->done()) return false;
   {
     const std::lock_guard lock(mutex_);
@@ -623,7 +623,7 @@ bool World::query(Signal& signal) {
 
 void World::wait(Signal& signal) {
   enter(SimVerb::kWait);
-  const std::shared_ptr<Point> point = signal.point();
+  const std::shared_ptr<Point>& point = signal.point();
   point->wait();
   {
     const std::lock_guard lock(mutex_);
