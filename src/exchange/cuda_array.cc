@@ -112,9 +112,8 @@ namespace {
 /// True if the handle of the tensor's queue is another stream's to who reads it in the dictionary: what another
 /// thread's stream is called means the reader's own, and a default stream is that of the memory's device.
 bool means_another_stream(const Tensor& tensor) noexcept {
-  if (!tensor.queue->usable_here()) return true;
-  const auto handle = reinterpret_cast<std::uintptr_t>(tensor.queue->native());
-  return handle <= device::kCudaPerThreadStream && tensor.queue->device().id != tensor.device.id;
+  return !tensor.queue->usable_here() ||
+         (device::is_default_cuda_stream(tensor.queue->native()) && tensor.queue->device().id != tensor.device.id);
 }
 
 }  // namespace

@@ -37,11 +37,6 @@ void* default_handle(DeviceType type) noexcept {
   return is_cuda(type) ? handle_of(device::kCudaLegacyStream) : nullptr;
 }
 
-/// True if each device of CUDA has a stream by this handle.
-bool is_named(DeviceType type, void* native) noexcept {
-  return is_cuda(type) && reinterpret_cast<std::uintptr_t>(native) <= device::kCudaPerThreadStream;
-}
-
 /// The stream that a consumer names, or nothing where it asks for no order. Throws as check_dlpack_stream() does of
 /// devices.
 std::optional<void*> named_stream(const Device& device, DLPackStream stream) {
@@ -119,7 +114,7 @@ bool order_stream(std::span<const Device> devices, void* native, const Tensor& t
       continue;
     }
     ordered = true;
-    if (!is_named(context->device().type, native)) break;
+    if (!is_cuda(context->device().type) || !device::is_default_cuda_stream(native)) break;
   }
   return ordered;
 }

@@ -26,7 +26,7 @@ Queue wrap_cuda_stream(std::int64_t handle, const std::optional<Device>& said, s
   if (handle < 0) throw InvalidArgumentError("a CUDA stream was given with the handle " + std::to_string(handle));
   // The handle comes as a number. NOLINTNEXTLINE(performance-no-int-to-ptr)
   void* const native = reinterpret_cast<void*>(static_cast<std::intptr_t>(handle));
-  if (static_cast<std::uintptr_t>(handle) > device::kCudaPerThreadStream) {
+  if (!device::is_default_cuda_stream(native)) {
     const std::optional<Device> its = driver->device_of_queue(native);
     if (!its) {
       throw InvalidArgumentError("no CUDA device here has the stream " + std::to_string(handle) +

@@ -9,4 +9,9 @@ namespace crossdock::device {
 inline constexpr std::uintptr_t kCudaLegacyStream = 1;     ///< Orders itself with all blocking streams.
 inline constexpr std::uintptr_t kCudaPerThreadStream = 2;  ///< The calling thread's own.
 
+/// True for a handle by which each device has a stream.
+inline bool is_default_cuda_stream(const void* native) noexcept {
+  return reinterpret_cast<std::uintptr_t>(native) <= kCudaPerThreadStream;
+}
+
 }  // namespace crossdock::device

@@ -69,7 +69,7 @@ class CudaDriver final : public Driver {
   }
 
   std::optional<Device> device_of_queue(void* native) const override {
-    if (to_address(native) <= kCudaPerThreadStream || library_->start() != kSuccess) return std::nullopt;
+    if (is_default_cuda_stream(native) || library_->start() != kSuccess) return std::nullopt;
     CUcontext now = nullptr;
     if (library_->api().ctx_get_current(&now) != kSuccess) return std::nullopt;
     // CUDA's documentation lets the question fail on a thread without a context: one that is open serves.

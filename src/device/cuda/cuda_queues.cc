@@ -53,7 +53,7 @@ Queue CudaContext::make_queue() {
 Queue CudaContext::wrap_queue(void* native, std::shared_ptr<void> owner) {
   if (native == nullptr) native = to_pointer(kCudaLegacyStream);
   const CUdeviceptr number = to_address(native);
-  if (number != kCudaLegacyStream && number != kCudaPerThreadStream) {
+  if (!is_default_cuda_stream(native)) {
     const Entered entered(*this, "looking at a stream");
     CUcontext its = nullptr;
     check(api().stream_get_ctx(native, &its), "asking a stream for its context");
