@@ -4,6 +4,7 @@
 
 #include "async_error.h"
 #include "crossdock/core/error.h"
+#include "event_wait.h"
 
 namespace crossdock::device::sycl {
 
@@ -80,10 +81,11 @@ Event SyclContext::record(const Queue& queue) {
 
 std::shared_ptr<const Error> SyclContext::finish(const Api& api, EventRef event) {
   take_async_error();  // an older one is of other work
-  api.event_wait(event);
+  const int status = wait_until_over(api, event);
   const int code = take_async_error();
-  if (code == 0 && api.event_status(event) == kStatusComplete) return nullptr;
-  const std::string what = code != 0 ? "SYCL reported error " + std::to_string(code) : "SYCL couldn't wait";
+  if (code == 0 && status == kStatusComplete) return nullptr;
+  const std::string what = code != 0 ? "SYCL reported error " + std::to_string(code)
+                                     : "SYCL couldn't wait, and left its status at " + std::to_string(status);
   return std::make_shared<const SystemError>("the sycl driver: " + what + " while running the work before an event");
 }
 
@@ -116,7 +118,7 @@ Parked::Watch SyclContext::watch(const std::shared_ptr<SyclLibrary>& library) {
             const int status = library->api().event_status(ref_of(event));
             return status == kStatusComplete || status == kStatusUnknown;
           },
-      .wait = [library](const Event& event) { library->api().event_wait(ref_of(event)); },
+      .wait = [library](const Event& event) { static_cast<void>(wait_until_over(library->api(), ref_of(event))); },
       .in_child = [library] { return library->in_child(); },
   };
 }

@@ -1,0 +1,24 @@
+#include "event_wait.h"
+
+namespace crossdock::device::sycl {
+
+namespace {
+
+/// How often to wait for work that SYCL then doesn't call complete, before that counts as a failure.
+constexpr int kMostWaits = 64;
+
+}  // namespace
+
+int wait_until_over(const Api& api, EventRef event) noexcept {
+  // DPC++'s wait can return too early: it looks for the work first among what the device has, then among what is held
+  // back for a host task, and misses what the host task's thread hands on between the two. The next wait finds it.
+  int status = kStatusUnknown;
+  for (int waits = 0; waits < kMostWaits; ++waits) {
+    api.event_wait(event);
+    status = api.event_status(event);
+    if (status == kStatusComplete || status == kStatusUnknown) break;
+  }
+  return status;
+}
+
+}  // namespace crossdock::device::sycl
