@@ -8,6 +8,7 @@
 #include "crossdock/exchange/foreign_stream.h"
 #include "crossdock/exchange/ready.h"
 #include "crossdock/exchange/transfer.h"
+#include "stream_handle.h"
 
 namespace crossdock::exchange {
 namespace {
@@ -53,11 +54,6 @@ void locate(Tensor* tensor, const Context& asked) {
   }
 }
 
-void* handle_of(std::int64_t stream) noexcept {
-  // The interface shows a stream's handle as an integer. NOLINTNEXTLINE(performance-no-int-to-ptr)
-  return reinterpret_cast<void*>(static_cast<std::intptr_t>(stream));
-}
-
 /// Both lie on one device, or nobody could use the one with the other.
 void check_mask(const Tensor& tensor) {
   if (tensor.mask == nullptr || tensor.mask->data == nullptr || tensor.data == nullptr) return;
@@ -95,7 +91,7 @@ void import_cuda_array(Tensor* tensor, std::int64_t version, CudaStream stream, 
   if (asked == nullptr) {
     // Nobody here can order anything: the stream goes on to whoever can.
     if (!ordered) return;
-    tensor->queue = device::Queue(tensor->device, handle_of(*stream), keeper_of(*tensor));
+    tensor->queue = device::Queue(tensor->device, stream_handle(*stream), keeper_of(*tensor));
     tensor->event = out_of_reach(*tensor->queue);
     return;
   }
@@ -103,7 +99,7 @@ void import_cuda_array(Tensor* tensor, std::int64_t version, CudaStream stream, 
   check_mask(*tensor);
   if (!ordered) return;
   // Work on another device's stream may reach this memory: pinned, managed, or a peer's.
-  tensor->queue = wrap_stream(handle_of(*stream), tensor->device, keeper_of(*tensor), drivers);
+  tensor->queue = wrap_stream(stream_handle(*stream), tensor->device, keeper_of(*tensor), drivers);
   tensor->event = drivers.context(tensor->queue->device())->record(*tensor->queue);
 }
 

@@ -13,6 +13,7 @@
 #include "crossdock/exchange/dlpack.h"
 #include "crossdock/exchange/foreign_stream.h"
 #include "crossdock/exchange/ready.h"
+#include "stream_handle.h"
 
 namespace crossdock::exchange {
 namespace {
@@ -27,14 +28,9 @@ using ContextPtr = std::shared_ptr<device::Context>;
 
 bool is_rocm(DeviceType type) noexcept { return type == DeviceType::kRocm || type == DeviceType::kRocmHost; }
 
-void* handle_of(std::uintptr_t number) noexcept {
-  // DLPack shows a stream's handle as an integer. NOLINTNEXTLINE(performance-no-int-to-ptr)
-  return reinterpret_cast<void*>(number);
-}
-
 /// The default stream of a device's interface, by its handle; null where that is no handle which could be ordered.
 void* default_handle(DeviceType type) noexcept {
-  return is_cuda(type) ? handle_of(device::kCudaLegacyStream) : nullptr;
+  return is_cuda(type) ? stream_handle(device::kCudaLegacyStream) : nullptr;
 }
 
 /// The stream that a consumer names, or nothing where it asks for no order. Throws as check_dlpack_stream() does of
@@ -55,7 +51,7 @@ std::optional<void*> named_stream(const Device& device, DLPackStream stream) {
     throw InvalidArgumentError(
         "stream is a SYCL queue (of dpctl, or crossdock.Queue), -1 or None: SYCL has no numbers");
   }
-  return handle_of(static_cast<std::uintptr_t>(number));
+  return stream_handle(number);
 }
 
 /// The tensor's work is what is on the queue now.

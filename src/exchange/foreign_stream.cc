@@ -5,6 +5,7 @@
 
 #include "crossdock/core/error.h"
 #include "crossdock/device/cuda_streams.h"
+#include "stream_handle.h"
 
 namespace crossdock::exchange {
 
@@ -24,8 +25,7 @@ Queue wrap_cuda_stream(std::int64_t handle, const std::optional<Device>& said, s
     throw InvalidArgumentError("a CUDA stream was given that says it is one of " + device::to_string(*said));
   }
   if (handle < 0) throw InvalidArgumentError("a CUDA stream was given with the handle " + std::to_string(handle));
-  // The handle comes as a number. NOLINTNEXTLINE(performance-no-int-to-ptr)
-  void* const native = reinterpret_cast<void*>(static_cast<std::intptr_t>(handle));
+  void* const native = stream_handle(handle);
   if (!device::is_default_cuda_stream(native)) {
     const std::optional<Device> its = driver->device_of_queue(native);
     if (!its) {

@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "crossdock/core/error.h"
 #include "crossdock/device/cuda.h"
@@ -91,7 +91,8 @@ class CudaDriver final : public Driver {
                                           : ContextHold::foreign(library_, ordinal, native_context);
     {
       const std::lock_guard lock(mutex_);
-      opened_[ordinal] = hold;
+      std::erase_if(opened_, [](const std::weak_ptr<ContextHold>& of) { return of.expired(); });
+      opened_.push_back(hold);
     }
     return std::make_shared<CudaContext>(std::move(hold));
   }
@@ -100,7 +101,7 @@ class CudaDriver final : public Driver {
   /// Of the contexts that were opened here, one that is still held; null if none is.
   std::shared_ptr<ContextHold> opened() const {
     const std::lock_guard lock(mutex_);
-    for (const auto& [ordinal, hold] : opened_) {
+    for (const std::weak_ptr<ContextHold>& hold : opened_) {
       if (auto held = hold.lock()) return held;
     }
     return nullptr;
@@ -140,7 +141,7 @@ class CudaDriver final : public Driver {
 
   std::shared_ptr<CudaLibrary> library_;
   mutable std::mutex mutex_;
-  std::map<int, std::weak_ptr<ContextHold>> opened_;  ///< By ordinal; the last of each.
+  std::vector<std::weak_ptr<ContextHold>> opened_;
 };
 
 }  // namespace

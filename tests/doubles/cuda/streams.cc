@@ -63,7 +63,10 @@ CUDA_DOUBLE CUresult cuStreamDestroy_v2(CUstream handle) {
 }
 
 CUDA_DOUBLE CUresult cuStreamGetCtx(CUstream handle, CUcontext* context) {
-  return call("cuStreamGetCtx", [&] { *context = stream_of(handle).context; });
+  return call("cuStreamGetCtx", [&] {
+    need_context();  // The documentation has it fail without one.
+    *context = stream_of(handle).context;
+  });
 }
 
 CUDA_DOUBLE CUresult cuStreamQuery(CUstream handle) {

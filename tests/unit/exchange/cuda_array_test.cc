@@ -14,7 +14,7 @@
 #include "crossdock/exchange/copy.h"
 #include "crossdock/exchange/ready.h"
 #include "crossdock/exchange/transfer.h"
-#include "support/cuda.h"
+#include "support/cuda_target_test.h"
 #include "unit/device/support.h"
 #include "unit/exchange/support.h"
 
@@ -23,7 +23,7 @@ namespace {
 
 using array::Tensor;
 using crossdock::testing::counting_owner;
-using crossdock::testing::Cuda;
+using crossdock::testing::CudaTargetTest;
 using crossdock::testing::made_tensor;
 using crossdock::testing::message_of;
 using device::Device;
@@ -33,17 +33,14 @@ using ::testing::HasSubstr;
 
 constexpr std::uint64_t kDelay = 20'000;  // microseconds
 
-/// A producer that uses CUDA by its own interface: on the double, and on a GPU where there is one.
-class CudaArrayTest : public ::testing::TestWithParam<std::string> {
+/// A producer that uses CUDA by its own interface.
+class CudaArrayTest : public CudaTargetTest {
  protected:
   void SetUp() override {
-    std::string why_not;
-    const std::shared_ptr<device::Driver> driver = crossdock::testing::make_cuda_target(GetParam(), why_not);
-    if (driver == nullptr) GTEST_SKIP() << why_not;
-    cuda_ = std::make_unique<Cuda>(GetParam());
-    reset();
+    CudaTargetTest::SetUp();
+    if (IsSkipped()) return;
     drivers_.add(device::make_default_registry()->find("host"));
-    drivers_.add(driver);
+    drivers_.add(driver_);
     context_ = drivers_.context({DeviceType::kCuda, 0});
     cuda_->run("cuDevicePrimaryCtxRetain", &primary_, 0);
     cuda_->run("cuCtxPushCurrent_v2", primary_);
@@ -62,20 +59,8 @@ class CudaArrayTest : public ::testing::TestWithParam<std::string> {
     cuda_->run("cuDevicePrimaryCtxRelease_v2", 0);
   }
 
-  bool on_double() const { return GetParam() == "Double"; }
-  void reset() {
-    if (on_double()) cuda_->control("crossdockCudaDoubleReset");
-  }
-  /// Streams of the double take their time; a GPU's as long as they do.
-  void slow_down() {
-    if (on_double()) cuda_->control("crossdockCudaDoubleSetDelay", kDelay);
-  }
+  void slow_down() const { CudaTargetTest::slow_down(kDelay); }
   std::size_t devices() const { return drivers_.find("cuda")->devices().size(); }
-  std::uint64_t faults() const {
-    if (!on_double()) return 0;
-    return static_cast<std::uint64_t>(
-        cuda_->call("crossdockCudaDoubleFaults", static_cast<char*>(nullptr), std::uint64_t{0}));
-  }
   std::int64_t stream() const { return static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(stream_)); }
   Tensor described(std::vector<std::int64_t> shape, std::vector<std::int64_t> strides, std::int64_t offset = 0) const {
     return made_tensor("int8", std::move(shape), std::move(strides),
@@ -111,7 +96,6 @@ class CudaArrayTest : public ::testing::TestWithParam<std::string> {
     return bytes;
   }
 
-  std::unique_ptr<Cuda> cuda_;
   device::DriverRegistry drivers_;
   std::shared_ptr<device::Context> context_;
   void* primary_ = nullptr;
@@ -540,8 +524,7 @@ TEST_P(CudaArrayTest, WithoutADriverPointerAndStreamAreCarried) {
   EXPECT_THROW(import_cuda_array(&wrong, 3, 0, true, none), InvalidDataError);
 }
 
-INSTANTIATE_TEST_SUITE_P(, CudaArrayTest, ::testing::Values("Double", "Gpu"),
-                         [](const auto& target) { return target.param; });
+CROSSDOCK_ON_CUDA(CudaArrayTest);
 
 }  // namespace
 }  // namespace crossdock::exchange

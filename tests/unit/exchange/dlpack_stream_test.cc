@@ -14,7 +14,7 @@
 
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/ready.h"
-#include "support/cuda.h"
+#include "support/cuda_target_test.h"
 #include "unit/device/sim/support.h"
 #include "unit/device/support.h"
 #include "unit/exchange/support.h"
@@ -24,7 +24,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using array::Tensor;
-using crossdock::testing::Cuda;
+using crossdock::testing::CudaTargetTest;
 using crossdock::testing::made_tensor;
 using crossdock::testing::message_of;
 using device::Device;
@@ -258,27 +258,22 @@ TEST(DlpackStreamTest, WithoutADriverTheStreamIsCarried) {
   }
 }
 
-/// On the double, and on a GPU where there is one.
-class DlpackStreamCuda : public ::testing::TestWithParam<std::string> {
+class DlpackStreamCuda : public CudaTargetTest {
  protected:
   void SetUp() override {
-    std::string why_not;
-    const auto driver = crossdock::testing::make_cuda_target(GetParam(), why_not);
-    if (driver == nullptr) GTEST_SKIP() << why_not;
-    cuda_ = std::make_unique<Cuda>(GetParam());
-    if (on_double()) cuda_->control("crossdockCudaDoubleReset");
+    CudaTargetTest::SetUp();
+    if (IsSkipped()) return;
     drivers_.add(device::make_default_registry()->find("host"));
-    drivers_.add(driver);
+    drivers_.add(driver_);
     context_ = drivers_.context(kFirst);
-    two_ = driver->devices().size() > 1;
+    two_ = driver_->devices().size() > 1;
   }
   void TearDown() override {
     if (context_ != nullptr && on_double()) crossdock::testing::expect_no_faults(*cuda_);
   }
-  bool on_double() const { return GetParam() == "Double"; }
   /// A tensor whose bytes are on their way there, on a queue of ours on its device.
   Tensor under_way(const Device& where = kFirst) {
-    if (on_double()) cuda_->control("crossdockCudaDoubleSetDelay", kDelay);
+    slow_down(kDelay);
     const Queue queue = drivers_.context(where)->make_queue();
     return transfer(made_tensor("int8", {256}, {1}, bytes_.data()), where, {}, &queue, drivers_);
   }
@@ -311,7 +306,6 @@ class DlpackStreamCuda : public ::testing::TestWithParam<std::string> {
     return drivers_.context(device)->wrap_queue(reinterpret_cast<void*>(stream), nullptr);
   }
 
-  std::unique_ptr<Cuda> cuda_;
   device::DriverRegistry drivers_;
   std::shared_ptr<device::Context> context_;
   std::string bytes_ = std::string(256, 'd');
@@ -381,8 +375,7 @@ TEST_P(DlpackStreamCuda, OurWorkStreamIsOneOfTheMemorysDevice) {
   EXPECT_EQ(read_on(tensor, drivers_.default_queue(kFirst)), bytes_);
 }
 
-INSTANTIATE_TEST_SUITE_P(, DlpackStreamCuda, ::testing::Values("Double", "Gpu"),
-                         [](const auto& target) { return target.param; });
+CROSSDOCK_ON_CUDA(DlpackStreamCuda);
 
 }  // namespace
 }  // namespace crossdock::exchange

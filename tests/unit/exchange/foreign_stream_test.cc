@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "crossdock/core/error.h"
-#include "support/cuda.h"
+#include "support/cuda_target_test.h"
 #include "unit/device/sim/support.h"
 #include "unit/device/support.h"
 #include "unit/exchange/support.h"
@@ -17,7 +17,7 @@
 namespace crossdock::exchange {
 namespace {
 
-using crossdock::testing::Cuda;
+using crossdock::testing::CudaTargetTest;
 using crossdock::testing::message_of;
 using device::Device;
 using device::DeviceType;
@@ -50,18 +50,13 @@ TEST_F(ForeignStreamTest, WhatTheDriverCantTellIsOfTheOtherDevice) {
   EXPECT_THROW(wrap_cuda_stream(1, kFirst, nullptr, drivers_), UnsupportedError);
 }
 
-/// On the double, and on a GPU where there is one.
-class ForeignCudaStream : public ::testing::TestWithParam<std::string> {
+class ForeignCudaStream : public CudaTargetTest {
  protected:
   void SetUp() override {
-    std::string why_not;
-    driver_ = crossdock::testing::make_cuda_target(GetParam(), why_not);
-    if (driver_ == nullptr) GTEST_SKIP() << why_not;
-    cuda_ = std::make_unique<Cuda>(GetParam());
-    if (on_double()) cuda_->control("crossdockCudaDoubleReset");
+    CudaTargetTest::SetUp();
+    if (IsSkipped()) return;
     drivers_.add(driver_);
   }
-  bool on_double() const { return GetParam() == "Double"; }
   bool two() const { return driver_->devices().size() > 1; }
   /// What another library does on a device, with its primary context current.
   template <typename Work>
@@ -83,8 +78,6 @@ class ForeignCudaStream : public ::testing::TestWithParam<std::string> {
     return static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(stream));
   }
 
-  std::shared_ptr<device::Driver> driver_;
-  std::unique_ptr<Cuda> cuda_;
   device::DriverRegistry drivers_;
 };
 
@@ -170,8 +163,7 @@ TEST_P(ForeignCudaStream, OfAnotherContextThanTheOneThatIsOpen) {
   cuda_->run("cuCtxDestroy_v2", foreign);
 }
 
-INSTANTIATE_TEST_SUITE_P(, ForeignCudaStream, ::testing::Values("Double", "Gpu"),
-                         [](const auto& target) { return target.param; });
+CROSSDOCK_ON_CUDA(ForeignCudaStream);
 
 }  // namespace
 }  // namespace crossdock::exchange

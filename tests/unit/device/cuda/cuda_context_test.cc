@@ -8,27 +8,23 @@
 
 #include "crossdock/core/error.h"
 #include "crossdock/device/cuda.h"
-#include "support/cuda.h"
+#include "support/cuda_target_test.h"
 #include "unit/device/support.h"
 
 namespace crossdock::device {
 namespace {
 
-using crossdock::testing::Cuda;
+using crossdock::testing::CudaTargetTest;
 using crossdock::testing::message_of;
 using ::testing::HasSubstr;
 
 constexpr MemoryKind kKinds[] = {MemoryKind::kDevice, MemoryKind::kHost, MemoryKind::kShared};
 
-/// Every test runs on the double, and on a GPU where there is one.
-class CudaContext : public ::testing::TestWithParam<std::string> {
+class CudaContext : public CudaTargetTest {
  protected:
   void SetUp() override {
-    std::string why_not;
-    driver_ = crossdock::testing::make_cuda_target(GetParam(), why_not);
-    if (driver_ == nullptr) GTEST_SKIP() << why_not;
-    cuda_ = std::make_unique<Cuda>(GetParam());
-    if (on_double()) cuda_->control("crossdockCudaDoubleReset");
+    CudaTargetTest::SetUp();
+    if (IsSkipped()) return;
     context_ = driver_->open(driver_->devices().front());
     queue_ = std::make_unique<Queue>(context_->make_queue());
   }
@@ -41,7 +37,6 @@ class CudaContext : public ::testing::TestWithParam<std::string> {
     crossdock::testing::expect_nothing_alive(*cuda_);
   }
 
-  bool on_double() const { return GetParam() == "Double"; }
   static BufferRef host(std::string& bytes) {
     return {.data = bytes.data(), .size = bytes.size(), .device = {}, .kind = MemoryKind::kHost, .read_only = false};
   }
@@ -72,14 +67,11 @@ class CudaContext : public ::testing::TestWithParam<std::string> {
     return active == 1;
   }
 
-  std::unique_ptr<Cuda> cuda_;
-  std::shared_ptr<Driver> driver_;
   std::shared_ptr<Context> context_;
   std::unique_ptr<Queue> queue_;
 };
 
-INSTANTIATE_TEST_SUITE_P(, CudaContext, ::testing::Values("Double", "Gpu"),
-                         [](const auto& test) { return test.param; });
+CROSSDOCK_ON_CUDA(CudaContext);
 
 TEST_P(CudaContext, OpensTheDeviceThatEachOfItsMemoryTypesNames) {
   for (const DeviceType type : {DeviceType::kCuda, DeviceType::kCudaHost, DeviceType::kCudaManaged}) {
@@ -291,7 +283,7 @@ TEST_P(CudaContext, AdoptsOnlyWhatCudaSaysIsOfTheDevice) {
 }
 
 TEST_P(CudaContext, HoldsAdoptedMemoryUntilTheQueuesWorkIsDone) {
-  if (on_double()) cuda_->control("crossdockCudaDoubleSetDelay", std::uint64_t{100'000});
+  slow_down(100'000);
   const Buffer target = allocate(4);
   bool dropped = false;
   std::string bytes = "held";
@@ -300,14 +292,14 @@ TEST_P(CudaContext, HoldsAdoptedMemoryUntilTheQueuesWorkIsDone) {
   context_->free(std::move(adopted), *queue_);
   if (on_double()) {
     EXPECT_FALSE(dropped);
-    cuda_->control("crossdockCudaDoubleSetDelay", std::uint64_t{0});
   }
+  slow_down(0);
   EXPECT_EQ(download(target.ref()), "held");
   EXPECT_TRUE(dropped);
 }
 
 TEST_P(CudaContext, ItsEndWaitsForWhatFreeStillHolds) {
-  if (on_double()) cuda_->control("crossdockCudaDoubleSetDelay", std::uint64_t{100'000});
+  slow_down(100'000);
   std::string from = "late";
   std::string to = "????";
   bool right = false;
@@ -316,7 +308,7 @@ TEST_P(CudaContext, ItsEndWaitsForWhatFreeStillHolds) {
   context_->free(std::move(adopted), *queue_);
   context_.reset();
   EXPECT_TRUE(right);
-  if (on_double()) cuda_->control("crossdockCudaDoubleSetDelay", std::uint64_t{0});
+  slow_down(0);
 }
 
 TEST_P(CudaContext, WrapsTheDefaultStreams) {

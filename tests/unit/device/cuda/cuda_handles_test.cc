@@ -7,7 +7,7 @@
 
 #include "crossdock/core/error.h"
 #include "crossdock/device/cuda.h"
-#include "support/cuda.h"
+#include "support/cuda_target_test.h"
 #include "support/process.h"
 #include "unit/device/support.h"
 
@@ -99,8 +99,7 @@ class CudaHandles : public ::testing::TestWithParam<std::string> {
   std::string library_;
 };
 
-INSTANTIATE_TEST_SUITE_P(, CudaHandles, ::testing::Values("Double", "Gpu"),
-                         [](const auto& test) { return test.param; });
+CROSSDOCK_ON_CUDA(CudaHandles);
 
 TEST_P(CudaHandles, CarryMemoryToAnotherProcess) {
   ChildProcess exporter([&](const ChildProcess::Line& line) {

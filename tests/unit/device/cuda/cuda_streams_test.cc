@@ -9,13 +9,13 @@
 
 #include "crossdock/core/error.h"
 #include "crossdock/device/cuda.h"
-#include "support/cuda.h"
+#include "support/cuda_target_test.h"
 #include "unit/device/support.h"
 
 namespace crossdock::device {
 namespace {
 
-using crossdock::testing::Cuda;
+using crossdock::testing::CudaTargetTest;
 using crossdock::testing::message_of;
 using ::testing::HasSubstr;
 
@@ -23,14 +23,11 @@ constexpr std::uint64_t kDelay = 150'000;  // microseconds; long against what a 
 
 /// What runs before and after what. On the double, whose streams are slow where a test wants that, and which finds
 /// orders that are missing; and on a GPU where there is one, as far as that needn't be slow.
-class CudaStreams : public ::testing::TestWithParam<std::string> {
+class CudaStreams : public CudaTargetTest {
  protected:
   void SetUp() override {
-    std::string why_not;
-    driver_ = crossdock::testing::make_cuda_target(GetParam(), why_not);
-    if (driver_ == nullptr) GTEST_SKIP() << why_not;
-    cuda_ = std::make_unique<Cuda>(GetParam());
-    if (on_double()) cuda_->control("crossdockCudaDoubleReset");
+    CudaTargetTest::SetUp();
+    if (IsSkipped()) return;
     context_ = driver_->open({.type = DeviceType::kCuda, .id = 0});
     queue_ = std::make_unique<Queue>(context_->make_queue());
   }
@@ -39,25 +36,16 @@ class CudaStreams : public ::testing::TestWithParam<std::string> {
     context_.reset();
     driver_.reset();
     if (cuda_ == nullptr || !on_double()) return;
-    cuda_->control("crossdockCudaDoubleReset");
+    reset();
     crossdock::testing::expect_nothing_alive(*cuda_);
   }
 
-  bool on_double() const { return GetParam() == "Double"; }
-  void slow_down() {
-    if (on_double()) cuda_->control("crossdockCudaDoubleSetDelay", kDelay);
-  }
+  void slow_down() const { CudaTargetTest::slow_down(kDelay); }
   /// Of work on a slow stream that it is under way still; of a GPU's that isn't known.
   void expect_under_way(const Event& event, const char* otherwise = "it was waited for") {
     if (on_double()) {
       EXPECT_FALSE(context_->query(event)) << otherwise;
     }
-  }
-  std::uint64_t faults() const {
-    if (!on_double()) return 0;
-    char text[512] = {};
-    return static_cast<std::uint64_t>(
-        cuda_->call("crossdockCudaDoubleFaults", static_cast<char*>(text), std::uint64_t{sizeof text}));
   }
   static BufferRef host(std::string& bytes) {
     return {.data = bytes.data(), .size = bytes.size(), .device = {}, .kind = MemoryKind::kHost, .read_only = false};
@@ -72,14 +60,11 @@ class CudaStreams : public ::testing::TestWithParam<std::string> {
   void finish(const Queue& queue) { context_->wait(mark(queue)); }
   Queue wrapped(std::uintptr_t handle) { return context_->wrap_queue(reinterpret_cast<void*>(handle), nullptr); }
 
-  std::unique_ptr<Cuda> cuda_;
-  std::shared_ptr<Driver> driver_;
   std::shared_ptr<Context> context_;
   std::unique_ptr<Queue> queue_;
 };
 
-INSTANTIATE_TEST_SUITE_P(, CudaStreams, ::testing::Values("Double", "Gpu"),
-                         [](const auto& info) { return info.param; });
+CROSSDOCK_ON_CUDA(CudaStreams);
 
 TEST_P(CudaStreams, NoVerbButWaitWaits) {
   std::string out = "slow";
@@ -139,7 +124,7 @@ TEST_P(CudaStreams, AForgottenOrderIsFound) {
   context_->copy(host(in), buffer.ref(), other);
   EXPECT_THAT(message_of<SystemError>([&] { finish(other); }), HasSubstr("CUDA_ERROR_LAUNCH_FAILED"));
   EXPECT_EQ(faults(), 1u);
-  cuda_->control("crossdockCudaDoubleReset");
+  reset();
   finish(*queue_);
 }
 
@@ -158,7 +143,7 @@ TEST_P(CudaStreams, FailedWorkFailsItsEventsAndItsContext) {
   EXPECT_THROW(context_->query(failed), SystemError);
   EXPECT_THROW(context_->order_after(*queue_, failed), SystemError);
   EXPECT_THROW(context_->make_queue(), SystemError) << "in CUDA, a context is lost with the work that failed in it";
-  cuda_->control("crossdockCudaDoubleReset");
+  reset();
 }
 
 TEST_P(CudaStreams, HostFunctionsAndFillsRunInTheStreamsOrder) {
@@ -204,6 +189,14 @@ TEST_P(CudaStreams, TellADevice) {
   cuda_->run("cuCtxDestroy_v2", theirs);
 }
 
+TEST_P(CudaStreams, EveryContextThatIsHeldServesToAskForAStreamsDevice) {
+  void* theirs = cuda_->make_context(0);
+  cuda_->run("cuCtxPopCurrent_v2", &theirs);
+  driver_->open(context_->device(), theirs).reset();
+  EXPECT_EQ(driver_->device_of_queue(queue_->native()), context_->device()) << "our primary one is held still";
+  cuda_->run("cuCtxDestroy_v2", theirs);
+}
+
 TEST_P(CudaStreams, TheLegacyStreamIsOrderedWithBlockingOnes) {
   void* primary = nullptr;
   cuda_->run("cuDevicePrimaryCtxRetain", &primary, 0);
@@ -243,7 +236,7 @@ TEST_P(CudaStreams, TheLegacyStreamIsntOrderedWithOurs) {
   context_->copy(host(in), a.ref(), legacy);
   EXPECT_THROW(finish(legacy), SystemError);
   EXPECT_EQ(faults(), 1u);
-  cuda_->control("crossdockCudaDoubleReset");
+  reset();
   finish(*queue_);
 }
 
