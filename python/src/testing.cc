@@ -71,8 +71,10 @@ nb::dict counters() {
 }
 
 /// Seconds of the driver's own verbs, for benchmarks: `size` bytes at the address `data` to the first device and back,
-/// each into fresh memory, with its allocation and its wait. Nothing of what copies arrays is in it.
-std::pair<double, double> plain_copies(std::uintptr_t data, std::uint64_t size) {
+/// each way in as many copies as there are `pieces`, into fresh memory, with its allocation and its wait. Nothing of
+/// what copies arrays is in it.
+std::pair<double, double> plain_copies(std::uintptr_t data, std::uint64_t size, std::uint64_t pieces) {
+  if (pieces == 0 || size % pieces != 0) throw InvalidArgumentError("pieces has to divide size");
   const device::DriverRegistry& registry = drivers();
   const GilRelease release;
   const device::Device device{.type = device::DeviceType::kExtDev, .id = 0};
@@ -83,7 +85,9 @@ std::pair<double, double> plain_copies(std::uintptr_t data, std::uint64_t size) 
                          const device::BufferRef& from) {
     const auto start = std::chrono::steady_clock::now();
     device::Buffer to = of.allocate(size, kind, device::Sharing::kPrivate, on);
-    context->copy(to.ref(), from, queue);
+    for (std::uint64_t at = 0; at < size; at += size / pieces) {
+      context->copy(to.ref().slice(at, size / pieces), from.slice(at, size / pieces), queue);
+    }
     context->wait(context->record(queue));
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
     return std::make_pair(std::move(to), taken.count());
@@ -118,7 +122,7 @@ void bind_testing(nb::module_& module) {
   module.def("sim_counters", counters);
   module.def("sim_faults", [] { return simulator()->faults(); });
   module.def("sim_forget_faults", [] { simulator()->forget_faults(); });
-  module.def("sim_plain_copies", plain_copies, "data"_a, "size"_a);
+  module.def("sim_plain_copies", plain_copies, "data"_a, "size"_a, "pieces"_a);
   module.def("sim_reset", [] { simulator()->reset(); });
 }
 

@@ -32,6 +32,10 @@ def ctrl_c(after: float = 0.03) -> Iterator[None]:
         timer.join()
 
 
+def threads() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
 WAITS: dict[str, Callable[[Any, xd.Queue], Any]] = {
     "Tensor.wait": lambda tensor, queue: tensor.wait(),
     "Event.wait": lambda tensor, queue: tensor.event.wait(),
@@ -79,35 +83,71 @@ def test_waits_that_are_given_up_again_and_again_hold_one_thread(
             signal.setitimer(signal.ITIMER_REAL, 0.005)
             with pytest.raises(TooLateError):
                 there.wait()
-        threads = len(os.listdir("/proc/self/task"))
+        before_more = threads()
         for _ in range(50):
             signal.setitimer(signal.ITIMER_REAL, 0.005)
             with pytest.raises(TooLateError):
                 there.wait()
-        assert len(os.listdir("/proc/self/task")) <= threads
+        assert threads() <= before_more
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     there.wait()
 
 
+@pytest.mark.simulated_devices(1, delay=0.01)
+def test_one_thread_serves_all_waits(simulated_devices: testing.SimulatedDevices) -> None:
+    queue = xd.Queue.new("sim:0")
+    source = xd.asarray(np.arange(24.0))
+    source.to("sim:0", queue=queue).wait()
+    before = set(os.listdir("/proc/self/task"))
+    for _ in range(20):
+        there = source.to("sim:0", queue=queue)
+        there.wait()
+        assert there.event.done
+    assert set(os.listdir("/proc/self/task")) <= before
+
+
+@pytest.mark.simulated_devices(1, delay=0.3)
+def test_a_handler_that_waits_itself_disturbs_no_wait(simulated_devices: testing.SimulatedDevices) -> None:
+    source = xd.asarray(np.arange(24.0))
+    under_way: list[bool] = []
+
+    def wait_too(*_: object) -> None:
+        under_way.append(not mine.event.done)
+        others.wait()
+        mine.wait()
+
+    before = signal.signal(signal.SIGALRM, wait_too)
+    try:
+        for rounds in range(1, 4):
+            mine, others = (source.to("sim:0", queue=xd.Queue.new("sim:0")) for _ in range(2))
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            mine.wait()
+            assert mine.event.done
+            while len(under_way) < rounds:
+                time.sleep(0.001)  # A signal that is late after all.
+            assert others.event.done
+            np.testing.assert_array_equal(others.to("cpu"), np.arange(24.0))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert any(under_way)
+
+
 @pytest.mark.simulated_devices(1, delay=0.5)
-@pytest.mark.parametrize("after", [False, True], ids=["while it waits", "after the thread has ended"])
+@pytest.mark.parametrize("after", [False, True], ids=["while it waits", "after it has ended"])
 def test_a_fork_in_a_handler_leaves_the_child_without_the_wait(
     simulated_devices: testing.SimulatedDevices, after: bool
 ) -> None:
     children: list[int] = []
 
-    def threads() -> int:
-        return len(os.listdir("/proc/self/task"))
-
     def fork(*_: object) -> None:
-        while after and threads() > others:
-            time.sleep(0.001)  # No signal tells of the end of a thread.
+        while after and not there.event.done:
+            time.sleep(0.001)  # To wait for it is what the handler interrupts.
         children.append(os.fork())
 
     there = xd.asarray(np.arange(24.0)).to("sim:0", queue=xd.Queue.new("sim:0"))
-    others = threads()
     parent = os.getpid()
     before = signal.signal(signal.SIGALRM, fork)
     try:
