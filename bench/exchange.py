@@ -160,6 +160,7 @@ def copies(rounds: int, nbytes: int) -> dict[str, Any]:
     verbs alone, called from C++. The device's copies are memcpy on a thread of its own.
     """
     rows = nbytes // 8 // COLUMNS
+    nbytes = rows * 8 * COLUMNS
     plain = np.ones(nbytes // 8)
     columns = {f"c{i}": plain[i * rows : (i + 1) * rows] for i in range(COLUMNS)}
     batch = xd.RecordBatch(pa.record_batch(columns))

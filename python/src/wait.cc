@@ -2,11 +2,12 @@
 
 #include <nanobind/nanobind.h>
 
+#include <algorithm>
+#include <chrono>
+#include <list>
 #include <memory>
-#include <optional>
 #include <system_error>
 #include <thread>
-#include <utility>
 
 #include "crossdock/core/error.h"
 #include "gil.h"
@@ -17,9 +18,13 @@ namespace crossdock::python {
 namespace {
 
 using ContextPtr = std::shared_ptr<device::Context>;
+using Waiters = std::list<std::shared_ptr<Waiter>>;
+using std::chrono::microseconds;
 
 // Work that is as good as done wakes no thread.
 constexpr int kQuickLooks = 16;
+/// Threads that given-up waits may keep.
+constexpr std::size_t kMostWaiters = 8;
 
 /// True if it is over.
 bool over_in_a_moment(device::Context& context, const device::Event& event) {
@@ -30,45 +35,68 @@ bool over_in_a_moment(device::Context& context, const device::Event& event) {
   return false;
 }
 
-/// The thread that waited last, for the next wait. It may be at it still: a driver can't be told to stop waiting, and
-/// who waits for the same again, as loops with timeouts do, waits for that. The main thread's.
-std::shared_ptr<Waiter> kept;
+/// The main thread's, but for those that its calls use just now: one for the next wait, and those whose waits were
+/// given up, as a driver can't be told to stop waiting. Who waits for the same again, as loops with timeouts do, waits
+/// for that.
+Waiters kept;
 
-/// A waiter for one wait. Kept at its end, in the place of one that a signal handler's own wait left meanwhile.
+/// A waiter for one wait, or none where there may be no more threads.
 class Hired {
  public:
-  /// Throws std::system_error where there may be no more threads or descriptors.
-  Hired(const ContextPtr& context, const device::Event& event) : waiter_(std::exchange(kept, nullptr)) {
-    if (waiter_ != nullptr && !waiter_->here()) waiter_ = nullptr;
-    if (waiter_ != nullptr && waiter_->waits_for(*context, event)) return;
-    if (waiter_ != nullptr && !waiter_->idle()) std::exchange(waiter_, nullptr)->end();
-    if (waiter_ == nullptr) waiter_ = Waiter::start();
-    waiter_->give(context, event);
+  Hired(const ContextPtr& context, const device::Event& event) {
+    kept.remove_if([](const std::shared_ptr<Waiter>& waiter) { return !waiter->here(); });
+    if (take([&](const Waiter& waiter) { return waiter.waits_for(*context, event); })) return;
+    if (!take([](const Waiter& waiter) { return waiter.idle(); })) start();
+    if (!mine_.empty()) mine_.front()->give(context, event);
   }
   ~Hired() {
-    if (!waiter_->here()) return;
-    if (kept != nullptr) kept->end();
-    kept = std::move(waiter_);
+    kept.remove_if([](const std::shared_ptr<Waiter>& waiter) {
+      const bool spare = waiter->here() && waiter->idle();
+      if (spare) waiter->end();
+      return spare;
+    });
+    kept.splice(kept.end(), mine_);
   }
   Hired(const Hired&) = delete;
   Hired& operator=(const Hired&) = delete;
 
-  Waiter& operator*() const noexcept { return *waiter_; }
+  explicit operator bool() const noexcept { return !mine_.empty(); }
+  Waiter* operator->() const noexcept { return mine_.front().get(); }
 
  private:
-  std::shared_ptr<Waiter> waiter_;
+  template <typename Fits>
+  bool take(Fits fits) {
+    const auto found = std::ranges::find_if(kept, [&](const auto& waiter) { return fits(*waiter); });
+    if (found == kept.end()) return false;
+    mine_.splice(mine_.end(), kept, found);
+    return true;
+  }
+  void start() {
+    if (kept.size() >= kMostWaiters) return;
+    try {
+      mine_.push_back(Waiter::start());
+    } catch (const std::system_error&) {
+      return;
+    }
+  }
+
+  Waiters mine_;
 };
 
 /// False if a signal handler raised something.
-bool wait_on_another_thread(const ContextPtr& context, const device::Event& event, Interrupt& interrupt) {
-  std::optional<Hired> hired;
-  try {
-    hired.emplace(context, event);
-  } catch (const std::system_error&) {
-    context->wait(event);  // without an answer to Ctrl-C
-    return true;
+bool wait_by_asking(device::Context& context, const device::Event& event, Interrupt& interrupt) {
+  for (microseconds pause{50}; !context.query(event); pause = std::min(2 * pause, microseconds{2'000})) {
+    if (interrupt.check()) return false;
+    std::this_thread::sleep_for(pause);
   }
-  while (!(**hired).wait_a_while()) {
+  return true;
+}
+
+/// False if a signal handler raised something.
+bool wait_on_another_thread(const ContextPtr& context, const device::Event& event, Interrupt& interrupt) {
+  const Hired hired(context, event);
+  if (!hired) return wait_by_asking(*context, event, interrupt);
+  while (!hired->wait_a_while()) {
     if (interrupt.check()) return false;
   }
   return true;

@@ -1,10 +1,7 @@
 #include "waiter.h"
 
-#include <poll.h>
-#include <sys/eventfd.h>
-
 #include <cerrno>
-#include <system_error>
+#include <ctime>
 #include <thread>
 #include <utility>
 
@@ -15,24 +12,33 @@ namespace crossdock::python {
 namespace {
 
 /// Until the next look for what no signal tells: a handler that another thread asked for.
-constexpr int kLookMilliseconds = 20;
+constexpr long kLookNanoseconds = 20'000'000;
+constexpr long kSecond = 1'000'000'000;
 
-UniqueFd make_eventfd(int flags) {
-  UniqueFd made(::eventfd(0, EFD_CLOEXEC | flags));
-  if (!made) throw std::system_error(errno, std::generic_category());
-  return made;
-}
-
-/// Until somebody wakes this thread.
-void sleep_on(const UniqueFd& wakes) noexcept {
-  eventfd_t times = 0;
-  while (::eventfd_read(wakes.get(), &times) != 0 && errno == EINTR) {
+timespec next_look() noexcept {
+  timespec when{};
+  ::clock_gettime(CLOCK_MONOTONIC, &when);
+  when.tv_nsec += kLookNanoseconds;
+  if (when.tv_nsec >= kSecond) {
+    when.tv_nsec -= kSecond;
+    ++when.tv_sec;
   }
+  return when;
 }
 
 }  // namespace
 
-Waiter::Waiter() : given_(make_eventfd(0)), over_(make_eventfd(EFD_NONBLOCK)) {}
+// POSIX's semaphores: those of the standard library go on sleeping when a signal comes, and descriptors aren't safe
+// from programs that close all of theirs.
+Waiter::Waiter() noexcept {
+  ::sem_init(&given_, 0, 0);
+  ::sem_init(&over_, 0, 0);
+}
+
+Waiter::~Waiter() {
+  ::sem_destroy(&given_);
+  ::sem_destroy(&over_);
+}
 
 std::shared_ptr<Waiter> Waiter::start() {
   std::shared_ptr<Waiter> waiter(new Waiter);
@@ -48,20 +54,23 @@ bool Waiter::waits_for(const device::Context& context, const device::Event& even
 }
 
 void Waiter::give(std::shared_ptr<device::Context> context, device::Event event) {
+  while (::sem_trywait(&over_) == 0) {  // of a wait whose end was seen by a look
+  }
   waited_in_ = context.get();
   waited_for_ = event.native();
   context_ = std::move(context);
   event_ = std::move(event);
   failure_ = nullptr;
   state_.store(State::kUnderWay, std::memory_order_release);
-  ::eventfd_write(given_.get(), 1);
+  ::sem_post(&given_);
 }
 
 bool Waiter::wait_a_while() {
   made_in_.check("the wait for a device");
-  pollfd over{.fd = over_.get(), .events = POLLIN, .revents = 0};
-  eventfd_t times = 0;
-  if (::poll(&over, 1, kLookMilliseconds) > 0) ::eventfd_read(over_.get(), &times);
+  if (!idle()) {
+    const timespec until = next_look();
+    ::sem_clockwait(&over_, CLOCK_MONOTONIC, &until);
+  }
   if (!idle()) return false;
   if (failure_ != nullptr) std::rethrow_exception(std::exchange(failure_, nullptr));
   return true;
@@ -69,14 +78,15 @@ bool Waiter::wait_a_while() {
 
 void Waiter::end() noexcept {
   ended_.store(true, std::memory_order_release);
-  ::eventfd_write(given_.get(), 1);
+  ::sem_post(&given_);
 }
 
 void Waiter::run() noexcept {
-  while (!ended_.load(std::memory_order_acquire)) {
-    sleep_on(given_);
+  do {
+    while (::sem_wait(&given_) != 0 && errno == EINTR) {
+    }
     if (state_.load(std::memory_order_acquire) == State::kUnderWay) wait_in_driver();
-  }
+  } while (!ended_.load(std::memory_order_acquire));
 }
 
 void Waiter::wait_in_driver() noexcept {
@@ -89,7 +99,7 @@ void Waiter::wait_in_driver() noexcept {
   event_ = {};
   context_.reset();
   state_.store(State::kIdle, std::memory_order_release);
-  ::eventfd_write(over_.get(), 1);
+  ::sem_post(&over_);
 }
 
 }  // namespace crossdock::python

@@ -1,25 +1,27 @@
 #pragma once
 
+#include <semaphore.h>
+
 #include <atomic>
 #include <exception>
 #include <memory>
 
 #include "crossdock/core/fork.h"
-#include "crossdock/core/unique_fd.h"
 #include "crossdock/device/driver.h"
 #include "crossdock/device/event.h"
 
 namespace crossdock::python {
 
-/// A thread that waits in drivers for another one, its user, which meanwhile waits for a descriptor and sees signals.
-/// It takes one event after the other: a thread that a driver knows already waits sooner, and helps the sooner on run
-/// times where who waits helps. Used by one thread; in a forked child there is nothing to use.
+/// A thread that waits in drivers for another one, its user, which meanwhile sees signals. It takes one event after the
+/// other: a thread that a run time knows already waits sooner, and helps the sooner where who waits helps. Used by one
+/// thread; in a forked child there is nothing to use.
 class Waiter {
  public:
-  /// Throws std::system_error where there may be no more threads or descriptors.
+  /// Throws std::system_error where there may be no more threads.
   static std::shared_ptr<Waiter> start();
   Waiter(const Waiter&) = delete;
   Waiter& operator=(const Waiter&) = delete;
+  ~Waiter();
 
   /// False in a forked child.
   bool here() const noexcept { return !made_in_.in_child(); }
@@ -39,13 +41,13 @@ class Waiter {
  private:
   enum class State { kIdle, kUnderWay, kLettingGo };
 
-  Waiter();
+  Waiter() noexcept;
   void run() noexcept;
   void wait_in_driver() noexcept;
 
   ForkGuard made_in_;
-  UniqueFd given_;  ///< What wakes the thread.
-  UniqueFd over_;   ///< What wakes its user.
+  sem_t given_{};  ///< What wakes the thread.
+  sem_t over_{};   ///< What wakes its user, as signals do.
   std::atomic<bool> ended_{false};
   std::atomic<State> state_{State::kIdle};
   // The user's while idle, then the thread's.

@@ -518,6 +518,23 @@ def test_two_contexts(queue):
     assert moved.collocate(near).pointer == moved.pointer
 
 
+def test_the_last_reference_goes_in_a_host_task(script):
+    """While the main thread waits for that task, and SYCL lets nobody submit anything."""
+    script("""
+    import dpctl, dpctl.memory, numpy as np
+    import crossdock as xd
+    queue = dpctl.SyclQueue()
+    to, of = (dpctl.memory.MemoryUSMDevice(1 << 24, queue=queue) for _ in range(2))
+    for _ in range(10):
+        ours = xd.asarray(np.arange(1000.0), queue=xd.Queue(queue))
+        ours.wait()
+        slow = queue.memcpy_async(to, of, to.nbytes)
+        task = queue._submit_keep_args_alive([ours], [slow])
+        del ours
+        queue.memcpy_async(to, of, 64, [task]).wait()
+    """).finish()
+
+
 def test_sub_devices(queue):
     try:
         parts = queue.sycl_device.create_sub_devices(partition=1)

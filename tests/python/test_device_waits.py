@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import threading
 import time
@@ -30,10 +29,6 @@ def ctrl_c(after: float = 0.03) -> Iterator[None]:
         yield
     finally:
         timer.join()
-
-
-def threads() -> int:
-    return len(os.listdir("/proc/self/task"))
 
 
 WAITS: dict[str, Callable[[Any, xd.Queue], Any]] = {
@@ -66,46 +61,131 @@ def test_ctrl_c_ends_a_wait(simulated_devices: testing.SimulatedDevices) -> None
     assert there.event.done
 
 
-@pytest.mark.simulated_devices(1, delay=SLOW)
-def test_waits_that_are_given_up_again_and_again_hold_one_thread(
-    simulated_devices: testing.SimulatedDevices,
-) -> None:
+GIVING_UP = """
+    import os, signal, time
+    import numpy as np
+    import crossdock as xd
+    from crossdock.testing import simulated_devices
+
     class TooLateError(Exception):
         pass
 
-    def give_up(*_: object) -> None:
+    def give_up(*_):
         raise TooLateError
 
-    there = xd.asarray(np.arange(24.0)).to("sim:0", queue=xd.Queue.new("sim:0"))
-    before = signal.signal(signal.SIGALRM, give_up)
+    signal.signal(signal.SIGALRM, give_up)
+
+    def give_up_again_and_again(*waits):
+        for _ in range(15):
+            for wait in waits:
+                signal.setitimer(signal.ITIMER_REAL, 0.005)
+                try:
+                    wait()
+                except TooLateError:
+                    continue
+                raise AssertionError("it didn't wait")
+
+    def threads():
+        return len(os.listdir("/proc/self/task"))
+
+    devices = simulated_devices(2, delay=3600)  # Nobody waits for that.
+    devices.__enter__()
+    queues = [xd.Queue.new(f"sim:{i}") for i in (0, 1)]
+    there = [xd.asarray(np.arange(24.0)).to(f"sim:{i}", queue=queues[i]) for i in (0, 1)]
+"""
+
+
+def test_waits_for_the_same_that_are_given_up_hold_one_thread(script: Any) -> None:
+    script(
+        GIVING_UP
+        + """
+    before = threads()
+    give_up_again_and_again(there[0].wait)
+    assert threads() == before + 1, (before, threads())
+    give_up_again_and_again(there[0].wait, there[1].wait)
+    assert threads() == before + 2, (before, threads())
+    """
+    ).finish()
+
+
+def test_waits_that_are_given_up_hold_few_threads(script: Any) -> None:
+    script(
+        GIVING_UP
+        + """
+    before = threads()
+    # Each of them waits for an event of its own.
+    give_up_again_and_again(queues[0].wait, lambda: there[1].to("cpu"), there[0].wait)
+    assert threads() <= before + 8 + 1, (before, threads())  # One is of the queue that .to("cpu") works on.
+    assert not there[0].event.done
+    """
+    ).finish()
+
+
+def test_a_wait_that_found_no_thread_sees_the_end_and_the_failure(script: Any) -> None:
+    script(
+        GIVING_UP
+        + """
+    from crossdock import testing
+    give_up_again_and_again(queues[0].wait, lambda: there[1].to("cpu"))
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    from crossdock import _native
+    _native.sim_configure(devices=2, delay=0.2, memory=None)
+    before = threads()
+    soon = xd.asarray(np.arange(24.0)).to("sim:0", queue=xd.Queue.new("sim:0"))
+    assert not soon.event.done
+    soon.wait()
+    assert soon.event.done
+    np.testing.assert_array_equal(soon.to("cpu"), np.arange(24.0))
+    testing.fail_work(error=xd.SystemError("the kernel went wrong"))
+    wrong = xd.asarray(np.arange(24.0)).to("sim:0", queue=xd.Queue.new("sim:0"))
     try:
-        for _ in range(50):
-            signal.setitimer(signal.ITIMER_REAL, 0.005)
-            with pytest.raises(TooLateError):
-                there.wait()
-        before_more = threads()
-        for _ in range(50):
-            signal.setitimer(signal.ITIMER_REAL, 0.005)
-            with pytest.raises(TooLateError):
-                there.wait()
-        assert threads() <= before_more
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    there.wait()
+        wrong.wait()
+    except xd.SystemError as error:
+        assert "the kernel went wrong" in str(error)
+    else:
+        raise AssertionError("the failure was lost")
+    """
+    ).finish()
 
 
-@pytest.mark.simulated_devices(1, delay=0.01)
+def test_a_program_that_closes_all_descriptors_waits_on(script: Any) -> None:
+    script("""
+    import os
+    import numpy as np
+    import crossdock as xd
+    from crossdock.testing import simulated_devices
+    with simulated_devices(1, delay=0.05):
+        for _ in range(2):
+            there = xd.asarray(np.arange(24.0)).to("sim:0", queue=xd.Queue.new("sim:0"))
+            there.wait()
+            assert there.event.done
+            os.closerange(3, 256)
+    """).finish()
+
+
+@pytest.mark.simulated_devices(1, delay=0.02)
 def test_one_thread_serves_all_waits(simulated_devices: testing.SimulatedDevices) -> None:
     queue = xd.Queue.new("sim:0")
     source = xd.asarray(np.arange(24.0))
     source.to("sim:0", queue=queue).wait()
+    seen: set[str] = set()
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(0.001):
+            seen.update(os.listdir("/proc/self/task"))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
     before = set(os.listdir("/proc/self/task"))
     for _ in range(20):
         there = source.to("sim:0", queue=queue)
         there.wait()
         assert there.event.done
-    assert set(os.listdir("/proc/self/task")) <= before
+    ended.set()
+    watcher.join()
+    assert seen
+    assert seen <= before
 
 
 @pytest.mark.simulated_devices(1, delay=0.3)
@@ -146,37 +226,32 @@ def test_a_fork_in_a_handler_leaves_the_child_without_the_wait(
         while after and not there.event.done:
             time.sleep(0.001)  # To wait for it is what the handler interrupts.
         children.append(os.fork())
+        if children[-1] == 0:  # It ends, whatever becomes of it.
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(30)
 
     there = xd.asarray(np.arange(24.0)).to("sim:0", queue=xd.Queue.new("sim:0"))
     parent = os.getpid()
     before = signal.signal(signal.SIGALRM, fork)
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.05)
-        try:
-            there.wait()
-        except xd.ForkError:
-            if os.getpid() == parent:
-                raise
-            os._exit(7)
+        there.wait()
         if os.getpid() != parent:
             os._exit(8)
+        while not children:
+            time.sleep(0.001)  # A signal that is late after all.
+    except xd.ForkError:
+        if os.getpid() == parent:
+            raise
+        os._exit(7)
+    except BaseException:
+        if os.getpid() == parent:
+            raise
+        os._exit(9)
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     assert os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]) == 7
-
-
-@pytest.mark.simulated_devices(1, delay=0.1)
-def test_without_descriptors_or_threads_a_wait_goes_on_in_the_driver(
-    simulated_devices: testing.SimulatedDevices,
-) -> None:
-    there = xd.asarray(np.arange(24.0)).to("sim:0", queue=xd.Queue.new("sim:0"))
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
-        there.wait()
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert there.event.done
 
 
 @pytest.mark.simulated_devices(1, delay=0.02)

@@ -54,13 +54,13 @@ struct SyclQueueInfo {
 ///   `sycl::queue*`, hold the Queue for as long as the pointer is used.
 /// - **Events** are `sycl::event*`, as `sync_event` of the Arrow C Device data interface is. Work that failed makes the
 ///   events fail on which SYCL reports it: SystemError with SYCL's code.
-/// - **Memory**: dropping it may wait until the device is idle; Context::free() keeps it until the queue's work is
-/// done.
-///   A copy runs in the queue's context: memory of kind kDevice of another context is refused as unsupported, and goes
-///   by way of the host; kHost and kShared memory of another context is host memory to the queue. describe() knows
-///   memory of the device's default context, of the context that was opened, and of the contexts of queues that
-///   anybody holds; its PointerInfo::context is valid while one of those is there. Where an allocation starts and ends
-///   is known for those made here. adopt() refuses memory that is of none of these contexts.
+/// - **Memory**: dropping it may wait until the device is idle. Context::free() calls nothing of SYCL's, so that a host
+///   task may drop what it was the last to hold: a later verb of the context notes where the queue stands, and one
+///   after that gives the memory back. A copy runs in the queue's context: memory of kind kDevice of another context is
+///   refused as unsupported, and goes by way of the host; kHost and kShared memory of another context is host memory to
+///   the queue. describe() knows memory of the device's default context, of the context that was opened, and of the
+///   contexts of queues that anybody holds; its PointerInfo::context is valid while one of those is there. Where an
+///   allocation starts and ends is known for those made here. adopt() refuses memory that is of none of these contexts.
 /// - **Memory handles**: none. SYCL shares no memory between processes.
 /// - **Errors**: dpctl says on standard error alone why a call failed: sometimes by itself, else with DPCTL_VERBOSITY=2
 ///   in the environment.

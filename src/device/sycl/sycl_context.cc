@@ -26,6 +26,10 @@ SyclContext::SyclContext(std::shared_ptr<SyclLibrary> library, int number, std::
       native_device_(std::move(native_device)),
       parked_(watch(library_)) {}
 
+SyclContext::~SyclContext() {
+  if (!library_->in_child()) settle();
+}
+
 std::string_view SyclContext::driver_name() const noexcept { return "sycl"; }
 
 const SyclQueue& SyclContext::look_up(const Queue& queue) const {
@@ -61,6 +65,7 @@ Queue SyclContext::wrap_queue(void* native, std::shared_ptr<void> owner) {
 
 void SyclContext::order_after(const Queue& queue, const Event& event) {
   const SyclQueue& on = look_up(queue);
+  settle();
   auto* before = static_cast<EventRef>(event.need());
   // Asking costs less than a barrier.
   if (before == nullptr || api().event_status(before) == kStatusComplete) return;
@@ -74,6 +79,11 @@ Event SyclContext::wrap_event(void* native, std::shared_ptr<void> owner) { retur
 
 Event SyclContext::record(const Queue& queue) {
   const SyclQueue& on = look_up(queue);
+  settle();
+  return mark(on);
+}
+
+Event SyclContext::mark(const SyclQueue& on) const {
   std::shared_ptr<void> event = library_->share(library_->check(api().queue_barrier(on.native), "recording an event"));
   void* native = event.get();
   return {native, std::move(event)};
@@ -108,6 +118,7 @@ void SyclContext::wait(const Event& event) {
   library_->check_fork();
   if (auto failure = finish(api(), ref_of(event))) Event(event).fail(std::move(failure));
   event.check();
+  settle();
   parked_.sweep();
 }
 

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <vector>
 
 #include "../parked.h"
 #include "crossdock/device/driver.h"
@@ -15,6 +18,10 @@ class SyclContext final : public Context {
   /// it that is in this context.
   SyclContext(std::shared_ptr<SyclLibrary> library, int number, std::shared_ptr<OpaqueContext> context,
               Owned<OpaqueDevice> native_device);
+  /// Waits for the work behind which memory is to be given back.
+  ~SyclContext() override;
+  SyclContext(const SyclContext&) = delete;
+  SyclContext& operator=(const SyclContext&) = delete;
 
   std::string_view driver_name() const noexcept override;
   Device device() const noexcept override { return device_; }
@@ -52,6 +59,10 @@ class SyclContext final : public Context {
   std::shared_ptr<void> own_memory(std::shared_ptr<OpaqueContext> context, void* memory, std::uint64_t size) const;
   /// Fills `info` if the pointer is memory of this context.
   bool describe_in(ContextRef context, const Device& device, const void* pointer, PointerInfo& info) const;
+  /// An event behind all that is on the queue.
+  Event mark(const SyclQueue& on) const;
+  /// Has what free() was given wait for the work that is on its queue now. Called by verbs that submit or wait anyway.
+  void settle() noexcept;
   /// Waits until the event is over; what went wrong, null if nothing did.
   static std::shared_ptr<const Error> finish(const Api& api, EventRef event);
   static Parked::Watch watch(const std::shared_ptr<SyclLibrary>& library);
@@ -63,6 +74,15 @@ class SyclContext final : public Context {
   std::shared_ptr<OpaqueContext> context_;
   Owned<OpaqueDevice> native_device_;
   Parked parked_;
+
+  /// Memory that was freed behind the work of a queue, by threads that may not ask the queue for it.
+  struct Freed {
+    std::shared_ptr<void> owner;
+    Queue queue;
+  };
+  std::atomic<bool> any_freed_{false};
+  std::mutex freed_mutex_;
+  std::vector<Freed> freed_;
 };
 
 }  // namespace crossdock::device::sycl

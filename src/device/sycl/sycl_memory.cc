@@ -31,6 +31,7 @@ Buffer SyclContext::allocate(std::uint64_t size, MemoryKind kind, Sharing sharin
   if (sharing == Sharing::kExportable) {
     throw UnsupportedError("the sycl driver has no memory that another process could use: SYCL shares none");
   }
+  settle();
   parked_.sweep();
   const bool host = kind == MemoryKind::kHost;
   const bool shared = kind == MemoryKind::kShared;
@@ -88,19 +89,38 @@ Buffer SyclContext::adopt(const BufferRef& memory, std::shared_ptr<void> owner) 
 }
 
 void SyclContext::free(Buffer&& buffer, const Queue& queue) {
-  const SyclQueue& on = look_up(queue);
+  look_up(queue);
   check_memory(buffer.ref(), "memory to free");
-  parked_.sweep();
-  std::shared_ptr<void> owner = buffer.release();
-  if (owner.use_count() == 0) return;  // one of no pointer is an owner
-  Event done;
-  try {
-    done = record(queue);
-  } catch (const std::exception&) {
-    api().queue_wait(on.native);  // nothing can note when the work is done
-    return;
+  // Nothing of SYCL is called here. Python's arrays go where their last reference does, and that may be a host task of
+  // dpctl's. SYCL lets nobody submit while somebody waits for work that is held back for a host task: a submission by
+  // the host task would never end. A later verb settles it.
+  const std::lock_guard lock(freed_mutex_);
+  freed_.push_back({.owner = nullptr, .queue = queue});
+  freed_.back().owner = buffer.release();
+  any_freed_.store(true, std::memory_order_release);
+}
+
+void SyclContext::settle() noexcept {
+  if (!any_freed_.load(std::memory_order_acquire)) return;
+  std::vector<Freed> freed;
+  {
+    const std::lock_guard lock(freed_mutex_);
+    freed.swap(freed_);
+    any_freed_.store(false, std::memory_order_release);
   }
-  parked_.park(std::move(owner), std::move(done), queue);
+  const SyclQueue* marked = nullptr;
+  Event done;
+  for (Freed& one : freed) {
+    if (one.owner.use_count() == 0) continue;  // one of no pointer is an owner
+    const SyclQueue* const on = library_->queues().find(one.queue);
+    try {
+      if (on != marked) done = mark(*on);
+      marked = on;
+      parked_.park(std::move(one.owner), done, one.queue);
+    } catch (const std::exception&) {
+      api().queue_wait(on->native);  // nothing can note when the work is done
+    }
+  }
 }
 
 void SyclContext::check_reach(const SyclQueue& queue, const BufferRef& memory) const {
@@ -133,6 +153,7 @@ Owned<OpaqueEvent> SyclContext::start_copy(const SyclQueue& on, const BufferRef&
   }
   if (to.size == 0) return library_->own(EventRef{});
   if (to.overlaps(from)) throw InvalidArgumentError("the sycl driver was asked to copy memory onto itself");
+  settle();
   check_reach(on, to);
   check_reach(on, from);
   if (on.in_order) {
