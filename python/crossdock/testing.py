@@ -7,8 +7,9 @@
             ...  # "sim:0" and "sim:1" are devices now
             assert devices.counters()["copy"] == 1
 
-Their memory can't be touched by the host (SIGSEGV), their queues work on threads of their own, and work of two queues
-on the same memory that nobody ordered fails, every time. With pytest the fixture `simulated_devices` does the same.
+Their memory of kind device can't be touched by the host (SIGSEGV), their queues work on threads of their own, and work
+of two queues on the same memory that nobody ordered fails, every time. With pytest the fixture `simulated_devices` does
+the same.
 """
 
 from __future__ import annotations

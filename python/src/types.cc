@@ -115,6 +115,7 @@ void bind_types(nb::module_& module) {
             return nb::bool_(*self.schema == *that->schema);
           },
           "other"_a.none())
+      .def("__hash__", [](const PySchema& self) { return nb::hash(text_of(self.schema->to_string())); })
       .def("__str__", [](const PySchema& self) { return text_of(self.schema->to_string()); })
       .def("__repr__",
            [](const PySchema& self) {

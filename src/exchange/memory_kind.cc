@@ -3,19 +3,39 @@
 #include <memory>
 #include <utility>
 
+#include "crossdock/core/error.h"
+
 namespace crossdock::exchange {
 
-void settle_kind(array::Tensor* tensor, const device::DriverRegistry& drivers) {
-  if (tensor->mask && leaves_kind_open(tensor->mask->device.type)) {
+namespace {
+
+/// Who knows the memory; null if nobody does. Of memory whose device is open any context that is there: to open the
+/// device that happens to be number 0 would be a side effect that nobody asked for.
+std::shared_ptr<device::Context> asked_of(const array::Tensor& tensor, const device::DriverRegistry& drivers) {
+  if (!leaves_device_open(tensor.device.type)) return drivers.context_or_null(tensor.device);
+  try {
+    return drivers.opened_context(*drivers.for_type(tensor.device.type));
+  } catch (const UnsupportedError&) {
+    return nullptr;
+  }
+}
+
+}  // namespace
+
+void settle_memory(array::Tensor* tensor, const device::DriverRegistry& drivers) {
+  if (tensor->mask) {
     array::Tensor mask = *tensor->mask;
-    settle_kind(&mask, drivers);
+    settle_memory(&mask, drivers);
     tensor->mask = std::make_shared<const array::Tensor>(std::move(mask));
   }
-  if (!leaves_kind_open(tensor->device.type) || tensor->data == nullptr) return;
-  const std::shared_ptr<device::Context> context = drivers.context_or_null(tensor->device);
+  const bool kind_is_open = leaves_kind_open(tensor->device.type);
+  const bool device_is_open = leaves_device_open(tensor->device.type);
+  if ((!kind_is_open && !device_is_open) || tensor->data == nullptr) return;
+  const std::shared_ptr<device::Context> context = asked_of(*tensor, drivers);
   if (context == nullptr) return;
   const device::PointerInfo info = context->describe(tensor->data);
-  if (info.device == tensor->device) tensor->kind = info.kind;
+  if (device_is_open && info.device.type == tensor->device.type) tensor->device = info.device;
+  if (kind_is_open && info.device == tensor->device) tensor->kind = info.kind;
 }
 
 }  // namespace crossdock::exchange

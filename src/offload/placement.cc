@@ -64,6 +64,7 @@ std::optional<Queue> first_queue_of(std::span<const Tensor* const> arrays, const
 }
 
 bool accessible(const Tensor& array, const Queue& queue, const device::DriverRegistry& drivers) {
+  if (array.mask && !accessible(*array.mask, queue, drivers)) return false;
   const device::BufferRef memory{.data = array.data,
                                  .size = static_cast<std::uint64_t>(array.nbytes()),
                                  .device = array.device,

@@ -81,6 +81,40 @@ def test_bfloat16_goes_between_torch_and_ml_dtypes() -> None:
     assert torch.from_dlpack(tensor).tolist() == [0, 1, 2, 3, 4, 5]
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e5m2", "float8_e4m3fn"])
+def test_types_of_ml_dtypes(dtype: str) -> None:
+    scalar = getattr(ml_dtypes, dtype)
+    source = np.arange(6).astype(scalar)
+    tensor = xd.asarray(source)
+    assert str(tensor.dtype) == dtype
+    assert tensor.pointer == address(source)
+    assert tensor.dtype == source.dtype == scalar
+    assert xd.empty(2, scalar).dtype == xd.empty(2, source.dtype).dtype == tensor.dtype
+    one = xd.asarray(source[3])
+    assert (one.shape, str(one.dtype), one.readonly) == ((), dtype, True)
+
+
+def test_types_of_ml_dtypes_that_mean_something_to_it_alone() -> None:
+    for dtype in ("int4", "uint4", "int2"):
+        source = np.ones(3, getattr(ml_dtypes, dtype))
+        with pytest.raises(xd.UnsupportedTypeError, match=dtype):
+            xd.asarray(source)
+        with pytest.raises(xd.UnsupportedTypeError, match=dtype):
+            xd.empty(3, source.dtype)
+        assert xd.DType("V1") != source.dtype
+
+
+def test_bfloat16_in_the_other_byte_order() -> None:
+    native = np.array([1, 2, 3], ml_dtypes.bfloat16)
+    array = native.byteswap().view(native.dtype.newbyteorder(">"))
+    assert array.astype("f4").tolist() == [1, 2, 3]
+    with pytest.raises(xd.UnsupportedTypeError, match=r"array\.byteswap\(\)\.view\(array\.dtype\.newbyteorder\(\)\)"):
+        xd.asarray(array)
+    assert xd.DType("bfloat16") != array.dtype
+    mended = xd.asarray(array.byteswap().view(array.dtype.newbyteorder()))
+    assert np.asarray(torch.from_dlpack(mended).to(torch.float32)).tolist() == [1, 2, 3]
+
+
 def test_torch_strides() -> None:
     source = torch.arange(24.0).reshape(2, 3, 4)
     for view in (source.permute(2, 0, 1), source[:, ::2], source[1], source[..., 1:]):

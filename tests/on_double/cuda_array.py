@@ -14,12 +14,14 @@ import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from ctypes import c_int, c_size_t, c_ubyte, c_uint, c_uint64, c_void_p
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import crossdock as xd
+from crossdock import offload
 
 # ---- CUDA, as another library in the process uses it ----------------------------------------------------------------
 
@@ -846,3 +848,39 @@ def test_pinned_memory_on_no_queue_says_nothing_of_where_work_runs(floats: np.nd
     assert [one.queue for one in xd.offload.collocate(pinned, there)] == [there.queue] * 2
     (stays,) = xd.offload.collocate(pinned)
     assert (stays.queue, stays.pointer) == (None, pinned.pointer)
+
+
+@two_devices
+@pytest.mark.parametrize("usm_type", ["shared", "host"])
+def test_a_mask_that_the_queue_doesnt_reach_is_copied_with_its_data(usm_type: str) -> None:
+    data = xd.asarray(np.arange(6.0), queue="cuda:1", usm_type=usm_type)
+    mask = xd.asarray(np.array([1, 0, 1, 0, 1, 0], "?"), queue="cuda:1")
+    both = SimpleNamespace(__cuda_array_interface__={**data.__cuda_array_interface__, "mask": mask}, data=data)
+    masked = xd.asarray(both)
+    for queue in ("host", "cuda:0"):
+        assert not offload.accessible(masked, queue)
+        with pytest.raises(xd.ExecutionPlacementError):
+            offload.placement(masked, queue=queue)
+    brought = masked.collocate(xd.Queue("host"))
+    assert brought.mask.pointer != masked.mask.pointer
+    assert brought.mask.tolist() == [True, False, True, False, True, False]
+    assert brought.pointer != masked.pointer
+
+
+@two_devices
+@pytest.mark.parametrize("usm_type", ["shared", "host"])
+def test_dlpack_numbers_such_memory_0_whatever_made_it(usm_type: str) -> None:
+    ours = xd.asarray(np.arange(5.0), queue="cuda:1", usm_type=usm_type)
+    ours.wait()
+    assert ours.__dlpack_device__()[1] == 0
+    back = xd.from_dlpack(ours)
+    assert back.device == ours.device
+    np.testing.assert_array_equal(back.to("cpu"), np.arange(5.0))
+
+
+@pytest.mark.parametrize("usm_type", ["shared", "host", "device"])
+def test_a_copy_beside_its_source_is_of_its_kind(usm_type: str) -> None:
+    ours = xd.empty(3, queue="cuda:0", usm_type=usm_type)
+    for copy in (ours.copy(), xd.asarray(ours, copy=True), xd.from_dlpack(ours, copy=True)):
+        assert copy.usm_type == usm_type
+        assert copy.pointer != ours.pointer

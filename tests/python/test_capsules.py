@@ -41,6 +41,15 @@ def test_capsules_have_their_names(client):
     assert name_of(client.get("t").__arrow_c_device_stream__()) == "arrow_device_array_stream"
 
 
+def test_schemas_that_are_equal_have_one_hash():
+    one, same, other = (
+        xd.RecordBatch(pa.record_batch({name: [1]}, metadata={"k": "v"})).schema for name in ("a", "a", "b")
+    )
+    assert one == same
+    assert one != other
+    assert len({one, same, other}) == 2
+
+
 def test_a_batch_can_be_exported_any_number_of_times(client, mapping_of):
     batch = next(client.get("t"))
     copies = [pa.record_batch(batch) for _ in range(3)] + [

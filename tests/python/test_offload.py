@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import functools
 import gc
@@ -234,7 +235,8 @@ def test_as_a_decorator(simulated_devices):
     async def later_values():
         yield 1
 
-    for later in (lambda: Callable()(), lambda: values(), lambda: later_values()):
+    managed = contextlib.contextmanager(values), contextlib.asynccontextmanager(later_values)
+    for later in (lambda: Callable()(), lambda: values(), lambda: later_values(), *managed):
         with pytest.raises(TypeError, match="would run after the scope"):
             offload.current("sim:1")(later)()
     for none in (Callable, 3, None, classmethod(lambda cls: 1)):

@@ -883,3 +883,56 @@ def test_units_of_time_and_orders_of_bytes() -> None:
             xd.DType(f"<M8{unit}")
     assert xd.DType("V4") == xd.DType("|V4") == xd.DType("<V4")
     assert str(xd.empty(3, "V0").dtype) == "|V0"
+
+
+def test_scalars_of_numpy_have_no_dimensions() -> None:
+    for scalar in (
+        np.bytes_(b"ab"),
+        np.str_("ab"),
+        np.float32(2),
+        np.bool_(True),
+        np.void(b"ab"),
+        np.datetime64("2020"),
+    ):
+        tensor = xd.asarray(scalar)
+        assert tensor.shape == ()
+        assert tensor.readonly
+        assert np.dtype(tensor.dtype) == scalar.dtype
+        assert np.asarray(tensor)[()] == scalar
+
+
+def test_aligned_structures_keep_their_gaps() -> None:
+    inner = np.dtype([("e", "i2"), ("f", "i8")], align=True)
+    dtype = np.dtype([("a", "i1"), ("b", "i8"), ("c", "f4", (2,)), ("d", inner)], align=True)
+    assert dtype.itemsize > sum(np.dtype(kind).itemsize for kind in ("i1", "i8", "(2,)f4", inner))
+    tensor = xd.asarray(np.zeros(2, dtype))
+    assert tensor.dtype == dtype
+    assert np.dtype(tensor.dtype) == dtype
+    assert np.dtype(tensor.dtype).names == ("a", "b", "c", "d")
+
+
+def test_a_dtype_that_says_nothing_is_overlooked() -> None:
+    source = np.zeros(3, "V2")
+
+    class Exporter:
+        __array_interface__ = source.__array_interface__
+
+    for dtype in (None, 5, object()):
+        Exporter.dtype = dtype
+        assert str(xd.asarray(Exporter()).dtype) == "|V2"
+
+
+def test_a_copy_that_the_producer_owns_up_to_is_none_without_copies() -> None:
+    ours = xd.asarray(np.arange(3.0))
+
+    class Copies:
+        def __dlpack__(self, *, max_version=None, dl_device=None, copy=None, stream=None):
+            return ours.__dlpack__(max_version=(1, 3), copy=True)
+
+        def __dlpack_device__(self):
+            return ours.__dlpack_device__()
+
+    assert xd.from_dlpack(Copies()).tolist() == [0, 1, 2]
+    for take in (xd.from_dlpack, xd.asarray):
+        with pytest.raises(BufferError, match="copy=False"):
+            take(Copies(), copy=False)

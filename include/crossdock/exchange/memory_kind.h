@@ -13,10 +13,16 @@ constexpr bool leaves_kind_open(device::DeviceType type) noexcept {
   return type == device::DeviceType::kOneApi || type == device::DeviceType::kExtDev;
 }
 
-/// Sets the kind of a tensor's memory, and of its mask's, to what the driver says of the address, if it says that the
-/// memory is of the tensor's device. Else it stays: where the type of device tells, where no driver knows the device,
-/// and for memory of contexts that the driver doesn't know. Throws as Context::describe() and
+/// True if DLPack doesn't say which device the memory is of: it numbers CUDA's pinned and managed memory 0 whatever
+/// made it, and a copy by another device's context may be refused.
+constexpr bool leaves_device_open(device::DeviceType type) noexcept {
+  return type == device::DeviceType::kCudaHost || type == device::DeviceType::kCudaManaged;
+}
+
+/// Sets kind and device of a tensor's memory, and of its mask's, to what the driver says of the address, where the
+/// protocol leaves them open and the driver confirms the rest. Else they stay: where the type of device tells, where no
+/// driver knows the device, and for memory of contexts that the driver doesn't know. Throws as Context::describe() and
 /// DriverRegistry::context().
-CROSSDOCK_EXPORT void settle_kind(array::Tensor* tensor, const device::DriverRegistry& drivers);
+CROSSDOCK_EXPORT void settle_memory(array::Tensor* tensor, const device::DriverRegistry& drivers);
 
 }  // namespace crossdock::exchange

@@ -60,6 +60,19 @@ void refuse_mask(const Tensor& tensor) {
       "elements, or hand it over as Arrow data");
 }
 
+/// Of NumPy's dtypes of other packages (ml_dtypes), which say in their name what the typestr can't. Nothing where the
+/// typestr says it, or the object's `dtype` is something else.
+std::optional<array::ElementType> type_by_name(nb::handle object, nb::handle interface) {
+  if (!may_be_another_packages(text_in(required(interface, kWhere, "typestr"), kWhere, "typestr"))) return std::nullopt;
+  const nb::object dtype = optional_attribute(object.ptr(), names::dtype());
+  if (!dtype.is_valid()) return std::nullopt;
+  try {
+    return element_type_in(dtype);
+  } catch (const InvalidArgumentError&) {
+    return std::nullopt;
+  }
+}
+
 array::ElementType type_in(nb::handle interface, const char* where, Units units) {
   const std::string typestr = text_in(required(interface, where, "typestr"), where, "typestr");
   const nb::object descr = entry(interface, descr_key(units));
@@ -84,8 +97,9 @@ std::int64_t integer_in(nb::handle object, const char* where, const char* key) {
   return value;
 }
 
-bool describe_from(const nb::dict& interface, const char* where, Tensor* out, Units units) {
-  out->type = type_in(interface, where, units);
+bool describe_from(const nb::dict& interface, const char* where, Tensor* out, Units units,
+                   const std::optional<array::ElementType>& known) {
+  out->type = known ? *known : type_in(interface, where, units);
   const nb::object shape = required(interface, where, "shape");
   if (PyTuple_Check(shape.ptr()) == 0) fail_type(where, "shape", "a tuple of ints", shape);
   const Py_ssize_t ndim = PyTuple_GET_SIZE(shape.ptr());
@@ -248,15 +262,7 @@ bool tensor_from_array_interface(PyObject* object, Tensor* out) {
   if (version != 3) {
     throw InvalidDataError(std::string(kWhere) + ": version " + std::to_string(version) + "; it must be 3");
   }
-  const bool has_pair = describe_from(interface, kWhere, out);
-  // NumPy's dtypes of other packages (bfloat16) say in their name what the typestr can't.
-  const bool bytes = out->type.described && out->type.described->fields.empty() &&
-                     out->type.described->typestr.size() > 1 && out->type.described->typestr[1] == 'V';
-  const nb::object dtype = bytes ? optional_attribute(object, names::dtype()) : nb::object();
-  if (dtype.is_valid()) {
-    const array::ElementType named = element_type_in(dtype);
-    if (named.itemsize() == out->type.itemsize()) out->type = named;
-  }
+  const bool has_pair = describe_from(interface, kWhere, out, Units::kBytes, type_by_name(object, interface));
   if (has_pair) {
     array::check_tensor(out, kWhere);
     out->owner = owner_of(object);

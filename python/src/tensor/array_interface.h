@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 
 #include <functional>
+#include <optional>
 
 #include "crossdock/array/tensor.h"
 
@@ -23,8 +24,9 @@ enum class Units : bool { kBytes, kElements };
 
 /// Sets type, extents and read_only of `*out` from the entries of `interface`, and data if it has a pair there; false
 /// if `data` is missing or something else. Throws InvalidDataError that names the entry, Python's TypeError for entries
-/// of the wrong type, UnsupportedTypeError. `where` begins the text.
-bool describe_from(const nanobind::dict& interface, const char* where, array::Tensor* out, Units units = Units::kBytes);
+/// of the wrong type, UnsupportedTypeError. `where` begins the text. `known`: the type, where the typestr can't say it.
+bool describe_from(const nanobind::dict& interface, const char* where, array::Tensor* out, Units units = Units::kBytes,
+                   const std::optional<array::ElementType>& known = {});
 
 /// Sets the mask of `*out`, whose extents are set, from the entry of that name, if it is there: an array, which `read`
 /// reads, spread over the shape by NumPy's broadcasting. Throws InvalidDataError for one that doesn't fit.

@@ -54,9 +54,9 @@ void refuse_masked_array(PyObject* object) {
 /// an array that is gone by then, and its buffer of a date says bytes.
 bool tensor_from_scalar(PyObject* object, const Asked& asked, Tensor* out) {
   if (!is_made_from(Py_TYPE(object), "numpy.generic")) return false;
-  const bool date =
-      is_made_from(Py_TYPE(object), "numpy.datetime64") || is_made_from(Py_TYPE(object), "numpy.timedelta64");
-  if (!date && tensor_from_buffer(object, out)) return true;
+  const auto is = [&](const char* name) { return is_made_from(Py_TYPE(object), name); };
+  const bool number = is("numpy.number") && !is("numpy.timedelta64");
+  if ((number || is("numpy.bool") || is("numpy.bool_")) && tensor_from_buffer(object, out)) return true;
   if (asked.copy == false) {
     throw ExportError("a copy is needed of a " + std::string(Py_TYPE(object)->tp_name) + ", and copy=False forbids it");
   }
@@ -128,6 +128,8 @@ Tensor placed(Tensor tensor, const Options& options) {
   const std::optional<device::MemoryKind> kind = usm_type_in(options.usm_type);
   if (kind) require_device(target);
   const std::optional<bool> copy = truth(options.copy);
+  // A copy beside its source is of the same kind, as copy()'s is.
+  const auto kept = kind || target != tensor.device ? kind : std::optional(tensor.kind);
   const bool elsewhere = target != tensor.device || (kind && kind != usm_type_of(tensor));
   if (!elsewhere && copy != true) {
     require_queue_of(queue, target);
@@ -142,8 +144,8 @@ Tensor placed(Tensor tensor, const Options& options) {
     throw ExportError("a copy is needed to bring an array in " + memory_text(tensor.device, usm_type_of(tensor)) +
                       " to " + memory_text(target, kind) + ", and copy=False forbids it");
   }
-  if (queue && queue->device() == target) return copy_to_queue(tensor, *queue, kind);
-  return copy_to(tensor, target, queue ? &*queue : nullptr, kind);
+  if (queue && queue->device() == target) return copy_to_queue(tensor, *queue, kept);
+  return copy_to(tensor, target, queue ? &*queue : nullptr, kept);
 }
 
 /// What from_dlpack(x, device=, copy=) makes of what the producer gave, which may have overlooked either.
@@ -157,7 +159,7 @@ Tensor as_asked(Tensor tensor, const std::optional<Device>& target, std::optiona
                       device::to_string(to) + ", and copy=False forbids to copy it");
   }
   try {
-    return copy_to(tensor, to, nullptr);
+    return copy_to(tensor, to, nullptr, elsewhere ? std::nullopt : std::optional(tensor.kind));
   } catch (const UnsupportedError& error) {
     throw ExportError(error.what());  // BufferError, says the Python array API standard of a device that isn't there.
   } catch (const NotFoundError& error) {

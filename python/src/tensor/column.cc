@@ -95,7 +95,7 @@ bool tensor_from_arrow(PyObject* object, Bools bools, bool streams, array::Tenso
   std::optional<GilRelease> release;
   if (bools == Bools::kConvert) release.emplace();
   *out = exchange::tensor_of_column(*batch, bools);
-  if (exchange::leaves_kind_open(out->device.type)) exchange::settle_kind(out, drivers());
+  if (exchange::leaves_kind_open(out->device.type)) exchange::settle_memory(out, drivers());
   return true;
 }
 

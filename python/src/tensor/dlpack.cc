@@ -82,7 +82,9 @@ Tensor take(Managed* managed, std::uint64_t flags) {
   std::shared_ptr<const void> owner = owner_of_managed(managed);
   Tensor tensor = exchange::view_dlpack(managed->dl_tensor, flags);
   tensor.owner = std::move(owner);
-  if (exchange::leaves_kind_open(tensor.device.type)) exchange::settle_kind(&tensor, drivers());
+  const device::DeviceType type = tensor.device.type;
+  if (exchange::leaves_kind_open(type) || exchange::leaves_device_open(type))
+    exchange::settle_memory(&tensor, drivers());
   return tensor;
 }
 
@@ -404,6 +406,9 @@ bool tensor_from_dlpack(PyObject* object, PyObject* dl_device, PyObject* copy, T
   const nb::object kept = nb::steal(capsule);
   bool flagged = false;
   *out = take_capsule(capsule, &flagged);
+  if (flagged && truth(copy) == false) {
+    throw ExportError("the producer says that it copied the array, and copy=False forbids it");
+  }
   // What is on another device than its producer was a copy, whatever it says.
   if (copied != nullptr) *copied = flagged || (device && *device != exchange::dlpack_device(out->device));
   refuse_lazy_bits(object, *out);

@@ -27,21 +27,29 @@ array::ElementType from_numpy(nb::handle dtype) {
   const std::string typestr = text_of(dtype.attr("str"));
   const nb::object fields = nb::getattr(dtype, "fields", nb::none());
   if (!fields.is_none()) return array::structured_type(typestr, descr_in(dtype.attr("descr")));
-  // bfloat16 and its like are user types, whose typestr says only that they are bytes: their name says more.
-  if (typestr.size() > 1 && typestr[1] == 'V') {
-    try {
-      return array::parse_element_type(text_of(dtype.attr("name")));
-    } catch (const InvalidArgumentError&) {
-      return array::parse_typestr(typestr);
-    }
+  if (!may_be_another_packages(typestr)) return array::parse_typestr(typestr);
+  const std::string name = text_of(dtype.attr("name"));
+  if (name.starts_with("void")) return array::parse_typestr(typestr);
+  if (typestr.front() == '>') {
+    throw UnsupportedTypeError("elements of type " + name +
+                               " in the other byte order can't be said in any protocol; "
+                               "swap them first, as in array.byteswap().view(array.dtype.newbyteorder())");
   }
-  return array::parse_typestr(typestr);
+  try {
+    return array::parse_element_type(name);
+  } catch (const InvalidArgumentError&) {
+    throw UnsupportedTypeError("elements of type " + name +
+                               " mean something to NumPy's package for them alone; hand "
+                               "them over as bytes, as in array.view(\"u1\"), or convert them");
+  }
 }
 
+/// A class that stands for a type of NumPy's, or of a package that gave it more of them.
 bool is_numpy_type(nb::handle object) {
   if (PyType_Check(object.ptr()) == 0) return false;
   const nb::object module = optional_attribute(object.ptr(), names::__module__());
-  return module.is_valid() && text_of(module).starts_with("numpy");
+  if (module.is_valid() && text_of(module).starts_with("numpy")) return true;
+  return optional_attribute(object.ptr(), names::dtype()).is_valid();
 }
 
 nb::object field_object(const array::DescrField& field) {
@@ -121,7 +129,10 @@ std::vector<array::DescrField> fields_in(nb::handle descr, int depth, int* left)
 
 nb::object numpy_dtype(const PyElementType& self) {
   const nb::module_ numpy = nb::module_::import_("numpy");
-  if (self.type.described && !self.type.described->fields.empty()) return numpy.attr("dtype")(descr_object(self.type));
+  if (self.type.described && !self.type.described->fields.empty()) {
+    // Not dtype() itself, which makes fields of the gaps that an aligned structure has.
+    return nb::module_::import_("numpy.lib.format").attr("descr_to_dtype")(descr_object(self.type));
+  }
   const std::string typestr = array::typestr_of(self.type);
   if (!typestr.empty()) return numpy.attr("dtype")(typestr);
   // NumPy knows these once ml_dtypes, which defines them for it, is there.
@@ -130,6 +141,10 @@ nb::object numpy_dtype(const PyElementType& self) {
 }
 
 }  // namespace
+
+bool may_be_another_packages(std::string_view typestr) noexcept {
+  return typestr.size() > 1 && (typestr[1] == 'V' || typestr.substr(1) == "f1");
+}
 
 nb::object element_type_object(const array::ElementType& type) { return nb::cast(PyElementType{type}); }
 
@@ -156,7 +171,13 @@ array::ElementType element_type_in(nb::handle object) {
   if (object.is(reinterpret_cast<PyObject*>(&PyLong_Type))) return array::parse_element_type("int64");
   if (object.is(reinterpret_cast<PyObject*>(&PyFloat_Type))) return array::parse_element_type("float64");
   if (object.is(reinterpret_cast<PyObject*>(&PyComplex_Type))) return array::parse_element_type("complex128");
-  if (is_numpy_type(object)) return from_numpy(nb::module_::import_("numpy").attr("dtype")(object));
+  if (is_numpy_type(object)) {
+    try {
+      return from_numpy(nb::module_::import_("numpy").attr("dtype")(object));
+    } catch (nb::python_error& error) {
+      if (!error.matches(PyExc_TypeError)) throw;  // a class whose `dtype` is something else
+    }
+  }
   if (PyType_Check(object.ptr()) == 0 && optional_attribute(object.ptr(), names::str()).is_valid() &&
       optional_attribute(object.ptr(), names::itemsize()).is_valid()) {
     return from_numpy(object);

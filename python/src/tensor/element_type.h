@@ -2,6 +2,8 @@
 
 #include <nanobind/nanobind.h>
 
+#include <string_view>
+
 #include "crossdock/array/element_type.h"
 
 namespace crossdock::python {
@@ -12,6 +14,10 @@ nanobind::object element_type_object(const array::ElementType& type);
 /// What Python programs write for a type: a DType, a name or typestr, a dtype of NumPy or torch, a NumPy scalar type,
 /// bool, int, float or complex. Throws InvalidArgumentError, UnsupportedTypeError.
 array::ElementType element_type_in(nanobind::handle object);
+
+/// True of a typestr under which NumPy shows types that other packages gave it, by their names alone: bytes, or a float
+/// of one byte.
+bool may_be_another_packages(std::string_view typestr) noexcept;
 
 /// A descr of the array interface as Python has it, and back. Throws nb::type_error, InvalidArgumentError.
 std::vector<array::DescrField> descr_in(nanobind::handle descr);

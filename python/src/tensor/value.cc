@@ -100,9 +100,10 @@ void make_readable(const Tensor& tensor) {
   }
   if (tensor.mask) throw UnsupportedError("the tensor has a mask, and its values may be invalid: see .mask");
   if (!is_number(tensor.type)) {
+    const bool numpys = !array::typestr_of(tensor.type).empty();
     throw UnsupportedTypeError("elements of type " + array::element_type_name(tensor.type) +
-                               " are no numbers of Python's; a library that has the type reads them, as in "
-                               "numpy.asarray(tensor).tolist()");
+                               " are no numbers of Python's; a library that has the type reads them, as in " +
+                               (numpys ? "numpy.asarray(tensor).tolist()" : "torch.from_dlpack(tensor).tolist()"));
   }
   wait_for(tensor);
 }
