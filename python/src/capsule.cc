@@ -4,6 +4,7 @@
 
 #include "batch.h"
 #include "crossdock/core/error.h"
+#include "wait.h"
 
 namespace nb = nanobind;
 
@@ -85,6 +86,7 @@ T* content(nb::handle capsule, const char* from) {
 
 /// Arrow has no event for memory of the CPU: what a device still writes there is waited for.
 array::RecordBatch with_event(const array::RecordBatch& batch) {
+  record_without_lock(batch.event);
   return batch.device.type == device::DeviceType::kCpu && batch.queue ? on_host(batch) : batch;
 }
 

@@ -104,6 +104,13 @@ bool wait_on_another_thread(const ContextPtr& context, const device::Event& even
 
 }  // namespace
 
+void record_without_lock(const device::Event& event) {
+  if (!event.awaits()) [[likely]]
+    return;
+  const GilReleaseIfHeld release;
+  event.native();
+}
+
 void wait_for_event(const ContextPtr& context, const device::Event& event) {
   Interrupt interrupt;
   {

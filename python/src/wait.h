@@ -14,4 +14,9 @@ namespace crossdock::python {
 /// to be waited for.
 void wait_for_event(const std::shared_ptr<device::Context>& context, const device::Event& event);
 
+/// Records what Event::end_of() gave, as whoever takes its native handle is about to do, with the interpreter lock let
+/// go if it is held: SYCL lets nobody submit while somebody waits for a host task, and dpctl's host tasks want the
+/// lock.
+void record_without_lock(const device::Event& event);
+
 }  // namespace crossdock::python

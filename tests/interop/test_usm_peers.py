@@ -535,6 +535,59 @@ def test_the_last_reference_goes_in_a_host_task(script):
     """).finish()
 
 
+CALLS = [
+    "theirs.event.done",
+    "theirs.event.native",
+    "ours.queue.wait()",
+    "ours.queue.record().done",
+    "ours.queue.wait_for(theirs.event)",
+    "theirs.__arrow_c_device_array__()",
+    "theirs.to_arrow()",
+    "theirs.__dlpack__()",
+    "theirs.to('cpu')",
+    "theirs.collocate(ours)",
+    "ours.copy_from(np.arange(100.0))",
+    "xd.empty(10, queue=ours.queue)",
+    "xd.asarray(array, queue=ours.queue)",
+    "globals().pop('ours')",
+]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_no_call_holds_the_lock_that_a_host_task_wants(script, call):
+    """Another thread waits behind that task, and SYCL lets nobody submit anything before it is done."""
+    script(
+        """
+    import sys, threading
+    import dpctl, dpctl.memory, dpnp, numpy as np
+    import crossdock as xd
+    queue, in_order = dpctl.SyclQueue(), dpctl.SyclQueue(property="in_order")
+    to, of = (dpctl.memory.MemoryUSMDevice(1 << 26, queue=queue) for _ in range(2))
+    ours = xd.asarray(np.arange(100.0), queue=xd.Queue.new(in_order))
+    array = dpnp.arange(100, sycl_queue=in_order)
+    ours.wait()
+    for each in (queue, in_order):
+        each.wait()
+    theirs = xd.asarray(array)
+    submitted = threading.Event()
+
+    def wait_behind_a_host_task():
+        slow = queue.memcpy_async(to, of, to.nbytes)
+        task = queue._submit_keep_args_alive([object()], [slow])
+        last = queue.memcpy_async(to, of, 64, [task])
+        submitted.set()
+        last.wait()
+
+    waiting = threading.Thread(target=wait_behind_a_host_task)
+    waiting.start()
+    submitted.wait()
+    eval(sys.argv[1])
+    waiting.join()
+    """,
+        call,
+    ).finish()
+
+
 def test_sub_devices(queue):
     try:
         parts = queue.sycl_device.create_sub_devices(partition=1)

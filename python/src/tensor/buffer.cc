@@ -3,15 +3,13 @@
 
 #include <cstdint>
 #include <memory>
-#include <new>
 #include <string>
 #include <utility>
 
-#include "../deferred.h"
-#include "../gil.h"
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/ready.h"
 #include "format.h"
+#include "lent.h"
 #include "tensor.h"
 #include "transfer.h"
 
@@ -22,33 +20,6 @@ using array::Extents;
 using array::Tensor;
 
 static_assert(sizeof(Py_ssize_t) == sizeof(std::int64_t), "shapes and strides are shown to buffer consumers in place");
-
-/// A buffer that a Python object lent us; given back with the interpreter lock.
-class Lent {
- public:
-  Lent() noexcept = default;
-  Lent(const Lent&) = delete;
-  Lent& operator=(const Lent&) = delete;
-  ~Lent() {
-    if (view.obj == nullptr || interpreter_ending()) return;
-    if (holds_lock()) {
-      PyBuffer_Release(&view);
-      return;
-    }
-    class GiveBack final : public Deferred {
-     public:
-      explicit GiveBack(const Py_buffer& lent) noexcept : view_(lent) {}
-      void run() noexcept override { PyBuffer_Release(&view_); }
-
-     private:
-      Py_buffer view_;
-    };
-    auto* const task = new (std::nothrow) GiveBack(view);
-    if (task != nullptr) defer(std::unique_ptr<Deferred>(task));
-  }
-
-  Py_buffer view{};
-};
 
 /// The bits of a request that ask for an order, beside those that say that strides are understood.
 constexpr int kContiguous = (PyBUF_C_CONTIGUOUS | PyBUF_F_CONTIGUOUS | PyBUF_ANY_CONTIGUOUS) & ~PyBUF_STRIDES;

@@ -10,6 +10,7 @@
 #include "../deferred.h"
 #include "../gil.h"
 #include "../producer.h"
+#include "../wait.h"
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/memory_kind.h"
 #include "place.h"
@@ -64,6 +65,7 @@ array::Tensor on_host(const array::Tensor& tensor) {
 
 /// An array of the CPU has no event; those of devices keep theirs.
 array::Tensor ready_if_host(const array::Tensor& tensor) {
+  record_without_lock(tensor.event);
   return tensor.device.type == device::DeviceType::kCpu ? waited_for(tensor) : tensor;
 }
 

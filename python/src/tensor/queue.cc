@@ -101,8 +101,8 @@ PyQueue make(nb::handle of, nb::handle handle, nb::handle owner, const std::opti
 
 PyEvent record(const PyQueue& self) {
   const auto context = context_of(self.queue.device());
-  Event event = context->record(self.queue);
-  return {std::move(event), self.queue.device()};
+  const GilRelease release;  // see record_without_lock()
+  return {context->record(self.queue), self.queue.device()};
 }
 
 std::string filter_of(const Device& device) { return device::filter_of(drivers(), device); }
@@ -136,6 +136,17 @@ std::string text_of(const PyQueue& self) {
   }
   if (queue.native() != nullptr) text += ", native " + hexadecimal(queue.native());
   return text + ">";
+}
+
+bool done(const PyEvent& self) {
+  const auto context = context_of(self.device);
+  const GilRelease release;  // see record_without_lock()
+  return context->query(self.event);
+}
+
+std::uintptr_t native(const PyEvent& self) {
+  record_without_lock(self.event);
+  return reinterpret_cast<std::uintptr_t>(self.event.native());
 }
 
 void wait(const PyEvent& self) { wait_for_event(context_of(self.device), self.event); }
@@ -175,12 +186,9 @@ nb::object event_object(const Event& event, const Device& device) { return nb::c
 void bind_queue(nb::module_& module) {
   nb::class_<PyEvent>(module, "Event", "A point in a queue's work. Safe to share between threads; lives by itself.")
       .def_prop_ro("device", [](const PyEvent& self) { return self.device; })
-      .def_prop_ro(
-          "done", [](const PyEvent& self) { return context_of(self.device)->query(self.event); },
-          "Whether the work before it is done. Raises what that work failed with.")
-      .def_prop_ro(
-          "native", [](const PyEvent& self) { return reinterpret_cast<std::uintptr_t>(self.event.native()); },
-          "The address that Arrow's sync_event has: of a cudaEvent_t, say; 0 if there is nothing to wait for.")
+      .def_prop_ro("done", done, "Whether the work before it is done. Raises what that work failed with.")
+      .def_prop_ro("native", native,
+                   "The address that Arrow's sync_event has: of a cudaEvent_t, say; 0 if there is nothing to wait for.")
       .def("wait", wait, "Waits until the work before it is done. Raises what that work failed with.")
       .def("__repr__",
            [](const PyEvent& self) { return "<crossdock.Event of " + device::to_string(self.device) + ">"; });

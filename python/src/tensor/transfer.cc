@@ -158,10 +158,18 @@ AskedStream stream_for_dlpack(const Device& device) {
 }
 
 void note_asked_stream(Tensor* tensor, const std::optional<Device>& source, const AskedStream& asked) {
-  exchange::note_dlpack_stream(tensor, source, asked.queue, drivers());
+  if (tensor->device == Device{}) return;
+  const device::DriverRegistry& all = drivers();
+  const GilRelease release;  // it records: see record_without_lock()
+  exchange::note_dlpack_stream(tensor, source, asked.queue, all);
 }
 
-void note_default_queue(Tensor* tensor) { exchange::note_work_stream(tensor, drivers()); }
+void note_default_queue(Tensor* tensor) {
+  if (tensor->device == Device{}) return;
+  const device::DriverRegistry& all = drivers();
+  const GilReleaseIfHeld release;
+  exchange::note_work_stream(tensor, all);
+}
 
 void order_on_default_queue(Tensor* tensor) {
   if (!exchange::is_out_of_reach(*tensor) && exchange::is_ready(*tensor)) [[likely]]
@@ -183,7 +191,9 @@ void note_stream(const DLPackExchangeAPI& api, Tensor* tensor) {
     if (PyErr_Occurred() == nullptr) throw ExportError(kNoStream);
     throw nb::python_error();
   }
-  exchange::note_their_stream(tensor, native, drivers());
+  const device::DriverRegistry& all = drivers();
+  const GilRelease release;
+  exchange::note_their_stream(tensor, native, all);
 }
 
 }  // namespace crossdock::python

@@ -21,6 +21,7 @@
 #include "crossdock/exchange/ready.h"
 #include "crossdock/exchange/usm_array.h"
 #include "dpnp_array.h"
+#include "lent.h"
 #include "names.h"
 #include "queue.h"
 #include "sycl_objects.h"
@@ -75,11 +76,7 @@ void read_buffer(PyObject* object, std::int64_t offset, Tensor* tensor) {
   if (object == nullptr || PyObject_CheckBuffer(object) == 0) {
     fail("its entry \"data\" is missing, and there is no buffer to take its place");
   }
-  struct Held {
-    Py_buffer view{};
-    ~Held() { PyBuffer_Release(&view); }
-  };
-  auto buffer = std::make_unique<Held>();
+  auto buffer = std::make_shared<Lent>();
   if (PyObject_GetBuffer(object, &buffer->view, PyBUF_SIMPLE) != 0) throw nb::python_error();
   const Py_buffer& view = buffer->view;
   const array::ByteRange range = array::byte_range(*tensor, kWhere);
@@ -94,7 +91,7 @@ void read_buffer(PyObject* object, std::int64_t offset, Tensor* tensor) {
   }
   tensor->data = view.buf;
   tensor->read_only = view.readonly != 0;
-  tensor->owner = held(std::shared_ptr<void>(std::move(buffer)));
+  tensor->owner = std::move(buffer);
 }
 
 /// `shown`: the object itself has shown the dictionary.

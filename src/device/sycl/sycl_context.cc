@@ -102,6 +102,7 @@ std::shared_ptr<const Error> SyclContext::finish(const Api& api, EventRef event)
 bool SyclContext::query(const Event& event) {
   if (event.need() == nullptr) return true;
   library_->check_fork();
+  settle();
   const int status = api().event_status(ref_of(event));
   // Unknown is what dpctl makes of a failure to ask: the work has failed, and waiting, which is short then, says how.
   if (status != kStatusComplete && status != kStatusUnknown) return false;
@@ -116,9 +117,9 @@ bool SyclContext::query(const Event& event) {
 void SyclContext::wait(const Event& event) {
   if (event.need() == nullptr) return;
   library_->check_fork();
+  settle();
   if (auto failure = finish(api(), ref_of(event))) Event(event).fail(std::move(failure));
   event.check();
-  settle();
   parked_.sweep();
 }
 

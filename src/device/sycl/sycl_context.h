@@ -61,7 +61,8 @@ class SyclContext final : public Context {
   bool describe_in(ContextRef context, const Device& device, const void* pointer, PointerInfo& info) const;
   /// An event behind all that is on the queue.
   Event mark(const SyclQueue& on) const;
-  /// Has what free() was given wait for the work that is on its queue now. Called by verbs that submit or wait anyway.
+  /// Has what free() was given wait for the work that is on its queue now. Called by all verbs that somebody calls on
+  /// purpose.
   void settle() noexcept;
   /// Waits until the event is over; what went wrong, null if nothing did.
   static std::shared_ptr<const Error> finish(const Api& api, EventRef event);
