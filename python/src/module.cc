@@ -62,6 +62,7 @@ NB_MODULE(_native, module) {
 }
 #undef PyInit__native
 
+// Python wants the name. NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming)
 extern "C" NB_EXPORT PyObject* PyInit__native() {
   // nanobind's part of it would take the types of another interpreter for those of this one.
   return !in_main_interpreter() ? nullptr : crossdock_init_native();

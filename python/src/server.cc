@@ -90,7 +90,7 @@ class PyServer {
   void publish_callable(const std::string& name, nb::handle callable) {
     publish(name, session::Source::factory(factory_of(callable)));
   }
-  void publish_file(const std::string& name, nb::bytes path, bool snapshot) {
+  void publish_file(const std::string& name, const nb::bytes& path, bool snapshot) {
     publish(name, session::Source::file(std::string(path.c_str(), path.size()),
                                         snapshot ? session::Stability::kSnapshot : session::Stability::kTrust));
   }

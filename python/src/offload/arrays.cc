@@ -13,8 +13,6 @@
 #include "selector.h"
 #include "usm_type.h"
 
-namespace nb = nanobind;
-
 namespace crossdock::python {
 
 using array::Tensor;

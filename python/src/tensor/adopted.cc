@@ -17,13 +17,13 @@ struct Adopted::Call final : Deferred {
   Call& operator=(const Call&) = delete;
   /// Needs the lock, as whatever runs tasks has it.
   ~Call() override {
-    keep_.reset();
+    keep.reset();
     Py_DECREF(function_);
     Py_DECREF(address_);
   }
 
   void run() noexcept override {
-    if (!armed_ || made_in_.in_child()) return;  // a forked child has a copy of the bytes, and no right to free them
+    if (!armed || made_in.in_child()) return;  // a forked child has a copy of the bytes, and no right to free them
     PyObject* const result = PyObject_CallOneArg(function_, address_);
     if (result == nullptr) PyErr_WriteUnraisable(function_);
     Py_XDECREF(result);
@@ -40,9 +40,9 @@ struct Adopted::Call final : Deferred {
     owned.reset();
   }
 
-  ForkGuard made_in_;
-  bool armed_ = false;
-  std::shared_ptr<const void> keep_;
+  ForkGuard made_in;
+  bool armed = false;
+  std::shared_ptr<const void> keep;
 
  private:
   PyObject* function_;
@@ -59,10 +59,10 @@ Adopted::Adopted(nb::handle deleter, nb::handle address) {
 }
 
 std::shared_ptr<const void> Adopted::owner(std::shared_ptr<const void> keep) noexcept {
-  call_->keep_ = std::move(keep);
+  call_->keep = std::move(keep);
   return call_;
 }
 
-void Adopted::arm() noexcept { call_->armed_ = true; }
+void Adopted::arm() noexcept { call_->armed = true; }
 
 }  // namespace crossdock::python

@@ -36,7 +36,6 @@ namespace {
 
 using array::Tensor;
 using device::Queue;
-using device::SyclDriver;
 
 constexpr const char* kWhere = "__sycl_usm_array_interface__";
 [[noreturn]] void fail(const std::string& what) { throw InvalidDataError(std::string(kWhere) + ": " + what); }
