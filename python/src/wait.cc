@@ -39,17 +39,20 @@ bool over_in_a_moment(device::Context& context, const device::Event& event) {
 /// given up, as a driver can't be told to stop waiting. Who waits for the same again, as loops with timeouts do, waits
 /// for that.
 Waiters kept;
+std::size_t hired_now = 0;  ///< More than one where a signal handler waits in the midst of a wait.
 
 /// A waiter for one wait, or none where there may be no more threads.
 class Hired {
  public:
   Hired(const ContextPtr& context, const device::Event& event) {
     kept.remove_if([](const std::shared_ptr<Waiter>& waiter) { return !waiter->here(); });
-    if (take([&](const Waiter& waiter) { return waiter.waits_for(*context, event); })) return;
-    if (!take([](const Waiter& waiter) { return waiter.idle(); })) start();
-    if (!mine_.empty()) mine_.front()->give(context, event);
+    const bool waits = take([&](const Waiter& waiter) { return waiter.waits_for(*context, event); });
+    if (!waits && !take([](const Waiter& waiter) { return waiter.idle(); })) start();
+    if (!waits && !mine_.empty()) mine_.front()->give(context, event);
+    ++hired_now;
   }
   ~Hired() {
+    --hired_now;
     kept.remove_if([](const std::shared_ptr<Waiter>& waiter) {
       const bool spare = waiter->here() && waiter->idle();
       if (spare) waiter->end();
@@ -72,7 +75,7 @@ class Hired {
     return true;
   }
   void start() {
-    if (kept.size() >= kMostWaiters) return;
+    if (kept.size() + hired_now >= kMostWaiters) return;
     try {
       mine_.push_back(Waiter::start());
     } catch (const std::system_error&) {

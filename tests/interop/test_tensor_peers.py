@@ -95,13 +95,26 @@ def test_types_of_ml_dtypes(dtype: str) -> None:
 
 
 def test_types_of_ml_dtypes_that_mean_something_to_it_alone() -> None:
-    for dtype in ("int4", "uint4", "int2"):
-        source = np.ones(3, getattr(ml_dtypes, dtype))
-        with pytest.raises(xd.UnsupportedTypeError, match=dtype):
-            xd.asarray(source)
-        with pytest.raises(xd.UnsupportedTypeError, match=dtype):
-            xd.empty(3, source.dtype)
-        assert xd.DType("V1") != source.dtype
+    scalars = [one for one in vars(ml_dtypes).values() if isinstance(one, type) and issubclass(one, np.generic)]
+    assert len(scalars) > 10
+    refused = []
+    for scalar in scalars:
+        source = np.ones(3, scalar)
+        try:
+            taken = xd.asarray(source)
+        except xd.UnsupportedTypeError as error:
+            message = str(error)
+            with pytest.raises(xd.UnsupportedTypeError, match=source.dtype.name):
+                xd.empty(3, scalar)
+            refused.append(source.dtype.name)
+            assert source.dtype.name in message
+        else:
+            assert str(taken.dtype) == source.dtype.name
+            assert taken.dtype == source.dtype
+            assert taken.nbytes == source.nbytes
+        assert xd.DType(f"V{source.itemsize}") != source.dtype
+    assert {"int4", "uint4", "int2"} <= set(refused)
+    assert not {"bfloat16", "float8_e5m2", "float8_e4m3fn"} & set(refused)
 
 
 def test_bfloat16_in_the_other_byte_order() -> None:

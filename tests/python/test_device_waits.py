@@ -175,7 +175,7 @@ def test_one_thread_serves_all_waits(simulated_devices: testing.SimulatedDevices
         while not ended.wait(0.001):
             seen.update(os.listdir("/proc/self/task"))
 
-    watcher = threading.Thread(target=watch)
+    watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     before = set(os.listdir("/proc/self/task"))
     for _ in range(20):

@@ -917,9 +917,26 @@ def test_a_dtype_that_says_nothing_is_overlooked() -> None:
     class Exporter:
         __array_interface__ = source.__array_interface__
 
-    for dtype in (None, 5, object()):
+    class LikeADtype:
+        str, itemsize, name, fields = "|V2", 2, 5, None
+
+    for dtype in (None, 5, object(), LikeADtype(), np.dtype("f8"), np.dtype([("a", "i2")]), np.dtype([("a", "f8")])):
         Exporter.dtype = dtype
-        assert str(xd.asarray(Exporter()).dtype) == "|V2"
+        tensor = xd.asarray(Exporter())
+        assert str(tensor.dtype) == "|V2"
+        assert tensor.nbytes == source.nbytes
+    fields = np.zeros(3, [("a", "i4")])
+    Exporter.__array_interface__, Exporter.dtype = fields.__array_interface__, np.dtype("f4")
+    assert xd.asarray(Exporter()).dtype == fields.dtype
+
+
+def test_classes_that_are_no_types() -> None:
+    class HasADtype:
+        dtype = "f8"
+
+    for wrong in (HasADtype, xd.Tensor, np.ndarray, dict):
+        with pytest.raises(xd.InvalidArgumentError, match="names no element type"):
+            xd.DType(wrong)
 
 
 def test_a_copy_that_the_producer_owns_up_to_is_none_without_copies() -> None:

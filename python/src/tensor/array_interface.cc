@@ -61,16 +61,19 @@ void refuse_mask(const Tensor& tensor) {
 }
 
 /// Of NumPy's dtypes of other packages (ml_dtypes), which say in their name what the typestr can't. Nothing where the
-/// typestr says it, or the object's `dtype` is something else.
+/// typestr or the descr says it, or the object's `dtype` is something else: they decide on size and fields.
 std::optional<array::ElementType> type_by_name(nb::handle object, nb::handle interface) {
-  if (!may_be_another_packages(text_in(required(interface, kWhere, "typestr"), kWhere, "typestr"))) return std::nullopt;
-  const nb::object dtype = optional_attribute(object.ptr(), names::dtype());
-  if (!dtype.is_valid()) return std::nullopt;
-  try {
-    return element_type_in(dtype);
-  } catch (const InvalidArgumentError&) {
-    return std::nullopt;
+  const std::string typestr = text_in(required(interface, kWhere, "typestr"), kWhere, "typestr");
+  if (!may_be_another_packages(typestr)) return std::nullopt;
+  if (const nb::object descr = entry(interface, descr_key(Units::kBytes)); !descr.is_none()) {
+    const std::vector<array::DescrField> fields = descr_in(descr);
+    if (fields.size() != 1 || !fields[0].name.empty() || !fields[0].fields.empty()) return std::nullopt;
   }
+  const nb::object dtype = optional_attribute(object.ptr(), names::dtype());
+  if (!dtype.is_valid() || !is_numpy_dtype(dtype)) return std::nullopt;
+  const array::ElementType named = element_type_in(dtype);
+  const bool fits = !named.described && std::to_string(named.itemsize()) == std::string_view(typestr).substr(2);
+  return fits ? std::optional(named) : std::nullopt;
 }
 
 array::ElementType type_in(nb::handle interface, const char* where, Units units) {

@@ -32,16 +32,6 @@ using array::Tensor;
 using device::Device;
 using device::Queue;
 
-/// The type itself, or one that it is made from.
-bool is_made_from(PyTypeObject* type, const char* name) noexcept {
-  const Py_ssize_t n = PyTuple_GET_SIZE(type->tp_mro);
-  for (Py_ssize_t i = 0; i < n; ++i) {
-    const auto* const base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
-    if (std::strcmp(base->tp_name, name) == 0) return true;
-  }
-  return false;
-}
-
 /// NumPy's, or a class made from it: its memory is a buffer, and its mask isn't in any protocol.
 void refuse_masked_array(PyObject* object) {
   if (PyObject_CheckBuffer(object) == 0 || !is_made_from(Py_TYPE(object), "MaskedArray")) return;

@@ -94,10 +94,11 @@ bool tensor_from_arrow(PyObject* object, Bools bools, bool streams, array::Tenso
   if (!batch && streams) batch = open_only_batch(object);
   if (!batch) return false;
   // A conversion takes as long as the column is large; what it drops knows how to wait for the lock (deferred.h).
+  const device::DriverRegistry& all = drivers();
   std::optional<GilRelease> release;
   if (bools == Bools::kConvert) release.emplace();
   *out = exchange::tensor_of_column(*batch, bools);
-  if (exchange::leaves_kind_open(out->device.type)) exchange::settle_memory(out, drivers());
+  if (exchange::leaves_kind_open(out->device.type)) exchange::settle_memory(out, all);
   return true;
 }
 

@@ -2,6 +2,7 @@
 
 #include <nanobind/stl/string.h>
 
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -47,9 +48,9 @@ array::ElementType from_numpy(nb::handle dtype) {
 /// A class that stands for a type of NumPy's, or of a package that gave it more of them.
 bool is_numpy_type(nb::handle object) {
   if (PyType_Check(object.ptr()) == 0) return false;
-  const nb::object module = optional_attribute(object.ptr(), names::__module__());
-  if (module.is_valid() && text_of(module).starts_with("numpy")) return true;
-  return optional_attribute(object.ptr(), names::dtype()).is_valid();
+  if (is_made_from(reinterpret_cast<PyTypeObject*>(object.ptr()), "numpy.generic")) return true;
+  const nb::object dtype = optional_attribute(object.ptr(), names::dtype());  // as JAX's have
+  return dtype.is_valid() && is_numpy_dtype(dtype);
 }
 
 nb::object field_object(const array::DescrField& field) {
@@ -142,8 +143,20 @@ nb::object numpy_dtype(const PyElementType& self) {
 
 }  // namespace
 
+bool is_made_from(PyTypeObject* type, const char* name) noexcept {
+  const Py_ssize_t n = PyTuple_GET_SIZE(type->tp_mro);
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    const auto* const base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
+    if (std::strcmp(base->tp_name, name) == 0) return true;
+  }
+  return false;
+}
+
+bool is_numpy_dtype(nb::handle object) noexcept { return is_made_from(Py_TYPE(object.ptr()), "numpy.dtype"); }
+
 bool may_be_another_packages(std::string_view typestr) noexcept {
-  return typestr.size() > 1 && (typestr[1] == 'V' || typestr.substr(1) == "f1");
+  constexpr std::string_view kNumpys = "?biufcmMSUOT";
+  return typestr.size() > 2 && (kNumpys.find(typestr[1]) == std::string_view::npos || typestr.substr(1) == "f1");
 }
 
 nb::object element_type_object(const array::ElementType& type) { return nb::cast(PyElementType{type}); }
@@ -171,13 +184,7 @@ array::ElementType element_type_in(nb::handle object) {
   if (object.is(reinterpret_cast<PyObject*>(&PyLong_Type))) return array::parse_element_type("int64");
   if (object.is(reinterpret_cast<PyObject*>(&PyFloat_Type))) return array::parse_element_type("float64");
   if (object.is(reinterpret_cast<PyObject*>(&PyComplex_Type))) return array::parse_element_type("complex128");
-  if (is_numpy_type(object)) {
-    try {
-      return from_numpy(nb::module_::import_("numpy").attr("dtype")(object));
-    } catch (nb::python_error& error) {
-      if (!error.matches(PyExc_TypeError)) throw;  // a class whose `dtype` is something else
-    }
-  }
+  if (is_numpy_type(object)) return from_numpy(nb::module_::import_("numpy").attr("dtype")(object));
   if (PyType_Check(object.ptr()) == 0 && optional_attribute(object.ptr(), names::str()).is_valid() &&
       optional_attribute(object.ptr(), names::itemsize()).is_valid()) {
     return from_numpy(object);

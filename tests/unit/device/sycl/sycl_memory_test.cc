@@ -186,6 +186,30 @@ TEST_F(SyclMemory, WaitsForTheQueueThatItIsFreedOn) {
   EXPECT_TRUE(done);
 }
 
+TEST_F(SyclMemory, IsGivenBackByLaterVerbs) {
+  std::string bytes = "held";
+  int dropped = 0;
+  const auto adopted = [&] {
+    return context_->adopt(host(bytes), std::shared_ptr<void>(bytes.data(), [&](void*) { ++dropped; }));
+  };
+  const Queue other = context_->make_queue();
+  for (const Queue& queue : {*queue_, other, *queue_}) context_->free(adopted(), queue);
+  EXPECT_EQ(dropped, 0) << "free() may be called by a host task, which must not ask SYCL";
+  for (const Queue& queue : {*queue_, other}) context_->wait(context_->record(queue));
+  EXPECT_EQ(dropped, 3);
+}
+
+TEST_F(SyclMemory, IsGivenBackWithTheContextAtTheLatest) {
+  std::string from(1 << 20, 'x');
+  std::string to(from.size(), '?');
+  bool right = false;
+  Buffer adopted = context_->adopt(host(to), std::shared_ptr<void>(to.data(), [&](void*) { right = to == from; }));
+  context_->copy(adopted.ref(), host(from), *queue_);
+  context_->free(std::move(adopted), *queue_);
+  context_.reset();
+  EXPECT_TRUE(right) << "it didn't go, or went under the copy";
+}
+
 TEST_F(SyclMemory, IsntShared) {
   EXPECT_THAT(
       message_of<UnsupportedError>([&] { context_->allocate(64, MemoryKind::kDevice, Sharing::kExportable, *queue_); }),
