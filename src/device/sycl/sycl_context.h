@@ -79,7 +79,7 @@ class SyclContext final : public Context {
   /// Memory that was freed behind the work of a queue, by threads that may not ask the queue for it.
   struct Freed {
     std::shared_ptr<void> owner;
-    Queue queue;
+    std::shared_ptr<const SyclQueue> on;
   };
   std::atomic<bool> any_freed_{false};
   std::mutex freed_mutex_;

@@ -89,13 +89,13 @@ Buffer SyclContext::adopt(const BufferRef& memory, std::shared_ptr<void> owner) 
 }
 
 void SyclContext::free(Buffer&& buffer, const Queue& queue) {
-  look_up(queue);
+  const SyclQueue& on = look_up(queue);
   check_memory(buffer.ref(), "memory to free");
   // Nothing of SYCL is called here. Python's arrays go where their last reference does, and that may be a host task of
   // dpctl's. SYCL lets nobody submit while somebody waits for work that is held back for a host task: a submission by
   // the host task would never end. A later verb settles it.
   const std::lock_guard lock(freed_mutex_);
-  freed_.push_back({.owner = nullptr, .queue = queue});
+  freed_.push_back({.owner = nullptr, .on = on.shared_from_this()});
   freed_.back().owner = buffer.release();
   any_freed_.store(true, std::memory_order_release);
 }
@@ -112,13 +112,12 @@ void SyclContext::settle() noexcept {
   Event done;
   for (Freed& one : freed) {
     if (one.owner.use_count() == 0) continue;  // one of no pointer is an owner
-    const SyclQueue* const on = library_->queues().find(one.queue);
     try {
-      if (on != marked) done = mark(*on);
-      marked = on;
-      parked_.park(std::move(one.owner), done, one.queue);
+      if (one.on.get() != marked) done = mark(*one.on);
+      marked = one.on.get();
+      parked_.park(std::move(one.owner), done, one.on->queue());
     } catch (const std::exception&) {
-      api().queue_wait(on->native);  // nothing can note when the work is done
+      api().queue_wait(one.on->native);  // nothing can note when the work is done
     }
   }
 }
