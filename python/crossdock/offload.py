@@ -190,8 +190,9 @@ def _decorated(scope: Scope, function: _Function) -> _Function:
 def _runs_later(result: object) -> bool:
     """Whether it runs when its caller goes through it or awaits it. Compilers have types of their own for such."""
     kind = type(result)  # Most results are none of these, and to ask for the protocols' classes takes long.
-    if hasattr(kind, "__enter__") or hasattr(kind, "__aenter__"):  # contextmanager() makes such of a generator.
-        return isinstance(getattr(result, "gen", None), (Generator, AsyncGenerator))
+    manager = hasattr(kind, "__enter__") or hasattr(kind, "__aenter__")  # contextmanager() makes one of a generator.
+    if manager and isinstance(getattr(result, "gen", None), (Generator, AsyncGenerator)):
+        return True
     if not (hasattr(kind, "__await__") or hasattr(kind, "__next__") or hasattr(kind, "__anext__")):
         return False
     if isinstance(result, (Generator, AsyncGenerator)):

@@ -293,7 +293,14 @@ def test_a_decorated_function_gives_nothing_that_runs_later(simulated_devices):
             yield from asyncio.sleep(0).__await__()
             return offload.current_queue()
 
-    for kind in (CompiledCoroutine, CompiledGenerator, CompiledAsyncGenerator, Awaitable):
+    class AwaitableManager(Awaitable):
+        async def __aenter__(self):
+            return self
+
+        async def __aexit__(self, *error):
+            pass
+
+    for kind in (CompiledCoroutine, CompiledGenerator, CompiledAsyncGenerator, Awaitable, AwaitableManager):
         with pytest.raises(TypeError, match=f"gave a {kind.__name__}, which would run after the scope"):
             offload.current("sim:1")(lambda kind=kind: kind())()
     assert closed == ["CompiledCoroutine", "CompiledGenerator"]
