@@ -13,6 +13,7 @@
 
 #include "../deferred.h"
 #include "../gil.h"
+#include "c_descriptor.h"
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/ready.h"
 #include "crossdock/exchange/transfer.h"
@@ -270,25 +271,6 @@ struct Lacking {
   PyTypeObject* type = nullptr;
   unsigned version = 0;
 };
-
-/// `object.method()`. Where a C function without arguments stands for it, that is called as it is: making and calling
-/// the method costs as much as torch takes to answer.
-PyObject* call_method(PyObject* object, PyObject* method) noexcept {
-  PyObject* const found = _PyType_Lookup(Py_TYPE(object), method);
-  if (found != nullptr && Py_IS_TYPE(found, &PyMethodDescr_Type)) {
-    const PyMethodDef& function = *reinterpret_cast<PyMethodDescrObject*>(found)->d_method;
-    if (function.ml_flags == METH_NOARGS) return function.ml_meth(object, nullptr);
-  }
-  return PyObject_CallMethodNoArgs(object, method);
-}
-
-/// `object.name`, likewise of a C function; no object where there is none. Throws as optional_attribute().
-nb::object attribute(PyObject* object, PyObject* name) {
-  PyObject* const found = _PyType_Lookup(Py_TYPE(object), name);
-  if (found == nullptr || !Py_IS_TYPE(found, &PyGetSetDescr_Type)) return optional_attribute(object, name);
-  const PyGetSetDef& pair = *reinterpret_cast<PyGetSetDescrObject*>(found)->d_getset;
-  return pair.get != nullptr ? checked(pair.get(object, pair.closure)) : optional_attribute(object, name);
-}
 
 /// What a method without arguments says; false where the object has none. Types that have none aren't asked again and
 /// again: an attribute that is missing costs more than one that is there.

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 
+#include "c_descriptor.h"
 #include "names.h"
 #include "tensor.h"
 
@@ -111,14 +112,15 @@ class Known {
 
  private:
   bool look_up(PyTypeObject* type) {
-    if (type->tp_basicsize != static_cast<Py_ssize_t>(sizeof(UsmNdarray)) || type->tp_itemsize != 0) return false;
+    const auto size = static_cast<Py_ssize_t>(sizeof(UsmNdarray));
+    if (!is_c_class(type) || type->tp_basicsize != size || type->tp_itemsize != 0) return false;
     const nb::object arrays = nb::steal(PyImport_GetModule(nb::str(kArrayModule).ptr()));
     const nb::object memories = nb::steal(PyImport_GetModule(nb::str(kMemoryModule).ptr()));
     if (!arrays.is_valid() || !memories.is_valid()) {
       PyErr_Clear();
       return false;
     }
-    // Not a class of somebody's that has only the name.
+    // Not another extension's class of the same name.
     if (nb::getattr(arrays, "usm_ndarray", nb::none()).ptr() != reinterpret_cast<PyObject*>(type)) return false;
     const nb::object memory = nb::getattr(memories, "_Memory", nb::none());
     const auto writable = c_number(arrays, "USM_ARRAY_WRITABLE");
@@ -126,7 +128,9 @@ class Known {
     const auto f_contiguous = c_number(arrays, "USM_ARRAY_F_CONTIGUOUS");
     queue_of_ = reinterpret_cast<QueueOf>(
         c_symbol(memories, "Memory_GetQueueRef", "DPCTLSyclQueueRef (struct Py_MemoryObject *)"));
-    if (PyType_Check(memory.ptr()) == 0 || !writable || !c_contiguous || !f_contiguous || queue_of_ == nullptr) {
+    const bool is_type = PyType_Check(memory.ptr()) != 0;
+    if (!is_type || !is_c_class(reinterpret_cast<PyTypeObject*>(memory.ptr())) || !writable || !c_contiguous ||
+        !f_contiguous || queue_of_ == nullptr) {
       return false;
     }
     for (const NumberedType& one : kTypes) {

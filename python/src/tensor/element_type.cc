@@ -144,6 +144,7 @@ nb::object numpy_dtype(const PyElementType& self) {
 }  // namespace
 
 bool is_made_from(PyTypeObject* type, const char* name) noexcept {
+  if (type->tp_mro == nullptr) return false;  // a class whose metaclass's mro() runs now
   const Py_ssize_t n = PyTuple_GET_SIZE(type->tp_mro);
   for (Py_ssize_t i = 0; i < n; ++i) {
     const auto* const base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));

@@ -6,6 +6,7 @@
 
 #include "../offload/dpctl.h"
 #include "../offload/selector.h"
+#include "c_descriptor.h"
 #include "crossdock/core/error.h"
 #include "names.h"
 #include "queue.h"
@@ -26,9 +27,14 @@ constexpr const char* kUsedQueueCapsule = "used_SyclQueueRef";
 constexpr const char* kContextCapsule = "SyclContextRef";
 constexpr const char* kUsedContextCapsule = "used_SyclContextRef";
 
-/// The address of the SYCL object that one of dpctl's holds.
-void* held_by(nb::handle object) {
-  const nb::object address = object.attr("addressof_ref")();
+constexpr const char* kQueueClass = "dpctl._sycl_queue.SyclQueue";
+constexpr const char* kContextClass = "dpctl._sycl_context.SyclContext";
+constexpr const char* kDeviceClass = "dpctl._sycl_device.SyclDevice";
+
+/// The address of the SYCL object that one of dpctl's holds. dpctl's own method is asked, which checks the object: one
+/// that a derived class in Python has in its place could say any address.
+void* held_by(nb::handle object, PyTypeObject* dpctls) {
+  const nb::object address = nb::handle(reinterpret_cast<PyObject*>(dpctls)).attr("addressof_ref")(object);
   const auto number = PyLong_AsSize_t(address.ptr());
   if (number == static_cast<std::size_t>(-1) && PyErr_Occurred() != nullptr) throw nb::python_error();
   return reinterpret_cast<void*>(number);
@@ -43,21 +49,12 @@ Queue of_context(void* native, const void* pointer) {
   return same ? own : queue;
 }
 
-bool is_queue(nb::handle object) noexcept { return is_of_class(object, "dpctl._sycl_queue._SyclQueue"); }
-
 }  // namespace
 
 SyclDriver& sycl() {
   const auto driver = std::dynamic_pointer_cast<SyclDriver>(drivers().find("sycl"));
   if (driver == nullptr) drivers().for_type(device::DeviceType::kOneApi);  // throws, and says what was tried
   return *driver;
-}
-
-bool is_of_class(nb::handle object, std::string_view name) noexcept {
-  for (const PyTypeObject* type = Py_TYPE(object.ptr()); type != nullptr; type = type->tp_base) {
-    if (type->tp_name == name) return true;
-  }
-  return false;
 }
 
 Queue queue_of_capsule(nb::handle capsule, const void* pointer) {
@@ -80,10 +77,10 @@ void use_up(nb::handle capsule) {
 }
 
 bool stands_for_a_queue(nb::handle object) {
-  if (is_queue(object) || queue_or_null(object) != nullptr) return true;
+  if (c_class_of(object, kQueueClass) != nullptr || queue_or_null(object) != nullptr) return true;
   return PyCapsule_CheckExact(object.ptr()) != 0
              ? PyCapsule_IsValid(object.ptr(), kQueueCapsule) != 0
-             : !is_of_class(object, "dpctl._sycl_context._SyclContext") && PyUnicode_Check(object.ptr()) == 0;
+             : c_class_of(object, kContextClass) == nullptr && PyUnicode_Check(object.ptr()) == 0;
 }
 
 std::string sycl_filter_of(const device::Device& device) {
@@ -104,8 +101,8 @@ std::optional<Queue> sycl_queue_in(nb::handle object, const void* pointer) {
     if (own->device().type == device::DeviceType::kOneApi) return *own;
     return std::nullopt;
   }
-  if (is_queue(object)) return sycl().wrap_queue(held_by(object));
-  if (is_of_class(object, "dpctl._sycl_context._SyclContext")) return of_context(held_by(object), pointer);
+  if (PyTypeObject* const type = c_class_of(object, kQueueClass)) return sycl().wrap_queue(held_by(object, type));
+  if (PyTypeObject* const type = c_class_of(object, kContextClass)) return of_context(held_by(object, type), pointer);
   nb::object capsule = nb::borrow(object);
   if (PyCapsule_CheckExact(object.ptr()) == 0) {
     const nb::object get_capsule = optional_attribute(object.ptr(), names::_get_capsule());
@@ -122,7 +119,8 @@ std::optional<Queue> sycl_queue_in(nb::handle object, const void* pointer) {
 }
 
 std::optional<Queue> sycl_queue_of_device(nb::handle object) {
-  if (!is_of_class(object, "dpctl._sycl_device._SyclDevice")) return std::nullopt;
+  PyTypeObject* const type = c_class_of(object, kDeviceClass);
+  if (type == nullptr) return std::nullopt;
   if (nb::object(object.attr("parent_device")).is_none()) return sycl_queue_in(cached_queue_of(object), nullptr);
   // dpctl gives a part another queue, in another context, each time. The last ones are kept: each division of a device
   // makes new parts.
@@ -131,7 +129,7 @@ std::optional<Queue> sycl_queue_of_device(nb::handle object) {
   PyObject* known = PyDict_GetItemWithError(of_parts, object.ptr());
   if (known == nullptr) {
     if (PyErr_Occurred() != nullptr) throw nb::python_error();
-    const nb::object made = queue_object(sycl().make_queue({.native_device = held_by(object)}));
+    const nb::object made = queue_object(sycl().make_queue({.native_device = held_by(object, type)}));
     if (PyDict_GET_SIZE(of_parts) >= kPartsKept) {
       PyObject* oldest = nullptr;
       Py_ssize_t position = 0;

@@ -4,7 +4,6 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "crossdock/device/device.h"
 #include "crossdock/device/queue.h"
@@ -38,8 +37,5 @@ device::Queue queue_of_capsule(nanobind::handle capsule, const void* pointer);
 void use_up(nanobind::handle capsule);
 /// Whether an object, of those that sycl_queue_in() takes, is a producer's own queue: that orders its work.
 bool stands_for_a_queue(nanobind::handle object);
-/// True if the object is of a class of that name (as C extensions name theirs, with the module) or one derived from it:
-/// nothing has to be imported to know.
-bool is_of_class(nanobind::handle object, std::string_view name) noexcept;
 
 }  // namespace crossdock::python

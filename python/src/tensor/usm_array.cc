@@ -15,6 +15,7 @@
 #include "../offload/selector.h"
 #include "adopted.h"
 #include "array_interface.h"
+#include "c_descriptor.h"
 #include "crossdock/core/error.h"
 #include "crossdock/device/filter.h"
 #include "crossdock/device/sycl.h"
@@ -114,7 +115,7 @@ Tensor read(nb::handle interface, nb::handle object, bool shown = false) {
   if (!object.is_none()) tensor.owner = owner_of(object.ptr());
   if (has_data) {
     // dpctl's allocations say True of memory that may be written: there the flag means nothing.
-    if (shown && is_of_class(object, "dpctl.memory._memory._Memory")) tensor.read_only = false;
+    if (shown && c_class_of(object, "dpctl.memory._memory._Memory") != nullptr) tensor.read_only = false;
   } else {
     read_buffer(object.is_none() ? nullptr : object.ptr(), shift, &tensor);
   }

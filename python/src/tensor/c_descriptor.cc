@@ -1,0 +1,47 @@
+#include "c_descriptor.h"
+
+#include <cstring>
+
+#include "tensor.h"
+
+namespace nb = nanobind;
+
+namespace crossdock::python {
+namespace {
+
+/// What the object's class has under this name, if it is a descriptor of this kind and made for such objects; else
+/// null. The only place that looks into a descriptor.
+template <class Descriptor>
+const Descriptor* descriptor_of(PyObject* object, PyObject* name, PyTypeObject& kind) noexcept {
+  PyObject* const found = _PyType_Lookup(Py_TYPE(object), name);
+  if (found == nullptr || !Py_IS_TYPE(found, &kind)) return nullptr;
+  auto* const descriptor = reinterpret_cast<Descriptor*>(found);
+  return PyObject_TypeCheck(object, descriptor->d_common.d_type) ? descriptor : nullptr;
+}
+
+}  // namespace
+
+PyObject* call_method(PyObject* object, PyObject* method) noexcept {
+  if (const auto* found = descriptor_of<PyMethodDescrObject>(object, method, PyMethodDescr_Type)) {
+    const PyMethodDef& function = *found->d_method;
+    if (function.ml_flags == METH_NOARGS) return function.ml_meth(object, nullptr);
+  }
+  return PyObject_CallMethodNoArgs(object, method);
+}
+
+nb::object attribute(PyObject* object, PyObject* name) {
+  if (const auto* found = descriptor_of<PyGetSetDescrObject>(object, name, PyGetSetDescr_Type)) {
+    const PyGetSetDef& pair = *found->d_getset;
+    if (pair.get != nullptr) return checked(pair.get(object, pair.closure));
+  }
+  return optional_attribute(object, name);
+}
+
+PyTypeObject* c_class_of(nb::handle object, const char* name) noexcept {
+  for (PyTypeObject* type = Py_TYPE(object.ptr()); type != nullptr; type = type->tp_base) {
+    if (is_c_class(type) && std::strcmp(type->tp_name, name) == 0) return type;
+  }
+  return nullptr;
+}
+
+}  // namespace crossdock::python
