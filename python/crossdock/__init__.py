@@ -2,7 +2,7 @@
 
 `asarray()` takes any array, and what it gives goes anywhere. `serve()` offers tables by name, `connect()` gets them in
 another process, and `Arena` is memory to build them in. `open()` and `write()` are for Arrow files. `check()` judges
-the exports of any object. `crossdock.offload` says where work runs, `crossdock.testing` simulates devices.
+the exports of any object, and `debug()` explains faults in shared memory. `crossdock.offload` says where work runs, `crossdock.testing` simulates devices.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,7 @@ from crossdock._native import (
 from crossdock.arena import Arena
 from crossdock.checking import check
 from crossdock.client import Client, connect
+from crossdock.debugging import debug
 from crossdock.errors import (
     ArenaFrozenError,
     ClosedError,
@@ -118,6 +119,7 @@ __all__ = [
     "asarray",
     "check",
     "connect",
+    "debug",
     "empty",
     "from_arrow",
     "from_cuda_array_interface",

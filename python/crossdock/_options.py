@@ -21,6 +21,15 @@ def milliseconds(seconds: float | None, what: str) -> int:
     return min(math.ceil(min(seconds, _MAX_MS) * 1000), _MAX_MS)
 
 
+def limit(number: int, what: str) -> int:
+    """A limit as the library takes it: 64 bits without a sign."""
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise TypeError(f"{what} is an int, not {type(number).__name__}")
+    if not 0 <= number < 2**64:
+        raise InvalidArgumentError(f"{what} is a number from 0 to 2**64 - 1; it was {number}")
+    return number
+
+
 def trusted_users(users: str | Iterable[int] | None) -> tuple[bool, list[int]]:
     """(any user at all, user ids beside our own)."""
     if users is None:

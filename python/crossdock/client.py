@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from crossdock import _native
-from crossdock._options import checked_name, checked_uri, milliseconds, secret, trusted_users
+from crossdock._options import checked_name, checked_uri, limit, milliseconds, secret, trusted_users
 from crossdock.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -54,9 +54,14 @@ class Client:
         """True after `close()`."""
         return self._closed
 
-    def list(self) -> list[_native.CatalogueEntry]:
-        """The server's catalogue: name, schema, rows, bytes and device of each table."""
-        return self._native.list()
+    def list(self, *, max_entries: int = 1 << 20, max_bytes: int = 256 << 20) -> list[_native.CatalogueEntry]:
+        """The server's catalogue: name, schema, rows, bytes and device of each table.
+
+        max_entries, max_bytes: what to take from the server at most, in entries and in memory for their names and
+            schemas. A catalogue that is larger is a `ResourceError`. Text in it that isn't UTF-8 is an
+            `InvalidDataError` that names the row.
+        """
+        return self._native.list(limit(max_entries, "max_entries"), limit(max_bytes, "max_bytes"))
 
     def get(
         self,

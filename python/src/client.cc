@@ -43,8 +43,9 @@ class PyClient {
     client_.reset();
   }
 
-  std::vector<session::CatalogueEntry> list() {
-    return blocking([this](const transport::InterruptHook& hook) { return client_->list(hook); });
+  std::vector<session::CatalogueEntry> list(std::uint64_t max_entries, std::uint64_t max_bytes) {
+    const session::ListOptions options{.max_entries = max_entries, .max_bytes = max_bytes};
+    return blocking([&](const transport::InterruptHook& hook) { return client_->list(options, hook); });
   }
 
   std::unique_ptr<PyReader> get(const std::string& name, std::optional<std::vector<std::string>> columns,
@@ -107,7 +108,7 @@ void bind_client(nb::module_& module) {
       .def(nb::init<const std::string&, const std::optional<std::string>&, int, bool, std::vector<std::uint32_t>,
                     const std::string&>(),
            "uri"_a, "data_uri"_a.none(), "timeout_ms"_a, "any_user"_a, "other_users"_a, "token"_a)
-      .def("list", &PyClient::list)
+      .def("list", &PyClient::list, "max_entries"_a, "max_bytes"_a)
       .def(
           "get",
           [](PyClient& self, const std::string& name, std::optional<std::vector<std::string>> columns,

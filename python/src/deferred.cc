@@ -7,6 +7,7 @@
 
 #include "crossdock/device/sim.h"
 #include "gil.h"
+#include "text.h"
 
 namespace crossdock::python {
 namespace {
@@ -77,12 +78,15 @@ class LogRecord final : public Deferred {
   ~LogRecord() override { waiting_records.fetch_sub(1); }
   void run() noexcept override {
     refresh_log_threshold();
-    PyObject* const text = PyUnicode_DecodeUTF8(text_.data(), static_cast<Py_ssize_t>(text_.size()), "replace");
-    PyObject* const result =
-        text != nullptr ? PyObject_CallMethod(logger, "log", "isO", static_cast<int>(level_), "%s", text) : nullptr;
+    PyObject* result = nullptr;
+    try {
+      result =
+          PyObject_CallMethod(logger, "log", "isO", static_cast<int>(level_), "%s", displayed(text_).ptr());
+    } catch (nanobind::python_error& error) {
+      error.restore();
+    }
     if (result == nullptr && !hand_back_interrupt()) PyErr_WriteUnraisable(logger);
     Py_XDECREF(result);
-    Py_XDECREF(text);
   }
 
  private:

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "crossdock/core/error.h"
+#include "text.h"
 
 namespace nb = nanobind;
 
@@ -20,12 +21,7 @@ std::vector<PyObject*> classes;
 void raise(const Error& error) noexcept {
   const auto code = static_cast<std::size_t>(error.code());
   PyObject* const type = code < classes.size() ? classes[code] : classes[0];
-  // Messages quote names and paths, which may hold any bytes.
-  const std::string_view text = error.what();
-  PyObject* const message = PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
-  if (message == nullptr) return;
-  PyErr_SetObject(type, message);
-  Py_DECREF(message);
+  set_error(type, error.what());  // Messages quote names and paths, which may hold any bytes.
 }
 
 void translate(const std::exception_ptr& pointer, void* /*unused*/) {
@@ -44,16 +40,16 @@ void set_python_error() noexcept {
   } catch (nb::python_error& error) {
     error.restore();
   } catch (const nb::builtin_exception& error) {
-    PyErr_SetString(error.type() == nb::exception_type::type_error    ? PyExc_TypeError
-                    : error.type() == nb::exception_type::index_error ? PyExc_IndexError
-                                                                      : PyExc_ValueError,
-                    error.what());
+    set_error(error.type() == nb::exception_type::type_error    ? PyExc_TypeError
+              : error.type() == nb::exception_type::index_error ? PyExc_IndexError
+                                                                : PyExc_ValueError,
+              error.what());
   } catch (const Error& error) {
     raise(error);
   } catch (const std::bad_alloc&) {
     PyErr_NoMemory();
   } catch (const std::exception& error) {
-    PyErr_SetString(PyExc_RuntimeError, error.what());
+    set_error(PyExc_RuntimeError, error.what());
   }
 }
 

@@ -18,6 +18,7 @@
 #include "crossdock/session/inspect.h"
 #include "crossdock/session/observe.h"
 #include "gil.h"
+#include "text.h"
 #include "types.h"
 
 namespace nb = nanobind;
@@ -26,19 +27,12 @@ using namespace nb::literals;
 namespace crossdock::python {
 namespace {
 
-/// Names and metadata may hold any bytes, and end in JSON.
-nb::object text_of(std::string_view text) {
-  PyObject* const result = PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "backslashreplace");
-  if (result == nullptr) throw nb::python_error();
-  return nb::steal(result);
-}
-
 nb::list pairs_of(const array::Metadata& metadata) {
   nb::list result;
   for (const auto& [key, value] : metadata) {
     nb::list pair;
-    pair.append(text_of(key));
-    pair.append(text_of(value));
+    pair.append(escaped(key));
+    pair.append(escaped(value));
     result.append(pair);
   }
   return result;
@@ -51,14 +45,14 @@ void put_schema(const array::Schema& schema, nb::dict* to) {
   nb::list fields;
   for (const ipc::FieldDescription& field : ipc::describe_fields(schema)) {
     nb::dict one;
-    one["path"] = text_of(field.path);
+    one["path"] = escaped(field.path);
     one["depth"] = field.depth;
-    one["type"] = text_of(field.type);
+    one["type"] = escaped(field.type);
     one["nullable"] = field.nullable;
     one["dictionary"] = known(field.dictionary_id);
-    one["index_type"] = field.index_type.empty() ? nb::object(nb::none()) : text_of(field.index_type);
+    one["index_type"] = field.index_type.empty() ? nb::object(nb::none()) : escaped(field.index_type);
     one["ordered"] = field.ordered;
-    one["extension"] = field.extension.empty() ? nb::object(nb::none()) : text_of(field.extension);
+    one["extension"] = field.extension.empty() ? nb::object(nb::none()) : escaped(field.extension);
     one["metadata"] = pairs_of(field.metadata);
     fields.append(one);
   }
@@ -74,7 +68,7 @@ struct Whereabouts {
 
 nb::dict dict_of(const ipc::BufferDescription& buffer, std::size_t index, const Whereabouts& where) {
   nb::dict result;
-  result["kind"] = text_of(buffer.kind);
+  result["kind"] = escaped(buffer.kind);
   result["variadic"] = known(buffer.variadic);
   result["size"] = buffer.range.length;
   result["decompressed"] = known(buffer.decompressed);
@@ -101,7 +95,7 @@ std::int64_t data_bytes(const ipc::BatchDescription& batch) {
 nb::dict dict_of(const ipc::BatchDescription& batch, bool replaces, bool with_nodes, const Whereabouts& where) {
   nb::dict result;
   const bool is_dictionary = batch.message.kind == ipc::MessageKind::kDictionaryBatch;
-  result["kind"] = text_of(ipc::kind_name(batch.message.kind));
+  result["kind"] = escaped(ipc::kind_name(batch.message.kind));
   result["version"] = batch.message.version;
   result["rows"] = batch.message.num_rows;
   result["nulls"] = known(batch.null_count);
@@ -109,7 +103,7 @@ nb::dict dict_of(const ipc::BatchDescription& batch, bool replaces, bool with_no
   result["data_bytes"] = known(data_bytes(batch));
   result["compression"] = batch.message.codec == ipc::Codec::kNone
                               ? nb::object(nb::none())
-                              : text_of(ipc::compression_name(batch.message.codec));
+                              : escaped(ipc::compression_name(batch.message.codec));
   result["dictionary"] = is_dictionary ? nb::object(nb::int_(batch.message.dictionary_id)) : nb::object(nb::none());
   result["delta"] = batch.message.is_delta;
   result["replaces"] = replaces;
@@ -122,8 +116,8 @@ nb::dict dict_of(const ipc::BatchDescription& batch, bool replaces, bool with_no
       buffers.append(dict_of(batch.buffers[i], i, where));
     }
     nb::dict one;
-    one["path"] = text_of(node.path);
-    one["type"] = text_of(node.type);
+    one["path"] = escaped(node.path);
+    one["type"] = escaped(node.type);
     one["rows"] = node.length;
     one["nulls"] = known(node.null_count);
     one["buffers"] = buffers;
@@ -260,11 +254,11 @@ nb::dict dict_of(const session::WireMessage& message) {
       message.kind == WireKind::kEndOfStream || message.kind == WireKind::kError) {
     result["number"] = message.sequence;
   }
-  if (message.kind == WireKind::kWantData) result["ticket"] = text_of(message.text);
-  if (!message.text.empty() && message.kind != WireKind::kWantData) result["reason"] = text_of(message.text);
+  if (message.kind == WireKind::kWantData) result["ticket"] = escaped(message.text);
+  if (!message.text.empty() && message.kind != WireKind::kWantData) result["reason"] = escaped(message.text);
   if (message.message) {
     const ipc::MessageSummary& summary = *message.message;
-    result["metadata"] = text_of(ipc::kind_name(summary.kind));
+    result["metadata"] = escaped(ipc::kind_name(summary.kind));
     result["version"] = summary.version;
     result["custom_metadata"] = summary.n_metadata;
     if (summary.kind == ipc::MessageKind::kSchema) {
@@ -275,7 +269,7 @@ nb::dict dict_of(const session::WireMessage& message) {
       result["buffers"] = summary.n_buffers;
       result["body_bytes"] = summary.body_length;
       result["compression"] =
-          summary.codec == ipc::Codec::kNone ? nb::object(nb::none()) : text_of(ipc::compression_name(summary.codec));
+          summary.codec == ipc::Codec::kNone ? nb::object(nb::none()) : escaped(ipc::compression_name(summary.codec));
       if (summary.kind == ipc::MessageKind::kDictionaryBatch) {
         result["dictionary"] = summary.dictionary_id;
         result["delta"] = summary.is_delta;
@@ -295,7 +289,7 @@ nb::dict dict_of(const session::WireMessage& message) {
     for (const dissociated::RemoteBuffer& buffer : message.buffers) first.append(buffer.address);
     result["first_addresses"] = first;
   }
-  result["text"] = text_of(session::to_text(message));
+  result["text"] = escaped(session::to_text(message));
   return result;
 }
 

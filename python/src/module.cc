@@ -4,6 +4,7 @@
 #include "arena.h"
 #include "client.h"
 #include "crossdock/version.h"
+#include "debug.h"
 #include "errors.h"
 #include "file.h"
 #include "inspect.h"
@@ -56,6 +57,7 @@ NB_MODULE(_native, module) {
   crossdock::python::bind_offload(module);
   crossdock::python::bind_devices(module);
   crossdock::python::bind_testing(module);
+  crossdock::python::bind_debug(module);
 
   module.def("close_all_servers", crossdock::python::close_all_servers);
   nb::module_::import_("atexit").attr("register")(module.attr("close_all_servers"));

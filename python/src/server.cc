@@ -16,6 +16,7 @@
 #include "interrupt.h"
 #include "options.h"
 #include "producer.h"
+#include "text.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -122,7 +123,7 @@ class PyServer {
     nb::list sources;
     for (const session::SourceStats& source : stats.sources) {
       nb::dict entry;
-      entry["name"] = source.name;
+      entry["name"] = displayed(source.name);
       entry["kind"] = source.kind;
       entry["rows"] = known(source.rows);
       entry["bytes"] = known(source.bytes);
@@ -134,8 +135,8 @@ class PyServer {
     for (const session::ConsumerStats& consumer : stats.consumers) {
       nb::dict entry;
       entry["pid"] = consumer.pid;
-      entry["peer"] = consumer.peer;
-      entry["name"] = consumer.name;
+      entry["peer"] = displayed(consumer.peer);
+      entry["name"] = displayed(consumer.name);
       entry["batches"] = consumer.batches;
       entry["rows"] = consumer.rows;
       entry["bytes"] = consumer.bytes;

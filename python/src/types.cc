@@ -17,6 +17,7 @@
 #include "producer.h"
 #include "tensor/queue.h"
 #include "tensor/transfer.h"
+#include "text.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -24,15 +25,9 @@ using namespace nb::literals;
 namespace crossdock::python {
 namespace {
 
-nb::object text_of(const std::string& text) {
-  PyObject* const result = PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
-  if (result == nullptr) throw nb::python_error();
-  return nb::steal(result);
-}
-
 nb::list names(const PySchema& self) {
   nb::list result;
-  for (const array::Field& field : self.schema->fields()) result.append(text_of(field.name));
+  for (const array::Field& field : self.schema->fields()) result.append(displayed(field.name));
   return result;
 }
 
@@ -115,12 +110,12 @@ void bind_types(nb::module_& module) {
             return nb::bool_(*self.schema == *that->schema);
           },
           "other"_a.none())
-      .def("__hash__", [](const PySchema& self) { return nb::hash(text_of(self.schema->to_string())); })
-      .def("__str__", [](const PySchema& self) { return text_of(self.schema->to_string()); })
+      .def("__hash__", [](const PySchema& self) { return nb::hash(displayed(self.schema->to_string())); })
+      .def("__str__", [](const PySchema& self) { return displayed(self.schema->to_string()); })
       .def("__repr__",
            [](const PySchema& self) {
              return nb::str("<crossdock.Schema: {} fields>\n{}")
-                 .format(self.schema->fields().size(), text_of(self.schema->to_string()));
+                 .format(self.schema->fields().size(), displayed(self.schema->to_string()));
            })
       .def("__arrow_c_schema__", [](const PySchema& self) { return schema_capsule(*self.schema); });
 

@@ -104,6 +104,7 @@ struct Arena::Impl {
     }
     frozen->data_ = base;
     frozen->mapped_ = ::munmap(base + size, reserve - size) == 0 ? size : reserve;
+    frozen->record_ = {base, frozen->mapped_, MappingKind::kMemory, "an Arena of this process, which was published"};
     base = nullptr;
     region = std::move(frozen);
     state.store(State::kReadOnly, std::memory_order_release);

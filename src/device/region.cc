@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <string>
@@ -59,6 +60,13 @@ const std::byte* map(int fd, std::uint64_t size, int protection, const std::stri
   return static_cast<const std::byte*>(start);
 }
 
+/// The path of an open file, as the system knows it.
+std::string path_behind(int fd) {
+  char path[4096];
+  const ssize_t size = ::readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), path, sizeof(path));
+  return size > 0 ? std::string(path, static_cast<std::size_t>(size)) : "(path not known)";
+}
+
 /// Keeps a mapping out of forked children, which would share the producer's writes with it.
 void keep_from_children(const std::byte* start, std::uint64_t size, const std::string& where) {
   if (::madvise(const_cast<std::byte*>(start), size, MADV_DONTFORK) != 0) {
@@ -81,6 +89,7 @@ void check_readable(int fd, const std::string& where) {
 FileStamp FileStamp::of(int fd) { return stamp_of(inspect(fd, "a file's stamp")); }
 
 Region::~Region() {
+  record_ = {};  // before something else can lie there
   // A recycled mapping doesn't exist in a forked child: something else may lie at its addresses there.
   const bool ours = kind_ != RegionKind::kRecycled || !made_in_.in_child();
   if (data_ != nullptr && ours) ::munmap(const_cast<std::byte*>(data_), mapped_);
@@ -119,6 +128,11 @@ std::shared_ptr<const Region> Region::adopt(UniqueFd fd, RegionKind kind, std::u
   if (kind == RegionKind::kFile) region->stamp_ = stamp;
   region->data_ = map(fd.get(), size, PROT_READ, where);
   region->mapped_ = size;
+  if (kind == RegionKind::kFile) {
+    region->record_ = {region->data_, size, MappingKind::kFile, path_behind(fd.get()) + ", " + where};
+  } else {
+    region->record_ = {region->data_, size, MappingKind::kMemory, where};
+  }
   if (kind == RegionKind::kRecycled) keep_from_children(region->data_, size, where);
   return region;
 }
@@ -153,6 +167,7 @@ std::shared_ptr<const Region> Region::open_file(const std::string& path) {
   region->name_ = path;
   region->data_ = map(region->fd_.get(), region->size_, PROT_READ, where);
   region->mapped_ = region->size_;
+  region->record_ = {region->data_, region->size_, MappingKind::kFile, path};
   return region;
 }
 

@@ -3,10 +3,12 @@
 #include <bit>
 #include <cstring>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
 #include "crossdock/core/error.h"
+#include "crossdock/core/text.h"
 #include "crossdock/device/region_table.h"
 
 namespace crossdock::session {
@@ -130,31 +132,62 @@ std::shared_ptr<const PublishedTable> publish_catalogue(const std::vector<Catalo
   return builder.finish();
 }
 
-void read_catalogue(const array::RecordBatch& batch, std::vector<CatalogueEntry>* entries) {
-  const auto& fields = batch.schema->fields();
-  std::size_t first_buffer[kColumns];
+CatalogueReader::CatalogueReader(const array::Schema& schema, const ListOptions& limits) : limits_(limits) {
+  const auto& fields = schema.fields();
   for (std::size_t i = 0; i < kColumns; ++i) {
-    if (fields.size() < kColumns || fields[i].name != kColumnNames[i] || fields[i].type.id != kColumnTypes[i] ||
-        fields[i].dictionary) {
+    if (fields.size() < kColumns || fields[i].name != kColumnNames[i] || fields[i].type.id != kColumnTypes[i]) {
       throw InvalidDataError(
           "the server's catalogue isn't one: columns name, schema, rows, bytes, device were expected, not\n" +
-          batch.schema->to_string());
+          schema.to_string());
     }
-    first_buffer[i] = batch.schema->nodes()[i].first_buffer;
+    first_buffers_.push_back(schema.nodes()[i].first_buffer);
+  }
+  // A dictionary would be kept from batch to batch, and may grow with each.
+  if (!schema.dictionaries().empty()) {
+    throw InvalidDataError("the server's catalogue isn't one: a column is dictionary-encoded, in\n" + schema.to_string());
+  }
+}
+
+void CatalogueReader::charge(std::uint64_t bytes) {
+  bytes_ += bytes;
+  if (bytes_ > limits_.max_bytes) {
+    throw ResourceError("the server's catalogue takes more than " + std::to_string(limits_.max_bytes) + " bytes, after " +
+                        std::to_string(entries_.size()) + " entries; if it is right, raise max_bytes of list()");
+  }
+}
+
+std::string CatalogueReader::text(const array::RecordBatch& batch, int column, std::int64_t row) const {
+  const std::string_view bytes = text_at(batch, first_buffers_[static_cast<std::size_t>(column)], row);
+  if (!is_utf8(bytes)) {
+    throw InvalidDataError(std::string("the server's catalogue: the ") + kColumnNames[column] + " in row " +
+                           std::to_string(entries_.size()) + " isn't UTF-8: " + shown(bytes));
+  }
+  return std::string(bytes);
+}
+
+void CatalogueReader::read(const array::RecordBatch& batch) {
+  const auto rows = static_cast<std::uint64_t>(batch.num_rows);
+  if (++batches_ > limits_.max_entries || rows > limits_.max_entries - entries_.size()) {
+    throw ResourceError("the server's catalogue has more than " + std::to_string(limits_.max_entries) +
+                        " entries or batches; if it is right, raise max_entries of list()");
   }
   const ipc::Limits limits;
   for (std::int64_t row = 0; row < batch.num_rows; ++row) {
     CatalogueEntry entry;
-    entry.name = text_at(batch, first_buffer[kName], row);
-    if (valid_at(batch, first_buffer[kSchema], row)) {
+    entry.name = text(batch, kName, row);
+    entry.device = text(batch, kDevice, row);
+    charge(sizeof(CatalogueEntry) + entry.name.size() + entry.device.size());
+    if (valid_at(batch, first_buffers_[kSchema], row)) {
       // Copied out: it may lie at any alignment.
-      const std::string bytes(text_at(batch, first_buffer[kSchema], row));
+      const std::string bytes(text_at(batch, first_buffers_[kSchema], row));
+      charge(bytes.size());
       entry.schema = ipc::Message::parse(as_bytes(bytes), limits, "a schema in the server's catalogue").schema();
+      // Fields may share what describes them, so that few bytes say many.
+      charge(entry.schema->nodes().size() * (sizeof(array::Field) + sizeof(array::LayoutNode)));
     }
-    entry.rows = int_at(batch, first_buffer[kRows], row);
-    entry.bytes = int_at(batch, first_buffer[kBytes], row);
-    entry.device = text_at(batch, first_buffer[kDevice], row);
-    entries->push_back(std::move(entry));
+    entry.rows = int_at(batch, first_buffers_[kRows], row);
+    entry.bytes = int_at(batch, first_buffers_[kBytes], row);
+    entries_.push_back(std::move(entry));
   }
 }
 

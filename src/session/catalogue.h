@@ -1,6 +1,10 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "crossdock/array/record_batch.h"
@@ -21,8 +25,24 @@ struct CatalogueRow {
 /// message; null: unknown), rows and bytes int64 (null: unknown), device utf8.
 std::shared_ptr<const PublishedTable> publish_catalogue(const std::vector<CatalogueRow>& rows);
 
-/// Reads a batch of such a table, appending to `*entries`. Throws InvalidDataError: columns are missing or of other
-/// types.
-void read_catalogue(const array::RecordBatch& batch, std::vector<CatalogueEntry>* entries);
+/// Reads such a table, batch by batch. Nothing of it is trusted: a foreign server may send anything, and without end.
+class CatalogueReader {
+ public:
+  /// Throws InvalidDataError: columns are missing, of other types, or dictionary-encoded.
+  CatalogueReader(const array::Schema& schema, const ListOptions& limits);
+  /// Throws InvalidDataError that names row and column, and ResourceError that names the limit.
+  void read(const array::RecordBatch& batch);
+  std::vector<CatalogueEntry> take() noexcept { return std::move(entries_); }
+
+ private:
+  void charge(std::uint64_t bytes);
+  std::string text(const array::RecordBatch& batch, int column, std::int64_t row) const;
+
+  ListOptions limits_;
+  std::vector<std::size_t> first_buffers_;  // of each column
+  std::vector<CatalogueEntry> entries_;
+  std::uint64_t batches_ = 0;
+  std::uint64_t bytes_ = 0;  // of memory that entries_ takes, estimated
+};
 
 }  // namespace crossdock::session

@@ -67,15 +67,15 @@ Client::~Client() {
   if (!impl_->pool->made_in().in_child()) close();
 }
 
-std::vector<CatalogueEntry> Client::list(const transport::InterruptHook& interrupted) {
+std::vector<CatalogueEntry> Client::list(const ListOptions& options, const transport::InterruptHook& interrupted) {
   impl_->pool->made_in().check("this Client");
-  GetOptions options;
-  options.timeout_ms = impl_->pool->options().timeout_ms;
-  Reader::Impl reader(impl_->catalogue_pool, nullptr, "", options, interrupted);
-  std::vector<CatalogueEntry> entries;
+  GetOptions how;
+  how.timeout_ms = impl_->pool->options().timeout_ms;
+  Reader::Impl reader(impl_->catalogue_pool, nullptr, "", how, interrupted);
+  CatalogueReader catalogue(*reader.schema, options);
   std::optional<array::RecordBatch> batch;
-  while (reader.advance(true, &batch), batch) read_catalogue(*batch, &entries);
-  return entries;
+  while (reader.advance(true, &batch), batch) catalogue.read(*batch);
+  return catalogue.take();
 }
 
 std::unique_ptr<Reader> Client::get(const std::string& name, const GetOptions& options,

@@ -9,6 +9,7 @@
 #include "crossdock/core/bytes.h"
 #include "crossdock/core/export.h"
 #include "crossdock/core/fork.h"
+#include "crossdock/core/mapping_record.h"
 #include "crossdock/core/unique_fd.h"
 
 namespace crossdock::device {
@@ -85,6 +86,7 @@ class CROSSDOCK_EXPORT Region {
   std::uint64_t mapped_ = 0;  // bytes of address space to give back
   FileStamp stamp_;
   std::string name_;
+  MappingRecord record_;  // of a mapping that is read-only here
 };
 
 /// Writes bytes once into a fresh memfd and freezes it: the one copy of ordinary heap data. Never maps it, so nothing

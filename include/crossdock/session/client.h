@@ -30,6 +30,12 @@ struct CatalogueEntry {
   std::string device;  ///< "cpu"
 };
 
+/// Limits what list() takes from a server. A catalogue that passes a limit is refused, with ResourceError.
+struct ListOptions {
+  std::uint64_t max_entries = std::uint64_t{1} << 20;  ///< Batches of the catalogue are limited to as many.
+  std::uint64_t max_bytes = std::uint64_t{256} << 20;  ///< Memory of the entries: names and schemas, estimated.
+};
+
 struct GetOptions {
   std::vector<std::string> columns;  ///< Top-level fields to keep, in this order; empty: all.
   bool all_columns = true;           ///< False: `columns` holds, even if empty.
@@ -92,7 +98,9 @@ class CROSSDOCK_EXPORT Client {
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  std::vector<CatalogueEntry> list(const transport::InterruptHook& interrupted = {});
+  /// The server's catalogue, read whole. Throws ResourceError (it passes a limit of `options`), InvalidDataError (it is
+  /// no catalogue, or a text in it isn't UTF-8: says which), and as Reader::next().
+  std::vector<CatalogueEntry> list(const ListOptions& options = {}, const transport::InterruptHook& interrupted = {});
   /// Returns when the schema is there. Throws NotFoundError that lists what there is, ConsumedError, and as
   /// Reader::next().
   std::unique_ptr<Reader> get(const std::string& name, const GetOptions& options = {},

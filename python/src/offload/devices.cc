@@ -10,6 +10,7 @@
 #include "../gil.h"
 #include "../tensor/place.h"
 #include "../tensor/transfer.h"
+#include "../text.h"
 #include "crossdock/device/filter.h"
 #include "usm_type.h"
 
@@ -39,17 +40,19 @@ nb::list devices() {
       device["device"] = device_object(one.info.device);
       device["filter"] = one.filter;
       device["device_type"] = device::device_class_name(one.info.device_class);
-      device["backend"] = one.info.backend;
-      device["name"] = one.info.name;
+      device["backend"] = displayed(one.info.backend);
+      device["name"] = displayed(one.info.name);
       device["memory"] = one.info.memory;
       device["usm_types"] = kinds;
       its.append(device);
     }
+    nb::list tried;
+    for (const std::string& one : report.tried) tried.append(displayed(one));
     nb::dict driver;
     driver["driver"] = report.name;
     driver["found"] = report.found;
-    driver["version"] = report.version;
-    driver["tried"] = report.tried;
+    driver["version"] = displayed(report.version);
+    driver["tried"] = tried;
     driver["devices"] = its;
     shown.append(driver);
   }

@@ -68,61 +68,81 @@ nb::object field_object(const array::DescrField& field) {
   return nb::make_tuple(name, type, checked(tuple_of(field.shape)));
 }
 
-std::string string_in(nb::handle object, const char* what) {
+constexpr int kMostNesting = 16;
+
+/// Limits the work that a descr makes: its lists, tuples and texts may be shared, and nest to more than memory holds.
+struct DescrBudget {
+  int fields = 4096;
+  std::size_t bytes = std::size_t{1} << 20;  // of names, titles and types
+};
+
+std::string string_in(nb::handle object, const char* what, DescrBudget* left) {
   if (PyUnicode_Check(object.ptr()) == 0) {
     throw InvalidArgumentError(std::string("a descr's ") + what + " is a str, not " +
                                nb::type_name(object.type()).c_str());
   }
-  return utf8_of(object);
+  Py_ssize_t size = 0;
+  const char* const text = PyUnicode_AsUTF8AndSize(object.ptr(), &size);  // kept by the object, and made once
+  if (text == nullptr) throw nb::python_error();
+  if (static_cast<std::size_t>(size) > left->bytes) {
+    throw InvalidArgumentError("a descr's names and types have more than 1,048,576 bytes in all");
+  }
+  left->bytes -= static_cast<std::size_t>(size);
+  return {text, static_cast<std::size_t>(size)};
 }
 
-constexpr int kMostNesting = 16;
-constexpr int kMostFields = 4096;  // in all: lists may be shared, and nest to more than memory holds
+std::vector<array::DescrField> fields_in(nb::handle descr, int depth, DescrBudget* left);
 
-std::vector<array::DescrField> fields_in(nb::handle descr, int depth, int* left);
+std::vector<std::int64_t> shape_in(nb::handle shape) {
+  std::vector<std::int64_t> extents;
+  const auto append = [&](nb::handle extent) {
+    const long long number = PyLong_AsLongLong(extent.ptr());
+    if (number == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+    extents.push_back(number);
+  };
+  if (PyLong_Check(shape.ptr()) != 0) {
+    append(shape);
+    return extents;
+  }
+  if (PyTuple_Check(shape.ptr()) == 0) throw InvalidArgumentError("a descr's shape is an int or a tuple of them");
+  if (PyTuple_GET_SIZE(shape.ptr()) > array::kMaxTensorDimensions) {
+    throw InvalidArgumentError("a descr's shape has " + std::to_string(PyTuple_GET_SIZE(shape.ptr())) +
+                               " dimensions; at most " + std::to_string(array::kMaxTensorDimensions) + " are possible");
+  }
+  for (nb::handle extent : nb::borrow<nb::tuple>(shape)) append(extent);
+  return extents;
+}
 
-array::DescrField field_in(nb::handle item, int depth, int* left) {
+array::DescrField field_in(nb::handle item, int depth, DescrBudget* left) {
   if (PyTuple_Check(item.ptr()) == 0 || (nb::len(item) != 2 && nb::len(item) != 3)) {
     throw InvalidArgumentError("a descr lists tuples of name, type and, where it has one, shape");
   }
   array::DescrField field;
   nb::object name = item[0];
   if (PyTuple_Check(name.ptr()) != 0 && nb::len(name) == 2) {
-    field.title = string_in(nb::object(name[0]), "title");
+    field.title = string_in(nb::object(name[0]), "title", left);
     name = nb::object(name[1]);
   }
-  field.name = string_in(name, "name");
+  field.name = string_in(name, "name", left);
   const nb::object type = item[1];
   if (PyList_Check(type.ptr()) != 0) {
     field.fields = fields_in(type, depth + 1, left);
   } else {
-    field.typestr = string_in(type, "type");
+    field.typestr = string_in(type, "type", left);
   }
-  if (nb::len(item) == 2) return field;
-  const nb::object shape = item[2];
-  const auto append = [&](nb::handle extent) {
-    const long long number = PyLong_AsLongLong(extent.ptr());
-    if (number == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
-    field.shape.push_back(number);
-  };
-  if (PyLong_Check(shape.ptr()) != 0) {
-    append(shape);
-  } else if (PyTuple_Check(shape.ptr()) != 0) {
-    for (nb::handle extent : nb::borrow<nb::tuple>(shape)) append(extent);
-  } else {
-    throw InvalidArgumentError("a descr's shape is an int or a tuple of them");
-  }
+  if (nb::len(item) == 3) field.shape = shape_in(nb::object(item[2]));
   return field;
 }
 
-std::vector<array::DescrField> fields_in(nb::handle descr, int depth, int* left) {
+std::vector<array::DescrField> fields_in(nb::handle descr, int depth, DescrBudget* left) {
   if (PyList_Check(descr.ptr()) == 0) throw InvalidArgumentError("a descr is a list");
   if (depth > kMostNesting) throw InvalidArgumentError("a descr is nested too deeply");
+  if (PyList_GET_SIZE(descr.ptr()) > left->fields) throw InvalidArgumentError("a descr has more than 4,096 fields");
   std::vector<array::DescrField> fields;
   // A tuple of our own: reading a number may run Python, which may change the list.
   const nb::object items = checked(PyList_AsTuple(descr.ptr()));
   for (nb::handle item : nb::borrow<nb::tuple>(items)) {
-    if (--*left < 0) throw InvalidArgumentError("a descr has more than 4,096 fields");
+    if (--left->fields < 0) throw InvalidArgumentError("a descr has more than 4,096 fields");
     fields.push_back(field_in(item, depth, left));
   }
   return fields;
@@ -163,7 +183,7 @@ bool may_be_another_packages(std::string_view typestr) noexcept {
 nb::object element_type_object(const array::ElementType& type) { return nb::cast(PyElementType{type}); }
 
 std::vector<array::DescrField> descr_in(nb::handle descr) {
-  int left = kMostFields;
+  DescrBudget left;
   return fields_in(descr, 0, &left);
 }
 

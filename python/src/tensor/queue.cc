@@ -13,6 +13,7 @@
 #include "../deferred.h"
 #include "../gil.h"
 #include "../offload/selector.h"
+#include "../text.h"
 #include "../wait.h"
 #include "array_interface.h"
 #include "crossdock/core/error.h"
@@ -130,7 +131,7 @@ std::string text_of(const PyQueue& self) {
   try {
     if (const std::string filter = filter_of(queue.device()); !filter.empty()) text += " (\"" + filter + "\")";
     if (const std::string name = name_of(queue); !name.empty())
-      text += ", name " + utf8_of(nb::repr(nb::str(name.c_str(), name.size())));
+      text += ", name " + utf8_of(nb::repr(displayed(name)));
     if (!in_order(queue)) text += ", out of order";
   } catch (const std::exception&) {  // its driver is gone, or belongs to the process before a fork
   }
@@ -227,9 +228,9 @@ void bind_queue(nb::module_& module) {
           "The filter string that names its device; empty once that is gone.")
       .def_prop_ro(
           "name",
-          [](const PyQueue& self) -> std::optional<std::string> {
-            std::string name = name_of(self.queue);
-            return name.empty() ? std::nullopt : std::optional(std::move(name));
+          [](const PyQueue& self) -> nb::object {
+            const std::string name = name_of(self.queue);
+            return name.empty() ? nb::none() : nb::object(displayed(name));
           },
           "What it was asked for as, by Queue(of, name=); None for any other.")
       .def_prop_ro(

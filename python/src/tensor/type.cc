@@ -8,6 +8,7 @@
 
 #include "../deferred.h"
 #include "../offload/usm_type.h"
+#include "../text.h"
 #include "column.h"
 #include "crossdock/exchange/transfer.h"
 #include "cuda_array.h"
@@ -138,7 +139,7 @@ PyObject* representation(PyObject* self) noexcept {
     if (!tensor.c_contiguous()) text += ", strides " + array::shape_text(tensor.strides());
     if (tensor.mask) text += ", masked";
     text += ">";
-    return PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size()));
+    return displayed(text).release().ptr();
   });
 }
 
@@ -171,7 +172,7 @@ PyObject* html(PyObject* self, PyObject* /*unused*/) noexcept {
     if (tensor.read_only) row("read-only", "yes");
     if (tensor.mask) row("mask", "yes");
     text += "</table>";
-    return PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
+    return displayed(text).release().ptr();
   });
 }
 
