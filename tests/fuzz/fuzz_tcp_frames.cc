@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -6,10 +7,13 @@
 
 #include "crossdock/transport/body_memory.h"
 #include "fuzz.h"
+#include "transport/tcp/crc32c.h"
 #include "transport/tcp/frame_reader.h"
+#include "transport/tcp/frame_writer.h"
 
 /// A peer sends whatever the bytes say. However the network cuts it, the same messages come out, and the same place is
-/// the wrong one.
+/// the wrong one. What came out is sent once more, with checksums: the same comes out again, and with one byte changed
+/// on the way nothing else does.
 namespace crossdock::fuzz {
 namespace {
 
@@ -46,10 +50,26 @@ class Pieces final : public ByteStream {
   std::size_t next_ = 0;
 };
 
+/// Keeps what is written.
+class Collected final : public ByteStream {
+ public:
+  Moved read(std::span<const iovec>) override { return {}; }
+  Moved write(std::span<const iovec> parts) override {
+    Moved moved{Moved::State::kSome};
+    for (const iovec& part : parts) {
+      const auto* const from = static_cast<const std::byte*>(part.iov_base);
+      bytes.insert(bytes.end(), from, from + part.iov_len);
+      moved.bytes += part.iov_len;
+    }
+    return moved;
+  }
+  std::vector<std::byte> bytes;
+};
+
 /// All that came of a connection.
 struct Heard final : ControlFrames {
   struct Message {
-    bool tagged;
+    FrameKind kind;  // kTagged or kBody where it has a tag
     std::uint64_t tag;
     std::vector<std::byte> bytes;
     bool operator==(const Message&) const = default;
@@ -65,19 +85,24 @@ struct Heard final : ControlFrames {
   void goodbye() override { control.push_back(2); }
 };
 
-Heard hear(ByteSpan bytes, ByteSpan cuts) {
+Heard hear(ByteSpan bytes, ByteSpan cuts, Checksums checksums) {
   static const std::shared_ptr<BodyMemory> memory = make_body_pool();
   Heard heard;
   Pieces stream(bytes, cuts);
   const std::string where = "a peer";
-  FrameReader reader(stream, heard, {.max_message = 1 << 12, .max_body = 1 << 14, .body_memory = memory}, where);
+  FrameReader reader(stream, heard,
+                     {.max_message = 1 << 12, .max_body = 1 << 14, .body_memory = memory, .checksums = checksums},
+                     where);
   // Each call takes a message, a control frame or a piece; with pieces of nothing, one more for each.
   const std::size_t calls = 16 + (bytes.size() + 1) * (cuts.size() + 2);
   try {
     for (std::size_t i = 0; i < calls && !reader.ended(); ++i) {
       while (const std::optional<Incoming> message = reader.receive()) {
         require(message->bytes.size() <= (message->owner ? std::size_t{1} << 14 : std::size_t{1} << 12));
-        heard.messages.push_back({message->tagged, message->tag, {message->bytes.begin(), message->bytes.end()}});
+        const FrameKind kind = message->owner    ? FrameKind::kBody
+                               : message->tagged ? FrameKind::kTagged
+                                                 : FrameKind::kMessage;
+        heard.messages.push_back({kind, message->tag, {message->bytes.begin(), message->bytes.end()}});
       }
     }
     require(reader.ended().has_value());
@@ -87,16 +112,49 @@ Heard hear(ByteSpan bytes, ByteSpan cuts) {
   return heard;
 }
 
+std::vector<std::byte> send_with_checksums(const std::vector<Heard::Message>& messages) {
+  Collected stream;
+  FrameWriter writer(stream, 1 << 16, Checksums::kEach);
+  for (const Heard::Message& message : messages) {
+    const ByteSpan bytes(message.bytes);
+    const ByteSpan head = bytes.first(bytes.size() / 3);
+    const ByteSpan tail = bytes.subspan(head.size());
+    if (message.kind == FrameKind::kBody) {
+      const std::array parts = {head, tail};
+      require(writer.send_body(message.tag, parts, bytes.size(), nullptr));
+    } else {
+      require(writer.send(message.kind, message.tag, head, tail));
+    }
+  }
+  require(!writer.pending());
+  return stream.bytes;
+}
+
+void check_checksums(const std::vector<Heard::Message>& messages, ByteSpan cuts, std::uint32_t random) {
+  std::vector<std::byte> sent = send_with_checksums(messages);
+  const Heard whole = hear(sent, cuts, Checksums::kEach);
+  require(!whole.refused && whole.messages == messages);
+  if (sent.empty()) return;
+  sent[random % sent.size()] ^= static_cast<std::byte>(1 + (random >> 8) % 255);
+  const Heard damaged = hear(sent, cuts, Checksums::kEach);
+  require(damaged.refused && damaged.control.empty() && damaged.messages.size() < messages.size());
+  require(std::equal(damaged.messages.begin(), damaged.messages.end(), messages.begin()));
+}
+
 }  // namespace
 }  // namespace crossdock::fuzz
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace crossdock;
   fuzz::Input input(fuzz::bytes(data, size));
-  const ByteSpan cuts = input.take(input.number<std::uint8_t>() % 16);
+  const auto plan = input.number<std::uint8_t>();
+  const ByteSpan cuts = input.take(plan % 16);
+  const auto checksums = (plan & 16) == 0 ? transport::tcp::Checksums::kNone : transport::tcp::Checksums::kEach;
   // Pieces of nothing alone would be a peer that says nothing.
   if (std::all_of(cuts.begin(), cuts.end(), [](std::byte cut) { return cut == std::byte{0}; })) return 0;
   const ByteSpan bytes = input.rest();
-  fuzz::require(fuzz::hear(bytes, {}) == fuzz::hear(bytes, cuts));
+  const fuzz::Heard heard = fuzz::hear(bytes, {}, checksums);
+  fuzz::require(heard == fuzz::hear(bytes, cuts, checksums));
+  fuzz::check_checksums(heard.messages, cuts, transport::tcp::crc32c(bytes));
   return 0;
 }

@@ -17,6 +17,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "letter"))
 
 import protocol  # noqa: E402
+from tcp_carrier import crc32c, frame  # noqa: E402
 
 SMALL = {
     "int64": pa.table({"x": pa.array([1, None, 3], pa.int64())}),
@@ -119,14 +120,15 @@ def streams() -> None:
 
 
 def tcp() -> None:
-    def frame(kind: int, number: int, payload: bytes = b"") -> bytes:
-        return struct.pack("<BxxxxxxxQQ", kind, number, len(payload)) + payload + bytes(-len(payload) % 8)
+    def some(checksums: bool) -> bytes:
+        contents = [(1, 0, b"untagged"), (2, 7, b"tagged"), (4, 1, b""), (5, 8, b""), (3, 1 << 56, b"b" * 99)]
+        return b"".join(frame(*content, checksums=checksums) for content in contents)
 
-    frames = (
-        frame(1, 0, b"untagged") + frame(2, 7, b"tagged") + frame(4, 1) + frame(5, 8) + frame(3, 1 << 56, b"b" * 99)
-    )
+    frames = some(checksums=False)
     for name, cuts in (("one_piece", b""), ("bytes", b"\x01"), ("pieces", b"\x18\x00\x07\xff")):
         put("tcp_frames", name, bytes([len(cuts)]) + cuts + frames + frame(6, 0))
+        summed = some(checksums=True) + frame(6, 0, checksums=True)
+        put("tcp_frames", f"{name}_with_checksums", bytes([16 + len(cuts)]) + cuts + summed)
     put("tcp_frames", "cut_short", b"\x01\x40" + frames[:-4])
     put("tcp_frames", "large", b"\x01\xff" + frame(3, 5, bytes(9000)) + frame(1, 0, b"after it"))
 
@@ -134,8 +136,16 @@ def tcp() -> None:
         return struct.pack("<8sIIII", b"XDOCKTCP", kind, 1, 24 + len(rest), 0) + rest
 
     limits = struct.pack("<QQQ", 7, 1 << 20, 1 << 30)
-    put("tcp_handshake", "hello", record(1, limits + struct.pack("<II", 2, 1) + bytes(range(32))))
-    put("tcp_handshake", "welcome", record(2, limits + struct.pack("<QQ", 3, 4) + bytes(32)))
+    def with_checksum(kind: int, rest: bytes) -> bytes:
+        start = record(kind, rest + bytes(4))[:-4]
+        return start + struct.pack("<I", crc32c(start))
+
+    hello = limits + struct.pack("<II", 2, 1) + bytes(range(32))
+    welcome = limits + struct.pack("<QQ", 3, 4) + bytes(32)
+    put("tcp_handshake", "hello", with_checksum(1, hello))
+    put("tcp_handshake", "welcome", with_checksum(2, welcome))
+    put("tcp_handshake", "hello_without_checksum", record(1, hello))
+    put("tcp_handshake", "welcome_without_checksum", record(2, welcome))
     put("tcp_handshake", "refused", record(3, struct.pack("<II", 2, 5) + b"token"))
     put("tcp_handshake", "challenge", record(4, bytes(range(32))))
     put("tcp_handshake", "proof", record(5, bytes(range(32))))

@@ -1,4 +1,5 @@
-"""The tcp carrier of docs/protocol-tcp.md, either end, over a raw socket: no feature bit, with a token or none.
+"""The tcp carrier of docs/protocol-tcp.md, either end, over a raw socket, with a token or none, with checksums or as an
+end that doesn't know them.
 
 Written from that page alone, with none of the library's code.
 """
@@ -23,6 +24,9 @@ WRONG_TOKEN = 2
 BOTH, METADATA, BODIES = 0, 1, 2
 MESSAGE, TAGGED, BODY, TAKEN, WINDOW, GOODBYE = range(1, 7)
 
+# Feature bits.
+KNOWS_CHECKSUMS, ASKS_FOR_CHECKSUMS = 1 << 3, 1 << 4
+
 MOST_MESSAGE, MOST_BODY = 1 << 20, 64 << 20
 
 
@@ -38,6 +42,40 @@ class Refused(Ended):
 
 class Unproved(Exception):
     """The peer doesn't know the token, or there is none to ask for."""
+
+
+class Damaged(Exception):
+    """A checksum isn't that of the bytes before it."""
+
+
+def _crc32c_table() -> list[int]:
+    table = []
+    for value in range(256):
+        for _ in range(8):
+            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
+        table.append(value)
+    return table
+
+
+_TABLE = _crc32c_table()
+
+
+def crc32c(data: bytes) -> int:
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = crc >> 8 ^ _TABLE[(crc ^ byte) & 0xFF]
+    return crc ^ 0xFFFFFFFF
+
+
+def frame(kind: int, number: int, payload: bytes = b"", *, checksums: bool = False) -> bytes:
+    header = struct.pack("<BxxxxxxxQQ", kind, number, len(payload))
+    if not checksums:
+        return header + payload + bytes(-len(payload) % 8)
+    header = header[:4] + struct.pack("<I", crc32c(header)) + header[8:]
+    if not payload:
+        return header
+    summed = payload + bytes(-(len(payload) + 4) % 8)
+    return header + summed + struct.pack("<I", crc32c(summed))
 
 
 def proof(token: bytes, who: str, *records: bytes) -> bytes:
@@ -56,8 +94,12 @@ class TcpCarrier:
         free_data: int = 0,
         carries: int = BOTH,
         token: bytes | None = None,
+        features: int = 0,
     ) -> None:
+        """`features`: 0 is an end that doesn't know of checksums, and so has none in its records either."""
         self.socket = sock
+        self._features = features
+        self.checksums = False
         sock.settimeout(10)
         self.bodies_by_value = 0
         self.said_goodbye = False
@@ -72,11 +114,25 @@ class TcpCarrier:
 
     # ---- handshake ----
 
-    _LIMITS = struct.pack("<QQQ", 0, MOST_MESSAGE, MOST_BODY)  # no feature
+    def _limits(self) -> bytes:
+        return struct.pack("<QQQ", self._features, MOST_MESSAGE, MOST_BODY)
+
+    def _agree(self, record: bytes, end: int) -> None:
+        """What the peer's opening says of checksums. `end`: where its own stands."""
+        features = struct.unpack_from("<Q", record, 24)[0]
+        if len(record) >= end + 4:
+            if crc32c(record[:end]) != struct.unpack_from("<I", record, end)[0]:
+                raise Damaged("a record of the handshake")
+        else:
+            assert not features & KNOWS_CHECKSUMS, "it knows checksums, and its record has none"
+        common, either = features & self._features, features | self._features
+        self.checksums = bool(common & KNOWS_CHECKSUMS and either & ASKS_FOR_CHECKSUMS)
 
     def _say_hello(self, carries: int, token: bytes | None) -> None:
         hello = self._write_record(
-            HELLO, self._LIMITS + struct.pack("<II", carries, token is not None) + os.urandom(32)
+            HELLO,
+            self._limits() + struct.pack("<II", carries, token is not None) + os.urandom(32),
+            checksum=bool(self._features & KNOWS_CHECKSUMS),
         )
         seen = hello
         if token is not None:
@@ -89,6 +145,7 @@ class TcpCarrier:
         kind, welcome = self._read_record()
         assert kind == WELCOME
         assert len(welcome) >= 96
+        self._agree(welcome, 96)
         self.want_data, self.free_data = struct.unpack_from("<QQ", welcome, 48)
         if token is None:
             assert welcome[64:96] == bytes(32), "a proof of a token that nobody has"
@@ -99,6 +156,7 @@ class TcpCarrier:
         kind, hello = self._read_record()
         assert kind == HELLO
         assert len(hello) >= 88
+        self._agree(hello, 88)
         assert struct.unpack_from("<Q", hello, 32)[0] > 0
         self.carries, self.client_has_token = struct.unpack_from("<II", hello, 48)
         seen = hello
@@ -111,9 +169,11 @@ class TcpCarrier:
             assert len(answer) >= 56
             if not hmac.compare_digest(answer[24:56], proof(token, "client", seen)):
                 self.refuse(WRONG_TOKEN, "not this token")
-        rest = self._LIMITS + struct.pack("<QQ", want_data, free_data)
-        ours = bytes(32) if token is None else proof(token, "server", seen, self._record(WELCOME, rest, 32))
-        self._write_record(WELCOME, rest + ours)
+        rest = self._limits() + struct.pack("<QQ", want_data, free_data)
+        checksum = bool(self._features & KNOWS_CHECKSUMS)
+        start = self._record(WELCOME, rest, 32 + 4 * checksum)
+        ours = bytes(32) if token is None else proof(token, "server", seen, start)
+        self._write_record(WELCOME, rest + ours, checksum=checksum)
         self.want_data, self.free_data = want_data, free_data
 
     def refuse(self, code: int, reason: str) -> NoReturn:
@@ -127,8 +187,10 @@ class TcpCarrier:
         """A record of which `more` bytes follow."""
         return struct.pack("<8sIIII", MAGIC, kind, VERSION, 24 + len(rest) + more, PLAIN) + rest
 
-    def _write_record(self, kind: int, rest: bytes) -> bytes:
-        record = self._record(kind, rest)
+    def _write_record(self, kind: int, rest: bytes, *, checksum: bool = False) -> bytes:
+        record = self._record(kind, rest, 4 * checksum)
+        if checksum:
+            record += struct.pack("<I", crc32c(record))
         self.socket.sendall(record)
         return record
 
@@ -158,9 +220,8 @@ class TcpCarrier:
         return bytes(data)
 
     def _write_frame(self, kind: int, number: int, payload: bytes = b"") -> None:
-        frame = struct.pack("<BxxxxxxxQQ", kind, number, len(payload)) + payload + bytes(-len(payload) % 8)
         try:
-            self.socket.sendall(frame)
+            self.socket.sendall(frame(kind, number, payload, checksums=self.checksums))
         except ConnectionError as error:
             raise Ended("the peer is gone") from error
 
@@ -175,11 +236,17 @@ class TcpCarrier:
         self.socket.settimeout(timeout)
         while True:
             header = self._read(24)
-            kind, number, length = struct.unpack("<BxxxxxxxQQ", header)
-            assert header[1:8] == bytes(7), "bytes that must be zero"
+            kind, checksum, number, length = struct.unpack("<BxxxIQQ", header)
+            if self.checksums and crc32c(header[:4] + bytes(4) + header[8:]) != checksum:
+                raise Damaged("a frame's header")
+            assert self.checksums or checksum == 0
+            assert header[1:4] == bytes(3), "bytes that must be zero"
             assert kind in (MESSAGE, TAGGED, BODY) or length == 0, "a payload where there is none"
             payload = self._read(length)
-            assert self._read(-length % 8) == bytes(-length % 8), "padding that isn't zeros"
+            zeros = self._read(-(length + 4) % 8 if self.checksums and length else -length % 8)
+            assert zeros == bytes(len(zeros)), "padding that isn't zeros"
+            if self.checksums and length and crc32c(payload + zeros) != struct.unpack("<I", self._read(4))[0]:
+                raise Damaged("a payload")
             if kind == TAKEN:
                 assert self.taken_by_peer <= number <= self._sent
                 self.taken_by_peer = number

@@ -12,6 +12,14 @@
 
 namespace crossdock::transport {
 
+/// Whether frames have a CRC-32C each, so that bytes changed on the way end the connection (ProtocolError) and are
+/// never handed out. Used if both ends know it and one asks.
+enum class Checksum : std::uint8_t {
+  kAuto,  ///< Asks for it unless the peer is on this machine: its address is of the loopback, or this end's own.
+  kOn,    ///< Asks for it everywhere; a peer that doesn't know it, or has kOff, is refused (HandshakeError).
+  kOff,
+};
+
 struct TcpOptions {
   /// Larger messages are refused at the sender, and end the connection at the receiver.
   std::uint64_t max_message = 64ull << 20;
@@ -23,6 +31,8 @@ struct TcpOptions {
   /// A secret that both ends must know, 1 to 1024 bytes; empty: none. It is proved, never sent; whoever overhears a
   /// handshake can try guesses at leisure, so make it long and random. It doesn't encrypt what follows.
   std::string token = {};
+  /// Tells damage by a network from data; no protection from anybody who changes bytes on purpose.
+  Checksum checksum = Checksum::kAuto;
   int handshake_timeout_ms = 5000;
   /// What send() copies and keeps while the socket is full, bytes of one connection.
   std::size_t queue_bytes = 256 << 10;

@@ -27,6 +27,7 @@ struct Agreement {
   bool error_messages = false;       ///< Both ends know message type 255.
   bool counted_leases = false;       ///< The client frees each address as often as it was sent.
   bool cancel = false;               ///< Both ends know an End of Stream from the client.
+  bool checksums = false;            ///< Bytes changed on the way end the connection instead of being taken for data.
   bool same_user = true;       ///< Another process of our own user on this machine. False for every other machine.
   std::uint32_t peer_pid = 0;  ///< 0: on another machine, for all that is known.
   std::uint32_t peer_uid = 0;

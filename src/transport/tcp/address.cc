@@ -108,12 +108,19 @@ std::string host_of(const Endpoint& endpoint) {
   return error == 0 ? host : "?";
 }
 
-bool same_peer(const Endpoint& one, const Endpoint& other) noexcept {
+bool same_host(const Endpoint& one, const Endpoint& other) noexcept {
   if (one.storage.ss_family != other.storage.ss_family) return false;
   if (one.storage.ss_family != AF_INET6) {
     return reinterpret_cast<const sockaddr_in*>(&one.storage)->sin_addr.s_addr ==
            reinterpret_cast<const sockaddr_in*>(&other.storage)->sin_addr.s_addr;
   }
+  const auto* first = reinterpret_cast<const sockaddr_in6*>(&one.storage);
+  const auto* second = reinterpret_cast<const sockaddr_in6*>(&other.storage);
+  return IN6_ARE_ADDR_EQUAL(&first->sin6_addr, &second->sin6_addr) && first->sin6_scope_id == second->sin6_scope_id;
+}
+
+bool same_peer(const Endpoint& one, const Endpoint& other) noexcept {
+  if (one.storage.ss_family != AF_INET6 || other.storage.ss_family != AF_INET6) return same_host(one, other);
   const in6_addr& first = reinterpret_cast<const sockaddr_in6*>(&one.storage)->sin6_addr;
   const in6_addr& second = reinterpret_cast<const sockaddr_in6*>(&other.storage)->sin6_addr;
   // To a socket for both families an IPv4 address is the end of one of ::ffff:0:0/96.

@@ -39,6 +39,8 @@ std::uint16_t port_of(const Endpoint& endpoint) noexcept;
 std::string host_of(const Endpoint& endpoint);
 /// Whether two addresses, of whatever ports, are taken for one peer's: the same, of IPv6 the same 64 bits of network.
 bool same_peer(const Endpoint& one, const Endpoint& other) noexcept;
+/// Whether two addresses, of whatever ports, are the same one.
+bool same_host(const Endpoint& one, const Endpoint& other) noexcept;
 bool is_wildcard(const Endpoint& endpoint) noexcept;
 /// Whether it never leaves this machine: 127.0.0.0/8, also as IPv6 has it, and ::1.
 bool is_loopback(const Endpoint& endpoint) noexcept;

@@ -84,7 +84,8 @@ std::vector<std::byte> await_record(Socket& socket, RecordReader& reader, const 
     case Refusal::kResources: throw ConnectionError(what);
     case Refusal::kOtherVersion: throw HandshakeError(what + " (" + versions + ")");
     case Refusal::kMalformed:
-    case Refusal::kMode: break;
+    case Refusal::kMode:
+    case Refusal::kChecksums: break;
   }
   throw HandshakeError(what);
 }
@@ -125,6 +126,9 @@ Welcome shake_hands(Socket& socket, const Hello& hello, const TcpOptions& option
   if (type != RecordType::kWelcome || !decode(record, &welcome)) {
     throw HandshakeError(where + " answered with something else, or with a welcome that is too short");
   }
+  if (is_damaged(record, welcome)) {
+    throw HandshakeError(where + "'s welcome arrived damaged: its CRC-32C isn't that of its bytes; check the network");
+  }
   if (!hello.has_token) return welcome;
   if (asked.empty()) {
     throw PermissionError(where +
@@ -150,15 +154,22 @@ std::unique_ptr<Connection> tcp_connect(const std::string& address, const TcpOpt
   const Patience patience(where, timeout_ms, interrupted);
   Socket socket(connect_socket(to, options, where, patience), where);
   set_up(socket.get(), options, where);
-  const Hello hello{.features = kOwnFeatures,
+  const std::uint64_t features = own_features(options, socket.get());
+  const Hello hello{.features = features,
                     .max_message = options.max_message,
                     .max_body = options.max_body,
                     .carries = static_cast<std::uint32_t>(carries),
                     .has_token = !options.token.empty(),
                     .nonce = make_nonce()};
   const Welcome welcome = shake_hands(socket, hello, options, where, patience);
+  if (options.checksum == Checksum::kOn && !use_checksums(features, welcome.features)) {
+    throw HandshakeError(where +
+                         " offers no checksums, and TcpOptions::checksum of this end demands them: upgrade it, "
+                         "or don't switch them off there");
+  }
   return join(socket.duplicate(),
-              {.peer_features = welcome.features,
+              {.own_features = features,
+               .peer_features = welcome.features,
                .max_message = options.max_message,
                .peer_max_message = welcome.max_message,
                .peer_max_body = welcome.max_body,

@@ -28,6 +28,10 @@ UniqueFd poll_for(int socket) {
   return poll;
 }
 
+Checksums checksums_of(const Agreement& agreement) noexcept {
+  return agreement.checksums ? Checksums::kEach : Checksums::kNone;
+}
+
 }  // namespace
 
 TcpConnection::TcpConnection(Parts parts, const TcpOptions& options)
@@ -37,8 +41,12 @@ TcpConnection::TcpConnection(Parts parts, const TcpOptions& options)
       where_(std::move(parts.where)),
       socket_(std::move(parts.socket), where_),
       poll_(poll_for(socket_.get())),
-      writer_(socket_, options.queue_bytes),
-      reader_(socket_, *this, {.max_message = parts.take_limit, .max_body = options.max_body, .body_memory = pool_},
+      writer_(socket_, options.queue_bytes, checksums_of(agreement_)),
+      reader_(socket_, *this,
+              {.max_message = parts.take_limit,
+               .max_body = options.max_body,
+               .body_memory = pool_,
+               .checksums = checksums_of(agreement_)},
               where_),
       quantum_(kQuietMessages) {}
 

@@ -1,6 +1,7 @@
 #include "frame_reader.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -15,6 +16,23 @@ constexpr std::size_t kReadAhead = 4 << 10;
 /// Up to this size a frame is read into the buffer, and what follows it too.
 constexpr std::size_t kSmall = 16 << 10;
 constexpr std::size_t kBytesPerTurn = 4 << 20;
+/// Of a body with a checksum so much is read at once: its checksum is computed while it is in the cache.
+constexpr std::size_t kPiece = 256 << 10;
+
+std::string hexadecimal(std::uint32_t value) {
+  std::array<char, 11> text{};
+  std::snprintf(text.data(), text.size(), "0x%08x", value);
+  return text.data();
+}
+
+const char* name_of(FrameKind kind) noexcept { return kind == FrameKind::kBody ? "body" : "message"; }
+
+[[noreturn]] void throw_damaged(const std::string& what, std::uint32_t sent, std::uint32_t found) {
+  throw ProtocolError(what + " arrived damaged: its CRC-32C is " + hexadecimal(sent) + ", and its bytes have " +
+                      hexadecimal(found) +
+                      "; nothing of it was used. Check the network between the two machines, and connect again; a file "
+                      "that is written to while it is served does the same");
+}
 
 }  // namespace
 
@@ -51,13 +69,7 @@ std::optional<Incoming> FrameReader::take() {
     if (goodbye_) throw ProtocolError(where_ + " goes on after it has said goodbye");
     wanted_ = kHeaderBytes;
     if (have < wanted_) return std::nullopt;
-    FrameHeader header;
-    if (!load(buffer_.get() + begin_, &header)) {
-      throw ProtocolError(where_ + " sent what is no frame: kind " +
-                          std::to_string(load_le<std::uint64_t>(buffer_.get() + begin_)) + ", tag " +
-                          std::to_string(header.tag) + ", " + std::to_string(header.length) + " bytes");
-    }
-    check(header);
+    const FrameHeader header = this->header();
     switch (header.kind) {
       case FrameKind::kTaken: control_.taken(header.tag); break;
       case FrameKind::kWindow: control_.window(header.tag); break;
@@ -73,9 +85,13 @@ std::optional<Incoming> FrameReader::take() {
           continue;
         }
         const auto length = static_cast<std::size_t>(header.length);
-        wanted_ += length + padding(length);
+        const std::size_t trailer = trailer_size(length, limits_.checksums);
+        wanted_ += length + trailer;
         if (have < wanted_) return std::nullopt;
         const ByteSpan payload(buffer_.get() + begin_ + kHeaderBytes, length);
+        if (limits_.checksums == Checksums::kEach) {
+          check_payload(header.kind, length, crc32c(payload), {payload.data() + length, trailer});
+        }
         begin_ += std::exchange(wanted_, 0);
         after_large_ = false;
         return Incoming{header.kind == FrameKind::kTagged, header.tag, payload};
@@ -85,28 +101,68 @@ std::optional<Incoming> FrameReader::take() {
   }
 }
 
+/// The header at begin_, which is there whole.
+FrameHeader FrameReader::header() const {
+  const std::byte* const at = buffer_.get() + begin_;
+  if (limits_.checksums == Checksums::kEach) {
+    const auto sent = load_le<std::uint32_t>(at + kHeaderChecksum);
+    const std::uint32_t found = header_checksum(at);
+    if (sent != found) throw_damaged("the header of a frame from " + where_, sent, found);
+  }
+  FrameHeader header;
+  if (!load(at, limits_.checksums, &header)) {
+    throw ProtocolError(where_ + " sent what is no frame: kind " + std::to_string(load_le<std::uint64_t>(at)) +
+                        ", tag " + std::to_string(header.tag) + ", " + std::to_string(header.length) + " bytes");
+  }
+  check(header);
+  return header;
+}
+
+/// `payload`: the CRC-32C of what came of it.
+void FrameReader::check_payload(FrameKind kind, std::uint64_t length, std::uint32_t payload, ByteSpan trailer) const {
+  if (trailer.empty()) return;
+  const auto sent = load_le<std::uint32_t>(&trailer[trailer.size() - kChecksumBytes]);
+  const std::uint32_t found = trailer_checksum(payload, trailer);
+  if (sent == found) return;
+  throw_damaged(std::string("a ") + name_of(kind) + " of " + std::to_string(length) + " bytes from " + where_, sent,
+                found);
+}
+
 void FrameReader::check(const FrameHeader& header) const {
   const bool is_body = header.kind == FrameKind::kBody;
   const std::uint64_t limit = is_body ? limits_.max_body : limits_.max_message;
   if (header.length <= limit) return;
   throw ProtocolError(
-      where_ + " sends a " + (is_body ? "body" : "message") + " of " + std::to_string(header.length) +
+      where_ + " sends a " + name_of(header.kind) + " of " + std::to_string(header.length) +
       " bytes; this end takes at most " + std::to_string(limit) +
       (is_body ? " (TcpOptions::max_body)" : " (TcpOptions::max_message, and max_request of a listener)"));
 }
 
 void FrameReader::begin_large(const FrameHeader& header) {
   BodyMemory& memory = header.kind == FrameKind::kBody ? *limits_.body_memory : *large_messages_;
-  large_.emplace(Large{header, memory.allocate(header.length)});
+  large_.emplace(Large{header, memory.allocate(header.length), trailer_size(header.length, limits_.checksums)});
   begin_ += std::exchange(wanted_, 0);
   const auto here = static_cast<std::size_t>(std::min<std::uint64_t>(end_ - begin_, large_->total()));
   const auto payload = static_cast<std::size_t>(std::min<std::uint64_t>(here, large_->size()));
   if (payload > 0) std::memcpy(large_->bytes.get(), buffer_.get() + begin_, payload);
+  std::copy_n(buffer_.get() + begin_ + payload, here - payload, trailer_.begin());
   begin_ += here;
-  large_->got = here;
+  extend_large(here);
+}
+
+/// Counts `bytes` that have come of it.
+void FrameReader::extend_large(std::uint64_t bytes) {
+  if (limits_.checksums == Checksums::kEach && large_->got < large_->size()) {
+    const std::uint64_t payload = std::min(bytes, large_->size() - large_->got);
+    large_->checksum = crc32c(large_->checksum, {large_->bytes.get() + large_->got, static_cast<std::size_t>(payload)});
+  }
+  large_->got += bytes;
 }
 
 Incoming FrameReader::finish_large() {
+  if (limits_.checksums == Checksums::kEach) {
+    check_payload(large_->header.kind, large_->size(), large_->checksum, ByteSpan(trailer_).first(large_->trailer));
+  }
   Incoming message{large_->header.kind != FrameKind::kMessage, large_->header.tag,
                    ByteSpan(large_->bytes.get(), static_cast<std::size_t>(large_->size()))};
   after_large_ = large_->size() > kSmall;
@@ -136,9 +192,13 @@ bool FrameReader::fill(std::size_t* budget) {
     of_large = large_->total() - large_->got;
     const std::uint64_t at = std::min(large_->got, large_->size());
     const std::uint64_t payload = large_->size() - at;
-    ask(large_->bytes.get() + at, static_cast<std::size_t>(payload));
-    ask(padding_.data(), static_cast<std::size_t>(of_large - payload));
-    ask(buffer_.get(), kReadAhead);
+    const bool in_pieces = limits_.checksums == Checksums::kEach && payload > kPiece;
+    ask(large_->bytes.get() + at, in_pieces ? kPiece : static_cast<std::size_t>(payload));
+    if (!in_pieces) {
+      const auto missing = static_cast<std::size_t>(of_large - payload);
+      ask(trailer_.data() + large_->trailer - missing, missing);
+      ask(buffer_.get(), kReadAhead);
+    }
   } else {
     const std::size_t room = room_for_more();  // moves end_: compilers differ in what of a call they evaluate first
     ask(buffer_.get() + end_, room);
@@ -152,7 +212,7 @@ bool FrameReader::fill(std::size_t* budget) {
   drained_ = moved.bytes < asked;
   *budget -= std::min(*budget, moved.bytes);
   const auto to_large = std::min<std::uint64_t>(moved.bytes, of_large);
-  if (large_) large_->got += to_large;
+  if (large_) extend_large(to_large);
   end_ += moved.bytes - static_cast<std::size_t>(to_large);
   return true;
 }

@@ -20,6 +20,7 @@ struct ReadLimits {
   std::uint64_t max_message = 0;
   std::uint64_t max_body = 0;
   std::shared_ptr<BodyMemory> body_memory;
+  Checksums checksums = Checksums::kNone;
 };
 
 /// Who hears of the frames that are no messages. May throw ProtocolError.
@@ -34,7 +35,9 @@ class ControlFrames {
 };
 
 /// Makes messages of bytes. Small messages are handed out where they were read; a body is read straight into memory of
-/// its own, but for what came along with its header. One thread at a time.
+/// its own, but for what came along with its header. With checksums, no length is used and no message handed out before
+/// its checksum was found right; a body's is computed piece by piece, as long as the piece is in the cache. One thread
+/// at a time.
 class FrameReader {
  public:
   /// `where` names the peer, for errors; it and the others must outlive this.
@@ -61,9 +64,11 @@ class FrameReader {
   struct Large {
     FrameHeader header;
     std::shared_ptr<std::byte> bytes;
-    std::uint64_t got = 0;  // its padding included
+    std::size_t trailer = 0;     // bytes that follow the payload
+    std::uint64_t got = 0;       // of both
+    std::uint32_t checksum = 0;  // of what came of the payload
     std::uint64_t size() const noexcept { return header.length; }
-    std::uint64_t total() const noexcept { return header.length + padding(header.length); }
+    std::uint64_t total() const noexcept { return header.length + trailer; }
   };
   struct FreeBuffer {
     void operator()(std::byte* bytes) const noexcept { ::operator delete (bytes, std::align_val_t{64}); }
@@ -71,8 +76,11 @@ class FrameReader {
 
   std::optional<Incoming> take();
   void begin_large(const FrameHeader& header);
+  void extend_large(std::uint64_t bytes);
   Incoming finish_large();
+  FrameHeader header() const;
   void check(const FrameHeader& header) const;
+  void check_payload(FrameKind kind, std::uint64_t length, std::uint32_t payload, ByteSpan trailer) const;
   bool fill(std::size_t* budget);
   std::size_t room_for_more();
 
@@ -88,7 +96,7 @@ class FrameReader {
   std::size_t end_ = 0;
   std::size_t wanted_ = 0;  // bytes from begin_ on without which take() finds nothing
   std::optional<Large> large_;
-  std::array<std::byte, kFrameAlignment> padding_;
+  Trailer trailer_{};                // of large_
   std::shared_ptr<std::byte> held_;  // a large message that was handed out
   bool after_large_ = false;
   bool has_more_ = false;

@@ -10,7 +10,8 @@ namespace {
 constexpr std::size_t kControlBytes = 2 * kHeaderBytes;  // a kTaken and a kWindow
 constexpr std::size_t kPartsPerCall = 256;               // far under the system's limit
 constexpr std::size_t kKeptQueue = 1 << 20;              // bytes that an empty queue may go on holding
-constexpr std::array<std::byte, kFrameAlignment> kZeros{};
+/// Of a body with a checksum so much is offered at once: its checksum is computed first, and brings it into the cache.
+constexpr std::size_t kPiece = 256 << 10;
 
 iovec part_of(ByteSpan bytes) noexcept { return {const_cast<std::byte*>(bytes.data()), bytes.size()}; }
 
@@ -20,8 +21,7 @@ bool FrameWriter::send(FrameKind kind, std::uint64_t tag, ByteSpan head, ByteSpa
   Dropped dropped;
   const std::lock_guard lock(mutex_);
   const std::uint64_t length = head.size() + tail.size();
-  const ByteSpan zeros = ByteSpan(kZeros).first(padding(length));
-  const std::size_t total = kHeaderBytes + static_cast<std::size_t>(length) + zeros.size();
+  const std::size_t total = kHeaderBytes + static_cast<std::size_t>(length) + trailer_size(length, checksums_);
   const auto no_room = [&] { return has_body() || (queued() > 0 && queued() + total > queue_limit_); };
   if (no_room()) {
     push_locked(&dropped);
@@ -37,9 +37,12 @@ bool FrameWriter::send(FrameKind kind, std::uint64_t tag, ByteSpan head, ByteSpa
   sent_.fetch_add(1, std::memory_order_release);  // first: the peer's answer may be faster than this thread
   std::array<std::byte, kControlBytes + kHeaderBytes> start;
   std::size_t start_size = add_control(start.data());
-  store(start.data() + start_size, {kind, tag, length});
+  store(start.data() + start_size, {kind, tag, length}, checksums_);
   start_size += kHeaderBytes;
-  const std::array<ByteSpan, 4> all = {ByteSpan(start).first(start_size), head, tail, zeros};
+  const std::uint32_t sum = checksums_ == Checksums::kEach ? crc32c(crc32c(head), tail) : 0;
+  const Trailer trailer = make_trailer(length, checksums_, sum);
+  const std::array<ByteSpan, 4> all = {ByteSpan(start).first(start_size), head, tail,
+                                       ByteSpan(trailer).first(trailer_size(length, checksums_))};
   std::size_t out = 0;
   if (queued() == 0 && !hold) {
     std::array<iovec, all.size()> parts{};
@@ -74,11 +77,15 @@ bool FrameWriter::send_body(std::uint64_t tag, std::span<const ByteSpan> parts, 
   parts_.reserve(parts.size() + 1);
   queue_control();
   std::array<std::byte, kHeaderBytes> header;
-  store(header.data(), {FrameKind::kBody, tag, size});
+  store(header.data(), {FrameKind::kBody, tag, size}, checksums_);
   enqueue(header);
   parts_.assign(parts.begin(), parts.end());
-  parts_.push_back(ByteSpan(kZeros).first(padding(size)));
+  trailer_ = {};
+  parts_.push_back(ByteSpan(trailer_).first(trailer_size(size, checksums_)));
   part_ = part_offset_ = 0;
+  body_size_ = size;
+  sum_ = 0;
+  sum_part_ = sum_offset_ = summed_ = 0;
   keep_ = std::move(keep);
   keep_body_ = true;
   sent_.fetch_add(1, std::memory_order_release);
@@ -118,7 +125,7 @@ void FrameWriter::goodbye() {
   push_locked(&dropped);
   if (queued() > 0 || has_body() || ended()) return;
   std::array<std::byte, kHeaderBytes> header;
-  store(header.data(), {FrameKind::kGoodbye, 0, 0});
+  store(header.data(), {FrameKind::kGoodbye, 0, 0}, checksums_);
   make_room(header.size());
   enqueue(header);
   push_locked(&dropped);
@@ -148,8 +155,13 @@ void FrameWriter::push_locked(Dropped* dropped) {
     };
     ask(ByteSpan(queue_).subspan(queue_begin_));
     if (has_body()) {
-      for (std::size_t i = part_; i < parts_.size() && n < parts.size(); ++i) {
-        ask(i == part_ ? parts_[i].subspan(part_offset_) : parts_[i]);
+      if (checksums_ == Checksums::kEach) sum_next_piece();
+      const bool whole = checksums_ == Checksums::kNone || sum_part_ == parts_.size();
+      std::size_t left = whole ? SIZE_MAX : summed_;
+      for (std::size_t i = part_; i < parts_.size() && n < parts.size() && left > 0; ++i) {
+        const ByteSpan rest = i == part_ ? parts_[i].subspan(part_offset_) : parts_[i];
+        ask(rest.first(std::min(left, rest.size())));
+        left -= std::min(left, rest.size());
       }
     }
     Moved moved{Moved::State::kSome};
@@ -161,6 +173,25 @@ void FrameWriter::push_locked(Dropped* dropped) {
   }
 }
 
+/// Goes on with the checksum until a piece is there that can be sent. Behind the last one is the trailer, which counts
+/// as summed once it is made.
+void FrameWriter::sum_next_piece() noexcept {
+  const std::size_t trailer = parts_.size() - 1;
+  while (sum_part_ < trailer && summed_ < kPiece) {
+    const ByteSpan rest = parts_[sum_part_].subspan(sum_offset_);
+    const ByteSpan piece = rest.first(std::min(rest.size(), kPiece - summed_));
+    sum_ = crc32c(sum_, piece);
+    summed_ += piece.size();
+    sum_offset_ += piece.size();
+    if (piece.size() < rest.size()) return;
+    ++sum_part_;
+    sum_offset_ = 0;
+  }
+  if (sum_part_ != trailer) return;
+  trailer_ = make_trailer(body_size_, checksums_, sum_);
+  sum_part_ = parts_.size();
+}
+
 /// `bytes` of what push_locked() offered are out.
 void FrameWriter::consume(std::size_t bytes, Dropped* dropped) {
   const std::size_t of_queue = std::min(bytes, queued());
@@ -168,6 +199,7 @@ void FrameWriter::consume(std::size_t bytes, Dropped* dropped) {
   bytes -= of_queue;
   if (queued() == 0) empty_queue();
   if (!has_body() || queued() > 0) return;
+  summed_ -= std::min(summed_, bytes);
   while (part_ < parts_.size()) {
     const std::size_t left = parts_[part_].size() - part_offset_;
     const std::size_t of_part = std::min(bytes, left);
@@ -187,12 +219,12 @@ std::size_t FrameWriter::add_control(std::byte* to) {
   std::size_t size = 0;
   const std::uint64_t taken = taken_.load(std::memory_order_relaxed);
   if (taken != told_taken_) {
-    store(to, {FrameKind::kTaken, taken, 0});
+    store(to, {FrameKind::kTaken, taken, 0}, checksums_);
     told_taken_ = taken;
     size += kHeaderBytes;
   }
   if (window_ != told_window_) {
-    store(to + size, {FrameKind::kWindow, window_, 0});
+    store(to + size, {FrameKind::kWindow, window_, 0}, checksums_);
     told_window_ = window_;
     size += kHeaderBytes;
   }

@@ -15,14 +15,16 @@
 namespace crossdock::transport::tcp {
 
 /// Makes bytes of messages. What the stream takes at once is never copied; of small messages the rest is, of bodies
-/// nothing. Thread-safe: the half that receives sends what it has taken, and pushes on what the other half left.
+/// nothing. A body's checksum is computed piece by piece, each just before it is offered to the stream. Thread-safe:
+/// the half that receives sends what it has taken, and pushes on what the other half left.
 ///
 /// No call throws when the stream has ended: they do nothing then, and ended() is true. On std::bad_alloc nothing of a
 /// frame was sent or queued, and the call may be made again.
 class FrameWriter {
  public:
   /// Up to `queue_bytes` of messages are kept while the stream is full; one message more if nothing else is.
-  FrameWriter(ByteStream& stream, std::size_t queue_bytes) : stream_(stream), queue_limit_(queue_bytes) {}
+  FrameWriter(ByteStream& stream, std::size_t queue_bytes, Checksums checksums)
+      : stream_(stream), queue_limit_(queue_bytes), checksums_(checksums) {}
   ~FrameWriter() = default;
   FrameWriter(const FrameWriter&) = delete;
   FrameWriter& operator=(const FrameWriter&) = delete;
@@ -57,6 +59,7 @@ class FrameWriter {
   std::size_t queued() const noexcept { return queue_.size() - queue_begin_; }
   bool has_body() const noexcept { return keep_body_; }
   void push_locked(Dropped* dropped);
+  void sum_next_piece() noexcept;
   void consume(std::size_t bytes, Dropped* dropped);
   std::size_t add_control(std::byte* to);
   void queue_control();
@@ -68,6 +71,7 @@ class FrameWriter {
 
   ByteStream& stream_;
   const std::size_t queue_limit_;
+  const Checksums checksums_;
   std::atomic<bool> pending_{false};
   std::atomic<bool> ended_{false};
   std::atomic<bool> refused_{false};
@@ -81,9 +85,16 @@ class FrameWriter {
   std::size_t queue_begin_ = 0;
   bool held_ = false;  // the queue ends with a message that waits for another
   bool keep_body_ = false;
-  std::vector<ByteSpan> parts_;  // the body's, and its padding
+  std::vector<ByteSpan> parts_;  // the body's, and its trailer
   std::size_t part_ = 0;
   std::size_t part_offset_ = 0;
+  std::uint64_t body_size_ = 0;
+  Trailer trailer_{};
+  // With checksums: the checksum so far, where it goes on, and how many bytes before that are still to be sent.
+  std::uint32_t sum_ = 0;
+  std::size_t sum_part_ = 0;
+  std::size_t sum_offset_ = 0;
+  std::size_t summed_ = 0;
   std::shared_ptr<const void> keep_;
   std::uint64_t told_taken_ = 0;
   bool tell_taken_ = false;  // as soon as the body is out

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
+#include "crc32c.h"
 #include "crossdock/core/bytes.h"
 
 /// What both directions of a connection are made of after the handshake. docs/protocol-tcp.md is the specification.
@@ -17,7 +20,7 @@ enum class FrameKind : std::uint8_t {
   kGoodbye = 6,  ///< The last frame of an end that closes.
 };
 
-/// A frame's first 24 bytes. Its payload follows, and zeros up to a multiple of 8.
+/// A frame's first 24 bytes. Its payload follows, then its trailer.
 struct FrameHeader {
   FrameKind kind = FrameKind::kMessage;
   std::uint64_t tag = 0;     ///< Or the number that a kTaken or kWindow is about.
@@ -27,15 +30,32 @@ struct FrameHeader {
 inline constexpr std::size_t kHeaderBytes = 24;
 inline constexpr std::size_t kFrameAlignment = 8;
 
-inline void store(std::byte* to, const FrameHeader& header) noexcept {
+/// Whether both ends agreed on a CRC-32C of each header and of each payload.
+enum class Checksums : std::uint8_t { kNone, kEach };
+
+inline constexpr std::size_t kChecksumBytes = 4;
+inline constexpr std::size_t kHeaderChecksum = 4;  ///< Where it stands in a header.
+
+/// The CRC-32C of a header, its own place taken for zeros.
+inline std::uint32_t header_checksum(const std::byte* header) noexcept {
+  std::array<std::byte, kHeaderBytes> bytes;
+  std::copy_n(header, kHeaderBytes, bytes.begin());
+  store_le(&bytes[kHeaderChecksum], std::uint32_t{0});
+  return crc32c(bytes);
+}
+
+inline void store(std::byte* to, const FrameHeader& header, Checksums checksums) noexcept {
   store_le(to, std::uint64_t{static_cast<std::uint8_t>(header.kind)});  // and seven zeros
   store_le(to + 8, header.tag);
   store_le(to + 16, header.length);
+  if (checksums == Checksums::kEach) store_le(to + kHeaderChecksum, header_checksum(to));
 }
 
-/// False: an unknown kind, a byte that must be zero and isn't, or a payload where there is none.
-[[nodiscard]] inline bool load(const std::byte* from, FrameHeader* header) noexcept {
-  const auto kind = load_le<std::uint64_t>(from);
+/// False: an unknown kind, a byte that must be zero and isn't, or a payload where there is none. Doesn't look at the
+/// checksum.
+[[nodiscard]] inline bool load(const std::byte* from, Checksums checksums, FrameHeader* header) noexcept {
+  auto kind = load_le<std::uint64_t>(from);
+  if (checksums == Checksums::kEach) kind &= 0xFFFFFFFF;
   header->tag = load_le<std::uint64_t>(from + 8);
   header->length = load_le<std::uint64_t>(from + 16);
   if (kind < 1 || kind > static_cast<std::uint64_t>(FrameKind::kGoodbye)) return false;
@@ -51,9 +71,30 @@ inline void store(std::byte* to, const FrameHeader& header) noexcept {
   return false;
 }
 
-/// How many zeros follow a payload.
-inline std::size_t padding(std::uint64_t length) noexcept {
-  return static_cast<std::size_t>(-length & (kFrameAlignment - 1));
+/// How many bytes follow a payload: zeros up to a multiple of 8, the last four of them replaced by the checksum.
+/// Nothing follows an empty one.
+inline std::size_t trailer_size(std::uint64_t length, Checksums checksums) noexcept {
+  if (length == 0) return 0;
+  const std::size_t checksum = checksums == Checksums::kEach ? kChecksumBytes : 0;
+  return checksum + static_cast<std::size_t>(-(length + checksum) & (kFrameAlignment - 1));
+}
+
+inline constexpr std::size_t kMostTrailer = kFrameAlignment - 1 + kChecksumBytes;
+using Trailer = std::array<std::byte, kMostTrailer>;
+
+/// The CRC-32C that a trailer must end with, given that of its payload: it covers the zeros before it, too.
+inline std::uint32_t trailer_checksum(std::uint32_t payload, ByteSpan trailer) noexcept {
+  return crc32c(payload, trailer.first(trailer.size() - kChecksumBytes));
+}
+
+/// What follows a payload of `length` bytes whose CRC-32C is `payload`, which is asked for where there is one.
+inline Trailer make_trailer(std::uint64_t length, Checksums checksums, std::uint32_t payload) noexcept {
+  Trailer trailer{};
+  const std::size_t size = trailer_size(length, checksums);
+  if (checksums == Checksums::kEach && size > 0) {
+    store_le(&trailer[size - kChecksumBytes], trailer_checksum(payload, ByteSpan(trailer).first(size)));
+  }
+  return trailer;
 }
 
 }  // namespace crossdock::transport::tcp

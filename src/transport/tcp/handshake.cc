@@ -4,7 +4,21 @@
 #include <span>
 #include <utility>
 
+#include "socket_options.h"
+
 namespace crossdock::transport::tcp {
+
+std::uint64_t own_features(const TcpOptions& options, int socket) noexcept {
+  std::uint64_t features = kFeatureErrorMessages | kFeatureCountedLeases | kFeatureCancel;
+  if (options.checksum == Checksum::kOff) return features;
+  features |= kFeatureChecksums;
+  const bool asks = options.checksum == Checksum::kOn || !is_on_this_machine(socket);
+  return asks ? features | kFeatureAsksForChecksums : features;
+}
+
+bool use_checksums(std::uint64_t own, std::uint64_t peer) noexcept {
+  return (own & peer & kFeatureChecksums) != 0 && ((own | peer) & kFeatureAsksForChecksums) != 0;
+}
 
 RecordReader::State RecordReader::read(ByteStream& stream) {
   for (;;) {
@@ -35,7 +49,8 @@ bool send_record(ByteStream& stream, ByteSpan record) {
 }
 
 std::unique_ptr<TcpConnection> join(UniqueFd socket, const Introduction& introduction, const TcpOptions& options) {
-  const std::uint64_t common = kOwnFeatures & introduction.peer_features;
+  const std::uint64_t common = introduction.own_features & introduction.peer_features;
+  const bool checksums = use_checksums(introduction.own_features, introduction.peer_features);
   TcpConnection::Parts parts{
       .socket = std::move(socket),
       .agreement = {.want_data = introduction.want_data,
@@ -44,6 +59,7 @@ std::unique_ptr<TcpConnection> join(UniqueFd socket, const Introduction& introdu
                     .error_messages = (common & kFeatureErrorMessages) != 0,
                     .counted_leases = (common & kFeatureCountedLeases) != 0,
                     .cancel = (common & kFeatureCancel) != 0,
+                    .checksums = checksums,
                     .same_user = false,
                     .peer = introduction.where},
       .send_limit = std::min(options.max_message, introduction.peer_max_message),

@@ -14,8 +14,11 @@
 /// What both ends do alike until the connection stands.
 namespace crossdock::transport::tcp {
 
-/// What this process offers in a handshake.
-inline constexpr std::uint64_t kOwnFeatures = kFeatureErrorMessages | kFeatureCountedLeases | kFeatureCancel;
+/// The features that this end offers in a handshake with the peer of `socket`: whether it asks for checksums may depend
+/// on where that is.
+std::uint64_t own_features(const TcpOptions& options, int socket) noexcept;
+/// Whether frames have checksums between ends that offered these features.
+bool use_checksums(std::uint64_t own, std::uint64_t peer) noexcept;
 
 /// A record that comes bit by bit. Never reads a byte beyond it.
 class RecordReader {
@@ -40,6 +43,7 @@ bool send_record(ByteStream& stream, ByteSpan record);
 
 /// What one end knows of the other once the handshake is over.
 struct Introduction {
+  std::uint64_t own_features = 0;
   std::uint64_t peer_features = 0;
   std::uint64_t max_message = 0;  ///< That this end takes.
   std::uint64_t peer_max_message = 0;

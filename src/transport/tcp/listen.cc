@@ -335,6 +335,9 @@ std::unique_ptr<Connection> TcpListener::answer(Guest& guest, bool* done) {
   }
   Hello hello;
   if (!decode(guest.reader.record(), &hello)) throw ProtocolError("the opening is too short");
+  if (is_damaged(guest.reader.record(), hello)) {
+    throw ProtocolError("the opening arrived damaged: its CRC-32C isn't that of its bytes; check the network");
+  }
   if (hello.max_message == 0) throw ProtocolError("the client takes no message of any size");
   if (hello.carries > static_cast<std::uint32_t>(Carries::kData)) {
     throw ProtocolError("the client asks for a connection of kind " + std::to_string(hello.carries) +
@@ -384,7 +387,13 @@ std::unique_ptr<Connection> TcpListener::welcome(Guest& guest, const Hello& hell
     refuse(guest, {Refusal::kResources, kNoPlace});
     return nullptr;
   }
-  Welcome welcome{.features = kOwnFeatures,
+  const std::uint64_t features = own_features(options_, guest.socket->get());
+  if (options_.checksum == Checksum::kOn && !use_checksums(features, hello.features)) {
+    refuse(guest, {Refusal::kChecksums,
+                   "this server demands checksums, and the client offers none: upgrade it, or don't switch them off"});
+    return nullptr;
+  }
+  Welcome welcome{.features = features,
                   .max_message = std::min(options_.max_message, options_.max_request),
                   .max_body = options_.max_body,
                   .want_data = want_data_,
@@ -397,7 +406,8 @@ std::unique_ptr<Connection> TcpListener::welcome(Guest& guest, const Hello& hell
   }
   // What this throws is told to the client: the guest keeps a descriptor of its own until the welcome is out.
   auto connection = join(guest.socket->duplicate(),
-                         {.peer_features = hello.features,
+                         {.own_features = features,
+                          .peer_features = hello.features,
                           .max_message = std::min(options_.max_message, options_.max_request),
                           .peer_max_message = hello.max_message,
                           .peer_max_body = hello.max_body,

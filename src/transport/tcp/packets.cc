@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "crc32c.h"
 #include "crossdock/core/text.h"
 
 namespace crossdock::transport::tcp {
@@ -12,11 +13,12 @@ namespace {
 constexpr std::array<char, 8> kMagic = {'X', 'D', 'O', 'C', 'K', 'T', 'C', 'P'};
 constexpr std::size_t kMaxReason = 400;
 
-constexpr std::size_t kHelloBytes = 88;
+constexpr std::size_t kChecksumBytes = 4;  // a CRC-32C of all before it; an older end's record ends there
+constexpr std::size_t kHelloBytes = 88;    // and the checksum
 constexpr std::size_t kChallengeBytes = 56;
 constexpr std::size_t kProofRecordBytes = 56;
 constexpr std::size_t kWelcomeProof = 64;
-constexpr std::size_t kWelcomeBytes = 96;
+constexpr std::size_t kWelcomeBytes = 96;  // and the checksum
 constexpr std::size_t kRefusedBytes = 32;
 constexpr std::uint32_t kHasToken = 1;
 
@@ -40,16 +42,27 @@ void get(const std::byte* from, std::array<std::byte, N>* bytes) noexcept {
   std::memcpy(bytes->data(), from, N);
 }
 
+void put_checksum(std::vector<std::byte>* record) {
+  const std::size_t end = record->size() - kChecksumBytes;
+  store_le(record->data() + end, crc32c(ByteSpan(*record).first(end)));
+}
+
+bool is_damaged(ByteSpan record, std::size_t end, std::uint64_t features) noexcept {
+  if (record.size() < end + kChecksumBytes) return (features & kFeatureChecksums) != 0;
+  return load_le<std::uint32_t>(&record[end]) != crc32c(record.first(end));
+}
+
 }  // namespace
 
 std::vector<std::byte> encode(const Hello& hello) {
-  std::vector<std::byte> bytes = record(kHelloBytes, RecordType::kHello);
+  std::vector<std::byte> bytes = record(kHelloBytes + kChecksumBytes, RecordType::kHello);
   store_le(&bytes[24], hello.features);
   store_le(&bytes[32], hello.max_message);
   store_le(&bytes[40], hello.max_body);
   store_le(&bytes[48], hello.carries);
   store_le(&bytes[52], hello.has_token ? kHasToken : 0);
   put(&bytes[56], hello.nonce);
+  put_checksum(&bytes);
   return bytes;
 }
 
@@ -66,13 +79,14 @@ std::vector<std::byte> encode(const TokenProof& proof) {
 }
 
 std::vector<std::byte> encode(const Welcome& welcome) {
-  std::vector<std::byte> bytes = record(kWelcomeBytes, RecordType::kWelcome);
+  std::vector<std::byte> bytes = record(kWelcomeBytes + kChecksumBytes, RecordType::kWelcome);
   store_le(&bytes[24], welcome.features);
   store_le(&bytes[32], welcome.max_message);
   store_le(&bytes[40], welcome.max_body);
   store_le(&bytes[48], welcome.want_data);
   store_le(&bytes[56], welcome.free_data);
   put(&bytes[kWelcomeProof], welcome.proof);
+  put_checksum(&bytes);
   return bytes;
 }
 
@@ -83,6 +97,14 @@ std::vector<std::byte> encode(const Refused& refused) {
   store_le(&bytes[28], static_cast<std::uint32_t>(reason.size()));
   std::memcpy(bytes.data() + kRefusedBytes, reason.data(), reason.size());
   return bytes;
+}
+
+bool is_damaged(ByteSpan hello, const Hello& decoded) noexcept {
+  return is_damaged(hello, kHelloBytes, decoded.features);
+}
+
+bool is_damaged(ByteSpan welcome, const Welcome& decoded) noexcept {
+  return is_damaged(welcome, kWelcomeBytes, decoded.features);
 }
 
 ByteSpan proven_part(ByteSpan welcome) noexcept { return welcome.first(std::min(welcome.size(), kWelcomeProof)); }

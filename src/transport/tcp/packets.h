@@ -19,6 +19,9 @@ inline constexpr std::size_t kMaxRecord = 512;
 inline constexpr std::uint64_t kFeatureErrorMessages = 1;  ///< Knows message type 255.
 inline constexpr std::uint64_t kFeatureCountedLeases = 2;  ///< A client: frees each address as often as it was sent.
 inline constexpr std::uint64_t kFeatureCancel = 4;         ///< Knows an End of Stream from the client.
+inline constexpr std::uint64_t kFeatureChecksums = 8;      ///< Knows the checksums of frames.
+/// Asks for them: they are used if both ends know them and one asks.
+inline constexpr std::uint64_t kFeatureAsksForChecksums = 16;
 
 /// How what follows the handshake is protected.
 enum class Mode : std::uint32_t { kPlain = 0, kTls = 1 };
@@ -69,6 +72,7 @@ enum class Refusal : std::uint32_t {
   kMalformed = 3,     ///< The opening breaks the rules.
   kResources = 4,     ///< The server has no descriptors or memory left, or clients enough.
   kMode = 5,          ///< The server doesn't protect connections in this way.
+  kChecksums = 6,     ///< The server wants checksums of frames, and the client doesn't know them or was told not to.
 };
 
 /// Server's refusal; the connection is closed after it.
@@ -82,6 +86,11 @@ std::vector<std::byte> encode(const Challenge& challenge);
 std::vector<std::byte> encode(const TokenProof& proof);
 std::vector<std::byte> encode(const Welcome& welcome);
 std::vector<std::byte> encode(const Refused& refused);
+
+/// Whether a HELLO or a WELCOME, whole and of its length at least, differs from what was sent, by its own CRC-32C. One
+/// that ends before that (an older end's) can't be checked; one that knows checksums must have it.
+[[nodiscard]] bool is_damaged(ByteSpan hello, const Hello& decoded) noexcept;
+[[nodiscard]] bool is_damaged(ByteSpan welcome, const Welcome& decoded) noexcept;
 
 /// The part of a welcome that its proof is about.
 ByteSpan proven_part(ByteSpan welcome) noexcept;

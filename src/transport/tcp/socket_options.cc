@@ -26,13 +26,6 @@ void set(int socket, int level, int option, int value, const char* name, const s
   }
 }
 
-/// False of a peer that has gone.
-bool peer_is_on_loopback(int socket) noexcept {
-  Endpoint peer;
-  peer.size = sizeof peer.storage;
-  return ::getpeername(socket, reinterpret_cast<sockaddr*>(&peer.storage), &peer.size) == 0 && is_loopback(peer);
-}
-
 /// BBR spaces out what it sends, for the sake of queues in a network. Within the machine there is none, and it costs a
 /// third of the speed. A system without another algorithm keeps it.
 void send_unpaced(int socket) noexcept {
@@ -78,7 +71,16 @@ void set_up(int socket, const TcpOptions& options, const std::string& where) {
   if (options.user_timeout_ms > 0) {
     set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, options.user_timeout_ms, "TCP_USER_TIMEOUT", where);
   }
-  if (peer_is_on_loopback(socket)) send_unpaced(socket);
+  if (is_on_this_machine(socket)) send_unpaced(socket);
+}
+
+bool is_on_this_machine(int socket) noexcept {
+  Endpoint peer;
+  Endpoint own;
+  peer.size = own.size = sizeof peer.storage;
+  return ::getpeername(socket, reinterpret_cast<sockaddr*>(&peer.storage), &peer.size) == 0 &&
+         ::getsockname(socket, reinterpret_cast<sockaddr*>(&own.storage), &own.size) == 0 &&
+         (is_loopback(peer) || same_host(peer, own));
 }
 
 void shut_down(int socket) noexcept {

@@ -1,4 +1,5 @@
 // What a reader makes of bytes, good and bad, and a writer of messages: over a stream made up by the test.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -73,14 +74,24 @@ std::vector<std::byte> pattern(std::size_t size, unsigned seed) {
   return bytes;
 }
 
-std::vector<std::byte> frame(std::uint64_t kind, std::uint64_t tag, std::uint64_t length,
+/// A frame as the specification has it. With checksums those are right, whatever else is wrong.
+std::vector<std::byte> frame(Checksums checksums, std::uint64_t kind, std::uint64_t tag, std::uint64_t length,
                              std::span<const std::byte> payload = {}) {
   std::vector<std::byte> bytes(kHeaderBytes);
   store_le(&bytes[0], kind);
   store_le(&bytes[8], tag);
   store_le(&bytes[16], length);
+  if (checksums == Checksums::kEach) store_le(&bytes[4], crc32c(bytes));
   bytes.insert(bytes.end(), payload.begin(), payload.end());
-  bytes.resize(bytes.size() + padding(payload.size()));
+  if (payload.empty()) return bytes;
+  if (checksums == Checksums::kNone) {
+    bytes.resize(align_up(bytes.size(), 8));
+  } else {
+    bytes.resize(align_up(bytes.size() + 4, 8) - 4);
+    const std::uint32_t checksum = crc32c(ByteSpan(bytes).subspan(kHeaderBytes));
+    bytes.resize(bytes.size() + 4);
+    store_le(&bytes[bytes.size() - 4], checksum);
+  }
   return bytes;
 }
 
@@ -92,11 +103,17 @@ struct Message {
   bool operator==(const Message&) const = default;
 };
 
-class TcpFrames : public ::testing::Test {
+class TcpFrames : public ::testing::TestWithParam<Checksums> {
  protected:
+  static std::vector<std::byte> frame(std::uint64_t kind, std::uint64_t tag, std::uint64_t length,
+                                      std::span<const std::byte> payload = {}) {
+    return tcp::frame(GetParam(), kind, tag, length, payload);
+  }
   std::unique_ptr<FrameReader> reader() {
     return std::make_unique<FrameReader>(
-        stream_, heard_, ReadLimits{.max_message = 100'000, .max_body = 1'000'000, .body_memory = make_body_pool()},
+        stream_, heard_,
+        ReadLimits{
+            .max_message = 100'000, .max_body = 1'000'000, .body_memory = make_body_pool(), .checksums = GetParam()},
         where_);
   }
   static std::optional<Message> next(FrameReader& reader) {
@@ -108,7 +125,7 @@ class TcpFrames : public ::testing::Test {
   /// A bit of everything, and what should come of it.
   void make_sample() {
     unsigned seed = 0;
-    for (const std::size_t size : {0u, 1u, 8u, 600u, 20'000u, 70'000u, 5u}) {
+    for (const std::size_t size : {0u, 1u, 4u, 8u, 600u, 20'000u, 70'000u, 99'997u, 5u}) {
       for (const std::uint64_t kind : {1u, 2u, 3u}) {
         const auto payload = pattern(size, ++seed);
         const std::uint64_t tag = kind == 1 ? 0 : ~std::uint64_t{size};
@@ -128,7 +145,7 @@ class TcpFrames : public ::testing::Test {
   std::vector<Message> expected_;
 };
 
-TEST_F(TcpFrames, AnyPiecesGiveTheSameMessages) {
+TEST_P(TcpFrames, AnyPiecesGiveTheSameMessages) {
   make_sample();
   for (const std::size_t at_once : {std::size_t{1}, std::size_t{7}, std::size_t{24}, std::size_t{1000},
                                     std::size_t{4096}, std::size_t{65'536}, SIZE_MAX}) {
@@ -144,12 +161,12 @@ TEST_F(TcpFrames, AnyPiecesGiveTheSameMessages) {
     do {
       EXPECT_FALSE(next(*reading));
     } while (!stream_.input.empty());
-    EXPECT_EQ(heard_.takes.size() + heard_.windows.size(), 7u);
+    EXPECT_EQ(heard_.takes.size() + heard_.windows.size(), 9u);
     EXPECT_FALSE(reading->in_message());
   }
 }
 
-TEST_F(TcpFrames, TruncatedAtEachByteItIsAnEndInAMessage) {
+TEST_P(TcpFrames, TruncatedAtEachByteItIsAnEndInAMessage) {
   const auto whole = frame(2, 7, 21, pattern(21, 1));
   for (std::size_t cut = 0; cut < whole.size(); ++cut) {
     stream_ = {};
@@ -163,7 +180,7 @@ TEST_F(TcpFrames, TruncatedAtEachByteItIsAnEndInAMessage) {
   }
 }
 
-TEST_F(TcpFrames, ABodyCutShortIsAnEndInAMessage) {
+TEST_P(TcpFrames, ABodyCutShortIsAnEndInAMessage) {
   const auto whole = frame(3, 7, 100'000, pattern(100'000, 1));
   stream_.give(std::span(whole).first(60'000));
   stream_.ended = true;
@@ -172,10 +189,10 @@ TEST_F(TcpFrames, ABodyCutShortIsAnEndInAMessage) {
   EXPECT_TRUE(reading->in_message());
 }
 
-TEST_F(TcpFrames, WhatIsNoFrameIsAnError) {
+TEST_P(TcpFrames, WhatIsNoFrameIsAnError) {
   const std::vector<std::vector<std::byte>> bad = {
       frame(0, 0, 0),          frame(7, 0, 0),
-      frame(0x100 | 1, 0, 0),  frame(1ull << 63 | 2, 0, 0),
+      frame(0x100 | 1, 0, 0),  frame(1ull << 31 | 2, 0, 0),
       frame(1, 5, 0),          frame(4, 1, 8),
       frame(5, 1, 1),          frame(6, 1, 0),
       frame(6, 0, 1),          frame(1, 0, 100'001),
@@ -191,7 +208,7 @@ TEST_F(TcpFrames, WhatIsNoFrameIsAnError) {
   }
 }
 
-TEST_F(TcpFrames, NothingMayFollowAGoodbye) {
+TEST_P(TcpFrames, NothingMayFollowAGoodbye) {
   stream_.give(frame(6, 0, 0));
   const auto reading = reader();
   EXPECT_FALSE(reading->receive());
@@ -200,7 +217,7 @@ TEST_F(TcpFrames, NothingMayFollowAGoodbye) {
   EXPECT_THROW(reading->receive(), ProtocolError);
 }
 
-TEST_F(TcpFrames, AFloodIsReadInTurns) {
+TEST_P(TcpFrames, AFloodIsReadInTurns) {
   const auto control = frame(4, 1, 0);
   constexpr std::size_t kFrames = 300'000;
   for (std::size_t i = 0; i < kFrames; ++i) stream_.give(control);
@@ -210,7 +227,7 @@ TEST_F(TcpFrames, AFloodIsReadInTurns) {
   EXPECT_TRUE(reading->has_more());
 }
 
-TEST_F(TcpFrames, ABodyIsReadIntoPlaceBehindItsHeader) {
+TEST_P(TcpFrames, ABodyIsReadIntoPlaceBehindItsHeader) {
   const auto body = pattern(500'000, 1);
   stream_.at_once = 70'000;
   stream_.give(frame(3, 1, body.size(), body));
@@ -223,10 +240,10 @@ TEST_F(TcpFrames, ABodyIsReadIntoPlaceBehindItsHeader) {
 
 // --- writing ---
 
-TEST_F(TcpFrames, WhatIsWrittenIsReadHoweverLittleGoesAtOnce) {
+TEST_P(TcpFrames, WhatIsWrittenIsReadHoweverLittleGoesAtOnce) {
   for (const std::size_t room : {std::size_t{1}, std::size_t{5}, std::size_t{24}, std::size_t{333}, SIZE_MAX}) {
     stream_ = {};
-    FrameWriter writer(stream_, 1 << 20);
+    FrameWriter writer(stream_, 1 << 20, GetParam());
     const auto head = pattern(13, 1);
     const auto tail = pattern(100, 2);
     auto body = std::make_shared<const std::vector<std::byte>>(pattern(999, 3));
@@ -259,7 +276,7 @@ TEST_F(TcpFrames, WhatIsWrittenIsReadHoweverLittleGoesAtOnce) {
   }
 }
 
-TEST_F(TcpFrames, WithoutMemoryNothingIsSentOfAFrame) {
+TEST_P(TcpFrames, WithoutMemoryNothingIsSentOfAFrame) {
   const auto small = pattern(100, 1);
   const auto large = pattern(3000, 2);
   const std::vector<ByteSpan> parts = {small, large};
@@ -278,7 +295,7 @@ TEST_F(TcpFrames, WithoutMemoryNothingIsSentOfAFrame) {
         stream_.output.clear();
         stream_.output.reserve(1 << 16);  // the stream's own memory isn't meant
         stream_.room = room;
-        FrameWriter writer(stream_, 1 << 20);
+        FrameWriter writer(stream_, 1 << 20, GetParam());
         if (due > 0) writer.taken(due, false);
         int failed = 0;
         for (bool done = false; !done;) {
@@ -310,8 +327,8 @@ TEST_F(TcpFrames, WithoutMemoryNothingIsSentOfAFrame) {
   }
 }
 
-TEST_F(TcpFrames, AFullStreamMeansNoRoomInTheEnd) {
-  FrameWriter writer(stream_, 1000);
+TEST_P(TcpFrames, AFullStreamMeansNoRoomInTheEnd) {
+  FrameWriter writer(stream_, 1000, GetParam());
   stream_.room = 0;
   const auto bytes = pattern(100, 1);
   int sent = 0;
@@ -326,8 +343,8 @@ TEST_F(TcpFrames, AFullStreamMeansNoRoomInTheEnd) {
   EXPECT_FALSE(writer.room_came());
 }
 
-TEST_F(TcpFrames, WhileABodyIsOnItsWayNothingElseIsTaken) {
-  FrameWriter writer(stream_, 1000);
+TEST_P(TcpFrames, WhileABodyIsOnItsWayNothingElseIsTaken) {
+  FrameWriter writer(stream_, 1000, GetParam());
   const auto body = pattern(10'000, 1);
   const std::vector<ByteSpan> parts = {body};
   stream_.room = 100;
@@ -344,8 +361,8 @@ TEST_F(TcpFrames, WhileABodyIsOnItsWayNothingElseIsTaken) {
   EXPECT_EQ(heard_.takes, std::vector<std::uint64_t>{3}) << "told once the body was out";
 }
 
-TEST_F(TcpFrames, OneWriteCarriesAMessageAndWhatIsDue) {
-  FrameWriter writer(stream_, 1000);
+TEST_P(TcpFrames, OneWriteCarriesAMessageAndWhatIsDue) {
+  FrameWriter writer(stream_, 1000, GetParam());
   writer.taken(1, false);
   writer.window(8, false);
   EXPECT_EQ(stream_.writes, 0);
@@ -356,8 +373,8 @@ TEST_F(TcpFrames, OneWriteCarriesAMessageAndWhatIsDue) {
   EXPECT_EQ(stream_.writes, 1) << "the peer knows";
 }
 
-TEST_F(TcpFrames, AnEndedStreamTakesNothingAndLetsGoOfTheBody) {
-  FrameWriter writer(stream_, 1000);
+TEST_P(TcpFrames, AnEndedStreamTakesNothingAndLetsGoOfTheBody) {
+  FrameWriter writer(stream_, 1000, GetParam());
   auto body = std::make_shared<const std::vector<std::byte>>(pattern(999, 3));
   const std::weak_ptr<const std::vector<std::byte>> watched = body;
   const std::vector<ByteSpan> parts = {*body};
@@ -369,6 +386,100 @@ TEST_F(TcpFrames, AnEndedStreamTakesNothingAndLetsGoOfTheBody) {
   EXPECT_TRUE(watched.expired());
   EXPECT_FALSE(writer.send_body(1, {}, 0, nullptr));
 }
+
+TEST_P(TcpFrames, ALargeBodyOfManyPartsIsReadAsItWasWritten) {
+  const auto body = pattern(900'001, 4);
+  std::vector<ByteSpan> parts;
+  for (std::size_t at = 0, size = 1; at < body.size(); at += size, size = size * 3 % 200'003 + 1) {
+    parts.push_back(ByteSpan(body).subspan(at, std::min(size, body.size() - at)));
+    parts.push_back({});
+  }
+  for (const std::size_t room : {std::size_t{50'000}, std::size_t{262'143}, std::size_t{262'168}, SIZE_MAX}) {
+    stream_ = {};
+    stream_.room = room;
+    FrameWriter writer(stream_, 1 << 20, GetParam());
+    ASSERT_TRUE(writer.send_body(9, parts, body.size(), nullptr));
+    do {
+      stream_.room = room;
+    } while (!writer.push());
+    EXPECT_EQ(stream_.output, frame(3, 9, body.size(), body));
+    stream_.give(stream_.output);
+    const auto reading = reader();
+    std::optional<Message> got;
+    while (!got && !stream_.input.empty()) got = next(*reading);
+    EXPECT_EQ(got, (Message{true, 9, true, body}));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Without, TcpFrames, ::testing::Values(Checksums::kNone));
+INSTANTIATE_TEST_SUITE_P(WithChecksums, TcpFrames, ::testing::Values(Checksums::kEach));
+
+// --- damage ---
+
+/// Messages, control frames and a body; what came of them is compared with what was sent.
+class DamagedTcpFrames : public TcpFrames {
+ protected:
+  /// What a reader makes of `bytes`, in pieces of `at_once`. Sets `*refused` to the error's text.
+  std::vector<Message> read(std::span<const std::byte> bytes, std::size_t at_once, std::string* refused) {
+    stream_ = {};
+    stream_.give(bytes);
+    stream_.at_once = at_once;
+    stream_.ended = true;
+    heard_ = {};
+    const auto reading = reader();
+    std::vector<Message> got;
+    try {
+      while (!reading->ended()) {
+        if (auto message = next(*reading)) got.push_back(*std::move(message));
+      }
+    } catch (const ProtocolError& error) {
+      *refused = error.what();
+    }
+    return got;
+  }
+};
+
+TEST_P(DamagedTcpFrames, NoFlippedBitIsTakenForData) {
+  std::vector<std::byte> session;
+  std::vector<Message> sent;
+  unsigned seed = 0;
+  for (const std::size_t size : {0u, 5u, 40u, 17'000u}) {
+    for (const std::uint64_t kind : {1u, 2u, 3u}) {
+      const auto payload = pattern(size, ++seed);
+      const auto bytes = frame(kind, kind == 1 ? 0 : seed, size, payload);
+      session.insert(session.end(), bytes.begin(), bytes.end());
+      sent.push_back({kind != 1, kind == 1 ? 0 : seed, kind == 3, payload});
+    }
+  }
+  for (const std::uint64_t kind : {4u, 5u, 6u}) {
+    const auto bytes = frame(kind, kind == 6 ? 0 : 9, 0);
+    session.insert(session.end(), bytes.begin(), bytes.end());
+  }
+  std::string refused;
+  ASSERT_EQ(read(session, SIZE_MAX, &refused), sent);
+  ASSERT_EQ(refused, "");
+  for (std::size_t at = 0; at < session.size(); at += at % 17'000 < 600 ? 1 : 61) {
+    auto damaged = session;
+    damaged[at] ^= static_cast<std::byte>(1 << (at % 8));
+    refused.clear();
+    const auto got = read(damaged, at % 3 == 0 ? 1000 : SIZE_MAX, &refused);
+    EXPECT_THAT(refused, ::testing::HasSubstr("arrived damaged: its CRC-32C is 0x")) << at;
+    EXPECT_THAT(refused, ::testing::HasSubstr(where_)) << at;
+    ASSERT_LE(got.size(), sent.size());
+    EXPECT_TRUE(std::equal(got.begin(), got.end(), sent.begin())) << "byte " << at;
+    EXPECT_TRUE(heard_.takes.empty() || heard_.takes.front() == 9) << "byte " << at;
+  }
+}
+
+TEST_P(DamagedTcpFrames, ADamagedLengthTakesNoMemory) {
+  auto bytes = frame(3, 1, 16, pattern(16, 1));
+  bytes[18] ^= std::byte{0x0F};  // within the limit of a body
+  std::string refused;
+  EXPECT_TRUE(read(std::span(bytes).first(kHeaderBytes), SIZE_MAX, &refused).empty());
+  EXPECT_THAT(refused, ::testing::HasSubstr("the header of a frame from " + where_ + " arrived damaged"));
+}
+
+INSTANTIATE_TEST_SUITE_P(WithChecksums, DamagedTcpFrames, ::testing::Values(Checksums::kEach));
 
 }  // namespace
 }  // namespace crossdock::transport::tcp

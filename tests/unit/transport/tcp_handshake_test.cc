@@ -12,6 +12,7 @@
 #include "crossdock/core/unique_fd.h"
 #include "tcp_support.h"
 #include "transport/tcp/address.h"
+#include "transport/tcp/crc32c.h"
 #include "transport/tcp/packets.h"
 #include "transport/tcp/token.h"
 
@@ -95,6 +96,15 @@ class TcpHandshake : public ::testing::Test {
   std::vector<std::unique_ptr<Connection>> connections_;
   std::jthread serving_;
 };
+
+constexpr std::size_t kHello = 92;  // bytes, with its checksum
+
+/// A record with the checksum that its bytes have.
+std::vector<std::byte> summed(std::vector<std::byte> record) {
+  const std::size_t end = record.size() - 4;
+  store_le(&record[end], crc32c(ByteSpan(record).first(end)));
+  return record;
+}
 
 Hello some_hello() { return {.features = 7, .max_message = 1000, .max_body = 1000, .nonce = make_nonce()}; }
 
@@ -204,7 +214,7 @@ void write_all(int socket, ByteSpan bytes) { ::send(socket, bytes.data(), bytes.
 TEST_F(TcpHandshake, AServerThatOnlyRepeatsOurProofIsFoundOut) {
   with_fake_server(
       [](int socket) {
-        const auto hello = read_exactly(socket, 88);
+        const auto hello = read_exactly(socket, kHello);
         write_all(socket, encode(Challenge{make_nonce()}));
         const auto proof = read_exactly(socket, 56);
         Welcome welcome{.features = 7, .max_message = 1000, .max_body = 1000};
@@ -224,7 +234,7 @@ TEST_F(TcpHandshake, ClientsNameWhatTheyMet) {
   const auto meet = [](std::vector<std::byte> answer, ErrorCode expected, const std::string& says) {
     with_fake_server(
         [&](int socket) {
-          read_exactly(socket, 88);
+          read_exactly(socket, kHello);
           write_all(socket, answer);
         },
         [&](const std::string& address) {
@@ -256,14 +266,14 @@ TEST_F(TcpHandshake, ClientsNameWhatTheyMet) {
 TEST_F(TcpHandshake, AServerThatSaysNothingTimesOut) {
   with_fake_server(
       [](int socket) {
-        read_exactly(socket, 88);
+        read_exactly(socket, kHello);
         std::byte end;
         EXPECT_EQ(::recv(socket, &end, 1, 0), 0) << "the client goes";
       },
       [](const std::string& address) { EXPECT_THROW(tcp_connect(address, {}, 50, nullptr), TimeoutError); });
   with_fake_server(
       [](int socket) {
-        read_exactly(socket, 88);
+        read_exactly(socket, kHello);
         std::byte end;
         EXPECT_EQ(::recv(socket, &end, 1, 0), 0) << "the client goes";
       },
@@ -350,15 +360,108 @@ TEST_F(TcpHandshake, BadOpeningsAreRefusedByName) {
   EXPECT_EQ(send(bad).code, Refusal::kMalformed) << "too short";
   bad = hello;
   store_le(&bad[48], std::uint32_t{3});
-  EXPECT_THAT(send(bad).reason, HasSubstr("kind 3"));
+  EXPECT_THAT(send(summed(bad)).reason, HasSubstr("kind 3"));
   bad = hello;
   store_le(&bad[32], std::uint64_t{0});
-  EXPECT_EQ(send(bad).code, Refusal::kMalformed) << "takes no message";
+  EXPECT_THAT(send(summed(bad)).reason, HasSubstr("takes no message"));
   EXPECT_EQ(send({as_bytes("GET / HTTP/1.1\r\nHost: x\r\n\r\n").begin(),
                   as_bytes("GET / HTTP/1.1\r\nHost: x\r\n\r\n").begin() + 27})
                 .code,
             Refusal::kMalformed);
   EXPECT_TRUE(tcp_connect(address(), {}, 10'000, nullptr)) << "others are served";
+}
+
+TEST_F(TcpHandshake, ADamagedOpeningIsRefusedAtWhateverByte) {
+  TcpOptions options;
+  options.handshake_timeout_ms = 300;  // of an opening whose length was damaged the rest never comes
+  listen(options);
+  serve_in_background();
+  const auto hello = encode(some_hello());
+  for (std::size_t at = 0; at < hello.size(); ++at) {
+    auto damaged = hello;
+    damaged[at] ^= static_cast<std::byte>(1 << (at % 8));
+    const RawSocket socket(address());
+    socket.send(damaged);
+    const auto answer = socket.receive_record();
+    ASSERT_FALSE(answer.empty()) << at;
+    Preamble preamble;
+    ASSERT_TRUE(decode(answer, &preamble));
+    EXPECT_EQ(preamble.type, RecordType::kRefused) << at;
+  }
+  stop();
+  EXPECT_THAT(log_, HasSubstr("the opening arrived damaged"));
+}
+
+TEST_F(TcpHandshake, ADamagedWelcomeIsRefusedAtWhateverByte) {
+  const auto good = encode(Welcome{.features = 8, .max_message = 1000, .max_body = 1000});
+  for (std::size_t at = 0; at < good.size(); ++at) {
+    auto damaged = good;
+    damaged[at] ^= static_cast<std::byte>(1 << (at % 8));
+    with_fake_server(
+        [&](int socket) {
+          read_exactly(socket, kHello);
+          write_all(socket, damaged);
+        },
+        [&](const std::string& address) {
+          EXPECT_THROW(tcp_connect(address, {}, 10'000, nullptr), HandshakeError) << at;
+        });
+  }
+}
+
+TEST_F(TcpHandshake, ChecksumsAreUsedWhereBothKnowThemAndOneAsks) {
+  struct Case {
+    Checksum client, server;
+    bool used;
+  };
+  for (const Case& c : std::initializer_list<Case>{{Checksum::kAuto, Checksum::kAuto, false},
+                                                   {Checksum::kAuto, Checksum::kOn, true},
+                                                   {Checksum::kOn, Checksum::kAuto, true},
+                                                   {Checksum::kOn, Checksum::kOn, true},
+                                                   {Checksum::kAuto, Checksum::kOff, false},
+                                                   {Checksum::kOff, Checksum::kAuto, false}}) {
+    TcpOptions options;
+    options.checksum = c.server;
+    listen(options);
+    serve_in_background();
+    options.checksum = c.client;
+    const auto connection = tcp_connect(address(), options, 10'000, nullptr);
+    stop();
+    ASSERT_EQ(connections_.size(), 1u);
+    EXPECT_EQ(connection->agreement().checksums, c.used);
+    EXPECT_EQ(connections_[0]->agreement().checksums, c.used);
+    connections_.clear();
+  }
+}
+
+TEST_F(TcpHandshake, WhoDemandsChecksumsRefusesAPeerWithoutThem) {
+  TcpOptions on;
+  on.checksum = Checksum::kOn;
+  TcpOptions off;
+  off.checksum = Checksum::kOff;
+  listen(on);
+  serve_in_background();
+  expect_connect_fails<HandshakeError>(off, "demands checksums");
+  stop();
+  listen(off);
+  serve_in_background();
+  expect_connect_fails<HandshakeError>(on, "offers no checksums");
+}
+
+TEST_F(TcpHandshake, AnOpeningOfAnOlderClientNeedsNoChecksum) {
+  listen();
+  serve_in_background();
+  auto hello = encode(some_hello());
+  hello.resize(kHello - 4);
+  store_le(&hello[16], static_cast<std::uint32_t>(hello.size()));
+  const RawSocket socket(address());
+  socket.send(hello);
+  Welcome welcome;
+  EXPECT_TRUE(decode(socket.receive_record(), &welcome));
+  // One that knows checksums has one.
+  store_le(&hello[24], std::uint64_t{7 | 8});
+  const RawSocket other(address());
+  other.send(hello);
+  EXPECT_THAT(refusal_of(other).reason, HasSubstr("damaged"));
 }
 
 TEST_F(TcpHandshake, AnOpeningMayComeByteByByte) {

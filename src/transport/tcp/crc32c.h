@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "crossdock/core/bytes.h"
+
+/// CRC-32C (Castagnoli), as in RFC 3720: polynomial 0x1EDC6F41, reflected, initial value and final XOR 0xFFFFFFFF.
+namespace crossdock::transport::tcp {
+
+/// The CRC-32C of data whose CRC-32C is `before`, followed by `bytes`; 0 is that of no data. Thread-safe.
+std::uint32_t crc32c(std::uint32_t before, ByteSpan bytes) noexcept;
+inline std::uint32_t crc32c(ByteSpan bytes) noexcept { return crc32c(0, bytes); }
+
+/// One way to compute it.
+struct Crc32cMethod {
+  const char* name;
+  std::uint32_t (*run)(std::uint32_t before, ByteSpan bytes) noexcept;
+};
+
+/// Those that this processor can run, the fastest first. The last one is portable.
+std::span<const Crc32cMethod> crc32c_methods() noexcept;
+
+}  // namespace crossdock::transport::tcp
