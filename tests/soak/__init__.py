@@ -1,1 +1,1 @@
-"""`./dev soak`: kinds of attack that run for as long as wanted, each with a seed, counts, and checks of the promises."""
+"""`./dev soak`: attacks that run for as long as wanted, each with a seed, counts, and checks of the promises."""

@@ -30,7 +30,7 @@ def adopt_orphans() -> None:
 
 
 def _processes_of_session(session: int) -> list[tuple[int, str]]:
-    """Number and command of each process of a session. Those that have ended and only wait to be reaped are left out."""
+    """Number and command of each process of a session that hasn't ended."""
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():

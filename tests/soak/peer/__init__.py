@@ -46,7 +46,7 @@ class PeerServer:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._in, self._out = self._process.stdin, self._process.stdout
-        self.uris = [line for line in iter(lambda: self._out.readline().strip(), "")]
+        self.uris = list(iter(lambda: self._out.readline().strip(), ""))
 
     def __enter__(self) -> PeerServer:
         return self
