@@ -62,6 +62,7 @@ def main(words: list[str]) -> int:
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     adopt_orphans()
     signal.signal(signal.SIGTERM, _interrupt)
+    given.folder.mkdir(parents=True, exist_ok=True)
     of_this_run = totals.Totals(totals.commit())
     before = totals.load(of_this_run.commit, given.folder)
     how_long = "one unit of each kind" if seconds is None else f"{seconds / 60:g} minutes"

@@ -69,7 +69,6 @@ def load(commit: str, folder: Path) -> Totals:
 
 def accumulate(run: Totals, folder: Path) -> Totals:
     """Adds a run to the file of its commit; all runs together. Two runs may end at the same time."""
-    folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         totals = load(run.commit, folder)

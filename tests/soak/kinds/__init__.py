@@ -6,6 +6,6 @@ from tests.soak.unit import Kind
 
 
 def all_kinds() -> list[Kind]:
-    from tests.soak.kinds import fuzzers, kill, worlds
+    from tests.soak.kinds import fuzzers, hostile_clients, kill, worlds
 
-    return [*kill.KINDS, *worlds.KINDS, *fuzzers.KINDS]
+    return [*kill.KINDS, *hostile_clients.KINDS, *worlds.KINDS, *fuzzers.KINDS]
