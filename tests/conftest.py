@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import os
 import shutil
 import signal
 import subprocess
@@ -17,58 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tests import leftovers
 
 PACKAGE_TESTS = ("python", "interop", "letter")
-
-
-def _descriptors() -> dict[int, str]:
-    found = {}
-    for entry in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):  # The descriptor of the listing itself.
-            found[int(entry)] = os.readlink(f"/proc/self/fd/{entry}")
-    return found
-
-
-def _shared_mappings() -> list[str]:
-    """Mappings of memfds; pages of ours that nobody gave back."""
-    return [line for line in Path("/proc/self/maps").read_text().splitlines() if "memfd:" in line]
-
-
-def _children() -> set[int]:
-    found: set[int] = set()
-    for task in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # A thread that has just ended.
-            found |= {int(pid) for pid in (task / "children").read_text().split()}
-    return found
-
-
-class _Leftovers(NamedTuple):
-    """What a test could leave behind."""
-
-    descriptors: dict[int, str]
-    mappings: int
-    children: set[int]
-    devshm: set[str]
-
-    @classmethod
-    def now(cls) -> _Leftovers:
-        # A benchmark may be running beside us, with a file there on purpose.
-        devshm = {name for name in os.listdir("/dev/shm") if not name.startswith("crossdock-bench-")}
-        return cls(_descriptors(), len(_shared_mappings()), _children(), devshm)
-
-    def since(self, before: _Leftovers) -> list[str]:
-        found = [
-            f"descriptor {fd}: {target}"
-            for fd, target in self.descriptors.items()
-            # Pools that peers' libraries start once and keep have event descriptors; ours are sockets, memfds, files.
-            if before.descriptors.get(fd) != target and not target.startswith("anon_inode:")
-        ]
-        if self.mappings > before.mappings:
-            found.append(f"{self.mappings - before.mappings} mappings: {_shared_mappings()}")
-        found += [f"process {pid}" for pid in self.children - before.children]
-        found += [f"/dev/shm/{name}" for name in self.devshm - before.devshm]
-        return found
-
 
 _FAILED = pytest.StashKey[bool]()
 
@@ -92,17 +41,17 @@ def no_leftovers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
         return
     runtime = Path(tempfile.mkdtemp(prefix="xd-", dir="/tmp"))  # Short: a socket's path has 107 bytes.
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
-    before = _Leftovers.now()
+    before = leftovers.Leftovers.now()
     yield
     if request.node.stash.get(_FAILED, False):
         shutil.rmtree(runtime)
         return  # Its traceback keeps its objects; one report is enough.
     request.node.funcargs.clear()  # pytest would keep the fixtures' values a little longer.
     # Other processes and threads that were told to end are given time to; what is still there then is a leftover.
-    # Nothing tells when the last of them has let go, so it is looked at again, for 5 s at most.
-    deadline = time.monotonic() + 5
+    # Nothing tells when the last of them has let go, so it is looked at again for some seconds.
+    deadline = time.monotonic() + leftovers.PATIENCE_SECONDS
     while True:
-        found = _Leftovers.now().since(before)
+        found = leftovers.Leftovers.now().since(before)
         found += [f"file {path}" for path in runtime.rglob("*") if not path.is_dir()]
         if not found or time.monotonic() > deadline:
             break

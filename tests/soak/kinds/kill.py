@@ -1,0 +1,40 @@
+"""kill -9: C++ clients and servers, plain and under sanitizers, killed at random moments."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from tests.soak import peer, promises
+from tests.soak.unit import Kind, Unit
+
+
+def kill_clients(unit: Unit, build: str) -> None:
+    scheme = unit.random.choice(["shm:", "tcp:"])
+    with peer.PeerServer("dev", [scheme]) as server:
+        fresh = server.statistics()
+        peer.drive(unit, build, "kill-clients", server.uris[0])
+        promises.check_nothing_stays(unit, server, fresh)
+
+
+def kill_servers(unit: Unit, build: str) -> None:
+    (unit.folder / "servers").mkdir()
+    uri = unit.random.choice([f"shm:{unit.folder}/s.sock", "tcp:"])
+    peer.drive(unit, build, "kill-servers", uri, str(unit.folder / "servers"))
+    for left in [*unit.folder.glob("s.sock*"), *(unit.folder / "servers").iterdir()]:
+        unit.finding(f"left behind by servers: {left.name}")
+
+
+def _kinds(build: str) -> list[Kind]:
+    suffix = "" if build == "dev" else f"-{build}"
+    options = {"missing": partial(peer.missing, build), "goals": ("kills",)}
+    return [
+        Kind(
+            f"kill-clients{suffix}", f"kill -9 of C++ clients ({build})", partial(kill_clients, build=build), **options
+        ),
+        Kind(
+            f"kill-servers{suffix}", f"kill -9 of C++ servers ({build})", partial(kill_servers, build=build), **options
+        ),
+    ]
+
+
+KINDS = [kind for build in peer.BUILDS for kind in _kinds(build)]
