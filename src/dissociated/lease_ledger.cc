@@ -49,6 +49,7 @@ struct LeaseLedger::Impl {
   std::uint32_t generation = 0;
   std::size_t pairs = 0;
   std::uint64_t bytes = 0;
+  std::uint64_t unfinished = 0;  // kLetter: the address of which a free has ended some leases and not yet all; 0: none
 
   void set_shift() { shift = 64 - std::countr_zero(table.size()); }
 
@@ -151,34 +152,44 @@ struct LeaseLedger::Impl {
   /// Brings `ended` up to date: streams may have ended since the slot was touched last.
   void settle(Slot& slot) const noexcept {
     if (slot.generation == generation) return;
+    // The free under way ends these leases too.
+    if (slot.address == unfinished) slot.owed += slot.leases - slot.ended;
     slot.ended = slot.leases;
     slot.generation = generation;
   }
 
-  void free_by_letter(Slot& slot, std::vector<std::uint64_t>* freed) {
+  /// False: the slot has more leases to end than there are steps.
+  bool free_by_letter(Slot& slot, std::size_t* steps, std::vector<std::uint64_t>* freed) {
     settle(slot);
     if (slot.ended != 0) {
-      slot.owed += slot.ended - 1;
-      for (; slot.ended != 0; --slot.ended) end_one(slot, freed);
+      if (unfinished == 0) slot.owed += slot.ended - 1;
+      unfinished = slot.address;
+      for (; slot.ended != 0; --slot.ended) {
+        if (*steps == 0) return false;
+        --*steps;
+        end_one(slot, freed);
+      }
+      unfinished = 0;
     } else if (slot.owed != 0) {
       --slot.owed;
     } else {
       end_one(slot, freed);
     }
+    return true;
   }
 
-  void free(std::uint64_t address, std::vector<std::uint64_t>* freed) {
-    if (address == 0) return;
+  /// False: not all leases that the free ends have ended. The same address comes next, then.
+  bool free(std::uint64_t address, std::size_t* steps, std::vector<std::uint64_t>* freed) {
+    --*steps;
+    if (address == 0) return true;
     Slot& slot = probe(address);
     if (slot.address == 0 || (slot.oldest.count == 0 && slot.owed == 0)) [[unlikely]] {
       throw ProtocolError("free_data names address " + std::to_string(address) +
                           ", which is not lent on this connection: it was never sent, or freed more often than sent");
     }
-    if (rule == FreeRule::kCounted) {
-      end_one(slot, freed);
-    } else {
-      free_by_letter(slot, freed);
-    }
+    if (rule == FreeRule::kLetter) return free_by_letter(slot, steps, freed);
+    end_one(slot, freed);
+    return true;
   }
 };
 
@@ -193,8 +204,12 @@ void LeaseLedger::lend(std::span<const RemoteBuffer> buffers, std::uint64_t hold
   }
 }
 
-void LeaseLedger::free(std::span<const std::uint64_t> addresses, std::vector<std::uint64_t>* freed) {
-  for (const std::uint64_t address : addresses) impl_->free(address, freed);
+std::size_t LeaseLedger::free(std::span<const std::uint64_t> addresses, std::vector<std::uint64_t>* freed,
+                              std::size_t steps) {
+  for (std::size_t i = 0; i < addresses.size(); ++i) {
+    if (steps == 0 || !impl_->free(addresses[i], &steps, freed)) return i;
+  }
+  return addresses.size();
 }
 
 void LeaseLedger::stream_ended() noexcept { ++impl_->generation; }

@@ -1,6 +1,7 @@
 #include "crossdock/dissociated/sender.h"
 
 #include <cstring>
+#include <span>
 #include <stdexcept>
 #include <string>
 
@@ -21,6 +22,7 @@ Sender::Sender(std::uint64_t want_data, std::optional<std::uint64_t> free_data, 
 }
 
 Sender::Event Sender::on_tagged(std::uint64_t tag, ByteSpan body, std::vector<std::uint64_t>* freed) {
+  if (freeing()) throw std::logic_error("Sender::on_tagged is called while addresses of the message before are left");
   if (tag == free_data_) {
     if (body.size() % sizeof(std::uint64_t) != 0) {
       throw ProtocolError("a free_data message has " + std::to_string(body.size()) +
@@ -28,7 +30,8 @@ Sender::Event Sender::on_tagged(std::uint64_t tag, ByteSpan body, std::vector<st
     }
     addresses_.resize(body.size() / sizeof(std::uint64_t));
     if (!body.empty()) std::memcpy(addresses_.data(), body.data(), body.size());
-    leases_.free(addresses_, freed);
+    n_freed_ = 0;
+    free_more(freed);
     return Event::kFreed;
   }
   if (tag == want_data_) {
@@ -44,6 +47,12 @@ Sender::Event Sender::on_tagged(std::uint64_t tag, ByteSpan body, std::vector<st
   throw ProtocolError("a message of the client has tag " + std::to_string(tag) + "; known are want_data (" +
                       std::to_string(want_data_) + ")" +
                       (free_data_ ? " and free_data (" + std::to_string(*free_data_) + ")" : " alone"));
+}
+
+void Sender::free_more(std::vector<std::uint64_t>* freed) {
+  const auto rest = std::span(addresses_).subspan(n_freed_);
+  n_freed_ = addresses_.size();  // a throw leaves nothing to go on with
+  n_freed_ -= rest.size() - leases_.free(rest, freed, kStepsPerCall);
 }
 
 bool Sender::on_untagged(ByteSpan message) const {

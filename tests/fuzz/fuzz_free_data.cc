@@ -41,6 +41,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
         }
         try {
           sender.on_tagged(kFreeData, body, &freed);
+          while (sender.freeing()) sender.free_more(&freed);
           fuzz::require(!error);
         } catch (const ProtocolError&) {
           fuzz::require(error);
@@ -53,6 +54,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
         const bool error = !plain.free(address, &expected);
         try {
           sender.on_tagged(kFreeData, std::as_bytes(std::span(&address, 1)), &freed);
+          while (sender.freeing()) sender.free_more(&freed);
           fuzz::require(!error);
         } catch (const ProtocolError&) {
           fuzz::require(error);

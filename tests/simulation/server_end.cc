@@ -86,6 +86,7 @@ void ServerEnd::judge(const Packet& packet) {
   try {
     if (packet.tagged) {
       event = sender_.on_tagged(packet.tag, packet.bytes, &freed);
+      while (sender_.freeing()) sender_.free_more(&freed);
     } else {
       cancelled = sender_.on_untagged(packet.bytes);
     }

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -43,9 +44,14 @@ class CROSSDOCK_EXPORT LeaseLedger {
   void lend(std::span<const RemoteBuffer> buffers, std::uint64_t holder, std::int64_t now_ms = 0);
 
   /// The client frees these. Appends to `*freed` the holder of each pair that came home; leases of one address come
-  /// home in the order in which they were lent. Address 0 is ignored. Throws ProtocolError for an address that isn't
-  /// lent; what stood before it in the span has been freed.
-  void free(std::span<const std::uint64_t> addresses, std::vector<std::uint64_t>* freed);
+  /// home in the order in which they were lent. Address 0 is ignored.
+  ///
+  /// Stops after about `steps` steps: looking at an address is one, and ending a lease is one where a single free ends
+  /// several. Returns how many of the addresses are done with: the next call must begin with the first of the rest.
+  ///
+  /// Throws ProtocolError for an address that isn't lent; what stood before it in the span has been freed.
+  std::size_t free(std::span<const std::uint64_t> addresses, std::vector<std::uint64_t>* freed,
+                   std::size_t steps = std::numeric_limits<std::size_t>::max());
 
   /// The stream's last body was sent: its leases are those of an ended stream from now on. See FreeRule::kLetter.
   void stream_ended() noexcept;

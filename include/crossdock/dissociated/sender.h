@@ -31,12 +31,21 @@ class CROSSDOCK_EXPORT Sender {
   /// InvalidArgumentError if the two tags are the same.
   Sender(std::uint64_t want_data, std::optional<std::uint64_t> free_data, PeerFeatures peer = {});
 
+  /// Bounds the work of one on_tagged() or free_more(): addresses looked at, and leases ended.
+  static constexpr std::size_t kStepsPerCall = 1024;
+
   enum class Event : std::uint8_t { kWantData, kFreed };
   /// A tagged message of the client. kWantData: `body` is the ticket, and the stream begins: the next prefix is number
-  /// 0. kFreed: holders whose leases ended were appended to `*freed` (a free_data message may name no address at all).
+  /// 0. kFreed: holders whose leases ended were appended to `*freed` (a free_data message may name no address at all);
+  /// while freeing(), addresses of the message are left for free_more(), which must come before the next message.
   /// Throws ProtocolError (unknown tag, want_data while a stream is under way, a free_data body that isn't a multiple
   /// of 8 bytes, an address that isn't lent): then end this connection and no other.
   Event on_tagged(std::uint64_t tag, ByteSpan body, std::vector<std::uint64_t>* freed);
+
+  /// Whether addresses of the last free_data message are left.
+  bool freeing() const noexcept { return n_freed_ < addresses_.size(); }
+  /// Goes on with the last free_data message; throws as on_tagged() does.
+  void free_more(std::vector<std::uint64_t>* freed);
 
   /// An untagged message of the client, which can only be a cancel: an End of Stream message, whose number means
   /// nothing. True: the stream under way is to be ended, by error(). False: it has ended already, the two crossed.
@@ -72,7 +81,8 @@ class CROSSDOCK_EXPORT Sender {
   bool streaming_ = false;
   std::uint32_t next_ = 0;
   LeaseLedger leases_;
-  std::vector<std::uint64_t> addresses_;  // scratch
+  std::vector<std::uint64_t> addresses_;  // of the last free_data message
+  std::size_t n_freed_ = 0;               // of them
 };
 
 }  // namespace crossdock::dissociated

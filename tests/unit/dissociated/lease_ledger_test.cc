@@ -243,6 +243,40 @@ TEST_F(Ledger, AgreesWithAPlainOneOverManyRandomSteps) {
   EXPECT_EQ(freed.size(), expected);
 }
 
+TEST_F(Ledger, StopsAfterSoManyStepsAndGoesOn) {
+  lend({{64, 1}, {128, 2}, {192, 3}}, 7);
+  const std::vector<std::uint64_t> addresses = {64, 0, 128, 192};
+  const std::span<const std::uint64_t> all(addresses);
+  std::vector<std::uint64_t> freed;
+  EXPECT_EQ(ledger_.free(all, &freed, 0), 0u);
+  EXPECT_EQ(ledger_.free(all, &freed, 2), 2u);
+  EXPECT_EQ(ledger_.outstanding(), 2u);
+  EXPECT_EQ(ledger_.free(all.subspan(2), &freed, 100), 2u);
+  EXPECT_THAT(freed, ElementsAre(7, 7, 7));
+}
+
+// One free ends all leases of ended streams: those of one address too are ended in slices, and as many frees are owed
+// as if they had ended at once.
+TEST_F(LetterLedger, EndsTheLeasesOfOneAddressInSlices) {
+  constexpr std::uint64_t kLeases = 10;
+  for (std::uint64_t holder = 0; holder < kLeases; ++holder) lend({{64, 1}}, holder);
+  ledger_.stream_ended();
+  const std::vector<std::uint64_t> address = {64};
+  std::vector<std::uint64_t> freed;
+  EXPECT_EQ(ledger_.free(address, &freed, 5), 0u);
+  EXPECT_EQ(freed.size(), 4u);
+  lend({{64, 1}}, 20);  // the next stream's, which ends in the middle, too: it belongs to the ended ones then
+  ledger_.stream_ended();
+  lend({{64, 1}}, 30);
+  EXPECT_EQ(ledger_.free(address, &freed, 3), 0u);
+  EXPECT_EQ(ledger_.free(address, &freed), 1u);
+  EXPECT_EQ(freed.size(), kLeases + 1);
+  EXPECT_EQ(freed.back(), 20u);
+  EXPECT_EQ(ledger_.outstanding(), 1u);
+  for (std::uint64_t owed = 0; owed < kLeases; ++owed) EXPECT_THAT(free({64}), IsEmpty()) << owed;
+  EXPECT_THAT(free({64}), ElementsAre(30));
+}
+
 TEST(LeaseLedgerAge, IsThatOfTheLeaseThatHasBeenOutLongest) {
   LeaseLedger ledger;
   std::vector<std::uint64_t> freed;

@@ -34,6 +34,44 @@ class SenderTest : public ::testing::Test {
   std::vector<std::uint64_t> freed_;
 };
 
+TEST_F(SenderTest, FreesALongMessageInBoundedSlices) {
+  constexpr std::size_t kLeases = 3 * Sender::kStepsPerCall;
+  std::vector<std::uint64_t> addresses;
+  want(sender_);
+  sender_.next_message();
+  for (std::uint64_t i = 1; i <= kLeases; ++i) {
+    lend(sender_, {{64 * i, 8}}, i);
+    addresses.push_back(64 * i);
+    addresses.push_back(0);
+  }
+  std::vector<std::byte> body;
+  write_free_data(addresses, &body);
+  EXPECT_EQ(sender_.on_tagged(kFree, body, &freed_), Sender::Event::kFreed);
+  std::size_t slices = 1;
+  for (std::size_t before = 0; sender_.freeing(); ++slices) {
+    EXPECT_LE(freed_.size() - before, Sender::kStepsPerCall);
+    EXPECT_THROW(sender_.on_tagged(kWant, {}, &freed_), std::logic_error);
+    before = freed_.size();
+    sender_.free_more(&freed_);
+  }
+  EXPECT_EQ(slices, 2 * kLeases / Sender::kStepsPerCall);
+  ASSERT_EQ(freed_.size(), kLeases);
+  for (std::size_t i = 0; i < kLeases; ++i) EXPECT_EQ(freed_[i], i + 1);
+  EXPECT_EQ(sender_.leases().outstanding(), 0u);
+}
+
+TEST_F(SenderTest, RefusesWhatIsWrongInALaterSlice) {
+  want(sender_);
+  std::vector<std::uint64_t> addresses(Sender::kStepsPerCall, 0);
+  addresses.push_back(64);
+  std::vector<std::byte> body;
+  write_free_data(addresses, &body);
+  sender_.on_tagged(kFree, body, &freed_);
+  ASSERT_TRUE(sender_.freeing());
+  EXPECT_ERROR(sender_.free_more(&freed_), ProtocolError, "address 64");
+  EXPECT_FALSE(sender_.freeing());
+}
+
 // "Server Sequence": numbers from 0, a tag with the same number for each body, End of Stream with the next number.
 TEST_F(SenderTest, NumbersAStreamFromZero) {
   EXPECT_FALSE(sender_.streaming());
