@@ -1,6 +1,9 @@
 #include "crossdock/core/error.h"
 
+#include <unistd.h>
+
 #include <cerrno>
+#include <string>
 #include <system_error>
 
 namespace crossdock {
@@ -72,7 +75,10 @@ void throw_error(ErrorCode code, const std::string& what) {
 void throw_errno(int error_number, const std::string& doing) {
   const std::string what = doing + ": " + std::generic_category().message(error_number);
   switch (error_number) {
-    case EMFILE: throw ResourceError(what + "; close some in this process, or raise its limit (ulimit -n)");
+    // The text may be read in another process: it names the one whose limit it is.
+    case EMFILE:
+      throw ResourceError(what + "; process " + std::to_string(::getpid()) +
+                          " has as many open as it may: close some there, or raise its limit (ulimit -n)");
     case ENOMEM:
     case ENFILE:
     case ENOSPC: throw ResourceError(what);

@@ -16,20 +16,24 @@ constexpr ErrorCode kTravelling[] = {
     ErrorCode::kInvalidData, ErrorCode::kProtocol,        ErrorCode::kUnsupported,
 };
 
+// The consumer's own process may lack the same: the text says which of the two does.
+constexpr const char* kServerLacks = "the server lacks it, not this client: ";
+
 }  // namespace
 
 std::string to_remote_text(const std::exception& error) {
   if (const auto* ours = dynamic_cast<const Error*>(&error)) {
-    return std::string(error_name(ours->code())) + ": " + ours->what();
+    const char* const whose = ours->code() == ErrorCode::kResource ? kServerLacks : "";
+    return std::string(error_name(ours->code())) + ": " + whose + ours->what();
   }
   // The standard library's words for what is a lack of something.
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
-    return std::string(error_name(ErrorCode::kResource)) + ": no memory is left";
+    return std::string(error_name(ErrorCode::kResource)) + ": " + kServerLacks + "no memory is left";
   }
   if (const auto* system = dynamic_cast<const std::system_error*>(&error);
       system != nullptr && system->code() == std::errc::resource_unavailable_try_again) {
-    return std::string(error_name(ErrorCode::kResource)) +
-           ": no thread can be started; the limits that count are ulimit -u, ulimit -v and the number of mappings "
+    return std::string(error_name(ErrorCode::kResource)) + ": " + kServerLacks +
+           "no thread can be started; the limits that count are ulimit -u, ulimit -v and the number of mappings "
            "(vm.max_map_count)";
   }
   return std::string(error_name(ErrorCode::kRemote)) + ": " + error.what();
