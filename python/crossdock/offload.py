@@ -20,12 +20,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from crossdock import _native
 from crossdock._native import Device, Package, Queue, Scope, Tensor, asarray, empty
+from crossdock.errors import ExecutionPlacementError
 
 if TYPE_CHECKING:
     from crossdock._typing import QueueLike, UsmType
 
 __all__ = [
     "DeviceInfo",
+    "ExecutionPlacementError",
     "Offloaded",
     "Package",
     "Queue",

@@ -66,7 +66,8 @@ class FullChecker {
  private:
   [[noreturn]] void fail(const Looked& in, const std::string& what) const {
     const Place place{parent_, &schema_, in.index};
-    throw InvalidDataError(in_field(path_of(&place)) + ": " + what);
+    throw InvalidDataError(in_field(path_of(&place)) + ": " + what +
+                           " (validation=\"structure\", for data that is trusted, doesn't look at values)");
   }
   [[noreturn]] void fail_at(const Looked& in, std::int64_t element, const std::string& what) const {
     fail(in, "element " + std::to_string(element) + ": " + what);

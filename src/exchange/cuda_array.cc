@@ -76,10 +76,13 @@ void import_cuda_array(Tensor* tensor, std::int64_t version, CudaStream stream, 
   if (version < 0 || version > kCudaArrayVersion) {
     fail("version " + std::to_string(version) + "; versions 0 to 3 are understood");
   }
-  if (stream && *stream == 0) {
-    fail("stream 0 is ambiguous: it is None, 1 (the legacy default stream) or 2 (the per-thread one)");
+  if (sync && stream && *stream == 0) {
+    fail(
+        "stream 0 is ambiguous: it is None, 1 (the legacy default stream) or 2 (the per-thread one); with sync=False "
+        "no "
+        "stream is heeded");
   }
-  if (stream && *stream < 0) fail("stream " + std::to_string(*stream) + " is no stream");
+  if (sync && stream && *stream < 0) fail("stream " + std::to_string(*stream) + " is no stream");
   // Version 0 has no mask, and only version 3 says what `stream` means.
   if (version == 0) tensor->mask = nullptr;
   if (version < kCudaArrayVersion) stream = kLegacyStream;

@@ -193,18 +193,23 @@ void check_dlpack(const Tensor& tensor, bool legacy) {
 void describe_dlpack(const Tensor& tensor, std::int64_t* shape, std::int64_t* strides, DLTensor* out) noexcept {
   const std::int64_t itemsize = tensor.type.itemsize();
   const std::size_t ndim = tensor.shape().size();
+  std::int64_t before = 0;  // bytes from the lowest element to the first
   for (std::size_t d = 0; d < ndim; ++d) {
     shape[d] = tensor.shape()[d];
     strides[d] = tensor.strides()[d] / itemsize;
+    if (strides[d] < 0 && shape[d] > 1) [[unlikely]]
+      before -= tensor.strides()[d] * (shape[d] - 1);
   }
-  out->data = tensor.data;
+  if (tensor.data == nullptr || !array::has_addresses(tensor.device.type)) [[unlikely]]
+    before = 0;
+  out->data = static_cast<std::byte*>(tensor.data) - before;
   out->device.device_type = static_cast<DLDeviceType>(tensor.device.type);
   out->device.device_id = static_cast<std::int32_t>(dlpack_device(tensor.device).id);
   out->ndim = tensor.ndim();
   out->dtype = {static_cast<std::uint8_t>(tensor.type.code), tensor.type.bits, tensor.type.lanes};
   out->shape = shape;
   out->strides = strides;
-  out->byte_offset = tensor.byte_offset;
+  out->byte_offset = tensor.byte_offset + static_cast<std::uint64_t>(before);
 }
 
 DLManagedTensorVersioned* export_dlpack(const Tensor& tensor, bool copied) {

@@ -131,8 +131,8 @@ void check_dlpack_stream(const Device& device, DLPackStream stream) {
 void order_for_dlpack(Tensor* tensor, const Device& of, DLPackStream stream, const DriverRegistry& drivers,
                       const Wait& wait) {
   const std::optional<void*> native = named_stream(stream ? of : tensor->device, stream);
-  if (is_out_of_reach(*tensor) && native && *native == tensor->queue->native()) {
-    tensor->event = {};  // on the very stream that the work is on
+  if (is_out_of_reach(*tensor) && (!native || *native == tensor->queue->native())) {
+    tensor->event = {};  // no order is asked for, or the consumer is on the very stream that the work is on
   }
   if (is_ready(*tensor)) return;
   // Pinned and managed memory is device 0's by its number in DLPack, whoever works on it.

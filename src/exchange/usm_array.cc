@@ -67,10 +67,16 @@ void import_usm_array(Tensor* tensor, std::int64_t version, const Queue& queue, 
   if (version != kUsmArrayVersion) fail("version " + std::to_string(version) + "; version 1 is understood");
   tensor->device = queue.device();
   tensor->kind = device::MemoryKind::kDevice;
+  const void* const said = tensor->data;
   array::check_tensor(tensor, kWhere);
   const std::shared_ptr<Context> context = drivers.context(queue.device());
   tensor->queue = queue;
-  if (tensor->data == nullptr) return;
+  if (tensor->data == nullptr) {
+    // Without elements the pointer may be any; where it is one of SYCL's, it tells the kind of memory.
+    const device::PointerInfo info = context->describe(said);
+    if (info.device == tensor->device) tensor->kind = info.kind;
+    return;
+  }
   locate(tensor, *context, queue);
   if (ordered) tensor->event = device::Event::end_of(context, queue);
 }

@@ -60,3 +60,12 @@ def test_other_numbers_may_be_anything() -> None:
         array = column(kind, [-(2**63), 2**63 - 1])
         assert taken_by_us(array)
         assert taken_by_pyarrow(array)
+
+
+def test_the_error_names_the_way_without_it() -> None:
+    array = column(pa.time32("s"), [0, DAY])
+    with xd.serve({"x": pa.record_batch([array], ["x"])}) as server, xd.connect(server.uri) as client:
+        with pytest.raises(xd.InvalidDataError, match='validation="structure"'):
+            list(client.get("x", validation="full"))
+        (batch,) = client.get("x", validation="structure")
+        assert batch.num_rows == 2

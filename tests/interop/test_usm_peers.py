@@ -137,9 +137,33 @@ def test_strides_and_offsets(queue, index):
     np.testing.assert_array_equal(host(ours), values[index])
     part = xd.asarray(dpnp.asarray(values, sycl_queue=queue))[index]
     np.testing.assert_array_equal(host(part), values[index])
-    if min(part.strides, default=1) > 0:  # dpnp takes no negative strides of others, by neither protocol
-        for view in views(part) if part.size else [dpnp.tensor.asarray(part)]:  # nor empty ones by DLPack
-            np.testing.assert_array_equal(dpnp.asnumpy(view), values[index])
+    taken = []
+    if part.size:  # dpnp takes no empty arrays of others by DLPack
+        taken.append(dpnp.from_dlpack(part))
+    if min(part.strides, default=1) > 0:  # nor negative strides by the dictionary
+        taken.append(dpnp.tensor.asarray(part))
+    for view in taken:
+        np.testing.assert_array_equal(dpnp.asnumpy(view), values[index])
+        assert part.size == 0 or xd.asarray(view).pointer == part.pointer
+
+
+@pytest.mark.parametrize("usm_type", ["device", "shared", "host"])
+def test_the_kind_of_memory_of_arrays_without_elements(queue, usm_type):
+    whole = dpnp.arange(10, dtype="f4", usm_type=usm_type, sycl_queue=queue)
+    for theirs in (dpnp.empty((0, 3), usm_type=usm_type, sycl_queue=queue), whole[10:], whole[5:5], whole[::-1][10:]):
+        ours = xd.asarray(theirs)
+        assert ours.size == 0
+        assert ours.usm_type == usm_type
+        assert dpnp.tensor.asarray(ours).usm_type == usm_type
+        assert ours.copy().usm_type == usm_type
+        assert xd.from_dlpack(theirs).usm_type == usm_type
+        by_dictionary = xd.from_sycl_usm_array_interface(theirs.__sycl_usm_array_interface__, owner=theirs)
+        assert by_dictionary.usm_type == usm_type
+    made = xd.empty((0, 4), queue=queue, usm_type=usm_type)
+    assert dpnp.tensor.asarray(made).usm_type == usm_type
+    again = xd.asarray(dpnp.tensor.asarray(made))
+    assert (again.usm_type, again.shape) == (usm_type, (0, 4))
+    assert dpnp.tensor.asarray(xd.asarray(whole)[3:3]).usm_type == usm_type
 
 
 def test_nothing_is_allocated_or_copied_on_the_way(queue):

@@ -10,6 +10,7 @@ import ctypes
 import gc
 import os
 import time
+import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -260,8 +261,35 @@ def test_versions(floats: np.ndarray, version: int) -> None:
     tensor = xd.asarray(ForeignArray(interface_of(memory, version=version)))
     assert (tensor.event is None) == (version == 3), "only version 3 says that nothing is to be waited for"
     np.testing.assert_array_equal(read(tensor), floats.ravel())
-    masked = xd.asarray(ForeignArray(interface_of(memory, version=version, mask=DeviceArray(np.ones(12, "?")))))
-    assert (masked.mask is None) == (version == 0)
+    masked = ForeignArray(interface_of(memory, version=version, mask=DeviceArray(np.ones(12, "?"))))
+    if version == 0:
+        with pytest.warns(UserWarning, match='version 0 has no masks, so that the entry "mask" is ignored'):
+            assert xd.asarray(masked).mask is None
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(UserWarning, match="version 0"):
+                xd.asarray(masked)
+            xd.asarray(ForeignArray(interface_of(memory, version=0, mask=None)))  # nothing is ignored there
+    else:
+        assert xd.asarray(masked).mask is not None
+
+
+@pytest.mark.parametrize("stream", [0, -1])
+def test_without_order_no_stream_is_wrong(floats: np.ndarray, stream: int) -> None:
+    memory = Memory(floats)
+    theirs = ForeignArray(interface_of(memory, stream=stream))
+    with pytest.raises(ValueError, match=f"stream {stream}"):
+        xd.asarray(theirs)
+    tensor = xd.asarray(theirs, sync=False)
+    assert tensor.event is None
+    np.testing.assert_array_equal(read(tensor), floats.ravel())
+    xd.set_cuda_array_interface_sync(False)
+    try:
+        np.testing.assert_array_equal(read(xd.asarray(theirs)), floats.ravel())
+        with pytest.raises(ValueError, match=f"stream {stream}"):
+            xd.asarray(theirs, sync=True)
+    finally:
+        xd.set_cuda_array_interface_sync(True)
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])

@@ -808,3 +808,9 @@ def test_a_cuda_stream_without_cuda_is_refused(simulated_devices):
         xd.Queue(Newer())
     with pytest.raises(xd.InvalidDataError):
         xd.Queue(Broken())
+
+
+def test_the_error_is_where_the_guide_names_it() -> None:
+    assert offload.ExecutionPlacementError is xd.ExecutionPlacementError
+    assert "ExecutionPlacementError" in offload.__all__
+    assert "ExecutionPlacementError" in dir(offload)

@@ -287,9 +287,15 @@ def test_a_stream_that_nobody_here_can_wait_for(script: Any, monkeypatch: pytest
         tensor = array(7)
         assert tensor.__cuda_array_interface__["stream"] == 7
         assert tensor[1:].__cuda_array_interface__["stream"] == 7
-        for stream in (None, 1, 9, -1):
+        for stream in (None, 1, 9):
             with pytest.raises(BufferError, match="can't be waited for"):
                 tensor.__dlpack__(stream=stream, max_version=(1, 3))
+        for more in ({}, {"copy": False}, {"dl_device": (2, 0)}, {"max_version": (1, 3)}):
+            tensor.__dlpack__(stream=-1, **more)  # no order is asked for
+            tensor[1:].__dlpack__(stream=-1, **more)
+        for copied in ({"copy": True}, {"dl_device": (1, 0)}):  # but a copy reads what the work writes
+            with pytest.raises(BufferError):
+                tensor.__dlpack__(stream=-1, **copied)
         tensor.__dlpack__(stream=7, max_version=(1, 3))  # the very same: there is nothing to order
         with pytest.raises(BufferError, match="can't be waited for"):
             tensor.__arrow_c_device_array__()
@@ -309,7 +315,8 @@ def test_a_stream_that_nobody_here_can_wait_for(script: Any, monkeypatch: pytest
         assert taken.__cuda_array_interface__["stream"] == 1, "who is asked for no stream uses the default one"
         taken.__dlpack__(max_version=(1, 3))
         taken.__dlpack__(stream=1, max_version=(1, 3))
-        for stream in (2, 9, -1):
+        taken.__dlpack__(stream=-1, max_version=(1, 3))
+        for stream in (2, 9):
             with pytest.raises(BufferError, match="can't be waited for"):
                 taken.__dlpack__(stream=stream, max_version=(1, 3))
         """
@@ -612,8 +619,8 @@ class Managed(ctypes.Structure):
     ]
 
 
-def allocate(*shape: int, device: int = 1, **changes: Any) -> tuple[int, Managed | None, str]:
-    """By the function in the type's table: its answer, what it made, and the error that it told."""
+def allocate(*shape: int, device: int = 1, told: bool = True, **changes: Any) -> tuple[int, Managed | None, str]:
+    """By the function in the type's table: its answer, what it made, and the error that it told, if it can be told."""
     get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
     get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     table = get_pointer(xd.Tensor.__dlpack_c_exchange_api__, b"dlpack_exchange_api")
@@ -629,8 +636,8 @@ def allocate(*shape: int, device: int = 1, **changes: Any) -> tuple[int, Managed
     said: list[str] = []
     address = ctypes.c_void_p.from_address(table + 16).value
     assert address is not None
-    told = tell(lambda _, kind, text: said.append(f"{kind.decode()}: {text.decode()}"))
-    answer = function(address)(ctypes.addressof(prototype), ctypes.addressof(out), None, told)
+    set_error = tell(lambda _, kind, text: said.append(f"{kind.decode()}: {text.decode()}")) if told else tell()
+    answer = function(address)(ctypes.addressof(prototype), ctypes.addressof(out), None, set_error)
     return answer, Managed.from_address(out.value) if out.value else None, "".join(said)
 
 
@@ -667,6 +674,7 @@ def test_prototypes_that_are_refused_say_why() -> None:
         answer, made, said = allocate(*shape, **changes)
         assert (answer, made) == (-1, None), text
         assert text in said
+        assert allocate(*shape, told=False, **changes)[:2] == (-1, None), "a caller that doesn't want to know why"
 
 
 # ---- arguments -----------------------------------------------------------------------------------------------------

@@ -25,11 +25,11 @@ using CudaStream = std::optional<std::int64_t>;
 /// Order: with `sync`, the tensor's event is the end of the work that is on `stream` now, and its queue is that stream:
 /// work elsewhere comes after the one, and the stream after that work. Versions 0 to 2 promise no order, so that the
 /// legacy default stream is taken. A stream may be another device's, which works on this memory; a default stream is
-/// that of the memory's device, and the per-thread one the calling thread's. Without `sync` it counts as ready. Waits
-/// for nothing.
+/// that of the memory's device, and the per-thread one the calling thread's. Without `sync` the array counts as ready,
+/// whatever `stream` says. Waits for nothing.
 ///
-/// Throws InvalidDataError: a version above 3 or below 0, stream 0 or a negative one, a pointer that the driver doesn't
-/// know, elements outside the allocation, extents that make no sense, a mask on another device.
+/// Throws InvalidDataError: a version above 3 or below 0, with `sync` stream 0 or a negative one, a pointer that the
+/// driver doesn't know, elements outside the allocation, extents that make no sense, a mask on another device.
 CROSSDOCK_EXPORT void import_cuda_array(array::Tensor* tensor, std::int64_t version, CudaStream stream, bool sync,
                                         const device::DriverRegistry& drivers);
 

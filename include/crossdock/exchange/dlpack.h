@@ -19,7 +19,8 @@ CROSSDOCK_EXPORT array::Tensor view_dlpack(const DLTensor& tensor, std::uint64_t
 /// The type of elements that `dtype` says; `flags` likewise. Throws as view_dlpack().
 CROSSDOCK_EXPORT array::ElementType element_type_of(const DLDataType& dtype, std::uint64_t flags);
 /// Fills `*out`, of which `shape` and `strides` are room for `tensor.ndim()` numbers each, or null for no dimensions.
-/// The tensor has passed check_dlpack().
+/// `data` is the lowest address that any element has, and `byte_offset` leads from there to the first element: it isn't
+/// 0 where strides are negative. The tensor has passed check_dlpack().
 CROSSDOCK_EXPORT void describe_dlpack(const array::Tensor& tensor, std::int64_t* shape, std::int64_t* strides,
                                       DLTensor* out) noexcept;
 

@@ -32,9 +32,10 @@ CROSSDOCK_EXPORT void check_dlpack_stream(const device::Device& device, DLPackSt
 /// As producer: the consumer's stream is ordered after the tensor's event, which is gone then. The stream is one of
 /// `of`, the device of the tensor that was asked, of which `*tensor` may be a copy elsewhere; of pinned and managed
 /// memory, which has no device's number in DLPack, any device's. What the host reads is waited for by `wait`, where it
-/// is the host's or no stream is named; and so is what can't be ordered otherwise. Throws InvalidArgumentError for a
-/// stream that the interface of `of` hasn't or that nobody here knows, ExportError where the tensor's work is on a
-/// stream out of reach and the consumer is on another.
+/// is the host's or no stream is named; and so is what can't be ordered otherwise. With kDLPackNoOrder nothing is
+/// ordered, and nothing is waited for but what the host reads. Throws InvalidArgumentError for a stream that the
+/// interface of `of` hasn't or that nobody here knows, ExportError where the tensor's work is on a stream out of reach
+/// and the consumer names another.
 CROSSDOCK_EXPORT void order_for_dlpack(array::Tensor* tensor, const device::Device& of, DLPackStream stream,
                                        const device::DriverRegistry& drivers, const Wait& wait = wait_in_driver);
 /// The same for a consumer that names a queue, as SYCL's do.

@@ -16,7 +16,8 @@ inline constexpr int kUsmArrayVersion = 1;
 /// Makes a tensor of what a dictionary says: of `*tensor` type, extents (strides in bytes), data (with the offset in
 /// it) and read_only are set, and owner. `queue` is a SYCL queue in the context that its `syclobj` stands for. The
 /// driver is asked for the pointer: it says the device and the kind of memory, and, of memory that it made, the
-/// allocation, which the elements must not leave.
+/// allocation, which the elements must not leave. An array without elements may have any pointer, which tells the kind
+/// of memory where it is one of the device's.
 ///
 /// Order: the interface has no event, and a producer must have finished, or have put its work on an in-order queue.
 /// With `ordered`, `queue` is the producer's own, and the tensor's event is the end of what is on it when somebody

@@ -61,7 +61,14 @@ Tensor tensor_from_cuda_interface(nb::handle interface, nb::handle owner, std::o
   const nb::object version = entry(interface, "version");
   const std::int64_t number = integer_in(version, kWhere, "version");
   if (!owner.is_none()) tensor.owner = owner_of(owner.ptr());
-  // Version 0 has none: what stands there is not for us.
+  // Version 0 has no masks, and no consumer of it looks for one.
+  if (number == 0 && !entry(interface, "mask").is_none() &&
+      PyErr_WarnEx(PyExc_UserWarning,
+                   "__cuda_array_interface__: version 0 has no masks, so that the entry \"mask\" is ignored and all "
+                   "elements count as valid; a producer with a mask shows version 1 or later",
+                   1) != 0) {
+    throw nb::python_error();
+  }
   if (number > 0) {
     read_mask(dictionary, kWhere, &tensor, [&](PyObject* mask, Tensor* out) {
       if (tensor_from_cuda_array(mask, sync, out)) return;

@@ -77,6 +77,16 @@ std::shared_ptr<const void> owner_of_managed(Managed* managed) {
   return std::shared_ptr<const void>(managed, Release{});
 }
 
+/// exchange::settle_memory(). Of an array without elements the pointer that came with it, if there was one, tells the
+/// kind of memory.
+void settle(Tensor* tensor, void* said) {
+  Tensor asked = *tensor;
+  if (asked.data == nullptr) asked.data = said;
+  exchange::settle_memory(&asked, drivers());
+  tensor->device = asked.device;
+  tensor->kind = asked.kind;
+}
+
 /// Takes over what a producer gave, also on a throw.
 template <class Managed>
 Tensor take(Managed* managed, std::uint64_t flags) {
@@ -84,8 +94,7 @@ Tensor take(Managed* managed, std::uint64_t flags) {
   Tensor tensor = exchange::view_dlpack(managed->dl_tensor, flags);
   tensor.owner = std::move(owner);
   const device::DeviceType type = tensor.device.type;
-  if (exchange::leaves_kind_open(type) || exchange::leaves_device_open(type))
-    exchange::settle_memory(&tensor, drivers());
+  if (exchange::leaves_kind_open(type) || exchange::leaves_device_open(type)) settle(&tensor, managed->dl_tensor.data);
   return tensor;
 }
 
@@ -442,8 +451,12 @@ Tensor empty_like(const DLTensor& prototype) {
   return empty_on(type, shape, device, nullptr);
 }
 
+/// `set_error` may be null: the caller wants to know no more than that it failed.
 int allocate(DLTensor* prototype, DLManagedTensorVersioned** out, void* context,
              void (*set_error)(void*, const char*, const char*)) noexcept {
+  const auto fail = [&](const char* kind, const char* message) {
+    if (set_error != nullptr) set_error(context, kind, message);
+  };
   try {
     *out = nullptr;
     Tensor tensor = empty_like(*prototype);
@@ -451,9 +464,9 @@ int allocate(DLTensor* prototype, DLManagedTensorVersioned** out, void* context,
     *out = exchange::export_dlpack(tensor);
     return 0;
   } catch (const std::bad_alloc&) {
-    set_error(context, "MemoryError", "crossdock has no memory for a tensor");
+    fail("MemoryError", "crossdock has no memory for a tensor");
   } catch (const std::exception& error) {
-    set_error(context, "BufferError", error.what());
+    fail("BufferError", error.what());
   }
   return -1;
 }

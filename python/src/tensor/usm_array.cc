@@ -1,5 +1,6 @@
 #include "usm_array.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -40,6 +41,9 @@ using device::Queue;
 
 constexpr const char* kWhere = "__sycl_usm_array_interface__";
 [[noreturn]] void fail(const std::string& what) { throw InvalidDataError(std::string(kWhere) + ": " + what); }
+
+/// Of extents that weren't checked yet.
+bool has_no_elements(const Tensor& tensor) { return std::ranges::find(tensor.shape(), 0) != tensor.shape().end(); }
 
 device::Device device_named(std::string_view filter) {
   try {
@@ -119,7 +123,8 @@ Tensor read(nb::handle interface, nb::handle object, bool shown = false) {
   } else {
     read_buffer(object.is_none() ? nullptr : object.ptr(), shift, &tensor);
   }
-  if (tensor.data != nullptr) tensor.data = static_cast<std::byte*>(tensor.data) + shift;
+  // Of an array without elements the pointer tells the kind of memory alone, and the offset may lead out of it.
+  if (tensor.data != nullptr && !has_no_elements(tensor)) tensor.data = static_cast<std::byte*>(tensor.data) + shift;
   const nb::object syclobj = entry(interface, "syclobj");
   if (syclobj.is_none()) fail("its entry \"syclobj\" is missing");
   const bool ordered = stands_for_a_queue(syclobj);
@@ -167,15 +172,15 @@ nb::object syclobj_of(const Queue& queue, PyObject* wanted) {
   throw nb::python_error();
 }
 
-/// An address for arrays without elements, in the context of this queue: dpctl takes no null pointer for any. Kept for
-/// good, a few bytes for each context.
-void* no_elements(const Queue& queue) {
+/// An address for arrays without elements, of this kind of memory and in the context of this queue: dpctl takes no null
+/// pointer for any. Kept for good, a few bytes for each kind and context.
+void* no_elements(const Queue& queue, device::MemoryKind kind) {
   static std::vector<Tensor>* const made = new std::vector<Tensor>;  // guarded by the interpreter lock
   for (const Tensor& one : *made) {
-    if (*one.queue == queue || sycl().same_context(*one.queue, queue)) return one.data;
+    if (one.kind == kind && (*one.queue == queue || sycl().same_context(*one.queue, queue))) return one.data;
   }
   const std::int64_t shape[] = {1};
-  made->push_back(empty_on(array::parse_element_type("uint8"), shape, queue.device(), &queue));
+  made->push_back(empty_on(array::parse_element_type("uint8"), shape, queue.device(), &queue, kind));
   return made->back().data;
 }
 
@@ -192,7 +197,8 @@ nb::object shown(const Tensor& tensor, PyObject* wanted) {
   nb::dict interface = interface_of(tensor, exchange::kUsmArrayVersion, Units::kElements);
   interface["offset"] = 0;
   if (tensor.data == nullptr) {
-    interface["data"] = nb::make_tuple(reinterpret_cast<std::uintptr_t>(no_elements(queue)), tensor.read_only);
+    interface["data"] =
+        nb::make_tuple(reinterpret_cast<std::uintptr_t>(no_elements(queue, tensor.kind)), tensor.read_only);
   }
   interface["syclobj"] = std::move(syclobj);
   return interface;
@@ -202,7 +208,8 @@ nb::object shown(const Tensor& tensor, PyObject* wanted) {
 
 bool tensor_from_usm_array(PyObject* object, Tensor* out) {
   std::optional<DpnpArray> direct = dpnp_array(object);
-  if (direct && direct->proven) {
+  // Of arrays without elements the dictionary says more: the start of the memory, which tells its kind.
+  if (direct && direct->proven && !has_no_elements(direct->tensor)) {
     *out = std::move(direct->tensor);
     exchange::import_usm_array(out, exchange::kUsmArrayVersion, sycl().wrap_queue(direct->queue), true, drivers());
     return true;

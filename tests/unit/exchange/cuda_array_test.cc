@@ -522,6 +522,10 @@ TEST_P(CudaArrayTest, WithoutADriverPointerAndStreamAreCarried) {
   EXPECT_EQ(export_cuda_array(&free, none), std::nullopt);
   Tensor wrong = made_tensor("int8", {4}, {1}, reinterpret_cast<void*>(0x1000));
   EXPECT_THROW(import_cuda_array(&wrong, 3, 0, true, none), InvalidDataError);
+  for (const std::int64_t stream : {std::int64_t{0}, std::int64_t{-7}}) {
+    import_cuda_array(&wrong, 3, stream, false, none);
+    EXPECT_TRUE(is_ready(wrong)) << "no stream is heeded, so that none can be wrong";
+  }
 }
 
 CROSSDOCK_ON_CUDA(CudaArrayTest);

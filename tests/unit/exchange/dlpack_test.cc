@@ -163,7 +163,8 @@ TEST(Dlpack, ExportsWithStridesInElements) {
   EXPECT_EQ(out->version.major, 1u);
   EXPECT_EQ(out->version.minor, 3u);
   EXPECT_EQ(out->flags, DLPACK_FLAG_BITMASK_READ_ONLY);
-  EXPECT_EQ(out->dl_tensor.data, values + 5);
+  EXPECT_EQ(out->dl_tensor.data, values + 1) << "the lowest address";
+  EXPECT_EQ(out->dl_tensor.byte_offset, 4 * sizeof(double)) << "from there to the first element";
   EXPECT_EQ(out->dl_tensor.strides[0], 1);
   EXPECT_EQ(out->dl_tensor.strides[1], -2);
   EXPECT_EQ(out->dl_tensor.device.device_type, kDLCPU);
@@ -171,6 +172,37 @@ TEST(Dlpack, ExportsWithStridesInElements) {
   EXPECT_EQ(released, 0);
   out->deleter(out);
   EXPECT_EQ(released, 1);
+}
+
+TEST(Dlpack, ExportsTheLowestAddressOfNegativeStrides) {
+  double values[24] = {};
+  const std::vector<std::pair<std::vector<std::int64_t>, std::ptrdiff_t>> cases = {
+      {{-96, -32, -8}, 23}, {{96, -32, 8}, 8}, {{-96, 32, 8}, 12}, {{96, 32, 8}, 0}};
+  for (const auto& [strides, first] : cases) {
+    const Tensor tensor = made_tensor("float64", {2, 3, 4}, strides, values + first);
+    DLManagedTensor* out = export_dlpack_legacy(tensor);
+    EXPECT_EQ(out->dl_tensor.data, values);
+    EXPECT_EQ(out->dl_tensor.byte_offset, static_cast<std::uint64_t>(first) * sizeof(double));
+    EXPECT_EQ(view_dlpack(out->dl_tensor, 0).data, tensor.data);
+    out->deleter(out);
+  }
+  // Dimensions of one element lead nowhere, and arrays without elements have no pointer.
+  DLManagedTensor* one = export_dlpack_legacy(made_tensor("float64", {1, 2}, {-64, 8}, values));
+  EXPECT_EQ(one->dl_tensor.data, values);
+  EXPECT_EQ(one->dl_tensor.byte_offset, 0u);
+  one->deleter(one);
+  DLManagedTensor* none = export_dlpack_legacy(made_tensor("float64", {0, 2}, {-16, -8}, nullptr));
+  EXPECT_EQ(none->dl_tensor.data, nullptr);
+  EXPECT_EQ(none->dl_tensor.byte_offset, 0u);
+  none->deleter(none);
+  // What has a handle and no addresses has its offset from there already.
+  Tensor handle = made_tensor("float64", {3}, {-8}, values);
+  handle.device = {device::DeviceType::kOpenCl, 0};
+  handle.byte_offset = 16;
+  DLManagedTensor* its = export_dlpack_legacy(handle);
+  EXPECT_EQ(its->dl_tensor.data, values);
+  EXPECT_EQ(its->dl_tensor.byte_offset, 16u);
+  its->deleter(its);
 }
 
 TEST(Dlpack, ExportsManyDimensions) {
