@@ -365,7 +365,14 @@ class CatalogueEntry:
 @final
 class Client:
     def __init__(
-        self, uri: str, data_uri: str | None, timeout_ms: int, any_user: bool, other_users: list[int], token: str
+        self,
+        uri: str,
+        data_uri: str | None,
+        timeout_ms: int,
+        any_user: bool,
+        other_users: list[int],
+        token: str,
+        checksum: bool | None,
     ) -> None: ...
     def get(
         self,
@@ -400,6 +407,7 @@ class Server:
         any_user: bool,
         other_users: list[int],
         token: str,
+        checksum: bool | None,
         limits: Limits,
     ) -> None: ...
     @property

@@ -71,3 +71,10 @@ def secret(token: str | None) -> str:
     if not 1 <= len(token.encode()) <= 1024:
         raise InvalidArgumentError("a token has 1 to 1024 bytes")
     return token
+
+
+def checked_flag(value: bool | None, what: str) -> bool | None:
+    """True, False, or None where the library decides."""
+    if value is not None and not isinstance(value, bool):
+        raise TypeError(f"{what} is True, False or None, not {type(value).__name__}")
+    return value

@@ -54,6 +54,15 @@ _TOKEN = """
 Environment: CROSSDOCK_TOKEN is the secret that servers ask for over tcp, and clients prove to know.
 """
 
+_Checksum = Annotated[
+    bool | None,
+    typer.Option(
+        "--checksum/--no-checksum",
+        help="Over tcp, tell bytes that the network changed from data (CRC-32C). Else: between machines.",
+        show_default=False,
+    ),
+]
+
 app = typer.Typer(
     help="Hands tables over between processes, without a copy where that is possible.",
     rich_markup_mode=None,  # plain help: boxes break lines, and give flags a type
@@ -119,9 +128,9 @@ def _token() -> str | None:
     return os.environ.get("CROSSDOCK_TOKEN")  # Set to nothing is a mistake, and refused as one.
 
 
-def _connect(uri: str, timeout: float) -> xd.Client:
+def _connect(uri: str, timeout: float, checksum: bool | None = None) -> xd.Client:
     try:
-        return xd.connect(uri, timeout=timeout, token=_token())
+        return xd.connect(uri, timeout=timeout, token=_token(), checksum=checksum)
     except xd.NotFoundError as error:
         # A socket that isn't there is a server that isn't there; "not found" is for what a server has.
         raise xd.ConnectionError(str(error)) from None
@@ -194,6 +203,7 @@ def serve(
         str,
         typer.Option(help="'trust' that Arrow files don't change while they are served, or 'snapshot' them: one copy."),
     ] = "trust",
+    checksum: _Checksum = None,
 ) -> None:
     """Serves the tables in FILE... until Ctrl-C or SIGTERM. Prints the URI to connect to; each of several on a line."""
     names = name or [path.stem for path in files]
@@ -209,7 +219,7 @@ def serve(
     # Set before anything is announced, so that whoever reads the URI may stop us at once.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    with _reported(), xd.Server(uri or ["shm:"], token=_token()) as server:
+    with _reported(), xd.Server(uri or ["shm:"], token=_token(), checksum=checksum) as server:
         for one, path in zip(names, files, strict=True):
             if stop.is_set():
                 return
@@ -380,6 +390,7 @@ def get(
     ] = None,
     columns: Annotated[str | None, typer.Option(help="Only these columns, in this order: a,b,c.")] = None,
     timeout: Annotated[float, typer.Option(min=0, help="Seconds to connect in, and that each batch may take.")] = 10.0,
+    checksum: _Checksum = None,
 ) -> None:
     """Gets a table; writes it to a file, or says what it is and shows its first rows."""
     # As Ctrl-C: a file that isn't whole is taken away.
@@ -389,7 +400,7 @@ def get(
     with _reported():
         if output is not None:
             _pyarrow_for(output)  # before the clock starts
-    with _reported(), _connect(uri, timeout) as client:
+    with _reported(), _connect(uri, timeout, checksum) as client:
         rows = next((entry.rows for entry in client.list() if entry.name == name), None)
         names = None if columns is None else [column for column in columns.split(",") if column]
         with client.get(name, columns=names, timeout=timeout) as reader, _Meter(name, rows) as meter:

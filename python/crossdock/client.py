@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from crossdock import _native
-from crossdock._options import checked_name, checked_uri, limit, milliseconds, secret, trusted_users
+from crossdock._options import (
+    checked_flag,
+    checked_name,
+    checked_uri,
+    limit,
+    milliseconds,
+    secret,
+    trusted_users,
+)
 from crossdock.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -35,6 +43,7 @@ class Client:
         timeout: float | None = 10.0,
         users: Literal["any"] | Iterable[int] | None = None,
         token: str | None = None,
+        checksum: bool | None = None,
     ) -> None:
         if (uri is None) == (metadata is None) or (metadata is None) != (data is None):
             raise InvalidArgumentError("give one URI, or two: metadata= and data=")
@@ -47,7 +56,9 @@ class Client:
         first = uri if uri is not None else metadata
         assert first is not None
         timeout_ms = milliseconds(timeout, "timeout")
-        self._native = _native.Client(first, data, timeout_ms, any_user, other_users, secret(token))
+        self._native = _native.Client(
+            first, data, timeout_ms, any_user, other_users, secret(token), checked_flag(checksum, "checksum")
+        )
 
     @property
     def closed(self) -> bool:
@@ -162,6 +173,7 @@ def connect(
     timeout: float | None = 10.0,
     users: Literal["any"] | Iterable[int] | None = None,
     token: str | None = None,
+    checksum: bool | None = None,
 ) -> Client:
     """Connects to the server at `uri`, as `crossdock serve` prints it or `server.uri` says it.
 
@@ -170,5 +182,8 @@ def connect(
     timeout: seconds for connecting, and for each answer that `list()` and `get()` wait for; None: for ever.
     users: user ids whose servers are trusted to feed us, beside our own and root, or "any".
     token: over tcp, the secret that the server asks for.
+    checksum: over tcp, a CRC-32C of all that passes; bytes changed on the way raise `ProtocolError` and are never given
+        out. None: where the server is on another machine, or asks for it. True: always, and a server that knows of none
+        is refused (`HandshakeError`). False: never.
     """
-    return Client(uri, metadata=metadata, data=data, timeout=timeout, users=users, token=token)
+    return Client(uri, metadata=metadata, data=data, timeout=timeout, users=users, token=token, checksum=checksum)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from crossdock import _native, _sources
-from crossdock._options import checked_name, checked_uri, milliseconds, secret, trusted_users
+from crossdock._options import checked_flag, checked_name, checked_uri, milliseconds, secret, trusted_users
 from crossdock.errors import Error, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ class Server:
         wait: Wait = "auto",
         users: Literal["any"] | Iterable[int] | None = None,
         token: str | None = None,
+        checksum: bool | None = None,
         stable: Stability = "trust",
         limits: _native.Limits | None = None,
     ) -> None:
@@ -87,6 +88,7 @@ class Server:
             any_user,
             other_users,
             secret(token),
+            checked_flag(checksum, "checksum"),
             limits or _native.Limits(),
         )
 
@@ -187,6 +189,7 @@ def serve(
     wait: Wait = "auto",
     users: Literal["any"] | Iterable[int] | None = None,
     token: str | None = None,
+    checksum: bool | None = None,
     stable: Stability = "trust",
     limits: _native.Limits | None = None,
 ) -> Server:
@@ -222,6 +225,9 @@ def serve(
     users: user ids that may connect beside our own, or "any".
     token: over tcp, a secret that clients must know; it is proved, never sent. None: whoever reaches the port is
         served.
+    checksum: over tcp, a CRC-32C of all that passes, so that bytes changed on the way end the connection and aren't
+        taken for data. None: with clients of other machines, and those that ask for it. True: with all; a client that
+        knows of none is refused. False: never.
     stable: "trust" or "snapshot", for sources that are paths; see `Server.publish()`.
     limits: how large and how deep what such files hold may be; None: as `Limits()` has it.
 
@@ -242,6 +248,7 @@ def serve(
         wait=wait,
         users=users,
         token=token,
+        checksum=checksum,
         stable=stable,
         limits=limits,
     )

@@ -27,10 +27,10 @@ namespace {
 class PyClient {
  public:
   PyClient(const std::string& uri, const std::optional<std::string>& data_uri, int timeout_ms, bool any_user,
-           std::vector<std::uint32_t> other_users, const std::string& token) {
+           std::vector<std::uint32_t> other_users, const std::string& token, std::optional<bool> checksum) {
     session::ClientOptions options;
     options.timeout_ms = timeout_ms;
-    options.transports = transports(any_user, std::move(other_users), token);
+    options.transports = transports(any_user, std::move(other_users), token, checksum);
     client_ = blocking([&](const transport::InterruptHook& hook) {
       return data_uri ? std::make_unique<session::Client>(uri, *data_uri, std::move(options), hook)
                       : std::make_unique<session::Client>(uri, std::move(options), hook);
@@ -106,8 +106,8 @@ void bind_client(nb::module_& module) {
 
   nb::class_<PyClient>(module, "Client")
       .def(nb::init<const std::string&, const std::optional<std::string>&, int, bool, std::vector<std::uint32_t>,
-                    const std::string&>(),
-           "uri"_a, "data_uri"_a.none(), "timeout_ms"_a, "any_user"_a, "other_users"_a, "token"_a)
+                    const std::string&, std::optional<bool>>(),
+           "uri"_a, "data_uri"_a.none(), "timeout_ms"_a, "any_user"_a, "other_users"_a, "token"_a, "checksum"_a.none())
       .def("list", &PyClient::list, "max_entries"_a, "max_bytes"_a)
       .def(
           "get",

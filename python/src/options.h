@@ -22,6 +22,12 @@ inline transport::Wait wait_of(const std::string& name) {
   throw InvalidArgumentError("wait is \"auto\", \"spin\" or \"block\", not \"" + name + "\"");
 }
 
+/// True, False, or nothing: by where the peer is.
+inline transport::Checksum checksum_of(std::optional<bool> wanted) noexcept {
+  if (!wanted) return transport::Checksum::kAuto;
+  return *wanted ? transport::Checksum::kOn : transport::Checksum::kOff;
+}
+
 /// "structure", "full", or nothing: by whom the data comes from.
 inline std::optional<array::Validation> validation_of(const std::optional<std::string>& name) {
   if (!name) return std::nullopt;
@@ -32,11 +38,12 @@ inline std::optional<array::Validation> validation_of(const std::optional<std::s
 
 inline std::shared_ptr<const transport::TransportRegistry> transports(bool any_user,
                                                                       std::vector<std::uint32_t> other_users,
-                                                                      std::string token) {
+                                                                      std::string token, std::optional<bool> checksum) {
   session::TransportOptions options;
   options.shm.any_user = any_user;
   options.shm.other_users = std::move(other_users);
   options.tcp.token = std::move(token);
+  options.tcp.checksum = checksum_of(checksum);
   return session::make_transports(options);
 }
 

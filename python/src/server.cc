@@ -1,5 +1,6 @@
 #include "server.h"
 
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -34,7 +35,8 @@ class PyServer {
  public:
   PyServer(std::vector<std::string> uris, std::uint32_t window, std::uint64_t lease_limit, int lease_patience_ms,
            std::uint64_t max_leases, std::uint32_t max_connections, const std::string& wait, bool any_user,
-           std::vector<std::uint32_t> other_users, const std::string& token, const ipc::Limits& limits) {
+           std::vector<std::uint32_t> other_users, const std::string& token, std::optional<bool> checksum,
+           const ipc::Limits& limits) {
     session::ServerOptions options;
     options.uris = std::move(uris);
     options.window = window;
@@ -44,7 +46,7 @@ class PyServer {
     options.max_connections = max_connections;
     options.wait = wait_of(wait);
     options.limits = limits;
-    options.transports = transports(any_user, std::move(other_users), token);
+    options.transports = transports(any_user, std::move(other_users), token, checksum);
     options.log = log_to_python();
     server_ = blocking(
         [&](const transport::InterruptHook&) { return std::make_shared<session::Server>(std::move(options)); });
@@ -201,9 +203,10 @@ void close_all_servers() {
 void bind_server(nb::module_& module) {
   nb::class_<PyServer>(module, "Server")
       .def(nb::init<std::vector<std::string>, std::uint32_t, std::uint64_t, int, std::uint64_t, std::uint32_t,
-                    const std::string&, bool, std::vector<std::uint32_t>, const std::string&, const ipc::Limits&>(),
+                    const std::string&, bool, std::vector<std::uint32_t>, const std::string&, std::optional<bool>,
+                    const ipc::Limits&>(),
            "uris"_a, "window"_a, "lease_limit"_a, "lease_patience_ms"_a, "max_leases"_a, "max_connections"_a, "wait"_a,
-           "any_user"_a, "other_users"_a, "token"_a, "limits"_a)
+           "any_user"_a, "other_users"_a, "token"_a, "checksum"_a.none(), "limits"_a)
       .def_prop_ro("uri", &PyServer::uri)
       .def_prop_ro("uris", &PyServer::uris)
       .def_prop_ro("closed", &PyServer::closed)

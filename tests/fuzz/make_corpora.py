@@ -136,6 +136,7 @@ def tcp() -> None:
         return struct.pack("<8sIIII", b"XDOCKTCP", kind, 1, 24 + len(rest), 0) + rest
 
     limits = struct.pack("<QQQ", 7, 1 << 20, 1 << 30)
+
     def with_checksum(kind: int, rest: bytes) -> bytes:
         start = record(kind, rest + bytes(4))[:-4]
         return start + struct.pack("<I", crc32c(start))
