@@ -6,6 +6,7 @@ from tests.soak.unit import Kind
 
 
 def all_kinds() -> list[Kind]:
-    from tests.soak.kinds import fuzzers, hostile_clients, kill, worlds
+    from tests.soak.kinds import arrays, arrow_capsules, files, fuzzers, hostile_clients, hostile_servers, kill, worlds
 
-    return [*kill.KINDS, *hostile_clients.KINDS, *worlds.KINDS, *fuzzers.KINDS]
+    topics = (kill, hostile_clients, hostile_servers, files, arrays, arrow_capsules, worlds, fuzzers)
+    return [kind for topic in topics for kind in topic.KINDS]
