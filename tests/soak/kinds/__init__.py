@@ -6,7 +6,29 @@ from tests.soak.unit import Kind
 
 
 def all_kinds() -> list[Kind]:
-    from tests.soak.kinds import arrays, arrow_capsules, files, fuzzers, hostile_clients, hostile_servers, kill, worlds
+    from tests.soak.kinds import (
+        arrays,
+        arrow_capsules,
+        files,
+        fuzzers,
+        hostile_clients,
+        hostile_servers,
+        kill,
+        kill_python,
+        mixed,
+        worlds,
+    )
 
-    topics = (kill, hostile_clients, hostile_servers, files, arrays, arrow_capsules, worlds, fuzzers)
+    topics = (
+        kill,
+        kill_python,
+        hostile_clients,
+        hostile_servers,
+        files,
+        arrays,
+        arrow_capsules,
+        mixed,
+        worlds,
+        fuzzers,
+    )
     return [kind for topic in topics for kind in topic.KINDS]

@@ -48,6 +48,9 @@ def _read(unit: Unit, path: Path) -> None:
     except xd.Error:
         unit.count("refused by name")
         return
+    except reading.SchemaRefused:
+        unit.count("schemas that pyarrow refuses")
+        return
     except pa.ArrowException as error:
         unit.finding(f"pyarrow can't take what full validation let through: {error}")
         return
@@ -56,7 +59,7 @@ def _read(unit: Unit, path: Path) -> None:
 
 
 def _serve(server: xd.Server, client: xd.Client, path: Path, stable: str) -> None:
-    with contextlib.suppress(xd.Error):
+    with contextlib.suppress(xd.Error, reading.SchemaRefused):
         server.publish("file", path, stable=stable)
         try:
             reading.table_of(client.get("file", timeout=20, validation="full"))

@@ -97,6 +97,9 @@ def _look(unit: Unit, one: _Server, uri: str) -> None:
     except xd.Error:
         unit.count("refused by name")
         return
+    except reading.SchemaRefused:
+        unit.count("schemas that pyarrow refuses")
+        return
     except pa.ArrowException as error:
         unit.finding(f"pyarrow can't take what full validation let through: {error}")
         return
