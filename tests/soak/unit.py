@@ -27,6 +27,7 @@ class Unit:
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
+        random.seed(self.seed)  # for what draws where no unit can be handed in
         self._end = time.monotonic() + self.seconds
 
     def left(self) -> float:

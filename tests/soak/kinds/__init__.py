@@ -6,6 +6,29 @@ from tests.soak.unit import Kind
 
 
 def all_kinds() -> list[Kind]:
-    from tests.soak.kinds import fuzzers, hostile_clients, kill, worlds
+    from tests.soak.kinds import (
+        arrays,
+        arrow_capsules,
+        files,
+        fuzzers,
+        hostile_clients,
+        hostile_servers,
+        kill,
+        kill_python,
+        mixed,
+        worlds,
+    )
 
-    return [*kill.KINDS, *hostile_clients.KINDS, *worlds.KINDS, *fuzzers.KINDS]
+    topics = (
+        kill,
+        kill_python,
+        hostile_clients,
+        hostile_servers,
+        files,
+        arrays,
+        arrow_capsules,
+        mixed,
+        worlds,
+        fuzzers,
+    )
+    return [kind for topic in topics for kind in topic.KINDS]

@@ -1,0 +1,116 @@
+"""Servers that break the protocol, over shm and tcp: a client of ours says so, or has a table that holds together."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from tests.soak import leftovers, mutate, reading
+from tests.soak.spec_peers import ENDED, letter_server
+from tests.soak.unit import Kind, Unit
+
+import crossdock as xd
+
+
+class _Server:
+    """One connection that is cut off, or on which messages are changed, left out, sent twice or in another order."""
+
+    def __init__(self, unit: Unit, ours: bool) -> None:
+        self.unit, self.random, self.by_value = unit, unit.random, not ours
+        self.cut = self.changed = False
+
+    def act(self, carrier: Any) -> None:
+        with contextlib.suppress(*ENDED, AssertionError, struct.error, OverflowError):
+            letter_server.expect_request(carrier)
+            self._change_sending(carrier)
+            kinds = letter_server.packed if self.by_value else self.random.choice(
+                (letter_server.packed, letter_server.remote, letter_server.mixed)
+            )  # fmt: skip
+            sending = letter_server.Sending(carrier, kinds, by_value=self.by_value)
+            acts = self.random.choice(letter_server.ORDERS)(sending)
+            draw = self.random.random()
+            if draw < 0.25:
+                acts = acts[: self.random.randrange(len(acts))]
+                self.cut = True
+            elif draw < 0.4:
+                acts.insert(self.random.randrange(len(acts)), self.random.choice(acts))
+                self.changed = True
+            elif draw < 0.5:
+                acts.pop(self.random.randrange(len(acts)))
+                self.changed = True
+            for act in acts:
+                act()
+                self.unit.count("hostile messages")
+            if self.cut:
+                carrier.close(orderly=self.random.random() < 0.5)
+            else:
+                letter_server.until_it_goes(carrier)
+
+    def _change_sending(self, carrier: Any) -> None:
+        """Has the carrier change some of the messages that go through it."""
+        if self.random.random() < 0.3:
+            return
+        self.changed = True
+        send, left = carrier.send, [self.random.randrange(14) for _ in range(self.random.choice((1, 1, 2, 4)))]
+        number = 0
+
+        def changing(payload: bytes, tag: int | None = None, *, by_value: bool = False) -> None:
+            nonlocal number
+            if number in left:
+                if tag is not None and self.random.random() < 0.2:
+                    tag ^= 1 << self.random.choice((0, 1, 8, 32, 40, 56, 57, 63))
+                else:
+                    payload = mutate.some_bytes(self.random, payload, in_place=self.random.random() < 0.7)
+            number += 1
+            send(payload, tag, by_value=by_value)
+
+        carrier.send = changing
+
+
+def _read(uri: str) -> pa.Table:
+    # A message that was left out is waited for: briefly, for this end knows that it may never come.
+    with xd.connect(uri, timeout=5) as client:
+        return reading.table_of(client.get("t", timeout=0.3, validation="full"))
+
+
+def attack(unit: Unit, scheme: str) -> None:
+    with leftovers.none_of(unit):
+        while unit.left():
+            one = _Server(unit, scheme == "shm")
+            with tempfile.TemporaryDirectory(dir=unit.folder) as folder:
+                path = str(Path(folder) / "s")
+                serving = letter_server.shm_server(path) if scheme == "shm" else letter_server.tcp_server()
+                with serving as server:
+                    server.accept(one.act)
+                    _look(unit, one, server.uri)
+            unit.count("hostile servers")
+
+
+def _look(unit: Unit, one: _Server, uri: str) -> None:
+    try:
+        table = _read(uri)
+    except xd.Error:
+        unit.count("refused by name")
+        return
+    except reading.SchemaRefused:
+        unit.count("schemas that pyarrow refuses")
+        return
+    except pa.ArrowException as error:
+        unit.finding(f"pyarrow can't take what full validation let through: {error}")
+        return
+    unit.count("tables that hold together")
+    if not one.changed and not table.equals(letter_server.TABLE):
+        unit.finding(f"a {'cut off' if one.cut else 'whole'} stream gave another table, of {table.num_rows} rows")
+    reading.check_fully(unit, table)
+
+
+KINDS = [
+    Kind(f"hostile-{scheme}-servers", f"servers that break the rules over {scheme}, against our client",
+         partial(attack, scheme=scheme), goals=("hostile messages",))
+    for scheme in ("shm", "tcp")
+]  # fmt: skip
