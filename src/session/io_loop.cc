@@ -219,7 +219,8 @@ bool IoLoop::turn() {
 }
 
 bool IoLoop::full() const noexcept {
-  return options_.max_connections != 0 && connections_.size() >= options_.max_connections;
+  return options_.max_connections != 0 &&
+         connections_.size() + shelf_.sources_left_behind() >= options_.max_connections;
 }
 
 bool IoLoop::accept_new() {
@@ -237,10 +238,13 @@ bool IoLoop::accept_at(transport::Listener& listener) {
       if (!connection) break;
       ++n_connections_;
       progress = true;
-      connections_.push_back(std::make_unique<ServerConnection>(
-          std::move(connection), options_, [this](std::string_view ticket, const transport::Connection& consumer) {
-            return shelf_.open(ticket, consumer);
-          }));
+      std::shared_ptr<Consumer> consumer = shelf_.consumer_of(connection->agreement());
+      connections_.push_back(
+          std::make_unique<ServerConnection>(std::move(connection), options_, std::move(consumer),
+                                             [this](std::string_view ticket, const transport::Connection& asking,
+                                                    const std::shared_ptr<const CountedStream>& counted) {
+                                               return shelf_.open(ticket, asking, counted);
+                                             }));
     }
   } catch (const std::exception& reason) {
     say(options_.log, LogLevel::kError,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "crossdock/core/bytes.h"
 #include "crossdock/core/error.h"
@@ -11,12 +12,18 @@ namespace {
 
 constexpr std::uint64_t kAlignment = 64;
 constexpr std::uint64_t kPage = 4096;
-// Small batches share a region: descriptors and mappings are scarcer than memory.
-constexpr std::uint64_t kSmallestRegion = 4ull << 20;
+constexpr std::size_t kMaxRegions = 0x10000;
+
+// Small batches share a region: descriptors and mappings are scarcer than memory. A consumer with a low limit may have
+// many streams all the same.
+std::uint64_t smallest_region(std::uint64_t limit) noexcept {
+  return std::clamp<std::uint64_t>(limit / 256 / kPage * kPage, kPage, 4ull << 20);
+}
 
 }  // namespace
 
-std::optional<RegionPool::Block> RegionPool::carve(std::uint64_t size) {
+// In a region that is there.
+std::optional<RegionPool::Block> RegionPool::take_block(std::uint64_t size) {
   for (std::uint32_t i = 0; i < slabs_.size(); ++i) {
     Slab& slab = slabs_[i];
     const auto fits = [&](const Range& range) { return range.size >= size; };
@@ -31,6 +38,9 @@ std::optional<RegionPool::Block> RegionPool::carve(std::uint64_t size) {
       slab.free.erase(fit);
     }
     ++slab.out;
+    ++blocks_out_;
+    out_ += size;
+    waiting_ = false;
     return block;
   }
   return std::nullopt;
@@ -40,49 +50,110 @@ std::optional<RegionPool::Block> RegionPool::carve(std::uint64_t size) {
 std::uint64_t RegionPool::idle_bytes() const {
   std::uint64_t bytes = 0;
   for (const Slab& slab : slabs_) {
-    if (slab.out == 0) bytes += slab.region->size();
+    if (slab.region && slab.out == 0) bytes += slab.region->size();
   }
   return bytes;
 }
 
-std::optional<RegionPool::Block> RegionPool::allocate(std::uint64_t size, std::uint64_t kept) {
-  size = align_up(std::max<std::uint64_t>(size, kAlignment), kAlignment);
-  std::unique_lock lock(mutex_);
-  const auto fits = [&] { return out_ + size <= limit_ || out_ <= kept + size; };
-  const auto may_go_on = [&] { return stopped_ || by_value_ || fits(); };
-  if (!may_go_on()) {
-    waiting_ = true;
-    lock.unlock();
-    on_starved_();  // the I/O thread may be asleep, and has a deadline to watch now
-    lock.lock();
-    room_.wait(lock, may_go_on);
-    waiting_ = false;
-  }
-  if (stopped_) return std::nullopt;
-  if (!fits()) return Block{};
-  std::optional<Block> block = carve(size);
-  if (!block) {
-    if (slabs_.size() > 0xFFFF) throw ResourceError("a live stream has used up its 65,536 regions of memory");
-    // Idle regions are too small: batches grow. A region as large as all of those keeps the sum of what lies idle in
-    // proportion to the largest batch.
-    const std::uint64_t idle = idle_bytes();
-    // Faulting a region in takes long; only this thread adds slabs, so the lock needn't be held meanwhile.
-    lock.unlock();
-    const std::uint64_t bytes = std::max({kSmallestRegion, align_up(size + kAlignment, kPage), idle});
-    auto region = device::Region::make_recycled(bytes, "crossdock-live");
-    lock.lock();
-    slabs_.push_back({std::move(region), {{kAlignment, bytes - kAlignment}}, 0});
-    block = carve(size);
-  }
-  out_ += size;
-  return block;
-}
-
-void RegionPool::give_back(const Block& block) noexcept {
+// How large a region may be made for a block that needs `need`; its bytes are the consumer's from then on. 0: none.
+std::uint64_t RegionPool::grant(std::uint64_t need, const Kept& kept) {
+  ByteBudget& lent = consumer_->lent();
+  std::uint64_t want = std::max(smallest_region(lent.limit()), need);
   {
     const std::lock_guard lock(mutex_);
-    auto& free = slabs_[block.region].free;
-    --slabs_[block.region].out;
+    // Idle regions are too small: batches grow. A region as large as all of those keeps the sum of what lies idle in
+    // proportion to the largest batch.
+    want = std::max(want, idle_bytes());
+  }
+  if (lent.take(want)) return want;
+  if (lent.take(need)) return need;
+  drop_regions(false);
+  if (lent.take(need)) return need;
+  const std::lock_guard lock(mutex_);
+  const bool little = blocks_out_ <= kept.blocks + 1 || out_ <= kept.bytes + need;
+  if (!little || lent.used() - regions_ > lent.limit()) return 0;
+  lent.take_beyond(need);
+  return need;
+}
+
+std::optional<RegionPool::Block> RegionPool::allocate(std::uint64_t size, const Kept& kept) {
+  size = align_up(std::max<std::uint64_t>(size, kAlignment), kAlignment);
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopped_) return std::nullopt;
+    if (const std::optional<Block> block = take_block(size)) return block;
+  }
+  const std::uint64_t bytes = grant(align_up(size + kAlignment, kPage), kept);
+  if (bytes == 0) {
+    const std::lock_guard lock(mutex_);
+    if (stopped_) return std::nullopt;
+    if (const std::optional<Block> block = take_block(size)) return block;  // given back meanwhile
+    if (by_value_) return Block{};
+    waiting_ = true;
+    return std::nullopt;
+  }
+  try {
+    // Takes long, as it faults the region in: no lock is held.
+    add(device::Region::make_recycled(bytes, "crossdock-live"));
+  } catch (...) {
+    consumer_->give_lent(bytes);
+    throw;
+  }
+  const std::lock_guard lock(mutex_);
+  return stopped_ ? std::nullopt : take_block(size);
+}
+
+void RegionPool::add(std::shared_ptr<device::Region> region) {
+  const std::uint64_t bytes = region->size();
+  {
+    const std::lock_guard lock(mutex_);
+    const auto gone = [](const Slab& slab) { return !slab.region && !slab.dropped; };
+    auto slab = std::ranges::find_if(slabs_, gone);
+    if (slab == slabs_.end()) {
+      if (slabs_.size() == kMaxRegions) throw ResourceError("a live stream has used up its 65,536 regions of memory");
+      dropped_.reserve(slabs_.size() + 1);  // so that none needs memory to go
+      slabs_.emplace_back();
+      slab = std::prev(slabs_.end());
+    }
+    slab->free.assign(1, {kAlignment, bytes - kAlignment});
+    slab->region = std::move(region);
+    regions_ += bytes;
+    if (!stopped_) return;
+  }
+  drop_regions(false);  // it came too late
+}
+
+std::shared_ptr<device::Region> RegionPool::drop_one(bool all) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto to_drop = [&](const Slab& slab) { return slab.region && (all || slab.out == 0); };
+  const auto slab = std::ranges::find_if(slabs_, to_drop);
+  if (slab == slabs_.end()) return nullptr;
+  slab->free.clear();
+  slab->dropped = true;
+  dropped_.push_back(static_cast<std::uint32_t>(slab - slabs_.begin()));
+  any_dropped_.store(true, std::memory_order_release);
+  regions_ -= slab->region->size();
+  return std::move(slab->region);
+}
+
+// Those of which nothing is out, or all. They are dropped without the lock.
+void RegionPool::drop_regions(bool all) noexcept {
+  while (std::shared_ptr<device::Region> region = drop_one(all)) {
+    const std::uint64_t bytes = region->size();
+    region.reset();
+    consumer_->give_lent(bytes);
+  }
+}
+
+bool RegionPool::give_back(const Block& block) noexcept {
+  bool waiting = false;
+  bool unused = false;
+  {
+    const std::lock_guard lock(mutex_);
+    Slab& slab = slabs_[block.region];
+    if (!slab.region) return false;  // after clear()
+    auto& free = slab.free;
+    --slab.out;
     const auto after = std::ranges::lower_bound(free, block.offset, {}, &Range::offset);
     const bool joins_after = after != free.end() && block.offset + block.size == after->offset;
     const bool joins_before =
@@ -93,34 +164,35 @@ void RegionPool::give_back(const Block& block) noexcept {
     } else if (joins_after) {
       *after = {block.offset, block.size + after->size};
     } else {
-      free.insert(after, {block.offset, block.size});  // carve() has made room for it
+      free.insert(after, {block.offset, block.size});  // take_block() has made room for it
     }
     out_ -= block.size;
+    --blocks_out_;
     by_value_ = false;
+    waiting = waiting_;
+    unused = stopped_ && slab.out == 0;
   }
-  room_.notify_one();
+  if (unused) drop_regions(false);
+  return waiting;
 }
 
 void RegionPool::pass_by_value() noexcept {
-  {
-    const std::lock_guard lock(mutex_);
-    by_value_ = true;
-  }
-  room_.notify_one();
+  const std::lock_guard lock(mutex_);
+  by_value_ = true;
 }
 
 void RegionPool::stop() noexcept {
   {
     const std::lock_guard lock(mutex_);
     stopped_ = true;
+    waiting_ = false;
   }
-  room_.notify_all();
+  drop_regions(false);
 }
 
 void RegionPool::clear() noexcept {
-  std::vector<Slab> dropped;  // unmapped without the lock
-  const std::lock_guard lock(mutex_);
-  dropped.swap(slabs_);
+  stop();
+  drop_regions(true);
 }
 
 bool RegionPool::starved() const {
@@ -131,6 +203,14 @@ bool RegionPool::starved() const {
 std::shared_ptr<device::Region> RegionPool::region(std::uint32_t index) const {
   const std::lock_guard lock(mutex_);
   return slabs_[index].region;
+}
+
+void RegionPool::take_dropped(std::vector<std::uint32_t>* indices) {
+  const std::lock_guard lock(mutex_);
+  indices->insert(indices->end(), dropped_.begin(), dropped_.end());
+  for (const std::uint32_t index : dropped_) slabs_[index].dropped = false;
+  dropped_.clear();
+  any_dropped_.store(false, std::memory_order_relaxed);
 }
 
 }  // namespace crossdock::session

@@ -38,6 +38,8 @@ Server::Server(ServerOptions options) {
   if (options.window == 0) throw InvalidArgumentError("window must be at least 1 message");
   if (options.lease_limit == 0) throw InvalidArgumentError("lease_limit must be at least 1 byte");
   if (options.max_leases == 0) throw InvalidArgumentError("max_leases must be at least 1 buffer");
+  if (options.max_streams == 0) throw InvalidArgumentError("max_streams must be at least 1 stream");
+  if (options.source_threads == 0) throw InvalidArgumentError("source_threads must be at least 1 thread");
   if (options.uris.empty()) throw InvalidArgumentError("a server needs at least one URI to listen at");
   if (!options.context) options.context = Context::default_context();
   if (!options.transports) options.transports = make_transports();
@@ -77,7 +79,7 @@ void Server::close(const transport::InterruptHook& interrupted) {
   impl_->made_in.check("this Server");
   impl_->shelf.close();
   impl_->loop.close();
-  impl_->shelf.join_pullers(interrupted);
+  impl_->shelf.wait_for_sources(interrupted);
 }
 
 }  // namespace crossdock::session

@@ -17,10 +17,11 @@ constexpr int kMessagesPerTurn = 64;
 }  // namespace
 
 ServerConnection::ServerConnection(std::unique_ptr<transport::Connection> connection, const ServerOptions& options,
-                                   Open open)
+                                   std::shared_ptr<Consumer> consumer, Open open)
     : connection_(std::move(connection)),
       carries_(connection_->agreement().carries),
       options_(options),
+      consumer_(std::move(consumer)),
       open_(std::move(open)),
       sender_(connection_->agreement().want_data, connection_->agreement().free_data,
               {.error_messages = connection_->agreement().error_messages,
@@ -65,10 +66,11 @@ void ServerConnection::start(std::string_view ticket) {
     throw ProtocolError("the client asked for a stream before it had taken the end of the one before");
   try {
     check_leases();
-    std::unique_ptr<ServerStream> source = open_(ticket, *connection_);
+    const auto counted = std::make_shared<const CountedStream>(consumer_);
+    std::unique_ptr<ServerStream> source = open_(ticket, *connection_, counted);
     while (streams_.contains(next_stream_id_)) ++next_stream_id_;
     const std::uint32_t id = next_stream_id_++;
-    under_way_ = &streams_.emplace(id, Stream{id, std::move(source)}).first->second;
+    under_way_ = &streams_.emplace(id, Stream{id, counted, std::move(source)}).first->second;
     stats_.name = ticket;
   } catch (const std::exception& reason) {
     fail_stream(reason);
@@ -77,6 +79,12 @@ void ServerConnection::start(std::string_view ticket) {
 
 // What a client keeps costs memory here, and frees none.
 void ServerConnection::check_leases() const {
+  if (const std::uint32_t streams = consumer_->streams(); streams >= options_.max_streams) {
+    throw LeaseLimitError("this consumer has " + std::to_string(streams) +
+                          " streams: under way, with batches that it holds, or whose source hasn't ended (" +
+                          std::to_string(consumer_->left_behind()) + "); the server's max_streams is " +
+                          std::to_string(options_.max_streams) + ": release batches first");
+  }
   const std::size_t out = sender_.leases().outstanding();
   if (out < options_.max_leases) return;
   throw LeaseLimitError("this connection holds " + std::to_string(out) +
@@ -116,7 +124,12 @@ void ServerConnection::settle() {
     const auto id = static_cast<std::uint32_t>(holder >> 32);
     if (stream == nullptr || stream->id != id) stream = &streams_.at(id);
     stream->source->returned(static_cast<std::uint32_t>(holder));
-    if (--stream->outstanding > 0 || stream == under_way_) continue;
+    --stream->outstanding;
+    if (stream == under_way_) continue;
+    if (stream->outstanding > 0) {
+      drop_regions(stream);
+      continue;
+    }
     forget(*stream);
     stream = nullptr;
   }
@@ -125,16 +138,29 @@ void ServerConnection::settle() {
 
 // A stream that has ended, with nothing out.
 void ServerConnection::forget(const Stream& stream) {
-  for (const std::int32_t number : stream.numbers) {
-    if (number == kNoNumber) continue;
-    Number& known = numbers_[static_cast<std::size_t>(number)];
-    if (--known.streams > 0) continue;
-    const auto gone = static_cast<std::uint16_t>(number);
-    regions_.remove(gone);
-    if (std::exchange(known.announced, false)) retired_.push_back(gone);
-  }
+  for (const std::int32_t number : stream.numbers) release_number(number);
   const std::uint32_t id = stream.id;  // it goes with the stream
   streams_.erase(id);
+}
+
+// One stream fewer names it.
+void ServerConnection::release_number(std::int32_t number) {
+  if (number == kNoNumber) return;
+  Number& known = numbers_[static_cast<std::size_t>(number)];
+  if (--known.streams > 0) return;
+  const auto gone = static_cast<std::uint16_t>(number);
+  regions_.remove(gone);
+  if (std::exchange(known.announced, false)) retired_.push_back(gone);
+}
+
+// Regions of a stream that have gone before it.
+void ServerConnection::drop_regions(Stream* stream) {
+  if (!stream->source->has_dropped()) return;
+  dropped_.clear();
+  stream->source->take_dropped(&dropped_);
+  for (const std::uint32_t index : dropped_) {
+    if (index < stream->numbers.size()) release_number(std::exchange(stream->numbers[index], kNoNumber));
+  }
 }
 
 bool ServerConnection::push_retired() {
@@ -164,10 +190,14 @@ bool ServerConnection::pump(std::int64_t now_ms) {
       ServerStream::State state{};
       try {
         state = under_way_->source->peek(&current_);
+        drop_regions(under_way_);
         if (state == ServerStream::State::kStarved) {
           watch_starvation(now_ms);
         } else {
           starved_since_ms_ = 0;
+        }
+        if (state == ServerStream::State::kLater) {
+          if (const int wait = under_way_->source->look_again_ms(); wait > 0) deadline_ms_ = now_ms + wait;
         }
         if (state == ServerStream::State::kReady) check_size();
       } catch (const std::exception& reason) {
@@ -293,6 +323,7 @@ void ServerConnection::end_stream(std::vector<std::byte> tail) {
   tail_ = std::move(tail);
   if (Stream* const ended = std::exchange(under_way_, nullptr)) {
     ended->source->over();
+    drop_regions(ended);
     if (ended->outstanding == 0) forget(*ended);
   }
   push_tail();

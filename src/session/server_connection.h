@@ -11,6 +11,7 @@
 #include "crossdock/dissociated/sender.h"
 #include "crossdock/session/server.h"
 #include "crossdock/transport/transport.h"
+#include "session/consumer.h"
 #include "session/server_stream.h"
 
 namespace crossdock::session {
@@ -20,9 +21,11 @@ namespace crossdock::session {
 class ServerConnection {
  public:
   /// Finds what a ticket names. Throws what the consumer is to be told.
-  using Open = std::function<std::unique_ptr<ServerStream>(std::string_view ticket, const transport::Connection&)>;
+  using Open = std::function<std::unique_ptr<ServerStream>(std::string_view ticket, const transport::Connection&,
+                                                           const std::shared_ptr<const CountedStream>&)>;
 
-  ServerConnection(std::unique_ptr<transport::Connection> connection, const ServerOptions& options, Open open);
+  ServerConnection(std::unique_ptr<transport::Connection> connection, const ServerOptions& options,
+                   std::shared_ptr<Consumer> consumer, Open open);
 
   /// One bounded turn: takes what came, sends what may be sent. True if anything moved. Throws what ends this
   /// connection.
@@ -38,6 +41,7 @@ class ServerConnection {
  private:
   struct Stream {
     std::uint32_t id;
+    std::shared_ptr<const CountedStream> counted;
     std::unique_ptr<ServerStream> source;
     std::vector<std::int32_t> numbers{};  // by local region index; kNoNumber: none yet
     std::uint64_t outstanding = 0;        // buffers lent
@@ -66,12 +70,15 @@ class ServerConnection {
   void watch_starvation(std::int64_t now_ms);
   void check_leases() const;
   void forget(const Stream& stream);
+  void release_number(std::int32_t number);
+  void drop_regions(Stream* stream);
   bool push_tail();
   bool push_retired();
 
   std::unique_ptr<transport::Connection> connection_;
   const transport::Carries carries_;
   const ServerOptions& options_;
+  const std::shared_ptr<Consumer> consumer_;
   Open open_;
   dissociated::Sender sender_;
   device::RegionTable regions_;
@@ -89,6 +96,7 @@ class ServerConnection {
   std::vector<std::byte> tail_;  // the End of Stream or error message that still has to go
   std::vector<std::uint16_t> retired_;
   std::vector<std::uint64_t> freed_;
+  std::vector<std::uint32_t> dropped_;
   std::int64_t starved_since_ms_ = 0;
   std::int64_t deadline_ms_ = 0;
   std::int64_t now_ms_ = 0;  // of the turn

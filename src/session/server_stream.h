@@ -55,6 +55,13 @@ class ServerStream {
   virtual void over() noexcept {}
   /// The consumer sits at its lease limit: what it is waiting for is to come by value.
   virtual void pass_by_value() noexcept {}
+  /// After kLater: how long peek() may be left alone at most; 0: until the server is woken.
+  virtual int look_again_ms() const noexcept { return 0; }
+  /// Whether take_dropped() has something.
+  virtual bool has_dropped() const noexcept { return false; }
+  /// Appends the indices of regions that have gone: they name nothing any more, or another region from the next message
+  /// on that peek() gives.
+  virtual void take_dropped(std::vector<std::uint32_t>*) {}
 };
 
 /// One more reader of a published table, for as long as it lives: a stream, or a body that is being sent from the

@@ -1,20 +1,16 @@
 #include "session/shelf.h"
 
 #include <algorithm>
-#include <chrono>
-#include <iterator>
 #include <utility>
 
 #include "crossdock/core/error.h"
 #include "crossdock/core/text.h"
 #include "session/catalogue.h"
+#include "session/live_stream.h"
 #include "session/source_access.h"
 
 namespace crossdock::session {
 namespace {
-
-// How long a wait goes on without asking whether it shall.
-constexpr std::chrono::milliseconds kPatience{50};
 
 void check_name(const std::string& name) {
   if (name.empty()) throw InvalidArgumentError("a published name can't be empty: the empty ticket is the catalogue");
@@ -30,18 +26,6 @@ void check_source(const std::string& name, Source& source) {
       (source.kind() == Source::Kind::kFactory && !SourceAccess::make(source))) {
     throw InvalidArgumentError("the source for \"" + name + "\" is null, or was published before");
   }
-}
-
-// Joins the threads that have ended and whose connection is gone. Returns how many bytes they had copied.
-std::uint64_t join_finished(std::vector<std::shared_ptr<Puller>>* pullers) {
-  std::uint64_t copied = 0;
-  std::erase_if(*pullers, [&](const std::shared_ptr<Puller>& puller) {
-    if (!puller->finished() || puller.use_count() > 1) return false;
-    copied += puller->bytes_copied();
-    puller->join();  // its last instruction is near
-    return true;
-  });
-  return copied;
 }
 
 }  // namespace
@@ -103,77 +87,42 @@ void Shelf::withdraw(const std::string& name) {
   const std::lock_guard lock(mutex_);
   const auto found = items_.find(name);
   if (found == items_.end()) throw_not_found(name);
-  withdrawn_.reserve(withdrawn_.size() + found->second->pullers.size());
   item = std::move(found->second);
   items_.erase(found);
-  withdrawn_.insert(withdrawn_.end(), std::move_iterator(item->pullers.begin()),
-                    std::move_iterator(item->pullers.end()));
-  item->pullers.clear();
-  join_finished(&withdrawn_);
   catalogue_ = nullptr;
   ++changes_;
 }
 
 void Shelf::close() {
-  const std::lock_guard lock(mutex_);
-  const auto waits_for_itself = [](const auto& puller) { return puller->on_its_thread(); };
-  if (std::ranges::any_of(withdrawn_, waits_for_itself) || std::ranges::any_of(items_, [&](const auto& entry) {
-        return std::ranges::any_of(entry.second->pullers, waits_for_itself);
-      })) {
+  if (sources_->on_its_thread()) {
     throw InvalidArgumentError(
         "a source can't close the server that reads it: closing waits for the source; let another thread close");
   }
+  const std::lock_guard lock(mutex_);
   closed_ = true;
   // Needs no memory: a destructor may be what closes.
-  for (auto& [name, item] : items_) {
-    for (auto& puller : item->pullers) puller->stop();
-  }
-  for (auto& puller : withdrawn_) puller->stop();
   if (closed_items_.empty()) closed_items_.swap(items_);
   catalogue_ = nullptr;
   ++changes_;
+  sources_->close();
 }
 
-std::shared_ptr<Puller> Shelf::unfinished() const {
-  const std::lock_guard lock(mutex_);
-  for (const auto& puller : withdrawn_) {
-    if (!puller->finished()) return puller;
+void Shelf::wait_for_sources(const transport::InterruptHook& interrupted) {
+  if (!sources_->wait(interrupted)) {
+    throw InterruptedError(
+        "closing the server was interrupted in its wait for a source; it is closed, and the source is waited for when "
+        "close() is called again");
   }
-  for (const auto& [name, item] : closed_items_) {
-    for (const auto& puller : item->pullers) {
-      if (!puller->finished()) return puller;
-    }
-  }
-  return nullptr;
-}
-
-void Shelf::join_pullers(const transport::InterruptHook& interrupted) {
-  while (const std::shared_ptr<Puller> puller = unfinished()) {
-    while (!puller->wait_finished(kPatience)) {
-      if (interrupted && interrupted()) {
-        throw InterruptedError(
-            "closing the server was interrupted in its wait for a source; it is closed, and the source's thread is "
-            "waited for when close() is called again");
-      }
-    }
-  }
-  // Dropped without the lock, too: a last owner may run a producer's release.
+  // Dropped without the lock: a last owner may run a producer's release.
   decltype(items_) items;
-  std::vector<std::shared_ptr<Puller>> pullers;
-  {
-    const std::lock_guard lock(mutex_);
-    items.swap(closed_items_);
-    pullers.swap(withdrawn_);
-  }
-  for (auto& puller : pullers) puller->join();
-  for (auto& [name, item] : items) {
-    for (auto& puller : item->pullers) puller->join();
-  }
+  const std::lock_guard lock(mutex_);
+  items.swap(closed_items_);
 }
 
-std::unique_ptr<ServerStream> Shelf::open(std::string_view ticket, const transport::Connection& consumer) {
-  const transport::Agreement& peer = consumer.agreement();
-  const bool by_value = !consumer.shares_memory();
+std::unique_ptr<ServerStream> Shelf::open(std::string_view ticket, const transport::Connection& asking,
+                                          const std::shared_ptr<const CountedStream>& counted) {
+  const transport::Agreement& peer = asking.agreement();
+  const bool by_value = !asking.shares_memory();
   if (ticket.empty()) return open_catalogue(by_value);
   const std::lock_guard lock(mutex_);
   if (closed_) throw ClosedError("the server was closed");
@@ -200,20 +149,33 @@ std::unique_ptr<ServerStream> Shelf::open(std::string_view ticket, const transpo
                         "\" is a one-shot stream and was given to another consumer; publish a callable, which makes a "
                         "fresh stream for each");
   }
-  item.copied_by_finished += join_finished(&item.pullers);
-  join_finished(&withdrawn_);
-  item.pullers.reserve(item.pullers.size() + 1);
-  auto puller = Puller::start(item.make, options_.lease_limit, options_.window, waker_, by_value);
-  item.pullers.push_back(puller);  // before anything can fail: what drops a puller waits for its source
-  ++item.consumers;
-  if (item.one_shot) {
-    item.consumed = true;
-    item.make = nullptr;
+  return open_source(found->first, &item, by_value, counted);
+}
+
+std::unique_ptr<ServerStream> Shelf::open_source(const std::string& name, Item* item, bool by_value,
+                                                 const std::shared_ptr<const CountedStream>& counted) {
+  const std::uint32_t left = counted->consumer()->left_behind();
+  if (options_.max_connections != 0 && left >= options_.max_connections) {
+    throw LeaseLimitError("this consumer has left " + std::to_string(left) +
+                          " streams whose sources are still in their producers, and each counts as one of the server's "
+                          "connections (max_connections is " +
+                          std::to_string(options_.max_connections) + "): \"" + name + "\" has to wait for them");
+  }
+  auto source = SourceReader::start({.make = item->make,
+                                     .counted = counted,
+                                     .queue_limit = options_.window,
+                                     .by_value = by_value,
+                                     .waker = waker_,
+                                     .bytes_copied = item->bytes_copied});
+  ++item->consumers;
+  if (item->one_shot) {
+    item->consumed = true;
+    item->make = nullptr;
   }
   try {
-    return std::make_unique<LiveStream>(puller);
+    return std::make_unique<LiveStream>(source);
   } catch (...) {
-    puller->abandon();
+    source->abandon();
     throw;
   }
 }
@@ -270,8 +232,7 @@ void Shelf::add_stats(ServerStats* stats) const {
       source.bytes_copied = item->table->bytes_copied;
       if (item->table_for_others != item->table) source.bytes_copied += item->table_for_others->bytes_copied;
     } else {
-      source.bytes_copied = item->copied_by_finished;
-      for (const auto& puller : item->pullers) source.bytes_copied += puller->bytes_copied();
+      source.bytes_copied = item->bytes_copied->load(std::memory_order_relaxed);
     }
     stats->sources.push_back(std::move(source));
   }

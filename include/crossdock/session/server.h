@@ -19,8 +19,9 @@ struct ServerOptions {
   /// Where to listen, one or more. "shm:" picks a path; "shm:/run/x.sock" names one.
   std::vector<std::string> uris = {"shm:"};
   std::uint32_t window = 64;  ///< Messages that a consumer may be behind before its stream pauses; at least 1.
-  /// Bytes of a live stream's memory that one consumer may hold, or have waiting for it; at least 1. Two batches
-  /// always fit: the one that it works on, and the next.
+  /// Bytes of live streams' memory that one consumer may hold, over all its streams; as many may wait to go to it by
+  /// value. At least 1. Of one stream two batches always fit: the one that it works on, and the next. A consumer is a
+  /// process of this machine, with all its connections; over tcp, a connection.
   std::uint64_t lease_limit = 1ull << 30;
   /// How long a consumer that took everything may sit at its lease limit until bodies go to it by value, into its own
   /// memory, as long as it gives nothing back; negative: for ever, the stream waits.
@@ -28,8 +29,17 @@ struct ServerOptions {
   /// Buffers that a connection may hold when it asks for another stream, which then ends with a LeaseLimitError: what
   /// is out costs the server memory, beside what it keeps of the tables; at least 1.
   std::uint64_t max_leases = 1 << 20;
+  /// Streams that one consumer may have at once, beyond which another ends with a LeaseLimitError: those under way,
+  /// those of which it holds batches, and those that it has left whose source is still in a call of its producer; at
+  /// least 1.
+  std::uint32_t max_streams = 1024;
+  /// Threads that read live sources; at least 1. Each call of a producer takes one for as long as it lasts, so this is
+  /// how many feeds can wait for their next event at once; one consumer's can take half of them. A stream whose source
+  /// can't begin for 3 s, because none of these calls returns, ends with a ResourceError; one that has begun waits for
+  /// its turn.
+  std::uint32_t source_threads = 64;
   /// Connections, at all URIs together, beyond which newcomers are turned away with a ConnectionError that says
-  /// so; 0: no limit.
+  /// so; 0: no limit. A stream whose consumer has gone counts as one until its source is out of its producer.
   std::uint32_t max_connections = 1024;
   transport::Wait wait = transport::Wait::kAuto;  ///< How the server's thread waits.
   ipc::Limits limits{};                           ///< Of what published files may ask of us.
@@ -67,8 +77,9 @@ struct ServerStats {
   std::uint64_t bitmap_bytes_copied = 0;  ///< Bitmaps of slices that didn't start at a byte.
 };
 
-/// Serves tables by name over the Dissociated IPC protocol. Owns one thread, and one more for each live stream under
-/// way. Thread-safe. After a fork it belongs to the parent: every call in the child throws ForkError.
+/// Serves tables by name over the Dissociated IPC protocol. Owns one thread, and ServerOptions::source_threads more at
+/// most, started as live streams need them. Thread-safe. After a fork it belongs to the parent: every call in the child
+/// throws ForkError.
 class CROSSDOCK_EXPORT Server {
  public:
   /// Listens when it returns. Throws UriError, SchemeError, ConnectionError, PermissionError, ResourceError.

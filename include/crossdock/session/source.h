@@ -31,10 +31,11 @@ class CROSSDOCK_EXPORT Source {
   /// once.
   static Source table(std::unique_ptr<array::BatchStream> stream);
   /// A one-shot stream: the first consumer gets it, batch by batch as it comes, through recycled memory; a second one
-  /// gets ConsumedError. It is read, and dropped, on a thread of the server's own.
+  /// gets ConsumedError. It is read, and dropped, on the server's own threads: by one at a time, not always the
+  /// same.
   static Source live(std::unique_ptr<array::BatchStream> stream);
-  /// A fresh stream for each consumer. `make` is called, and its streams are read and dropped, on a thread of the
-  /// server's own, one per consumer.
+  /// A fresh stream for each consumer. `make` is called, and its streams are read and dropped, on the server's
+  /// own threads: each stream by one at a time, not always the same.
   static Source factory(std::function<std::unique_ptr<array::BatchStream>()> make);
   /// An Arrow IPC file or stream file. One whose bodies are compressed, or of a big-endian writer, is decoded once into
   /// sealed memory when it is published, whatever `stability` says; ServerStats count that as a copy.

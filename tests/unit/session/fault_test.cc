@@ -13,9 +13,12 @@
 #include "crossdock/session/client.h"
 #include "crossdock/session/server.h"
 #include "crossdock/transport/memory.h"
+#include "session/consumer.h"
 #include "session/dictionary_tracker.h"
 #include "session/live_stream.h"
 #include "session/server_connection.h"
+#include "session/source_pool.h"
+#include "session/source_reader.h"
 #include "support/batches.h"
 #include "support/leftovers.h"
 
@@ -184,24 +187,43 @@ TEST_F(FaultTest, DictionariesAboveAChangedOneAreSentAgain) {
   EXPECT_THAT(update(batch), ::testing::ElementsAre(1, 2)) << "the outer values would go on with the old inner ones";
 }
 
+std::shared_ptr<SourceReader> read_source(SourceReader::Make make, std::shared_ptr<const CountedStream> counted) {
+  return SourceReader::start({.make = std::move(make),
+                              .counted = std::move(counted),
+                              .queue_limit = 8,
+                              .waker = std::make_shared<Waker>(),
+                              .bytes_copied = std::make_shared<std::atomic<std::uint64_t>>()});
+}
+
 TEST_F(FaultTest, ASourceThatWasStoppedIsNoStreamThatEnded) {
+  const auto sources = std::make_shared<SourcePool>(SourcePool::Options{});
+  const auto consumer = std::make_shared<Consumer>(1 << 20, sources);
+  std::promise<void> entered;
   std::promise<void> go_on;
   const auto released = go_on.get_future().share();
-  auto puller = Puller::start(
-      [released] {
-        return std::make_unique<FunctionStream>(number_batch(0, 0).schema, [released] {
+  const auto source = read_source(
+      [&entered, released] {
+        return std::make_unique<FunctionStream>(number_batch(0, 0).schema, [&entered, released] {
+          entered.set_value();
           released.wait();
           return std::optional(number_batch(0, 1));
         });
       },
-      1 << 20, 8, std::make_shared<Waker>());
-  LiveStream stream(puller);
+      std::make_shared<CountedStream>(consumer));
+  LiveStream stream(source);
   Outgoing out;
   while (stream.peek(&out) != ServerStream::State::kReady) std::this_thread::yield();
   stream.pop();  // the schema
-  puller->stop();
+  entered.get_future().wait();
+  EXPECT_EQ(consumer->left_behind(), 0u);
+  source->stop();
+  EXPECT_EQ(consumer->left_behind(), 1u);
+  EXPECT_EQ(consumer->streams(), 1u) << "it is still in its producer";
+  sources->close();
   go_on.set_value();
-  puller->join();
+  EXPECT_TRUE(sources->wait({}));
+  EXPECT_EQ(consumer->left_behind(), 0u);
+  EXPECT_EQ(consumer->streams(), 0u);
   EXPECT_THROW(stream.peek(&out), ClosedError) << "a consumer would take what it has for the whole stream";
 }
 
@@ -214,27 +236,31 @@ TEST_F(FaultTest, AConsumerThatGivesBackSlowlyIsWaitedFor) {
   auto [ours, peers] = transport::memory_pair(agreement, {});
   ServerOptions options;
   options.lease_patience_ms = 1000;
-  options.lease_limit = 5 * 128;
-  std::shared_ptr<Puller> puller;
+  options.lease_limit = 5 * 4096;
+  const auto sources = std::make_shared<SourcePool>(SourcePool::Options{});
+  const auto consumer = std::make_shared<Consumer>(options.lease_limit, sources);
+  std::shared_ptr<SourceReader> source;
   ServerConnection connection(
-      std::move(ours), options, [&](std::string_view, const transport::Connection&) -> std::unique_ptr<ServerStream> {
-        // Five of 128 bytes each, then one of 320 that needs the memory of three of them.
+      std::move(ours), options, consumer,
+      [&](std::string_view, const transport::Connection&,
+          const std::shared_ptr<const CountedStream>& counted) -> std::unique_ptr<ServerStream> {
+        // Five of a page each, then one that needs the memory of three of them.
         auto n = std::make_shared<int>(0);
-        puller = Puller::start(
+        source = read_source(
             [n] {
               return std::make_unique<FunctionStream>(make_schema({{"x", array::TypeId::kInt64}}), [n] {
                 array::RecordBatch batch;
-                auto memory = std::make_shared<std::array<std::int64_t, 40>>();
+                auto memory = std::make_shared<std::array<std::int64_t, 1500>>();
                 batch.schema = make_schema({{"x", array::TypeId::kInt64}});
-                batch.num_rows = ++*n <= 5 ? 16 : 40;
+                batch.num_rows = ++*n <= 5 ? 504 : 1500;
                 batch.nodes = {{batch.num_rows, 0, 0}};
                 batch.buffers = {{nullptr, 0}, {memory->data(), batch.num_rows * 8}};
                 batch.owner = memory;
                 return *n <= 6 ? std::optional(std::move(batch)) : std::nullopt;
               });
             },
-            options.lease_limit, 8, std::make_shared<Waker>());
-        return std::make_unique<LiveStream>(puller);
+            counted);
+        return std::make_unique<LiveStream>(source);
       });
   std::vector<std::uint64_t> lent;
   int errors = 0;
@@ -271,7 +297,7 @@ TEST_F(FaultTest, AConsumerThatGivesBackSlowlyIsWaitedFor) {
   };
   ASSERT_TRUE(peers->send_tagged(1, as_bytes("s"), {}));
   ASSERT_TRUE(turn_until(5));
-  while (!puller->pool().starved()) std::this_thread::yield();
+  while (!source->pool().starved()) std::this_thread::yield();
   connection.turn(now);  // from here on it is watched
   for (std::size_t i = 0; i < 2; ++i) {
     now += 600;
@@ -313,10 +339,11 @@ TEST_F(FaultTest, AStreamFitsBesideADictionaryAsLargeAsTheLimit) {
 }
 
 TEST_F(FaultTest, GrowingBatchesDontPileUpRegions) {
-  RegionPool pool(std::uint64_t{1} << 40, [] {});
+  RegionPool pool(
+      std::make_shared<Consumer>(std::uint64_t{1} << 40, std::make_shared<SourcePool>(SourcePool::Options{})));
   std::uint32_t most = 0;
   for (std::uint64_t mib = 5; mib <= 20; ++mib) {
-    const auto block = pool.allocate(mib << 20);
+    const auto block = pool.allocate(mib << 20, {});
     ASSERT_TRUE(block);
     most = std::max(most, block->region);
     pool.give_back(*block);

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "crossdock/transport/transport.h"
+#include "session/source_pool.h"
+
+namespace crossdock::session {
+
+/// Bytes in use of those that may be. Thread-safe.
+class ByteBudget {
+ public:
+  explicit ByteBudget(std::uint64_t limit) noexcept : limit_(limit) {}
+  /// False, with nothing taken, if that passed the limit.
+  bool take(std::uint64_t bytes) noexcept;
+  void take_beyond(std::uint64_t bytes) noexcept { used_.fetch_add(bytes, std::memory_order_relaxed); }
+  void give(std::uint64_t bytes) noexcept { used_.fetch_sub(bytes, std::memory_order_relaxed); }
+  std::uint64_t used() const noexcept { return used_.load(std::memory_order_relaxed); }
+  std::uint64_t limit() const noexcept { return limit_; }
+
+ private:
+  const std::uint64_t limit_;
+  std::atomic<std::uint64_t> used_{0};
+};
+
+/// A consumer as its server counts: a process of this machine with all its connections, by the identity that the kernel
+/// vouches for; otherwise one connection. What its streams take of the server counts here. Thread-safe.
+class Consumer {
+ public:
+  Consumer(std::uint64_t lease_limit, std::shared_ptr<SourcePool> sources)
+      : lent_(lease_limit), waiting_(lease_limit), sources_(std::move(sources)) {}
+
+  /// Regions of recycled memory, of all its live streams.
+  ByteBudget& lent() noexcept { return lent_; }
+  /// Batches that wait to be sent by value, of all its live streams.
+  ByteBudget& waiting() noexcept { return waiting_; }
+  /// Gives memory back, and lets sources that wait for memory go on.
+  void give_lent(std::uint64_t bytes) noexcept;
+  void give_waiting(std::uint64_t bytes) noexcept;
+
+  SourcePool& sources() const noexcept { return *sources_; }
+  const std::shared_ptr<SourceLane>& lane() const noexcept { return lane_; }
+  /// Streams: those under way, those that have leases out, and those whose source is still in its producer.
+  std::uint32_t streams() const noexcept { return streams_.load(std::memory_order_relaxed); }
+  /// Of these, the sources that nobody reads any more.
+  std::uint32_t left_behind() const noexcept { return left_behind_.load(std::memory_order_relaxed); }
+  void leave_behind(int change) noexcept;
+
+ private:
+  friend class CountedStream;
+  ByteBudget lent_;
+  ByteBudget waiting_;
+  const std::shared_ptr<SourcePool> sources_;
+  const std::shared_ptr<SourceLane> lane_ = std::make_shared<SourceLane>();
+  std::atomic<std::uint32_t> streams_{0};
+  std::atomic<std::uint32_t> left_behind_{0};
+};
+
+/// Counts as one of its consumer's streams for as long as it lives.
+class CountedStream {
+ public:
+  explicit CountedStream(std::shared_ptr<Consumer> consumer) : consumer_(std::move(consumer)) {
+    consumer_->streams_.fetch_add(1, std::memory_order_relaxed);
+  }
+  ~CountedStream() { consumer_->streams_.fetch_sub(1, std::memory_order_relaxed); }
+  CountedStream(const CountedStream&) = delete;
+  CountedStream& operator=(const CountedStream&) = delete;
+  const std::shared_ptr<Consumer>& consumer() const noexcept { return consumer_; }
+
+ private:
+  const std::shared_ptr<Consumer> consumer_;
+};
+
+/// The consumers that are connected, or whose sources haven't ended. One thread at a time.
+class Consumers {
+ public:
+  Consumers(std::uint64_t lease_limit, std::shared_ptr<SourcePool> sources)
+      : lease_limit_(lease_limit), sources_(std::move(sources)) {}
+  /// Whom a new connection belongs to.
+  std::shared_ptr<Consumer> of(const transport::Agreement& peer);
+
+ private:
+  const std::uint64_t lease_limit_;
+  const std::shared_ptr<SourcePool> sources_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::weak_ptr<Consumer>> known_;  // by process and user
+};
+
+}  // namespace crossdock::session

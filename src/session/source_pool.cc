@@ -1,0 +1,208 @@
+#include "session/source_pool.h"
+
+#include <algorithm>
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "crossdock/core/blocked_signals.h"
+#include "crossdock/core/error.h"
+
+namespace crossdock::session {
+namespace {
+
+// How long a wait goes on without asking whether it shall.
+constexpr std::chrono::milliseconds kAskInterval{50};
+
+thread_local const SourcePool* pool_of_this_thread = nullptr;
+
+}  // namespace
+
+SourcePool::SourcePool(const Options& options) : options_(options) {}
+
+SourcePool::~SourcePool() {
+  close();
+  wait({});
+}
+
+void SourcePool::start_thread() {
+  const BlockedSignals blocked;  // signals are for the program's own threads
+  threads_.emplace_front();
+  try {
+    threads_.front() = std::thread([this, self = threads_.begin()] { run(self); });
+  } catch (...) {
+    threads_.pop_front();
+    throw;
+  }
+}
+
+void SourcePool::start(std::shared_ptr<SourceTask> task, std::shared_ptr<SourceLane> lane) {
+  Threads ended;  // joined without the lock
+  {
+    const std::lock_guard lock(mutex_);
+    if (closed()) throw ClosedError("the server was closed");
+    ended.swap(ended_);
+    lane->tasks_.insert(task.get());
+    try {
+      unfinished_.insert(task);
+      if (threads_.empty()) start_thread();
+    } catch (...) {
+      unfinished_.erase(task);
+      lane->tasks_.erase(task.get());
+      throw;
+    }
+    task->lane_ = std::move(lane);
+    queue(*task);
+  }
+  for (std::thread& thread : ended) thread.join();
+}
+
+void SourcePool::join_round(SourceLane& lane) noexcept {
+  if (lane.in_round_ || lane.first_ == nullptr || lane.running_ >= share()) return;
+  lane.in_round_ = true;
+  lane.next_ = nullptr;
+  (last_ == nullptr ? first_ : last_->next_) = &lane;
+  last_ = &lane;
+}
+
+void SourcePool::queue(SourceTask& task) noexcept {
+  SourceLane& lane = *task.lane_;
+  task.state_ = SourceTask::State::kQueued;
+  task.woken_ = false;
+  task.next_ = nullptr;
+  task.queued_at_ = Clock::now();
+  (lane.last_ == nullptr ? lane.first_ : lane.last_->next_) = &task;
+  lane.last_ = &task;
+  join_round(lane);
+  if (first_ != nullptr) call_a_thread();
+}
+
+// At least one thread lives as long as there are tasks: work is only delayed where no further thread can be started.
+void SourcePool::call_a_thread() noexcept {
+  if (idle_ > called_) {
+    ++called_;
+    work_.notify_one();
+  } else if (threads_.size() < options_.threads) {
+    try {
+      start_thread();
+    } catch (const std::exception&) {
+    }
+  }
+}
+
+void SourcePool::wake_locked(SourceTask& task) noexcept {
+  if (task.state_ == SourceTask::State::kWaiting) queue(task);
+  if (task.state_ == SourceTask::State::kRunning) task.woken_ = true;
+}
+
+void SourcePool::wake(SourceTask& task) noexcept {
+  const std::lock_guard lock(mutex_);
+  wake_locked(task);
+}
+
+void SourcePool::wake_all(SourceLane& lane) noexcept {
+  const std::lock_guard lock(mutex_);
+  for (SourceTask* task : lane.tasks_) wake_locked(*task);
+}
+
+SourceTask* SourcePool::take() noexcept {
+  SourceLane* const lane = first_;
+  if (lane == nullptr) return nullptr;
+  first_ = lane->next_;
+  if (first_ == nullptr) last_ = nullptr;
+  lane->in_round_ = false;
+  SourceTask* const task = lane->first_;
+  lane->first_ = task->next_;
+  if (lane->first_ == nullptr) lane->last_ = nullptr;
+  ++lane->running_;
+  join_round(*lane);
+  task->state_ = SourceTask::State::kRunning;
+  return task;
+}
+
+// Returns a task that is done: to be dropped without the lock.
+std::shared_ptr<SourceTask> SourcePool::put_back(SourceTask& task, SourceTask::Next next) noexcept {
+  SourceLane& lane = *task.lane_;
+  --lane.running_;
+  lane.returned_at_ = returned_at_ = Clock::now();
+  std::shared_ptr<SourceTask> done;
+  if (next == SourceTask::Next::kDone) {
+    task.state_ = SourceTask::State::kDone;
+    lane.tasks_.erase(&task);
+    done = std::move(unfinished_.extract(task.shared_from_this()).value());
+  } else if (next == SourceTask::Next::kAgain || task.woken_) {
+    queue(task);
+  } else {
+    task.state_ = SourceTask::State::kWaiting;
+  }
+  join_round(lane);
+  return done;
+}
+
+void SourcePool::run(Threads::iterator self) noexcept {
+  pool_of_this_thread = this;
+  std::unique_lock lock(mutex_);
+  while (true) {
+    if (SourceTask* const task = take()) {
+      lock.unlock();
+      const SourceTask::Next next = task->step();
+      lock.lock();
+      if (std::shared_ptr<SourceTask> done = put_back(*task, next)) {
+        lock.unlock();
+        done.reset();
+        lock.lock();
+        if (over()) break;
+      }
+      continue;
+    }
+    if (over()) break;
+    ++idle_;
+    const bool timeout = work_.wait_for(lock, options_.idle) == std::cv_status::timeout;
+    --idle_;
+    if (called_ > 0) --called_;
+    if (timeout && first_ == nullptr && (threads_.size() > 1 || unfinished_.empty())) break;
+  }
+  ended_.splice(ended_.end(), threads_, self);
+  if (over()) work_.notify_all();
+  done_.notify_all();
+}
+
+void SourcePool::check_begins(const SourceTask& task) const {
+  const std::lock_guard lock(mutex_);
+  if (task.state_ != SourceTask::State::kQueued) return;
+  const bool own_share = task.lane_->running_ >= share();
+  const Clock::time_point moved = std::max(task.queued_at_, own_share ? task.lane_->returned_at_ : returned_at_);
+  if (Clock::now() - moved < options_.begin_limit) return;
+  const std::string total = std::to_string(options_.threads);
+  throw ResourceError(
+      (own_share ? "this consumer has its share, half of the " + total + " threads that read sources,"
+                 : "all " + total + " threads that read sources are") +
+      " in calls of producers that don't return: end streams that wait for their source, or raise the server's "
+      "source_threads");
+}
+
+void SourcePool::close() noexcept {
+  const std::lock_guard lock(mutex_);
+  closed_.store(true, std::memory_order_release);
+  for (const auto& task : unfinished_) wake_locked(*task);
+  work_.notify_all();
+}
+
+bool SourcePool::wait(const std::function<bool()>& interrupted) {
+  std::unique_lock lock(mutex_);
+  const auto all_ended = [this] { return unfinished_.empty() && threads_.empty(); };
+  while (!done_.wait_for(lock, kAskInterval, all_ended)) {
+    lock.unlock();
+    if (interrupted && interrupted()) return false;
+    lock.lock();
+  }
+  Threads ended;
+  ended.swap(ended_);
+  lock.unlock();
+  for (std::thread& thread : ended) thread.join();
+  return true;
+}
+
+bool SourcePool::on_its_thread() const noexcept { return pool_of_this_thread == this; }
+
+}  // namespace crossdock::session

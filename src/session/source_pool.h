@@ -1,0 +1,130 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <thread>
+
+namespace crossdock::session {
+
+class SourceLane;
+class SourcePool;
+
+/// Work that the pool's threads do step by step: no two threads at once, and not always the same thread.
+class SourceTask : public std::enable_shared_from_this<SourceTask> {
+ public:
+  enum class Next : std::uint8_t {
+    kAgain,  ///< There is more to do.
+    kWait,   ///< Nothing to do until SourcePool::wake(). A wake() during the step counts.
+    kDone,
+  };
+  virtual ~SourceTask() = default;
+  /// One bounded part of the work, apart from at most one call of a producer, which may block.
+  virtual Next step() noexcept = 0;
+
+ private:
+  friend class SourcePool;
+  enum class State : std::uint8_t { kNew, kQueued, kRunning, kWaiting, kDone };
+
+  // Guarded by the pool's mutex:
+  std::shared_ptr<SourceLane> lane_;
+  State state_ = State::kNew;
+  bool woken_ = false;  // during the step
+  SourceTask* next_ = nullptr;
+  std::chrono::steady_clock::time_point queued_at_{};
+};
+
+/// The tasks of one consumer. Lanes take turns, so that a consumer with many tasks delays no other.
+class SourceLane {
+ private:
+  friend class SourcePool;
+  // Guarded by the pool's mutex:
+  std::set<SourceTask*> tasks_;  // those that aren't done
+  SourceTask* first_ = nullptr;  // queued
+  SourceTask* last_ = nullptr;
+  SourceLane* next_ = nullptr;  // in the pool's round
+  bool in_round_ = false;
+  unsigned running_ = 0;
+  std::chrono::steady_clock::time_point returned_at_{};  // a step, the last time
+};
+
+/// A bounded number of threads that read a server's sources. Threads start when there is work that no idle thread
+/// could do, and end after a time without work. Each lane has at most half of the threads at once. Thread-safe.
+class SourcePool {
+ public:
+  struct Options {
+    unsigned threads = 64;                        ///< At most; at least 1.
+    std::chrono::milliseconds idle{1000};         ///< A thread without work ends after this time.
+    std::chrono::milliseconds begin_limit{3000};  ///< See check_begins().
+  };
+  explicit SourcePool(const Options& options);
+  /// close(), then waits for all tasks.
+  ~SourcePool();
+  SourcePool(const SourcePool&) = delete;
+  SourcePool& operator=(const SourcePool&) = delete;
+
+  /// Queues a new task, and owns it until it is done. Throws ClosedError, std::system_error (no thread can be
+  /// started), std::bad_alloc; the task is then as before.
+  void start(std::shared_ptr<SourceTask> task, std::shared_ptr<SourceLane> lane);
+  /// Queues a task that waits; during a step, makes it go on after it.
+  void wake(SourceTask& task) noexcept;
+  /// wake() for all tasks of a lane.
+  void wake_all(SourceLane& lane) noexcept;
+  /// Throws ResourceError if the task is still queued, and for Options::begin_limit no step has ended that would have
+  /// made room for it: the threads that it could have are all in calls that don't return.
+  void check_begins(const SourceTask& task) const;
+  std::chrono::milliseconds begin_limit() const noexcept { return options_.begin_limit; }
+
+  /// Wakes all tasks, which find closed() true; no task can be started from now on. Never waits.
+  void close() noexcept;
+  bool closed() const noexcept { return closed_.load(std::memory_order_acquire); }
+  /// After close(): waits until all tasks are done and the threads have ended. `interrupted` is asked now and then:
+  /// true ends the wait, which then returns false.
+  bool wait(const std::function<bool()>& interrupted);
+  /// Whether the caller is one of the pool's threads.
+  bool on_its_thread() const noexcept;
+
+  /// Sources whose consumer has left, in a call of their producer's: the server counts each as a connection.
+  std::atomic<std::uint32_t>& left_behind() noexcept { return left_behind_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  using Threads = std::list<std::thread>;
+
+  // With the mutex held:
+  unsigned share() const noexcept { return options_.threads > 1 ? options_.threads / 2 : 1; }
+  void start_thread();
+  void queue(SourceTask& task) noexcept;
+  void call_a_thread() noexcept;
+  void join_round(SourceLane& lane) noexcept;
+  void wake_locked(SourceTask& task) noexcept;
+  SourceTask* take() noexcept;
+  std::shared_ptr<SourceTask> put_back(SourceTask& task, SourceTask::Next next) noexcept;
+  bool over() const noexcept { return closed() && unfinished_.empty(); }
+
+  void run(Threads::iterator self) noexcept;
+
+  const Options options_;
+  mutable std::mutex mutex_;
+  std::condition_variable work_;
+  std::condition_variable done_;
+  std::set<std::shared_ptr<SourceTask>> unfinished_;
+  SourceLane* first_ = nullptr;  // lanes with a queued task and a thread left for it
+  SourceLane* last_ = nullptr;
+  Threads threads_;
+  Threads ended_;  // still to be joined
+  unsigned idle_ = 0;
+  unsigned called_ = 0;  // idle threads that were woken and haven't gone on yet
+  Clock::time_point returned_at_{};
+  std::atomic<bool> closed_{false};
+  std::atomic<std::uint32_t> left_behind_{0};
+};
+
+}  // namespace crossdock::session

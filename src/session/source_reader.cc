@@ -1,0 +1,336 @@
+#include "session/source_reader.h"
+
+#include <cstring>
+#include <utility>
+
+#include "crossdock/core/error.h"
+#include "crossdock/device/region_table.h"
+#include "session/check_schema.h"
+
+namespace crossdock::session {
+namespace {
+
+// For a source that throws an int, say.
+std::exception_ptr not_an_exception() noexcept {
+  try {
+    return std::make_exception_ptr(RemoteError("the source threw something that is no std::exception"));
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<SourceReader> SourceReader::start(Options options) {
+  std::shared_ptr<SourceReader> reader(new SourceReader(std::move(options)));
+  reader->sources_.start(reader, reader->consumer_->lane());
+  return reader;
+}
+
+SourceReader::SourceReader(Options options)
+    : make_(std::move(options.make)),
+      consumer_(options.counted->consumer()),
+      sources_(consumer_->sources()),
+      waker_(std::move(options.waker)),
+      bytes_copied_(std::move(options.bytes_copied)),
+      queue_limit_(options.queue_limit),
+      by_value_(options.by_value),
+      pool_(consumer_),
+      counted_(std::move(options.counted)) {}
+
+// --- the source's side ---
+
+SourceTask::Next SourceReader::step() noexcept {
+  begun_.store(true, std::memory_order_relaxed);
+  if (!over_) {
+    std::exception_ptr failure;
+    try {
+      // A stream that was cut short must never look like one that ended.
+      if (stopped()) throw ClosedError("the server was closed");
+      const Progress progress = advance();
+      if (progress != Progress::kEnd) return progress == Progress::kOn ? Next::kAgain : Next::kWait;
+    } catch (const std::exception&) {
+      failure = std::current_exception();
+    } catch (...) {
+      failure = not_an_exception();
+    }
+    end(std::move(failure));
+  }
+  if (!drop_buried()) return Next::kWait;  // the last of them wakes this
+  std::shared_ptr<const CountedStream> counted;
+  {
+    const std::lock_guard lock(mutex_);
+    if (left_) consumer_->leave_behind(-1);
+    left_ = false;
+    counted = std::move(counted_);
+  }
+  counted.reset();
+  waker_->notify();
+  return Next::kDone;
+}
+
+bool SourceReader::stopped() {
+  const std::lock_guard lock(mutex_);
+  return stopped_ || sources_.closed();
+}
+
+SourceReader::Progress SourceReader::advance() {
+  drop_buried();
+  if (pending_.empty() && !fetch()) return Progress::kEnd;
+  while (!pending_.empty()) {
+    Pending& next = pending_.front();
+    if (!next.placed && !place(&next)) return Progress::kNoRoom;
+    if (!push(&next.message)) return Progress::kNoRoom;
+    pending_.pop_front();
+  }
+  return Progress::kOn;
+}
+
+// Calls the producer once. False at its end.
+bool SourceReader::fetch() {
+  if (!stream_) {
+    open();
+    return true;
+  }
+  std::optional<array::RecordBatch> next = stream_->next();
+  if (!next) return false;
+  check_schema(*next, *stream_->schema());
+  array::RecordBatch batch = array::normalized(*std::move(next), &bitmap_bytes_, array::Offsets::kFromZero);
+  dictionaries_.update(batch, [&](std::int64_t id, const array::RecordBatch& given) {
+    array::RecordBatch values = array::normalized(given, &bitmap_bytes_);
+    const ByteSpan metadata = encoder_.dictionary_batch(values, id, false);
+    add_pending(std::move(values), metadata, id);
+  });
+  const ByteSpan metadata = encoder_.record_batch(batch);
+  add_pending(std::move(batch), metadata, std::nullopt);
+  return true;
+}
+
+void SourceReader::open() {
+  stream_ = make_();
+  if (!stream_) throw RemoteError("the source made no stream");
+  const ByteSpan schema = encoder_.schema(*stream_->schema());
+  Pending& first = pending_.emplace_back();
+  first.message.metadata.assign(schema.begin(), schema.end());
+  first.placed = true;
+}
+
+void SourceReader::add_pending(array::RecordBatch batch, ByteSpan metadata, std::optional<std::int64_t> dictionary) {
+  Pending& pending = pending_.emplace_back();
+  pending.message.has_body = true;
+  pending.message.rows = dictionary ? 0 : batch.num_rows;
+  pending.message.metadata.assign(metadata.begin(), metadata.end());
+  pending.batch = std::move(batch);
+  pending.dictionary = dictionary;
+}
+
+// Finds the batch's bytes a place from which they can be sent. False where there is none yet.
+bool SourceReader::place(Pending* pending) {
+  const array::RecordBatch& batch = pending->batch;
+  Message* const message = &pending->message;
+  std::uint64_t total = 0;
+  for (const array::BufferView& buffer : batch.buffers) total += align_up(static_cast<std::uint64_t>(buffer.size), 64);
+  message->buffers.resize(batch.buffers.size());
+  message->by_value = false;  // it may have been tried before
+  message->parts.clear();
+  message->bytes = 0;
+  bool by_value = by_value_;
+  if (!by_value && total > 0) {
+    const std::optional<RegionPool::Block> block = pool_.allocate(total, kept_);
+    if (!block) {
+      waker_->notify();  // the I/O thread may be asleep, and has a deadline to watch now
+      return false;
+    }
+    by_value = block->size == 0;
+    message->block = *block;
+  }
+  if (by_value && !hold(batch, total, message)) return false;
+  pending->placed = true;
+  if (message->block.size > 0) {
+    // stop() may drop the region meanwhile: then nobody reads what is written here.
+    if (const auto region = pool_.region(message->block.region)) copy_into(batch, *region, message);
+  }
+  if (pending->dictionary) {
+    RegionPool::Block& before = kept_by_id_[*pending->dictionary];
+    kept_.bytes += message->block.size - before.size;
+    kept_.blocks += static_cast<std::uint64_t>(message->block.size > 0) - static_cast<std::uint64_t>(before.size > 0);
+    before = message->block;
+  }
+  return true;
+}
+
+void SourceReader::copy_into(const array::RecordBatch& batch, const device::Region& region, Message* message) {
+  std::byte* const base = region.writable();
+  std::uint64_t at = message->block.offset;
+  for (std::size_t i = 0; i < batch.buffers.size(); ++i) {
+    const auto size = static_cast<std::uint64_t>(batch.buffers[i].size);
+    if (size == 0) continue;
+    std::memcpy(base + at, batch.buffers[i].data, size);
+    message->buffers[i] = {device::make_address(static_cast<std::uint16_t>(message->block.region), at), size};
+    message->bytes += size;
+    at += align_up(size, 64);
+  }
+  bytes_copied_->fetch_add(message->bytes, std::memory_order_relaxed);
+}
+
+// The batch goes by value, from where it is. As much may wait to be sent, for one consumer, as it might hold; of each
+// stream one batch always may. False: it has to wait before that.
+bool SourceReader::hold(const array::RecordBatch& batch, std::uint64_t size, Message* message) {
+  auto held = std::make_unique<Held>(batch, size);
+  for (const array::BufferView& buffer : held->batch.buffers) {
+    const auto bytes = static_cast<std::size_t>(buffer.size);
+    pack({static_cast<const std::byte*>(buffer.data), bytes}, &message->parts);
+    message->bytes += bytes;
+  }
+  message->by_value = true;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!consumer_->waiting().take(size)) {
+      if (n_held_ > 0) return false;
+      consumer_->waiting().take_beyond(size);
+    }
+    ++n_held_;
+  }
+  // Where there is no memory for it, this calls the deleter: the batch is buried then, too.
+  Held* const raw = held.release();
+  auto self = std::static_pointer_cast<SourceReader>(shared_from_this());
+  message->keep = std::shared_ptr<const void>(
+      raw, [self = std::move(self), raw](const void*) { self->bury(std::unique_ptr<Held>(raw)); });
+  return true;
+}
+
+void SourceReader::bury(std::unique_ptr<Held> held) noexcept {
+  const std::uint64_t size = held->size;
+  {
+    const std::lock_guard lock(mutex_);
+    held->next = std::move(buried_);
+    buried_ = std::move(held);
+    --n_held_;
+  }
+  consumer_->give_waiting(size);  // wakes this source, too
+}
+
+// Drops what was sent. True if nothing is left that is still to be sent.
+bool SourceReader::drop_buried() {
+  std::unique_ptr<Held> dropped;
+  bool all = false;
+  {
+    const std::lock_guard lock(mutex_);
+    dropped = std::move(buried_);
+    all = n_held_ == 0;
+  }
+  while (dropped) dropped = std::move(dropped->next);
+  return all;
+}
+
+// False where the queue is full.
+bool SourceReader::push(Message* message) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopped_) return false;  // the next step ends the source
+    if (queue_.size() >= queue_limit_) {
+      wants_room_ = true;
+      return false;
+    }
+    queue_.push_back(std::move(*message));
+    queued_.store(queue_.size(), std::memory_order_release);
+  }
+  waker_->notify();
+  return true;
+}
+
+void SourceReader::end(std::exception_ptr failure) noexcept {
+  over_ = true;
+  // The producer's last thing is dropped on this thread, which may wait for a GIL.
+  for (const Pending& pending : pending_) {
+    if (pending.placed && pending.message.block.size > 0) pool_.give_back(pending.message.block);
+  }
+  pending_.clear();
+  dictionaries_ = {};
+  stream_.reset();
+  make_ = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    failure_ = std::move(failure);
+    ended_ = true;
+  }
+  waker_->notify();
+}
+
+// --- the connection's side ---
+
+void SourceReader::stop() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+    if (!ended_ && !left_) {
+      left_ = true;
+      consumer_->leave_behind(1);
+    }
+  }
+  pool_.stop();
+  drop_queue();
+  sources_.wake(*this);
+}
+
+void SourceReader::abandon() noexcept {
+  stop();
+  pool_.clear();
+}
+
+// Nothing is queued any more after stop().
+void SourceReader::drop_queue() noexcept {
+  while (const Message* const message = front()) {
+    if (message->block.size > 0) pool_.give_back(message->block);
+    pop();
+  }
+}
+
+void SourceReader::check_begins() const { sources_.check_begins(*this); }
+
+const SourceReader::Message* SourceReader::front() {
+  if (queued_.load(std::memory_order_acquire) == 0) return nullptr;
+  const std::lock_guard lock(mutex_);
+  return &queue_.front();  // a deque's push_back moves no element
+}
+
+std::shared_ptr<const void> SourceReader::take_keep() {
+  const std::lock_guard lock(mutex_);
+  return std::move(queue_.front().keep);
+}
+
+void SourceReader::pop() {
+  Message done;  // dropped without the lock
+  bool wake = false;
+  {
+    const std::lock_guard lock(mutex_);
+    done = std::move(queue_.front());
+    queue_.pop_front();
+    queued_.store(queue_.size(), std::memory_order_release);
+    // A source that has to wait goes on once there is room for some.
+    if (wants_room_ && queue_.size() <= queue_limit_ / 2) {
+      wants_room_ = false;
+      wake = true;
+    }
+  }
+  if (wake) sources_.wake(*this);
+}
+
+bool SourceReader::ended() {
+  const std::lock_guard lock(mutex_);
+  if (!ended_ || !queue_.empty()) return false;
+  if (failure_) std::rethrow_exception(failure_);
+  return true;
+}
+
+void SourceReader::give_back(const RegionPool::Block& block) noexcept {
+  if (pool_.give_back(block)) sources_.wake(*this);
+}
+
+void SourceReader::pass_by_value() noexcept {
+  if (!pool_.starved()) return;
+  pool_.pass_by_value();
+  sources_.wake(*this);
+}
+
+}  // namespace crossdock::session

@@ -1,0 +1,147 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "crossdock/array/stream.h"
+#include "crossdock/ipc/metadata.h"
+#include "session/consumer.h"
+#include "session/dictionary_tracker.h"
+#include "session/region_pool.h"
+#include "session/server_stream.h"
+#include "session/source_pool.h"
+#include "session/waker.h"
+
+namespace crossdock::session {
+
+/// The source's side of a live stream, on the threads of a SourcePool: each step calls the producer once at most,
+/// copies the batch into recycled memory, and queues it. What goes by value isn't copied: it stays where it is until
+/// it is sent. Where there is no room, the source waits without a thread. The pool owns it until the source has ended,
+/// the connection until it is done with it.
+class SourceReader final : public SourceTask {
+ public:
+  using Make = std::function<std::unique_ptr<array::BatchStream>()>;
+
+  struct Options {
+    Make make;
+    std::shared_ptr<const CountedStream> counted;  ///< Counts until the source has ended.
+    std::size_t queue_limit = 64;                  ///< Messages that may wait for the connection.
+    bool by_value = false;  ///< No memory is shared with the consumer, so nothing is copied into any.
+    std::shared_ptr<Waker> waker;
+    std::shared_ptr<std::atomic<std::uint64_t>> bytes_copied;  ///< What is copied is added to this.
+  };
+  struct Message {
+    std::vector<std::byte> metadata;
+    bool has_body = false;
+    std::vector<dissociated::RemoteBuffer> buffers;
+    RegionPool::Block block;
+    std::int64_t rows = 0;
+    std::uint64_t bytes = 0;
+    bool by_value = false;
+    std::vector<ByteSpan> parts;  ///< By value: the packed body, in memory that `keep` holds.
+    std::shared_ptr<const void> keep;
+  };
+
+  /// Throws as SourcePool::start().
+  static std::shared_ptr<SourceReader> start(Options options);
+  SourceReader(const SourceReader&) = delete;
+  SourceReader& operator=(const SourceReader&) = delete;
+  ~SourceReader() override = default;
+
+  Next step() noexcept override;
+
+  // For the I/O thread:
+  /// The source ends after the producer's call that it is in, and what is queued goes. Doesn't wait.
+  void stop() noexcept;
+  /// stop(), and all memory goes, whatever the consumer holds of it.
+  void abandon() noexcept;
+  /// Throws ResourceError if no thread can begin with the source: see SourcePool::check_begins().
+  void check_begins() const;
+  bool has_begun() const noexcept { return begun_.load(std::memory_order_relaxed); }
+  int begin_limit_ms() const noexcept { return static_cast<int>(sources_.begin_limit().count()); }
+  /// The front message, or null. It stays until pop().
+  const Message* front();
+  /// Once, for a front message that goes by value: what keeps it.
+  std::shared_ptr<const void> take_keep();
+  void pop();
+  /// With an empty queue: was the source taken to its end? Throws its error; ClosedError if it was stopped before.
+  bool ended();
+  /// A message's memory has come back.
+  void give_back(const RegionPool::Block& block) noexcept;
+  /// Batches that find no room are to go by value.
+  void pass_by_value() noexcept;
+  RegionPool& pool() noexcept { return pool_; }
+
+ private:
+  /// A batch or dictionary on its way to the queue.
+  struct Pending {
+    array::RecordBatch batch;
+    Message message;
+    std::optional<std::int64_t> dictionary{};
+    bool placed = false;
+  };
+  /// A batch that goes by value. A list, so that burying one needs no memory.
+  struct Held {
+    array::RecordBatch batch;
+    std::uint64_t size;
+    std::unique_ptr<Held> next{};
+  };
+  enum class Progress : std::uint8_t { kOn, kNoRoom, kEnd };
+
+  explicit SourceReader(Options options);
+  Progress advance();
+  bool fetch();
+  void open();
+  void add_pending(array::RecordBatch batch, ByteSpan metadata, std::optional<std::int64_t> dictionary);
+  bool place(Pending* pending);
+  void copy_into(const array::RecordBatch& batch, const device::Region& region, Message* message);
+  bool hold(const array::RecordBatch& batch, std::uint64_t size, Message* message);
+  bool push(Message* message);
+  void end(std::exception_ptr failure) noexcept;
+  void bury(std::unique_ptr<Held> held) noexcept;
+  bool drop_buried();
+  void drop_queue() noexcept;
+  bool stopped();
+
+  // Of the source's side alone:
+  Make make_;
+  std::unique_ptr<array::BatchStream> stream_;
+  ipc::Encoder encoder_;
+  DictionaryTracker dictionaries_;
+  std::unordered_map<std::int64_t, RegionPool::Block> kept_by_id_;  // of the dictionaries in force
+  RegionPool::Kept kept_;
+  std::deque<Pending> pending_;
+  std::int64_t bitmap_bytes_ = 0;
+  bool over_ = false;
+
+  const std::shared_ptr<Consumer> consumer_;
+  SourcePool& sources_;  // the consumer holds it
+  const std::shared_ptr<Waker> waker_;
+  const std::shared_ptr<std::atomic<std::uint64_t>> bytes_copied_;
+  const std::size_t queue_limit_;
+  const bool by_value_;
+  RegionPool pool_;
+  std::atomic<bool> begun_{false};
+
+  std::mutex mutex_;
+  std::shared_ptr<const CountedStream> counted_;
+  std::deque<Message> queue_;
+  std::atomic<std::size_t> queued_{0};
+  bool wants_room_ = false;       // in the queue
+  std::size_t n_held_ = 0;        // batches that go by value and aren't sent yet
+  std::unique_ptr<Held> buried_;  // sent; dropped on the source's side, which may wait for a GIL
+  bool stopped_ = false;
+  bool ended_ = false;
+  bool left_ = false;  // stopped before the source's end
+  std::exception_ptr failure_;
+};
+
+}  // namespace crossdock::session
