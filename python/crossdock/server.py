@@ -105,7 +105,15 @@ class Server:
         """True after `close()`."""
         return self._native.closed
 
-    def publish(self, name: str, source: Source, *, mode: Mode = "auto", stable: Stability | None = None) -> None:
+    def publish(
+        self,
+        name: str,
+        source: Source,
+        *,
+        mode: Mode = "auto",
+        stable: Stability | None = None,
+        replace: bool = False,
+    ) -> None:
         """Offers `source` under `name`. See `serve()` for what a source may be.
 
         A table is read whole before this returns: copied once into shared memory, or not at all if it lies in an
@@ -127,13 +135,16 @@ class Server:
             path = os.fsencode(source)  # type: ignore[arg-type]
             if b"\0" in path:
                 raise InvalidArgumentError(f"the path {source!r} has a NUL byte in it")
-            self._native.publish_file(name, path, (stable or self._stable) == "snapshot")
+        replace: take the place of what is published under that name, if anything is. Consumers that ask find either
+        the old source or the new one, never neither; streams under way go on with the old one. If this raises, the old
+        one stays. A client with two connections asks on each, and may meet both: use another name for such clients.
+            self._native.publish_file(name, path, (stable or self._stable) == "snapshot", replace)
         elif kind == "callable":
-            self._native.publish_callable(name, source)
+            self._native.publish_callable(name, source, replace)
         elif kind == "table":
-            self._native.publish_table(name, source)
+            self._native.publish_table(name, source, replace)
         else:
-            self._native.publish_live(name, source)
+            self._native.publish_live(name, source, replace)
 
     def withdraw(self, name: str) -> None:
         """New consumers no longer find `name`. Streams under way go on, and batches stay valid."""

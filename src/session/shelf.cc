@@ -46,14 +46,16 @@ std::uint64_t join_finished(std::vector<std::shared_ptr<Puller>>* pullers) {
 
 }  // namespace
 
-std::shared_ptr<const PublishedTable> Shelf::publish(const std::string& name, Source source) {
+std::shared_ptr<const PublishedTable> Shelf::publish(const std::string& name, Source source, PublishOptions options) {
   check_name(name);
   check_source(name, source);
   {
     // Reading a source may take long: say at once what would be said in the end.
     const std::lock_guard lock(mutex_);
     if (closed_) throw ClosedError("the server was closed; \"" + name + "\" can't be published");
-    if (items_.contains(name)) throw InvalidArgumentError("\"" + name + "\" is published already; withdraw it first");
+    if (!options.replace && items_.contains(name)) {
+      throw InvalidArgumentError("\"" + name + "\" is published already; replace it, or withdraw it first");
+    }
   }
   auto item = std::make_shared<Item>();
   switch (source.kind()) {
@@ -87,10 +89,17 @@ std::shared_ptr<const PublishedTable> Shelf::publish(const std::string& name, So
     item->schema = item->table->schema;
     if (!item->table_for_others) item->table_for_others = item->table;
   }
+  std::shared_ptr<Item> replaced;  // dropped without the lock: its last owner may run a producer's release
   const std::lock_guard lock(mutex_);
   if (closed_) throw ClosedError("the server was closed while \"" + name + "\" was being published");
-  if (!items_.emplace(name, item).second) {
-    throw InvalidArgumentError("\"" + name + "\" was published by another thread meanwhile; withdraw it first");
+  const auto [place, is_new] = items_.try_emplace(name, item);
+  if (!is_new) {
+    if (!options.replace) {
+      throw InvalidArgumentError("\"" + name + "\" was published by another thread meanwhile; withdraw it first");
+    }
+    reserve_retired(*place->second);
+    replaced = std::exchange(place->second, item);
+    retire_pullers(*replaced);
   }
   if (item->table) bitmap_bytes_copied_ += item->table->bitmap_bytes_copied;
   catalogue_ = nullptr;
@@ -103,15 +112,22 @@ void Shelf::withdraw(const std::string& name) {
   const std::lock_guard lock(mutex_);
   const auto found = items_.find(name);
   if (found == items_.end()) throw_not_found(name);
-  withdrawn_.reserve(withdrawn_.size() + found->second->pullers.size());
+  reserve_retired(*found->second);
   item = std::move(found->second);
   items_.erase(found);
-  withdrawn_.insert(withdrawn_.end(), std::move_iterator(item->pullers.begin()),
-                    std::move_iterator(item->pullers.end()));
-  item->pullers.clear();
-  join_finished(&withdrawn_);
+  retire_pullers(*item);
   catalogue_ = nullptr;
   ++changes_;
+}
+
+// Needs the lock, as retire_pullers() does, which has room after it.
+void Shelf::reserve_retired(const Item& item) { withdrawn_.reserve(withdrawn_.size() + item.pullers.size()); }
+
+// The streams of an item that is no longer published go on; their threads are joined later.
+void Shelf::retire_pullers(Item& item) {
+  withdrawn_.insert(withdrawn_.end(), std::move_iterator(item.pullers.begin()), std::move_iterator(item.pullers.end()));
+  item.pullers.clear();
+  join_finished(&withdrawn_);
 }
 
 void Shelf::close() {

@@ -25,7 +25,7 @@ class Shelf {
       : options_(options), others_(others), waker_(std::make_shared<Waker>()) {}
 
   /// Gives back the table if it lies in a file, which may change under it; else null.
-  std::shared_ptr<const PublishedTable> publish(const std::string& name, Source source);
+  std::shared_ptr<const PublishedTable> publish(const std::string& name, Source source, PublishOptions options);
   void withdraw(const std::string& name);
   /// Nothing is published any more, and the sources' threads are told to stop. Throws InvalidArgumentError on such a
   /// thread, with nothing done.
@@ -59,6 +59,8 @@ class Shelf {
 
   std::unique_ptr<ServerStream> open_catalogue(bool by_value);
   std::shared_ptr<Puller> unfinished() const;
+  void reserve_retired(const Item& item);
+  void retire_pullers(Item& item);
   [[noreturn]] void throw_not_found(std::string_view name) const;
 
   const ServerOptions& options_;

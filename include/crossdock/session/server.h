@@ -69,6 +69,11 @@ struct ServerStats {
 
 /// Serves tables by name over the Dissociated IPC protocol. Owns one thread, and one more for each live stream under
 /// way. Thread-safe. After a fork it belongs to the parent: every call in the child throws ForkError.
+struct PublishOptions {
+  /// Takes the place of what is published under the name, if anything is, in one step.
+  bool replace = false;
+};
+
 class CROSSDOCK_EXPORT Server {
  public:
   /// Listens when it returns. Throws UriError, SchemeError, ConnectionError, PermissionError, ResourceError.
@@ -84,11 +89,18 @@ class CROSSDOCK_EXPORT Server {
   /// Of all of them.
   const std::vector<std::string>& uris() const noexcept;
 
-  /// Throws InvalidArgumentError (a name that is taken, empty, no UTF-8 or with a NUL byte; a source that is null),
-  /// UnsupportedTypeError, InvalidDataError, ArenaFrozenError, NotFoundError and PermissionError (a file's),
-  /// FileChangedError, ResourceError, ClosedError, and what the source throws. On a throw nothing is published; the
-  /// source is gone either way.
-  void publish(const std::string& name, Source source);
+  /// Offers `source` under `name`. A table or file is read first, and offered once it is whole.
+  ///
+  /// With `replace` each request, and each look at the catalogue, finds either the old source or the new one, never
+  /// neither. Streams under way go on with the old one, whose memory lives until the last batch is released. A client
+  /// with two connections makes a request on each, and may meet the old source on one and the new one on the other: use
+  /// another name for such clients.
+  ///
+  /// Throws InvalidArgumentError (a name that is taken, unless it is replaced; empty, no UTF-8 or with a NUL byte; a
+  /// source that is null), UnsupportedTypeError, InvalidDataError, ArenaFrozenError, NotFoundError and PermissionError
+  /// (a file's), FileChangedError, ResourceError, ClosedError, and what the source throws. On a throw nothing has
+  /// changed: nothing is published, and nothing replaced. The source is gone either way.
+  void publish(const std::string& name, Source source, PublishOptions options = {});
   /// New consumers no longer find it; streams under way go on, and the memory lives until the last batch is released.
   /// Throws NotFoundError.
   void withdraw(const std::string& name);
