@@ -236,7 +236,8 @@ def serve(
     stable: "trust" or "snapshot", for sources that are paths; see `Server.publish()`.
     limits: how large and how deep what such files hold may be; None: as `Limits()` has it.
 
-    What the server has to say goes to the logger "crossdock", whose level is looked at when it starts.
+    The server logs to the logger "crossdock", whose level is read when it starts. Warnings, such as wrong tokens and
+    clients that break the protocol, go to stderr where the program has set up no logging.
     """
     if sources is not None and not isinstance(sources, Mapping):
         raise InvalidArgumentError(
