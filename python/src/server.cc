@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "crossdock/session/server.h"
+#include "crossdock/transport/shm.h"
 #include "deferred.h"
 #include "interrupt.h"
 #include "options.h"
@@ -76,6 +77,7 @@ class PyServer {
 
   std::string uri() const { return server_->uri(); }
   const std::vector<std::string>& uris() const { return server_->uris(); }
+  const std::vector<std::string>& locations() const { return server_->locations(); }
   bool closed() const noexcept { return closed_.load(); }
 
   void publish_table(const std::string& name, nb::handle producer, bool replace) {
@@ -201,6 +203,7 @@ void close_all_servers() {
 }
 
 void bind_server(nb::module_& module) {
+  module.def("shm_names", &transport::shm_names);
   nb::class_<PyServer>(module, "Server")
       .def(nb::init<std::vector<std::string>, std::uint32_t, std::uint64_t, int, std::uint64_t, std::uint32_t,
                     const std::string&, bool, std::vector<std::uint32_t>, const std::string&, const ipc::Limits&>(),
@@ -208,6 +211,7 @@ void bind_server(nb::module_& module) {
            "any_user"_a, "other_users"_a, "token"_a, "limits"_a)
       .def_prop_ro("uri", &PyServer::uri)
       .def_prop_ro("uris", &PyServer::uris)
+      .def_prop_ro("locations", &PyServer::locations)
       .def_prop_ro("closed", &PyServer::closed)
       .def("publish_table", &PyServer::publish_table, "name"_a, "producer"_a, "replace"_a)
       .def("publish_live", &PyServer::publish_live, "name"_a, "producer"_a, "replace"_a)

@@ -16,7 +16,9 @@
 namespace crossdock::session {
 
 struct ServerOptions {
-  /// Where to listen, one or more. "shm:" picks a path; "shm:/run/x.sock" names one.
+  /// Where to listen, one or more. "shm:flights" is a name of this user's own, "shm:" picks one, "shm:/run/x.sock" is a
+  /// path (transport::shm_listen() says more); "tcp:" picks a port of the loopback, "tcp://*:7700" is one of every
+  /// address.
   std::vector<std::string> uris = {"shm:"};
   std::uint32_t window = 64;  ///< Messages that a consumer may be behind before its stream pauses; at least 1.
   /// Bytes of a live stream's memory that one consumer may hold, or have waiting for it; at least 1. Two batches
@@ -67,13 +69,13 @@ struct ServerStats {
   std::uint64_t bitmap_bytes_copied = 0;  ///< Bitmaps of slices that didn't start at a byte.
 };
 
-/// Serves tables by name over the Dissociated IPC protocol. Owns one thread, and one more for each live stream under
-/// way. Thread-safe. After a fork it belongs to the parent: every call in the child throws ForkError.
 struct PublishOptions {
   /// Takes the place of what is published under the name, if anything is, in one step.
   bool replace = false;
 };
 
+/// Serves tables by name over the Dissociated IPC protocol. Owns one thread, and one more for each live stream under
+/// way. Thread-safe. After a fork it belongs to the parent: every call in the child throws ForkError.
 class CROSSDOCK_EXPORT Server {
  public:
   /// Listens when it returns. Throws UriError, SchemeError, ConnectionError, PermissionError, ResourceError.
@@ -84,10 +86,14 @@ class CROSSDOCK_EXPORT Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  /// The full URI, with want_data and free_data, of the first of ServerOptions::uris.
+  /// What clients connect to, for the first of ServerOptions::uris: an address alone, as in "shm:flights". The
+  /// handshake tells want_data and free_data, so it stays the same when a server starts again at that address.
   const std::string& uri() const noexcept;
   /// Of all of them.
   const std::vector<std::string>& uris() const noexcept;
+  /// Location URIs as the Dissociated IPC specification defines them, in the same order: with want_data and free_data.
+  /// For peers that read these from the URI. Each start of a server has others, unless ServerOptions::uris gives them.
+  const std::vector<std::string>& locations() const noexcept;
 
   /// Offers `source` under `name`. A table or file is read first, and offered once it is whole.
   ///
