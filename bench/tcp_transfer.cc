@@ -104,8 +104,7 @@ void serve_ours(const Arguments& arguments, const Plan& plan) {
   for (std::size_t i = 0; i < plan.sets; ++i) memory.push_back(make_memory(plan.body_bytes, static_cast<int>(i) + 1));
   const std::vector<std::byte> metadata(kMetadata);
   const auto listener = transport::tcp_listen("//" + arguments.text("host", "127.0.0.1"), 0, 0, {}, nullptr);
-  const std::string uri = listener->uri();
-  std::printf("{\"address\":\"%s\"}\n", uri.substr(6, uri.find('?') - 6).c_str());
+  std::printf("{\"address\":\"%s\"}\n", listener->uri().substr(6).c_str());
   std::fflush(stdout);
   std::unique_ptr<transport::Connection> connection;
   while (!(connection = listener->accept())) {

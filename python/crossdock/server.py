@@ -94,20 +94,39 @@ class Server:
 
     @property
     def uri(self) -> str:
-        """The full URI that consumers connect to: the first, if the server listens at several."""
+        """What consumers connect to, as in "shm:flights": the first, if the server listens at several.
+
+        It is an address alone, and the same for every server that is started at that address.
+        """
         return self._native.uri
 
     @property
     def uris(self) -> list[str]:
-        """The full URIs of all places that the server listens at."""
+        """The URIs of all places that the server listens at."""
         return self._native.uris
+
+    @property
+    def locations(self) -> list[str]:
+        """The same as location URIs, as the Dissociated IPC specification defines them: with want_data and free_data.
+
+        For peers that read these from the URI. Each start of a server has others.
+        """
+        return self._native.locations
 
     @property
     def closed(self) -> bool:
         """True after `close()`."""
         return self._native.closed
 
-    def publish(self, name: str, source: Source, *, mode: Mode = "auto", stable: Stability | None = None) -> None:
+    def publish(
+        self,
+        name: str,
+        source: Source,
+        *,
+        mode: Mode = "auto",
+        stable: Stability | None = None,
+        replace: bool = False,
+    ) -> None:
         """Offers `source` under `name`. See `serve()` for what a source may be.
 
         A table is read whole before this returns: copied once into shared memory, or not at all if it lies in an
@@ -118,6 +137,9 @@ class Server:
         to one consumer.
         stable: for a path, how far the file may be relied on: "trust" passes its descriptor, without a copy;
         "snapshot" copies it once, now. None: as the server was told.
+        replace: take the place of what is published under that name, if anything is. Consumers that ask find either
+        the old source or the new one, never neither; streams under way go on with the old one. If this raises, the old
+        one stays. A client with two connections asks on each, and may meet both: use another name for such clients.
         """
         checked_name(name)
         kind = _kind(source, mode)
@@ -129,13 +151,13 @@ class Server:
             path = os.fsencode(source)  # type: ignore[arg-type]
             if b"\0" in path:
                 raise InvalidArgumentError(f"the path {source!r} has a NUL byte in it")
-            self._native.publish_file(name, path, (stable or self._stable) == "snapshot")
+            self._native.publish_file(name, path, (stable or self._stable) == "snapshot", replace)
         elif kind == "callable":
-            self._native.publish_callable(name, source)
+            self._native.publish_callable(name, source, replace)
         elif kind == "table":
-            self._native.publish_table(name, source)
+            self._native.publish_table(name, source, replace)
         else:
-            self._native.publish_live(name, source)
+            self._native.publish_live(name, source, replace)
 
     def withdraw(self, name: str) -> None:
         """New consumers no longer find `name`. Streams under way go on, and batches stay valid."""
@@ -207,9 +229,9 @@ def serve(
     - a callable without arguments that gives one of the first three: called for each consumer, on a thread of the
       server's own.
 
-    uri: "shm:" picks a socket of its own; "shm:/run/user/1000/x.sock" names one; "tcp:" picks a port of this machine's
-        loopback; "tcp://10.0.0.1:7700", or "tcp://*:7700" for all addresses, serves other machines. `server.uri` is the
-        whole of it.
+    uri: "shm:flights" is a name of this user's own, and "shm:" picks one; "shm:/run/user/1000/x.sock" is a path;
+        "tcp:" picks a port of this machine's loopback; "tcp://10.0.0.1:7700", or "tcp://*:7700" for all addresses,
+        serves other machines. `server.uri` is what consumers connect to.
         Several URIs: the server listens at all of them, see `server.uris`.
     window: messages that a consumer may be behind before its stream pauses.
     lease_limit: bytes of a live stream's memory that one consumer may hold, from 1 on; two batches
@@ -231,7 +253,8 @@ def serve(
     stable: "trust" or "snapshot", for sources that are paths; see `Server.publish()`.
     limits: how large and how deep what such files hold may be; None: as `Limits()` has it.
 
-    What the server has to say goes to the logger "crossdock", whose level is looked at when it starts.
+    The server logs to the logger "crossdock", whose level is read when it starts. Warnings, such as wrong tokens and
+    clients that break the protocol, go to stderr where the program has set up no logging.
     """
     if sources is not None and not isinstance(sources, Mapping):
         raise InvalidArgumentError(

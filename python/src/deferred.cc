@@ -171,19 +171,14 @@ PyOwner::~PyOwner() {
 
 LogCallback log_to_python() {
   if (logger == nullptr) {
+    // No handler of ours: logging itself prints warnings to stderr where the application has set up nothing.
     PyObject* const module = PyImport_ImportModule("logging");
     logger = module != nullptr ? PyObject_CallMethod(module, "getLogger", "s", "crossdock") : nullptr;
-    // Else logging prints warnings to stderr where the application has set up nothing, and a library doesn't print.
-    PyObject* const handler = logger != nullptr ? PyObject_CallMethod(module, "NullHandler", nullptr) : nullptr;
-    PyObject* const added = handler != nullptr ? PyObject_CallMethod(logger, "addHandler", "O", handler) : nullptr;
-    Py_XDECREF(handler);
     Py_XDECREF(module);
-    if (added == nullptr) {
+    if (logger == nullptr) {
       PyErr_Clear();
-      Py_CLEAR(logger);
       return {};
     }
-    Py_DECREF(added);
   }
   refresh_log_threshold();
   return log_record;

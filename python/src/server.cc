@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "crossdock/session/server.h"
+#include "crossdock/transport/shm.h"
 #include "deferred.h"
 #include "interrupt.h"
 #include "options.h"
@@ -79,23 +80,27 @@ class PyServer {
 
   std::string uri() const { return server_->uri(); }
   const std::vector<std::string>& uris() const { return server_->uris(); }
+  const std::vector<std::string>& locations() const { return server_->locations(); }
   bool closed() const noexcept { return closed_.load(); }
 
-  void publish_table(const std::string& name, nb::handle producer) {
+  void publish_table(const std::string& name, nb::handle producer, bool replace) {
     auto stream = open_producer(producer);
     blocking([&](const transport::InterruptHook& hook) {
-      server_->publish(name, session::Source::table(interruptible_stream(std::move(stream), hook)));
+      server_->publish(name, session::Source::table(interruptible_stream(std::move(stream), hook)),
+                       {.replace = replace});
     });
   }
-  void publish_live(const std::string& name, nb::handle producer) {
-    publish(name, session::Source::live(open_producer(producer)));
+  void publish_live(const std::string& name, nb::handle producer, bool replace) {
+    publish(name, session::Source::live(open_producer(producer)), replace);
   }
-  void publish_callable(const std::string& name, nb::handle callable) {
-    publish(name, session::Source::factory(factory_of(callable)));
+  void publish_callable(const std::string& name, nb::handle callable, bool replace) {
+    publish(name, session::Source::factory(factory_of(callable)), replace);
   }
-  void publish_file(const std::string& name, const nb::bytes& path, bool snapshot) {
-    publish(name, session::Source::file(std::string(path.c_str(), path.size()),
-                                        snapshot ? session::Stability::kSnapshot : session::Stability::kTrust));
+  void publish_file(const std::string& name, const nb::bytes& path, bool snapshot, bool replace) {
+    publish(name,
+            session::Source::file(std::string(path.c_str(), path.size()),
+                                  snapshot ? session::Stability::kSnapshot : session::Stability::kTrust),
+            replace);
   }
 
   void withdraw(const std::string& name) {
@@ -161,8 +166,8 @@ class PyServer {
   }
 
  private:
-  void publish(const std::string& name, session::Source source) {
-    blocking([&](const transport::InterruptHook&) { server_->publish(name, std::move(source)); });
+  void publish(const std::string& name, session::Source source, bool replace) {
+    blocking([&](const transport::InterruptHook&) { server_->publish(name, std::move(source), {.replace = replace}); });
   }
 
   std::shared_ptr<session::Server> server_;
@@ -201,6 +206,7 @@ void close_all_servers() {
 }
 
 void bind_server(nb::module_& module) {
+  module.def("shm_names", &transport::shm_names);
   nb::class_<PyServer>(module, "Server")
       .def(nb::init<std::vector<std::string>, std::uint32_t, std::uint64_t, int, std::uint64_t, std::uint32_t,
                     const std::string&, bool, std::vector<std::uint32_t>, const std::string&, std::optional<bool>,
@@ -209,11 +215,12 @@ void bind_server(nb::module_& module) {
            "any_user"_a, "other_users"_a, "token"_a, "checksum"_a.none(), "limits"_a)
       .def_prop_ro("uri", &PyServer::uri)
       .def_prop_ro("uris", &PyServer::uris)
+      .def_prop_ro("locations", &PyServer::locations)
       .def_prop_ro("closed", &PyServer::closed)
-      .def("publish_table", &PyServer::publish_table, "name"_a, "producer"_a)
-      .def("publish_live", &PyServer::publish_live, "name"_a, "producer"_a)
-      .def("publish_callable", &PyServer::publish_callable, "name"_a, "callable"_a)
-      .def("publish_file", &PyServer::publish_file, "name"_a, "path"_a, "snapshot"_a)
+      .def("publish_table", &PyServer::publish_table, "name"_a, "producer"_a, "replace"_a)
+      .def("publish_live", &PyServer::publish_live, "name"_a, "producer"_a, "replace"_a)
+      .def("publish_callable", &PyServer::publish_callable, "name"_a, "callable"_a, "replace"_a)
+      .def("publish_file", &PyServer::publish_file, "name"_a, "path"_a, "snapshot"_a, "replace"_a)
       .def("withdraw", &PyServer::withdraw, "name"_a)
       .def("stats", &PyServer::stats)
       .def("close", &PyServer::close);

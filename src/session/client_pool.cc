@@ -15,7 +15,7 @@ ClientPool::ClientPool(const dissociated::Uri& uri, transport::Carries carries, 
       options_(std::move(options)),
       transport_(options_.transports->find(uri.scheme)) {
   if (uri.address.empty()) {
-    throw UriError("\"" + text + "\" says not where the server is; take the server's full URI (server.uri)");
+    throw UriError("\"" + text + "\" says not where the server is; take the server's URI (server.uri)");
   }
 }
 
@@ -37,8 +37,9 @@ std::shared_ptr<ClientConnection> ClientPool::take(const transport::InterruptHoo
   const transport::Agreement& agreement = made->transport().agreement();
   if ((uri_.want_data && *uri_.want_data != agreement.want_data) ||
       (uri_.free_data && *uri_.free_data != agreement.free_data)) {
-    throw HandshakeError("the server at " + where_ +
-                         " has other want_data and free_data values than the URI: that is of a server that has gone");
+    throw HandshakeError(
+        "This URI is from an earlier server at the same address. Use the current one, or leave out everything after "
+        "'?'.");
   }
   return made;
 }

@@ -38,7 +38,7 @@ constexpr int kBlindMs = 5;
 // New clients that are taken before those who are here get their turn.
 constexpr int kAcceptsPerTurn = 16;
 
-// Tags need not be secret, but two servers' tags should differ, so that a URI of one isn't taken by another.
+// Tags need not be secret, but two servers' tags should differ, so that a location of one isn't taken for another's.
 std::uint64_t random_tag() {
   std::random_device source;
   return (static_cast<std::uint64_t>(source()) << 32) | source();
@@ -60,6 +60,7 @@ IoLoop::IoLoop(const ServerOptions& options, const transport::TransportRegistry&
     if (release == want) throw UriError("want_data and free_data must differ in \"" + text + "\"");
     listeners_.push_back(transport->listen(uri.address, want, release, options.log));
     uris_.push_back(listeners_.back()->uri());
+    locations_.push_back(uris_.back() + "?want_data=" + std::to_string(want) + "&free_data=" + std::to_string(release));
   }
   try {
     thread_ = std::thread([this] { run(); });

@@ -25,6 +25,7 @@ class IoLoop {
   ~IoLoop();
 
   const std::vector<std::string>& uris() const noexcept { return uris_; }
+  const std::vector<std::string>& locations() const noexcept { return locations_; }
   /// Asked of the I/O thread, so that nothing on its hot path needs a lock.
   ServerStats stats();
   /// Takes read leases on the table's files where the system grants them. Waits for the I/O thread. Best effort, and
@@ -50,7 +51,8 @@ class IoLoop {
   const ClosedError closed_{"the server was closed"};  // made while there is memory: the end must not need any
   std::vector<std::unique_ptr<transport::Listener>> listeners_;
   std::vector<std::string> uris_;
-  std::optional<FileLeases> leases_;  // made by the I/O thread, which is who hears of breaks
+  std::vector<std::string> locations_;  // the same, with want_data and free_data
+  std::optional<FileLeases> leases_;    // made by the I/O thread, which is who hears of breaks
   std::vector<std::unique_ptr<ServerConnection>> connections_;
   std::uint64_t n_connections_ = 0;
   std::uint64_t n_protocol_errors_ = 0;

@@ -57,10 +57,11 @@ Server::~Server() {
 
 const std::string& Server::uri() const noexcept { return impl_->loop.uris().front(); }
 const std::vector<std::string>& Server::uris() const noexcept { return impl_->loop.uris(); }
+const std::vector<std::string>& Server::locations() const noexcept { return impl_->loop.locations(); }
 
-void Server::publish(const std::string& name, Source source) {
+void Server::publish(const std::string& name, Source source, PublishOptions options) {
   impl_->made_in.check("this Server");
-  if (const auto file = impl_->shelf.publish(name, std::move(source))) impl_->loop.watch(file);
+  if (const auto file = impl_->shelf.publish(name, std::move(source), options)) impl_->loop.watch(file);
 }
 
 void Server::withdraw(const std::string& name) {

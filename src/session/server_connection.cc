@@ -14,6 +14,13 @@ namespace {
 // What one connection may do before the others get their turn.
 constexpr int kMessagesPerTurn = 64;
 
+// Whether a request may end with this error on any day: a misspelt name, a stream that somebody else got. The client is
+// told, and the server has nothing to mend.
+bool is_ordinary_refusal(ErrorCode code) noexcept {
+  return code == ErrorCode::kNotFound || code == ErrorCode::kConsumed || code == ErrorCode::kLeaseLimit ||
+         code == ErrorCode::kUnsupported || code == ErrorCode::kClosed;
+}
+
 }  // namespace
 
 ServerConnection::ServerConnection(std::unique_ptr<transport::Connection> connection, const ServerOptions& options,
@@ -72,6 +79,8 @@ void ServerConnection::start(std::string_view ticket) {
     const std::uint32_t id = next_stream_id_++;
     under_way_ = &streams_.emplace(id, Stream{id, counted, std::move(source)}).first->second;
     stats_.name = ticket;
+  } catch (const Error& reason) {
+    fail_stream(reason, is_ordinary_refusal(reason.code()) ? LogLevel::kInfo : LogLevel::kWarning);
   } catch (const std::exception& reason) {
     fail_stream(reason);
   }
@@ -330,8 +339,8 @@ void ServerConnection::end_stream(std::vector<std::byte> tail) {
   push_retired();
 }
 
-void ServerConnection::fail_stream(const std::exception& reason) {
-  say(options_.log, LogLevel::kWarning,
+void ServerConnection::fail_stream(const std::exception& reason, LogLevel level) {
+  say(options_.log, level,
       [&] { return "the stream \"" + stats_.name + "\" to " + stats_.peer + " ends: " + to_remote_text(reason); });
   std::vector<std::byte> message = sender_.error(to_remote_text(reason));
   // A peer that doesn't know error messages sees the connection close.
@@ -364,7 +373,7 @@ void ServerConnection::watch_starvation(std::int64_t now_ms) {
 
 void ServerConnection::say_goodbye(const std::exception& reason) noexcept {
   try {
-    if (under_way_ != nullptr) fail_stream(reason);
+    if (under_way_ != nullptr) fail_stream(reason, LogLevel::kInfo);  // the caller has logged the reason
     connection_->flush();
   } catch (const std::exception&) {
     // It is going away in any case.

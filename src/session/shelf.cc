@@ -30,14 +30,16 @@ void check_source(const std::string& name, Source& source) {
 
 }  // namespace
 
-std::shared_ptr<const PublishedTable> Shelf::publish(const std::string& name, Source source) {
+std::shared_ptr<const PublishedTable> Shelf::publish(const std::string& name, Source source, PublishOptions options) {
   check_name(name);
   check_source(name, source);
   {
     // Reading a source may take long: say at once what would be said in the end.
     const std::lock_guard lock(mutex_);
     if (closed_) throw ClosedError("the server was closed; \"" + name + "\" can't be published");
-    if (items_.contains(name)) throw InvalidArgumentError("\"" + name + "\" is published already; withdraw it first");
+    if (!options.replace && items_.contains(name)) {
+      throw InvalidArgumentError("\"" + name + "\" is published already; replace it, or withdraw it first");
+    }
   }
   auto item = std::make_shared<Item>();
   switch (source.kind()) {
@@ -71,10 +73,15 @@ std::shared_ptr<const PublishedTable> Shelf::publish(const std::string& name, So
     item->schema = item->table->schema;
     if (!item->table_for_others) item->table_for_others = item->table;
   }
+  std::shared_ptr<Item> replaced;  // dropped without the lock: its last owner may run a producer's release
   const std::lock_guard lock(mutex_);
   if (closed_) throw ClosedError("the server was closed while \"" + name + "\" was being published");
-  if (!items_.emplace(name, item).second) {
-    throw InvalidArgumentError("\"" + name + "\" was published by another thread meanwhile; withdraw it first");
+  const auto [place, is_new] = items_.try_emplace(name, item);
+  if (!is_new) {
+    if (!options.replace) {
+      throw InvalidArgumentError("\"" + name + "\" was published by another thread meanwhile; withdraw it first");
+    }
+    replaced = std::exchange(place->second, item);
   }
   if (item->table) bitmap_bytes_copied_ += item->table->bitmap_bytes_copied;
   catalogue_ = nullptr;

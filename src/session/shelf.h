@@ -31,7 +31,7 @@ class Shelf {
         consumers_(options.lease_limit, sources_) {}
 
   /// Gives back the table if it lies in a file, which may change under it; else null.
-  std::shared_ptr<const PublishedTable> publish(const std::string& name, Source source);
+  std::shared_ptr<const PublishedTable> publish(const std::string& name, Source source, PublishOptions options);
   void withdraw(const std::string& name);
   /// Nothing is published any more, and the sources are told to stop. Throws InvalidArgumentError on a thread that
   /// reads sources, with nothing done.

@@ -16,7 +16,9 @@
 namespace crossdock::session {
 
 struct ServerOptions {
-  /// Where to listen, one or more. "shm:" picks a path; "shm:/run/x.sock" names one.
+  /// Where to listen, one or more. "shm:flights" is a name of this user's own, "shm:" picks one, "shm:/run/x.sock" is a
+  /// path (transport::shm_listen() says more); "tcp:" picks a port of the loopback, "tcp://*:7700" is one of every
+  /// address.
   std::vector<std::string> uris = {"shm:"};
   std::uint32_t window = 64;  ///< Messages that a consumer may be behind before its stream pauses; at least 1.
   /// Bytes of live streams' memory that one consumer may hold, over all its streams; as many may wait to go to it by
@@ -77,6 +79,11 @@ struct ServerStats {
   std::uint64_t bitmap_bytes_copied = 0;  ///< Bitmaps of slices that didn't start at a byte.
 };
 
+struct PublishOptions {
+  /// Takes the place of what is published under the name, if anything is, in one step.
+  bool replace = false;
+};
+
 /// Serves tables by name over the Dissociated IPC protocol. Owns one thread, and ServerOptions::source_threads more at
 /// most, started as live streams need them. Thread-safe. After a fork it belongs to the parent: every call in the child
 /// throws ForkError.
@@ -90,16 +97,27 @@ class CROSSDOCK_EXPORT Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  /// The full URI, with want_data and free_data, of the first of ServerOptions::uris.
+  /// What clients connect to, for the first of ServerOptions::uris: an address alone, as in "shm:flights". The
+  /// handshake tells want_data and free_data, so it stays the same when a server starts again at that address.
   const std::string& uri() const noexcept;
   /// Of all of them.
   const std::vector<std::string>& uris() const noexcept;
+  /// Location URIs as the Dissociated IPC specification defines them, in the same order: with want_data and free_data.
+  /// For peers that read these from the URI. Each start of a server has others, unless ServerOptions::uris gives them.
+  const std::vector<std::string>& locations() const noexcept;
 
-  /// Throws InvalidArgumentError (a name that is taken, empty, no UTF-8 or with a NUL byte; a source that is null),
-  /// UnsupportedTypeError, InvalidDataError, ArenaFrozenError, NotFoundError and PermissionError (a file's),
-  /// FileChangedError, ResourceError, ClosedError, and what the source throws. On a throw nothing is published; the
-  /// source is gone either way.
-  void publish(const std::string& name, Source source);
+  /// Offers `source` under `name`. A table or file is read first, and offered once it is whole.
+  ///
+  /// With `replace` each request, and each look at the catalogue, finds either the old source or the new one, never
+  /// neither. Streams under way go on with the old one, whose memory lives until the last batch is released. A client
+  /// with two connections makes a request on each, and may meet the old source on one and the new one on the other: use
+  /// another name for such clients.
+  ///
+  /// Throws InvalidArgumentError (a name that is taken, unless it is replaced; empty, no UTF-8 or with a NUL byte; a
+  /// source that is null), UnsupportedTypeError, InvalidDataError, ArenaFrozenError, NotFoundError and PermissionError
+  /// (a file's), FileChangedError, ResourceError, ClosedError, and what the source throws. On a throw nothing has
+  /// changed: nothing is published, and nothing replaced. The source is gone either way.
+  void publish(const std::string& name, Source source, PublishOptions options = {});
   /// New consumers no longer find it; streams under way go on, and the memory lives until the last batch is released.
   /// Throws NotFoundError.
   void withdraw(const std::string& name);

@@ -32,18 +32,25 @@ struct ShmOptions {
   bool accept_files = true;  ///< Client: take kFile regions. Refused: ProtocolError names the option.
 };
 
-/// Listens at a path (of the URI's address part; empty picks one under $XDG_RUNTIME_DIR or a private folder of its
-/// own). Throws UriError (too long, abstract), PermissionError, ConnectionError if a live server holds it; a stale
-/// socket is taken over under a lock.
-CROSSDOCK_EXPORT std::unique_ptr<Listener> shm_listen(const std::string& path, std::uint64_t want_data,
+/// Listens at an address, the part of the URI after "shm:": a name in this user's own folder, as in "flights"; a path,
+/// which has a slash; or nothing, which picks a name. A name has letters, digits, '.', '_' and '-', the first a letter
+/// or a digit, 48 at most; docs/protocol-shm.md says where its socket is. For options that let other users connect,
+/// nothing picks a path that they can reach, and a name is refused. Throws UriError (a name that isn't one, a path that
+/// is too long, an abstract socket), PermissionError (also where the folder of names isn't this user's alone),
+/// ConnectionError if a live server holds the address; a stale socket is taken over under a lock.
+CROSSDOCK_EXPORT std::unique_ptr<Listener> shm_listen(const std::string& address, std::uint64_t want_data,
                                                       std::uint64_t free_data, const ShmOptions& options,
                                                       LogCallback log);
 
 /// Connects and shakes hands. Throws NotFoundError / ConnectionError (nobody there), PermissionError (another user),
 /// HandshakeError (something else, another version: says both), TimeoutError, InterruptedError.
-CROSSDOCK_EXPORT std::unique_ptr<Connection> shm_connect(const std::string& path, const ShmOptions& options,
+CROSSDOCK_EXPORT std::unique_ptr<Connection> shm_connect(const std::string& address, const ShmOptions& options,
                                                          int timeout_ms, const InterruptHook& interrupted,
                                                          Carries carries = Carries::kBoth);
+
+/// The names at which servers of this user listen, sorted; those of servers that were killed are among them until
+/// somebody takes them over: connecting tells. Throws PermissionError if the folder of names isn't this user's alone.
+CROSSDOCK_EXPORT std::vector<std::string> shm_names();
 
 /// The two as what a registry holds. Throws InvalidArgumentError for options that can't work.
 CROSSDOCK_EXPORT std::shared_ptr<const Transport> make_shm_transport(const ShmOptions& options = {});

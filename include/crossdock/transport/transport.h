@@ -119,7 +119,7 @@ class CROSSDOCK_EXPORT Connection {
 class CROSSDOCK_EXPORT Listener {
  public:
   virtual ~Listener() = default;
-  /// The full URI of what clients connect to.
+  /// The URI that clients connect to, without parameters.
   virtual std::string uri() const = 0;
   virtual int descriptor() const noexcept = 0;
   /// A connection whose handshake is complete, if there is one. Never blocks; a client that stalls in its handshake

@@ -45,10 +45,7 @@ class MemoryListener final : public Listener {
   MemoryListener(const MemoryListener&) = delete;
   MemoryListener& operator=(const MemoryListener&) = delete;
 
-  std::string uri() const override {
-    return "memory:" + name_ + "?want_data=" + std::to_string(door_->want_data) +
-           "&free_data=" + std::to_string(door_->free_data);
-  }
+  std::string uri() const override { return "memory:" + name_; }
   int descriptor() const noexcept override { return door_->bell.get(); }
   std::unique_ptr<Connection> accept() override {
     const std::lock_guard lock(door_->mutex);

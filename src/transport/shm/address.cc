@@ -8,11 +8,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
-#include <system_error>
 #include <utility>
 
 #include "crossdock/core/error.h"
@@ -22,7 +19,6 @@ namespace crossdock::transport::shm {
 
 namespace {
 
-constexpr std::size_t kMaxPath = sizeof(sockaddr_un::sun_path) - 1;
 constexpr int kBacklog = 128;
 constexpr int kMaxPicks = 10000;
 constexpr int kLockAttempts = 100;
@@ -40,49 +36,30 @@ UniqueFd make_socket(const std::string& path) {
   return socket;
 }
 
-/// A folder that this user alone can write to, so that nobody can put anything in our sockets' places.
-bool usable_folder(const char* path) {
-  struct stat status {};
-  return path != nullptr && path[0] == '/' && ::stat(path, &status) == 0 && S_ISDIR(status.st_mode) &&
-         status.st_uid == ::geteuid() && (status.st_mode & 022) == 0 && ::access(path, W_OK | X_OK) == 0;
-}
-
 }  // namespace
-
-std::string absolute_socket_path(const std::string& path) {
-  if (path.find('\0') != std::string::npos || path.starts_with('@')) {
-    throw UriError("shm:" + std::string(path.c_str()) +
-                   " names an abstract socket, which no file permission protects: give a path in the file system" +
-                   (path.starts_with('@') ? " (./" + std::string(path.c_str()) + " for a file of this name)" : ""));
-  }
-  std::string absolute = path;
-  if (!path.starts_with('/')) {
-    std::array<char, 4096> folder{};
-    if (::getcwd(folder.data(), folder.size()) == nullptr) {
-      throw_errno(errno, "making shm:" + path + " absolute: asking for the current folder");
-    }
-    absolute = std::string(folder.data()) + (std::strcmp(folder.data(), "/") == 0 ? "" : "/") + path;
-  }
-  if (absolute.size() > kMaxPath) {
-    throw UriError("shm:" + absolute + " has a path of " + std::to_string(absolute.size()) +
-                   " bytes, and the system's limit for sockets is " + std::to_string(kMaxPath) +
-                   ": choose a shorter one");
-  }
-  return absolute;
-}
 
 bool user_allowed(std::uint32_t uid, const ShmOptions& options) {
   return options.any_user || uid == 0 || uid == ::geteuid() ||
          std::find(options.other_users.begin(), options.other_users.end(), uid) != options.other_users.end();
 }
 
-SocketFile::SocketFile(const std::string& path, const ShmOptions& options)
+SocketFile::SocketFile(const std::string& address, const ShmOptions& options)
     : for_others_(options.any_user || !options.other_users.empty()) {
   try {
-    if (path.empty()) {
-      pick_path();
+    if (address.empty()) {
+      pick();
     } else {
-      open_at(absolute_socket_path(path), true);
+      const SocketPath chosen = read_address(address);
+      if (!chosen.name.empty()) {
+        if (for_others_) {
+          throw UriError(chosen.uri() +
+                         " is a name of this user's own, which the users that may connect can't reach: " +
+                         "give a path in a folder that they can reach, as in shm:/path/to/" + chosen.name + ".sock");
+        }
+        make_user_folder();
+        folder_ = user_folder();
+      }
+      open_at(chosen, true);
     }
   } catch (...) {
     remove_files();
@@ -94,40 +71,58 @@ SocketFile::~SocketFile() {
   if (!fork_.in_child()) remove_files();
 }
 
-void SocketFile::pick_path() {
-  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-  std::string folder;
-  // Other users can't reach $XDG_RUNTIME_DIR.
-  if (!for_others_ && usable_folder(runtime)) {
-    folder = runtime;
-    remove_dead_servers(folder);
+/// A name with this process's number in it; where the user's names have no folder, or other users couldn't reach it, a
+/// path in a folder made for it.
+void SocketFile::pick() {
+  const bool named = !for_others_ && has_user_folder();
+  if (named) {
+    folder_ = user_folder();
+    remove_dead_servers(folder_);
   } else {
-    remove_dead_folders("/tmp");
-    std::string made = "/tmp/crossdock-XXXXXX";
-    if (::mkdtemp(made.data()) == nullptr) throw_errno(errno, "making a folder for a socket under /tmp");
-    own_folder_ = std::move(made);
-    folder = own_folder_;
-    if (for_others_ && ::chmod(folder.c_str(), 0711) != 0) throw_errno(errno, "letting other users reach " + folder);
+    make_folder();
   }
-  const std::string stem = folder + "/crossdock-" + std::to_string(::getpid()) + "-";
-  for (int n = 0; n < kMaxPicks; ++n) {
-    if (open_at(absolute_socket_path(stem + std::to_string(n) + ".sock"), false)) return;
+  const std::string stem = "crossdock-" + std::to_string(::getpid());
+  for (int n = 1; n <= kMaxPicks; ++n) {
+    const std::string name = n == 1 ? stem : stem + "-" + std::to_string(n);
+    if (open_at(named ? socket_of_name(name) : read_address(folder_ + "/" + name + ".sock"), false)) return;
   }
-  throw ResourceError("no free name for a socket: " + stem + "*.sock are all in use");
+  throw ResourceError("no free name for a socket: " + folder_ + "/" + stem + "*.sock are all in use");
+}
+
+bool SocketFile::has_user_folder() {
+  try {
+    make_user_folder();
+    return true;
+  } catch (const Error&) {
+    return false;  // Another user may have taken its place in /tmp: that must keep nobody from serving.
+  }
+}
+
+void SocketFile::make_folder() {
+  remove_dead_folders("/tmp");
+  std::string made = "/tmp/crossdock-XXXXXX";
+  if (::mkdtemp(made.data()) == nullptr) throw_errno(errno, "making a folder for a socket under /tmp");
+  folder_ = std::move(made);
+  if (for_others_ && ::chmod(folder_.c_str(), 0711) != 0) throw_errno(errno, "letting other users reach " + folder_);
 }
 
 /// False: a live server is there, and `must` is false.
-bool SocketFile::open_at(const std::string& path, bool must) {
-  if (!take_lock(path, must)) return false;
-  remove_stale(path);
-  bind_and_listen(path);
+bool SocketFile::open_at(const SocketPath& chosen, bool must) {
+  if (!take_lock(chosen, must)) return false;
+  remove_stale(chosen.path);
+  bind_and_listen(chosen.path);
+  uri_ = chosen.uri();
   return true;
 }
 
-bool SocketFile::take_lock(const std::string& path, bool must) {
-  std::string lock_path = path + ".lock";
+bool SocketFile::take_lock(const SocketPath& chosen, bool must) {
+  std::string lock_path = chosen.path + ".lock";
   for (int attempt = 0; attempt < kLockAttempts; ++attempt) {
     UniqueFd lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+    if (!lock && errno == ENOENT && !chosen.name.empty()) {
+      make_user_folder();  // The last server in it has just removed it.
+      continue;
+    }
     if (!lock) throw_errno(errno, "opening the lock file " + lock_path);
     struct stat held {};
     if (::fstat(lock.get(), &held) != 0) throw_errno(errno, "inspecting the lock file " + lock_path);
@@ -137,8 +132,8 @@ bool SocketFile::take_lock(const std::string& path, bool must) {
       if (errno != EWOULDBLOCK && errno != EINTR) throw_errno(errno, "locking " + lock_path);
       if (errno == EINTR) continue;
       if (!must) return false;
-      throw ConnectionError("a live server, or a child that was forked from one, holds shm:" + path +
-                            ": close it, or choose another path");
+      throw ConnectionError(chosen.uri() + " is in use by a live server, or by a child that was forked from one: " +
+                            "close it, or choose another " + (chosen.name.empty() ? "path" : "name"));
     }
     // Whoever held it before may have removed the file between our two calls: then what we hold is no lock any more.
     if (still_at(lock, lock_path)) {
@@ -147,7 +142,7 @@ bool SocketFile::take_lock(const std::string& path, bool must) {
       return true;
     }
   }
-  throw ConnectionError("the lock file " + lock_path + " keeps changing: servers are fighting for shm:" + path);
+  throw ConnectionError("the lock file " + lock_path + " keeps changing: servers are fighting for " + chosen.uri());
 }
 
 /// With the lock in hand, whatever socket is left at `path` belongs to no server of ours; but it may be another
@@ -209,7 +204,7 @@ void SocketFile::remove_files() noexcept {
     ::unlink(path_.c_str());
   }
   if (!lock_path_.empty()) ::unlink(lock_path_.c_str());
-  if (!own_folder_.empty()) ::rmdir(own_folder_.c_str());
+  if (!folder_.empty()) ::rmdir(folder_.c_str());  // Unless another server is in it.
 }
 
 }  // namespace crossdock::transport::shm

@@ -12,6 +12,7 @@
 #include "address.h"
 #include "crossdock/core/error.h"
 #include "handshake.h"
+#include "socket_path.h"
 
 namespace crossdock::transport {
 
@@ -19,24 +20,30 @@ namespace {
 
 using namespace shm;  // NOLINT(google-build-using-namespace): the private half of this very floor
 
-[[noreturn]] void throw_connect_error(int error, const std::string& path) {
+[[noreturn]] void throw_connect_error(int error, const SocketPath& place) {
+  const std::string uri = place.uri();
   switch (error) {
     case ENOENT:
-    case ENOTDIR: throw NotFoundError("nobody listens at shm:" + path + ": there is no such file; is the server up?");
+    case ENOTDIR:
+      if (!place.name.empty()) {
+        throw NotFoundError("nobody listens at " + uri + ": this user has no server of this name (no " + place.path +
+                            "); is it up? For a socket in the current folder write shm:./" + place.name);
+      }
+      throw NotFoundError("nobody listens at " + uri + ": there is no such file; is the server up?");
     case ECONNREFUSED:
-      throw ConnectionError("nobody listens at shm:" + path +
+      throw ConnectionError("nobody listens at " + uri +
                             " any more: what is there was left by a server that is gone, or is no socket");
     case EPROTOTYPE:
-      throw HandshakeError("what listens at shm:" + path + " is no Crossdock server: a socket of another type");
+      throw HandshakeError("what listens at " + uri + " is no Crossdock server: a socket of another type");
     case EACCES:
     case EPERM:
-      throw PermissionError("shm:" + path +
-                            " doesn't let this user connect: the server must name it in ShmOptions::other_users");
-    default: throw_errno(error, "connecting to shm:" + path);
+      throw PermissionError(uri + " doesn't let this user connect: the server must name it in ShmOptions::other_users");
+    default: throw_errno(error, "connecting to " + uri);
   }
 }
 
-UniqueFd connect_socket(const std::string& path, const Patience& patience) {
+UniqueFd connect_socket(const SocketPath& place, const Patience& patience) {
+  const std::string& path = place.path;
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path, path.data(), path.size());
@@ -50,7 +57,7 @@ UniqueFd connect_socket(const std::string& path, const Patience& patience) {
       throw_errno(errno, "setting a time limit for shm:" + path);
     }
     if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) break;
-    if (errno != EAGAIN && errno != EINTR) throw_connect_error(errno, path);
+    if (errno != EAGAIN && errno != EINTR) throw_connect_error(errno, place);
   }
   const int flags = ::fcntl(socket.get(), F_GETFL);
   if (flags < 0 || ::fcntl(socket.get(), F_SETFL, flags | O_NONBLOCK) != 0) {
@@ -103,13 +110,15 @@ Welcome read_answer(const Packet& packet, const std::string& where) {
 
 }  // namespace
 
-std::unique_ptr<Connection> shm_connect(const std::string& path, const ShmOptions& options, int timeout_ms,
+std::unique_ptr<Connection> shm_connect(const std::string& address, const ShmOptions& options, int timeout_ms,
                                         const InterruptHook& interrupted, Carries carries) {
   check_options(options);
-  if (path.empty()) throw UriError("shm: has no path to connect to: take the one that the server's uri gives");
-  const std::string absolute = absolute_socket_path(path);
+  if (address.empty()) throw UriError("shm: has no name and no path to connect to: take the server's uri");
+  const SocketPath place = read_address(address);
+  if (!place.name.empty()) check_user_folder();
+  const std::string& absolute = place.path;
   const Patience patience("shm:" + absolute, timeout_ms, interrupted);
-  UniqueFd socket = connect_socket(absolute, patience);
+  UniqueFd socket = connect_socket(place, patience);
   const Credentials peer = peer_credentials(socket.get(), "shm:" + absolute);
   const std::string where = name_peer(absolute, peer);
   if (!user_allowed(peer.uid, options)) {

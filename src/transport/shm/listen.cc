@@ -37,40 +37,18 @@ struct Turned {
   std::string reason;
 };
 
-/// `path` as it stands in a URI: unreserved characters and slashes as they are.
-std::string percent_encode(const std::string& path) {
-  static constexpr char kHex[] = "0123456789ABCDEF";
-  std::string encoded;
-  for (const char c : path) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                       (c != '\0' && std::strchr("-._~/", c) != nullptr);
-    if (plain) {
-      encoded += c;
-    } else {
-      const auto byte = static_cast<unsigned char>(c);
-      encoded += '%';
-      encoded += kHex[byte >> 4];
-      encoded += kHex[byte & 15];
-    }
-  }
-  return encoded;
-}
-
 class ShmListener final : public Listener {
  public:
-  ShmListener(const std::string& path, std::uint64_t want_data, std::uint64_t free_data, const ShmOptions& options,
+  ShmListener(const std::string& address, std::uint64_t want_data, std::uint64_t free_data, const ShmOptions& options,
               LogCallback log)
       : options_(options),
         want_data_(want_data),
         free_data_(free_data),
         log_(std::move(log)),
-        file_(path, options),
+        file_(address, options),
         reserve_(open_reserve()) {}
 
-  std::string uri() const override {
-    return "shm:" + percent_encode(file_.path()) + "?want_data=" + std::to_string(want_data_) +
-           "&free_data=" + std::to_string(free_data_);
-  }
+  std::string uri() const override { return file_.uri(); }
   int descriptor() const noexcept override { return file_.descriptor(); }
   std::vector<int> poll_descriptors() const override;
   std::unique_ptr<Connection> accept() override;
@@ -301,10 +279,10 @@ void ShmListener::refuse(const Guest& guest, const Turned& turned) const noexcep
 
 }  // namespace
 
-std::unique_ptr<Listener> shm_listen(const std::string& path, std::uint64_t want_data, std::uint64_t free_data,
+std::unique_ptr<Listener> shm_listen(const std::string& address, std::uint64_t want_data, std::uint64_t free_data,
                                      const ShmOptions& options, LogCallback log) {
   check_options(options);
-  return std::make_unique<ShmListener>(path, want_data, free_data, options, std::move(log));
+  return std::make_unique<ShmListener>(address, want_data, free_data, options, std::move(log));
 }
 
 namespace {

@@ -1,15 +1,15 @@
 #include "stale.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <exception>
-#include <memory>
 #include <string>
 #include <string_view>
+
+#include "entries.h"
 
 namespace crossdock::transport::shm {
 
@@ -19,19 +19,7 @@ constexpr std::string_view kPrefix = "crossdock-";
 constexpr std::string_view kSocket = ".sock";
 constexpr std::string_view kLock = ".lock";
 
-/// Calls `visit` with the path of each entry of `folder` whose name begins as ours do.
-template <typename F>
-void for_each_of_ours(const std::string& folder, F visit) {
-  // Not std::filesystem: its iterator calls std::terminate where there is no memory.
-  struct Close {
-    void operator()(DIR* open) const noexcept { ::closedir(open); }
-  };
-  const std::unique_ptr<DIR, Close> open(::opendir(folder.c_str()));
-  if (!open) return;
-  while (const dirent* entry = ::readdir(open.get())) {
-    if (std::string_view(entry->d_name).starts_with(kPrefix)) visit(folder + "/" + entry->d_name);
-  }
-}
+std::string path_in(const std::string& folder, std::string_view name) { return folder + "/" + std::string(name); }
 
 /// `path` is a socket's. A live server holds the lock for as long as the socket is there.
 bool remove_if_dead(const std::string& path) {
@@ -62,11 +50,11 @@ bool still_at(const UniqueFd& file, const std::string& path) noexcept {
          there.st_ino == open.st_ino;
 }
 
-bool remove_dead_servers(const std::string& folder) noexcept {
+bool remove_dead_servers(const std::string& folder, std::string_view prefix) noexcept {
   bool removed = false;
   try {
-    for_each_of_ours(folder, [&](const std::string& path) {
-      if (path.ends_with(kSocket)) removed |= remove_if_dead(path);
+    for_each_entry(folder, [&](std::string_view name) {
+      if (name.starts_with(prefix) && name.ends_with(kSocket)) removed |= remove_if_dead(path_in(folder, name));
     });
   } catch (const std::exception&) {
     // Out of memory: tidying up can wait.
@@ -76,8 +64,10 @@ bool remove_dead_servers(const std::string& folder) noexcept {
 
 void remove_dead_folders(const std::string& parent) noexcept {
   try {
-    for_each_of_ours(parent, [](const std::string& path) {
-      if (own_folder(path) && remove_dead_servers(path)) ::rmdir(path.c_str());
+    for_each_entry(parent, [&](std::string_view name) {
+      if (!name.starts_with(kPrefix)) return;
+      const std::string path = path_in(parent, name);
+      if (own_folder(path) && remove_dead_servers(path, kPrefix)) ::rmdir(path.c_str());
     });
   } catch (const std::exception&) {
     // As above.

@@ -123,7 +123,6 @@ class TcpListener final : public Listener {
     } else {
       uri_ = where_;
     }
-    uri_ += "?want_data=" + std::to_string(want_data_) + "&free_data=" + std::to_string(free_data_);
   }
 
   std::string uri() const override { return uri_; }

@@ -41,7 +41,7 @@ Implementation tcp(std::string name, std::string address, std::string token) {
     std::exception_ptr failure;
     std::thread connecting([&] {
       try {
-        pair.second = tcp_connect(uri.substr(4, uri.find('?') - 4), options, kPatienceMs, nullptr);
+        pair.second = tcp_connect(uri.substr(4), options, kPatienceMs, nullptr);
       } catch (...) {
         failure = std::current_exception();
       }

@@ -34,6 +34,7 @@
 #include "transport/shm/packets.h"
 #include "transport/shm/ring_memory.h"
 #include "transport/shm/socket.h"
+#include "transport/shm/socket_path.h"
 
 /// Peers that speak the transport's protocol well and what goes over it badly. What they can do to the transport itself
 /// is tested there.
@@ -323,16 +324,17 @@ class RawClient {
 TEST_F(HostileTest, GarbageInARingHarmsNobodyElse) {
   Server server;
   server.publish("live", Source::factory(endless_stream));
-  const dissociated::Uri uri = dissociated::parse_uri(server.uri());
+  const dissociated::Uri location = dissociated::parse_uri(server.locations().front());
+  const std::string socket = transport::shm::read_address(location.address).path;
   Client client(server.uri());
   const auto reader = client.get("live");
   std::mt19937_64 random(20);
   for (int round = 0; round < 40; ++round) {
-    const RawClient raw(uri.address);
+    const RawClient raw(socket);
     for (std::byte& byte : raw.data()) byte = static_cast<std::byte>(random());
     std::uint64_t garbage_at = 0;
     if (round % 2 == 1) {  // a stream is under way when it comes
-      const transport::shm::FrameHeader want{4, transport::shm::kTagged, *uri.want_data};
+      const transport::shm::FrameHeader want{4, transport::shm::kTagged, *location.want_data};
       std::memcpy(raw.data().data(), &want, sizeof want);
       std::memcpy(raw.data().data() + sizeof want, "live", 4);
       garbage_at = 2 * sizeof want;

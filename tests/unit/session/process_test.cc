@@ -236,8 +236,11 @@ TEST_F(ProcessTest, AnotherUserGetsSealedMemoryOnlyAndOnlyIfAsked) {
       line.say(outcome("live"));
       return 0;
     });
+    const testing::TemporaryFolder folder;
     ServerOptions options;
     options.transports = make_transports({.shm = {.any_user = any_user}});
+    // A name would be looked up in the stranger's own folder.
+    if (!any_user) options.uris = {"shm:" + (folder / "s.sock")};
     Server server(options);
     server.publish("table", Source::table(number_stream(3, 100)));
     server.publish("live", Source::factory([] { return number_stream(3, 100); }));

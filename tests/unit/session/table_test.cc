@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "crossdock/core/error.h"
+#include "crossdock/dissociated/uri.h"
 #include "crossdock/session/client.h"
 #include "crossdock/session/server.h"
 #include "support/batches.h"
@@ -319,10 +320,45 @@ TEST_F(TableTest, UrisAreChecked) {
   ServerOptions options;
   options.uris = {"ucx://localhost:1"};
   EXPECT_THROW(Server{options}, SchemeError);
-  Server server;
-  const std::string address = server.uri().substr(0, server.uri().find('?'));
-  EXPECT_NO_THROW(Client{address}) << "the handshake supplies the tags";
-  EXPECT_THROW(Client(address + "?want_data=1&free_data=2"), HandshakeError) << "tags of another server";
+}
+
+TEST_F(TableTest, TheUriIsAnAddressAloneAndLocationsHaveTheTags) {
+  ServerOptions options;
+  options.uris = {"shm:table-test", "tcp:"};
+  Server server(options);
+  EXPECT_EQ(server.uri(), "shm:table-test");
+  ASSERT_EQ(server.locations().size(), server.uris().size());
+  for (std::size_t i = 0; i < server.uris().size(); ++i) {
+    const std::string& uri = server.uris()[i];
+    EXPECT_EQ(uri.find_first_of("?&"), std::string::npos) << uri;
+    const std::string& location = server.locations()[i];
+    EXPECT_TRUE(location.starts_with(uri + "?want_data=")) << location;
+    EXPECT_TRUE(dissociated::parse_uri(location).want_data);
+    EXPECT_TRUE(dissociated::parse_uri(location).free_data);
+    EXPECT_NO_THROW(Client{uri}) << "the handshake supplies the tags";
+    EXPECT_NO_THROW(Client{location});
+  }
+}
+
+TEST_F(TableTest, TheUriHoldsOverARestartAndALocationOfTheOldServerSaysThatItIsOld) {
+  ServerOptions options;
+  options.uris = {"shm:table-test"};
+  std::string location;
+  {
+    Server server(options);
+    location = server.locations().front();
+  }
+  Server server(options);
+  EXPECT_NO_THROW(Client("shm:table-test"));
+  EXPECT_NE(server.locations().front(), location);
+  try {
+    Client client(location);
+    FAIL() << "tags of another server";
+  } catch (const HandshakeError& error) {
+    EXPECT_STREQ(error.what(),
+                 "This URI is from an earlier server at the same address. Use the current one, or leave out everything "
+                 "after '?'.");
+  }
 }
 
 }  // namespace

@@ -509,7 +509,7 @@ TEST_F(TcpHandshake, WrongTokensOfOneAddressKeepNobodyElseOut) {
   listener_ = tcp_listen("//*:0", 1, 2, options, nullptr);
   serve_in_background();
   const std::string uri = listener_->uri();
-  const std::string port = uri.substr(uri.rfind(':'), uri.find('?') - uri.rfind(':'));
+  const std::string port = uri.substr(uri.rfind(':'));
   Hello hello = some_hello();
   hello.has_token = true;
   // Answers to wrong tokens of this address, once each is looked at or not.

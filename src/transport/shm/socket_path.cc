@@ -1,0 +1,154 @@
+#include "socket_path.h"
+
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <string_view>
+
+#include "crossdock/core/error.h"
+#include "crossdock/core/text.h"
+#include "crossdock/transport/shm.h"
+#include "entries.h"
+
+namespace crossdock::transport::shm {
+
+const std::size_t kMaxSocketPath = sizeof(sockaddr_un::sun_path) - 1;
+
+namespace {
+
+constexpr std::string_view kSubfolder = "/crossdock";
+
+bool is_letter_or_digit(char c) noexcept {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+/// Unreserved characters and slashes stay as they are.
+std::string percent_encode(std::string_view path) {
+  static constexpr char kHex[] = "0123456789ABCDEF";
+  static constexpr std::string_view kPlain = "-._~/";
+  std::string encoded;
+  for (const char c : path) {
+    if (is_letter_or_digit(c) || kPlain.find(c) != std::string_view::npos) {
+      encoded += c;
+    } else {
+      const auto byte = static_cast<unsigned char>(c);
+      encoded += {'%', kHex[byte >> 4], kHex[byte & 15]};
+    }
+  }
+  return encoded;
+}
+
+std::string current_folder(const std::string& path) {
+  std::array<char, 4096> folder{};
+  if (::getcwd(folder.data(), folder.size()) == nullptr) {
+    throw_errno(errno, "making shm:" + path + " absolute: asking for the current folder");
+  }
+  return std::strcmp(folder.data(), "/") == 0 ? "" : folder.data();
+}
+
+/// A folder that this user alone can write to, with room for every name below it.
+bool holds_user_folder(const std::string& path) {
+  struct stat status {};
+  return path.starts_with('/') &&
+         path.size() + kSubfolder.size() + 1 + kMaxName + kSocketSuffix.size() <= kMaxSocketPath &&
+         ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == ::geteuid() &&
+         (status.st_mode & 022) == 0 && ::access(path.c_str(), W_OK | X_OK) == 0;
+}
+
+/// Why `folder`, which is there, isn't this user's alone.
+std::optional<std::string> shared_because(const std::string& folder) {
+  struct stat status {};
+  if (::lstat(folder.c_str(), &status) != 0) {
+    return errno == ENOENT ? std::nullopt : std::optional<std::string>(std::strerror(errno));
+  }
+  if (!S_ISDIR(status.st_mode)) return "it is no folder";
+  if (status.st_uid != ::geteuid()) return "it belongs to user " + std::to_string(status.st_uid);
+  if ((status.st_mode & 077) != 0) return "its mode lets other users in (chmod 700 " + folder + " mends that)";
+  return std::nullopt;
+}
+
+}  // namespace
+
+/// Letters, digits, '.', '_' and '-', the first a letter or a digit: no shell, URI or file system reads more into it.
+bool is_name(std::string_view text) noexcept {
+  return !text.empty() && text.size() <= kMaxName && is_letter_or_digit(text[0]) &&
+         std::ranges::all_of(text, [](char c) { return is_letter_or_digit(c) || c == '.' || c == '_' || c == '-'; });
+}
+
+std::string SocketPath::uri() const { return "shm:" + (name.empty() ? percent_encode(path) : name); }
+
+SocketPath read_address(const std::string& address) {
+  if (address.find('\0') != std::string::npos || address.starts_with('@')) {
+    const std::string text = printable(address.c_str());
+    throw UriError("shm:" + text +
+                   " names an abstract socket, which no file permission protects: give a name or a path" +
+                   (address.starts_with('@') ? " (./" + text + " for a file of this name)" : ""));
+  }
+  if (address.find('/') == std::string::npos) {
+    if (!is_name(address)) {
+      throw UriError("shm:" + bounded_utf8(printable(address), 200) +
+                     " is neither a path, which has a slash, nor a server's name: letters, digits, '.', '_' and '-', "
+                     "the first a letter or a digit, at most " +
+                     std::to_string(kMaxName) + " in all");
+    }
+    return socket_of_name(address);
+  }
+  SocketPath found{address.starts_with('/') ? address : current_folder(address) + "/" + address, ""};
+  if (found.path.size() > kMaxSocketPath) {
+    throw UriError("shm:" + bounded_utf8(printable(found.path), 200) + " has a path of " +
+                   std::to_string(found.path.size()) + " bytes, and the system's limit for sockets is " +
+                   std::to_string(kMaxSocketPath) + ": choose a shorter one, or a name");
+  }
+  return found;
+}
+
+SocketPath socket_of_name(const std::string& name) {
+  return {user_folder() + "/" + name + std::string(kSocketSuffix), name};
+}
+
+std::string user_folder() {
+  const std::string uid = std::to_string(::geteuid());
+  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
+  if (runtime != nullptr && holds_user_folder(runtime)) return runtime + std::string(kSubfolder);
+  if (const std::string usual = "/run/user/" + uid; holds_user_folder(usual)) return usual + std::string(kSubfolder);
+  return "/tmp/crossdock-" + uid;
+}
+
+void make_user_folder() {
+  const std::string folder = user_folder();
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) throw_errno(errno, "making the folder " + folder);
+  check_user_folder();
+}
+
+void check_user_folder() {
+  const std::string folder = user_folder();
+  if (const auto reason = shared_because(folder)) {
+    throw PermissionError(folder + ", which holds the sockets of this user's names, isn't this user's alone: " +
+                          *reason + "; mend that, set XDG_RUNTIME_DIR to a folder of your own, or give a path");
+  }
+}
+
+}  // namespace crossdock::transport::shm
+
+namespace crossdock::transport {
+
+std::vector<std::string> shm_names() {
+  shm::check_user_folder();
+  std::vector<std::string> names;
+  shm::for_each_entry(shm::user_folder(), [&](std::string_view entry) {
+    if (!entry.ends_with(shm::kSocketSuffix)) return;
+    const std::string_view name = entry.substr(0, entry.size() - shm::kSocketSuffix.size());
+    if (shm::is_name(name)) names.emplace_back(name);
+  });
+  std::ranges::sort(names);
+  return names;
+}
+
+}  // namespace crossdock::transport
