@@ -1,7 +1,7 @@
 """Bodies over TCP: our connections beside a raw pair of sockets with the same options and buffers, over loopback and
-between two network namespaces; and whole tables, Server to Client, beside pyarrow Flight over TCP. The ways take
-turns, round after round; a ratio is the median of the rounds' ratios, so that what else the machine does weighs on
-both sides.
+between two network namespaces; with checksums beside without; and whole tables, Server to Client, beside pyarrow
+Flight over TCP. The ways take turns, round after round; a ratio is the median of the rounds' ratios, so that what else
+the machine does weighs on both sides.
 
   ./dev bench tcp [--quick] [--rounds N] [--out FOLDER]
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -28,6 +29,7 @@ from bench._report import Target, duration, median, size
 
 MIB = 1 << 20
 SIZES = (MIB, 64 * MIB)
+CHECKSUM_SIZES = (64 << 10, MIB, 64 * MIB)
 HOSTS = ("10.77.1.1", "10.77.1.2")
 
 
@@ -66,15 +68,26 @@ def namespaces() -> Iterator[Place | None]:
             subprocess.run(["ip", "netns", "del", name], check=False, stderr=subprocess.DEVNULL)
 
 
-def transfer(place: Place, way: str, body_bytes: int, batches: int) -> float:
-    """What a body cost, in ns: over the whole run, since both ways come in bursts."""
+def transfer(place: Place, way: str, body_bytes: int, batches: int, checksum: str = "auto") -> tuple[float, float]:
+    """What a body cost, in ns: over the whole run, since both ways come in bursts; and in processor time, of both ends
+    (0 for `raw`, which doesn't tell)."""
     shared: dict[str, object] = {
         "way": way, "body_bytes": body_bytes, "batches": batches, "warm_up": max(4, batches // 20),
         "sets": max(2, 64 * MIB // body_bytes // 8), "wait": "block",
     }  # fmt: skip
-    with serving([*place.server, *program("tcp_transfer", role="serve", host=place.host, **shared)]) as (said, _):
+    with serving(
+        [*place.server, *program("tcp_transfer", role="serve", host=place.host, checksum=checksum, **shared)]
+    ) as (
+        said,
+        server,
+    ):
         client = program("tcp_transfer", role="consume", address=said["address"], **shared)
-        return float(measure([*place.client, *client])["per_batch"])
+        run = measure([*place.client, *client])
+        cpu = 0.0
+        if way == "ours":
+            assert server.stdout is not None
+            cpu = float(run["cpu"]) + float(json.loads(server.stdout.readline())["cpu"])
+        return float(run["per_batch"]), cpu
 
 
 def table(way: str, batch_bytes: int, batches: int) -> float:
@@ -140,13 +153,36 @@ def main() -> None:
         )  # fmt: skip
         targets.append(Target(f"{what}, {place}, {size(bytes_each)}, against {peer}", ratio, bound, False, "x"))
 
+    checksum_rows: list[dict[str, Any]] = []
+
+    def compare_checksums(place: Place, bytes_each: int) -> None:
+        batches = max(4, volume // bytes_each)
+        off, on = [], []
+        for i in range(rounds):
+            for checksum in ("off", "on") if i % 2 == 0 else ("on", "off"):
+                (on if checksum == "on" else off).append(transfer(place, "ours", bytes_each, batches, checksum))
+        time, cpu = (median([b[k] / a[k] for a, b in zip(off, on, strict=True)]) for k in (0, 1))
+        checksum_rows.append(
+            {
+                "place": place.name, "bytes": bytes_each, "rounds": rounds, "batches": batches,
+                "off": median([a[0] for a in off]), "on": median([b[0] for b in on]),
+                "off_cpu": median([a[1] for a in off]), "on_cpu": median([b[1] for b in on]),
+                "ratio": time, "cpu_ratio": cpu,
+            }
+        )  # fmt: skip
+        if place.name != "loopback":
+            targets.append(Target(f"checksums, {place.name}, {size(bytes_each)}, of the time without", time, 1.05,
+                                  True, "x"))  # fmt: skip
+
     with namespaces() as apart:
         if apart is None:
             _report.console.print("no network namespaces here (they need root and iproute2): that part is left out")
         for place in [Place("loopback"), *([apart] if apart else [])]:
             for n in SIZES:
                 compare("connection", place.name, "raw", n, 0.9,
-                        lambda way, size_, count, at=place: transfer(at, way, size_, count))  # fmt: skip
+                        lambda way, size_, count, at=place: transfer(at, way, size_, count)[0])  # fmt: skip
+            for n in CHECKSUM_SIZES:
+                compare_checksums(place, n)
     for n in SIZES:
         compare("table", "loopback", "Flight", n, 3.0, table)
     _report.print_table(
@@ -161,8 +197,21 @@ def main() -> None:
             for row in rows
         ],
     )  # fmt: skip
+    _report.print_table(
+        f"With checksums and without; medians of {rounds} rounds in turns",
+        ["where", "size", "without", "with", "ratio", "processor, without", "with", "ratio"],
+        [
+            [
+                row["place"], size(row["bytes"]), duration(row["off"]), duration(row["on"]), f"{row['ratio']:.3f}",
+                duration(row["off_cpu"]), duration(row["on_cpu"]), f"{row['cpu_ratio']:.3f}",
+            ]
+            for row in checksum_rows
+        ],
+    )  # fmt: skip
     _report.print_targets(targets)
-    _report.write_json(out / "tcp.json", {"machine": info, "quick": given.quick, "rows": rows}, targets)
+    _report.write_json(
+        out / "tcp.json", {"machine": info, "quick": given.quick, "rows": rows, "checksums": checksum_rows}, targets
+    )
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 // prints what a body cost it, in nanoseconds from the end of one to the end of the next.
 //   --role serve | consume
 //   --way ours | raw         our Connections; or sockets alone, with a header of 8 bytes before each body
+//   --checksum auto | on | off   of the server, with our Connections; auto as without it
 //   --host ADDRESS           to listen at; --address HOST:PORT to connect to
 //   --body-bytes N --sets N  bodies, each from memory of its own in turns; 8 parts each, as a batch of 8 columns
 //   --batches N --warm-up N
@@ -11,6 +12,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -80,11 +82,20 @@ void check_body(ByteSpan body, std::int64_t i, const Plan& plan) {
   }
 }
 
+/// Processor time of this process so far, ns.
+std::int64_t cpu_ns() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto ns = [](const timeval& time) { return time.tv_sec * 1'000'000'000 + time.tv_usec * 1000; };
+  return ns(usage.ru_utime) + ns(usage.ru_stime);
+}
+
 /// Calls `take` for each body, and prints what they cost.
 template <typename F>
 void measure(const Plan& plan, F take) {
   Samples period(static_cast<std::size_t>(plan.batches));
   for (std::int64_t i = 0; i < plan.warm_up; ++i) take(i);
+  const std::int64_t start_cpu = cpu_ns();
   const std::int64_t start = now_ns();
   std::int64_t last = start;
   for (std::int64_t i = 0; i < plan.batches; ++i) {
@@ -93,17 +104,27 @@ void measure(const Plan& plan, F take) {
     period.add(now - last);
     last = now;
   }
-  std::printf("{\"per_batch\":%.1f,%s}\n", static_cast<double>(last - start) / static_cast<double>(plan.batches),
-              period.json("period").c_str());
+  const auto batches = static_cast<double>(plan.batches);
+  std::printf("{\"per_batch\":%.1f,\"cpu\":%.1f,%s}\n", static_cast<double>(last - start) / batches,
+              static_cast<double>(cpu_ns() - start_cpu) / batches, period.json("period").c_str());
 }
 
 // --- ours ---
+
+transport::Checksum checksum_of(const std::string& name) {
+  if (name == "on") return transport::Checksum::kOn;
+  if (name == "off") return transport::Checksum::kOff;
+  if (name == "auto") return transport::Checksum::kAuto;
+  throw InvalidArgumentError("--checksum is auto, on or off");
+}
 
 void serve_ours(const Arguments& arguments, const Plan& plan) {
   std::vector<Memory> memory;
   for (std::size_t i = 0; i < plan.sets; ++i) memory.push_back(make_memory(plan.body_bytes, static_cast<int>(i) + 1));
   const std::vector<std::byte> metadata(kMetadata);
-  const auto listener = transport::tcp_listen("//" + arguments.text("host", "127.0.0.1"), 0, 0, {}, nullptr);
+  transport::TcpOptions options;
+  options.checksum = checksum_of(arguments.text("checksum", "auto"));
+  const auto listener = transport::tcp_listen("//" + arguments.text("host", "127.0.0.1"), 0, 0, options, nullptr);
   std::printf("{\"address\":\"%s\"}\n", listener->uri().substr(6).c_str());
   std::fflush(stdout);
   std::unique_ptr<transport::Connection> connection;
@@ -112,6 +133,7 @@ void serve_ours(const Arguments& arguments, const Plan& plan) {
     for (const int descriptor : listener->poll_descriptors()) asks.push_back({descriptor, POLLIN, 0});
     ::poll(asks.data(), asks.size(), -1);
   }
+  const std::int64_t start_cpu = cpu_ns();
   try {
     bool metadata_sent = false;
     for (std::int64_t sent = 0;;) {
@@ -130,6 +152,8 @@ void serve_ours(const Arguments& arguments, const Plan& plan) {
   } catch (const ConnectionError&) {
     // The client has what it wants.
   }
+  std::printf("{\"cpu\":%.1f}\n",
+              static_cast<double>(cpu_ns() - start_cpu) / static_cast<double>(plan.warm_up + plan.batches));
 }
 
 void consume_ours(const Arguments& arguments, const Plan& plan) {
@@ -265,7 +289,7 @@ void transfer(const Arguments& arguments) {
 }  // namespace crossdock::bench
 
 int main(int argc, char** argv) {
-  return crossdock::bench::run(argc, argv,
-                               {"role", "way", "host", "address", "body-bytes", "sets", "batches", "warm-up", "wait"},
-                               crossdock::bench::transfer);
+  return crossdock::bench::run(
+      argc, argv, {"role", "way", "checksum", "host", "address", "body-bytes", "sets", "batches", "warm-up", "wait"},
+      crossdock::bench::transfer);
 }

@@ -12,6 +12,7 @@
 
 #include "crossdock/core/error.h"
 #include "crossdock/core/fork.h"
+#include "crossdock/core/memory_limit.h"
 #include "crossdock/device/memfd.h"
 #include "crossdock/device/region.h"
 
@@ -138,6 +139,7 @@ std::byte* Arena::allocate(std::uint64_t size) {
     throw ResourceError("this Arena has room for " + std::to_string(impl_->reserve - offset) + " more bytes, and " +
                         std::to_string(size) + " were asked for; make it with a larger `reserve`");
   }
+  check_memory_room(taken, "an allocation in an Arena");
   const std::uint64_t end = align_up(offset + taken, kAlignment);
   impl_->grow_file(end);
   impl_->end.store(end, std::memory_order_release);

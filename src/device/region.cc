@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "crossdock/core/error.h"
+#include "crossdock/core/memory_limit.h"
 #include "crossdock/device/memfd.h"
 #include "crossdock/device/region_table.h"
 
@@ -174,6 +175,7 @@ std::shared_ptr<const Region> Region::open_file(const std::string& path) {
 std::shared_ptr<Region> Region::make_recycled(std::uint64_t size, const char* name) {
   if (size == 0) throw InvalidArgumentError("a region must have at least one byte");
   const std::string where = "making the recycled region \"" + std::string(name) + "\"";
+  check_memory_room(size, "a region of recycled memory");
   const UniqueFd fd = memfd::create(name);
   memfd::resize(fd, size, name);
   std::shared_ptr<Region> region(new Region);

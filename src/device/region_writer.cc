@@ -4,6 +4,7 @@
 #include <cerrno>
 
 #include "crossdock/core/error.h"
+#include "crossdock/core/memory_limit.h"
 #include "crossdock/device/memfd.h"
 #include "crossdock/device/region.h"
 #include "crossdock/device/region_table.h"
@@ -47,6 +48,7 @@ std::uint64_t RegionWriter::append(ByteSpan bytes) {
   }
   if (!fd_) fd_ = memfd::create(name_);
   memfd::check_size_limit(offset + bytes.size(), name_);
+  check_memory_room(bytes.size(), "a copy into shared memory");
   try {
     write_all(fd_, bytes, offset, name_);
   } catch (...) {

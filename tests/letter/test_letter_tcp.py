@@ -29,6 +29,9 @@ from letter_server import (
 
 import crossdock as xd
 
+CHECKSUMS = tcp_carrier.KNOWS_CHECKSUMS | tcp_carrier.ASKS_FOR_CHECKSUMS
+FEATURES = pytest.mark.parametrize("features", [0, CHECKSUMS], ids=["plain", "checksums"])
+
 # ---- their client, our server --------------------------------------------------------------------------------------
 
 
@@ -40,11 +43,12 @@ def served(no_leftovers: None) -> Iterator[xd.Server]:
 
 
 @contextlib.contextmanager
-def connected(server: xd.Server) -> Iterator[protocol.LetterClient]:
+def connected(server: xd.Server, features: int = 0) -> Iterator[protocol.LetterClient]:
     parts = urlsplit(server.uri)
     assert parts.hostname is not None
     assert parts.port is not None
-    carrier = tcp_carrier.connect(parts.hostname, parts.port)
+    carrier = tcp_carrier.connect(parts.hostname, parts.port, features=features)
+    assert carrier.checksums == (features == CHECKSUMS)
     parameters = parse_qs(parts.query)
     assert parameters["want_data"] == [str(carrier.want_data)]
     try:
@@ -57,8 +61,9 @@ def nothing_to_fetch(_address: int, _length: int) -> bytes:
     raise AssertionError("no memory is shared over tcp")
 
 
-def test_a_table_comes_whole_and_by_value(served: xd.Server) -> None:
-    with connected(served) as client:
+@FEATURES
+def test_a_table_comes_whole_and_by_value(served: xd.Server, features: int) -> None:
+    with connected(served, features) as client:
         for _ in range(5):
             stream = client.get(b"table")
             assert stream.table().equals(TABLE)
@@ -74,10 +79,31 @@ def test_a_large_body_comes_whole(served: xd.Server) -> None:
         assert client.get(b"large").table().equals(table)
 
 
-def test_a_live_stream_comes_whole(served: xd.Server) -> None:
+def test_a_large_body_comes_whole_with_checksums(served: xd.Server) -> None:
+    table = pa.table({"n": np.arange(100_001, dtype=np.int64)})  # more than is summed at once
+    served.publish("large", table)
+    with connected(served, CHECKSUMS) as client:
+        assert client.get(b"large").table().equals(table)
+
+
+def test_a_damaged_frame_ends_its_connection(served: xd.Server) -> None:
+    with connected(served, CHECKSUMS) as client:
+        request = tcp_carrier.frame(tcp_carrier.TAGGED, client.data.want_data, b"table", checksums=True)
+        for at in range(len(request)):
+            with connected(served, CHECKSUMS) as other:
+                carrier = other.data
+                carrier.socket.sendall(request[:at] + bytes([request[at] ^ 4]) + request[at + 1 :])
+                with pytest.raises(tcp_carrier.Ended):
+                    carrier.receive()
+        assert served.stats()["protocol_errors"] == len(request)
+        assert client.get(b"table").table().equals(TABLE)
+
+
+@FEATURES
+def test_a_live_stream_comes_whole(served: xd.Server, features: int) -> None:
     batches = [pa.record_batch({"n": np.arange(i, i + 100)}) for i in range(0, 2000, 100)]
     served.publish("live", lambda: pa.RecordBatchReader.from_batches(batches[0].schema, batches))
-    with connected(served) as client:
+    with connected(served, features) as client:
         assert client.get(b"live").table()["n"].to_pylist() == list(range(2000))
 
 
@@ -122,6 +148,22 @@ def test_a_stream_comes_whole_in_any_order(server: LetterServer, order, by_value
     server.accept(act)
     with xd.connect(server.uri) as client:
         for _ in range(3):
+            assert pa.table(client.get("t")).equals(TABLE)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_stream_comes_whole_with_checksums(no_leftovers: None, order) -> None:
+    def act(carrier: Carrier) -> None:
+        assert carrier.checksums
+        expect_request(carrier)
+        for one in order(Sending(carrier, packed, by_value=True)):
+            one()
+        until_it_goes(carrier)
+        assert carrier.said_goodbye
+
+    with tcp_server(features=CHECKSUMS) as server:
+        server.accept(act)
+        with xd.connect(server.uri) as client:
             assert pa.table(client.get("t")).equals(TABLE)
 
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "crossdock/core/error.h"
+#include "crossdock/core/memory_limit.h"
 #include "crossdock/device/region_table.h"
 
 namespace crossdock::device {
@@ -86,6 +87,7 @@ Buffer HostContext::allocate(std::uint64_t size, MemoryKind kind, Sharing sharin
     });
     return {host_memory(data, size, false), std::move(owner)};
   }
+  check_memory_room(size, "a buffer of the host driver");
   void* data = std::aligned_alloc(kAlignment, align_up(size, kAlignment));
   if (data == nullptr) throw ResourceError("the host driver has no memory for " + std::to_string(size) + " bytes");
   return {host_memory(data, size, false), std::shared_ptr<void>(data, std::free)};

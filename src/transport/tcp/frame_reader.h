@@ -36,8 +36,7 @@ class ControlFrames {
 
 /// Makes messages of bytes. Small messages are handed out where they were read; a body is read straight into memory of
 /// its own, but for what came along with its header. With checksums, no length is used and no message handed out before
-/// its checksum was found right; a body's is computed piece by piece, as long as the piece is in the cache. One thread
-/// at a time.
+/// its checksum was found right; a body's is computed read by read. One thread at a time.
 class FrameReader {
  public:
   /// `where` names the peer, for errors; it and the others must outlive this.

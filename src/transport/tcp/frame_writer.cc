@@ -10,8 +10,9 @@ namespace {
 constexpr std::size_t kControlBytes = 2 * kHeaderBytes;  // a kTaken and a kWindow
 constexpr std::size_t kPartsPerCall = 256;               // far under the system's limit
 constexpr std::size_t kKeptQueue = 1 << 20;              // bytes that an empty queue may go on holding
-/// Of a body with a checksum so much is offered at once: its checksum is computed first, and brings it into the cache.
-constexpr std::size_t kPiece = 256 << 10;
+/// Of a body with a checksum so much is offered at once, after its checksum was computed. Less costs more: the two ends
+/// wait for each other more often.
+constexpr std::size_t kPiece = 1 << 20;
 
 iovec part_of(ByteSpan bytes) noexcept { return {const_cast<std::byte*>(bytes.data()), bytes.size()}; }
 
