@@ -66,9 +66,16 @@ inline bool kill_child(pid_t pid, int* status) {
   return WIFSIGNALED(*status) && WTERMSIG(*status) == SIGKILL;
 }
 
-/// From 50 microseconds to `most`, short ones as likely as long ones: each step of a connection's life is met.
-inline std::chrono::microseconds random_delay(std::mt19937_64& random, std::chrono::microseconds most) {
-  std::uniform_real_distribution<double> exponent(std::log(50.0), std::log(static_cast<double>(most.count())));
+/// How long a process lives at most until it is killed: long enough to serve, or to read, some tables.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr std::chrono::microseconds kLongestLife{400'000};
+#else
+constexpr std::chrono::microseconds kLongestLife{60'000};
+#endif
+
+/// From 50 microseconds to kLongestLife, short ones as likely as long ones: each step of a connection's life is met.
+inline std::chrono::microseconds random_life(std::mt19937_64& random) {
+  std::uniform_real_distribution<double> exponent(std::log(50.0), std::log(static_cast<double>(kLongestLife.count())));
   return std::chrono::microseconds(static_cast<std::int64_t>(std::exp(exponent(random))));
 }
 

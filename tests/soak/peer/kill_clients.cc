@@ -44,7 +44,7 @@ int kill_clients(const std::string& uri, const Drive& drive) {
   const auto start = [&] {
     const std::uint64_t seed = random();
     const pid_t pid = start_child([&] { return consume_for_ever(uri, seed, &of_victims); });
-    return Victim{pid, Clock::now() + random_delay(random, std::chrono::milliseconds(60))};
+    return Victim{pid, Clock::now() + random_life(random)};
   };
   std::vector<Victim> victims;
   for (std::size_t i = 0; i < kAtOnce; ++i) victims.push_back(start());

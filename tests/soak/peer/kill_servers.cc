@@ -68,7 +68,7 @@ int kill_servers(const std::string& uri, const std::string& folder_name, const D
   const Clock::time_point end = Clock::now() + drive.time;
   do {
     const pid_t server = start_child([&] { return serve_until_stopped(uri, folder); });
-    std::this_thread::sleep_for(random_delay(random, std::chrono::milliseconds(60)));
+    std::this_thread::sleep_for(random_life(random));
     int status = 0;
     if (kill_child(server, &status)) {
       ++kills;
