@@ -2,7 +2,8 @@
 
 `asarray()` takes any array, and what it gives goes anywhere. `serve()` offers tables by name, `connect()` gets them in
 another process, and `Arena` is memory to build them in. `open()` and `write()` are for Arrow files. `check()` judges
-the exports of any object, and `debug()` explains faults in shared memory. `crossdock.offload` says where work runs, `crossdock.testing` simulates devices.
+the exports of any object, and `debug()` explains faults in shared memory. `crossdock.offload` says where work runs,
+`crossdock.testing` simulates devices.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -146,7 +146,7 @@ def test_nobody_is_asked_about_no_elements(script):
             }
         print(xd.check(Empty()))
     """).finish()
-    assert out == f"Empty: no findings; exercised: {USM}\n"
+    assert out == f"Empty: exercised {USM}\nno findings\n"
 
 
 def test_what_lies_outside_is_told_with_its_size():

@@ -94,7 +94,10 @@ def test_text_that_is_not_utf8_is_refused_with_its_place(server: LetterServer, t
 
 def test_a_catalogue_without_end_is_refused_by_its_entries(server: LetterServer) -> None:
     offer_without_end(server, catalogue([b"name"] * 100))
-    with xd.connect(server.uri) as client, pytest.raises(xd.ResourceError, match=r"more than 1000 entries .*max_entries"):
+    with (
+        xd.connect(server.uri) as client,
+        pytest.raises(xd.ResourceError, match=r"more than 1000 entries .*max_entries"),
+    ):
         client.list(max_entries=1000)
 
 

@@ -432,6 +432,205 @@ def test_what_is_no_exception_of_the_exporter_is_raised(monkeypatch):
     assert errors(xd.check(tensors.ArrayInterface)) == ["values-raise"]
 
 
+# ---- all in one go
+
+
+@pytest.mark.parametrize(
+    ("make", "prefix", "rules"),
+    [
+        (
+            tensors.cai(
+                shape=[2, 3], typestr="f4", version=9, strides=(1.5,), data=(None, False), stream=-1, descr="x", mask=3
+            ),
+            "cai",
+            {"shape", "typestr", "version", "strides", "data", "stream", "descr", "mask"},
+        ),
+        (
+            tensors.npy(shape=[2, 3], typestr="f4", version=9, strides="no", data=(-1, False), descr="x", mask=3),
+            "array",
+            {"shape", "typestr", "version", "strides", "data", "descr", "mask"},
+        ),
+        (tensors.npy(version=2, data=(0, False), descr=[("", "<i4")]), "array", {"version", "null-pointer", "descr"}),
+        (
+            usm.usm(
+                shape=[2], typestr="f4", version=2, strides=(1.5,), offset="1", data=3, syclobj=3, typedescr=[("a", 3)]
+            ),
+            "usm",
+            {"shape", "typestr", "version", "strides", "offset", "data", "syclobj", "typedescr"},
+        ),
+        (tensors.cai(shape=(tensors.NoNumber(2), 3), version=9, stream=-1), "", {"values-raise"}),
+    ],
+    ids=["cuda", "numpy", "numpy, of what fits together", "sycl", "one entry that raises"],
+)
+def test_all_that_is_wrong_with_a_dictionary_is_said_at_once(make, prefix, rules):
+    wanted = {f"{prefix}-{rule}" for rule in rules} if prefix else {*rules, "cai-version", "cai-stream"}
+    assert set(errors(xd.check(make()))) == wanted
+
+
+def test_what_is_missing_hides_nothing():
+    class Without(tensors.Dictionary):
+        without = ("version", "shape")
+        more = {"typestr": "f4", "stream": "no"}  # noqa: RUF012
+
+    report = xd.check(Without())
+    assert errors(report) == ["cai-missing", "cai-stream", "cai-typestr"]
+    assert "not there: shape, version" in str(report)
+
+
+def test_all_that_is_wrong_with_a_tensor_is_said_at_once():
+    class Several(tensors.Tensor):
+        def managed(self, raw: Any) -> None:
+            tensor = raw.dl_tensor
+            tensor.device_id, tensor.bits = 3, 7
+            tensor.ndim, tensor.shape, tensor.strides = 2, None, 8
+            if ctypes.sizeof(raw) == ctypes.sizeof(tensors.Versioned):
+                raw.flags |= 4 | 64
+
+    assert {
+        "dlpack-device-id",
+        "dlpack-dtype",
+        "dlpack-shape",
+        "dlpack-struct-memory",
+        "dlpack-flags",
+    } <= set(errors(xd.check(Several())))
+
+
+def test_all_that_is_wrong_with_a_schema_is_said_at_once():
+    make = arrow.one(
+        lambda: arrow.Node(
+            b"+s",
+            1,
+            [None],
+            children=[
+                arrow.Node(b"bad", 1, [None], name=b"\xff", flags=64),
+                arrow.Node(b"i", 1, [None, arrow.int32(1)], name=b"\xfe"),
+                arrow.Node(b"+l", 1, [None, arrow.int32(0, 1)], name=b"l"),
+            ],
+        )
+    )
+    report = xd.check(make())
+    assert set(errors(report)) == {"arrow-schema-format", "arrow-schema-name", "arrow-schema-children"}
+    text = str(report)
+    for place in ("child 0: the format", "child 0: the name", "child 1: the name", "child 2: format", "child 0: flags"):
+        assert place in text
+    assert "arrow-schema-flags" in {one.rule for one in report}
+
+
+def test_all_that_is_wrong_with_an_array_is_said_at_once():
+    def node() -> arrow.Node:
+        return arrow.Node(
+            b"+s",
+            3,
+            [None],
+            children=[
+                arrow.Node(b"i", -3, [None, arrow.int32(1, 2, 3)], name=b"a"),
+                arrow.Node(b"i", 3, [None, None], name=b"b"),
+                arrow.Node(b"u", 3, [None, arrow.int32(0, 2, 1, 3), b"abc"], name=b"c"),
+                arrow.Node(b"i", 3, [None], name=b"d"),
+            ],
+        )
+
+    report = xd.check(arrow.one(node)())
+    assert set(errors(report)) == {
+        "arrow-array-length", "arrow-buffer-null", "arrow-offsets", "arrow-array-n-buffers",
+    }  # fmt: skip
+
+
+def test_findings_of_one_rule_are_listed_to_a_limit_and_counted():
+    def node() -> arrow.Node:
+        children = [arrow.Node(b"bad", 1, [None], name=b"%d" % number) for number in range(100)]
+        return arrow.Node(b"+s", 1, [None], children=children)
+
+    report = xd.check(arrow.one(node)(), protocols=["arrow-schema"])
+    found = [one.message for one in report if one.rule == "arrow-schema-format"]
+    assert len(found) == 21
+    assert found[-1].startswith("the same ")
+    assert len(str(report)) < 3000
+    assert str(report).endswith("21 errors, of 1 rule")
+
+
+# ---- what has no end
+
+
+def nested(levels: int) -> list[Any]:
+    descr: list[Any] = [("a", "<i4")]
+    for _ in range(levels):
+        descr = [("a", descr), ("b", descr)]
+    return descr
+
+
+@pytest.mark.parametrize("make", [tensors.cai, tensors.npy, usm.usm])
+def test_a_descr_of_a_thousand_million_fields_is_not_gone_through(make):
+    itself: list[Any] = []
+    itself.append(("a", itself))
+    for key in ("descr", "typedescr", "mask", "shape", "data", "strides", "stream", "syclobj"):
+        for value in (nested(30), tuple(nested(30)), {"a": nested(30)}, itself, [("", "<i4", (1 << 62,) * 10**6)]):
+            report = xd.check(make(typestr="|V8", **{key: value})())
+            assert all(len(one.message) < 1000 for one in report)
+    entry = "typedescr" if make is usm.usm else "descr"
+    report = xd.check(make(**{entry: nested(13)})())
+    assert "more than 4096 fields" in str(report)
+    assert "more than 16 levels" in str(xd.check(make(**{entry: itself})()))
+
+
+def test_a_shape_of_a_million_numbers_is_not_multiplied():
+    for make in (tensors.cai, tensors.npy, usm.usm):
+        report = xd.check(make(shape=((1 << 62),) * 10**6)())
+        assert "shape has 1000000 dimensions" in str(report)
+
+
+def test_asarray_bounds_a_descr_too():
+    long = "x" * (1 << 19)
+    for descr, says in (
+        (nested(30), "nested too deeply|more than 4,096 fields"),
+        ([("a", "<i4", (1,) * 10**6)] * 3, "1000000 dimensions"),
+        ([(long, "<i4")] * 3, "1,048,576 bytes"),
+        ([("a", "<i4")] * 10**6, "more than 4,096 fields"),
+    ):
+        with pytest.raises(xd.InvalidArgumentError, match=says):
+            xd.asarray(tensors.npy(typestr="|V8", descr=descr)())
+
+
+def test_texts_of_a_schema_are_read_to_a_limit(monkeypatch):
+    monkeypatch.setattr(_check.schema, "TEXTS", 8)
+    report = xd.check(arrow.Batch)
+    assert errors(report) == ["arrow-schema-metadata"]
+    assert "more than 8 bytes so far" in str(report)
+
+
+def test_elements_and_bytes_of_an_array_are_looked_at_to_a_limit(monkeypatch):
+    taken: list[int] = []
+    integers, checksum = _check.memory.integers, _check.memory.checksum
+
+    def counted(address: int, count: int, *more: Any, **named: Any) -> Any:
+        taken.append(count)
+        return integers(address, count, *more, **named)
+
+    def summed(address: int, size: int) -> Any:
+        taken.append(size)
+        return checksum(address, size)
+
+    def node() -> arrow.Node:
+        child = arrow.Node(b"u", 30_000, [None, bytes(4 * 30_001), b""], name=b"c")
+        ends = arrow.Node(b"i", 30_000, [None, arrow.int32(*range(1, 30_001))], name=b"run_ends")
+        values = arrow.Node(b"b", 30_000, [None, bytes(30_000 // 8)], name=b"values")
+        runs = arrow.Node(b"+r", 30_000, [], name=b"r", children=[ends, values])
+        return arrow.Node(b"+s", 30_000, [None], children=[child, runs] * 10)
+
+    assert xd.check(arrow.one(node)()).ok
+    monkeypatch.setattr(_check.array, "ELEMENTS", 50_000)
+    monkeypatch.setattr(_check.array, "CHECKSUMMED", 1000)
+    monkeypatch.setattr(_check.memory, "integers", counted)
+    examined: list[Any] = []
+    examine = _check.array.examine
+    monkeypatch.setattr(_check.array, "examine", lambda *given, **named: examined.append(1) or examine(*given, **named))
+    assert xd.check(arrow.one(node)()).ok
+    assert sum(taken) < len(examined) * 60_000
+    taken.clear()
+    monkeypatch.setattr(_check.memory, "checksum", summed)
+    assert xd.check(arrow.one(node)()).ok
+
+
 # ---- the report and the call
 
 
@@ -444,9 +643,17 @@ def test_a_report_can_be_read_and_raised():
     assert finding.rule == "arrow-array-length"
     assert finding.section == "Arrow C data interface: ArrowArray.length"
     assert "-3" in finding.message
-    assert str(report).startswith(
-        "NegativeLength: 1 error; exercised: arrow-schema, arrow-array\nerror: arrow-array-length"
+    assert finding.wants == _check.RULES["arrow-array-length"].asks
+    assert str(report) == (
+        "NegativeLength: exercised arrow-schema, arrow-array\n"
+        "error: arrow-array-length (arrow-array)\n"
+        f"  found:   {finding.message}\n"
+        f"  wants:   {finding.wants}\n"
+        f"  section: {finding.section}\n"
+        "1 error, of 1 rule"
     )
+    assert str(finding) in str(report)
+    assert report.to_dict()["counts"] == {"error": 1, "warning": 0, "note": 0}
     with pytest.raises(checking.CheckFailedError, match="length -3") as caught:
         report.raise_if_failed()
     assert xd.CheckFailedError is checking.CheckFailedError

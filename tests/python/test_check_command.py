@@ -66,11 +66,12 @@ def run(project: Path, *arguments: object, path: Path | None = None) -> tuple[in
 def test_the_command_judges_what_an_expression_gives(project):
     code, out, err = run(project, "crossdock", "check", "library:Right")
     assert (code, err) == (0, "")
-    assert out == "Right: no findings; exercised: array-interface\n"
+    assert out == "Right: exercised array-interface\nno findings\n"
     code, out, _ = run(project, "crossdock", "check", "library:[Wrong()][0]")
     assert code == 1
     assert "1 error" in out
-    assert "error: array-data (array-interface): data is (" in out
+    assert "error: array-data (array-interface)" in out
+    assert "found:   data is (" in out
     assert "NumPy array interface 3: data" in out
 
 
@@ -80,13 +81,14 @@ def test_the_command_answers_programs(project):
     assert code == 1
     assert (answer["what"], answer["ok"], answer["protocols"]) == ("Wrong", False, ["array-interface"])
     (finding,) = answer["findings"]
-    assert set(finding) == {"protocol", "rule", "severity", "section", "message"}
+    assert set(finding) == {"protocol", "rule", "severity", "section", "wants", "message"}
+    assert answer["counts"] == {"error": 1, "warning": 0, "note": 0}
     assert (finding["rule"], finding["severity"]) == ("array-data", "error")
 
 
 def test_the_command_judges_some_protocols_alone(project):
     code, out, _ = run(project, "crossdock", "check", "builtins:b'abc'", "--protocol", "buffer")
-    assert (code, out) == (0, "bytes: no findings; exercised: buffer\n")
+    assert (code, out) == (0, "bytes: exercised buffer\nno findings\n")
 
 
 @pytest.mark.parametrize(
@@ -183,7 +185,8 @@ def test_the_plug_in_fails_a_test_with_the_report(project, site):
     assert "PASSED test_library.py::test_right" in out
     assert "FAILED test_library.py::test_wrong" in out
     assert "FAILED test_library.py::test_another_is_known" in out
-    assert "error: array-data (array-interface): data is (" in out
+    assert "error: array-data (array-interface)" in out
+    assert "found:   data is (" in out
     assert "Traceback" not in out
 
 

@@ -90,7 +90,7 @@ def _check(obj: object, protocols: Iterable[str] | None) -> Report:
     with warnings.catch_warnings(action="ignore"), quick_collections():
         _judge(j, claimed)
     order = {"error": 0, "warning": 1, "note": 2}
-    findings = tuple(sorted(j.findings, key=lambda finding: order[finding.severity]))
+    findings = tuple(sorted(j.all_findings(), key=lambda finding: order[finding.severity]))
     return Report(what, tuple(j.exercised), findings)
 
 

@@ -12,6 +12,8 @@ from crossdock._check.judge import Judge
 from crossdock._check.schema import Field, defused, pointers
 
 LOOKED_AT = 1 << 16  # Elements of offsets, indices and so on, from the first; and the last.
+ELEMENTS = 1 << 22  # The same of one array, with all that is under it; 64 bits of a bitmap count as one.
+CHECKSUMMED = 1 << 26  # Bytes of one array, with all that is under it.
 BUFFERS = 1 << 20  # Of one array, with all that is under it.
 _LARGEST = (1 << 63) - 1
 
@@ -27,7 +29,12 @@ class Contents:
     """Of all buffers."""
 
     def checksums(self) -> list[int | None]:
-        return [memory.checksum(address, size) for address, size in self.buffers]
+        left = CHECKSUMMED
+        sums: list[int | None] = []
+        for address, size in self.buffers:
+            sums.append(memory.checksum(address, min(size, left)))
+            left -= min(size, memory.HEAD, left)
+        return sums
 
 
 class _Examiner:
@@ -35,6 +42,7 @@ class _Examiner:
         self.j, self.on_host = j, on_host
         self.found = Contents()
         self._buffers_met = 0  # Views have any number; how many arrays there are, the schema's fields say.
+        self._left = ELEMENTS
 
     # ---- the structure
 
@@ -57,42 +65,51 @@ class _Examiner:
         for member in ("buffers", "children", "dictionary", "private_data"):
             if address <= (getattr(raw, member) or 0) < address + ctypes.sizeof(abi.ArrowArray):
                 self.j.add("arrow-relocatable", f"{path}: {member} points into the structure, which may be moved")
-        if raw.length < 0 or raw.offset < 0 or raw.length + raw.offset > _LARGEST:
+        sized = raw.length >= 0 and raw.offset >= 0 and raw.length + raw.offset <= _LARGEST
+        if not sized:
             self.j.add("arrow-array-length", f"{path}: length {raw.length}, offset {raw.offset}")
-            return None
-        if not -1 <= raw.null_count <= raw.length:
+        elif not -1 <= raw.null_count <= raw.length:
             self.j.add("arrow-array-null-count", f"{path}: null_count {raw.null_count} of length {raw.length}")
-        buffers = self._buffers(raw, of, path)
+        buffers = self._buffers(raw, of, path, sized=sized)
+        loaded = self._children(raw, of, path, depth, top)
+        entries, placed = self._dictionary(raw, of, path, depth, top)
+        if not sized or buffers is None or loaded is None or not placed:
+            return None
+        self._lengths(raw, of, path, loaded)
+        if self.on_host and raw.length:
+            self._contents(raw, of, path, buffers, loaded, entries)
+        return raw
+
+    def _children(self, raw: abi.ArrowArray, of: Field, path: str, depth: int, top: int) -> list[abi.ArrowArray] | None:
+        """None where they aren't whole."""
         children = pointers(raw.children, raw.n_children)
         if children is None or len(children) != len(of.children) or not all(children):
             self.j.add(
                 "arrow-array-children",
                 f"{path}: n_children is {raw.n_children}, the schema has {len(of.children)}; none null",
             )
-            return None
-        if buffers is None:
-            return None
-        loaded = []
-        for index, child in enumerate(children):
-            one = self.array(child, of.children[index], f"{path}'s child {index}", depth + 1, top)
-            if one is None:
-                return None
-            loaded.append(one)
+        loaded = [
+            self.array(child, field, f"{path}'s child {index}", depth + 1, top) if child else None
+            for index, (child, field) in enumerate(zip(children or [], of.children, strict=False))
+        ]
+        found = [one for one in loaded if one is not None]
+        return found if children is not None and len(children) == len(of.children) == len(found) else None
+
+    def _dictionary(
+        self, raw: abi.ArrowArray, of: Field, path: str, depth: int, top: int
+    ) -> tuple[abi.ArrowArray | None, bool]:
+        """The dictionary, if there is to be one, and whether that is as it should be."""
         if bool(raw.dictionary) != (of.dictionary is not None):
             where = "the array" if raw.dictionary else "the schema"
             self.j.add("arrow-array-dictionary", f"{path}: there is a dictionary in {where} alone")
-            return None
-        entries = None
-        if of.dictionary is not None:
-            entries = self.array(raw.dictionary, of.dictionary, f"{path}'s dictionary", depth + 1, top)
-            if entries is None:
-                return None
-        self._lengths(raw, of, path, loaded)
-        if self.on_host and raw.length:
-            self._contents(raw, of, path, buffers, loaded, entries)
-        return raw
+            return None, False
+        if of.dictionary is None:
+            return None, True
+        entries = self.array(raw.dictionary, of.dictionary, f"{path}'s dictionary", depth + 1, top)
+        return entries, entries is not None
 
-    def _buffers(self, raw: abi.ArrowArray, of: Field, path: str) -> list[int] | None:
+    def _buffers(self, raw: abi.ArrowArray, of: Field, path: str, *, sized: bool) -> list[int] | None:
+        """None where one of them can't be used. Without a length that can be, their sizes aren't judged."""
         wanted = of.layout.buffers
         if raw.n_buffers < wanted or (raw.n_buffers > wanted and of.layout.kind != "view"):
             self.j.add(
@@ -100,6 +117,7 @@ class _Examiner:
             )
             return None
         self._buffers_met += raw.n_buffers
+        self.j.walked += raw.n_buffers
         if self._buffers_met > BUFFERS:
             self.j.add("arrow-array-n-buffers", f"{path}: the array has more than {BUFFERS} buffers, with all under it")
             return None
@@ -111,19 +129,15 @@ class _Examiner:
         if has_bitmap and not found[0] and raw.null_count != 0:
             self.j.add("arrow-buffer-null", f"{path}: the bitmap is null, and null_count is {raw.null_count}")
         self.found.addresses.update(one for one in found if one)
-        for index, size in enumerate(self._sizes(raw, of)):
+        usable = True
+        for index, size in enumerate(self._sizes(raw, of) if sized else []):
             if size and not found[index] and not (index == 0 and has_bitmap):
                 self.j.add("arrow-buffer-null", f"{path}: buffer {index} is null, and should have {size} bytes")
-                return None
-            if (
-                size
-                and found[index]
-                and self.on_host
-                and not self._readable(found[index], size, f"{path}: buffer {index}")
-            ):
-                return None
+                usable = False
+            if size and found[index] and self.on_host:
+                usable = self._readable(found[index], size, f"{path}: buffer {index}") and usable
         self._alignment(found, of, path)
-        return found
+        return found if usable else None
 
     def _alignment(self, found: list[int], of: Field, path: str) -> None:
         if len(found) > 1 and found[1] and of.layout.kind in ("fixed", "binary", "list", "map", "view"):
@@ -209,7 +223,8 @@ class _Examiner:
         if of.layout.kind in ("null", "run ends", "sparse union", "dense union") or not buffers[0]:
             return lambda _: True
         end = raw.offset + raw.length
-        data = memory.read(buffers[0], (end + 7) // 8) if end <= memory.HEAD * 8 else None
+        data = memory.read(buffers[0], (end + 7) // 8) if end <= memory.HEAD * 8 and end // 64 <= self._left else None
+        self._left -= min(end // 64, self._left)
         if data is None:
             return lambda _: False
         bits = (int.from_bytes(data, "little") >> raw.offset) & ((1 << raw.length) - 1)
@@ -221,7 +236,9 @@ class _Examiner:
         return lambda index: bool(bits >> index & 1)
 
     def _some(self, address: int, first: int, count: int, width: int, *, signed: bool = True) -> list[int]:
-        return memory.integers(address + first * width, min(count, LOOKED_AT), width, signed=signed) or []
+        count = min(count, LOOKED_AT, self._left)
+        self._left -= count
+        return memory.integers(address + first * width, count, width, signed=signed) or []
 
     def _offsets(self, raw: abi.ArrowArray, of: Field, path: str, address: int, limit: int | None) -> int:
         """The last offset, 0 where they are wrong."""
@@ -268,7 +285,7 @@ class _Examiner:
             self.j.add("arrow-run-ends", f"{path}: the run ends {some[:8]} don't rise")
         last = (
             memory.integers(addresses[1] + (ends.offset + ends.length - 1) * width, 1, width)
-            if some and addresses
+            if addresses and ends.length
             else [0]
         )
         if not last or last[0] < raw.offset + raw.length:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from crossdock._check import abi, array, capsule, event, memory, schema
-from crossdock._check.judge import Judge, attribute, collect, described
+from crossdock._check.judge import Judge, attribute, collect, described, told
 from crossdock._check.schema import Field
 
 SCHEMA, ARRAY, STREAM = "__arrow_c_schema__", "__arrow_c_array__", "__arrow_c_stream__"
@@ -145,17 +145,18 @@ def _unused(j: Judge, call: Callable[[], object | None], names: tuple[bytes, ...
 
 
 def _compare_schema(j: Judge, known: dict[str, Field], method: str, field: Field) -> None:
-    for other, told in known.items():
-        if told.told() != field.told():
-            j.add("arrow-schema-differs", f"{method} tells {_short(field)}, {other} {_short(told)}")
+    for other, before in known.items():
+        if before.told() != field.told():
+            j.add("arrow-schema-differs", f"{method} tells {_short(field)}, {other} {_short(before)}")
             return
     known[method] = field
 
 
-def _short(field: Field) -> str:
-    inside = ", ".join(f"{child.name!r}: {_short(child)}" for child in field.children[:6])
+def _short(field: Field, depth: int = 0) -> str:
+    shown_children = field.children[:6] if depth < 3 else []
+    inside = ", ".join(f"{told(child.name)}: {_short(child, depth + 1)}" for child in shown_children)
     more = f" and {len(field.metadata)} metadata" if field.metadata else ""
-    return f"{field.format}{f'({inside})' if inside else ''}{more}"
+    return f"{told(field.format)[1:-1]}{f'({inside})' if inside else ''}{more}"
 
 
 class _Judgement:
@@ -247,6 +248,9 @@ class _Judgement:
             return
         field = schema.examine(j, pair.addresses[b"arrow_schema"])
         if field is None:
+            # It isn't taken. What is seen without that, is judged all the same.
+            pair.let_go()
+            _unused(j, lambda: self.call(j.object(), SCHEMA), names)
             return
         self.known[SCHEMA] = field
         _drop(j, [self.call(thing, SCHEMA)], names, held=frozenset(pair.addresses.values()))
@@ -305,18 +309,17 @@ class _Judgement:
         if not pair.usable:
             return
         field = schema.examine(j, pair.addresses[names[0]])
-        if field is None:
-            return
-        _compare_schema(j, self.known, method, field)
+        if field is not None:
+            _compare_schema(j, self.known, method, field)
         address = pair.addresses[names[1]]
         on_host = self._device(address) if device else True
-        contents = array.examine(j, address, field, on_host=on_host)
-        if contents is None:
-            return
-        self.lengths[method], self.addresses[method] = contents.length, contents.addresses
+        contents = None if field is None else array.examine(j, address, field, on_host=on_host)
         taken = frozenset(pair.addresses.values())
         if device:
             _drop(j, [self.unknown_keywords(thing, method)], names, held=taken)
+        if field is None or contents is None:
+            return  # Nothing is taken that can't be gone through.
+        self.lengths[method], self.addresses[method] = contents.length, contents.addresses
         wish = self.call(thing, SCHEMA) if SCHEMA in self.known else None
         if wish is None:
             wish = pair._capsules[0]
@@ -483,11 +486,11 @@ class _Reading:
             return
         callbacks = ("get_schema", "get_next", "get_last_error", "release")
         broken = [one for one in callbacks if not memory.executable(getattr(self.raw, one))]
+        if self.device and self.raw.device_type not in abi.DEVICES:
+            j.add("arrow-device-type", f"the stream's device_type is {self.raw.device_type}")
         if broken:
             j.add("arrow-stream-callbacks", f"null, or no function: {', '.join(broken)}")
             return
-        if self.device and self.raw.device_type not in abi.DEVICES:
-            j.add("arrow-device-type", f"the stream's device_type is {self.raw.device_type}")
         if self.device and self.judgement.device is None:
             self.judgement.device = self.raw.device_type
         moved = Moved(self.kind, source, _release_offset(name))
@@ -537,6 +540,8 @@ class _Reading:
         first = None
         kind = abi.ArrowDeviceArray if self.device else abi.ArrowArray
         for _ in range(MOST_BATCHES):
+            if self.j.walked > array.BUFFERS:
+                break
             out: Any = kind()
             status = abi.GetOut(self.raw.get_next)(self.address, ctypes.addressof(out))
             if status:

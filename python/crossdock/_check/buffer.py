@@ -59,9 +59,6 @@ def _examine(j: Judge, info: abi.PyBuffer) -> View | None:
     before = j.errors()
     if not info.obj:
         j.add("buffer-obj", "obj is null: nothing keeps the memory, and nothing can be released")
-    if not 0 <= info.ndim <= MOST_DIMENSIONS:
-        j.add("buffer-ndim", f"ndim is {info.ndim}")
-        return None
     code = memory.string(info.format) if info.format else b"B"
     size = None
     if code is not None:
@@ -71,6 +68,11 @@ def _examine(j: Judge, info: abi.PyBuffer) -> View | None:
             size = info.itemsize  # An extension of the struct module's syntax, as NumPy has.
     if (info.itemsize <= 0 and info.len) or size is None or (info.format and size != info.itemsize):
         j.add("buffer-itemsize", f"itemsize is {info.itemsize}, format {code!r}, which has {size}")
+    if info.len and not info.buf:
+        j.add("buffer-null", f"buf is null for {info.len} bytes")
+    if not 0 <= info.ndim <= MOST_DIMENSIONS:
+        j.add("buffer-ndim", f"ndim is {info.ndim}")
+        return None  # How many numbers shape and strides have, isn't known.
     shape: list[int] | None = []
     strides: list[int] | None = []
     if info.ndim:
@@ -78,18 +80,15 @@ def _examine(j: Judge, info: abi.PyBuffer) -> View | None:
         strides = memory.integers(info.strides, info.ndim) if info.strides else None
         if shape is None or min(shape) < 0:
             j.add("buffer-shape", f"shape is {shape and tuple(shape)} for ndim {info.ndim}")
-            return None
+            shape = None
         if strides is None:
             j.add("buffer-strides", f"strides are not there for ndim {info.ndim}")
-            return None
     given, steps = tuple(shape or ()), tuple(strides or ())
-    if info.len != product(given) * info.itemsize:
+    if shape is not None and info.len != product(given) * info.itemsize:
         j.add(
             "buffer-len",
             f"len is {info.len}, shape {given} of {info.itemsize} bytes has {product(given) * info.itemsize}",
         )
-    if info.len and not info.buf:
-        j.add("buffer-null", f"buf is null for {info.len} bytes")
     if info.suboffsets or j.errors() != before:
         return None
     view = View(j.protocol, info.buf or 0, given, steps, info.itemsize, bool(info.readonly))
@@ -110,9 +109,9 @@ def judge(j: Judge) -> None:
         return
     view = _examine(j, held.info)
     readonly = bool(held.info.readonly)
+    _writable(j, thing, readonly)
     if view is not None:
         j.views.append(view)
-        _writable(j, thing, readonly)
         _simple(j, thing, view)
     held.release()
     del thing, held

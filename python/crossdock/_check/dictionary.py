@@ -27,6 +27,8 @@ _TYPESTR = re.compile(r"([<>|])([tbiufcmMOSUV])(\d{1,18})(\[\d*[a-zA-Zμ]+(?:/\d
 _SIZES = {"b": (1,), "i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8, 10, 12, 16), "c": (4, 8, 16, 20, 24, 32)}
 _PREFIX = {CUDA: "cai", NUMPY: "array"}
 LAST_CUDA_VERSION = 3
+MOST_DIMENSIONS = 64
+MOST_FIELDS, MOST_LEVELS = 4096, 16  # Of one descr. More than that is none that anybody means.
 
 
 def is_integer(thing: object) -> bool:
@@ -35,6 +37,32 @@ def is_integer(thing: object) -> bool:
 
 def are_integers(thing: object) -> bool:
     return isinstance(thing, tuple) and all(map(is_integer, thing))
+
+
+def are_extents(thing: object) -> TypeGuard[tuple[int, ...]]:
+    """Whether it can be a shape: so that its product can be had at all, numbers of 64 bits for so many dimensions."""
+    return (
+        isinstance(thing, tuple)
+        and len(thing) <= MOST_DIMENSIONS
+        and are_integers(thing)
+        and all(0 <= one < 1 << 63 for one in thing)
+    )
+
+
+def wrong_shape(shape: object) -> str:
+    """What to say of one that are_extents() refuses."""
+    if isinstance(shape, tuple) and len(shape) > MOST_DIMENSIONS:
+        return f"shape has {len(shape)} dimensions"
+    return f"shape is {told(shape)}"
+
+
+def wrong_strides(strides: object, shape: tuple[int, ...] | None) -> str | None:
+    """What is wrong with them by themselves, and in number where there is a shape; None where nothing is."""
+    if strides is None:
+        return None
+    if not are_integers(strides) or (shape is not None and len(strides) != len(shape)):  # type: ignore[arg-type]
+        return f"strides are {told(strides)}{'' if shape is None else f' for shape {told(shape)}'}"
+    return None
 
 
 def itemsize_of(typestr: object) -> int | None:
@@ -52,35 +80,53 @@ def itemsize_of(typestr: object) -> int | None:
     return size * 4 if kind == "U" else size
 
 
-def _size_of_descr(descr: object) -> int | None:
-    """The bytes of one element; None for what isn't a descr."""
+class _EndlessError(Exception):
+    """A descr has more fields or levels than are gone through."""
+
+
+def _size_of_descr(descr: object, depth: int, left: list[int]) -> int | None:
+    """The bytes of one element; None for what isn't a descr. `left` holds the number of fields that may follow: lists
+    may be shared, so that few of them are fields without end."""
     if not isinstance(descr, list):
         return None
+    if depth == MOST_LEVELS:
+        raise _EndlessError(f"more than {MOST_LEVELS} levels")
     total = 0
     for field in descr:
+        left[0] -= 1
+        if left[0] < 0:
+            raise _EndlessError(f"more than {MOST_FIELDS} fields, those of all levels counted")
         if not isinstance(field, tuple) or len(field) not in (2, 3):
             return None
         name, kind = field[0], field[1]
         if not isinstance(name, str) and not (isinstance(name, tuple) and len(name) == 2):
             return None
-        size = _size_of_descr(kind) if isinstance(kind, list) else itemsize_of(kind)
+        size = _size_of_descr(kind, depth + 1, left) if isinstance(kind, list) else itemsize_of(kind)
         if size is None:
             return None
         if len(field) == 3:
-            if not are_integers(field[2]):
+            if not are_extents(field[2]):
                 return None
             size *= product(field[2])
         total += size
     return total
 
 
-def wrong_descr(descr: object, typestr: str, itemsize: int, name: str = "descr") -> str | None:
-    """What doesn't agree with the typestr; None where it does, or isn't there. `name` is the entry's."""
+def wrong_descr(descr: object, typestr: object, itemsize: int | None, name: str = "descr") -> str | None:
+    """What doesn't agree with the typestr; None where it does, or isn't there. `name` is the entry's.
+
+    Without an `itemsize`, where the typestr is none, the descr is judged by itself.
+    """
     if descr is None:
         return None
-    size = _size_of_descr(descr)
+    try:
+        size = _size_of_descr(descr, 0, [MOST_FIELDS])
+    except _EndlessError as error:
+        return f"{name} has {error}: {told(descr)}"
     if size is None:
         return f"{name} is {told(descr)}, not a list of (name, type[, shape])"
+    if itemsize is None or not isinstance(typestr, str):
+        return None
     if size != itemsize:
         return f"{name} has {size} bytes, typestr {told(typestr)} has {itemsize}"
     if isinstance(descr, list) and len(descr) == 1 and descr[0][0] == "" and typestr[1] != "V":
@@ -106,8 +152,8 @@ class _Dictionary:
         self.j.add(f"{_PREFIX[self.attribute]}-{rule}", message)
 
     def examine(self, given: object) -> View | None:
-        """The rules, and what it tells where they hold."""
-        before = self.j.errors()
+        """The rules of all entries, and what the dictionary tells where they hold."""
+        j, before = self.j, self.j.errors()
         if not isinstance(given, dict):
             self.add("dict", f"{self.attribute} is {type(given).__name__}")
             return None
@@ -116,29 +162,51 @@ class _Dictionary:
         missing = [key for key in keys if key not in given]
         if missing:
             self.add("missing", f"not there: {', '.join(missing)}")
-            return None
-        self._version(given["version"])
-        shape, strides = given["shape"], given.get("strides")
-        if not are_integers(shape) or any(one < 0 for one in shape):
-            self.add("shape", f"shape is {told(shape)}")
-            return None
-        itemsize = self._type(given["typestr"])
-        if strides is not None and (not are_integers(strides) or len(strides) != len(shape)):
-            self.add("strides", f"strides are {told(strides)} for shape {told(shape)}")
-            return None
-        if itemsize is None or (self.j.errors() != before and "data" not in given):
+        # Each entry by itself first: whoever mends one is to know about the others.
+        if "version" in given:
+            with j.going_on():
+                self._version(given["version"])
+        shape: tuple[int, ...] | None = None
+        itemsize: int | None = None
+        if "shape" in given:
+            with j.going_on():
+                shape = self._shape(given["shape"])
+        if "typestr" in given:
+            with j.going_on():
+                itemsize = self._type(given["typestr"])
+        strided = False
+        with j.going_on():
+            problem = wrong_strides(given.get("strides"), shape)
+            if problem:
+                self.add("strides", problem)
+            strided = problem is None
+        with j.going_on():
+            problem = wrong_descr(given.get("descr"), given.get("typestr"), itemsize)
+            if problem:
+                self.add("descr", problem)
+        with j.going_on():
+            self._mask(given.get("mask"), shape)
+        if self.cuda:
+            with j.going_on():
+                self._stream(given.get("stream"))
+        address: tuple[int, bool] | None = None
+        with j.going_on():
+            address = self._address(given)
+        if shape is None or itemsize is None:
             return None
         if product(shape) * itemsize >= 1 << 63:
             self.add("shape", f"shape {told(shape)} of {itemsize} bytes is more than 2^63 bytes")
             return None
-        problem = wrong_descr(given.get("descr"), given["typestr"], itemsize)
-        if problem:
-            self.add("descr", problem)
-        self._mask(given.get("mask"), shape)
-        if self.cuda:
-            self._stream(given.get("stream"))
-        view = self._data(given.get("data"), shape, strides, itemsize)
-        return view if self.j.errors() == before else None
+        if address is None or not strided:
+            return None
+        view = self._view(address, shape, given.get("strides"), itemsize)
+        return view if j.errors() == before else None
+
+    def _shape(self, shape: Any) -> tuple[int, ...] | None:
+        if are_extents(shape):
+            return shape
+        self.add("shape", wrong_shape(shape))
+        return None
 
     def _version(self, version: object) -> None:
         right = is_integer(version) and (0 <= version <= LAST_CUDA_VERSION if self.cuda else version == 3)  # type: ignore[operator]
@@ -155,7 +223,7 @@ class _Dictionary:
             return None
         return itemsize
 
-    def _mask(self, mask: object, shape: tuple[int, ...]) -> None:
+    def _mask(self, mask: object, shape: tuple[int, ...] | None) -> None:
         if mask is None:
             return
         given = attribute(mask, self.attribute)
@@ -166,14 +234,13 @@ class _Dictionary:
             self.add("mask", f"mask is {type(mask).__name__}, without a usable {self.attribute}")
             return
         # It may be broadcast to the array's shape.
-        fits = len(masks) <= len(shape) and all(
-            one in (1, other) for one, other in zip(reversed(masks), reversed(shape), strict=False)
+        fits = shape is None or (
+            len(masks) <= len(shape)
+            and all(one in (1, other) for one, other in zip(reversed(masks), reversed(shape), strict=False))
         )
         if not fits:
             self.add("mask", f"the mask's shape {told(masks)} doesn't fit {told(shape)}")
-        elif not isinstance(given, dict):
-            return
-        elif itemsize_of(given.get("typestr")) is None:
+        if isinstance(given, dict) and itemsize_of(given.get("typestr")) is None:
             self.add("mask", f"the mask's typestr is {told(given.get('typestr'))}")
 
     def _stream(self, stream: object) -> None:
@@ -184,24 +251,28 @@ class _Dictionary:
         elif stream == 0:
             self.add("stream-zero", "stream is 0, which may be either default stream, or none; None, 1 or 2 says which")
 
-    def _data(self, data: object, shape: tuple[int, ...], strides: Any, itemsize: int) -> View | None:
-        count = product(shape)
-        if data is None and not self.cuda:
-            return None  # The buffer protocol has it.
-        if not isinstance(data, tuple):
+    def _address(self, given: dict[Any, Any]) -> tuple[int, bool] | None:
+        """What data says; None where it says nothing of use, or leaves it to the buffer protocol."""
+        data = given.get("data")
+        if data is None and (not self.cuda or "data" not in given):
+            return None
+        if not isinstance(data, tuple) and not self.cuda:
             try:
                 memoryview(data).release()  # type: ignore[arg-type]
-                if not self.cuda:
-                    return None
+                return None
             except TypeError:
                 pass
         if not is_address(data):
             self.add("data", f"data is {told(data)}")
             return None
-        pointer, readonly = data
-        if not 0 <= pointer < 1 << 64:
-            self.add("data", f"the pointer is {told(pointer)}")
+        if not 0 <= data[0] < 1 << 64:
+            self.add("data", f"the pointer is {told(data[0])}")
             return None
+        return data
+
+    def _view(self, address: tuple[int, bool], shape: tuple[int, ...], strides: Any, itemsize: int) -> View | None:
+        pointer, readonly = address
+        count = product(shape)
         steps = contiguous(shape, itemsize) if strides is None else strides
         if self.cuda and self.version >= 2:
             if count == 0 and pointer:

@@ -50,21 +50,23 @@ def examine(j: Judge, tensor: abi.DLTensor, version: tuple[int, int] | None, fla
         j.add("dlpack-device-number", f"device type {device[0]} is none of the text")
     if device[0] in (abi.CPU, abi.CUDA_HOST, abi.CUDA_MANAGED) and device[1]:
         j.add("dlpack-device-id", f"device_id is {device[1]} for {abi.DEVICES[device[0]]}, which has 0 alone")
-    if not 0 <= tensor.ndim <= MOST_DIMENSIONS:
-        j.add("dlpack-ndim", f"ndim is {tensor.ndim}; 0 to {MOST_DIMENSIONS} is a tensor")
-        return None
     width = tensor.bits * tensor.lanes
     if tensor.code > _LAST_CODE or tensor.lanes == 0 or tensor.bits == 0:
         j.add("dlpack-dtype", f"code {tensor.code}, {tensor.bits} bits, {tensor.lanes} lanes is no type")
     elif tensor.code != _OPAQUE and tensor.bits not in _BITS[tensor.code]:
         j.add("dlpack-dtype", f"code {tensor.code} has no type of {tensor.bits} bits")
+    if flags & PADDED and not (tensor.bits < 8):
+        j.add("dlpack-flags", f"the flag for padded sub-byte types is set for one of {tensor.bits} bits")
+    if not 0 <= tensor.ndim <= MOST_DIMENSIONS:
+        j.add("dlpack-ndim", f"ndim is {tensor.ndim}; 0 to {MOST_DIMENSIONS} is a tensor")
+        return None  # How many numbers shape and strides have, isn't known.
     shape: list[int] | None = []
     strides: list[int] | None = []
     if tensor.ndim:
         if not tensor.shape:
             j.add("dlpack-shape", f"shape is null for ndim {tensor.ndim}")
-            return None
-        shape = memory.integers(tensor.shape, tensor.ndim)
+        else:
+            shape = memory.integers(tensor.shape, tensor.ndim)
         if not tensor.strides:
             known = "unversioned" if version is None else f"{version[0]}.{version[1]}"
             late = version is not None and version >= (1, 2)
@@ -74,19 +76,20 @@ def examine(j: Judge, tensor: abi.DLTensor, version: tuple[int, int] | None, fla
             )
         else:
             strides = memory.integers(tensor.strides, tensor.ndim)
-        if shape is None or strides is None:
-            which = "shape" if shape is None else "strides"
-            j.add("dlpack-struct-memory", f"{which} can't be read: {tensor.ndim} integers of 64 bits are to be there")
-            return None
-        if min(shape) < 0:
+        for which, numbers in (("shape", shape), ("strides", strides)):
+            if numbers is None:
+                j.add(
+                    "dlpack-struct-memory", f"{which} can't be read: {tensor.ndim} integers of 64 bits are to be there"
+                )
+        if shape and min(shape) < 0:
             j.add("dlpack-shape", f"shape {tuple(shape)} is negative")
+            return None
+        if not shape or strides is None:
             return None
     count = product(tuple(shape or ()))
     if count * max(width, 1) // 8 >= 1 << 63:
         j.add("dlpack-shape", f"shape {tuple(shape or ())} of {width} bits is more than 2^63 bytes")
         return None
-    if flags & PADDED and not (tensor.bits < 8):
-        j.add("dlpack-flags", f"the flag for padded sub-byte types is set for one of {tensor.bits} bits")
     if count and not tensor.data:
         j.add("dlpack-null-data", f"data is null for {count} elements")
     if not count and tensor.data:
@@ -252,7 +255,10 @@ def judge(j: Judge) -> None:
     for one in (method, device_method):
         if isinstance(one, Exception):
             j.add("dlpack-raises", f"reading the attribute raised {described(one)}")
-            return
+    if isinstance(method, Exception) or isinstance(device_method, Exception):
+        if device_method is not None and not isinstance(device_method, Exception):
+            device_of(j, thing)
+        return
     has_device = device_method is not None
     if method is None or not has_device:
         missing = "__dlpack__" if has_device else "__dlpack_device__"
@@ -296,6 +302,9 @@ def _exports(it: _Exporter, device: Device | None) -> bool:
         j.add("dlpack-error-kind", f"__dlpack__(max_version={ASKED}) raised {described(export)}")
     if export is not plain:
         it.hold(export)
+    if isinstance(export, Export) and export.tensor is None and modern:
+        _old_versions(it)
+        _streams(it, device)
     if isinstance(export, Export) and export.tensor is not None:
         if device is not None and export.tensor.device != device:
             j.add("dlpack-device-differs", f"__dlpack_device__ says {told(device)}, the tensor {export.tensor.device}")

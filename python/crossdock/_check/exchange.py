@@ -46,14 +46,21 @@ def judge(j: Judge) -> None:
         broken.append("dltensor_from_py_object_no_sync")
     if broken:
         j.add("exchange-functions", f"null, or no function: {', '.join(broken)}")
-        return
     reference, device = _by_method(j, thing)
-    _managed(j, api, thing, reference)
-    if optional:
-        _borrowed(j, api, thing, reference)
+    # What one function gives, another takes back.
+    if not {"managed_tensor_from_py_object_no_sync", "managed_tensor_to_py_object_no_sync"} & set(broken):
+        with j.going_on():
+            _managed(j, api, thing, reference)
+    if optional and "dltensor_from_py_object_no_sync" not in broken:
+        with j.going_on():
+            _borrowed(j, api, thing, reference)
     if device is not None and device[0] == abi.CPU:
-        _stream(j, api, device)
-        _allocator(j, api)
+        if "current_work_stream" not in broken:
+            with j.going_on():
+                _stream(j, api, device)
+        if "managed_tensor_allocator" not in broken:
+            with j.going_on():
+                _allocator(j, api)
 
 
 def _by_method(j: Judge, thing: Any) -> tuple[dlpack.Tensor | None, dlpack.Device | None]:

@@ -13,6 +13,7 @@ from crossdock._check.report import Finding
 from crossdock._check.rules import RULES
 from crossdock._text import shown
 
+MOST_OF_A_RULE = 20  # Findings of one rule by one protocol that are listed.
 _LONGEST = 200  # Characters of a text that isn't ours.
 
 
@@ -82,6 +83,10 @@ class Judge:
         self.exercised: list[str] = []
         self.views: list[View] = []
         self.findings: list[Finding] = []
+        self.walked = 0
+        """Buffers that were looked at by the protocol under way."""
+        self._known: set[Finding] = set()
+        self._counts: dict[tuple[str, str], int] = {}
         self._errors = 0
         self._unmade: Exception | None = None
 
@@ -102,10 +107,24 @@ class Judge:
 
     def add(self, rule: str, message: str) -> None:
         known = RULES[rule]
-        finding = Finding(self.protocol, rule, known.severity, known.section, message)
+        finding = Finding(self.protocol, rule, known.severity, known.section, known.asks, message)
         self._errors += known.severity == "error"
-        if finding not in self.findings:
+        if finding in self._known:
+            return
+        count = self._counts.get((self.protocol, rule), 0) + 1
+        self._counts[self.protocol, rule] = count
+        if count <= MOST_OF_A_RULE:
+            self._known.add(finding)
             self.findings.append(finding)
+
+    def all_findings(self) -> list[Finding]:
+        """With a last one for each rule of which there were too many to list."""
+        found = list(self.findings)
+        for (protocol, rule), count in self._counts.items():
+            if count > MOST_OF_A_RULE:
+                known, more = RULES[rule], f"the same {count - MOST_OF_A_RULE} times more, which isn't listed"
+                found.append(Finding(protocol, rule, known.severity, known.section, known.asks, more))
+        return found
 
     def errors(self) -> int:
         """How often there was one so far, the same ones included."""
@@ -114,6 +133,7 @@ class Judge:
     @contextmanager
     def exercising(self, protocol: str) -> Iterator[None]:
         self.exercised.append(protocol)
+        self.walked = 0
         with self.judging(protocol):
             yield
 
@@ -131,6 +151,16 @@ class Judge:
                 raise
             self.stopped(error)
 
+    @contextmanager
+    def going_on(self) -> Iterator[None]:
+        """As judging(), of one entry or member: the others are judged all the same."""
+        try:
+            yield
+        except Exception as error:
+            if error is self._unmade:
+                raise
+            self.stopped(error)
+
     def stopped(self, error: Exception) -> None:
         at = error.__traceback__
         while at is not None and at.tb_next is not None:
@@ -138,7 +168,7 @@ class Judge:
         # It tells the object's code from ours, whose fault it may be.
         code = None if at is None else at.tb_frame.f_code
         where = f", in {code.co_qualname} of {os.path.basename(code.co_filename)}" if code is not None else ""
-        self.add("values-raise", f"{described(error)}{where}; what was to be judged after it, is not")
+        self.add("values-raise", f"{described(error)}{where}; what needs it isn't judged")
 
 
 def attribute(thing: object, name: str) -> Any:
@@ -163,12 +193,52 @@ def told_address(address: int) -> str:
     return f"{address:#x}" if bits <= _LONGEST_NUMBER else f"a number of {bits} bits"
 
 
-def told(thing: object) -> str:
-    """`thing` in a text. Its repr() is code that isn't ours, which may raise."""
+_DEEPEST = 8  # Levels of lists and so on that are shown.
+_CONTAINERS: tuple[tuple[type, str, str], ...] = (
+    (list, "[", "]"),
+    (tuple, "(", ")"),
+    (dict, "{", "}"),
+    (set, "{", "}"),
+    (frozenset, "{", "}"),
+)
+
+
+def _pieces(thing: Any, depth: int) -> Iterator[str]:
+    """What repr() gives, piece by piece. Lists may be shared, and nest to more than memory holds: who asks stops."""
     if type(thing) is int and thing.bit_length() > _LONGEST_NUMBER:
-        return f"a number of {thing.bit_length()} bits"
+        yield f"a number of {thing.bit_length()} bits"
+        return
+    if type(thing) in (str, bytes):
+        yield repr(thing[: _LONGEST + 1])
+        return
+    container = next((one for one in _CONTAINERS if isinstance(thing, one[0])), None)
+    if container is None:
+        yield repr(thing)
+        return
+    base, before, after = container
+    yield before if type(thing) is base else f"{kind_of(thing)}{before}"
+    # By the base's own iterator: a subclass's may have no end.
+    for number, one in enumerate(base.__iter__(thing)):  # type: ignore[attr-defined]
+        yield ", " if number else ""
+        if depth == _DEEPEST:
+            yield "..."
+            break
+        yield from _pieces(one, depth + 1)
+        if base is dict:
+            yield ": "
+            yield from _pieces(dict.__getitem__(thing, one), depth + 1)
+    yield ",)" if base is tuple and tuple.__len__(thing) == 1 else after
+
+
+def told(thing: object) -> str:
+    """`thing` in a text, of a bounded length and after bounded work. Its repr() is code that isn't ours."""
+    text = ""
     try:
-        return shown(repr(thing), _LONGEST)
+        for piece in _pieces(thing, 0):
+            text += piece
+            if len(text) > _LONGEST:
+                return f"{shown(text[:_LONGEST])}..."
+        return shown(text)
     except Exception as error:
         return f"a {kind_of(thing)}, whose repr() raised {kind_of(error)}"
 

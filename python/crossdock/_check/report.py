@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -22,12 +22,30 @@ class Finding:
     severity: Severity
     """`error`: breaks a rule; `warning`: doesn't follow a recommendation; `note`: worth knowing, or not judged."""
     section: str
-    """Where the text says so."""
+    """The section of the specification that says so."""
+    wants: str
+    """What the rule asks for, as docs/check.md lists it."""
     message: str
-    """What was seen, and what should have been."""
+    """What was found."""
 
     def __str__(self) -> str:
-        return f"{self.severity}: {self.rule} ({self.protocol}): {shown(self.message)}\n    {self.section}"
+        return "\n".join([f"{self.severity}: {self.rule} ({self.protocol})", *_lines([self])])
+
+
+def _lines(of_one_rule: Sequence[Finding]) -> list[str]:
+    first = of_one_rule[0]
+    found = [f"  found:   {shown(one.message)}" for one in of_one_rule]
+    return [*found, f"  wants:   {first.wants}", f"  section: {first.section}"]
+
+
+def _counted(findings: Iterable[Finding]) -> str:
+    severities = [one.severity for one in findings]
+    counts = [
+        f"{count} {word}{'' if count == 1 else 's'}"
+        for word in ("error", "warning", "note")
+        if (count := severities.count(word))
+    ]
+    return ", ".join(counts) or "no findings"
 
 
 class CheckFailedError(AssertionError):
@@ -59,13 +77,15 @@ class Report:
         return len(self._findings)
 
     def __str__(self) -> str:
-        counts = [
-            f"{count} {word}{'' if count == 1 else 's'}"
-            for word in ("error", "warning", "note")
-            if (count := sum(one.severity == word for one in self._findings))
-        ]
-        head = f"{shown(self.what)}: {', '.join(counts) or 'no findings'}; exercised: {', '.join(self.protocols)}"
-        return "\n".join([head, *map(str, self._findings)])
+        """The findings by rule, the worst rules first, and their count at the end."""
+        rules: dict[tuple[str, str], list[Finding]] = {}
+        for one in self._findings:
+            rules.setdefault((one.protocol, one.rule), []).append(one)
+        lines = [f"{shown(self.what)}: exercised {', '.join(self.protocols)}"]
+        for (protocol, rule), findings in rules.items():
+            lines += [f"{findings[0].severity}: {rule} ({protocol})", *_lines(findings)]
+        broken = f", of {len(rules)} rule{'' if len(rules) == 1 else 's'}" if rules else ""
+        return "\n".join([*lines, f"{_counted(self._findings)}{broken}"])
 
     def __repr__(self) -> str:
         return f"<Report of {self.what}: {len(self.errors)} errors, {len(self)} findings>"
@@ -81,5 +101,8 @@ class Report:
             "what": self.what,
             "ok": self.ok,
             "protocols": list(self.protocols),
+            "counts": {
+                word: sum(one.severity == word for one in self._findings) for word in ("error", "warning", "note")
+            },
             "findings": [asdict(one) for one in self._findings],
         }

@@ -61,13 +61,23 @@ RULES: dict[str, Rule] = {
         "error", f"{_C}: Structure definitions", "structures, and the arrays in them, can be read"
     ),
     # ---- Arrow: ArrowSchema
-    "arrow-schema-format": Rule("error", f"{_C}: Data type description", "format is a format string of the text"),
+    "arrow-schema-format": Rule(
+        "error", f"{_C}: Data type description", "format is one of the format strings that the text lists"
+    ),
     "arrow-schema-name": Rule("error", f"{_C}: ArrowSchema.name", "name is null or UTF-8"),
-    "arrow-schema-metadata": Rule("error", f"{_C}: ArrowSchema.metadata", "metadata is encoded as the text says"),
+    "arrow-schema-metadata": Rule(
+        "error",
+        f"{_C}: ArrowSchema.metadata",
+        "metadata is a count, and of each pair key and value, with their lengths before them",
+    ),
     "arrow-schema-flags": Rule(
         "warning", f"{_C}: ArrowSchema.flags", "flags are the three of the text, each on its type"
     ),
-    "arrow-schema-children": Rule("error", f"{_C}: ArrowSchema.n_children", "a type has as many children as it must"),
+    "arrow-schema-children": Rule(
+        "error",
+        f"{_C}: ArrowSchema.n_children",
+        "a type has as many children as it must; a schema has 65,536 fields in 64 levels at most",
+    ),
     "arrow-schema-dictionary": Rule(
         "error", f"{_C}: ArrowSchema.dictionary", "the format of a dictionary's indices is integer"
     ),
@@ -237,9 +247,15 @@ RULES: dict[str, Rule] = {
     "cai-missing": Rule(
         "error", f"{_CAI}: Python Interface Specification", "shape, typestr, data and version are there"
     ),
-    "cai-shape": Rule("error", f"{_CAI}: shape", "shape is a tuple of integers that are not negative"),
-    "cai-typestr": Rule("error", f"{_CAI}: typestr", "typestr is byte order, kind and size; no Python objects"),
-    "cai-data": Rule("error", f"{_CAI}: data", "data is a tuple of an integer and a bool"),
+    "cai-shape": Rule("error", f"{_CAI}: shape", "shape is a tuple of 64 integers at most, none of them negative"),
+    "cai-typestr": Rule(
+        "error",
+        f"{_CAI}: typestr",
+        "typestr is byte order (< or >, a bar for none), kind and size in bytes, as in <f4; no Python objects",
+    ),
+    "cai-data": Rule(
+        "error", f"{_CAI}: data", "data is a tuple of the address, an int, and the read-only flag, a bool"
+    ),
     "cai-version": Rule("error", f"{_CAI}: version", "version is an integer from 0 to 3"),
     "cai-strides": Rule("error", f"{_CAI}: strides", "strides are None or a tuple of as many integers as shape has"),
     "cai-strides-contiguous": Rule(
@@ -250,21 +266,35 @@ RULES: dict[str, Rule] = {
     "cai-extent": Rule("error", f"{_CAI}: strides", "the first and the last byte have addresses"),
     "cai-stream-zero": Rule("error", f"{_CAI}: stream", "stream is not 0"),
     "cai-stream": Rule("error", f"{_CAI}: stream", "stream is None or a positive integer"),
-    "cai-descr": Rule("error", f"{_CAI}: descr", "descr describes what typestr says"),
+    "cai-descr": Rule(
+        "error",
+        f"{_CAI}: descr",
+        "descr is a list of (name, type[, shape]) of the size that typestr says, with fields for kind V alone",
+    ),
     "cai-mask": Rule("error", f"{_CAI}: mask", "mask is None, or exports the interface itself, in a shape that fits"),
     # ---- NumPy array interface
     "array-raises": Rule("error", f"{_AI}: __array_interface__", "the attribute can be read"),
     "array-dict": Rule("error", f"{_AI}: __array_interface__", "the attribute is a dict"),
     "array-missing": Rule("error", f"{_AI}: __array_interface__", "shape, typestr and version are there"),
-    "array-shape": Rule("error", f"{_AI}: shape", "shape is a tuple of integers that are not negative"),
-    "array-typestr": Rule("error", f"{_AI}: typestr", "typestr is byte order, kind and size"),
-    "array-data": Rule("error", f"{_AI}: data", "data is a tuple of an integer and a bool, or has the buffer protocol"),
+    "array-shape": Rule("error", f"{_AI}: shape", "shape is a tuple of 64 integers at most, none of them negative"),
+    "array-typestr": Rule(
+        "error", f"{_AI}: typestr", "typestr is byte order (< or >, a bar for none), kind and size in bytes, as in <f4"
+    ),
+    "array-data": Rule(
+        "error",
+        f"{_AI}: data",
+        "data is a tuple of the address, an int, and the read-only flag, a bool, or has the buffer protocol",
+    ),
     "array-version": Rule("error", f"{_AI}: version", "version is 3"),
     "array-strides": Rule("error", f"{_AI}: strides", "strides are None or a tuple of as many integers as shape has"),
     "array-null-pointer": Rule("error", f"{_AI}: data", "the pointer is 0 only for size zero"),
     "array-extent": Rule("error", f"{_AI}: strides", "the first and the last byte have addresses"),
     "array-memory": Rule("error", f"{_AI}: data", "the memory is there"),
-    "array-descr": Rule("error", f"{_AI}: descr", "descr describes what typestr says"),
+    "array-descr": Rule(
+        "error",
+        f"{_AI}: descr",
+        "descr is a list of (name, type[, shape]) of the size that typestr says, with fields for kind V alone",
+    ),
     "array-mask": Rule("error", f"{_AI}: mask", "mask is None, or exports an array, in a shape that fits"),
     # ---- SYCL USM array interface
     "usm-raises": Rule("error", f"{_USM}: __sycl_usm_array_interface__", "the attribute can be read"),
@@ -275,20 +305,30 @@ RULES: dict[str, Rule] = {
         "shape, typestr, version and syclobj are there, and data or a buffer",
     ),
     "usm-version": Rule("error", f"{_USM}: version", "version is 1"),
-    "usm-shape": Rule("error", f"{_USM}: shape", "shape is a tuple of integers that are not negative"),
-    "usm-typestr": Rule("error", f"{_USM}: typestr", "typestr is byte order, kind and size; no Python objects"),
+    "usm-shape": Rule("error", f"{_USM}: shape", "shape is a tuple of 64 integers at most, none of them negative"),
+    "usm-typestr": Rule(
+        "error",
+        f"{_USM}: typestr",
+        "typestr is byte order (< or >, a bar for none), kind and size in bytes, as in <f4; no Python objects",
+    ),
     "usm-typestr-order": Rule(
         "warning",
         f"{_USM}: keys align with __array_interface__",
         "typestr says the order of bytes where there are several, as in <f4",
     ),
-    "usm-typedescr": Rule("error", f"{_USM}: typedescr", "typedescr describes what typestr says"),
+    "usm-typedescr": Rule(
+        "error",
+        f"{_USM}: typedescr",
+        "typedescr is a list of (name, type[, shape]) of the size that typestr says, with fields for kind V alone",
+    ),
     "usm-strides": Rule(
         "error", f"{_USM}: strides", "strides are None or a tuple of as many integers as shape has, in elements"
     ),
     "usm-offset": Rule("error", f"{_USM}: offset", "offset is an integer, in elements"),
     "usm-data": Rule(
-        "error", f"{_USM}: data", "data is a tuple of an integer and a bool; without it the key isn't there"
+        "error",
+        f"{_USM}: data",
+        "data is a tuple of the address, an int, and the read-only flag, a bool; without it the key isn't there",
     ),
     "usm-null-pointer": Rule("error", f"{_USM}: data", "the pointer is 0 only for size zero"),
     "usm-extent": Rule("error", f"{_USM}: strides and offset", "the first and the last byte have addresses"),

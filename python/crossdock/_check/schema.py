@@ -6,9 +6,10 @@ import re
 from dataclasses import dataclass, field
 
 from crossdock._check import abi, memory
-from crossdock._check.judge import Judge
+from crossdock._check.judge import Judge, told
 
 DEPTH, FIELDS = 64, 1 << 16  # More than that is no schema that anybody means.
+TEXTS = 1 << 26  # Bytes of all formats, names and metadata of one schema.
 MOST_POINTERS = 1 << 16  # In one table.
 ORDERED, NULLABLE, KEYS_SORTED = 1, 2, 4
 
@@ -100,41 +101,26 @@ class Field:
         )
 
 
-def _metadata(address: int) -> tuple[tuple[bytes, bytes], ...] | None:
-    def number(at: int) -> int | None:
-        found = memory.integers(at, 1, 4)
-        return found[0] if found and 0 <= found[0] < 1 << 28 else None
-
-    pairs: list[tuple[bytes, bytes]] = []
-    count = number(address)
-    if count is None:
-        return None
-    at = address + 4
-    for _ in range(count):
-        pair = []
-        for _ in range(2):
-            size = number(at)
-            data = None if size is None else memory.read(at + 4, size)
-            if size is None or data is None:
-                return None
-            pair.append(data)
-            at += 4 + size
-        pairs.append((pair[0], pair[1]))
-    return tuple(pairs)
+class _TooLongError(Exception):
+    """The texts of a schema are more than is gone through."""
 
 
 class _Examiner:
     def __init__(self, j: Judge) -> None:
         self.j = j
         self._fields = 0
+        self._texts = 0  # bytes
+        self._stopped = False
 
     def field(self, address: int, path: str, depth: int, top: int | None) -> Field | None:
+        """None where it isn't whole; all that can be looked at was all the same."""
         j, place = self.j, address + abi.ArrowSchema.release.offset
         top = place if top is None else top
         # Where a structure is the child of several, or of itself, few of them are fields without end.
         self._fields += depth > 0  # The struct at the top is no field of a batch.
         if self._fields > FIELDS:
             self._too_many(path)
+        if self._stopped:
             return None
         raw = memory.load(abi.ArrowSchema, address)
         if raw is None:
@@ -145,54 +131,107 @@ class _Examiner:
             return None
         if defused(j, place, path, top):
             return None
-        text = memory.string(raw.format) if raw.format else None
+        try:
+            known, name, metadata = self._format(raw, path), self._name(raw, path), self._metadata(raw, path)
+        except _TooLongError:
+            j.add("arrow-schema-metadata", f"{path}: formats, names and metadata have more than {TEXTS} bytes so far")
+            self._stopped = True
+            return None
+        layout = None if known is None else layout_of(known)
+        _flags(j, path, raw, known)
+        # Children of a format that is none are looked at as those of a struct.
+        result = Field(path, known or "+s", name, metadata, raw.flags, layout or Layout("struct", 0, 1, None))
+        whole = self._children(result, raw, depth, top) and layout is not None
+        if raw.dictionary:
+            if known is not None and known not in _INDICES:
+                j.add("arrow-schema-dictionary", f"{path}: indices of a dictionary are {known!r}")
+            result.dictionary = self.field(raw.dictionary, f"{path}'s dictionary", depth + 1, top)
+            whole = whole and result.dictionary is not None
+        return result if whole else None
+
+    def _text(self, address: int) -> bytes | None:
+        text = memory.string(address)
+        self._take(len(text or b""))
+        return text
+
+    def _take(self, size: int) -> None:
+        self._texts += size
+        if self._texts > TEXTS:
+            raise _TooLongError
+
+    def _format(self, raw: abi.ArrowSchema, path: str) -> str | None:
+        text = self._text(raw.format) if raw.format else None
         try:
             known = None if text is None else text.decode()
         except UnicodeDecodeError:
             known = None
-        layout = None if known is None else layout_of(known)
-        if known is None or layout is None:
-            j.add("arrow-schema-format", f"{path}: the format is {text!r}")
+        if known is None or layout_of(known) is None:
+            self.j.add("arrow-schema-format", f"{path}: the format is {told(text)}")
             return None
-        name = memory.string(raw.name) if raw.name else b""
+        return known
+
+    def _name(self, raw: abi.ArrowSchema, path: str) -> str:
+        name = self._text(raw.name) if raw.name else b""
         try:
-            told = (name if name is not None else b"\xff").decode()
+            return (name if name is not None else b"\xff").decode()
         except UnicodeDecodeError:
-            j.add("arrow-schema-name", f"{path}: the name is {name!r}")
-            told = ""
-        metadata = _metadata(raw.metadata) if raw.metadata else ()
-        if metadata is None:
-            j.add("arrow-schema-metadata", f"{path}: the metadata's counts and lengths lead out of it")
-        _flags(j, path, raw, known)
-        result = Field(path, known, told, metadata or (), raw.flags, layout)
-        if not self._children(result, raw, depth, top):
-            return None
-        if raw.dictionary:
-            if known not in _INDICES:
-                j.add("arrow-schema-dictionary", f"{path}: indices of a dictionary are {known!r}")
-            result.dictionary = self.field(raw.dictionary, f"{path}'s dictionary", depth + 1, top)
-            if result.dictionary is None:
+            self.j.add("arrow-schema-name", f"{path}: the name is {told(name)}")
+            return ""
+
+    def _metadata(self, raw: abi.ArrowSchema, path: str) -> tuple[tuple[bytes, bytes], ...]:
+        if not raw.metadata:
+            return ()
+        pairs: list[tuple[bytes, bytes]] = []
+        at = raw.metadata
+
+        def piece(at: int) -> bytes | None:
+            found = memory.integers(at, 1, 4)
+            if not found or found[0] < 0:
                 return None
-        return result
+            self._take(4 + found[0])
+            return memory.read(at + 4, found[0])
+
+        found = memory.integers(at, 1, 4)
+        at += 4
+        for _ in range(found[0] if found else -1):
+            key = piece(at)
+            value = None if key is None else piece(at + 4 + len(key))
+            if key is None or value is None:
+                found = None
+                break
+            pairs.append((key, value))
+            at += 8 + len(key) + len(value)
+        if not found or found[0] < 0:
+            self.j.add("arrow-schema-metadata", f"{path}: the metadata's counts and lengths lead out of it")
+            return ()
+        return tuple(pairs)
 
     def _children(self, of: Field, raw: abi.ArrowSchema, depth: int, top: int) -> bool:
-        """Whether they could be gone through."""
+        """Whether they are whole, and as many as the type has."""
         j, path, layout = self.j, of.path, of.layout
         if raw.n_children > FIELDS - self._fields:
             self._too_many(path)
             return False
-        children = pointers(raw.children, raw.n_children) if depth < DEPTH else None
-        if children is None or layout.children not in (None, len(children)):
+        if depth == DEPTH and raw.n_children:
+            self._too_many(path)
+            return False
+        children = pointers(raw.children, raw.n_children)
+        whole = children is not None and layout.children in (None, len(children))
+        if not whole:
             wanted = "a number" if layout.children is None else str(layout.children)
             j.add("arrow-schema-children", f"{path}: format {of.format!r} has {wanted}, n_children is {raw.n_children}")
-            return False
-        for index, child in enumerate(children):
+        for index, child in enumerate(children or []):
+            if not child:
+                j.add("arrow-schema-children", f"{path}: child {index} is null")
             one = self.field(child, f"{path}'s child {index}", depth + 1, top) if child else None
             if one is None:
-                if not child:
-                    j.add("arrow-schema-children", f"{path}: child {index} is null")
+                whole = False
+            else:
+                of.children.append(one)
+            if self._stopped:
                 return False
-            of.children.append(one)
+        if not whole:
+            return False
         if layout.kind == "map" and (of.children[0].layout.kind != "struct" or len(of.children[0].children) != 2):
             j.add("arrow-schema-children", f"{path}: a map's child is a struct of two")
         if layout.kind == "run ends" and of.children[0].format not in ("s", "i", "l"):
@@ -203,23 +242,25 @@ class _Examiner:
         return True
 
     def _too_many(self, path: str) -> None:
+        self._stopped = True
         self.j.add(
             "arrow-schema-children",
-            f"{path}: the schema has more than {FIELDS} fields, those of all levels and dictionaries counted",
+            f"{path}: the schema has more than {FIELDS} fields, those of all levels and dictionaries counted, "
+            f"or more than {DEPTH} levels",
         )
 
 
 def examine(j: Judge, address: int) -> Field | None:
-    """None where the structure can't be gone through; what is wrong is noted."""
+    """None where it isn't whole; what is wrong is noted."""
     return _Examiner(j).field(address, "the schema", 0, None)
 
 
-def _flags(j: Judge, path: str, raw: abi.ArrowSchema, known: str) -> None:
+def _flags(j: Judge, path: str, raw: abi.ArrowSchema, known: str | None) -> None:
     if raw.flags & ~(ORDERED | NULLABLE | KEYS_SORTED):
         j.add("arrow-schema-flags", f"{path}: flags are {raw.flags:#x}; 1, 2 and 4 have a meaning")
     if raw.flags & ORDERED and not raw.dictionary:
         j.add("arrow-schema-flags", f"{path}: an ordered dictionary is said to be there, and none is")
-    if raw.flags & KEYS_SORTED and known != "+m":
+    if raw.flags & KEYS_SORTED and known not in ("+m", None):
         j.add("arrow-schema-flags", f"{path}: keys are said to be sorted, and this is no map")
 
 

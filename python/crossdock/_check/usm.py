@@ -6,7 +6,15 @@ import re
 from typing import Any
 
 from crossdock._check import buffer, capsule, sycl
-from crossdock._check.dictionary import are_integers, is_address, is_integer, itemsize_of, wrong_descr
+from crossdock._check.dictionary import (
+    are_extents,
+    is_address,
+    is_integer,
+    itemsize_of,
+    wrong_descr,
+    wrong_shape,
+    wrong_strides,
+)
 from crossdock._check.judge import Judge, View, attribute, contiguous, described, product, told, told_address
 
 ATTRIBUTE = "__sycl_usm_array_interface__"
@@ -38,7 +46,7 @@ class _Interface:
         self.j.add(f"usm-{rule}", message)
 
     def examine(self, given: object) -> None:
-        before = self.j.errors()
+        j, before = self.j, self.j.errors()
         if not isinstance(given, dict):
             self.add("dict", f"{ATTRIBUTE} is {type(given).__name__}")
             return
@@ -48,54 +56,80 @@ class _Interface:
             missing.append("data")
         if missing:
             self.add("missing", f"not there: {', '.join(missing)}")
-            return
-        version = given["version"]
-        if not is_integer(version) or version != _VERSION:
-            self.add("version", f"version is {told(version)}")
-        context = self._syclobj(given["syclobj"])
+        # Each entry by itself first: whoever mends one is to know about the others.
+        if "version" in given:
+            with j.going_on():
+                version = given["version"]
+                if not is_integer(version) or version != _VERSION:
+                    self.add("version", f"version is {told(version)}")
+        context = None
+        if "syclobj" in given:
+            with j.going_on():
+                context = self._syclobj(given["syclobj"])
         view = self._view(given)
-        if view is None or self.j.errors() != before:
+        if view is None or j.errors() != before:
             return
         if context is not None:
             self._located(view, context, given)
         # A buffer in the place of data is bytes, whose shape and type the dictionary tells.
-        if "data" in given or any(one.protocol != "buffer" for one in self.j.views):
-            self.j.views.append(view)
+        if "data" in given or any(one.protocol != "buffer" for one in j.views):
+            j.views.append(view)
 
     # ---- the array
 
     def _view(self, given: dict[Any, Any]) -> View | None:
-        shape, strides, offset = given["shape"], given.get("strides"), given.get("offset", 0)
-        itemsize = self._type(given["typestr"], given.get("typedescr"))
-        if not are_integers(shape) or any(one < 0 for one in shape):
-            self.add("shape", f"shape is {told(shape)}")
-            return None
-        if strides is not None and (not are_integers(strides) or len(strides) != len(shape)):
-            self.add("strides", f"strides are {told(strides)} for shape {told(shape)}")
-            return None
-        if not is_integer(offset):
-            self.add("offset", f"offset is {told(offset)}")
-            return None
-        if itemsize is None:
-            return None
-        if product(shape) * itemsize >= 1 << 63:
-            self.add("shape", f"shape {told(shape)} of {itemsize} bytes is more than 2^63 bytes")
-            return None
-        steps = contiguous(shape, itemsize) if strides is None else tuple(step * itemsize for step in strides)
+        """None where one of the entries that say where elements are is wrong, or isn't there."""
+        j = self.j
+        shape, strides, offset = given.get("shape"), given.get("strides"), given.get("offset", 0)
+        itemsize: int | None = None
+        known: tuple[int, ...] | None = None
+        if "shape" in given:
+            with j.going_on():
+                if are_extents(shape):
+                    known = shape
+                else:
+                    self.add("shape", wrong_shape(shape))
+        with j.going_on():
+            itemsize = self._type(given.get("typestr"), given.get("typedescr"), there="typestr" in given)
+        placed = False
+        with j.going_on():
+            problem = wrong_strides(strides, known)
+            if problem:
+                self.add("strides", problem)
+            placed = problem is None
+        with j.going_on():
+            if not is_integer(offset):
+                self.add("offset", f"offset is {told(offset)}")
+                placed = False
+        address: tuple[int, bool | None] | None = None
         if "data" in given:
-            return self._data(given["data"], shape, steps, itemsize, offset)
-        return self._buffer(shape, steps, itemsize, offset)
+            with j.going_on():
+                address = self._address(given["data"])
+        if known is None or itemsize is None:
+            return None
+        if product(known) * itemsize >= 1 << 63:
+            self.add("shape", f"shape {told(known)} of {itemsize} bytes is more than 2^63 bytes")
+            return None
+        if not placed:
+            return None
+        steps = contiguous(known, itemsize) if strides is None else tuple(step * itemsize for step in strides)
+        if address is not None:
+            return self._data(address, known, steps, itemsize, offset)
+        if "data" in given or not buffer.claimed(self.thing):
+            return None
+        return self._buffer(known, steps, itemsize, offset)
 
-    def _type(self, typestr: object, descr: object) -> int | None:
+    def _type(self, typestr: object, descr: object, *, there: bool) -> int | None:
         ordered = _ordered(typestr)
         itemsize = itemsize_of(ordered)
         if itemsize is None or not isinstance(ordered, str):
-            self.add("typestr", f"typestr is {told(typestr)}")
-            return None
-        if ordered[1] == "O":
+            if there:
+                self.add("typestr", f"typestr is {told(typestr)}")
+            itemsize = None
+        elif ordered[1] == "O":
             self.add("typestr", f"typestr is {told(typestr)}: Python objects don't live in USM memory")
-            return None
-        if ordered != typestr:
+            itemsize = None
+        elif ordered != typestr:
             self.add(
                 "typestr-order",
                 f"typestr is {told(typestr)}, without the order of {itemsize} bytes, as in {told(ordered)}",
@@ -108,18 +142,26 @@ class _Interface:
             self.add("typedescr", problem)
         return itemsize
 
-    def _data(
-        self, data: Any, shape: tuple[int, ...], steps: tuple[int, ...], itemsize: int, offset: int
-    ) -> View | None:
+    def _address(self, data: Any) -> tuple[int, bool | None] | None:
+        """The pointer, and whether it is read-only: None where nobody knows."""
         if not is_address(data) or not 0 <= data[0] < 1 << 64:
             self.add("data", f"data is {told(data)}")
             return None
-        pointer: int = data[0]
-        readonly: bool | None = data[1]
-        if sycl.is_a(self.thing, "Memory"):
-            if readonly:
-                self.add("read-only-unsure", "data says read-only; dpctl.memory always does, so it isn't judged")
-            readonly = None
+        if not sycl.is_a(self.thing, "Memory"):
+            return data
+        if data[1]:
+            self.add("read-only-unsure", "data says read-only; dpctl.memory always does, so it isn't judged")
+        return data[0], None
+
+    def _data(
+        self,
+        address: tuple[int, bool | None],
+        shape: tuple[int, ...],
+        steps: tuple[int, ...],
+        itemsize: int,
+        offset: int,
+    ) -> View | None:
+        pointer, readonly = address
         if product(shape) * itemsize and not pointer:
             self.add("null-pointer", f"the pointer is 0 for {product(shape)} elements")
             return None
