@@ -14,6 +14,7 @@
 #include "crossdock/core/memory_limit.h"
 #include "crossdock/device/memfd.h"
 #include "crossdock/device/region_table.h"
+#include "release.h"
 
 namespace crossdock::device {
 
@@ -53,6 +54,9 @@ struct stat inspect(int fd, const std::string& where) {
 
 const std::byte* map(int fd, std::uint64_t size, int protection, const std::string& where) {
   void* start = ::mmap(nullptr, size, protection, MAP_SHARED, fd, 0);
+  if (start == MAP_FAILED && errno == ENOMEM && wait_for_released()) {
+    start = ::mmap(nullptr, size, protection, MAP_SHARED, fd, 0);
+  }
   if (start == MAP_FAILED) {
     throw ResourceError(where + ": mapping " + std::to_string(size) +
                         " bytes: " + std::generic_category().message(errno) +
@@ -93,7 +97,7 @@ Region::~Region() {
   record_ = {};  // before something else can lie there
   // A recycled mapping doesn't exist in a forked child: something else may lie at its addresses there.
   const bool ours = kind_ != RegionKind::kRecycled || !made_in_.in_child();
-  if (data_ != nullptr && ours) ::munmap(const_cast<std::byte*>(data_), mapped_);
+  release_memory(ours ? data_ : nullptr, mapped_, std::move(fd_), size_);
 }
 
 std::shared_ptr<const Region> Region::adopt(UniqueFd fd, RegionKind kind, std::uint64_t size, const FileStamp& stamp,

@@ -23,40 +23,75 @@ std::uint16_t RegionTable::number_of(const std::shared_ptr<const Region>& region
     throw ResourceError("this connection has all of its " + std::to_string(kNumbers) +
                         " region numbers in use; release batches, or publish fewer and larger tables");
   }
-  while (find(next_) != nullptr) ++next_;
-  const std::uint16_t number = next_++;
-  if (regions_.size() <= number) regions_.resize(std::size_t{number} + 1);
+  while (in_use(next_)) ++next_;
+  const std::uint16_t number = next_;
   numbers_.emplace(region.get(), number);
-  regions_[number] = region;
-  ++in_use_;
-  bytes_ += region->size();
+  try {
+    take(number, region);
+  } catch (...) {
+    numbers_.erase(region.get());
+    throw;
+  }
+  ++next_;
   *is_new = true;
   return number;
 }
 
+void RegionTable::take(std::uint16_t number, std::shared_ptr<const Region> region) {
+  if (places_.size() <= number) places_.resize(std::size_t{number} + 1);
+  Place& place = places_[number];
+  place.size = region->size();
+  place.region = std::move(region);
+  ++in_use_;
+  bytes_ += place.size;
+}
+
 void RegionTable::put(std::uint16_t number, std::shared_ptr<const Region> region) {
   if (region == nullptr) throw InvalidArgumentError("no region was given for number " + std::to_string(number));
-  if (find(number) != nullptr) {
+  if (in_use(number)) {
     throw ProtocolError("the peer announced region " + std::to_string(number) + " twice without taking it back");
   }
-  if (regions_.size() <= number) regions_.resize(std::size_t{number} + 1);
-  ++in_use_;
-  bytes_ += region->size();
-  regions_[number] = std::move(region);
+  put_.insert(number);
+  try {
+    take(number, std::move(region));
+  } catch (...) {
+    put_.erase(number);
+    throw;
+  }
+}
+
+void RegionTable::loosen() noexcept {
+  for (const std::uint16_t number : put_) {
+    Place& place = places_[number];
+    if (place.region == nullptr) continue;
+    place.loose = place.region;
+    place.region = nullptr;
+  }
+}
+
+void RegionTable::hold() noexcept {
+  for (const std::uint16_t number : put_) {
+    Place& place = places_[number];
+    if (place.region == nullptr) place.region = place.loose.lock();
+    place.loose.reset();
+  }
+}
+
+bool RegionTable::in_use(std::uint16_t number) const noexcept {
+  return number < places_.size() && places_[number].size != 0;
 }
 
 const std::shared_ptr<const Region>& RegionTable::find(std::uint16_t number) const noexcept {
   static const std::shared_ptr<const Region> none;
-  return number < regions_.size() ? regions_[number] : none;
+  return number < places_.size() ? places_[number].region : none;
 }
 
 bool RegionTable::remove(std::uint16_t number) noexcept {
-  if (find(number) == nullptr) return false;
-  const std::shared_ptr<const Region> region = std::move(regions_[number]);
-  regions_[number] = nullptr;
-  numbers_.erase(region.get());
+  if (!in_use(number)) return false;
+  const Place place = std::exchange(places_[number], {});  // dropped last
+  if (put_.erase(number) == 0) numbers_.erase(place.region.get());
   --in_use_;
-  bytes_ -= region->size();
+  bytes_ -= place.size;
   return true;
 }
 

@@ -49,9 +49,12 @@ bool ClientConnection::send_tagged(std::uint64_t tag, ByteSpan bytes) {
 }
 
 void ClientConnection::request(ByteSpan ticket) {
+  // First: what is released from here on may be named again by the stream. What was released before has been freed
+  // before the request, and so isn't.
+  connection_->keep_regions();
   const std::lock_guard lock(mutex_);
   send_pending();
-  if (!send_tagged(connection_->agreement().want_data, ticket)) {
+  if (!pending_.empty() || !send_tagged(connection_->agreement().want_data, ticket)) {
     throw ConnectionError("the server behind " + where_ + " doesn't read what this client sends it");
   }
 }

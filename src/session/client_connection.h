@@ -37,7 +37,8 @@ class ClientConnection {
     if (observer_) [[unlikely]]
       show(Direction::kReceived, message.tagged, message.tag, message.bytes);
   }
-  /// Asks for a stream. Waits for room if it must; there always is some between streams.
+  /// Asks for a stream, after all that was given back so far. There is room between streams: ConnectionError if the
+  /// server doesn't read.
   void request(ByteSpan ticket);
   /// Before a batch's addresses are taken over: makes room for all that may have to wait in give_back(). Throws
   /// std::bad_alloc.

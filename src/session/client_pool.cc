@@ -45,6 +45,7 @@ std::shared_ptr<ClientConnection> ClientPool::take(const transport::InterruptHoo
 }
 
 void ClientPool::put_back(std::shared_ptr<ClientConnection> connection) {
+  connection->transport().release_regions();
   {
     const std::lock_guard lock(mutex_);
     if (closed_) return;

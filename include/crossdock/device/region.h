@@ -35,8 +35,9 @@ struct FileStamp {
   static FileStamp of(int fd);
 };
 
-/// Host memory behind a descriptor that can be handed to another process. Unmapped and closed with the last owner, on
-/// whatever thread; safe to share. After a fork a recycled region is not mapped in the child (MADV_DONTFORK), others
+/// Host memory behind a descriptor that can be handed to another process. Unmapped and closed when the last owner goes,
+/// on whatever thread: a large region a moment later, on a thread of the library's, so that the owner doesn't wait for
+/// the kernel. Safe to share. After a fork a recycled region is not mapped in the child (MADV_DONTFORK), others
 /// are.
 class CROSSDOCK_EXPORT Region {
  public:

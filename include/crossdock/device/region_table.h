@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -33,6 +34,13 @@ class CROSSDOCK_EXPORT RegionTable {
   std::uint16_t number_of(const std::shared_ptr<const Region>& region, bool* is_new);
   /// Client: what was announced under this number. Throws ProtocolError if it is taken.
   void put(std::uint16_t number, std::shared_ptr<const Region> region);
+  /// Client, while nothing is looked up: holds no region itself, so that each goes with its last other owner. Numbers
+  /// stay in use.
+  void loosen() noexcept;
+  /// Client: after loosen(), holds those regions again that have another owner. find() knows no others.
+  void hold() noexcept;
+  /// Whether put() or number_of() has given the number out and remove() hasn't taken it back.
+  bool in_use(std::uint16_t number) const noexcept;
   /// Null if there is none.
   const std::shared_ptr<const Region>& find(std::uint16_t number) const noexcept;
   /// Both: the number is free again. False if it wasn't in use.
@@ -41,7 +49,15 @@ class CROSSDOCK_EXPORT RegionTable {
   std::uint64_t bytes() const noexcept { return bytes_; }
 
  private:
-  std::vector<std::shared_ptr<const Region>> regions_;
+  struct Place {
+    std::shared_ptr<const Region> region;
+    std::weak_ptr<const Region> loose;
+    std::uint64_t size = 0;  // 0: not in use
+  };
+  void take(std::uint16_t number, std::shared_ptr<const Region> region);
+
+  std::vector<Place> places_;
+  std::set<std::uint16_t> put_;  // numbers in use that put() has given out
   std::unordered_map<const Region*, std::uint16_t> numbers_;
   std::uint16_t next_ = 0;
   std::size_t in_use_ = 0;

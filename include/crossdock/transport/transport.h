@@ -101,6 +101,11 @@ class CROSSDOCK_EXPORT Connection {
 
   /// Whether region() has an answer at once: the region, or an error. Bounded work.
   virtual bool knows_region(std::uint16_t number) = 0;
+  /// Between streams: lets each region go with its last other owner, where the peer is known to take back what no
+  /// stream under way and no lease names.
+  virtual void release_regions() noexcept {}
+  /// Before the next request is sent: holds regions again that have another owner.
+  virtual void keep_regions() noexcept {}
 
   // --- waiting, for the thread that receives ---
   /// Whether receive() may have something, the peer has gone, or a send() that returned false may work now. A few

@@ -43,6 +43,7 @@ ShmConnection::ShmConnection(Parts parts, const ShmOptions& options)
       max_region_bytes_(options.max_region_bytes),
       max_regions_(options.max_regions),
       accept_files_(options.accept_files),
+      retires_at_rest_(parts.retires_at_rest),
       where_(std::move(parts.where)),
       writer_(view_of(own_, peer_), barrier_, *this, where_),
       reader_(view_of(own_, peer_), barrier_, *this,
@@ -291,7 +292,7 @@ void ShmConnection::adopt_region(Packet& packet) {
   }
   auto region =
       on_budget(device::Region::adopt(std::move(packet.fd), announced.kind, announced.size, announced.stamp, name));
-  if (regions_.find(announced.number)) {
+  if (regions_.in_use(announced.number)) {
     early_.push_back({announced.number, reader_.peer_written(), std::move(region)});
     check_early();
   } else {

@@ -41,6 +41,7 @@ class ShmConnection final : public Connection, private RingOwner {
     RingMemory peer;
     Agreement agreement;
     bool expedited_barriers = false;
+    bool retires_at_rest = false;
     std::uint64_t send_limit = 0;  ///< Bytes; the smaller of both ends' limits.
     std::uint64_t take_limit = 0;  ///< Bytes; this end's.
     std::uint64_t body_limit = 0;  ///< Bytes; the peer's.
@@ -70,6 +71,12 @@ class ShmConnection final : public Connection, private RingOwner {
   std::optional<Incoming> receive() override;
   void receive_into(std::shared_ptr<BodyMemory> memory) override { reader_.receive_into(memory ? memory : pool_); }
   bool knows_region(std::uint16_t number) override;
+  void release_regions() noexcept override {
+    if (retires_at_rest_) regions_.loosen();
+  }
+  void keep_regions() noexcept override {
+    if (retires_at_rest_) regions_.hold();
+  }
   std::shared_ptr<const device::Region> region(std::uint16_t number, int timeout_ms,
                                                const InterruptHook& interrupted) override;
 
@@ -109,6 +116,7 @@ class ShmConnection final : public Connection, private RingOwner {
   const std::uint64_t max_region_bytes_;
   const std::uint32_t max_regions_;
   const bool accept_files_;
+  const bool retires_at_rest_;
   const std::string where_;
   const std::shared_ptr<BodyMemory> pool_ = make_body_pool();
   RingWriter writer_;

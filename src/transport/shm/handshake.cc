@@ -11,7 +11,7 @@
 namespace crossdock::transport::shm {
 
 std::uint64_t own_features() noexcept {
-  return kFeatureErrorMessages | kFeatureCountedLeases | kFeatureCancel |
+  return kFeatureErrorMessages | kFeatureCountedLeases | kFeatureCancel | kFeatureRetiresAtRest |
          (register_for_barriers() ? kFeatureBarriers : 0);
 }
 
@@ -45,6 +45,7 @@ std::unique_ptr<ShmConnection> join(UniqueFd socket, RingMemory own, const Packe
                     .peer_uid = introduction.peer.uid,
                     .peer = introduction.where},
       .expedited_barriers = (common & kFeatureBarriers) != 0,
+      .retires_at_rest = (common & kFeatureRetiresAtRest) != 0,
       .send_limit = std::min(options.max_message, introduction.peer_max_message),
       .take_limit = introduction.max_message,
       .body_limit = introduction.peer_max_body,

@@ -18,6 +18,8 @@ inline constexpr std::uint64_t kFeatureBarriers = 1;       ///< Registered for e
 inline constexpr std::uint64_t kFeatureErrorMessages = 2;  ///< Knows message type 255.
 inline constexpr std::uint64_t kFeatureCountedLeases = 4;  ///< A client: frees each address as often as it was sent.
 inline constexpr std::uint64_t kFeatureCancel = 8;         ///< Knows an End of Stream from the client.
+/// A server: takes a region back as soon as no stream under way and no lease names it. A client: knows that.
+inline constexpr std::uint64_t kFeatureRetiresAtRest = 16;
 
 /// Client's opening, with the descriptor of its outgoing ring.
 struct Hello {

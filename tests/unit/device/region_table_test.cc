@@ -70,6 +70,29 @@ TEST(RegionTable, FindsWhatWasPut) {
   EXPECT_NO_THROW(table.put(65535, a));
 }
 
+TEST(RegionTable, LoosenedRegionsGoWithTheirLastOtherOwner) {
+  RegionTable table;
+  auto kept = region_of(10);
+  auto dropped = region_of(20);
+  const std::weak_ptr<const Region> watched = dropped;
+  table.put(3, kept);
+  table.put(9, dropped);
+  table.loosen();
+  dropped.reset();
+  EXPECT_TRUE(watched.expired());
+  EXPECT_THROW(table.put(9, kept), ProtocolError) << "the number is in use until it is taken back";
+  table.hold();
+  EXPECT_EQ(table.find(3), kept);
+  EXPECT_EQ(table.find(9), nullptr);
+  const std::weak_ptr<const Region> held = kept;
+  kept.reset();
+  EXPECT_FALSE(held.expired());
+  EXPECT_TRUE(table.remove(9));
+  EXPECT_TRUE(table.remove(3));
+  EXPECT_EQ(table.bytes(), 0u);
+  EXPECT_TRUE(held.expired());
+}
+
 TEST(RegionTable, RefusesNothing) {
   RegionTable table;
   bool is_new = false;
