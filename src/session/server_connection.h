@@ -12,6 +12,7 @@
 #include "crossdock/session/server.h"
 #include "crossdock/transport/transport.h"
 #include "session/server_stream.h"
+#include "session/turn_budget.h"
 
 namespace crossdock::session {
 
@@ -24,9 +25,11 @@ class ServerConnection {
 
   ServerConnection(std::unique_ptr<transport::Connection> connection, const ServerOptions& options, Open open);
 
-  /// One bounded turn: takes what came, sends what may be sent. True if anything moved. Throws what ends this
-  /// connection.
-  bool turn(std::int64_t now_ms);
+  /// One turn, within the budget: takes what came, sends what may be sent. True if anything moved. Throws what ends
+  /// this connection.
+  bool turn(std::int64_t now_ms, TurnBudget& budget);
+  /// Whether the stream under way had nothing to send in the last turn: it goes on when the server's waker says so.
+  bool waits_for_source() const noexcept { return waits_for_source_; }
   /// When to take a turn although nothing happened; 0: never.
   std::int64_t deadline_ms() const noexcept { return deadline_ms_; }
   /// Tells a consumer that is in mid-stream why it ends; best effort.
@@ -49,11 +52,13 @@ class ServerConnection {
   };
   static constexpr std::int32_t kNoNumber = -1;
 
-  bool take_messages();
+  bool take_messages(TurnBudget& budget);
+  void take(const transport::Incoming& message);
   void start(std::string_view ticket);
   void pass_end_of_bodies();
   void settle();
-  bool pump(std::int64_t now_ms);
+  bool pump(std::int64_t now_ms, TurnBudget& budget);
+  std::uint64_t cost_of_current() const noexcept;
   bool send_current();
   bool send_metadata();
   bool send_remote();
@@ -67,7 +72,7 @@ class ServerConnection {
   void check_leases() const;
   void forget(const Stream& stream);
   bool push_tail();
-  bool push_retired();
+  bool push_retired(TurnBudget& budget);
 
   std::unique_ptr<transport::Connection> connection_;
   const transport::Carries carries_;
@@ -92,6 +97,7 @@ class ServerConnection {
   std::int64_t starved_since_ms_ = 0;
   std::int64_t deadline_ms_ = 0;
   std::int64_t now_ms_ = 0;  // of the turn
+  bool waits_for_source_ = false;
   ConsumerStats stats_;
 };
 
