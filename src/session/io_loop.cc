@@ -39,6 +39,9 @@ constexpr std::int64_t kPatienceWithCalls = 100'000;
 // What new clients may take before those who are here go on.
 constexpr std::int64_t kAcceptTime = 300'000;
 
+// At the server's end, when nobody else waits: so often is pushed what is on its way to a client.
+constexpr int kLastPushes = 64;
+
 // How long the thread sleeps where it can't be woken.
 constexpr int kBlindMs = 5;
 constexpr int kLongestSleepMs = 60'000;
@@ -219,7 +222,7 @@ void IoLoop::run() noexcept {
     idle_since = 0;
   }
   run_commands();  // answers what was asked before the end
-  for (Member& member : members_) member.server_end.say_goodbye(closed_);
+  for (Member& member : members_) member.server_end.say_goodbye(closed_, kLastPushes);
   while (!members_.empty()) remove(members_.front());
   leases_.reset();
   listeners_.clear();

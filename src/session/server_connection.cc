@@ -18,7 +18,7 @@ constexpr std::uint64_t kPerBuffer = 50;
 constexpr std::uint64_t kPerRetirement = 100;
 constexpr std::uint64_t kBytesPerUnit = 4;
 // The transports push no more of a body at once.
-constexpr std::uint64_t kBytesAtOnce = 512 << 10;
+constexpr std::uint64_t kBytesAtOnce = 256 << 10;
 
 }  // namespace
 
@@ -357,10 +357,11 @@ void ServerConnection::watch_starvation(std::int64_t now_ms) {
   under_way_->source->pass_by_value();
 }
 
-void ServerConnection::say_goodbye(const std::exception& reason) noexcept {
+void ServerConnection::say_goodbye(const std::exception& reason, int pushes) noexcept {
   try {
     if (under_way_ != nullptr) fail_stream(reason);
-    connection_->flush();
+    while (pushes-- > 0 && (!push_tail() || !connection_->flush())) {
+    }
   } catch (const std::exception&) {
     // It is going away in any case.
   }

@@ -32,8 +32,8 @@ class ServerConnection {
   bool waits_for_source() const noexcept { return waits_for_source_; }
   /// When to take a turn although nothing happened; 0: never.
   std::int64_t deadline_ms() const noexcept { return deadline_ms_; }
-  /// Tells a consumer that is in mid-stream why it ends; best effort.
-  void say_goodbye(const std::exception& reason) noexcept;
+  /// Tells a consumer that is in mid-stream why it ends; best effort: what is on its way to it is pushed on so often.
+  void say_goodbye(const std::exception& reason, int pushes = 1) noexcept;
 
   transport::Connection& connection() noexcept { return *connection_; }
   ConsumerStats stats(std::int64_t now_ms);

@@ -83,8 +83,9 @@ class CROSSDOCK_EXPORT Connection {
   /// don't reuse the number yet.
   virtual bool retire(std::uint16_t number) = 0;
   virtual bool shares_memory() const noexcept = 0;
-  /// Pushes on what send() accepted but couldn't place whole yet. True: nothing is left of it. Either half may call it;
-  /// receive(), in_flight() and prepare_sleep() do. Destroying a connection drops what is left. Throws as send() does.
+  /// Pushes on what send() accepted but couldn't place whole yet, a bounded number of bytes. True: nothing is left of
+  /// it. Either half may call it; receive(), in_flight() and prepare_sleep() do. Destroying a connection drops what is
+  /// left. Throws as send() does.
   virtual bool flush() { return true; }
 
   // --- receiving ---
