@@ -95,10 +95,9 @@ class PingStream final : public session::ServerStream {
   int lent_ = 0;
 };
 
-void wait_for(const std::vector<int>& descriptors) {
-  std::vector<pollfd> fds;
-  for (const int fd : descriptors) fds.push_back({fd, POLLIN, 0});
-  ::poll(fds.data(), fds.size(), 500);
+void wait_for(int descriptor) {
+  pollfd ask{descriptor, POLLIN, 0};
+  ::poll(&ask, 1, 500);
 }
 
 void serve(const Arguments& arguments) {
@@ -111,15 +110,16 @@ void serve(const Arguments& arguments) {
   std::fflush(stdout);
 
   std::unique_ptr<transport::Connection> accepted;
-  while (!(accepted = listener->accept())) wait_for(listener->poll_descriptors());
+  while (!(accepted = listener->accept())) wait_for(listener->descriptor());
   session::ServerConnection connection(
       std::move(accepted), options,
       [&](std::string_view, const transport::Connection&) { return std::make_unique<PingStream>(batch_bytes, count); });
   try {
     while (true) {
-      if (connection.turn(0) || options.wait == transport::Wait::kSpin) continue;
+      session::TurnBudget budget;
+      if (connection.turn(0, budget) || options.wait == transport::Wait::kSpin) continue;
       transport::Connection& transport = connection.connection();
-      if (transport.prepare_sleep()) wait_for({transport.descriptor()});
+      if (transport.prepare_sleep()) wait_for(transport.descriptor());
       transport.wake();
     }
   } catch (const ConnectionError&) {

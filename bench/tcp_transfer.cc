@@ -129,9 +129,8 @@ void serve_ours(const Arguments& arguments, const Plan& plan) {
   std::fflush(stdout);
   std::unique_ptr<transport::Connection> connection;
   while (!(connection = listener->accept())) {
-    std::vector<pollfd> asks;
-    for (const int descriptor : listener->poll_descriptors()) asks.push_back({descriptor, POLLIN, 0});
-    ::poll(asks.data(), asks.size(), -1);
+    pollfd ask{listener->descriptor(), POLLIN, 0};
+    ::poll(&ask, 1, -1);
   }
   const std::int64_t start_cpu = cpu_ns();
   try {

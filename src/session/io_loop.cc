@@ -1,13 +1,17 @@
 #include "session/io_loop.h"
 
 #include <poll.h>
+#include <sys/epoll.h>
 #include <time.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <future>
+#include <iterator>
 #include <random>
+#include <span>
 #include <system_error>
 #include <utility>
 
@@ -18,25 +22,46 @@
 namespace crossdock::session {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+// How long the thread looks for work before it sleeps, in Wait::kAuto: about what a sleep and a wake-up cost. In ns, as
+// the other times here.
+constexpr std::int64_t kSpin = 50'000;
+// Descriptors are asked this often, however much there is to do: they tell of new clients, of clients that are gone,
+// and of connections that sleep.
+constexpr std::int64_t kLookAround = 250'000;
+// The work after which the clock is read, about ns.
+constexpr std::uint64_t kWorkPerReading = 20'000;
+constexpr std::uint64_t kPerTurn = 100;
+// How long a connection may have nothing to do, while others are busy, until it is put to sleep. Where memory is
+// shared, looking at it costs next to nothing, and waking it costs its peer a system call; elsewhere looking is a
+// system call.
+constexpr std::int64_t kPatience = 1'000'000;
+constexpr std::int64_t kPatienceWithCalls = 100'000;
+// What new clients may take before those who are here go on.
+constexpr std::int64_t kAcceptTime = 300'000;
 
-// How long the thread looks for work before it sleeps, in Wait::kAuto: about what a sleep and a wake-up cost.
-constexpr std::chrono::microseconds kSpin{50};
-// Even a spinning thread must see new clients and dead ones: those show up on descriptors only.
-constexpr std::chrono::microseconds kLookAround{1000};
+// At the server's end, when nobody else waits: so often is pushed what is on its way to a client.
+constexpr int kLastPushes = 64;
 
-// Coarse, to some milliseconds, and nearly free: asked in every round, and good enough for deadlines of seconds.
-std::int64_t now_ms() {
+// How long the thread sleeps where it can't be woken.
+constexpr int kBlindMs = 5;
+constexpr int kLongestSleepMs = 60'000;
+
+// What epoll says, beside a Member's address.
+constexpr std::uint64_t kWakerEvent = 0;
+constexpr std::uint64_t kLeasesEvent = 1;
+constexpr std::uint64_t kFirstListener = 2;
+constexpr std::size_t kEventsAtOnce = 256;
+
+std::int64_t now_ns() noexcept {
+  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+}
+
+// Coarse, to some milliseconds, and nearly free: asked in every round, and good enough for deadlines.
+std::int64_t now_ms() noexcept {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
   return static_cast<std::int64_t>(now.tv_sec) * 1000 + now.tv_nsec / 1'000'000;
 }
-
-// How long the thread sleeps where it can't be woken.
-constexpr int kBlindMs = 5;
-
-// New clients that are taken before those who are here get their turn.
-constexpr int kAcceptsPerTurn = 16;
 
 // Tags need not be secret, but two servers' tags should differ, so that a location of one isn't taken for another's.
 std::uint64_t random_tag() {
@@ -47,7 +72,9 @@ std::uint64_t random_tag() {
 }  // namespace
 
 IoLoop::IoLoop(const ServerOptions& options, const transport::TransportRegistry& transports, Shelf& shelf)
-    : options_(options), shelf_(shelf) {
+    : options_(options), shelf_(shelf), poll_(::epoll_create1(EPOLL_CLOEXEC)) {
+  if (!poll_) throw_errno(errno, "making a descriptor for the server to wait on");
+  watch_descriptor(shelf_.waker()->descriptor(), kWakerEvent);
   for (const std::string& text : options.uris) {
     const dissociated::Uri uri = dissociated::parse_uri(text);
     const auto& transport = transports.find(uri.scheme);
@@ -61,6 +88,7 @@ IoLoop::IoLoop(const ServerOptions& options, const transport::TransportRegistry&
     listeners_.push_back(transport->listen(uri.address, want, release, options.log));
     uris_.push_back(listeners_.back()->uri());
     locations_.push_back(uris_.back() + "?want_data=" + std::to_string(want) + "&free_data=" + std::to_string(release));
+    watch_descriptor(listeners_.back()->descriptor(), kFirstListener + listeners_.size() - 1);
   }
   try {
     thread_ = std::thread([this] { run(); });
@@ -112,9 +140,9 @@ ServerStats IoLoop::collect_stats() {
   ServerStats stats;
   stats.connections = n_connections_;
   stats.protocol_errors = n_protocol_errors_;
-  for (auto& connection : connections_) {
+  for (Member& member : members_) {
     try {
-      stats.consumers.push_back(connection->stats(now_ms()));
+      stats.consumers.push_back(member.server_end.stats(now_ms()));
     } catch (const Error&) {
       // Its peer has just gone; the next turn ends it.
     }
@@ -151,152 +179,271 @@ void IoLoop::close() {
   if (thread_.joinable()) thread_.join();
 }
 
+void IoLoop::watch_descriptor(int descriptor, std::uint64_t data) {
+  epoll_event event{.events = EPOLLIN, .data = {.u64 = data}};
+  if (::epoll_ctl(poll_.get(), EPOLL_CTL_ADD, descriptor, &event) != 0) {
+    throw_errno(errno, "watching a descriptor of the server's");
+  }
+}
+
 void IoLoop::run() noexcept {
   leases_.emplace();
-  Clock::time_point idle_since{};  // none: the last round had work
-  Clock::time_point looked_around = Clock::now();
+  if (leases_->descriptor() >= 0) {
+    try {
+      watch_descriptor(leases_->descriptor(), kLeasesEvent);
+    } catch (const std::exception& reason) {
+      say(options_.log, LogLevel::kWarning,
+          [&] { return std::string("who wants to write to a served file may be held up for long: ") + reason.what(); });
+    }
+  }
+  std::int64_t idle_since = 0;  // ns; 0: the last round had work
   std::uint64_t seen = shelf_.waker()->seen() - 1;
-  for (unsigned round = 0;; ++round) {
+  for (;;) {
     const std::uint64_t events = shelf_.waker()->seen();
     if (events != seen) {
       seen = events;
       run_commands();
-      const std::lock_guard lock(mutex_);
-      if (closing_) break;
+      {
+        const std::lock_guard lock(mutex_);
+        if (closing_) break;
+      }
+      wake_for_source();
     }
-    const bool progress = turn();
-    if (progress) idle_since = {};
-    if (progress && round % 256 != 0) continue;  // the clock is for rounds that have time
-
-    const Clock::time_point now = Clock::now();
-    if (now - looked_around > kLookAround) {
-      looked_around = now;
-      if (accept_new()) continue;
+    if (round()) {
+      idle_since = 0;
+      continue;
     }
-    if (progress) continue;
-    leases_->look();  // what just came home may have been the last of a file that somebody waits for
-    if (idle_since == Clock::time_point{}) idle_since = now;
+    read_clock();
+    leases_->look();  // what was freed just now may have been the last of a file that somebody waits for
+    if (idle_since == 0) idle_since = now_;
     const bool spin = options_.wait == transport::Wait::kSpin ||
-                      (options_.wait == transport::Wait::kAuto && now - idle_since < kSpin);
-    if (spin && !connections_.empty()) continue;
-    if (!shelf_.waker()->prepare_sleep(seen)) continue;
-    sleep();
-    shelf_.waker()->woke();
-    looked_around = Clock::now();
-    idle_since = {};
-    leases_->look();
-    accept_new();
+                      (options_.wait == transport::Wait::kAuto && now_ - idle_since < kSpin);
+    if (spin && !awake_.empty()) continue;
+    sleep(seen);
+    idle_since = 0;
   }
   run_commands();  // answers what was asked before the end
-  for (auto& connection : connections_) connection->say_goodbye(closed_);
-  connections_.clear();
+  for (Member& member : members_) member.server_end.say_goodbye(closed_, kLastPushes);
+  while (!members_.empty()) remove(members_.front());
   leases_.reset();
   listeners_.clear();
 }
 
-bool IoLoop::turn() {
-  bool progress = false;
-  const std::int64_t now = now_ms();
-  for (std::size_t i = 0; i < connections_.size();) {
-    try {
-      progress |= connections_[i]->turn(now);
-      ++i;
-      continue;
-    } catch (const Error& reason) {
-      const bool hostile = reason.code() == ErrorCode::kProtocol || reason.code() == ErrorCode::kInvalidData;
-      n_protocol_errors_ += hostile;
-      say(options_.log, hostile ? LogLevel::kWarning : LogLevel::kInfo, [&] {
-        return std::string("a connection ends: ") + std::string(error_name(reason.code())) + ": " + reason.what();
-      });
-      connections_[i]->say_goodbye(reason);
-    } catch (const std::exception& reason) {
-      say(options_.log, LogLevel::kError, [&] { return std::string("a connection ends: ") + reason.what(); });
-      connections_[i]->say_goodbye(reason);
-    }
-    connections_.erase(connections_.begin() + static_cast<std::ptrdiff_t>(i));
-    progress = true;
+// Gives each connection that may get further its turn. True if there was one.
+bool IoLoop::round() {
+  bool busy = false;
+  now_ms_ = now_ms();
+  wake_for_deadlines();
+  for (std::size_t i = 0; i < awake_.size();) {
+    Member* const member = awake_[i];
+    const bool readable = !member->ready && member->server_end.connection().readable();
+    if (readable) member->last_busy = now_;
+    if (readable || member->ready) busy |= take_turn(*member) || readable;
+    if (i < awake_.size() && awake_[i] == member) ++i;  // else it is gone, and another has its place
+    if (work_ >= kWorkPerReading) read_clock();
   }
-  return progress;
+  return busy;
+}
+
+// True if anything moved; the member may be gone then.
+bool IoLoop::take_turn(Member& member) {
+  const auto end = [&](const std::exception& reason) {
+    member.server_end.say_goodbye(reason);
+    remove(member);
+    return true;
+  };
+  TurnBudget budget;
+  try {
+    member.ready = member.server_end.turn(now_ms_, budget);
+    note_waits(member);
+  } catch (const Error& reason) {
+    const bool hostile = reason.code() == ErrorCode::kProtocol || reason.code() == ErrorCode::kInvalidData;
+    n_protocol_errors_ += hostile;
+    say(options_.log, hostile ? LogLevel::kWarning : LogLevel::kInfo, [&] {
+      return std::string("a connection ends: ") + std::string(error_name(reason.code())) + ": " + reason.what();
+    });
+    return end(reason);
+  } catch (const std::exception& reason) {
+    say(options_.log, LogLevel::kError, [&] { return std::string("a connection ends: ") + reason.what(); });
+    return end(reason);
+  }
+  work_ += kPerTurn + budget.spent();
+  if (member.ready) member.last_busy = now_;
+  return member.ready;
+}
+
+// Takes note of what may wake a connection, beside its descriptor.
+void IoLoop::note_waits(Member& member) {
+  if (member.server_end.waits_for_source() && !std::exchange(member.waits_for_source, true)) {
+    waiting_.push_back(&member);
+  }
+  const std::int64_t deadline = member.server_end.deadline_ms();
+  if (deadline == member.deadline_ms) return;
+  if (deadline != 0) deadlines_.emplace(deadline, &member);
+  if (member.deadline_ms != 0) deadlines_.erase({member.deadline_ms, &member});
+  member.deadline_ms = deadline;
+}
+
+void IoLoop::remove(Member& member) {
+  // Closing the descriptor doesn't do this while a forked child holds a copy.
+  ::epoll_ctl(poll_.get(), EPOLL_CTL_DEL, member.server_end.connection().descriptor(), nullptr);
+  leave_awake(member);
+  if (member.waits_for_source) std::erase(waiting_, &member);
+  if (member.deadline_ms != 0) deadlines_.erase({member.deadline_ms, &member});
+  members_.erase(member.self);
+}
+
+void IoLoop::leave_awake(Member& member) noexcept {
+  if (member.place == kAsleep) return;
+  awake_[member.place] = awake_.back();
+  awake_[member.place]->place = member.place;
+  awake_.pop_back();
+  member.place = kAsleep;
+}
+
+void IoLoop::wake(Member& member) {
+  member.server_end.connection().wake();
+  member.ready = true;
+  member.last_busy = now_;
+  if (member.place != kAsleep) return;
+  member.place = awake_.size();
+  awake_.push_back(&member);
+}
+
+void IoLoop::wake_for_source() {
+  for (Member* const member : waiting_) {
+    member->waits_for_source = false;
+    wake(*member);
+  }
+  waiting_.clear();
+}
+
+void IoLoop::wake_for_deadlines() {
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now_ms_) {
+    Member& member = *deadlines_.begin()->second;
+    deadlines_.erase(deadlines_.begin());
+    member.deadline_ms = 0;
+    wake(member);
+  }
+}
+
+// False: it has something to do after all.
+bool IoLoop::put_to_sleep(Member& member) noexcept {
+  try {
+    if (member.server_end.connection().prepare_sleep()) {
+      leave_awake(member);
+      return true;
+    }
+  } catch (const std::exception&) {
+    // Its peer has gone: its next turn says so.
+  }
+  member.ready = true;
+  return false;
+}
+
+// Of those who are awake, the ones that had nothing to do for a while.
+void IoLoop::put_idle_to_sleep() noexcept {
+  if (options_.wait == transport::Wait::kSpin) return;
+  for (std::size_t i = 0; i < awake_.size();) {
+    Member& member = *awake_[i];
+    const std::int64_t patience = member.server_end.connection().shares_memory() ? kPatience : kPatienceWithCalls;
+    if (member.ready || now_ - member.last_busy < patience || !put_to_sleep(member)) ++i;
+  }
+}
+
+void IoLoop::read_clock() {
+  work_ = 0;
+  now_ = now_ns();
+  if (now_ - looked_around_ < kLookAround) return;
+  put_idle_to_sleep();
+  look_around(0);
+  leases_->look();
+}
+
+// Takes what the system has to tell: wakes connections, takes new ones in.
+void IoLoop::look_around(int timeout_ms) {
+  std::array<epoll_event, kEventsAtOnce> events;
+  const int got = ::epoll_wait(poll_.get(), events.data(), static_cast<int>(events.size()), timeout_ms);
+  if (got < 0 && errno != EINTR && timeout_ms != 0) ::poll(nullptr, 0, kBlindMs);  // no memory, say
+  now_ = looked_around_ = now_ns();
+  const std::span<const epoll_event> happened = std::span(events).first(static_cast<std::size_t>(std::max(got, 0)));
+  const auto listener_of = [&](const epoll_event& event) -> transport::Listener* {
+    const std::uint64_t number = event.data.u64 - kFirstListener;
+    return number < listeners_.size() ? listeners_[number].get() : nullptr;
+  };
+  const auto member_of = [&](const epoll_event& event) -> Member* {
+    if (event.data.u64 < kFirstListener + listeners_.size()) return nullptr;
+    return static_cast<Member*>(event.data.ptr);
+  };
+  bool somebody_new = false;
+  for (const epoll_event& event : happened) {
+    if (Member* const member = member_of(event)) wake(*member);
+    somebody_new |= listener_of(event) != nullptr;
+  }
+  if (!somebody_new) return;
+  if (full()) {  // who has just left makes room
+    for (const epoll_event& event : happened) {
+      if (Member* const member = member_of(event)) take_turn(*member);
+    }
+  }
+  for (const epoll_event& event : happened) {
+    if (transport::Listener* const listener = listener_of(event)) accept_from(*listener);
+  }
 }
 
 bool IoLoop::full() const noexcept {
-  return options_.max_connections != 0 &&
-         connections_.size() + shelf_.sources_left_behind() >= options_.max_connections;
+  return options_.max_connections != 0 && members_.size() + shelf_.sources_left_behind() >= options_.max_connections;
 }
 
-bool IoLoop::accept_new() {
-  bool progress = full() && turn();  // who has just left makes room
-  for (const auto& listener : listeners_) progress |= accept_at(*listener);
-  return progress;
-}
-
-bool IoLoop::accept_at(transport::Listener& listener) {
-  bool progress = false;
+void IoLoop::accept_from(transport::Listener& listener) {
   try {
-    for (int i = 0; i < kAcceptsPerTurn; ++i) {
+    const std::int64_t end = now_ns() + kAcceptTime;
+    do {
       listener.turn_away(full());
       std::unique_ptr<transport::Connection> connection = listener.accept();
       if (!connection) break;
-      ++n_connections_;
-      progress = true;
-      std::shared_ptr<Consumer> consumer = shelf_.consumer_of(connection->agreement());
-      connections_.push_back(
-          std::make_unique<ServerConnection>(std::move(connection), options_, std::move(consumer),
-                                             [this](std::string_view ticket, const transport::Connection& asking,
-                                                    const std::shared_ptr<const CountedStream>& counted) {
-                                               return shelf_.open(ticket, asking, counted);
-                                             }));
-    }
+      add(std::move(connection));
+    } while (now_ns() < end);  // then those who are here; the descriptor stays readable
   } catch (const std::exception& reason) {
     say(options_.log, LogLevel::kError,
         [&] { return std::string("a client could not be accepted: ") + reason.what(); });
   }
-  return progress;
 }
 
-std::int64_t IoLoop::next_deadline_ms() const {
-  std::int64_t next = 0;
-  for (const auto& connection : connections_) {
-    const std::int64_t deadline = connection->deadline_ms();
-    if (deadline != 0 && (next == 0 || deadline < next)) next = deadline;
-  }
-  return next;
-}
-
-void IoLoop::sleep() noexcept {
-  std::vector<pollfd> fds;
-  std::size_t asleep = 0;
-  int timeout = -1;  // ms
-  bool go = true;
+void IoLoop::add(std::unique_ptr<transport::Connection> connection) {
+  ++n_connections_;
+  std::shared_ptr<Consumer> consumer = shelf_.consumer_of(connection->agreement());
+  Member& member = members_.emplace_back(
+      std::move(connection), options_, std::move(consumer),
+      [this](std::string_view ticket, const transport::Connection& asking,
+             const std::shared_ptr<const CountedStream>& counted) { return shelf_.open(ticket, asking, counted); });
+  member.self = std::prev(members_.end());
   try {
-    fds.push_back({shelf_.waker()->descriptor(), POLLIN, 0});
-    fds.push_back({leases_->descriptor(), POLLIN, 0});  // -1, where there are none, is passed over
-    for (const auto& listener : listeners_) {
-      const std::vector<int> knocks = listener->poll_descriptors();
-      for (const int fd : knocks) fds.push_back({fd, POLLIN, 0});
-      // Handshakes under way have deadlines that only accept() knows, and so has a listener that can't accept now.
-      if (knocks.size() > 1 || knocks.front() < 0) timeout = 500;
-    }
-    for (; go && asleep < connections_.size(); ++asleep) {
-      transport::Connection& connection = connections_[asleep]->connection();
-      fds.push_back({connection.descriptor(), POLLIN, 0});
-      go = connection.prepare_sleep();
-    }
-  } catch (const std::exception&) {
-    go = false;  // a peer has gone: its next turn says so; or there is no memory
+    const auto reserve = [&](auto& some) {
+      if (some.capacity() < members_.size()) some.reserve(2 * members_.size());
+    };
+    reserve(awake_);
+    reserve(waiting_);
+    watch_descriptor(member.server_end.connection().descriptor(), reinterpret_cast<std::uintptr_t>(&member));
+  } catch (...) {
+    members_.pop_back();
+    throw;
   }
-  if (go) {
-    const std::int64_t deadline = next_deadline_ms();
-    if (deadline != 0) {
-      const auto left = static_cast<int>(std::clamp<std::int64_t>(deadline - now_ms(), 0, 60'000));
-      timeout = timeout < 0 ? left : std::min(timeout, left);
-    }
-    if (::poll(fds.data(), fds.size(), timeout) < 0 && errno != EINTR) {
-      // No memory, or more descriptors than the process may have open (a limit that was lowered): look again soon.
-      ::poll(nullptr, 0, kBlindMs);
-    }
+  wake(member);
+}
+
+void IoLoop::sleep(std::uint64_t seen) {
+  while (!awake_.empty()) {
+    if (!put_to_sleep(*awake_.back())) return;
   }
-  for (std::size_t i = 0; i < asleep; ++i) connections_[i]->connection().wake();
+  if (!shelf_.waker()->prepare_sleep(seen)) return;
+  int timeout = -1;  // ms
+  if (!deadlines_.empty()) {
+    timeout = static_cast<int>(std::clamp<std::int64_t>(deadlines_.begin()->first - now_ms(), 0, kLongestSleepMs));
+  }
+  look_around(timeout);
+  shelf_.waker()->woke();
+  leases_->look();
 }
 
 }  // namespace crossdock::session

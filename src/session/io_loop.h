@@ -2,14 +2,19 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "crossdock/core/error.h"
+#include "crossdock/core/unique_fd.h"
 #include "crossdock/session/server.h"
 #include "session/file_leases.h"
 #include "session/server_connection.h"
@@ -18,6 +23,11 @@
 namespace crossdock::session {
 
 /// A server's one I/O thread: accepts, gives each connection its turn, and sleeps when there is nothing to do.
+///
+/// A connection is awake or asleep. One that is awake gets a turn in each round in which it may get further. One that
+/// had nothing to do for a while is put to sleep, and costs nothing until its descriptor, its deadline or its source
+/// wakes it. Descriptors of connections and listeners are registered once, in one epoll instance, which is asked at
+/// least every kLookAround, however much there is to do.
 class IoLoop {
  public:
   /// Listens when it returns.
@@ -35,16 +45,42 @@ class IoLoop {
   void close();
 
  private:
+  /// A connection, and where it stands.
+  struct Member {
+    Member(std::unique_ptr<transport::Connection> connection, const ServerOptions& options,
+           std::shared_ptr<Consumer> consumer, ServerConnection::Open open)
+        : server_end(std::move(connection), options, std::move(consumer), std::move(open)) {}
+    ServerConnection server_end;
+    std::list<Member>::iterator self{};
+    std::size_t place = kAsleep;    // in awake_
+    bool ready = false;             // gets a turn in the next round, whatever its connection says
+    bool waits_for_source = false;  // is in waiting_
+    std::int64_t deadline_ms = 0;   // is in deadlines_; 0: isn't
+    std::int64_t last_busy = 0;     // ns, as now_
+  };
+  static constexpr std::size_t kAsleep = std::numeric_limits<std::size_t>::max();
+
   void run() noexcept;
-  bool turn();
+  void watch_descriptor(int descriptor, std::uint64_t data);
+  bool round();
+  bool take_turn(Member& member);
+  void note_waits(Member& member);
+  void remove(Member& member);
+  void wake(Member& member);
+  void wake_for_source();
+  void wake_for_deadlines();
+  bool put_to_sleep(Member& member) noexcept;
+  void put_idle_to_sleep() noexcept;
+  void leave_awake(Member& member) noexcept;
+  void read_clock();
+  void look_around(int timeout_ms);
   bool full() const noexcept;
-  bool accept_new();
-  bool accept_at(transport::Listener& listener);
-  void sleep() noexcept;
+  void accept_from(transport::Listener& listener);
+  void add(std::unique_ptr<transport::Connection> connection);
+  void sleep(std::uint64_t seen);
   ServerStats collect_stats();
   void run_commands();
   bool post(std::function<void()> command);
-  std::int64_t next_deadline_ms() const;
 
   const ServerOptions& options_;
   Shelf& shelf_;
@@ -52,8 +88,16 @@ class IoLoop {
   std::vector<std::unique_ptr<transport::Listener>> listeners_;
   std::vector<std::string> uris_;
   std::vector<std::string> locations_;  // the same, with want_data and free_data
-  std::optional<FileLeases> leases_;    // made by the I/O thread, which is who hears of breaks
-  std::vector<std::unique_ptr<ServerConnection>> connections_;
+  const UniqueFd poll_;
+  std::optional<FileLeases> leases_;  // made by the I/O thread, which is who hears of breaks
+  std::list<Member> members_;
+  std::vector<Member*> awake_;                            // has room for all members, as waiting_ has
+  std::vector<Member*> waiting_;                          // for their sources
+  std::set<std::pair<std::int64_t, Member*>> deadlines_;  // ms, as now_ms_
+  std::int64_t now_ms_ = 0;                               // of the round; coarse
+  std::int64_t now_ = 0;                                  // ns: when the clock was read last
+  std::int64_t looked_around_ = 0;                        // ns
+  std::uint64_t work_ = 0;                                // since the clock was read, about ns
   std::uint64_t n_connections_ = 0;
   std::uint64_t n_protocol_errors_ = 0;
 

@@ -11,8 +11,14 @@
 namespace crossdock::session {
 namespace {
 
-// What one connection may do before the others get their turn.
-constexpr int kMessagesPerTurn = 64;
+// What work costs about, in nanoseconds.
+constexpr std::uint64_t kPerMessage = 500;
+constexpr std::uint64_t kPerSlice = 10'000;  // of a long free_data message
+constexpr std::uint64_t kPerBuffer = 50;
+constexpr std::uint64_t kPerRetirement = 100;
+constexpr std::uint64_t kBytesPerUnit = 4;
+// The transports push no more of a body at once.
+constexpr std::uint64_t kBytesAtOnce = 256 << 10;
 
 // Whether a request may end with this error on any day: a misspelt name, a stream that somebody else got. The client is
 // told, and the server has nothing to mend.
@@ -38,33 +44,44 @@ ServerConnection::ServerConnection(std::unique_ptr<transport::Connection> connec
   stats_.peer = connection_->agreement().peer;
 }
 
-bool ServerConnection::turn(std::int64_t now_ms) {
+bool ServerConnection::turn(std::int64_t now_ms, TurnBudget& budget) {
   deadline_ms_ = 0;
   now_ms_ = now_ms;
-  bool progress = take_messages();
-  progress |= push_retired();
-  progress |= pump(now_ms);
+  waits_for_source_ = false;
+  bool progress = take_messages(budget);
+  progress |= push_retired(budget);
+  // A number that is free again may be announced anew only once its retirement is out.
+  if (retired_.empty()) progress |= pump(now_ms, budget);
   return progress;
 }
 
-bool ServerConnection::take_messages() {
+bool ServerConnection::take_messages(TurnBudget& budget) {
   bool progress = false;
-  for (int i = 0; i < kMessagesPerTurn; ++i) {
-    const std::optional<transport::Incoming> message = connection_->receive();
-    if (!message) break;
+  while (budget.left()) {
+    if (sender_.freeing()) {
+      sender_.free_more(&freed_);
+      budget.spend(kPerSlice);
+    } else {
+      const std::optional<transport::Incoming> message = connection_->receive();
+      if (!message) break;
+      take(*message);
+      budget.spend(kPerMessage + message->bytes.size() / kBytesPerUnit);
+    }
     progress = true;
-    if (!message->tagged) {
-      if (sender_.on_untagged(message->bytes)) cancel_stream();
-      continue;
-    }
-    if (carries_ == transport::Carries::kData && message->tag == connection_->agreement().want_data)
-      pass_end_of_bodies();
-    if (sender_.on_tagged(message->tag, message->bytes, &freed_) == dissociated::Sender::Event::kWantData) {
-      start(as_text(message->bytes));
-    }
+    settle();
   }
-  settle();
   return progress;
+}
+
+void ServerConnection::take(const transport::Incoming& message) {
+  if (!message.tagged) {
+    if (sender_.on_untagged(message.bytes)) cancel_stream();
+    return;
+  }
+  if (carries_ == transport::Carries::kData && message.tag == connection_->agreement().want_data) pass_end_of_bodies();
+  if (sender_.on_tagged(message.tag, message.bytes, &freed_) == dissociated::Sender::Event::kWantData) {
+    start(as_text(message.bytes));
+  }
 }
 
 void ServerConnection::start(std::string_view ticket) {
@@ -172,10 +189,11 @@ void ServerConnection::drop_regions(Stream* stream) {
   }
 }
 
-bool ServerConnection::push_retired() {
+bool ServerConnection::push_retired(TurnBudget& budget) {
   bool progress = false;
-  while (!retired_.empty() && connection_->retire(retired_.back())) {
+  while (!retired_.empty() && budget.left() && connection_->retire(retired_.back())) {
     retired_.pop_back();
+    budget.spend(kPerRetirement);
     progress = true;
   }
   return progress;
@@ -188,9 +206,10 @@ bool ServerConnection::push_tail() {
   return true;
 }
 
-bool ServerConnection::pump(std::int64_t now_ms) {
+bool ServerConnection::pump(std::int64_t now_ms, TurnBudget& budget) {
   bool progress = false;
-  for (int i = 0; i < kMessagesPerTurn; ++i) {
+  // One message at least: what a client sends doesn't keep its own stream from going on.
+  for (bool first = true; first || budget.left(); first = false) {
     if (!tail_.empty()) return push_tail() || progress;
     if (under_way_ == nullptr) break;
     if (!has_current_) {
@@ -200,6 +219,7 @@ bool ServerConnection::pump(std::int64_t now_ms) {
       try {
         state = under_way_->source->peek(&current_);
         drop_regions(under_way_);
+        waits_for_source_ = state == ServerStream::State::kLater || state == ServerStream::State::kStarved;
         if (state == ServerStream::State::kStarved) {
           watch_starvation(now_ms);
         } else {
@@ -231,6 +251,7 @@ bool ServerConnection::pump(std::int64_t now_ms) {
       has_current_ = true;
       metadata_sent_ = false;
     }
+    budget.spend(cost_of_current());
     try {
       if (!send_current()) break;
     } catch (const ResourceError& reason) {
@@ -239,6 +260,12 @@ bool ServerConnection::pump(std::int64_t now_ms) {
     progress = true;
   }
   return progress;
+}
+
+std::uint64_t ServerConnection::cost_of_current() const noexcept {
+  std::uint64_t bytes = current_.metadata.size();
+  if (current_.by_value) bytes += std::min(current_.bytes, kBytesAtOnce);
+  return kPerMessage + kPerBuffer * (current_.buffers.size() + current_.parts.size()) + bytes / kBytesPerUnit;
 }
 
 void ServerConnection::check_size() const {
@@ -336,7 +363,6 @@ void ServerConnection::end_stream(std::vector<std::byte> tail) {
     if (ended->outstanding == 0) forget(*ended);
   }
   push_tail();
-  push_retired();
 }
 
 void ServerConnection::fail_stream(const std::exception& reason, LogLevel level) {
@@ -371,10 +397,11 @@ void ServerConnection::watch_starvation(std::int64_t now_ms) {
   under_way_->source->pass_by_value();
 }
 
-void ServerConnection::say_goodbye(const std::exception& reason) noexcept {
+void ServerConnection::say_goodbye(const std::exception& reason, int pushes) noexcept {
   try {
     if (under_way_ != nullptr) fail_stream(reason, LogLevel::kInfo);  // the caller has logged the reason
-    connection_->flush();
+    while (pushes-- > 0 && (!push_tail() || !connection_->flush())) {
+    }
   } catch (const std::exception&) {
     // It is going away in any case.
   }

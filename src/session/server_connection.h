@@ -13,6 +13,7 @@
 #include "crossdock/transport/transport.h"
 #include "session/consumer.h"
 #include "session/server_stream.h"
+#include "session/turn_budget.h"
 
 namespace crossdock::session {
 
@@ -27,13 +28,15 @@ class ServerConnection {
   ServerConnection(std::unique_ptr<transport::Connection> connection, const ServerOptions& options,
                    std::shared_ptr<Consumer> consumer, Open open);
 
-  /// One bounded turn: takes what came, sends what may be sent. True if anything moved. Throws what ends this
-  /// connection.
-  bool turn(std::int64_t now_ms);
+  /// One turn, within the budget: takes what came, sends what may be sent. True if anything moved. Throws what ends
+  /// this connection.
+  bool turn(std::int64_t now_ms, TurnBudget& budget);
+  /// Whether the stream under way had nothing to send in the last turn: it goes on when the server's waker says so.
+  bool waits_for_source() const noexcept { return waits_for_source_; }
   /// When to take a turn although nothing happened; 0: never.
   std::int64_t deadline_ms() const noexcept { return deadline_ms_; }
-  /// Tells a consumer that is in mid-stream why it ends; best effort.
-  void say_goodbye(const std::exception& reason) noexcept;
+  /// Tells a consumer that is in mid-stream why it ends; best effort: what is on its way to it is pushed on so often.
+  void say_goodbye(const std::exception& reason, int pushes = 1) noexcept;
 
   transport::Connection& connection() noexcept { return *connection_; }
   ConsumerStats stats(std::int64_t now_ms);
@@ -53,11 +56,13 @@ class ServerConnection {
   };
   static constexpr std::int32_t kNoNumber = -1;
 
-  bool take_messages();
+  bool take_messages(TurnBudget& budget);
+  void take(const transport::Incoming& message);
   void start(std::string_view ticket);
   void pass_end_of_bodies();
   void settle();
-  bool pump(std::int64_t now_ms);
+  bool pump(std::int64_t now_ms, TurnBudget& budget);
+  std::uint64_t cost_of_current() const noexcept;
   bool send_current();
   bool send_metadata();
   bool send_remote();
@@ -73,7 +78,7 @@ class ServerConnection {
   void release_number(std::int32_t number);
   void drop_regions(Stream* stream);
   bool push_tail();
-  bool push_retired();
+  bool push_retired(TurnBudget& budget);
 
   std::unique_ptr<transport::Connection> connection_;
   const transport::Carries carries_;
@@ -100,6 +105,7 @@ class ServerConnection {
   std::int64_t starved_since_ms_ = 0;
   std::int64_t deadline_ms_ = 0;
   std::int64_t now_ms_ = 0;  // of the turn
+  bool waits_for_source_ = false;
   ConsumerStats stats_;
 };
 

@@ -27,6 +27,7 @@ inline UniqueFd accept_at(int listener) noexcept {
 /// client again and again. One thread.
 class Rest {
  public:
+  using Clock = std::chrono::steady_clock;
   /// True if it wasn't resting already: worth a line in the log.
   bool begin() noexcept {
     until_ = Clock::now() + std::chrono::milliseconds(200);
@@ -37,9 +38,10 @@ class Rest {
   bool on() const noexcept { return on_; }
   /// Whether to try.
   bool may_accept() const noexcept { return !on_ || Clock::now() >= until_; }
+  /// When to try again; only while it rests.
+  Clock::time_point until() const noexcept { return until_; }
 
  private:
-  using Clock = std::chrono::steady_clock;
   Clock::time_point until_{};
   bool on_ = false;
 };

@@ -84,8 +84,9 @@ class CROSSDOCK_EXPORT Connection {
   /// don't reuse the number yet.
   virtual bool retire(std::uint16_t number) = 0;
   virtual bool shares_memory() const noexcept = 0;
-  /// Pushes on what send() accepted but couldn't place whole yet. True: nothing is left of it. Either half may call it;
-  /// receive(), in_flight() and prepare_sleep() do. Destroying a connection drops what is left. Throws as send() does.
+  /// Pushes on what send() accepted but couldn't place whole yet, a bounded number of bytes. True: nothing is left of
+  /// it. Either half may call it; receive(), in_flight() and prepare_sleep() do. Destroying a connection drops what is
+  /// left. Throws as send() does.
   virtual bool flush() { return true; }
 
   // --- receiving ---
@@ -126,17 +127,18 @@ class CROSSDOCK_EXPORT Listener {
   virtual ~Listener() = default;
   /// The URI that clients connect to, without parameters.
   virtual std::string uri() const = 0;
+  /// Readable when accept() has something to do: wait on it, then call accept() until it returns null. The descriptor
+  /// stays the same for the listener's whole life.
   virtual int descriptor() const noexcept = 0;
-  /// A connection whose handshake is complete, if there is one. Never blocks; a client that stalls in its handshake
-  /// holds up nobody. Bad clients are dropped and reported through the log. Handshakes under way add descriptors to
-  /// wait on: see poll_descriptors().
+  /// Takes clients in, goes on with their handshakes, and returns a connection whose handshake is complete, if there is
+  /// one. Bounded work: at most one handshake is completed. Never blocks; a client that stalls in its handshake holds
+  /// up nobody. Bad clients are dropped and reported through the log.
   virtual std::unique_ptr<Connection> accept() = 0;
+  /// Clients whose handshake is under way.
+  virtual std::size_t handshakes() const noexcept = 0;
   /// Whether the server has all the connections that it takes: from then on, whoever would become one more is turned
   /// away with those words.
   virtual void turn_away(bool everybody) = 0;
-  /// What to wait for reading on, then accept(). Ask again before each wait. -1, which poll() passes over, stands for
-  /// clients that can't be accepted now, for want of descriptors, say: wait half a second at most.
-  virtual std::vector<int> poll_descriptors() const = 0;
 };
 
 /// How to wait for something that needs both ends.

@@ -8,9 +8,11 @@
 #include <cstring>
 #include <list>
 #include <new>
+#include <optional>
 #include <system_error>
 #include <utility>
 
+#include "../accept_poll.h"
 #include "../accepting.h"
 #include "address.h"
 #include "crossdock/core/error.h"
@@ -25,7 +27,7 @@ using namespace shm;  // NOLINT(google-build-using-namespace): the private half 
 using Clock = std::chrono::steady_clock;
 constexpr const char* kWhat = "this shm listener";
 constexpr std::size_t kMaxHandshakes = 64;  // under way at once; the oldest gives way to a new one
-constexpr int kAcceptsPerTurn = 16;
+constexpr int kAcceptsPerTurn = 8;
 
 /// Of what waits for a client that doesn't read its control socket. Descriptors in it count against the user: a few
 /// such clients must not use up what all may have under way (about as many as one process may open).
@@ -46,12 +48,13 @@ class ShmListener final : public Listener {
         free_data_(free_data),
         log_(std::move(log)),
         file_(address, options),
+        poll_(file_.descriptor(), file_.uri()),
         reserve_(open_reserve()) {}
 
   std::string uri() const override { return file_.uri(); }
-  int descriptor() const noexcept override { return file_.descriptor(); }
-  std::vector<int> poll_descriptors() const override;
+  int descriptor() const noexcept override { return poll_.descriptor(); }
   std::unique_ptr<Connection> accept() override;
+  std::size_t handshakes() const noexcept override { return guests_.size(); }
   void turn_away(bool everybody) override { no_place_ = everybody; }
 
  private:
@@ -60,6 +63,8 @@ class ShmListener final : public Listener {
     Credentials peer;
     std::string where;
     Clock::time_point deadline;
+    bool news = true;  // its opening may be there already
+    AcceptPoll::Watch watch{};
   };
 
   std::unique_ptr<Connection> greet_all();
@@ -80,36 +85,39 @@ class ShmListener final : public Listener {
   const std::uint64_t free_data_;
   const LogCallback log_;
   SocketFile file_;
+  AcceptPoll poll_;
   UniqueFd reserve_;  // given up for a moment to turn a client away when no descriptor is left
   Rest rest_;
   std::list<Guest> guests_;  // oldest first
   bool no_place_ = false;
 };
 
-std::vector<int> ShmListener::poll_descriptors() const {
-  fork_.check(kWhat);
-  std::vector<int> descriptors = {rest_.on() ? -1 : file_.descriptor()};
-  for (const Guest& guest : guests_) descriptors.push_back(guest.socket.get());
-  return descriptors;
-}
-
 std::unique_ptr<Connection> ShmListener::accept() {
   fork_.check(kWhat);
+  const bool waits = poll_.look();
   // Those who are here go first: nobody is turned away for a crowd whose openings lie ready.
-  if (auto connection = greet_all()) return connection;
-  if (!rest_.may_accept()) return nullptr;
-  if (!reserve_) reserve_ = open_reserve();
-  for (int i = 0; i < kAcceptsPerTurn && admit_one(); ++i) {
+  std::unique_ptr<Connection> connection = greet_all();
+  if (!connection && (waits || rest_.on()) && rest_.may_accept()) {
+    if (!reserve_) reserve_ = open_reserve();
+    for (int i = 0; i < kAcceptsPerTurn && admit_one(); ++i) {
+    }
+    connection = greet_all();
   }
-  return greet_all();
+  std::optional<Clock::time_point> deadline;
+  if (!guests_.empty()) deadline = guests_.front().deadline;
+  if (rest_.on()) deadline = std::min(deadline.value_or(rest_.until()), rest_.until());
+  poll_.set_accepting(!rest_.on());
+  poll_.set_deadline(deadline);
+  return connection;
 }
 
-/// Goes on with every handshake until one is complete.
+/// Goes on with the handshakes that have news, until one is complete.
 std::unique_ptr<Connection> ShmListener::greet_all() {
   const auto now = Clock::now();
   for (auto guest = guests_.begin(); guest != guests_.end();) {
     bool done = false;
-    auto connection = greet(*guest, &done);
+    std::unique_ptr<Connection> connection;
+    if (std::exchange(guest->news, false)) connection = greet(*guest, &done);
     if (!done && now >= guest->deadline) {
       done = true;
       refuse(*guest, {Refusal::kMalformed,
@@ -161,6 +169,12 @@ bool ShmListener::admit(UniqueFd socket) {
     guests_.pop_front();
   }
   guests_.push_back(std::move(guest));
+  try {
+    guests_.back().watch = poll_.watch(guests_.back().socket.get(), &guests_.back().news);
+  } catch (const Error& error) {
+    refuse(guests_.back(), {Refusal::kResources, error.what()});
+    guests_.pop_back();
+  }
   return true;
 }
 

@@ -105,7 +105,7 @@ class RingWriter {
   /// Says to the peer, after all that was sent before, that a region's number names nothing any more. Results as
   /// send(); not a message.
   bool retire(std::uint16_t number);
-  /// True: nothing is kept back.
+  /// Pushes on what is kept back, a bounded number of bytes. True: nothing is.
   bool flush();
   /// Messages sent that the peer hasn't taken.
   std::size_t in_flight();

@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kKeep = 1 << 20;
 constexpr std::uint32_t kSmallInARow = 1024;
 /// Of a message that comes as fast as it is taken, before others get their turn.
-constexpr std::uint64_t kBytesPerCall = 4 << 20;
+constexpr std::uint64_t kBytesPerCall = 256 << 10;
 constexpr std::uint64_t kAhead = 2048;  // bytes: the metadata and the addresses of a dozen columns
 
 }  // namespace

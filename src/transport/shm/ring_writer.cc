@@ -11,6 +11,10 @@ namespace crossdock::transport::shm {
 
 namespace {
 
+/// What one call pushes of a message, before others get their turn.
+constexpr std::uint64_t kBytesPerCall = 256 << 10;
+constexpr int kFramesPerCall = 32;  // of many small parts
+
 constexpr std::uint64_t kAhead = 1024;  // bytes: about a message of a dozen columns
 
 /// Has a cache line brought here for writing. A hint: it neither reads nor faults.
@@ -108,7 +112,7 @@ bool RingWriter::begin_large(std::uint32_t flags, std::uint64_t tag, ByteSpan he
   }
 }
 
-/// Writes as much of the message as there is room for, its first frame at least; the rest stays for flush().
+/// Writes some of the message, its first frame at least; the rest stays for flush().
 bool RingWriter::begin(Rest rest) {
   const std::uint64_t first = frame_bytes(std::min(rest.left, max_payload_));
   if (!has_room(first) && !stalled(first, refused_)) return false;
@@ -127,7 +131,13 @@ bool RingWriter::flush() {
 
 bool RingWriter::push_pending() {
   constexpr std::size_t kPieces = 64;
-  do {
+  const std::uint64_t enough = written_ + kBytesPerCall;
+  for (int frames = 0; rest_.left > 0 || frames == 0; ++frames) {
+    if (written_ >= enough || frames == kFramesPerCall) {
+      // Any room will do for going on. Where the thread that would do so sleeps, it is done here.
+      pending_wants_.store(frame_bytes(0), std::memory_order_seq_cst);
+      if (!asleep_.load(std::memory_order_seq_cst)) return false;
+    }
     std::array<ByteSpan, kPieces> pieces;
     std::size_t n = 0;
     std::uint64_t payload = 0;
@@ -150,7 +160,7 @@ bool RingWriter::push_pending() {
     rest_.part = part;
     rest_.offset = offset;
     rest_.left -= payload;
-  } while (rest_.left > 0);
+  }
   rest_ = {};  // such messages are rare and may be huge
   pending_.store(false, std::memory_order_release);
   return true;

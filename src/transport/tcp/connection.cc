@@ -238,7 +238,7 @@ bool TcpConnection::news() const noexcept {
     room_told_ = true;
     return true;
   }
-  return failure_.has_value() || reader_.has_more() || writer_.ended();
+  return failure_.has_value() || reader_.has_more() || writer_.has_more() || writer_.ended();
 }
 
 bool TcpConnection::readable() const {

@@ -15,7 +15,7 @@ constexpr std::size_t kBuffer = 64 << 10;
 constexpr std::size_t kReadAhead = 4 << 10;
 /// Up to this size a frame is read into the buffer, and what follows it too.
 constexpr std::size_t kSmall = 16 << 10;
-constexpr std::size_t kBytesPerTurn = 4 << 20;
+constexpr std::size_t kBytesPerTurn = 256 << 10;
 
 std::string hexadecimal(std::uint32_t value) {
   std::array<char, 11> text{};
@@ -190,10 +190,12 @@ bool FrameReader::fill(std::size_t* budget) {
     of_large = large_->total() - large_->got;
     const std::uint64_t at = std::min(large_->got, large_->size());
     const std::uint64_t payload = large_->size() - at;
-    ask(large_->bytes.get() + at, static_cast<std::size_t>(payload));
-    const auto missing = static_cast<std::size_t>(of_large - payload);
-    ask(trailer_.data() + large_->trailer - missing, missing);
-    ask(buffer_.get(), kReadAhead);
+    ask(large_->bytes.get() + at, static_cast<std::size_t>(std::min<std::uint64_t>(payload, *budget)));
+    if (payload <= *budget) {
+      const auto missing = static_cast<std::size_t>(of_large - payload);
+      ask(trailer_.data() + large_->trailer - missing, missing);
+      ask(buffer_.get(), kReadAhead);
+    }
   } else {
     const std::size_t room = room_for_more();  // moves end_: compilers differ in what of a call they evaluate first
     ask(buffer_.get() + end_, room);

@@ -9,10 +9,12 @@ namespace {
 
 constexpr std::size_t kControlBytes = 2 * kHeaderBytes;  // a kTaken and a kWindow
 constexpr std::size_t kPartsPerCall = 256;               // far under the system's limit
-constexpr std::size_t kKeptQueue = 1 << 20;              // bytes that an empty queue may go on holding
-/// Of a body with a checksum so much is offered at once, after its checksum was computed. Less costs more: the two ends
-/// wait for each other more often.
-constexpr std::size_t kPiece = 1 << 20;
+/// What one call pushes, before others get their turn.
+constexpr std::size_t kBytesPerCall = 256 << 10;
+constexpr int kWritesPerCall = 16;           // of many small parts
+constexpr std::size_t kKeptQueue = 1 << 20;  // bytes that an empty queue may go on holding
+/// Of a body with a checksum so much is summed at once, and offered from then on.
+constexpr std::size_t kPiece = kBytesPerCall;
 
 iovec part_of(ByteSpan bytes) noexcept { return {const_cast<std::byte*>(bytes.data()), bytes.size()}; }
 
@@ -51,6 +53,7 @@ bool FrameWriter::send(FrameKind kind, std::uint64_t tag, ByteSpan head, ByteSpa
     const Moved moved = stream_.write(parts);
     if (moved.state == Moved::State::kEnd) end(&dropped);
     out = moved.bytes;
+    full_ = out < start_size + length + zeros.size();
   }
   for (const ByteSpan part : all) {
     const std::size_t of_part = std::min(out, part.size());
@@ -141,15 +144,18 @@ bool FrameWriter::push() {
   return !pending();
 }
 
-/// Writes until all is out or the stream is full.
+/// Writes until all is out, or the stream is full, or it was enough for one call.
 void FrameWriter::push_locked(Dropped* dropped) {
-  while (!ended()) {
+  full_ = false;
+  std::size_t budget = kBytesPerCall;
+  for (int writes = 0; !ended() && budget > 0 && writes < kWritesPerCall; ++writes) {
     if (tell_taken_ && !has_body()) queue_control();
     if (queued() == 0 && !has_body()) return;
     std::array<iovec, kPartsPerCall> parts;
     std::size_t n = 0;
     std::size_t asked = 0;
     const auto ask = [&](ByteSpan bytes) {
+      bytes = bytes.first(std::min(bytes.size(), budget - asked));
       if (bytes.empty()) return;
       parts[n++] = part_of(bytes);
       asked += bytes.size();
@@ -159,7 +165,7 @@ void FrameWriter::push_locked(Dropped* dropped) {
       if (checksums_ == Checksums::kEach) sum_next_piece();
       const bool whole = checksums_ == Checksums::kNone || sum_part_ == parts_.size();
       std::size_t left = whole ? SIZE_MAX : summed_;
-      for (std::size_t i = part_; i < parts_.size() && n < parts.size() && left > 0; ++i) {
+      for (std::size_t i = part_; i < parts_.size() && n < parts.size() && asked < budget && left > 0; ++i) {
         const ByteSpan rest = i == part_ ? parts_[i].subspan(part_offset_) : parts_[i];
         ask(rest.first(std::min(left, rest.size())));
         left -= std::min(left, rest.size());
@@ -168,9 +174,11 @@ void FrameWriter::push_locked(Dropped* dropped) {
     Moved moved{Moved::State::kSome};
     if (n > 0) moved = stream_.write(std::span(parts).first(n));
     if (moved.state == Moved::State::kEnd) end(dropped);
+    full_ = moved.state != Moved::State::kSome || moved.bytes < asked;
     if (moved.state != Moved::State::kSome) return;
+    budget -= moved.bytes;
     consume(moved.bytes, dropped);
-    if (moved.bytes < asked) return;
+    if (full_) return;
   }
 }
 
@@ -264,7 +272,9 @@ void FrameWriter::end(Dropped* dropped) noexcept {
 }
 
 void FrameWriter::update() noexcept {
-  pending_.store(!ended() && (queued() > 0 || has_body()), std::memory_order_release);
+  const bool pending = !ended() && (queued() > 0 || has_body());
+  pending_.store(pending, std::memory_order_release);
+  more_.store(pending && !full_, std::memory_order_relaxed);
   room_.store(ended() || (!has_body() && queued() <= queue_limit_ / 2), std::memory_order_relaxed);
 }
 

@@ -38,10 +38,12 @@ class FrameWriter {
   /// Tells the peer the window: along with what is sent next, or now. A second time does nothing.
   void window(std::uint64_t messages, bool now);
   void goodbye();
-  /// Pushes on what is pending. True: nothing is.
+  /// Pushes on what is pending, a bounded number of bytes. True: nothing is.
   bool push();
 
   bool pending() const noexcept { return pending_.load(std::memory_order_acquire); }
+  /// Some is pending although the stream wasn't full: push() gets further at once.
+  bool has_more() const noexcept { return more_.load(std::memory_order_relaxed); }
   bool ended() const noexcept { return ended_.load(std::memory_order_acquire); }
   /// A send() found no room, and may find some now.
   bool room_came() const noexcept {
@@ -73,6 +75,7 @@ class FrameWriter {
   const std::size_t queue_limit_;
   const Checksums checksums_;
   std::atomic<bool> pending_{false};
+  std::atomic<bool> more_{false};
   std::atomic<bool> ended_{false};
   std::atomic<bool> refused_{false};
   std::atomic<bool> room_{true};
@@ -83,6 +86,7 @@ class FrameWriter {
   // Goes out first, then the body.
   std::vector<std::byte> queue_;
   std::size_t queue_begin_ = 0;
+  bool full_ = false;  // the stream took less than it was offered last
   bool held_ = false;  // the queue ends with a message that waits for another
   bool keep_body_ = false;
   std::vector<ByteSpan> parts_;  // the body's, and its trailer

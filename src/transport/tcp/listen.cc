@@ -1,7 +1,6 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "../accept_poll.h"
 #include "../accepting.h"
 #include "address.h"
 #include "crossdock/core/error.h"
@@ -29,7 +29,7 @@ using namespace tcp;  // NOLINT(google-build-using-namespace): the private half 
 using Clock = std::chrono::steady_clock;
 constexpr const char* kWhat = "this tcp listener";
 constexpr std::size_t kMaxHandshakes = 64;  // under way at once; the oldest gives way to a new one
-constexpr int kAcceptsPerTurn = 16;
+constexpr int kAcceptsPerTurn = 8;
 constexpr int kBacklog = 128;
 /// Who gave a wrong token waits so long for the answer, and keeps a place in the handshakes: so a guesser gets no more
 /// than kMaxHandshakes guesses in this time.
@@ -54,6 +54,8 @@ struct Guest {
   std::vector<std::byte> opening{};    // its HELLO, once the challenge is out
   std::vector<std::byte> challenge{};  // ours
   std::optional<Turned> turned{};      // it is told at the deadline
+  bool news = true;                    // its opening may be there already
+  AcceptPoll::Watch watch{};           // none once it was turned
 };
 
 UniqueFd listen_at(const Endpoint& endpoint, bool every_address, const TcpOptions& options, int* error) {
@@ -111,9 +113,8 @@ class TcpListener final : public Listener {
         free_data_(free_data),
         log_(std::move(log)),
         socket_(listen_socket(parse_address(address), options)),
-        timer_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)),
+        poll_(socket_.get(), "a tcp listener"),
         reserve_(open_reserve()) {
-    if (!timer_) throw_errno(errno, "making a timer for a tcp listener");
     const Endpoint bound = local_endpoint(socket_.get());
     where_ = to_uri(bound);
     if (is_wildcard(bound)) {
@@ -126,9 +127,9 @@ class TcpListener final : public Listener {
   }
 
   std::string uri() const override { return uri_; }
-  int descriptor() const noexcept override { return socket_.get(); }
-  std::vector<int> poll_descriptors() const override;
+  int descriptor() const noexcept override { return poll_.descriptor(); }
   std::unique_ptr<Connection> accept() override;
+  std::size_t handshakes() const noexcept override { return guests_.size(); }
   void turn_away(bool everybody) override { no_place_ = everybody; }
 
  private:
@@ -143,7 +144,6 @@ class TcpListener final : public Listener {
   std::unique_ptr<Connection> check_proof(Guest& guest, bool* done);
   std::unique_ptr<Connection> welcome(Guest& guest, const Hello& hello);
   void refuse(const Guest& guest, const Turned& turned) const;
-  void set_timer();
   void say(LogLevel level, const std::string& text) const {
     if (log_) log_(level, text);
   }
@@ -154,48 +154,41 @@ class TcpListener final : public Listener {
   const std::uint64_t free_data_;
   const LogCallback log_;
   const UniqueFd socket_;
-  const UniqueFd timer_;  // the next guest's deadline
-  UniqueFd reserve_;      // given up for a moment to turn a client away when no descriptor is left
+  AcceptPoll poll_;
+  UniqueFd reserve_;  // given up for a moment to turn a client away when no descriptor is left
   Rest rest_;
   std::string where_;
   std::string uri_;
   std::list<Guest> guests_;  // oldest first
-  bool timer_runs_ = false;
   bool no_place_ = false;
 };
 
-std::vector<int> TcpListener::poll_descriptors() const {
-  fork_.check(kWhat);
-  std::vector<int> descriptors;
-  if (!full()) descriptors.push_back(rest_.on() ? -1 : socket_.get());
-  for (const Guest& guest : guests_) {
-    if (!guest.turned) descriptors.push_back(guest.socket->get());
-  }
-  if (!guests_.empty()) descriptors.push_back(timer_.get());
-  return descriptors;
-}
-
 std::unique_ptr<Connection> TcpListener::accept() {
   fork_.check(kWhat);
+  const bool waits = poll_.look();
   // Those who are here go first: nobody is turned away for a crowd whose openings lie ready.
   std::unique_ptr<Connection> connection = greet_all();
-  if (!connection && rest_.may_accept()) {
+  if (!connection && (waits || rest_.on()) && rest_.may_accept()) {
     if (!reserve_) reserve_ = open_reserve();
     for (int i = 0; i < kAcceptsPerTurn && admit_one(); ++i) {
     }
     connection = greet_all();
   }
-  set_timer();
+  std::optional<Clock::time_point> deadline;
+  if (!guests_.empty()) deadline = std::ranges::min_element(guests_, {}, &Guest::deadline)->deadline;
+  if (rest_.on()) deadline = std::min(deadline.value_or(rest_.until()), rest_.until());
+  poll_.set_accepting(!rest_.on() && !full());
+  poll_.set_deadline(deadline);
   return connection;
 }
 
-/// Goes on with handshakes until one is complete.
+/// Goes on with the handshakes that have news, until one is complete.
 std::unique_ptr<Connection> TcpListener::greet_all() {
   const auto now = Clock::now();
   std::unique_ptr<Connection> connection;
   for (auto guest = guests_.begin(); guest != guests_.end() && !connection;) {
     bool done = false;
-    if (!guest->turned) connection = greet(*guest, &done);
+    if (std::exchange(guest->news, false) && !guest->turned) connection = greet(*guest, &done);
     if (!done && now >= guest->deadline) {
       refuse(*guest, guest->turned
                          ? *guest->turned
@@ -206,20 +199,6 @@ std::unique_ptr<Connection> TcpListener::greet_all() {
     guest = done ? guests_.erase(guest) : std::next(guest);
   }
   return connection;
-}
-
-/// Has the timer's descriptor turn readable at the next deadline.
-void TcpListener::set_timer() {
-  if (guests_.empty() && !timer_runs_) return;
-  const auto next = std::ranges::min_element(guests_, {}, &Guest::deadline);
-  itimerspec when{};
-  if (next != guests_.end()) {
-    const auto left = std::max<std::chrono::nanoseconds>(next->deadline - Clock::now(), std::chrono::nanoseconds(1));
-    when.it_value = {.tv_sec = static_cast<time_t>(left.count() / 1'000'000'000),
-                     .tv_nsec = static_cast<long>(left.count() % 1'000'000'000)};
-  }
-  if (::timerfd_settime(timer_.get(), 0, &when, nullptr) != 0) throw_errno(errno, "setting a tcp listener's timer");
-  timer_runs_ = !guests_.empty();
 }
 
 /// Takes one client from the system's queue. False: there is none, or none can be taken now.
@@ -254,6 +233,12 @@ bool TcpListener::admit_one() {
     auto guest = std::make_unique<Socket>(std::move(socket), where);
     const auto deadline = Clock::now() + std::chrono::milliseconds(options_.handshake_timeout_ms);
     guests_.push_back(Guest{std::move(guest), peer, where, deadline, {}});
+    try {
+      guests_.back().watch = poll_.watch(guests_.back().socket->get(), &guests_.back().news);
+    } catch (const Error& reason) {
+      refuse(guests_.back(), {Refusal::kResources, reason.what()});
+      guests_.pop_back();
+    }
   } catch (const Error& reason) {
     say(LogLevel::kWarning, std::string("a client of ") + where_ + " was lost: " + reason.what());
   }
@@ -374,6 +359,7 @@ std::unique_ptr<Connection> TcpListener::check_proof(Guest& guest, bool* done) {
     *done = false;
     guest.turned = Turned{Refusal::kToken, "the token is wrong"};
     guest.deadline = Clock::now() + kWrongTokenDelay;
+    guest.watch = {};  // what it sends meanwhile, or that it leaves, changes nothing
     return nullptr;
   }
   Hello hello;

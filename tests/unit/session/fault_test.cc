@@ -283,10 +283,14 @@ TEST_F(FaultTest, AConsumerThatGivesBackSlowlyIsWaitedFor) {
     }
   };
   std::int64_t now = 1000;
+  const auto take_turn = [&] {
+    TurnBudget budget;
+    connection.turn(now, budget);
+  };
   const auto turn_until = [&](std::size_t n) {
     const auto deadline = std::chrono::steady_clock::now() + kSoon;
     while (lent.size() < n && std::chrono::steady_clock::now() < deadline) {
-      connection.turn(now);
+      take_turn();
       take_all();
       std::this_thread::yield();
     }
@@ -298,11 +302,11 @@ TEST_F(FaultTest, AConsumerThatGivesBackSlowlyIsWaitedFor) {
   ASSERT_TRUE(peers->send_tagged(1, as_bytes("s"), {}));
   ASSERT_TRUE(turn_until(5));
   while (!source->pool().starved()) std::this_thread::yield();
-  connection.turn(now);  // from here on it is watched
+  take_turn();  // from here on it is watched
   for (std::size_t i = 0; i < 2; ++i) {
     now += 600;
     free_one(i);
-    connection.turn(now);
+    take_turn();
   }
   take_all();
   EXPECT_EQ(errors, 0);

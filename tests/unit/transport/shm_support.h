@@ -146,9 +146,8 @@ inline std::unique_ptr<Connection> accept_one(Listener& listener, int timeout_ms
     if (auto connection = listener.accept()) return connection;
     const std::int64_t left = (deadline - now_ns()) / 1'000'000;
     if (left <= 0) return nullptr;
-    std::vector<pollfd> asks;
-    for (const int descriptor : listener.poll_descriptors()) asks.push_back({descriptor, POLLIN, 0});
-    ::poll(asks.data(), asks.size(), static_cast<int>(left));
+    pollfd ask{listener.descriptor(), POLLIN, 0};
+    ::poll(&ask, 1, static_cast<int>(left));
   }
 }
 

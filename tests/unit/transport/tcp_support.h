@@ -20,9 +20,8 @@ inline std::int64_t in_ms(int milliseconds) {
 
 /// Waits for whatever the listener waits for; false after `timeout_ms`.
 inline bool await_event(const Listener& listener, int timeout_ms) {
-  std::vector<pollfd> asks;
-  for (const int descriptor : listener.poll_descriptors()) asks.push_back({descriptor, POLLIN, 0});
-  return ::poll(asks.data(), asks.size(), timeout_ms) > 0;
+  pollfd ask{listener.descriptor(), POLLIN, 0};
+  return ::poll(&ask, 1, timeout_ms) > 0;
 }
 
 /// Waits until the listener has a connection; null after about `timeout_ms`.

@@ -1,0 +1,238 @@
+// How the server's thread divides its time between connections and newcomers. Counts messages, not time: where the
+// machine is slow, fewer messages fit into a turn, so a slow machine passes more easily.
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "crossdock/core/unique_fd.h"
+#include "crossdock/session/server.h"
+#include "crossdock/transport/registry.h"
+#include "session/turn_budget.h"
+
+namespace crossdock::session {
+namespace {
+
+using transport::Connection;
+using transport::Incoming;
+
+constexpr std::uint64_t kWant = 1;
+constexpr std::uint64_t kFree = 2;
+
+/// What all connections of a test have taken: the order of their turns.
+struct Record {
+  std::atomic<std::uint64_t> taken{0};
+  std::mutex mutex;
+  std::vector<int> order;  // who took each message
+};
+
+/// A server's connection to a client that always has one more free_data message of zeros, each of which takes the
+/// server some time.
+class BusyConnection final : public Connection {
+ public:
+  BusyConnection(int number, Record& record, std::chrono::microseconds per_message)
+      : number_(number), record_(record), per_message_(per_message), bell_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    agreement_.want_data = kWant;
+    agreement_.free_data = kFree;
+    agreement_.counted_leases = true;
+  }
+
+  const transport::Agreement& agreement() const noexcept override { return agreement_; }
+  bool send(ByteSpan, ByteSpan) override { return true; }
+  bool send_tagged(std::uint64_t, ByteSpan, ByteSpan) override { return true; }
+  std::uint64_t max_message() const noexcept override { return 1 << 20; }
+  bool send_body(std::uint64_t, std::span<const ByteSpan>, std::shared_ptr<const void>) override { return true; }
+  std::uint64_t max_body() const noexcept override { return 0; }
+  std::size_t in_flight() override { return 0; }
+  bool below_window(std::size_t) override { return true; }
+  bool announce(std::uint16_t, const device::Region&) override { return true; }
+  bool retire(std::uint16_t) override { return true; }
+  bool shares_memory() const noexcept override { return false; }
+  std::optional<Incoming> receive() override {
+    const auto until = std::chrono::steady_clock::now() + per_message_;
+    while (std::chrono::steady_clock::now() < until) {
+    }
+    record_.taken.fetch_add(1);
+    const std::lock_guard lock(record_.mutex);
+    record_.order.push_back(number_);
+    return Incoming{true, kFree, as_bytes(zeros_)};
+  }
+  void receive_into(std::shared_ptr<transport::BodyMemory>) override {}
+  std::shared_ptr<const device::Region> region(std::uint16_t, int, const transport::InterruptHook&) override {
+    throw std::logic_error("no region was announced");
+  }
+  bool knows_region(std::uint16_t) override { return true; }
+  bool prepare_sleep() override { return false; }
+  void wake() override {}
+  int descriptor() const noexcept override { return bell_.get(); }
+
+ private:
+  const int number_;
+  Record& record_;
+  const std::chrono::microseconds per_message_;
+  const std::string zeros_ = std::string(64, '\0');
+  const UniqueFd bell_;
+  transport::Agreement agreement_;
+};
+
+/// Who waits to be accepted.
+struct Door {
+  UniqueFd bell{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  std::mutex mutex;
+  std::deque<std::unique_ptr<Connection>> waiting;
+  std::atomic<int> accepted{0};
+
+  void knock(std::unique_ptr<Connection> connection) {
+    {
+      const std::lock_guard lock(mutex);
+      waiting.push_back(std::move(connection));
+    }
+    const std::uint64_t one = 1;
+    ASSERT_EQ(::write(bell.get(), &one, sizeof one), static_cast<ssize_t>(sizeof one));
+  }
+  void await(int number) const {
+    while (accepted < number) std::this_thread::yield();
+  }
+};
+
+class DoorListener final : public transport::Listener {
+ public:
+  explicit DoorListener(std::shared_ptr<Door> door) : door_(std::move(door)) {}
+  std::string uri() const override { return "busy:"; }
+  int descriptor() const noexcept override { return door_->bell.get(); }
+  std::unique_ptr<Connection> accept() override {
+    const std::lock_guard lock(door_->mutex);
+    if (door_->waiting.empty()) {
+      std::uint64_t rings = 0;
+      [[maybe_unused]] const ssize_t got = ::read(door_->bell.get(), &rings, sizeof rings);
+      return nullptr;
+    }
+    auto connection = std::move(door_->waiting.front());
+    door_->waiting.pop_front();
+    ++door_->accepted;
+    return connection;
+  }
+  std::size_t handshakes() const noexcept override { return 0; }
+  void turn_away(bool) override {}
+
+ private:
+  const std::shared_ptr<Door> door_;
+};
+
+class BusyTransport final : public transport::Transport {
+ public:
+  explicit BusyTransport(std::shared_ptr<Door> door) : door_(std::move(door)) {}
+  std::string_view scheme() const noexcept override { return "busy"; }
+  bool shares_with_others() const noexcept override { return false; }
+  std::unique_ptr<transport::Listener> listen(const std::string&, std::uint64_t, std::uint64_t,
+                                              LogCallback) const override {
+    return std::make_unique<DoorListener>(door_);
+  }
+  std::unique_ptr<Connection> connect(const std::string&, transport::Carries, int,
+                                      const transport::InterruptHook&) const override {
+    throw std::logic_error("nobody connects to it");
+  }
+
+ private:
+  const std::shared_ptr<Door> door_;
+};
+
+class Turns : public ::testing::Test {
+ protected:
+  /// A server with `n` connections that always have work.
+  void serve(int n, std::chrono::microseconds per_message) {
+    auto registry = std::make_shared<transport::TransportRegistry>();
+    registry->add(std::make_shared<BusyTransport>(door_));
+    ServerOptions options;
+    options.uris = {"busy:"};
+    options.transports = registry;
+    per_message_ = per_message;
+    server_.emplace(options);
+    for (int i = 0; i < n; ++i) join();
+    door_->await(n);
+  }
+  void join() { door_->knock(std::make_unique<BusyConnection>(next_++, record_, per_message_)); }
+  void await_messages(std::uint64_t n) const {
+    for (const std::uint64_t end = record_.taken + n; record_.taken < end;) std::this_thread::yield();
+  }
+
+  Record record_;
+  std::shared_ptr<Door> door_ = std::make_shared<Door>();
+  std::chrono::microseconds per_message_{0};
+  int next_ = 0;
+  std::optional<Server> server_;
+};
+
+TEST_F(Turns, ANewcomerIsTakenInWhileOthersAlwaysHaveWork) {
+  serve(8, std::chrono::microseconds(10));
+  for (int round = 0; round < 5; ++round) {
+    await_messages(1000);
+    const std::uint64_t before = record_.taken;
+    join();
+    door_->await(9 + round);
+    // A turn and a look around are some 50 messages.
+    EXPECT_LT(record_.taken - before, 1000U) << "messages that others sent while a newcomer waited";
+  }
+}
+
+TEST_F(Turns, AConnectionThatAlwaysHasWorkGetsBoundedTurns) {
+  serve(2, std::chrono::microseconds(100));
+  await_messages(2000);
+  server_->close();
+  std::size_t longest = 0;
+  for (auto at = record_.order.begin(); at != record_.order.end();) {
+    const auto end = std::find_if(at, record_.order.end(), [&](int who) { return who != *at; });
+    // The first of them was alone for a while.
+    if (at != record_.order.begin()) longest = std::max(longest, static_cast<std::size_t>(end - at));
+    at = end;
+  }
+  EXPECT_LE(longest, 16U) << "messages of 100 us that one connection sent in a turn";
+}
+
+// --- the budget of a turn ---
+
+std::int64_t fake_now = 0;  // ns
+std::int64_t fake_clock() noexcept { return fake_now; }
+
+TEST(TurnBudgetTest, EndsByWork) {
+  TurnBudget budget(fake_clock);
+  std::uint64_t spent = 0;
+  for (; budget.left(); spent += 500) budget.spend(500);
+  EXPECT_GE(spent, TurnBudget::kMaxWork);
+  EXPECT_LE(spent, TurnBudget::kMaxWork + TurnBudget::kStride);
+}
+
+TEST(TurnBudgetTest, EndsByTimeWhereWorkTakesLongerThanEstimated) {
+  TurnBudget budget(fake_clock);
+  const std::int64_t start = fake_now;
+  while (budget.left()) {
+    budget.spend(500);
+    fake_now += 50'000;
+  }
+  EXPECT_GE(fake_now - start, TurnBudget::kMaxTime);
+  EXPECT_LE(fake_now - start, TurnBudget::kMaxTime + 2 * 4 * 50'000);
+  EXPECT_LT(budget.spent(), TurnBudget::kMaxWork);
+}
+
+TEST(TurnBudgetTest, OneLargePieceOfWorkEndsIt) {
+  TurnBudget budget(fake_clock);
+  EXPECT_TRUE(budget.left());
+  budget.spend(TurnBudget::kMaxWork);
+  EXPECT_FALSE(budget.left());
+}
+
+}  // namespace
+}  // namespace crossdock::session
