@@ -19,6 +19,7 @@ import socket
 import struct
 import threading
 import time
+from urllib.parse import unquote
 
 PAGE = 4096
 RING = 1 << 16
@@ -51,6 +52,12 @@ class Ended(Exception):
 
 
 _fence_lock = threading.Lock()
+
+
+def socket_path(address: str) -> str:
+    """docs/protocol-shm.md, "Address": a path, or a name in its user's folder of names."""
+    address = unquote(address)
+    return address if "/" in address else f"{os.environ['XDG_RUNTIME_DIR']}/crossdock/{address}.sock"
 
 
 def fence() -> None:

@@ -6,7 +6,6 @@ import contextlib
 import struct
 import time
 from collections.abc import Callable, Iterator
-from urllib.parse import unquote
 
 import numpy as np
 import protocol
@@ -51,9 +50,9 @@ def server() -> Iterator[xd.Server]:
 
 
 class Connected:
-    def __init__(self, uri: str) -> None:
-        path, _, query = uri.removeprefix("shm:").partition("?")
-        self.carrier = shm_carrier.connect(unquote(path))
+    def __init__(self, location: str) -> None:
+        address, _, query = location.removeprefix("shm:").partition("?")
+        self.carrier = shm_carrier.connect(shm_carrier.socket_path(address))
         parameters = dict(part.split("=") for part in query.split("&"))
         # "URI Specification": the two tags are also in the URI.
         assert int(parameters["want_data"]) == self.carrier.want_data
@@ -68,7 +67,7 @@ class Connected:
 
 @pytest.fixture
 def connected(server: xd.Server) -> Iterator[Connected]:
-    one = Connected(server.uri)
+    one = Connected(server.locations[0])
     yield one
     one.carrier.close()
 
@@ -155,7 +154,7 @@ def receive_what_was_asked_for(connected: Connected) -> protocol.Stream:
 
 
 def test_a_client_that_never_frees_gives_all_back_by_going(server: xd.Server) -> None:
-    one = Connected(server.uri)
+    one = Connected(server.locations[0])
     assert one.client.get(b"table").addresses
     assert leases(server) > 0
     one.carrier.close()
@@ -165,7 +164,7 @@ def test_a_client_that_never_frees_gives_all_back_by_going(server: xd.Server) ->
 
 
 def test_a_client_that_is_killed_gives_all_back_too(server: xd.Server) -> None:
-    one = Connected(server.uri)
+    one = Connected(server.locations[0])
     one.client.get(b"table")
     one.carrier.close(orderly=False)
     eventually(lambda: server.stats()["consumers"] == [])
@@ -180,7 +179,7 @@ def test_many_streams_go_over_one_connection(connected: Connected, server: xd.Se
 
 
 def test_a_client_that_stops_reading_for_a_while_loses_nothing(server: xd.Server) -> None:
-    one = Connected(server.uri)
+    one = Connected(server.locations[0])
     try:
         one.carrier.send(b"long", one.carrier.want_data)
         # Far more messages than the window and the ring hold: the server has to wait for this end.
@@ -193,7 +192,7 @@ def test_a_client_that_stops_reading_for_a_while_loses_nothing(server: xd.Server
 def test_a_live_stream_comes_whole(server: xd.Server) -> None:
     batches = [pa.record_batch({"n": np.arange(i, i + 100)}) for i in range(0, 2000, 100)]
     server.publish("live", lambda: pa.RecordBatchReader.from_batches(batches[0].schema, batches))
-    one = Connected(server.uri)
+    one = Connected(server.locations[0])
     try:
         stream = one.client.get(b"live")
         assert stream.table()["n"].to_pylist() == list(range(2000))
@@ -205,7 +204,7 @@ def test_a_live_stream_comes_whole(server: xd.Server) -> None:
 
 def test_metadata_and_bodies_may_have_a_connection_each(server: xd.Server) -> None:
     """The text's first possibility: want_data goes to both, the frees to the one that the bodies came from."""
-    path = unquote(server.uri.removeprefix("shm:").partition("?")[0])
+    path = shm_carrier.socket_path(server.uri.removeprefix("shm:"))
     metadata = shm_carrier.connect(path, shm_carrier.METADATA)
     data = shm_carrier.connect(path, shm_carrier.BODIES)
 
@@ -239,7 +238,7 @@ def test_at_the_lease_limit_bodies_come_by_value() -> None:
         return pa.RecordBatchReader.from_batches(batches[0].schema, batches)
 
     with xd.serve({"live": live, "empty": EMPTY}, lease_limit=30_000) as server:
-        one = Connected(server.uri)
+        one = Connected(server.locations[0])
         try:
             for _ in range(2):
                 stream = one.client.get(b"live")
@@ -304,8 +303,8 @@ def until_it_ends(one: Connected) -> None:
     ],
 )
 def test_an_offence_ends_this_connection_and_no_other(server: xd.Server, offence) -> None:
-    bystander = Connected(server.uri)
-    one = Connected(server.uri)
+    bystander = Connected(server.locations[0])
+    one = Connected(server.locations[0])
     try:
         kept = bystander.client.get(b"table")
         offence(one)
@@ -320,7 +319,7 @@ def test_an_offence_ends_this_connection_and_no_other(server: xd.Server, offence
 
 
 def test_an_unknown_name_closes_the_connection_for_it_knows_no_error_messages(server: xd.Server) -> None:
-    one = Connected(server.uri)
+    one = Connected(server.locations[0])
     try:
         one.carrier.send(b"nothing of this name", one.carrier.want_data)
         with pytest.raises(shm_carrier.Ended):

@@ -44,7 +44,7 @@ def served(no_leftovers: None) -> Iterator[xd.Server]:
 
 @contextlib.contextmanager
 def connected(server: xd.Server, features: int = 0) -> Iterator[protocol.LetterClient]:
-    parts = urlsplit(server.uri)
+    parts = urlsplit(server.locations[0])
     assert parts.hostname is not None
     assert parts.port is not None
     carrier = tcp_carrier.connect(parts.hostname, parts.port, features=features)

@@ -191,7 +191,7 @@ def test_a_killed_server_is_exit_code_5(script, tmp_path):
     assert getting.returncode == 5, err
     assert err.startswith("TruncatedStreamError: ")
     assert list(tmp_path.iterdir()) == []
-    for stale in Path(os.environ["XDG_RUNTIME_DIR"]).iterdir():  # Nobody is there to take its socket away.
+    for stale in (Path(os.environ["XDG_RUNTIME_DIR"]) / "crossdock").iterdir():  # Nobody is there to take its socket away.
         stale.unlink()
 
 

@@ -450,7 +450,7 @@ def test_the_messages_of_a_small_stream() -> None:
             ("sent", True, "free_data"),
             ("received", False, "End of Stream"),
         ]
-        tags = {key: int(value) for key, value in re.findall(r"(want_data|free_data)=(\d+)", server.uri)}
+        tags = {key: int(value) for key, value in re.findall(r"(want_data|free_data)=(\d+)", server.locations[0])}
         assert messages[0]["tag"] == tags["want_data"]
         assert messages[0]["ticket"] == "flights"
         assert messages[0]["size"] == len("flights")
