@@ -39,7 +39,6 @@ std::string difference(const FileStamp& before, const FileStamp& now) {
   compare("inode", before.inode, now.inode);
   compare("size", before.size, now.size);
   compare("modification time (ns)", before.mtime_ns, now.mtime_ns);
-  compare("status change time (ns)", before.ctime_ns, now.ctime_ns);
   return text;
 }
 
