@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "changing_mappings.h"
 #include "crossdock/core/error.h"
 #include "crossdock/device/memfd.h"
 #include "crossdock/device/region_table.h"
@@ -82,6 +83,7 @@ FileStamp FileStamp::of(int fd) { return stamp_of(inspect(fd, "a file's stamp"))
 Region::~Region() {
   // A recycled mapping doesn't exist in a forked child: something else may lie at its addresses there.
   const bool ours = kind_ != RegionKind::kRecycled || !made_in_.in_child();
+  if (data_ != nullptr && kind_ != RegionKind::kFrozen) changing::remove(data_);
   if (data_ != nullptr && ours) ::munmap(const_cast<std::byte*>(data_), mapped_);
 }
 
@@ -118,6 +120,7 @@ std::shared_ptr<const Region> Region::adopt(UniqueFd fd, RegionKind kind, std::u
   if (kind == RegionKind::kFile) region->stamp_ = stamp;
   region->data_ = map(fd.get(), size, PROT_READ, where);
   region->mapped_ = size;
+  if (kind != RegionKind::kFrozen) changing::add(region->data_, size, kind == RegionKind::kFile);
   if (kind == RegionKind::kRecycled) keep_from_children(region->data_, size, where);
   return region;
 }
@@ -152,6 +155,7 @@ std::shared_ptr<const Region> Region::open_file(const std::string& path) {
   region->name_ = path;
   region->data_ = map(region->fd_.get(), region->size_, PROT_READ, where);
   region->mapped_ = region->size_;
+  changing::add(region->data_, region->size_, true);
   return region;
 }
 
@@ -167,6 +171,7 @@ std::shared_ptr<Region> Region::make_recycled(std::uint64_t size, const char* na
   region->mapped_ = size;
   region->size_ = size;
   region->writable_ = true;
+  changing::add(region->data_, size, false);
   keep_from_children(region->data_, size, where);
   // Faulting in by madvise reports a lack of memory; MAP_POPULATE would keep it for a SIGBUS at the first write.
   if (::madvise(const_cast<std::byte*>(region->data_), size, MADV_POPULATE_WRITE) != 0) {
