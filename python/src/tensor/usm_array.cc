@@ -15,6 +15,7 @@
 #include "../offload/selector.h"
 #include "adopted.h"
 #include "array_interface.h"
+#include "crossdock/core/bytes.h"
 #include "crossdock/core/error.h"
 #include "crossdock/device/filter.h"
 #include "crossdock/device/sycl.h"
@@ -118,7 +119,7 @@ Tensor read(nb::handle interface, nb::handle object, bool shown = false) {
   } else {
     read_buffer(object.is_none() ? nullptr : object.ptr(), shift, &tensor);
   }
-  if (tensor.data != nullptr) tensor.data = static_cast<std::byte*>(tensor.data) + shift;
+  if (tensor.data != nullptr) tensor.data = moved_by(tensor.data, shift);
   const nb::object syclobj = entry(interface, "syclobj");
   if (syclobj.is_none()) fail("its entry \"syclobj\" is missing");
   const bool ordered = stands_for_a_queue(syclobj);
