@@ -23,9 +23,13 @@ def open(
     alive by themselves. Compressed ones (LZ4, ZSTD) are decompressed as they are read, large ones on several threads;
     files of big-endian writers are swapped. All metadata is read and checked here.
 
-    The file is yours to keep as it is. Once its size or times have changed, reading on raises `FileChangedError`;
-    batches that you hold show what is written into the file, and touching one whose part of the file was cut off
-    ends the process (SIGBUS), as with any mapping. `write()` replaces files as a whole, and disturbs no reader.
+    The file is yours to keep as it is. Once its size or modification time has changed, reading on raises
+    `FileChangedError`; batches that you hold show what is written into the file, and touching one whose part of the
+    file was cut off ends the process (SIGBUS), as with any mapping. Replacing it as a whole disturbs no reader: who
+    opened the old file keeps it when a new one is renamed over it, as `write()` does, or when it is removed. The same
+    holds for a file that is served: its consumers get the file that was published, until it is published again.
+    To serve a file, give its path to `serve()` or `publish()`, which pass its descriptor on without a copy; what this
+    returns would be read through, batch by batch.
 
     validation: "structure" makes sure that lengths, sizes and first and last offsets fit each other, which costs no
     time to speak of; "full" looks at every element as well: offsets in order, UTF-8, indices of dictionaries, union

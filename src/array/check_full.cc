@@ -44,7 +44,7 @@ struct Looked {
 
 template <typename T>
 T number_at(const std::byte* numbers, std::int64_t i) noexcept {
-  return load_le<T>(numbers + i * static_cast<std::int64_t>(sizeof(T)));
+  return load_once<T>(numbers + i * static_cast<std::int64_t>(sizeof(T)));
 }
 
 class FullChecker {
@@ -121,12 +121,13 @@ class FullChecker {
       const auto begin = number_at<Offset>(offsets, i);
       const auto end = number_at<Offset>(offsets, i + 1);
       if (begin < 0 || end < begin) {
-        fail_at(in, i, "its offsets run from " + std::to_string(begin) + " to " + std::to_string(end));
+        fail_at(in, i, offsets_text(begin, end));
       }
     }
   }
 
-  /// The offsets are in order and within the data.
+  /// The offsets were found in order and within the data. Their producer may have changed them since: each is compared
+  /// with the data's size again before it is followed.
   template <typename Offset>
   void check_utf8(const Looked& in) const {
     const std::byte* offsets = in.elements(1, sizeof(Offset));
@@ -134,19 +135,32 @@ class FullChecker {
     const std::int64_t n = in.node.length;
     const std::int64_t first = number_at<Offset>(offsets, 0);
     const std::int64_t last = number_at<Offset>(offsets, n);
+    if (!in_order(first, last, in.buffers[2].size)) fail_offsets(in, first, last);
     if (is_ascii(data + first, last - first)) return;
     // All the text at once, and no element begins within a character: so each is whole.
     bool whole = is_utf8(data + first, last - first);
     for (std::int64_t i = 0; whole && i < n; ++i) {
       const std::int64_t begin = number_at<Offset>(offsets, i);
-      whole = begin == last || !is_continuation(data[begin]);
+      whole = begin == last || (in_order(first, begin, last) && !is_continuation(data[begin]));
     }
     if (whole) return;
     // One by one: what is null may be anything.
     for (std::int64_t i = 0; i < n; ++i) {
       const std::int64_t begin = number_at<Offset>(offsets, i);
-      if (in.is_valid(i) && !is_utf8(data + begin, number_at<Offset>(offsets, i + 1) - begin)) fail_utf8(in, i);
+      const std::int64_t end = number_at<Offset>(offsets, i + 1);
+      if (!in_order(begin, end, last)) fail_at(in, i, offsets_text(begin, end));
+      if (in.is_valid(i) && !is_utf8(data + begin, end - begin)) fail_utf8(in, i);
     }
+  }
+
+  static bool in_order(std::int64_t begin, std::int64_t end, std::int64_t size) noexcept {
+    return 0 <= begin && begin <= end && end <= size;
+  }
+  static std::string offsets_text(std::int64_t begin, std::int64_t end) {
+    return "its offsets run from " + std::to_string(begin) + " to " + std::to_string(end);
+  }
+  [[noreturn]] void fail_offsets(const Looked& in, std::int64_t begin, std::int64_t end) const {
+    fail(in, offsets_text(begin, end) + ", and its data buffer has " + std::to_string(in.buffers[2].size) + " bytes");
   }
 
   [[noreturn]] void fail_utf8(const Looked& in, std::int64_t element) const { fail_at(in, element, "it isn't UTF-8"); }
@@ -220,6 +234,7 @@ class FullChecker {
     const std::byte* offsets = is_dense ? in.elements(1, sizeof(std::int32_t)) : nullptr;
     // By type id; 0 where there is no such child, so that no offset is below it.
     std::int64_t lengths[256] = {};
+    std::int64_t before[256] = {};  // The last offset into the child.
     std::size_t child = in.index + 1;
     for (std::size_t c = 0; c < type.type_codes.size(); ++c, child = subtree_end(schema_, child)) {
       lengths[static_cast<std::uint8_t>(type.type_codes[c])] = batch_.nodes[child].length;
@@ -237,6 +252,13 @@ class FullChecker {
                 "offset " + std::to_string(offset) + " into the " + std::to_string(length) +
                     " elements of the child with type id " + std::to_string(id));
       }
+      std::int64_t& last = before[static_cast<std::uint8_t>(id)];
+      if (offset < last) {
+        fail_at(in, i,
+                "offset " + std::to_string(offset) + " into the child with type id " + std::to_string(id) + " after " +
+                    std::to_string(last) + ": a dense union's offsets into each child are in order");
+      }
+      last = offset;
     }
   }
 
@@ -259,7 +281,7 @@ class FullChecker {
     const std::byte* views = in.elements(1, kViewSize);
     for (std::int64_t i = 0; i < in.node.length; ++i) {
       const std::byte* view = views + i * kViewSize;
-      const auto length = load_le<std::int32_t>(view);
+      const auto length = load_once<std::int32_t>(view);
       if (length >= 0 && length <= kMaxInline) {
         if (is_inline(view + sizeof(std::int32_t), length, is_text) || !in.is_valid(i)) continue;
         fail_inline(in, i, view + sizeof(std::int32_t), length);
@@ -294,8 +316,8 @@ class FullChecker {
 
   void check_long_view(const Looked& in, std::int64_t element, const std::byte* view, std::int32_t length,
                        bool is_text) const {
-    const auto buffer = load_le<std::int32_t>(view + 8);
-    const auto offset = load_le<std::int32_t>(view + 12);
+    const auto buffer = load_once<std::int32_t>(view + 8);
+    const auto offset = load_once<std::int32_t>(view + 12);
     if (length < 0 || buffer < 0 || static_cast<std::size_t>(buffer) >= in.n_variadic || offset < 0) {
       fail_at(in, element,
               "its view has " + std::to_string(length) + " bytes at " + std::to_string(offset) +

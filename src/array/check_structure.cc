@@ -111,8 +111,8 @@ std::int64_t Checker::last_offset(std::size_t i, const BufferView& offsets, std:
              "offsets");
   if (!readable_) return 0;
   const auto* data = static_cast<const std::byte*>(offsets.data);
-  const auto first = load_le<Offset>(data + batch_.nodes[i].offset * kWidth);
-  const auto last = load_le<Offset>(data + end * kWidth);
+  const auto first = load_once<Offset>(data + batch_.nodes[i].offset * kWidth);
+  const auto last = load_once<Offset>(data + end * kWidth);
   if (first < 0 || last < first) {
     fail(i, "its offsets run from " + std::to_string(first) + " to " + std::to_string(last));
   }

@@ -1,6 +1,7 @@
 #include <atomic>
 #include <cstddef>
 #include <new>
+#include <optional>
 
 #include "check_structure.h"
 #include "crossdock/array/record_batch.h"
@@ -14,15 +15,23 @@ namespace {
 /// What a buffer of no bytes points at on the host: consumers may read offsets[0] of an array without elements.
 alignas(64) constexpr std::byte kZeros[64] = {};
 
-/// The head of the one allocation behind an exported batch; the ArrowArrays, pointers to children and pointers to
-/// buffers follow. Lives until the last array that points into it is released.
+/// The head of the one allocation behind an exported batch; the ArrowArrays, their origins, pointers to children and
+/// pointers to buffers follow. Lives until the last array that points into it is released.
 struct Block {
   Block(RecordBatch&& exported, std::int64_t arrays) noexcept : live(arrays), batch(std::move(exported)) {}
 
   std::atomic<std::int64_t> live;  ///< Arrays not released yet, the root included, dictionaries too.
   RecordBatch batch;
-  const void** root_buffers = nullptr;  ///< By which the root is told from its children.
 };
+
+/// Behind `private_data` of one exported array.
+struct Origin {
+  Block* block;
+  const BufferView* views;  ///< Of the array's buffers, in the block's batch; null if they are absent, as the root's.
+  std::int64_t n_views;     ///< -1 for the root.
+};
+
+constexpr std::int64_t kRoot = -1;
 
 void destroy(Block* block) noexcept {
   block->~Block();
@@ -31,11 +40,13 @@ void destroy(Block* block) noexcept {
 
 void release_array(ArrowArray* array) noexcept;
 
+const Origin& origin_of(const ArrowArray& array) noexcept { return *static_cast<const Origin*>(array.private_data); }
+
 /// Marks an array released, with all below it that wasn't moved out, and returns how many of the block's that were.
 std::int64_t drop(ArrowArray* array, const Block* block) {
   const auto drop_member = [block](ArrowArray* member) -> std::int64_t {
     if (member->release == nullptr) return 0;  // Moved out: its new owner releases it.
-    if (member->release != release_array || member->private_data != block) {
+    if (member->release != release_array || origin_of(*member).block != block) {
       member->release(member);  // A consumer put an array of his own in its place.
       return 0;
     }
@@ -54,7 +65,7 @@ std::int64_t drop(ArrowArray* array, const Block* block) {
 
 void release_array(ArrowArray* array) noexcept {
   if (array == nullptr || array->release == nullptr) return;
-  auto* block = static_cast<Block*>(array->private_data);
+  Block* const block = origin_of(*array).block;
   const std::int64_t count = drop(array, block);
   // If nobody else holds any, nobody can race with us: the common case costs no atomic write.
   if (block->live.load(std::memory_order_acquire) == count ||
@@ -108,9 +119,19 @@ void count(const RecordBatch* batch, const Schema& schema, Totals* totals) {
 /// Fills the parts of a block, each from its start.
 class Writer {
  public:
-  Writer(Block* block, ArrowArray* arrays, ArrowArray** pointers, const void** buffers, std::int64_t* sizes,
-         bool host) noexcept
-      : block_(block), arrays_(arrays), pointers_(pointers), buffers_(buffers), sizes_(sizes), host_(host) {}
+  Writer(Block* block, ArrowArray* arrays, Origin* origins, ArrowArray** pointers, const void** buffers,
+         std::int64_t* sizes, bool host) noexcept
+      : block_(block),
+        arrays_(arrays),
+        origins_(origins),
+        pointers_(pointers),
+        buffers_(buffers),
+        sizes_(sizes),
+        host_(host) {}
+
+  Origin* take_origin(const BufferView* views, std::int64_t n_views) noexcept {
+    return new (origins_++) Origin{block_, views, n_views};
+  }
 
   ArrowArray** take_pointers(std::size_t n) noexcept {
     ArrowArray** taken = pointers_;
@@ -192,7 +213,7 @@ class Writer {
     array->children = nullptr;
     array->dictionary = nullptr;
     array->release = release_array;
-    array->private_data = block_;
+    array->private_data = take_origin(views, static_cast<std::int64_t>(n_views));
   }
 
   const void* write_sizes(const BufferView* variadic, std::size_t n) noexcept {
@@ -211,6 +232,7 @@ class Writer {
 
   Block* block_;
   ArrowArray* arrays_;
+  Origin* origins_;
   ArrowArray** pointers_;
   const void** buffers_;
   std::int64_t* sizes_;
@@ -240,33 +262,35 @@ void export_batch(RecordBatch batch, ArrowDeviceArray* out) {
 
   // One pointer per array below the root (dictionaries' own are in their parent's struct: a spare each), and the root's
   // one buffer, its absent validity.
-  static_assert(sizeof(Block) % alignof(ArrowArray) == 0 && alignof(ArrowArray) == alignof(void*));
+  static_assert(sizeof(Block) % alignof(ArrowArray) == 0 && alignof(ArrowArray) == alignof(void*) &&
+                alignof(Origin) == alignof(void*));
   const std::size_t arrays_size = totals.arrays * sizeof(ArrowArray);
+  const std::size_t origins_size = (totals.arrays + 1) * sizeof(Origin);
   const std::size_t pointers_size = totals.arrays * sizeof(void*);
   const std::size_t buffers_size = (totals.buffers + 1) * sizeof(const void*);
   const std::size_t sizes_size = totals.sizes * sizeof(std::int64_t);
-  const std::size_t size = sizeof(Block) + arrays_size + pointers_size + buffers_size + sizes_size;
+  const std::size_t size = sizeof(Block) + arrays_size + origins_size + pointers_size + buffers_size + sizes_size;
   auto* memory = static_cast<std::byte*>(::operator new(size));
   auto* block = new (memory) Block(std::move(batch), static_cast<std::int64_t>(totals.arrays) + 1);
   auto* arrays = reinterpret_cast<ArrowArray*>(memory + sizeof(Block));
-  auto* pointers = reinterpret_cast<ArrowArray**>(memory + sizeof(Block) + arrays_size);
-  auto* buffers = reinterpret_cast<const void**>(memory + sizeof(Block) + arrays_size + pointers_size);
+  auto* origins = reinterpret_cast<Origin*>(memory + sizeof(Block) + arrays_size);
+  auto* pointers = reinterpret_cast<ArrowArray**>(memory + sizeof(Block) + arrays_size + origins_size);
+  auto* buffers = reinterpret_cast<const void**>(memory + sizeof(Block) + arrays_size + origins_size + pointers_size);
   auto* sizes = reinterpret_cast<std::int64_t*>(memory + size - sizes_size);
 
   const RecordBatch& exported = block->batch;
   const std::size_t n_columns = exported.schema->fields().size();
-  Writer writer(block, arrays, pointers, buffers, sizes, host_reaches(exported.device.type));
+  Writer writer(block, arrays, origins, pointers, buffers, sizes, host_reaches(exported.device.type));
   ArrowArray& root = out->array;
   root.length = exported.num_rows;
   root.n_buffers = 1;
   root.buffers = writer.take_buffers(1);
   root.buffers[0] = nullptr;
-  block->root_buffers = root.buffers;
   root.n_children = static_cast<std::int64_t>(n_columns);
   root.children = n_columns > 0 ? writer.take_pointers(n_columns) : nullptr;
   writer.write(&exported, *exported.schema, root.children);
   root.release = release_array;
-  root.private_data = block;
+  root.private_data = writer.take_origin(nullptr, kRoot);
   out->device_id = exported.device.id;
   out->device_type = static_cast<ArrowDeviceType>(exported.device.type);
   out->sync_event = exported.event.native();
@@ -275,8 +299,18 @@ void export_batch(RecordBatch batch, ArrowDeviceArray* out) {
 const Metadata& exported_metadata(const ArrowArray& array) noexcept {
   static const Metadata kNone;
   if (array.release != release_array) return kNone;
-  const auto* block = static_cast<const Block*>(array.private_data);
-  return array.buffers == block->root_buffers ? block->batch.custom_metadata : kNone;
+  const Origin& origin = origin_of(array);
+  return origin.n_views == kRoot ? origin.block->batch.custom_metadata : kNone;
+}
+
+std::optional<std::int64_t> exported_size(const ArrowArray& array, std::int64_t buffer) noexcept {
+  if (array.release != release_array) return std::nullopt;
+  const Origin& origin = origin_of(array);
+  if (buffer >= origin.n_views) return std::nullopt;
+  const void* const data = array.buffers[buffer];
+  if (data == kZeros) return 0;
+  if (origin.views == nullptr || data == nullptr || origin.views[buffer].data != data) return std::nullopt;
+  return origin.views[buffer].size;
 }
 
 }  // namespace crossdock::array

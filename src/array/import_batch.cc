@@ -1,9 +1,11 @@
 #include <limits>
+#include <optional>
 
 #include "bits.h"
 #include "crossdock/array/record_batch.h"
 #include "crossdock/core/bytes.h"
 #include "crossdock/core/error.h"
+#include "crossdock/device/changing_memory.h"
 #include "exported.h"
 #include "node_path.h"
 #include "text.h"
@@ -188,8 +190,8 @@ class Importer {
     if (node->null_count != 0) node->null_count = -1;
   }
 
-  /// The C interface gives no sizes: they follow from the length. A null pointer has none; check_structure says whether
-  /// it may.
+  /// The C interface gives no sizes. Those that this library exported are known; others follow from the length, and
+  /// those of bytes from the last offset. A null pointer has none; check_structure says whether it may.
   void import_buffers(const ArrowArray& array, const Node& node, std::size_t index) {
     const LayoutNode& layout = schema_.nodes()[index];
     const std::size_t first = batch_.buffers.size();
@@ -197,21 +199,28 @@ class Importer {
     BufferView* views = batch_.buffers.data() + first;
     const std::int64_t end = node.offset + node.length;
     for (std::size_t b = 0; b < layout.type.n_buffers; ++b) {
-      if (array.buffers[b] == nullptr) continue;
-      std::int64_t size = 0;
-      const BufferKind kind = layout.type.buffers[b];
-      switch (kind) {
-        case BufferKind::kValidity:
-        case BufferKind::kBits: size = bytes_for_bits(end); break;
-        case BufferKind::kOffsets32: size = offsets_size(end, sizeof(std::int32_t), index); break;
-        case BufferKind::kOffsets64: size = offsets_size(end, sizeof(std::int64_t), index); break;
-        case BufferKind::kBytes: size = pointed_to(views[b - 1], layout.type.buffers[b - 1], end); break;
-        default: size = bytes_of(end, element_width(kind, layout.type.width), index);
-      }
+      const void* const data = array.buffers[b];
+      if (data == nullptr) continue;
+      const std::optional<std::int64_t> exported = exported_size(array, static_cast<std::int64_t>(b));
+      const std::int64_t size = exported ? *exported : implied_size(layout.type, b, data, views, end, index);
       // Of a device it is carried even where nothing of it is needed.
-      if (size != 0 || !readable_) views[b] = {array.buffers[b], size};
+      if (size != 0 || !readable_) views[b] = {data, size};
     }
     if (layout.type.variadic) import_variadic(array, index);
+  }
+
+  /// The size of buffer `b` as the length implies it. `views` are the node's, those before `b` imported.
+  std::int64_t implied_size(const TypeLayout& type, std::size_t b, const void* data, const BufferView* views,
+                            std::int64_t end, std::size_t index) const {
+    const BufferKind kind = type.buffers[b];
+    switch (kind) {
+      case BufferKind::kValidity:
+      case BufferKind::kBits: return bytes_for_bits(end);
+      case BufferKind::kOffsets32: return offsets_size(end, sizeof(std::int32_t), index);
+      case BufferKind::kOffsets64: return offsets_size(end, sizeof(std::int64_t), index);
+      case BufferKind::kBytes: return pointed_to(data, views[b - 1], type.buffers[b - 1], end);
+      default: return bytes_of(end, element_width(kind, type.width), index);
+    }
   }
 
   /// A view's buffers of bytes, whose sizes stand in the array's last buffer.
@@ -233,11 +242,15 @@ class Importer {
     }
     for (std::int64_t i = 0; i < n; ++i) {
       const void* data = array.buffers[n_fixed + i];
+      if (const std::optional<std::int64_t> exported = exported_size(array, n_fixed + i)) {
+        batch_.buffers.push_back(*exported != 0 || !readable_ ? BufferView{data, *exported} : BufferView{});
+        continue;
+      }
       if (!readable_) {
         batch_.buffers.push_back(data != nullptr ? BufferView{data, kUnknownSize} : BufferView{});
         continue;
       }
-      const auto size = load_le<std::int64_t>(sizes + i * static_cast<std::int64_t>(sizeof(std::int64_t)));
+      const auto size = load_once<std::int64_t>(sizes + i * static_cast<std::int64_t>(sizeof(std::int64_t)));
       if (size < 0 || (size > 0 && data == nullptr)) {
         throw InvalidDataError(place(index) + ": variadic buffer " + std::to_string(i) + " has " +
                                (size < 0 ? "a size of " : "a null pointer and a size of ") + std::to_string(size));
@@ -260,14 +273,19 @@ class Importer {
     return bytes_of(n, static_cast<std::int64_t>(width), index);
   }
 
-  std::int64_t pointed_to(const BufferView& offsets, BufferKind kind, std::int64_t end) const {
+  /// The last offset is believed: the C interface says nothing else. In memory of ours that its producer can change, no
+  /// further than the mapping goes.
+  std::int64_t pointed_to(const void* data, const BufferView& offsets, BufferKind kind, std::int64_t end) const {
     if (end == 0 || offsets.data == nullptr) return 0;
     if (!readable_) return kUnknownSize;
-    const auto* data = static_cast<const std::byte*>(offsets.data);
-    const std::int64_t last = kind == BufferKind::kOffsets32
-                                  ? load_le<std::int32_t>(data + end * static_cast<std::int64_t>(sizeof(std::int32_t)))
-                                  : load_le<std::int64_t>(data + end * static_cast<std::int64_t>(sizeof(std::int64_t)));
-    return last > 0 ? last : 0;  // One below 0 is check_structure's to refuse.
+    const auto* numbers = static_cast<const std::byte*>(offsets.data);
+    const std::int64_t last =
+        kind == BufferKind::kOffsets32
+            ? load_once<std::int32_t>(numbers + end * static_cast<std::int64_t>(sizeof(std::int32_t)))
+            : load_once<std::int64_t>(numbers + end * static_cast<std::int64_t>(sizeof(std::int64_t)));
+    if (last <= 0) return 0;  // One below 0 is check_structure's to refuse.
+    const std::optional<std::uint64_t> left = device::bytes_left_in_changing_memory(data);
+    return left && static_cast<std::uint64_t>(last) > *left ? static_cast<std::int64_t>(*left) : last;
   }
 
   void import_dictionary(const ArrowArray& array, std::size_t index) {

@@ -116,8 +116,8 @@ class Normalizer {
     const BufferView& old = in_.buffers[buffer];
     constexpr auto kWidth = static_cast<std::int64_t>(sizeof(Offset));
     const auto* data = static_cast<const std::byte*>(old.data) + start * kWidth;
-    const auto first = load_le<Offset>(data);
-    const auto last = load_le<Offset>(data + length * kWidth);
+    const auto first = load_once<Offset>(data);
+    const auto last = load_once<Offset>(data + length * kWidth);
     if (first < 0 || last < first) {
       fail(node, "its offsets run from " + std::to_string(first) + " to " + std::to_string(last));
     }
@@ -235,8 +235,8 @@ class Normalizer {
     Extent used;
     std::int64_t empty_from = 0;  // The furthest that an empty list says to begin.
     for (std::int64_t i = 0; i < length; ++i) {
-      const std::int64_t offset = load_le<Int>(offsets + i * kWidth);
-      const std::int64_t size = load_le<Int>(sizes + i * kWidth);
+      const std::int64_t offset = load_once<Int>(offsets + i * kWidth);
+      const std::int64_t size = load_once<Int>(sizes + i * kWidth);
       // A wild list stays wild, and its child whole.
       if (offset < 0 || (size != 0 && !used.add(offset, size, child_length))) return range;
       if (size == 0) empty_from = std::max(empty_from, offset);
@@ -247,9 +247,11 @@ class Normalizer {
     changed_ = true;
     std::byte* const copy = make_copy(buffer, length * kWidth);
     for (std::int64_t i = 0; i < length; ++i) {
+      // Unsigned: an offset that lay within the child a moment ago may be wild now.
+      using Unsigned = std::make_unsigned_t<Int>;
       const bool empty = load_le<Int>(sizes + i * kWidth) == 0;
-      const std::int64_t moved = empty ? 0 : load_le<Int>(offsets + i * kWidth) - range.first;
-      store_le<Int>(copy + i * kWidth, static_cast<Int>(moved));
+      const auto moved = load_le<Unsigned>(offsets + i * kWidth) - static_cast<Unsigned>(range.first);
+      store_le<Unsigned>(copy + i * kWidth, empty ? Unsigned{0} : static_cast<Unsigned>(moved));
     }
     return range;
   }
@@ -300,8 +302,8 @@ class Normalizer {
     }
     const UnionChildren children(layout.field->type);
     for (std::int64_t i = 0; i < length; ++i) {
-      const int of = children.index(load_le<std::int8_t>(ids + i));
-      const auto offset = load_le<std::int32_t>(offsets + i * static_cast<std::int64_t>(sizeof(std::int32_t)));
+      const int of = children.index(load_once<std::int8_t>(ids + i));
+      const auto offset = load_once<std::int32_t>(offsets + i * static_cast<std::int64_t>(sizeof(std::int32_t)));
       if (of < 0 || !used[static_cast<std::size_t>(of)].add(offset, 1, lengths[static_cast<std::size_t>(of)]))
         return {};
     }
@@ -317,7 +319,7 @@ class Normalizer {
     std::byte* const copy = make_copy(buffer, length * kWidth);
     for (std::int64_t i = 0; i < length; ++i) {
       // An id that wasn't wild a moment ago may be now, in memory that somebody else can write to.
-      const int of = children.index(load_le<std::int8_t>(ids + i));
+      const int of = children.index(load_once<std::int8_t>(ids + i));
       const std::int64_t by = of < 0 ? 0 : used[static_cast<std::size_t>(of)].range().first;
       const std::int64_t moved = load_le<std::int32_t>(offsets + i * kWidth) - by;
       store_le<std::int32_t>(copy + i * kWidth, static_cast<std::int32_t>(moved));

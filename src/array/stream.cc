@@ -2,10 +2,13 @@
 
 #include <cerrno>
 #include <cstring>
+#include <exception>
+#include <new>
 #include <string>
 #include <type_traits>
 #include <utility>
 
+#include "c_status.h"
 #include "crossdock/array/column.h"
 #include "crossdock/core/error.h"
 
@@ -39,6 +42,11 @@ struct AnyDevice {
     return static_cast<device::DeviceType>(stream.device_type);
   }
 };
+
+/// What the last call of a stream that this library exported threw, which the C interface has no place for. Null for
+/// other producers' streams.
+template <typename Form>
+std::exception_ptr exported_failure(const typename Form::Stream& stream) noexcept;
 
 template <typename Form>
 class ImportedStream final : public BatchStream {
@@ -115,9 +123,10 @@ class ImportedStream final : public BatchStream {
   }
 
   [[noreturn]] static void fail(typename Form::Stream* stream, int status, const char* what) {
+    if (const std::exception_ptr ours = exported_failure<Form>(*stream)) std::rethrow_exception(ours);
     const char* const text = stream->get_last_error != nullptr ? stream->get_last_error(stream) : nullptr;
-    throw InvalidDataError(std::string("the producer of an Arrow stream failed to give ") + what + ": " +
-                           (text != nullptr && *text != '\0' ? text : std::strerror(status)));
+    throw_status(status, std::string("the producer of an Arrow stream failed to give ") + what + ": " +
+                             (text != nullptr && *text != '\0' ? text : std::strerror(status)));
   }
 
   typename Form::Stream stream_{};
@@ -154,23 +163,12 @@ class MadeStream final : public BatchStream {
   std::size_t next_ = 0;
 };
 
-int to_errno(ErrorCode code) noexcept {
-  switch (code) {
-    case ErrorCode::kTimeout: return ETIMEDOUT;
-    case ErrorCode::kInterrupted: return EINTR;
-    case ErrorCode::kResource: return ENOMEM;
-    case ErrorCode::kUnsupportedType: return ENOTSUP;
-    case ErrorCode::kInvalidArgument:
-    case ErrorCode::kInvalidData: return EINVAL;
-    default: return EIO;
-  }
-}
-
 // Behind private_data of what we export. The callbacks are called from C, so nothing may leave them by exception.
 template <typename Form>
 struct ExportedStream {
   std::unique_ptr<BatchStream> stream;
   std::string last_error;
+  std::exception_ptr failure;
 
   static ExportedStream* of(typename Form::Stream* c) noexcept { return static_cast<ExportedStream*>(c->private_data); }
 
@@ -178,11 +176,13 @@ struct ExportedStream {
   int guarded(Body&& body) noexcept {
     try {
       last_error.clear();
+      failure = nullptr;
       body();
       return 0;
     } catch (const Error& error) {
+      failure = std::current_exception();
       keep(error_name(error.code()), ": ", error.what());
-      return to_errno(error.code());
+      return status_of(error);
     } catch (const std::bad_alloc&) {
       keep("out of memory");
       return ENOMEM;
@@ -250,10 +250,16 @@ struct ExportedStream {
 };
 
 template <typename Form>
+std::exception_ptr exported_failure(const typename Form::Stream& stream) noexcept {
+  if (stream.release != &ExportedStream<Form>::release) return nullptr;
+  return static_cast<const ExportedStream<Form>*>(stream.private_data)->failure;
+}
+
+template <typename Form>
 void export_as(std::unique_ptr<BatchStream> stream, typename Form::Stream* out) {
   using Exported = ExportedStream<Form>;
   out->release = nullptr;
-  out->private_data = new Exported{std::move(stream), {}};
+  out->private_data = new Exported{std::move(stream), {}, {}};
   out->get_schema = &Exported::get_schema;
   out->get_next = &Exported::get_next;
   out->get_last_error = &Exported::get_last_error;

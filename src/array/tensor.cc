@@ -182,7 +182,7 @@ Tensor slice(const Tensor& tensor, std::span<const Slice> slices) {
     view.data = nullptr;
     view.byte_offset = 0;
   } else if (has_addresses(tensor.device.type)) {
-    view.data = static_cast<std::byte*>(tensor.data) + offset;
+    view.data = moved_by(tensor.data, offset);
   } else {
     view.byte_offset = tensor.byte_offset + static_cast<std::uint64_t>(offset);
   }

@@ -40,36 +40,36 @@ std::string_view error_name(ErrorCode code) noexcept {
   return "Error";
 }
 
-void throw_error(ErrorCode code, const std::string& what) {
+void throw_error(ErrorCode code, const std::string& what, int system_errno) {
   switch (code) {
-    case ErrorCode::kInvalidArgument: throw InvalidArgumentError(what);
-    case ErrorCode::kUri: throw UriError(what);
-    case ErrorCode::kScheme: throw SchemeError(what);
-    case ErrorCode::kNotFound: throw NotFoundError(what);
-    case ErrorCode::kUnsupportedType: throw UnsupportedTypeError(what);
-    case ErrorCode::kInvalidData: throw InvalidDataError(what);
-    case ErrorCode::kProtocol: throw ProtocolError(what);
-    case ErrorCode::kHandshake: throw HandshakeError(what);
-    case ErrorCode::kTruncatedStream: throw TruncatedStreamError(what);
-    case ErrorCode::kFileChanged: throw FileChangedError(what);
-    case ErrorCode::kArenaFrozen: throw ArenaFrozenError(what);
-    case ErrorCode::kFork: throw ForkError(what);
-    case ErrorCode::kLeaseLimit: throw LeaseLimitError(what);
-    case ErrorCode::kTimeout: throw TimeoutError(what);
-    case ErrorCode::kClosed: throw ClosedError(what);
-    case ErrorCode::kPermission: throw PermissionError(what);
-    case ErrorCode::kResource: throw ResourceError(what);
-    case ErrorCode::kSystem: throw SystemError(what);
-    case ErrorCode::kInterrupted: throw InterruptedError(what);
-    case ErrorCode::kConsumed: throw ConsumedError(what);
-    case ErrorCode::kConnection: throw ConnectionError(what);
-    case ErrorCode::kRemote: throw RemoteError(what);
-    case ErrorCode::kStreamBusy: throw StreamBusyError(what);
-    case ErrorCode::kUnsupported: throw UnsupportedError(what);
-    case ErrorCode::kExport: throw ExportError(what);
-    case ErrorCode::kExecutionPlacement: throw ExecutionPlacementError(what);
+    case ErrorCode::kInvalidArgument: throw InvalidArgumentError(what, system_errno);
+    case ErrorCode::kUri: throw UriError(what, system_errno);
+    case ErrorCode::kScheme: throw SchemeError(what, system_errno);
+    case ErrorCode::kNotFound: throw NotFoundError(what, system_errno);
+    case ErrorCode::kUnsupportedType: throw UnsupportedTypeError(what, system_errno);
+    case ErrorCode::kInvalidData: throw InvalidDataError(what, system_errno);
+    case ErrorCode::kProtocol: throw ProtocolError(what, system_errno);
+    case ErrorCode::kHandshake: throw HandshakeError(what, system_errno);
+    case ErrorCode::kTruncatedStream: throw TruncatedStreamError(what, system_errno);
+    case ErrorCode::kFileChanged: throw FileChangedError(what, system_errno);
+    case ErrorCode::kArenaFrozen: throw ArenaFrozenError(what, system_errno);
+    case ErrorCode::kFork: throw ForkError(what, system_errno);
+    case ErrorCode::kLeaseLimit: throw LeaseLimitError(what, system_errno);
+    case ErrorCode::kTimeout: throw TimeoutError(what, system_errno);
+    case ErrorCode::kClosed: throw ClosedError(what, system_errno);
+    case ErrorCode::kPermission: throw PermissionError(what, system_errno);
+    case ErrorCode::kResource: throw ResourceError(what, system_errno);
+    case ErrorCode::kSystem: throw SystemError(what, system_errno);
+    case ErrorCode::kInterrupted: throw InterruptedError(what, system_errno);
+    case ErrorCode::kConsumed: throw ConsumedError(what, system_errno);
+    case ErrorCode::kConnection: throw ConnectionError(what, system_errno);
+    case ErrorCode::kRemote: throw RemoteError(what, system_errno);
+    case ErrorCode::kStreamBusy: throw StreamBusyError(what, system_errno);
+    case ErrorCode::kUnsupported: throw UnsupportedError(what, system_errno);
+    case ErrorCode::kExport: throw ExportError(what, system_errno);
+    case ErrorCode::kExecutionPlacement: throw ExecutionPlacementError(what, system_errno);
   }
-  throw Error(code, what);
+  throw Error(code, what, system_errno);
 }
 
 void throw_errno(int error_number, const std::string& doing) {
@@ -78,14 +78,15 @@ void throw_errno(int error_number, const std::string& doing) {
     // The text may be read in another process: it names the one whose limit it is.
     case EMFILE:
       throw ResourceError(what + "; process " + std::to_string(::getpid()) +
-                          " has as many open as it may: close some there, or raise its limit (ulimit -n)");
+                              " has as many open as it may: close some there, or raise its limit (ulimit -n)",
+                          error_number);
     case ENOMEM:
     case ENFILE:
-    case ENOSPC: throw ResourceError(what);
+    case ENOSPC: throw ResourceError(what, error_number);
     case EACCES:
-    case EPERM: throw PermissionError(what);
-    case ENOENT: throw NotFoundError(what);
-    default: throw SystemError(what);
+    case EPERM: throw PermissionError(what, error_number);
+    case ENOENT: throw NotFoundError(what, error_number);
+    default: throw SystemError(what, error_number);
   }
 }
 

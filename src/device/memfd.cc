@@ -5,19 +5,69 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 
+#include "crossdock/core/bytes.h"
 #include "crossdock/core/error.h"
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U  // since Linux 6.3; Debian 12's headers are older
 #endif
 
+#ifndef SYS_cachestat
+#define SYS_cachestat 451  // since Linux 6.5; the same number on all machines
+#endif
+
 namespace crossdock::device::memfd {
+namespace {
+
+constexpr std::uint64_t kBlock = 512;  // what st_blocks counts
+
+struct stat inspect(const UniqueFd& fd, const std::string& name) {
+  struct stat status {};
+  if (::fstat(fd.get(), &status) != 0) throw_errno(errno, name + ": inspecting the descriptor");
+  return status;
+}
+
+/// Memory that the file has beyond `size` bytes, where fallocate() can put some without making it longer. Nothing if
+/// the system doesn't say: before Linux 6.5, and for other users' files.
+std::optional<std::uint64_t> backed_beyond(const UniqueFd& fd, std::uint64_t size) {
+  // As the kernel has them; its header is newer than Debian 12's.
+  const struct {
+    std::uint64_t offset, length;  // 0: to the end
+  } range{align_up(size, page_size()), 0};
+  struct {
+    std::uint64_t cached, dirty, written_back, evicted, recently_evicted;
+  } pages{};
+  if (::syscall(SYS_cachestat, fd.get(), &range, &pages, 0) != 0) return std::nullopt;
+  return (pages.cached + pages.evicted) * page_size();
+}
+
+/// Whether reading all of the file takes memory that it didn't have: done in steps, so that a file of holes costs one.
+bool grows_when_read(const UniqueFd& fd, std::uint64_t size, const std::string& name) {
+  constexpr std::uint64_t kStep = 1 << 20;
+  auto blocks = inspect(fd, name).st_blocks;
+  for (std::uint64_t at = 0; at < size; at += kStep) {
+    const std::uint64_t step = std::min(kStep, size - at);
+    void* const start = ::mmap(nullptr, step, PROT_READ, MAP_SHARED, fd.get(), static_cast<off_t>(at));
+    if (start == MAP_FAILED) throw_errno(errno, name + ": mapping it to find its holes");
+    const auto* const bytes = static_cast<const volatile std::byte*>(start);
+    for (std::uint64_t page = 0; page < step; page += page_size()) static_cast<void>(bytes[page]);
+    ::munmap(start, step);
+    const auto now = inspect(fd, name).st_blocks;
+    if (now > blocks) return true;
+    blocks = now;
+  }
+  return false;
+}
+
+}  // namespace
 
 const int kFrozenSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL;
 const int kRecycledSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
@@ -82,9 +132,7 @@ void fill_holes(const UniqueFd& fd, std::uint64_t offset, std::uint64_t size, co
 }
 
 bool fully_backed(const UniqueFd& fd, std::uint64_t size, const std::string& name) {
-  struct stat status {};
-  if (::fstat(fd.get(), &status) != 0) throw_errno(errno, "inspecting the shared memory \"" + name + "\"");
-  return static_cast<std::uint64_t>(status.st_blocks) * 512 >= size;
+  return static_cast<std::uint64_t>(inspect(fd, "the shared memory \"" + name + "\"").st_blocks) * kBlock >= size;
 }
 
 void seal(const UniqueFd& fd, int seals, const std::string& name) {
@@ -100,11 +148,8 @@ void seal(const UniqueFd& fd, int seals, const std::string& name) {
 std::string fault_of(const UniqueFd& fd, int seals, std::uint64_t size, const std::string& name) {
   const int found = ::fcntl(fd.get(), F_GET_SEALS);
   if (found < 0) return "it isn't a memfd: a pipe, a socket, a device or an ordinary file has no seals";
-  struct stat status {};
   struct statfs system {};
-  if (::fstat(fd.get(), &status) != 0 || ::fstatfs(fd.get(), &system) != 0) {
-    throw_errno(errno, name + ": inspecting the descriptor");
-  }
+  if (::fstatfs(fd.get(), &system) != 0) throw_errno(errno, name + ": inspecting the descriptor");
   // The file system tells huge pages of a fixed pool apart. st_blksize doesn't: transparent huge pages change it too,
   // and they are as good as ordinary ones.
   if (system.f_type != TMPFS_MAGIC) return "it isn't memory of ordinary pages";
@@ -114,13 +159,19 @@ std::string fault_of(const UniqueFd& fd, int seals, std::uint64_t size, const st
   if ((missing & F_SEAL_WRITE) != 0) return "it isn't sealed against writing";
   if ((missing & F_SEAL_FUTURE_WRITE) != 0) return "it isn't sealed against new writers";
   if ((missing & F_SEAL_SEAL) != 0) return "its seals aren't sealed";
+  // The order matters: sealed memory takes no more blocks beyond its end, but those that it has may be freed at any
+  // time, so they are counted before all of them are. Blocks within its size can't be freed any more.
+  const std::optional<std::uint64_t> beyond = backed_beyond(fd, size);
+  const struct stat status = inspect(fd, name);
   if (static_cast<std::uint64_t>(status.st_size) != size) {
     return "it has " + std::to_string(status.st_size) + " bytes, and " + std::to_string(size) + " were announced";
   }
-  const std::uint64_t backed = static_cast<std::uint64_t>(status.st_blocks) * 512;
+  const std::uint64_t all = static_cast<std::uint64_t>(status.st_blocks) * kBlock;
+  const std::uint64_t backed = all - std::min(all, beyond.value_or(0));
   if (backed < size) {
     return "it has holes: memory for " + std::to_string(backed) + " of its " + std::to_string(size) + " bytes";
   }
+  if (!beyond && grows_when_read(fd, size, name)) return "it has holes: reading it takes memory that it doesn't have";
   return {};
 }
 

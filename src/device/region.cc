@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "changing_mappings.h"
 #include "crossdock/core/error.h"
 #include "crossdock/core/memory_limit.h"
 #include "crossdock/device/memfd.h"
@@ -42,7 +43,6 @@ std::string difference(const FileStamp& before, const FileStamp& now) {
   compare("inode", before.inode, now.inode);
   compare("size", before.size, now.size);
   compare("modification time (ns)", before.mtime_ns, now.mtime_ns);
-  compare("status change time (ns)", before.ctime_ns, now.ctime_ns);
   return text;
 }
 
@@ -97,6 +97,7 @@ Region::~Region() {
   record_ = {};  // before something else can lie there
   // A recycled mapping doesn't exist in a forked child: something else may lie at its addresses there.
   const bool ours = kind_ != RegionKind::kRecycled || !made_in_.in_child();
+  if (data_ != nullptr && kind_ != RegionKind::kFrozen) changing::remove(data_);
   release_memory(ours ? data_ : nullptr, mapped_, std::move(fd_), size_);
 }
 
@@ -138,6 +139,7 @@ std::shared_ptr<const Region> Region::adopt(UniqueFd fd, RegionKind kind, std::u
   } else {
     region->record_ = {region->data_, size, MappingKind::kMemory, where};
   }
+  if (kind != RegionKind::kFrozen) changing::add(region->data_, size, kind == RegionKind::kFile);
   if (kind == RegionKind::kRecycled) keep_from_children(region->data_, size, where);
   return region;
 }
@@ -173,6 +175,7 @@ std::shared_ptr<const Region> Region::open_file(const std::string& path) {
   region->data_ = map(region->fd_.get(), region->size_, PROT_READ, where);
   region->mapped_ = region->size_;
   region->record_ = {region->data_, region->size_, MappingKind::kFile, path};
+  changing::add(region->data_, region->size_, true);
   return region;
 }
 
@@ -189,6 +192,7 @@ std::shared_ptr<Region> Region::make_recycled(std::uint64_t size, const char* na
   region->mapped_ = size;
   region->size_ = size;
   region->writable_ = true;
+  changing::add(region->data_, size, false);
   keep_from_children(region->data_, size, where);
   // Faulting in by madvise reports a lack of memory; MAP_POPULATE would keep it for a SIGBUS at the first write.
   if (::madvise(const_cast<std::byte*>(region->data_), size, MADV_POPULATE_WRITE) != 0) {

@@ -277,7 +277,7 @@ Tensor tensor_of_column(const RecordBatch& given, Bools bools) {
     if (!array::has_addresses(tensor.device.type)) {
       tensor.byte_offset = static_cast<std::uint64_t>(offset);
     } else if (tensor.data != nullptr) {
-      tensor.data = static_cast<std::byte*>(tensor.data) + offset;
+      tensor.data = moved_by(tensor.data, offset);
     }
     tensor.read_only = true;
     tensor.owner = column.owner;

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "crossdock/core/bytes.h"
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/ready.h"
 #include "queue_owned.h"
@@ -23,7 +24,7 @@ using ContextPtr = std::shared_ptr<Context>;
 constexpr std::int64_t kMostRuns = 1024;
 
 BufferRef memory_of(const Tensor& tensor, std::int64_t offset, std::int64_t size) noexcept {
-  return {.data = static_cast<std::byte*>(tensor.data) + offset,
+  return {.data = moved_by(tensor.data, offset),
           .size = static_cast<std::uint64_t>(size),
           .device = tensor.device,
           .kind = tensor.kind,

@@ -123,7 +123,7 @@ Tensor view_dlpack(const DLTensor& dl, std::uint64_t flags) {
     if (dl.byte_offset > UINTPTR_MAX - reinterpret_cast<std::uintptr_t>(dl.data)) {
       throw InvalidDataError(std::string(kWhere) + ": its byte_offset overflows");
     }
-    tensor.data = static_cast<std::byte*>(dl.data) + dl.byte_offset;
+    tensor.data = moved_by(dl.data, static_cast<std::int64_t>(dl.byte_offset));
     tensor.byte_offset = 0;
   }
   array::check_tensor(&tensor, kWhere);

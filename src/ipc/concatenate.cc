@@ -195,16 +195,18 @@ class Concatenation {
   template <class Offset>
   void add_offsets(const LayoutNode& layout, std::size_t b, const std::vector<BufferCursor>& here,
                    const Lengths& lengths, std::int64_t length) {
+    using Unsigned = std::make_unsigned_t<Offset>;
     std::byte* const to = take((length + 1) * static_cast<std::int64_t>(sizeof(Offset)));
     std::int64_t end = 0;
     std::int64_t base = 0;
     for (std::size_t p = 0; p < parts_.size(); ++p) {
       if (lengths[p] == 0) continue;
       const std::byte* from = bytes_of(buffer(p, b, here));
-      const std::int64_t last = at<Offset>(from, lengths[p]);
-      if (base > std::numeric_limits<Offset>::max() - last) fail(layout, "what its offsets point into");
+      const std::int64_t last = load_once<Offset>(from + lengths[p] * static_cast<std::int64_t>(sizeof(Offset)));
+      if (last < 0 || base > std::numeric_limits<Offset>::max() - last) fail(layout, "what its offsets point into");
       for (std::int64_t i = 1; i <= lengths[p]; ++i) {
-        put<Offset>(to, ++end, static_cast<Offset>(base + at<Offset>(from, i)));
+        // Unsigned: offsets before the last aren't checked here, and a sum with a wild one must not be undefined.
+        put<Offset>(to, ++end, static_cast<Offset>(static_cast<Unsigned>(base) + at<Unsigned>(from, i)));
       }
       base += last;
     }
@@ -221,7 +223,7 @@ class Concatenation {
         const std::byte* from = bytes_of(buffer(p, b, here));
         for (std::int64_t i = 0; i < lengths[p]; ++i) {
           // A part's last run may reach beyond what the part shows.
-          const std::int64_t run_end = std::min<std::int64_t>(at<End>(from, i), run_lengths[p]);
+          const std::int64_t run_end = std::clamp<std::int64_t>(at<End>(from, i), 0, run_lengths[p]);
           put<End>(to, end++, static_cast<End>(base + run_end));
         }
         base += run_lengths[p];

@@ -86,8 +86,11 @@ class Reader {
         std::as_writable_bytes(std::span(footer_)).first(static_cast<std::size_t>(length));
     source_.read(footer_offset_, footer_bytes);
     const auto* footer = verified_root<flatbuf::Footer>(footer_bytes, limits_, where_.c_str());
-    check_version(footer->version(), where_.c_str());
-    out_.version = static_cast<int>(footer->version()) + 1;
+    // V1 is what the field says where a writer left it out: the messages' versions decide, which are checked with them.
+    if (footer->version() != flatbuf::MetadataVersion::V1) {
+      check_version(footer->version(), where_.c_str());
+      out_.version = static_cast<int>(footer->version()) + 1;
+    }
     if (!footer->schema()) fail(footer_offset_, "the footer has no schema");
     take_schema(read_schema_info(*footer->schema(), limits_, where_.c_str()));
     out_.custom_metadata = read_metadata(footer->custom_metadata(), limits_, where_.c_str());
@@ -226,6 +229,7 @@ class Reader {
       fail(frame.metadata_offset, "a message of another kind than belongs here (kind " +
                                       std::to_string(static_cast<int>(message.kind())) + ")");
     }
+    if (out_.messages.empty() && out_.has_footer) out_.version = message.version();
     if (message.body_length() > end - body_offset) {
       fail_truncated(body_offset, std::to_string(message.body_length()) + " bytes of a message's body");
     }

@@ -28,23 +28,24 @@ bool same_bytes(const std::byte* a, const std::byte* b, std::int64_t n) noexcept
 
 template <class T>
 std::int64_t at(const std::byte* bytes, std::int64_t i) noexcept {
-  return load_le<T>(bytes + i * static_cast<std::int64_t>(sizeof(T)));
+  return load_once<T>(bytes + i * static_cast<std::int64_t>(sizeof(T)));
 }
 
 /// One batch on its way through the schema's preorder.
 struct Side {
   explicit Side(const RecordBatch& given) : batch(given), cursor(given.variadic_counts) {}
   const std::byte* buffer(std::size_t b) const { return bytes_of(batch.buffers[cursor.first() + b]); }
+  std::int64_t size(std::size_t b) const { return batch.buffers[cursor.first() + b].size; }
   bool valid(std::int64_t i) const noexcept {
     return validity == nullptr || (std::to_integer<int>(validity[i / 8]) >> (i % 8) & 1) != 0;
   }
   /// The bytes of a view.
   ByteSpan view(std::int64_t i) const {
     const std::byte* header = buffer(1) + i * kViewSize;
-    const auto length = load_le<std::int32_t>(header);
+    const auto length = load_once<std::int32_t>(header);
     if (length <= kMostInline) return {header + 4, static_cast<std::size_t>(std::max(length, 0))};
-    const auto number = load_le<std::uint32_t>(header + 8);
-    const auto offset = load_le<std::int32_t>(header + 12);
+    const auto number = load_once<std::uint32_t>(header + 8);
+    const auto offset = load_once<std::int32_t>(header + 12);
     // A dictionary of somebody's may not have been looked at this closely before.
     if (number >= cursor.n_variadic() || offset < 0) return {};
     const BufferView& data = batch.buffers[cursor.end() - cursor.n_variadic() + number];
@@ -108,7 +109,8 @@ class Comparison {
         return same_elements(b, n, layout.type.width);
       case BufferKind::kOffsets32: return same_offsets<std::int32_t>(b, n, child_n);
       case BufferKind::kOffsets64: return same_offsets<std::int64_t>(b, n, child_n);
-      case BufferKind::kBytes: return same_bytes(a_.buffer(b), b_.buffer(b), *child_n);
+      case BufferKind::kBytes:
+        return *child_n <= std::min(a_.size(b), b_.size(b)) && same_bytes(a_.buffer(b), b_.buffer(b), *child_n);
       case BufferKind::kViews: return same_views(n);
       case BufferKind::kListViewSizes32: return same_list_views<std::int32_t>(n, child_n);
       case BufferKind::kListViewSizes64: return same_list_views<std::int64_t>(n, child_n);
@@ -153,13 +155,14 @@ class Comparison {
     return true;
   }
 
-  /// Offsets begin at 0; the last one says how much of what they point into is compared.
+  /// Offsets begin at 0; the last one says how much of what they point into is compared. Its producer may have changed
+  /// it since it was checked.
   template <class Offset>
   bool same_offsets(std::size_t b, std::int64_t n, std::int64_t* pointed) const {
     *pointed = 0;
     if (n == 0) return true;
     *pointed = at<Offset>(a_.buffer(b), n);
-    return same_bytes(a_.buffer(b), b_.buffer(b), (n + 1) * static_cast<std::int64_t>(sizeof(Offset)));
+    return *pointed >= 0 && same_bytes(a_.buffer(b), b_.buffer(b), (n + 1) * static_cast<std::int64_t>(sizeof(Offset)));
   }
 
   bool same_views(std::int64_t n) const {

@@ -24,39 +24,49 @@ namespace {
 constexpr mode_t kMode = 0666;  // less what the process's umask takes
 constexpr mode_t kPermissions = 07777;
 
-/// Where a file is written until it is whole: beside the one that it will be.
+/// Where a file is written until it is whole: in the same folder, under a short name of its own, so that it may have
+/// every name that the system allows.
 class NewFile {
  public:
-  explicit NewFile(std::string path) : path_(std::move(path)) {
+  explicit NewFile(const std::string& path) : path_(path) {
+    const std::size_t slash = path.rfind('/');
+    name_ = slash == std::string::npos ? path : path.substr(slash + 1);
+    const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+    folder_.reset(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    if (!folder_) throw_errno(errno, "creating " + path_);
     std::random_device random;
     constexpr int kAttempts = 100;
     for (int i = 0; i < kAttempts; ++i) {
-      temporary_ = path_ + ".part-" + std::to_string(random());
-      fd_.reset(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kMode));
+      temporary_ = ".crossdock-" + std::to_string(random());
+      fd_.reset(::openat(folder_.get(), temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kMode));
       if (fd_) return;
-      if (errno != EEXIST) throw_errno(errno, "creating " + temporary_);
+      if (errno != EEXIST) break;
     }
-    throw_errno(EEXIST, "creating " + temporary_);
+    throw_errno(errno, "creating " + path_);
   }
   ~NewFile() {
-    if (!temporary_.empty()) ::unlink(temporary_.c_str());
+    if (!temporary_.empty()) ::unlinkat(folder_.get(), temporary_.c_str(), 0);
   }
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
 
   int descriptor() const noexcept { return fd_.get(); }
   void keep_mode(mode_t mode) {
-    if (::fchmod(fd_.get(), mode & kPermissions) != 0) throw_errno(errno, "giving " + temporary_ + " its mode");
+    if (::fchmod(fd_.get(), mode & kPermissions) != 0) throw_errno(errno, "giving " + path_ + " its mode");
   }
   void finish() {
     // Errors of delayed writing, on file systems that have them, are told here.
-    if (::close(fd_.release()) != 0) throw_errno(errno, "closing " + temporary_);
-    if (::rename(temporary_.c_str(), path_.c_str()) != 0) throw_errno(errno, "renaming " + temporary_ + " to " + path_);
+    if (::close(fd_.release()) != 0) throw_errno(errno, "closing " + path_);
+    if (::renameat(folder_.get(), temporary_.c_str(), folder_.get(), name_.c_str()) != 0) {
+      throw_errno(errno, "renaming what was written to " + path_);
+    }
     temporary_.clear();
   }
 
  private:
-  std::string path_;
+  std::string path_;  ///< For errors.
+  UniqueFd folder_;
+  std::string name_;
   std::string temporary_;
   UniqueFd fd_;
 };

@@ -122,14 +122,14 @@ CROSSDOCK_EXPORT void check_structure(const RecordBatch& batch);
 
 /// check_structure, and everything that it leaves out, in every element that a node shows, dictionaries' too: counted
 /// nulls are the bitmap's; offsets are in order; utf8 (of any kind) is UTF-8; dictionaries' indices are within them;
-/// type ids are those of a union's children and dense offsets within them; run ends aren't null, are above 0 and each
-/// above the one before; views lie within their buffers, with the prefix that they say and zeros after short ones; list
-/// views lie within their child; decimals have no more digits than their precision; a date64 is a whole number of days
-/// and a time is within a day; entries and keys of maps aren't null. Elements that are null may hold anything where the
-/// format lets them: indices, text, views, decimals, dates, times. After it, a consumer that follows the format
-/// reaches nothing out of bounds. Reads every buffer but other fixed-width values once or twice. Throws
-/// InvalidDataError that names the field's path and the first bad element, InvalidArgumentError if the batch isn't
-/// host_readable().
+/// type ids are those of a union's children, and dense offsets within them and in order for each; run ends aren't null,
+/// are above 0 and each above the one before; views lie within their buffers, with the prefix that they say and zeros
+/// after short ones; list views lie within their child; decimals have no more digits than their precision; a date64 is
+/// a whole number of days and a time is within a day; entries and keys of maps aren't null. Elements that are null may
+/// hold anything where the format lets them: indices, text, views, decimals, dates, times. After it, a consumer that
+/// follows the format reaches nothing out of bounds. Reads every buffer but other fixed-width values once or twice.
+/// Throws InvalidDataError that names the field's path and the first bad element, InvalidArgumentError if the batch
+/// isn't host_readable().
 CROSSDOCK_EXPORT void check_full(const RecordBatch& batch, Dictionaries dictionaries = Dictionaries::kCheck);
 
 /// Takes over `*array`: a struct array whose children are the schema's fields, or, if `schema` has one field, an array
@@ -138,8 +138,10 @@ CROSSDOCK_EXPORT void check_full(const RecordBatch& batch, Dictionaries dictiona
 /// sync_event becomes the batch's event, valid as long as the batch's owner. Any device type is taken, those without a
 /// name too; reserved members are ignored.
 ///
-/// Of memory that the host may read the last offsets are read for the sizes of what they point into; of other memory,
-/// and where there is an event to wait for, no byte is read and those sizes are unknown. check_structure is made. The
+/// What export_batch() of this library exported keeps the buffers' sizes that the batch had, whatever its memory says
+/// meanwhile. Of other producers' memory that the host may read, the last offsets are read for the sizes of what they
+/// point into (no further than the mapping goes in recycled memory and files, which can change); of other memory, and
+/// where there is an event to wait for, no byte is read and those sizes are unknown. check_structure is made. The
 /// null count of unions and run-end encoded arrays, which have no nulls of their own, is taken as 0. A struct array
 /// with a validity buffer or an offset: an offset is pushed down to the children; nulls at the top are refused, as
 /// record batches have none (the bits are counted if null_count is unknown). Throws InvalidArgumentError (released

@@ -30,15 +30,19 @@ CROSSDOCK_EXPORT std::unique_ptr<BatchStream> make_stream(std::shared_ptr<const 
 
 /// Takes over `*stream`, which is marked released; reads its schema at once. Arrays that are no structs (a chunked
 /// array, a series) become batches of one column. The producer's callbacks are then called on whatever thread calls
-/// next() or drops the stream. Errors of the producer throw InvalidDataError with its own words; so does an array that
-/// isn't of the stream's device type. On a throw here the stream is still the caller's.
+/// next() or drops the stream. Errors of the producer throw the class that fits the errno of its status, with its own
+/// words (InvalidDataError for EINVAL, UnsupportedError for ENOSYS, ResourceError for ENOMEM, SystemError for EIO; the
+/// error keeps the errno); of a stream that export_stream() made, what its source threw. An array that isn't of the
+/// stream's device type is InvalidDataError. On a throw here the stream is still the caller's.
 CROSSDOCK_EXPORT std::unique_ptr<BatchStream> import_stream(ArrowArrayStream* stream);
 CROSSDOCK_EXPORT std::unique_ptr<BatchStream> import_device_stream(ArrowDeviceArrayStream* stream);
 
-/// Gives the stream away in C form; errors become EIO (or a fitting errno: ETIMEDOUT, EINTR, ENOMEM, ENOTSUP, EINVAL)
-/// with get_last_error(), whose text begins with the error's name. The CPU form is for batches on the CPU: one of
-/// another device, or with an event, which it can't say, is an error of the stream (UnsupportedTypeError). The device
-/// form says the stream's device type and gives each array its event; a batch of another type is InvalidDataError.
+/// Gives the stream away in C form; an error becomes its own errno, or the one that fits its code (EINVAL for bad data
+/// and arguments, ENOSYS for what is unsupported, ENOMEM, EACCES, ENOENT, ETIMEDOUT, EINTR, ECANCELED for what was
+/// closed, ECONNRESET; else EIO), with get_last_error(), whose text begins with the error's name. The CPU form is for
+/// batches on the CPU: one of another device, or with an event, which it can't say, is an error of the stream
+/// (UnsupportedTypeError). The device form says the stream's device type and gives each array its event; a batch of
+/// another type is InvalidDataError.
 CROSSDOCK_EXPORT void export_stream(std::unique_ptr<BatchStream> stream, ArrowArrayStream* out);
 CROSSDOCK_EXPORT void export_device_stream(std::unique_ptr<BatchStream> stream, ArrowDeviceArrayStream* out);
 

@@ -27,9 +27,25 @@ T load_le(const std::byte* from) noexcept {
   return value;
 }
 
+/// The same, of memory that another thread or process may write to meanwhile: reads it once, so that the number which
+/// was checked is the number which is used. (From load_le() the compiler may read the memory again at each use.)
+template <std::integral T>
+T load_once(const std::byte* from) noexcept {
+  T value = load_le<T>(from);
+  asm volatile("" : "+r"(value));
+  return value;
+}
+
 template <std::integral T>
 void store_le(std::byte* to, T value) noexcept {
   std::memcpy(to, &value, sizeof value);
+}
+
+/// The pointer `distance` bytes further on, computed by the address: it may be null, a device's, or end up outside of
+/// what it points into, as long as nobody follows it.
+template <class T>
+T* moved_by(T* pointer, std::int64_t distance) noexcept {
+  return reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(pointer) + static_cast<std::uintptr_t>(distance));
 }
 
 inline ByteSpan as_bytes(std::string_view text) noexcept {

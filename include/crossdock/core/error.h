@@ -46,18 +46,22 @@ CROSSDOCK_EXPORT std::string_view error_name(ErrorCode code) noexcept;
 /// Immutable once made; may be copied between threads.
 class CROSSDOCK_EXPORT Error : public std::runtime_error {
  public:
-  Error(ErrorCode code, const std::string& what) : std::runtime_error(what), code_(code) {}
+  Error(ErrorCode code, const std::string& what, int system_errno = 0)
+      : std::runtime_error(what), code_(code), system_errno_(system_errno) {}
   ErrorCode code() const noexcept { return code_; }
+  /// The errno of the system call, or of the C callback, that failed; 0 where none did.
+  int system_errno() const noexcept { return system_errno_; }
 
  private:
   ErrorCode code_;
+  int system_errno_;
 };
 
 /// One class per code, so that C++ callers catch by type as Python callers do.
 template <ErrorCode C>
 class CROSSDOCK_EXPORT ErrorOf : public Error {
  public:
-  explicit ErrorOf(const std::string& what) : Error(C, what) {}
+  explicit ErrorOf(const std::string& what, int system_errno = 0) : Error(C, what, system_errno) {}
 };
 
 using InvalidArgumentError = ErrorOf<ErrorCode::kInvalidArgument>;
@@ -88,11 +92,11 @@ using ExportError = ErrorOf<ErrorCode::kExport>;
 using ExecutionPlacementError = ErrorOf<ErrorCode::kExecutionPlacement>;
 
 /// Throws the class that belongs to `code`: for errors that arrive as numbers.
-[[noreturn]] CROSSDOCK_EXPORT void throw_error(ErrorCode code, const std::string& what);
+[[noreturn]] CROSSDOCK_EXPORT void throw_error(ErrorCode code, const std::string& what, int system_errno = 0);
 
 /// Throws for a failed system call: ResourceError for ENOMEM, EMFILE, ENFILE, ENOSPC; PermissionError for EACCES,
-/// EPERM; NotFoundError for ENOENT; else SystemError. `doing` is what was tried, as in "mapping region 3 of
-/// shm:/x.sock".
+/// EPERM; NotFoundError for ENOENT; else SystemError. The error keeps the errno. `doing` is what was tried, as in
+/// "mapping region 3 of shm:/x.sock".
 [[noreturn]] CROSSDOCK_EXPORT void throw_errno(int error_number, const std::string& doing);
 
 }  // namespace crossdock

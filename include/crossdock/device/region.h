@@ -19,18 +19,22 @@ enum class RegionKind : std::uint8_t {
   kFrozen = 1,  ///< A memfd sealed against every write; nobody can change it any more.
   /// A memfd whose producer writes on; sealed against new writers, shrinking and growing. Leased per message.
   kRecycled = 2,
-  /// An ordinary file, passed by descriptor. Can't be sealed: its size and times are checked at each hand-over.
+  /// An ordinary file, passed by descriptor. Can't be sealed: its size and modification time are checked at each
+  /// hand-over.
   kFile = 3,
 };
 
-/// A file's identity at the moment it was opened: what is compared at each hand-over.
+/// A file's identity and the state of its content at the moment it was opened: what is compared at each hand-over.
 struct FileStamp {
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
   std::int64_t size = 0;
   std::int64_t mtime_ns = 0;
+  /// Not compared: it changes with names, links and permissions, too, which leave the content alone.
   std::int64_t ctime_ns = 0;
-  bool operator==(const FileStamp&) const = default;
+  bool operator==(const FileStamp& other) const noexcept {
+    return device == other.device && inode == other.inode && size == other.size && mtime_ns == other.mtime_ns;
+  }
   /// Throws (system errors).
   static FileStamp of(int fd);
 };
@@ -70,8 +74,8 @@ class CROSSDOCK_EXPORT Region {
   /// The descriptor to pass on; -1 at a consumer.
   int descriptor() const noexcept { return fd_.get(); }
   const FileStamp& stamp() const noexcept { return stamp_; }
-  /// kFile at its producer: throws FileChangedError, with what changed, if size or times are no longer `stamp()`. Else
-  /// nothing.
+  /// kFile at its producer: throws FileChangedError, with what changed, if it is no longer `stamp()`: its size or
+  /// its modification time. A file that was renamed, unlinked, or given another mode hasn't changed. Else nothing.
   void check_unchanged() const;
 
  private:

@@ -47,8 +47,8 @@ struct Container {
   bool has_footer = false;                      ///< The file form, not a stream file.
   Endianness endianness = Endianness::kLittle;  ///< Of what bodies hold; metadata is always little-endian.
   bool compressed = false;                      ///< Whether any body is.
-  int version = 5;                              ///< The footer's, or the schema message's: 4 or 5.
-  array::Metadata custom_metadata;              ///< The footer's, or else the schema message's.
+  int version = 5;                  ///< The first message's; of a file without batches, the footer's: 4 or 5.
+  array::Metadata custom_metadata;  ///< The footer's, or else the schema message's.
   std::vector<ContainerMessage> messages;
   std::int64_t num_rows = 0;
 };

@@ -23,10 +23,10 @@ struct OpenOptions {
 /// which keeps the mapping (not the descriptor; the reader keeps that). Metadata is read through the descriptor, copied
 /// out. Large compressed bodies are decompressed on several threads.
 ///
-/// The file is the caller's to keep as it is: its size and times are compared before each batch, and FileChangedError
-/// thrown once they differ, but batches that were given out see what is written into the file, and if it is cut short,
-/// touching what is gone is a SIGBUS, as with any mapping. Whoever replaces files by renaming new ones over them
-/// (write_file does) changes nothing for who has them open.
+/// The file is the caller's to keep as it is: its size and modification time are compared before each batch, and
+/// FileChangedError thrown once they differ, but batches that were given out see what is written into the file, and if
+/// it is cut short, touching what is gone is a SIGBUS, as with any mapping. Whoever replaces files by renaming new ones
+/// over them (write_file does) changes nothing for who has them open.
 ///
 /// Throws NotFoundError, PermissionError, InvalidArgumentError (not a regular file), and what ipc::read_container does.
 CROSSDOCK_EXPORT std::unique_ptr<ipc::FileReader> open_file(const std::string& path, const OpenOptions& options = {});

@@ -12,8 +12,8 @@ namespace crossdock::session {
 
 /// How far a served file may be relied on; it can't be sealed.
 enum class Stability : std::uint8_t {
-  /// Its descriptor is passed: no copy. Whoever can write the file can change what readers see; size and times are
-  /// checked at every hand-over. Consumers that are another user get a snapshot.
+  /// Its descriptor is passed: no copy. Whoever can write the file can change what readers see; size and
+  /// modification time are checked at every hand-over. Consumers that are another user get a snapshot.
   kTrust,
   /// One copy into sealed memory when it is published.
   kSnapshot,

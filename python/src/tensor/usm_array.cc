@@ -17,6 +17,7 @@
 #include "adopted.h"
 #include "array_interface.h"
 #include "c_descriptor.h"
+#include "crossdock/core/bytes.h"
 #include "crossdock/core/error.h"
 #include "crossdock/device/filter.h"
 #include "crossdock/device/sycl.h"
@@ -124,7 +125,7 @@ Tensor read(nb::handle interface, nb::handle object, bool shown = false) {
     read_buffer(object.is_none() ? nullptr : object.ptr(), shift, &tensor);
   }
   // Of an array without elements the pointer tells the kind of memory alone, and the offset may lead out of it.
-  if (tensor.data != nullptr && !has_no_elements(tensor)) tensor.data = static_cast<std::byte*>(tensor.data) + shift;
+  if (tensor.data != nullptr && !has_no_elements(tensor)) tensor.data = moved_by(tensor.data, shift);
   const nb::object syclobj = entry(interface, "syclobj");
   if (syclobj.is_none()) fail("its entry \"syclobj\" is missing");
   const bool ordered = stands_for_a_queue(syclobj);

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <string>
 
+#include "crossdock/core/bytes.h"
 #include "crossdock/core/error.h"
 #include "tensor.h"
 #include "transfer.h"
@@ -120,7 +121,7 @@ nb::object values(const Tensor& tensor, std::size_t dimension, const std::byte* 
   nb::object list = checked(PyList_New(extent));
   for (std::int64_t i = 0; i < extent; ++i) {
     PyList_SET_ITEM(list.ptr(), i,
-                    values(tensor, dimension + 1, first + i * tensor.strides()[dimension]).release().ptr());
+                    values(tensor, dimension + 1, moved_by(first, i * tensor.strides()[dimension])).release().ptr());
   }
   return list;
 }

@@ -224,7 +224,9 @@ TEST_F(CheckFull, DenseOffsetsAreWithinTheirChild) {
                   {bytes_of<std::int8_t>({0, 5, 0}), bytes_of<std::int32_t>(offsets)}, {{3, 3, 0}, {1, 1, 0}});
   };
   check_full(dense({0, 0, 2}));
-  check_full(dense({2, 0, 1}));
+  check_full(dense({2, 0, 2}));
+  EXPECT_THAT(refused(dense({2, 0, 1})),
+              HasSubstr("field \"u\": element 2: offset 1 into the child with type id 0 after 2"));
   EXPECT_THAT(refused(dense({0, 1, 2})),
               HasSubstr("field \"u\": element 1: offset 1 into the 1 elements of the child with type id 5"));
   EXPECT_THAT(refused(dense({0, 0, 3})), HasSubstr("element 2: offset 3 into the 3 elements"));

@@ -1,6 +1,7 @@
 #include "crossdock/array/stream.h"
 
 #include <cerrno>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -61,23 +62,66 @@ std::string message_of(BatchStream& stream) {
   }
 }
 
+/// A stream of another producer, whose callbacks give a status and a text.
+class ForeignStream {
+ public:
+  ForeignStream(int status, const char* text) : status_(status), text_(text) {
+    stream_.private_data = this;
+    stream_.get_schema = [](ArrowArrayStream*, ArrowSchema* out) {
+      export_schema(*number_batch(0, 0).schema, out);
+      return 0;
+    };
+    stream_.get_next = [](ArrowArrayStream* self, ArrowArray*) {
+      ++of(self)->asked_;
+      return of(self)->status_;
+    };
+    stream_.get_last_error = [](ArrowArrayStream* self) { return of(self)->text_; };
+    stream_.release = [](ArrowArrayStream* self) { self->release = nullptr; };
+  }
+  std::unique_ptr<BatchStream> import() { return import_stream(&stream_); }
+  int asked() const { return asked_; }
+
+ private:
+  static ForeignStream* of(ArrowArrayStream* self) { return static_cast<ForeignStream*>(self->private_data); }
+  ArrowArrayStream stream_{};
+  int status_;
+  const char* text_;
+  int asked_ = 0;
+};
+
 TEST(ImportedStream, AFailureStays) {
-  int asked = 0;
-  ArrowArrayStream exported;
-  export_stream(std::make_unique<FunctionStream>(number_batch(0, 0).schema,
-                                                 [&asked]() -> std::optional<RecordBatch> {
-                                                   if (++asked == 2) throw FileChangedError("it changed");
-                                                   return number_batch(0, 10);
-                                                 }),
-                &exported);
-  const auto stream = import_stream(&exported);
-  EXPECT_EQ(exported.release, nullptr);
-  EXPECT_TRUE(stream->next());
+  ForeignStream producer(EINVAL, "it changed");
+  const auto stream = producer.import();
   const std::string message = message_of(*stream);
-  EXPECT_THAT(message, StartsWith("the producer of an Arrow stream failed to give a batch: "));
-  EXPECT_THAT(message, HasSubstr("it changed"));
+  EXPECT_EQ(message, "the producer of an Arrow stream failed to give a batch: it changed");
   EXPECT_EQ(message_of(*stream), message);
-  EXPECT_EQ(asked, 2) << "its producer isn't asked again";
+  EXPECT_EQ(producer.asked(), 1) << "it isn't asked again";
+}
+
+TEST(ImportedStream, AProducersStatusKeepsItsClassAndItsNumber) {
+  const auto expect = [&](int status, ErrorCode code, int kept) {
+    ForeignStream producer(status, nullptr);
+    const auto stream = producer.import();
+    try {
+      stream->next();
+      ADD_FAILURE() << "no error for " << status;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), code) << status;
+      EXPECT_EQ(error.system_errno(), kept) << status;
+      EXPECT_THAT(error.what(), HasSubstr(std::strerror(status)));
+    }
+  };
+  for (const int status : {EINVAL, EDOM, ERANGE}) expect(status, ErrorCode::kInvalidData, status);
+  expect(-1, ErrorCode::kInvalidData, 0);
+  for (const int status : {ENOSYS, ENOTSUP}) expect(status, ErrorCode::kUnsupported, status);
+  for (const int status : {ENOMEM, EMFILE, ENFILE, ENOSPC}) expect(status, ErrorCode::kResource, status);
+  for (const int status : {EACCES, EPERM}) expect(status, ErrorCode::kPermission, status);
+  expect(ENOENT, ErrorCode::kNotFound, ENOENT);
+  expect(ETIMEDOUT, ErrorCode::kTimeout, ETIMEDOUT);
+  expect(EINTR, ErrorCode::kInterrupted, EINTR);
+  expect(ECANCELED, ErrorCode::kClosed, ECANCELED);
+  for (const int status : {EPIPE, ECONNRESET, ECONNREFUSED, ENOTCONN}) expect(status, ErrorCode::kConnection, status);
+  for (const int status : {EIO, EBADF, EAGAIN, ESTALE}) expect(status, ErrorCode::kSystem, status);
 }
 
 /// What a chunked array or a series exports: the first column of the batches, in a stream of its own.
@@ -172,7 +216,7 @@ TEST(DeviceStream, SaysItsDeviceAndGivesEachArrayItsEvent) {
   const auto batch = stream->next();
   EXPECT_EQ(batch->event.native(), &second);
   EXPECT_EQ(batch->device.id, 1);
-  EXPECT_FALSE(batch->sizes_known());
+  EXPECT_TRUE(batch->sizes_known()) << "sizes that were known go along";
   EXPECT_FALSE(stream->next());
 }
 
@@ -219,7 +263,7 @@ TEST(ExportedStream, TheCpusFormRefusesADevicesBatch) {
     ArrowArrayStream exported;
     export_stream(make_stream(number_batch(0, 0).schema, {std::move(batch)}), &exported);
     ArrowArray array{};
-    EXPECT_EQ(exported.get_next(&exported, &array), ENOTSUP);
+    EXPECT_EQ(exported.get_next(&exported, &array), ENOSYS);
     EXPECT_EQ(array.release, nullptr);
     std::string text = exported.get_last_error(&exported);
     exported.release(&exported);
@@ -247,8 +291,17 @@ TEST(ExportedStream, ErrorsHaveAnErrnoAndTheirName) {
   EXPECT_EQ(status_of(TimeoutError("x")), ETIMEDOUT);
   EXPECT_EQ(status_of(InterruptedError("x")), EINTR);
   EXPECT_EQ(status_of(ResourceError("x")), ENOMEM);
-  EXPECT_EQ(status_of(UnsupportedTypeError("x")), ENOTSUP);
+  EXPECT_EQ(status_of(ResourceError("x", EMFILE)), EMFILE);
+  EXPECT_EQ(status_of(UnsupportedTypeError("x")), ENOSYS);
+  EXPECT_EQ(status_of(UnsupportedError("x")), ENOSYS);
   EXPECT_EQ(status_of(InvalidDataError("x")), EINVAL);
+  EXPECT_EQ(status_of(InvalidArgumentError("x")), EINVAL);
+  EXPECT_EQ(status_of(NotFoundError("x")), ENOENT);
+  EXPECT_EQ(status_of(PermissionError("x")), EACCES);
+  EXPECT_EQ(status_of(ClosedError("x")), ECANCELED);
+  EXPECT_EQ(status_of(ConnectionError("x")), ECONNRESET);
+  EXPECT_EQ(status_of(SystemError("x")), EIO);
+  EXPECT_EQ(status_of(SystemError("x", ENODEV)), ENODEV);
   EXPECT_EQ(status_of(TruncatedStreamError("x")), EIO);
 }
 

@@ -1,13 +1,19 @@
 #include "crossdock/device/region.h"
 
 #include <gmock/gmock.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
 #include <array>
+#include <cerrno>
+#include <cstddef>
 #include <utility>
 
 #include "crossdock/core/error.h"
+#include "crossdock/device/changing_memory.h"
 #include "unit/device/support.h"
 
 namespace crossdock::device {
@@ -20,6 +26,9 @@ using crossdock::testing::run_in_child;
 using crossdock::testing::ScopedFolder;
 using crossdock::testing::ScopedLimit;
 using ::testing::HasSubstr;
+
+constexpr off_t kMebibyte = 1 << 20;
+constexpr std::uint32_t kCachestat = 451;
 
 constexpr int kFrozenSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL;
 constexpr int kRecycledSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
@@ -126,6 +135,68 @@ TEST(RegionAdopt, RefusesASealedRegionOfHoles) {
   EXPECT_THAT(refusal(reopen(fd.get(), O_RDONLY), RegionKind::kFrozen, kHuge), HasSubstr("holes"));
 }
 
+/// 1 MiB of which half is there, and as much again beyond its end, which can be freed later.
+UniqueFd half_beyond_its_end(int seals) {
+  UniqueFd fd(::memfd_create("region-test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  EXPECT_EQ(::ftruncate(fd.get(), kMebibyte), 0);
+  EXPECT_EQ(::fallocate(fd.get(), 0, 0, kMebibyte / 2), 0);
+  EXPECT_EQ(::fallocate(fd.get(), FALLOC_FL_KEEP_SIZE, kMebibyte, kMebibyte / 2), 0);
+  EXPECT_EQ(::fcntl(fd.get(), F_ADD_SEALS, seals), 0);
+  struct stat status {};
+  EXPECT_EQ(::fstat(fd.get(), &status), 0);
+  EXPECT_GE(status.st_blocks * 512, kMebibyte);
+  return fd;
+}
+
+/// All of its blocks are there, though no byte of them was ever written.
+UniqueFd allocated(int seals) {
+  UniqueFd fd(::memfd_create("region-test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  EXPECT_EQ(::ftruncate(fd.get(), kMebibyte), 0);
+  EXPECT_EQ(::fallocate(fd.get(), 0, 0, kMebibyte), 0);
+  EXPECT_EQ(::fcntl(fd.get(), F_ADD_SEALS, seals), 0);
+  return fd;
+}
+
+TEST(RegionAdopt, CountsNoBlocksBeyondTheEnd) {
+  for (const auto& [kind, seals] :
+       {std::pair{RegionKind::kFrozen, kFrozenSeals}, {RegionKind::kRecycled, kRecycledSeals}}) {
+    const UniqueFd hostile = half_beyond_its_end(seals);
+    EXPECT_THAT(refusal(reopen(hostile.get(), O_RDONLY), kind, kMebibyte), HasSubstr("holes"));
+    // Its owner frees what lies beyond the end: sealed memory lets him.
+    ASSERT_EQ(::ftruncate(hostile.get(), kMebibyte), 0);
+    EXPECT_THAT(refusal(reopen(hostile.get(), O_RDONLY), kind, kMebibyte), HasSubstr("holes"));
+    EXPECT_NE(Region::adopt(reopen(allocated(seals).get(), O_RDONLY), kind, kMebibyte, {}, "here"), nullptr);
+  }
+}
+
+/// From here on cachestat() isn't there, as before Linux 6.5.
+void forbid_cachestat() {
+  sock_filter code[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kCachestat, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program{std::size(code), code};
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) ::_exit(90);
+  if (::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) ::_exit(91);
+}
+
+TEST(RegionAdopt, CountsNoBlocksBeyondTheEndOnOlderSystems) {
+  const UniqueFd hostile = half_beyond_its_end(kFrozenSeals);
+  const UniqueFd honest = allocated(kFrozenSeals);
+  EXPECT_EQ(run_in_child([&] {
+              forbid_cachestat();
+              Region::adopt(reopen(honest.get(), O_RDONLY), RegionKind::kFrozen, kMebibyte, {}, "here");
+              try {
+                Region::adopt(reopen(hostile.get(), O_RDONLY), RegionKind::kFrozen, kMebibyte, {}, "here");
+                ::_exit(1);
+              } catch (const ProtocolError&) {
+              }
+            }),
+            0);
+}
+
 TEST(RegionAdopt, RefusesHugePagesOfAPool) {
   const UniqueFd fd(::memfd_create("huge", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB));
   constexpr std::uint64_t kSize = 2 << 20;
@@ -191,6 +262,30 @@ TEST(RegionFile, NoticesAChangeOfTimesAlone) {
   EXPECT_THAT(message_of<FileChangedError>([&] { region->check_unchanged(); }), HasSubstr("modification time"));
 }
 
+/// Names, links and permissions aren't content.
+TEST(RegionFile, DoesNotTakeANewNameOrModeForAChange) {
+  ScopedFolder folder;
+  const std::string path = folder.write("data", "0123456789");
+  const auto region = Region::open_file(path);
+  const auto unchanged = [&] {
+    EXPECT_NO_THROW(region->check_unchanged());
+    UniqueFd sent(::fcntl(region->descriptor(), F_DUPFD_CLOEXEC, 0));
+    EXPECT_NE(Region::adopt(std::move(sent), RegionKind::kFile, 10, region->stamp(), "here"), nullptr);
+  };
+  ASSERT_EQ(::chmod(path.c_str(), 0600), 0);
+  unchanged();
+  const std::string link = folder.path_of("link");
+  ASSERT_EQ(::link(path.c_str(), link.c_str()), 0);
+  unchanged();
+  const std::string moved = folder.path_of("moved");
+  ASSERT_EQ(::rename(path.c_str(), moved.c_str()), 0);
+  unchanged();
+  ASSERT_EQ(::rename(folder.write("new", "another").c_str(), moved.c_str()), 0);
+  unchanged();
+  ASSERT_EQ(::unlink(link.c_str()), 0);
+  unchanged();
+}
+
 TEST(RegionFile, AdoptRefusesAStampOfAnotherSize) {
   ScopedFolder folder;
   const auto region = Region::open_file(folder.write("data", "0123456789"));
@@ -242,6 +337,31 @@ TEST(RegionRecycled, IsWrittenHereAndReadThere) {
   region->writable()[9999] = std::byte{7};
   EXPECT_EQ(view->data()[9999], std::byte{7});
   EXPECT_EQ(run_in_child([&] { *const_cast<volatile std::byte*>(view->data()) = std::byte{1}; }), -SIGSEGV);
+}
+
+TEST(ChangingMemory, EndsWithItsMapping) {
+  ScopedFolder folder;
+  const std::byte* gone = nullptr;
+  {
+    const auto file = Region::open_file(folder.write("data", "0123456789"));
+    const auto region = Region::make_recycled(10000, "region-test");
+    const auto frozen = Region::adopt(sealed_of("hello", kFrozenSeals), RegionKind::kFrozen, 5, {}, "here");
+    EXPECT_EQ(bytes_left_in_changing_memory(region->data()), 10000U);
+    EXPECT_EQ(bytes_left_in_changing_memory(region->data() + 9999), 1U);
+    EXPECT_EQ(bytes_left_in_changing_memory(file->data() + 4), 6U);
+    EXPECT_EQ(bytes_left_in_changing_memory(file->data() + 10), std::nullopt);
+    EXPECT_EQ(bytes_left_in_changing_memory(frozen->data()), std::nullopt);
+    EXPECT_EQ(bytes_left_in_changing_memory(&gone), std::nullopt);
+    EXPECT_EQ(bytes_left_in_changing_memory(nullptr), std::nullopt);
+    EXPECT_EQ(run_in_child([&] {
+                if (bytes_left_in_changing_memory(file->data()) != 10U) ::_exit(1);
+                // Recycled memory isn't there in a child, and other memory may be.
+                if (bytes_left_in_changing_memory(region->data())) ::_exit(2);
+              }),
+              0);
+    gone = region->data();
+  }
+  EXPECT_EQ(bytes_left_in_changing_memory(gone), std::nullopt);
 }
 
 TEST(RegionRecycled, IsFaultedInBeforehand) {

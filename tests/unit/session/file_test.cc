@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 
@@ -92,8 +93,8 @@ TEST_F(FileTest, AChangeUnderItsReadersIsAnErrorAtTheNextHandOver) {
   Client client(server.uri());
   const auto reader = client.get("numbers");
   EXPECT_TRUE(reader->next().has_value());
-  // A hard link's name changes the file's times and asks no lease; what a writer does is the next test.
-  std::filesystem::create_hard_link(path, path + ".too");
+  // Setting the modification time asks no lease; what a writer does is the next test.
+  std::filesystem::last_write_time(path, std::filesystem::last_write_time(path) - std::chrono::hours(1));
   try {
     while (reader->next()) {
     }
@@ -108,6 +109,28 @@ TEST_F(FileTest, AChangeUnderItsReadersIsAnErrorAtTheNextHandOver) {
         }
       },
       FileChangedError);
+}
+
+TEST_F(FileTest, ReadersKeepAFileThatIsReplacedOrRemoved) {
+  const std::string path = write(50, 1000);
+  ServerOptions options;
+  options.window = 1;
+  Server server(options);
+  server.publish("numbers", Source::file(path));
+  Client client(server.uri());
+  const auto reader = client.get("numbers");
+  EXPECT_TRUE(reader->next().has_value());
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  write_file(*number_stream(1, 10), path);  // renames a new file over it
+  std::filesystem::remove(path);
+  int batches = 1;
+  while (const auto batch = reader->next()) {
+    EXPECT_EQ(number_at(*batch, 17), batches * 1000 + 17);
+    ++batches;
+  }
+  EXPECT_EQ(batches, 50);
+  // Whoever comes later is served the file that was published, too.
+  EXPECT_EQ(number_at(*client.get("numbers")->next(), 999), 999);
 }
 
 // What opening the file for writing, without waiting, says.

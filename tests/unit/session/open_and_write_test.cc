@@ -153,6 +153,42 @@ TEST_F(OpenAndWrite, ModeAndLinksAreKept) {
   EXPECT_EQ(expect_numbers(*open_file(path)), 200);
 }
 
+TEST_F(OpenAndWrite, EveryNameThatTheSystemAllowsIsWritten) {
+  for (const std::size_t length : {1, 239, 240, 255}) {
+    const std::string name(length, 'n');
+    const std::string path = write(name, 1);
+    EXPECT_EQ(expect_numbers(*open_file(path)), 100);
+    EXPECT_THAT(entries(), ElementsAre(name));
+    std::filesystem::remove(path);
+  }
+  const std::string over(256, 'n');
+  EXPECT_THAT(error_of<SystemError>([&] { write(over, 1); }), HasSubstr("File name too long"));
+  EXPECT_THAT(entries(), ElementsAre());
+  // A path that is as long as one may be, in a folder where the name of the part that is written is longer.
+  std::string folder = folder_ / "";
+  while (folder.size() + 201 < 4090) {
+    folder += std::string(200, 'd');
+    std::filesystem::create_directory(folder);
+    folder += '/';
+  }
+  folder += std::string(4090 - folder.size(), 'd');
+  std::filesystem::create_directory(folder);
+  const std::string deep = folder + "/xyz";
+  write_file(*number_stream(1, 100), deep);
+  EXPECT_EQ(expect_numbers(*open_file(deep)), 100);
+}
+
+TEST_F(OpenAndWrite, AReaderKeepsAFileThatIsReplaced) {
+  const std::string path = write("x.arrow", 3);
+  const auto reader = open_file(path);
+  ASSERT_TRUE(reader->next());
+  write("x.arrow", 1);
+  EXPECT_EQ(reader->next()->num_rows, 100);
+  ASSERT_EQ(::unlink(path.c_str()), 0);
+  EXPECT_EQ(reader->next()->num_rows, 100);
+  EXPECT_FALSE(reader->next());
+}
+
 TEST_F(OpenAndWrite, PlacesThatCantBeWritten) {
   EXPECT_THAT(error_of<NotFoundError>([&] { write("no/such.arrow", 1); }), HasSubstr("no/such.arrow"));
   EXPECT_THAT(error_of<InvalidArgumentError>([&] { write("", 1); }), HasSubstr("folder"));

@@ -1,0 +1,84 @@
+#include "changing_mappings.h"
+
+#include <pthread.h>
+
+#include <atomic>
+#include <map>
+#include <mutex>
+
+#include "crossdock/device/changing_memory.h"
+
+namespace crossdock::device {
+namespace {
+
+struct Mapping {
+  std::uint64_t size;
+  bool in_children;
+};
+
+struct Mappings {
+  std::mutex mutex;
+  std::map<std::uintptr_t, Mapping> by_start;
+  std::atomic<std::size_t> count{0};
+
+  void counted() noexcept { count.store(by_start.size(), std::memory_order_relaxed); }
+};
+
+/// Never destroyed: regions that static objects own are destroyed after everything else.
+Mappings& mappings();
+
+/// Keeps the lock from a thread that isn't there in the child, and the child from looking for what isn't mapped there.
+void before_fork() { mappings().mutex.lock(); }
+void after_fork_in_parent() { mappings().mutex.unlock(); }
+void after_fork_in_child() {
+  Mappings& all = mappings();
+  std::erase_if(all.by_start, [](const auto& entry) { return !entry.second.in_children; });
+  all.counted();
+  all.mutex.unlock();
+}
+
+Mappings& mappings() {
+  static Mappings* const all = [] {
+    auto* const made = new Mappings;
+    ::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+    return made;
+  }();
+  return *all;
+}
+
+std::uintptr_t address_of(const void* pointer) noexcept { return reinterpret_cast<std::uintptr_t>(pointer); }
+
+}  // namespace
+
+namespace changing {
+
+void add(const void* start, std::uint64_t size, bool in_children) {
+  Mappings& all = mappings();
+  const std::lock_guard lock(all.mutex);
+  all.by_start.emplace(address_of(start), Mapping{size, in_children});
+  all.counted();
+}
+
+void remove(const void* start) noexcept {
+  Mappings& all = mappings();
+  const std::lock_guard lock(all.mutex);
+  all.by_start.erase(address_of(start));
+  all.counted();
+}
+
+}  // namespace changing
+
+std::optional<std::uint64_t> bytes_left_in_changing_memory(const void* pointer) noexcept {
+  Mappings& all = mappings();
+  // Whoever has a pointer into a mapping has it from the region, which was listed before.
+  if (all.count.load(std::memory_order_relaxed) == 0) return std::nullopt;
+  const std::lock_guard lock(all.mutex);
+  auto after = all.by_start.upper_bound(address_of(pointer));
+  if (after == all.by_start.begin()) return std::nullopt;
+  const auto& [start, mapping] = *--after;
+  const std::uint64_t distance = address_of(pointer) - start;
+  if (distance >= mapping.size) return std::nullopt;
+  return mapping.size - distance;
+}
+
+}  // namespace crossdock::device
