@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 import threading
 from collections.abc import Callable
@@ -44,6 +45,32 @@ def same(tensor: xd.Tensor, peer: Any) -> None:
 
 
 # ---- torch ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["M8[ns]", "S8", "V8", "g", [("a", "i4"), ("b", "f4")]], ids=str)
+@pytest.mark.parametrize("writable", [True, False])
+def test_torch_takes_no_bytes_for_numbers(dtype: Any, writable: bool) -> None:
+    """torch asks for the bytes of any object with a buffer, and reads them as float32 if it gets them."""
+    source = np.zeros(4, dtype)
+    source.flags.writeable = writable
+    tensor = xd.asarray(source)
+    for take in (torch.asarray, torch.as_tensor, torch.tensor, lambda x: torch.frombuffer(x, dtype=torch.float32)):
+        with pytest.raises((RuntimeError, BufferError, TypeError)):
+            take(tensor)
+    if writable:
+        view = torch.frombuffer(np.asarray(tensor).view("u1"), dtype=torch.uint8)
+        assert address(view) == tensor.pointer
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float8_e4m3fn], ids=str)
+def test_torch_takes_its_own_types_by_dlpack(dtype: Any) -> None:
+    source = torch.ones(4).to(dtype)
+    tensor = xd.asarray(source)
+    for take in (torch.as_tensor, torch.from_dlpack):
+        assert take(tensor).dtype == dtype
+    with pytest.raises(RuntimeError):
+        torch.asarray(tensor)
+    assert hashlib.sha256(tensor).digest() == hashlib.sha256(bytes(source.view(torch.uint8).numpy())).digest()
 
 
 @pytest.mark.parametrize(

@@ -734,8 +734,11 @@ def test_scalars_of_numpy_are_their_value(scalar: Any) -> None:
     read = np.asarray(tensor)
     assert (read.shape, read.dtype, read[()]) == ((), scalar.dtype, scalar)
     assert tensor.readonly
-    with pytest.raises(BufferError, match="copy=False"):
-        xd.asarray(scalar, copy=False)
+    if isinstance(scalar, np.number) and not isinstance(scalar, np.timedelta64):
+        np.testing.assert_array_equal(np.asarray(xd.asarray(scalar, copy=False)), scalar)  # its buffer says what it is
+    else:
+        with pytest.raises(BufferError, match="copy=False"):
+            xd.asarray(scalar, copy=False)
     del others
 
 
@@ -852,7 +855,6 @@ def test_buffers_that_are_none_say_why() -> None:
     for source, text in [
         (Pair(), 'format "T{<i:a:'),
         ((ctypes.c_wchar * 3)(), 'format "<u"'),
-        (array.array("u", "ab"), 'format "w"'),
         (Packed(), "packed structures"),
     ]:
         with pytest.raises(TypeError, match=text):

@@ -8,6 +8,7 @@
 
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/ready.h"
+#include "described_format.h"
 #include "format.h"
 #include "lent.h"
 #include "tensor.h"
@@ -52,6 +53,24 @@ int refuse_what_the_buffer_cant_say(const Tensor& tensor, int flags) {
   return 0;
 }
 
+/// The format of the elements, as long as the object lives; null if there is none.
+const char* format_of(PyTensor* object) {
+  if (const char* const number = format_of_type(object->tensor.type)) return number;
+  if (!object->format) object->format = std::make_unique<const std::string>(described_format(object->tensor));
+  return object->format->empty() ? nullptr : object->format->c_str();
+}
+
+/// Elements that aren't numbers go out as bytes to those who ask for no format. Not to be written, though, nor after a
+/// first request that was refused, whose error the consumer hasn't looked at yet: so torch asks, and it takes the bytes
+/// of any object for float32.
+int refuse_untyped_bytes(const Tensor& tensor, int flags) {
+  if (PyErr_Occurred() != nullptr) return -1;
+  if (flags != PyBUF_WRITABLE) return 0;
+  return refuse("bytes of elements of type " + array::element_type_name(tensor.type) +
+                " may be read, but not written, by a consumer that doesn't ask what they are; give it an array of a "
+                "library that has the type, as in numpy.asarray(tensor)");
+}
+
 }  // namespace
 
 int get_buffer(PyObject* self, Py_buffer* view, int flags) noexcept {
@@ -68,10 +87,13 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) noexcept {
   view->obj = nullptr;
   try {
     const Tensor& tensor = object->tensor;
-    const char* const format = format_of_type(tensor.type);
-    if (format == nullptr) {
+    const bool wants_format = (flags & PyBUF_FORMAT) != 0;
+    const char* const format = wants_format ? format_of(object) : nullptr;
+    if (wants_format && format == nullptr) {
       return refuse("the buffer protocol has no format for elements of type " + array::element_type_name(tensor.type));
     }
+    const bool is_number = format_of_type(tensor.type) != nullptr;
+    if (!wants_format && !is_number && refuse_untyped_bytes(tensor, flags) != 0) return -1;
     if (refuse_what_the_buffer_cant_say(tensor, flags) != 0) return -1;
     // The tensor never changes, and the view keeps it: its own arrays are shown.
     const auto numbers = [&](std::span<const std::int64_t> of) {
@@ -86,14 +108,16 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) noexcept {
     whole.ndim = tensor.ndim();
     whole.shape = numbers(tensor.shape());
     whole.strides = numbers(tensor.strides());
-    if (exchange::is_ready(tensor)) {
-      object->shown = whole;
-    } else {
+    if (!exchange::is_ready(tensor)) {
       wait_for(tensor);  // and again the next time, should the work fail
+    } else if (wants_format) {
+      object->shown = whole;
     }
     *view = whole;
-    if ((flags & PyBUF_FORMAT) == 0) view->format = nullptr;
-    if ((flags & PyBUF_ND) == 0) view->shape = nullptr;
+    if ((flags & PyBUF_ND) == 0) {
+      view->shape = nullptr;
+      view->ndim = 1;  // bytes, whatever shape they have otherwise
+    }
     if ((flags & PyBUF_STRIDES) != PyBUF_STRIDES) view->strides = nullptr;
     Py_INCREF(self);
     view->obj = self;

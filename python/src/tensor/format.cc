@@ -50,6 +50,13 @@ ElementType make(const Known& known, bool swapped) {
 
 ElementType bytes_of(std::int64_t itemsize) { return array::parse_typestr("|S" + std::to_string(itemsize)); }
 
+ElementType untyped(std::int64_t itemsize) { return array::parse_typestr("|V" + std::to_string(itemsize)); }
+
+/// Of code points of 4 bytes each.
+ElementType text_of(std::int64_t itemsize, bool swapped) {
+  return array::parse_typestr((swapped ? ">U" : "<U") + std::to_string(itemsize / 4));
+}
+
 }  // namespace
 
 std::optional<ElementType> type_of_format(const char* format, std::int64_t itemsize) {
@@ -57,7 +64,8 @@ std::optional<ElementType> type_of_format(const char* format, std::int64_t items
   bool native = true;
   bool swapped = false;
   switch (*rest) {
-    case '@': ++rest; break;
+    case '@':
+    case '^': ++rest; break;
     case '=':
     case '<': native = false, ++rest; break;
     case '>':
@@ -68,6 +76,8 @@ std::optional<ElementType> type_of_format(const char* format, std::int64_t items
   const std::size_t length = std::strlen(rest);
   if (const auto known = length == 1 ? number_of(*rest, native) : std::nullopt) [[likely]] {
     type = make(*known, swapped);
+  } else if (native && (std::strcmp(rest, "g") == 0 || std::strcmp(rest, "Zg") == 0)) {
+    type = array::parse_typestr((length == 1 ? "<f" : "<c") + std::to_string(length * sizeof(long double)));
   } else if (length == 2 && rest[0] == 'Z') {
     if (auto part = number_of(rest[1], native); part && part->code == TypeCode::kFloat && part->bytes >= 4) {
       type = make({TypeCode::kComplex, static_cast<std::uint8_t>(2 * part->bytes)}, swapped);
@@ -75,6 +85,9 @@ std::optional<ElementType> type_of_format(const char* format, std::int64_t items
   } else if (length > 0 && (rest[length - 1] == 's' || rest[length - 1] == 'c') &&
              std::strspn(rest, "0123456789") == length - 1) {
     type = bytes_of(itemsize);
+  } else if (length > 0 && (rest[length - 1] == 'w' || rest[length - 1] == 'x') &&
+             std::strspn(rest, "0123456789") == length - 1) {
+    type = rest[length - 1] == 'x' ? untyped(itemsize) : text_of(itemsize, swapped);
   } else if (*rest == 'O' || *rest == 'P' || *rest == '&') {
     throw UnsupportedTypeError("a buffer of format \"" + std::string(format) +
                                "\" holds Python objects or pointers, which only their own process can use");

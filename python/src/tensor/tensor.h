@@ -24,6 +24,8 @@ struct PyTensor {
   PyObject* weak_references;
   /// What consumers of the buffer protocol are shown who take any strides; `format` is null until the first one came.
   Py_buffer shown;
+  /// The format that they are shown of what isn't one number (described_format()); null until somebody asked.
+  std::unique_ptr<const std::string> format;
 };
 
 /// Its type, made by bind_tensor(). Python code can't derive from it.

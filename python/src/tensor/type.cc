@@ -32,6 +32,7 @@ void deallocate(PyObject* self) noexcept {
   auto* const object = reinterpret_cast<PyTensor*>(self);
   if (object->weak_references != nullptr) PyObject_ClearWeakRefs(self);
   object->tensor.~Tensor();
+  object->format.~unique_ptr();
   PyTypeObject* const type = Py_TYPE(self);
   type->tp_free(self);
   Py_DECREF(type);
@@ -336,6 +337,7 @@ PyObject* new_tensor(array::Tensor&& tensor) noexcept {
   new (&object->tensor) array::Tensor(std::move(tensor));
   object->weak_references = nullptr;
   object->shown.format = nullptr;
+  new (&object->format) std::unique_ptr<const std::string>();
   return reinterpret_cast<PyObject*>(object);
 }
 

@@ -53,7 +53,7 @@ bool FrameWriter::send(FrameKind kind, std::uint64_t tag, ByteSpan head, ByteSpa
     const Moved moved = stream_.write(parts);
     if (moved.state == Moved::State::kEnd) end(&dropped);
     out = moved.bytes;
-    full_ = out < start_size + length + zeros.size();
+    full_ = out < start_size + length + trailer_size(length, checksums_);
   }
   for (const ByteSpan part : all) {
     const std::size_t of_part = std::min(out, part.size());

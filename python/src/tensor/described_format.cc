@@ -1,0 +1,231 @@
+#include "described_format.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "crossdock/array/element_type.h"
+
+namespace crossdock::python {
+namespace {
+
+using array::DescrField;
+using array::ElementType;
+using array::Tensor;
+using array::TypeCode;
+
+/// NumPy writes gaps as one 'x' for each byte; beyond any alignment a count is shorter.
+constexpr std::int64_t kLongestSpeltGap = 64;
+
+char kind_of(const ElementType& type) noexcept { return type.described ? type.described->typestr[1] : '\0'; }
+
+bool is_big_endian(const ElementType& type) noexcept {
+  return type.swapped || (type.described && type.described->typestr[0] == '>');
+}
+
+/// Of one element; how many of it a format's count says doesn't matter. 0: its kind has no format.
+std::int64_t alignment_of(const ElementType& type) noexcept {
+  switch (kind_of(type)) {
+    case '\0': return type.code == TypeCode::kComplex ? type.itemsize() / 2 : type.itemsize();
+    case 'S':
+    case 'V': return 1;
+    case 'U': return alignof(char32_t);
+    case 'f': return type.itemsize() == sizeof(long double) ? alignof(long double) : 0;
+    case 'c': return type.itemsize() == 2 * sizeof(long double) ? alignof(long double) : 0;
+    default: return 0;
+  }
+}
+
+/// Bytes of no meaning between fields, as a descr lists them.
+bool is_gap(const DescrField& field) noexcept {
+  return field.name.empty() && field.title.empty() && field.fields.empty() && field.typestr.size() > 1 &&
+         field.typestr[1] == 'V';
+}
+
+/// Of all the field's elements, each of `size` bytes. The product was checked, in this order, when the type was made.
+std::int64_t bytes_of(const DescrField& field, std::int64_t size) noexcept {
+  for (const std::int64_t extent : field.shape) size *= extent;
+  return size;
+}
+
+struct Extent {
+  std::int64_t size = 0;
+  std::int64_t alignment = 1;
+};
+
+Extent extent_of(const std::vector<DescrField>& fields);
+
+/// Of one element of the field; its shape has more.
+Extent extent_of(const DescrField& field) {
+  if (!field.fields.empty()) return extent_of(field.fields);
+  const ElementType type = array::parse_typestr(field.typestr);
+  return {type.itemsize(), std::max<std::int64_t>(alignment_of(type), 1)};
+}
+
+/// The sizes add up to the structure's, which was checked when its type was made.
+Extent extent_of(const std::vector<DescrField>& fields) {
+  Extent whole;
+  for (const DescrField& field : fields) {
+    const Extent one = extent_of(field);
+    whole.size += bytes_of(field, one.size);
+    whole.alignment = std::lcm(whole.alignment, one.alignment);
+  }
+  return whole;
+}
+
+/// Whether C would lay the fields out like this, the gaps being members of their own: then a reader of native formats,
+/// which aligns fields by itself, finds them where they are.
+bool is_laid_out_as_in_c(const std::vector<DescrField>& fields) {
+  std::int64_t offset = 0;
+  for (const DescrField& field : fields) {
+    if (!field.fields.empty() && !is_laid_out_as_in_c(field.fields)) return false;
+    if (field.fields.empty() && !is_gap(field) && is_big_endian(array::parse_typestr(field.typestr))) return false;
+    const Extent one = extent_of(field);
+    if (offset % one.alignment != 0) return false;
+    offset += bytes_of(field, one.size);
+  }
+  return offset % extent_of(fields).alignment == 0;
+}
+
+bool is_aligned(const Tensor& tensor, std::int64_t alignment) noexcept {
+  if (reinterpret_cast<std::uintptr_t>(tensor.data) % static_cast<std::uintptr_t>(alignment) != 0) return false;
+  for (std::size_t d = 0; d < tensor.shape().size(); ++d) {
+    if (tensor.shape()[d] > 1 && tensor.strides()[d] % alignment != 0) return false;
+  }
+  return true;
+}
+
+class Writer {
+ public:
+  /// `native`: aligned fields, with the sizes that C's types have here. Otherwise sizes are the standard ones, and
+  /// readers add no gaps.
+  explicit Writer(bool native) noexcept : native_(native) {}
+
+  bool write(const std::vector<DescrField>& fields) {
+    text_ += "T{";
+    std::int64_t offset = 0;
+    for (const DescrField& field : fields) {
+      const std::int64_t size = bytes_of(field, extent_of(field).size);
+      if (is_gap(field)) {
+        // A native structure ends at its alignment by itself.
+        const bool implied = native_ && &field == &fields.back() && is_implied(fields, offset, size);
+        if (!implied) write_gap(size);
+      } else if (!write(field)) {
+        return false;
+      }
+      offset += size;
+    }
+    text_ += '}';
+    return true;
+  }
+
+  bool write(const ElementType& type) {
+    const std::int64_t size = type.itemsize();
+    if (size == 0 || alignment_of(type) == 0) return false;
+    switch (kind_of(type)) {
+      case 'S': return write_counted(size, 's');
+      case 'V': return write_counted(size, 'x');
+      case 'U': order(is_big_endian(type)); return write_counted(size / 4, 'w');
+      case 'f':
+      case 'c':
+        if (is_big_endian(type)) return false;  // its bytes are this machine's own
+        if (!native_) switch_to('^');
+        text_ += kind_of(type) == 'c' ? "Zg" : "g";
+        return true;
+      default: return write_number(type);
+    }
+  }
+
+  std::string take() { return std::move(text_); }
+
+ private:
+  bool write(const DescrField& field) {
+    constexpr std::string_view kEnds(":\0", 2);
+    if (!field.title.empty() || field.name.find_first_of(kEnds) != std::string::npos) return false;
+    if (!field.shape.empty()) {
+      if (std::ranges::find(field.shape, 0) != field.shape.end()) return false;
+      char separator = '(';
+      for (const std::int64_t extent : field.shape) {
+        text_ += separator + std::to_string(extent);
+        separator = ',';
+      }
+      text_ += ')';
+    }
+    if (!(field.fields.empty() ? write(array::parse_typestr(field.typestr)) : write(field.fields))) return false;
+    if (!field.name.empty()) text_ += ":" + field.name + ":";
+    return true;
+  }
+
+  static bool is_implied(const std::vector<DescrField>& fields, std::int64_t offset, std::int64_t size) {
+    const std::int64_t beyond = offset % extent_of(fields).alignment;
+    return beyond != 0 && size == extent_of(fields).alignment - beyond;
+  }
+
+  void write_gap(std::int64_t size) {
+    if (size > kLongestSpeltGap) {
+      write_counted(size, 'x');
+    } else {
+      text_.append(static_cast<std::size_t>(size), 'x');
+    }
+  }
+
+  bool write_counted(std::int64_t count, char kind) {
+    text_ += std::to_string(count) + kind;
+    return true;
+  }
+
+  bool write_number(const ElementType& type) {
+    if (type.itemsize() > 1) order(type.swapped);
+    const bool is_long = native_ && sizeof(long) == 8;
+    switch (type.code) {
+      case TypeCode::kBool: text_ += '?'; return true;
+      case TypeCode::kInt: text_ += of_size(type, 'b', 'h', 'i', is_long ? 'l' : 'q'); return true;
+      case TypeCode::kUInt: text_ += of_size(type, 'B', 'H', 'I', is_long ? 'L' : 'Q'); return true;
+      case TypeCode::kFloat: text_ += of_size(type, '\0', 'e', 'f', 'd'); return true;
+      case TypeCode::kComplex: text_ += type.bits == 64 ? "Zf" : "Zd"; return true;
+      default: return false;
+    }
+  }
+
+  static char of_size(const ElementType& type, char one, char two, char four, char eight) noexcept {
+    switch (type.itemsize()) {
+      case 1: return one;
+      case 2: return two;
+      case 4: return four;
+      default: return eight;
+    }
+  }
+
+  void order(bool big_endian) {
+    if (!native_) switch_to(big_endian ? '>' : '=');
+  }
+
+  void switch_to(char order) {
+    if (order_ != order) text_ += order;
+    order_ = order;
+  }
+
+  const bool native_;
+  char order_ = '@';  ///< What counts where a format names no order; of single bytes it doesn't matter.
+  std::string text_;
+};
+
+}  // namespace
+
+std::string described_format(const Tensor& tensor) {
+  const ElementType& type = tensor.type;
+  if (!type.described) return {};
+  const std::vector<DescrField>& fields = type.described->fields;
+  if (fields.empty()) {
+    // As padding is all that a format could call untyped bytes, which readers then overlook.
+    Writer writer(!is_big_endian(type) && is_aligned(tensor, std::max<std::int64_t>(alignment_of(type), 1)));
+    return kind_of(type) != 'V' && writer.write(type) ? writer.take() : std::string();
+  }
+  Writer writer(is_laid_out_as_in_c(fields) && is_aligned(tensor, extent_of(fields).alignment));
+  return writer.write(fields) ? writer.take() : std::string();
+}
+
+}  // namespace crossdock::python
