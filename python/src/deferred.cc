@@ -80,8 +80,7 @@ class LogRecord final : public Deferred {
     refresh_log_threshold();
     PyObject* result = nullptr;
     try {
-      result =
-          PyObject_CallMethod(logger, "log", "isO", static_cast<int>(level_), "%s", displayed(text_).ptr());
+      result = PyObject_CallMethod(logger, "log", "isO", static_cast<int>(level_), "%s", displayed(text_).ptr());
     } catch (nanobind::python_error& error) {
       error.restore();
     }

@@ -215,7 +215,8 @@ void stop_reporting_faults() {
   reporting.store(false);
   for (const int signal : kSignals) {
     if (!is_ours(installed(signal))) continue;
-    if (::sigaction(signal, &before[index_of(signal)], nullptr) != 0) throw_errno(errno, "restoring a signal's handler");
+    if (::sigaction(signal, &before[index_of(signal)], nullptr) != 0)
+      throw_errno(errno, "restoring a signal's handler");
   }
 }
 

@@ -144,15 +144,17 @@ CatalogueReader::CatalogueReader(const array::Schema& schema, const ListOptions&
   }
   // A dictionary would be kept from batch to batch, and may grow with each.
   if (!schema.dictionaries().empty()) {
-    throw InvalidDataError("the server's catalogue isn't one: a column is dictionary-encoded, in\n" + schema.to_string());
+    throw InvalidDataError("the server's catalogue isn't one: a column is dictionary-encoded, in\n" +
+                           schema.to_string());
   }
 }
 
 void CatalogueReader::charge(std::uint64_t bytes) {
   bytes_ += bytes;
   if (bytes_ > limits_.max_bytes) {
-    throw ResourceError("the server's catalogue takes more than " + std::to_string(limits_.max_bytes) + " bytes, after " +
-                        std::to_string(entries_.size()) + " entries; if it is right, raise max_bytes of list()");
+    throw ResourceError("the server's catalogue takes more than " + std::to_string(limits_.max_bytes) +
+                        " bytes, after " + std::to_string(entries_.size()) +
+                        " entries; if it is right, raise max_bytes of list()");
   }
 }
 

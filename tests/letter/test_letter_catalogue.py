@@ -124,3 +124,21 @@ def test_the_limits_let_pass_what_is_within_them(server: LetterServer) -> None:
     offer(server, catalogue([b"%d" % i for i in range(10)]))
     with xd.connect(server.uri) as client:
         assert len(client.list(max_entries=10, max_bytes=10_000)) == 10
+
+
+def test_names_of_fields_that_are_not_utf8_are_shown_without_an_error(server: LetterServer) -> None:
+    def act(carrier: Carrier) -> None:
+        expect_request(carrier)
+        schema = protocol.messages_of(pa.table({"abcd": [1]}))[0]
+        assert schema.flatbuffer.count(b"abcd") == 1
+        carrier.send(protocol.metadata_message(0, schema.flatbuffer.replace(b"abcd", b"a\xff\xc0d")))
+        carrier.send(protocol.end_message(1))
+        until_it_goes(carrier)
+
+    server.accept(act)
+    with xd.connect(server.uri) as client:
+        schema = client.get("t").schema
+        assert schema.names == ["a\ufffd\ufffdd"]
+        for text in (str(schema), repr(schema)):
+            assert "a\\xff\\xc0d: int64" in text
+        assert isinstance(hash(schema), int)

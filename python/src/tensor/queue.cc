@@ -130,8 +130,7 @@ std::string text_of(const PyQueue& self) {
   std::string text = "<crossdock.Queue of " + device::to_string(queue.device());
   try {
     if (const std::string filter = filter_of(queue.device()); !filter.empty()) text += " (\"" + filter + "\")";
-    if (const std::string name = name_of(queue); !name.empty())
-      text += ", name " + utf8_of(nb::repr(displayed(name)));
+    if (const std::string name = name_of(queue); !name.empty()) text += ", name " + utf8_of(nb::repr(displayed(name)));
     if (!in_order(queue)) text += ", out of order";
   } catch (const std::exception&) {  // its driver is gone, or belongs to the process before a fork
   }

@@ -102,7 +102,8 @@ TEST(FaultReportDeathTest, AWriteIntoRecordedMemorySaysSoAndDiesByTheSignal) {
         *page.at(17) = 1;
       },
       ::testing::KilledBySignal(SIGSEGV),
-      "write into read-only Crossdock memory\n  address 0x[0-9a-f]+, byte 17 of 4096 in region 7 of shm:there\\?\n.*copy");
+      "write into read-only Crossdock memory\n  address 0x[0-9a-f]+, byte 17 of 4096 in region 7 of "
+      "shm:there\\?\n.*copy");
 }
 
 TEST(FaultReportDeathTest, AnyThreadMayFault) {
