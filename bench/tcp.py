@@ -170,9 +170,6 @@ def main() -> None:
                 "ratio": time, "cpu_ratio": cpu,
             }
         )  # fmt: skip
-        if place.name != "loopback":
-            targets.append(Target(f"checksums, {place.name}, {size(bytes_each)}, of the time without", time, 1.05,
-                                  True, "x"))  # fmt: skip
 
     with namespaces() as apart:
         if apart is None:

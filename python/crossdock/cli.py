@@ -58,7 +58,7 @@ _Checksum = Annotated[
     bool | None,
     typer.Option(
         "--checksum/--no-checksum",
-        help="Over tcp, tell bytes that the network changed from data (CRC-32C). Else: between machines.",
+        help="Over tcp, tell bytes that the network changed from data (CRC-32C). Else: as the other end asks.",
         show_default=False,
     ),
 ]

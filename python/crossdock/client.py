@@ -183,7 +183,7 @@ def connect(
     users: user ids whose servers are trusted to feed us, beside our own and root, or "any".
     token: over tcp, the secret that the server asks for.
     checksum: over tcp, a CRC-32C of all that passes; bytes changed on the way raise `ProtocolError` and are never given
-        out. None: where the server is on another machine, or asks for it. True: always, and a server that knows of none
-        is refused (`HandshakeError`). False: never.
+        out. None: where the server asks for it. True: always, and a server that knows of none is refused
+        (`HandshakeError`). False: never.
     """
     return Client(uri, metadata=metadata, data=data, timeout=timeout, users=users, token=token, checksum=checksum)

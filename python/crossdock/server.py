@@ -248,8 +248,8 @@ def serve(
     token: over tcp, a secret that clients must know; it is proved, never sent. None: whoever reaches the port is
         served.
     checksum: over tcp, a CRC-32C of all that passes, so that bytes changed on the way end the connection and aren't
-        taken for data. None: with clients of other machines, and those that ask for it. True: with all; a client that
-        knows of none is refused. False: never.
+        taken for data. None: with clients that ask for it. True: with all; a client that knows of none is refused
+        (`HandshakeError`). False: never.
     stable: "trust" or "snapshot", for sources that are paths; see `Server.publish()`.
     limits: how large and how deep what such files hold may be; None: as `Limits()` has it.
 

@@ -22,7 +22,7 @@ inline transport::Wait wait_of(const std::string& name) {
   throw InvalidArgumentError("wait is \"auto\", \"spin\" or \"block\", not \"" + name + "\"");
 }
 
-/// True, False, or nothing: by where the peer is.
+/// True, False, or nothing: as the peer asks.
 inline transport::Checksum checksum_of(std::optional<bool> wanted) noexcept {
   if (!wanted) return transport::Checksum::kAuto;
   return *wanted ? transport::Checksum::kOn : transport::Checksum::kOff;

@@ -62,6 +62,7 @@ class CROSSDOCK_EXPORT Region {
   static std::shared_ptr<const Region> open_file(const std::string& path);
 
   /// A new recycled region, writable here, pre-faulted, sealed as its kind says. `name` shows up in /proc/PID/maps.
+  /// Throws ResourceError, also where a cgroup's memory limit leaves less (core/memory_limit.h).
   static std::shared_ptr<Region> make_recycled(std::uint64_t size, const char* name);
 
   RegionKind kind() const noexcept { return kind_; }

@@ -15,8 +15,8 @@ namespace crossdock::transport {
 /// Whether frames have a CRC-32C each, so that bytes changed on the way end the connection (ProtocolError) and are
 /// never handed out. Used if both ends know it and one asks.
 enum class Checksum : std::uint8_t {
-  kAuto,  ///< Asks for it unless the peer is on this machine: its address is of the loopback, or this end's own.
-  kOn,    ///< Asks for it everywhere; a peer that doesn't know it, or has kOff, is refused (HandshakeError).
+  kAuto,  ///< Doesn't ask for it: the peer decides.
+  kOn,    ///< Asks for it; a peer that doesn't know it, or has kOff, is refused (HandshakeError).
   kOff,
 };
 

@@ -154,7 +154,7 @@ std::unique_ptr<Connection> tcp_connect(const std::string& address, const TcpOpt
   const Patience patience(where, timeout_ms, interrupted);
   Socket socket(connect_socket(to, options, where, patience), where);
   set_up(socket.get(), options, where);
-  const std::uint64_t features = own_features(options, socket.get());
+  const std::uint64_t features = own_features(options);
   const Hello hello{.features = features,
                     .max_message = options.max_message,
                     .max_body = options.max_body,

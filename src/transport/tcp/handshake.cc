@@ -4,16 +4,16 @@
 #include <span>
 #include <utility>
 
-#include "socket_options.h"
-
 namespace crossdock::transport::tcp {
 
-std::uint64_t own_features(const TcpOptions& options, int socket) noexcept {
-  std::uint64_t features = kFeatureErrorMessages | kFeatureCountedLeases | kFeatureCancel;
-  if (options.checksum == Checksum::kOff) return features;
-  features |= kFeatureChecksums;
-  const bool asks = options.checksum == Checksum::kOn || !is_on_this_machine(socket);
-  return asks ? features | kFeatureAsksForChecksums : features;
+std::uint64_t own_features(const TcpOptions& options) noexcept {
+  constexpr std::uint64_t kAlways = kFeatureErrorMessages | kFeatureCountedLeases | kFeatureCancel;
+  switch (options.checksum) {
+    case Checksum::kAuto: return kAlways | kFeatureChecksums;
+    case Checksum::kOn: return kAlways | kFeatureChecksums | kFeatureAsksForChecksums;
+    case Checksum::kOff: break;
+  }
+  return kAlways;
 }
 
 bool use_checksums(std::uint64_t own, std::uint64_t peer) noexcept {

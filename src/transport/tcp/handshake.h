@@ -14,9 +14,8 @@
 /// What both ends do alike until the connection stands.
 namespace crossdock::transport::tcp {
 
-/// The features that this end offers in a handshake with the peer of `socket`: whether it asks for checksums may depend
-/// on where that is.
-std::uint64_t own_features(const TcpOptions& options, int socket) noexcept;
+/// The features that this end offers in a handshake.
+std::uint64_t own_features(const TcpOptions& options) noexcept;
 /// Whether frames have checksums between ends that offered these features.
 bool use_checksums(std::uint64_t own, std::uint64_t peer) noexcept;
 

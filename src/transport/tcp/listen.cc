@@ -372,7 +372,7 @@ std::unique_ptr<Connection> TcpListener::welcome(Guest& guest, const Hello& hell
     refuse(guest, {Refusal::kResources, kNoPlace});
     return nullptr;
   }
-  const std::uint64_t features = own_features(options_, guest.socket->get());
+  const std::uint64_t features = own_features(options_);
   if (options_.checksum == Checksum::kOn && !use_checksums(features, hello.features)) {
     refuse(guest, {Refusal::kChecksums,
                    "this server demands checksums, and the client offers none: upgrade it, or don't switch them off"});
