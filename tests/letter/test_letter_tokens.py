@@ -174,7 +174,7 @@ class Pretender(tcp_carrier.TcpCarrier):
         kind, proof = self._read_record()
         assert kind == PROOF
         made_up = self.make_up(proof[24:56])
-        self._write_record(WELCOME, self._LIMITS + struct.pack("<QQ", want_data, free_data) + made_up)
+        self._write_record(WELCOME, self._limits() + struct.pack("<QQ", want_data, free_data) + made_up)
 
     def make_up(self, _proof: bytes) -> bytes:
         return os.urandom(32)
