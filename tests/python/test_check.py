@@ -598,17 +598,18 @@ def test_texts_of_a_schema_are_read_to_a_limit(monkeypatch):
     assert "more than 8 bytes so far" in str(report)
 
 
-def test_elements_and_bytes_of_an_array_are_looked_at_to_a_limit(monkeypatch):
+def test_elements_of_an_array_are_looked_at_to_a_limit(monkeypatch):
     taken: list[int] = []
-    integers, checksum = _check.memory.integers, _check.memory.checksum
+    examined: list[int] = []
+    integers, examine = _check.memory.integers, _check.array.examine
 
     def counted(address: int, count: int, *more: Any, **named: Any) -> Any:
         taken.append(count)
         return integers(address, count, *more, **named)
 
-    def summed(address: int, size: int) -> Any:
-        taken.append(size)
-        return checksum(address, size)
+    def noted(*given: Any, **named: Any) -> Any:
+        examined.append(1)
+        return examine(*given, **named)
 
     def node() -> arrow.Node:
         child = arrow.Node(b"u", 30_000, [None, bytes(4 * 30_001), b""], name=b"c")
@@ -617,18 +618,23 @@ def test_elements_and_bytes_of_an_array_are_looked_at_to_a_limit(monkeypatch):
         runs = arrow.Node(b"+r", 30_000, [], name=b"r", children=[ends, values])
         return arrow.Node(b"+s", 30_000, [None], children=[child, runs] * 10)
 
-    assert xd.check(arrow.one(node)()).ok
-    monkeypatch.setattr(_check.array, "ELEMENTS", 50_000)
-    monkeypatch.setattr(_check.array, "CHECKSUMMED", 1000)
     monkeypatch.setattr(_check.memory, "integers", counted)
-    examined: list[Any] = []
-    examine = _check.array.examine
-    monkeypatch.setattr(_check.array, "examine", lambda *given, **named: examined.append(1) or examine(*given, **named))
+    monkeypatch.setattr(_check.array, "examine", noted)
+    assert xd.check(arrow.one(node)()).ok
+    assert sum(taken) > len(examined) * 200_000
+    taken.clear()
+    examined.clear()
+    monkeypatch.setattr(_check.array, "ELEMENTS", 50_000)
     assert xd.check(arrow.one(node)()).ok
     assert sum(taken) < len(examined) * 60_000
-    taken.clear()
-    monkeypatch.setattr(_check.memory, "checksum", summed)
-    assert xd.check(arrow.one(node)()).ok
+
+
+def test_bytes_of_an_array_are_compared_to_a_limit(monkeypatch):
+    sizes: list[int] = []
+    monkeypatch.setattr(_check.memory, "checksum", lambda _, size: sizes.append(size))
+    monkeypatch.setattr(_check.array, "CHECKSUMMED", 1000)
+    assert len(_check.array.Contents(buffers=[(64, 600)] * 4).checksums()) == 4
+    assert sizes == [600, 400, 0, 0]
 
 
 # ---- the report and the call
