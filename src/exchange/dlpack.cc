@@ -200,8 +200,7 @@ void describe_dlpack(const Tensor& tensor, std::int64_t* shape, std::int64_t* st
     if (strides[d] < 0 && shape[d] > 1) [[unlikely]]
       before -= tensor.strides()[d] * (shape[d] - 1);
   }
-  if (tensor.data == nullptr || !array::has_addresses(tensor.device.type)) [[unlikely]]
-    before = 0;
+  if (before != 0 && (tensor.data == nullptr || !array::has_addresses(tensor.device.type))) before = 0;
   out->data = static_cast<std::byte*>(tensor.data) - before;
   out->device.device_type = static_cast<DLDeviceType>(tensor.device.type);
   out->device.device_id = static_cast<std::int32_t>(dlpack_device(tensor.device).id);

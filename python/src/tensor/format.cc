@@ -57,27 +57,17 @@ ElementType text_of(std::int64_t itemsize, bool swapped) {
   return array::parse_typestr((swapped ? ">U" : "<U") + std::to_string(itemsize / 4));
 }
 
-}  // namespace
-
-std::optional<ElementType> type_of_format(const char* format, std::int64_t itemsize) {
-  const char* rest = format == nullptr ? "B" : format;
-  bool native = true;
-  bool swapped = false;
-  switch (*rest) {
-    case '@':
-    case '^': ++rest; break;
-    case '=':
-    case '<': native = false, ++rest; break;
-    case '>':
-    case '!': native = false, swapped = true, ++rest; break;
-    default: break;
-  }
+/// Of what isn't a number of the size that the buffer says. `rest`: the format after its order of bytes.
+[[gnu::noinline]] std::optional<ElementType> uncommon_type(const char* format, const char* rest, bool native,
+                                                           bool swapped, std::int64_t itemsize) {
   std::optional<ElementType> type;
   const std::size_t length = std::strlen(rest);
-  if (const auto known = length == 1 ? number_of(*rest, native) : std::nullopt) [[likely]] {
+  if (const auto known = length == 1 ? number_of(*rest, native) : std::nullopt) {
     type = make(*known, swapped);
-  } else if (native && (std::strcmp(rest, "g") == 0 || std::strcmp(rest, "Zg") == 0)) {
-    type = array::parse_typestr((length == 1 ? "<f" : "<c") + std::to_string(length * sizeof(long double)));
+  } else if (const char* const last = rest + (*rest == '^' ? 1 : 0);  // unaligned, and native all the same
+             native && (std::strcmp(last, "g") == 0 || std::strcmp(last, "Zg") == 0)) {
+    type = array::parse_typestr((*last == 'g' ? "<f" : "<c") +
+                                std::to_string((*last == 'g' ? 1 : 2) * sizeof(long double)));
   } else if (length == 2 && rest[0] == 'Z') {
     if (auto part = number_of(rest[1], native); part && part->code == TypeCode::kFloat && part->bytes >= 4) {
       type = make({TypeCode::kComplex, static_cast<std::uint8_t>(2 * part->bytes)}, swapped);
@@ -105,6 +95,27 @@ std::optional<ElementType> type_of_format(const char* format, std::int64_t items
                            std::to_string(type->itemsize()));
   }
   return type;
+}
+
+}  // namespace
+
+std::optional<ElementType> type_of_format(const char* format, std::int64_t itemsize) {
+  const char* rest = format == nullptr ? "B" : format;
+  bool native = true;
+  bool swapped = false;
+  switch (*rest) {
+    case '@': ++rest; break;
+    case '=':
+    case '<': native = false, ++rest; break;
+    case '>':
+    case '!': native = false, swapped = true, ++rest; break;
+    default: break;
+  }
+  if (rest[0] != '\0' && rest[1] == '\0') {
+    if (const auto known = number_of(*rest, native); known && known->bytes == itemsize) [[likely]]
+      return make(*known, swapped);
+  }
+  return uncommon_type(format, rest, native, swapped, itemsize);
 }
 
 const char* format_of_type(const ElementType& type) noexcept {
