@@ -48,6 +48,6 @@ def fuzz(unit: Unit, name: str) -> None:
 
 KINDS = [
     Kind(f"fuzz-{name}", f"libFuzzer on {name}", partial(fuzz, name=name), partial(missing, name),
-         (f"executions of {name}",))
+         (f"executions of {name}",), "fuzz")
     for name in PARSERS
 ]  # fmt: skip
