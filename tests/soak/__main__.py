@@ -27,6 +27,7 @@ def _arguments(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=0.0, help="5, if neither is said")
     parser.add_argument("--once", action="store_true", help="one unit of each kind")
     parser.add_argument("--only", action="append", metavar="KIND", help="this kind; may be said again")
+    parser.add_argument("--build", action="append", metavar="NAME", help="kinds that run programs of build/NAME alone")
     parser.add_argument("--seed", type=int, help="of the first unit; random, if it isn't said")
     parser.add_argument("--unit-seconds", type=float, help="how long each unit takes")
     parser.add_argument("--at-once", type=int, default=os.cpu_count() or 1, help="units that run at the same time")
@@ -47,10 +48,12 @@ def main(words: list[str]) -> int:
         sys.exit(f"soak: no kind {', '.join(sorted(unknown))}; there are: {' '.join(kind.name for kind in kinds)}")
     if given.only:
         kinds = [kind for kind in kinds if kind.name in given.only]
+    if given.build:
+        kinds = [kind for kind in kinds if kind.build in given.build]
     left_out = {kind.name: why for kind in kinds if (why := kind.missing())}
     kinds = [kind for kind in kinds if kind.name not in left_out]
     if not kinds:
-        sys.exit(f"soak: nothing can run: {'; '.join(left_out.values())}")
+        sys.exit(f"soak: nothing can run: {'; '.join(left_out.values()) or 'no kind is of that build'}")
     seconds = None if given.once else (given.hours * 3600 + given.minutes * 60) or 300.0
     share = MOST_UNIT_SECONDS if seconds is None else seconds * given.at_once / len(kinds)
     plan = Plan(

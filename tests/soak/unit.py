@@ -52,6 +52,8 @@ class Kind:
     """Why it can't run here, if it can't."""
     goals: tuple[str, ...] = ()
     """The names of the counts that it adds to and that have a goal."""
+    build: str = "dev"
+    """The folder under build/ whose programs it runs."""
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 30) -> bool:

@@ -1,7 +1,9 @@
 """./dev: what it installs and when, how it counts, and that it never reports success for nothing."""
 
+import contextlib
 import importlib.machinery
 import importlib.util
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -205,3 +207,31 @@ def test_skipped_tests_alone_are_no_success(dev: ModuleType, tmp_path: Path) -> 
     tally = dev.Tally()
     tally.add_report("tool", tmp_path / "report.xml", True)
     assert tally.close() == 1
+
+
+def test_what_runs_beside_is_waited_for_and_counts(dev: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    dev.LOGS.mkdir(parents=True)
+    for command, failed in ((["sh", "-c", "read line < gate"], 0), (["sh", "-c", "echo what it says; exit 3"], 1)):
+        tally = dev.Tally()
+        (dev.ROOT / "gate").unlink(missing_ok=True)
+        os.mkfifo(dev.ROOT / "gate")
+        with dev.beside("a soak", command, tally):
+            if not failed:
+                (dev.ROOT / "gate").write_text("go on\n")  # It runs by now, or this would wait for ever.
+        assert (tally.passed, tally.failed) == (1 - failed, failed)
+    out = capsys.readouterr().out
+    assert "what it says" in out
+    assert "a soak.log" in out
+
+
+def test_what_runs_beside_ends_with_the_run(dev: ModuleType) -> None:
+    dev.LOGS.mkdir(parents=True)
+    os.mkfifo(dev.ROOT / "alive")
+    tally = dev.Tally()
+    command = ["sh", "-c", "exec 3> alive; exec sleep 600"]
+    with contextlib.suppress(KeyboardInterrupt), dev.beside("soak", command, tally):
+        alive = (dev.ROOT / "alive").open()  # Opens once the child has it open.
+        raise KeyboardInterrupt
+    with alive:
+        assert alive.read() == "", "the child has let go of it"
+    assert (tally.passed, tally.failed) == (0, 0)

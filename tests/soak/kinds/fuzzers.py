@@ -24,7 +24,7 @@ def fuzz(unit: Unit, name: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     command = [
         BUILD / "tests" / "fuzz" / f"fuzz_{name}",
-        f"-seed={unit.seed % (1 << 32 - 1) + 1}",  # 0 would mean a random one
+        f"-seed={unit.seed % (1 << 31) + 1}",  # 0 would mean a random one
         f"-max_total_time={max(1, round(unit.seconds))}",
         "-timeout=20",
         "-rss_limit_mb=2048",
@@ -48,6 +48,6 @@ def fuzz(unit: Unit, name: str) -> None:
 
 KINDS = [
     Kind(f"fuzz-{name}", f"libFuzzer on {name}", partial(fuzz, name=name), partial(missing, name),
-         (f"executions of {name}",))
+         (f"executions of {name}",), "fuzz")
     for name in PARSERS
 ]  # fmt: skip

@@ -250,6 +250,7 @@ def _kind(build: str, scheme: str) -> Kind:
         partial(attack, build=build, scheme=scheme),
         partial(peer.missing, build),
         ("hostile messages",),
+        build,
     )
 
 
