@@ -111,7 +111,7 @@ def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Se
 def _print_left_out(parts: Sequence[str], hint: str = "") -> None:
     """The line under a table that doesn't show everything; none where it does."""
     if parts:
-        print(f"... and {', '.join(parts)}{hint}")
+        print(wrapped(f"... and {', '.join(parts)}{hint}", terminal_width()))
 
 
 def _pyarrow(why: str) -> Any:
@@ -494,7 +494,7 @@ def get(
             else:
                 _write(output, reader.schema, meter.counting(reader))
         if output is None:
-            print(meter.summary())
+            print(wrapped(meter.summary(), terminal_width()))
             _inspect.print_schema(_native.describe_schema(reader.schema), "  ")
             print()
             _print_head(head, meter.rows)
