@@ -1,7 +1,7 @@
 """Gets a table from another process, and reads it where it lies.
 
 python examples/serve_table.py              # in another terminal; prints the URI
-python examples/get_table.py 'URI' weather
+python examples/get_table.py URI weather
 """
 
 import sys

@@ -2,7 +2,7 @@
 
     python examples/serve_table.py
 
-Then, in another terminal: python examples/get_table.py 'URI' weather
+Then, in another terminal: python examples/get_table.py URI weather
 """
 
 import pyarrow as pa

@@ -1,4 +1,4 @@
-"""What `crossdock inspect` shows. Lines are never cut: a terminal wraps them, a file gets them whole."""
+"""What `crossdock inspect` shows. Nothing is cut: long lines are broken on a terminal, and whole in a file."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crossdock import _native
+from crossdock._table import terminal_width, wrapped
 from crossdock._text import shown
 from crossdock.client import Client
 from crossdock.file import _encoded
@@ -132,7 +133,12 @@ class _Messages:
             print(self._ROW.format("message", "rows", "nulls", "body bytes", "data bytes", "about"))
             self._has_header = True
         counts = (message["rows"], message["nulls"], message["body_bytes"], message["data_bytes"])
-        print(self._ROW.format(what, *map(_count, counts), self._about(message)).rstrip(), flush=True)
+        about = self._about(message)
+        line = self._ROW.format(what, *map(_count, counts), about).rstrip()
+        width = terminal_width()
+        if width is not None and len(line) > width:
+            line = f"{self._ROW.format(what, *map(_count, counts), '').rstrip()}\n{wrapped('  ' + about, width)}"
+        print(line, flush=True)
         if self._buffers:
             self._print_buffers(message)
 
@@ -218,7 +224,7 @@ def show_file(path: Path, *, buffers: bool, as_json: bool, limit: int) -> None:
     messages = _Messages(limit, buffers, as_json)
     listed: list[BatchAbout] = []
     if not as_json:
-        print(_file_line(path, about))
+        print(wrapped(_file_line(path, about), terminal_width()))
         if about["metadata"]:
             print(f"{'footer' if about['form'] == 'file' else 'message'} metadata: {_pairs(about['metadata'])}")
         print()

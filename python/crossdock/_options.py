@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from crossdock.errors import InvalidArgumentError
+from crossdock.errors import InvalidArgumentError, UriError
 
 _MAX_MS = 2**31 - 1
 
@@ -52,6 +52,10 @@ def checked_uri(uri: str) -> str:
     """A URI of ours; others' mistakes are the library's to find."""
     if not isinstance(uri, str):
         raise TypeError(f"a URI is a str, as in 'shm:' or as a server's uri has it, not {type(uri).__name__}")
+    try:
+        uri.encode()
+    except UnicodeEncodeError:
+        raise UriError(f"the URI {uri!a} has bytes that are no UTF-8; write them as %XX") from None
     return uri
 
 
@@ -59,6 +63,10 @@ def checked_name(name: str) -> str:
     """The name of a table."""
     if not isinstance(name, str):
         raise TypeError(f"the name of a table is a str, not {type(name).__name__}")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise InvalidArgumentError(f"the name {name!a} of a table has bytes that are no UTF-8") from None
     return name
 
 

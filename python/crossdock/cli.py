@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
+import re
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence, Set
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,10 +19,10 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 import crossdock as xd
 from crossdock import _inspect, _native
+from crossdock._table import table_lines, terminal_width, wrapped
 from crossdock._text import shown
 
 if TYPE_CHECKING:
@@ -72,7 +74,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 _debug = False
-_UNBROKEN = 100_000  # Columns: more than any row has.
 
 
 class _MissingPackageError(Exception):
@@ -80,7 +81,8 @@ class _MissingPackageError(Exception):
 
 
 def _error_line(name: str, error: object) -> None:
-    print(f"{name}: {shown(' '.join(str(error).split()))}", file=sys.stderr)
+    text = f"{name}: {shown(' '.join(str(error).split()))}"
+    print(wrapped(text, terminal_width(sys.stderr)), file=sys.stderr)
 
 
 @contextmanager
@@ -89,7 +91,8 @@ def _reported() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        print("Interrupted", file=sys.stderr)
+        with suppress(OSError):  # After SIGHUP the terminal may be gone.
+            print("Interrupted", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
     except _MissingPackageError as error:
         _error_line("MissingPackage", error)
@@ -105,14 +108,19 @@ def _reported() -> Iterator[None]:
         raise typer.Exit(next(code for kind, code in _CODE_OF if isinstance(error, kind))) from None
 
 
-def _console() -> Console:
-    """For tables. Where stdout is no terminal, no row is broken: programs read line by line."""
-    return Console(width=None if sys.stdout.isatty() else _UNBROKEN, emoji=False)
+def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Set[int] = frozenset()) -> int:
+    """Prints a table of texts of others. Returns how many columns were left out."""
+    safe = [[shown(cell) for cell in row] for row in (header, *rows)]
+    lines, left_out = table_lines(safe[0], safe[1:], right=right, width=terminal_width())
+    for line in lines:
+        print(line)
+    return left_out
 
 
-def _cell(text: str) -> str:
-    """Text of others for rich, which obeys more than a terminal does."""
-    return escape(shown(text))
+def _print_left_out(parts: Sequence[str], hint: str = "") -> None:
+    """The line under a table that doesn't show everything; none where it does."""
+    if parts:
+        print(wrapped(f"... and {', '.join(parts)}{hint}", terminal_width()))
 
 
 def _pyarrow(why: str) -> Any:
@@ -136,6 +144,49 @@ def _connect(uri: str, timeout: float, checksum: bool | None = None) -> xd.Clien
         raise xd.ConnectionError(str(error)) from None
 
 
+class _LogLine(logging.Formatter):
+    """A record on one line, without what a terminal would obey: texts of peers are in it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return shown(super().format(record))
+
+
+class _LogLimit(logging.Filter):
+    """Lets `MOST` records through in `SECONDS`, and says then how many there were more: a peer must not fill a disk."""
+
+    MOST = 20
+    SECONDS = 10.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._start = time.monotonic()
+        self._count = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        now = time.monotonic()
+        if now - self._start >= self.SECONDS:
+            left_out = self._count - self.MOST
+            self._start, self._count = now, 0
+            if left_out > 0:
+                record.msg = f"{record.getMessage()} (before it {_inspect.counted(left_out, 'more line')} not shown)"
+                record.args = ()
+        self._count += 1
+        return self._count <= self.MOST
+
+
+def _set_up_logging(debug: bool) -> None:
+    """On stderr: warnings, or everything."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(
+        _LogLine("%(asctime)s %(name)s %(levelname)s %(message)s")
+        if debug
+        else _LogLine("%(asctime)s %(levelname)s: %(message)s", "%Y-%m-%d %H:%M:%S")
+    )
+    if not debug:
+        handler.addFilter(_LogLimit())
+    logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, handlers=[handler])
+
+
 def _show_version(wanted: bool) -> None:
     if wanted:
         print(f"crossdock {xd.__version__}")
@@ -151,10 +202,7 @@ def _common(
 ) -> None:
     global _debug
     _debug = debug
-    if debug:
-        import logging
-
-        logging.basicConfig(level=logging.DEBUG, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    _set_up_logging(debug)
 
 
 # ---- serve ----
@@ -176,6 +224,38 @@ def _source_of(path: Path, stable: str) -> tuple[Source, str | None]:
     return path, stable
 
 
+def _on_end(handler: Any) -> None:
+    """Sets what happens at Ctrl-C, at SIGTERM, and when the terminal is closed, unless nohup asked to live on."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handler)
+
+
+_MOST_OF_A_NAME = 40  # A server's name has 48 bytes; a number may follow.
+_MOST_NAMES = 100
+
+
+def _server_name(table: str) -> str:
+    """A server's name, made from a table's: letters, digits, '.', '_' and '-', the first a letter or a digit."""
+    name = re.sub(r"[^A-Za-z0-9._]+", "-", table).lstrip("._-")[:_MOST_OF_A_NAME].rstrip("-")
+    return name or "tables"
+
+
+def _server_at_a_name(table: str, token: str | None) -> xd.Server:
+    """A server at the table's name, or at that with the first number that is free, from 2 on."""
+    name = _server_name(table)
+    for number in range(1, _MOST_NAMES):
+        uri = f"shm:{name}" if number == 1 else f"shm:{name}-{number}"
+        try:
+            server = xd.Server(uri, token=token)
+        except xd.ConnectionError:
+            continue  # A live server has it.
+        if number > 1:
+            print(f"shm:{name} is in use by another server of yours; this one is {uri}", file=sys.stderr)
+        return server
+    raise xd.ConnectionError(f"shm:{name} and all of its numbers are in use: choose a name with --uri shm:NAME")
+
+
 @app.command(short_help="Serves the tables in files, until Ctrl-C.", epilog=_TOKEN + _EXIT_CODES)
 def serve(
     files: Annotated[
@@ -194,8 +274,9 @@ def serve(
     uri: Annotated[
         list[str] | None,
         typer.Option(
-            help="Where to listen, may be given more than once: 'shm:' picks a socket (so does none), "
-            "'shm:/run/x.sock' names it; 'tcp:' picks a port of the loopback, 'tcp://*:7700' serves other machines.",
+            help="Where to listen, may be given more than once: 'shm:NAME' is a name of this user's own, "
+            "'shm:/run/x.sock' a path; 'tcp:' picks a port of the loopback, 'tcp://*:7700' serves other machines. "
+            "Else: 'shm:' and the first table's name.",
             show_default=False,
         ),
     ] = None,
@@ -205,7 +286,8 @@ def serve(
     ] = "trust",
     checksum: _Checksum = None,
 ) -> None:
-    """Serves the tables in FILE... until Ctrl-C or SIGTERM. Prints the URI to connect to; each of several on a line."""
+    """Serves the tables in FILE... until Ctrl-C, SIGTERM or SIGHUP. Prints the URI to connect to; each of several on a
+    line."""
     names = name or [path.stem for path in files]
     if len(names) != len(files):
         raise typer.BadParameter(f"{len(files)} files need as many names, not {len(names)}", param_hint="--name")
@@ -217,9 +299,11 @@ def serve(
 
     stop = threading.Event()
     # Set before anything is announced, so that whoever reads the URI may stop us at once.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
-    with _reported(), xd.Server(uri or ["shm:"], token=_token(), checksum=checksum) as server:
+    _on_end(lambda *_: stop.set())
+    with (
+        _reported(),
+        xd.Server(uri, token=_token(), checksum=checksum) if uri else _server_at_a_name(names[0], _token()) as server,
+    ):
         for one, path in zip(names, files, strict=True):
             if stop.is_set():
                 return
@@ -228,6 +312,8 @@ def serve(
             del source
         for one in server.uris:
             print(one, flush=True)
+        if sys.stderr.isatty():
+            print(f"Ctrl-C ends it. From another shell: crossdock ls {server.uri}", file=sys.stderr)
         # Woken now and then, so that what the server's thread logs gets out.
         while not stop.wait(0.5):
             pass
@@ -314,7 +400,7 @@ class _Meter:
             else None
         )
         if self._progress is not None:
-            self._task = self._progress.add_task(_cell(name), total=rows, size="0 B", rate="0 B")
+            self._task = self._progress.add_task(escape(shown(name)), total=rows, size="0 B", rate="0 B")
 
     def add(self, batch: xd.RecordBatch) -> None:
         self.rows += batch.num_rows
@@ -356,22 +442,30 @@ class _Meter:
 _HEAD_ROWS = 10
 
 
-def _print_head(batches: list[xd.RecordBatch]) -> None:
-    """The first rows, if pyarrow is there to read them."""
+def _print_head(batches: list[xd.RecordBatch], rows: int) -> None:
+    """The first of `rows` rows, if pyarrow is there to read them."""
     try:
         import pyarrow
     except ImportError:
         print("(the first rows are shown where pyarrow is installed: pip install pyarrow)")
         return
-    if not batches:
+    if not batches or not len(batches[0].schema):
         return
     head = pyarrow.Table.from_batches([pyarrow.record_batch(batch) for batch in batches]).slice(0, _HEAD_ROWS)
-    table = Table(box=None, pad_edge=False)
-    for column in head.column_names:
-        table.add_column(_cell(column))
-    for row in zip(*(column.to_pylist() for column in head.columns), strict=True):
-        table.add_row(*(_cell("null" if value is None else str(value)) for value in row))
-    _console().print(table)
+    numbers = {
+        i for i, kind in enumerate(head.schema.types)
+        if pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind) or pyarrow.types.is_decimal(kind)
+    }  # fmt: skip
+    values = zip(*(column.to_pylist() for column in head.columns), strict=True)
+    left_out = _print_table(
+        head.column_names, [["null" if value is None else str(value) for value in row] for row in values], numbers
+    )
+    if terminal_width() is None:
+        return
+    more = [_inspect.counted(rows - head.num_rows, "more row")] if rows > head.num_rows else []
+    if left_out:
+        more.append(_inspect.counted(left_out, "more column"))
+    _print_left_out(more, "; --columns A,B chooses" if left_out else "")
 
 
 @app.command(short_help="Gets a table: into a file, or to look at it.", epilog=_TOKEN + _EXIT_CODES)
@@ -393,8 +487,7 @@ def get(
     checksum: _Checksum = None,
 ) -> None:
     """Gets a table; writes it to a file, or says what it is and shows its first rows."""
-    # As Ctrl-C: a file that isn't whole is taken away.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    _on_end(signal.default_int_handler)  # All as Ctrl-C: a file that isn't whole is taken away.
     if output is not None:
         _check_format(output)
     with _reported():
@@ -415,9 +508,10 @@ def get(
             else:
                 _write(output, reader.schema, meter.counting(reader))
         if output is None:
-            print(meter.summary())
+            print(wrapped(meter.summary(), terminal_width()))
             _inspect.print_schema(_native.describe_schema(reader.schema), "  ")
-            _print_head(head)
+            print()
+            _print_head(head, meter.rows)
         else:
             print(f"{meter.summary()}, written to {shown(str(output))}")
 
@@ -425,26 +519,63 @@ def get(
 # ---- ls ----
 
 
-@app.command(epilog=_TOKEN + _EXIT_CODES)
+_MOST_OF_A_WAIT = 1.0  # Seconds, where a server among many does not answer.
+
+
+def _count(count: int | None) -> str:
+    return "?" if count is None else f"{count:,}"
+
+
+def _list_servers(timeout: float) -> None:
+    """This user's servers that listen at a name, with what they have."""
+    rows = []
+    for name in _native.shm_names():
+        uri = f"shm:{name}"
+        try:
+            with xd.connect(uri, timeout=min(timeout, _MOST_OF_A_WAIT)) as client:
+                tables = [entry.name for entry in client.list()]
+        except (xd.NotFoundError, xd.ConnectionError):
+            continue  # It was killed, or has just ended.
+        except xd.Error as error:
+            rows.append((uri, "?", type(error).__name__))
+        else:
+            rows.append((uri, _count(len(tables)), ", ".join(tables)))
+    if rows:
+        _print_table(("uri", "tables", "names"), rows, frozenset((1,)))
+    else:
+        print("No server of this user listens at a name; `crossdock serve FILE` starts one.", file=sys.stderr)
+
+
+@app.command(short_help="Lists the tables of a server, or your servers.", epilog=_TOKEN + _EXIT_CODES)
 def ls(
-    uri: Annotated[str, typer.Argument(metavar="URI", help="As `crossdock serve` printed it.", show_default=False)],
+    uri: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="URI",
+            help="As `crossdock serve` printed it. Else: all of your servers that have a name.",
+            show_default=False,
+        ),
+    ] = None,
     timeout: Annotated[float, typer.Option(min=0, help="Seconds to connect in, and to wait for the answer.")] = 10.0,
 ) -> None:
-    """Lists the tables of a server."""
+    """Lists the tables of a server, or this user's servers that listen at a name."""
+    if uri is None:
+        with _reported():
+            _list_servers(timeout)
+        return
     with _reported(), _connect(uri, timeout) as client:
-        table = Table(box=None, pad_edge=False)
-        table.add_column("name")
-        for column in ("rows", "bytes", "columns"):
-            table.add_column(column, justify="right")
-        table.add_column("device")
-        for entry in client.list():
-            counts = (entry.rows, entry.bytes, None if entry.schema is None else len(entry.schema))
-            table.add_row(
-                _cell(entry.name), *("?" if count is None else f"{count:,}" for count in counts), _cell(entry.device)
+        rows = [
+            (
+                entry.name,
+                _count(entry.rows),
+                _count(entry.bytes),
+                _count(None if entry.schema is None else len(entry.schema)),
+                entry.device,
             )
-        # Where there is no terminal, no name is cut.
-        console = Console(emoji=False)
-        console.print(table, soft_wrap=not console.is_terminal, crop=console.is_terminal)
+            for entry in client.list()
+        ]
+        left_out = _print_table(("name", "rows", "bytes", "columns", "device"), rows, frozenset((1, 2, 3)))
+        _print_left_out([_inspect.counted(left_out, "more column")] if left_out else [])
 
 
 # ---- inspect ----
@@ -611,24 +742,25 @@ def devices(
 
         print(json.dumps({"drivers": drivers}, default=str))
         return
-    table = Table("driver", "device", "filter string", "memory", "kinds", "name", box=None, pad_edge=False)
-    for driver in drivers:
-        for device in driver["devices"]:
-            table.add_row(
-                _cell(driver["driver"]),
-                _cell(str(device["device"])),
-                _cell(device["filter"]),
-                _size(device["memory"]) if device["memory"] else "",
-                " ".join(device["usm_types"]),
-                _cell(device["name"]),
-            )
-    console = _console()
-    console.print(table)
+    rows = [
+        (
+            driver["driver"],
+            str(device["device"]),
+            device["filter"],
+            _size(device["memory"]) if device["memory"] else "",
+            " ".join(device["usm_types"]),
+            device["name"],
+        )
+        for driver in drivers
+        for device in driver["devices"]
+    ]
+    left_out = _print_table(("driver", "device", "filter string", "memory", "kinds", "name"), rows, frozenset((3,)))
+    _print_left_out([_inspect.counted(left_out, "more column")] if left_out else [], "; --json has all")
     for driver in drivers:
         if not driver["devices"]:
             why = "; ".join(driver["tried"]) or "none; tests make simulated ones (crossdock.testing)"
             text = f"{driver['driver']}: {'no devices' if driver['found'] else 'not found'}: {why}"
-            console.print(_cell(text), soft_wrap=True)
+            print(wrapped(shown(text), terminal_width()))
 
 
 def main() -> None:

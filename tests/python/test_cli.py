@@ -77,8 +77,7 @@ def test_first_rows_are_a_line_each_where_nobody_looks():
 
 
 def test_serve_ls_and_get(serving, tmp_path):
-    assert serving.uri.startswith("shm:/")
-    assert "want_data=" in serving.uri
+    assert serving.uri == "shm:flights"
     out, _ = crossdock("ls", serving.uri)
     lines = [line.split() for line in out.splitlines()]
     assert lines[0] == ["name", "rows", "bytes", "columns", "device"]
@@ -110,10 +109,10 @@ def test_serve_ls_and_get(serving, tmp_path):
     assert not list(tmp_path.glob(".*partial"))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_serve_ends_cleanly(no_leftovers, files, number):
     serving = Serving(files / "flights.arrow", "--uri", f"shm:{files}/my.sock", "--stable", "snapshot", "--name", "x")
-    assert serving.uri.startswith(f"shm:{files}/my.sock?")
+    assert serving.uri == f"shm:{files}/my.sock"
     assert (files / "my.sock").is_socket()
     with xd.connect(serving.uri) as client:
         assert [entry.name for entry in client.list()] == ["x"]
@@ -191,7 +190,9 @@ def test_a_killed_server_is_exit_code_5(script, tmp_path):
     assert getting.returncode == 5, err
     assert err.startswith("TruncatedStreamError: ")
     assert list(tmp_path.iterdir()) == []
-    for stale in (Path(os.environ["XDG_RUNTIME_DIR"]) / "crossdock").iterdir():  # Nobody is there to take its socket away.
+    for stale in (
+        Path(os.environ["XDG_RUNTIME_DIR"]) / "crossdock"
+    ).iterdir():  # Nobody is there to take its socket away.
         stale.unlink()
 
 
@@ -224,8 +225,14 @@ def test_ctrl_c_in_get_is_exit_code_130(script):
     server.finish()
 
 
-@pytest.mark.parametrize("suffix", [".arrow", ".arrows", ".feather", ".parquet", ".csv"])
-def test_sigterm_in_get_leaves_no_file(tmp_path, suffix):
+@pytest.mark.parametrize(
+    ("suffix", "number"),
+    [
+        *((suffix, signal.SIGTERM) for suffix in (".arrow", ".arrows", ".feather", ".parquet", ".csv")),
+        (".arrow", signal.SIGHUP),
+    ],
+)
+def test_a_signal_in_get_leaves_no_file(tmp_path, suffix, number):
     batch = TABLE.to_batches()[0]
     go_on = threading.Event()
 
@@ -245,7 +252,7 @@ def test_sigterm_in_get_leaves_no_file(tmp_path, suffix):
         while len(list(tmp_path.iterdir())) == 1:  # It hasn't begun to write; nothing else tells.
             assert getting.poll() is None
             time.sleep(0.01)
-        getting.send_signal(signal.SIGTERM)
+        getting.send_signal(number)
         _, err = getting.communicate(timeout=60)
         go_on.set()
     assert (getting.returncode, err) == (130, "Interrupted\n")
@@ -335,7 +342,7 @@ def test_over_tcp_with_a_token(no_leftovers, files, monkeypatch):
     monkeypatch.setenv("CROSSDOCK_TOKEN", "a secret of some length")
     serving = Serving(files / "flights.arrow", "--uri", "tcp:", "--uri", "shm:")
     assert serving.uri.startswith("tcp://127.0.0.1:")
-    assert serving.process.stdout.readline().startswith("shm:/")
+    assert serving.process.stdout.readline().startswith("shm:crossdock-")
     out, _ = crossdock("ls", serving.uri)
     assert "flights" in out
     crossdock("get", serving.uri, "flights", "-o", files / "out.arrow")
@@ -343,7 +350,10 @@ def test_over_tcp_with_a_token(no_leftovers, files, monkeypatch):
     monkeypatch.setenv("CROSSDOCK_TOKEN", "a guess")
     _, err = crossdock("ls", serving.uri, expect=1)
     assert err.startswith("PermissionError: ")
-    assert serving.stop() == (0, "", "")
+    code, out, err = serving.stop()
+    assert (code, out) == (0, "")
+    assert "WARNING: " in err
+    assert "gave a wrong token" in err
 
 
 def test_help_and_version():

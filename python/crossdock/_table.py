@@ -1,0 +1,81 @@
+"""Tables in plain text: as wide as the terminal for people, whole for programs."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+from collections.abc import Sequence, Set
+from typing import TextIO
+
+from rich.cells import cell_len, set_cell_size
+
+_GAP = "  "
+# A cell is cut to this only where the table is too wide for the terminal.
+_NARROW = 24
+
+
+def terminal_width(stream: TextIO | None = None) -> int | None:
+    """Columns of the terminal that `stream`, or else stdout, is; None where it is none, and nothing is to be cut."""
+    return shutil.get_terminal_size().columns if (stream or sys.stdout).isatty() else None
+
+
+def wrapped(text: str, width: int | None) -> str:
+    """`text` broken between words at `width`, with the lines after the first indented; as it is without a width."""
+    if width is None:
+        return text
+    return textwrap.fill(text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+
+def fitted(widths: Sequence[int], width: int) -> list[int]:
+    """The widths of the columns that are shown in `width`: as many from the left as fit, and at least one.
+
+    Where not all fit as they are, wide columns are cut to `_NARROW`; room that is left over goes back to them, from
+    the left.
+    """
+    if sum(widths) + len(_GAP) * (len(widths) - 1) <= width:
+        return list(widths)
+    shown: list[int] = []
+    left = width
+    for one in widths:
+        cut = min(one, _NARROW)
+        needed = cut + (len(_GAP) if shown else 0)
+        if needed > left and shown:
+            break
+        shown.append(min(cut, left))
+        left -= needed
+    for i, now in enumerate(shown):
+        more = min(widths[i] - now, max(left, 0))
+        shown[i] += more
+        left -= more
+    return shown
+
+
+def _cut(text: str, width: int) -> str:
+    return text if cell_len(text) <= width else set_cell_size(text, width - 1).rstrip() + "…"
+
+
+def _aligned(text: str, width: int, right: bool) -> str:
+    space = " " * (width - cell_len(text))
+    return space + text if right else text + space
+
+
+def table_lines(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    right: Set[int] = frozenset(),
+    width: int | None = None,
+) -> tuple[list[str], int]:
+    """The lines of a table, and how many columns were left out for want of room.
+
+    The texts are of one line each. Columns in `right` are aligned to the right. Without a width nothing is cut.
+    """
+    everything = (header, *rows)
+    widths = [max(cell_len(row[i]) for row in everything) for i in range(len(header))]
+    kept = widths if width is None else fitted(widths, width)
+    lines = [
+        _GAP.join(_aligned(_cut(row[i], room), room, i in right) for i, room in enumerate(kept)).rstrip()
+        for row in everything
+    ]
+    return lines, len(widths) - len(kept)

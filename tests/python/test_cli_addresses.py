@@ -1,0 +1,268 @@
+"""Where `crossdock serve` listens, what it logs, how it ends, and how its servers are found again."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import crossdock as xd
+
+TABLE = pa.table({"n": [1, 2, 3]})
+COMMAND = [sys.executable, "-m", "crossdock"]
+
+
+def crossdock(*arguments: object, expect: int = 0) -> tuple[str, str]:
+    done = subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == expect, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout, done.stderr
+
+
+class Serving:
+    def __init__(self, *arguments: object, before: tuple[str, ...] = ()) -> None:
+        self.process = subprocess.Popen(
+            [*before, *COMMAND, "serve", *map(str, arguments)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.uri = self.process.stdout.readline().strip()
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        _, err = self.process.communicate(timeout=60)
+        return self.process.returncode, err
+
+
+@pytest.fixture
+def serve(no_leftovers: None) -> Iterator[type[Serving]]:
+    started: list[Serving] = []
+
+    class Started(Serving):
+        def __init__(self, *arguments: object, before: tuple[str, ...] = ()) -> None:
+            super().__init__(*arguments, before=before)
+            started.append(self)
+
+    yield Started
+    for one in started:
+        one.stop()
+
+
+def file(folder: Path, stem: str = "flights") -> Path:
+    xd.write(TABLE, folder / f"{stem}.arrow")
+    return folder / f"{stem}.arrow"
+
+
+def names_folder() -> Path:
+    return Path(os.environ["XDG_RUNTIME_DIR"]) / "crossdock"
+
+
+# ---- names ----
+
+
+@pytest.mark.parametrize(
+    ("stem", "uri"),
+    [
+        ("flights", "shm:flights"),
+        ("flights 2013 (all)", "shm:flights-2013-all"),
+        ("..x", "shm:x"),
+        ("-o", "shm:o"),
+        ("flüge", "shm:fl-ge"),
+        ("日本", "shm:tables"),
+        ("$(rm -r x);&", "shm:rm-r-x"),
+        ("n" * 200, f"shm:{'n' * 40}"),
+    ],
+)
+def test_the_uri_needs_no_quotes_whatever_the_file_is_called(serve, tmp_path, stem, uri):
+    serving = serve("--", file(tmp_path, stem))
+    assert serving.uri == uri
+    assert re.fullmatch(r"[A-Za-z0-9:._-]+", serving.uri)
+    with xd.connect(serving.uri) as client:
+        assert pa.table(client.get(stem)) == TABLE
+
+
+def test_the_uri_is_the_same_after_a_restart(serve, tmp_path):
+    path = file(tmp_path)
+    for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGTERM):
+        serving = serve(path)
+        assert serving.uri == "shm:flights"
+        crossdock("ls", "shm:flights")
+        serving.stop(number)
+
+
+def test_a_name_in_use_gets_a_number_and_says_so(serve, tmp_path):
+    path = file(tmp_path)
+    first, second = serve(path), serve(path)
+    assert (first.uri, second.uri) == ("shm:flights", "shm:flights-2")
+    assert second.stop() == (0, "shm:flights is in use by another server of yours; this one is shm:flights-2\n")
+    assert serve(path).uri == "shm:flights-2"
+
+
+def test_a_name_that_was_asked_for_and_is_in_use_is_an_error(serve, tmp_path):
+    path = file(tmp_path)
+    assert serve(path, "--uri", "shm:mine").uri == "shm:mine"
+    _, err = crossdock("serve", path, "--uri", "shm:mine", expect=4)
+    assert err.startswith("ConnectionError: shm:mine is in use by a live server")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["..", ".", "a b", "-x", "a\\b", "n" * 49, "n" * 10_000, "fl\u00fcge", "\udcff\udcfe"])
+def test_what_is_no_name_is_wrong_usage(tmp_path, name):
+    path = file(tmp_path)
+    for arguments in (("serve", path, "--uri", f"shm:{name}"), ("ls", f"shm:{name}")):
+        done = subprocess.run(
+            [os.fsencode(one) for one in (*COMMAND, *map(str, arguments))], capture_output=True, timeout=60, check=False
+        )
+        assert done.returncode == 2, done.stderr
+        assert done.stderr.startswith(b"UriError: ")
+        assert len(done.stderr) < 1000
+
+
+def test_a_name_is_nothing_in_the_current_folder(serve, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = file(tmp_path)
+    assert serve(path, "--uri", "shm:mine").uri == "shm:mine"
+    assert (names_folder() / "mine.sock").is_socket()
+    assert not (tmp_path / "mine").exists()
+    assert serve(path, "--uri", "shm:./mine").uri.endswith("/mine")
+    assert (tmp_path / "mine").is_socket()
+    assert crossdock("ls", "shm:./mine")[0] == crossdock("ls", "shm:mine")[0]
+
+
+def test_a_folder_of_names_that_others_can_enter_is_refused(serve, tmp_path):
+    names_folder().mkdir(mode=0o755)
+    path = file(tmp_path)
+    for arguments in (("serve", path), ("ls", "shm:flights"), ("ls",)):
+        _, err = crossdock(*arguments, expect=1)
+        assert err.startswith("PermissionError: ")
+        assert f"chmod 700 {names_folder()}" in err
+    assert serve(path, "--uri", f"shm:{tmp_path}/x.sock").uri == f"shm:{tmp_path}/x.sock"
+
+
+def test_a_location_of_an_earlier_server_says_so(tmp_path):
+    with xd.serve({"t": TABLE}, "shm:t") as server:
+        (location,) = server.locations
+        assert server.uri == "shm:t"
+        assert location.startswith("shm:t?want_data=")
+        crossdock("ls", location)
+    with xd.serve({"t": TABLE}, "shm:t"):
+        _, err = crossdock("ls", location, expect=4)
+        assert err == (
+            "HandshakeError: This URI is from an earlier server at the same address. Use the current one, or leave out "
+            "everything after '?'.\n"
+        )
+
+
+def test_a_picked_uri_is_short():
+    with xd.serve({"t": TABLE}) as one, xd.serve({"t": TABLE}) as two:
+        assert one.uri == f"shm:crossdock-{os.getpid()}"
+        assert two.uri == f"shm:crossdock-{os.getpid()}-2"
+        assert repr(one) == f"<crossdock.Server {one.uri}>"
+
+
+# ---- ls without a URI ----
+
+
+def test_ls_lists_ones_own_servers(serve, tmp_path):
+    out, err = crossdock("ls")
+    assert out == ""
+    assert "crossdock serve FILE" in err
+    serve(file(tmp_path), file(tmp_path, "planes"))
+    serve(file(tmp_path), "--uri", "shm:other")
+    killed = serve(file(tmp_path), "--uri", "shm:killed")
+    killed.process.kill()
+    killed.process.wait()
+    out, err = crossdock("ls")
+    assert [line.split() for line in out.splitlines()] == [
+        ["uri", "tables", "names"],
+        ["shm:flights", "2", "flights,", "planes"],
+        ["shm:other", "1", "flights"],
+    ]
+    assert err == ""
+    for left in names_folder().glob("killed*"):
+        left.unlink()
+
+
+def test_ls_waits_for_no_server_that_doesnt_answer(serve, tmp_path):
+    serve(file(tmp_path))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent:
+        silent.bind(str(names_folder() / "silent.sock"))
+        silent.listen()
+        out, _ = crossdock("ls")
+        assert [line.split() for line in out.splitlines()[1:]] == [
+            ["shm:flights", "1", "flights"],
+            ["shm:silent", "?", "TimeoutError"],
+        ]
+    (names_folder() / "silent.sock").unlink()
+
+
+# ---- the log, and the end ----
+
+
+def test_broken_protocols_are_logged_without_being_asked_for(serve, tmp_path):
+    serving = serve(file(tmp_path))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as stranger:
+        stranger.connect(str(names_folder() / "flights.sock"))
+        stranger.send(b"GET / HTTP/1.1\r\n\x1b]0;pwned\x07")
+        assert stranger.recv(512)
+    crossdock("ls", serving.uri)
+    crossdock("get", serving.uri, "misspelt", expect=3)
+    code, err = serving.stop()
+    assert code == 0
+    (line,) = err.splitlines()
+    assert re.match(
+        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d WARNING: a client of shm:.*: that was no opening of a Crossdock", line
+    )
+
+
+def test_a_flood_of_warnings_is_cut(serve, tmp_path):
+    serving = serve(file(tmp_path))
+    for _ in range(60):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as stranger:
+            stranger.connect(str(names_folder() / "flights.sock"))
+            stranger.send(b"nonsense")
+            stranger.recv(512)
+    _, err = serving.stop()
+    assert 1 <= len(err.splitlines()) < 60
+
+
+def test_a_program_that_set_up_no_logging_gets_warnings(script):
+    program = script("""
+        import sys
+        import crossdock as xd
+        with xd.serve({}, "tcp:", token="a secret of some length") as server:
+            print(server.uri, flush=True)
+            sys.stdin.readline()
+    """)
+    with pytest.raises(xd.PermissionError):
+        xd.connect(program.read_line(), token="a guess")
+    program.write_line()
+    _, err = program.process.communicate(timeout=60)
+    assert program.process.returncode == 0
+    assert "gave a wrong token" in err
+
+
+def test_a_closed_terminal_ends_serve_and_takes_the_socket_away(serve, tmp_path):
+    serving = serve(file(tmp_path))
+    assert serving.stop(signal.SIGHUP) == (0, "")
+    assert not names_folder().exists()
+
+
+def test_nohup_is_respected(serve, tmp_path):
+    serving = serve(file(tmp_path), before=("nohup",))
+    serving.process.send_signal(signal.SIGHUP)
+    (ignored,) = re.findall(r"SigIgn:\s*(\w+)", Path(f"/proc/{serving.process.pid}/status").read_text())
+    assert int(ignored, 16) & 1 << signal.SIGHUP - 1
+    crossdock("ls", serving.uri)
+    assert serving.stop()[0] == 0
