@@ -24,12 +24,14 @@ from urllib.parse import unquote
 PAGE = 4096
 RING = 1 << 16
 MAGIC = b"XDOCKSHM"
-VERSION = 1
+VERSION = 2
 HELLO, WELCOME, REFUSED = 1, 2, 3
 
 F_ADD_SEALS, F_GET_SEALS = 1033, 1034
 SEAL_SEAL, SEAL_SHRINK, SEAL_GROW, SEAL_WRITE, SEAL_FUTURE_WRITE = 1, 2, 4, 8, 16
-RING_SEALS = SEAL_SHRINK | SEAL_GROW | SEAL_FUTURE_WRITE | SEAL_SEAL
+SIZE_SEALS = SEAL_SHRINK | SEAL_GROW | SEAL_SEAL
+RING_SEALS = SIZE_SEALS | SEAL_FUTURE_WRITE
+ALL_SEALS = RING_SEALS | SEAL_WRITE
 FROZEN_SEALS = SEAL_SHRINK | SEAL_GROW | SEAL_WRITE | SEAL_SEAL
 
 # Words of a ring memory's first page.
@@ -104,26 +106,10 @@ class ShmCarrier:
         self, sock: socket.socket, *, server: bool, want_data: int = 0, free_data: int = 0, carries: int = BOTH
     ) -> None:
         self.socket = sock
-        fd, mapping = sealed_memory("letter-ring", PAGE + RING, RING_SEALS)
-        assert mapping is not None
-        self._own_memory = mapping
-        try:
-            if server:
-                packet, peer_fd = self._read_opening(HELLO)
-                self.carries = struct.unpack_from("<I", packet, 48)[0]
-                opening = self._opening(WELCOME) + struct.pack("<QQ", want_data, free_data)
-                self._send_packet(opening, fd)
-                self.want_data, self.free_data = want_data, free_data
-            else:
-                self._send_packet(self._opening(HELLO) + struct.pack("<II", carries, 0), fd)
-                packet, peer_fd = self._read_opening(WELCOME)
-                self.want_data, self.free_data = struct.unpack_from("<QQ", packet, 48)
-        finally:
-            os.close(fd)
-        self._peer_ring = os.fstat(peer_fd).st_size - PAGE
-        assert fcntl.fcntl(peer_fd, F_GET_SEALS) & RING_SEALS == RING_SEALS, "a ring without its seals"
-        self._peer_memory = mmap.mmap(peer_fd, PAGE + self._peer_ring, prot=mmap.PROT_READ)
-        os.close(peer_fd)
+        if server:
+            self._welcome_client(want_data, free_data)
+        else:
+            self._join_server(carries)
         self._own = memoryview(self._own_memory).cast("Q")
         self._peer = memoryview(self._peer_memory).cast("Q")
         self._written = 0
@@ -142,12 +128,48 @@ class ShmCarrier:
 
     # ---- handshake ----
 
-    def _opening(self, kind: int) -> bytes:
-        # No feature; a ring of RING bytes; messages and bodies of at most 1 MiB and 64 MiB.
-        return struct.pack("<8sII", MAGIC, kind, VERSION) + struct.pack("<QQQQ", 0, RING, 1 << 20, 64 << 20)
+    def _welcome_client(self, want_data: int, free_data: int) -> None:
+        """The server's part: it makes both rings, and maps the client's read-only."""
+        packet, descriptors = self._read_opening(HELLO)
+        assert not descriptors
+        self.carries = struct.unpack_from("<I", packet, 48)[0]
+        self._ring = self._peer_ring = RING
+        own_fd, own_memory = sealed_memory("letter-ring", PAGE + RING, RING_SEALS)
+        peer_fd, writable = sealed_memory("letter-ring", PAGE + RING, SIZE_SEALS)
+        assert own_memory is not None
+        assert writable is not None
+        writable.close()
+        self._own_memory = own_memory
+        self._peer_memory = mmap.mmap(peer_fd, PAGE + RING, prot=mmap.PROT_READ)
+        try:
+            opening = self._opening(WELCOME, RING) + struct.pack("<QQ", want_data, free_data)
+            self._send_packet(opening, own_fd, peer_fd)
+        finally:
+            os.close(own_fd)
+            os.close(peer_fd)
+        self.want_data, self.free_data = want_data, free_data
 
-    def _send_packet(self, packet: bytes, fd: int | None = None) -> None:
-        ancillary = [] if fd is None else [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))]
+    def _join_server(self, carries: int) -> None:
+        """The client's part: it takes both rings, and maps its own writable."""
+        self._send_packet(self._opening(HELLO, 0) + struct.pack("<II", carries, 0))
+        packet, (peer_fd, own_fd) = self._read_opening(WELCOME)
+        (ring,) = struct.unpack_from("<Q", packet, 24)
+        self.want_data, self.free_data = struct.unpack_from("<QQ", packet, 48)
+        self._ring = self._peer_ring = ring
+        for fd, seals in ((peer_fd, RING_SEALS), (own_fd, SIZE_SEALS)):
+            assert fcntl.fcntl(fd, F_GET_SEALS) & ALL_SEALS == seals, "a ring with other seals than its own"
+            assert os.fstat(fd).st_size == PAGE + ring, "a ring of another size than the welcome says"
+        self._own_memory = mmap.mmap(own_fd, PAGE + ring)
+        self._peer_memory = mmap.mmap(peer_fd, PAGE + ring, prot=mmap.PROT_READ)
+        os.close(own_fd)
+        os.close(peer_fd)
+
+    def _opening(self, kind: int, ring: int) -> bytes:
+        # No feature; messages and bodies of at most 1 MiB and 64 MiB.
+        return struct.pack("<8sII", MAGIC, kind, VERSION) + struct.pack("<QQQQ", 0, ring, 1 << 20, 64 << 20)
+
+    def _send_packet(self, packet: bytes, *fds: int) -> None:
+        ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
         self.socket.sendmsg([packet], ancillary)
 
     def _receive_packet(self) -> tuple[bytes, list[int]]:
@@ -159,7 +181,7 @@ class ShmCarrier:
         assert not flags & socket.MSG_CTRUNC, "descriptors were cut off in passing"
         return packet, list(descriptors)
 
-    def _read_opening(self, wanted: int) -> tuple[bytes, int]:
+    def _read_opening(self, wanted: int) -> tuple[bytes, list[int]]:
         packet, descriptors = self._receive_packet()
         magic, kind, version = struct.unpack_from("<8sII", packet)
         assert (magic, version) == (MAGIC, VERSION)
@@ -168,8 +190,7 @@ class ShmCarrier:
             raise Ended(f"refused with code {code}: {packet[24 : 24 + length].decode()}")
         assert kind == wanted
         assert len(packet) >= (56 if wanted == HELLO else 64)
-        (fd,) = descriptors
-        return packet, fd
+        return packet, descriptors
 
     # ---- the socket ----
 
@@ -245,7 +266,7 @@ class ShmCarrier:
         if by_value:
             flags |= BODY
             payload = struct.pack("<Q", len(payload)) + payload
-        most = RING // 4 - 16
+        most = self._ring // 4 - 16
         parts = [payload[at : at + most] for at in range(0, len(payload), most)] or [b""]
         for part in parts[:-1]:
             self._send_frame(flags | MORE, tag or 0, part, timeout)
@@ -258,17 +279,17 @@ class ShmCarrier:
         deadline = time.monotonic() + timeout
 
         def room() -> bool:
-            return self._written - self._peer[TAKEN] + len(frame) <= RING
+            return self._written - self._peer[TAKEN] + len(frame) <= self._ring
 
         while not room():
             if self._ended or self._peer[STATE] & CLOSED:
                 raise Ended("the peer is gone")
-            self._own[TAKEN_GOAL] = self._written + len(frame) - RING
+            self._own[TAKEN_GOAL] = self._written + len(frame) - self._ring
             self._own[MESSAGES_GOAL] = 0
             self._own[REQUESTS] += 1
             self._sleep(room, deadline)
-        start = self._written % RING
-        first = min(len(frame), RING - start)
+        start = self._written % self._ring
+        first = min(len(frame), self._ring - start)
         self._own_memory[PAGE + start : PAGE + start + first] = frame[:first]
         self._own_memory[PAGE : PAGE + len(frame) - first] = frame[first:]
         self._written += len(frame)

@@ -57,6 +57,16 @@ def test_files_reads_and_decodes(tmp_path):
     assert [target["bound"] for target in result["targets"]] == [1.2, 0.01, 1.1, 1.1, 1.1, 1.1]
 
 
+def test_newcomers_connect_beside_busy_readers(tmp_path):
+    result = run("newcomers", tmp_path)
+    assert [row["way"] for row in result["rows"]] == ["shm", "tcp", "tcp, token"]
+    for row in result["rows"]:
+        for what in ("alone", "busy", "plain"):
+            assert 0 < row[what]["p50"] <= row[what]["p99"] <= row[what]["max"]
+    assert result["zeros"]["beside"]["p50"] > 0
+    assert [target["bound"] for target in result["targets"]] == [50, 50, 50]
+
+
 def test_consumers_all_read_at_once(tmp_path):
     result = run("consumers", tmp_path)
     assert len(result["rates"]) == result["consumers"] == 4

@@ -13,7 +13,9 @@
 namespace crossdock::transport {
 
 struct ShmOptions {
-  std::uint64_t ring_bytes = 1 << 20;  ///< Of one direction; a power of two from 64 KiB to 1 GiB.
+  /// Of one direction; a power of two from 64 KiB to 1 GiB. A listener's: it makes both rings of a connection, and
+  /// gives each all of its memory when a client comes.
+  std::uint64_t ring_bytes = 1 << 20;
   /// Larger messages are refused at the sender, and end the connection at the receiver.
   std::uint64_t max_message = 64ull << 20;
   /// The longest message that a listener takes from a client, which asks for streams and gives addresses back; at most

@@ -108,6 +108,19 @@ Welcome read_answer(const Packet& packet, const std::string& where) {
   return welcome;
 }
 
+/// Throws unless both rings came with the server's answer: ResourceError if one was cut off here, else ProtocolError.
+void require_rings(const Packet& answer, const std::string& where) {
+  if (answer.descriptors_cut) {
+    throw ResourceError(where +
+                        " passed rings that were cut off in passing: this process has too many descriptors open; raise "
+                        "its limit (ulimit -n)");
+  }
+  if (answer.descriptors != 2) {
+    throw ProtocolError(where + " answered with " + std::to_string(answer.descriptors) +
+                        " descriptors, not with those of two rings");
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<Connection> shm_connect(const std::string& address, const ShmOptions& options, int timeout_ms,
@@ -126,21 +139,18 @@ std::unique_ptr<Connection> shm_connect(const std::string& address, const ShmOpt
                           " isn't this user's server nor root's: name it in ShmOptions::other_users to trust it");
   }
 
-  UniqueFd ring;
-  RingMemory own = RingMemory::create(options.ring_bytes, &ring);
   const Hello hello{.features = own_features(),
-                    .ring_bytes = options.ring_bytes,
                     .max_message = options.max_message,
                     .max_body = options.max_body,
                     .carries = static_cast<std::uint32_t>(carries)};
   // A server that refuses at once has answered and closed already: its answer says more than our failure to send.
-  send_packet(socket.get(), encode(hello), ring.get(), where);
+  send_packet(socket.get(), encode(hello), {}, where);
   const Packet answer = await_answer(socket.get(), where, patience);
   const Welcome welcome = read_answer(answer, where);
-  require_ring(answer, where);
-  return join(std::move(socket), std::move(own), answer,
+  require_rings(answer, where);
+  return join(std::move(socket), RingMemory::adopt_own(answer.fds[1], welcome.ring_bytes, where),
+              RingMemory::adopt(answer.fds[0], welcome.ring_bytes, where),
               {.peer_features = welcome.features,
-               .peer_ring_bytes = welcome.ring_bytes,
                .max_message = options.max_message,
                .peer_max_message = welcome.max_message,
                .peer_max_body = welcome.max_body,

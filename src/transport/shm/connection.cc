@@ -124,7 +124,7 @@ void ShmConnection::ring() noexcept {
   const std::array<std::byte, 1> packet = {std::byte{kDoorbell}};
   try {
     // A full socket rings already.
-    if (send_packet(socket_.get(), packet, -1, where_) == Sent::kGone) gone_.store(true, std::memory_order_release);
+    if (send_packet(socket_.get(), packet, {}, where_) == Sent::kGone) gone_.store(true, std::memory_order_release);
   } catch (const std::exception&) {
     // No doorbell, no socket: what fails here fails for the receiving half too, which reports it.
   }
@@ -153,13 +153,14 @@ bool ShmConnection::send_control(ByteSpan packet, int fd) {
   if (writer_.peer_closed()) throw ConnectionError(where_ + " has closed the connection");
   socket_full_.store(false, std::memory_order_relaxed);
   socket_room_hint_.store(false, std::memory_order_relaxed);
-  Sent sent = send_packet(socket_.get(), packet, fd, where_);
+  const std::array<int, 1> fds = {fd};
+  Sent sent = send_packet(socket_.get(), packet, fds, where_);
   if (sent == Sent::kFull) {
     // Ask to be rung once the peer has read; and try again, since it may just have done so.
     socket_full_.store(true, std::memory_order_seq_cst);
     writer_.ask_for_room();
     barrier_.heavy();
-    sent = send_packet(socket_.get(), packet, fd, where_);
+    sent = send_packet(socket_.get(), packet, fds, where_);
     if (sent == Sent::kSent) socket_full_.store(false, std::memory_order_relaxed);
   }
   if (sent == Sent::kGone) {
@@ -291,7 +292,7 @@ void ShmConnection::adopt_region(Packet& packet) {
                         " regions (ShmOptions::max_region_bytes, max_regions); batches still held count");
   }
   auto region =
-      on_budget(device::Region::adopt(std::move(packet.fd), announced.kind, announced.size, announced.stamp, name));
+      on_budget(device::Region::adopt(std::move(packet.fds[0]), announced.kind, announced.size, announced.stamp, name));
   if (regions_.in_use(announced.number)) {
     early_.push_back({announced.number, reader_.peer_written(), std::move(region)});
     check_early();

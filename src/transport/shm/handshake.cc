@@ -15,25 +15,13 @@ std::uint64_t own_features() noexcept {
          (register_for_barriers() ? kFeatureBarriers : 0);
 }
 
-void require_ring(const Packet& packet, const std::string& where) {
-  if (packet.descriptors_cut) {
-    throw ResourceError(where +
-                        " passed a ring that was cut off in passing: this process has too many descriptors open; raise "
-                        "its limit (ulimit -n)");
-  }
-  if (packet.descriptors != 1) {
-    throw ProtocolError(where + " opened with " + std::to_string(packet.descriptors) +
-                        " descriptors, not with one ring");
-  }
-}
-
-std::unique_ptr<ShmConnection> join(UniqueFd socket, RingMemory own, const Packet& packet,
-                                    const Introduction& introduction, const ShmOptions& options) {
+std::unique_ptr<ShmConnection> join(UniqueFd socket, RingMemory own, RingMemory peer, const Introduction& introduction,
+                                    const ShmOptions& options) {
   const std::uint64_t common = own_features() & introduction.peer_features;
   ShmConnection::Parts parts{
       .socket = std::move(socket),
       .own = std::move(own),
-      .peer = RingMemory::adopt(packet.fd, introduction.peer_ring_bytes, introduction.where),
+      .peer = std::move(peer),
       .agreement = {.want_data = introduction.want_data,
                     .free_data = introduction.free_data,
                     .carries = introduction.carries,

@@ -16,7 +16,6 @@ std::uint64_t own_features() noexcept;
 /// What one end knows when both openings are there.
 struct Introduction {
   std::uint64_t peer_features = 0;
-  std::uint64_t peer_ring_bytes = 0;
   std::uint64_t max_message = 0;  ///< That this end takes.
   std::uint64_t peer_max_message = 0;
   std::uint64_t peer_max_body = 0;
@@ -27,14 +26,9 @@ struct Introduction {
   std::string where;
 };
 
-/// Throws unless exactly one descriptor came with the peer's opening: ResourceError if it was cut off here, else
-/// ProtocolError.
-void require_ring(const Packet& packet, const std::string& where);
-
-/// Checks the peer's ring, which passed require_ring() and came with its opening `packet`, and makes the connection.
-/// Throws ProtocolError, ResourceError.
-std::unique_ptr<ShmConnection> join(UniqueFd socket, RingMemory own, const Packet& packet,
-                                    const Introduction& introduction, const ShmOptions& options);
+/// Makes the connection of what both ends know.
+std::unique_ptr<ShmConnection> join(UniqueFd socket, RingMemory own, RingMemory peer, const Introduction& introduction,
+                                    const ShmOptions& options);
 
 /// Throws InvalidArgumentError for options that can't work.
 void check_options(const ShmOptions& options);

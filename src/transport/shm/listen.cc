@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -249,15 +250,18 @@ std::unique_ptr<Connection> ShmListener::answer(Guest& guest, const Packet& pack
     refuse(guest, {Refusal::kResources, kNoPlace});
     return nullptr;
   }
-  require_ring(packet, guest.where);
+  if (packet.descriptors != 0 || packet.descriptors_cut) {
+    throw ProtocolError("the opening came with descriptors; it has none");
+  }
 
-  UniqueFd ring;
-  RingMemory own = RingMemory::create(options_.ring_bytes, &ring);
+  UniqueFd own_file;
+  UniqueFd peer_file;
+  RingMemory own = RingMemory::create(options_.ring_bytes, &own_file);
+  RingMemory peer = RingMemory::create_for_peer(options_.ring_bytes, &peer_file);
   // A second descriptor of the socket until the welcome is out: what join() throws is told to the client through it.
   UniqueFd socket = guest.socket.duplicate();
-  auto connection = join(std::move(socket), std::move(own), packet,
+  auto connection = join(std::move(socket), std::move(own), std::move(peer),
                          {.peer_features = hello.features,
-                          .peer_ring_bytes = hello.ring_bytes,
                           .max_message = std::min(options_.max_message, options_.max_request),
                           .peer_max_message = hello.max_message,
                           .peer_max_body = hello.max_body,
@@ -274,7 +278,8 @@ std::unique_ptr<Connection> ShmListener::answer(Guest& guest, const Packet& pack
                         .want_data = want_data_,
                         .free_data = free_data_};
   try {
-    if (send_packet(guest.socket.get(), encode(welcome), ring.get(), guest.where) == Sent::kSent) return connection;
+    const std::array<int, 2> files = {own_file.get(), peer_file.get()};
+    if (send_packet(guest.socket.get(), encode(welcome), files, guest.where) == Sent::kSent) return connection;
     say(LogLevel::kInfo, guest.where + " left during its handshake");
   } catch (const Error& error) {
     refuse(guest, {Refusal::kResources, error.what()});  // now: the connection shuts the socket down when it goes
@@ -285,7 +290,7 @@ std::unique_ptr<Connection> ShmListener::answer(Guest& guest, const Packet& pack
 void ShmListener::refuse(const Guest& guest, const Turned& turned) const noexcept {
   try {
     say(LogLevel::kWarning, guest.where + " was turned away: " + turned.reason);
-    send_packet(guest.socket.get(), encode(Refused{.code = turned.code, .reason = turned.reason}), -1, guest.where);
+    send_packet(guest.socket.get(), encode(Refused{.code = turned.code, .reason = turned.reason}), {}, guest.where);
   } catch (const std::exception&) {
     // It will see the connection close.
   }

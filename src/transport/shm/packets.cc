@@ -41,7 +41,6 @@ std::string cut(std::string text, std::size_t size) {
 std::vector<std::byte> encode(const Hello& hello) {
   std::vector<std::byte> packet = opening(kHelloBytes, kHelloType, hello.version);
   store_le(&packet[16], hello.features);
-  store_le(&packet[24], hello.ring_bytes);
   store_le(&packet[32], hello.max_message);
   store_le(&packet[40], hello.max_body);
   store_le(&packet[48], hello.carries);
@@ -85,7 +84,6 @@ bool decode(ByteSpan packet, Hello* hello) noexcept {
   if (packet.size() < kHelloBytes) return false;
   hello->version = load_le<std::uint32_t>(&packet[12]);
   hello->features = load_le<std::uint64_t>(&packet[16]);
-  hello->ring_bytes = load_le<std::uint64_t>(&packet[24]);
   hello->max_message = load_le<std::uint64_t>(&packet[32]);
   hello->max_body = load_le<std::uint64_t>(&packet[40]);
   hello->carries = load_le<std::uint32_t>(&packet[48]);

@@ -11,7 +11,7 @@
 /// little-endian. docs/protocol-shm.md is their specification.
 namespace crossdock::transport::shm {
 
-inline constexpr std::uint32_t kProtocolVersion = 1;
+inline constexpr std::uint32_t kProtocolVersion = 2;
 
 // Feature bits: each end offers its own; a feature is used when both offered it.
 inline constexpr std::uint64_t kFeatureBarriers = 1;       ///< Registered for expedited barriers.
@@ -21,21 +21,20 @@ inline constexpr std::uint64_t kFeatureCancel = 8;         ///< Knows an End of 
 /// A server: takes a region back as soon as no stream under way and no lease names it. A client: knows that.
 inline constexpr std::uint64_t kFeatureRetiresAtRest = 16;
 
-/// Client's opening, with the descriptor of its outgoing ring.
+/// Client's opening.
 struct Hello {
   std::uint32_t version = kProtocolVersion;
   std::uint64_t features = 0;
-  std::uint64_t ring_bytes = 0;
   std::uint64_t max_message = 0;
   std::uint64_t max_body = 0;
   std::uint32_t carries = 0;  ///< As Carries counts.
 };
 
-/// Server's consent, with the descriptor of its outgoing ring.
+/// Server's consent, with the descriptors of the rings that it has made: its own, then the client's.
 struct Welcome {
   std::uint32_t version = kProtocolVersion;
   std::uint64_t features = 0;
-  std::uint64_t ring_bytes = 0;
+  std::uint64_t ring_bytes = 0;  ///< Of each of the two.
   std::uint64_t max_message = 0;
   std::uint64_t max_body = 0;
   std::uint64_t want_data = 0;
@@ -45,7 +44,7 @@ struct Welcome {
 enum class Refusal : std::uint32_t {
   kOtherVersion = 1,  ///< No common version.
   kUser = 2,          ///< This user may not connect.
-  kMalformed = 3,     ///< The opening, or the ring in it, breaks the rules.
+  kMalformed = 3,     ///< The opening breaks the rules.
   kResources = 4,     ///< The server has no descriptors or memory left, or clients enough.
 };
 

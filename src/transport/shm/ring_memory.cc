@@ -1,5 +1,6 @@
 #include "ring_memory.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 
 #include <bit>
@@ -16,6 +17,9 @@ namespace crossdock::transport::shm {
 namespace {
 
 constexpr const char* kName = "crossdock-ring";
+
+/// Of memory that another process writes.
+constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 bool allowed(std::uint64_t ring_bytes) noexcept {
   return std::has_single_bit(ring_bytes) && ring_bytes >= kMinRingBytes && ring_bytes <= kMaxRingBytes;
@@ -34,6 +38,17 @@ void* map(int fd, std::size_t size, int protection, const std::string& where) {
     throw_errno(error, where + ": keeping a ring from forked children");
   }
   return start;
+}
+
+constexpr std::size_t size_of(std::uint64_t ring_bytes) noexcept { return sizeof(RingHeader) + ring_bytes; }
+
+UniqueFd make_file(std::uint64_t ring_bytes) {
+  check_ring_bytes(ring_bytes);
+  UniqueFd file = device::memfd::create(kName);
+  device::memfd::resize(file, size_of(ring_bytes), kName);
+  // All pages now: a write into a page that can't be had any more would kill the process.
+  device::memfd::fill_holes(file, 0, size_of(ring_bytes), kName);
+  return file;
 }
 
 [[noreturn]] void refuse(const std::string& where, const std::string& why) {
@@ -61,29 +76,42 @@ RingMemory& RingMemory::operator=(RingMemory&& other) noexcept {
 
 RingMemory::~RingMemory() {
   // In a forked child the range was never there, and something else may stand in it by now.
-  if (start_ != nullptr && !fork_.in_child()) ::munmap(start_, sizeof(RingHeader) + ring_bytes_);
+  if (start_ != nullptr && !fork_.in_child()) ::munmap(start_, size_of(ring_bytes_));
 }
 
 RingMemory RingMemory::create(std::uint64_t ring_bytes, UniqueFd* fd) {
-  check_ring_bytes(ring_bytes);
-  const std::size_t size = sizeof(RingHeader) + ring_bytes;
-  UniqueFd file = device::memfd::create(kName);
-  device::memfd::resize(file, size, kName);
-  // All pages now: a write into a page that can't be had any more would kill the process.
-  device::memfd::fill_holes(file, 0, size, kName);
-  RingMemory memory(map(file.get(), size, PROT_READ | PROT_WRITE, "making a ring"), ring_bytes);
+  UniqueFd file = make_file(ring_bytes);
+  RingMemory memory(map(file.get(), size_of(ring_bytes), PROT_READ | PROT_WRITE, "making a ring"), ring_bytes);
   new (memory.start_) RingHeader;
   device::memfd::seal(file, device::memfd::kRecycledSeals, kName);
   *fd = std::move(file);
   return memory;
 }
 
-RingMemory RingMemory::adopt(const UniqueFd& fd, std::uint64_t ring_bytes, const std::string& where) {
+RingMemory RingMemory::create_for_peer(std::uint64_t ring_bytes, UniqueFd* fd) {
+  UniqueFd file = make_file(ring_bytes);
+  device::memfd::seal(file, kSizeSeals, kName);
+  RingMemory memory(map(file.get(), size_of(ring_bytes), PROT_READ, "making a ring"), ring_bytes);
+  *fd = std::move(file);
+  return memory;
+}
+
+void RingMemory::check(const UniqueFd& fd, int seals, std::uint64_t ring_bytes, const std::string& where) {
   if (!allowed(ring_bytes)) refuse(where, "its size is said to be " + std::to_string(ring_bytes) + " bytes");
-  const std::uint64_t size = sizeof(RingHeader) + ring_bytes;
-  const std::string fault = device::memfd::fault_of(fd, device::memfd::kRecycledSeals, size, where);
+  const std::string fault = device::memfd::fault_of(fd, seals, size_of(ring_bytes), where);
   if (!fault.empty()) refuse(where, fault);
-  return RingMemory(map(fd.get(), size, PROT_READ, where), ring_bytes);
+}
+
+RingMemory RingMemory::adopt(const UniqueFd& fd, std::uint64_t ring_bytes, const std::string& where) {
+  check(fd, device::memfd::kRecycledSeals, ring_bytes, where);
+  return {map(fd.get(), size_of(ring_bytes), PROT_READ, where), ring_bytes};
+}
+
+RingMemory RingMemory::adopt_own(const UniqueFd& fd, std::uint64_t ring_bytes, const std::string& where) {
+  check(fd, kSizeSeals, ring_bytes, where);
+  RingMemory memory(map(fd.get(), size_of(ring_bytes), PROT_READ | PROT_WRITE, where), ring_bytes);
+  new (memory.start_) RingHeader;
+  return memory;
 }
 
 }  // namespace crossdock::transport::shm

@@ -19,20 +19,30 @@ class RingMemory {
   RingMemory& operator=(RingMemory&& other) noexcept;
   ~RingMemory();
 
-  /// Ours: a new memfd, all of it backed by memory, sealed against shrinking, growing, new writers and more seals.
-  /// `*fd` is to be passed to the peer; the mapping doesn't need it. Throws InvalidArgumentError for a size that isn't
-  /// allowed, ResourceError, SystemError.
-  static RingMemory create(std::uint64_t ring_bytes, UniqueFd* fd);
-  /// The peer's: checked, then mapped read-only. Throws ProtocolError that says which check failed, ResourceError.
-  static RingMemory adopt(const UniqueFd& fd, std::uint64_t ring_bytes, const std::string& where);
+  // The server makes both ends' memory: a new memfd each, all of it backed by memory, sealed against shrinking, growing
+  // and more seals. `*fd` is to be passed to the client; the mapping doesn't need it. Both throw InvalidArgumentError
+  // for a size that isn't allowed, ResourceError, SystemError.
 
-  /// Writable only if created here.
+  /// The server's own: mapped writable, and sealed against other writers.
+  static RingMemory create(std::uint64_t ring_bytes, UniqueFd* fd);
+  /// The client's: mapped read-only.
+  static RingMemory create_for_peer(std::uint64_t ring_bytes, UniqueFd* fd);
+
+  // The client takes them. Both throw ProtocolError that says which check failed, ResourceError.
+
+  /// The server's: checked, then mapped read-only.
+  static RingMemory adopt(const UniqueFd& fd, std::uint64_t ring_bytes, const std::string& where);
+  /// The client's own: checked, then mapped writable.
+  static RingMemory adopt_own(const UniqueFd& fd, std::uint64_t ring_bytes, const std::string& where);
+
+  /// Writable only in memory that is this end's own.
   RingHeader* header() const noexcept { return static_cast<RingHeader*>(start_); }
   std::byte* data() const noexcept { return static_cast<std::byte*>(start_) + sizeof(RingHeader); }
   std::uint64_t ring_bytes() const noexcept { return ring_bytes_; }
 
  private:
   RingMemory(void* start, std::uint64_t ring_bytes) noexcept : start_(start), ring_bytes_(ring_bytes) {}
+  static void check(const UniqueFd& fd, int seals, std::uint64_t ring_bytes, const std::string& where);
   void* start_ = nullptr;
   std::uint64_t ring_bytes_ = 0;
   ForkGuard fork_;

@@ -13,7 +13,7 @@ namespace crossdock::transport::shm {
 
 namespace {
 
-constexpr std::size_t kMaxDescriptors = 8;  // more than any packet of ours has: the rest is closed by the kernel
+constexpr std::size_t kTaken = 8;  // descriptors; more than any packet of ours has: the kernel closes the rest
 
 void take_descriptors(const msghdr& message, Packet* packet) {
   for (const cmsghdr* control = CMSG_FIRSTHDR(&message); control != nullptr;
@@ -24,7 +24,8 @@ void take_descriptors(const msghdr& message, Packet* packet) {
       int fd = -1;
       std::memcpy(&fd, CMSG_DATA(control) + i * sizeof fd, sizeof fd);
       UniqueFd owned(fd);
-      if (packet->descriptors++ == 0) packet->fd = std::move(owned);
+      const auto place = static_cast<std::size_t>(packet->descriptors++);
+      if (place < packet->fds.size()) packet->fds[place] = std::move(owned);
     }
   }
 }
@@ -33,7 +34,7 @@ void take_descriptors(const msghdr& message, Packet* packet) {
 
 Received receive_packet(int socket, Packet* packet, const std::string& where) {
   *packet = Packet{};
-  alignas(cmsghdr) std::byte control[CMSG_SPACE(kMaxDescriptors * sizeof(int))];
+  alignas(cmsghdr) std::byte control[CMSG_SPACE(kTaken * sizeof(int))];
   iovec part{packet->bytes.data(), packet->bytes.size()};
   msghdr message{};
   for (;;) {
@@ -63,20 +64,20 @@ Received receive_packet(int socket, Packet* packet, const std::string& where) {
   }
 }
 
-Sent send_packet(int socket, ByteSpan bytes, int fd, const std::string& where) {
+Sent send_packet(int socket, ByteSpan bytes, std::span<const int> fds, const std::string& where) {
   iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
-  alignas(cmsghdr) std::byte control[CMSG_SPACE(sizeof fd)] = {};
+  alignas(cmsghdr) std::byte control[CMSG_SPACE(kMaxDescriptors * sizeof(int))] = {};
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
-  if (fd >= 0) {
+  if (!fds.empty()) {
     message.msg_control = control;
-    message.msg_controllen = sizeof control;
+    message.msg_controllen = CMSG_SPACE(fds.size_bytes());
     cmsghdr* rights = CMSG_FIRSTHDR(&message);
     rights->cmsg_level = SOL_SOCKET;
     rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(sizeof fd);
-    std::memcpy(CMSG_DATA(rights), &fd, sizeof fd);
+    rights->cmsg_len = CMSG_LEN(fds.size_bytes());
+    std::memcpy(CMSG_DATA(rights), fds.data(), fds.size_bytes());
   }
   for (int resets = 0;;) {
     if (::sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return Sent::kSent;

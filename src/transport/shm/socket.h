@@ -3,21 +3,23 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "crossdock/core/bytes.h"
 #include "crossdock/core/unique_fd.h"
 
-/// Packets over a Unix socket (SOCK_SEQPACKET), each with at most one descriptor.
+/// Packets over a Unix socket (SOCK_SEQPACKET), each with at most two descriptors.
 namespace crossdock::transport::shm {
 
 inline constexpr std::size_t kMaxPacket = 512;
+inline constexpr std::size_t kMaxDescriptors = 2;
 
 struct Packet {
   std::array<std::byte, kMaxPacket> bytes;
   std::size_t size = 0;
-  UniqueFd fd;
-  int descriptors = 0;           ///< How many came; all but the first were closed.
+  std::array<UniqueFd, kMaxDescriptors> fds;
+  int descriptors = 0;           ///< How many came; those beyond `fds` were closed.
   bool too_long = false;         ///< The packet was cut off: nothing of ours is that long.
   bool descriptors_cut = false;  ///< Descriptors were cut off: too many, or this process has no room for one more.
   ByteSpan content() const noexcept { return ByteSpan(bytes).first(size); }
@@ -30,9 +32,8 @@ enum class Sent : std::uint8_t { kSent, kFull, kGone };
 /// Throws SystemError that starts with `where`.
 Received receive_packet(int socket, Packet* packet, const std::string& where);
 
-/// Sends a packet, and a descriptor with it unless `fd` is negative, without waiting. Throws SystemError that starts
-/// with `where`.
-Sent send_packet(int socket, ByteSpan bytes, int fd, const std::string& where);
+/// Sends a packet with up to kMaxDescriptors descriptors, without waiting. Throws SystemError that starts with `where`.
+Sent send_packet(int socket, ByteSpan bytes, std::span<const int> fds, const std::string& where);
 
 /// True once the peer has closed its end or died. One system call; reads nothing.
 bool peer_has_gone(int socket) noexcept;

@@ -295,19 +295,20 @@ class RawClient {
     if (::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
       throw_errno(errno, "connecting");
     }
-    UniqueFd descriptor;
-    ring_ = transport::shm::RingMemory::create(transport::shm::kMinRingBytes, &descriptor);
-    const auto hello = transport::shm::encode(transport::shm::Hello{
-        .features = transport::shm::kFeatureErrorMessages, .ring_bytes = ring_.ring_bytes(), .max_message = 1 << 20});
-    transport::shm::send_packet(socket_.get(), hello, descriptor.get(), "a test");
+    const auto hello = transport::shm::encode(
+        transport::shm::Hello{.features = transport::shm::kFeatureErrorMessages, .max_message = 1 << 20});
+    transport::shm::send_packet(socket_.get(), hello, {}, "a test");
     EXPECT_TRUE(comes(POLLIN));
     EXPECT_EQ(transport::shm::receive_packet(socket_.get(), &welcome_, "a test"), transport::shm::Received::kPacket);
+    transport::shm::Welcome welcome;
+    EXPECT_TRUE(transport::shm::decode(welcome_.content(), &welcome));
+    ring_ = transport::shm::RingMemory::adopt_own(welcome_.fds[1], welcome.ring_bytes, "a test");
   }
   transport::shm::RingHeader& header() const { return *ring_.header(); }
   std::span<std::byte> data() const { return {ring_.data(), ring_.ring_bytes()}; }
   void knock() const {
     const std::byte doorbell{transport::shm::kDoorbell};
-    transport::shm::send_packet(socket_.get(), {&doorbell, 1}, -1, "a test");
+    transport::shm::send_packet(socket_.get(), {&doorbell, 1}, {}, "a test");
   }
   bool was_dropped() const { return comes(POLLRDHUP); }
 

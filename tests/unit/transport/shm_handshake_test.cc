@@ -2,12 +2,15 @@
 
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
+#include <array>
 #include <thread>
 
 #include "packets.h"
 #include "ring_memory.h"
 #include "shm_support.h"
+#include "socket.h"
 
 namespace crossdock::transport::shm_test {
 namespace {
@@ -37,9 +40,6 @@ class ShmHandshake : public ::testing::Test {
     EXPECT_EQ(listener_->handshakes(), 0U);
     return refused;
   }
-  Refused refusal_of_ring(int fd) {
-    return refusal_of(shm::encode(Hello{.ring_bytes = shm::kMinRingBytes, .max_message = 1000}), {fd});
-  }
   void expect_still_serving() {
     std::unique_ptr<Connection> client;
     std::thread connecting([&] { client = shm_connect(path_, {}, 5000, nullptr); });
@@ -65,7 +65,7 @@ TEST_F(ShmHandshake, GarbageIsRefused) {
 
 TEST_F(ShmHandshake, AnotherMagicOrTypeIsRefused) {
   listen();
-  auto opening = shm::encode(Hello{.ring_bytes = 65536, .max_message = 1});
+  auto opening = shm::encode(Hello{.max_message = 1});
   opening[0] = std::byte{'Y'};
   EXPECT_EQ(refusal_of(opening, {}).code, Refusal::kMalformed);
   EXPECT_EQ(refusal_of(shm::encode(Welcome{}), {}).code, Refusal::kMalformed);
@@ -73,73 +73,61 @@ TEST_F(ShmHandshake, AnotherMagicOrTypeIsRefused) {
 
 TEST_F(ShmHandshake, AnotherVersionIsToldBothVersions) {
   listen();
-  const Refused refused = refusal_of(shm::encode(Hello{.version = 7, .ring_bytes = 65536, .max_message = 1}), {});
+  const Refused refused = refusal_of(shm::encode(Hello{.version = 7, .max_message = 1}), {});
   EXPECT_EQ(refused.code, Refusal::kOtherVersion);
   EXPECT_NE(refused.reason.find("version 7"), std::string::npos);
-  EXPECT_NE(refused.reason.find("version 1"), std::string::npos);
+  EXPECT_NE(refused.reason.find("version 2"), std::string::npos);
 }
 
 TEST_F(ShmHandshake, AShortOpeningIsRefused) {
   listen();
-  const auto opening = shm::encode(Hello{.ring_bytes = 65536, .max_message = 1});
+  const auto opening = shm::encode(Hello{.max_message = 1});
   EXPECT_EQ(refusal_of(ByteSpan(opening).first(39), {}).code, Refusal::kMalformed);
 }
 
-TEST_F(ShmHandshake, AnOpeningWithoutARingOrWithSeveralIsRefused) {
+TEST_F(ShmHandshake, AnOpeningWithDescriptorsIsRefused) {
   listen();
-  const auto opening = shm::encode(Hello{.ring_bytes = 65536, .max_message = 1});
-  EXPECT_EQ(refusal_of(opening, {}).code, Refusal::kMalformed);
+  const auto opening = shm::encode(Hello{.max_message = 1});
   UniqueFd ring;
   const RingMemory memory = RingMemory::create(65536, &ring);
-  EXPECT_EQ(refusal_of(opening, {ring.get(), ring.get()}).code, Refusal::kMalformed);
   const int before = open_descriptors();
-  refusal_of(opening, std::vector<int>(20, ring.get()));
-  EXPECT_EQ(open_descriptors(), before) << "surplus descriptors are closed";
-}
-
-TEST_F(ShmHandshake, APipeIsNoRing) {
-  listen();
-  int ends[2];
-  ASSERT_EQ(::pipe(ends), 0);
-  const UniqueFd reading(ends[0]);
-  const UniqueFd writing(ends[1]);
-  EXPECT_NE(refusal_of_ring(ends[0]).reason.find("pipe"), std::string::npos);
-}
-
-TEST_F(ShmHandshake, AnOrdinaryFileIsNoRing) {
-  listen();
-  const UniqueFd file(::open((folder_ / "file").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  ASSERT_EQ(::ftruncate(file.get(), sizeof(shm::RingHeader) + 65536), 0);
-  EXPECT_EQ(refusal_of_ring(file.get()).code, Refusal::kMalformed);
-}
-
-TEST_F(ShmHandshake, ARingWithoutSealsIsRefused) {
-  listen();
-  constexpr std::size_t kSize = sizeof(shm::RingHeader) + shm::kMinRingBytes;
-  const UniqueFd file(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  ASSERT_EQ(::posix_fallocate(file.get(), 0, kSize), 0);
-  EXPECT_NE(refusal_of_ring(file.get()).reason.find("sealed"), std::string::npos);
-  ASSERT_EQ(::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE), 0);
-  EXPECT_NE(refusal_of_ring(file.get()).reason.find("sealed"), std::string::npos) << "others could be added";
-}
-
-TEST_F(ShmHandshake, ARingOfAnotherSizeIsRefused) {
-  listen();
-  UniqueFd ring;
-  const RingMemory memory = RingMemory::create(2 * shm::kMinRingBytes, &ring);
-  EXPECT_NE(refusal_of_ring(ring.get()).reason.find("were announced"), std::string::npos);
-  for (const std::uint64_t size : {std::uint64_t{0}, std::uint64_t{65535}, ~std::uint64_t{0}, std::uint64_t{1} << 40}) {
-    EXPECT_EQ(refusal_of(shm::encode(Hello{.ring_bytes = size, .max_message = 1}), {ring.get()}).code,
-              Refusal::kMalformed);
+  for (const std::size_t n : {1, 2, 3, 20}) {
+    EXPECT_EQ(refusal_of(opening, std::vector<int>(n, ring.get())).code, Refusal::kMalformed) << n;
   }
+  EXPECT_EQ(open_descriptors(), before) << "they are closed";
+  expect_still_serving();
 }
 
-TEST_F(ShmHandshake, ASparseRingIsRefused) {
-  listen();
-  const UniqueFd file(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  ASSERT_EQ(::ftruncate(file.get(), sizeof(shm::RingHeader) + shm::kMinRingBytes), 0);
-  ASSERT_EQ(::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL), 0);
-  EXPECT_NE(refusal_of_ring(file.get()).reason.find("holes"), std::string::npos);
+TEST_F(ShmHandshake, TheServerMakesBothRings) {
+  listen({.ring_bytes = 128 << 10});
+  const RawSocket socket(path_);
+  socket.send(shm::encode(Hello{.max_message = 1}));
+  const auto server = accept_one(*listener_);
+  ASSERT_TRUE(server);
+  shm::Packet packet;
+  ASSERT_EQ(shm::receive_packet(socket.get(), &packet, "test"), shm::Received::kPacket);
+  Welcome welcome;
+  ASSERT_TRUE(shm::decode(packet.content(), &welcome));
+  EXPECT_EQ(welcome.ring_bytes, 128U << 10);
+  ASSERT_EQ(packet.descriptors, 2);
+  const std::size_t size = sizeof(shm::RingHeader) + welcome.ring_bytes;
+  for (const UniqueFd& file : packet.fds) {
+    struct stat status {};
+    ASSERT_EQ(::fstat(file.get(), &status), 0);
+    EXPECT_EQ(static_cast<std::size_t>(status.st_size), size);
+    EXPECT_GE(static_cast<std::size_t>(status.st_blocks) * 512, size) << "all of it allocated";
+  }
+  constexpr int kSize = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+  constexpr int kAll = kSize | F_SEAL_WRITE | F_SEAL_FUTURE_WRITE;  // kernels may add others
+  EXPECT_EQ(::fcntl(packet.fds[0].get(), F_GET_SEALS) & kAll, kSize | F_SEAL_FUTURE_WRITE);
+  EXPECT_EQ(::fcntl(packet.fds[1].get(), F_GET_SEALS) & kAll, kSize);
+  const auto writable = [&](const UniqueFd& file) {
+    void* const at = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+    if (at != MAP_FAILED) ::munmap(at, size);
+    return at != MAP_FAILED;
+  };
+  EXPECT_FALSE(writable(packet.fds[0])) << "the server's ring is the server's to write";
+  EXPECT_TRUE(writable(packet.fds[1]));
 }
 
 TEST(ShmRingMemory, AFileSizeLimitIsAnErrorAndNoSignal) {
@@ -151,28 +139,6 @@ TEST(ShmRingMemory, AFileSizeLimitIsAnErrorAndNoSignal) {
   EXPECT_THROW(RingMemory::create(shm::kMinRingBytes, &ring), ResourceError);
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
   EXPECT_FALSE(ring);
-}
-
-TEST_F(ShmHandshake, ARingCutOffInPassingIsSaid) {
-  listen();
-  UniqueFd ring;
-  const RingMemory memory = RingMemory::create(65536, &ring);
-  const RawSocket socket(path_);
-  socket.send(shm::encode(Hello{.ring_bytes = 65536, .max_message = 1}), {ring.get()});
-  // Room for the client's socket, but not for the descriptor in its opening.
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
-  const int next = ::dup(0);
-  ::close(next);
-  const rlimit tight{static_cast<rlim_t>(next) + 1, before.rlim_max};
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &tight), 0);
-  EXPECT_EQ(listener_->accept(), nullptr);
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
-  Refused refused;
-  ASSERT_TRUE(shm::decode(socket.receive(), &refused));
-  EXPECT_EQ(refused.code, Refusal::kResources);
-  EXPECT_NE(refused.reason.find("cut off in passing"), std::string::npos) << refused.reason;
-  expect_still_serving();
 }
 
 TEST_F(ShmHandshake, WithoutDescriptorsClientsAreTurnedAway) {
@@ -224,10 +190,8 @@ TEST_F(ShmHandshake, ACrowdThatHasSaidWhatItMustComesInWhole) {
   constexpr int kCrowd = 100;  // more than may be shaking hands at once
   std::vector<std::unique_ptr<RawSocket>> crowd;
   for (int i = 0; i < kCrowd; ++i) {
-    UniqueFd ring;
-    const auto memory = shm::RingMemory::create(shm::kMinRingBytes, &ring);
     crowd.push_back(std::make_unique<RawSocket>(path_));
-    crowd.back()->send(shm::encode(Hello{.ring_bytes = shm::kMinRingBytes, .max_message = 1000}), {ring.get()});
+    crowd.back()->send(shm::encode(Hello{.max_message = 1000}));
   }
   std::vector<std::unique_ptr<Connection>> connections;
   while (auto connection = listener_->accept()) connections.push_back(std::move(connection));
@@ -253,28 +217,14 @@ class ShmConnect : public ::testing::Test {
     EXPECT_EQ(::bind(server_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
     EXPECT_EQ(::listen(server_.get(), 5), 0);
   }
-  /// Connects, with a server that answers with `answer` and a descriptor.
-  std::string error_of(const std::vector<std::byte>& answer, int fd, ErrorCode expected) {
+  /// Connects, with a server that answers with `answer` and descriptors.
+  std::string error_of(const std::vector<std::byte>& answer, const std::vector<int>& fds, ErrorCode expected) {
     std::thread serving([&] {
       const UniqueFd socket(::accept4(server_.get(), nullptr, nullptr, SOCK_CLOEXEC));
       std::byte bytes[512];
       EXPECT_GT(::recv(socket.get(), bytes, sizeof bytes, 0), 0);
       if (answer.empty()) return;
-      iovec part{const_cast<std::byte*>(answer.data()), answer.size()};
-      alignas(cmsghdr) std::byte control[CMSG_SPACE(sizeof fd)] = {};
-      msghdr message{};
-      message.msg_iov = &part;
-      message.msg_iovlen = 1;
-      if (fd >= 0) {
-        message.msg_control = control;
-        message.msg_controllen = sizeof control;
-        cmsghdr* rights = CMSG_FIRSTHDR(&message);
-        rights->cmsg_level = SOL_SOCKET;
-        rights->cmsg_type = SCM_RIGHTS;
-        rights->cmsg_len = CMSG_LEN(sizeof fd);
-        std::memcpy(CMSG_DATA(rights), &fd, sizeof fd);
-      }
-      EXPECT_GT(::sendmsg(socket.get(), &message, 0), 0);
+      EXPECT_EQ(shm::send_packet(socket.get(), answer, fds, "test"), shm::Sent::kSent);
     });
     std::string what;
     try {
@@ -293,35 +243,112 @@ class ShmConnect : public ::testing::Test {
 };
 
 TEST_F(ShmConnect, SomethingElseListens) {
-  EXPECT_NE(error_of(pattern(40), -1, ErrorCode::kHandshake).find("no Crossdock server"), std::string::npos);
-  error_of({}, -1, ErrorCode::kHandshake);
-  error_of(shm::encode(Hello{}), -1, ErrorCode::kHandshake);
-  error_of(pattern(600), -1, ErrorCode::kHandshake);
+  EXPECT_NE(error_of(pattern(40), {}, ErrorCode::kHandshake).find("no Crossdock server"), std::string::npos);
+  error_of({}, {}, ErrorCode::kHandshake);
+  error_of(shm::encode(Hello{}), {}, ErrorCode::kHandshake);
+  error_of(pattern(600), {}, ErrorCode::kHandshake);
 }
 
 TEST_F(ShmConnect, AnotherVersionSaysBoth) {
-  const std::string what = error_of(shm::encode(Welcome{.version = 3}), -1, ErrorCode::kHandshake);
+  const std::string what = error_of(shm::encode(Welcome{.version = 3}), {}, ErrorCode::kHandshake);
   EXPECT_NE(what.find("version 3"), std::string::npos) << what;
-  EXPECT_NE(what.find("version 1"), std::string::npos) << what;
+  EXPECT_NE(what.find("version 2"), std::string::npos) << what;
 }
 
 TEST_F(ShmConnect, ARefusalCarriesTheServersWords) {
   const auto refuse = [this](Refusal code, ErrorCode expected) {
-    return error_of(shm::encode(Refused{.version = 2, .code = code, .reason = "so it is\n"}), -1, expected);
+    return error_of(shm::encode(Refused{.version = 9, .code = code, .reason = "so it is\n"}), {}, expected);
   };
   EXPECT_NE(refuse(Refusal::kUser, ErrorCode::kPermission).find("so it is?"), std::string::npos);
-  EXPECT_NE(refuse(Refusal::kOtherVersion, ErrorCode::kHandshake).find("version 2"), std::string::npos);
+  EXPECT_NE(refuse(Refusal::kOtherVersion, ErrorCode::kHandshake).find("version 9"), std::string::npos);
   refuse(Refusal::kMalformed, ErrorCode::kHandshake);
   refuse(Refusal::kResources, ErrorCode::kConnection);
   refuse(static_cast<Refusal>(99), ErrorCode::kHandshake);
 }
 
-TEST_F(ShmConnect, AWelcomeMustBringARing) {
-  const Welcome welcome{.ring_bytes = shm::kMinRingBytes, .max_message = 1};
-  error_of(shm::encode(welcome), -1, ErrorCode::kProtocol);
-  error_of(shm::encode(welcome), 0, ErrorCode::kProtocol);
-  const auto bytes = shm::encode(welcome);
-  error_of({bytes.begin(), bytes.end() - 1}, -1, ErrorCode::kHandshake);
+TEST_F(ShmConnect, AWelcomeMustBringTwoRings) {
+  const auto bytes = shm::encode(Welcome{.ring_bytes = shm::kMinRingBytes, .max_message = 1});
+  UniqueFd ring;
+  const RingMemory memory = RingMemory::create(shm::kMinRingBytes, &ring);
+  error_of(bytes, {}, ErrorCode::kProtocol);
+  error_of(bytes, {ring.get()}, ErrorCode::kProtocol);
+  error_of({bytes.begin(), bytes.end() - 1}, {}, ErrorCode::kHandshake);
+}
+
+// Either ring may be the wrong one.
+TEST_F(ShmConnect, RingsThatCannotBeTrustedAreRefused) {
+  constexpr std::size_t kSize = sizeof(shm::RingHeader) + shm::kMinRingBytes;
+  constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+  const auto expect = [&](std::uint64_t ring_bytes, int server, int client, const std::string& words) {
+    const auto welcome = shm::encode(Welcome{.ring_bytes = ring_bytes, .max_message = 1});
+    const std::string what = error_of(welcome, {server, client}, ErrorCode::kProtocol);
+    EXPECT_NE(what.find(words), std::string::npos) << what;
+  };
+  UniqueFd own;
+  UniqueFd peers;
+  const RingMemory memory = RingMemory::create(shm::kMinRingBytes, &own);
+  const RingMemory for_client = RingMemory::create_for_peer(shm::kMinRingBytes, &peers);
+  const auto file = [&](int seals, bool backed) {
+    UniqueFd made(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    EXPECT_EQ(backed ? ::posix_fallocate(made.get(), 0, kSize) : ::ftruncate(made.get(), kSize), 0);
+    EXPECT_EQ(::fcntl(made.get(), F_ADD_SEALS, seals), 0);
+    return made;
+  };
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const UniqueFd reading(ends[0]);
+  const UniqueFd writing(ends[1]);
+  const UniqueFd ordinary(::open((folder_ / "file").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  ASSERT_EQ(::ftruncate(ordinary.get(), kSize), 0);
+  const UniqueFd unsealed = file(0, true);
+  const UniqueFd growing = file(F_SEAL_SHRINK | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL, true);
+  const UniqueFd open_seals = file(F_SEAL_SHRINK | F_SEAL_GROW, true);
+  const UniqueFd sparse = file(kSeals, false);
+  expect(shm::kMinRingBytes, own.get(), reading.get(), "pipe");
+  expect(shm::kMinRingBytes, reading.get(), peers.get(), "pipe");
+  expect(shm::kMinRingBytes, own.get(), ordinary.get(), "memfd");
+  expect(shm::kMinRingBytes, own.get(), unsealed.get(), "sealed against shrinking");
+  expect(shm::kMinRingBytes, growing.get(), peers.get(), "sealed against growing");
+  expect(shm::kMinRingBytes, own.get(), open_seals.get(), "its seals aren't sealed");
+  expect(shm::kMinRingBytes, own.get(), sparse.get(), "holes");
+  expect(shm::kMinRingBytes, peers.get(), peers.get(), "sealed against new writers");
+  for (const std::uint64_t size : {std::uint64_t{0}, std::uint64_t{65535}, ~std::uint64_t{0}, std::uint64_t{1} << 40}) {
+    expect(size, own.get(), peers.get(), "its size is said to be");
+  }
+  expect(2 * shm::kMinRingBytes, own.get(), peers.get(), "were announced");
+  // The client can't write in a ring that is sealed against it.
+  error_of(shm::encode(Welcome{.ring_bytes = shm::kMinRingBytes, .max_message = 1}), {own.get(), own.get()},
+           ErrorCode::kResource);
+}
+
+TEST_F(ShmConnect, RingsCutOffInPassingAreSaid) {
+  UniqueFd own;
+  UniqueFd peers;
+  const RingMemory memory = RingMemory::create(shm::kMinRingBytes, &own);
+  const RingMemory for_client = RingMemory::create_for_peer(shm::kMinRingBytes, &peers);
+  std::thread serving([&] {
+    const UniqueFd socket(::accept4(server_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    std::byte bytes[512];
+    EXPECT_GT(::recv(socket.get(), bytes, sizeof bytes, 0), 0);
+    const auto welcome = shm::encode(Welcome{.ring_bytes = shm::kMinRingBytes, .max_message = 1});
+    // Room for one of the two.
+    rlimit before{};
+    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+    const int next = ::dup(0);
+    ::close(next);
+    const rlimit tight{static_cast<rlim_t>(next) + 1, before.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &tight), 0);
+    EXPECT_EQ(shm::send_packet(socket.get(), welcome, std::array{own.get(), peers.get()}, "test"), shm::Sent::kSent);
+    EXPECT_EQ(::recv(socket.get(), bytes, sizeof bytes, 0), 0) << "until the client has gone";
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  });
+  try {
+    shm_connect(path_, {}, 5000, nullptr);
+    ADD_FAILURE() << "connected";
+  } catch (const ResourceError& error) {
+    EXPECT_NE(std::string(error.what()).find("cut off in passing"), std::string::npos) << error.what();
+  }
+  serving.join();
 }
 
 TEST_F(ShmConnect, ASilentServerIsATimeout) {

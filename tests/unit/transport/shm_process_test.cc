@@ -189,7 +189,7 @@ TEST_F(ShmProcesses, ARegionThatTheSystemDoesNotLetPassIsANamedError) {
     const rlimit few{20, 20};
     require(::setrlimit(RLIMIT_NOFILE, &few) == 0, "setrlimit");
     const auto flood = [&] {
-      for (int i = 0; i < 100; ++i) shm::send_packet(ends[0], as_bytes("x"), ends[0], "test");
+      for (int i = 0; i < 100; ++i) shm::send_packet(ends[0], as_bytes("x"), std::span(ends, 1), "test");
     };
     const auto refused = [](const auto& send) {
       try {
@@ -214,10 +214,14 @@ TEST_F(ShmProcesses, ARegionThatTheSystemDoesNotLetPassIsANamedError) {
 class HostileShmPeer : public ::testing::Test {
  protected:
   HostileShmPeer() : listener_(shm_listen(folder_ / "s.sock", 0, 0, {}, nullptr)), socket_(folder_ / "s.sock") {
-    UniqueFd ring;
-    ring_ = shm::RingMemory::create(shm::kMinRingBytes, &ring);
-    socket_.send(shm::encode(shm::Hello{.ring_bytes = shm::kMinRingBytes, .max_message = 1000}), {ring.get()});
+    socket_.send(shm::encode(shm::Hello{.max_message = 1000}));
     server_ = accept_one(*listener_);
+    shm::Packet packet;
+    EXPECT_EQ(shm::receive_packet(socket_.get(), &packet, "test"), shm::Received::kPacket);
+    shm::Welcome welcome;
+    EXPECT_TRUE(shm::decode(packet.content(), &welcome));
+    ring_file_ = std::move(packet.fds[1]);
+    ring_ = shm::RingMemory::adopt_own(ring_file_, welcome.ring_bytes, "test");
   }
   /// Has the server look at its socket.
   void receive() {
@@ -227,9 +231,34 @@ class HostileShmPeer : public ::testing::Test {
   TemporaryFolder folder_;
   std::unique_ptr<Listener> listener_;
   RawSocket socket_;
+  UniqueFd ring_file_;  // the client's own ring
   shm::RingMemory ring_;
   std::unique_ptr<Connection> server_;
 };
+
+TEST_F(HostileShmPeer, TheSizeOfARingStaysAsTheServerMadeIt) {
+  ASSERT_TRUE(server_);
+  struct stat status {};
+  ASSERT_EQ(::fstat(ring_file_.get(), &status), 0);
+  for (const off_t size : {off_t{0}, status.st_size - 4096, status.st_size + 4096}) {
+    EXPECT_EQ(::ftruncate(ring_file_.get(), size), -1) << size;
+  }
+  EXPECT_EQ(::fcntl(ring_file_.get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE), -1) << "its seals are sealed";
+}
+
+TEST_F(HostileShmPeer, HolesInItsOwnRingAreRead) {
+  ASSERT_TRUE(server_);
+  struct stat status {};
+  ASSERT_EQ(::fstat(ring_file_.get(), &status), 0);
+  ASSERT_EQ(::fallocate(ring_file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, status.st_size), 0);
+  // Zeros: no message. The pages that the server reads come back, and no more than the ring has.
+  EXPECT_EQ(server_->receive(), std::nullopt);
+  ring_.header()->written.store(ring_.ring_bytes());
+  // 65,536 frames of no bytes: each is an empty message without a tag.
+  EXPECT_TRUE(server_->receive());
+  ASSERT_EQ(::fstat(ring_file_.get(), &status), 0);
+  EXPECT_LE(status.st_blocks * 512, status.st_size);
+}
 
 TEST_F(HostileShmPeer, GarbageOnTheSocket) {
   ASSERT_TRUE(server_);
@@ -243,9 +272,7 @@ TEST_F(HostileShmPeer, PacketsOfTheWrongShape) {
       {std::byte{shm::kDoorbell}, std::byte{0}}, {std::byte{0}}, {std::byte{3}}, pattern(600)};
   for (const auto& packet : packets) {
     const RawSocket socket(folder_ / "s.sock");
-    UniqueFd ring;
-    const auto memory = shm::RingMemory::create(shm::kMinRingBytes, &ring);
-    socket.send(shm::encode(shm::Hello{.ring_bytes = shm::kMinRingBytes, .max_message = 1000}), {ring.get()});
+    socket.send(shm::encode(shm::Hello{.max_message = 1000}));
     server_ = accept_one(*listener_);
     ASSERT_TRUE(server_);
     socket.send(packet);
@@ -300,7 +327,7 @@ TEST_F(HostileShmPeer, AFloodOfDoorbellsIsReadInTurns) {
 }
 
 TEST_F(HostileShmPeer, CursorsOutOfRange) {
-  ring_.header()->written.store(1 << 20);
+  ring_.header()->written.store(2 * ring_.ring_bytes());
   EXPECT_THROW(server_->receive(), ProtocolError);
   ring_.header()->messages_taken.store(5);
   EXPECT_THROW(server_->in_flight(), ProtocolError);
