@@ -56,7 +56,9 @@ class Server:
         lease_limit: int = 1 << 30,
         lease_patience: float | None = 0.01,
         max_leases: int = 1 << 20,
+        max_streams: int = 1024,
         max_connections: int = 1024,
+        source_threads: int = 64,
         wait: Wait = "auto",
         users: Literal["any"] | Iterable[int] | None = None,
         token: str | None = None,
@@ -70,8 +72,12 @@ class Server:
             raise InvalidArgumentError(f"lease_limit is a number of bytes from 1 on; it was {lease_limit}")
         if not 1 <= max_leases < 2**64:
             raise InvalidArgumentError(f"max_leases is a number of buffers from 1 on; it was {max_leases}")
+        if not 1 <= max_streams < 2**32:
+            raise InvalidArgumentError(f"max_streams is a number of streams from 1 on; it was {max_streams}")
         if not 0 <= max_connections < 2**32:
             raise InvalidArgumentError(f"max_connections is a number from 0, no limit, on; it was {max_connections}")
+        if not 1 <= source_threads < 2**16:
+            raise InvalidArgumentError(f"source_threads is a number of threads from 1 on; it was {source_threads}")
         self._stable = _checked_stability(stable)
         any_user, other_users = trusted_users(users)
         patience_ms = milliseconds(lease_patience, "lease_patience")
@@ -83,7 +89,9 @@ class Server:
             lease_limit,
             patience_ms,
             max_leases,
+            max_streams,
             max_connections,
+            source_threads,
             wait,
             any_user,
             other_users,
@@ -207,7 +215,9 @@ def serve(
     lease_limit: int = 1 << 30,
     lease_patience: float | None = 0.01,
     max_leases: int = 1 << 20,
+    max_streams: int = 1024,
     max_connections: int = 1024,
+    source_threads: int = 64,
     wait: Wait = "auto",
     users: Literal["any"] | Iterable[int] | None = None,
     token: str | None = None,
@@ -226,22 +236,29 @@ def serve(
       consumer, batch by batch as it comes; a second consumer gets `ConsumedError`;
     - the path of an uncompressed Arrow IPC file or stream file: its descriptor is passed, without a copy (see
       `stable`);
-    - a callable without arguments that gives one of the first three: called for each consumer, on a thread of the
-      server's own.
+    - a callable without arguments that gives one of the first three: called for each consumer, on the server's
+      threads: calls for one stream may come from several of these, one at a time.
 
     uri: "shm:flights" is a name of this user's own, and "shm:" picks one; "shm:/run/user/1000/x.sock" is a path;
         "tcp:" picks a port of this machine's loopback; "tcp://10.0.0.1:7700", or "tcp://*:7700" for all addresses,
         serves other machines. `server.uri` is what consumers connect to.
         Several URIs: the server listens at all of them, see `server.uris`.
     window: messages that a consumer may be behind before its stream pauses.
-    lease_limit: bytes of a live stream's memory that one consumer may hold, from 1 on; two batches
-        always fit, the one in hand and the next.
+    lease_limit: bytes of live streams' memory that one consumer may hold, over all its streams, from 1 on; of one
+        stream two batches always fit, the one in hand and the next. A consumer is a process of this machine, with all
+        its connections; over tcp, a connection.
     lease_patience: seconds that a consumer which took everything may sit at that limit until batches come to it by
         value, into its own memory, as long as it gives nothing back; None: for ever, the stream waits.
     max_leases: buffers, of tables and files too, that one connection may hold when it asks for another stream, from 1
         on; at the limit that stream is a `LeaseLimitError`.
+    max_streams: streams that one consumer may have at once, from 1 on: those that it reads, those of which it holds
+        batches, and those that it has left while their source is in a call; another one is a `LeaseLimitError`.
     max_connections: connections, of all clients together, beyond which newcomers are turned away with a
-        `ConnectionError` that says so; 0: no limit. A client has one, and one more for each stream it reads at once.
+        `ConnectionError` that says so; 0: no limit. A client has one, and one more for each stream it reads at once. A
+        stream whose consumer has gone counts as one until its source is out of the call that it is in.
+    source_threads: threads that read live sources, from 1 on: how many feeds can wait for their next event at once.
+        One consumer's take half of them at most. A stream whose source can't begin for 3 s, because no call returns,
+        ends with a `ResourceError`.
     wait: how the server's thread waits: "block" sleeps at once, "spin" never (a whole core), "auto" spins a little
     first.
     users: user ids that may connect beside our own, or "any".
@@ -267,7 +284,9 @@ def serve(
         lease_limit=lease_limit,
         lease_patience=lease_patience,
         max_leases=max_leases,
+        max_streams=max_streams,
         max_connections=max_connections,
+        source_threads=source_threads,
         wait=wait,
         users=users,
         token=token,

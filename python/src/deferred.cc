@@ -15,7 +15,6 @@ namespace {
 // A stack that any thread pushes on with one compare-and-swap: no lock that a fork could leave taken in the child.
 std::atomic<Deferred*> pending{nullptr};
 std::atomic<bool> call_scheduled{false};
-thread_local bool source_thread = false;
 
 int drain_from_main_thread(void* /*unused*/) {
   call_scheduled.store(false);
@@ -137,13 +136,7 @@ void drain_deferred() noexcept {
   PyErr_Restore(type, value, traceback);
 }
 
-bool is_source_thread() noexcept { return source_thread; }
-
-bool thread_may_take_gil() noexcept { return source_thread || PyGILState_GetThisThreadState() != nullptr; }
-
-void mark_source_thread() noexcept {
-  if (!source_thread && PyGILState_GetThisThreadState() == nullptr) source_thread = true;
-}
+bool thread_may_take_gil() noexcept { return PyGILState_GetThisThreadState() != nullptr; }
 
 void drop(std::shared_ptr<const void> owner) noexcept {
   if (owner == nullptr) return;

@@ -32,13 +32,9 @@ void defer(std::unique_ptr<Deferred> task) noexcept;
 /// Runs what is waiting, oldest first. Needs the lock.
 void drain_deferred() noexcept;
 
-/// True on threads that may wait for the interpreter lock: those that Python knows, and the server's threads that run
-/// Python sources.
+/// True on threads that may wait for the interpreter lock: those that Python knows, as it does the server's threads
+/// that run Python sources.
 bool thread_may_take_gil() noexcept;
-/// Says that the calling thread runs Python sources. Called before it takes the lock for the first time.
-void mark_source_thread() noexcept;
-/// True on threads that mark_source_thread() was called on and that Python didn't start.
-bool is_source_thread() noexcept;
 
 /// Drops the last owner of something whose destructor may want the interpreter lock: here and now if this thread may
 /// take it, else later, on a Python thread.

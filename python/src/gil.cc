@@ -13,7 +13,17 @@ namespace {
 }
 
 void restore(PyThreadState* state) noexcept {
-  if (state == nullptr) return;
+  if (state != nullptr) enter(state);
+}
+
+PyGILState_STATE ensure(const char* doing) {
+  if (interpreter_ending()) throw ClosedError(std::string(doing) + ": the Python interpreter is ending");
+  return PyGILState_Ensure();
+}
+
+}  // namespace
+
+void enter(PyThreadState* state) noexcept {
   if (interpreter_ending()) park();
   try {
     PyEval_RestoreThread(state);
@@ -24,13 +34,6 @@ void restore(PyThreadState* state) noexcept {
     park();
   }
 }
-
-PyGILState_STATE ensure(const char* doing) {
-  if (interpreter_ending()) throw ClosedError(std::string(doing) + ": the Python interpreter is ending");
-  return PyGILState_Ensure();
-}
-
-}  // namespace
 
 GilRelease::~GilRelease() { restore(state_); }
 

@@ -13,6 +13,7 @@
 #include "offload/manager.h"
 #include "reader.h"
 #include "server.h"
+#include "source_thread.h"
 #include "tensor/tensor.h"
 #include "testing.h"
 #include "types.h"
@@ -59,6 +60,7 @@ NB_MODULE(_native, module) {
   crossdock::python::bind_testing(module);
   crossdock::python::bind_debug(module);
 
+  crossdock::python::register_source_threads_at_fork(module);
   module.def("close_all_servers", crossdock::python::close_all_servers);
   nb::module_::import_("atexit").attr("register")(module.attr("close_all_servers"));
 }

@@ -10,6 +10,7 @@
 #include "crossdock/core/error.h"
 #include "deferred.h"
 #include "gil.h"
+#include "source_thread.h"
 #include "tensor/names.h"
 #include "tensor/tensor.h"
 

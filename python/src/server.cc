@@ -18,6 +18,7 @@
 #include "interrupt.h"
 #include "options.h"
 #include "producer.h"
+#include "source_thread.h"
 #include "text.h"
 
 namespace nb = nanobind;
@@ -35,16 +36,18 @@ std::vector<std::weak_ptr<session::Server>>& all_servers() {
 class PyServer {
  public:
   PyServer(std::vector<std::string> uris, std::uint32_t window, std::uint64_t lease_limit, int lease_patience_ms,
-           std::uint64_t max_leases, std::uint32_t max_connections, const std::string& wait, bool any_user,
-           std::vector<std::uint32_t> other_users, const std::string& token, std::optional<bool> checksum,
-           const ipc::Limits& limits) {
+           std::uint64_t max_leases, std::uint32_t max_streams, std::uint32_t max_connections,
+           std::uint32_t source_threads, const std::string& wait, bool any_user, std::vector<std::uint32_t> other_users,
+           const std::string& token, std::optional<bool> checksum, const ipc::Limits& limits) {
     session::ServerOptions options;
     options.uris = std::move(uris);
     options.window = window;
     options.lease_limit = lease_limit;
     options.lease_patience_ms = lease_patience_ms;
     options.max_leases = max_leases;
+    options.max_streams = max_streams;
     options.max_connections = max_connections;
+    options.source_threads = source_threads;
     options.wait = wait_of(wait);
     options.limits = limits;
     options.transports = transports(any_user, std::move(other_users), token, checksum);
@@ -209,10 +212,11 @@ void bind_server(nb::module_& module) {
   module.def("shm_names", &transport::shm_names);
   nb::class_<PyServer>(module, "Server")
       .def(nb::init<std::vector<std::string>, std::uint32_t, std::uint64_t, int, std::uint64_t, std::uint32_t,
-                    const std::string&, bool, std::vector<std::uint32_t>, const std::string&, std::optional<bool>,
-                    const ipc::Limits&>(),
-           "uris"_a, "window"_a, "lease_limit"_a, "lease_patience_ms"_a, "max_leases"_a, "max_connections"_a, "wait"_a,
-           "any_user"_a, "other_users"_a, "token"_a, "checksum"_a.none(), "limits"_a)
+                    std::uint32_t, std::uint32_t, const std::string&, bool, std::vector<std::uint32_t>,
+                    const std::string&, std::optional<bool>, const ipc::Limits&>(),
+           "uris"_a, "window"_a, "lease_limit"_a, "lease_patience_ms"_a, "max_leases"_a, "max_streams"_a,
+           "max_connections"_a, "source_threads"_a, "wait"_a, "any_user"_a, "other_users"_a, "token"_a,
+           "checksum"_a.none(), "limits"_a)
       .def_prop_ro("uri", &PyServer::uri)
       .def_prop_ro("uris", &PyServer::uris)
       .def_prop_ro("locations", &PyServer::locations)

@@ -36,7 +36,7 @@ void SourcePool::start_thread() {
   }
 }
 
-void SourcePool::start(std::shared_ptr<SourceTask> task, std::shared_ptr<SourceLane> lane) {
+void SourcePool::start(const std::shared_ptr<SourceTask>& task, std::shared_ptr<SourceLane> lane) {
   Threads ended;  // joined without the lock
   {
     const std::lock_guard lock(mutex_);

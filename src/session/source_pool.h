@@ -72,7 +72,7 @@ class SourcePool {
 
   /// Queues a new task, and owns it until it is done. Throws ClosedError, std::system_error (no thread can be
   /// started), std::bad_alloc; the task is then as before.
-  void start(std::shared_ptr<SourceTask> task, std::shared_ptr<SourceLane> lane);
+  void start(const std::shared_ptr<SourceTask>& task, std::shared_ptr<SourceLane> lane);
   /// Queues a task that waits; during a step, makes it go on after it.
   void wake(SourceTask& task) noexcept;
   /// wake() for all tasks of a lane.

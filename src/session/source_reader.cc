@@ -176,7 +176,7 @@ void SourceReader::copy_into(const array::RecordBatch& batch, const device::Regi
 // The batch goes by value, from where it is. As much may wait to be sent, for one consumer, as it might hold; of each
 // stream one batch always may. False: it has to wait before that.
 bool SourceReader::hold(const array::RecordBatch& batch, std::uint64_t size, Message* message) {
-  auto held = std::make_unique<Held>(batch, size);
+  auto held = std::make_unique<Held>(Held{.batch = batch, .size = size});
   for (const array::BufferView& buffer : held->batch.buffers) {
     const auto bytes = static_cast<std::size_t>(buffer.size);
     pack({static_cast<const std::byte*>(buffer.data), bytes}, &message->parts);

@@ -14,6 +14,7 @@ import pyarrow as pa
 import crossdock as xd
 batch = pa.record_batch({"x": [1]})
 go_on = threading.Event()
+inside = threading.Event()
 def say(word):
     os.write(1, (word + "\\n").encode())  # One write: two threads say something.
 def stuck():  # no schema until it is let go
@@ -24,6 +25,7 @@ def stuck_later():
     def batches():
         yield batch
         say("waiting")
+        inside.set()
         go_on.wait()
     return pa.RecordBatchReader.from_batches(batch.schema, batches())
 server = xd.serve({"stuck": stuck, "later": stuck_later, "t": batch})
@@ -198,6 +200,7 @@ def test_ctrl_c_while_a_server_waits_for_a_source(script):
 other = xd.connect(server.uri)
 reader = client.get("later")
 next(reader)
+inside.wait()  # A source between two calls wouldn't be waited for.
 def told_of_the_end():  # The server has closed, and only waits for its source now.
     try:
         list(reader)
@@ -232,6 +235,7 @@ def test_ctrl_c_while_the_interpreters_exit_waits_for_a_source(script):
         + """
 reader = client.get("later")
 next(reader)
+inside.wait()  # A source between two calls wouldn't be waited for.
 def told_of_the_end():
     try:
         list(reader)

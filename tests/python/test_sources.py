@@ -383,3 +383,55 @@ def test_write_makes_no_arrow_file_of_another_formats_name(tmp_path, suffix):
     with pytest.raises(xd.InvalidArgumentError, match=f"don't end in {suffix.lower()}"):
         xd.write(pa.table({"x": [1]}), tmp_path / f"x{suffix}")
     assert list(tmp_path.iterdir()) == []
+
+
+def threads() -> int:
+    status = pathlib.Path("/proc/self/status").read_text()
+    return int(status.split("Threads:")[1].split()[0])
+
+
+def test_one_consumer_has_a_limit_of_streams():
+    with xd.serve({"t": TABLE}, max_streams=3) as server, xd.connect(server.uri) as client:
+        held = [list(client.get("t")) for _ in range(3)]
+        with pytest.raises(xd.LeaseLimitError, match="max_streams is 3"):
+            client.get("t")
+        held.pop()
+        assert pa.table(client.get("t")).equals(TABLE)
+
+
+def test_abandoned_streams_of_a_source_that_stands_still_leave_few_threads():
+    go_on = threading.Event()
+
+    def stands_still() -> pa.RecordBatchReader:
+        go_on.wait()
+        return reader_of(TABLE)
+
+    before = threads()
+    refused = 0
+    with xd.serve({"still": stands_still}, max_connections=40, source_threads=6) as server:
+        try:
+            for _ in range(100):
+                try:
+                    with xd.connect(server.uri, timeout=0.05) as client, contextlib.suppress(xd.TimeoutError):
+                        client.get("still")
+                except (xd.ConnectionError, xd.ResourceError):
+                    refused += 1
+            assert refused > 50
+            assert threads() <= before + 1 + 6 + 1  # the server's own, the pool's, and one that unmaps
+        finally:
+            go_on.set()
+
+
+def test_a_thread_that_reads_python_sources_stays_the_same_for_python():
+    mine = threading.local()
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for _ in range(10):
+            mine.calls = getattr(mine, "calls", 0) + 1
+            yield pa.record_batch({"n": [mine.calls]})
+
+    def counting() -> pa.RecordBatchReader:
+        return pa.RecordBatchReader.from_batches(pa.schema({"n": pa.int64()}), batches())
+
+    with xd.serve({"counting": counting}, source_threads=1) as server:
+        assert read(server, "counting")["n"].to_pylist() == list(range(1, 11)), "a state for each call"

@@ -103,6 +103,10 @@ def test_arguments_are_checked(server, client):
         xd.Server(lease_patience=-1)
     with pytest.raises(xd.InvalidArgumentError, match="max_leases"):
         xd.Server(max_leases=0)
+    with pytest.raises(xd.InvalidArgumentError, match="max_streams"):
+        xd.Server(max_streams=0)
+    with pytest.raises(xd.InvalidArgumentError, match="source_threads"):
+        xd.Server(source_threads=0)
     with pytest.raises(xd.InvalidArgumentError, match="max_connections"):
         xd.Server(max_connections=-1)
     with pytest.raises(xd.InvalidArgumentError, match="wait"):

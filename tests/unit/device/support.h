@@ -19,6 +19,7 @@
 
 #include "crossdock/core/bytes.h"
 #include "crossdock/core/unique_fd.h"
+#include "release.h"
 
 namespace crossdock::testing {
 
@@ -56,6 +57,7 @@ inline std::size_t open_descriptors() {
 
 /// Lines of /proc/self/maps that have `text` in them.
 inline std::size_t mappings_of(const std::string& text) {
+  device::wait_for_released();  // large ones go on a thread of the library's
   std::size_t count = 0;
   std::FILE* maps = std::fopen("/proc/self/maps", "re");
   if (maps == nullptr) return 0;
