@@ -23,6 +23,7 @@ __all__ = [
     "InvalidDataError",
     "LeaseLimitError",
     "NotFoundError",
+    "OutOfMemoryError",
     "PermissionError",
     "ProtocolError",
     "RemoteError",
@@ -63,7 +64,7 @@ class UnsupportedTypeError(Error, TypeError):
 
 
 class InvalidDataError(Error, ValueError):
-    """Arrow data that breaks its own rules, or a producer that failed: its words are in the text."""
+    """Arrow data that breaks its own rules, or a producer that said so: its words are in the text."""
 
 
 class ProtocolError(Error, builtins.ConnectionError):
@@ -113,8 +114,15 @@ class ResourceError(Error, OSError):
     """Out of memory, descriptors, mappings or region numbers."""
 
 
+class OutOfMemoryError(ResourceError, MemoryError):
+    """Out of memory: the `ResourceError` whose `errno` is `ENOMEM`."""
+
+
 class SystemError(Error, OSError):
-    """A system call failed in a way that has no name of its own."""
+    """A system call, or another library's stream, failed in a way that has no name of its own; `errno` has its number.
+
+    Every error of ours that is an `OSError` has the `errno` of what failed, where it is known.
+    """
 
 
 class InterruptedError(Error, builtins.InterruptedError):

@@ -2,6 +2,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <cerrno>
 #include <exception>
 #include <new>
 #include <string>
@@ -17,11 +18,33 @@ namespace {
 
 // By code, with the root at 0; references for good.
 std::vector<PyObject*> classes;
+// The ResourceError that is a MemoryError, too.
+PyObject* out_of_memory = nullptr;
+
+PyObject* class_of(const Error& error) noexcept {
+  if (error.code() == ErrorCode::kResource && error.system_errno() == ENOMEM) return out_of_memory;
+  const auto code = static_cast<std::size_t>(error.code());
+  return code < classes.size() ? classes[code] : classes[0];
+}
+
+/// Sets OSError's `errno`, and not its text, which stays ours.
+void set_errno(PyObject* exception, int number) noexcept {
+  PyObject* const value = PyLong_FromLong(number);
+  if (value == nullptr || PyObject_SetAttrString(exception, "errno", value) != 0) PyErr_Clear();
+  Py_XDECREF(value);
+}
 
 void raise(const Error& error) noexcept {
-  const auto code = static_cast<std::size_t>(error.code());
-  PyObject* const type = code < classes.size() ? classes[code] : classes[0];
+  PyObject* const type = class_of(error);
   set_error(type, error.what());  // Messages quote names and paths, which may hold any bytes.
+  if (error.system_errno() == 0 || PyErr_ExceptionMatches(PyExc_OSError) == 0) return;
+  PyObject* kind = nullptr;
+  PyObject* value = nullptr;
+  PyObject* trace = nullptr;
+  PyErr_Fetch(&kind, &value, &trace);
+  PyErr_NormalizeException(&kind, &value, &trace);
+  set_errno(value, error.system_errno());
+  PyErr_Restore(kind, value, trace);
 }
 
 void translate(const std::exception_ptr& pointer, void* /*unused*/) {
@@ -64,6 +87,7 @@ void register_errors(nb::module_& module) {
     if (name == root) break;
     classes.push_back(nb::object(errors.attr(name.c_str())).release().ptr());
   }
+  out_of_memory = nb::object(errors.attr("OutOfMemoryError")).release().ptr();
   nb::list by_code;
   for (PyObject* const one : classes) by_code.append(nb::handle(one));
   module.attr("error_classes") = nb::tuple(by_code);

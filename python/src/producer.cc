@@ -43,14 +43,18 @@ ArrowDeviceArray on_cpu(const ArrowArray& array) noexcept {
   return result;
 }
 
-/// A source's failure on a thread of the server's is for a consumer, who sees that it came from the other end.
+/// A source's failure on a thread of the server's is for a consumer, who sees that it came from the other end: what it
+/// lacks (a file, memory, a permission) isn't lacking there. Types that can't be carried are the consumer's to know.
 template <class Read>
 auto from_source(Read&& read) {
   try {
     return read();
-  } catch (const InvalidDataError& error) {
-    if (is_source_thread()) throw RemoteError(error.what());
+  } catch (const UnsupportedTypeError&) {
     throw;
+  } catch (const Error& error) {
+    if (!is_source_thread()) throw;
+    if (error.code() == ErrorCode::kInvalidData) throw RemoteError(error.what());
+    throw RemoteError(std::string(error_name(error.code())) + ": " + error.what());
   }
 }
 

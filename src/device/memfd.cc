@@ -20,14 +20,11 @@
 #define MFD_NOEXEC_SEAL 0x0008U  // since Linux 6.3; Debian 12's headers are older
 #endif
 
-#ifndef SYS_cachestat
-#define SYS_cachestat 451  // since Linux 6.5; the same number on all machines
-#endif
-
 namespace crossdock::device::memfd {
 namespace {
 
 constexpr std::uint64_t kBlock = 512;  // what st_blocks counts
+constexpr long kCachestat = 451;       // since Linux 6.5, and newer than Debian 12's headers; the same on all machines
 
 struct stat inspect(const UniqueFd& fd, const std::string& name) {
   struct stat status {};
@@ -45,7 +42,7 @@ std::optional<std::uint64_t> backed_beyond(const UniqueFd& fd, std::uint64_t siz
   struct {
     std::uint64_t cached, dirty, written_back, evicted, recently_evicted;
   } pages{};
-  if (::syscall(SYS_cachestat, fd.get(), &range, &pages, 0) != 0) return std::nullopt;
+  if (::syscall(kCachestat, fd.get(), &range, &pages, 0) != 0) return std::nullopt;
   return (pages.cached + pages.evicted) * page_size();
 }
 

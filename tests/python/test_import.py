@@ -78,7 +78,10 @@ def test_every_error_code_of_the_library_has_its_class():
     expected = ["Error", *(f"{codes[code]}Error" for code in range(1, len(codes) + 1))]
     assert [one.__name__ for one in _native.error_classes] == expected
     assert [getattr(xd, name) for name in expected] == list(_native.error_classes)
-    assert sorted(expected) == errors.__all__
+    # One class more has no code of its own: a ResourceError by its errno.
+    assert sorted([*expected, "OutOfMemoryError"]) == errors.__all__
+    assert issubclass(xd.OutOfMemoryError, xd.ResourceError)
+    assert issubclass(xd.OutOfMemoryError, MemoryError)
 
 
 def test_the_documentation_names_every_error():

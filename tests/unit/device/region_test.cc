@@ -14,6 +14,7 @@
 
 #include "crossdock/core/error.h"
 #include "crossdock/device/changing_memory.h"
+#include "unit/device/mappings.h"
 #include "unit/device/support.h"
 
 namespace crossdock::device {

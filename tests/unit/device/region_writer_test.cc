@@ -2,6 +2,7 @@
 
 #include "crossdock/core/error.h"
 #include "crossdock/device/region.h"
+#include "unit/device/mappings.h"
 #include "unit/device/support.h"
 
 namespace crossdock::device {

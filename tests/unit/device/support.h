@@ -19,7 +19,6 @@
 
 #include "crossdock/core/bytes.h"
 #include "crossdock/core/unique_fd.h"
-#include "release.h"
 
 namespace crossdock::testing {
 
@@ -52,20 +51,6 @@ inline std::size_t open_descriptors() {
   if (folder == nullptr) return 0;
   while (::readdir(folder) != nullptr) ++count;
   ::closedir(folder);
-  return count;
-}
-
-/// Lines of /proc/self/maps that have `text` in them.
-inline std::size_t mappings_of(const std::string& text) {
-  device::wait_for_released();  // large ones go on a thread of the library's
-  std::size_t count = 0;
-  std::FILE* maps = std::fopen("/proc/self/maps", "re");
-  if (maps == nullptr) return 0;
-  char line[512];
-  while (std::fgets(line, sizeof line, maps) != nullptr) {
-    if (std::strstr(line, text.c_str()) != nullptr) ++count;
-  }
-  std::fclose(maps);
   return count;
 }
 

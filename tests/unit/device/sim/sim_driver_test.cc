@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "crossdock/device/registry.h"
+#include "unit/device/mappings.h"
 #include "unit/device/sim/support.h"
 
 namespace crossdock::device {

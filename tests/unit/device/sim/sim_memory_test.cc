@@ -7,6 +7,7 @@
 #include <cstring>
 #include <thread>
 
+#include "unit/device/mappings.h"
 #include "unit/device/sim/support.h"
 
 namespace crossdock::device {
