@@ -142,7 +142,10 @@ constexpr std::size_t kVector = 64;
 #define CROSSDOCK_FOLD_TARGET __attribute__((target("avx512f,vpclmulqdq,sse4.2")))
 
 /// x^n as a factor of 64 bits. A product of two reflected factors comes out one bit further along: n - 1.
-constexpr long long factor(std::uint64_t n) { return static_cast<long long>(std::uint64_t{x_to_the(n - 1)} << 32); }
+constexpr long long factor(std::uint64_t n) {
+  const std::uint64_t reflected = std::uint64_t{x_to_the(n - 1)} << 32;
+  return static_cast<long long>(reflected);
+}
 
 CROSSDOCK_FOLD_TARGET inline void load(const std::byte* from, __m512i* to) noexcept { *to = _mm512_loadu_si512(from); }
 
