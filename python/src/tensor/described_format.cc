@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <numeric>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -71,7 +70,7 @@ Extent extent_of(const std::vector<DescrField>& fields) {
   for (const DescrField& field : fields) {
     const Extent one = extent_of(field);
     whole.size += bytes_of(field, one.size);
-    whole.alignment = std::lcm(whole.alignment, one.alignment);
+    whole.alignment = std::max(whole.alignment, one.alignment);  // each is a power of two
   }
   return whole;
 }
