@@ -15,7 +15,9 @@
 #include "crossdock/ipc/metadata.h"
 #include "crossdock/transport/shm.h"
 #include "samples.h"
+#include "session/consumer.h"
 #include "session/server_connection.h"
+#include "session/source_pool.h"
 #include "tables.h"
 
 namespace crossdock::bench {
@@ -113,7 +115,11 @@ void serve(const Arguments& arguments) {
   while (!(accepted = listener->accept())) wait_for(listener->descriptor());
   session::ServerConnection connection(
       std::move(accepted), options,
-      [&](std::string_view, const transport::Connection&) { return std::make_unique<PingStream>(batch_bytes, count); });
+      std::make_shared<session::Consumer>(options.lease_limit,
+                                          std::make_shared<session::SourcePool>(session::SourcePool::Options{})),
+      [&](std::string_view, const transport::Connection&, const std::shared_ptr<const session::CountedStream>&) {
+        return std::make_unique<PingStream>(batch_bytes, count);
+      });
   try {
     while (true) {
       session::TurnBudget budget;
