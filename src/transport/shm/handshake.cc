@@ -18,26 +18,29 @@ std::uint64_t own_features() noexcept {
 std::unique_ptr<ShmConnection> join(UniqueFd socket, RingMemory own, RingMemory peer, const Introduction& introduction,
                                     const ShmOptions& options) {
   const std::uint64_t common = own_features() & introduction.peer_features;
+  // Apart, and before the rest: g++ 12 destroys members of a nested aggregate twice where a later initializer throws.
+  Agreement agreement{.want_data = introduction.want_data,
+                      .free_data = introduction.free_data,
+                      .carries = introduction.carries,
+                      .error_messages = (common & kFeatureErrorMessages) != 0,
+                      .counted_leases = (common & kFeatureCountedLeases) != 0,
+                      .cancel = (common & kFeatureCancel) != 0,
+                      .same_user = introduction.peer.uid == ::geteuid(),
+                      .peer_pid = introduction.peer.pid,
+                      .peer_uid = introduction.peer.uid,
+                      .peer = introduction.where};
+  std::string where = introduction.where;
   ShmConnection::Parts parts{
       .socket = std::move(socket),
       .own = std::move(own),
       .peer = std::move(peer),
-      .agreement = {.want_data = introduction.want_data,
-                    .free_data = introduction.free_data,
-                    .carries = introduction.carries,
-                    .error_messages = (common & kFeatureErrorMessages) != 0,
-                    .counted_leases = (common & kFeatureCountedLeases) != 0,
-                    .cancel = (common & kFeatureCancel) != 0,
-                    .same_user = introduction.peer.uid == ::geteuid(),
-                    .peer_pid = introduction.peer.pid,
-                    .peer_uid = introduction.peer.uid,
-                    .peer = introduction.where},
+      .agreement = std::move(agreement),
       .expedited_barriers = (common & kFeatureBarriers) != 0,
       .retires_at_rest = (common & kFeatureRetiresAtRest) != 0,
       .send_limit = std::min(options.max_message, introduction.peer_max_message),
       .take_limit = introduction.max_message,
       .body_limit = introduction.peer_max_body,
-      .where = introduction.where,
+      .where = std::move(where),
   };
   return std::make_unique<ShmConnection>(std::move(parts), options);
 }

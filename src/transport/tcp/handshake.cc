@@ -51,21 +51,24 @@ bool send_record(ByteStream& stream, ByteSpan record) {
 std::unique_ptr<TcpConnection> join(UniqueFd socket, const Introduction& introduction, const TcpOptions& options) {
   const std::uint64_t common = introduction.own_features & introduction.peer_features;
   const bool checksums = use_checksums(introduction.own_features, introduction.peer_features);
+  // Apart, and before the rest: g++ 12 destroys members of a nested aggregate twice where a later initializer throws.
+  Agreement agreement{.want_data = introduction.want_data,
+                      .free_data = introduction.free_data,
+                      .carries = introduction.carries,
+                      .error_messages = (common & kFeatureErrorMessages) != 0,
+                      .counted_leases = (common & kFeatureCountedLeases) != 0,
+                      .cancel = (common & kFeatureCancel) != 0,
+                      .checksums = checksums,
+                      .same_user = false,
+                      .peer = introduction.where};
+  std::string where = introduction.where;
   TcpConnection::Parts parts{
       .socket = std::move(socket),
-      .agreement = {.want_data = introduction.want_data,
-                    .free_data = introduction.free_data,
-                    .carries = introduction.carries,
-                    .error_messages = (common & kFeatureErrorMessages) != 0,
-                    .counted_leases = (common & kFeatureCountedLeases) != 0,
-                    .cancel = (common & kFeatureCancel) != 0,
-                    .checksums = checksums,
-                    .same_user = false,
-                    .peer = introduction.where},
+      .agreement = std::move(agreement),
       .send_limit = std::min(options.max_message, introduction.peer_max_message),
       .take_limit = introduction.max_message,
       .body_limit = introduction.peer_max_body,
-      .where = introduction.where,
+      .where = std::move(where),
   };
   return std::make_unique<TcpConnection>(std::move(parts), options);
 }
