@@ -72,14 +72,12 @@ def accept() -> None:
 def zeros(uri: str) -> None:
     """A client that frees nothing, in messages as long as the server takes them: 131,072 addresses that are 0."""
     from pathlib import Path
-    from urllib.parse import unquote
 
     # The client that the tests have written from the specification: ours sends no such thing.
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "letter"))
     import shm_carrier
 
-    path = unquote(uri.removeprefix("shm:").partition("?")[0])
-    carrier = shm_carrier.connect(path)
+    carrier = shm_carrier.connect(shm_carrier.socket_path(uri.removeprefix("shm:")))
 
     def run() -> None:
         with contextlib.suppress(shm_carrier.Ended):

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import socket
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -85,7 +86,11 @@ def measure_newcomers(readers: int, connects: int) -> list[dict[str, Any]]:
 
 def measure_zeros(requests: int) -> dict[str, Any]:
     """What a client pays for another one that sends 1 MiB of zeros again and again."""
-    with serving(role("_crowd", "serve", uri="shm:")) as (server, _), xd.connect(server["uri"]) as client:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        serving(role("_crowd", "serve", uri=f"shm:{folder}/zeros.sock")) as (server, _),
+        xd.connect(server["uri"]) as client,
+    ):
         measure(client.list, 10)
         alone = measure(client.list, requests)
         with serving(role("_crowd", "zeros", uri=server["uri"])):

@@ -22,7 +22,7 @@ constexpr std::uint64_t kBytesAtOnce = 256 << 10;
 
 // Whether a request may end with this error on any day: a misspelt name, a stream that somebody else got. The client is
 // told, and the server has nothing to mend.
-bool is_ordinary_refusal(ErrorCode code) noexcept {
+bool is_ordinary(ErrorCode code) noexcept {
   return code == ErrorCode::kNotFound || code == ErrorCode::kConsumed || code == ErrorCode::kLeaseLimit ||
          code == ErrorCode::kUnsupported || code == ErrorCode::kClosed;
 }
@@ -96,8 +96,6 @@ void ServerConnection::start(std::string_view ticket) {
     const std::uint32_t id = next_stream_id_++;
     under_way_ = &streams_.emplace(id, Stream{id, counted, std::move(source)}).first->second;
     stats_.name = ticket;
-  } catch (const Error& reason) {
-    fail_stream(reason, is_ordinary_refusal(reason.code()) ? LogLevel::kInfo : LogLevel::kWarning);
   } catch (const std::exception& reason) {
     fail_stream(reason);
   }
@@ -365,8 +363,9 @@ void ServerConnection::end_stream(std::vector<std::byte> tail) {
   push_tail();
 }
 
-void ServerConnection::fail_stream(const std::exception& reason, LogLevel level) {
-  say(options_.log, level,
+void ServerConnection::fail_stream(const std::exception& reason) {
+  const auto* const ours = dynamic_cast<const Error*>(&reason);
+  say(options_.log, ours != nullptr && is_ordinary(ours->code()) ? LogLevel::kInfo : LogLevel::kWarning,
       [&] { return "the stream \"" + stats_.name + "\" to " + stats_.peer + " ends: " + to_remote_text(reason); });
   std::vector<std::byte> message = sender_.error(to_remote_text(reason));
   // A peer that doesn't know error messages sees the connection close.
@@ -399,7 +398,7 @@ void ServerConnection::watch_starvation(std::int64_t now_ms) {
 
 void ServerConnection::say_goodbye(const std::exception& reason, int pushes) noexcept {
   try {
-    if (under_way_ != nullptr) fail_stream(reason, LogLevel::kInfo);  // the caller has logged the reason
+    if (under_way_ != nullptr) fail_stream(reason);
     while (pushes-- > 0 && (!push_tail() || !connection_->flush())) {
     }
   } catch (const std::exception&) {

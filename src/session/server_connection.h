@@ -69,7 +69,7 @@ class ServerConnection {
   bool announce_regions();
   std::int32_t number_of(const std::shared_ptr<const device::Region>& region);
   void end_stream(std::vector<std::byte> tail);
-  void fail_stream(const std::exception& reason, LogLevel level = LogLevel::kWarning);
+  void fail_stream(const std::exception& reason);
   void cancel_stream();
   void check_size() const;
   void watch_starvation(std::int64_t now_ms);

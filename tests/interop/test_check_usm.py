@@ -132,7 +132,9 @@ def test_nothing_is_asked_where_nobody_loaded_dpctl(script):
         print([one.rule for one in xd.check(Told())])
     """).finish()
     without, with_dpctl = out.splitlines()
-    assert without.startswith(f"['note: usm-pointer-unjudged ({USM}): no run time was asked about 0x1000: import dpctl")
+    assert without.startswith(
+        f"['note: usm-pointer-unjudged ({USM})\\n  found:   no run time was asked about 0x1000: import dpctl"
+    )
     assert without.endswith(" True False")
     assert with_dpctl == "['usm-pointer']"
 

@@ -359,7 +359,8 @@ def test_arrays_of_dpnp_are_read_from_their_structure(queue):
     for array in arrays:
         said = xd.from_sycl_usm_array_interface(array.__sycl_usm_array_interface__, array)
         assert xd.asarray(array.get_array()).dtype == said.dtype
-        read = xd.asarray(WithoutDictionary(array))
+        # The dictionary of one without elements says more: the memory's start, which tells its kind.
+        read = xd.asarray(WithoutDictionary(array) if array.size else array)
         assert (read.shape, read.dtype, read.readonly) == (said.shape, said.dtype, said.readonly)
         assert (read.device, read.usm_type, read.queue) == (said.device, said.usm_type, said.queue)
         if said.nbytes:

@@ -98,8 +98,9 @@ def test_ls_and_devices_fit(tmp_path):
         assert lines[0].split()[:3] == ["driver", "device", "filter"]
 
 
-def test_inspect_breaks_lines_between_words(tmp_path):
-    path = tmp_path / "wide.arrow"
+def test_inspect_breaks_lines_between_words(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # A long path is no word that could be broken.
+    path = "wide.arrow"
     xd.write(WIDE, path)
     lines = on_a_terminal("inspect", path)
     assert fits(lines), lines

@@ -65,12 +65,25 @@ class BatchTest : public device::SimTest {
     wait_ready(&result, *context_);
     return result;
   }
-  /// What a consumer of the C interface makes of it.
+  /// What we make of an array of another library's: one that doesn't say how large its buffers are.
   static RecordBatch handed_over(RecordBatch batch) {
     const auto schema = batch.schema;
     ArrowDeviceArray exported;
     array::export_batch(std::move(batch), &exported);
+    disown(&exported.array);
     return array::import_batch(schema, &exported);
+  }
+  /// Puts a release callback of another library's over that of each array of the tree.
+  static void disown(ArrowArray* array) {
+    for (std::int64_t i = 0; i < array->n_children; ++i) disown(array->children[i]);
+    if (array->dictionary != nullptr) disown(array->dictionary);
+    array->private_data = new ArrowArray(*array);
+    array->release = [](ArrowArray* self) {
+      auto* const original = static_cast<ArrowArray*>(self->private_data);
+      original->release(original);
+      delete original;
+      self->release = nullptr;
+    };
   }
   static std::string text_of(RecordBatch batch) {
     const std::vector<Field> fields = batch.schema->fields();

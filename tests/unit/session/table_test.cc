@@ -324,9 +324,10 @@ TEST_F(TableTest, UrisAreChecked) {
 
 TEST_F(TableTest, TheUriIsAnAddressAloneAndLocationsHaveTheTags) {
   ServerOptions options;
-  options.uris = {"shm:table-test", "tcp:"};
+  const std::string name = "table-test-two-" + std::to_string(::getpid());
+  options.uris = {"shm:" + name, "tcp:"};
   Server server(options);
-  EXPECT_EQ(server.uri(), "shm:table-test");
+  EXPECT_EQ(server.uri(), "shm:" + name);
   ASSERT_EQ(server.locations().size(), server.uris().size());
   for (std::size_t i = 0; i < server.uris().size(); ++i) {
     const std::string& uri = server.uris()[i];
@@ -342,14 +343,15 @@ TEST_F(TableTest, TheUriIsAnAddressAloneAndLocationsHaveTheTags) {
 
 TEST_F(TableTest, TheUriHoldsOverARestartAndALocationOfTheOldServerSaysThatItIsOld) {
   ServerOptions options;
-  options.uris = {"shm:table-test"};
+  const std::string uri = "shm:table-test-" + std::to_string(::getpid());
+  options.uris = {uri};
   std::string location;
   {
     Server server(options);
     location = server.locations().front();
   }
   Server server(options);
-  EXPECT_NO_THROW(Client("shm:table-test"));
+  EXPECT_NO_THROW(Client client(uri));
   EXPECT_NE(server.locations().front(), location);
   try {
     Client client(location);
