@@ -53,6 +53,7 @@ void SourcePool::start(const std::shared_ptr<SourceTask>& task, std::shared_ptr<
     }
     task->lane_ = std::move(lane);
     queue(*task);
+    call_a_thread();
   }
   for (std::thread& thread : ended) thread.join();
 }
@@ -74,11 +75,11 @@ void SourcePool::queue(SourceTask& task) noexcept {
   (lane.last_ == nullptr ? lane.first_ : lane.last_->next_) = &task;
   lane.last_ = &task;
   join_round(lane);
-  if (first_ != nullptr) call_a_thread();
 }
 
 // At least one thread lives as long as there are tasks: work is only delayed where no further thread can be started.
 void SourcePool::call_a_thread() noexcept {
+  if (first_ == nullptr) return;
   if (idle_ > called_) {
     ++called_;
     work_.notify_one();
@@ -91,7 +92,11 @@ void SourcePool::call_a_thread() noexcept {
 }
 
 void SourcePool::wake_locked(SourceTask& task) noexcept {
-  if (task.state_ == SourceTask::State::kWaiting) queue(task);
+  if (task.state_ == SourceTask::State::kWaiting) {
+    queue(task);
+    call_a_thread();
+    return;
+  }
   if (task.state_ == SourceTask::State::kRunning) task.woken_ = true;
 }
 
@@ -144,6 +149,7 @@ void SourcePool::run(Threads::iterator self) noexcept {
   std::unique_lock lock(mutex_);
   while (true) {
     if (SourceTask* const task = take()) {
+      call_a_thread();  // for what is left: a task that goes on stays with its thread, which needs no wake-up for it
       lock.unlock();
       const SourceTask::Next next = task->step();
       lock.lock();

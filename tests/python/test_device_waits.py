@@ -78,8 +78,8 @@ GIVING_UP = """
     def give_up_again_and_again(*waits):
         for _ in range(15):
             for wait in waits:
-                signal.setitimer(signal.ITIMER_REAL, 0.005)
                 try:
+                    signal.setitimer(signal.ITIMER_REAL, 0.005)  # A busy machine may be late for the wait itself.
                     wait()
                 except TooLateError:
                     continue
