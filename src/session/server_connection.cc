@@ -20,8 +20,8 @@ constexpr std::uint64_t kBytesPerUnit = 4;
 // The transports push no more of a body at once.
 constexpr std::uint64_t kBytesAtOnce = 256 << 10;
 
-// Whether a stream may end with this error on any day: a misspelt name, a stream that somebody else got, a consumer that
-// has left, a server that closes. The client is told, and the server has nothing to mend.
+// Whether a stream may end with this error on any day: a misspelt name, a stream that somebody else got, a consumer
+// that has left, a server that closes. The client is told, and the server has nothing to mend.
 bool is_ordinary(ErrorCode code) noexcept {
   return code == ErrorCode::kNotFound || code == ErrorCode::kConsumed || code == ErrorCode::kLeaseLimit ||
          code == ErrorCode::kUnsupported || code == ErrorCode::kClosed || code == ErrorCode::kConnection;
