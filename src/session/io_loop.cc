@@ -25,6 +25,9 @@ namespace {
 // How long the thread looks for work before it sleeps, in Wait::kAuto: about what a sleep and a wake-up cost. In ns, as
 // the other times here.
 constexpr std::int64_t kSpin = 50'000;
+// And in Wait::kBlock: to get ready for sleep stops other processors for longer, and is in vain where clients take one
+// message after the other.
+constexpr std::int64_t kBriefSpin = 5'000;
 // Descriptors are asked this often, however much there is to do: they tell of new clients, of clients that are gone,
 // and of connections that sleep.
 constexpr std::int64_t kLookAround = 250'000;
@@ -216,8 +219,8 @@ void IoLoop::run() noexcept {
     read_clock();
     leases_->look();  // what was freed just now may have been the last of a file that somebody waits for
     if (idle_since == 0) idle_since = now_;
-    const bool spin = options_.wait == transport::Wait::kSpin ||
-                      (options_.wait == transport::Wait::kAuto && now_ - idle_since < kSpin);
+    const std::int64_t patience = options_.wait == transport::Wait::kAuto ? kSpin : kBriefSpin;
+    const bool spin = options_.wait == transport::Wait::kSpin || now_ - idle_since < patience;
     if (spin && !awake_.empty()) continue;
     sleep(seen);
     idle_since = 0;

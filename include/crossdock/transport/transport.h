@@ -145,7 +145,7 @@ class CROSSDOCK_EXPORT Listener {
 enum class Wait : std::uint8_t {
   kAuto,   ///< Spin for some tens of microseconds, then sleep.
   kSpin,   ///< Never sleep: lowest latency, a whole core.
-  kBlock,  ///< Sleep at once.
+  kBlock,  ///< Sleep at once; a server first looks for some microseconds, less than it takes to fall asleep.
 };
 
 /// Waits until `connection` may have something to receive, the deadline (steady clock, ns; 0: none) passes, or the hook
