@@ -87,7 +87,8 @@ class Client:
         """A stream of the batches of `name`. Returns when its schema is there.
 
         columns: top-level fields to keep, in this order; None: all.
-        wait: how reading waits: "block" sleeps when nothing comes, "spin" never (a whole core), "auto" spins a little first.
+        wait: how reading waits: "block" sleeps when nothing comes, "spin" never (a whole core), "auto" spins a
+        little first.
         timeout: seconds that each batch may take; None: for ever. After a `TimeoutError` reading may be tried again.
         validation: "structure" makes sure that nothing out of bounds is reached by way of lengths and of first and last
             offsets; "full" looks at every offset, index and text; None: full, if the data comes from another user or

@@ -259,7 +259,8 @@ def serve(
     source_threads: threads that read live sources, from 1 on: how many feeds can wait for their next event at once.
         One consumer's take half of them at most. A stream whose source can't begin for 3 s, because no call returns,
         ends with a `ResourceError`.
-    wait: how the server's thread waits: "block" sleeps when nothing comes, "spin" never (a whole core), "auto" spins a little first.
+    wait: how the server's thread waits: "block" sleeps when nothing comes, "spin" never (a whole core), "auto" spins a
+        little first.
     users: user ids that may connect beside our own, or "any".
     token: over tcp, a secret that clients must know; it is proved, never sent. None: whoever reaches the port is
         served.
