@@ -1,10 +1,12 @@
 #include "session/server_connection.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <limits>
 #include <utility>
 
 #include "crossdock/core/error.h"
+#include "crossdock/core/text.h"
 #include "session/remote_error.h"
 #include "session/say.h"
 
@@ -20,11 +22,16 @@ constexpr std::uint64_t kBytesPerUnit = 4;
 // The transports push no more of a body at once.
 constexpr std::uint64_t kBytesAtOnce = 256 << 10;
 
-// Whether a stream may end with this error on any day: a misspelt name, a stream that somebody else got, a consumer
-// that has left, a server that closes. The client is told, and the server has nothing to mend.
-bool is_ordinary(ErrorCode code) noexcept {
-  return code == ErrorCode::kNotFound || code == ErrorCode::kConsumed || code == ErrorCode::kLeaseLimit ||
-         code == ErrorCode::kUnsupported || code == ErrorCode::kClosed || code == ErrorCode::kConnection;
+bool is_one_of(const std::exception& reason, std::initializer_list<ErrorCode> codes) {
+  const auto* const ours = dynamic_cast<const Error*>(&reason);
+  return ours != nullptr && std::find(codes.begin(), codes.end(), ours->code()) != codes.end();
+}
+
+// A request may be refused for these on any day: a misspelt name, a stream that another client got, a client that holds
+// too much or asks for what isn't there. The client is told; the server has nothing to mend.
+bool is_ordinary_refusal(const std::exception& reason) {
+  return is_one_of(reason, {ErrorCode::kNotFound, ErrorCode::kConsumed, ErrorCode::kLeaseLimit, ErrorCode::kUnsupported,
+                            ErrorCode::kClosed});
 }
 
 }  // namespace
@@ -88,6 +95,7 @@ void ServerConnection::start(std::string_view ticket) {
   // A tail that hasn't gone belongs to the stream before; the client can't have seen its end and asked again.
   if (!tail_.empty())
     throw ProtocolError("the client asked for a stream before it had taken the end of the one before");
+  stats_.name = ticket;
   try {
     check_leases();
     const auto counted = std::make_shared<const CountedStream>(consumer_);
@@ -95,9 +103,9 @@ void ServerConnection::start(std::string_view ticket) {
     while (streams_.contains(next_stream_id_)) ++next_stream_id_;
     const std::uint32_t id = next_stream_id_++;
     under_way_ = &streams_.emplace(id, Stream{id, counted, std::move(source)}).first->second;
-    stats_.name = ticket;
   } catch (const std::exception& reason) {
-    fail_stream(reason);
+    log_end(is_ordinary_refusal(reason) ? LogLevel::kInfo : LogLevel::kWarning, reason);
+    stop_stream(reason);
   }
 }
 
@@ -271,7 +279,7 @@ void ServerConnection::check_size() const {
   std::uint64_t size = 0;
   for (const ByteSpan part : current_.parts) size += part.size();
   if (size <= connection_->max_body()) return;
-  throw LeaseLimitError("a batch of \"" + stats_.name + "\" has " + std::to_string(size) +
+  throw LeaseLimitError("a batch of " + shown(stats_.name) + " has " + std::to_string(size) +
                         " bytes and has to go by value, of which the consumer takes " +
                         std::to_string(connection_->max_body()) +
                         " at once: raise its max_body, or publish smaller batches");
@@ -364,9 +372,16 @@ void ServerConnection::end_stream(std::vector<std::byte> tail) {
 }
 
 void ServerConnection::fail_stream(const std::exception& reason) {
-  const auto* const ours = dynamic_cast<const Error*>(&reason);
-  say(options_.log, ours != nullptr && is_ordinary(ours->code()) ? LogLevel::kInfo : LogLevel::kWarning,
-      [&] { return "the stream \"" + stats_.name + "\" to " + stats_.peer + " ends: " + to_remote_text(reason); });
+  log_end(is_one_of(reason, {ErrorCode::kClosed}) ? LogLevel::kInfo : LogLevel::kWarning, reason);
+  stop_stream(reason);
+}
+
+void ServerConnection::log_end(LogLevel level, const std::exception& reason) const {
+  say(options_.log, level,
+      [&] { return "the stream " + shown(stats_.name) + " to " + stats_.peer + " ends: " + to_remote_text(reason); });
+}
+
+void ServerConnection::stop_stream(const std::exception& reason) {
   std::vector<std::byte> message = sender_.error(to_remote_text(reason));
   // A peer that doesn't know error messages sees the connection close.
   if (message.empty()) throw ConnectionError(std::string("ending the connection: ") + reason.what());
@@ -398,7 +413,7 @@ void ServerConnection::watch_starvation(std::int64_t now_ms) {
 
 void ServerConnection::say_goodbye(const std::exception& reason, int pushes) noexcept {
   try {
-    if (under_way_ != nullptr) fail_stream(reason);
+    if (under_way_ != nullptr) stop_stream(reason);
     while (pushes-- > 0 && (!push_tail() || !connection_->flush())) {
     }
   } catch (const std::exception&) {

@@ -36,6 +36,7 @@ class ServerConnection {
   /// When to take a turn although nothing happened; 0: never.
   std::int64_t deadline_ms() const noexcept { return deadline_ms_; }
   /// Tells a consumer that is in mid-stream why it ends; best effort: what is on its way to it is pushed on so often.
+  /// Logs nothing: the caller has done so, or has nothing to say.
   void say_goodbye(const std::exception& reason, int pushes = 1) noexcept;
 
   transport::Connection& connection() noexcept { return *connection_; }
@@ -70,6 +71,8 @@ class ServerConnection {
   std::int32_t number_of(const std::shared_ptr<const device::Region>& region);
   void end_stream(std::vector<std::byte> tail);
   void fail_stream(const std::exception& reason);
+  void stop_stream(const std::exception& reason);
+  void log_end(LogLevel level, const std::exception& reason) const;
   void cancel_stream();
   void check_size() const;
   void watch_starvation(std::int64_t now_ms);
