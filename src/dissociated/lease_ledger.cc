@@ -5,6 +5,7 @@
 #include <deque>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "crossdock/core/error.h"
 
@@ -19,91 +20,166 @@ struct Run {
   std::uint32_t count = 0;
 };
 
-constexpr std::uint32_t kNoMore = std::numeric_limits<std::uint32_t>::max();
+/// One of the later runs of an address: they form a ring, in which the last one names the oldest.
+struct Later {
+  Run run;
+  std::uint32_t next = 0;
+};
+
+constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
 constexpr std::size_t kFirstCapacity = 256;
+constexpr std::size_t kFirstCapacityOfMany = 64;
+// A table of more slots is split, so that growing never copies more than a small part of it at once: whoever lends has
+// others waiting.
+constexpr std::size_t kSplitAt = 4096;
+constexpr int kPartBits = 8;
 
 /// One address. It keeps its place with no lease left: the address will most likely be lent again, and a table without
 /// deletions needs no tombstones; the next rehash drops what is idle.
 struct Slot {
-  std::uint64_t address = 0;     // 0: empty. Nobody leases address 0.
-  Run oldest;                    // count 0: nothing lent
-  std::uint32_t more = kNoMore;  // queue of the later runs, in `queues_`: rare
+  std::uint64_t address = 0;   // 0: empty. Nobody leases address 0.
+  Run oldest;                  // count 0: nothing lent
+  std::uint32_t more = kNone;  // the last of the later runs, in `laters`: rare
   // The rest serves FreeRule::kLetter only.
   std::uint32_t owed = 0;        // frees that a counting client may still send for leases that have ended already
   std::uint32_t ended = 0;       // leases of streams before `generation`; they are the oldest ones
   std::uint32_t generation = 0;  // the stream that `ended` was right for
   std::uint32_t leases = 0;      // of all runs
+
+  bool in_use() const noexcept { return oldest.count != 0 || owed != 0; }
+};
+
+/// Fibonacci hashing; the fold brings the region number of the top bits down, where the multiplication spreads it.
+std::uint64_t hash_of(std::uint64_t address) noexcept { return (address ^ (address >> 32)) * 0x9E3779B97F4A7C15ull; }
+
+/// Open addressing, linear probing, at most half full; a power of two.
+class Table {
+ public:
+  explicit Table(std::size_t capacity) : slots_(capacity), shift_(64 - std::countr_zero(capacity)) {}
+
+  /// The slot of the address, or the empty one where it belongs. `hash`: its top bits say where to begin.
+  Slot& probe(std::uint64_t address, std::uint64_t hash) noexcept {
+    const std::size_t mask = slots_.size() - 1;
+    for (auto i = static_cast<std::size_t>(hash >> shift_);; i = (i + 1) & mask) {
+      if (slots_[i].address == address || slots_[i].address == 0) return slots_[i];
+    }
+  }
+
+  bool full() const noexcept { return (occupied_ + 1) * 2 > slots_.size(); }
+  std::size_t capacity() const noexcept { return slots_.size(); }
+  void occupy() noexcept { ++occupied_; }
+  const std::vector<Slot>& slots() const noexcept { return slots_; }
+  std::vector<Slot>& slots() noexcept { return slots_; }
+
+  /// With room for one more address at least, and without the idle ones. `hash` is that of an address, here.
+  template <typename Hash>
+  Table grown(Hash hash) const {
+    const auto live = static_cast<std::size_t>(
+        std::count_if(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.in_use(); }));
+    Table bigger(std::max(kFirstCapacityOfMany, std::bit_ceil((live + 1) * 4)));
+    for (const Slot& slot : slots_) {
+      if (slot.in_use()) bigger.probe(slot.address, hash(slot.address)) = slot;
+    }
+    bigger.occupied_ = live;
+    return bigger;
+  }
+
+ private:
+  std::vector<Slot> slots_;
+  int shift_;
+  std::size_t occupied_ = 0;
 };
 
 }  // namespace
 
 struct LeaseLedger::Impl {
-  explicit Impl(FreeRule free_rule) : rule(free_rule), table(kFirstCapacity) { set_shift(); }
+  explicit Impl(FreeRule free_rule) : rule(free_rule) { tables.emplace_back(kFirstCapacity); }
 
   FreeRule rule;
-  std::vector<Slot> table;  // open addressing, linear probing, at most half full; a power of two
-  int shift = 0;
-  std::size_t occupied = 0;
-  std::vector<std::deque<Run>> queues;
-  std::vector<std::uint32_t> idle_queues;
+  std::vector<Table> tables;   // one; or 2^kPartBits, by the top bits of the hash
+  std::deque<Later> laters;    // grows without moving what is there
+  std::uint32_t idle = kNone;  // the first of `laters` that nobody uses: a list through `next`
   std::uint32_t generation = 0;
   std::size_t pairs = 0;
   std::uint64_t bytes = 0;
   std::uint64_t unfinished = 0;  // kLetter: the address of which a free has ended some leases and not yet all; 0: none
 
-  void set_shift() { shift = 64 - std::countr_zero(table.size()); }
+  bool is_split() const noexcept { return tables.size() > 1; }
 
-  std::size_t start_of(std::uint64_t address) const noexcept {
-    // Fibonacci hashing; the fold brings the region number of the top bits down, where the multiplication spreads it.
-    return static_cast<std::size_t>(((address ^ (address >> 32)) * 0x9E3779B97F4A7C15ull) >> shift);
+  Table& table_of(std::uint64_t hash) noexcept {
+    return is_split() ? tables[static_cast<std::size_t>(hash >> (64 - kPartBits))] : tables.front();
   }
+  /// What a table sees of the hash: not the bits by which it was chosen.
+  std::uint64_t inner(std::uint64_t hash) const noexcept { return is_split() ? hash << kPartBits : hash; }
 
-  /// The slot of the address, or the empty one where it belongs.
   Slot& probe(std::uint64_t address) noexcept {
-    const std::size_t mask = table.size() - 1;
-    for (std::size_t i = start_of(address);; i = (i + 1) & mask) {
-      if (table[i].address == address || table[i].address == 0) return table[i];
+    const std::uint64_t hash = hash_of(address);
+    return table_of(hash).probe(address, inner(hash));
+  }
+
+  /// Makes room for one more address: drops idle ones, and makes the table bigger if that isn't enough.
+  void make_room(std::uint64_t hash) {
+    Table& table = table_of(hash);
+    table = table.grown([this](std::uint64_t address) { return inner(hash_of(address)); });
+    if (!is_split() && table.capacity() > kSplitAt) split();
+  }
+
+  void split() {
+    std::vector<Table> parts(std::size_t{1} << kPartBits, Table(kFirstCapacityOfMany));
+    parts.swap(tables);
+    try {
+      for (const Slot& slot : parts.front().slots()) {
+        if (slot.address != 0) occupy(slot.address) = slot;
+      }
+    } catch (...) {
+      parts.swap(tables);
+      throw;
     }
   }
 
-  /// Makes room for one more address: drops idle ones, and doubles the table if that isn't enough.
-  void rehash() {
-    const auto in_use = [](const Slot& slot) { return slot.oldest.count != 0 || slot.owed != 0; };
-    std::vector<Slot> old;
-    const auto live = static_cast<std::size_t>(std::count_if(table.begin(), table.end(), in_use));
-    std::vector<Slot> bigger(std::max(kFirstCapacity, std::bit_ceil((live + 1) * 4)));
-    old.swap(table);
-    table.swap(bigger);
-    set_shift();
-    occupied = live;
-    for (const Slot& slot : old) {
-      if (in_use(slot)) probe(slot.address) = slot;
-    }
+  /// An empty slot for an address that has none.
+  Slot& occupy(std::uint64_t address) {
+    const std::uint64_t hash = hash_of(address);
+    while (table_of(hash).full()) make_room(hash);
+    Table& table = table_of(hash);
+    table.occupy();
+    return table.probe(address, inner(hash));
   }
 
   Slot& slot_for_lending(std::uint64_t address) {
-    Slot* slot = &probe(address);
-    if (slot->address == 0) {
-      if ((occupied + 1) * 2 > table.size()) {
-        rehash();
-        slot = &probe(address);
-      }
-      ++occupied;
-      slot->address = address;
-      slot->generation = generation;
-    }
-    return *slot;
+    Slot& slot = probe(address);
+    if (slot.address != 0) return slot;
+    Slot& taken = occupy(address);
+    taken.address = address;
+    taken.generation = generation;
+    return taken;
   }
 
-  std::uint32_t take_queue() {
-    if (idle_queues.empty()) {
-      queues.emplace_back();
-      idle_queues.reserve(queues.size());  // giving one back never allocates
-      return static_cast<std::uint32_t>(queues.size() - 1);
+  void add_later(Slot& slot, const Run& run) {
+    std::uint32_t number = idle;
+    if (number == kNone) {
+      number = static_cast<std::uint32_t>(laters.size());
+      laters.emplace_back();
+    } else {
+      idle = laters[number].next;
     }
-    const std::uint32_t queue = idle_queues.back();
-    idle_queues.pop_back();
-    return queue;
+    Later& last = slot.more == kNone ? laters[number] : laters[slot.more];
+    laters[number] = {run, slot.more == kNone ? number : last.next};
+    last.next = number;
+    slot.more = number;
+  }
+
+  Run take_later(Slot& slot) noexcept {
+    Later& last = laters[slot.more];
+    const std::uint32_t number = last.next;
+    Later& first = laters[number];
+    if (number == slot.more) {
+      slot.more = kNone;
+    } else {
+      last.next = first.next;
+    }
+    first.next = std::exchange(idle, number);
+    return first.run;
   }
 
   static bool extends(const Run& run, std::uint64_t holder, std::uint64_t length) noexcept {
@@ -115,17 +191,11 @@ struct LeaseLedger::Impl {
     if (rule == FreeRule::kLetter) settle(slot);
     if (slot.oldest.count == 0) {
       slot.oldest = {holder, buffer.length, now_ms, 1};
-    } else if (slot.more == kNoMore && extends(slot.oldest, holder, buffer.length)) {
-      ++slot.oldest.count;
+    } else if (Run& last = slot.more == kNone ? slot.oldest : laters[slot.more].run;
+               extends(last, holder, buffer.length)) {
+      ++last.count;
     } else {
-      const std::uint32_t number = slot.more == kNoMore ? take_queue() : slot.more;
-      std::deque<Run>& queue = queues[number];
-      if (!queue.empty() && extends(queue.back(), holder, buffer.length)) {
-        ++queue.back().count;
-      } else {
-        queue.push_back({holder, buffer.length, now_ms, 1});
-      }
-      slot.more = number;  // last: a slot never points at an empty queue, also where push_back throws
+      add_later(slot, {holder, buffer.length, now_ms, 1});
     }
     ++slot.leases;
     ++pairs;
@@ -138,15 +208,8 @@ struct LeaseLedger::Impl {
     --slot.leases;
     --pairs;
     bytes -= slot.oldest.length;
-    if (--slot.oldest.count == 0 && slot.more != kNoMore) [[unlikely]] {
-      std::deque<Run>& queue = queues[slot.more];
-      slot.oldest = queue.front();
-      queue.pop_front();
-      if (queue.empty()) {
-        idle_queues.push_back(slot.more);
-        slot.more = kNoMore;
-      }
-    }
+    if (--slot.oldest.count == 0 && slot.more != kNone) [[unlikely]]
+      slot.oldest = take_later(slot);
   }
 
   /// Brings `ended` up to date: streams may have ended since the slot was touched last.
@@ -216,8 +279,10 @@ void LeaseLedger::stream_ended() noexcept { ++impl_->generation; }
 
 void LeaseLedger::free_all(std::vector<std::uint64_t>* freed) {
   freed->reserve(freed->size() + impl_->pairs);
-  for (Slot& slot : impl_->table) {
-    while (slot.oldest.count != 0) impl_->end_one(slot, freed);
+  for (Table& table : impl_->tables) {
+    for (Slot& slot : table.slots()) {
+      while (slot.oldest.count != 0) impl_->end_one(slot, freed);
+    }
   }
   *impl_ = Impl(impl_->rule);
 }
@@ -227,8 +292,10 @@ std::uint64_t LeaseLedger::outstanding_bytes() const noexcept { return impl_->by
 
 std::optional<std::int64_t> LeaseLedger::oldest_ms() const noexcept {
   std::optional<std::int64_t> oldest;
-  for (const Slot& slot : impl_->table) {
-    if (slot.oldest.count != 0 && (!oldest || slot.oldest.since_ms < *oldest)) oldest = slot.oldest.since_ms;
+  for (const Table& table : impl_->tables) {
+    for (const Slot& slot : table.slots()) {
+      if (slot.oldest.count != 0 && (!oldest || slot.oldest.since_ms < *oldest)) oldest = slot.oldest.since_ms;
+    }
   }
   return oldest;
 }

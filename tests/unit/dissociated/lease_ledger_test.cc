@@ -216,13 +216,17 @@ class PlainLedger {
   std::map<std::uint64_t, std::deque<std::pair<std::uint64_t, std::uint64_t>>> leases_;
 };
 
-TEST_F(Ledger, AgreesWithAPlainOneOverManyRandomSteps) {
+// Few addresses, with many leases of each; and so many that the table is split.
+class LedgerOfWidth : public Ledger, public ::testing::WithParamInterface<std::uint64_t> {};
+INSTANTIATE_TEST_SUITE_P(Addresses, LedgerOfWidth, ::testing::Values(300, 30'000));
+
+TEST_P(LedgerOfWidth, AgreesWithAPlainOneOverManyRandomSteps) {
   std::mt19937_64 random(42);
   PlainLedger plain;
   for (int step = 0; step < 200'000; ++step) {
     // Region numbers on top, offsets below, as on shm; a window that moves, so that old addresses fall idle.
     const std::uint64_t address =
-        ((random() % 5) << 48) | ((1 + random() % 300 + static_cast<std::uint64_t>(step) / 100) * 64);
+        ((random() % 5) << 48) | ((1 + random() % GetParam() + static_cast<std::uint64_t>(step) / 100) * 64);
     if (random() % 2 == 0) {
       const std::uint64_t length = random() % 3 * 10 + 1;
       const std::uint64_t holder = random() % 3;
