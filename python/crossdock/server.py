@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from crossdock import _native, _sources
+from crossdock import _log_thread, _native, _sources
 from crossdock._options import checked_flag, checked_name, checked_uri, milliseconds, secret, trusted_users
 from crossdock.errors import Error, InvalidArgumentError
 
@@ -99,6 +99,7 @@ class Server:
             checked_flag(checksum, "checksum"),
             limits or _native.Limits(),
         )
+        _log_thread.start()
 
     @property
     def uri(self) -> str:

@@ -1,10 +1,15 @@
 #include "deferred.h"
 
+#include <sys/eventfd.h>
+#include <unistd.h>
+
 #include <atomic>
+#include <cerrno>
 #include <new>
 #include <string>
 #include <string_view>
 
+#include "crossdock/core/error.h"
 #include "crossdock/device/sim.h"
 #include "gil.h"
 #include "text.h"
@@ -45,6 +50,30 @@ PyObject* logger = nullptr;  // A reference for good; set with the lock held.
 std::atomic<long> log_threshold{30};
 constexpr int kMaxWaitingRecords = 10000;
 std::atomic<int> waiting_records{0};
+
+// What the thread that logs waits on, and the process that it is in: a fork takes no thread along.
+std::atomic<int> log_event{-1};
+pid_t log_event_of = 0;  // changed with the lock held
+
+void wake_log_thread() noexcept {
+  const int descriptor = log_event.load(std::memory_order_acquire);
+  if (descriptor < 0) return;
+  const std::uint64_t one = 1;
+  // A full counter wakes it, too.
+  [[maybe_unused]] const auto written = ::write(descriptor, &one, sizeof one);
+}
+
+/// A new event to wait on; -1 where this process has one.
+int log_descriptor() {
+  if (log_event_of == ::getpid()) return -1;
+  const int descriptor = ::eventfd(0, EFD_CLOEXEC);
+  if (descriptor < 0) throw_errno(errno, "making the descriptor that the thread for log lines waits on");
+  log_event_of = ::getpid();
+  const int of_parent = log_event.exchange(descriptor, std::memory_order_release);
+  if (of_parent >= 0) ::close(of_parent);
+  wake_log_thread();  // lines may be waiting already
+  return descriptor;
+}
 
 /// After a Python call of ours that failed: true, and the error cleared, if it was an interrupt that landed there by
 /// chance (Ctrl-C's KeyboardInterrupt). It isn't ours to swallow: this thread gets it again as soon as it is back in
@@ -99,6 +128,7 @@ void log_record(LogLevel level, std::string_view text) {
     return;
   }
   defer(std::make_unique<LogRecord>(level, text));
+  wake_log_thread();
 }
 
 }  // namespace
@@ -174,6 +204,12 @@ LogCallback log_to_python() {
   }
   refresh_log_threshold();
   return log_record;
+}
+
+void bind_deferred(nanobind::module_& module) {
+  module.def("_log_descriptor", log_descriptor,
+             "A descriptor that is readable when log lines wait to be drained; -1 where this process has one already.");
+  module.def("_drain", drain_deferred, "Runs what the library's threads left for Python.");
 }
 
 }  // namespace crossdock::python

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <Python.h>
+#include <nanobind/nanobind.h>
 
 #include <memory>
 #include <utility>
@@ -64,5 +65,8 @@ class PyOwner {
 
 /// Sends what a Server or Client says to the Python logger "crossdock", through the queue. Needs the lock.
 LogCallback log_to_python();
+
+/// `_log_descriptor` and `_drain`, for the thread that has log lines reach their logger while no other runs Python.
+void bind_deferred(nanobind::module_& module);
 
 }  // namespace crossdock::python

@@ -5,6 +5,7 @@
 #include "client.h"
 #include "crossdock/version.h"
 #include "debug.h"
+#include "deferred.h"
 #include "errors.h"
 #include "file.h"
 #include "inspect.h"
@@ -59,6 +60,7 @@ NB_MODULE(_native, module) {
   crossdock::python::bind_devices(module);
   crossdock::python::bind_testing(module);
   crossdock::python::bind_debug(module);
+  crossdock::python::bind_deferred(module);
 
   crossdock::python::register_source_threads_at_fork(module);
   module.def("close_all_servers", crossdock::python::close_all_servers);

@@ -2,11 +2,12 @@
 
 #include <sys/mman.h>
 
-#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <exception>
+#include <memory>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -16,9 +17,8 @@
 namespace crossdock::device {
 namespace {
 
-constexpr std::uint64_t kLarge = 1 << 20;
-// What may wait: it counts as free for everybody else.
-constexpr std::size_t kMostWaiting = 64;
+// To hand a piece over costs about as much as to unmap one of some dozen pages here.
+constexpr std::uint64_t kLarge = 256 << 10;
 // How long the thread stays without work.
 constexpr std::chrono::milliseconds kIdle{50};
 
@@ -26,9 +26,10 @@ struct Memory {
   const std::byte* start = nullptr;
   std::uint64_t bytes = 0;
   UniqueFd fd;
+  std::unique_ptr<Memory> next{};
 };
 
-void give_back(Memory memory) noexcept {
+void give_back(const Memory& memory) noexcept {
   if (memory.start != nullptr) ::munmap(const_cast<std::byte*>(memory.start), memory.bytes);
 }
 
@@ -40,21 +41,23 @@ class Releaser {
     return *releaser;
   }
 
-  /// False: it is still the caller's.
-  bool take(Memory* memory) noexcept {
-    if (made_in_.in_child()) return false;  // the thread, and perhaps the lock, is the parent's
+  /// Null: it has been taken. Else it is the caller's still. However much waits, more is taken: the caller may be the
+  /// thread that serves everybody, with all that one consumer had.
+  std::unique_ptr<Memory> take(std::unique_ptr<Memory> memory) noexcept {
+    if (made_in_.in_child()) return memory;  // the thread, and perhaps the lock, is the parent's
     const std::lock_guard lock(mutex_);
-    if (waiting_ == kMostWaiting || !has_thread()) return false;
-    memory_[(first_ + waiting_++) % kMostWaiting] = std::move(*memory);
+    if (!has_thread()) return memory;
+    memory->next = std::exchange(waiting_, nullptr);
+    waiting_ = std::move(memory);
     work_.notify_one();
-    return true;
+    return nullptr;
   }
 
   bool wait() noexcept {
     if (made_in_.in_child()) return false;
     std::unique_lock lock(mutex_);
-    if (waiting_ == 0 && !busy_) return false;
-    done_.wait(lock, [this] { return waiting_ == 0 && !busy_; });
+    if (!waiting_ && !busy_) return false;
+    done_.wait(lock, [this] { return !waiting_ && !busy_; });
     return true;
   }
 
@@ -72,16 +75,16 @@ class Releaser {
 
   void run() noexcept {
     std::unique_lock lock(mutex_);
-    while (work_.wait_for(lock, kIdle, [this] { return waiting_ > 0; })) {
-      Memory memory = std::move(memory_[first_]);
-      first_ = (first_ + 1) % kMostWaiting;
-      --waiting_;
+    while (work_.wait_for(lock, kIdle, [this] { return waiting_ != nullptr; })) {
+      std::unique_ptr<Memory> memory = std::move(waiting_);
+      waiting_ = std::move(memory->next);
       busy_ = true;
       lock.unlock();
-      give_back(std::move(memory));
+      give_back(*memory);
+      memory.reset();
       lock.lock();
       busy_ = false;
-      if (waiting_ == 0) done_.notify_all();
+      if (!waiting_) done_.notify_all();
     }
     running_ = false;
   }
@@ -90,9 +93,7 @@ class Releaser {
   std::mutex mutex_;
   std::condition_variable work_;
   std::condition_variable done_;
-  std::array<Memory, kMostWaiting> memory_;  // a ring: taking more needs no memory
-  std::size_t first_ = 0;
-  std::size_t waiting_ = 0;
+  std::unique_ptr<Memory> waiting_;  // the last one first
   bool busy_ = false;
   bool running_ = false;
 };
@@ -100,9 +101,14 @@ class Releaser {
 }  // namespace
 
 void release_memory(const std::byte* start, std::uint64_t bytes, UniqueFd fd, std::uint64_t size) noexcept {
-  Memory memory{start, bytes, std::move(fd)};
-  if (size >= kLarge && Releaser::instance().take(&memory)) return;
-  give_back(std::move(memory));
+  if (size >= kLarge) {
+    if (std::unique_ptr<Memory> memory{new (std::nothrow) Memory{start, bytes, std::move(fd)}}) {
+      memory = Releaser::instance().take(std::move(memory));
+      if (memory) give_back(*memory);
+      return;
+    }
+  }
+  give_back({start, bytes, std::move(fd)});
 }
 
 bool wait_for_released() noexcept { return Releaser::instance().wait(); }

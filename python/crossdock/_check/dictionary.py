@@ -157,7 +157,7 @@ class _Dictionary:
         if not isinstance(given, dict):
             self.add("dict", f"{self.attribute} is {type(given).__name__}")
             return None
-        given = dict.copy(given)  # what consumers in C read, whatever a subclass makes of it
+        given = dict(dict.items(given))  # what consumers in C read, whatever a subclass makes of it
         keys = ("shape", "typestr", "data", "version") if self.cuda else ("shape", "typestr", "version")
         missing = [key for key in keys if key not in given]
         if missing:

@@ -50,7 +50,7 @@ class _Interface:
         if not isinstance(given, dict):
             self.add("dict", f"{ATTRIBUTE} is {type(given).__name__}")
             return
-        given = dict.copy(given)  # what consumers in C read, whatever a subclass makes of it
+        given = dict(dict.items(given))  # what consumers in C read, whatever a subclass makes of it
         missing = [key for key in _KEYS if key not in given]
         if "data" not in given and not buffer.claimed(self.thing):
             missing.append("data")

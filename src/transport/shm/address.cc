@@ -19,7 +19,7 @@ namespace crossdock::transport::shm {
 
 namespace {
 
-constexpr int kBacklog = 128;
+constexpr int kBacklog = SOMAXCONN;
 constexpr int kMaxPicks = 10000;
 constexpr int kLockAttempts = 100;
 

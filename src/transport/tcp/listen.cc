@@ -30,7 +30,7 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kWhat = "this tcp listener";
 constexpr std::size_t kMaxHandshakes = 64;  // under way at once; the oldest gives way to a new one
 constexpr int kAcceptsPerTurn = 8;
-constexpr int kBacklog = 128;
+constexpr int kBacklog = SOMAXCONN;  // the system bounds it: what is dropped there comes again after a second
 /// Who gave a wrong token waits so long for the answer, and keeps a place in the handshakes: so a guesser gets no more
 /// than kMaxHandshakes guesses in this time.
 constexpr std::chrono::milliseconds kWrongTokenDelay{1000};
