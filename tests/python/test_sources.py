@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import pathlib
 import threading
 import time
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 import nanoarrow as na
 import numpy as np
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
 
 import crossdock as xd
@@ -493,3 +495,39 @@ def counting_reader() -> pa.RecordBatchReader:
 def test_a_thread_that_reads_python_sources_stays_the_same_for_python(source):
     with xd.serve({"counting": source}, source_threads=1) as server:
         assert read(server, "counting")["n"].to_pylist() == list(range(1, 11)), "a state for each call"
+
+
+def thread_states() -> int:
+    """The threads that Python knows."""
+    python = ctypes.pythonapi
+    for function in (python.PyInterpreterState_Get, python.PyInterpreterState_ThreadHead, python.PyThreadState_Next):
+        function.restype = ctypes.c_void_p
+    count = 0
+    state = python.PyInterpreterState_ThreadHead(ctypes.c_void_p(python.PyInterpreterState_Get()))
+    while state is not None:
+        count += 1
+        state = python.PyThreadState_Next(ctypes.c_void_p(state))
+    return count
+
+
+def read_by_an_engine(stream: pa.RecordBatchReader) -> pa.Table:
+    """What Arrow's own threads read from the stream, by way of our reader."""
+    ours = pa.RecordBatchReader.from_stream(xd.RecordBatchReader(stream))
+    return ds.Scanner.from_batches(ours).to_table()
+
+
+def test_an_engines_threads_get_no_thread_state_of_ours():
+    # Such a thread would take the GIL when it ends, where its owner may join it with the GIL held.
+    before = thread_states()
+    assert read_by_an_engine(reader_of(TABLE)).equals(TABLE)
+    assert thread_states() == before
+
+
+def test_an_engines_threads_get_the_producers_own_error():
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from TABLE.to_batches()
+        raise NotImplementedError("no more than that")
+
+    with pytest.raises(NotImplementedError, match="no more than that") as caught:
+        read_by_an_engine(pa.RecordBatchReader.from_batches(TABLE.schema, batches()))
+    assert "RemoteError" not in str(caught.value)
