@@ -43,16 +43,16 @@ ArrowDeviceArray on_cpu(const ArrowArray& array) noexcept {
   return result;
 }
 
-/// A source's failure on a thread of the server's is for a consumer, who sees that it came from the other end: what it
-/// lacks (a file, memory, a permission) isn't lacking there. Types that can't be carried are the consumer's to know.
+/// Reads a source on a thread of the server's. Its failure is for a consumer, who sees that it came from the other end:
+/// what it lacks (a file, memory, a permission) isn't lacking there. Types that can't be carried are the consumer's to
+/// know.
 template <class Read>
-auto from_source(Read&& read) {
+auto for_consumer(Read&& read) {
   try {
     return read();
   } catch (const UnsupportedTypeError&) {
     throw;
   } catch (const Error& error) {
-    if (!is_source_thread()) throw;
     if (error.code() == ErrorCode::kInvalidData) throw RemoteError(error.what());
     throw RemoteError(std::string(error_name(error.code())) + ": " + error.what());
   }
@@ -88,8 +88,7 @@ class ProducerStream final : public BatchStream {
   device::DeviceType device_type() const override { return stream_->device_type(); }
   std::optional<RecordBatch> next() override {
     if (interpreter_ending()) throw ClosedError("reading a Python source: the Python interpreter is ending");
-    mark_source_thread();
-    std::optional<RecordBatch> batch = from_source([&] { return stream_->next(); });
+    std::optional<RecordBatch> batch = stream_->next();
     if (!batch) return batch;
     return kept_anywhere(*std::move(batch));
   }
@@ -97,6 +96,21 @@ class ProducerStream final : public BatchStream {
  private:
   std::shared_ptr<const Schema> schema_;
   std::shared_ptr<BatchStream> stream_;
+};
+
+/// A live source, which the server's threads alone read.
+class LiveSource final : public BatchStream {
+ public:
+  explicit LiveSource(std::unique_ptr<BatchStream> stream) : stream_(std::move(stream)) {}
+  const std::shared_ptr<const Schema>& schema() const override { return stream_->schema(); }
+  device::DeviceType device_type() const override { return stream_->device_type(); }
+  std::optional<RecordBatch> next() override {
+    mark_source_thread();
+    return for_consumer([&] { return stream_->next(); });
+  }
+
+ private:
+  std::unique_ptr<BatchStream> stream_;
 };
 
 std::string type_text(device::DeviceType type) {
@@ -182,15 +196,14 @@ std::unique_ptr<BatchStream> host_stream(nb::handle producer) {
   const nb::object method = method_of(producer, names::__arrow_c_stream__());
   if (!method.is_valid()) return nullptr;
   const nb::object capsule = method();
-  return from_source([&] { return array::import_stream(stream_in(capsule, "__arrow_c_stream__")); });
+  return array::import_stream(stream_in(capsule, "__arrow_c_stream__"));
 }
 
 std::unique_ptr<BatchStream> device_stream(nb::handle producer) {
   const nb::object method = method_of(producer, names::__arrow_c_device_stream__());
   if (!method.is_valid()) return nullptr;
   const nb::object capsule = method();
-  return from_source(
-      [&] { return array::import_device_stream(device_stream_in(capsule, "__arrow_c_device_stream__")); });
+  return array::import_device_stream(device_stream_in(capsule, "__arrow_c_device_stream__"));
 }
 
 /// Of batches that are there: one, or a list of them.
@@ -262,6 +275,10 @@ std::unique_ptr<BatchStream> open_producer(nb::handle producer) {
   return std::make_unique<ProducerStream>(open(producer));
 }
 
+std::unique_ptr<BatchStream> open_live(nb::handle producer) {
+  return std::make_unique<LiveSource>(open_producer(producer));
+}
+
 std::unique_ptr<BatchStream> open_stream(nb::handle producer) {
   return std::make_unique<ProducerStream>(open_anywhere(producer));
 }
@@ -307,7 +324,7 @@ std::function<std::unique_ptr<BatchStream>()> factory_of(nb::handle callable) {
     const GilAcquire gil("calling a Python source");
     try {
       const nb::object producer = nb::handle(owner->get())();
-      return open_producer(producer);
+      return for_consumer([&] { return open_live(producer); });
     } catch (const nb::python_error& error) {
       throw RemoteError("the source's callable raised " + describe(error));
     }

@@ -19,6 +19,10 @@ namespace crossdock::python {
 /// UnsupportedTypeError (no such method; memory of another device), and what the producer raises.
 std::unique_ptr<array::BatchStream> open_producer(nanobind::handle producer);
 
+/// open_producer() for a live source, which is read on the server's own threads and no others: they are marked as such,
+/// and errors become RemoteError, apart from UnsupportedTypeError.
+std::unique_ptr<array::BatchStream> open_live(nanobind::handle producer);
+
 /// The batches where they are, on any device, each with its event; likewise, but __arrow_c_device_stream__ comes first.
 std::unique_ptr<array::BatchStream> open_stream(nanobind::handle producer);
 

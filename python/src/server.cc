@@ -94,7 +94,7 @@ class PyServer {
     });
   }
   void publish_live(const std::string& name, nb::handle producer, bool replace) {
-    publish(name, session::Source::live(open_producer(producer)), replace);
+    publish(name, session::Source::live(open_live(producer)), replace);
   }
   void publish_callable(const std::string& name, nb::handle callable, bool replace) {
     publish(name, session::Source::factory(factory_of(callable)), replace);

@@ -1,5 +1,6 @@
 #include "source_thread.h"
 
+#include <condition_variable>
 #include <mutex>
 
 #include "gil.h"
@@ -9,12 +10,41 @@ namespace nb = nanobind;
 namespace crossdock::python {
 namespace {
 
-// Held by whoever makes a thread state, which needs no interpreter lock; and by a thread that forks, meanwhile.
-// Never destroyed: threads may outlive the module.
-std::mutex& making() {
-  static auto* const mutex = new std::mutex;
-  return *mutex;
-}
+/// Keeps forks and new thread states apart. A fork waits for states that are being made, but not for other forks: their
+/// threads may be in hooks of other modules that wait for this one. A state that is to be made waits for all forks.
+class ForkGate {
+ public:
+  void begin_fork() noexcept {
+    std::unique_lock lock(mutex_);
+    ++forks_;
+    changed_.wait(lock, [this] { return making_ == 0; });
+  }
+  void end_fork() noexcept {
+    const std::lock_guard lock(mutex_);
+    --forks_;
+    changed_.notify_all();
+  }
+  void begin_making() noexcept {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return forks_ == 0; });
+    ++making_;
+  }
+  void end_making() noexcept {
+    const std::lock_guard lock(mutex_);
+    --making_;
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  unsigned forks_ = 0;
+  unsigned making_ = 0;
+};
+
+// Never destroyed: threads may outlive the module. Threads that the parent had may have left it in any state, so a
+// forked child gets another.
+ForkGate* gate = new ForkGate;  // NOLINT(cert-err58-cpp)
 
 class SourceThread {
  public:
@@ -29,13 +59,16 @@ class SourceThread {
     PyThreadState_DeleteCurrent();
   }
   void mark() noexcept {
+    marked_ = true;
     if (state_ != nullptr || PyGILState_GetThisThreadState() != nullptr) return;
-    const std::lock_guard lock(making());
+    gate->begin_making();
     state_ = PyThreadState_New(PyInterpreterState_Main());
+    gate->end_making();
   }
-  bool marked() const noexcept { return state_ != nullptr; }
+  bool marked() const noexcept { return marked_; }
 
  private:
+  bool marked_ = false;
   PyThreadState* state_ = nullptr;
 };
 
@@ -48,12 +81,16 @@ void mark_source_thread() noexcept { this_thread.mark(); }
 bool is_source_thread() noexcept { return this_thread.marked(); }
 
 void register_source_threads_at_fork(nb::module_& module) {
-  module.def("_before_fork", [] { making().lock(); });
-  module.def("_after_fork", [] { making().unlock(); });
-  const nb::object after = module.attr("_after_fork");
+  module.def("_before_fork", [] {
+    // Another thread that forks may be in a hook that needs the lock.
+    const GilRelease release;
+    gate->begin_fork();
+  });
+  module.def("_after_fork_in_parent", [] { gate->end_fork(); });
+  module.def("_after_fork_in_child", [] { gate = new ForkGate; });
   nb::module_::import_("os").attr("register_at_fork")(nb::arg("before") = module.attr("_before_fork"),
-                                                      nb::arg("after_in_parent") = after,
-                                                      nb::arg("after_in_child") = after);
+                                                      nb::arg("after_in_parent") = module.attr("_after_fork_in_parent"),
+                                                      nb::arg("after_in_child") = module.attr("_after_fork_in_child"));
 }
 
 }  // namespace crossdock::python

@@ -7,13 +7,15 @@
 /// into its list without the interpreter lock, and a child that is forked meanwhile can find the list half written.
 namespace crossdock::python {
 
-/// Says that the calling thread runs Python sources, and gives it its thread state. Called before it takes the lock for
-/// the first time; nothing on a thread that Python knows already. Needs no lock.
+/// Says that the calling thread is a server's own and runs Python sources, and gives it a thread state if it has none.
+/// Called before it takes the interpreter lock for the first time, and on no other thread: one with a state takes the
+/// interpreter lock when it ends, and its owner may join it with that lock held. Needs no lock.
 void mark_source_thread() noexcept;
-/// True on threads that mark_source_thread() gave a state.
+/// True on threads that mark_source_thread() was called on.
 bool is_source_thread() noexcept;
 
-/// Makes os.fork() wait for threads that are just getting their state. Throws what Python raises.
+/// Makes os.fork() wait for threads that are just getting their state, without the interpreter lock, and these for
+/// forks. Throws what Python raises.
 void register_source_threads_at_fork(nanobind::module_& module);
 
 }  // namespace crossdock::python

@@ -60,12 +60,12 @@ std::shared_ptr<const PublishedTable> Shelf::publish(const std::string& name, So
       item->schema = SourceAccess::stream(source)->schema();
       // std::function wants what it holds to be copyable; there is one stream all the same.
       auto stream = std::make_shared<std::unique_ptr<array::BatchStream>>(std::move(SourceAccess::stream(source)));
-      item->make = [stream] { return std::move(*stream); };
+      item->make = std::make_shared<SourceReader::Make>([stream] { return std::move(*stream); });
       break;
     }
     case Source::Kind::kFactory:
       item->kind = "factory";
-      item->make = std::move(SourceAccess::make(source));
+      item->make = std::make_shared<SourceReader::Make>(std::move(SourceAccess::make(source)));
       break;
   }
   if (item->table) {

@@ -61,8 +61,8 @@ class Shelf {
     std::shared_ptr<const array::Schema> schema;
     std::shared_ptr<const PublishedTable> table;  // tables and files
     std::shared_ptr<const PublishedTable>
-        table_for_others;     // a file's sealed copy, for users who mustn't see it change
-    SourceReader::Make make;  // live and factory
+        table_for_others;                            // a file's sealed copy, for users who mustn't see it change
+    std::shared_ptr<const SourceReader::Make> make;  // live and factory
     std::shared_ptr<std::atomic<std::uint64_t>> bytes_copied =
         std::make_shared<std::atomic<std::uint64_t>>();  // of these
     bool one_shot = false;

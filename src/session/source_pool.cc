@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -15,6 +16,15 @@ namespace {
 constexpr std::chrono::milliseconds kAskInterval{50};
 
 thread_local const SourcePool* pool_of_this_thread = nullptr;
+
+// Takes an item out of a list that is linked by T::next_.
+template <typename T, typename Next>
+void take_out(T*& first, T*& last, const T* item, Next T::*next) noexcept {
+  T* before = nullptr;
+  for (T* at = first; at != item; at = at->*next) before = at;
+  (before == nullptr ? first : before->*next) = item->*next;
+  if (last == item) last = before;
+}
 
 }  // namespace
 
@@ -37,25 +47,45 @@ void SourcePool::start_thread() {
 }
 
 void SourcePool::start(const std::shared_ptr<SourceTask>& task, std::shared_ptr<SourceLane> lane) {
-  Threads ended;  // joined without the lock
-  {
-    const std::lock_guard lock(mutex_);
-    if (closed()) throw ClosedError("the server was closed");
-    ended.swap(ended_);
-    lane->tasks_.insert(task.get());
-    try {
-      unfinished_.insert(task);
-      if (threads_.empty()) start_thread();
-    } catch (...) {
-      unfinished_.erase(task);
-      lane->tasks_.erase(task.get());
-      throw;
-    }
-    task->lane_ = std::move(lane);
-    queue(*task);
-    call_a_thread();
+  const std::lock_guard lock(mutex_);
+  if (closed()) throw ClosedError("the server was closed");
+  const bool first = threads_.empty();
+  lane->tasks_.insert(task.get());
+  try {
+    unfinished_.insert(task);
+    if (first) start_thread();
+  } catch (...) {
+    unfinished_.erase(task);
+    lane->tasks_.erase(task.get());
+    throw;
   }
-  for (std::thread& thread : ended) thread.join();
+  task->lane_ = std::move(lane);
+  queue(*task);
+  if (!first) call_a_thread();
+}
+
+bool SourcePool::cancel(SourceTask& task) noexcept {
+  std::shared_ptr<SourceTask> owner;  // dropped without the lock
+  const std::lock_guard lock(mutex_);
+  if (task.state_ != SourceTask::State::kQueued || task.begun_) return false;
+  decltype(unused_) place;
+  try {
+    place.insert(nullptr);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  auto unused = place.extract(place.begin());
+  unused.value() = task.unused();
+  unused_.insert(std::move(unused));
+  SourceLane& lane = *task.lane_;
+  take_out(lane.first_, lane.last_, &task, &SourceTask::next_);
+  if (lane.first_ == nullptr && lane.in_round_) {
+    take_out(first_, last_, &lane, &SourceLane::next_);
+    lane.in_round_ = false;
+  }
+  owner = finish(task);
+  call_a_thread();
+  return true;
 }
 
 void SourcePool::join_round(SourceLane& lane) noexcept {
@@ -79,7 +109,7 @@ void SourcePool::queue(SourceTask& task) noexcept {
 
 // At least one thread lives as long as there are tasks: work is only delayed where no further thread can be started.
 void SourcePool::call_a_thread() noexcept {
-  if (first_ == nullptr) return;
+  if (!has_work()) return;
   if (idle_ > called_) {
     ++called_;
     work_.notify_one();
@@ -122,7 +152,15 @@ SourceTask* SourcePool::take() noexcept {
   ++lane->running_;
   join_round(*lane);
   task->state_ = SourceTask::State::kRunning;
+  task->begun_ = true;
   return task;
+}
+
+// Returns the task's last owner in the pool: to be dropped without the lock.
+std::shared_ptr<SourceTask> SourcePool::finish(SourceTask& task) noexcept {
+  task.state_ = SourceTask::State::kDone;
+  task.lane_->tasks_.erase(&task);
+  return std::move(unfinished_.extract(task.shared_from_this()).value());
 }
 
 // Returns a task that is done: to be dropped without the lock.
@@ -132,9 +170,7 @@ std::shared_ptr<SourceTask> SourcePool::put_back(SourceTask& task, SourceTask::N
   lane.returned_at_ = returned_at_ = Clock::now();
   std::shared_ptr<SourceTask> done;
   if (next == SourceTask::Next::kDone) {
-    task.state_ = SourceTask::State::kDone;
-    lane.tasks_.erase(&task);
-    done = std::move(unfinished_.extract(task.shared_from_this()).value());
+    done = finish(task);
   } else if (next == SourceTask::Next::kAgain || task.woken_) {
     queue(task);
   } else {
@@ -148,6 +184,14 @@ void SourcePool::run(Threads::iterator self) noexcept {
   pool_of_this_thread = this;
   std::unique_lock lock(mutex_);
   while (true) {
+    if (!unused_.empty()) {
+      auto unused = std::exchange(unused_, {});
+      call_a_thread();
+      lock.unlock();
+      unused.clear();
+      lock.lock();
+      continue;
+    }
     if (SourceTask* const task = take()) {
       call_a_thread();  // for what is left: a task that goes on stays with its thread, which needs no wake-up for it
       lock.unlock();
@@ -157,7 +201,6 @@ void SourcePool::run(Threads::iterator self) noexcept {
         lock.unlock();
         done.reset();
         lock.lock();
-        if (over()) break;
       }
       continue;
     }
@@ -166,11 +209,14 @@ void SourcePool::run(Threads::iterator self) noexcept {
     const bool timeout = work_.wait_for(lock, options_.idle) == std::cv_status::timeout;
     --idle_;
     if (called_ > 0) --called_;
-    if (timeout && first_ == nullptr && (threads_.size() > 1 || unfinished_.empty())) break;
+    if (timeout && !has_work() && (threads_.size() > 1 || unfinished_.empty())) break;
   }
+  Threads before = std::exchange(ended_, {});
   ended_.splice(ended_.end(), threads_, self);
   if (over()) work_.notify_all();
   done_.notify_all();
+  lock.unlock();
+  for (std::thread& thread : before) thread.join();
 }
 
 void SourcePool::check_begins(const SourceTask& task) const {
@@ -202,8 +248,7 @@ bool SourcePool::wait(const std::function<bool()>& interrupted) {
     if (interrupted && interrupted()) return false;
     lock.lock();
   }
-  Threads ended;
-  ended.swap(ended_);
+  Threads ended = std::exchange(ended_, {});
   lock.unlock();
   for (std::thread& thread : ended) thread.join();
   return true;

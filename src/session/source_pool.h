@@ -28,6 +28,9 @@ class SourceTask : public std::enable_shared_from_this<SourceTask> {
   virtual ~SourceTask() = default;
   /// One bounded part of the work, apart from at most one call of a producer, which may block.
   virtual Next step() noexcept = 0;
+  /// Moves out what the steps would have used. Called once, instead of step(), by SourcePool::cancel(), with the pool's
+  /// mutex held.
+  virtual std::shared_ptr<const void> unused() noexcept = 0;
 
  private:
   friend class SourcePool;
@@ -36,6 +39,7 @@ class SourceTask : public std::enable_shared_from_this<SourceTask> {
   // Guarded by the pool's mutex:
   std::shared_ptr<SourceLane> lane_;
   State state_ = State::kNew;
+  bool begun_ = false;  // with its first step
   bool woken_ = false;  // during the step
   SourceTask* next_ = nullptr;
   std::chrono::steady_clock::time_point queued_at_{};
@@ -56,11 +60,13 @@ class SourceLane {
 };
 
 /// A bounded number of threads that read a server's sources. Threads start when there is work that no idle thread
-/// could do, and end after a time without work. Each lane has at most half of the threads at once. Thread-safe.
+/// could do, and end after a time without work; each joins the one that ended before it. Each lane has at most half of
+/// the threads at once. Thread-safe. Only wait() and the destructor wait for threads: one that ends may need a GIL to
+/// drop what it keeps for its producers.
 class SourcePool {
  public:
   struct Options {
-    unsigned threads = 64;                        ///< At most; at least 1.
+    unsigned threads = 64;                        ///< At most, apart from those that are ending; at least 1.
     std::chrono::milliseconds idle{1000};         ///< A thread without work ends after this time.
     std::chrono::milliseconds begin_limit{3000};  ///< See check_begins().
   };
@@ -73,6 +79,9 @@ class SourcePool {
   /// Queues a new task, and owns it until it is done. Throws ClosedError, std::system_error (no thread can be
   /// started), std::bad_alloc; the task is then as before.
   void start(const std::shared_ptr<SourceTask>& task, std::shared_ptr<SourceLane> lane);
+  /// Ends a task that is queued and hasn't begun: true. step() is never called then, and the pool doesn't own the task
+  /// any more. One of the pool's threads drops what is unused(). Also false where memory for that is lacking.
+  bool cancel(SourceTask& task) noexcept;
   /// Queues a task that waits; during a step, makes it go on after it.
   void wake(SourceTask& task) noexcept;
   /// wake() for all tasks of a lane.
@@ -91,7 +100,8 @@ class SourcePool {
   /// Whether the caller is one of the pool's threads.
   bool on_its_thread() const noexcept;
 
-  /// Sources whose consumer has left, in a call of their producer's: the server counts each as a connection.
+  /// Sources that have begun, whose consumer has left, and that haven't ended: they are in a call of their producer's,
+  /// or wait for a thread to end on. The server counts each as a connection.
   std::atomic<std::uint32_t>& left_behind() noexcept { return left_behind_; }
 
  private:
@@ -106,6 +116,8 @@ class SourcePool {
   void join_round(SourceLane& lane) noexcept;
   void wake_locked(SourceTask& task) noexcept;
   SourceTask* take() noexcept;
+  bool has_work() const noexcept { return first_ != nullptr || !unused_.empty(); }
+  std::shared_ptr<SourceTask> finish(SourceTask& task) noexcept;
   std::shared_ptr<SourceTask> put_back(SourceTask& task, SourceTask::Next next) noexcept;
   bool over() const noexcept { return closed() && unfinished_.empty(); }
 
@@ -116,10 +128,11 @@ class SourcePool {
   std::condition_variable work_;
   std::condition_variable done_;
   std::set<std::shared_ptr<SourceTask>> unfinished_;
-  SourceLane* first_ = nullptr;  // lanes with a queued task and a thread left for it
+  std::set<std::shared_ptr<const void>> unused_;  // of canceled tasks: what they share is here once
+  SourceLane* first_ = nullptr;                   // lanes with a queued task and a thread left for it
   SourceLane* last_ = nullptr;
   Threads threads_;
-  Threads ended_;  // still to be joined
+  Threads ended_;  // to be joined: one at most, as each joins the one before
   unsigned idle_ = 0;
   unsigned called_ = 0;  // idle threads that were woken and haven't gone on yet
   Clock::time_point returned_at_{};

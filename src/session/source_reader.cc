@@ -19,6 +19,15 @@ std::exception_ptr not_an_exception() noexcept {
   }
 }
 
+// A stream that was cut short must never look like one that ended.
+std::exception_ptr cut_short() noexcept {
+  try {
+    return std::make_exception_ptr(ClosedError("the server was closed"));
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
 }  // namespace
 
 std::shared_ptr<SourceReader> SourceReader::start(Options options) {
@@ -45,8 +54,7 @@ SourceTask::Next SourceReader::step() noexcept {
   if (!over_) {
     std::exception_ptr failure;
     try {
-      // A stream that was cut short must never look like one that ended.
-      if (stopped()) throw ClosedError("the server was closed");
+      if (stopped()) std::rethrow_exception(cut_short());
       const Progress progress = advance();
       if (progress != Progress::kEnd) return progress == Progress::kOn ? Next::kAgain : Next::kWait;
     } catch (const std::exception&) {
@@ -57,14 +65,7 @@ SourceTask::Next SourceReader::step() noexcept {
     end(std::move(failure));
   }
   if (!drop_buried()) return Next::kWait;  // the last of them wakes this
-  std::shared_ptr<const CountedStream> counted;
-  {
-    const std::lock_guard lock(mutex_);
-    if (left_) consumer_->leave_behind(-1);
-    left_ = false;
-    counted = std::move(counted_);
-  }
-  counted.reset();
+  forget();
   waker_->notify();
   return Next::kDone;
 }
@@ -107,7 +108,7 @@ bool SourceReader::fetch() {
 }
 
 void SourceReader::open() {
-  stream_ = make_();
+  stream_ = (*make_)();
   if (!stream_) throw RemoteError("the source made no stream");
   const ByteSpan schema = encoder_.schema(*stream_->schema());
   Pending& first = pending_.emplace_back();
@@ -248,7 +249,7 @@ void SourceReader::end(std::exception_ptr failure) noexcept {
   pending_.clear();
   dictionaries_ = {};
   stream_.reset();
-  make_ = nullptr;
+  make_.reset();
   {
     const std::lock_guard lock(mutex_);
     failure_ = std::move(failure);
@@ -257,9 +258,23 @@ void SourceReader::end(std::exception_ptr failure) noexcept {
   waker_->notify();
 }
 
+// The source doesn't count any more.
+void SourceReader::forget() noexcept {
+  std::shared_ptr<const CountedStream> counted;  // dropped without the lock
+  const std::lock_guard lock(mutex_);
+  if (left_) consumer_->leave_behind(-1);
+  left_ = false;
+  counted = std::move(counted_);
+}
+
 // --- the connection's side ---
 
 void SourceReader::stop() noexcept {
+  if (sources_.cancel(*this)) {
+    end(cut_short());
+    forget();
+    return;
+  }
   {
     const std::lock_guard lock(mutex_);
     stopped_ = true;

@@ -31,7 +31,7 @@ class SourceReader final : public SourceTask {
   using Make = std::function<std::unique_ptr<array::BatchStream>()>;
 
   struct Options {
-    Make make;
+    std::shared_ptr<const Make> make;              ///< Dropped on one of the pool's threads.
     std::shared_ptr<const CountedStream> counted;  ///< Counts until the source has ended.
     std::size_t queue_limit = 64;                  ///< Messages that may wait for the connection.
     bool by_value = false;  ///< No memory is shared with the consumer, so nothing is copied into any.
@@ -57,9 +57,11 @@ class SourceReader final : public SourceTask {
   ~SourceReader() override = default;
 
   Next step() noexcept override;
+  std::shared_ptr<const void> unused() noexcept override { return std::move(make_); }
 
   // For the I/O thread:
-  /// The source ends after the producer's call that it is in, and what is queued goes. Doesn't wait.
+  /// The source ends after the producer's call that it is in, or at once if it hasn't begun, and what is queued goes.
+  /// Doesn't wait.
   void stop() noexcept;
   /// stop(), and all memory goes, whatever the consumer holds of it.
   void abandon() noexcept;
@@ -106,13 +108,14 @@ class SourceReader final : public SourceTask {
   bool hold(const array::RecordBatch& batch, std::uint64_t size, Message* message);
   bool push(Message* message);
   void end(std::exception_ptr failure) noexcept;
+  void forget() noexcept;
   void bury(std::unique_ptr<Held> held) noexcept;
   bool drop_buried();
   void drop_queue() noexcept;
   bool stopped();
 
   // Of the source's side alone:
-  Make make_;
+  std::shared_ptr<const Make> make_;
   std::unique_ptr<array::BatchStream> stream_;
   ipc::Encoder encoder_;
   DictionaryTracker dictionaries_;
@@ -140,7 +143,7 @@ class SourceReader final : public SourceTask {
   std::unique_ptr<Held> buried_;  // sent; dropped on the source's side, which may wait for a GIL
   bool stopped_ = false;
   bool ended_ = false;
-  bool left_ = false;  // stopped before the source's end
+  bool left_ = false;  // stopped between the source's begin and its end
   std::exception_ptr failure_;
 };
 

@@ -316,6 +316,71 @@ def test_a_forked_child_that_exits_by_itself(script):
     assert out == "done\n"
 
 
+def test_forks_in_two_threads_that_wait_for_each_other_in_hooks_of_other_modules(script):
+    out = script("""
+        import concurrent.futures.thread  # Its hook lets one fork through at a time, so it must run after ours.
+        import os, threading, warnings
+        warnings.simplefilter("ignore", DeprecationWarning)
+        both = threading.Barrier(2, timeout=20)
+        os.register_at_fork(before=lambda: both.wait())  # Those that are registered first run last.
+        import crossdock
+
+        def fork():
+            child = os.fork()
+            if child == 0:
+                os._exit(0)
+            os.waitpid(child, 0)
+
+        threads = [threading.Thread(target=fork) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not both.broken
+        print("done")
+    """).finish()
+    assert out == "done\n"
+
+
+def test_a_child_of_several_forks_at_once_reads_sources(script):
+    out = script("""
+        import concurrent.futures.thread  # Its hook lets one fork through at a time, so it must run after ours.
+        import os, threading, warnings
+        import pyarrow as pa
+        warnings.simplefilter("ignore", DeprecationWarning)
+        both = threading.Barrier(2, timeout=20)
+        os.register_at_fork(before=lambda: both.wait())
+        import crossdock as xd
+        table = pa.table({"x": list(range(1000))})
+
+        def fork():
+            child = os.fork()
+            if child == 0:
+                code = 1
+                try:
+                    with xd.serve({"f": lambda: table}) as server, xd.connect(server.uri) as client:
+                        assert pa.table(client.get("f", timeout=20)).equals(table)
+                    code = 0
+                except BaseException:
+                    import traceback
+                    traceback.print_exc()
+                finally:
+                    os._exit(code)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            done.append(child)
+
+        done = []
+        threads = [threading.Thread(target=fork) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not both.broken
+        print(len(done))
+    """).finish()
+    assert out == "2\n"
+
+
 def test_a_fork_while_another_thread_reads(script):
     out = script("""
         import os, threading, warnings

@@ -188,7 +188,7 @@ TEST_F(FaultTest, DictionariesAboveAChangedOneAreSentAgain) {
 }
 
 std::shared_ptr<SourceReader> read_source(SourceReader::Make make, std::shared_ptr<const CountedStream> counted) {
-  return SourceReader::start({.make = std::move(make),
+  return SourceReader::start({.make = std::make_shared<SourceReader::Make>(std::move(make)),
                               .counted = std::move(counted),
                               .queue_limit = 8,
                               .waker = std::make_shared<Waker>(),
@@ -225,6 +225,40 @@ TEST_F(FaultTest, ASourceThatWasStoppedIsNoStreamThatEnded) {
   EXPECT_EQ(consumer->left_behind(), 0u);
   EXPECT_EQ(consumer->streams(), 0u);
   EXPECT_THROW(stream.peek(&out), ClosedError) << "a consumer would take what it has for the whole stream";
+}
+
+TEST_F(FaultTest, ASourceThatNeverBeganIsForgottenAtOnce) {
+  const auto sources = std::make_shared<SourcePool>(SourcePool::Options{.threads = 1});
+  const auto consumer = std::make_shared<Consumer>(1 << 20, sources);
+  std::promise<void> entered;
+  std::promise<void> go_on;
+  const auto blocked = read_source(
+      [&]() -> std::unique_ptr<array::BatchStream> {
+        entered.set_value();
+        go_on.get_future().wait();
+        return nullptr;
+      },
+      std::make_shared<CountedStream>(consumer));
+  entered.get_future().wait();
+  const auto never = []() -> std::unique_ptr<array::BatchStream> {
+    ADD_FAILURE() << "it was stopped before";
+    return nullptr;
+  };
+  {
+    const auto source = read_source(never, std::make_shared<CountedStream>(consumer));
+    LiveStream stream(source);
+    EXPECT_EQ(consumer->streams(), 2u);
+    source->stop();
+    EXPECT_EQ(consumer->left_behind(), 0u);
+    EXPECT_EQ(consumer->streams(), 1u);
+    Outgoing out;
+    EXPECT_THROW(stream.peek(&out), ClosedError) << "a consumer would take nothing for the whole stream";
+  }
+  EXPECT_EQ(consumer->left_behind(), 0u) << "it was stopped twice";
+  sources->close();
+  go_on.set_value();
+  EXPECT_TRUE(sources->wait({}));
+  EXPECT_EQ(consumer->streams(), 0u);
 }
 
 TEST_F(FaultTest, AConsumerThatGivesBackSlowlyIsWaitedFor) {
