@@ -35,7 +35,8 @@ class Schedule:
 
     def next(self, seconds: float) -> Kind:
         kind = min(self._kinds, key=lambda kind: self._spent[kind.name])
-        reached = bool(kind.goals) and all(self._counts[name] >= GOALS[name] for name in kind.goals)
+        goals = [name for name in kind.works if name in GOALS]
+        reached = bool(goals) and all(self._counts[name] >= GOALS[name] for name in goals)
         self._spent[kind.name] += seconds * (REACHED if reached else 1)
         return kind
 

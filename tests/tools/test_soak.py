@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.soak import processes, report, totals
+from tests.soak.kinds import all_kinds, hostile_clients, worlds
 from tests.soak.run import Plan, Schedule, again, run
 from tests.soak.unit import Kind, Unit
 
@@ -41,13 +42,18 @@ def work(it):
 def hang(it):
     time.sleep(600)
 
-kinds.all_kinds = lambda: [Kind(f.__name__, "", f) for f in (leave_process, leave_file, crash, fail, work, hang)]
+def idle(it):
+    it.count("things", 0)
+    it.count("other things")
+
+everything = (leave_process, leave_file, crash, fail, work, hang, idle)
+kinds.all_kinds = lambda: [Kind(f.__name__, "", f, ()) for f in everything]
 unit.main(sys.argv[1:])
 """
 
 
-def kind(name: str, *goals: str) -> Kind:
-    return Kind(name, "", lambda unit: None, goals=goals)
+def kind(name: str, *works: str) -> Kind:
+    return Kind(name, "", lambda unit: None, works)
 
 
 @pytest.fixture
@@ -67,9 +73,9 @@ def bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes.subprocess, "Popen", popen)
 
 
-def run_one(name: str, seed: int = 7) -> totals.Totals:
+def run_one(name: str, seed: int = 7, works: tuple[str, ...] = ()) -> totals.Totals:
     found = totals.Totals("a commit")
-    run([kind(name)], Plan(seed, None, 1, 1), found, totals.Totals("a commit"), lambda _: None)
+    run([kind(name, *works)], Plan(seed, None, 1, 1), found, totals.Totals("a commit"), lambda _: None)
     return found
 
 
@@ -86,6 +92,47 @@ def test_what_a_unit_does_wrong_is_found(bad: None, name: str, says: str) -> Non
     (finding,) = run_one(name).findings
     assert says in finding["text"]
     assert finding["again"] == f"./dev soak --once --only {name} --seed 7 --unit-seconds 1"
+
+
+def test_a_unit_that_does_no_work_is_found(bad: None) -> None:
+    (finding,) = run_one("idle", works=("other things", "things")).findings
+    assert finding["text"] == "did no work: it added nothing to 'things'"
+    assert run_one("work", works=("things",)).findings == []
+
+
+def test_every_kind_says_what_its_work_is() -> None:
+    for one in all_kinds():
+        assert one.works, one.name
+    goals = {name for one in all_kinds() for name in one.works if name in totals.GOALS}
+    assert goals == set(totals.GOALS)
+
+
+def test_worlds_that_did_not_run_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that tries none ends well, as gtest does for a filter that no test has."""
+    monkeypatch.setattr(worlds, "PROGRAM", Path("/bin/true"))
+    unit = Unit(1, 0.01, tmp_path)
+    worlds.worlds(unit)
+    assert unit.findings[0].startswith("the simulation ended with status 0")
+    assert unit.counts["worlds"] == 0
+
+
+def test_a_server_that_cannot_be_reached_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    unit = Unit(1, 0.01, tmp_path)
+    attackers = hostile_clients.Attackers(
+        unit, lambda draws: hostile_clients.shm_client(unit, draws, "shm:nobody-is-there")
+    )
+    attackers.join()
+    assert unit.findings
+    assert set(unit.findings) == {"a hostile client got FileNotFoundError: [Errno 2] No such file or directory"}
+
+
+def test_a_unit_goes_on_until_it_has_done_its_work(tmp_path: Path) -> None:
+    unit = Unit(1, 0, tmp_path)
+    for number, _ in enumerate(unit.rounds("things")):
+        unit.count("things", number == 3)
+    assert unit.counts["things"] == 1
+    assert len(list(unit.rounds("things"))) == 1
 
 
 def test_a_unit_that_hangs_is_ended_and_shows_where(bad: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +157,8 @@ def test_the_report_says_how_far_it_is_from_each_goal() -> None:
     found.findings.append({"kind": "kill", "text": "what", "again": again(kind("kill"), 3, 2.5), "log": "line"})
     said = report.text(found, found, {"fuzz-x": "not built"})
     assert "20,000 of       20,000  reached" in said
-    assert "0 of      100,000\n" in said
+    assert "0 of      100,000  not reached\n" in said
+    assert f"1 of {len(totals.GOALS)} goals reached" in said
     assert "again: ./dev soak --once --only kill --seed 3 --unit-seconds 2.5" in said
     assert "left out: not built" in said
 

@@ -67,7 +67,7 @@ def kill_clients(unit: Unit) -> None:
     with peer.PeerServer("dev", [unit.random.choice(["shm:", "tcp:"])]) as server:
         (uri,) = server.uris
         fresh = server.statistics()
-        while unit.left():
+        for _ in unit.rounds():
             children = [_fork(lambda: _read_for_ever(uri)) for _ in range(AT_ONCE)]
             for child in children:
                 time.sleep(_delay(unit))
@@ -111,20 +111,21 @@ def kill_servers(unit: Unit) -> None:
     os.set_blocking(done, False)
     os.set_blocking(write, False)
     readers = [_fork(lambda: _read_until_told(path, leave, write)) for _ in range(2)]
-    while unit.left():
+    for _ in unit.rounds():
         server = _fork(lambda: _serve_until_stopped(path, stop))
         time.sleep(_delay(unit))
         _kill(unit, server, "a server")
     with contextlib.suppress(BlockingIOError):
-        while os.read(done, 65536):
-            pass
+        while whole := os.read(done, 65536):
+            unit.count("whole tables", len(whole))
     last = _fork(lambda: _serve_until_stopped(path, stop))
 
     def read() -> bool:
         try:
-            return len(os.read(done, 1)) > 0
+            unit.count("whole tables", len(os.read(done, 1)))
         except BlockingIOError:
             return False
+        return True
 
     if not all(wait_until(read, 60) for _ in range(4)):
         unit.finding("clients get no table from the server that came after those that were killed")
@@ -156,6 +157,7 @@ def _expect_end(unit: Unit, pid: int, who: str) -> None:
 
 
 KINDS = [
-    Kind("kill-python-clients", "kill -9 of Python clients", kill_clients, lambda: peer.missing("dev"), ("kills",)),
-    Kind("kill-python-servers", "kill -9 of Python servers", kill_servers, goals=("kills",)),
-]
+    Kind("kill-python-clients", "kill -9 of Python clients", kill_clients, ("kills", "tables beside them"),
+         lambda: peer.missing("dev")),
+    Kind("kill-python-servers", "kill -9 of Python servers", kill_servers, ("kills", "whole tables")),
+]  # fmt: skip
