@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.soak import processes, report, totals
@@ -74,8 +75,12 @@ def bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run_one(name: str, seed: int = 7, works: tuple[str, ...] = ()) -> totals.Totals:
+    return run_all([kind(name, *works)], Plan(seed, None, 1, 1))
+
+
+def run_all(kinds: list[Kind], plan: Plan) -> totals.Totals:
     found = totals.Totals("a commit")
-    run([kind(name, *works)], Plan(seed, None, 1, 1), found, totals.Totals("a commit"), lambda _: None)
+    run(kinds, plan, totals.Totals("a commit"), found.merge, lambda _: None)
     return found
 
 
@@ -172,11 +177,8 @@ def test_kinds_whose_goals_are_reached_get_less_time() -> None:
 
 
 def test_time_that_is_over_starts_nothing(bad: None) -> None:
-    found = totals.Totals("a commit")
-    run([kind("work")], Plan(1, 0.9, 1, 1), found, totals.Totals("a commit"), lambda _: None)
-    assert found.kinds == {}
-    run([kind("work")], Plan(1, 1.5, 1, 1), found, totals.Totals("a commit"), lambda _: None)
-    assert found.kinds["work"]["units"] >= 1
+    assert run_all([kind("work")], Plan(1, 0.9, 1, 1)).kinds == {}
+    assert run_all([kind("work")], Plan(1, 1.5, 1, 1)).kinds["work"]["units"] >= 1
 
 
 def test_an_unknown_kind_is_an_error() -> None:
@@ -201,6 +203,26 @@ def test_a_run_that_is_interrupted_reports_and_leaves_nothing(tmp_path: Path) ->
     assert started.returncode == 130
     assert "0 findings in this run" in out
     assert json.loads((tmp_path / "report.json").read_text())["run"]["runs"][0]["stopped"]
+
+
+def worlds_in_pieces(folder: Path, *options: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "tests.soak", "--once", "--only", "worlds", "--unit-seconds", "0.1", *options]
+    subprocess.run([*command, "--folder", str(folder)], cwd=ROOT, check=True, capture_output=True)
+    return json.loads((folder / "report.json").read_text())
+
+
+def test_pieces_add_up_and_what_is_repeated_does_not(tmp_path: Path) -> None:
+    one = worlds_in_pieces(tmp_path)
+    two = worlds_in_pieces(tmp_path)
+    worlds_of = [told["run"]["kinds"]["worlds"]["counts"]["worlds"] for told in (one, two)]
+    assert two["totals"]["kinds"]["worlds"] == {
+        "units": 2,
+        "seconds": pytest.approx(sum(told["run"]["kinds"]["worlds"]["seconds"] for told in (one, two))),
+        "counts": {"worlds": sum(worlds_of)},
+    }
+    again = worlds_in_pieces(tmp_path, "--seed", str(two["run"]["runs"][0]["seed"]))
+    assert again["run"]["kinds"]["worlds"]["counts"]["worlds"] >= 100
+    assert again["totals"] == two["totals"]
 
 
 def test_a_unit_draws_from_its_seed(tmp_path: Path) -> None:
