@@ -53,6 +53,10 @@ class Ended(Exception):
     """The peer closed the connection, or broke its rules."""
 
 
+class Refused(Ended):
+    """The server said so."""
+
+
 _fence_lock = threading.Lock()
 
 
@@ -109,6 +113,7 @@ class ShmCarrier:
         if server:
             self._welcome_client(want_data, free_data)
         else:
+            self.carries = carries
             self._join_server(carries)
         self._own = memoryview(self._own_memory).cast("Q")
         self._peer = memoryview(self._peer_memory).cast("Q")
@@ -187,7 +192,7 @@ class ShmCarrier:
         assert (magic, version) == (MAGIC, VERSION)
         if kind == REFUSED:
             code, length = struct.unpack_from("<II", packet, 16)
-            raise Ended(f"refused with code {code}: {packet[24 : 24 + length].decode()}")
+            raise Refused(f"refused with code {code}: {packet[24 : 24 + length].decode()}")
         assert kind == wanted
         assert len(packet) >= (56 if wanted == HELLO else 64)
         return packet, descriptors

@@ -110,6 +110,7 @@ class TcpCarrier:
         if server:
             self._welcome(want_data, free_data, token)
         else:
+            self.carries = carries
             self._say_hello(carries, token)
 
     # ---- handshake ----

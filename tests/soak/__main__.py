@@ -28,7 +28,7 @@ def _arguments(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--once", action="store_true", help="one unit of each kind")
     parser.add_argument("--only", action="append", metavar="KIND", help="this kind; may be said again")
     parser.add_argument("--build", action="append", metavar="NAME", help="kinds that run programs of build/NAME alone")
-    parser.add_argument("--seed", type=int, help="of the first unit; random, if it isn't said")
+    parser.add_argument("--seed", type=int, help="of the first unit, to repeat it: not added to the totals")
     parser.add_argument("--unit-seconds", type=float, help="how long each unit takes")
     parser.add_argument("--at-once", type=int, default=os.cpu_count() or 1, help="units that run at the same time")
     parser.add_argument("--folder", type=Path, default=totals.FOLDER, help="where reports and totals are kept")
@@ -69,16 +69,24 @@ def main(words: list[str]) -> int:
     of_this_run = totals.Totals(totals.commit())
     before = totals.load(of_this_run.commit, given.folder)
     how_long = "one unit of each kind" if seconds is None else f"{seconds / 60:g} minutes"
+    repeats = given.seed is not None
+
+    def keep(units: totals.Totals) -> None:
+        of_this_run.merge(units)
+        if not repeats:  # what was counted before counts once
+            totals.accumulate(units, given.folder)
+
     started = time.time()
     stopped = False
     try:
         print(f"soak of {of_this_run.commit}: {how_long}, seed {plan.seed}", flush=True)
-        run(kinds, plan, of_this_run, before, lambda text: print(text, flush=True))
+        run(kinds, plan, before, keep, lambda text: print(text, flush=True))
     except KeyboardInterrupt:
         stopped = True
     took = round(time.time() - started, 1)
-    of_this_run.runs.append({"seed": plan.seed, "started": round(started), "seconds": took, "stopped": stopped})
-    together = totals.accumulate(of_this_run, given.folder)
+    run_itself = {"seed": plan.seed, "started": round(started), "seconds": took, "stopped": stopped}
+    keep(totals.Totals(of_this_run.commit, runs=[run_itself]))
+    together = totals.load(of_this_run.commit, given.folder)
     (given.folder / "report.json").write_text(
         json.dumps({"run": vars(of_this_run), "left_out": left_out, "totals": vars(together)}, indent=1)
     )

@@ -99,6 +99,10 @@ class Running:
             for path in self._sockets.rglob("*")
             if not path.is_dir()
         ]
+        if not result.findings:  # else those say why
+            result.findings += [
+                f"did no work: it added nothing to {name!r}" for name in self.kind.works if not result.counts.get(name)
+            ]
         if result.findings:
             result.log = "\n".join(self._log.read_text(errors="replace").splitlines()[-LOG_LINES:])
         shutil.rmtree(self._folder)

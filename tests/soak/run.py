@@ -35,7 +35,8 @@ class Schedule:
 
     def next(self, seconds: float) -> Kind:
         kind = min(self._kinds, key=lambda kind: self._spent[kind.name])
-        reached = bool(kind.goals) and all(self._counts[name] >= GOALS[name] for name in kind.goals)
+        goals = [name for name in kind.works if name in GOALS]
+        reached = bool(goals) and all(self._counts[name] >= GOALS[name] for name in goals)
         self._spent[kind.name] += seconds * (REACHED if reached else 1)
         return kind
 
@@ -60,8 +61,15 @@ def _units(kinds: Sequence[Kind], schedule: Schedule, plan: Plan) -> Iterator[tu
         yield schedule.next(seconds), seconds
 
 
-def run(kinds: Sequence[Kind], plan: Plan, totals: Totals, before: Totals, say: Callable[[str], None]) -> None:
-    """Adds what came of each unit to `totals`. The first unit has the plan's seed, the next one the number after it."""
+def run(
+    kinds: Sequence[Kind],
+    plan: Plan,
+    before: Totals,
+    keep: Callable[[Totals], None],
+    say: Callable[[str], None],
+) -> None:
+    """Has what came of each unit kept as soon as it has ended. The first unit has the plan's seed, the next one the
+    number after it."""
     schedule = Schedule(kinds, before)
     units = _units(kinds, schedule, plan)
     seed = plan.seed
@@ -76,19 +84,23 @@ def run(kinds: Sequence[Kind], plan: Plan, totals: Totals, before: Totals, say: 
             ended, _, _ = select.select([one.descriptor for one in running], [], [], LATE_CHECK_SECONDS)
             for one in [one for one in running if one.descriptor in ended or one.late()]:
                 running.remove(one)
-                _take(one, totals, schedule, say)
+                _take(one, before.commit, schedule, keep, say)
     finally:
         for one in running:
             one.end()
 
 
-def _take(one: Running, totals: Totals, schedule: Schedule, say: Callable[[str], None]) -> None:
+def _take(
+    one: Running, commit: str, schedule: Schedule, keep: Callable[[Totals], None], say: Callable[[str], None]
+) -> None:
     result = one.finish()
-    totals.add(one.kind.name, result.seconds, result.counts)
+    of_unit = Totals(commit)
+    of_unit.add(one.kind.name, result.seconds, result.counts)
     schedule.add(result.counts)
     for text in result.findings:
         command = again(one.kind, one.seed, one.seconds)
-        totals.findings.append(
+        of_unit.findings.append(
             {"kind": one.kind.name, "seed": one.seed, "text": text, "log": result.log, "again": command}
         )
         say(f"  {one.kind.name} with seed {one.seed}: {text}")
+    keep(of_unit)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import random
 import sys
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+# How long a unit may go on beyond its time for want of work done.
+MOST_EXTRA_SECONDS = 30
 
 
 @dataclass
@@ -29,16 +32,28 @@ class Unit:
         self.random = random.Random(self.seed)
         random.seed(self.seed)  # for what draws where no unit can be handed in
         self._end = time.monotonic() + self.seconds
+        self._lock = threading.Lock()
 
     def left(self) -> float:
         """Seconds; 0 when the time is up."""
         return max(0.0, self._end - time.monotonic())
 
+    def rounds(self, *works: str) -> Iterator[None]:
+        """Once, and again until the time is up and each of these counts was added to: a machine that is busy doesn't
+        leave a unit without work. What can't be done at all ends it some seconds later."""
+        yield
+        while self.left() or (
+            time.monotonic() < self._end + MOST_EXTRA_SECONDS and not all(self.counts[name] for name in works)
+        ):
+            yield
+
     def count(self, name: str, number: int = 1) -> None:
-        self.counts[name] += number
+        """Thread-safe."""
+        with self._lock:
+            self.counts[name] += number
 
     def finding(self, text: str) -> None:
-        """A promise that did not hold. The unit goes on, or not, as its kind decides."""
+        """A promise that did not hold. The unit goes on, or not, as its kind decides. Thread-safe."""
         self.findings.append(text)
 
 
@@ -48,10 +63,10 @@ class Kind:
     does: str
     """In a few words, for the list of kinds."""
     run: Callable[[Unit], None]
+    works: tuple[str, ...]
+    """The names of the counts that say that it did its work. A unit that adds nothing to one of them is a finding."""
     missing: Callable[[], str | None] = lambda: None
     """Why it can't run here, if it can't."""
-    goals: tuple[str, ...] = ()
-    """The names of the counts that it adds to and that have a goal."""
     build: str = "dev"
     """The folder under build/ whose programs it runs."""
 
@@ -73,7 +88,7 @@ def main(arguments: list[str]) -> None:
     (kind,) = [kind for kind in all_kinds() if kind.name == name]
     unit = Unit(int(seed), float(seconds), Path(folder))
     kind.run(unit)
-    result = {"counts": unit.counts, "findings": unit.findings}
+    result = {"counts": {name: number for name, number in unit.counts.items() if number}, "findings": unit.findings}
     (unit.folder / "result.json").write_text(json.dumps(result))
 
 

@@ -8,9 +8,11 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.soak import processes, report, totals
+from tests.soak.kinds import all_kinds, hostile_clients, worlds
 from tests.soak.run import Plan, Schedule, again, run
 from tests.soak.unit import Kind, Unit
 
@@ -41,13 +43,18 @@ def work(it):
 def hang(it):
     time.sleep(600)
 
-kinds.all_kinds = lambda: [Kind(f.__name__, "", f) for f in (leave_process, leave_file, crash, fail, work, hang)]
+def idle(it):
+    it.count("things", 0)
+    it.count("other things")
+
+everything = (leave_process, leave_file, crash, fail, work, hang, idle)
+kinds.all_kinds = lambda: [Kind(f.__name__, "", f, ()) for f in everything]
 unit.main(sys.argv[1:])
 """
 
 
-def kind(name: str, *goals: str) -> Kind:
-    return Kind(name, "", lambda unit: None, goals=goals)
+def kind(name: str, *works: str) -> Kind:
+    return Kind(name, "", lambda unit: None, works)
 
 
 @pytest.fixture
@@ -67,9 +74,13 @@ def bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes.subprocess, "Popen", popen)
 
 
-def run_one(name: str, seed: int = 7) -> totals.Totals:
+def run_one(name: str, seed: int = 7, works: tuple[str, ...] = ()) -> totals.Totals:
+    return run_all([kind(name, *works)], Plan(seed, None, 1, 1))
+
+
+def run_all(kinds: list[Kind], plan: Plan) -> totals.Totals:
     found = totals.Totals("a commit")
-    run([kind(name)], Plan(seed, None, 1, 1), found, totals.Totals("a commit"), lambda _: None)
+    run(kinds, plan, totals.Totals("a commit"), found.merge, lambda _: None)
     return found
 
 
@@ -86,6 +97,47 @@ def test_what_a_unit_does_wrong_is_found(bad: None, name: str, says: str) -> Non
     (finding,) = run_one(name).findings
     assert says in finding["text"]
     assert finding["again"] == f"./dev soak --once --only {name} --seed 7 --unit-seconds 1"
+
+
+def test_a_unit_that_does_no_work_is_found(bad: None) -> None:
+    (finding,) = run_one("idle", works=("other things", "things")).findings
+    assert finding["text"] == "did no work: it added nothing to 'things'"
+    assert run_one("work", works=("things",)).findings == []
+
+
+def test_every_kind_says_what_its_work_is() -> None:
+    for one in all_kinds():
+        assert one.works, one.name
+    goals = {name for one in all_kinds() for name in one.works if name in totals.GOALS}
+    assert goals == set(totals.GOALS)
+
+
+def test_worlds_that_did_not_run_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that tries none ends well, as gtest does for a filter that no test has."""
+    monkeypatch.setattr(worlds, "PROGRAM", Path("/bin/true"))
+    unit = Unit(1, 0.01, tmp_path)
+    worlds.worlds(unit)
+    assert unit.findings[0].startswith("the simulation ended with status 0")
+    assert unit.counts["worlds"] == 0
+
+
+def test_a_server_that_cannot_be_reached_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    unit = Unit(1, 0.01, tmp_path)
+    attackers = hostile_clients.Attackers(
+        unit, lambda draws: hostile_clients.shm_client(unit, draws, "shm:nobody-is-there")
+    )
+    attackers.join()
+    assert unit.findings
+    assert set(unit.findings) == {"a hostile client got FileNotFoundError: [Errno 2] No such file or directory"}
+
+
+def test_a_unit_goes_on_until_it_has_done_its_work(tmp_path: Path) -> None:
+    unit = Unit(1, 0, tmp_path)
+    for number, _ in enumerate(unit.rounds("things")):
+        unit.count("things", number == 3)
+    assert unit.counts["things"] == 1
+    assert len(list(unit.rounds("things"))) == 1
 
 
 def test_a_unit_that_hangs_is_ended_and_shows_where(bad: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +162,8 @@ def test_the_report_says_how_far_it_is_from_each_goal() -> None:
     found.findings.append({"kind": "kill", "text": "what", "again": again(kind("kill"), 3, 2.5), "log": "line"})
     said = report.text(found, found, {"fuzz-x": "not built"})
     assert "20,000 of       20,000  reached" in said
-    assert "0 of      100,000\n" in said
+    assert "0 of      100,000  not reached\n" in said
+    assert f"1 of {len(totals.GOALS)} goals reached" in said
     assert "again: ./dev soak --once --only kill --seed 3 --unit-seconds 2.5" in said
     assert "left out: not built" in said
 
@@ -124,11 +177,8 @@ def test_kinds_whose_goals_are_reached_get_less_time() -> None:
 
 
 def test_time_that_is_over_starts_nothing(bad: None) -> None:
-    found = totals.Totals("a commit")
-    run([kind("work")], Plan(1, 0.9, 1, 1), found, totals.Totals("a commit"), lambda _: None)
-    assert found.kinds == {}
-    run([kind("work")], Plan(1, 1.5, 1, 1), found, totals.Totals("a commit"), lambda _: None)
-    assert found.kinds["work"]["units"] >= 1
+    assert run_all([kind("work")], Plan(1, 0.9, 1, 1)).kinds == {}
+    assert run_all([kind("work")], Plan(1, 1.5, 1, 1)).kinds["work"]["units"] >= 1
 
 
 def test_an_unknown_kind_is_an_error() -> None:
@@ -153,6 +203,26 @@ def test_a_run_that_is_interrupted_reports_and_leaves_nothing(tmp_path: Path) ->
     assert started.returncode == 130
     assert "0 findings in this run" in out
     assert json.loads((tmp_path / "report.json").read_text())["run"]["runs"][0]["stopped"]
+
+
+def worlds_in_pieces(folder: Path, *options: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "tests.soak", "--once", "--only", "worlds", "--unit-seconds", "0.1", *options]
+    subprocess.run([*command, "--folder", str(folder)], cwd=ROOT, check=True, capture_output=True)
+    return json.loads((folder / "report.json").read_text())
+
+
+def test_pieces_add_up_and_what_is_repeated_does_not(tmp_path: Path) -> None:
+    one = worlds_in_pieces(tmp_path)
+    two = worlds_in_pieces(tmp_path)
+    worlds_of = [told["run"]["kinds"]["worlds"]["counts"]["worlds"] for told in (one, two)]
+    assert two["totals"]["kinds"]["worlds"] == {
+        "units": 2,
+        "seconds": pytest.approx(sum(told["run"]["kinds"]["worlds"]["seconds"] for told in (one, two))),
+        "counts": {"worlds": sum(worlds_of)},
+    }
+    again = worlds_in_pieces(tmp_path, "--seed", str(two["run"]["runs"][0]["seed"]))
+    assert again["run"]["kinds"]["worlds"]["counts"]["worlds"] >= 100
+    assert again["totals"] == two["totals"]
 
 
 def test_a_unit_draws_from_its_seed(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def fuzz(unit: Unit, name: str) -> None:
 
 
 KINDS = [
-    Kind(f"fuzz-{name}", f"libFuzzer on {name}", partial(fuzz, name=name), partial(missing, name),
-         (f"executions of {name}",), "fuzz")
+    Kind(f"fuzz-{name}", f"libFuzzer on {name}", partial(fuzz, name=name), (f"executions of {name}",),
+         partial(missing, name), "fuzz")
     for name in PARSERS
 ]  # fmt: skip

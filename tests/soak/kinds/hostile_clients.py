@@ -1,131 +1,103 @@
-"""Clients that break every rule, over shm and tcp, while another client must go on as if they weren't there."""
+"""Clients that break every rule, over shm and tcp, while another client must go on as if they weren't there.
+
+A hostile message counts once the server has ended its connection for it, by the server's own count, or has refused its
+opening. A rule that is broken ends a connection, so that one of each connection counts at most. Requests that break no
+rule are counted apart.
+"""
 
 from __future__ import annotations
 
-import array
 import contextlib
-import os
 import random
 import socket
 import struct
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any
-from urllib.parse import unquote
 
 from tests.soak import mutate, peer, promises
+from tests.soak.odd_sockets import MutatingSocket, odd_descriptors, rights
 from tests.soak.spec_peers import ENDED, shm_carrier, tcp_carrier
 from tests.soak.unit import Kind, Unit
 from tests.soak.witness import Witness
 
 TICKETS = (b"table", b"live", b"", b"\0", b"no such table", b"\xff\xfe", b"x" * 300, b"table\0", b"t" * 70_000)
+THERE = (b"table", b"live", b"")
 TOKEN = "a token of the soak"
 LOOK_EVERY = 40
-# How long a hostile client waits for an answer. One that was cut off in a message gets none.
-ANSWER_SECONDS = 0.1
-
-
-class MutatingSocket:
-    """A socket whose first packets or bytes are changed on their way out, for the handshake of a carrier."""
-
-    def __init__(self, sock: socket.socket, draws: random.Random) -> None:
-        self._socket, self._random = sock, draws
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._socket, name)
-
-    def settimeout(self, _: float) -> None:
-        """The server may wait for what was cut off; this client doesn't."""
-        self._socket.settimeout(ANSWER_SECONDS)
-
-    def sendall(self, data: bytes) -> None:
-        self._socket.sendall(mutate.some_bytes(self._random, data))
-
-    def sendmsg(self, parts: list[bytes], ancillary: Any = ()) -> int:
-        packet = mutate.some_bytes(self._random, b"".join(parts)) if self._random.random() < 0.7 else b"".join(parts)
-        draw = self._random.random()
-        if draw < 0.2:
-            ancillary = ()
-        elif draw < 0.5:
-            with odd_descriptors(self._random) as descriptors:
-                return self._socket.sendmsg([packet], _rights(descriptors))
-        return self._socket.sendmsg([packet or b"\0"], ancillary)
-
-
-def _rights(descriptors: list[int]) -> list[tuple[int, int, Any]]:
-    return [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
-
-
-@contextlib.contextmanager
-def odd_descriptors(draws: random.Random):
-    """One to three descriptors that are no ring and no region, or nearly one."""
-    made: list[int] = []
-
-    def memory(size: int, seals: int) -> int:
-        fd = os.memfd_create("soak", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
-        os.ftruncate(fd, size)
-        if seals:
-            shm_carrier.fcntl.fcntl(fd, shm_carrier.F_ADD_SEALS, seals)
-        return fd
-
-    def pipe() -> int:
-        one, other = os.pipe()
-        os.close(other)
-        return one
-
-    choices: tuple[Callable[[], int], ...] = (
-        lambda: os.open("/dev/null", os.O_RDWR),
-        lambda: os.open("/dev/zero", os.O_RDONLY),
-        lambda: os.open("/proc/self/maps", os.O_RDONLY),
-        lambda: os.open("/", os.O_RDONLY),
-        pipe,
-        lambda: memory(0, 0),
-        lambda: memory(draws.choice((1, 4096, 69632, 1 << 20)), 0),
-        lambda: memory(draws.choice((4096, 69632, 1 << 30, 1 << 40)), shm_carrier.RING_SEALS),  # full of holes
-        lambda: memory(draws.choice((4096, 1 << 30)), shm_carrier.FROZEN_SEALS),
-    )
-    try:
-        for _ in range(draws.choice((1, 1, 1, 2, 3))):
-            made.append(draws.choice(choices)())
-        yield made
-    finally:
-        for fd in made:
-            os.close(fd)
-
-
-def _settle(carrier: Any) -> None:
-    """Until the server has looked at what was sent: it answers in order, or ends the connection, or waits for more."""
-    carrier.send(b"", carrier.want_data)
-    while True:
-        tag, message = carrier.receive(timeout=ANSWER_SECONDS)
-        if tag is None and message[:1] == b"\0":
-            return
+# Clients at the same time: one waits for the server while others go on.
+THREADS = 6
+# Within this the server must have ended the connection of a client that sends no more, however busy the machine.
+END_SECONDS = 60
+CHECKSUMS = tcp_carrier.KNOWS_CHECKSUMS | tcp_carrier.ASKS_FOR_CHECKSUMS
 
 
 class _Client:
     """One hostile client: what it does with a carrier that has shaken hands."""
 
-    def __init__(self, unit: Unit, carrier: Any) -> None:
-        self.unit, self.random, self.carrier = unit, unit.random, carrier
+    def __init__(self, unit: Unit, draws: random.Random, carrier: Any) -> None:
+        self.unit, self.random, self.carrier = unit, draws, carrier
 
-    def odd_messages(self) -> None:
-        """Some messages that a client may send, though no sensible one does."""
-        for _ in range(self.random.randint(0, 12)):
-            self.carrier.send(self.random.choice(TICKETS[3:7]), self.carrier.want_data)
-            self.unit.count("hostile messages")
+    def legal_requests(self) -> bool:
+        """Requests that a client may send, one after another, also for what isn't there: that ends the connection of a
+        client that knows no error messages. False: it did."""
+        for _ in range(self.random.randint(1, 4)):
+            ticket = self.random.choice(TICKETS)
+            self.carrier.send(ticket, self.carrier.want_data)
+            self.unit.count("legal requests")
+            try:
+                while True:
+                    tag, message = self.carrier.receive(END_SECONDS)
+                    if tag is None and message[:1] == b"\0":
+                        break
+            except (shm_carrier.Ended, tcp_carrier.Ended):
+                if ticket in THERE:
+                    raise
+                return False
+        return True
 
     def wrong_message(self) -> None:
         payload = self.random.choice(TICKETS) if self.random.random() < 0.5 else self.random.randbytes(
             self.random.choice((0, 1, 4, 5, 8, 16, 17, 400, 5000))
         )  # fmt: skip
-        tag = self.random.choice((self.carrier.want_data, self.carrier.free_data, None, mutate.number(self.random)))
+        tag = self.random.choice((self.carrier.free_data, self.carrier.free_data, None, mutate.number(self.random)))
         if self.random.random() < 0.3:
             addresses = [mutate.number(self.random, 1 << 48) for _ in range(self.random.randint(1, 8))]
             payload = struct.pack(f"<{len(addresses)}Q", *addresses)
         if self.random.random() < 0.3:
             payload = struct.pack("<BI", self.random.choice((0, 1, 2, 255)), self.random.getrandbits(32)) + payload
         self.carrier.send(payload, tag, by_value=tag is not None and self.random.random() < 0.1)
-        self.unit.count("hostile messages")
+
+    def requests_at_once(self) -> None:
+        """Each before the end of the stream before it."""
+        for _ in range(self.random.randint(2, 12)):
+            self.carrier.send(self.random.choice(TICKETS[:7]), self.carrier.want_data)
+
+    def break_rules(self) -> None:
+        raise NotImplementedError
+
+    def misbehave(self) -> None:
+        """Breaks rules, and waits until the server has ended the connection: it reads all that was sent before it sees
+        that no more comes."""
+        if self.carrier.carries == shm_carrier.BOTH and self.random.random() < 0.1 and not self.legal_requests():
+            return
+        with contextlib.suppress(*ENDED):  # before all was sent
+            self.break_rules()
+        if self.random.random() < 0.05:
+            return  # gone without a word
+        with contextlib.suppress(OSError):  # the server was first
+            self.carrier.socket.shutdown(socket.SHUT_WR)
+        self.carrier.socket.settimeout(END_SECONDS)
+        try:
+            while self.carrier.socket.recv(1 << 16):
+                pass
+        except TimeoutError:
+            self.unit.finding(
+                f"after {END_SECONDS} s the server still keeps a client that has broken the rules and gone"
+            )
+        except ConnectionError:
+            pass  # it closed before it had read all
 
 
 class _ShmClient(_Client):
@@ -144,7 +116,6 @@ class _ShmClient(_Client):
             step = self.random.choice((16, 32, len(data) // 16 * 16, ring, mutate.number(self.random)))
             self.carrier._written = (self.carrier._written + step) % (1 << 64)
             self.carrier._own[shm_carrier.WRITTEN] = self.carrier._written
-            self.unit.count("hostile messages")
         for word in self.random.sample(
             (shm_carrier.TAKEN, shm_carrier.MESSAGES_TAKEN, shm_carrier.STATE, shm_carrier.REQUESTS,
              shm_carrier.TAKEN_GOAL, shm_carrier.MESSAGES_GOAL), self.random.randint(0, 2),
@@ -160,13 +131,13 @@ class _ShmClient(_Client):
             if self.random.random() < 0.5:
                 packet = mutate.some_bytes(self.random, packet) or b"\1"
             with odd_descriptors(self.random) as descriptors:
-                rights = _rights(descriptors) if self.random.random() < 0.7 else []
-                self.carrier.socket.sendmsg([packet], rights)
-            self.unit.count("hostile messages")
+                self.carrier.socket.sendmsg([packet], rights(descriptors) if self.random.random() < 0.7 else [])
 
-    def misbehave(self) -> None:
-        self.odd_messages()
-        self.random.choice((self.wrong_message, self.wrong_message, self.garbage_in_ring, self.odd_packets))()
+    def break_rules(self) -> None:
+        self.random.choice(
+            (self.wrong_message, self.wrong_message, self.garbage_in_ring, self.garbage_in_ring, self.odd_packets,
+             self.requests_at_once)
+        )()  # fmt: skip
 
 
 class _TcpClient(_Client):
@@ -176,43 +147,109 @@ class _TcpClient(_Client):
             payload = self.random.choice(TICKETS[:7])
             kind = self.random.choice((1, 2, 2, 2, 3, 4, 5, 6, 0, 7, 255))
             number = self.random.choice((0, 1, self.carrier.want_data, self.carrier.free_data))
-            length = len(payload) if self.random.random() < 0.9 else mutate.number(self.random, len(payload))
-            frames += struct.pack("<BxxxxxxxQQ", kind, number, length) + payload + bytes(-len(payload) % 8)
-            self.unit.count("hostile messages")
+            frame = tcp_carrier.frame(kind, number, payload, checksums=self.carrier.checksums)
+            if self.random.random() < 0.1:
+                frame = frame[:16] + struct.pack("<Q", mutate.number(self.random, len(payload))) + frame[24:]
+            frames += frame
         if self.random.random() < 0.6:
             frames = mutate.some_bytes(self.random, frames)
         self.carrier.socket.sendall(frames)
 
-    def misbehave(self) -> None:
-        self.odd_messages()
-        self.random.choice((self.wrong_message, self.odd_frames, self.odd_frames))()
+    def break_rules(self) -> None:
+        self.random.choice((self.wrong_message, self.odd_frames, self.odd_frames, self.requests_at_once))()
 
 
-def _connect_shm(unit: Unit, uri: str) -> _ShmClient:
+class _Opening:
+    """A connection and its handshake, which goes through a MutatingSocket for every tenth client."""
+
+    def __init__(self, unit: Unit, draws: random.Random, sock: socket.socket) -> None:
+        self.unit, self.random, self.socket = unit, draws, sock
+        self.honest = draws.random() >= 0.1
+        self.sends = sock if self.honest else MutatingSocket(sock, draws)
+
+    def shake_hands(self, carrier: Callable[..., Any]) -> Any | None:
+        """The carrier of a right opening. A changed one is all that its client does."""
+        try:
+            shaken = carrier(self.sends, server=False)
+            if self.honest:
+                return shaken
+            shaken.close(orderly=False)
+            self.unit.count("changed openings that were accepted")
+        except ENDED as error:
+            self.socket.close()
+            if self.honest:
+                self.unit.finding(f"a right opening got {type(error).__name__}: {error}")
+            elif isinstance(error, shm_carrier.Refused | tcp_carrier.Refused):
+                self.unit.count("refused openings")
+        except BaseException:
+            self.socket.close()
+            raise
+        return None
+
+
+def _role(draws: random.Random) -> int:
+    """What the connection carries."""
+    return draws.choice((shm_carrier.BOTH,) * 3 + (shm_carrier.METADATA, shm_carrier.BODIES))
+
+
+def shm_client(unit: Unit, draws: random.Random, uri: str) -> _ShmClient | None:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    try:
-        sock.settimeout(20)
-        sock.connect(unquote(uri.removeprefix("shm:").partition("?")[0]))
-        wrapped = MutatingSocket(sock, unit.random) if unit.random.random() < 0.2 else sock
-        return _ShmClient(
-            unit, shm_carrier.ShmCarrier(wrapped, server=False, carries=unit.random.choice((0, 0, 0, 1, 2)))
-        )
-    except BaseException:
-        sock.close()
-        raise
+    sock.settimeout(END_SECONDS)
+    sock.connect(shm_carrier.socket_path(uri.removeprefix("shm:").partition("?")[0]))
+    carrier = _Opening(unit, draws, sock).shake_hands(partial(shm_carrier.ShmCarrier, carries=_role(draws)))
+    return None if carrier is None else _ShmClient(unit, draws, carrier)
 
 
-def _connect_tcp(unit: Unit, uri: str, token: str) -> _TcpClient:
+def tcp_client(unit: Unit, draws: random.Random, uri: str, token: str) -> _TcpClient | None:
     host, _, port = uri.removeprefix("tcp://").partition("?")[0].rpartition(":")
     # An address of its own, so that a token's guesses, of which a server takes few from each, hold up nobody else.
-    source = (f"127.{unit.random.randrange(1, 255)}.{unit.random.randrange(255)}.{unit.random.randrange(1, 255)}", 0)
-    sock = socket.create_connection((host, int(port)), timeout=20, source_address=source)
-    try:
-        wrapped = MutatingSocket(sock, unit.random) if unit.random.random() < 0.2 else sock
-        return _TcpClient(unit, tcp_carrier.TcpCarrier(wrapped, server=False, token=token.encode() or None))
-    except BaseException:
-        sock.close()
-        raise
+    source = (f"127.{draws.randrange(1, 255)}.{draws.randrange(255)}.{draws.randrange(1, 255)}", 0)
+    sock = socket.create_connection((host, int(port)), timeout=END_SECONDS, source_address=source)
+    features = CHECKSUMS if draws.random() < 0.2 else 0
+    connect = partial(tcp_carrier.TcpCarrier, carries=_role(draws), token=token.encode() or None, features=features)
+    carrier = _Opening(unit, draws, sock).shake_hands(connect)
+    return None if carrier is None else _TcpClient(unit, draws, carrier)
+
+
+class Attackers:
+    """Threads with one hostile client after another, until the unit's time is over or one of them finds something."""
+
+    def __init__(self, unit: Unit, client: Callable[[random.Random], _Client | None]) -> None:
+        self._unit, self._client = unit, client
+        self._clients_since_look = threading.Semaphore(0)
+        self._threads = [
+            threading.Thread(target=self._attack, args=[random.Random(unit.random.random())]) for _ in range(THREADS)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def wait_for_clients(self, number: int) -> bool:
+        """False: there won't be so many any more."""
+        for _ in range(number):
+            while not self._clients_since_look.acquire(timeout=0.1):
+                if not any(thread.is_alive() for thread in self._threads):
+                    return False
+        return True
+
+    def join(self) -> None:
+        for thread in self._threads:
+            thread.join()
+
+    def _attack(self, draws: random.Random) -> None:
+        for _ in self._unit.rounds():
+            try:
+                client = self._client(draws)
+                if client is not None:
+                    try:
+                        client.misbehave()
+                    finally:
+                        client.carrier.close(orderly=draws.random() < 0.5)
+            except Exception as error:
+                self._unit.finding(f"a hostile client got {type(error).__name__}: {error}")
+            if self._unit.findings:
+                return
+            self._unit.count("hostile clients")
+            self._clients_since_look.release()
 
 
 def attack(unit: Unit, build: str, scheme: str) -> None:
@@ -224,22 +261,16 @@ def attack(unit: Unit, build: str, scheme: str) -> None:
         witness.close()
         fresh = server.statistics()
         witness = Witness(unit, uri, token or None)
-        connect = partial(_connect_tcp, token=token) if scheme == "tcp" else _connect_shm
-        number = 0
-        while unit.left():
-            number += 1
-            client: Any = None
-            with contextlib.suppress(*ENDED, AssertionError, struct.error, ValueError, KeyError):
-                unit.count("hostile clients")
-                client = connect(unit, uri)
-                client.misbehave()
-                if unit.random.random() < 0.9:
-                    _settle(client.carrier)
-            if client is not None:
-                client.carrier.close(orderly=unit.random.random() < 0.5)
-            if number % LOOK_EVERY == 0 and not (server.alive() and witness.look()):
-                break
+        client = partial(tcp_client, token=token) if scheme == "tcp" else shm_client
+        attackers = Attackers(unit, lambda draws: client(unit, draws, uri))
+        while attackers.wait_for_clients(LOOK_EVERY) and server.alive() and witness.look():
+            pass
+        attackers.join()
+        witness.look()
         witness.close()
+        ended = server.statistics()["protocol_errors"] - fresh["protocol_errors"]
+        unit.count("connections that the server ended", ended)
+        unit.count("hostile messages", ended + unit.counts["refused openings"])
         promises.check_nothing_stays(unit, server, fresh)
 
 
@@ -248,8 +279,8 @@ def _kind(build: str, scheme: str) -> Kind:
         f"hostile-{scheme}-clients{'' if build == 'dev' else f'-{build}'}",
         f"clients that break the rules over {scheme}, against a server ({build})",
         partial(attack, build=build, scheme=scheme),
+        ("hostile messages", "tables beside them"),
         partial(peer.missing, build),
-        ("hostile messages",),
         build,
     )
 

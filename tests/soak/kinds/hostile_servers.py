@@ -1,9 +1,11 @@
-"""Servers that break the protocol, over shm and tcp: a client of ours says so, or has a table that holds together."""
+"""Servers that break the protocol, over shm and tcp: a client of ours says so, or has a table that holds together.
+
+A connection counts as one hostile message, if something was sent on it that was changed or came twice, while the client
+waited for more, and the client came to an end with it."""
 
 from __future__ import annotations
 
 import contextlib
-import struct
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -20,32 +22,39 @@ import crossdock as xd
 class _Server:
     """One connection that is cut off, or on which messages are changed, left out, sent twice or in another order."""
 
-    def __init__(self, unit: Unit, ours: bool) -> None:
-        self.unit, self.random, self.by_value = unit, unit.random, not ours
+    def __init__(self, unit: Unit, ours: bool, right: bool) -> None:
+        self.unit, self.random, self.by_value, self.right = unit, unit.random, not ours, right
         self.cut = self.changed = False
+        self.hostile = False
+        """Something hostile was sent."""
 
     def act(self, carrier: Any) -> None:
-        with contextlib.suppress(*ENDED, AssertionError, struct.error, OverflowError):
+        with contextlib.suppress(*ENDED):  # the client has had enough
             letter_server.expect_request(carrier)
-            self._change_sending(carrier)
+            if not self.right:
+                self._change_sending(carrier)
             kinds = letter_server.packed if self.by_value else self.random.choice(
                 (letter_server.packed, letter_server.remote, letter_server.mixed)
             )  # fmt: skip
             sending = letter_server.Sending(carrier, kinds, by_value=self.by_value)
             acts = self.random.choice(letter_server.ORDERS)(sending)
-            draw = self.random.random()
-            if draw < 0.25:
+            twice = None
+            draw = 1 if self.right else self.random.random()
+            if draw < 0.2:
                 acts = acts[: self.random.randrange(len(acts))]
                 self.cut = True
-            elif draw < 0.4:
-                acts.insert(self.random.randrange(len(acts)), self.random.choice(acts))
-                self.changed = True
             elif draw < 0.5:
+                twice = self.random.choice(acts)
+                acts.insert(self.random.randrange(len(acts)), twice)
+                self.changed = True
+            elif draw < 0.53:
                 acts.pop(self.random.randrange(len(acts)))
                 self.changed = True
+            sent = 0
             for act in acts:
                 act()
-                self.unit.count("hostile messages")
+                sent += act is twice
+                self.hostile |= sent == 2
             if self.cut:
                 carrier.close(orderly=self.random.random() < 0.5)
             else:
@@ -61,13 +70,15 @@ class _Server:
 
         def changing(payload: bytes, tag: int | None = None, *, by_value: bool = False) -> None:
             nonlocal number
-            if number in left:
+            changes = number in left
+            if changes:
                 if tag is not None and self.random.random() < 0.2:
                     tag ^= 1 << self.random.choice((0, 1, 8, 32, 40, 56, 57, 63))
                 else:
                     payload = mutate.some_bytes(self.random, payload, in_place=self.random.random() < 0.7)
             number += 1
             send(payload, tag, by_value=by_value)
+            self.hostile |= changes
 
         carrier.send = changing
 
@@ -79,38 +90,48 @@ def _read(uri: str) -> pa.Table:
 
 
 def attack(unit: Unit, scheme: str) -> None:
+    right = True  # the first one: were it refused, the changed ones would be for another reason
     with leftovers.none_of(unit):
-        while unit.left():
-            one = _Server(unit, scheme == "shm")
+        for _ in unit.rounds("hostile messages"):
+            one = _Server(unit, scheme == "shm", right)
             with tempfile.TemporaryDirectory(dir=unit.folder) as folder:
                 path = str(Path(folder) / "s")
                 serving = letter_server.shm_server(path) if scheme == "shm" else letter_server.tcp_server()
                 with serving as server:
                     server.accept(one.act)
-                    _look(unit, one, server.uri)
-            unit.count("hostile servers")
+                    refused = _look(unit, one, server.uri)
+            unit.count("hostile messages", refused and one.hostile)
+            unit.count("connections of servers")
+            right = False
 
 
-def _look(unit: Unit, one: _Server, uri: str) -> None:
+def _look(unit: Unit, one: _Server, uri: str) -> bool:
+    """Whether the client refused the stream for what it had got."""
     try:
         table = _read(uri)
-    except xd.Error:
+    except xd.TimeoutError:
+        unit.count("waits for what never came")
+        return False
+    except xd.Error as error:
         unit.count("refused by name")
-        return
+        if one.right:
+            unit.finding(f"a client that nothing wrong was sent got {type(error).__name__}: {error}")
+        return True
     except reading.SchemaRefused:
         unit.count("schemas that pyarrow refuses")
-        return
+        return False
     except pa.ArrowException as error:
         unit.finding(f"pyarrow can't take what full validation let through: {error}")
-        return
+        return False
     unit.count("tables that hold together")
     if not one.changed and not table.equals(letter_server.TABLE):
         unit.finding(f"a {'cut off' if one.cut else 'whole'} stream gave another table, of {table.num_rows} rows")
     reading.check_fully(unit, table)
+    return False
 
 
 KINDS = [
     Kind(f"hostile-{scheme}-servers", f"servers that break the rules over {scheme}, against our client",
-         partial(attack, scheme=scheme), goals=("hostile messages",))
+         partial(attack, scheme=scheme), ("hostile messages", "tables that hold together"))
     for scheme in ("shm", "tcp")
 ]  # fmt: skip

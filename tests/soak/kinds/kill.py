@@ -26,7 +26,7 @@ def kill_servers(unit: Unit, build: str) -> None:
 
 def _kinds(build: str) -> list[Kind]:
     suffix = "" if build == "dev" else f"-{build}"
-    options = {"missing": partial(peer.missing, build), "goals": ("kills",), "build": build}
+    options = {"works": ("kills", "streams", "whole tables"), "missing": partial(peer.missing, build), "build": build}
     return [
         Kind(
             f"kill-clients{suffix}", f"kill -9 of C++ clients ({build})", partial(kill_clients, build=build), **options

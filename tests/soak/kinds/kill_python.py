@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import mmap
 import os
 import signal
 import sys
@@ -44,6 +45,11 @@ def _delay(unit: Unit) -> float:
     return math.exp(unit.random.uniform(math.log(0.001), math.log(MOST_SECONDS)))
 
 
+def _ended(pid: int) -> bool:
+    """Leaves its status for _kill()."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
 def _kill(unit: Unit, pid: int, who: str) -> None:
     os.kill(pid, signal.SIGKILL)
     _, status = os.waitpid(pid, 0)
@@ -53,7 +59,8 @@ def _kill(unit: Unit, pid: int, who: str) -> None:
         unit.finding(f"{who} ended by itself with status {os.waitstatus_to_exitcode(status)}")
 
 
-def _read_for_ever(uri: str) -> None:
+def _read_for_ever(uri: str, read: memoryview, slot: int) -> None:
+    """`read[slot]`: how many tables it has read whole."""
     while True:
         with xd.connect(uri, timeout=None) as client:
             for name in ("table", "live", "table"):
@@ -61,17 +68,27 @@ def _read_for_ever(uri: str) -> None:
                 table = pa.Table.from_batches([pa.record_batch(batch) for batch in held])
                 if table.num_rows != ROWS or table["number"].to_pylist() != list(range(ROWS)):
                     raise AssertionError(f"{name} has {table.num_rows} rows, or other values")
+                read[slot] += 1
 
 
 def kill_clients(unit: Unit) -> None:
     with peer.PeerServer("dev", [unit.random.choice(["shm:", "tcp:"])]) as server:
         (uri,) = server.uris
         fresh = server.statistics()
-        while unit.left():
-            children = [_fork(lambda: _read_for_ever(uri)) for _ in range(AT_ONCE)]
-            for child in children:
+        read = memoryview(mmap.mmap(-1, 8 * AT_ONCE)).cast("Q")  # shared with the children
+        for _ in unit.rounds("whole tables"):
+            for slot in range(AT_ONCE):
+                read[slot] = 0
+            children = [
+                _fork(lambda slot=slot: _read_for_ever(uri, read, slot))  # type: ignore[misc]
+                for slot in range(AT_ONCE)
+            ]
+            for slot, child in enumerate(children):
+                if unit.random.random() < 0.5 and not wait_until(lambda: read[slot] > 0 or _ended(child), 60):  # noqa: B023
+                    unit.finding("a client of a server that lives reads no table")
                 time.sleep(_delay(unit))
                 _kill(unit, child, "a client of a server that lives")
+                unit.count("whole tables", read[slot])
         # Clients of this process come last: a child of a process with connections of its own would have them, too.
         witness = Witness(unit, uri)
         witness.look()
@@ -111,20 +128,21 @@ def kill_servers(unit: Unit) -> None:
     os.set_blocking(done, False)
     os.set_blocking(write, False)
     readers = [_fork(lambda: _read_until_told(path, leave, write)) for _ in range(2)]
-    while unit.left():
+    for _ in unit.rounds():
         server = _fork(lambda: _serve_until_stopped(path, stop))
         time.sleep(_delay(unit))
         _kill(unit, server, "a server")
     with contextlib.suppress(BlockingIOError):
-        while os.read(done, 65536):
-            pass
+        while whole := os.read(done, 65536):
+            unit.count("whole tables", len(whole))
     last = _fork(lambda: _serve_until_stopped(path, stop))
 
     def read() -> bool:
         try:
-            return len(os.read(done, 1)) > 0
+            unit.count("whole tables", len(os.read(done, 1)))
         except BlockingIOError:
             return False
+        return True
 
     if not all(wait_until(read, 60) for _ in range(4)):
         unit.finding("clients get no table from the server that came after those that were killed")
@@ -156,6 +174,7 @@ def _expect_end(unit: Unit, pid: int, who: str) -> None:
 
 
 KINDS = [
-    Kind("kill-python-clients", "kill -9 of Python clients", kill_clients, lambda: peer.missing("dev"), ("kills",)),
-    Kind("kill-python-servers", "kill -9 of Python servers", kill_servers, goals=("kills",)),
-]
+    Kind("kill-python-clients", "kill -9 of Python clients", kill_clients,
+         ("kills", "whole tables", "tables beside them"), lambda: peer.missing("dev")),
+    Kind("kill-python-servers", "kill -9 of Python servers", kill_servers, ("kills", "whole tables")),
+]  # fmt: skip

@@ -32,7 +32,6 @@ class _Workers:
         self.unit, self.server = unit, server
         self.clients = [xd.connect(uri, timeout=60) for uri in uris]
         self.over = threading.Event()
-        self.lock = threading.Lock()
         self.threads = [
             threading.Thread(target=self._work, args=(number, unit.random.random())) for number in range(THREADS)
         ]
@@ -48,10 +47,6 @@ class _Workers:
         for client in self.clients:
             client.close()
 
-    def say(self, text: str) -> None:
-        with self.lock:
-            self.unit.finding(text)
-
     def _work(self, number: int, seed: float) -> None:
         draws = random.Random(seed)
         held: list[Any] = []
@@ -60,12 +55,11 @@ class _Workers:
             try:
                 draws.choice(acts)(draws, number, held)
             except Exception as error:
-                self.say(f"{type(error).__name__} in a thread: {error}")
+                self.unit.finding(f"{type(error).__name__} in a thread: {error}")
                 return
             if draws.random() < 0.3:
                 held.clear()
-            with self.lock:
-                self.unit.count("acts of threads")
+            self.unit.count("acts of threads")
 
     def _read(self, draws: random.Random, _number: int, held: list[Any]) -> None:
         client, name = draws.choice(self.clients), draws.choice(["table", "live"])
@@ -78,12 +72,12 @@ class _Workers:
             return
         batches = [pa.record_batch(batch) for batch in reader]
         if not pa.Table.from_batches(batches).equals(TABLE):
-            self.say(f"{name} isn't what was published")
+            self.unit.finding(f"{name} isn't what was published")
 
     def _list(self, draws: random.Random, _number: int, _held: list[Any]) -> None:
         names = {entry.name for entry in draws.choice(self.clients).list()}
         if not {"table", "live"} <= names:
-            self.say(f"the catalogue has {names}")
+            self.unit.finding(f"the catalogue has {names}")
 
     def _publish(self, draws: random.Random, number: int, held: list[Any]) -> None:
         name = f"of thread {number}"
@@ -145,7 +139,10 @@ def mixed(unit: Unit) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
         try:
             with xd.connect(uris[0], timeout=60) as client, xd.connect(uris[1], timeout=60) as over_tcp:
-                while unit.left() and not unit.findings:
+                _fork(unit, server, frozen)
+                for _ in unit.rounds():
+                    if unit.findings:
+                        break
                     reader = unit.random.choice([client, over_tcp]).get(unit.random.choice(["table", "live"]))
                     batches: list[Any] = []
                     try:
@@ -167,4 +164,5 @@ def mixed(unit: Unit) -> None:
             del batch
 
 
-KINDS = [Kind("mixed", "threads, signals and forks in one process", mixed)]
+KINDS = [Kind("mixed", "threads, signals and forks in one process", mixed,
+              ("acts of threads", "forks", "signals"))]  # fmt: skip

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -15,7 +16,10 @@
 #include <random>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <vector>
+
+#include "soak/peer/consume.h"
 
 /// Processes that are killed, and what their drivers say of them.
 namespace crossdock::soak {
@@ -73,10 +77,25 @@ constexpr std::chrono::microseconds kLongestLife{400'000};
 constexpr std::chrono::microseconds kLongestLife{60'000};
 #endif
 
-/// From 50 microseconds to kLongestLife, short ones as likely as long ones: each step of a connection's life is met.
+/// From 50 microseconds to kLongestLife, short ones as likely as long ones: each step after a stage is met.
 inline std::chrono::microseconds random_life(std::mt19937_64& random) {
   std::uniform_real_distribution<double> exponent(std::log(50.0), std::log(static_cast<double>(kLongestLife.count())));
   return std::chrono::microseconds(static_cast<std::int64_t>(std::exp(exponent(random))));
+}
+
+/// Which stage a victim must have come to: each as likely.
+inline Stage random_stage(std::mt19937_64& random) {
+  return std::array{Stage::kStarted, Stage::kConnected, Stage::kWorks}[random() % 3];
+}
+
+/// Waits until the child has come so far, or has ended. False: neither within a minute.
+inline bool wait_for_stage(pid_t pid, Stage stage, const std::function<Stage()>& reached) {
+  const Clock::time_point patience = Clock::now() + std::chrono::seconds(60);
+  while (reached() < stage && still_runs(pid)) {
+    if (Clock::now() > patience) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+  return true;
 }
 
 /// An array that this process shares with its children.

@@ -49,6 +49,7 @@ void read_stream(session::Client& client, std::mt19937_64& random, Progress* pro
   if (batches == leave_after) return;
   if (batches != kBatches) throw BrokenPromise(name + " ended after " + std::to_string(batches) + " batches");
   ++progress->whole;
+  progress->stage = Stage::kWorks;
 }
 
 }  // namespace

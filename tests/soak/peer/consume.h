@@ -19,8 +19,13 @@ class BrokenPromise : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// What a consumer did so far. Lives in memory that the driver shares with it.
+/// How far the life of a process that will be killed has come: a client that has a connection, then a whole stream; a
+/// server that listens, then one that has served a stream.
+enum class Stage : std::uint32_t { kNothing, kStarted, kConnected, kWorks };
+
+/// What a consumer or server did so far. Lives in memory that the driver shares with it.
 struct Progress {
+  std::atomic<Stage> stage;
   std::atomic<std::uint64_t> attempts;  ///< Streams that were asked for.
   std::atomic<std::uint64_t> whole;     ///< Streams that were read to their end.
   std::atomic<std::uint64_t> failed;    ///< Streams that ended with an error.

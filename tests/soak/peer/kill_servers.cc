@@ -14,11 +14,13 @@ constexpr std::size_t kConsumers = 3;
 constexpr auto kPatience = std::chrono::seconds(60);
 
 // Serves until it is killed, or until there is a file "stop".
-int serve_until_stopped(const std::string& uri, const std::filesystem::path& folder) {
+int serve_until_stopped(const std::string& uri, const std::filesystem::path& folder, Progress* progress) {
+  progress->stage = Stage::kStarted;
   const auto server = make_server({uri}, "");
   // Under its name only when it is whole.
   std::ofstream(folder / "uri.new") << server->uri() << std::flush;
   std::filesystem::rename(folder / "uri.new", folder / "uri");
+  progress->stage = Stage::kConnected;
   while (!std::filesystem::exists(folder / "stop")) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   server->close();
   return 0;
@@ -57,7 +59,8 @@ int consume_until_told(const std::filesystem::path& folder, std::uint64_t seed, 
 int kill_servers(const std::string& uri, const std::string& folder_name, const Drive& drive) {
   const std::filesystem::path folder = folder_name;
   std::mt19937_64 random(drive.seed);
-  const Shared<Progress> progress(kConsumers);
+  const Shared<Progress> progress(kConsumers + 1);
+  Progress& of_server = progress[kConsumers];
   Findings findings;
   std::vector<pid_t> consumers;
   for (std::size_t i = 0; i < kConsumers; ++i) {
@@ -65,9 +68,18 @@ int kill_servers(const std::string& uri, const std::string& folder_name, const D
     consumers.push_back(start_child([&] { return consume_until_told(folder, seed, &progress[i]); }));
   }
   std::uint64_t kills = 0;
+  const auto tables = [&] {
+    std::uint64_t whole = 0;
+    for (std::size_t i = 0; i < kConsumers; ++i) whole += progress[i].whole;
+    return whole;
+  };
   const Clock::time_point end = Clock::now() + drive.time;
   do {
-    const pid_t server = start_child([&] { return serve_until_stopped(uri, folder); });
+    of_server.stage = Stage::kNothing;
+    const std::uint64_t before = tables();
+    const pid_t server = start_child([&] { return serve_until_stopped(uri, folder, &of_server); });
+    const auto stage = [&] { return tables() > before ? Stage::kWorks : of_server.stage.load(); };
+    if (!wait_for_stage(server, random_stage(random), stage)) findings.add("a server gets no further");
     std::this_thread::sleep_for(random_life(random));
     int status = 0;
     if (kill_child(server, &status)) {
@@ -77,7 +89,7 @@ int kill_servers(const std::string& uri, const std::string& folder_name, const D
     }
   } while (Clock::now() < end);
   // The next one serves everybody who saw the others die.
-  const pid_t last = start_child([&] { return serve_until_stopped(uri, folder); });
+  const pid_t last = start_child([&] { return serve_until_stopped(uri, folder, &of_server); });
   std::vector<std::uint64_t> seen;
   for (std::size_t i = 0; i < kConsumers; ++i) seen.push_back(progress[i].whole);
   const Clock::time_point patience = Clock::now() + kPatience;
