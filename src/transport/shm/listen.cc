@@ -29,6 +29,8 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kWhat = "this shm listener";
 constexpr std::size_t kMaxHandshakes = 64;  // under way at once; the oldest gives way to a new one
 constexpr int kAcceptsPerTurn = 8;
+/// Sockets that wait to be closed, at which nobody else is let in: each takes a descriptor.
+constexpr std::size_t kMostToClose = 64;
 
 /// Of what waits for a client that doesn't read its control socket. Descriptors in it count against the user: a few
 /// such clients must not use up what all may have under way (about as many as one process may open).
@@ -51,6 +53,9 @@ class ShmListener final : public Listener {
         file_(address, options),
         poll_(file_.descriptor(), file_.uri()),
         reserve_(open_reserve()) {}
+  ~ShmListener() override;
+  ShmListener(const ShmListener&) = delete;
+  ShmListener& operator=(const ShmListener&) = delete;
 
   std::string uri() const override { return file_.uri(); }
   int descriptor() const noexcept override { return poll_.descriptor(); }
@@ -60,7 +65,7 @@ class ShmListener final : public Listener {
 
  private:
   struct Guest {
-    UniqueFd socket;
+    std::shared_ptr<ControlSocket> socket;
     Credentials peer;
     std::string where;
     Clock::time_point deadline;
@@ -74,7 +79,7 @@ class ShmListener final : public Listener {
   void turn_away_without_descriptor();
   void rest(const std::string& why);
   std::unique_ptr<Connection> greet(Guest& guest, bool* done);
-  std::unique_ptr<Connection> answer(Guest& guest, const Packet& packet);
+  std::unique_ptr<Connection> answer(const Guest& guest, const Packet& packet);
   void refuse(const Guest& guest, const Turned& turned) const noexcept;
   void say(LogLevel level, const std::string& text) const {
     if (log_) log_(level, text);
@@ -92,6 +97,14 @@ class ShmListener final : public Listener {
   std::list<Guest> guests_;  // oldest first
   bool no_place_ = false;
 };
+
+/// Those who wait in the queue are closed as others are: the system would close what they have sent here and now.
+ShmListener::~ShmListener() {
+  if (fork_.in_child()) return;
+  ::shutdown(file_.descriptor(), SHUT_RDWR);
+  reserve_.reset();
+  while (UniqueFd socket = accept_at(file_.descriptor())) ControlSocket::of_server(std::move(socket));
+}
 
 std::unique_ptr<Connection> ShmListener::accept() {
   fork_.check(kWhat);
@@ -132,6 +145,10 @@ std::unique_ptr<Connection> ShmListener::greet_all() {
 
 /// Takes one client from the socket's queue. False: there is none, or none can be taken now.
 bool ShmListener::admit_one() {
+  if (ControlSocket::waiting_to_close() >= kMostToClose) {
+    rest("clients have passed it descriptors that are slow to close; close their other ends, or end those clients");
+    return false;
+  }
   UniqueFd socket = accept_at(file_.descriptor());
   const int error = errno;
   if (socket || error == EAGAIN) rest_.end();
@@ -148,10 +165,13 @@ bool ShmListener::admit_one() {
 
 /// True, whether the client came in or was turned away.
 bool ShmListener::admit(UniqueFd socket) {
-  Guest guest{std::move(socket), {}, "", Clock::now() + std::chrono::milliseconds(options_.handshake_timeout_ms)};
+  Guest guest{ControlSocket::of_server(std::move(socket)),
+              {},
+              "",
+              Clock::now() + std::chrono::milliseconds(options_.handshake_timeout_ms)};
   try {
-    guest.peer = peer_credentials(guest.socket.get(), "a client of shm:" + file_.path());
-    if (::setsockopt(guest.socket.get(), SOL_SOCKET, SO_SNDBUF, &kControlBytes, sizeof kControlBytes) != 0) {
+    guest.peer = peer_credentials(guest.socket->get(), "a client of shm:" + file_.path());
+    if (::setsockopt(guest.socket->get(), SOL_SOCKET, SO_SNDBUF, &kControlBytes, sizeof kControlBytes) != 0) {
       throw_errno(errno, "setting up a client of shm:" + file_.path());
     }
   } catch (const Error& error) {
@@ -171,7 +191,7 @@ bool ShmListener::admit(UniqueFd socket) {
   }
   guests_.push_back(std::move(guest));
   try {
-    guests_.back().watch = poll_.watch(guests_.back().socket.get(), &guests_.back().news);
+    guests_.back().watch = poll_.watch(guests_.back().socket->get(), &guests_.back().news);
   } catch (const Error& error) {
     refuse(guests_.back(), {Refusal::kResources, error.what()});
     guests_.pop_back();
@@ -184,12 +204,11 @@ bool ShmListener::admit(UniqueFd socket) {
 /// another thread was quicker), the client waits, and the server rests instead of asking for ever.
 void ShmListener::turn_away_without_descriptor() {
   reserve_.reset();
-  Guest guest{accept_at(file_.descriptor()), {}, "", {}};
-  const int error = guest.socket ? 0 : errno;
-  if (guest.socket) {
-    guest.where = "a client of shm:" + file_.path();
+  UniqueFd socket = accept_at(file_.descriptor());
+  const int error = socket ? 0 : errno;
+  if (socket) {
+    Guest guest{ControlSocket::of_server(std::move(socket)), {}, "a client of shm:" + file_.path(), {}};
     refuse(guest, {Refusal::kResources, "the server is out of descriptors; raise its limit (ulimit -n)"});
-    guest.socket.reset();
   }
   reserve_ = open_reserve();
   // EAGAIN: there was no client after all. The system looks for a descriptor first.
@@ -206,7 +225,7 @@ void ShmListener::rest(const std::string& why) {
 std::unique_ptr<Connection> ShmListener::greet(Guest& guest, bool* done) {
   try {
     Packet packet;
-    switch (receive_packet(guest.socket.get(), &packet, guest.where)) {
+    switch (receive_plain_packet(guest.socket->get(), &packet, guest.where)) {
       case Received::kNothing: return nullptr;
       case Received::kEnd:
         *done = true;
@@ -227,7 +246,7 @@ std::unique_ptr<Connection> ShmListener::greet(Guest& guest, bool* done) {
   return nullptr;
 }
 
-std::unique_ptr<Connection> ShmListener::answer(Guest& guest, const Packet& packet) {
+std::unique_ptr<Connection> ShmListener::answer(const Guest& guest, const Packet& packet) {
   std::uint32_t version = 0;
   if (opening_of(packet.content(), &version) != Opening::kHello || packet.too_long) {
     refuse(guest, {Refusal::kMalformed, "that was no opening of a Crossdock client"});
@@ -250,7 +269,7 @@ std::unique_ptr<Connection> ShmListener::answer(Guest& guest, const Packet& pack
     refuse(guest, {Refusal::kResources, kNoPlace});
     return nullptr;
   }
-  if (packet.descriptors != 0 || packet.descriptors_cut) {
+  if (packet.left_in_queue) {
     throw ProtocolError("the opening came with descriptors; it has none");
   }
 
@@ -258,9 +277,7 @@ std::unique_ptr<Connection> ShmListener::answer(Guest& guest, const Packet& pack
   UniqueFd peer_file;
   RingMemory own = RingMemory::create(options_.ring_bytes, &own_file);
   RingMemory peer = RingMemory::create_for_peer(options_.ring_bytes, &peer_file);
-  // A second descriptor of the socket until the welcome is out: what join() throws is told to the client through it.
-  UniqueFd socket = guest.socket.duplicate();
-  auto connection = join(std::move(socket), std::move(own), std::move(peer),
+  auto connection = join(guest.socket, std::move(own), std::move(peer),
                          {.peer_features = hello.features,
                           .max_message = std::min(options_.max_message, options_.max_request),
                           .peer_max_message = hello.max_message,
@@ -279,7 +296,7 @@ std::unique_ptr<Connection> ShmListener::answer(Guest& guest, const Packet& pack
                         .free_data = free_data_};
   try {
     const std::array<int, 2> files = {own_file.get(), peer_file.get()};
-    if (send_packet(guest.socket.get(), encode(welcome), files, guest.where) == Sent::kSent) return connection;
+    if (send_packet(guest.socket->get(), encode(welcome), files, guest.where) == Sent::kSent) return connection;
     say(LogLevel::kInfo, guest.where + " left during its handshake");
   } catch (const Error& error) {
     refuse(guest, {Refusal::kResources, error.what()});  // now: the connection shuts the socket down when it goes
@@ -290,7 +307,7 @@ std::unique_ptr<Connection> ShmListener::answer(Guest& guest, const Packet& pack
 void ShmListener::refuse(const Guest& guest, const Turned& turned) const noexcept {
   try {
     say(LogLevel::kWarning, guest.where + " was turned away: " + turned.reason);
-    send_packet(guest.socket.get(), encode(Refused{.code = turned.code, .reason = turned.reason}), {}, guest.where);
+    send_packet(guest.socket->get(), encode(Refused{.code = turned.code, .reason = turned.reason}), {}, guest.where);
   } catch (const std::exception&) {
     // It will see the connection close.
   }
