@@ -215,7 +215,7 @@ void IoLoop::run() noexcept {
         const std::lock_guard lock(mutex_);
         if (closing_) break;
       }
-      wake_for_source();
+      wake_for_sources();
     }
     if (round()) {
       idle_since = 0;
@@ -262,8 +262,10 @@ bool IoLoop::take_turn(Member& member) {
   };
   TurnBudget budget;
   try {
+    const std::uint64_t seen = member.waker->seen();
     member.ready = member.server_end.turn(now_ms_, budget);
-    note_waits(member);
+    if (member.server_end.waits_for_source()) member.ready |= !member.waker->wait(seen);
+    note_deadline(member);
   } catch (const Error& reason) {
     const bool hostile = reason.code() == ErrorCode::kProtocol || reason.code() == ErrorCode::kInvalidData;
     n_protocol_errors_ += hostile;
@@ -280,11 +282,7 @@ bool IoLoop::take_turn(Member& member) {
   return member.ready;
 }
 
-// Takes note of what may wake a connection, beside its descriptor.
-void IoLoop::note_waits(Member& member) {
-  if (member.server_end.waits_for_source() && !std::exchange(member.waits_for_source, true)) {
-    waiting_.push_back(&member);
-  }
+void IoLoop::note_deadline(Member& member) {
   const std::int64_t deadline = member.server_end.deadline_ms();
   if (deadline == member.deadline_ms) return;
   if (deadline != 0) deadlines_.emplace(deadline, &member);
@@ -296,7 +294,6 @@ void IoLoop::remove(Member& member) {
   // Closing the descriptor doesn't do this while a forked child holds a copy.
   ::epoll_ctl(poll_.get(), EPOLL_CTL_DEL, member.server_end.connection().descriptor(), nullptr);
   leave_awake(member);
-  if (member.waits_for_source) std::erase(waiting_, &member);
   if (member.deadline_ms != 0) deadlines_.erase({member.deadline_ms, &member});
   members_.erase(member.self);
 }
@@ -318,12 +315,9 @@ void IoLoop::wake(Member& member) {
   awake_.push_back(&member);
 }
 
-void IoLoop::wake_for_source() {
-  for (Member* const member : waiting_) {
-    member->waits_for_source = false;
-    wake(*member);
-  }
-  waiting_.clear();
+// Each of those whose source has something, and no other.
+void IoLoop::wake_for_sources() {
+  while (void* const woken = shelf_.waker()->next_woken()) wake(*static_cast<Member*>(woken));
 }
 
 void IoLoop::wake_for_deadlines() {
@@ -423,17 +417,10 @@ void IoLoop::accept_from(transport::Listener& listener) {
 void IoLoop::add(std::unique_ptr<transport::Connection> connection) {
   ++n_connections_;
   std::shared_ptr<Consumer> consumer = shelf_.consumer_of(connection->agreement());
-  Member& member = members_.emplace_back(
-      std::move(connection), options_, std::move(consumer),
-      [this](std::string_view ticket, const transport::Connection& asking,
-             const std::shared_ptr<const CountedStream>& counted) { return shelf_.open(ticket, asking, counted); });
+  Member& member = members_.emplace_back(std::move(connection), options_, std::move(consumer), shelf_);
   member.self = std::prev(members_.end());
   try {
-    const auto reserve = [&](auto& some) {
-      if (some.capacity() < members_.size()) some.reserve(2 * members_.size());
-    };
-    reserve(awake_);
-    reserve(waiting_);
+    if (awake_.capacity() < members_.size()) awake_.reserve(2 * members_.size());
     watch_descriptor(member.server_end.connection().descriptor(), reinterpret_cast<std::uintptr_t>(&member));
   } catch (...) {
     members_.pop_back();
