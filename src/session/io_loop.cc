@@ -39,8 +39,8 @@ constexpr std::uint64_t kPerTurn = 100;
 // system call.
 constexpr std::int64_t kPatience = 1'000'000;
 constexpr std::int64_t kPatienceWithCalls = 100'000;
-// What new clients may take before those who are here go on.
-constexpr std::int64_t kAcceptTime = 300'000;
+// What new clients may take before those who are here go on: with the step that the last accept() is in, some 300 us.
+constexpr std::int64_t kAcceptTime = 200'000;
 
 // At the server's end, when nobody else waits: so often is pushed what is on its way to a client.
 constexpr int kLastPushes = 64;
@@ -64,6 +64,11 @@ std::int64_t now_ms() noexcept {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
   return static_cast<std::int64_t>(now.tv_sec) * 1000 + now.tv_nsec / 1'000'000;
+}
+
+bool is_readable(int descriptor) noexcept {
+  pollfd ask{descriptor, POLLIN, 0};
+  return ::poll(&ask, 1, 0) > 0;
 }
 
 // Tags need not be secret, but two servers' tags should differ, so that a location of one isn't taken for another's.
@@ -210,7 +215,7 @@ void IoLoop::run() noexcept {
         const std::lock_guard lock(mutex_);
         if (closing_) break;
       }
-      wake_for_source();
+      wake_for_sources();
     }
     if (round()) {
       idle_since = 0;
@@ -257,8 +262,10 @@ bool IoLoop::take_turn(Member& member) {
   };
   TurnBudget budget;
   try {
+    const std::uint64_t seen = member.waker->seen();
     member.ready = member.server_end.turn(now_ms_, budget);
-    note_waits(member);
+    if (member.server_end.waits_for_source()) member.ready |= !member.waker->wait(seen);
+    note_deadline(member);
   } catch (const Error& reason) {
     const bool hostile = reason.code() == ErrorCode::kProtocol || reason.code() == ErrorCode::kInvalidData;
     n_protocol_errors_ += hostile;
@@ -275,11 +282,7 @@ bool IoLoop::take_turn(Member& member) {
   return member.ready;
 }
 
-// Takes note of what may wake a connection, beside its descriptor.
-void IoLoop::note_waits(Member& member) {
-  if (member.server_end.waits_for_source() && !std::exchange(member.waits_for_source, true)) {
-    waiting_.push_back(&member);
-  }
+void IoLoop::note_deadline(Member& member) {
   const std::int64_t deadline = member.server_end.deadline_ms();
   if (deadline == member.deadline_ms) return;
   if (deadline != 0) deadlines_.emplace(deadline, &member);
@@ -291,7 +294,6 @@ void IoLoop::remove(Member& member) {
   // Closing the descriptor doesn't do this while a forked child holds a copy.
   ::epoll_ctl(poll_.get(), EPOLL_CTL_DEL, member.server_end.connection().descriptor(), nullptr);
   leave_awake(member);
-  if (member.waits_for_source) std::erase(waiting_, &member);
   if (member.deadline_ms != 0) deadlines_.erase({member.deadline_ms, &member});
   members_.erase(member.self);
 }
@@ -313,12 +315,9 @@ void IoLoop::wake(Member& member) {
   awake_.push_back(&member);
 }
 
-void IoLoop::wake_for_source() {
-  for (Member* const member : waiting_) {
-    member->waits_for_source = false;
-    wake(*member);
-  }
-  waiting_.clear();
+// Each of those whose source has something, and no other.
+void IoLoop::wake_for_sources() {
+  while (void* const woken = shelf_.waker()->next_woken()) wake(*static_cast<Member*>(woken));
 }
 
 void IoLoop::wake_for_deadlines() {
@@ -403,9 +402,11 @@ void IoLoop::accept_from(transport::Listener& listener) {
     const std::int64_t end = now_ns() + kAcceptTime;
     do {
       listener.turn_away(full());
-      std::unique_ptr<transport::Connection> connection = listener.accept();
-      if (!connection) break;
-      add(std::move(connection));
+      if (std::unique_ptr<transport::Connection> connection = listener.accept()) {
+        add(std::move(connection));
+      } else if (!is_readable(listener.descriptor())) {
+        break;
+      }
     } while (now_ns() < end);  // then those who are here; the descriptor stays readable
   } catch (const std::exception& reason) {
     say(options_.log, LogLevel::kError,
@@ -416,17 +417,10 @@ void IoLoop::accept_from(transport::Listener& listener) {
 void IoLoop::add(std::unique_ptr<transport::Connection> connection) {
   ++n_connections_;
   std::shared_ptr<Consumer> consumer = shelf_.consumer_of(connection->agreement());
-  Member& member = members_.emplace_back(
-      std::move(connection), options_, std::move(consumer),
-      [this](std::string_view ticket, const transport::Connection& asking,
-             const std::shared_ptr<const CountedStream>& counted) { return shelf_.open(ticket, asking, counted); });
+  Member& member = members_.emplace_back(std::move(connection), options_, std::move(consumer), shelf_);
   member.self = std::prev(members_.end());
   try {
-    const auto reserve = [&](auto& some) {
-      if (some.capacity() < members_.size()) some.reserve(2 * members_.size());
-    };
-    reserve(awake_);
-    reserve(waiting_);
+    if (awake_.capacity() < members_.size()) awake_.reserve(2 * members_.size());
     watch_descriptor(member.server_end.connection().descriptor(), reinterpret_cast<std::uintptr_t>(&member));
   } catch (...) {
     members_.pop_back();

@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "session/file_leases.h"
 #include "session/server_connection.h"
 #include "session/shelf.h"
+#include "session/waker.h"
 
 namespace crossdock::session {
 
@@ -48,15 +50,23 @@ class IoLoop {
   /// A connection, and where it stands.
   struct Member {
     Member(std::unique_ptr<transport::Connection> connection, const ServerOptions& options,
-           std::shared_ptr<Consumer> consumer, ServerConnection::Open open)
-        : server_end(std::move(connection), options, std::move(consumer), std::move(open)) {}
+           std::shared_ptr<Consumer> consumer, Shelf& shelf)
+        : waker(std::make_shared<ConnectionWaker>(shelf.waker(), this)),
+          server_end(std::move(connection), options, std::move(consumer),
+                     [this, &shelf](std::string_view ticket, const transport::Connection& asking,
+                                    const std::shared_ptr<const CountedStream>& counted) {
+                       return shelf.open(ticket, asking, counted, waker);
+                     }) {}
+    ~Member() { waker->detach(); }
+    Member(const Member&) = delete;
+    Member& operator=(const Member&) = delete;
+    const std::shared_ptr<ConnectionWaker> waker;  // its sources have it, too
     ServerConnection server_end;
     std::list<Member>::iterator self{};
-    std::size_t place = kAsleep;    // in awake_
-    bool ready = false;             // gets a turn in the next round, whatever its connection says
-    bool waits_for_source = false;  // is in waiting_
-    std::int64_t deadline_ms = 0;   // is in deadlines_; 0: isn't
-    std::int64_t last_busy = 0;     // ns, as now_
+    std::size_t place = kAsleep;   // in awake_
+    bool ready = false;            // gets a turn in the next round, whatever its connection says
+    std::int64_t deadline_ms = 0;  // is in deadlines_; 0: isn't
+    std::int64_t last_busy = 0;    // ns, as now_
   };
   static constexpr std::size_t kAsleep = std::numeric_limits<std::size_t>::max();
 
@@ -64,10 +74,10 @@ class IoLoop {
   void watch_descriptor(int descriptor, std::uint64_t data);
   bool round();
   bool take_turn(Member& member);
-  void note_waits(Member& member);
+  void note_deadline(Member& member);
   void remove(Member& member);
   void wake(Member& member);
-  void wake_for_source();
+  void wake_for_sources();
   void wake_for_deadlines();
   bool put_to_sleep(Member& member) noexcept;
   void put_idle_to_sleep() noexcept;
@@ -91,8 +101,7 @@ class IoLoop {
   const UniqueFd poll_;
   std::optional<FileLeases> leases_;  // made by the I/O thread, which is who hears of breaks
   std::list<Member> members_;
-  std::vector<Member*> awake_;                            // has room for all members, as waiting_ has
-  std::vector<Member*> waiting_;                          // for their sources
+  std::vector<Member*> awake_;                            // has room for all members
   std::set<std::pair<std::int64_t, Member*>> deadlines_;  // ms, as now_ms_
   std::int64_t now_ms_ = 0;                               // of the round; coarse
   std::int64_t now_ = 0;                                  // ns: when the clock was read last

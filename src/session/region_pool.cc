@@ -88,9 +88,8 @@ std::optional<RegionPool::Block> RegionPool::allocate(std::uint64_t size, const 
     const std::lock_guard lock(mutex_);
     if (stopped_) return std::nullopt;
     if (const std::optional<Block> block = take_block(size)) return block;  // given back meanwhile
-    if (by_value_) return Block{};
-    waiting_ = true;
-    return std::nullopt;
+    waiting_ = !by_value_;
+    return by_value_ ? std::optional(Block{}) : std::nullopt;
   }
   try {
     // Takes long, as it faults the region in: no lock is held.

@@ -37,7 +37,7 @@ class RegionPool {
   /// consumer's other streams are within the limit: so a batch in hand and the next always fit. After pass_by_value()
   /// an empty block where there is no room. One thread at a time. Throws ResourceError.
   std::optional<Block> allocate(std::uint64_t size, const Kept& kept);
-  /// True if allocate() found no room since it last gave a block: it is worth asking again.
+  /// True if allocate() waits for room: it is worth asking again.
   bool give_back(const Block& block) noexcept;
   /// Don't wait for room any more, until the next give_back().
   void pass_by_value() noexcept;

@@ -406,9 +406,12 @@ void ServerConnection::watch_starvation(std::int64_t now_ms) {
     return;
   }
   if (starved_since_ms_ == 0) starved_since_ms_ = now_ms;
-  deadline_ms_ = starved_since_ms_ + options_.lease_patience_ms;
-  if (now_ms < deadline_ms_) return;
-  under_way_->source->pass_by_value();
+  const std::int64_t until = starved_since_ms_ + options_.lease_patience_ms;
+  if (now_ms < until) {
+    deadline_ms_ = until;
+  } else {
+    under_way_->source->pass_by_value();  // which wakes the source; it says when it has gone on
+  }
 }
 
 void ServerConnection::say_goodbye(const std::exception& reason, int pushes) noexcept {

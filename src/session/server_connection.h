@@ -31,7 +31,7 @@ class ServerConnection {
   /// One turn, within the budget: takes what came, sends what may be sent. True if anything moved. Throws what ends
   /// this connection.
   bool turn(std::int64_t now_ms, TurnBudget& budget);
-  /// Whether the stream under way had nothing to send in the last turn: it goes on when the server's waker says so.
+  /// Whether the stream under way had nothing to send in the last turn: it goes on when the connection's waker says so.
   bool waits_for_source() const noexcept { return waits_for_source_; }
   /// When to take a turn although nothing happened; 0: never.
   std::int64_t deadline_ms() const noexcept { return deadline_ms_; }

@@ -127,7 +127,8 @@ void Shelf::wait_for_sources(const transport::InterruptHook& interrupted) {
 }
 
 std::unique_ptr<ServerStream> Shelf::open(std::string_view ticket, const transport::Connection& asking,
-                                          const std::shared_ptr<const CountedStream>& counted) {
+                                          const std::shared_ptr<const CountedStream>& counted,
+                                          const std::shared_ptr<ConnectionWaker>& waker) {
   const transport::Agreement& peer = asking.agreement();
   const bool by_value = !asking.shares_memory();
   if (ticket.empty()) return open_catalogue(by_value);
@@ -156,11 +157,12 @@ std::unique_ptr<ServerStream> Shelf::open(std::string_view ticket, const transpo
                         "\" is a one-shot stream and was given to another consumer; publish a callable, which makes a "
                         "fresh stream for each");
   }
-  return open_source(found->first, &item, by_value, counted);
+  return open_source(found->first, &item, by_value, counted, waker);
 }
 
 std::unique_ptr<ServerStream> Shelf::open_source(const std::string& name, Item* item, bool by_value,
-                                                 const std::shared_ptr<const CountedStream>& counted) {
+                                                 const std::shared_ptr<const CountedStream>& counted,
+                                                 const std::shared_ptr<ConnectionWaker>& waker) {
   const std::uint32_t left = counted->consumer()->left_behind();
   if (options_.max_connections != 0 && left >= options_.max_connections) {
     throw LeaseLimitError("this consumer has left " + std::to_string(left) +
@@ -172,7 +174,7 @@ std::unique_ptr<ServerStream> Shelf::open_source(const std::string& name, Item* 
                                      .counted = counted,
                                      .queue_limit = options_.window,
                                      .by_value = by_value,
-                                     .waker = waker_,
+                                     .waker = waker,
                                      .bytes_copied = item->bytes_copied});
   ++item->consumers;
   if (item->one_shot) {

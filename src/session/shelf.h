@@ -48,9 +48,10 @@ class Shelf {
   /// The stream that a ticket names; the empty ticket is the catalogue. I/O thread: never waits for a source. Throws
   /// what the consumer is told: NotFoundError, ConsumedError, PermissionError, UnsupportedError (a live stream over
   /// two connections), LeaseLimitError (the consumer has left too many sources behind), ResourceError. `counted` counts
-  /// until the source has ended.
+  /// until the source has ended. `waker` is told when a stream that had nothing may have something.
   std::unique_ptr<ServerStream> open(std::string_view ticket, const transport::Connection& asking,
-                                     const std::shared_ptr<const CountedStream>& counted);
+                                     const std::shared_ptr<const CountedStream>& counted,
+                                     const std::shared_ptr<ConnectionWaker>& waker);
 
   void add_stats(ServerStats* stats) const;
   const std::shared_ptr<Waker>& waker() const noexcept { return waker_; }
@@ -72,7 +73,8 @@ class Shelf {
 
   std::unique_ptr<ServerStream> open_catalogue(bool by_value);
   std::unique_ptr<ServerStream> open_source(const std::string& name, Item* item, bool by_value,
-                                            const std::shared_ptr<const CountedStream>& counted);
+                                            const std::shared_ptr<const CountedStream>& counted,
+                                            const std::shared_ptr<ConnectionWaker>& waker);
   [[noreturn]] void throw_not_found(std::string_view name) const;
 
   const ServerOptions& options_;

@@ -35,7 +35,7 @@ class SourceReader final : public SourceTask {
     std::shared_ptr<const CountedStream> counted;  ///< Counts until the source has ended.
     std::size_t queue_limit = 64;                  ///< Messages that may wait for the connection.
     bool by_value = false;  ///< No memory is shared with the consumer, so nothing is copied into any.
-    std::shared_ptr<Waker> waker;
+    std::shared_ptr<ConnectionWaker> waker;
     std::shared_ptr<std::atomic<std::uint64_t>> bytes_copied;  ///< What is copied is added to this.
   };
   struct Message {
@@ -127,7 +127,7 @@ class SourceReader final : public SourceTask {
 
   const std::shared_ptr<Consumer> consumer_;
   SourcePool& sources_;  // the consumer holds it
-  const std::shared_ptr<Waker> waker_;
+  const std::shared_ptr<ConnectionWaker> waker_;
   const std::shared_ptr<std::atomic<std::uint64_t>> bytes_copied_;
   const std::size_t queue_limit_;
   const bool by_value_;

@@ -1,6 +1,7 @@
 #include "accept_poll.h"
 
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/timerfd.h>
 
 #include <algorithm>
@@ -12,7 +13,7 @@
 namespace crossdock::transport {
 namespace {
 
-constexpr std::size_t kEvents = 68;  // more than any listener watches: its socket, its timer, and 64 clients
+constexpr std::size_t kEvents = 68;  // more than any listener watches: its socket, two descriptors here, 64 clients
 
 }  // namespace
 
@@ -20,11 +21,14 @@ AcceptPoll::AcceptPoll(int listening_socket, std::string where)
     : where_(std::move(where)),
       socket_(listening_socket),
       poll_(::epoll_create1(EPOLL_CLOEXEC)),
-      timer_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {
-  if (!poll_ || !timer_) throw_errno(errno, where_ + ": making a descriptor to wait on");
+      timer_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)),
+      always_(::eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!poll_ || !timer_ || !always_) throw_errno(errno, where_ + ": making a descriptor to wait on");
   // The two are told apart from clients by their data: no flag of a client lies here.
   add(socket_, this);
   add(timer_.get(), nullptr);
+  add(always_.get(), nullptr);
+  change(always_.get(), false, nullptr);
 }
 
 /// Closing a socket doesn't do it: another descriptor of it may be open, here or in a forked child.
@@ -59,13 +63,23 @@ bool AcceptPoll::look() {
   return waits;
 }
 
-void AcceptPoll::set_accepting(bool accepting) {
-  if (accepting == accepting_) return;
-  epoll_event event{.events = accepting ? std::uint32_t{EPOLLIN} : 0, .data = {.ptr = this}};
-  if (::epoll_ctl(poll_.get(), EPOLL_CTL_MOD, socket_, &event) != 0) {
+void AcceptPoll::change(int descriptor, bool watched, void* data) const {
+  epoll_event event{.events = watched ? std::uint32_t{EPOLLIN} : 0, .data = {.ptr = data}};
+  if (::epoll_ctl(poll_.get(), EPOLL_CTL_MOD, descriptor, &event) != 0) {
     throw_errno(errno, where_ + ": watching for clients");
   }
+}
+
+void AcceptPoll::set_accepting(bool accepting) {
+  if (accepting == accepting_) return;
+  change(socket_, accepting, this);
   accepting_ = accepting;
+}
+
+void AcceptPoll::set_more(bool more) {
+  if (more == more_) return;
+  change(always_.get(), more, nullptr);
+  more_ = more;
 }
 
 void AcceptPoll::set_deadline(std::optional<Clock::time_point> deadline) {

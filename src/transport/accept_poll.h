@@ -10,8 +10,8 @@
 
 namespace crossdock::transport {
 
-/// One descriptor for all that a listener waits for: clients in the system's queue, clients in their handshake, and a
-/// deadline. Each is registered once. One thread.
+/// One descriptor for all that a listener waits for: clients in the system's queue, clients in their handshake, a
+/// deadline, and work of its own that it has put off. Each is registered once. One thread.
 class AcceptPoll {
  public:
   using Clock = std::chrono::steady_clock;
@@ -55,9 +55,12 @@ class AcceptPoll {
   void set_accepting(bool accepting);
   /// Makes descriptor() readable at `deadline`, until the next call.
   void set_deadline(std::optional<Clock::time_point> deadline);
+  /// Whether there is more to do at once: descriptor() is readable meanwhile.
+  void set_more(bool more);
 
  private:
   void add(int descriptor, void* data);
+  void change(int descriptor, bool watched, void* data) const;
   void forget(int socket) const noexcept;
 
   const ForkGuard fork_;
@@ -65,7 +68,9 @@ class AcceptPoll {
   const int socket_;
   const UniqueFd poll_;
   const UniqueFd timer_;
+  const UniqueFd always_;  // an event that has happened
   bool accepting_ = true;
+  bool more_ = false;
   std::optional<Clock::time_point> deadline_;
 };
 

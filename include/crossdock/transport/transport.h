@@ -127,12 +127,13 @@ class CROSSDOCK_EXPORT Listener {
   virtual ~Listener() = default;
   /// The URI that clients connect to, without parameters.
   virtual std::string uri() const = 0;
-  /// Readable when accept() has something to do: wait on it, then call accept() until it returns null. The descriptor
-  /// stays the same for the listener's whole life.
+  /// Readable when accept() has something to do: wait on it, then call accept(). The descriptor stays the same for the
+  /// listener's whole life.
   virtual int descriptor() const noexcept = 0;
   /// Takes clients in, goes on with their handshakes, and returns a connection whose handshake is complete, if there is
-  /// one. Bounded work: at most one handshake is completed. Never blocks; a client that stalls in its handshake holds
-  /// up nobody. Bad clients are dropped and reported through the log.
+  /// one. Bounded work, some 0.1 ms: a handshake may take several calls, and after a null there is more to do while
+  /// descriptor() is readable. Never blocks; a client that stalls in its handshake holds up nobody. Bad clients are
+  /// dropped and reported through the log.
   virtual std::unique_ptr<Connection> accept() = 0;
   /// Clients whose handshake is under way.
   virtual std::size_t handshakes() const noexcept = 0;

@@ -148,7 +148,8 @@ std::unique_ptr<Connection> shm_connect(const std::string& address, const ShmOpt
   const Packet answer = await_answer(socket.get(), where, patience);
   const Welcome welcome = read_answer(answer, where);
   require_rings(answer, where);
-  return join(std::move(socket), RingMemory::adopt_own(answer.fds[1], welcome.ring_bytes, where),
+  return join(ControlSocket::of_client(std::move(socket)),
+              RingMemory::adopt_own(answer.fds[1], welcome.ring_bytes, where),
               RingMemory::adopt(answer.fds[0], welcome.ring_bytes, where),
               {.peer_features = welcome.features,
                .max_message = options.max_message,

@@ -60,7 +60,7 @@ ShmConnection::~ShmConnection() {
   }
   own_.header()->state.store(kClosedBit, std::memory_order_release);
   // Wakes a peer that sleeps, and ends the connection even where a forked child holds a copy of the descriptor.
-  ::shutdown(socket_.get(), SHUT_RDWR);
+  ::shutdown(socket_->get(), SHUT_RDWR);
 }
 
 // --- the sending half ---
@@ -95,7 +95,7 @@ void ShmConnection::check_peer_lives(bool at_once) {
   const std::uint64_t now = ticks();
   if (!gone_.load(std::memory_order_relaxed) && (at_once || now - last_life_check_ >= kAboutAMillisecond)) {
     last_life_check_ = now;
-    if (peer_has_gone(socket_.get())) gone_.store(true, std::memory_order_release);
+    if (peer_has_gone(socket_->get())) gone_.store(true, std::memory_order_release);
   }
   if (gone_.load(std::memory_order_relaxed)) throw ConnectionError(where_ + " is gone: it has exited or was killed");
 }
@@ -124,7 +124,7 @@ void ShmConnection::ring() noexcept {
   const std::array<std::byte, 1> packet = {std::byte{kDoorbell}};
   try {
     // A full socket rings already.
-    if (send_packet(socket_.get(), packet, {}, where_) == Sent::kGone) gone_.store(true, std::memory_order_release);
+    if (send_packet(socket_->get(), packet, {}, where_) == Sent::kGone) gone_.store(true, std::memory_order_release);
   } catch (const std::exception&) {
     // No doorbell, no socket: what fails here fails for the receiving half too, which reports it.
   }
@@ -154,13 +154,13 @@ bool ShmConnection::send_control(ByteSpan packet, int fd) {
   socket_full_.store(false, std::memory_order_relaxed);
   socket_room_hint_.store(false, std::memory_order_relaxed);
   const std::array<int, 1> fds = {fd};
-  Sent sent = send_packet(socket_.get(), packet, fds, where_);
+  Sent sent = send_packet(socket_->get(), packet, fds, where_);
   if (sent == Sent::kFull) {
     // Ask to be rung once the peer has read; and try again, since it may just have done so.
     socket_full_.store(true, std::memory_order_seq_cst);
     writer_.ask_for_room();
     barrier_.heavy();
-    sent = send_packet(socket_.get(), packet, fds, where_);
+    sent = send_packet(socket_->get(), packet, fds, where_);
     if (sent == Sent::kSent) socket_full_.store(false, std::memory_order_relaxed);
   }
   if (sent == Sent::kGone) {
@@ -239,7 +239,8 @@ void ShmConnection::service() {
   int packets = 0;
   for (; packets < kPacketsPerTurn; ++packets) {
     Packet packet;
-    const Received received = receive_packet(socket_.get(), &packet, where_);
+    const Received received = max_regions_ == 0 ? receive_plain_packet(socket_->get(), &packet, where_)
+                                                : receive_packet(socket_->get(), &packet, where_);
     if (received == Received::kEnd) gone_.store(true, std::memory_order_release);
     if (received != Received::kPacket) break;
     handle(packet);
@@ -249,6 +250,9 @@ void ShmConnection::service() {
 }
 
 void ShmConnection::handle(Packet& packet) {
+  if (packet.left_in_queue) {
+    throw ProtocolError(where_ + " passed descriptors, of which this end takes none (ShmOptions::max_regions is 0)");
+  }
   if (packet.descriptors_cut) {
     throw ResourceError(where_ +
                         " passed a descriptor that was cut off in passing: this process has too many open; "
@@ -355,7 +359,7 @@ std::shared_ptr<const device::Region> ShmConnection::region(std::uint16_t number
         throw ProtocolError(where_ + " named region " + std::to_string(number) + " and didn't announce it within " +
                             std::to_string(timeout_ms) + " ms");
       }
-      pollfd ask{socket_.get(), POLLIN, 0};
+      pollfd ask{socket_->get(), POLLIN, 0};
       ::poll(&ask, 1, static_cast<int>(interrupted ? std::min<std::int64_t>(left, kHookIntervalMs) : left));
     }
   });
@@ -388,7 +392,7 @@ bool ShmConnection::prepare_sleep() {
   if (writer_.wants_room()) writer_.ask_for_room();
   barrier_.heavy();
   const auto socket_has_room = [this] {
-    pollfd ask{socket_.get(), POLLOUT, 0};
+    pollfd ask{socket_->get(), POLLOUT, 0};
     return socket_full_.load(std::memory_order_seq_cst) && ::poll(&ask, 1, 0) > 0;
   };
   if (readable()) {

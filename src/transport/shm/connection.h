@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "barrier.h"
+#include "control_socket.h"
 #include "crossdock/core/error.h"
 #include "crossdock/core/fork.h"
-#include "crossdock/core/unique_fd.h"
 #include "crossdock/device/region_table.h"
 #include "crossdock/transport/shm.h"
 #include "crossdock/transport/transport.h"
@@ -36,7 +36,7 @@ struct RegionBudget {
 class ShmConnection final : public Connection, private RingOwner {
  public:
   struct Parts {
-    UniqueFd socket;
+    std::shared_ptr<ControlSocket> socket;
     RingMemory own;
     RingMemory peer;
     Agreement agreement;
@@ -83,7 +83,7 @@ class ShmConnection final : public Connection, private RingOwner {
   bool readable() const override;
   bool prepare_sleep() override;
   void wake() override;
-  int descriptor() const noexcept override { return socket_.get(); }
+  int descriptor() const noexcept override { return socket_->get(); }
 
  private:
   void look_at_life(bool sent);
@@ -106,7 +106,7 @@ class ShmConnection final : public Connection, private RingOwner {
   auto remember_failure(F receive) -> decltype(receive());
 
   const ForkGuard fork_;
-  UniqueFd socket_;
+  const std::shared_ptr<ControlSocket> socket_;
   RingMemory own_;
   RingMemory peer_;
   const Agreement agreement_;

@@ -15,8 +15,8 @@ std::uint64_t own_features() noexcept {
          (register_for_barriers() ? kFeatureBarriers : 0);
 }
 
-std::unique_ptr<ShmConnection> join(UniqueFd socket, RingMemory own, RingMemory peer, const Introduction& introduction,
-                                    const ShmOptions& options) {
+std::unique_ptr<ShmConnection> join(std::shared_ptr<ControlSocket> socket, RingMemory own, RingMemory peer,
+                                    const Introduction& introduction, const ShmOptions& options) {
   const std::uint64_t common = own_features() & introduction.peer_features;
   // Apart, and before the rest: g++ 12 destroys members of a nested aggregate twice where a later initializer throws.
   Agreement agreement{.want_data = introduction.want_data,

@@ -27,8 +27,8 @@ struct Introduction {
 };
 
 /// Makes the connection of what both ends know.
-std::unique_ptr<ShmConnection> join(UniqueFd socket, RingMemory own, RingMemory peer, const Introduction& introduction,
-                                    const ShmOptions& options);
+std::unique_ptr<ShmConnection> join(std::shared_ptr<ControlSocket> socket, RingMemory own, RingMemory peer,
+                                    const Introduction& introduction, const ShmOptions& options);
 
 /// Throws InvalidArgumentError for options that can't work.
 void check_options(const ShmOptions& options);

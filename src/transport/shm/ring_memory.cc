@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <cstddef>
 #include <new>
 #include <system_error>
 #include <utility>
@@ -18,6 +20,9 @@ namespace {
 
 constexpr const char* kName = "crossdock-ring";
 
+/// What one step fills and maps, in bytes.
+constexpr std::uint64_t kStep = 128 << 10;
+
 /// Of memory that another process writes.
 constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
@@ -25,9 +30,10 @@ bool allowed(std::uint64_t ring_bytes) noexcept {
   return std::has_single_bit(ring_bytes) && ring_bytes >= kMinRingBytes && ring_bytes <= kMaxRingBytes;
 }
 
-/// Maps a ring, and keeps it out of forked children: an end of a connection must not have two processes.
-void* map(int fd, std::size_t size, int protection, const std::string& where) {
-  void* start = ::mmap(nullptr, size, protection, MAP_SHARED | MAP_POPULATE, fd, 0);
+/// Maps a ring, and keeps it out of forked children: an end of a connection must not have two processes. `flags`:
+/// MAP_POPULATE or 0.
+void* map(int fd, std::size_t size, int protection, int flags, const std::string& where) {
+  void* start = ::mmap(nullptr, size, protection, MAP_SHARED | flags, fd, 0);
   if (start == MAP_FAILED) {
     throw ResourceError(where + ": mapping a ring of " + std::to_string(size) +
                         " bytes: " + std::generic_category().message(errno));
@@ -41,15 +47,6 @@ void* map(int fd, std::size_t size, int protection, const std::string& where) {
 }
 
 constexpr std::size_t size_of(std::uint64_t ring_bytes) noexcept { return sizeof(RingHeader) + ring_bytes; }
-
-UniqueFd make_file(std::uint64_t ring_bytes) {
-  check_ring_bytes(ring_bytes);
-  UniqueFd file = device::memfd::create(kName);
-  device::memfd::resize(file, size_of(ring_bytes), kName);
-  // All pages now: a write into a page that can't be had any more would kill the process.
-  device::memfd::fill_holes(file, 0, size_of(ring_bytes), kName);
-  return file;
-}
 
 [[noreturn]] void refuse(const std::string& where, const std::string& why) {
   throw ProtocolError(where + " passed a ring that can't be trusted: " + why);
@@ -79,21 +76,33 @@ RingMemory::~RingMemory() {
   if (start_ != nullptr && !fork_.in_child()) ::munmap(start_, size_of(ring_bytes_));
 }
 
-RingMemory RingMemory::create(std::uint64_t ring_bytes, UniqueFd* fd) {
-  UniqueFd file = make_file(ring_bytes);
-  RingMemory memory(map(file.get(), size_of(ring_bytes), PROT_READ | PROT_WRITE, "making a ring"), ring_bytes);
-  new (memory.start_) RingHeader;
-  device::memfd::seal(file, device::memfd::kRecycledSeals, kName);
-  *fd = std::move(file);
-  return memory;
+RingMaker::RingMaker(End end, std::uint64_t ring_bytes) : end_(end) {
+  check_ring_bytes(ring_bytes);
+  file_ = device::memfd::create(kName);
+  device::memfd::resize(file_, size_of(ring_bytes), kName);
+  const int protection = end == End::kServer ? PROT_READ | PROT_WRITE : PROT_READ;
+  memory_ = RingMemory(map(file_.get(), size_of(ring_bytes), protection, 0, "making a ring"), ring_bytes);
 }
 
-RingMemory RingMemory::create_for_peer(std::uint64_t ring_bytes, UniqueFd* fd) {
-  UniqueFd file = make_file(ring_bytes);
-  device::memfd::seal(file, kSizeSeals, kName);
-  RingMemory memory(map(file.get(), size_of(ring_bytes), PROT_READ, "making a ring"), ring_bytes);
-  *fd = std::move(file);
-  return memory;
+bool RingMaker::step() {
+  const std::uint64_t size = size_of(memory_.ring_bytes());
+  if (filled_ == size) return true;
+  const std::uint64_t end = std::min(filled_ + kStep, size);
+  // All pages now: a write into a page that can't be had any more would kill the process.
+  device::memfd::fill_holes(file_, filled_, end - filled_, kName);
+  const auto* const bytes = static_cast<const volatile std::byte*>(memory_.start_);
+  for (std::uint64_t at = filled_; at < end; at += device::memfd::page_size()) static_cast<void>(bytes[at]);
+  if (end == size) {
+    if (end_ == End::kServer) new (memory_.start_) RingHeader;
+    device::memfd::seal(file_, end_ == End::kServer ? device::memfd::kRecycledSeals : kSizeSeals, kName);
+  }
+  filled_ = end;
+  return filled_ == size;
+}
+
+RingMemory RingMaker::take(UniqueFd* fd) {
+  *fd = std::move(file_);
+  return std::move(memory_);
 }
 
 void RingMemory::check(const UniqueFd& fd, int seals, std::uint64_t ring_bytes, const std::string& where) {
@@ -104,12 +113,12 @@ void RingMemory::check(const UniqueFd& fd, int seals, std::uint64_t ring_bytes, 
 
 RingMemory RingMemory::adopt(const UniqueFd& fd, std::uint64_t ring_bytes, const std::string& where) {
   check(fd, device::memfd::kRecycledSeals, ring_bytes, where);
-  return {map(fd.get(), size_of(ring_bytes), PROT_READ, where), ring_bytes};
+  return {map(fd.get(), size_of(ring_bytes), PROT_READ, MAP_POPULATE, where), ring_bytes};
 }
 
 RingMemory RingMemory::adopt_own(const UniqueFd& fd, std::uint64_t ring_bytes, const std::string& where) {
   check(fd, kSizeSeals, ring_bytes, where);
-  RingMemory memory(map(fd.get(), size_of(ring_bytes), PROT_READ | PROT_WRITE, where), ring_bytes);
+  RingMemory memory(map(fd.get(), size_of(ring_bytes), PROT_READ | PROT_WRITE, MAP_POPULATE, where), ring_bytes);
   new (memory.start_) RingHeader;
   return memory;
 }

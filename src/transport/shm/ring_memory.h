@@ -19,16 +19,8 @@ class RingMemory {
   RingMemory& operator=(RingMemory&& other) noexcept;
   ~RingMemory();
 
-  // The server makes both ends' memory: a new memfd each, all of it backed by memory, sealed against shrinking, growing
-  // and more seals. `*fd` is to be passed to the client; the mapping doesn't need it. Both throw InvalidArgumentError
-  // for a size that isn't allowed, ResourceError, SystemError.
-
-  /// The server's own: mapped writable, and sealed against other writers.
-  static RingMemory create(std::uint64_t ring_bytes, UniqueFd* fd);
-  /// The client's: mapped read-only.
-  static RingMemory create_for_peer(std::uint64_t ring_bytes, UniqueFd* fd);
-
-  // The client takes them. Both throw ProtocolError that says which check failed, ResourceError.
+  // The client takes what a server's RingMaker has made. Both throw ProtocolError that says which check failed,
+  // ResourceError.
 
   /// The server's: checked, then mapped read-only.
   static RingMemory adopt(const UniqueFd& fd, std::uint64_t ring_bytes, const std::string& where);
@@ -41,11 +33,36 @@ class RingMemory {
   std::uint64_t ring_bytes() const noexcept { return ring_bytes_; }
 
  private:
+  friend class RingMaker;
   RingMemory(void* start, std::uint64_t ring_bytes) noexcept : start_(start), ring_bytes_(ring_bytes) {}
   static void check(const UniqueFd& fd, int seals, std::uint64_t ring_bytes, const std::string& where);
   void* start_ = nullptr;
   std::uint64_t ring_bytes_ = 0;
   ForkGuard fork_;
+};
+
+/// Makes one end's memory, which the server does for both: a new memfd, all of it backed by memory and mapped, sealed
+/// against shrinking, growing and more seals. It does so in steps of some tens of microseconds each, since a mebibyte
+/// at once takes the kernel half a millisecond, in which a server's thread would serve nobody.
+class RingMaker {
+ public:
+  enum class End : std::uint8_t {
+    kServer,  ///< Mapped writable, and sealed against other writers.
+    kClient,  ///< Mapped read-only.
+  };
+  /// Throws InvalidArgumentError for a size that isn't allowed, ResourceError, SystemError.
+  RingMaker(End end, std::uint64_t ring_bytes);
+
+  /// The next step. True: it was the last, or there is none. Throws ResourceError, SystemError.
+  bool step();
+  /// Once, after the last step. `*fd` is to be passed to the client; the mapping doesn't need it.
+  RingMemory take(UniqueFd* fd);
+
+ private:
+  End end_;
+  UniqueFd file_;
+  RingMemory memory_;
+  std::uint64_t filled_ = 0;  // bytes
 };
 
 /// Throws InvalidArgumentError unless `ring_bytes` is a power of two from kMinRingBytes to kMaxRingBytes.

@@ -30,29 +30,24 @@ void take_descriptors(const msghdr& message, Packet* packet) {
   }
 }
 
-}  // namespace
-
-Received receive_packet(int socket, Packet* packet, const std::string& where) {
+/// Receives, or with MSG_PEEK looks at, the next packet. `*message` then says which descriptors came along, as far as
+/// there was room for them in `control`.
+Received next_packet(int socket, int flags, std::span<std::byte> control, msghdr* message, Packet* packet,
+                     const std::string& where) {
   *packet = Packet{};
-  alignas(cmsghdr) std::byte control[CMSG_SPACE(kTaken * sizeof(int))];
   iovec part{packet->bytes.data(), packet->bytes.size()};
-  msghdr message{};
   for (;;) {
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    message.msg_control = control;
-    message.msg_controllen = sizeof control;
-    const ssize_t size = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (size > 0) {
-      take_descriptors(message, packet);
+    *message = {};
+    message->msg_iov = &part;
+    message->msg_iovlen = 1;
+    message->msg_control = control.empty() ? nullptr : control.data();
+    message->msg_controllen = control.size();
+    const ssize_t size = ::recvmsg(socket, message, flags | MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (size >= 0) {
       packet->size = static_cast<std::size_t>(size);
-      packet->too_long = (message.msg_flags & MSG_TRUNC) != 0;
-      packet->descriptors_cut = (message.msg_flags & MSG_CTRUNC) != 0;
-      return Received::kPacket;
-    }
-    if (size == 0) {
-      take_descriptors(message, packet);  // an empty packet may carry some: they are closed with `packet`
-      return Received::kEnd;
+      packet->too_long = (message->msg_flags & MSG_TRUNC) != 0;
+      packet->descriptors_cut = (message->msg_flags & MSG_CTRUNC) != 0;
+      return size > 0 ? Received::kPacket : Received::kEnd;
     }
     switch (errno) {
       case EINTR: break;
@@ -62,6 +57,27 @@ Received receive_packet(int socket, Packet* packet, const std::string& where) {
       default: throw_errno(errno, where + ": receiving on the control socket");
     }
   }
+}
+
+}  // namespace
+
+Received receive_packet(int socket, Packet* packet, const std::string& where) {
+  alignas(cmsghdr) std::byte control[CMSG_SPACE(kTaken * sizeof(int))];
+  msghdr message{};
+  const Received received = next_packet(socket, 0, control, &message, packet, where);
+  // An empty packet may carry some, too: they are closed with `packet`.
+  if (received != Received::kNothing) take_descriptors(message, packet);
+  return received;
+}
+
+Received receive_plain_packet(int socket, Packet* packet, const std::string& where) {
+  msghdr message{};
+  Received received = next_packet(socket, MSG_PEEK, {}, &message, packet, where);
+  if (received == Received::kPacket && !packet->descriptors_cut) {
+    received = next_packet(socket, 0, {}, &message, packet, where);
+  }
+  packet->left_in_queue = packet->descriptors_cut;
+  return received;
 }
 
 Sent send_packet(int socket, ByteSpan bytes, std::span<const int> fds, const std::string& where) {

@@ -22,6 +22,7 @@ struct Packet {
   int descriptors = 0;           ///< How many came; those beyond `fds` were closed.
   bool too_long = false;         ///< The packet was cut off: nothing of ours is that long.
   bool descriptors_cut = false;  ///< Descriptors were cut off: too many, or this process has no room for one more.
+  bool left_in_queue = false;    ///< Of receive_plain_packet(): it has descriptors, and was only looked at.
   ByteSpan content() const noexcept { return ByteSpan(bytes).first(size); }
 };
 
@@ -31,6 +32,11 @@ enum class Sent : std::uint8_t { kSent, kFull, kGone };
 /// The next packet, without waiting. kEnd: the peer has closed or died, and everything that it sent was received.
 /// Throws SystemError that starts with `where`.
 Received receive_packet(int socket, Packet* packet, const std::string& where);
+
+/// As receive_packet(), for an end that takes no descriptors, and mustn't wait for the closing of any (see
+/// ControlSocket). A packet that has some stays in the queue with them: see Packet::left_in_queue; nothing can be
+/// received after it. Takes an empty packet for the end.
+Received receive_plain_packet(int socket, Packet* packet, const std::string& where);
 
 /// Sends a packet with up to kMaxDescriptors descriptors, without waiting. Throws SystemError that starts with `where`.
 Sent send_packet(int socket, ByteSpan bytes, std::span<const int> fds, const std::string& where);

@@ -191,7 +191,7 @@ std::shared_ptr<SourceReader> read_source(SourceReader::Make make, std::shared_p
   return SourceReader::start({.make = std::make_shared<SourceReader::Make>(std::move(make)),
                               .counted = std::move(counted),
                               .queue_limit = 8,
-                              .waker = std::make_shared<Waker>(),
+                              .waker = std::make_shared<ConnectionWaker>(std::make_shared<Waker>(), nullptr),
                               .bytes_copied = std::make_shared<std::atomic<std::uint64_t>>()});
 }
 

@@ -4,9 +4,11 @@
 #include <future>
 #include <mutex>
 #include <stdexcept>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <time.h>
 
 #include "crossdock/core/error.h"
 #include "crossdock/session/client.h"
@@ -22,6 +24,13 @@ using ::testing::HasSubstr;
 using testing::number_at;
 using testing::number_batch;
 using testing::number_stream;
+
+/// Of all threads of this process, in ns.
+std::int64_t processor_time() {
+  timespec now{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
+}
 
 class LiveTest : public testing::NoLeftovers {};
 
@@ -146,6 +155,39 @@ TEST_F(LiveTest, ALoopThatHoldsOneBatchWhileItAsksForTheNextNeverStarves) {
   }
   EXPECT_EQ(batches, 20);
   EXPECT_EQ(server.stats().consumers.at(0).bytes_by_value, 0U);
+}
+
+// The source waits in its producer meanwhile, not for memory: its connection has nothing to do.
+TEST_F(LiveTest, AConsumerThatHoldsItsBatchesCostsNoProcessorTime) {
+  std::promise<void> gate;
+  std::shared_future<void> opened = gate.get_future().share();
+  ServerOptions options;
+  options.lease_limit = 64 << 10;
+  options.lease_patience_ms = 10;
+  Server server(options);
+  server.publish("much", Source::factory([&opened] {
+                   auto n = std::make_shared<int>(0);
+                   return std::make_unique<FunctionStream>(number_batch(0, 0).schema,
+                                                           [n, &opened]() -> std::optional<array::RecordBatch> {
+                                                             if (*n == 50) {
+                                                               opened.wait();
+                                                               return std::nullopt;
+                                                             }
+                                                             return number_batch((*n)++ * 1000, 1000);
+                                                           });
+                 }));
+  Client client(server.uri());
+  const auto reader = client.get("much");
+  std::vector<array::RecordBatch> hoard;
+  while (hoard.size() < 50) hoard.push_back(*reader->next());
+  EXPECT_GT(server.stats().consumers.at(0).bytes_by_value, 0U) << "it has been at its limit";
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // what is left to do is done
+  constexpr std::int64_t kSpan = 500'000'000;                   // ns
+  const std::int64_t before = processor_time();
+  std::this_thread::sleep_for(std::chrono::nanoseconds(kSpan));
+  EXPECT_LT(processor_time() - before, kSpan / 4);
+  gate.set_value();
+  EXPECT_FALSE(reader->next());
 }
 
 TEST_F(LiveTest, WithEndlessPatienceAHoarderIsWaitedFor) {

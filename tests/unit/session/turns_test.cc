@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <deque>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -22,10 +23,13 @@
 #include "crossdock/session/server.h"
 #include "crossdock/transport/registry.h"
 #include "session/turn_budget.h"
+#include "support/batches.h"
 
 namespace crossdock::session {
 namespace {
 
+using testing::FunctionStream;
+using testing::number_batch;
 using transport::Connection;
 using transport::Incoming;
 
@@ -86,6 +90,57 @@ class BusyConnection final : public Connection {
   const std::string zeros_ = std::string(64, '\0');
   const UniqueFd bell_;
   transport::Agreement agreement_;
+};
+
+/// A server's connection to a client that has asked for a stream and takes what comes. It counts the server's turns.
+class QuietConnection final : public Connection {
+ public:
+  struct Counts {
+    std::atomic<std::uint64_t> turns{0};
+    std::atomic<std::uint64_t> sent{0};
+  };
+  QuietConnection(std::string name, std::shared_ptr<Counts> counts)
+      : name_(std::move(name)), counts_(std::move(counts)), bell_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    agreement_.want_data = kWant;
+    agreement_.free_data = kFree;
+    agreement_.error_messages = true;
+  }
+
+  const transport::Agreement& agreement() const noexcept override { return agreement_; }
+  bool send(ByteSpan, ByteSpan) override {
+    counts_->sent.fetch_add(1);
+    return true;
+  }
+  bool send_tagged(std::uint64_t, ByteSpan, ByteSpan) override { return true; }
+  std::uint64_t max_message() const noexcept override { return 1 << 20; }
+  bool send_body(std::uint64_t, std::span<const ByteSpan>, std::shared_ptr<const void>) override { return true; }
+  std::uint64_t max_body() const noexcept override { return 1 << 20; }
+  std::size_t in_flight() override { return 0; }
+  bool below_window(std::size_t) override { return true; }
+  bool announce(std::uint16_t, const device::Region&) override { return true; }
+  bool retire(std::uint16_t) override { return true; }
+  bool shares_memory() const noexcept override { return false; }
+  std::optional<Incoming> receive() override {
+    if (!std::exchange(asked_, true)) return Incoming{true, kWant, as_bytes(name_)};
+    counts_->turns.fetch_add(1);
+    return std::nullopt;
+  }
+  void receive_into(std::shared_ptr<transport::BodyMemory>) override {}
+  std::shared_ptr<const device::Region> region(std::uint16_t, int, const transport::InterruptHook&) override {
+    throw std::logic_error("no region was announced");
+  }
+  bool knows_region(std::uint16_t) override { return true; }
+  bool readable() const override { return !asked_; }
+  bool prepare_sleep() override { return asked_; }
+  void wake() override {}
+  int descriptor() const noexcept override { return bell_.get(); }
+
+ private:
+  const std::string name_;
+  const std::shared_ptr<Counts> counts_;
+  const UniqueFd bell_;
+  transport::Agreement agreement_;
+  bool asked_ = false;
 };
 
 /// Who waits to be accepted.
@@ -154,15 +209,18 @@ class Turns : public ::testing::Test {
  protected:
   /// A server with `n` connections that always have work.
   void serve(int n, std::chrono::microseconds per_message) {
+    serve();
+    per_message_ = per_message;
+    for (int i = 0; i < n; ++i) join();
+    door_->await(n);
+  }
+  void serve() {
     auto registry = std::make_shared<transport::TransportRegistry>();
     registry->add(std::make_shared<BusyTransport>(door_));
     ServerOptions options;
     options.uris = {"busy:"};
     options.transports = registry;
-    per_message_ = per_message;
     server_.emplace(options);
-    for (int i = 0; i < n; ++i) join();
-    door_->await(n);
   }
   void join() { door_->knock(std::make_unique<BusyConnection>(next_++, record_, per_message_)); }
   void await_messages(std::uint64_t n) const {
@@ -200,6 +258,46 @@ TEST_F(Turns, AConnectionThatAlwaysHasWorkGetsBoundedTurns) {
     at = end;
   }
   EXPECT_LE(longest, 16U) << "messages of 100 us that one connection sent in a turn";
+}
+
+// What one source has wakes its own connection, not all those whose sources have nothing.
+TEST_F(Turns, ASourceWakesItsOwnConnectionOnly) {
+  constexpr int kIdle = 8;
+  constexpr std::uint64_t kBatches = 1000;
+  serve();
+  auto feed = std::make_shared<QuietConnection::Counts>();
+  auto idle = std::make_shared<QuietConnection::Counts>();
+  std::promise<void> gate;
+  std::atomic<int> waiting = 0;
+  server_->publish("idle", Source::factory([opened = gate.get_future().share(), &waiting] {
+                     return std::make_unique<FunctionStream>(number_batch(0, 0).schema,
+                                                             [opened, &waiting]() -> std::optional<array::RecordBatch> {
+                                                               ++waiting;
+                                                               opened.wait();
+                                                               return std::nullopt;
+                                                             });
+                   }));
+  // The next batch comes once the one before has gone: an event each.
+  std::promise<void> done;
+  server_->publish("feed", Source::factory([feed, &waiting, &done] {
+                     auto n = std::make_shared<std::uint64_t>(0);
+                     return std::make_unique<FunctionStream>(
+                         number_batch(0, 0).schema, [n, feed, &waiting, &done]() -> std::optional<array::RecordBatch> {
+                           while (waiting < kIdle || feed->sent < *n) std::this_thread::yield();
+                           if (++*n <= kBatches) return number_batch(0, 1);
+                           done.set_value();
+                           return std::nullopt;
+                         });
+                   }));
+  for (int i = 0; i < kIdle; ++i) door_->knock(std::make_unique<QuietConnection>("idle", idle));
+  while (waiting < kIdle) std::this_thread::yield();
+  const std::uint64_t before = idle->turns;
+  door_->knock(std::make_unique<QuietConnection>("feed", feed));
+  done.get_future().wait();
+  EXPECT_GE(feed->turns, kBatches / 2);
+  // When they fall asleep, and are awake, is the machine's; but it isn't each time that the feed has something.
+  EXPECT_LT(idle->turns - before, kBatches) << "turns of " << kIdle << " connections that had nothing to do";
+  gate.set_value();
 }
 
 // --- the budget of a turn ---

@@ -3,7 +3,9 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 
+#include <algorithm>
 #include <array>
 #include <thread>
 
@@ -18,6 +20,7 @@ namespace {
 using shm::Hello;
 using shm::Refusal;
 using shm::Refused;
+using shm::RingMaker;
 using shm::RingMemory;
 using shm::Welcome;
 
@@ -89,12 +92,14 @@ TEST_F(ShmHandshake, AnOpeningWithDescriptorsIsRefused) {
   listen();
   const auto opening = shm::encode(Hello{.max_message = 1});
   UniqueFd ring;
-  const RingMemory memory = RingMemory::create(65536, &ring);
+  const RingMemory memory = make_ring(RingMaker::End::kServer, 65536, &ring);
   const int before = open_descriptors();
   for (const std::size_t n : {1, 2, 3, 20}) {
     EXPECT_EQ(refusal_of(opening, std::vector<int>(n, ring.get())).code, Refusal::kMalformed) << n;
   }
-  EXPECT_EQ(open_descriptors(), before) << "they are closed";
+  const std::int64_t deadline = in_ms(10'000);
+  while (open_descriptors() != before && now_ns() < deadline) std::this_thread::yield();
+  EXPECT_EQ(open_descriptors(), before) << "a thread closes them";
   expect_still_serving();
 }
 
@@ -136,7 +141,7 @@ TEST(ShmRingMemory, AFileSizeLimitIsAnErrorAndNoSignal) {
   const rlimit tight{shm::kMinRingBytes, before.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &tight), 0);
   UniqueFd ring;
-  EXPECT_THROW(RingMemory::create(shm::kMinRingBytes, &ring), ResourceError);
+  EXPECT_THROW(make_ring(RingMaker::End::kServer, shm::kMinRingBytes, &ring), ResourceError);
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
   EXPECT_FALSE(ring);
 }
@@ -194,8 +199,75 @@ TEST_F(ShmHandshake, ACrowdThatHasSaidWhatItMustComesInWhole) {
     crowd.back()->send(shm::encode(Hello{.max_message = 1000}));
   }
   std::vector<std::unique_ptr<Connection>> connections;
-  while (auto connection = listener_->accept()) connections.push_back(std::move(connection));
-  EXPECT_EQ(connections.size(), static_cast<std::size_t>(kCrowd));
+  while (connections.size() < kCrowd) {
+    connections.push_back(accept_one(*listener_));
+    ASSERT_TRUE(connections.back());
+  }
+}
+
+/// Of this thread, in ns.
+std::int64_t thread_time() {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
+}
+
+TEST_F(ShmHandshake, MakingRingsIsSpreadOverManyCalls) {
+  listen({.ring_bytes = 16 << 20});
+  const RawSocket socket(path_);
+  socket.send(shm::encode(Hello{.max_message = 1000}));
+  std::int64_t longest = 0;
+  std::int64_t total = 0;
+  std::unique_ptr<Connection> connection;
+  for (int calls = 0; !connection && calls < 1000; ++calls) {
+    pollfd ask{listener_->descriptor(), POLLIN, 0};
+    ASSERT_EQ(::poll(&ask, 1, 5000), 1) << "it says that there is more to do";
+    const std::int64_t before = thread_time();
+    connection = listener_->accept();
+    const std::int64_t took = thread_time() - before;
+    longest = std::max(longest, took);
+    total += took;
+  }
+  ASSERT_TRUE(connection);
+  EXPECT_LT(longest, total / 8) << "one call does much of the work";
+  pollfd ask{listener_->descriptor(), POLLIN, 0};
+  EXPECT_EQ(::poll(&ask, 1, 0), 0) << "there is nothing more to do";
+}
+
+TEST_F(ShmHandshake, WhoLeavesWhileItsRingsAreMadeLeavesThemToTheNext) {
+  listen();
+  {
+    const RawSocket leaves(path_);
+    leaves.send(shm::encode(Hello{.max_message = 1000}));
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(listener_->accept(), nullptr);
+  }
+  const int before = open_descriptors();
+  while (listener_->handshakes() > 0) EXPECT_EQ(listener_->accept(), nullptr);
+  EXPECT_TRUE(log_.says("left during its handshake"));
+  EXPECT_EQ(open_descriptors(), before - 1) << "its socket";
+  const RawSocket next(path_);
+  next.send(shm::encode(Hello{.max_message = 1000}));
+  EXPECT_TRUE(listener_->accept()) << "all is made";
+}
+
+TEST_F(ShmHandshake, WithoutDescriptorsForRingsClientsAreRefusedByName) {
+  listen();
+  const RawSocket socket(path_);
+  EXPECT_EQ(listener_->accept(), nullptr);
+  socket.send(shm::encode(Hello{.max_message = 1000}));
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next = ::dup(0);
+  ::close(next);
+  const rlimit tight{static_cast<rlim_t>(next), before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &tight), 0);
+  EXPECT_EQ(listener_->accept(), nullptr);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  Refused refused;
+  ASSERT_TRUE(shm::decode(socket.receive(), &refused));
+  EXPECT_EQ(refused.code, Refusal::kResources);
+  EXPECT_EQ(listener_->handshakes(), 0U);
+  expect_still_serving();
 }
 
 TEST_F(ShmHandshake, AClientThatLeavesIsForgotten) {
@@ -269,7 +341,7 @@ TEST_F(ShmConnect, ARefusalCarriesTheServersWords) {
 TEST_F(ShmConnect, AWelcomeMustBringTwoRings) {
   const auto bytes = shm::encode(Welcome{.ring_bytes = shm::kMinRingBytes, .max_message = 1});
   UniqueFd ring;
-  const RingMemory memory = RingMemory::create(shm::kMinRingBytes, &ring);
+  const RingMemory memory = make_ring(RingMaker::End::kServer, shm::kMinRingBytes, &ring);
   error_of(bytes, {}, ErrorCode::kProtocol);
   error_of(bytes, {ring.get()}, ErrorCode::kProtocol);
   error_of({bytes.begin(), bytes.end() - 1}, {}, ErrorCode::kHandshake);
@@ -286,8 +358,8 @@ TEST_F(ShmConnect, RingsThatCannotBeTrustedAreRefused) {
   };
   UniqueFd own;
   UniqueFd peers;
-  const RingMemory memory = RingMemory::create(shm::kMinRingBytes, &own);
-  const RingMemory for_client = RingMemory::create_for_peer(shm::kMinRingBytes, &peers);
+  const RingMemory memory = make_ring(RingMaker::End::kServer, shm::kMinRingBytes, &own);
+  const RingMemory for_client = make_ring(RingMaker::End::kClient, shm::kMinRingBytes, &peers);
   const auto file = [&](int seals, bool backed) {
     UniqueFd made(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     EXPECT_EQ(backed ? ::posix_fallocate(made.get(), 0, kSize) : ::ftruncate(made.get(), kSize), 0);
@@ -324,8 +396,8 @@ TEST_F(ShmConnect, RingsThatCannotBeTrustedAreRefused) {
 TEST_F(ShmConnect, RingsCutOffInPassingAreSaid) {
   UniqueFd own;
   UniqueFd peers;
-  const RingMemory memory = RingMemory::create(shm::kMinRingBytes, &own);
-  const RingMemory for_client = RingMemory::create_for_peer(shm::kMinRingBytes, &peers);
+  const RingMemory memory = make_ring(RingMaker::End::kServer, shm::kMinRingBytes, &own);
+  const RingMemory for_client = make_ring(RingMaker::End::kClient, shm::kMinRingBytes, &peers);
   std::thread serving([&] {
     const UniqueFd socket(::accept4(server_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     std::byte bytes[512];

@@ -28,6 +28,7 @@
 #include "crossdock/transport/shm.h"
 #include "crossdock/transport/transport.h"
 #include "ring.h"
+#include "ring_memory.h"
 #include "support/leftovers.h"
 #include "support/process.h"
 
@@ -138,6 +139,14 @@ struct Log {
   }
   std::vector<std::string> lines;
 };
+
+/// One end's memory, whole.
+inline shm::RingMemory make_ring(shm::RingMaker::End end, std::uint64_t ring_bytes, UniqueFd* fd) {
+  shm::RingMaker maker(end, ring_bytes);
+  while (!maker.step()) {
+  }
+  return maker.take(fd);
+}
 
 /// Waits until the listener has a connection; null after `timeout_ms`.
 inline std::unique_ptr<Connection> accept_one(Listener& listener, int timeout_ms = 5000) {
