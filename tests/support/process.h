@@ -8,7 +8,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <functional>
+#include <iterator>
 #include <string>
 
 namespace crossdock::testing {
@@ -41,6 +43,7 @@ class ChildProcess {
     int up[2];
     int down[2];
     if (::pipe(up) != 0 || ::pipe(down) != 0) std::abort();
+    wait_for_threads_that_end();
     pid_ = ::fork();
     if (pid_ == 0) {
       ::close(up[0]);
@@ -78,6 +81,17 @@ class ChildProcess {
   }
 
  private:
+  /// AddressSanitizer's allocator has locks that a fork may leave taken in the child for good. Threads of the library's
+  /// that have nothing more to do end soon; nothing else tells when they have.
+  static void wait_for_threads_that_end() {
+#ifdef __SANITIZE_ADDRESS__
+    const auto threads = [] {
+      const std::filesystem::directory_iterator all("/proc/self/task");
+      return std::distance(begin(all), end(all));
+    };
+    for (int i = 0; i < 100 && threads() > 1; ++i) ::usleep(2000);
+#endif
+  }
   static int run(const std::function<int(const Line&)>& body, const Line& line) {
     try {
       return body(line);
