@@ -11,9 +11,16 @@
 namespace crossdock::device {
 namespace {
 
+using changing::Content;
+
 struct Mapping {
   std::uint64_t size;
-  bool in_children;
+  Content content;
+};
+
+struct Found {
+  std::uint64_t left;  ///< Bytes to the mapping's end.
+  Content content;
 };
 
 struct Mappings {
@@ -32,7 +39,7 @@ void before_fork() { mappings().mutex.lock(); }
 void after_fork_in_parent() { mappings().mutex.unlock(); }
 void after_fork_in_child() {
   Mappings& all = mappings();
-  std::erase_if(all.by_start, [](const auto& entry) { return !entry.second.in_children; });
+  std::erase_if(all.by_start, [](const auto& entry) { return entry.second.content == Content::kRecycled; });
   all.counted();
   all.mutex.unlock();
 }
@@ -48,14 +55,27 @@ Mappings& mappings() {
 
 std::uintptr_t address_of(const void* pointer) noexcept { return reinterpret_cast<std::uintptr_t>(pointer); }
 
+std::optional<Found> find(const void* pointer) noexcept {
+  Mappings& all = mappings();
+  // Whoever has a pointer into a mapping has it from the region, which was listed before.
+  if (all.count.load(std::memory_order_relaxed) == 0) return std::nullopt;
+  const std::lock_guard lock(all.mutex);
+  auto after = all.by_start.upper_bound(address_of(pointer));
+  if (after == all.by_start.begin()) return std::nullopt;
+  const auto& [start, mapping] = *--after;
+  const std::uint64_t distance = address_of(pointer) - start;
+  if (distance >= mapping.size) return std::nullopt;
+  return Found{mapping.size - distance, mapping.content};
+}
+
 }  // namespace
 
 namespace changing {
 
-void add(const void* start, std::uint64_t size, bool in_children) {
+void add(const void* start, std::uint64_t size, Content content) {
   Mappings& all = mappings();
   const std::lock_guard lock(all.mutex);
-  all.by_start.emplace(address_of(start), Mapping{size, in_children});
+  all.by_start.emplace(address_of(start), Mapping{size, content});
   all.counted();
 }
 
@@ -69,16 +89,13 @@ void remove(const void* start) noexcept {
 }  // namespace changing
 
 std::optional<std::uint64_t> bytes_left_in_changing_memory(const void* pointer) noexcept {
-  Mappings& all = mappings();
-  // Whoever has a pointer into a mapping has it from the region, which was listed before.
-  if (all.count.load(std::memory_order_relaxed) == 0) return std::nullopt;
-  const std::lock_guard lock(all.mutex);
-  auto after = all.by_start.upper_bound(address_of(pointer));
-  if (after == all.by_start.begin()) return std::nullopt;
-  const auto& [start, mapping] = *--after;
-  const std::uint64_t distance = address_of(pointer) - start;
-  if (distance >= mapping.size) return std::nullopt;
-  return mapping.size - distance;
+  const std::optional<Found> found = find(pointer);
+  return found ? std::optional(found->left) : std::nullopt;
+}
+
+bool in_mapped_file(const void* pointer) noexcept {
+  const std::optional<Found> found = find(pointer);
+  return found && found->content == Content::kFile;
 }
 
 }  // namespace crossdock::device

@@ -139,7 +139,8 @@ std::shared_ptr<const Region> Region::adopt(UniqueFd fd, RegionKind kind, std::u
   } else {
     region->record_ = {region->data_, size, MappingKind::kMemory, where};
   }
-  if (kind != RegionKind::kFrozen) changing::add(region->data_, size, kind == RegionKind::kFile);
+  if (kind == RegionKind::kRecycled) changing::add(region->data_, size, changing::Content::kRecycled);
+  if (kind == RegionKind::kFile) changing::add(region->data_, size, changing::Content::kFile);
   if (kind == RegionKind::kRecycled) keep_from_children(region->data_, size, where);
   return region;
 }
@@ -175,7 +176,7 @@ std::shared_ptr<const Region> Region::open_file(const std::string& path) {
   region->data_ = map(region->fd_.get(), region->size_, PROT_READ, where);
   region->mapped_ = region->size_;
   region->record_ = {region->data_, region->size_, MappingKind::kFile, path};
-  changing::add(region->data_, region->size_, true);
+  changing::add(region->data_, region->size_, changing::Content::kFile);
   return region;
 }
 
@@ -192,7 +193,7 @@ std::shared_ptr<Region> Region::make_recycled(std::uint64_t size, const char* na
   region->mapped_ = size;
   region->size_ = size;
   region->writable_ = true;
-  changing::add(region->data_, size, false);
+  changing::add(region->data_, size, changing::Content::kRecycled);
   keep_from_children(region->data_, size, where);
   // Faulting in by madvise reports a lack of memory; MAP_POPULATE would keep it for a SIGBUS at the first write.
   if (::madvise(const_cast<std::byte*>(region->data_), size, MADV_POPULATE_WRITE) != 0) {

@@ -13,4 +13,9 @@ namespace crossdock::device {
 /// mappings.
 CROSSDOCK_EXPORT std::optional<std::uint64_t> bytes_left_in_changing_memory(const void* pointer) noexcept;
 
+/// Whether `pointer` lies in a mapping of a file, of one of this process's regions. Whoever can write to the file can
+/// cut it off, and reading what is gone is SIGBUS: what must survive that has the system read it, whose calls fail with
+/// EFAULT instead. Thread-safe; takes a lock only while there are mappings that can change.
+CROSSDOCK_EXPORT bool in_mapped_file(const void* pointer) noexcept;
+
 }  // namespace crossdock::device

@@ -55,7 +55,7 @@ Moved Socket::write(std::span<const iovec> parts) {
     if (sent >= 0) return {Moved::State::kSome, static_cast<std::size_t>(sent)};
     if (errno == EINTR) continue;
     if (errno == EAGAIN || errno == ENOBUFS) return {};
-    if (is_end(errno)) return {Moved::State::kEnd, 0, errno};
+    if (is_end(errno) || errno == EFAULT) return {Moved::State::kEnd, 0, errno};
     throw_errno(errno, "sending to " + where_);
   }
 }

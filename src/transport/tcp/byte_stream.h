@@ -21,7 +21,7 @@ struct Moved {
   };
   State state = State::kNothing;
   std::size_t bytes = 0;
-  int error = 0;  ///< With kEnd: the system's error; 0: an orderly end.
+  int error = 0;  ///< With kEnd: the system's error; 0: an orderly end; EFAULT: what is written can't be read any more.
 };
 
 /// Bytes in order, both ways: a socket, or in tests whatever a test makes of it. Nothing blocks. Reading and writing

@@ -101,6 +101,11 @@ void TcpConnection::after_sending() {
 }
 
 void TcpConnection::throw_gone() const {
+  if (writer_.source_lost()) {
+    throw FileChangedError("a body that is being sent to " + where_ +
+                           " can't be read any more: the file that it lies in was cut off; replace files as a whole, "
+                           "or serve them with stable=\"snapshot\"");
+  }
   throw ConnectionError(where_ + (goodbye_.load(std::memory_order_relaxed)
                                       ? " has closed the connection"
                                       : " is gone: it has exited or was killed, or the network lost it"));

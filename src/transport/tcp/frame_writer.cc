@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <utility>
+
+#include "crossdock/device/changing_memory.h"
 
 namespace crossdock::transport::tcp {
 namespace {
@@ -51,7 +54,7 @@ bool FrameWriter::send(FrameKind kind, std::uint64_t tag, ByteSpan head, ByteSpa
     std::array<iovec, all.size()> parts{};
     std::ranges::transform(all, parts.begin(), part_of);
     const Moved moved = stream_.write(parts);
-    if (moved.state == Moved::State::kEnd) end(&dropped);
+    if (moved.state == Moved::State::kEnd) end(moved.error, &dropped);
     out = moved.bytes;
     full_ = out < start_size + length + trailer_size(length, checksums_);
   }
@@ -79,6 +82,10 @@ bool FrameWriter::send_body(std::uint64_t tag, std::span<const ByteSpan> parts, 
   }
   make_room(kControlBytes + kHeaderBytes);
   parts_.reserve(parts.size() + 1);
+  const auto in_file = [](ByteSpan part) { return device::in_mapped_file(part.data()); };
+  if (checksums_ == Checksums::kEach && size > 0 && std::ranges::any_of(parts, in_file)) {
+    copy_ = std::make_unique<PieceBuffer>(static_cast<std::size_t>(std::min<std::uint64_t>(size, kPiece)));
+  }
   queue_control();
   std::array<std::byte, kHeaderBytes> header;
   store(header.data(), {FrameKind::kBody, tag, size}, checksums_);
@@ -162,10 +169,19 @@ void FrameWriter::push_locked(Dropped* dropped) {
     };
     ask(ByteSpan(queue_).subspan(queue_begin_));
     if (has_body()) {
-      if (checksums_ == Checksums::kEach) sum_next_piece();
+      if (checksums_ == Checksums::kEach && !sum_next_piece()) {
+        end(EFAULT, dropped);
+        return;
+      }
       const bool whole = checksums_ == Checksums::kNone || sum_part_ == parts_.size();
       std::size_t left = whole ? SIZE_MAX : summed_;
-      for (std::size_t i = part_; i < parts_.size() && n < parts.size() && asked < budget && left > 0; ++i) {
+      std::size_t i = part_;
+      if (copy_ != nullptr) {
+        ask(copy_->content().last(summed_));
+        left = whole ? SIZE_MAX : 0;
+        i = parts_.size() - 1;  // the trailer
+      }
+      for (; i < parts_.size() && n < parts.size() && asked < budget && left > 0; ++i) {
         const ByteSpan rest = i == part_ ? parts_[i].subspan(part_offset_) : parts_[i];
         ask(rest.first(std::min(left, rest.size())));
         left -= std::min(left, rest.size());
@@ -173,7 +189,7 @@ void FrameWriter::push_locked(Dropped* dropped) {
     }
     Moved moved{Moved::State::kSome};
     if (n > 0) moved = stream_.write(std::span(parts).first(n));
-    if (moved.state == Moved::State::kEnd) end(dropped);
+    if (moved.state == Moved::State::kEnd) end(moved.error, dropped);
     full_ = moved.state != Moved::State::kSome || moved.bytes < asked;
     if (moved.state != Moved::State::kSome) return;
     budget -= moved.bytes;
@@ -183,8 +199,21 @@ void FrameWriter::push_locked(Dropped* dropped) {
 }
 
 /// Goes on with the checksum until a piece is there that can be sent. Behind the last one is the trailer, which counts
-/// as summed once it is made.
-void FrameWriter::sum_next_piece() noexcept {
+/// as summed once it is made. False: the body can't be read any more.
+bool FrameWriter::sum_next_piece() {
+  if (copy_ == nullptr) {
+    sum_in_place();
+  } else if (!sum_copy()) {
+    return false;
+  }
+  if (sum_part_ == parts_.size() - 1) {
+    trailer_ = make_trailer(body_size_, checksums_, sum_);
+    sum_part_ = parts_.size();
+  }
+  return true;
+}
+
+void FrameWriter::sum_in_place() noexcept {
   const std::size_t trailer = parts_.size() - 1;
   while (sum_part_ < trailer && summed_ < kPiece) {
     const ByteSpan rest = parts_[sum_part_].subspan(sum_offset_);
@@ -196,9 +225,33 @@ void FrameWriter::sum_next_piece() noexcept {
     ++sum_part_;
     sum_offset_ = 0;
   }
-  if (sum_part_ != trailer) return;
-  trailer_ = make_trailer(body_size_, checksums_, sum_);
-  sum_part_ = parts_.size();
+}
+
+/// Copies the next piece, once the one before is out.
+bool FrameWriter::sum_copy() {
+  if (summed_ > 0) return true;
+  const std::size_t trailer = parts_.size() - 1;
+  std::array<iovec, kPartsPerCall> pieces;
+  std::size_t n = 0;
+  std::size_t left = copy_->size();
+  std::size_t part = sum_part_;
+  std::size_t offset = sum_offset_;
+  while (part < trailer && n < pieces.size() && left > 0) {
+    const ByteSpan rest = parts_[part].subspan(offset);
+    const ByteSpan piece = rest.first(std::min(rest.size(), left));
+    pieces[n++] = part_of(piece);
+    left -= piece.size();
+    offset += piece.size();
+    if (piece.size() < rest.size()) break;
+    ++part;
+    offset = 0;
+  }
+  if (!copy_->fill(std::span(pieces).first(n))) return false;
+  sum_part_ = part;
+  sum_offset_ = offset;
+  sum_ = crc32c(sum_, copy_->content());
+  summed_ = copy_->content().size();
+  return true;
 }
 
 /// `bytes` of what push_locked() offered are out.
@@ -219,6 +272,7 @@ void FrameWriter::consume(std::size_t bytes, Dropped* dropped) {
     part_offset_ = 0;
   }
   parts_.clear();
+  copy_.reset();
   keep_body_ = false;
   *dropped = std::move(keep_);
 }
@@ -265,8 +319,10 @@ void FrameWriter::empty_queue() noexcept {
   if (queue_.capacity() > kKeptQueue) queue_.shrink_to_fit();
 }
 
-/// Nobody will take the rest.
-void FrameWriter::end(Dropped* dropped) noexcept {
+/// Nobody will take the rest, or there is none.
+void FrameWriter::end(int error, Dropped* dropped) noexcept {
+  if (error == EFAULT) source_lost_.store(true, std::memory_order_release);
+  copy_.reset();
   ended_.store(true, std::memory_order_release);
   if (has_body()) *dropped = std::move(keep_);
 }

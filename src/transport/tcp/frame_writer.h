@@ -11,15 +11,18 @@
 #include "byte_stream.h"
 #include "crossdock/core/bytes.h"
 #include "frames.h"
+#include "piece_buffer.h"
 
 namespace crossdock::transport::tcp {
 
 /// Makes bytes of messages. What the stream takes at once is never copied; of small messages the rest is, of bodies
-/// nothing. A body's checksum is computed piece by piece, each just before it is offered to the stream. Thread-safe:
-/// the half that receives sends what it has taken, and pushes on what the other half left.
+/// nothing. A body's checksum is computed piece by piece, each just before it is offered to the stream; where a file
+/// lies behind the body, of a copy, which is what is sent then. Thread-safe: the half that receives sends what it has
+/// taken, and pushes on what the other half left.
 ///
-/// No call throws when the stream has ended: they do nothing then, and ended() is true. On std::bad_alloc nothing of a
-/// frame was sent or queued, and the call may be made again.
+/// No call throws when the stream has ended: they do nothing then, and ended() is true. On std::bad_alloc, and where
+/// send_body() has no memory for a copy (ResourceError), nothing of a frame was sent or queued, and the call may be made
+/// again.
 class FrameWriter {
  public:
   /// Up to `queue_bytes` of messages are kept while the stream is full; one message more if nothing else is.
@@ -45,6 +48,8 @@ class FrameWriter {
   /// Some is pending although the stream wasn't full: push() gets further at once.
   bool has_more() const noexcept { return more_.load(std::memory_order_relaxed); }
   bool ended() const noexcept { return ended_.load(std::memory_order_acquire); }
+  /// It has ended because the memory of a body can't be read any more.
+  bool source_lost() const noexcept { return source_lost_.load(std::memory_order_acquire); }
   /// A send() found no room, and may find some now.
   bool room_came() const noexcept {
     return refused_.load(std::memory_order_relaxed) && room_.load(std::memory_order_relaxed);
@@ -61,14 +66,16 @@ class FrameWriter {
   std::size_t queued() const noexcept { return queue_.size() - queue_begin_; }
   bool has_body() const noexcept { return keep_body_; }
   void push_locked(Dropped* dropped);
-  void sum_next_piece() noexcept;
+  bool sum_next_piece();
+  void sum_in_place() noexcept;
+  bool sum_copy();
   void consume(std::size_t bytes, Dropped* dropped);
   std::size_t add_control(std::byte* to);
   void queue_control();
   void make_room(std::size_t bytes);
   void enqueue(ByteSpan bytes) noexcept;
   void empty_queue() noexcept;
-  void end(Dropped* dropped) noexcept;
+  void end(int error, Dropped* dropped) noexcept;
   void update() noexcept;
 
   ByteStream& stream_;
@@ -77,6 +84,7 @@ class FrameWriter {
   std::atomic<bool> pending_{false};
   std::atomic<bool> more_{false};
   std::atomic<bool> ended_{false};
+  std::atomic<bool> source_lost_{false};  // before ended_
   std::atomic<bool> refused_{false};
   std::atomic<bool> room_{true};
   std::atomic<std::uint64_t> sent_{0};
@@ -99,6 +107,7 @@ class FrameWriter {
   std::size_t sum_part_ = 0;
   std::size_t sum_offset_ = 0;
   std::size_t summed_ = 0;
+  std::unique_ptr<PieceBuffer> copy_;  // of a body behind which there is a file: what was summed last
   std::shared_ptr<const void> keep_;
   std::uint64_t told_taken_ = 0;
   bool tell_taken_ = false;  // as soon as the body is out

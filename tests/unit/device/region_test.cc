@@ -354,6 +354,9 @@ TEST(ChangingMemory, EndsWithItsMapping) {
     EXPECT_EQ(bytes_left_in_changing_memory(frozen->data()), std::nullopt);
     EXPECT_EQ(bytes_left_in_changing_memory(&gone), std::nullopt);
     EXPECT_EQ(bytes_left_in_changing_memory(nullptr), std::nullopt);
+    EXPECT_TRUE(in_mapped_file(file->data() + 9));
+    EXPECT_FALSE(in_mapped_file(file->data() + 10));
+    EXPECT_FALSE(in_mapped_file(region->data()));
     EXPECT_EQ(run_in_child([&] {
                 if (bytes_left_in_changing_memory(file->data()) != 10U) ::_exit(1);
                 // Recycled memory isn't there in a child, and other memory may be.

@@ -5,11 +5,15 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <new>
 
 #include "crossdock/core/error.h"
+#include "crossdock/device/region.h"
 #include "support/failing_allocations.h"
+#include "support/temporary_folder.h"
 #include "transport/tcp/frame_reader.h"
 #include "transport/tcp/frame_writer.h"
 
@@ -413,6 +417,80 @@ TEST_P(TcpFrames, ALargeBodyOfManyPartsIsReadAsItWasWritten) {
 
 INSTANTIATE_TEST_SUITE_P(Without, TcpFrames, ::testing::Values(Checksums::kNone));
 INSTANTIATE_TEST_SUITE_P(WithChecksums, TcpFrames, ::testing::Values(Checksums::kEach));
+
+// --- bodies in files ---
+
+/// A body of many parts, some in a file that others can write to; the rest in memory of this process.
+class BodyInAFile : public ::testing::Test {
+ protected:
+  BodyInAFile() : body_(pattern(900'001, 4)) {
+    write(body_);
+    file_ = device::Region::open_file(path_);
+    for (std::size_t at = 0, size = 1, i = 0; at < body_.size(); at += size, size = size * 3 % 200'003 + 1, ++i) {
+      const std::size_t length = std::min(size, body_.size() - at);
+      parts_.push_back({(i % 3 == 1 ? body_.data() : file_->data()) + at, length});
+      parts_.push_back({});
+    }
+  }
+
+  void write(std::span<const std::byte> bytes) {
+    std::ofstream(path_, std::ios::binary | std::ios::in | std::ios::out | std::ios::app).close();
+    std::fstream out(path_, std::ios::binary | std::ios::in | std::ios::out);
+    out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  }
+  bool send() { return writer_.send_body(9, parts_, body_.size(), std::shared_ptr<const void>(keep_, keep_.get())); }
+
+  const testing::TemporaryFolder folder_;
+  const std::string path_ = folder_ / "body";
+  const std::vector<std::byte> body_;
+  std::shared_ptr<const device::Region> file_;
+  std::vector<ByteSpan> parts_;
+  std::shared_ptr<int> keep_ = std::make_shared<int>();
+  FakeStream stream_;
+  FrameWriter writer_{stream_, 1 << 20, Checksums::kEach};
+};
+
+TEST_F(BodyInAFile, IsReadAsItWasWrittenHoweverLittleGoesAtOnce) {
+  const std::vector<std::byte> expected = frame(Checksums::kEach, 3, 9, body_.size(), body_);
+  for (const std::size_t room : {std::size_t{50'000}, std::size_t{262'143}, std::size_t{262'168}, SIZE_MAX}) {
+    stream_.output.clear();
+    stream_.room = room;
+    ASSERT_TRUE(send());
+    do {
+      stream_.room = room;
+    } while (!writer_.push());
+    EXPECT_EQ(stream_.output, expected) << room;
+    EXPECT_EQ(keep_.use_count(), 1);
+  }
+}
+
+TEST_F(BodyInAFile, GoesOutAsItWasSummedWhateverIsWrittenMeanwhile) {
+  stream_.room = 10'000;
+  ASSERT_TRUE(send());
+  write(pattern(body_.size(), 5));
+  stream_.room = SIZE_MAX;
+  while (!writer_.push()) {
+  }
+  ASSERT_EQ(stream_.output.size(), frame(Checksums::kEach, 3, 9, body_.size(), body_).size());
+  const ByteSpan payload = ByteSpan(stream_.output).subspan(kHeaderBytes, body_.size());
+  EXPECT_TRUE(std::equal(body_.begin(), body_.begin() + 200'000, payload.begin())) << "it was summed before";
+  EXPECT_EQ(stream_.output, frame(Checksums::kEach, 3, 9, body_.size(), payload)) << "its checksum is its own";
+}
+
+TEST_F(BodyInAFile, ThatIsCutOffEndsTheStreamAndLetsGoOfTheBody) {
+  stream_.room = 10'000;
+  ASSERT_TRUE(send());
+  std::filesystem::resize_file(path_, 300'000);
+  stream_.room = SIZE_MAX;
+  EXPECT_FALSE(writer_.source_lost());
+  while (!writer_.push()) {
+  }
+  EXPECT_TRUE(writer_.ended());
+  EXPECT_TRUE(writer_.source_lost());
+  EXPECT_EQ(keep_.use_count(), 1);
+  EXPECT_LT(stream_.output.size(), kHeaderBytes + 300'000 + 4096) << "nothing that is made up";
+  EXPECT_FALSE(send());
+}
 
 // --- damage ---
 
