@@ -342,7 +342,7 @@ TEST(TurnBudgetTest, EndsByTimeWhereWorkTakesLongerThanEstimated) {
     fake_now += 50'000;
   }
   EXPECT_GE(fake_now - start, TurnBudget::kMaxTime);
-  EXPECT_LE(fake_now - start, TurnBudget::kMaxTime + 2 * 4 * 50'000);
+  EXPECT_LE(fake_now - start, TurnBudget::kMaxTime + std::int64_t{2} * 4 * 50'000);
   EXPECT_LT(budget.spent(), TurnBudget::kMaxWork);
 }
 
