@@ -248,7 +248,7 @@ bool IoLoop::round() {
     if (readable) member->last_busy = now_;
     if (readable || member->ready) busy |= take_turn(*member) || readable;
     if (i < awake_.size() && awake_[i] == member) ++i;  // else it is gone, and another has its place
-    if (work_ >= kWorkPerReading) read_clock();
+    if (work_ >= kWorkPerReading || now_ - looked_around_ >= kLookAround) read_clock();
   }
   return busy;
 }
@@ -260,7 +260,7 @@ bool IoLoop::take_turn(Member& member) {
     remove(member);
     return true;
   };
-  TurnBudget budget;
+  TurnBudget budget(now_);
   try {
     const std::uint64_t seen = member.waker->seen();
     member.ready = member.server_end.turn(now_ms_, budget);
@@ -278,6 +278,7 @@ bool IoLoop::take_turn(Member& member) {
     return end(reason);
   }
   work_ += kPerTurn + budget.spent();
+  now_ = budget.now();
   if (member.ready) member.last_busy = now_;
   return member.ready;
 }

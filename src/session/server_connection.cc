@@ -19,8 +19,6 @@ constexpr std::uint64_t kPerSlice = 10'000;  // of a long free_data message
 constexpr std::uint64_t kPerBuffer = 50;
 constexpr std::uint64_t kPerRetirement = 100;
 constexpr std::uint64_t kBytesPerUnit = 4;
-// The transports push no more of a body at once.
-constexpr std::uint64_t kBytesAtOnce = 256 << 10;
 
 bool is_one_of(const std::exception& reason, std::initializer_list<ErrorCode> codes) {
   const auto* const ours = dynamic_cast<const Error*>(&reason);
@@ -70,6 +68,7 @@ bool ServerConnection::take_messages(TurnBudget& budget) {
       budget.spend(kPerSlice);
     } else {
       const std::optional<transport::Incoming> message = connection_->receive();
+      count_pushed(budget);
       if (!message) break;
       take(*message);
       budget.spend(kPerMessage + message->bytes.size() / kBytesPerUnit);
@@ -220,7 +219,9 @@ bool ServerConnection::pump(std::int64_t now_ms, TurnBudget& budget) {
     if (under_way_ == nullptr) break;
     if (!has_current_) {
       // A message with a body is two of the transport's.
-      if (!connection_->below_window(2 * static_cast<std::size_t>(options_.window))) break;
+      const bool below = connection_->below_window(2 * static_cast<std::size_t>(options_.window));
+      count_pushed(budget);
+      if (!below) break;
       ServerStream::State state{};
       try {
         state = under_way_->source->peek(&current_);
@@ -258,20 +259,27 @@ bool ServerConnection::pump(std::int64_t now_ms, TurnBudget& budget) {
       metadata_sent_ = false;
     }
     budget.spend(cost_of_current());
+    bool sent = true;
     try {
-      if (!send_current()) break;
+      sent = send_current();
     } catch (const ResourceError& reason) {
       fail_stream(reason);  // a region that the system doesn't let pass is no fault of the connection's
     }
+    count_pushed(budget);
+    if (!sent) break;
     progress = true;
   }
   return progress;
 }
 
 std::uint64_t ServerConnection::cost_of_current() const noexcept {
-  std::uint64_t bytes = current_.metadata.size();
-  if (current_.by_value) bytes += std::min(current_.bytes, kBytesAtOnce);
-  return kPerMessage + kPerBuffer * (current_.buffers.size() + current_.parts.size()) + bytes / kBytesPerUnit;
+  return kPerMessage + kPerBuffer * (current_.buffers.size() + current_.parts.size());
+}
+
+// The connection pushes on what waits for room whenever it is asked for something.
+void ServerConnection::count_pushed(TurnBudget& budget) noexcept {
+  const std::uint64_t pushed = connection_->pushed();
+  budget.spend((pushed - std::exchange(pushed_, pushed)) / kBytesPerUnit);
 }
 
 void ServerConnection::check_size() const {

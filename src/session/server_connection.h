@@ -64,6 +64,7 @@ class ServerConnection {
   void settle();
   bool pump(std::int64_t now_ms, TurnBudget& budget);
   std::uint64_t cost_of_current() const noexcept;
+  void count_pushed(TurnBudget& budget) noexcept;
   bool send_current();
   bool send_metadata();
   bool send_remote();
@@ -107,7 +108,8 @@ class ServerConnection {
   std::vector<std::uint32_t> dropped_;
   std::int64_t starved_since_ms_ = 0;
   std::int64_t deadline_ms_ = 0;
-  std::int64_t now_ms_ = 0;  // of the turn
+  std::int64_t now_ms_ = 0;   // of the turn
+  std::uint64_t pushed_ = 0;  // of the connection's pushed(), what was counted
   bool waits_for_source_ = false;
   ConsumerStats stats_;
 };

@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <optional>
 
 namespace crossdock::session {
 
@@ -17,7 +16,9 @@ class TurnBudget {
   static constexpr std::uint64_t kMaxWork = 400'000;  ///< About nanoseconds.
   static constexpr std::uint64_t kStride = 2'000;     ///< Work between two readings of the clock.
 
-  explicit TurnBudget(Clock clock = steady_now) noexcept : clock_(clock) {}
+  /// `start`: of the clock, when the turn began, or before.
+  explicit TurnBudget(std::int64_t start, Clock clock = steady_now) noexcept
+      : clock_(clock), start_(start), now_(start) {}
 
   /// Counts work that was done, in units of about a nanosecond.
   void spend(std::uint64_t work) noexcept {
@@ -27,6 +28,8 @@ class TurnBudget {
   /// Whether the turn may go on.
   bool left() const noexcept { return !over_; }
   std::uint64_t spent() const noexcept { return spent_; }
+  /// The clock's last reading; the start if there was none.
+  std::int64_t now() const noexcept { return now_; }
 
  private:
   static std::int64_t steady_now() noexcept {
@@ -35,16 +38,15 @@ class TurnBudget {
 
   void look() noexcept {
     next_look_ = spent_ + kStride;
-    const std::int64_t now = clock_();
-    // Its first reading stands for the work before it, too.
-    if (!start_) start_ = now - static_cast<std::int64_t>(spent_);
-    over_ = spent_ >= kMaxWork || now - *start_ >= kMaxTime;
+    now_ = clock_();
+    over_ = spent_ >= kMaxWork || now_ - start_ >= kMaxTime;
   }
 
   const Clock clock_;
+  const std::int64_t start_;  // ns
+  std::int64_t now_;          // ns
   std::uint64_t spent_ = 0;
   std::uint64_t next_look_ = kStride;
-  std::optional<std::int64_t> start_;  // ns
   bool over_ = false;
 };
 

@@ -88,6 +88,9 @@ class CROSSDOCK_EXPORT Connection {
   /// it. Either half may call it; receive(), in_flight() and prepare_sleep() do. Destroying a connection drops what is
   /// left. Throws as send() does.
   virtual bool flush() { return true; }
+  /// Bytes that the sending half has passed on, ever, in whichever call: what that call cost. Bytes that a send() has
+  /// taken and that wait for room aren't among them yet.
+  virtual std::uint64_t pushed() const noexcept { return 0; }
 
   // --- receiving ---
   /// The next message, if there is one. Bounded work. Throws ConnectionError at the peer's end (after its last

@@ -67,6 +67,7 @@ class ShmConnection final : public Connection, private RingOwner {
   bool retire(std::uint16_t number) override;
   bool shares_memory() const noexcept override { return true; }
   bool flush() override;
+  std::uint64_t pushed() const noexcept override { return writer_.written(); }
 
   std::optional<Incoming> receive() override;
   void receive_into(std::shared_ptr<BodyMemory> memory) override { reader_.receive_into(memory ? memory : pool_); }

@@ -109,6 +109,8 @@ class RingWriter {
   bool flush();
   /// Messages sent that the peer hasn't taken.
   std::size_t in_flight();
+  /// Bytes that the peer was shown, ever.
+  std::uint64_t written() const noexcept { return view_.own->written.load(std::memory_order_relaxed); }
 
   /// Whether fewer than `window` messages are in flight. Looks at the peer only if they weren't, as last seen.
   bool below_window(std::size_t window);

@@ -52,6 +52,7 @@ class TcpConnection final : public Connection, private ControlFrames {
   bool retire(std::uint16_t number) override;
   bool shares_memory() const noexcept override { return false; }
   bool flush() override;
+  std::uint64_t pushed() const noexcept override { return writer_.pushed(); }
 
   std::optional<Incoming> receive() override;
   void receive_into(std::shared_ptr<BodyMemory> memory) override { reader_.receive_into(memory ? memory : pool_); }

@@ -256,6 +256,7 @@ bool FrameWriter::sum_copy() {
 
 /// `bytes` of what push_locked() offered are out.
 void FrameWriter::consume(std::size_t bytes, Dropped* dropped) {
+  pushed_.fetch_add(bytes, std::memory_order_relaxed);
   const std::size_t of_queue = std::min(bytes, queued());
   queue_begin_ += of_queue;
   bytes -= of_queue;

@@ -58,6 +58,8 @@ class FrameWriter {
   void forget_refusal() noexcept;
   /// Messages that were sent, ever.
   std::uint64_t sent() const noexcept { return sent_.load(std::memory_order_acquire); }
+  /// Bytes that the stream has taken, ever.
+  std::uint64_t pushed() const noexcept { return pushed_.load(std::memory_order_relaxed); }
 
  private:
   /// What is dropped once the lock is let go of.
@@ -88,6 +90,7 @@ class FrameWriter {
   std::atomic<bool> refused_{false};
   std::atomic<bool> room_{true};
   std::atomic<std::uint64_t> sent_{0};
+  std::atomic<std::uint64_t> pushed_{0};
   std::atomic<std::uint64_t> taken_{0};  // said by the receiving half
 
   std::mutex mutex_;  // over the rest

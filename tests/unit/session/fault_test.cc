@@ -318,7 +318,7 @@ TEST_F(FaultTest, AConsumerThatGivesBackSlowlyIsWaitedFor) {
   };
   std::int64_t now = 1000;
   const auto take_turn = [&] {
-    TurnBudget budget;
+    TurnBudget budget(0, []() noexcept { return std::int64_t{0}; });
     connection.turn(now, budget);
   };
   const auto turn_until = [&](std::size_t n) {

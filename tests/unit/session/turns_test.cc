@@ -44,11 +44,15 @@ struct Record {
 };
 
 /// A server's connection to a client that always has one more free_data message of zeros, each of which takes the
-/// server some time.
+/// server some time, and bytes of a body that waits for room.
 class BusyConnection final : public Connection {
  public:
-  BusyConnection(int number, Record& record, std::chrono::microseconds per_message)
-      : number_(number), record_(record), per_message_(per_message), bell_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  BusyConnection(int number, Record& record, std::chrono::microseconds per_message, std::uint64_t pushed_per_message)
+      : number_(number),
+        record_(record),
+        per_message_(per_message),
+        pushed_per_message_(pushed_per_message),
+        bell_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     agreement_.want_data = kWant;
     agreement_.free_data = kFree;
     agreement_.counted_leases = true;
@@ -69,11 +73,13 @@ class BusyConnection final : public Connection {
     const auto until = std::chrono::steady_clock::now() + per_message_;
     while (std::chrono::steady_clock::now() < until) {
     }
+    pushed_ += pushed_per_message_;
     record_.taken.fetch_add(1);
     const std::lock_guard lock(record_.mutex);
     record_.order.push_back(number_);
     return Incoming{true, kFree, as_bytes(zeros_)};
   }
+  std::uint64_t pushed() const noexcept override { return pushed_; }
   void receive_into(std::shared_ptr<transport::BodyMemory>) override {}
   std::shared_ptr<const device::Region> region(std::uint16_t, int, const transport::InterruptHook&) override {
     throw std::logic_error("no region was announced");
@@ -87,6 +93,8 @@ class BusyConnection final : public Connection {
   const int number_;
   Record& record_;
   const std::chrono::microseconds per_message_;
+  const std::uint64_t pushed_per_message_;
+  std::uint64_t pushed_ = 0;
   const std::string zeros_ = std::string(64, '\0');
   const UniqueFd bell_;
   transport::Agreement agreement_;
@@ -208,9 +216,10 @@ class BusyTransport final : public transport::Transport {
 class Turns : public ::testing::Test {
  protected:
   /// A server with `n` connections that always have work.
-  void serve(int n, std::chrono::microseconds per_message) {
+  void serve(int n, std::chrono::microseconds per_message, std::uint64_t pushed_per_message = 0) {
     serve();
     per_message_ = per_message;
+    pushed_per_message_ = pushed_per_message;
     for (int i = 0; i < n; ++i) join();
     door_->await(n);
   }
@@ -222,14 +231,26 @@ class Turns : public ::testing::Test {
     options.transports = registry;
     server_.emplace(options);
   }
-  void join() { door_->knock(std::make_unique<BusyConnection>(next_++, record_, per_message_)); }
+  void join() { door_->knock(std::make_unique<BusyConnection>(next_++, record_, per_message_, pushed_per_message_)); }
   void await_messages(std::uint64_t n) const {
     for (const std::uint64_t end = record_.taken + n; record_.taken < end;) std::this_thread::yield();
+  }
+  /// In messages.
+  std::size_t longest_turn() const {
+    std::size_t longest = 0;
+    for (auto at = record_.order.begin(); at != record_.order.end();) {
+      const auto end = std::find_if(at, record_.order.end(), [&](int who) { return who != *at; });
+      // The first of them was alone for a while.
+      if (at != record_.order.begin()) longest = std::max(longest, static_cast<std::size_t>(end - at));
+      at = end;
+    }
+    return longest;
   }
 
   Record record_;
   std::shared_ptr<Door> door_ = std::make_shared<Door>();
   std::chrono::microseconds per_message_{0};
+  std::uint64_t pushed_per_message_ = 0;
   int next_ = 0;
   std::optional<Server> server_;
 };
@@ -250,14 +271,14 @@ TEST_F(Turns, AConnectionThatAlwaysHasWorkGetsBoundedTurns) {
   serve(2, std::chrono::microseconds(100));
   await_messages(2000);
   server_->close();
-  std::size_t longest = 0;
-  for (auto at = record_.order.begin(); at != record_.order.end();) {
-    const auto end = std::find_if(at, record_.order.end(), [&](int who) { return who != *at; });
-    // The first of them was alone for a while.
-    if (at != record_.order.begin()) longest = std::max(longest, static_cast<std::size_t>(end - at));
-    at = end;
-  }
-  EXPECT_LE(longest, 16U) << "messages of 100 us that one connection sent in a turn";
+  EXPECT_LE(longest_turn(), 16U) << "messages of 100 us that one connection sent in a turn";
+}
+
+TEST_F(Turns, WhatAConnectionPushesCountsInWhicheverCall) {
+  serve(2, std::chrono::microseconds(0), 256 << 10);
+  await_messages(2000);
+  server_->close();
+  EXPECT_LE(longest_turn(), 2 * TurnBudget::kMaxWork * 4 / (256 << 10)) << "messages in a turn, of 256 KiB each";
 }
 
 // What one source has wakes its own connection, not all those whose sources have nothing.
@@ -306,7 +327,7 @@ std::int64_t fake_now = 0;  // ns
 std::int64_t fake_clock() noexcept { return fake_now; }
 
 TEST(TurnBudgetTest, EndsByWork) {
-  TurnBudget budget(fake_clock);
+  TurnBudget budget(fake_now, fake_clock);
   std::uint64_t spent = 0;
   for (; budget.left(); spent += 500) budget.spend(500);
   EXPECT_GE(spent, TurnBudget::kMaxWork);
@@ -314,19 +335,27 @@ TEST(TurnBudgetTest, EndsByWork) {
 }
 
 TEST(TurnBudgetTest, EndsByTimeWhereWorkTakesLongerThanEstimated) {
-  TurnBudget budget(fake_clock);
+  TurnBudget budget(fake_now, fake_clock);
   const std::int64_t start = fake_now;
   while (budget.left()) {
     budget.spend(500);
     fake_now += 50'000;
   }
   EXPECT_GE(fake_now - start, TurnBudget::kMaxTime);
-  EXPECT_LE(fake_now - start, TurnBudget::kMaxTime + 2 * 4 * 50'000);
+  EXPECT_LE(fake_now - start, TurnBudget::kMaxTime + std::int64_t{2} * 4 * 50'000);
   EXPECT_LT(budget.spent(), TurnBudget::kMaxWork);
 }
 
+TEST(TurnBudgetTest, TheTimeBeforeTheFirstReadingCounts) {
+  TurnBudget budget(fake_now, fake_clock);
+  fake_now += TurnBudget::kMaxTime;
+  budget.spend(TurnBudget::kStride);
+  EXPECT_FALSE(budget.left());
+  EXPECT_EQ(budget.now(), fake_now);
+}
+
 TEST(TurnBudgetTest, OneLargePieceOfWorkEndsIt) {
-  TurnBudget budget(fake_clock);
+  TurnBudget budget(fake_now, fake_clock);
   EXPECT_TRUE(budget.left());
   budget.spend(TurnBudget::kMaxWork);
   EXPECT_FALSE(budget.left());
