@@ -53,7 +53,7 @@ auto from_source(Read&& read) {
     throw;
   } catch (const Error& error) {
     if (!is_source_thread()) throw;
-    if (error.code() == ErrorCode::kInvalidData) throw RemoteError(error.what());
+    if (error.code() == ErrorCode::kInvalidData || error.code() == ErrorCode::kRemote) throw RemoteError(error.what());
     throw RemoteError(std::string(error_name(error.code())) + ": " + error.what());
   }
 }
