@@ -416,19 +416,23 @@ def test_a_reader_that_ends_first_is_exit_code_141():
 
 def test_the_commands_that_connect_take_checksum(no_leftovers, files):
     serving = Serving(files / "flights.arrow", "--uri", "tcp:", "--no-checksum")
-    for command in (("ls", serving.uri), ("get", serving.uri, "flights"), ("inspect", serving.uri)):
-        crossdock(*command)
-        _, err = crossdock(*command, "--checksum", expect=4)
-        assert "checksum" in err
-    assert serving.stop()[0] == 0
+    try:
+        for command in (("ls", serving.uri), ("get", serving.uri, "flights"), ("inspect", serving.uri)):
+            crossdock(*command)
+            _, err = crossdock(*command, "--checksum", expect=4)
+            assert "checksum" in err
+    finally:
+        assert serving.stop()[0] == 0
 
 
 def test_a_token_in_the_environment_is_for_tcp(no_leftovers, files, monkeypatch):
     monkeypatch.setenv("CROSSDOCK_TOKEN", "a token for other commands")
     for uri in ("shm:mine", None):
         serving = Serving(files / "flights.arrow", *(("--uri", uri) if uri else ()))
-        crossdock("ls", serving.uri)
-        assert serving.stop() == (0, "", "")
+        try:
+            crossdock("ls", serving.uri)
+        finally:
+            assert serving.stop() == (0, "", "")
 
 
 def test_writing_needs_pyarrow(serving, tmp_path):
