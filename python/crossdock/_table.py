@@ -13,6 +13,7 @@ from rich.cells import cell_len, set_cell_size
 _GAP = "  "
 # A cell is cut to this only where the table is too wide for the terminal.
 _NARROW = 24
+_NARROWEST = 8  # of the last column, before it is left out
 
 
 def terminal_width(stream: TextIO | None = None) -> int | None:
@@ -30,16 +31,19 @@ def wrapped(text: str, width: int | None) -> str:
 def fitted(widths: Sequence[int], width: int) -> list[int]:
     """The widths of the columns that are shown in `width`: as many from the left as fit, and at least one.
 
-    Where not all fit as they are, wide columns are cut to `_NARROW`; room that is left over goes back to them, from
-    the left.
+    Where not all fit as they are, wide columns are cut to `_NARROW`, and the last one to what is left of the room, if
+    that is `_NARROWEST`; room that is left over goes back to them, from the left.
     """
     if sum(widths) + len(_GAP) * (len(widths) - 1) <= width:
         return list(widths)
     shown: list[int] = []
     left = width
-    for one in widths:
+    for i, one in enumerate(widths):
         cut = min(one, _NARROW)
-        needed = cut + (len(_GAP) if shown else 0)
+        gap = len(_GAP) if shown else 0
+        if i == len(widths) - 1 and left - gap >= _NARROWEST:
+            cut = min(cut, left - gap)
+        needed = cut + gap
         if needed > left and shown:
             break
         shown.append(min(cut, left))

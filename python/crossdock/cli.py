@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -29,10 +30,12 @@ if TYPE_CHECKING:
     from crossdock._typing import Source
 
 OK, FAILED, USAGE, NOT_FOUND, NO_CONNECTION, DAMAGED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+NO_READER = 128 + signal.SIGPIPE
 
 _EXIT_CODES = """
 Exit codes: 0 done; 1 failed (the error's name is on stderr); 2 wrong usage or a malformed URI; 3 the name or a file was
-not found; 4 no connection, or out of time; 5 the data was cut off or changed on the way; 130 interrupted.
+not found; 4 no connection, or out of time; 5 the data was cut off or changed on the way; 130 interrupted;
+141 the reader of the output ended first, as in `| head`.
 """
 
 # The first class that fits counts.
@@ -85,11 +88,21 @@ def _error_line(name: str, error: object) -> None:
     print(wrapped(text, terminal_width(sys.stderr)), file=sys.stderr)
 
 
+def _report_error(error: BaseException) -> None:
+    """One line; with --debug, the traceback."""
+    if not _debug:
+        _error_line(type(error).__name__, error)
+        return
+    for line in "".join(traceback.format_exception(error)).splitlines():
+        print(shown(line), file=sys.stderr)
+
+
 @contextmanager
 def _reported() -> Iterator[None]:
     """Errors become one line on stderr and an exit code."""
     try:
         yield
+        sys.stdout.flush()  # Here it is known that nobody reads any more.
     except KeyboardInterrupt:
         with suppress(OSError):  # After SIGHUP the terminal may be gone.
             print("Interrupted", file=sys.stderr)
@@ -98,13 +111,11 @@ def _reported() -> Iterator[None]:
         _error_line("MissingPackage", error)
         raise typer.Exit(FAILED) from None
     except BrokenPipeError:
-        # Whoever read our output is gone: nothing to say, and nothing more to flush to it.
+        # The reader of our output is gone: nothing to say, and nothing more to flush to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(FAILED) from None
+        raise typer.Exit(NO_READER) from None
     except tuple(kind for kind, _ in _CODE_OF) as error:
-        if _debug:
-            raise
-        _error_line(type(error).__name__, error)
+        _report_error(error)
         raise typer.Exit(next(code for kind, code in _CODE_OF if isinstance(error, kind))) from None
 
 
@@ -241,13 +252,19 @@ def _server_name(table: str) -> str:
     return name or "tables"
 
 
-def _server_at_a_name(table: str, token: str | None) -> xd.Server:
+def _server_at(uris: list[str], checksum: bool | None) -> xd.Server:
+    """The environment's token is for all commands, and is no mistake where nothing here is over tcp."""
+    over_tcp = any(uri.lower().startswith("tcp:") for uri in uris)
+    return xd.Server(uris, token=_token() if over_tcp else None, checksum=checksum)
+
+
+def _server_at_a_name(table: str) -> xd.Server:
     """A server at the table's name, or at that with the first number that is free, from 2 on."""
     name = _server_name(table)
     for number in range(1, _MOST_NAMES):
         uri = f"shm:{name}" if number == 1 else f"shm:{name}-{number}"
         try:
-            server = xd.Server(uri, token=token)
+            server = xd.Server(uri)
         except xd.ConnectionError:
             continue  # A live server has it.
         if number > 1:
@@ -288,6 +305,9 @@ def serve(
 ) -> None:
     """Serves the tables in FILE... until Ctrl-C, SIGTERM or SIGHUP. Prints the URI to connect to; each of several on a
     line."""
+    for path in files:
+        if path.is_dir():
+            raise typer.BadParameter(f"{shown(str(path))} is a folder; give the files in it", param_hint="FILE")
     names = name or [path.stem for path in files]
     if len(names) != len(files):
         raise typer.BadParameter(f"{len(files)} files need as many names, not {len(names)}", param_hint="--name")
@@ -302,7 +322,7 @@ def serve(
     _on_end(lambda *_: stop.set())
     with (
         _reported(),
-        xd.Server(uri, token=_token(), checksum=checksum) if uri else _server_at_a_name(names[0], _token()) as server,
+        _server_at(uri, checksum) if uri else _server_at_a_name(names[0]) as server,
     ):
         for one, path in zip(names, files, strict=True):
             if stop.is_set():
@@ -326,6 +346,8 @@ _FORMATS = (".arrow", ".arrows", ".feather", ".parquet", ".csv")
 
 
 def _check_format(target: Path) -> None:
+    if target.is_dir():
+        raise typer.BadParameter(f"{shown(str(target))} is a folder; give a file in it", param_hint="--output")
     if target.suffix.lower() not in _FORMATS:
         raise typer.BadParameter(
             f"{target} ends in none of {', '.join(_FORMATS)}, which say the format", param_hint="--output"
@@ -366,6 +388,10 @@ def _write(target: Path, schema: xd.Schema, batches: Iterable[xd.RecordBatch]) -
             for batch in batches:
                 sink.write_batch(pyarrow.record_batch(batch))
         partial.replace(target)
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError, pyarrow.ArrowTypeError) as error:
+        raise xd.UnsupportedTypeError(
+            f"{target} can't hold this table: {error}; .arrow holds every type, and --columns A,B leaves columns out"
+        ) from error
     finally:
         partial.unlink(missing_ok=True)
 
@@ -492,6 +518,8 @@ def get(
         _check_format(output)
     with _reported():
         if output is not None:
+            if not output.parent.is_dir():
+                raise xd.NotFoundError(f"{output.parent}, where {output.name} is to be written, is no folder; make it")
             _pyarrow_for(output)  # before the clock starts
     with _reported(), _connect(uri, timeout, checksum) as client:
         rows = next((entry.rows for entry in client.list() if entry.name == name), None)
@@ -557,13 +585,14 @@ def ls(
         ),
     ] = None,
     timeout: Annotated[float, typer.Option(min=0, help="Seconds to connect in, and to wait for the answer.")] = 10.0,
+    checksum: _Checksum = None,
 ) -> None:
     """Lists the tables of a server, or this user's servers that listen at a name."""
     if uri is None:
         with _reported():
             _list_servers(timeout)
         return
-    with _reported(), _connect(uri, timeout) as client:
+    with _reported(), _connect(uri, timeout, checksum) as client:
         rows = [
             (
                 entry.name,
@@ -602,6 +631,7 @@ def inspect(
     ] = False,
     limit: Annotated[int, typer.Option(min=0, help="Show at most so many batches, and dictionaries; 0: all.")] = 10,
     timeout: Annotated[float, typer.Option(min=0, help="Seconds to connect in, and that each batch may take.")] = 10.0,
+    checksum: _Checksum = None,
 ) -> None:
     """Shows what is in a file, or what a server sends: schema, batches, dictionaries, buffers, messages."""
     if not _inspect.is_uri(target):
@@ -624,7 +654,7 @@ def inspect(
         raise typer.BadParameter(f"{option} needs the NAME of a table; see `crossdock ls`")
     if wire and buffers:
         raise typer.BadParameter("--wire shows messages, --buffers what is in batches: give one of them")
-    with _reported(), _connect(target, timeout) as client:
+    with _reported(), _connect(target, timeout, checksum) as client:
         if name is None:
             _inspect.show_catalogue(target, client, as_json=as_json)
         elif wire:
@@ -638,8 +668,6 @@ def inspect(
 
 def _evaluated(target: str) -> Any:
     """What `module:expression` stands for; the current folder can be imported from."""
-    import traceback
-
     module, colon, expression = target.partition(":")
     if not colon or not module or not expression.strip():
         raise typer.BadParameter(f"{target!r} is no module:expression, such as numpy:arange(3)")
@@ -717,9 +745,7 @@ def check(
             instead = _made_by(target, thing, error) if isinstance(error, TypeError) else None
             if instead:
                 raise typer.BadParameter(instead) from None
-            if _debug:
-                raise
-            _error_line(type(error).__name__, error)
+            _report_error(error)
             raise typer.Exit(FAILED) from None
         if as_json:
             import json
@@ -737,30 +763,30 @@ def devices(
     """Lists the drivers and their devices: what each is called, its kinds of memory, and why a driver is absent."""
     with _reported():
         drivers = _native.devices()
-    if as_json:
-        import json
+        if as_json:
+            import json
 
-        print(json.dumps({"drivers": drivers}, default=str))
-        return
-    rows = [
-        (
-            driver["driver"],
-            str(device["device"]),
-            device["filter"],
-            _size(device["memory"]) if device["memory"] else "",
-            " ".join(device["usm_types"]),
-            device["name"],
-        )
-        for driver in drivers
-        for device in driver["devices"]
-    ]
-    left_out = _print_table(("driver", "device", "filter string", "memory", "kinds", "name"), rows, frozenset((3,)))
-    _print_left_out([_inspect.counted(left_out, "more column")] if left_out else [], "; --json has all")
-    for driver in drivers:
-        if not driver["devices"]:
-            why = "; ".join(driver["tried"]) or "none; tests make simulated ones (crossdock.testing)"
-            text = f"{driver['driver']}: {'no devices' if driver['found'] else 'not found'}: {why}"
-            print(wrapped(shown(text), terminal_width()))
+            print(json.dumps({"drivers": drivers}, default=str))
+            return
+        rows = [
+            (
+                driver["driver"],
+                str(device["device"]),
+                device["filter"],
+                _size(device["memory"]) if device["memory"] else "",
+                " ".join(device["usm_types"]),
+                device["name"],
+            )
+            for driver in drivers
+            for device in driver["devices"]
+        ]
+        left_out = _print_table(("driver", "device", "filter string", "memory", "kinds", "name"), rows, frozenset((3,)))
+        _print_left_out([_inspect.counted(left_out, "more column")] if left_out else [], "; --json has all")
+        for driver in drivers:
+            if not driver["devices"]:
+                why = "; ".join(driver["tried"]) or "tests make simulated ones (crossdock.testing)"
+                text = f"{driver['driver']}: {'no devices' if driver['found'] else 'not found'}: {why}"
+                print(wrapped(shown(text), terminal_width()))
 
 
 def main() -> None:

@@ -90,6 +90,7 @@ class Client:
         wait: how reading waits: "block" sleeps when nothing comes, "spin" never (a whole core), "auto" spins a
         little first.
         timeout: seconds that each batch may take; None: for ever. After a `TimeoutError` reading may be tried again.
+            The wait for the schema, in this call, is bounded by the `timeout` of `connect()`.
         validation: "structure" makes sure that nothing out of bounds is reached by way of lengths and of first and last
             offsets; "full" looks at every offset, index and text; None: full, if the data comes from another user or
             another machine.
@@ -182,7 +183,7 @@ def connect(
         from two that publish the same under the same names; live streams need one.
     timeout: seconds for connecting, and for each answer that `list()` and `get()` wait for; None: for ever.
     users: user ids whose servers are trusted to feed us, beside our own and root, or "any".
-    token: over tcp, the secret that the server asks for.
+    token: over tcp, the secret that the server asks for; over shm: the user ids decide, and it isn't used.
     checksum: over tcp, a CRC-32C of all that passes; bytes changed on the way raise `ProtocolError` and are never given
         out. None: where the server asks for it. True: always, and a server that knows of none is refused
         (`HandshakeError`). False: never.

@@ -130,7 +130,7 @@ class InterruptedError(Error, builtins.InterruptedError):
 
 
 class ConsumedError(Error, RuntimeError):
-    """A one-shot stream was given to somebody already."""
+    """A one-shot stream was given to somebody already, or read in part."""
 
 
 class ConnectionError(Error, builtins.ConnectionError):

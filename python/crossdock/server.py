@@ -83,6 +83,11 @@ class Server:
         patience_ms = milliseconds(lease_patience, "lease_patience")
         many = isinstance(uri, Iterable) and not isinstance(uri, (str, bytes))
         uris = [checked_uri(one) for one in (uri if many else (uri,))]  # type: ignore[arg-type]
+        if token is not None and uris and all(one.lower().startswith("shm:") for one in uris):
+            raise InvalidArgumentError(
+                "token is for tcp, and this server listens only over shm:, where the user id decides: leave token out; "
+                "users names the users that may connect"
+            )
         self._native = _native.Server(
             uris,
             window,
@@ -151,6 +156,8 @@ class Server:
         one stays. A client with two connections asks on each, and may meet both: use another name for such clients.
         """
         checked_name(name)
+        if not isinstance(replace, bool):
+            raise TypeError(f"replace is True or False, not {type(replace).__name__}")
         kind = _kind(source, mode)
         if stable is not None:
             _checked_stability(stable)
@@ -177,7 +184,7 @@ class Server:
 
         "sources": name, kind, rows, bytes, bytes_copied, consumers. "consumers": pid, peer, name, batches, rows,
         bytes, window, in_flight, leases, leased_bytes, oldest_lease (seconds, or None), bytes_by_value. And the counts
-        "connections", "protocol_errors", "bitmap_bytes_copied".
+        "connections" (all that there were, also those that have ended), "protocol_errors", "bitmap_bytes_copied".
         """
         return self._native.stats()
 
@@ -263,8 +270,9 @@ def serve(
     wait: how the server's thread waits: "block" sleeps when nothing comes, "spin" never (a whole core), "auto" spins a
         little first.
     users: user ids that may connect beside our own, or "any".
-    token: over tcp, a secret that clients must know; it is proved, never sent. None: whoever reaches the port is
-        served.
+    token: over tcp, a secret that clients must know; it is proved, never sent. None: all who reach the port are
+        served. Over shm: the user id decides, and no token is asked for; where no URI is of tcp, giving one is an
+        `InvalidArgumentError`.
     checksum: over tcp, a CRC-32C of all that passes, so that bytes changed on the way end the connection and aren't
         taken for data. None: with clients that ask for it. True: with all; a client that knows of none is refused
         (`HandshakeError`). False: never.

@@ -27,13 +27,25 @@ namespace {
 std::string path_of(const nb::bytes& path) { return {path.c_str(), path.size()}; }
 
 /// A reader that Python threads and C consumers share. Decoding takes no interpreter lock, and none is waited for with
-/// it.
+/// it. The batches in their order all go to the first that asks for one: iteration or one of the streams. The others
+/// would take their part for the whole file.
 class SharedReader {
  public:
+  static constexpr std::uint64_t kIteration = 1;
+
   explicit SharedReader(std::unique_ptr<ipc::FileReader> reader) : reader_(std::move(reader)) {}
   const ipc::FileReader& about() const noexcept { return *reader_; }
-  std::optional<array::RecordBatch> next() {
+  /// A number for a new stream's next(). Throws ConsumedError once batches were taken.
+  std::uint64_t new_stream() {
     const std::lock_guard lock(mutex_);
+    if (taker_ != 0) throw_consumed();
+    return ++streams_;
+  }
+  /// Throws ConsumedError where another `taker` has taken batches.
+  std::optional<array::RecordBatch> next(std::uint64_t taker) {
+    const std::lock_guard lock(mutex_);
+    if (taker_ == 0) taker_ = taker;
+    if (taker_ != taker) throw_consumed();
     return reader_->next();
   }
   array::RecordBatch batch(std::int64_t index) {
@@ -42,22 +54,31 @@ class SharedReader {
   }
 
  private:
+  [[noreturn]] void throw_consumed() const {
+    throw ConsumedError(std::string("batches were taken from this FileReader by ") +
+                        (taker_ == kIteration ? "iteration" : "a consumer of its Arrow stream") +
+                        ", so that others would get a part of the file for the whole: open() it again");
+  }
+
   std::mutex mutex_;
   std::unique_ptr<ipc::FileReader> reader_;
+  std::uint64_t taker_ = 0;  // Nobody yet.
+  std::uint64_t streams_ = kIteration;
 };
 
-/// What is left of it, in the hands of a C consumer.
-class Rest final : public array::BatchStream {
+/// The whole of it, in the hands of a C consumer.
+class Whole final : public array::BatchStream {
  public:
-  explicit Rest(std::shared_ptr<SharedReader> reader) : reader_(std::move(reader)) {}
+  explicit Whole(std::shared_ptr<SharedReader> reader) : reader_(std::move(reader)), number_(reader_->new_stream()) {}
   const std::shared_ptr<const array::Schema>& schema() const override { return reader_->about().schema(); }
   std::optional<array::RecordBatch> next() override {
     const GilReleaseIfHeld release;
-    return reader_->next();
+    return reader_->next(number_);
   }
 
  private:
   std::shared_ptr<SharedReader> reader_;
+  std::uint64_t number_;
 };
 
 class PyFileReader {
@@ -79,7 +100,7 @@ class PyFileReader {
     drain_deferred();
     const std::shared_ptr<SharedReader> reader = held();
     const GilRelease release;
-    return reader->next();
+    return reader->next(SharedReader::kIteration);
   }
   array::RecordBatch batch(std::int64_t index) {
     drain_deferred();
@@ -97,7 +118,11 @@ class PyFileReader {
     }
     return batch(index);
   }
-  std::unique_ptr<array::BatchStream> rest() const { return std::make_unique<Rest>(held()); }
+  std::unique_ptr<array::BatchStream> whole() const {
+    std::shared_ptr<SharedReader> reader = held();
+    const GilRelease release;  // A batch may be decoded under the reader's lock.
+    return std::make_unique<Whole>(std::move(reader));
+  }
   void close() noexcept { reader_.reset(); }
   bool closed() const noexcept { return reader_ == nullptr; }
   const std::string& path() const noexcept { return path_; }
@@ -173,15 +198,16 @@ void bind_file(nb::module_& module) {
       .def("__arrow_c_schema__", [](const PyFileReader& self) { return schema_capsule(*self.about().schema()); })
       .def(
           "__arrow_c_stream__",
-          [](const PyFileReader& self, nb::handle /*requested_schema*/) { return stream_capsule(self.rest()); },
+          [](const PyFileReader& self, nb::handle /*requested_schema*/) { return stream_capsule(self.whole()); },
           "requested_schema"_a.none() = nb::none(),
-          "The batches that iteration hasn't given yet; the stream and iteration share one place in the file. A "
-          "requested schema is not followed: the consumer casts.")
+          "The whole file, for one consumer: once batches were taken, by iteration or by another consumer, it raises "
+          "ConsumedError, and so does a stream that was handed out before. batch() takes none. A requested schema is "
+          "not followed: the consumer casts.")
       .def(
           "__arrow_c_device_stream__",
           [](const PyFileReader& self, nb::handle /*requested_schema*/, const nb::kwargs& keywords) {
             refuse_keywords("FileReader.__arrow_c_device_stream__", keywords);
-            return device_stream_capsule(self.rest());
+            return device_stream_capsule(self.whole());
           },
           "requested_schema"_a.none() = nb::none(), "keywords"_a,
           "As __arrow_c_stream__, with the device that the memory is on.")

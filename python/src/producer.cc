@@ -53,7 +53,7 @@ auto for_consumer(Read&& read) {
   } catch (const UnsupportedTypeError&) {
     throw;
   } catch (const Error& error) {
-    if (error.code() == ErrorCode::kInvalidData) throw RemoteError(error.what());
+    if (error.code() == ErrorCode::kInvalidData || error.code() == ErrorCode::kRemote) throw RemoteError(error.what());
     throw RemoteError(std::string(error_name(error.code())) + ": " + error.what());
   }
 }

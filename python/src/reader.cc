@@ -138,12 +138,20 @@ std::optional<array::RecordBatch> PyReader::next() {
     std::optional<array::RecordBatch> batch = stream_->next();
     // A producer in C hears of close() only when it comes back by itself.
     if (interrupt_->cancelled()) throw ClosedError(kClosedMeanwhile);
-    if (!batch) state_.store(State::kEnded);
+    note_taken(batch.has_value());
     return batch;
   } catch (const InterruptedError&) {
     if (interrupt_->raise_here()) throw nb::python_error();
     if (interrupt_->cancelled()) throw ClosedError(kClosedMeanwhile);
     throw;
+  }
+}
+
+void PyReader::note_taken(bool batch) noexcept {
+  if (batch) {
+    begun_.store(true);
+  } else {
+    state_.store(State::kEnded);
   }
 }
 
@@ -160,7 +168,7 @@ bool PyReader::try_next(std::optional<array::RecordBatch>* batch) {
   } else {
     *batch = stream_->next();
   }
-  if (there && !*batch) state_.store(State::kEnded);
+  if (there) note_taken(batch->has_value());
   return there;
 }
 
@@ -183,6 +191,12 @@ std::unique_ptr<array::BatchStream> PyReader::hand_over() {
   require_open();
   const GilRelease release;
   const Use use(*this);
+  // The rest alone would pass for the whole table.
+  if (begun_.load() || state_.load() == State::kEnded) {
+    throw ConsumedError(
+        "batches were taken from this RecordBatchReader by iteration, and it hands over only the whole: get() the "
+        "table again, or iterate over the rest");
+  }
   auto stream = std::make_unique<HandedOver>(std::move(stream_), interrupt_);
   reader_ = nullptr;
   state_.store(State::kHandedOver);
@@ -246,9 +260,9 @@ void bind_reader(nb::module_& module) {
           "__arrow_c_stream__",
           [](PyReader& self, nb::handle /*requested_schema*/) { return stream_capsule(for_the_cpu(self.hand_over())); },
           "requested_schema"_a.none() = nb::none(),
-          "Hands the rest of the stream over; afterwards this object only knows its schema. Batches on a device are "
-          "copied "
-          "to the host, each as it is read. A requested schema is not followed: the consumer casts.")
+          "Hands the whole stream over, once; afterwards this object only knows its schema. Raises ConsumedError when "
+          "batches were taken by iteration before. Batches on a device are copied to the host, each as it is read. A "
+          "requested schema is not followed: the consumer casts.")
       .def(
           "__arrow_c_device_stream__",
           [](PyReader& self, nb::handle /*requested_schema*/, const nb::kwargs& keywords) {

@@ -36,7 +36,8 @@ class PyReader {
   /// A descriptor to wait for; -1: don't.
   int prepare_sleep();
   void awake();
-  /// Gives the stream away to a C consumer, which may call it on any thread. Throws as next().
+  /// Gives the stream away to a C consumer, which may call it on any thread. The stream is always the whole: throws
+  /// ConsumedError once next() or try_next() has given a batch or the end, and as next().
   std::unique_ptr<array::BatchStream> hand_over();
   /// Ends a next() that waits in another thread, or that a signal handler interrupts: that raises ClosedError. A stream
   /// that was handed over is its consumer's: untouched. In a forked child it does nothing.
@@ -48,6 +49,8 @@ class PyReader {
   class Use;
   void require_open() const;
   void close_in_use();
+  /// A batch was given out, or the end was seen.
+  void note_taken(bool batch) noexcept;
 
   ForkGuard made_in_;
   std::shared_ptr<const array::Schema> schema_;
@@ -57,6 +60,7 @@ class PyReader {
   std::unique_ptr<array::BatchStream> stream_;
   session::Reader* reader_ = nullptr;  // `stream_`, if it is one.
   std::atomic<State> state_{State::kOpen};
+  std::atomic<bool> begun_{false};  // next() or try_next() has given a batch
 };
 
 void bind_reader(nanobind::module_& module);

@@ -34,8 +34,13 @@ std::atomic<std::uint32_t> slots_made{0};
 // that a slot which was taken and came back meanwhile isn't mistaken for one that stayed.
 std::atomic<std::uint64_t> free_slots{0};
 
+/// A slot that was made.
+Slot& made_slot(std::uint32_t number) noexcept {
+  return (*chunks[(number - 1) / kSlotsPerChunk].load(std::memory_order_acquire))[(number - 1) % kSlotsPerChunk];
+}
+
 /// Null if its chunk isn't there.
-Slot* slot_of(std::uint32_t number) noexcept {
+Slot* find_slot(std::uint32_t number) noexcept {
   Chunk* const chunk = chunks[(number - 1) / kSlotsPerChunk].load(std::memory_order_acquire);
   return chunk == nullptr ? nullptr : &(*chunk)[(number - 1) % kSlotsPerChunk];
 }
@@ -49,7 +54,7 @@ std::uint32_t pop_free() noexcept {
   std::uint64_t head = free_slots.load(std::memory_order_acquire);
   while (static_cast<std::uint32_t>(head) != 0) {
     const auto number = static_cast<std::uint32_t>(head);
-    const std::uint32_t next = slot_of(number)->next_free.load(std::memory_order_relaxed);
+    const std::uint32_t next = made_slot(number).next_free.load(std::memory_order_relaxed);
     if (free_slots.compare_exchange_weak(head, with_next_count(head, next), std::memory_order_acq_rel)) return number;
   }
   return 0;
@@ -58,7 +63,7 @@ std::uint32_t pop_free() noexcept {
 void push_free(std::uint32_t number) noexcept {
   std::uint64_t head = free_slots.load(std::memory_order_relaxed);
   do {
-    slot_of(number)->next_free.store(static_cast<std::uint32_t>(head), std::memory_order_relaxed);
+    made_slot(number).next_free.store(static_cast<std::uint32_t>(head), std::memory_order_relaxed);
   } while (!free_slots.compare_exchange_weak(head, with_next_count(head, number), std::memory_order_acq_rel));
 }
 
@@ -100,7 +105,7 @@ MappingRecord::MappingRecord(const void* start, std::size_t size, MappingKind ki
   slot_ = pop_free();
   if (slot_ == 0) slot_ = make_slot();
   if (slot_ == 0) return;
-  Slot& slot = *slot_of(slot_);
+  Slot& slot = made_slot(slot_);
   const std::size_t kept = std::min(label.size(), RecordedMapping::kLongestLabel);
   slot.start.store(reinterpret_cast<std::uintptr_t>(start), std::memory_order_relaxed);
   slot.size.store(size, std::memory_order_relaxed);
@@ -126,7 +131,7 @@ MappingRecord& MappingRecord::operator=(MappingRecord&& other) noexcept {
 
 void MappingRecord::release() noexcept {
   if (slot_ == 0) return;
-  slot_of(slot_)->version.fetch_add(1, std::memory_order_acq_rel);
+  made_slot(slot_).version.fetch_add(1, std::memory_order_acq_rel);
   push_free(slot_);
   slot_ = 0;
 }
@@ -134,7 +139,7 @@ void MappingRecord::release() noexcept {
 bool find_mapping(std::uintptr_t address, RecordedMapping* found) noexcept {
   const std::uint32_t made = slots_made.load(std::memory_order_acquire);
   for (std::uint32_t number = 1; number <= made; ++number) {
-    Slot* const slot = slot_of(number);
+    Slot* const slot = find_slot(number);
     if (slot != nullptr && read(*slot, address, found)) return true;
   }
   return false;

@@ -198,8 +198,7 @@ std::optional<MemoryRoom> memory_room(const MemoryLimitFiles& files) {
   for (;;) {
     auto room = room_of(files.root + mount->point + below, *names, files.free_swap);
     if (room && (!least || room->available < least->available)) {
-      room->cgroup = above + below;
-      if (room->cgroup.empty()) room->cgroup = "/";
+      room->cgroup = above.empty() && below.empty() ? std::string(1, '/') : above + below;
       least = std::move(room);
     }
     if (below.empty()) return least;

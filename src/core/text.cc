@@ -4,14 +4,28 @@ namespace crossdock {
 
 namespace {
 
-/// Appends the character at the start of `text`, or its first byte as \xNN if that is unfit to print or one of
-/// `escaped`. Returns how many bytes it took.
+/// The letter that writes a line end or a tab; 0 for every other byte.
+char escape_letter(unsigned char byte) noexcept {
+  switch (byte) {
+    case '\n': return 'n';
+    case '\r': return 'r';
+    case '\t': return 't';
+    default: return 0;
+  }
+}
+
+/// Appends the character at the start of `text`, or its first byte as \n, \r, \t or \xNN if that is unfit to print or
+/// one of `escaped`. Returns how many bytes it took.
 std::size_t append_printable(std::string_view text, std::string_view escaped, std::string* out) {
   static constexpr char kHex[] = "0123456789abcdef";
   const std::size_t size = utf8_character(text);
   const auto byte = static_cast<unsigned char>(text[0]);
   if (size == 0 || byte < 0x20 || byte == 0x7F || escaped.find(text[0]) != std::string_view::npos) {
-    *out += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
+    if (const char letter = escape_letter(byte); letter != 0) {
+      *out += {'\\', letter};
+    } else {
+      *out += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
+    }
     return 1;
   }
   *out += text.substr(0, size);

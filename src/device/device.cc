@@ -27,11 +27,16 @@ std::optional<DeviceType> parse_type(std::string_view text) noexcept {
 }
 
 [[noreturn]] void throw_no_device(std::string_view text) {
-  std::string what = "\"" + std::string(text) + "\" names no device; give a type, and a colon and the device's number ";
+  std::string what(1, '"');
+  what += text;
+  what += "\" names no device; give a type, and a colon and the device's number ";
   what += "unless that is 0, as in \"cuda:1\"; the types:";
   for (std::int32_t number = 1; number <= kLastNamed; ++number) {
     const std::string_view name = device_type_name(static_cast<DeviceType>(number));
-    if (!name.empty()) what += " " + std::string(name) + ",";
+    if (name.empty()) continue;
+    what += ' ';
+    what += name;
+    what += ',';
   }
   what += " sim (the simulated device, ext_dev), or \"device type 77\" for one without a name";
   throw InvalidArgumentError(what);

@@ -46,7 +46,7 @@ class Parser {
   Uri parse() {
     const std::size_t colon = text_.find(':');
     if (colon == std::string_view::npos) {
-      fail(text_.size(), "it has no scheme; write for example shm:/run/user/1000/flights.sock");
+      fail(text_.size(), "it has no scheme; " + with_scheme());
     }
     if (!is_scheme(text_.substr(0, colon))) {
       fail(0, "its scheme must be a letter, then letters, digits, '+', '-' or '.', up to the first ':'");
@@ -66,6 +66,15 @@ class Parser {
     throw UriError("bad URI " + shown(text_) + ", at character " + std::to_string(at + 1) + ": " + what);
   }
 
+  /// What to write for a text without a scheme: that of a name, where it can be one.
+  std::string with_scheme() const {
+    const bool is_word = !text_.empty() && std::ranges::all_of(text_, [](char c) {
+      return is_letter(c) || is_digit(c) || c == '.' || c == '_' || c == '-';
+    });
+    if (is_word) return "did you mean shm:" + bounded_utf8(text_, 100) + "?";
+    return "write for example shm:flights, shm:/run/user/1000/flights.sock or tcp://10.0.0.1:7700";
+  }
+
   /// Percent-decodes text_[begin, end). A '+' is a plus.
   std::string decode(std::size_t begin, std::size_t end) const {
     std::string out;
@@ -73,7 +82,9 @@ class Parser {
     for (std::size_t i = begin; i < end; ++i) {
       char c = text_[i];
       if (c == '#') fail(i, "a fragment ('#') has no meaning here; a '#' in a name is written %23");
-      if (c == ' ') fail(i, "a space must be written %20");
+      if (c == ' ') {
+        fail(i, "a space: in a path it is written %20, and a name has none, only letters, digits, '.', '_' and '-'");
+      }
       const std::size_t at = i;
       if (c == '%') {
         const int high = i + 1 < end ? hex_digit(text_[i + 1]) : -1;

@@ -111,10 +111,12 @@ void ServerConnection::start(std::string_view ticket) {
 // What a client keeps costs memory here, and frees none.
 void ServerConnection::check_leases() const {
   if (const std::uint32_t streams = consumer_->streams(); streams >= options_.max_streams) {
-    throw LeaseLimitError("this consumer has " + std::to_string(streams) +
-                          " streams: under way, with batches that it holds, or whose source hasn't ended (" +
-                          std::to_string(consumer_->left_behind()) + "); the server's max_streams is " +
-                          std::to_string(options_.max_streams) + ": release batches first");
+    const std::uint32_t left = consumer_->left_behind();
+    throw LeaseLimitError(
+        "the server's max_streams is " + std::to_string(options_.max_streams) + ", and this consumer has " +
+        std::to_string(streams) + " already" +
+        (left == 0 ? std::string() : ", " + std::to_string(left) + " of them left while their source is in a call") +
+        ": a stream counts until it has ended and its batches are released");
   }
   const std::size_t out = sender_.leases().outstanding();
   if (out < options_.max_leases) return;

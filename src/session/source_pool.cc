@@ -225,12 +225,16 @@ void SourcePool::check_begins(const SourceTask& task) const {
   const bool own_share = task.lane_->running_ >= share();
   const Clock::time_point moved = std::max(task.queued_at_, own_share ? task.lane_->returned_at_ : returned_at_);
   if (Clock::now() - moved < options_.begin_limit) return;
+  constexpr const char* kRemedy = ": end streams that wait for their source, or raise the server's source_threads";
+  if (options_.threads == 1) {
+    throw ResourceError(std::string("the server's only thread that reads sources is in a call that doesn't return") +
+                        kRemedy);
+  }
   const std::string total = std::to_string(options_.threads);
   throw ResourceError(
-      (own_share ? "this consumer has its share, half of the " + total + " threads that read sources,"
-                 : "all " + total + " threads that read sources are") +
-      " in calls of producers that don't return: end streams that wait for their source, or raise the server's "
-      "source_threads");
+      (own_share ? "this consumer's share, " + std::to_string(share()) + " of the server's " + total + " threads"
+                 : "all " + total + " threads of the server") +
+      " that read sources, are in calls that don't return" + kRemedy);
 }
 
 void SourcePool::close() noexcept {

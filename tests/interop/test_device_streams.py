@@ -118,11 +118,14 @@ def test_a_stream_is_read_once(simulated_devices):
     reader = xd.RecordBatchReader(Streams(lambda: capsule))
     with pytest.raises(ValueError, match="taken before"):
         xd.RecordBatchReader(Streams(lambda: capsule))
-    assert len(next(reader)) == 3
-    rest = reader.__arrow_c_device_stream__()
+    whole = reader.__arrow_c_device_stream__()
     with pytest.raises(xd.ConsumedError):
         next(reader)
-    assert [len(batch) for batch in xd.RecordBatchReader(Streams(lambda: rest))] == [1]
+    begun = xd.RecordBatchReader(Streams(lambda: whole))
+    assert len(next(begun)) == 3
+    with pytest.raises(xd.ConsumedError):
+        begun.__arrow_c_device_stream__()
+    assert [len(batch) for batch in begun] == [1]
     with pytest.raises(NotImplementedError, match="later"):
         xd.RecordBatchReader(there()).__arrow_c_device_stream__(later=1)
 

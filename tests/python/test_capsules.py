@@ -37,7 +37,7 @@ def test_capsules_have_their_names(client):
     assert name_of(batch.__arrow_c_schema__()) == "arrow_schema"
     assert [name_of(capsule) for capsule in batch.__arrow_c_array__()] == ["arrow_schema", "arrow_array"]
     assert [name_of(capsule) for capsule in batch.__arrow_c_device_array__()] == ["arrow_schema", "arrow_device_array"]
-    assert name_of(reader.__arrow_c_stream__()) == "arrow_array_stream"
+    assert name_of(client.get("t").__arrow_c_stream__()) == "arrow_array_stream"
     assert name_of(client.get("t").__arrow_c_device_stream__()) == "arrow_device_array_stream"
 
 
@@ -72,7 +72,7 @@ def test_capsules_that_nobody_takes_are_released(client):
     for _ in range(1000):
         batch.__arrow_c_array__()
         batch.__arrow_c_device_array__()
-    reader.__arrow_c_stream__()
+    client.get("t").__arrow_c_stream__()
     client.get("t").__arrow_c_device_stream__()
 
 
@@ -87,7 +87,7 @@ def test_a_requested_schema_is_taken_and_not_followed(client):
 
 def test_unknown_keywords_may_only_be_none(client):
     reader = client.get("t")
-    batch = next(reader)
+    batch = next(client.get("t"))
     batch.__arrow_c_device_array__(some_future_thing=None)
     with pytest.raises(NotImplementedError, match="some_future_thing"):
         batch.__arrow_c_device_array__(some_future_thing=1)

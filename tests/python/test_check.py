@@ -672,6 +672,8 @@ def test_protocols_can_be_chosen():
     array = np.arange(3)
     assert xd.check(array).protocols == ("dlpack", "array-interface", "buffer")
     assert xd.check(array, protocols=["buffer"]).protocols == ("buffer",)
+    with pytest.raises(TypeError, match=r"protocols is a list of names, not one name; give \['dlpack'\]"):
+        xd.check(array, protocols="dlpack")
     with pytest.raises(xd.InvalidArgumentError, match="no protocol is called 'dl'"):
         xd.check(array, protocols=["dl"])
     with pytest.raises(xd.UnsupportedTypeError, match="ndarray doesn't claim arrow-array"):

@@ -372,8 +372,67 @@ def test_help_and_version():
 
 
 def test_debug_shows_a_traceback(tmp_path):
-    _, err = crossdock("--debug", "ls", f"shm:{tmp_path}/nobody.sock", expect=1)
+    _, err = crossdock("--debug", "ls", f"shm:{tmp_path}/nobody.sock", expect=4)
     assert "Traceback" in err
+    _, err = crossdock("--debug", "get", "newcomer", "t", expect=2)
+    assert "Traceback" in err
+    assert "did you mean shm:newcomer?" in err
+
+
+def test_a_folder_is_no_file(files, monkeypatch):
+    monkeypatch.chdir(files)
+    for folder in (".", "/", files):
+        _, err = crossdock("serve", folder, expect=2)
+        assert f"{folder} is a folder" in err
+        _, err = crossdock("get", "shm:nobody", "t", "-o", folder, expect=2)
+        assert f"{folder} is a folder" in err
+    _, err = crossdock("get", "shm:nobody", "t", "-o", files / "nowhere" / "x.arrow", expect=3)
+    assert err.startswith(f"NotFoundError: {files / 'nowhere'}, where x.arrow is to be written, is no folder")
+
+
+def test_a_type_that_the_format_lacks_is_named(tmp_path):
+    table = pa.table({"n": [1], "l": pa.array([[1]])})
+    target = tmp_path / "x.csv"
+    with xd.serve({"t": table}) as server:
+        _, err = crossdock("get", server.uri, "t", "-o", target, expect=1)
+        assert err.startswith(f"UnsupportedTypeError: {target} can't hold this table: ")
+        assert "list" in err
+        assert "--columns" in err
+        assert not list(tmp_path.iterdir())
+        crossdock("get", server.uri, "t", "-o", target, "--columns", "n")
+
+
+def test_a_reader_that_ends_first_is_exit_code_141():
+    wide = pa.table({"n": range(10), "text": ["x" * 200_000] * 10})
+    with xd.serve({"t": wide}) as server:
+        get = subprocess.Popen([*COMMAND, "get", server.uri, "t"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert get.stdout is not None
+        get.stdout.readline()
+        get.stdout.close()
+        get.stdout = None
+        _, err = get.communicate(timeout=60)
+        assert (get.returncode, err) == (141, b"")
+
+
+def test_the_commands_that_connect_take_checksum(no_leftovers, files):
+    serving = Serving(files / "flights.arrow", "--uri", "tcp:", "--no-checksum")
+    try:
+        for command in (("ls", serving.uri), ("get", serving.uri, "flights"), ("inspect", serving.uri)):
+            crossdock(*command)
+            _, err = crossdock(*command, "--checksum", expect=4)
+            assert "checksum" in err
+    finally:
+        assert serving.stop()[0] == 0
+
+
+def test_a_token_in_the_environment_is_for_tcp(no_leftovers, files, monkeypatch):
+    monkeypatch.setenv("CROSSDOCK_TOKEN", "a token for other commands")
+    for uri in ("shm:mine", None):
+        serving = Serving(files / "flights.arrow", *(("--uri", uri) if uri else ()))
+        try:
+            crossdock("ls", serving.uri)
+        finally:
+            assert serving.stop() == (0, "", "")
 
 
 def test_writing_needs_pyarrow(serving, tmp_path):

@@ -117,6 +117,23 @@ def test_a_name_that_was_asked_for_and_is_in_use_is_an_error(serve, tmp_path):
     assert err.count("\n") == 1
 
 
+def test_what_was_meant_is_said_at_the_first_attempt(tmp_path, monkeypatch):
+    path = file(tmp_path)
+    for uri, words in (
+        ("shm://flights", "write shm:flights"),
+        ("shm:///tmp/x.sock", "write shm:/tmp/x.sock"),
+        ("shm:new comer", "a name has none, only letters, digits"),
+        ("newcomer-f", "did you mean shm:newcomer-f?"),
+    ):
+        for arguments in (("serve", path, "--uri", uri), ("get", uri, "t")):
+            _, err = crossdock(*arguments, expect=2)
+            assert err.startswith("UriError: ")
+            assert words in err
+    monkeypatch.chdir(tmp_path)
+    _, err = crossdock("serve", path, "--uri", "shm:nowhere/f", expect=3)
+    assert f"the folder of shm:{tmp_path}/nowhere/f isn't there" in err
+
+
 @pytest.mark.parametrize("name", ["..", ".", "a b", "-x", "a\\b", "n" * 49, "n" * 10_000, "fl\u00fcge", "\udcff\udcfe"])
 def test_what_is_no_name_is_wrong_usage(tmp_path, name):
     path = file(tmp_path)

@@ -147,6 +147,9 @@ def test_columns_share_the_width():
     assert fitted([10] * 20, 80) == [10] * 6  # 10 + 5 * 12, and no more
     assert fitted([100], 10) == [10]
     assert fitted([30, 30], 5) == [5]
+    assert fitted([30, 30], 34) == [24, 8]  # The last one is cut to what is left,
+    assert fitted([30, 30], 33) == [30]  # if that is worth it.
+    assert fitted([10, 24, 24, 60], 80) == [10, 24, 24, 16]
 
 
 @pytest.mark.parametrize("width", [1, 2, 5, 20, 80])

@@ -30,11 +30,14 @@ def test_the_readmes_arrays():
 
 
 def test_the_page_on_arrays(tmp_path):
-    import numpy as np
+    from crossdock.testing import simulated_devices
 
-    hand_over, _, simulated, tests = blocks("python", "docs/arrays.md")
-    exec(hand_over, {})
-    exec(simulated, {"xd": xd, "array": np.zeros(3)})
+    hand_over, order, simulated, tests = blocks("python", "docs/arrays.md")
+    names: dict[str, object] = {}
+    exec(hand_over, names)
+    with simulated_devices(1):
+        exec(order.replace("cuda:0", "sim:0"), names)  # A simulated device in the place of the GPU.
+    exec(simulated, {})
     (tmp_path / "test_page.py").write_text(tests)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", tmp_path],

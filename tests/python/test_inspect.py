@@ -281,7 +281,7 @@ def test_names_from_elsewhere_are_harmless(tmp_path: Path) -> None:
     out, _ = inspect(path, "--buffers")
     assert all(character.isprintable() or character == "\n" for character in out), out
     out, _ = inspect(path)
-    assert cells(out, r"a\x1b[31m\x0ab")[1] == "int8"
+    assert cells(out, r"a\x1b[31m\nb")[1] == "int8"
     assert "(500 characters)" in out
     assert "v" * 500 not in out
     about = inspect_json(path)

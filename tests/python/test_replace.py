@@ -31,6 +31,11 @@ def test_every_kind_of_source_takes_the_place_of_every_other(tmp_path):
             assert pa.table(client.get("x")) == version(0)
 
 
+def test_it_is_true_or_false():
+    with xd.serve({"x": version(1)}) as server, pytest.raises(TypeError, match="replace is True or False, not str"):
+        server.publish("x", version(2), replace="bad")
+
+
 def test_without_it_the_error_says_so():
     with xd.serve({"x": version(1)}) as server:
         with pytest.raises(xd.InvalidArgumentError, match="replace it, or withdraw it first"):

@@ -382,6 +382,48 @@ def test_sources_without_names_are_refused_by_an_example(sources):
         xd.serve(sources)
 
 
+@pytest.mark.parametrize("uri", ["shm:", "shm:t", ["shm:", "shm:t"]])
+def test_a_token_that_nobody_would_ask_for_is_refused(uri):
+    with pytest.raises(xd.InvalidArgumentError, match="token is for tcp"):
+        xd.serve({"t": TABLE}, uri, token="a secret")
+    with xd.serve({"t": TABLE}, ["shm:", "tcp:"], token="a secret") as server:
+        for one in server.uris:
+            with xd.connect(one, token="a secret") as client:
+                assert pa.table(client.get("t")) == TABLE
+
+
+def test_a_failure_is_told_with_line_ends_and_once():
+    def fails():
+        raise ValueError("one\ntwo")
+
+    def fails_later():
+        def batches():
+            yield from TABLE.to_batches()
+            raise ValueError("one\ntwo")
+
+        return pa.RecordBatchReader.from_batches(TABLE.schema, batches())
+
+    with xd.serve({"t": fails, "later": fails_later}) as server, xd.connect(server.uri) as client:
+        with pytest.raises(xd.RemoteError, match=r"ValueError: one\\ntwo"):
+            list(client.get("t"))
+        with (
+            xd.serve({"relayed": lambda: client.get("later")}) as second,
+            xd.connect(second.uri) as other,
+            pytest.raises(xd.RemoteError) as caught,
+        ):
+            list(other.get("relayed"))
+        assert "one\\ntwo" in str(caught.value)
+        assert "RemoteError" not in str(caught.value)
+
+
+def test_connections_are_counted_from_the_start():
+    with xd.serve({"t": TABLE}) as server:
+        for _ in range(3):
+            with xd.connect(server.uri) as client:
+                client.list()
+        assert server.stats()["connections"] == 3
+
+
 @pytest.mark.parametrize("suffix", [".parquet", ".CSV"])
 def test_write_makes_no_arrow_file_of_another_formats_name(tmp_path, suffix):
     with pytest.raises(xd.InvalidArgumentError, match=f"don't end in {suffix.lower()}"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pyarrow as pa
@@ -128,16 +129,56 @@ def test_a_name_that_isnt_there_lists_near_ones(server, client):
 
 def test_a_reader_is_handed_over_once(client):
     reader = client.get("t")
-    first = next(reader)
-    assert pa.record_batch(first) == BATCHES[0]
-    rest = pa.RecordBatchReader.from_stream(reader)
+    whole = pa.RecordBatchReader.from_stream(reader)
     for use in (lambda: next(reader), lambda: reader.__arrow_c_stream__(), lambda: reader.__arrow_c_device_stream__()):
         with pytest.raises(xd.ConsumedError, match="handed over"):
             use()
     reader.close()  # Does nothing to the stream that is pyarrow's now.
     assert reader.schema.names == ["x", "y"]
-    assert rest.read_all().to_batches() == BATCHES[1:]
+    assert whole.read_all().to_batches() == BATCHES
     assert "handed over" in repr(reader)
+
+
+@pytest.mark.parametrize("taken", [1, None], ids=["one batch", "all"])
+def test_what_iteration_left_is_never_handed_over_for_the_whole(client, tmp_path, taken):
+    reader = client.get("t")
+    batches = [pa.record_batch(batch) for batch in itertools.islice(reader, taken)]
+    path = tmp_path / "t.arrow"
+    for use in (reader.__arrow_c_stream__, reader.__arrow_c_device_stream__, lambda: xd.write(reader, path)):
+        with pytest.raises(xd.ConsumedError, match="by iteration"):
+            use()
+    with pytest.raises(xd.ConsumedError, match="batches were taken"):
+        pa.table(reader)
+    assert not path.exists()
+    # Whoever iterates has the rest.
+    assert batches + [pa.record_batch(batch) for batch in reader] == BATCHES
+
+
+@pytest.mark.parametrize("form", ["file", "stream"])
+def test_a_files_batches_go_to_the_first_that_takes_one(tmp_path, form):
+    path = tmp_path / "t.arrow"
+    table = pa.Table.from_batches(BATCHES)
+    xd.write(table, path, form=form)
+
+    reader = xd.open(path)
+    if form == "file":
+        assert pa.record_batch(reader.batch(1)) == BATCHES[1]  # Moves nothing.
+    waiting = pa.RecordBatchReader.from_stream(reader)
+    assert pa.table(reader) == table, "some consumers ask for the stream, and ask again to read it"
+    with pytest.raises(xd.ConsumedError, match="batches were taken"):
+        pa.table(reader)
+    with pytest.raises(xd.ConsumedError, match="a consumer of its Arrow stream"):
+        next(reader)
+    with pytest.raises(Exception, match="ConsumedError: batches were taken"):
+        waiting.read_all()
+
+    reader = xd.open(path)
+    first = pa.record_batch(next(reader))
+    with pytest.raises(xd.ConsumedError, match="by iteration"):
+        reader.__arrow_c_stream__()
+    with pytest.raises(xd.ConsumedError, match="by iteration"):
+        reader.__arrow_c_device_stream__()
+    assert [first, *map(pa.record_batch, reader)] == BATCHES
 
 
 def test_a_closed_reader_says_so(client):

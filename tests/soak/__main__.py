@@ -9,6 +9,7 @@ import resource
 import secrets
 import signal
 import sys
+import textwrap
 import time
 from pathlib import Path
 from types import FrameType
@@ -33,19 +34,28 @@ def _arguments(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--at-once", type=int, default=os.cpu_count() or 1, help="units that run at the same time")
     parser.add_argument("--folder", type=Path, default=totals.FOLDER, help="where reports and totals are kept")
     parser.add_argument("--list", action="store_true", help="say what kinds there are")
+    parser.add_argument("--check", action="store_true", help="say whether these arguments are right, and do nothing")
     return parser.parse_args(words)
 
 
 def main(words: list[str]) -> int:
     given = _arguments(words)
-    kinds = all_kinds()
+    try:
+        kinds = all_kinds()
+    except ModuleNotFoundError:
+        if given.check:
+            return 0  # Nothing is installed yet: their names are looked at then.
+        raise
     if given.list:
         for kind in kinds:
             print(f"  {kind.name:<26} {kind.does}")
         return 0
     unknown = set(given.only or ()) - {kind.name for kind in kinds}
     if unknown:
-        sys.exit(f"soak: no kind {', '.join(sorted(unknown))}; there are: {' '.join(kind.name for kind in kinds)}")
+        names = textwrap.fill(" ".join(kind.name for kind in kinds), 80, break_on_hyphens=False)
+        sys.exit(f"soak: no kind {', '.join(sorted(unknown))}; there are:\n{textwrap.indent(names, '  ')}")
+    if given.check:
+        return 0
     if given.only:
         kinds = [kind for kind in kinds if kind.name in given.only]
     if given.build:

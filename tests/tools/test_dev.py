@@ -4,8 +4,10 @@ import contextlib
 import importlib.machinery
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -134,6 +136,29 @@ def test_groups_include_each_other(dev: ModuleType) -> None:
 
 
 # ---- steps ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_what_it_has_started(tmp_path: Path, number: signal.Signals) -> None:
+    """The script with a step for a command, which starts a process of its own and says which."""
+    text = (ROOT / "dev").read_text()
+    head, main, tail = text.partition('if __name__ == "__main__":')
+    script = tmp_path / "dev"
+    started = tmp_path / "started"
+    step = f"sleep 600 & echo $! > {started}.part; mv {started}.part {started}; wait"
+    script.write_text(f"{head}COMMANDS['slow'] = lambda _: step('slow', ['sh', '-c', {step!r}])\n\n{main}{tail}")
+    dev = subprocess.Popen([sys.executable, script, "slow"], stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while not started.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    child = Path("/proc") / started.read_text().strip()
+    assert child.exists()
+    dev.send_signal(number)
+    assert dev.wait(timeout=60) == 128 + number
+    while child.exists() and "\nState:\tZ" not in (child / "status").read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_a_failed_step_shows_its_log_and_ends_the_run(dev: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:

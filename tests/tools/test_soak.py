@@ -186,7 +186,29 @@ def test_an_unknown_kind_is_an_error() -> None:
         [sys.executable, "-m", "tests.soak", "--only", "kil"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
-    assert "no kind kil; there are: kill-clients" in done.stderr
+    assert "no kind kil; there are:\n  kill-clients" in done.stderr
+    assert max(map(len, done.stderr.splitlines())) <= 82
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "says"),
+    [
+        (["--only", "kil"], 1, "no kind kil"),
+        (["--hourz", "1"], 2, "--hourz"),
+        (["--seed", "x"], 2, "invalid int"),
+        (["--list"], 0, "kill-clients"),
+        (["--help"], 0, "--minutes"),
+    ],
+)
+def test_the_command_builds_nothing_for_arguments_that_need_nothing(
+    arguments: list[str], status: int, says: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "dev", "soak", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == status, done.stderr
+    assert says in done.stdout + done.stderr
+    assert "build" not in done.stdout.partition("usage")[0]
 
 
 def test_a_run_that_is_interrupted_reports_and_leaves_nothing(tmp_path: Path) -> None:

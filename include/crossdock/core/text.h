@@ -18,7 +18,7 @@ CROSSDOCK_EXPORT bool is_utf8(std::string_view text) noexcept;
 /// At most `limit` bytes of `text`, cut between characters; every byte that isn't UTF-8 becomes '?'.
 CROSSDOCK_EXPORT std::string bounded_utf8(std::string_view text, std::size_t limit);
 
-/// `text` with control characters, and what isn't UTF-8, as \xNN.
+/// `text` with line ends and tabs as \n, \r and \t, and other control characters, and bytes that aren't UTF-8, as \xNN.
 CROSSDOCK_EXPORT std::string printable(std::string_view text);
 
 /// For error messages: `text` in single quotes, printable, at most `limit` bytes of it, with quotes and backslashes as

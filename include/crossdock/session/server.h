@@ -89,7 +89,8 @@ struct PublishOptions {
 /// throws ForkError.
 class CROSSDOCK_EXPORT Server {
  public:
-  /// Listens when it returns. Throws UriError, SchemeError, ConnectionError, PermissionError, ResourceError.
+  /// Listens when it returns. Throws UriError, SchemeError, NotFoundError (a path's folder), ConnectionError,
+  /// PermissionError, ResourceError.
   explicit Server(ServerOptions options = {});
   /// close(). Not on the thread of a source that it would wait for: a source must not hold the last owner of its
   /// server.

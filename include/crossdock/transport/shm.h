@@ -38,8 +38,9 @@ struct ShmOptions {
 /// which has a slash; or nothing, which picks a name. A name has letters, digits, '.', '_' and '-', the first a letter
 /// or a digit, 48 at most; docs/protocol-shm.md says where its socket is. For options that let other users connect,
 /// nothing picks a path that they can reach, and a name is refused. Throws UriError (a name that isn't one, a path that
-/// is too long, an abstract socket), PermissionError (also where the folder of names isn't this user's alone),
-/// ConnectionError if a live server holds the address; a stale socket is taken over under a lock.
+/// is too long or begins with two slashes, an abstract socket), NotFoundError (the path's folder isn't there),
+/// PermissionError (also where the folder of names isn't this user's alone), ConnectionError if a live server holds the
+/// address; a stale socket is taken over under a lock.
 CROSSDOCK_EXPORT std::unique_ptr<Listener> shm_listen(const std::string& address, std::uint64_t want_data,
                                                       std::uint64_t free_data, const ShmOptions& options,
                                                       LogCallback log);

@@ -71,6 +71,8 @@ def check(obj: object, *, protocols: Iterable[str] | None = None) -> Report:
 
 
 def _check(obj: object, protocols: Iterable[str] | None) -> Report:
+    if isinstance(protocols, str):
+        raise TypeError(f"protocols is a list of names, not one name; give [{protocols!r}]")
     wanted = PROTOCOLS if protocols is None else tuple(protocols)
     for protocol in wanted:
         if protocol not in PROTOCOLS:

@@ -59,7 +59,7 @@ class CudaDriver final : public Driver {
     int count = 0;
     const CUresult result = count_devices(count);
     if (result != kSuccess) return "CUDA couldn't be started: " + library_->text(result);
-    return count == 0 ? "CUDA has no devices" : std::string();
+    return count == 0 ? "the driver library counts none" : std::string();
   }
 
   Device home(const Device& device) const noexcept override { return {DeviceType::kCuda, device.id}; }

@@ -63,22 +63,19 @@ class OurDriver final : public SyclDriver {
 
   std::string why_no_devices() const override {
     if (!library_->devices().empty()) return {};
-    std::string why =
-        "SYCL has no devices: install a run time for the device (for a GPU, its Level Zero or OpenCL driver; for the "
-        "CPU, the package intel-opencl-rt)";
-    if (const char* const selector = std::getenv("ONEAPI_DEVICE_SELECTOR"); selector != nullptr && *selector != '\0') {
-      why += "; ONEAPI_DEVICE_SELECTOR=" + std::string(selector) + " in the environment leaves out the others";
-    }
     const std::string path = library_->path();
     const std::string beside = path.substr(0, path.find_last_of('/')) + kCpuRunTime;
     char resolved[PATH_MAX];
-    if (::realpath(beside.c_str(), resolved) != nullptr) {
-      why += "; the CPU's is installed: start the process with OCL_ICD_FILENAMES=" + std::string(resolved) +
-             " in the environment";
-    } else {
-      why +=
-          ", and where that is installed in a virtual environment, start the process with OCL_ICD_FILENAMES in the "
-          "environment, set to the path of its libintelocl.so";
+    const bool cpu = ::realpath(beside.c_str(), resolved) != nullptr;
+    std::string why =
+        cpu ? "the CPU's run time is installed, and is used by a process started with "
+              "OCL_ICD_FILENAMES=" +
+                  std::string(resolved) + " in the environment; a GPU needs its Level Zero or OpenCL driver"
+            : "install a run time for the device (for a GPU, its Level Zero or OpenCL driver; for "
+              "the CPU, the package intel-opencl-rt, and where that is in a virtual environment, start the process "
+              "with OCL_ICD_FILENAMES in the environment, set to the path of its libintelocl.so)";
+    if (const char* const selector = std::getenv("ONEAPI_DEVICE_SELECTOR"); selector != nullptr && *selector != '\0') {
+      why += "; ONEAPI_DEVICE_SELECTOR=" + std::string(selector) + " in the environment leaves out the others";
     }
     return why;
   }

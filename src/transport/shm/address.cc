@@ -123,6 +123,10 @@ bool SocketFile::take_lock(const SocketPath& chosen, bool must) {
       make_user_folder();  // The last server in it has just removed it.
       continue;
     }
+    if (!lock && errno == ENOENT) {
+      throw NotFoundError("the folder of " + chosen.uri() + " isn't there (" +
+                          chosen.path.substr(0, chosen.path.rfind('/')) + "): make it, or give a name without a slash");
+    }
     if (!lock) throw_errno(errno, "opening the lock file " + lock_path);
     struct stat held {};
     if (::fstat(lock.get(), &held) != 0) throw_errno(errno, "inspecting the lock file " + lock_path);

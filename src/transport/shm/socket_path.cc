@@ -91,6 +91,17 @@ SocketPath read_address(const std::string& address) {
                    " names an abstract socket, which no file permission protects: give a name or a path" +
                    (address.starts_with('@') ? " (./" + text + " for a file of this name)" : ""));
   }
+  if (address.starts_with("//")) {
+    // As other schemes are written; the socket would be in the file system's root.
+    const std::size_t first = std::min(address.find_first_not_of('/'), address.size());
+    const std::string rest = bounded_utf8(printable(std::string_view(address).substr(first)), 200);
+    const bool is_path = first > 2 || rest.find('/') != std::string::npos;
+    throw UriError("shm:" + bounded_utf8(printable(address), 200) +
+                   " begins with //, which is for hosts, and shm: has none: write shm:" +
+                   (rest.empty() ? "NAME"
+                    : is_path    ? "/" + rest
+                                 : rest));
+  }
   if (address.find('/') == std::string::npos) {
     if (!is_name(address)) {
       throw UriError("shm:" + bounded_utf8(printable(address), 200) +

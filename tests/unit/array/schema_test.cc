@@ -178,7 +178,7 @@ TEST(Schema, ReadsAsText) {
   id.nullable = false;
   const Schema schema({id, field("l", TypeId::kList, {field("item", TypeId::kUtf8)}),
                        dictionary_of("d", TypeId::kInt8, field("", TypeId::kUtf8))});
-  EXPECT_EQ(schema.to_string(), "id\\x0a: int64 not null\nl: list\n  item: utf8\nd: dictionary<utf8, indices int8>\n");
+  EXPECT_EQ(schema.to_string(), "id\\n: int64 not null\nl: list\n  item: utf8\nd: dictionary<utf8, indices int8>\n");
 }
 
 }  // namespace

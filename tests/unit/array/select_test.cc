@@ -67,7 +67,7 @@ TEST_F(Select, NamesWhatThereIs) {
   EXPECT_THAT(message_of<NotFoundError>([&] {
                 select_fields(schema, {"a", "x\n"}, &indices);
               }),
-              HasSubstr("no column \"x\\x0a\"; there are \"a\", \"b\", \"b\""));
+              HasSubstr("no column \"x\\n\"; there are \"a\", \"b\", \"b\""));
   EXPECT_THAT(message_of<InvalidArgumentError>([&] { select_fields(schema, {"b"}, &indices); }),
               HasSubstr("ambiguous"));
   EXPECT_THAT(indices, ElementsAre(9));

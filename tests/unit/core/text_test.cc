@@ -31,9 +31,10 @@ TEST(Text, CutsBetweenCharacters) {
 TEST(Text, ReplacesWhatIsNotUtf8) { EXPECT_EQ(bounded_utf8("a\xFF\xC3z\xE2\x82", 10), "a??z??"); }
 
 TEST(Text, ShowsControlsAndGarbageEscaped) {
-  EXPECT_EQ(shown("a\n\x1B[0m'\\\xFF\xC3\xA9"), "'a\\x0a\\x1b[0m\\x27\\x5c\\xff\xC3\xA9'");
+  EXPECT_EQ(shown("a\n\x1B[0m'\\\xFF\xC3\xA9"), "'a\\n\\x1b[0m\\x27\\x5c\\xff\xC3\xA9'");
+  EXPECT_EQ(printable("a\r\n\tb"), "a\\r\\n\\tb");
   EXPECT_EQ(shown("abcdef", 3), "'abc'...");
-  EXPECT_EQ(printable("it's\\\n\x7F\xFF\xC3\xA9"), "it's\\\\x0a\\x7f\\xff\xC3\xA9");
+  EXPECT_EQ(printable("it's\\\n\x7F\xFF\xC3\xA9"), "it's\\\\n\\x7f\\xff\xC3\xA9");
 }
 
 }  // namespace

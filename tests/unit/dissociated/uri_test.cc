@@ -106,7 +106,9 @@ TEST_P(BadUris, AreRefusedWithTheTextAndThePlace) {
 INSTANTIATE_TEST_SUITE_P(
     Uri, BadUris,
     ::testing::Values(
-        BadUri{"", 1, "no scheme"}, BadUri{"/run/x.sock", 12, "no scheme"}, BadUri{":/x", 1, "scheme must be"},
+        BadUri{"", 1, "no scheme"}, BadUri{"/run/x.sock", 12, "no scheme"},
+        BadUri{"flights-2.x", 12, "did you mean shm:flights-2.x?"},
+        BadUri{"shm:new comer", 8, "a name has none, only letters, digits"}, BadUri{":/x", 1, "scheme must be"},
         BadUri{"1shm:/x", 1, "scheme must be"}, BadUri{"sh m:/x", 1, "scheme must be"},
         BadUri{"sh%6d:/x", 1, "scheme must be"}, BadUri{"sh\nm:/x", 1, "scheme must be"},
         BadUri{"?want_data=a:b", 1, "scheme must be"}, BadUri{"shm:/x#y", 7, "%23"}, BadUri{"shm:/a b", 7, "%20"},
@@ -172,7 +174,7 @@ TEST(FormatUri, RefusesWhatNoUriCanSay) {
   EXPECT_ERROR(format_uri(uri), UriError, "lower-case");
   uri.scheme = "shm";
   uri.address = "/a\nb";
-  EXPECT_ERROR(format_uri(uri), UriError, "the address '/a\\x0ab' has a control character");
+  EXPECT_ERROR(format_uri(uri), UriError, "the address '/a\\nb' has a control character");
   uri.address = "";
   uri.others = {{"want_data", "1"}};
   EXPECT_ERROR(format_uri(uri), UriError, "a known one");

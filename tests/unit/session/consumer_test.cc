@@ -283,7 +283,7 @@ TEST_F(ConsumerTest, StreamsAtOnceHaveALimitOverAllConnectionsAndHeldOnesCount) 
     keep_one();
     FAIL() << "a stream over the limit";
   } catch (const LeaseLimitError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("max_streams is 5"));
+    EXPECT_THAT(error.what(), HasSubstr("max_streams is 5, and this consumer has 5 already: a stream counts"));
   }
   kept.pop_back();
   keep_one();
@@ -315,7 +315,9 @@ TEST_F(ConsumerTest, AConsumerWhoseSourcesStandStillTakesHalfOfTheThreadsAndIsTo
   ask(*one_more, "blocked");
   other.line().say(server.uri());
   EXPECT_EQ(other.wait(), 20) << "which has threads of its own share";
-  EXPECT_THAT(error_from(*one_more), ::testing::AllOf(HasSubstr("ResourceError"), HasSubstr("source_threads")));
+  EXPECT_THAT(error_from(*one_more),
+              ::testing::AllOf(HasSubstr("ResourceError"), HasSubstr("2 of the server's 4 threads"),
+                               HasSubstr("source_threads")));
 }
 
 TEST_F(ConsumerTest, SourcesTakeTurnsOnOneThread) {

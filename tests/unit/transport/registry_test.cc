@@ -39,7 +39,7 @@ TEST(TransportRegistry, SaysWhatThereIsAndWhatIsMissing) {
   registry.add_missing("ucx", "libucp.so.0, install libucx0");
   EXPECT_THAT(what("tcp"), HasSubstr("memory:"));
   EXPECT_EQ(what("ucx"), "scheme ucx: needs libucp.so.0, install libucx0");
-  EXPECT_THAT(what("a\nb"), HasSubstr("\\x0a")) << "what came from outside is shown, not printed";
+  EXPECT_THAT(what("a\nb"), HasSubstr("\\n")) << "what came from outside is shown, not printed";
 }
 
 TEST(TransportRegistry, OptionsThatCantWorkAreRefusedAtOnce) {

@@ -176,6 +176,27 @@ TEST_F(ShmNames, WhatIsNoNameIsRefused) {
   EXPECT_FALSE(exists(names()));
 }
 
+TEST_F(ShmNames, TwoSlashesAreRefusedWithTheRightSpelling) {
+  for (const auto& [address, spelling] : std::vector<std::pair<std::string, std::string>>{
+           {"//flights", "write shm:flights"},
+           {"///tmp/x.sock", "write shm:/tmp/x.sock"},
+           {"//tmp/x.sock", "write shm:/tmp/x.sock"},
+           {"//", "write shm:NAME"},
+           {"////", "write shm:NAME"},
+       }) {
+    for (const auto& use : {std::function([&] { shm_listen(address, 0, 0, {}, nullptr); }),
+                            std::function([&] { shm_connect(address, {}, 100, nullptr); })}) {
+      const std::string text = thrown<UriError>(use);
+      EXPECT_TRUE(text.ends_with(spelling)) << text;
+    }
+  }
+}
+
+TEST_F(ShmNames, APathInAFolderThatIsNotThereSaysSo) {
+  const std::string text = thrown<NotFoundError>([&] { shm_listen("/tmp/no-such-folder/x.sock", 0, 0, {}, nullptr); });
+  EXPECT_TRUE(has(text, "the folder of shm:/tmp/no-such-folder/x.sock isn't there (/tmp/no-such-folder)")) << text;
+}
+
 TEST_F(ShmNames, AnAddressWithASlashNeverLeadsIntoTheFolderOfNames) {
   // "../x" is a path from the current folder, as any program takes it: no name can leave the folder.
   EXPECT_EQ(shm::read_address("../x").name, "");

@@ -260,7 +260,7 @@ TEST_F(TcpHandshake, ClientsNameWhatTheyMet) {
   const std::string http = "HTTP/1.1 400 Bad Request\r\n\r\n";
   meet({as_bytes(http).begin(), as_bytes(http).end()}, ErrorCode::kHandshake, "no Crossdock server");
   meet({}, ErrorCode::kHandshake, "instead of answering");
-  meet(encode(Refused{Refusal::kResources, "no room\n\x1b[31m"}), ErrorCode::kConnection, "no room\\x0a\\x1b[31m");
+  meet(encode(Refused{Refusal::kResources, "no room\n\x1b[31m"}), ErrorCode::kConnection, "no room\\n\\x1b[31m");
 }
 
 TEST_F(TcpHandshake, AServerThatSaysNothingTimesOut) {
