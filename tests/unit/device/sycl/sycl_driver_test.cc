@@ -167,7 +167,7 @@ void start_without_run_time() {
 
 TEST_F(SyclStart, SaysHowDevicesAreFoundWhereThereAreNone) {
   EXPECT_EXIT(start_without_run_time(), ::testing::ExitedWithCode(0),
-              "0 devices. install a run time.*OCL_ICD_FILENAMES.*libintelocl.so.*no device "
+              "0 devices. .*run time.*OCL_ICD_FILENAMES.*libintelocl.so.*no device "
               "oneapi:0; it has 0");
 }
 
