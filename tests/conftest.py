@@ -21,6 +21,10 @@ PACKAGE_TESTS = ("python", "interop", "letter")
 
 _FAILED = pytest.StashKey[bool]()
 
+# A shell's background jobs ignore Ctrl-C, and so would what they start: tests of Ctrl-C send it themselves.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):

@@ -1,6 +1,5 @@
 #include "crossdock/array/schema.h"
 #include "crossdock/core/error.h"
-#include "crossdock/core/text.h"
 #include "format.h"
 #include "metadata.h"
 #include "text.h"
@@ -48,7 +47,6 @@ class Importer {
     }
     Field field;
     if (schema.name != nullptr) field.name = schema.name;
-    if (!is_utf8(field.name)) throw InvalidDataError(in_field(path) + ": its name isn't UTF-8: " + shown(field.name));
     field.type = parse_format(schema.format, path);
     field.type.keys_sorted = field.type.id == TypeId::kMap && (schema.flags & ARROW_FLAG_MAP_KEYS_SORTED) != 0;
     field.nullable = (schema.flags & ARROW_FLAG_NULLABLE) != 0;

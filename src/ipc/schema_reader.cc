@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "crossdock/core/text.h"
 #include "type_map.h"
 
 namespace crossdock::ipc {
@@ -76,7 +75,6 @@ class SchemaReader {
     }
     array::Field out;
     out.name = copy(field.name());
-    if (!is_utf8(out.name)) fail_invalid(path, "its name isn't UTF-8: " + shown(out.name));
     out.nullable = field.nullable();
     out.metadata = read_metadata(field.custom_metadata());
     array::Type type = checked(read_type(field), path);

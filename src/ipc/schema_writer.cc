@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "crossdock/core/text.h"
 #include "type_map.h"
 
 namespace crossdock::ipc {
@@ -46,7 +45,6 @@ Offset<Vector<flatbuf::Field>> write_fields(FlatBufferBuilder& builder, const st
 
 Offset<flatbuf::Field> write_field(FlatBufferBuilder& builder, const array::Field& field, const std::string& parent) {
   const std::string path = parent.empty() ? field.name : parent + '.' + field.name;
-  if (!is_utf8(field.name)) throw InvalidDataError("field " + shown(path) + ": its name isn't UTF-8");
   const array::Field& values = field.dictionary ? *field.dictionary : field;
   if (field.dictionary && values.dictionary) {
     throw UnsupportedTypeError("field \"" + path +

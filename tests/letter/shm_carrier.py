@@ -188,6 +188,8 @@ class ShmCarrier:
 
     def _read_opening(self, wanted: int) -> tuple[bytes, list[int]]:
         packet, descriptors = self._receive_packet()
+        if not packet:
+            raise Ended("the peer closed the connection before its opening")
         magic, kind, version = struct.unpack_from("<8sII", packet)
         assert (magic, version) == (MAGIC, VERSION)
         if kind == REFUSED:

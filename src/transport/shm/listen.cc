@@ -150,6 +150,7 @@ std::unique_ptr<Connection> ShmListener::accept() {
     greet_all();
   }
   std::unique_ptr<Connection> connection = welcome_next();
+  if (guests_.empty()) rings_.reset();  // nobody is there whom they could serve
   std::optional<Clock::time_point> deadline;
   const auto silent = std::ranges::find_if(guests_, [](const Guest& guest) { return !guest.opening; });
   if (silent != guests_.end()) deadline = silent->deadline;

@@ -114,12 +114,6 @@ TEST(ImportSchema, ANullNameIsEmpty) {
               HasSubstr("field \"[0]\""));
 }
 
-TEST(ImportSchema, RefusesNamesThatAreNotUtf8) {
-  Foreign foreign;
-  EXPECT_THAT(message_of<InvalidDataError>([&] { foreign.import(foreign.make("i", "na\xffme")); }),
-              HasSubstr("its name isn't UTF-8: 'na\\xffme'"));
-}
-
 TEST(ImportSchema, RefusesBrokenStructures) {
   Foreign foreign;
   ArrowSchema* released = foreign.make("+s");

@@ -162,7 +162,7 @@ std::shared_ptr<const array::Schema> every_type() {
   fields.push_back(dictionary(
       "coded_unions", TypeId::kInt8,
       field("", Type{.id = TypeId::kDenseUnion, .type_codes = {7}}, {field("views", TypeId::kBinaryView)}), 13));
-  Field odd = field("o\u00e9\n", TypeId::kInt32);
+  Field odd = field(std::string("o\xff\n", 3), TypeId::kInt32);
   odd.metadata = {{std::string("nul\0key", 7), std::string("\0\x01\xfe", 3)}};
   fields.push_back(odd);
   return std::make_shared<const array::Schema>(std::move(fields), array::Metadata{{"origin", "tests"}, {"empty", ""}});

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <thread>
 
 #include "packets.h"
@@ -236,18 +237,42 @@ TEST_F(ShmHandshake, MakingRingsIsSpreadOverManyCalls) {
 
 TEST_F(ShmHandshake, WhoLeavesWhileItsRingsAreMadeLeavesThemToTheNext) {
   listen();
-  {
-    const RawSocket leaves(path_);
-    leaves.send(shm::encode(Hello{.max_message = 1000}));
-    for (int i = 0; i < 3; ++i) EXPECT_EQ(listener_->accept(), nullptr);
-  }
-  const int before = open_descriptors();
-  while (listener_->handshakes() > 0) EXPECT_EQ(listener_->accept(), nullptr);
-  EXPECT_TRUE(log_.says("left during its handshake"));
-  EXPECT_EQ(open_descriptors(), before - 1) << "its socket";
+  const auto calls_until_connected = [&] {
+    int calls = 1;
+    while (!listener_->accept()) ++calls;
+    return calls;
+  };
+  const RawSocket first(path_);
+  first.send(shm::encode(Hello{.max_message = 1000}));
+  const int all = calls_until_connected();
+  ASSERT_GT(all, 20);
+
+  std::optional<RawSocket> leaves(path_);
+  leaves->send(shm::encode(Hello{.max_message = 1000}));
+  for (int i = 0; i < 10; ++i) ASSERT_EQ(listener_->accept(), nullptr);
   const RawSocket next(path_);
   next.send(shm::encode(Hello{.max_message = 1000}));
-  EXPECT_TRUE(listener_->accept()) << "all is made";
+  ASSERT_EQ(listener_->accept(), nullptr);
+  leaves.reset();
+  const int rest = calls_until_connected();
+  EXPECT_TRUE(log_.says("left during its handshake"));
+  EXPECT_LT(rest, all - 5) << "what was made is made";
+}
+
+TEST_F(ShmHandshake, NoRingsAreKeptForNobody) {
+  listen();
+  const auto come_and_go = [&](int calls) {
+    {
+      const RawSocket leaves(path_);
+      leaves.send(shm::encode(Hello{.max_message = 1000}));
+      for (int i = 0; i < calls; ++i) EXPECT_EQ(listener_->accept(), nullptr);
+    }
+    while (listener_->handshakes() > 0) EXPECT_EQ(listener_->accept(), nullptr);
+  };
+  come_and_go(1);
+  const int before = open_descriptors();
+  come_and_go(5);
+  EXPECT_EQ(open_descriptors(), before);
 }
 
 TEST_F(ShmHandshake, WithoutDescriptorsForRingsClientsAreRefusedByName) {
