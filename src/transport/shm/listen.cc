@@ -149,15 +149,15 @@ std::unique_ptr<Connection> ShmListener::accept() {
     }
     greet_all();
   }
+  if (guests_.empty()) rings_.reset();  // who they were made for has left, and nobody has come
   std::unique_ptr<Connection> connection = welcome_next();
-  if (guests_.empty()) rings_.reset();  // nobody is there whom they could serve
   std::optional<Clock::time_point> deadline;
   const auto silent = std::ranges::find_if(guests_, [](const Guest& guest) { return !guest.opening; });
   if (silent != guests_.end()) deadline = silent->deadline;
   if (rest_.on()) deadline = std::min(deadline.value_or(rest_.until()), rest_.until());
   poll_.set_accepting(!rest_.on());
   poll_.set_deadline(deadline);
-  poll_.set_more(has_work());
+  poll_.set_more(has_work() || (rings_ && guests_.empty()));
   return connection;
 }
 

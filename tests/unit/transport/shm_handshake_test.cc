@@ -44,6 +44,11 @@ class ShmHandshake : public ::testing::Test {
     EXPECT_EQ(listener_->handshakes(), 0U);
     return refused;
   }
+  /// Whether the listener says that accept() has something to do.
+  bool ready() const {
+    pollfd ask{listener_->descriptor(), POLLIN, 0};
+    return ::poll(&ask, 1, 0) > 0;
+  }
   void expect_still_serving() {
     std::unique_ptr<Connection> client;
     std::thread connecting([&] { client = shm_connect(path_, {}, 5000, nullptr); });
@@ -245,7 +250,7 @@ TEST_F(ShmHandshake, WhoLeavesWhileItsRingsAreMadeLeavesThemToTheNext) {
   const RawSocket first(path_);
   first.send(shm::encode(Hello{.max_message = 1000}));
   const int all = calls_until_connected();
-  ASSERT_GT(all, 20);
+  ASSERT_GT(all, 15);
 
   std::optional<RawSocket> leaves(path_);
   leaves->send(shm::encode(Hello{.max_message = 1000}));
@@ -267,7 +272,7 @@ TEST_F(ShmHandshake, NoRingsAreKeptForNobody) {
       leaves.send(shm::encode(Hello{.max_message = 1000}));
       for (int i = 0; i < calls; ++i) EXPECT_EQ(listener_->accept(), nullptr);
     }
-    while (listener_->handshakes() > 0) EXPECT_EQ(listener_->accept(), nullptr);
+    while (ready()) EXPECT_EQ(listener_->accept(), nullptr);
   };
   come_and_go(1);
   const int before = open_descriptors();
