@@ -101,14 +101,11 @@ class Releaser {
 }  // namespace
 
 void release_memory(const std::byte* start, std::uint64_t bytes, UniqueFd fd, std::uint64_t size) noexcept {
-  if (size >= kLarge) {
-    if (std::unique_ptr<Memory> memory{new (std::nothrow) Memory{start, bytes, std::move(fd)}}) {
-      memory = Releaser::instance().take(std::move(memory));
-      if (memory) give_back(*memory);
-      return;
-    }
-  }
-  give_back({start, bytes, std::move(fd)});
+  std::unique_ptr<Memory> memory(size >= kLarge ? new (std::nothrow) Memory : nullptr);
+  if (!memory) return give_back({start, bytes, std::move(fd)});
+  *memory = {start, bytes, std::move(fd)};
+  memory = Releaser::instance().take(std::move(memory));
+  if (memory) give_back(*memory);
 }
 
 bool wait_for_released() noexcept { return Releaser::instance().wait(); }

@@ -81,10 +81,11 @@ class ChildProcess {
   }
 
  private:
-  /// AddressSanitizer's allocator has locks that a fork may leave taken in the child for good. Threads of the library's
-  /// that have nothing more to do end soon; nothing else tells when they have.
+  /// AddressSanitizer's allocator has locks that a fork may leave taken in the child for good, and ThreadSanitizer lets
+  /// a child of a process with other threads start none. Threads of the library's that have nothing more to do end
+  /// soon; nothing else tells when they have. ThreadSanitizer has a thread of its own, which stays.
   static void wait_for_threads_that_end() {
-#ifdef __SANITIZE_ADDRESS__
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     const auto threads = [] {
       const std::filesystem::directory_iterator all("/proc/self/task");
       return std::distance(begin(all), end(all));
