@@ -49,6 +49,20 @@ class ShmHandshake : public ::testing::Test {
     pollfd ask{listener_->descriptor(), POLLIN, 0};
     return ::poll(&ask, 1, 0) > 0;
   }
+  /// The listener refuses the client for want of resources while the process can open no descriptor.
+  void refuses_without_descriptors(const RawSocket& socket) {
+    rlimit before{};
+    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+    const int next = ::dup(0);
+    ::close(next);
+    const rlimit tight{static_cast<rlim_t>(next), before.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &tight), 0);
+    EXPECT_EQ(listener_->accept(), nullptr);
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+    Refused refused;
+    ASSERT_TRUE(shm::decode(socket.receive(), &refused));
+    EXPECT_EQ(refused.code, Refusal::kResources);
+  }
   void expect_still_serving() {
     std::unique_ptr<Connection> client;
     std::thread connecting([&] { client = shm_connect(path_, {}, 5000, nullptr); });
@@ -155,17 +169,7 @@ TEST(ShmRingMemory, AFileSizeLimitIsAnErrorAndNoSignal) {
 TEST_F(ShmHandshake, WithoutDescriptorsClientsAreTurnedAway) {
   listen();
   const RawSocket socket(path_);
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
-  const int next = ::dup(0);
-  ::close(next);
-  const rlimit tight{static_cast<rlim_t>(next), before.rlim_max};
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &tight), 0);
-  EXPECT_EQ(listener_->accept(), nullptr);
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
-  Refused refused;
-  ASSERT_TRUE(shm::decode(socket.receive(), &refused));
-  EXPECT_EQ(refused.code, Refusal::kResources);
+  refuses_without_descriptors(socket);
   EXPECT_TRUE(log_.says("out of descriptors"));
   expect_still_serving();
 }
@@ -285,17 +289,7 @@ TEST_F(ShmHandshake, WithoutDescriptorsForRingsClientsAreRefusedByName) {
   const RawSocket socket(path_);
   EXPECT_EQ(listener_->accept(), nullptr);
   socket.send(shm::encode(Hello{.max_message = 1000}));
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
-  const int next = ::dup(0);
-  ::close(next);
-  const rlimit tight{static_cast<rlim_t>(next), before.rlim_max};
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &tight), 0);
-  EXPECT_EQ(listener_->accept(), nullptr);
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
-  Refused refused;
-  ASSERT_TRUE(shm::decode(socket.receive(), &refused));
-  EXPECT_EQ(refused.code, Refusal::kResources);
+  refuses_without_descriptors(socket);
   EXPECT_EQ(listener_->handshakes(), 0U);
   expect_still_serving();
 }
