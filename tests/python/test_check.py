@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import re
 import traceback
 from pathlib import Path
@@ -712,3 +713,24 @@ def test_the_judge_is_loaded_when_it_is_called(script):
         print([name for name in ("numpy", "pyarrow") if name in sys.modules])
     """).finish()
     assert out.split("\n")[:2] == ["[]", "[]"]
+
+
+class EndlessKeys(dict):
+    """What Python code makes of its keys has no end; what it holds is right."""
+
+    def keys(self):
+        return itertools.count()
+
+    __iter__ = keys
+
+
+@pytest.mark.parametrize(
+    "attribute", ["__cuda_array_interface__", "__array_interface__", "__sycl_usm_array_interface__"]
+)
+def test_a_dictionary_is_read_as_consumers_in_c_read_it(attribute):
+    values = {"shape": (0,), "typestr": "<f8", "data": (0, False), "version": 3}
+    plain, endless = (
+        str(xd.check(type("Exporter", (), {attribute: property(lambda self, made=made: made(values))})()))
+        for made in (dict, EndlessKeys)
+    )
+    assert endless == plain
