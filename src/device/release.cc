@@ -26,6 +26,7 @@ struct Memory {
   const std::byte* start = nullptr;
   std::uint64_t bytes = 0;
   UniqueFd fd;
+  std::shared_ptr<void> owner{};
   std::unique_ptr<Memory> next{};
 };
 
@@ -98,14 +99,22 @@ class Releaser {
   bool running_ = false;
 };
 
+void release(Memory what, std::uint64_t size) noexcept {
+  std::unique_ptr<Memory> memory(size >= kLarge ? new (std::nothrow) Memory : nullptr);
+  if (!memory) return give_back(what);
+  *memory = std::move(what);
+  memory = Releaser::instance().take(std::move(memory));
+  if (memory) give_back(*memory);
+}
+
 }  // namespace
 
 void release_memory(const std::byte* start, std::uint64_t bytes, UniqueFd fd, std::uint64_t size) noexcept {
-  std::unique_ptr<Memory> memory(size >= kLarge ? new (std::nothrow) Memory : nullptr);
-  if (!memory) return give_back({start, bytes, std::move(fd)});
-  *memory = {start, bytes, std::move(fd)};
-  memory = Releaser::instance().take(std::move(memory));
-  if (memory) give_back(*memory);
+  release({start, bytes, std::move(fd)}, size);
+}
+
+void release_memory(std::shared_ptr<void> memory, std::uint64_t size) noexcept {
+  release({.fd = {}, .owner = std::move(memory)}, size);
 }
 
 bool wait_for_released() noexcept { return Releaser::instance().wait(); }

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "crossdock/core/unique_fd.h"
 
@@ -10,9 +11,12 @@
 namespace crossdock::device {
 
 /// Unmaps `bytes` bytes from `start` on (null: nothing), and closes `fd`. Of 256 KiB or more, counted in `size`, a
-/// thread of the library's does it: it starts when there is something to do, and ends soon after. In a forked child, and
-/// where no thread or no memory can be had, it is done here and now. Thread-safe.
+/// thread of the library's does it: it starts when there is something to do, and ends soon after. In a forked child,
+/// and where no thread or no memory can be had, it is done here and now. Thread-safe.
 void release_memory(const std::byte* start, std::uint64_t bytes, UniqueFd fd, std::uint64_t size) noexcept;
+
+/// The same for `memory` of any other kind: drops it. Whatever that calls must not wait.
+void release_memory(std::shared_ptr<void> memory, std::uint64_t size) noexcept;
 
 /// Waits until that thread has done what it had to. True if there was anything: what ran out may be there again.
 bool wait_for_released() noexcept;

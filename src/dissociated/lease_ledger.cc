@@ -290,6 +290,12 @@ void LeaseLedger::free_all(std::vector<std::uint64_t>* freed) {
 std::size_t LeaseLedger::outstanding() const noexcept { return impl_->pairs; }
 std::uint64_t LeaseLedger::outstanding_bytes() const noexcept { return impl_->bytes; }
 
+std::uint64_t LeaseLedger::memory() const noexcept {
+  std::uint64_t bytes = impl_->laters.size() * sizeof(Later);
+  for (const Table& table : impl_->tables) bytes += table.capacity() * sizeof(Slot);
+  return bytes;
+}
+
 std::optional<std::int64_t> LeaseLedger::oldest_ms() const noexcept {
   std::optional<std::int64_t> oldest;
   for (const Table& table : impl_->tables) {

@@ -7,6 +7,7 @@
 
 #include "crossdock/core/error.h"
 #include "crossdock/core/text.h"
+#include "device/release.h"
 #include "session/remote_error.h"
 #include "session/say.h"
 
@@ -41,12 +42,19 @@ ServerConnection::ServerConnection(std::unique_ptr<transport::Connection> connec
       options_(options),
       consumer_(std::move(consumer)),
       open_(std::move(open)),
-      sender_(connection_->agreement().want_data, connection_->agreement().free_data,
-              {.error_messages = connection_->agreement().error_messages,
-               .counted_leases = connection_->agreement().counted_leases,
-               .cancel = connection_->agreement().cancel}) {
+      sender_(std::make_shared<dissociated::Sender>(
+          connection_->agreement().want_data, connection_->agreement().free_data,
+          dissociated::PeerFeatures{.error_messages = connection_->agreement().error_messages,
+                                    .counted_leases = connection_->agreement().counted_leases,
+                                    .cancel = connection_->agreement().cancel})) {
   stats_.pid = connection_->agreement().peer_pid;
   stats_.peer = connection_->agreement().peer;
+}
+
+ServerConnection::~ServerConnection() {
+  // The notes of a million leases take a thread that others wait for tens of milliseconds to free.
+  const std::uint64_t memory = sender_->leases().memory();
+  device::release_memory(std::move(sender_), memory);
 }
 
 bool ServerConnection::turn(std::int64_t now_ms, TurnBudget& budget) {
@@ -63,8 +71,8 @@ bool ServerConnection::turn(std::int64_t now_ms, TurnBudget& budget) {
 bool ServerConnection::take_messages(TurnBudget& budget) {
   bool progress = false;
   while (budget.left()) {
-    if (sender_.freeing()) {
-      sender_.free_more(&freed_);
+    if (sender_->freeing()) {
+      sender_->free_more(&freed_);
       budget.spend(kPerSlice);
     } else {
       const std::optional<transport::Incoming> message = connection_->receive();
@@ -81,11 +89,11 @@ bool ServerConnection::take_messages(TurnBudget& budget) {
 
 void ServerConnection::take(const transport::Incoming& message) {
   if (!message.tagged) {
-    if (sender_.on_untagged(message.bytes)) cancel_stream();
+    if (sender_->on_untagged(message.bytes)) cancel_stream();
     return;
   }
   if (carries_ == transport::Carries::kData && message.tag == connection_->agreement().want_data) pass_end_of_bodies();
-  if (sender_.on_tagged(message.tag, message.bytes, &freed_) == dissociated::Sender::Event::kWantData) {
+  if (sender_->on_tagged(message.tag, message.bytes, &freed_) == dissociated::Sender::Event::kWantData) {
     start(as_text(message.bytes));
   }
 }
@@ -118,7 +126,7 @@ void ServerConnection::check_leases() const {
         (left == 0 ? std::string() : ", " + std::to_string(left) + " of them left while their source is in a call") +
         ": a stream counts until it has ended and its batches are released");
   }
-  const std::size_t out = sender_.leases().outstanding();
+  const std::size_t out = sender_->leases().outstanding();
   if (out < options_.max_leases) return;
   throw LeaseLimitError("this connection holds " + std::to_string(out) +
                         " buffers of the streams before, and the server's max_leases is " +
@@ -129,15 +137,15 @@ void ServerConnection::check_leases() const {
 // that there is none) may ask for the next stream before this end has looked for the end of the one before.
 void ServerConnection::pass_end_of_bodies() {
   try {
-    while (sender_.streaming()) {
+    while (sender_->streaming()) {
       if (!has_current_) {
         const ServerStream::State state = under_way_->source->peek(&current_);
         if (state == ServerStream::State::kEnd) {
-          sender_.end_of_stream();
+          sender_->end_of_stream();
           return end_stream({});
         }
         if (state != ServerStream::State::kReady || current_.has_body) return;
-        sender_.next_message();
+        sender_->next_message();
       } else if (current_.has_body) {
         return;
       }
@@ -245,7 +253,7 @@ bool ServerConnection::pump(std::int64_t now_ms, TurnBudget& budget) {
       }
       // Outside of the above: that the peer has gone is no failure of the source's, and ends the connection.
       if (state == ServerStream::State::kEnd) {
-        const dissociated::PrefixBytes end = sender_.end_of_stream();
+        const dissociated::PrefixBytes end = sender_->end_of_stream();
         // It belongs to the metadata; the end of the bodies is in it.
         if (carries_ == transport::Carries::kData) {
           end_stream({});
@@ -256,7 +264,7 @@ bool ServerConnection::pump(std::int64_t now_ms, TurnBudget& budget) {
         continue;
       }
       if (state != ServerStream::State::kReady) break;
-      prefix_ = sender_.next_message();
+      prefix_ = sender_->next_message();
       has_current_ = true;
       metadata_sent_ = false;
     }
@@ -329,7 +337,7 @@ bool ServerConnection::send_current() {
   }
   if (current_.has_body && carries_ != transport::Carries::kMetadata) {
     if (current_.by_value) {
-      if (!connection_->send_body(sender_.body_tag(dissociated::BodyType::kPacked), current_.parts, current_.keep)) {
+      if (!connection_->send_body(sender_->body_tag(dissociated::BodyType::kPacked), current_.parts, current_.keep)) {
         return false;
       }
       stats_.bytes_by_value += current_.bytes;
@@ -359,10 +367,10 @@ bool ServerConnection::send_metadata() {
 }
 
 bool ServerConnection::send_remote() {
-  if (!connection_->send_tagged(sender_.body_tag(dissociated::BodyType::kRemote), body_, {})) return false;
-  const std::size_t before = sender_.leases().outstanding();
-  sender_.leases().lend(remote_, (static_cast<std::uint64_t>(under_way_->id) << 32) | current_.slot, now_ms_);
-  under_way_->outstanding += sender_.leases().outstanding() - before;
+  if (!connection_->send_tagged(sender_->body_tag(dissociated::BodyType::kRemote), body_, {})) return false;
+  const std::size_t before = sender_->leases().outstanding();
+  sender_->leases().lend(remote_, (static_cast<std::uint64_t>(under_way_->id) << 32) | current_.slot, now_ms_);
+  under_way_->outstanding += sender_->leases().outstanding() - before;
   return true;
 }
 
@@ -392,7 +400,7 @@ void ServerConnection::log_end(LogLevel level, const std::exception& reason) con
 }
 
 void ServerConnection::stop_stream(const std::exception& reason) {
-  std::vector<std::byte> message = sender_.error(to_remote_text(reason));
+  std::vector<std::byte> message = sender_->error(to_remote_text(reason));
   // A peer that doesn't know error messages sees the connection close.
   if (message.empty()) throw ConnectionError(std::string("ending the connection: ") + reason.what());
   end_stream(std::move(message));
@@ -401,7 +409,7 @@ void ServerConnection::stop_stream(const std::exception& reason) {
 // The consumer has asked for it: that needs no line in the log.
 void ServerConnection::cancel_stream() {
   std::vector<std::byte> message =
-      sender_.error(to_remote_text(ClosedError("the stream was cancelled by its consumer")));
+      sender_->error(to_remote_text(ClosedError("the stream was cancelled by its consumer")));
   if (message.empty()) throw ConnectionError("the client cancels streams, but knows no error messages");
   end_stream(std::move(message));
 }
@@ -438,9 +446,9 @@ ConsumerStats ServerConnection::stats(std::int64_t now_ms) {
   ConsumerStats stats = stats_;
   stats.window = options_.window;
   stats.in_flight = connection_->in_flight();
-  stats.leases = sender_.leases().outstanding();
-  stats.leased_bytes = sender_.leases().outstanding_bytes();
-  if (const auto oldest = sender_.leases().oldest_ms()) stats.oldest_lease_ms = now_ms - *oldest;
+  stats.leases = sender_->leases().outstanding();
+  stats.leased_bytes = sender_->leases().outstanding_bytes();
+  if (const auto oldest = sender_->leases().oldest_ms()) stats.oldest_lease_ms = now_ms - *oldest;
   return stats;
 }
 

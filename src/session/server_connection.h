@@ -28,6 +28,10 @@ class ServerConnection {
   ServerConnection(std::unique_ptr<transport::Connection> connection, const ServerOptions& options,
                    std::shared_ptr<Consumer> consumer, Open open);
 
+  ~ServerConnection();
+  ServerConnection(const ServerConnection&) = delete;
+  ServerConnection& operator=(const ServerConnection&) = delete;
+
   /// One turn, within the budget: takes what came, sends what may be sent. True if anything moved. Throws what ends
   /// this connection.
   bool turn(std::int64_t now_ms, TurnBudget& budget);
@@ -89,7 +93,7 @@ class ServerConnection {
   const ServerOptions& options_;
   const std::shared_ptr<Consumer> consumer_;
   Open open_;
-  dissociated::Sender sender_;
+  std::shared_ptr<dissociated::Sender> sender_;
   device::RegionTable regions_;
   std::vector<Number> numbers_;                        // by number
   std::unordered_map<std::uint32_t, Stream> streams_;  // by id: the one under way, and those that have leases out

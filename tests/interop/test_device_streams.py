@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.settled import live_allocations
 
 import crossdock as xd
 
@@ -138,9 +139,7 @@ def test_closing_lets_go_of_the_source(simulated_devices):
     assert "closed" in repr(reader)
     assert in_pyarrow(batch.to("cpu")).equals(BATCHES[0])
     del batch, reader
-    gc.collect()
-    xd.Queue("sim:0").wait()
-    assert simulated_devices.counters()["live_allocations"] == 0
+    assert live_allocations(simulated_devices) == 0
 
 
 def test_a_device_without_a_driver_is_carried():

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests.python.test_tensor import allocate, release
+from tests.settled import live_allocations
 
 import crossdock as xd
 from crossdock import testing
@@ -292,9 +293,7 @@ def test_nothing_stays_allocated(simulated_devices: testing.SimulatedDevices, so
         across = there.to("sim:1")[1:]
         across.to("cpu")
     del there, across
-    gc.collect()
-    xd.Queue.new("sim:0").wait()
-    assert simulated_devices.counters()["live_allocations"] == 0
+    assert live_allocations(simulated_devices) == 0
 
 
 # ---- failures ------------------------------------------------------------------------------------------------------
@@ -322,9 +321,7 @@ def test_verbs_that_fail_leak_nothing(
     testing.fail_next(verb, error=xd.ResourceError("no more"))
     with pytest.raises(xd.ResourceError, match="no more"):
         xd.asarray(source).to("sim:0")
-    gc.collect()
-    xd.Queue.new("sim:0").wait()
-    assert simulated_devices.counters()["live_allocations"] == 0
+    assert live_allocations(simulated_devices) == 0
     np.testing.assert_array_equal(np.asarray(xd.asarray(source).to("sim:0").to("cpu")), source)
 
 

@@ -61,6 +61,7 @@ class CROSSDOCK_EXPORT LeaseLedger {
 
   std::size_t outstanding() const noexcept;          ///< Pairs lent and not freed.
   std::uint64_t outstanding_bytes() const noexcept;  ///< Sum of their lengths.
+  std::uint64_t memory() const noexcept;             ///< Bytes that it takes, about, whatever is out.
   /// When the lease that has been out longest was lent, by lend()'s clock; nothing where none is out. Leases of one
   /// address and holder that follow each other count from the first of them. Looks at every address: for statistics.
   std::optional<std::int64_t> oldest_ms() const noexcept;

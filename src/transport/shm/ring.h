@@ -204,6 +204,7 @@ class RingReader {
   void answer_request(bool any) noexcept;
 
  private:
+  std::optional<Incoming> take_frames();
   bool reload();
   void publish() noexcept;
   void copy_out(std::uint64_t at, std::byte* to, std::size_t size) const noexcept;
@@ -219,6 +220,7 @@ class RingReader {
   std::uint64_t peer_written_ = 0;  // as last read
   std::uint64_t messages_ = 0;
   std::uint64_t answered_ = 0;  // the peer's requests that we have rung for
+  int rings_left_ = 0;          // in this receive()
   std::unique_ptr<std::byte[]> bytes_;
   std::size_t capacity_ = 0;
   std::size_t size_ = 0;

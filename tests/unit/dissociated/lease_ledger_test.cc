@@ -110,6 +110,15 @@ TEST_F(Ledger, TakesEverythingHomeFromAConsumerThatIsGone) {
   EXPECT_THAT(free({64}), ElementsAre(3));
 }
 
+TEST_F(Ledger, ItsMemoryGrowsWithWhatIsLent) {
+  const std::uint64_t empty = ledger_.memory();
+  for (std::uint64_t i = 1; i <= 10'000; ++i) lend({{64 * i, 5}}, 1);
+  EXPECT_GT(ledger_.memory(), empty + 10'000 * 32);
+  const std::uint64_t distinct = ledger_.memory();
+  for (std::uint64_t i = 1; i <= 10'000; ++i) lend({{64, 5}}, 1 + i % 2);
+  EXPECT_GT(ledger_.memory(), distinct + 10'000 * 16) << "leases of one address, of two holders";
+}
+
 // "A client that frees each distinct address once, after the last body, must be enough."
 TEST_F(LetterLedger, OneFreeAfterTheEndEndsAllLeasesOfAnAddress) {
   lend({{64, 5}}, 1);

@@ -356,6 +356,36 @@ TEST_F(HostileShmRing, PiecesThatAddUpToTooMuch) {
   EXPECT_LE(at, 7 * 16'016U) << "refused at the limit of 100,000 bytes, not after it";
 }
 
+/// Of a peer that asks to be rung again as soon as it was.
+class InsatiableOwner : public CountingOwner {
+ public:
+  explicit InsatiableOwner(shm::RingHeader& peer) : peer_(peer) {}
+  void ring() noexcept override {
+    CountingOwner::ring();
+    ++peer_.requests;
+  }
+
+ private:
+  shm::RingHeader& peer_;
+};
+
+TEST_F(HostileShmRing, RequestsWithoutEndAreAnsweredAFewTimesPerCall) {
+  InsatiableOwner insatiable(memory.a);
+  RingReader asked(memory.of_b(), Barrier(false), insatiable, limits(100'000), "peer a");
+  memory.a.taken_goal = 1;
+  memory.a.requests = 1;
+  for (std::uint64_t at = 0; at < kBytes; at += 32) frame(at, 1, kMore, 0);
+  memory.a.written = kBytes;
+  EXPECT_FALSE(asked.receive());
+  EXPECT_EQ(asked.taken(), kBytes);
+  EXPECT_LE(insatiable.rings, 17);
+  frame(0, 1, 0, 0);
+  memory.a.written = kBytes + 32;
+  const int before = insatiable.rings;
+  EXPECT_TRUE(asked.receive());
+  EXPECT_GT(insatiable.rings, before) << "and the next call answers again";
+}
+
 TEST_F(HostileShmRing, GarbageNeverReadsOutOfTheRing) {
   std::mt19937 random(3);
   const auto below = [&random](std::uint32_t limit) { return static_cast<std::uint32_t>(random() % limit); };
