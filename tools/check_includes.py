@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Holds the floors of the house against the #include lines of include/, src/ and python/.
+"""Checks the layers against the #include lines of include/, src/ and python/.
 
     tools/check_includes.py [--root FOLDER]
 
-Prints `file:line: what is wrong` for each include that a floor may not have, and exits with 1 where there is any. The
-table is the one of docs/architecture.md; a new floor, driver, transport or library is entered in both.
+Prints `file:line: what is wrong` for each include that a layer may not have, and exits with 1 where there is any. The
+table is the one of docs/architecture.md; a new layer, driver, transport or library is entered in both.
 """
 
 import argparse
@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-# floor: the floors that it may include. What those may include in their turn is allowed too.
-FLOORS = {
+# layer: the layers that it may include. What those may include in their turn is allowed too.
+LAYERS = {
     "core": [],
     "device": ["core"],
     "array": ["core", "device"],
@@ -28,12 +28,12 @@ FLOORS = {
     "session": ["core", "device", "array", "exchange", "ipc", "dissociated", "transport", "flight", "offload"],
 }
 
-# Parts of a floor that must not know each other. What lies in none of them is the floor's own, for all.
+# Parts of a layer that must not know each other. What lies in none of them is the layer's own, for all.
 PARTS = {
     "device": {"host", "sim", "cuda", "sycl", "hip"},
     "transport": {"memory", "shm", "tcp", "ucx", "fabric"},
 }
-# Only these floors may name a part of another floor; the others get it through the floor's interface.
+# Only these layers may name a part of another layer; the others get it through the layer's interface.
 BINDS_PARTS = {"session"}
 
 # Headers of other projects: the one folder that may see them.
@@ -47,7 +47,7 @@ LIBRARIES = {
     "structmember.h": "python",
 }
 
-# Pure floors are state machines: what would give them a clock, a thread or a socket.
+# Pure layers are state machines: what would give them a clock, a thread or a socket.
 PURE = {"ipc", "dissociated"}
 IMPURE_STANDARD = {
     "chrono", "ctime", "thread", "mutex", "shared_mutex", "condition_variable", "future", "semaphore", "latch",
@@ -75,12 +75,12 @@ INCLUDE = re.compile(r'^\s*#\s*include(?:_next)?\b\s*(?:"(?P<quoted>[^"]*)"|<(?P
 SUFFIXES = {".h", ".hh", ".hpp", ".inc", ".c", ".cc", ".cpp", ".cu", ".in"}
 
 
-def reachable(floor: str) -> set[str]:
-    """The floor itself, what it may include, and what that may include."""
-    seen = {floor}
-    todo = [floor]
+def reachable(layer: str) -> set[str]:
+    """The layer itself, what it may include, and what that may include."""
+    seen = {layer}
+    todo = [layer]
     while todo:
-        for lower in FLOORS[todo.pop()]:
+        for lower in LAYERS[todo.pop()]:
             if lower not in seen:
                 seen.add(lower)
                 todo.append(lower)
@@ -89,22 +89,22 @@ def reachable(floor: str) -> set[str]:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a file stands in the house."""
+    """The layer, side and part of a file."""
 
     side: str  # "include", "src" or "python"
-    floor: str | None  # None: python/, or a header above all floors (include/crossdock/crossdock.h)
+    layer: str | None  # None: python/, or a header above all layers (include/crossdock/crossdock.h)
     part: str | None
 
     @property
     def name(self) -> str:
-        if self.floor is None:
+        if self.layer is None:
             return "python/" if self.side == "python" else "include/crossdock"
-        return f"{self.floor}/{self.part}" if self.part else self.floor
+        return f"{self.layer}/{self.part}" if self.part else self.layer
 
 
-def part_of(floor: str | None, below: tuple[str, ...]) -> str | None:
-    """The part that a path below its floor's folder belongs to: its first folder, or its file's name (shm.h)."""
-    parts = PARTS.get(floor or "", set())
+def part_of(layer: str | None, below: tuple[str, ...]) -> str | None:
+    """The part that a path below its layer's folder belongs to: its first folder, or its file's name (shm.h)."""
+    parts = PARTS.get(layer or "", set())
     if not below:
         return None
     first = below[0] if len(below) > 1 else PurePosixPath(below[0]).stem
@@ -112,7 +112,7 @@ def part_of(floor: str | None, below: tuple[str, ...]) -> str | None:
 
 
 def public(header: str) -> Place:
-    """The place of the public header "crossdock/<floor>/..."; "crossdock/version.h" is core's."""
+    """The place of the public header "crossdock/<layer>/..."; "crossdock/version.h" is core's."""
     below = PurePosixPath(header).parts[1:]
     if len(below) > 1:
         return Place("include", below[0], part_of(below[0], below[1:]))
@@ -143,11 +143,11 @@ class Checker:
         for path in self.sources():
             self.files += 1
             here = place(path)
-            if here.side == "src" and here.floor not in FLOORS:
-                yield f"{path}:1: {'/'.join(path.parts[:2])} is no floor; the floors are: {' '.join(FLOORS)}"
+            if here.side == "src" and here.layer not in LAYERS:
+                yield f"{path}:1: {'/'.join(path.parts[:2])} is no layer; the layers are: {' '.join(LAYERS)}"
                 continue
-            if here.side == "include" and (path.parts[1] != "crossdock" or here.floor not in {None, *FLOORS}):
-                yield f"{path}:1: public headers stand in include/crossdock/<floor>; the floors are: {' '.join(FLOORS)}"
+            if here.side == "include" and (path.parts[1] != "crossdock" or here.layer not in {None, *LAYERS}):
+                yield f"{path}:1: public headers stand in include/crossdock/<layer>; the layers are: {' '.join(LAYERS)}"
                 continue
             text = (self.root / path).read_text(errors="replace")
             for number, line in enumerate(without_comments(text).splitlines(), start=1):
@@ -174,45 +174,45 @@ class Checker:
 
     def public_fault(self, here: Place, header: str) -> str | None:
         there = public(header)
-        if here.floor is None:
-            return None  # Python and the headers above all floors see every public header.
-        if there.floor is None:
-            return f"{here.name} may not include {header}, which stands above all floors"
-        if there.floor not in FLOORS:
-            return f"{header} is of no floor; the floors are: {' '.join(FLOORS)}"
+        if here.layer is None:
+            return None  # Python and the headers above all layers see every public header.
+        if there.layer is None:
+            return f"{here.name} may not include {header}, which stands above all layers"
+        if there.layer not in LAYERS:
+            return f"{header} is of no layer; the layers are: {' '.join(LAYERS)}"
         return self.floor_fault(here, there, header)
 
     def floor_fault(self, here: Place, there: Place, header: str) -> str | None:
-        floor = here.floor or ""
-        allowed = reachable(floor)
-        if there.floor not in allowed:
-            others = ", ".join(sorted(allowed - {floor})) or "the standard library only"
-            return f"{floor} may not include {there.floor} ({header}); it may include: {others}"
+        layer = here.layer or ""
+        allowed = reachable(layer)
+        if there.layer not in allowed:
+            others = ", ".join(sorted(allowed - {layer})) or "the standard library only"
+            return f"{layer} may not include {there.layer} ({header}); it may include: {others}"
         if there.part is None or there.part == here.part:
             return None
-        if there.floor == floor and here.part is not None:
-            return f"{here.name} may not include {there.name} ({header}): the parts of {floor} don't know each other"
-        if there.floor != floor and floor not in BINDS_PARTS:
-            return f"{floor} may not include {there.name} ({header}): it sees {there.floor} through its interface"
+        if there.layer == layer and here.part is not None:
+            return f"{here.name} may not include {there.name} ({header}): the parts of {layer} don't know each other"
+        if there.layer != layer and layer not in BINDS_PARTS:
+            return f"{layer} may not include {there.name} ({header}): it sees {there.layer} through its interface"
         return None
 
     def system_fault(self, here: Place, header: str) -> str | None:
         if header in CXX_STANDARD or header in C_STANDARD:
-            if here.floor in PURE and header in IMPURE_STANDARD:
-                return f"{here.floor} is pure (no clocks, threads, files or output), so it may not include <{header}>"
+            if here.layer in PURE and header in IMPURE_STANDARD:
+                return f"{here.layer} is pure (no clocks, threads, files or output), so it may not include <{header}>"
             return None
         if header not in SYSTEM and not header.startswith(SYSTEM_FOLDERS):
             return f"<{header}> is no header of the language or the system; another project's is entered in LIBRARIES"
         if here.side == "include":
             return f"public headers include the standard library and our own, not the system's <{header}>"
-        if here.floor in PURE:
-            return f"{here.floor} is pure, so it may not include the system's <{header}>"
+        if here.layer in PURE:
+            return f"{here.layer} is pure, so it may not include the system's <{header}>"
         return None
 
     def private_fault(self, path: PurePosixPath, here: Place, header: str) -> str | None:
         """Quoted, and not "crossdock/...": beside the file, or from src/ (or python/src/) on."""
         if here.side == "include":
-            return f'a public header names headers as "crossdock/<floor>/...", and no private one: {header}'
+            return f'a public header names headers as "crossdock/<layer>/...", and no private one: {header}'
         base = "python/src" if here.side == "python" else "src"
         for folder in (path.parent, PurePosixPath(base)):
             target = normal(folder / header)
@@ -221,10 +221,10 @@ class Checker:
             if here.side == "python":
                 return None if target.parts[0] == "python" else f"python/ sees public headers only, not {target}"
             if target.parts[0] != "src":
-                return f'{target} is named as "crossdock/<floor>/..." or not at all'
+                return f'{target} is named as "crossdock/<layer>/..." or not at all'
             there = place(target)
-            if there.floor != here.floor:
-                return f"{here.floor} may not include {target}, which is private to {there.floor}"
+            if there.layer != here.layer:
+                return f"{here.layer} may not include {target}, which is private to {there.layer}"
             return self.floor_fault(here, there, header)
         return f"{header} is neither beside the file nor under {base}/"
 

@@ -71,7 +71,7 @@ elseif(CASE STREQUAL "contents")
       endif()
     endforeach()
   endif()
-  # FlatBuffers, or a symbol of a floor that isn't offered, would be seen by every program that links us.
+  # FlatBuffers, or a symbol of a layer that isn't offered, would be seen by every program that links us.
   file(GLOB library ${PREFIX}/${LIBDIR}/libcrossdock.so)
   if(library)
     run(${READELF} --dyn-syms --wide ${library})

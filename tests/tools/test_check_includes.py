@@ -99,13 +99,13 @@ FAULTS = {
         1,
         "it sees device through its interface",
     ),
-    "another floor's private header": (
+    "another layer's private header": (
         "src/session/server.cc",
         '#include "device/memfd.h"\n',
         1,
         "session may not include src/device/memfd.h, which is private to device",
     ),
-    "another floor's private header, by the way of ..": (
+    "another layer's private header, by the way of ..": (
         "src/session/server.cc",
         '#include "../device/memfd.h"\n',
         1,
@@ -115,7 +115,7 @@ FAULTS = {
         "src/session/server.cc",
         '#include "../../include/crossdock/core/error.h"\n',
         1,
-        'is named as "crossdock/<floor>/..."',
+        'is named as "crossdock/<layer>/..."',
     ),
     "FlatBuffers outside ipc": (
         "src/session/server.cc",
@@ -163,11 +163,11 @@ FAULTS = {
     ),
     "the protocol has no sockets": ("src/dissociated/wire.cc", "#include <sys/socket.h>\n", 1, "is pure"),
     "the protocol has no clock": ("include/crossdock/dissociated/wire.h", "#include <chrono>\n", 1, "is pure"),
-    "a header above all floors": ("src/core/error.cc", '#include "crossdock/crossdock.h"\n', 1, "above all floors"),
-    "a floor that isn't there": ("src/session/server.cc", '#include "crossdock/magic/wand.h"\n', 1, "of no floor"),
-    "a source of no floor": ("src/magic/wand.cc", "#include <string>\n", 1, "src/magic is no floor"),
-    "a header of no floor": ("include/crossdock/magic/wand.h", "", 1, "include/crossdock/<floor>"),
-    "a header beside crossdock/": ("include/other/wand.h", "", 1, "include/crossdock/<floor>"),
+    "a header above all layers": ("src/core/error.cc", '#include "crossdock/crossdock.h"\n', 1, "above all layers"),
+    "a layer that isn't there": ("src/session/server.cc", '#include "crossdock/magic/wand.h"\n', 1, "of no layer"),
+    "a source of no layer": ("src/magic/wand.cc", "#include <string>\n", 1, "src/magic is no layer"),
+    "a header of no layer": ("include/crossdock/magic/wand.h", "", 1, "include/crossdock/<layer>"),
+    "a header beside crossdock/": ("include/other/wand.h", "", 1, "include/crossdock/<layer>"),
     "a header that isn't there": (
         "src/core/error.cc",
         '#include "absent.h"\n',

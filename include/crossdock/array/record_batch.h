@@ -25,7 +25,7 @@ struct Node {
 
 /// The size of a buffer that is there, where that stands in memory which the host can't read, or not yet: the bytes of
 /// text and binary columns, and variadic buffers. The C data interface needs no sizes, so such a buffer is carried and
-/// exported as it is; resolve_sizes() of the exchange floor (batch.h) finds it out.
+/// exported as it is; resolve_sizes() of the exchange layer (batch.h) finds it out.
 inline constexpr std::int64_t kUnknownSize = -1;
 
 /// A view of one buffer. `data` is a device pointer if the batch is on a device. An absent buffer is {nullptr, 0}.

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 /// Handles by which CUDA names a stream of whichever device is current (its driver API, "Stream synchronization
-/// behavior"). For floors that read such handles in protocols, with or without a driver; null is the legacy one too.
+/// behavior"). For layers that read such handles in protocols, with or without a driver; null is the legacy one too.
 namespace crossdock::device {
 
 inline constexpr std::uintptr_t kCudaLegacyStream = 1;     ///< Orders itself with all blocking streams.

@@ -14,7 +14,7 @@
 namespace crossdock::ipc {
 
 /// Runs `work(0)`, `work(1)`, ... at the same time, `work(0)` on the caller's thread, and returns when each has
-/// returned. How many is its choice: at least 1, at most `most`. `work` doesn't throw. This floor starts no threads:
+/// returned. How many is its choice: at least 1, at most `most`. `work` doesn't throw. This layer starts no threads:
 /// who has some lends them so (session/parallel.h).
 using Parallel = std::function<void(int most, const std::function<void(int worker)>& work)>;
 

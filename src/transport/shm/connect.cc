@@ -18,7 +18,7 @@ namespace crossdock::transport {
 
 namespace {
 
-using namespace shm;  // NOLINT(google-build-using-namespace): the private half of this very floor
+using namespace shm;  // NOLINT(google-build-using-namespace): the private half of this very layer
 
 [[noreturn]] void throw_connect_error(int error, const SocketPath& place) {
   const std::string uri = place.uri();

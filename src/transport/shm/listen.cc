@@ -23,7 +23,7 @@ namespace crossdock::transport {
 
 namespace {
 
-using namespace shm;  // NOLINT(google-build-using-namespace): the private half of this very floor
+using namespace shm;  // NOLINT(google-build-using-namespace): the private half of this very layer
 
 using Clock = std::chrono::steady_clock;
 constexpr const char* kWhat = "this shm listener";

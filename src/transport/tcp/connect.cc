@@ -18,7 +18,7 @@ namespace crossdock::transport {
 
 namespace {
 
-using namespace tcp;  // NOLINT(google-build-using-namespace): the private half of this very floor
+using namespace tcp;  // NOLINT(google-build-using-namespace): the private half of this very layer
 
 /// Connects to one address. Without a socket: why not, in `*error`. Throws what the patience throws, and SystemError.
 UniqueFd connect_to(const Endpoint& endpoint, const TcpOptions& options, const std::string& where,

@@ -24,7 +24,7 @@ namespace crossdock::transport {
 
 namespace {
 
-using namespace tcp;  // NOLINT(google-build-using-namespace): the private half of this very floor
+using namespace tcp;  // NOLINT(google-build-using-namespace): the private half of this very layer
 
 using Clock = std::chrono::steady_clock;
 constexpr const char* kWhat = "this tcp listener";

@@ -1,4 +1,4 @@
-# A floor of the house is a target of its own, crossdock_<name>, with the sources of src/<name>/ and the floors under it.
+# A layer is a target of its own, crossdock_<name>, with the sources of src/<name>/ and the layers under it.
 # tools/check_includes.py holds the same table against the #include lines.
 
 set(CROSSDOCK_WARNINGS -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor
@@ -12,19 +12,19 @@ function(crossdock_compile_options target)
   endif()
 endfunction()
 
-# crossdock_floor(<name> SOURCES <file>... [FLOORS <floor>...])
-function(crossdock_floor name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;FLOORS" ${ARGN})
+# crossdock_layer(<name> SOURCES <file>... [LAYERS <layer>...])
+function(crossdock_layer name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LAYERS" ${ARGN})
   add_library(crossdock_${name} STATIC ${ARG_SOURCES})
   target_include_directories(crossdock_${name} PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/include)
   crossdock_compile_options(crossdock_${name})
-  foreach(floor IN LISTS ARG_FLOORS)
-    target_link_libraries(crossdock_${name} PUBLIC crossdock_${floor})
+  foreach(layer IN LISTS ARG_LAYERS)
+    target_link_libraries(crossdock_${name} PUBLIC crossdock_${layer})
   endforeach()
-  set_property(GLOBAL APPEND PROPERTY CROSSDOCK_FLOORS crossdock_${name})
+  set_property(GLOBAL APPEND PROPERTY CROSSDOCK_LAYERS crossdock_${name})
 endfunction()
 
-# crossdock_test(<floor> SOURCES <file>... [LIBRARIES <target>...]): one GoogleTest program per floor, each case a ctest.
+# crossdock_test(<layer> SOURCES <file>... [LIBRARIES <target>...]): one GoogleTest program per layer, each case a ctest.
 function(crossdock_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBRARIES" ${ARGN})
   add_executable(${name}_tests ${ARG_SOURCES})
