@@ -261,7 +261,7 @@ def serve(
         on; at the limit that stream is a `LeaseLimitError`.
     max_streams: streams that one consumer may have at once, from 1 on: those that it reads, those of which it holds
         batches, and those that it has left while their source is in a call; another one is a `LeaseLimitError`.
-    max_connections: connections, of all clients together, beyond which newcomers are turned away with a
+    max_connections: connections, of all clients together, beyond which newcomers are rejected with a
         `ConnectionError` that says so; 0: no limit. A client has one, and one more for each stream it reads at once. A
         stream whose consumer has gone counts as one until its source is out of the call that it is in.
     source_threads: threads that read live sources, from 1 on: how many feeds can wait for their next event at once.

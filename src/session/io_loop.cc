@@ -231,7 +231,7 @@ void IoLoop::run() noexcept {
     idle_since = 0;
   }
   run_commands();  // answers what was asked before the end
-  for (Member& member : members_) member.server_end.say_goodbye(closed_, kLastPushes);
+  for (Member& member : members_) member.server_end.close(closed_, kLastPushes);
   while (!members_.empty()) remove(members_.front());
   leases_.reset();
   listeners_.clear();
@@ -256,7 +256,7 @@ bool IoLoop::round() {
 // True if anything moved; the member may be gone then.
 bool IoLoop::take_turn(Member& member) {
   const auto end = [&](const std::exception& reason) {
-    member.server_end.say_goodbye(reason);
+    member.server_end.close(reason);
     remove(member);
     return true;
   };
@@ -402,7 +402,7 @@ void IoLoop::accept_from(transport::Listener& listener) {
   try {
     const std::int64_t end = now_ns() + kAcceptTime;
     do {
-      listener.turn_away(full());
+      listener.reject_all(full());
       if (std::unique_ptr<transport::Connection> connection = listener.accept()) {
         add(std::move(connection));
       } else if (!is_readable(listener.descriptor())) {

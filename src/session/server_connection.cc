@@ -432,7 +432,7 @@ void ServerConnection::watch_starvation(std::int64_t now_ms) {
   }
 }
 
-void ServerConnection::say_goodbye(const std::exception& reason, int pushes) noexcept {
+void ServerConnection::close(const std::exception& reason, int pushes) noexcept {
   try {
     if (under_way_ != nullptr) stop_stream(reason);
     while (pushes-- > 0 && (!push_tail() || !connection_->flush())) {

@@ -41,7 +41,7 @@ class ServerConnection {
   std::int64_t deadline_ms() const noexcept { return deadline_ms_; }
   /// Tells a consumer that is in mid-stream why it ends; best effort: what is on its way to it is pushed on so often.
   /// Logs nothing: the caller has done so, or has nothing to say.
-  void say_goodbye(const std::exception& reason, int pushes = 1) noexcept;
+  void close(const std::exception& reason, int pushes = 1) noexcept;
 
   transport::Connection& connection() noexcept { return *connection_; }
   ConsumerStats stats(std::int64_t now_ms);

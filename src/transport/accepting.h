@@ -8,37 +8,38 @@
 
 #include "crossdock/core/unique_fd.h"
 
-/// What listeners have in common: taking clients, also where the system has no means for it, and turning them away.
+/// Helpers of the listeners: accepting clients, backing off when the system has no descriptors left, and rejecting
+/// clients.
 namespace crossdock::transport {
 
-/// A descriptor that is given up for a moment to turn a client away when there is no other; none if there is none left.
+/// Opens a spare descriptor, closed for a moment to reject a client when no other is left. Empty on failure.
 inline UniqueFd open_reserve() noexcept { return UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
-/// What newcomers are told while Listener::turn_away() is on.
-inline constexpr const char* kNoPlace =
+/// The reason that new clients get while Listener::reject_all() is on.
+inline constexpr const char* kServerFull =
     "the server has as many connections as it takes (max_connections); try again when others have left";
 
-/// The next client of a listening socket; none: errno says why.
+/// Accepts the next client of a listening socket. Empty on failure, with errno set.
 inline UniqueFd accept_at(int listener) noexcept {
   return UniqueFd(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
 }
 
-/// For a listener that can't accept a client who waits: it stops asking for a while, instead of being woken for that
-/// client again and again. One thread.
-class Rest {
+/// Pauses accept() after a failure for want of resources: otherwise the waiting client would wake the listener again
+/// and again. One thread.
+class AcceptBackoff {
  public:
   using Clock = std::chrono::steady_clock;
-  /// True if it wasn't resting already: worth a line in the log.
+  /// Starts a pause, or prolongs it. Returns true if it starts: the caller logs it once.
   bool begin() noexcept {
     until_ = Clock::now() + std::chrono::milliseconds(200);
     return !std::exchange(on_, true);
   }
-  /// Something could be accepted, or nobody waits.
+  /// Ends the pause: accept() succeeded, or no client waits.
   void end() noexcept { on_ = false; }
   bool on() const noexcept { return on_; }
-  /// Whether to try.
+  /// Whether accept() may be tried.
   bool may_accept() const noexcept { return !on_ || Clock::now() >= until_; }
-  /// When to try again; only while it rests.
+  /// The end of the pause. Valid while on().
   Clock::time_point until() const noexcept { return until_; }
 
  private:

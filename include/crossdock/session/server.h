@@ -40,7 +40,7 @@ struct ServerOptions {
   /// can't begin for 3 s, because none of these calls returns, ends with a ResourceError; one that has begun waits for
   /// its turn.
   std::uint32_t source_threads = 64;
-  /// Connections, at all URIs together, beyond which newcomers are turned away with a ConnectionError that says
+  /// Connections, at all URIs together, beyond which newcomers are rejected with a ConnectionError that says
   /// so; 0: no limit. A stream whose consumer has gone counts as one until its source is out of its producer.
   std::uint32_t max_connections = 1024;
   transport::Wait wait = transport::Wait::kAuto;  ///< How the server's thread waits.

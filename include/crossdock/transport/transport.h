@@ -140,9 +140,9 @@ class CROSSDOCK_EXPORT Listener {
   virtual std::unique_ptr<Connection> accept() = 0;
   /// Clients whose handshake is under way.
   virtual std::size_t handshakes() const noexcept = 0;
-  /// Whether the server has all the connections that it takes: from then on, whoever would become one more is turned
-  /// away with those words.
-  virtual void turn_away(bool everybody) = 0;
+  /// While on, rejects every client that completes its handshake, with the message "the server has as many connections
+  /// as it takes".
+  virtual void reject_all(bool on) = 0;
 };
 
 /// How to wait for something that needs both ends.

@@ -59,9 +59,9 @@ class MemoryListener final : public Listener {
     door_->waiting.pop_front();
     return connection;
   }
-  void turn_away(bool everybody) override {
+  void reject_all(bool on) override {
     const std::lock_guard lock(door_->mutex);
-    door_->no_place = everybody;
+    door_->no_place = on;
   }
   std::size_t handshakes() const noexcept override { return 0; }
 
@@ -113,7 +113,7 @@ class MemoryTransport final : public Transport {
     auto [server, client] = memory_pair(agreement, options_);
     {
       const std::lock_guard lock(door->mutex);
-      if (door->no_place) throw ConnectionError("memory:" + address + " turned us away: " + kNoPlace);
+      if (door->no_place) throw ConnectionError("memory:" + address + " rejected the connection: " + kServerFull);
       door->waiting.push_back(std::move(server));
     }
     const std::uint64_t one = 1;

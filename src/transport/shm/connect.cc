@@ -8,7 +8,7 @@
 #include <cstring>
 #include <utility>
 
-#include "../patience.h"
+#include "../deadline.h"
 #include "address.h"
 #include "crossdock/core/error.h"
 #include "handshake.h"
@@ -42,7 +42,7 @@ using namespace shm;  // NOLINT(google-build-using-namespace): the private half 
   }
 }
 
-UniqueFd connect_socket(const SocketPath& place, const Patience& patience) {
+UniqueFd connect_socket(const SocketPath& place, const Deadline& deadline) {
   const std::string& path = place.path;
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -51,7 +51,7 @@ UniqueFd connect_socket(const SocketPath& place, const Patience& patience) {
   if (!socket) throw_errno(errno, "making a socket for shm:" + path);
   for (;;) {
     // Blocking, with a time limit: it waits while the server's queue is full, which nothing else can wait for.
-    const int slice = patience.slice();
+    const int slice = deadline.slice();
     const timeval limit{.tv_sec = 0, .tv_usec = slice * 1000 - 1};
     if (::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) != 0) {
       throw_errno(errno, "setting a time limit for shm:" + path);
@@ -67,7 +67,7 @@ UniqueFd connect_socket(const SocketPath& place, const Patience& patience) {
 }
 
 /// The server's answer; waits for it.
-Packet await_answer(int socket, const std::string& where, const Patience& patience) {
+Packet await_answer(int socket, const std::string& where, const Deadline& deadline) {
   for (;;) {
     Packet packet;
     switch (receive_packet(socket, &packet, where)) {
@@ -76,7 +76,7 @@ Packet await_answer(int socket, const std::string& where, const Patience& patien
         throw HandshakeError(where + " closed the connection instead of answering: is it a Crossdock server?");
       case Received::kNothing: break;
     }
-    patience.wait(socket, POLLIN);
+    deadline.wait(socket, POLLIN);
   }
 }
 
@@ -130,8 +130,8 @@ std::unique_ptr<Connection> shm_connect(const std::string& address, const ShmOpt
   const SocketPath place = read_address(address);
   if (!place.name.empty()) check_user_folder();
   const std::string& absolute = place.path;
-  const Patience patience("shm:" + absolute, timeout_ms, interrupted);
-  UniqueFd socket = connect_socket(place, patience);
+  const Deadline deadline("shm:" + absolute, timeout_ms, interrupted);
+  UniqueFd socket = connect_socket(place, deadline);
   const Credentials peer = peer_credentials(socket.get(), "shm:" + absolute);
   const std::string where = name_peer(absolute, peer);
   if (!user_allowed(peer.uid, options)) {
@@ -145,7 +145,7 @@ std::unique_ptr<Connection> shm_connect(const std::string& address, const ShmOpt
                     .carries = static_cast<std::uint32_t>(carries)};
   // A server that refuses at once has answered and closed already: its answer says more than our failure to send.
   send_packet(socket.get(), encode(hello), {}, where);
-  const Packet answer = await_answer(socket.get(), where, patience);
+  const Packet answer = await_answer(socket.get(), where, deadline);
   const Welcome welcome = read_answer(answer, where);
   require_rings(answer, where);
   return join(ControlSocket::of_client(std::move(socket)),

@@ -37,8 +37,8 @@ constexpr std::size_t kMostToClose = 64;
 /// such clients must not use up what all may have under way (about as many as one process may open).
 constexpr int kControlBytes = 8 << 10;
 
-/// Why a client is turned away, and with which code it is told.
-struct Turned {
+/// The reason why a client is rejected, and the code that it gets.
+struct Rejection {
   Refusal code;
   std::string reason;
 };
@@ -84,11 +84,11 @@ class ShmListener final : public Listener {
   std::string uri() const override { return file_.uri(); }
   int descriptor() const noexcept override { return poll_.descriptor(); }
   std::unique_ptr<Connection> accept() override;
-  std::size_t handshakes() const noexcept override { return guests_.size(); }
-  void turn_away(bool everybody) override { no_place_ = everybody; }
+  std::size_t handshakes() const noexcept override { return pending_.size(); }
+  void reject_all(bool on) override { reject_all_ = on; }
 
  private:
-  struct Guest {
+  struct PendingHandshake {
     std::shared_ptr<ControlSocket> socket;
     Credentials peer;
     std::string where;
@@ -98,17 +98,17 @@ class ShmListener final : public Listener {
     AcceptPoll::Watch watch{};
   };
 
-  void greet_all();
-  bool admit_one();
-  bool admit(UniqueFd socket);
-  void turn_away_without_descriptor();
-  void rest(const std::string& why);
-  bool greet(Guest& guest);
-  bool read_opening(Guest& guest, const Packet& packet);
-  std::list<Guest>::iterator next_to_welcome();
-  std::unique_ptr<Connection> welcome_next();
-  std::unique_ptr<Connection> welcome(const Guest& guest);
-  void refuse(const Guest& guest, const Turned& turned) const noexcept;
+  void advance_all();
+  bool accept_one();
+  bool begin_handshake(UniqueFd socket);
+  void reject_without_descriptor();
+  void back_off(const std::string& why);
+  bool advance(PendingHandshake& pending);
+  bool read_opening(PendingHandshake& pending, const Packet& packet);
+  std::list<PendingHandshake>::iterator next_ready();
+  std::unique_ptr<Connection> complete_next();
+  std::unique_ptr<Connection> complete(const PendingHandshake& pending);
+  void reject(const PendingHandshake& pending, const Rejection& rejection) const noexcept;
   void say(LogLevel level, const std::string& text) const {
     if (log_) log_(level, text);
   }
@@ -120,11 +120,11 @@ class ShmListener final : public Listener {
   const LogCallback log_;
   SocketFile file_;
   AcceptPoll poll_;
-  UniqueFd reserve_;  // given up for a moment to turn a client away when no descriptor is left
-  Rest rest_;
-  std::list<Guest> guests_;  // oldest first
+  UniqueFd reserve_;  // closed for a moment to reject a client when no descriptor is left
+  AcceptBackoff backoff_;
+  std::list<PendingHandshake> pending_;  // oldest first
   std::optional<NextRings> rings_;
-  bool no_place_ = false;
+  bool reject_all_ = false;
 };
 
 /// Those who wait in the queue are closed as others are: the system would close what they have sent here and now.
@@ -138,101 +138,102 @@ ShmListener::~ShmListener() {
 std::unique_ptr<Connection> ShmListener::accept() {
   fork_.check(kWhat);
   const bool waits = poll_.look();
-  greet_all();
+  advance_all();
   const auto has_work = [this] {
-    return std::ranges::any_of(guests_, [](const Guest& guest) { return guest.opening || guest.news; });
+    return std::ranges::any_of(pending_,
+                               [](const PendingHandshake& pending) { return pending.opening || pending.news; });
   };
-  // Those who are here go first: nobody is turned away for a crowd whose openings lie ready.
-  if (!has_work() && (waits || rest_.on()) && rest_.may_accept()) {
+  // Advances the handshakes under way before it accepts new clients: none is dropped while its opening can be read.
+  if (!has_work() && (waits || backoff_.on()) && backoff_.may_accept()) {
     if (!reserve_) reserve_ = open_reserve();
-    for (int i = 0; i < kAcceptsPerTurn && admit_one(); ++i) {
+    for (int i = 0; i < kAcceptsPerTurn && accept_one(); ++i) {
     }
-    greet_all();
+    advance_all();
   }
-  if (guests_.empty()) rings_.reset();  // who they were made for has left, and nobody has come
-  std::unique_ptr<Connection> connection = welcome_next();
+  if (pending_.empty()) rings_.reset();  // the client that they were made for has left
+  std::unique_ptr<Connection> connection = complete_next();
   std::optional<Clock::time_point> deadline;
-  const auto silent = std::ranges::find_if(guests_, [](const Guest& guest) { return !guest.opening; });
-  if (silent != guests_.end()) deadline = silent->deadline;
-  if (rest_.on()) deadline = std::min(deadline.value_or(rest_.until()), rest_.until());
-  poll_.set_accepting(!rest_.on());
+  const auto silent = std::ranges::find_if(pending_, [](const PendingHandshake& pending) { return !pending.opening; });
+  if (silent != pending_.end()) deadline = silent->deadline;
+  if (backoff_.on()) deadline = std::min(deadline.value_or(backoff_.until()), backoff_.until());
+  poll_.set_accepting(!backoff_.on());
   poll_.set_deadline(deadline);
-  poll_.set_more(has_work() || (rings_ && guests_.empty()));
+  poll_.set_more(has_work() || (rings_ && pending_.empty()));
   return connection;
 }
 
 /// Reads the openings that have come, a few at a time, and drops who has taken too long.
-void ShmListener::greet_all() {
+void ShmListener::advance_all() {
   const auto now = Clock::now();
   int left = kOpeningsPerTurn;
-  for (auto guest = guests_.begin(); guest != guests_.end();) {
+  for (auto pending = pending_.begin(); pending != pending_.end();) {
     bool done = false;
-    if (!guest->opening && guest->news && left > 0) {
+    if (!pending->opening && pending->news && left > 0) {
       --left;
-      guest->news = false;
-      done = !greet(*guest);
+      pending->news = false;
+      done = !advance(*pending);
     }
-    if (!done && !guest->opening && !guest->news && now >= guest->deadline) {
+    if (!done && !pending->opening && !pending->news && now >= pending->deadline) {
       done = true;
-      refuse(*guest, {Refusal::kMalformed,
-                      "no handshake came within " + std::to_string(options_.handshake_timeout_ms) + " ms"});
+      reject(*pending, {Refusal::kMalformed,
+                        "no handshake came within " + std::to_string(options_.handshake_timeout_ms) + " ms"});
     }
-    guest = done ? guests_.erase(guest) : std::next(guest);
+    pending = done ? pending_.erase(pending) : std::next(pending);
   }
 }
 
 /// Takes one client from the socket's queue. False: there is none, or none can be taken now.
-bool ShmListener::admit_one() {
+bool ShmListener::accept_one() {
   if (ControlSocket::waiting_to_close() >= kMostToClose) {
-    rest("clients have passed it descriptors that are slow to close; close their other ends, or end those clients");
+    back_off("clients have passed it descriptors that are slow to close; close their other ends, or end those clients");
     return false;
   }
   UniqueFd socket = accept_at(file_.descriptor());
   const int error = errno;
-  if (socket || error == EAGAIN) rest_.end();
-  if (socket) return admit(std::move(socket));
+  if (socket || error == EAGAIN) backoff_.end();
+  if (socket) return begin_handshake(std::move(socket));
   switch (error) {
     case EAGAIN: return false;
     case EINTR:
     case ECONNABORTED: return true;
     case EMFILE:
-    case ENFILE: turn_away_without_descriptor(); return false;
-    default: rest(std::generic_category().message(error)); return false;
+    case ENFILE: reject_without_descriptor(); return false;
+    default: back_off(std::generic_category().message(error)); return false;
   }
 }
 
-/// True, whether the client came in or was turned away.
-bool ShmListener::admit(UniqueFd socket) {
-  Guest guest{ControlSocket::of_server(std::move(socket)),
-              {},
-              "",
-              Clock::now() + std::chrono::milliseconds(options_.handshake_timeout_ms)};
+/// True, whether the client came in or was rejected.
+bool ShmListener::begin_handshake(UniqueFd socket) {
+  PendingHandshake pending{ControlSocket::of_server(std::move(socket)),
+                           {},
+                           "",
+                           Clock::now() + std::chrono::milliseconds(options_.handshake_timeout_ms)};
   try {
-    guest.peer = peer_credentials(guest.socket->get(), "a client of shm:" + file_.path());
-    if (::setsockopt(guest.socket->get(), SOL_SOCKET, SO_SNDBUF, &kControlBytes, sizeof kControlBytes) != 0) {
+    pending.peer = peer_credentials(pending.socket->get(), "a client of shm:" + file_.path());
+    if (::setsockopt(pending.socket->get(), SOL_SOCKET, SO_SNDBUF, &kControlBytes, sizeof kControlBytes) != 0) {
       throw_errno(errno, "setting up a client of shm:" + file_.path());
     }
   } catch (const Error& error) {
     say(LogLevel::kWarning, error.what());
     return true;
   }
-  guest.where = "a client of " + name_peer(file_.path(), guest.peer);
-  if (!user_allowed(guest.peer.uid, options_)) {
-    refuse(guest, {Refusal::kUser,
-                   "user " + std::to_string(guest.peer.uid) +
-                       " may not connect to this server; its owner can name that user in ShmOptions::other_users"});
+  pending.where = "a client of " + name_peer(file_.path(), pending.peer);
+  if (!user_allowed(pending.peer.uid, options_)) {
+    reject(pending, {Refusal::kUser,
+                     "user " + std::to_string(pending.peer.uid) +
+                         " may not connect to this server; its owner can name that user in ShmOptions::other_users"});
     return true;
   }
-  if (guests_.size() >= kMaxHandshakes) {
-    refuse(guests_.front(), {Refusal::kResources, "too many clients are shaking hands at once"});
-    guests_.pop_front();
+  if (pending_.size() >= kMaxHandshakes) {
+    reject(pending_.front(), {Refusal::kResources, "too many clients are shaking hands at once"});
+    pending_.pop_front();
   }
-  guests_.push_back(std::move(guest));
+  pending_.push_back(std::move(pending));
   try {
-    guests_.back().watch = poll_.watch(guests_.back().socket->get(), &guests_.back().news);
+    pending_.back().watch = poll_.watch(pending_.back().socket->get(), &pending_.back().news);
   } catch (const Error& error) {
-    refuse(guests_.back(), {Refusal::kResources, error.what()});
-    guests_.pop_back();
+    reject(pending_.back(), {Refusal::kResources, error.what()});
+    pending_.pop_back();
   }
   return true;
 }
@@ -240,52 +241,52 @@ bool ShmListener::admit(UniqueFd socket) {
 /// Out of descriptors, with a client waiting: it would stay in the queue, and wake the server again and again. It is
 /// told so through the descriptor that is kept for that. Where even that one gave no room (the limit was lowered, or
 /// another thread was quicker), the client waits, and the server rests instead of asking for ever.
-void ShmListener::turn_away_without_descriptor() {
+void ShmListener::reject_without_descriptor() {
   reserve_.reset();
   UniqueFd socket = accept_at(file_.descriptor());
   const int error = socket ? 0 : errno;
   if (socket) {
-    Guest guest{ControlSocket::of_server(std::move(socket)), {}, "a client of shm:" + file_.path(), {}};
-    refuse(guest, {Refusal::kResources, "the server is out of descriptors; raise its limit (ulimit -n)"});
+    PendingHandshake pending{ControlSocket::of_server(std::move(socket)), {}, "a client of shm:" + file_.path(), {}};
+    reject(pending, {Refusal::kResources, "the server is out of descriptors; raise its limit (ulimit -n)"});
   }
   reserve_ = open_reserve();
   // EAGAIN: there was no client after all. The system looks for a descriptor first.
-  if (error != 0 && error != EAGAIN) return rest("it is out of descriptors; raise its limit (ulimit -n)");
-  rest_.end();
+  if (error != 0 && error != EAGAIN) return back_off("it is out of descriptors; raise its limit (ulimit -n)");
+  backoff_.end();
 }
 
 /// Nobody can be accepted now, for a reason that may go away. Those who knock wait.
-void ShmListener::rest(const std::string& why) {
-  if (rest_.begin()) say(LogLevel::kError, "shm:" + file_.path() + " can't accept clients for now: " + why);
+void ShmListener::back_off(const std::string& why) {
+  if (backoff_.begin()) say(LogLevel::kError, "shm:" + file_.path() + " can't accept clients for now: " + why);
 }
 
 /// Reads a client's opening, if it has come. False: the handshake is over.
-bool ShmListener::greet(Guest& guest) {
+bool ShmListener::advance(PendingHandshake& pending) {
   try {
     Packet packet;
-    switch (receive_plain_packet(guest.socket->get(), &packet, guest.where)) {
+    switch (receive_plain_packet(pending.socket->get(), &packet, pending.where)) {
       case Received::kNothing: return true;
-      case Received::kEnd: say(LogLevel::kInfo, guest.where + " left without a handshake"); return false;
+      case Received::kEnd: say(LogLevel::kInfo, pending.where + " left without a handshake"); return false;
       case Received::kPacket: break;
     }
-    return read_opening(guest, packet);
+    return read_opening(pending, packet);
   } catch (const Error& error) {
-    refuse(guest, {Refusal::kMalformed, error.what()});
+    reject(pending, {Refusal::kMalformed, error.what()});
   } catch (const std::bad_alloc&) {
-    refuse(guest, {Refusal::kResources, "no memory"});
+    reject(pending, {Refusal::kResources, "no memory"});
   }
   return false;
 }
 
-bool ShmListener::read_opening(Guest& guest, const Packet& packet) {
+bool ShmListener::read_opening(PendingHandshake& pending, const Packet& packet) {
   std::uint32_t version = 0;
   if (opening_of(packet.content(), &version) != Opening::kHello || packet.too_long) {
-    refuse(guest, {Refusal::kMalformed, "that was no opening of a Crossdock client"});
+    reject(pending, {Refusal::kMalformed, "that was no opening of a Crossdock client"});
     return false;
   }
   if (version != kProtocolVersion) {
-    refuse(guest, {Refusal::kOtherVersion, "the client speaks version " + std::to_string(version) +
-                                               ", this server version " + std::to_string(kProtocolVersion)});
+    reject(pending, {Refusal::kOtherVersion, "the client speaks version " + std::to_string(version) +
+                                                 ", this server version " + std::to_string(kProtocolVersion)});
     return false;
   }
   Hello hello;
@@ -296,59 +297,59 @@ bool ShmListener::read_opening(Guest& guest, const Packet& packet) {
                         "; known are 0 (metadata and bodies), 1 (metadata) and 2 (bodies)");
   }
   if (packet.left_in_queue) throw ProtocolError("the opening came with descriptors; it has none");
-  guest.opening = hello;
+  pending.opening = hello;
   return true;
 }
 
-std::list<ShmListener::Guest>::iterator ShmListener::next_to_welcome() {
-  return std::ranges::find_if(guests_, [](const Guest& guest) { return guest.opening.has_value(); });
+std::list<ShmListener::PendingHandshake>::iterator ShmListener::next_ready() {
+  return std::ranges::find_if(pending_, [](const PendingHandshake& pending) { return pending.opening.has_value(); });
 }
 
 /// One step towards the connection of the oldest client whose opening is in order.
-std::unique_ptr<Connection> ShmListener::welcome_next() {
-  const auto guest = next_to_welcome();
-  if (guest == guests_.end()) return nullptr;
+std::unique_ptr<Connection> ShmListener::complete_next() {
+  const auto pending = next_ready();
+  if (pending == pending_.end()) return nullptr;
   std::unique_ptr<Connection> connection;
   try {
-    if (no_place_) {
-      refuse(*guest, {Refusal::kResources, kNoPlace});
+    if (reject_all_) {
+      reject(*pending, {Refusal::kResources, kServerFull});
     } else if (!rings_) {
       rings_.emplace(options_.ring_bytes);
       return nullptr;
     } else if (!rings_->step()) {
       return nullptr;
-    } else if (peer_has_gone(guest->socket->get())) {
-      say(LogLevel::kInfo, guest->where + " left during its handshake");
+    } else if (peer_has_gone(pending->socket->get())) {
+      say(LogLevel::kInfo, pending->where + " left during its handshake");
     } else {
-      connection = welcome(*guest);
+      connection = complete(*pending);
     }
   } catch (const Error& error) {
     rings_.reset();
-    refuse(*guest, {Refusal::kResources, error.what()});
+    reject(*pending, {Refusal::kResources, error.what()});
   } catch (const std::bad_alloc&) {
     rings_.reset();
-    refuse(*guest, {Refusal::kResources, "no memory"});
+    reject(*pending, {Refusal::kResources, "no memory"});
   }
-  guests_.erase(guest);
+  pending_.erase(pending);
   return connection;
 }
 
-std::unique_ptr<Connection> ShmListener::welcome(const Guest& guest) {
+std::unique_ptr<Connection> ShmListener::complete(const PendingHandshake& pending) {
   UniqueFd own_file;
   UniqueFd peer_file;
   RingMemory own = rings_->take_own(&own_file);
   RingMemory peer = rings_->take_peer(&peer_file);
   rings_.reset();
-  auto connection = join(guest.socket, std::move(own), std::move(peer),
-                         {.peer_features = guest.opening->features,
+  auto connection = join(pending.socket, std::move(own), std::move(peer),
+                         {.peer_features = pending.opening->features,
                           .max_message = std::min(options_.max_message, options_.max_request),
-                          .peer_max_message = guest.opening->max_message,
-                          .peer_max_body = guest.opening->max_body,
-                          .carries = static_cast<Carries>(guest.opening->carries),
+                          .peer_max_message = pending.opening->max_message,
+                          .peer_max_body = pending.opening->max_body,
+                          .carries = static_cast<Carries>(pending.opening->carries),
                           .want_data = want_data_,
                           .free_data = free_data_,
-                          .peer = guest.peer,
-                          .where = guest.where},
+                          .peer = pending.peer,
+                          .where = pending.where},
                          options_);
   const Welcome welcome{.features = own_features(),
                         .ring_bytes = options_.ring_bytes,
@@ -358,18 +359,19 @@ std::unique_ptr<Connection> ShmListener::welcome(const Guest& guest) {
                         .free_data = free_data_};
   try {
     const std::array<int, 2> files = {own_file.get(), peer_file.get()};
-    if (send_packet(guest.socket->get(), encode(welcome), files, guest.where) == Sent::kSent) return connection;
-    say(LogLevel::kInfo, guest.where + " left during its handshake");
+    if (send_packet(pending.socket->get(), encode(welcome), files, pending.where) == Sent::kSent) return connection;
+    say(LogLevel::kInfo, pending.where + " left during its handshake");
   } catch (const Error& error) {
-    refuse(guest, {Refusal::kResources, error.what()});  // now: the connection shuts the socket down when it goes
+    reject(pending, {Refusal::kResources, error.what()});  // now: the connection shuts the socket down when it goes
   }
   return nullptr;
 }
 
-void ShmListener::refuse(const Guest& guest, const Turned& turned) const noexcept {
+void ShmListener::reject(const PendingHandshake& pending, const Rejection& rejection) const noexcept {
   try {
-    say(LogLevel::kWarning, guest.where + " was turned away: " + turned.reason);
-    send_packet(guest.socket->get(), encode(Refused{.code = turned.code, .reason = turned.reason}), {}, guest.where);
+    say(LogLevel::kWarning, pending.where + " was rejected: " + rejection.reason);
+    send_packet(pending.socket->get(), encode(Refused{.code = rejection.code, .reason = rejection.reason}), {},
+                pending.where);
   } catch (const std::exception&) {
     // It will see the connection close.
   }

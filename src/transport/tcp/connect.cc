@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "../patience.h"
+#include "../deadline.h"
 #include "address.h"
 #include "crossdock/core/error.h"
 #include "handshake.h"
@@ -20,9 +20,10 @@ namespace {
 
 using namespace tcp;  // NOLINT(google-build-using-namespace): the private half of this very layer
 
-/// Connects to one address. Without a socket: why not, in `*error`. Throws what the patience throws, and SystemError.
+/// Connects to one address. Returns an empty descriptor on failure, with the reason in `*error`. Throws TimeoutError,
+/// InterruptedError, SystemError.
 UniqueFd connect_to(const Endpoint& endpoint, const TcpOptions& options, const std::string& where,
-                    const Patience& patience, std::optional<Patience::Clock::time_point> give_up, int* error) {
+                    const Deadline& deadline, std::optional<Deadline::Clock::time_point> give_up, int* error) {
   UniqueFd socket(::socket(endpoint.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) {
     *error = errno;
@@ -32,8 +33,8 @@ UniqueFd connect_to(const Endpoint& endpoint, const TcpOptions& options, const s
   set_buffers(socket.get(), options, where);
   *error = ::connect(socket.get(), endpoint.get(), endpoint.size) == 0 ? 0 : errno;
   if (*error == EINPROGRESS || *error == EINTR) {
-    while (!patience.wait(socket.get(), POLLOUT)) {
-      if (!give_up || Patience::Clock::now() < *give_up) continue;
+    while (!deadline.wait(socket.get(), POLLOUT)) {
+      if (!give_up || Deadline::Clock::now() < *give_up) continue;
       *error = ETIMEDOUT;
       return {};
     }
@@ -46,12 +47,12 @@ UniqueFd connect_to(const Endpoint& endpoint, const TcpOptions& options, const s
 
 /// Connects to the first of the name's addresses that answers.
 UniqueFd connect_socket(const HostPort& address, const TcpOptions& options, const std::string& where,
-                        const Patience& patience) {
+                        const Deadline& deadline) {
   const std::vector<Endpoint> endpoints = resolve(address);
   std::string tried;
   for (std::size_t i = 0; i < endpoints.size(); ++i) {
     int error = 0;
-    UniqueFd socket = connect_to(endpoints[i], options, where, patience, patience.share(endpoints.size() - i), &error);
+    UniqueFd socket = connect_to(endpoints[i], options, where, deadline, deadline.share(endpoints.size() - i), &error);
     if (socket) return socket;
     const std::string why = error == ECONNREFUSED ? "nobody listens" : std::generic_category().message(error);
     tried += (tried.empty() ? "" : "; ") + host_of(endpoints[i]) + ": " + why;
@@ -61,7 +62,7 @@ UniqueFd connect_socket(const HostPort& address, const TcpOptions& options, cons
 
 /// The server's next record; waits for it.
 std::vector<std::byte> await_record(Socket& socket, RecordReader& reader, const std::string& where,
-                                    const Patience& patience) {
+                                    const Deadline& deadline) {
   for (;;) {
     switch (reader.read(socket)) {
       case RecordReader::State::kRecord: return reader.next();
@@ -71,7 +72,7 @@ std::vector<std::byte> await_record(Socket& socket, RecordReader& reader, const 
         throw HandshakeError(where + " closed the connection instead of answering: is it a Crossdock server?");
       case RecordReader::State::kNothing: break;
     }
-    patience.wait(socket.get(), POLLIN);
+    deadline.wait(socket.get(), POLLIN);
   }
 }
 
@@ -91,10 +92,10 @@ std::vector<std::byte> await_record(Socket& socket, RecordReader& reader, const 
 }
 
 /// The next record, which must be of one of two types.
-std::vector<std::byte> await_answer(Socket& socket, const std::string& where, const Patience& patience,
+std::vector<std::byte> await_answer(Socket& socket, const std::string& where, const Deadline& deadline,
                                     RecordType* type) {
   RecordReader reader;
-  std::vector<std::byte> record = await_record(socket, reader, where, patience);
+  std::vector<std::byte> record = await_record(socket, reader, where, deadline);
   const Preamble& preamble = reader.preamble();
   const std::string versions = "it speaks version " + std::to_string(preamble.version) +
                                " of the protocol, we speak version " + std::to_string(kProtocolVersion);
@@ -107,12 +108,12 @@ std::vector<std::byte> await_answer(Socket& socket, const std::string& where, co
 
 /// Both openings, and the proofs where there is a token.
 Welcome shake_hands(Socket& socket, const Hello& hello, const TcpOptions& options, const std::string& where,
-                    const Patience& patience) {
+                    const Deadline& deadline) {
   const std::vector<std::byte> opening = encode(hello);
   // A server that refuses at once has answered and closed already: its answer says more than our failure to send.
   send_record(socket, opening);
   RecordType type{};
-  std::vector<std::byte> record = await_answer(socket, where, patience, &type);
+  std::vector<std::byte> record = await_answer(socket, where, deadline, &type);
   std::vector<std::byte> asked;
   if (type == RecordType::kChallenge && hello.has_token) {
     Challenge challenge;
@@ -120,7 +121,7 @@ Welcome shake_hands(Socket& socket, const Hello& hello, const TcpOptions& option
     asked = std::move(record);
     const std::array<ByteSpan, 2> so_far = {opening, asked};
     send_record(socket, encode(TokenProof{prove(options.token, kClientRole, so_far)}));
-    record = await_answer(socket, where, patience, &type);
+    record = await_answer(socket, where, deadline, &type);
   }
   Welcome welcome;
   if (type != RecordType::kWelcome || !decode(record, &welcome)) {
@@ -151,8 +152,8 @@ std::unique_ptr<Connection> tcp_connect(const std::string& address, const TcpOpt
   if (to.port == 0) throw UriError("tcp:" + address + " has no port to connect to: take the one of the server's uri");
   if (to.host == "*") throw UriError("tcp:" + address + " is every address of a machine: name the one to connect to");
   const std::string where = to_uri(to.host.empty() ? "127.0.0.1" : to.host, to.port);
-  const Patience patience(where, timeout_ms, interrupted);
-  Socket socket(connect_socket(to, options, where, patience), where);
+  const Deadline deadline(where, timeout_ms, interrupted);
+  Socket socket(connect_socket(to, options, where, deadline), where);
   set_up(socket.get(), options, where);
   const std::uint64_t features = own_features(options);
   const Hello hello{.features = features,
@@ -161,7 +162,7 @@ std::unique_ptr<Connection> tcp_connect(const std::string& address, const TcpOpt
                     .carries = static_cast<std::uint32_t>(carries),
                     .has_token = !options.token.empty(),
                     .nonce = make_nonce()};
-  const Welcome welcome = shake_hands(socket, hello, options, where, patience);
+  const Welcome welcome = shake_hands(socket, hello, options, where, deadline);
   if (options.checksum == Checksum::kOn && !use_checksums(features, welcome.features)) {
     throw HandshakeError(where +
                          " offers no checksums, and TcpOptions::checksum of this end demands them: upgrade it, "

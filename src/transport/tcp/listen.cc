@@ -38,24 +38,24 @@ constexpr std::chrono::milliseconds kWrongTokenDelay{1000};
 /// tokens is looked at, right or wrong, so that the answer says nothing.
 constexpr std::ptrdiff_t kMaxWrongTokensPerPeer = kMaxHandshakes / 4;
 
-/// Why a client is turned away, and with which code it is told.
-struct Turned {
+/// The reason why a client is rejected, and the code that it gets.
+struct Rejection {
   Refusal code;
   std::string reason;
 };
 
 /// A client whose handshake is under way.
-struct Guest {
+struct PendingHandshake {
   std::unique_ptr<Socket> socket;
   Endpoint peer;
   std::string where;
   Clock::time_point deadline;
   RecordReader reader;
-  std::vector<std::byte> opening{};    // its HELLO, once the challenge is out
-  std::vector<std::byte> challenge{};  // ours
-  std::optional<Turned> turned{};      // it is told at the deadline
-  bool news = true;                    // its opening may be there already
-  AcceptPoll::Watch watch{};           // none once it was turned
+  std::vector<std::byte> opening{};      // its HELLO, once the challenge is out
+  std::vector<std::byte> challenge{};    // ours
+  std::optional<Rejection> rejection{};  // it is told at the deadline
+  bool news = true;                      // its opening may be there already
+  AcceptPoll::Watch watch{};             // none once it was rejected
 };
 
 UniqueFd listen_at(const Endpoint& endpoint, bool every_address, const TcpOptions& options, int* error) {
@@ -129,21 +129,21 @@ class TcpListener final : public Listener {
   std::string uri() const override { return uri_; }
   int descriptor() const noexcept override { return poll_.descriptor(); }
   std::unique_ptr<Connection> accept() override;
-  std::size_t handshakes() const noexcept override { return guests_.size(); }
-  void turn_away(bool everybody) override { no_place_ = everybody; }
+  std::size_t handshakes() const noexcept override { return pending_.size(); }
+  void reject_all(bool on) override { reject_all_ = on; }
 
  private:
-  std::unique_ptr<Connection> greet_all();
-  bool admit_one();
+  std::unique_ptr<Connection> advance_all();
+  bool accept_one();
   bool full() const;
-  void turn_away_without_descriptor();
-  void rest(const std::string& why);
-  std::unique_ptr<Connection> greet(Guest& guest, bool* done);
-  std::unique_ptr<Connection> answer(Guest& guest, bool* done);
-  void ask_for_proof(Guest& guest, const Hello& hello, bool* done);
-  std::unique_ptr<Connection> check_proof(Guest& guest, bool* done);
-  std::unique_ptr<Connection> welcome(Guest& guest, const Hello& hello);
-  void refuse(const Guest& guest, const Turned& turned) const;
+  void reject_without_descriptor();
+  void back_off(const std::string& why);
+  std::unique_ptr<Connection> advance(PendingHandshake& pending, bool* done);
+  std::unique_ptr<Connection> answer(PendingHandshake& pending, bool* done);
+  void ask_for_proof(PendingHandshake& pending, const Hello& hello, bool* done);
+  std::unique_ptr<Connection> check_proof(PendingHandshake& pending, bool* done);
+  std::unique_ptr<Connection> complete(PendingHandshake& pending, const Hello& hello);
+  void reject(const PendingHandshake& pending, const Rejection& rejection) const;
   void say(LogLevel level, const std::string& text) const {
     if (log_) log_(level, text);
   }
@@ -155,58 +155,58 @@ class TcpListener final : public Listener {
   const LogCallback log_;
   const UniqueFd socket_;
   AcceptPoll poll_;
-  UniqueFd reserve_;  // given up for a moment to turn a client away when no descriptor is left
-  Rest rest_;
+  UniqueFd reserve_;  // closed for a moment to reject a client when no descriptor is left
+  AcceptBackoff backoff_;
   std::string where_;
   std::string uri_;
-  std::list<Guest> guests_;  // oldest first
-  bool no_place_ = false;
+  std::list<PendingHandshake> pending_;  // oldest first
+  bool reject_all_ = false;
 };
 
 std::unique_ptr<Connection> TcpListener::accept() {
   fork_.check(kWhat);
   const bool waits = poll_.look();
-  // Those who are here go first: nobody is turned away for a crowd whose openings lie ready.
-  std::unique_ptr<Connection> connection = greet_all();
-  if (!connection && (waits || rest_.on()) && rest_.may_accept()) {
+  // Advances the handshakes under way before it accepts new clients: none is dropped while its opening can be read.
+  std::unique_ptr<Connection> connection = advance_all();
+  if (!connection && (waits || backoff_.on()) && backoff_.may_accept()) {
     if (!reserve_) reserve_ = open_reserve();
-    for (int i = 0; i < kAcceptsPerTurn && admit_one(); ++i) {
+    for (int i = 0; i < kAcceptsPerTurn && accept_one(); ++i) {
     }
-    connection = greet_all();
+    connection = advance_all();
   }
   std::optional<Clock::time_point> deadline;
-  if (!guests_.empty()) deadline = std::ranges::min_element(guests_, {}, &Guest::deadline)->deadline;
-  if (rest_.on()) deadline = std::min(deadline.value_or(rest_.until()), rest_.until());
-  poll_.set_accepting(!rest_.on() && !full());
+  if (!pending_.empty()) deadline = std::ranges::min_element(pending_, {}, &PendingHandshake::deadline)->deadline;
+  if (backoff_.on()) deadline = std::min(deadline.value_or(backoff_.until()), backoff_.until());
+  poll_.set_accepting(!backoff_.on() && !full());
   poll_.set_deadline(deadline);
   return connection;
 }
 
 /// Goes on with the handshakes that have news, until one is complete.
-std::unique_ptr<Connection> TcpListener::greet_all() {
+std::unique_ptr<Connection> TcpListener::advance_all() {
   const auto now = Clock::now();
   std::unique_ptr<Connection> connection;
-  for (auto guest = guests_.begin(); guest != guests_.end() && !connection;) {
+  for (auto pending = pending_.begin(); pending != pending_.end() && !connection;) {
     bool done = false;
-    if (std::exchange(guest->news, false) && !guest->turned) connection = greet(*guest, &done);
-    if (!done && now >= guest->deadline) {
-      refuse(*guest, guest->turned
-                         ? *guest->turned
-                         : Turned{Refusal::kMalformed,
-                                  "no handshake came within " + std::to_string(options_.handshake_timeout_ms) + " ms"});
+    if (std::exchange(pending->news, false) && !pending->rejection) connection = advance(*pending, &done);
+    if (!done && now >= pending->deadline) {
+      reject(*pending, pending->rejection
+                           ? *pending->rejection
+                           : Rejection{Refusal::kMalformed, "no handshake came within " +
+                                                                std::to_string(options_.handshake_timeout_ms) + " ms"});
       done = true;
     }
-    guest = done ? guests_.erase(guest) : std::next(guest);
+    pending = done ? pending_.erase(pending) : std::next(pending);
   }
   return connection;
 }
 
 /// Takes one client from the system's queue. False: there is none, or none can be taken now.
-bool TcpListener::admit_one() {
+bool TcpListener::accept_one() {
   if (full()) return false;
   UniqueFd socket = accept_at(socket_.get());
   const int error = errno;
-  if (socket || error == EAGAIN) rest_.end();
+  if (socket || error == EAGAIN) backoff_.end();
   if (!socket) {
     switch (error) {
       case EAGAIN: return false;
@@ -217,27 +217,28 @@ bool TcpListener::admit_one() {
       case EHOSTUNREACH:
       case ENETUNREACH: return true;
       case EMFILE:
-      case ENFILE: turn_away_without_descriptor(); return false;
-      default: rest(std::generic_category().message(error)); return false;
+      case ENFILE: reject_without_descriptor(); return false;
+      default: back_off(std::generic_category().message(error)); return false;
     }
   }
   try {
     const Endpoint peer = peer_endpoint(socket.get());
     const std::string where = to_uri(peer);
     set_up(socket.get(), options_, where);
-    if (guests_.size() >= kMaxHandshakes) {
-      const auto oldest = std::ranges::find_if(guests_, [](const Guest& guest) { return !guest.turned; });
-      refuse(*oldest, {Refusal::kResources, "too many clients are shaking hands at once"});
-      guests_.erase(oldest);
+    if (pending_.size() >= kMaxHandshakes) {
+      const auto oldest =
+          std::ranges::find_if(pending_, [](const PendingHandshake& pending) { return !pending.rejection; });
+      reject(*oldest, {Refusal::kResources, "too many clients are shaking hands at once"});
+      pending_.erase(oldest);
     }
-    auto guest = std::make_unique<Socket>(std::move(socket), where);
+    auto pending = std::make_unique<Socket>(std::move(socket), where);
     const auto deadline = Clock::now() + std::chrono::milliseconds(options_.handshake_timeout_ms);
-    guests_.push_back(Guest{std::move(guest), peer, where, deadline, {}});
+    pending_.push_back(PendingHandshake{std::move(pending), peer, where, deadline, {}});
     try {
-      guests_.back().watch = poll_.watch(guests_.back().socket->get(), &guests_.back().news);
+      pending_.back().watch = poll_.watch(pending_.back().socket->get(), &pending_.back().news);
     } catch (const Error& reason) {
-      refuse(guests_.back(), {Refusal::kResources, reason.what()});
-      guests_.pop_back();
+      reject(pending_.back(), {Refusal::kResources, reason.what()});
+      pending_.pop_back();
     }
   } catch (const Error& reason) {
     say(LogLevel::kWarning, std::string("a client of ") + where_ + " was lost: " + reason.what());
@@ -245,81 +246,81 @@ bool TcpListener::admit_one() {
   return true;
 }
 
-/// Whether nobody can be let in, since every guest gave a wrong token and stays until told.
+/// Whether every pending handshake is a rejected one that waits for its answer: then no client can be accepted.
 bool TcpListener::full() const {
-  return guests_.size() >= kMaxHandshakes &&
-         std::ranges::all_of(guests_, [](const Guest& guest) { return guest.turned.has_value(); });
+  return pending_.size() >= kMaxHandshakes &&
+         std::ranges::all_of(pending_, [](const PendingHandshake& pending) { return pending.rejection.has_value(); });
 }
 
 /// Out of descriptors, with a client waiting: it would stay in the queue, and wake the server again and again. It is
 /// told so through the descriptor that is kept for that. Where even that one gave no room (the limit was lowered, or
 /// another thread was quicker), the client waits, and the server rests instead of asking for ever.
-void TcpListener::turn_away_without_descriptor() {
+void TcpListener::reject_without_descriptor() {
   reserve_.reset();
   int error = 0;
   {
-    const UniqueFd turned = accept_at(socket_.get());
-    error = turned ? 0 : errno;
-    if (turned) {
-      say(LogLevel::kWarning, where_ + " is out of descriptors and turned a client away: raise the limit (ulimit -n)");
+    const UniqueFd client = accept_at(socket_.get());
+    error = client ? 0 : errno;
+    if (client) {
+      say(LogLevel::kWarning, where_ + " is out of descriptors and rejected a client: raise the limit (ulimit -n)");
       const std::vector<std::byte> record = encode(Refused{
           .code = Refusal::kResources, .reason = "the server is out of descriptors; raise its limit (ulimit -n)"});
-      ::send(turned.get(), record.data(), record.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-      shut_down(turned.get());
+      ::send(client.get(), record.data(), record.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+      shut_down(client.get());
     }
   }
   reserve_ = open_reserve();
-  if (error != 0 && error != EAGAIN) return rest("it is out of descriptors; raise its limit (ulimit -n)");
-  rest_.end();
+  if (error != 0 && error != EAGAIN) return back_off("it is out of descriptors; raise its limit (ulimit -n)");
+  backoff_.end();
 }
 
-void TcpListener::rest(const std::string& why) {
-  if (rest_.begin()) say(LogLevel::kError, where_ + " can't accept clients for now: " + why);
+void TcpListener::back_off(const std::string& why) {
+  if (backoff_.begin()) say(LogLevel::kError, where_ + " can't accept clients for now: " + why);
 }
 
 /// Goes on with a client's handshake. `*done`: it is over, well or badly.
-std::unique_ptr<Connection> TcpListener::greet(Guest& guest, bool* done) {
+std::unique_ptr<Connection> TcpListener::advance(PendingHandshake& pending, bool* done) {
   try {
-    switch (guest.reader.read(*guest.socket)) {
+    switch (pending.reader.read(*pending.socket)) {
       case RecordReader::State::kNothing: return nullptr;
       case RecordReader::State::kEnd:
         *done = true;
-        say(LogLevel::kInfo, guest.where + " left without a handshake");
+        say(LogLevel::kInfo, pending.where + " left without a handshake");
         return nullptr;
       case RecordReader::State::kForeign: throw ProtocolError("that was no opening of a Crossdock client");
-      case RecordReader::State::kRecord: return answer(guest, done);
+      case RecordReader::State::kRecord: return answer(pending, done);
     }
   } catch (const ResourceError& error) {
-    refuse(guest, {Refusal::kResources, error.what()});
+    reject(pending, {Refusal::kResources, error.what()});
   } catch (const Error& error) {
-    refuse(guest, {Refusal::kMalformed, error.what()});
+    reject(pending, {Refusal::kMalformed, error.what()});
   }
   *done = true;
   return nullptr;
 }
 
-std::unique_ptr<Connection> TcpListener::answer(Guest& guest, bool* done) {
-  const Preamble preamble = guest.reader.preamble();
-  if (!guest.challenge.empty()) {
+std::unique_ptr<Connection> TcpListener::answer(PendingHandshake& pending, bool* done) {
+  const Preamble preamble = pending.reader.preamble();
+  if (!pending.challenge.empty()) {
     if (preamble.type != RecordType::kProof) throw ProtocolError("no proof of the token came");
-    return check_proof(guest, done);
+    return check_proof(pending, done);
   }
   *done = true;
   if (preamble.type != RecordType::kHello) throw ProtocolError("that was no opening of a Crossdock client");
   if (preamble.version != kProtocolVersion) {
-    refuse(guest, {Refusal::kOtherVersion, "the client speaks version " + std::to_string(preamble.version) +
-                                               ", this server version " + std::to_string(kProtocolVersion)});
+    reject(pending, {Refusal::kOtherVersion, "the client speaks version " + std::to_string(preamble.version) +
+                                                 ", this server version " + std::to_string(kProtocolVersion)});
     return nullptr;
   }
   if (preamble.mode != Mode::kPlain) {
-    refuse(guest, {Refusal::kMode, "the client asks for a connection in mode " +
-                                       std::to_string(static_cast<std::uint32_t>(preamble.mode)) +
-                                       "; this server offers plain ones (0) only"});
+    reject(pending, {Refusal::kMode, "the client asks for a connection in mode " +
+                                         std::to_string(static_cast<std::uint32_t>(preamble.mode)) +
+                                         "; this server offers plain ones (0) only"});
     return nullptr;
   }
   Hello hello;
-  if (!decode(guest.reader.record(), &hello)) throw ProtocolError("the opening is too short");
-  if (is_damaged(guest.reader.record(), hello)) {
+  if (!decode(pending.reader.record(), &hello)) throw ProtocolError("the opening is too short");
+  if (is_damaged(pending.reader.record(), hello)) {
     throw ProtocolError("the opening arrived damaged: its CRC-32C isn't that of its bytes; check the network");
   }
   if (hello.max_message == 0) throw ProtocolError("the client takes no message of any size");
@@ -327,55 +328,56 @@ std::unique_ptr<Connection> TcpListener::answer(Guest& guest, bool* done) {
     throw ProtocolError("the client asks for a connection of kind " + std::to_string(hello.carries) +
                         "; known are 0 (metadata and bodies), 1 (metadata) and 2 (bodies)");
   }
-  if (options_.token.empty()) return welcome(guest, hello);
-  ask_for_proof(guest, hello, done);
+  if (options_.token.empty()) return complete(pending, hello);
+  ask_for_proof(pending, hello, done);
   return nullptr;
 }
 
-void TcpListener::ask_for_proof(Guest& guest, const Hello& hello, bool* done) {
+void TcpListener::ask_for_proof(PendingHandshake& pending, const Hello& hello, bool* done) {
   if (!hello.has_token) {
-    refuse(guest, {Refusal::kToken, "this server needs a token, and the client has none"});
+    reject(pending, {Refusal::kToken, "this server needs a token, and the client has none"});
     return;
   }
-  guest.opening = guest.reader.next();
-  guest.challenge = encode(Challenge{make_nonce()});
-  *done = !send_record(*guest.socket, guest.challenge);
-  if (*done) say(LogLevel::kInfo, guest.where + " left during its handshake");
+  pending.opening = pending.reader.next();
+  pending.challenge = encode(Challenge{make_nonce()});
+  *done = !send_record(*pending.socket, pending.challenge);
+  if (*done) say(LogLevel::kInfo, pending.where + " left during its handshake");
 }
 
-std::unique_ptr<Connection> TcpListener::check_proof(Guest& guest, bool* done) {
+std::unique_ptr<Connection> TcpListener::check_proof(PendingHandshake& pending, bool* done) {
   *done = true;
-  const auto turned = std::ranges::count_if(
-      guests_, [&](const Guest& other) { return other.turned && same_peer(other.peer, guest.peer); });
-  if (turned >= kMaxWrongTokensPerPeer) {
-    refuse(guest, {Refusal::kResources, "too many wrong tokens came from this address; try again in a second"});
+  const auto rejection = std::ranges::count_if(
+      pending_, [&](const PendingHandshake& other) { return other.rejection && same_peer(other.peer, pending.peer); });
+  if (rejection >= kMaxWrongTokensPerPeer) {
+    reject(pending, {Refusal::kResources, "too many wrong tokens came from this address; try again in a second"});
     return nullptr;
   }
   TokenProof given;
-  if (!decode(guest.reader.record(), &given)) throw ProtocolError("the proof is too short");
-  const std::array<ByteSpan, 2> records = {guest.opening, guest.challenge};
+  if (!decode(pending.reader.record(), &given)) throw ProtocolError("the proof is too short");
+  const std::array<ByteSpan, 2> records = {pending.opening, pending.challenge};
   if (!same(given.proof, prove(options_.token, kClientRole, records))) {
-    say(LogLevel::kWarning, guest.where + " gave a wrong token");
+    say(LogLevel::kWarning, pending.where + " gave a wrong token");
     *done = false;
-    guest.turned = Turned{Refusal::kToken, "the token is wrong"};
-    guest.deadline = Clock::now() + kWrongTokenDelay;
-    guest.watch = {};  // what it sends meanwhile, or that it leaves, changes nothing
+    pending.rejection = Rejection{Refusal::kToken, "the token is wrong"};
+    pending.deadline = Clock::now() + kWrongTokenDelay;
+    pending.watch = {};  // what it sends meanwhile, or that it leaves, changes nothing
     return nullptr;
   }
   Hello hello;
-  if (!decode(guest.opening, &hello)) throw ProtocolError("the opening is too short");
-  return welcome(guest, hello);
+  if (!decode(pending.opening, &hello)) throw ProtocolError("the opening is too short");
+  return complete(pending, hello);
 }
 
-std::unique_ptr<Connection> TcpListener::welcome(Guest& guest, const Hello& hello) {
-  if (no_place_) {
-    refuse(guest, {Refusal::kResources, kNoPlace});
+std::unique_ptr<Connection> TcpListener::complete(PendingHandshake& pending, const Hello& hello) {
+  if (reject_all_) {
+    reject(pending, {Refusal::kResources, kServerFull});
     return nullptr;
   }
   const std::uint64_t features = own_features(options_);
   if (options_.checksum == Checksum::kOn && !use_checksums(features, hello.features)) {
-    refuse(guest, {Refusal::kChecksums,
-                   "this server demands checksums, and the client offers none: upgrade it, or don't switch them off"});
+    reject(pending,
+           {Refusal::kChecksums,
+            "this server demands checksums, and the client offers none: upgrade it, or don't switch them off"});
     return nullptr;
   }
   Welcome welcome{.features = features,
@@ -384,13 +386,13 @@ std::unique_ptr<Connection> TcpListener::welcome(Guest& guest, const Hello& hell
                   .want_data = want_data_,
                   .free_data = free_data_};
   std::vector<std::byte> record = encode(welcome);
-  if (!guest.challenge.empty()) {
-    const std::array<ByteSpan, 3> records = {guest.opening, guest.challenge, proven_part(record)};
+  if (!pending.challenge.empty()) {
+    const std::array<ByteSpan, 3> records = {pending.opening, pending.challenge, proven_part(record)};
     welcome.proof = prove(options_.token, kServerRole, records);
     record = encode(welcome);
   }
-  // What this throws is told to the client: the guest keeps a descriptor of its own until the welcome is out.
-  auto connection = join(guest.socket->duplicate(),
+  // What this throws is told to the client: the pending keeps a descriptor of its own until the welcome is out.
+  auto connection = join(pending.socket->duplicate(),
                          {.own_features = features,
                           .peer_features = hello.features,
                           .max_message = std::min(options_.max_message, options_.max_request),
@@ -399,20 +401,20 @@ std::unique_ptr<Connection> TcpListener::welcome(Guest& guest, const Hello& hell
                           .carries = static_cast<Carries>(hello.carries),
                           .want_data = want_data_,
                           .free_data = free_data_,
-                          .where = guest.where},
+                          .where = pending.where},
                          options_);
-  if (!send_record(*guest.socket, record)) {
-    say(LogLevel::kInfo, guest.where + " left during its handshake");
+  if (!send_record(*pending.socket, record)) {
+    say(LogLevel::kInfo, pending.where + " left during its handshake");
     return nullptr;
   }
   return connection;
 }
 
-void TcpListener::refuse(const Guest& guest, const Turned& turned) const {
-  say(LogLevel::kWarning, guest.where + " was turned away: " + turned.reason);
+void TcpListener::reject(const PendingHandshake& pending, const Rejection& rejection) const {
+  say(LogLevel::kWarning, pending.where + " was rejected: " + rejection.reason);
   try {
-    send_record(*guest.socket, encode(Refused{.code = turned.code, .reason = turned.reason}));
-    shut_down(guest.socket->get());
+    send_record(*pending.socket, encode(Refused{.code = rejection.code, .reason = rejection.reason}));
+    shut_down(pending.socket->get());
   } catch (const Error&) {
     // It will see the connection close.
   }

@@ -158,7 +158,7 @@ struct Door {
   std::deque<std::unique_ptr<Connection>> waiting;
   std::atomic<int> accepted{0};
 
-  void knock(std::unique_ptr<Connection> connection) {
+  void arrive(std::unique_ptr<Connection> connection) {
     {
       const std::lock_guard lock(mutex);
       waiting.push_back(std::move(connection));
@@ -189,7 +189,7 @@ class DoorListener final : public transport::Listener {
     return connection;
   }
   std::size_t handshakes() const noexcept override { return 0; }
-  void turn_away(bool) override {}
+  void reject_all(bool) override {}
 
  private:
   const std::shared_ptr<Door> door_;
@@ -231,7 +231,7 @@ class Turns : public ::testing::Test {
     options.transports = registry;
     server_.emplace(options);
   }
-  void join() { door_->knock(std::make_unique<BusyConnection>(next_++, record_, per_message_, pushed_per_message_)); }
+  void join() { door_->arrive(std::make_unique<BusyConnection>(next_++, record_, per_message_, pushed_per_message_)); }
   void await_messages(std::uint64_t n) const {
     for (const std::uint64_t end = record_.taken + n; record_.taken < end;) std::this_thread::yield();
   }
@@ -310,10 +310,10 @@ TEST_F(Turns, ASourceWakesItsOwnConnectionOnly) {
                            return std::nullopt;
                          });
                    }));
-  for (int i = 0; i < kIdle; ++i) door_->knock(std::make_unique<QuietConnection>("idle", idle));
+  for (int i = 0; i < kIdle; ++i) door_->arrive(std::make_unique<QuietConnection>("idle", idle));
   while (waiting < kIdle) std::this_thread::yield();
   const std::uint64_t before = idle->turns;
-  door_->knock(std::make_unique<QuietConnection>("feed", feed));
+  door_->arrive(std::make_unique<QuietConnection>("feed", feed));
   done.get_future().wait();
   EXPECT_GE(feed->turns, kBatches / 2);
   // When they fall asleep, and are awake, is the machine's; but it isn't each time that the feed has something.

@@ -15,13 +15,13 @@
 
 namespace crossdock::transport {
 
-/// How long who connects will wait: a deadline and an interrupt hook, which outlives this. `where` names the server in
-/// errors. A negative time is for ever.
-class Patience {
+/// The deadline and the interrupt hook of one connect(). The hook must outlive this. `where` names the server in
+/// errors. A negative `timeout_ms` means no deadline.
+class Deadline {
  public:
   using Clock = std::chrono::steady_clock;
 
-  Patience(std::string where, int timeout_ms, const InterruptHook& interrupted)
+  Deadline(std::string where, int timeout_ms, const InterruptHook& interrupted)
       : where_(std::move(where)),
         timeout_ms_(timeout_ms),
         deadline_(Clock::now() + std::chrono::milliseconds(std::max(timeout_ms, 0))),
@@ -37,7 +37,7 @@ class Patience {
     }
     return static_cast<int>(std::min<std::int64_t>(left, kSliceMs));
   }
-  /// When to give up on one of `n` addresses that are left to try; none: when the system does.
+  /// The time limit of one of `n` addresses left to try. Empty: the system's own limit.
   std::optional<Clock::time_point> share(std::size_t n) const {
     if (timeout_ms_ < 0 || n <= 1) return std::nullopt;
     return Clock::now() + std::chrono::milliseconds(std::max<std::int64_t>(left_ms(), 0) / static_cast<int>(n));
