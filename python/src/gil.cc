@@ -8,7 +8,7 @@
 namespace crossdock::python {
 namespace {
 
-[[noreturn]] void park() noexcept {
+[[noreturn]] void block_forever() noexcept {
   for (;;) pause();
 }
 
@@ -24,14 +24,14 @@ PyGILState_STATE ensure(const char* doing) {
 }  // namespace
 
 void enter(PyThreadState* state) noexcept {
-  if (interpreter_ending()) park();
+  if (interpreter_ending()) block_forever();
   try {
     PyEval_RestoreThread(state);
   } catch (abi::__forced_unwind&) {
     // The interpreter began to end while we waited for its lock, and CPython ends this thread by pthread_exit().
     // Unwinding would go through frames that are noexcept, which ends the process; a handler that is never left stops
     // it here.
-    park();
+    block_forever();
   }
 }
 

@@ -27,12 +27,12 @@ inline bool holds_lock() noexcept {
 #endif
 }
 
-/// Takes the interpreter lock with a state of the calling thread's. Where the interpreter ends, the thread is parked
-/// for good.
+/// Takes the interpreter lock with a state of the calling thread's. Where the interpreter ends, the thread is blocked
+/// forever for good.
 void enter(PyThreadState* state) noexcept;
 
 /// Lets other Python threads run while this one waits. The constructor needs the lock. While the interpreter ends it
-/// does nothing: then nobody else runs. A thread that comes back after that is parked for good: CPython before 3.14
+/// does nothing: then nobody else runs. A thread that comes back after that is blocked forever: CPython before 3.14
 /// would end it through C++ frames that don't expect it.
 class GilRelease {
  public:

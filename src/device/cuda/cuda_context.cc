@@ -31,7 +31,7 @@ CudaContext::Entered::Entered(const CudaContext& context, const char* doing)
 }
 
 CudaContext::CudaContext(std::shared_ptr<ContextHold> hold)
-    : hold_(std::move(hold)), device_{.type = DeviceType::kCuda, .id = hold_->ordinal()}, parked_(watch(hold_)) {
+    : hold_(std::move(hold)), device_{.type = DeviceType::kCuda, .id = hold_->ordinal()}, deferred_(watch(hold_)) {
   check(api().device_get_count(&device_count_), "counting the devices");
 }
 
@@ -82,7 +82,7 @@ Buffer CudaContext::allocate(std::uint64_t size, MemoryKind kind, Sharing sharin
                            ", which doesn't support it");
   }
   const Entered entered(*this, "allocating memory");
-  parked_.sweep();
+  deferred_.reclaim();
   if (size == 0) return {};
   if (size > kMost) {
     throw ResourceError("the cuda driver can't allocate " + std::to_string(size) + " bytes: more than 2^48");
@@ -150,7 +150,7 @@ void CudaContext::free(Buffer&& buffer, const Queue& queue) {
   check_queue(queue);
   check_memory(buffer.ref(), "memory to free");
   const Entered entered(*this, "freeing memory");
-  parked_.sweep();
+  deferred_.reclaim();
   std::shared_ptr<void> owner = buffer.release();
   if (owner.use_count() == 0) return;  // one of no pointer is an owner
   Allocation* allocation = Allocation::of(owner);
@@ -160,7 +160,7 @@ void CudaContext::free(Buffer&& buffer, const Queue& queue) {
     allocation->free_on(queue);
     return;
   }
-  park(std::move(owner), queue);
+  defer_free(std::move(owner), queue);
 }
 
 CUcontext CudaContext::context_of(const BufferRef& memory) {

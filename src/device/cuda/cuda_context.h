@@ -5,7 +5,7 @@
 #include <mutex>
 #include <string>
 
-#include "../parked.h"
+#include "../deferred_free_list.h"
 #include "context_hold.h"
 #include "crossdock/device/driver.h"
 #include "current.h"
@@ -60,9 +60,9 @@ class CudaContext final : public Context {
   /// A context in which memory of a device can be named: its own, or the primary one of its device.
   CUcontext context_of(const BufferRef& memory);
   /// Keeps `owner` until the work that is on `queue` now is done. Where CUDA can't note that, waits for it.
-  void park(std::shared_ptr<void> owner, const Queue& queue);
+  void defer_free(std::shared_ptr<void> owner, const Queue& queue);
   /// Looks at events for who has the context current.
-  static Parked::Watch watch(const std::shared_ptr<ContextHold>& hold);
+  static DeferredFreeList::Watch watch(const std::shared_ptr<ContextHold>& hold);
   CUuuid uuid() const;
   Buffer import_own(const MemoryHandle& handle, const CUipcMemHandle& its, const std::string& where);
   Buffer map_peers(const MemoryHandle& handle, const CUipcMemHandle& its, const std::string& where);
@@ -70,7 +70,7 @@ class CudaContext final : public Context {
   std::shared_ptr<ContextHold> hold_;
   Device device_;
   int device_count_ = 0;
-  Parked parked_;
+  DeferredFreeList deferred_;
   std::mutex mutex_;
   std::map<std::int64_t, std::shared_ptr<ContextHold>>
       peers_;  ///< Primary contexts of devices that we copy to or from.

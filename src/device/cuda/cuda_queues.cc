@@ -96,7 +96,7 @@ bool CudaContext::query(const Event& event) {
   const CUresult result = api().event_query(handle_of(event));
   if (result == kNotReady) return false;
   if (result == kSuccess) {
-    parked_.sweep();
+    deferred_.reclaim();
     return true;
   }
   if (of_the_call(result)) library().fail(result, "querying an event");
@@ -109,13 +109,13 @@ void CudaContext::wait(const Event& event) {
   if (event.need() == nullptr) return;
   const Entered entered(*this, "waiting for an event");
   const CUresult result = api().event_synchronize(handle_of(event));
-  if (result == kSuccess) return parked_.sweep();
+  if (result == kSuccess) return deferred_.reclaim();
   if (of_the_call(result)) library().fail(result, "waiting for an event");
   Event(event).fail(std::make_shared<const Error>(library().error(result, "running the work before an event")));
   event.check();
 }
 
-Parked::Watch CudaContext::watch(const std::shared_ptr<ContextHold>& hold) {
+DeferredFreeList::Watch CudaContext::watch(const std::shared_ptr<ContextHold>& hold) {
   return {
       .over = [hold](const Event& event) { return hold->api().event_query(handle_of(event)) != kNotReady; },
       .wait =
@@ -127,7 +127,7 @@ Parked::Watch CudaContext::watch(const std::shared_ptr<ContextHold>& hold) {
   };
 }
 
-void CudaContext::park(std::shared_ptr<void> owner, const Queue& queue) {
+void CudaContext::defer_free(std::shared_ptr<void> owner, const Queue& queue) {
   Event done;
   try {
     done = record(queue);
@@ -138,7 +138,7 @@ void CudaContext::park(std::shared_ptr<void> owner, const Queue& queue) {
     api().stream_synchronize(queue.native());
     return;
   }
-  parked_.park(std::move(owner), std::move(done), queue);
+  deferred_.add(std::move(owner), std::move(done), queue);
 }
 
 }  // namespace crossdock::device::cuda

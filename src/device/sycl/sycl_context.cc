@@ -24,7 +24,7 @@ SyclContext::SyclContext(std::shared_ptr<SyclLibrary> library, int number, std::
                           "looking for a device's default context"))),
       context_(context != nullptr ? std::move(context) : default_context_),
       native_device_(std::move(native_device)),
-      parked_(watch(library_)) {}
+      deferred_(watch(library_)) {}
 
 SyclContext::~SyclContext() {
   if (!library_->in_child()) settle();
@@ -110,7 +110,7 @@ bool SyclContext::query(const Event& event) {
     if (auto failure = finish(api(), ref_of(event))) Event(event).fail(std::move(failure));
     event.check();
   }
-  parked_.sweep();
+  deferred_.reclaim();
   return true;
 }
 
@@ -120,10 +120,10 @@ void SyclContext::wait(const Event& event) {
   settle();
   if (auto failure = finish(api(), ref_of(event))) Event(event).fail(std::move(failure));
   event.check();
-  parked_.sweep();
+  deferred_.reclaim();
 }
 
-Parked::Watch SyclContext::watch(const std::shared_ptr<SyclLibrary>& library) {
+DeferredFreeList::Watch SyclContext::watch(const std::shared_ptr<SyclLibrary>& library) {
   return {
       .over =
           [library](const Event& event) {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "../parked.h"
+#include "../deferred_free_list.h"
 #include "crossdock/device/driver.h"
 #include "sycl_library.h"
 
@@ -66,7 +66,7 @@ class SyclContext final : public Context {
   void settle() noexcept;
   /// Waits until the event is over; what went wrong, null if nothing did.
   static std::shared_ptr<const Error> finish(const Api& api, EventRef event);
-  static Parked::Watch watch(const std::shared_ptr<SyclLibrary>& library);
+  static DeferredFreeList::Watch watch(const std::shared_ptr<SyclLibrary>& library);
 
   std::shared_ptr<SyclLibrary> library_;
   Device device_;
@@ -74,7 +74,7 @@ class SyclContext final : public Context {
   std::shared_ptr<OpaqueContext> default_context_;
   std::shared_ptr<OpaqueContext> context_;
   Owned<OpaqueDevice> native_device_;
-  Parked parked_;
+  DeferredFreeList deferred_;
 
   /// Memory that was freed behind the work of a queue, by threads that may not ask the queue for it.
   struct Freed {

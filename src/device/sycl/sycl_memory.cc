@@ -32,7 +32,7 @@ Buffer SyclContext::allocate(std::uint64_t size, MemoryKind kind, Sharing sharin
     throw UnsupportedError("the sycl driver has no memory that another process could use: SYCL shares none");
   }
   settle();
-  parked_.sweep();
+  deferred_.reclaim();
   const bool host = kind == MemoryKind::kHost;
   const bool shared = kind == MemoryKind::kShared;
   if (!api().device_has(on.native_device.get(), host ? kUsmHost : shared ? kUsmShared : kUsmDevice)) {
@@ -115,7 +115,7 @@ void SyclContext::settle() noexcept {
     try {
       if (one.on.get() != marked) done = mark(*one.on);
       marked = one.on.get();
-      parked_.park(std::move(one.owner), done, one.on->queue());
+      deferred_.add(std::move(one.owner), done, one.on->queue());
     } catch (const std::exception&) {
       api().queue_wait(one.on->native);  // nothing can note when the work is done
     }

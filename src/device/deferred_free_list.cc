@@ -1,11 +1,11 @@
-#include "parked.h"
+#include "deferred_free_list.h"
 
 #include <new>
 #include <utility>
 
 namespace crossdock::device {
 
-Parked::~Parked() {
+DeferredFreeList::~DeferredFreeList() {
   // After a fork the parent's work goes on, and with it what it needs.
   const bool wait = !watch_.in_child();
   while (lines_ != nullptr) {
@@ -17,11 +17,11 @@ Parked::~Parked() {
   }
 }
 
-void Parked::drop(std::unique_ptr<Entry> entries) noexcept {
+void DeferredFreeList::drop(std::unique_ptr<Entry> entries) noexcept {
   while (entries != nullptr) entries = std::move(entries->next);  // one by one: a long list would recurse
 }
 
-void Parked::park(std::shared_ptr<void> owner, Event done, const Queue& queue) {
+void DeferredFreeList::add(std::shared_ptr<void> owner, Event done, const Queue& queue) {
   std::unique_ptr<Entry> entry(new (std::nothrow) Entry);
   std::unique_ptr<Line> line(new (std::nothrow) Line);
   if (entry == nullptr || line == nullptr) return watch_.wait(done);
@@ -44,7 +44,7 @@ void Parked::park(std::shared_ptr<void> owner, Event done, const Queue& queue) {
   any_.store(true, std::memory_order_release);
 }
 
-void Parked::take_over(Line* line, std::unique_ptr<Entry>* over) const noexcept {
+void DeferredFreeList::take_over(Line* line, std::unique_ptr<Entry>* over) const noexcept {
   while (line->first != nullptr && watch_.over(line->first->done)) {
     std::unique_ptr<Entry> entry = std::move(line->first);
     line->first = std::move(entry->next);
@@ -53,7 +53,7 @@ void Parked::take_over(Line* line, std::unique_ptr<Entry>* over) const noexcept 
   }
 }
 
-void Parked::put_back(std::unique_ptr<Line> lines) noexcept {
+void DeferredFreeList::put_back(std::unique_ptr<Line> lines) noexcept {
   while (lines != nullptr) {
     std::unique_ptr<Line> line = std::move(lines);
     lines = std::move(line->next);
@@ -70,13 +70,13 @@ void Parked::put_back(std::unique_ptr<Line> lines) noexcept {
   }
 }
 
-void Parked::sweep() noexcept {
+void DeferredFreeList::reclaim() noexcept {
   if (!any_.load(std::memory_order_acquire)) return;
   std::unique_ptr<Line> lines;
   {
     const std::lock_guard lock(mutex_);
-    if (sweeping_) return;
-    sweeping_ = true;
+    if (reclaiming_) return;
+    reclaiming_ = true;
     lines = std::move(lines_);
   }
   std::unique_ptr<Entry> over;
@@ -85,7 +85,7 @@ void Parked::sweep() noexcept {
     const std::lock_guard lock(mutex_);
     put_back(std::move(lines));
     any_.store(lines_ != nullptr, std::memory_order_release);
-    sweeping_ = false;
+    reclaiming_ = false;
   }
   // Outside the lock: a deleter may call this context.
   drop(std::move(over));

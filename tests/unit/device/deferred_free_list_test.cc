@@ -1,4 +1,4 @@
-#include "parked.h"
+#include "deferred_free_list.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,8 +24,8 @@ class ParkedTest : public ::testing::Test {
   std::shared_ptr<void> owner(int number) {
     return {this, [this, number](void*) { dropped_.push_back(number); }};
   }
-  std::unique_ptr<Parked> make() {
-    return std::make_unique<Parked>(Parked::Watch{
+  std::unique_ptr<DeferredFreeList> make() {
+    return std::make_unique<DeferredFreeList>(DeferredFreeList::Watch{
         .over =
             [this](const Event& event) {
               ++asked_;
@@ -47,92 +47,92 @@ class ParkedTest : public ::testing::Test {
 };
 
 TEST_F(ParkedTest, DropsWhatIsOverAndKeepsTheRest) {
-  const auto parked = make();
-  for (int i = 1; i <= 5; ++i) parked->park(owner(i), event(i), queue(i % 2));
-  parked->sweep();
+  const auto list = make();
+  for (int i = 1; i <= 5; ++i) list->add(owner(i), event(i), queue(i % 2));
+  list->reclaim();
   EXPECT_TRUE(dropped_.empty());
   for (const int i : {1, 3, 4}) end(i);  // of the other queue the oldest, 2, isn't over
-  parked->sweep();
+  list->reclaim();
   EXPECT_THAT(dropped_, UnorderedElementsAre(1, 3));
-  parked->park(owner(7), event(7), queue(1));
+  list->add(owner(7), event(7), queue(1));
   for (const int i : {2, 5, 7}) end(i);
-  parked->sweep();
+  list->reclaim();
   EXPECT_THAT(dropped_, UnorderedElementsAre(1, 3, 2, 4, 5, 7));
   EXPECT_TRUE(waited_.empty());
 }
 
 TEST_F(ParkedTest, AsksAboutTheOldestOfEachQueueOnly) {
-  const auto parked = make();
-  for (int i = 0; i < 1000; ++i) parked->park(owner(i), event(i + 1), queue(i % 2));
+  const auto list = make();
+  for (int i = 0; i < 1000; ++i) list->add(owner(i), event(i + 1), queue(i % 2));
   asked_ = 0;
-  parked->sweep();
+  list->reclaim();
   EXPECT_EQ(asked_, 2);
 }
 
 TEST_F(ParkedTest, WhatIsParkedWhileSomebodyLooksComesAfterTheRest) {
-  const auto parked = make();
-  parked->park(owner(1), event(1), queue(1));
-  parked->park(owner(2), event(2), queue(1));
+  const auto list = make();
+  list->add(owner(1), event(1), queue(1));
+  list->add(owner(2), event(2), queue(1));
   end(1);
-  meanwhile_ = [&] { parked->park(owner(3), event(3), queue(1)); };
-  parked->sweep();
+  meanwhile_ = [&] { list->add(owner(3), event(3), queue(1)); };
+  list->reclaim();
   EXPECT_THAT(dropped_, ElementsAre(1));
   end(3);
-  parked->sweep();
+  list->reclaim();
   EXPECT_THAT(dropped_, ElementsAre(1)) << "2 comes first";
   end(2);
-  parked->sweep();
+  list->reclaim();
   EXPECT_THAT(dropped_, UnorderedElementsAre(1, 2, 3));
 }
 
 TEST_F(ParkedTest, TwoThatLookAtOnceAskOnce) {
-  const auto parked = make();
-  parked->park(owner(1), event(1), queue(1));
+  const auto list = make();
+  list->add(owner(1), event(1), queue(1));
   meanwhile_ = [&] {
     const int before = asked_;
-    parked->sweep();
+    list->reclaim();
     EXPECT_EQ(asked_, before);
   };
-  parked->sweep();
+  list->reclaim();
   EXPECT_EQ(asked_, 1);
 }
 
 TEST_F(ParkedTest, WaitsAtItsEndForWhatIsLeft) {
-  auto parked = make();
-  for (int i = 1; i <= 3; ++i) parked->park(owner(i), event(i), queue(i));
+  auto list = make();
+  for (int i = 1; i <= 3; ++i) list->add(owner(i), event(i), queue(i));
   end(2);
-  parked->sweep();
-  parked.reset();
+  list->reclaim();
+  list.reset();
   EXPECT_EQ(waited_.size(), 2u);
   EXPECT_EQ(dropped_.size(), 3u);
 }
 
 TEST_F(ParkedTest, WaitsForNothingInAForkedChild) {
-  auto parked = make();
-  parked->park(owner(1), event(1), queue(1));
+  auto list = make();
+  list->add(owner(1), event(1), queue(1));
   in_child_ = true;
-  parked.reset();
+  list.reset();
   EXPECT_TRUE(waited_.empty());
 }
 
 TEST_F(ParkedTest, ManyAreDroppedWithoutRecursion) {
-  auto parked = make();
-  for (int i = 1; i <= 200'000; ++i) parked->park(owner(i), event(i), queue(i % 3));
-  parked.reset();
+  auto list = make();
+  for (int i = 1; i <= 200'000; ++i) list->add(owner(i), event(i), queue(i % 3));
+  list.reset();
   EXPECT_EQ(dropped_.size(), 200'000u);
 }
 
 TEST_F(ParkedTest, ADeleterMayParkAndSweep) {
-  const auto parked = make();
-  parked->park(std::shared_ptr<void>(this,
-                                     [&](void*) {
-                                       parked->park(owner(2), event(2), queue(1));
-                                       parked->sweep();
-                                     }),
-               event(1), queue(1));
+  const auto list = make();
+  list->add(std::shared_ptr<void>(this,
+                                  [&](void*) {
+                                    list->add(owner(2), event(2), queue(1));
+                                    list->reclaim();
+                                  }),
+            event(1), queue(1));
   end(1);
   end(2);
-  parked->sweep();
+  list->reclaim();
   EXPECT_EQ(dropped_, std::vector<int>{2});
 }
 
