@@ -45,7 +45,7 @@ struct Scratch {
   BufferRef memory;
   std::shared_ptr<const void> owner;
 };
-Scratch make_scratch(std::uint64_t size, const ContextPtr& context, const LastingQueue& queue) {
+Scratch make_scratch(std::uint64_t size, const ContextPtr& context, const OwningQueue& queue) {
   std::shared_ptr<std::byte[]> bytes(new std::byte[size]);
   const BufferRef memory = host_memory(bytes.get(), size);
   return {memory, owned_on_queue(device::Buffer(memory, std::move(bytes)), context, queue)};
@@ -55,7 +55,7 @@ Scratch make_scratch(std::uint64_t size, const ContextPtr& context, const Lastin
 /// of its calls depends on the buffers and not on where they happen to lie.
 std::vector<std::shared_ptr<const void>> keep_on_queue(const std::shared_ptr<BatchPlan>& plan, std::size_t first,
                                                        const Device& device, const ContextPtr& context,
-                                                       const LastingQueue& queue) {
+                                                       const OwningQueue& queue) {
   std::vector<std::shared_ptr<const void>> kept;
   for (const BatchPlan::Part& part : std::span(plan->parts()).subspan(first)) {
     const BufferRef memory = memory_of(part.from, part.size, part.on_host ? Device{} : device);
@@ -83,7 +83,7 @@ RecordBatch prepared(RecordBatch from, const ContextPtr& mover, const Queue& que
 
 /// Puts the small parts together and copies them at once.
 void copy_gathered(const BatchPlan& plan, std::span<const BatchPlan::Part> parts, const BufferRef& target,
-                   const ContextPtr& mover, const LastingQueue& queue) {
+                   const ContextPtr& mover, const OwningQueue& queue) {
   if (parts.empty()) return;
   const Scratch scratch = make_scratch(plan.gathered_bytes(), mover, queue);
   auto* bytes = static_cast<std::byte*>(scratch.memory.data);
@@ -124,7 +124,7 @@ void resolve_sizes(RecordBatch* batch, const ContextPtr& context, const Queue& q
   std::uint64_t total = 0;
   for (const array::SizesAt& at : unknown) total += static_cast<std::uint64_t>(at.nbytes());
   if (!is_ready(*batch)) context->order_after(queue, batch->event);
-  const Scratch scratch = make_scratch(total, context, LastingQueue(context, queue));
+  const Scratch scratch = make_scratch(total, context, OwningQueue(context, queue));
   std::uint64_t offset = 0;
   for (const array::SizesAt& at : unknown) {
     const auto size = static_cast<std::uint64_t>(at.nbytes());
@@ -147,8 +147,8 @@ RecordBatch copy(const RecordBatch& from, const ContextPtr& to, MemoryKind kind,
                            " has handles instead of addresses, which can't be copied here");
   }
   const bool by_host = mover->device().type == DeviceType::kCpu;
-  const LastingQueue lasting(mover, asked);
-  const Queue& queue = lasting.queue();
+  const OwningQueue owning(mover, asked);
+  const Queue& queue = owning.queue();
   const auto plan = std::make_shared<BatchPlan>(std::make_shared<const RecordBatch>(prepared(from, mover, queue)),
                                                 to->device().type == DeviceType::kCpu);
   const std::size_t n_gathered = plan->lay_out(!by_host);
@@ -168,10 +168,10 @@ RecordBatch copy(const RecordBatch& from, const ContextPtr& to, MemoryKind kind,
   const std::span<const BatchPlan::Part> parts = plan->parts();
   // From here on a throw gives the memory back after the work that was started, not under it.
   const std::shared_ptr<const void> owner =
-      by_host ? target.release() : owned_on_queue(std::move(target), mover, lasting);
+      by_host ? target.release() : owned_on_queue(std::move(target), mover, owning);
   std::vector<std::shared_ptr<const void>> kept;
-  if (!by_host && n_gathered < parts.size()) kept = keep_on_queue(plan, n_gathered, from.device, mover, lasting);
-  copy_gathered(*plan, parts.first(n_gathered), place, mover, lasting);
+  if (!by_host && n_gathered < parts.size()) kept = keep_on_queue(plan, n_gathered, from.device, mover, owning);
+  copy_gathered(*plan, parts.first(n_gathered), place, mover, owning);
   device::Event done;
   for (std::size_t i = n_gathered; i < parts.size(); ++i) {
     const BatchPlan::Part& part = parts[i];
@@ -185,7 +185,7 @@ RecordBatch copy(const RecordBatch& from, const ContextPtr& to, MemoryKind kind,
   }
   if (!by_host) {
     if (n_gathered == parts.size()) done = mover->record(queue);
-    lasting.go_on_after(done);
+    owning.order_caller_after(done);
   }
   const auto fill = [&](RecordBatch* batch) {
     batch->device = place.device;

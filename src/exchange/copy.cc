@@ -122,8 +122,8 @@ void order_after_readers(const Tensor& to, Context& mover, const Queue& queue, C
 }
 
 Tensor copy_on_device(const Tensor& from, const ContextPtr& to, MemoryKind kind, const ContextPtr& mover,
-                      const LastingQueue& lasting, const ContextPtr& producer) {
-  const Queue& queue = lasting.queue();
+                      const OwningQueue& owning, const ContextPtr& producer) {
+  const Queue& queue = owning.queue();
   const array::ByteRange range = array::byte_range(from, "a tensor to copy");
   const std::int64_t covered = range.highest - range.lowest;
   Tensor made = make(from, to, kind);
@@ -141,15 +141,14 @@ Tensor copy_on_device(const Tensor& from, const ContextPtr& to, MemoryKind kind,
   made.device = place.device;
   made.data = place.data;
   // From here on a throw gives the memory back after the work that was started, not under it.
-  made.owner = owned_on_queue(std::move(target), mover, lasting);
-  const std::shared_ptr<const void> source =
-      owned_on_queue(device::Buffer(memory_of(from, range.lowest, covered), std::const_pointer_cast<void>(from.owner)),
-                     mover, lasting);
+  made.owner = owned_on_queue(std::move(target), mover, owning);
+  const std::shared_ptr<const void> source = owned_on_queue(
+      device::Buffer(memory_of(from, range.lowest, covered), std::const_pointer_cast<void>(from.owner)), mover, owning);
   try {
     made.event = start_copies(from, place, *mover, queue);
     made.queue = queue;
     order_producer_after(from, made.event, *mover, queue, producer.get());
-    lasting.go_on_after(made.event);
+    owning.order_caller_after(made.event);
   } catch (...) {
     // The source's owner doesn't know of what was started: it must not go on before that is done.
     wait_for_all(*mover, queue);
@@ -177,8 +176,8 @@ Tensor dense_on_host(const Tensor& from) {
 
 /// Of a source in too many runs: everything that it covers comes to the host, in one piece, and is waited for. `mover`
 /// is a context that copies from there to the host.
-Tensor fetched(const Tensor& from, const ContextPtr& mover, const LastingQueue& lasting) {
-  const Queue& queue = lasting.queue();
+Tensor fetched(const Tensor& from, const ContextPtr& mover, const OwningQueue& owning) {
+  const Queue& queue = owning.queue();
   const array::ByteRange range = array::byte_range(from, "a tensor to copy");
   const std::int64_t covered = range.highest - range.lowest;
   std::shared_ptr<std::byte[]> bytes(new std::byte[static_cast<std::size_t>(covered)]);
@@ -189,10 +188,9 @@ Tensor fetched(const Tensor& from, const ContextPtr& mover, const LastingQueue& 
                         .read_only = false};
   if (!is_ready(from)) mover->order_after(queue, from.event);
   // Should a verb throw, the queue keeps both until it is done with them.
-  const auto target = owned_on_queue(device::Buffer(place, bytes), mover, lasting);
-  const auto source =
-      owned_on_queue(device::Buffer(memory_of(from, range.lowest, covered), std::const_pointer_cast<void>(from.owner)),
-                     mover, lasting);
+  const auto target = owned_on_queue(device::Buffer(place, bytes), mover, owning);
+  const auto source = owned_on_queue(
+      device::Buffer(memory_of(from, range.lowest, covered), std::const_pointer_cast<void>(from.owner)), mover, owning);
   mover->copy(place, memory_of(from, range.lowest, covered), queue);
   device::Event copied = mover->record(queue);
   mover->wait(copied);
@@ -203,14 +201,13 @@ Tensor fetched(const Tensor& from, const ContextPtr& mover, const LastingQueue& 
 }
 
 /// `from` in few runs that `mover` reaches.
-Tensor with_few_runs(const Tensor& from, const ContextPtr& mover, const LastingQueue& lasting,
-                     const ContextPtr& source) {
+Tensor with_few_runs(const Tensor& from, const ContextPtr& mover, const OwningQueue& owning, const ContextPtr& source) {
   if (from.c_contiguous()) return from;
   if (from.device.type == device::DeviceType::kCpu && is_ready(from)) return dense_on_host(from);
   if (count_runs(from) <= kMostRuns) return from;
   // The target's context can't copy from a peer to the host.
   const bool peers = source != nullptr && source->device() != mover->device();
-  return peers ? fetched(from, source, LastingQueue(source, source->make_queue())) : fetched(from, mover, lasting);
+  return peers ? fetched(from, source, OwningQueue(source, source->make_queue())) : fetched(from, mover, owning);
 }
 
 }  // namespace
@@ -228,27 +225,27 @@ Tensor empty(const array::ElementType& type, std::span<const std::int64_t> shape
   for (std::size_t d = 0; d < shape.size(); ++d) tensor.extents.shape()[d] = shape[d];
   array::set_row_major(&tensor, "a new tensor");
   const array::ByteRange range = array::byte_range(tensor, "a new tensor");
-  const LastingQueue lasting(context, queue);
+  const OwningQueue owning(context, queue);
   if (range.highest == 0) {
-    if (!is_host(*context)) tensor.queue = lasting.queue();
+    if (!is_host(*context)) tensor.queue = owning.queue();
     return tensor;
   }
   device::Buffer buffer =
-      context->allocate(static_cast<std::uint64_t>(range.highest), kind, device::Sharing::kPrivate, lasting.queue());
+      context->allocate(static_cast<std::uint64_t>(range.highest), kind, device::Sharing::kPrivate, owning.queue());
   tensor.device = buffer.device();
   tensor.data = buffer.data();
-  tensor.owner = is_host(*context) ? buffer.release() : owned_on_queue(std::move(buffer), context, lasting);
+  tensor.owner = is_host(*context) ? buffer.release() : owned_on_queue(std::move(buffer), context, owning);
   if (is_host(*context)) return tensor;
   // Other queues may use the memory only after it was allocated on this one.
-  tensor.queue = lasting.queue();
-  tensor.event = context->record(lasting.queue());
-  lasting.go_on_after(tensor.event);
+  tensor.queue = owning.queue();
+  tensor.event = context->record(owning.queue());
+  owning.order_caller_after(tensor.event);
   return tensor;
 }
 
 namespace {
 
-Tensor copy_on(const LastingQueue& queue, const Tensor& from, const ContextPtr& to, MemoryKind kind,
+Tensor copy_on(const OwningQueue& queue, const Tensor& from, const ContextPtr& to, MemoryKind kind,
                const ContextPtr& mover, const ContextPtr& producer, const ContextPtr& source) {
   if (!array::has_addresses(from.device.type)) {
     throw UnsupportedError("memory of " + device::to_string(from.device) +
@@ -307,14 +304,14 @@ Tensor copy_into(const Tensor& to, const Tensor& from, const ContextPtr& mover, 
     pack(from, to.data);
     return made;
   }
-  const LastingQueue lasting(mover, asked);
-  const Queue& queue = lasting.queue();
+  const OwningQueue owning(mover, asked);
+  const Queue& queue = owning.queue();
   if (from.size() == 0) {
     keep_queue(&made);
     made.queue = queue;
     return made;
   }
-  const Tensor few = with_few_runs(from, mover, lasting, source);
+  const Tensor few = with_few_runs(from, mover, owning, source);
   for (const Tensor* one : {&to, &few}) {
     if (!is_ready(*one)) mover->order_after(queue, one->event);
   }
@@ -322,7 +319,7 @@ Tensor copy_into(const Tensor& to, const Tensor& from, const ContextPtr& mover, 
   BufferRef place = all_of(to);
   place.read_only = false;
   const auto kept = [&](const Tensor& tensor) {
-    return owned_on_queue(device::Buffer(all_of(tensor), std::const_pointer_cast<void>(tensor.owner)), mover, lasting);
+    return owned_on_queue(device::Buffer(all_of(tensor), std::const_pointer_cast<void>(tensor.owner)), mover, owning);
   };
   const auto target_kept = kept(to);
   const auto source_kept = kept(few);
@@ -330,7 +327,7 @@ Tensor copy_into(const Tensor& to, const Tensor& from, const ContextPtr& mover, 
     made.event = start_copies(few, place, *mover, queue);
     order_producer_after(few, made.event, *mover, queue, producer.get());
     order_producer_after(to, made.event, *mover, queue, target_owner.get());
-    lasting.go_on_after(made.event);
+    owning.order_caller_after(made.event);
   } catch (...) {
     // Neither owner knows of what was started: they must not go on before that is done.
     wait_for_all(*mover, queue);
@@ -343,7 +340,7 @@ Tensor copy_into(const Tensor& to, const Tensor& from, const ContextPtr& mover, 
 
 Tensor copy(const Tensor& from, const ContextPtr& to, MemoryKind kind, const ContextPtr& mover, const Queue& queue,
             const ContextPtr& producer, const ContextPtr& source) {
-  return copy_on(LastingQueue(mover, queue), from, to, kind, mover, producer, source);
+  return copy_on(OwningQueue(mover, queue), from, to, kind, mover, producer, source);
 }
 
 }  // namespace crossdock::exchange

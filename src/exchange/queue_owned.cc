@@ -9,61 +9,61 @@
 namespace crossdock::exchange {
 namespace {
 
-/// Memory that can't be given back any more. It stays in a list, so that a look for leaks finds it where it was left.
-struct KeptForGood {
+/// Memory that can't be freed any more. It stays in a list, so that leak checkers report it as reachable.
+struct Leaked {
   device::Buffer buffer;
-  KeptForGood* next;
+  Leaked* next;
 };
-std::atomic<KeptForGood*> kept_for_good{nullptr};
+std::atomic<Leaked*> leaked{nullptr};
 
-void keep_for_good(device::Buffer buffer) noexcept {
-  auto* const kept = new (std::nothrow) KeptForGood{.buffer = std::move(buffer), .next = kept_for_good.load()};
-  while (kept != nullptr && !kept_for_good.compare_exchange_weak(kept->next, kept)) {
+void leak(device::Buffer buffer) noexcept {
+  auto* const kept = new (std::nothrow) Leaked{.buffer = std::move(buffer), .next = leaked.load()};
+  while (kept != nullptr && !leaked.compare_exchange_weak(kept->next, kept)) {
   }
 }
 
 struct QueueOwned {
   device::Buffer buffer;
   std::shared_ptr<device::Context> context;
-  LastingQueue queue;
+  OwningQueue queue;
 
-  QueueOwned(device::Buffer memory, std::shared_ptr<device::Context> of, LastingQueue on) noexcept
+  QueueOwned(device::Buffer memory, std::shared_ptr<device::Context> of, OwningQueue on) noexcept
       : buffer(std::move(memory)), context(std::move(of)), queue(std::move(on)) {}
   QueueOwned(const QueueOwned&) = delete;
   QueueOwned& operator=(const QueueOwned&) = delete;
   ~QueueOwned() {
     if (buffer.data() == nullptr) return;
     try {
-      queue.catch_up();
+      queue.order_after_caller();
       context->free(std::move(buffer), queue.queue());
       return;
     } catch (const std::exception&) {
-      // The memory is still ours, and the queue may be working on it.
+      // The memory is still owned here, and the queue may be working on it.
     }
     if (wait_for_all(*context, queue.queue())) return;
-    // A queue that takes nothing and can't be waited for: who knows what it still does. No memory is better lost than
-    // given to somebody else under its work.
-    keep_for_good(std::move(buffer));
+    // The queue takes no work and can't be waited for, so it may still access the memory. Leaking it is safe; freeing
+    // it is not.
+    leak(std::move(buffer));
   }
 };
 
 }  // namespace
 
-LastingQueue::LastingQueue(const std::shared_ptr<device::Context>& context, const device::Queue& asked)
+OwningQueue::OwningQueue(const std::shared_ptr<device::Context>& context, const device::Queue& asked)
     : context_(context), asked_(asked), queue_(asked.thread_bound() ? context->make_queue() : asked) {
-  catch_up();
+  order_after_caller();
 }
 
-void LastingQueue::go_on_after(const device::Event& event) const {
+void OwningQueue::order_caller_after(const device::Event& event) const {
   if (asked_.thread_bound()) context_->order_after(asked_, event);
 }
 
-void LastingQueue::catch_up() const {
+void OwningQueue::order_after_caller() const {
   if (asked_.thread_bound() && asked_.usable_here()) context_->order_after(queue_, context_->record(asked_));
 }
 
 std::shared_ptr<const void> owned_on_queue(device::Buffer buffer, std::shared_ptr<device::Context> context,
-                                           const LastingQueue& queue) {
+                                           const OwningQueue& queue) {
   return std::make_shared<const QueueOwned>(std::move(buffer), std::move(context), queue);
 }
 

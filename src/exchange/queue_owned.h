@@ -8,18 +8,18 @@
 
 namespace crossdock::exchange {
 
-/// A queue for what outlasts the call: `asked` itself, or where that is bound to the calling thread a new one of the
-/// same context that comes after the work which is on it now. Memory is given back by whichever thread is the last to
-/// hold it, and a thread's own queue is another one there.
-class LastingQueue {
+/// The queue on which memory is freed. It is `asked` itself, or, if `asked` is bound to the calling thread, a new queue
+/// of the same context that is ordered after the work on `asked` now: any thread may drop the last owner, and there a
+/// thread-bound queue names another queue.
+class OwningQueue {
  public:
-  LastingQueue(const std::shared_ptr<device::Context>& context, const device::Queue& asked);
+  OwningQueue(const std::shared_ptr<device::Context>& context, const device::Queue& asked);
 
   const device::Queue& queue() const noexcept { return queue_; }
-  /// The queue that was asked for comes after `event`, which is one of this one's work: its caller goes on there.
-  void go_on_after(const device::Event& event) const;
-  /// Before the end of what is here: if this is its thread, comes after the work that is on the queue asked for now.
-  void catch_up() const;
+  /// Orders `asked` after `event`, an event of queue(): the caller goes on with `asked`.
+  void order_caller_after(const device::Event& event) const;
+  /// Orders queue() after the work on `asked` now, if the calling thread is the one that `asked` is bound to.
+  void order_after_caller() const;
 
  private:
   std::shared_ptr<device::Context> context_;
@@ -27,13 +27,13 @@ class LastingQueue {
   device::Queue queue_;
 };
 
-/// An owner whose end gives `buffer` back after the work that is on `queue` then: never under it, and, unless the
-/// driver refuses, without waiting. What it refuses is waited for; what can't be waited for either keeps the memory for
-/// good. Memory of others (the host's, a peer device's) too: `context` is the queue's, and only keeps it.
+/// Makes an owner that frees `buffer` on `queue`, after the work that is on it at that time, without blocking. If the
+/// driver refuses to free, waits for the queue; if that fails too, leaks the memory. `context` is the queue's. The
+/// memory may be of another device, or the host's.
 std::shared_ptr<const void> owned_on_queue(device::Buffer buffer, std::shared_ptr<device::Context> context,
-                                           const LastingQueue& queue);
+                                           const OwningQueue& queue);
 
-/// Waits for everything that is on the queue, as far as the driver still can. False if it can't even be asked to.
+/// Waits for all work on the queue. False if the driver can't record an event on it.
 bool wait_for_all(device::Context& context, const device::Queue& queue) noexcept;
 
 }  // namespace crossdock::exchange

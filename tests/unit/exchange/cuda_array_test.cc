@@ -413,8 +413,8 @@ TEST_P(CudaArrayTest, CopiesOnThePerThreadStreamGoWithAnyThread) {
   context_->copy({.data = bytes.data(), .size = 256, .device = {}, .kind = MemoryKind::kHost, .read_only = false},
                  {.data = made->data, .size = 256, .device = made->device, .kind = made->kind, .read_only = true}, own);
   const device::Event read = context_->record(own);
-  const device::Queue lasting = *made->queue;
-  context_->order_after(lasting, read);
+  const device::Queue kept = *made->queue;
+  context_->order_after(kept, read);
   std::thread([&] {
     made.reset();
     fresh.reset();
