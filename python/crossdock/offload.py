@@ -138,7 +138,7 @@ class Offloaded:
     def check(self, *arrays: Any) -> None:
         """Raises ExecutionPlacementError for arrays of devices that the queue doesn't reach.
 
-        Arrays of the host don't vote, and aren't looked at: `bring()` makes a copy of them that the queue reaches.
+        Host arrays are ignored: `bring()` makes a copy of them that the queue reaches.
         """
         placement(*arrays, queue=self.queue)
 

@@ -38,11 +38,11 @@ RecordBatch copied(RecordBatch batch, const Device& target, const Queue* named) 
   const auto to = drivers().context(target);
   if (from_host) wait_here(&batch);
   const Device& moving = to_host ? batch.device : target;
-  const auto mover = drivers().context(moving);
-  if (named != nullptr && named->device() != mover->device()) {
+  const auto executor = drivers().context(moving);
+  if (named != nullptr && named->device() != executor->device()) {
     throw InvalidArgumentError("the queue is one of " + device::to_string(named->device()) + ", but the copy from " +
                                device::to_string(batch.device) + " to " + device::to_string(target) +
-                               " runs on a queue of " + device::to_string(mover->device()));
+                               " runs on a queue of " + device::to_string(executor->device()));
   }
   if (from_host && to_host) return exchange::copy(batch, to, MemoryKind::kHost, to, to->make_queue());
   const Queue queue = named != nullptr ? *named : drivers().default_queue(moving);

@@ -28,7 +28,7 @@ struct DriverRegistry::Opened {
   const std::shared_ptr<Context>& open(const DriverRegistry& registry, const Device& device) {
     if (context == nullptr) {
       const std::shared_ptr<Driver> driver = registry.for_type(device.type);
-      context = driver->open(driver->home(device));
+      context = driver->open(driver->owning_device(device));
     }
     return context;
   }
@@ -124,7 +124,7 @@ std::vector<DriverReport> DriverRegistry::reports() const {
 }
 
 std::shared_ptr<DriverRegistry::Opened> DriverRegistry::opened(const Device& memory) const {
-  const Device device = for_type(memory.type)->home(memory);
+  const Device device = for_type(memory.type)->owning_device(memory);
   const std::lock_guard lock(mutex_);
   std::shared_ptr<Opened>& entry = opened_[device];
   if (entry == nullptr) entry = std::make_shared<Opened>();

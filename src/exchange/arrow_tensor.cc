@@ -9,7 +9,7 @@
 #include "crossdock/core/bytes.h"
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/copy.h"
-#include "crossdock/exchange/ready.h"
+#include "crossdock/exchange/sync.h"
 #include "tensor_metadata.h"
 
 namespace crossdock::exchange {

@@ -65,27 +65,27 @@ std::vector<std::shared_ptr<const void>> keep_on_queue(const std::shared_ptr<Bat
 }
 
 /// As it can be planned: nothing to wait for on the host, sizes known, structure checked.
-RecordBatch prepared(RecordBatch from, const ContextPtr& mover, const Queue& queue) {
+RecordBatch prepared(RecordBatch from, const ContextPtr& executor, const Queue& queue) {
   if (array::host_reaches(from.device.type)) {
-    if (!is_ready(from)) wait_ready(&from, *mover);
+    if (!is_ready(from)) wait_ready(&from, *executor);
     std::int64_t copied = 0;
     return array::normalized(std::move(from), &copied, array::Offsets::kFromZero);
   }
-  if (from.device != mover->device() && !from.sizes_known()) {
+  if (from.device != executor->device() && !from.sizes_known()) {
     throw InvalidArgumentError("sizes of a batch on " + device::to_string(from.device) + " aren't known, and " +
-                               device::to_string(mover->device()) +
+                               device::to_string(executor->device()) +
                                " can't look them up: call resolve_sizes() with the batch's own context first");
   }
-  resolve_sizes(&from, mover, queue);
+  resolve_sizes(&from, executor, queue);
   array::check_structure(from);
   return from;
 }
 
 /// Puts the small parts together and copies them at once.
 void copy_gathered(const BatchPlan& plan, std::span<const BatchPlan::Part> parts, const BufferRef& target,
-                   const ContextPtr& mover, const OwningQueue& queue) {
+                   const ContextPtr& executor, const OwningQueue& queue) {
   if (parts.empty()) return;
-  const Scratch scratch = make_scratch(plan.gathered_bytes(), mover, queue);
+  const Scratch scratch = make_scratch(plan.gathered_bytes(), executor, queue);
   auto* bytes = static_cast<std::byte*>(scratch.memory.data);
   std::uint64_t end = 0;
   for (const BatchPlan::Part& part : parts) {
@@ -94,7 +94,7 @@ void copy_gathered(const BatchPlan& plan, std::span<const BatchPlan::Part> parts
     end = part.at + part.size;
   }
   std::memset(bytes + end, 0, scratch.memory.size - end);
-  mover->copy(target.slice(0, scratch.memory.size), scratch.memory.as_read_only(), queue.queue());
+  executor->copy(target.slice(0, scratch.memory.size), scratch.memory.as_read_only(), queue.queue());
 }
 
 }  // namespace
@@ -140,16 +140,16 @@ void resolve_sizes(RecordBatch* batch, const ContextPtr& context, const Queue& q
   }
 }
 
-RecordBatch copy(const RecordBatch& from, const ContextPtr& to, MemoryKind kind, const ContextPtr& mover,
+RecordBatch copy(const RecordBatch& from, const ContextPtr& to, MemoryKind kind, const ContextPtr& executor,
                  const Queue& asked) {
   if (!array::has_addresses(from.device.type)) {
     throw UnsupportedError("memory of " + device::to_string(from.device) +
                            " has handles instead of addresses, which can't be copied here");
   }
-  const bool by_host = mover->device().type == DeviceType::kCpu;
-  const OwningQueue owning(mover, asked);
+  const bool by_host = executor->device().type == DeviceType::kCpu;
+  const OwningQueue owning(executor, asked);
   const Queue& queue = owning.queue();
-  const auto plan = std::make_shared<BatchPlan>(std::make_shared<const RecordBatch>(prepared(from, mover, queue)),
+  const auto plan = std::make_shared<BatchPlan>(std::make_shared<const RecordBatch>(prepared(from, executor, queue)),
                                                 to->device().type == DeviceType::kCpu);
   const std::size_t n_gathered = plan->lay_out(!by_host);
   const std::vector<RecordBatch*> made = plan->made();
@@ -158,8 +158,8 @@ RecordBatch copy(const RecordBatch& from, const ContextPtr& to, MemoryKind kind,
     return plan->take();
   }
 
-  if (!array::host_reaches(from.device.type) && !is_ready(from)) mover->order_after(queue, from.event);
-  const bool one_queue = to->device() == mover->device();
+  if (!array::host_reaches(from.device.type) && !is_ready(from)) executor->order_after(queue, from.event);
+  const bool one_queue = to->device() == executor->device();
   device::Buffer target =
       to->allocate(plan->bytes(), kind, device::Sharing::kPrivate, one_queue ? queue : to->make_queue());
   const BufferRef place = target.ref();
@@ -168,23 +168,23 @@ RecordBatch copy(const RecordBatch& from, const ContextPtr& to, MemoryKind kind,
   const std::span<const BatchPlan::Part> parts = plan->parts();
   // From here on a throw gives the memory back after the work that was started, not under it.
   const std::shared_ptr<const void> owner =
-      by_host ? target.release() : owned_on_queue(std::move(target), mover, owning);
+      by_host ? target.release() : owned_on_queue(std::move(target), executor, owning);
   std::vector<std::shared_ptr<const void>> kept;
-  if (!by_host && n_gathered < parts.size()) kept = keep_on_queue(plan, n_gathered, from.device, mover, owning);
-  copy_gathered(*plan, parts.first(n_gathered), place, mover, owning);
+  if (!by_host && n_gathered < parts.size()) kept = keep_on_queue(plan, n_gathered, from.device, executor, owning);
+  copy_gathered(*plan, parts.first(n_gathered), place, executor, owning);
   device::Event done;
   for (std::size_t i = n_gathered; i < parts.size(); ++i) {
     const BatchPlan::Part& part = parts[i];
     const BufferRef piece = place.slice(part.at, part.size);
     const BufferRef its = memory_of(part.from, part.size, part.on_host ? Device{} : from.device);
     if (by_host || i + 1 < parts.size()) {
-      mover->copy(piece, its, queue);
+      executor->copy(piece, its, queue);
     } else {
-      done = mover->copy_recorded(piece, its, queue);
+      done = executor->copy_recorded(piece, its, queue);
     }
   }
   if (!by_host) {
-    if (n_gathered == parts.size()) done = mover->record(queue);
+    if (n_gathered == parts.size()) done = executor->record(queue);
     owning.order_caller_after(done);
   }
   const auto fill = [&](RecordBatch* batch) {

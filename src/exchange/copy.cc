@@ -6,7 +6,7 @@
 
 #include "crossdock/core/bytes.h"
 #include "crossdock/core/error.h"
-#include "crossdock/exchange/ready.h"
+#include "crossdock/exchange/sync.h"
 #include "queue_owned.h"
 
 namespace crossdock::exchange {
@@ -84,44 +84,45 @@ Tensor packed(const Tensor& from, const ContextPtr& host) {
 }
 
 /// Puts the elements of `from` into `place`, in C order. The event is the end of it.
-device::Event start_copies(const Tensor& from, const BufferRef& place, Context& mover, const Queue& queue) {
+device::Event start_copies(const Tensor& from, const BufferRef& place, Context& executor, const Queue& queue) {
   BufferRef target;
   BufferRef source;
   std::int64_t offset = 0;
   for_each_run(from, 0, 0, &offset, [&](std::int64_t at, std::int64_t to_offset, std::int64_t size) {
-    if (source.size != 0) mover.copy(target, source, queue);  // the one before: the last is recorded
+    if (source.size != 0) executor.copy(target, source, queue);  // the one before: the last is recorded
     target = place.slice(static_cast<std::uint64_t>(to_offset), static_cast<std::uint64_t>(size));
     source = memory_of(from, at, size);
   });
-  return mover.copy_recorded(target, source, queue);
+  return executor.copy_recorded(target, source, queue);
 }
 
 /// The source's owner goes on with his own work, or frees the memory, on his queue: not under the copy.
-void order_producer_after(const Tensor& from, const device::Event& copied, Context& mover, const Queue& queue,
+void order_producer_after(const Tensor& from, const device::Event& copied, Context& executor, const Queue& queue,
                           Context* producer) {
   if (!from.queue) return;
   if (!from.queue->usable_here()) {
-    mover.wait(copied);  // a queue of another thread, which can't be ordered from here
+    executor.wait(copied);  // a queue of another thread, which can't be ordered from here
   } else if (from.queue->device() == queue.device()) {
-    if (*from.queue != queue) mover.order_after(*from.queue, copied);
+    if (*from.queue != queue) executor.order_after(*from.queue, copied);
   } else if (producer != nullptr && producer->device() == from.queue->device()) {
-    if (producer->driver_name() != mover.driver_name()) return mover.wait(copied);  // its queues know no such event
+    if (producer->driver_name() != executor.driver_name())
+      return executor.wait(copied);  // its queues know no such event
     producer->order_after(*from.queue, copied);
   }
 }
 
 /// Orders `queue` after what the queue of the memory to be written has to do now: who read it since had that queue
 /// ordered after the reading (order_producer_after()).
-void order_after_readers(const Tensor& to, Context& mover, const Queue& queue, Context* owner) {
+void order_after_readers(const Tensor& to, Context& executor, const Queue& queue, Context* owner) {
   if (!to.queue || *to.queue == queue || !to.queue->usable_here()) return;
-  Context* const theirs = to.queue->device() == queue.device() ? &mover : owner;
+  Context* const theirs = to.queue->device() == queue.device() ? &executor : owner;
   if (theirs == nullptr || theirs->device() != to.queue->device()) return;
   const device::Event read = theirs->record(*to.queue);
-  if (theirs->driver_name() != mover.driver_name()) return theirs->wait(read);
-  mover.order_after(queue, read);
+  if (theirs->driver_name() != executor.driver_name()) return theirs->wait(read);
+  executor.order_after(queue, read);
 }
 
-Tensor copy_on_device(const Tensor& from, const ContextPtr& to, MemoryKind kind, const ContextPtr& mover,
+Tensor copy_on_device(const Tensor& from, const ContextPtr& to, MemoryKind kind, const ContextPtr& executor,
                       const OwningQueue& owning, const ContextPtr& producer) {
   const Queue& queue = owning.queue();
   const array::ByteRange range = array::byte_range(from, "a tensor to copy");
@@ -133,25 +134,26 @@ Tensor copy_on_device(const Tensor& from, const ContextPtr& to, MemoryKind kind,
     return made;
   }
 
-  if (!is_ready(from)) mover->order_after(queue, from.event);
+  if (!is_ready(from)) executor->order_after(queue, from.event);
   const auto bytes = static_cast<std::uint64_t>(from.nbytes());
-  const bool one_queue = to->device() == mover->device();
+  const bool one_queue = to->device() == executor->device();
   device::Buffer target = to->allocate(bytes, kind, device::Sharing::kPrivate, one_queue ? queue : to->make_queue());
   const BufferRef place = target.ref();
   made.device = place.device;
   made.data = place.data;
   // From here on a throw gives the memory back after the work that was started, not under it.
-  made.owner = owned_on_queue(std::move(target), mover, owning);
-  const std::shared_ptr<const void> source = owned_on_queue(
-      device::Buffer(memory_of(from, range.lowest, covered), std::const_pointer_cast<void>(from.owner)), mover, owning);
+  made.owner = owned_on_queue(std::move(target), executor, owning);
+  const std::shared_ptr<const void> source =
+      owned_on_queue(device::Buffer(memory_of(from, range.lowest, covered), std::const_pointer_cast<void>(from.owner)),
+                     executor, owning);
   try {
-    made.event = start_copies(from, place, *mover, queue);
+    made.event = start_copies(from, place, *executor, queue);
     made.queue = queue;
-    order_producer_after(from, made.event, *mover, queue, producer.get());
+    order_producer_after(from, made.event, *executor, queue, producer.get());
     owning.order_caller_after(made.event);
   } catch (...) {
     // The source's owner doesn't know of what was started: it must not go on before that is done.
-    wait_for_all(*mover, queue);
+    wait_for_all(*executor, queue);
     throw;
   }
   return made;
@@ -174,9 +176,9 @@ Tensor dense_on_host(const Tensor& from) {
   return dense;
 }
 
-/// Of a source in too many runs: everything that it covers comes to the host, in one piece, and is waited for. `mover`
-/// is a context that copies from there to the host.
-Tensor fetched(const Tensor& from, const ContextPtr& mover, const OwningQueue& owning) {
+/// Of a source in too many runs: everything that it covers comes to the host, in one piece, and is waited for.
+/// `executor` is a context that copies from there to the host.
+Tensor fetched(const Tensor& from, const ContextPtr& executor, const OwningQueue& owning) {
   const Queue& queue = owning.queue();
   const array::ByteRange range = array::byte_range(from, "a tensor to copy");
   const std::int64_t covered = range.highest - range.lowest;
@@ -186,28 +188,30 @@ Tensor fetched(const Tensor& from, const ContextPtr& mover, const OwningQueue& o
                         .device = {},
                         .kind = MemoryKind::kHost,
                         .read_only = false};
-  if (!is_ready(from)) mover->order_after(queue, from.event);
+  if (!is_ready(from)) executor->order_after(queue, from.event);
   // Should a verb throw, the queue keeps both until it is done with them.
-  const auto target = owned_on_queue(device::Buffer(place, bytes), mover, owning);
-  const auto source = owned_on_queue(
-      device::Buffer(memory_of(from, range.lowest, covered), std::const_pointer_cast<void>(from.owner)), mover, owning);
-  mover->copy(place, memory_of(from, range.lowest, covered), queue);
-  device::Event copied = mover->record(queue);
-  mover->wait(copied);
+  const auto target = owned_on_queue(device::Buffer(place, bytes), executor, owning);
+  const auto source =
+      owned_on_queue(device::Buffer(memory_of(from, range.lowest, covered), std::const_pointer_cast<void>(from.owner)),
+                     executor, owning);
+  executor->copy(place, memory_of(from, range.lowest, covered), queue);
+  device::Event copied = executor->record(queue);
+  executor->wait(copied);
   Tensor view = from;
   view.device = {};
   view.data = bytes.get() - range.lowest;
   return dense_on_host(view);
 }
 
-/// `from` in few runs that `mover` reaches.
-Tensor with_few_runs(const Tensor& from, const ContextPtr& mover, const OwningQueue& owning, const ContextPtr& source) {
+/// `from` in few runs that `executor` reaches.
+Tensor with_few_runs(const Tensor& from, const ContextPtr& executor, const OwningQueue& owning,
+                     const ContextPtr& source) {
   if (from.c_contiguous()) return from;
   if (from.device.type == device::DeviceType::kCpu && is_ready(from)) return dense_on_host(from);
   if (count_runs(from) <= kMostRuns) return from;
   // The target's context can't copy from a peer to the host.
-  const bool peers = source != nullptr && source->device() != mover->device();
-  return peers ? fetched(from, source, OwningQueue(source, source->make_queue())) : fetched(from, mover, owning);
+  const bool peers = source != nullptr && source->device() != executor->device();
+  return peers ? fetched(from, source, OwningQueue(source, source->make_queue())) : fetched(from, executor, owning);
 }
 
 }  // namespace
@@ -246,24 +250,26 @@ Tensor empty(const array::ElementType& type, std::span<const std::int64_t> shape
 namespace {
 
 Tensor copy_on(const OwningQueue& queue, const Tensor& from, const ContextPtr& to, MemoryKind kind,
-               const ContextPtr& mover, const ContextPtr& producer, const ContextPtr& source) {
+               const ContextPtr& executor, const ContextPtr& producer, const ContextPtr& source) {
   if (!array::has_addresses(from.device.type)) {
     throw UnsupportedError("memory of " + device::to_string(from.device) +
                            " has handles instead of addresses, which can't be copied here");
   }
   // The mask goes first, so that the event of the whole comes after it.
   std::shared_ptr<const Tensor> mask;
-  if (from.mask) mask = std::make_shared<const Tensor>(copy_on(queue, *from.mask, to, kind, mover, producer, source));
+  if (from.mask)
+    mask = std::make_shared<const Tensor>(copy_on(queue, *from.mask, to, kind, executor, producer, source));
   Tensor made;
-  if (is_host(*mover)) {
+  if (is_host(*executor)) {
     made = packed(from, to);
   } else if (from.device.type == device::DeviceType::kCpu && !from.c_contiguous() && is_ready(from)) {
-    made = copy_on_device(dense_on_host(from), to, kind, mover, queue, nullptr);  // a temporary, which the queue keeps
+    made =
+        copy_on_device(dense_on_host(from), to, kind, executor, queue, nullptr);  // a temporary, which the queue keeps
   } else if (!from.c_contiguous() && count_runs(from) > kMostRuns) {
-    made = with_few_runs(from, mover, queue, source);
-    if (!is_host(*to)) made = copy_on_device(made, to, kind, mover, queue, nullptr);
+    made = with_few_runs(from, executor, queue, source);
+    if (!is_host(*to)) made = copy_on_device(made, to, kind, executor, queue, nullptr);
   } else {
-    made = copy_on_device(from, to, kind, mover, queue, producer);
+    made = copy_on_device(from, to, kind, executor, queue, producer);
   }
   made.mask = std::move(mask);
   return made;
@@ -293,44 +299,45 @@ void check_target(const Tensor& to, const Tensor& from) {
 
 }  // namespace
 
-Tensor copy_into(const Tensor& to, const Tensor& from, const ContextPtr& mover, const Queue& asked,
+Tensor copy_into(const Tensor& to, const Tensor& from, const ContextPtr& executor, const Queue& asked,
                  const ContextPtr& target_owner, const ContextPtr& producer, const ContextPtr& source) {
   check_target(to, from);
   Tensor made = to;
   if (from.size() != 0 && all_of(to).overlaps(all_of(from))) {
     throw InvalidArgumentError("a tensor can't be copied onto memory that it shares; copy it to new memory first");
   }
-  if (is_host(*mover)) {
+  if (is_host(*executor)) {
     pack(from, to.data);
     return made;
   }
-  const OwningQueue owning(mover, asked);
+  const OwningQueue owning(executor, asked);
   const Queue& queue = owning.queue();
   if (from.size() == 0) {
     keep_queue(&made);
     made.queue = queue;
     return made;
   }
-  const Tensor few = with_few_runs(from, mover, owning, source);
+  const Tensor few = with_few_runs(from, executor, owning, source);
   for (const Tensor* one : {&to, &few}) {
-    if (!is_ready(*one)) mover->order_after(queue, one->event);
+    if (!is_ready(*one)) executor->order_after(queue, one->event);
   }
-  order_after_readers(to, *mover, queue, target_owner.get());
+  order_after_readers(to, *executor, queue, target_owner.get());
   BufferRef place = all_of(to);
   place.read_only = false;
   const auto kept = [&](const Tensor& tensor) {
-    return owned_on_queue(device::Buffer(all_of(tensor), std::const_pointer_cast<void>(tensor.owner)), mover, owning);
+    return owned_on_queue(device::Buffer(all_of(tensor), std::const_pointer_cast<void>(tensor.owner)), executor,
+                          owning);
   };
   const auto target_kept = kept(to);
   const auto source_kept = kept(few);
   try {
-    made.event = start_copies(few, place, *mover, queue);
-    order_producer_after(few, made.event, *mover, queue, producer.get());
-    order_producer_after(to, made.event, *mover, queue, target_owner.get());
+    made.event = start_copies(few, place, *executor, queue);
+    order_producer_after(few, made.event, *executor, queue, producer.get());
+    order_producer_after(to, made.event, *executor, queue, target_owner.get());
     owning.order_caller_after(made.event);
   } catch (...) {
     // Neither owner knows of what was started: they must not go on before that is done.
-    wait_for_all(*mover, queue);
+    wait_for_all(*executor, queue);
     throw;
   }
   keep_queue(&made);
@@ -338,9 +345,9 @@ Tensor copy_into(const Tensor& to, const Tensor& from, const ContextPtr& mover, 
   return made;
 }
 
-Tensor copy(const Tensor& from, const ContextPtr& to, MemoryKind kind, const ContextPtr& mover, const Queue& queue,
+Tensor copy(const Tensor& from, const ContextPtr& to, MemoryKind kind, const ContextPtr& executor, const Queue& queue,
             const ContextPtr& producer, const ContextPtr& source) {
-  return copy_on(OwningQueue(mover, queue), from, to, kind, mover, producer, source);
+  return copy_on(OwningQueue(executor, queue), from, to, kind, executor, producer, source);
 }
 
 }  // namespace crossdock::exchange

@@ -6,7 +6,7 @@
 #include "crossdock/core/error.h"
 #include "crossdock/device/cuda_streams.h"
 #include "crossdock/exchange/foreign_stream.h"
-#include "crossdock/exchange/ready.h"
+#include "crossdock/exchange/sync.h"
 #include "crossdock/exchange/transfer.h"
 #include "stream_handle.h"
 

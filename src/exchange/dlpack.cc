@@ -8,7 +8,7 @@
 
 #include "crossdock/core/bytes.h"
 #include "crossdock/core/error.h"
-#include "crossdock/exchange/ready.h"
+#include "crossdock/exchange/sync.h"
 
 namespace crossdock::exchange {
 namespace {

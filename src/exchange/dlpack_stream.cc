@@ -12,7 +12,7 @@
 #include "crossdock/exchange/cuda_array.h"
 #include "crossdock/exchange/dlpack.h"
 #include "crossdock/exchange/foreign_stream.h"
-#include "crossdock/exchange/ready.h"
+#include "crossdock/exchange/sync.h"
 #include "stream_handle.h"
 
 namespace crossdock::exchange {

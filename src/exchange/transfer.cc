@@ -5,7 +5,7 @@
 
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/copy.h"
-#include "crossdock/exchange/ready.h"
+#include "crossdock/exchange/sync.h"
 
 namespace crossdock::exchange {
 namespace {
@@ -27,43 +27,43 @@ ContextPtr producer_of(const Tensor& tensor, const DriverRegistry& drivers) {
   return tensor.queue ? drivers.context_or_null(tensor.queue->device()) : nullptr;
 }
 
-/// The same tensor, having waited for what the queues of `mover` can't be ordered after: events of other drivers.
-Tensor without_foreign_work(Tensor tensor, const Context& mover, const DriverRegistry& drivers, const Wait& wait) {
+/// The same tensor, having waited for what the queues of `executor` can't be ordered after: events of other drivers.
+Tensor without_foreign_work(Tensor tensor, const Context& executor, const DriverRegistry& drivers, const Wait& wait) {
   if (tensor.mask) {
-    tensor.mask = std::make_shared<const Tensor>(without_foreign_work(*tensor.mask, mover, drivers, wait));
+    tensor.mask = std::make_shared<const Tensor>(without_foreign_work(*tensor.mask, executor, drivers, wait));
   }
   if (is_ready(tensor)) return tensor;
   const ContextPtr theirs = drivers.context(device_of_event(tensor));
-  if (theirs->driver_name() == mover.driver_name()) return tensor;
+  if (theirs->driver_name() == executor.driver_name()) return tensor;
   wait(theirs, tensor.event);
   tensor.event = {};
   return tensor;
 }
 
 /// SYCL memory of a context that a queue isn't in: no work on that queue reaches it.
-bool in_another_context(const Tensor& tensor, const Context& mover, const Queue& queue) {
+bool in_another_context(const Tensor& tensor, const Context& executor, const Queue& queue) {
   if (tensor.device.type != DeviceType::kOneApi || !tensor.queue || *tensor.queue == queue) return false;
   if (tensor.queue->device() != queue.device() || tensor.kind != MemoryKind::kDevice) return false;
   const device::BufferRef memory{
       .data = tensor.data, .size = 0, .device = tensor.device, .kind = tensor.kind, .read_only = true};
-  return tensor.data != nullptr && !mover.accessible(memory, queue);
+  return tensor.data != nullptr && !executor.accessible(memory, queue);
 }
 
 /// The context that makes a copy between two places: the device's that isn't the host, the target's if neither is.
-ContextPtr mover_of(const Device& to, const Device& from, const Queue* queue, const DriverRegistry& drivers) {
-  ContextPtr mover = drivers.context(to.type == DeviceType::kCpu ? from : to);
+ContextPtr executor_of(const Device& to, const Device& from, const Queue* queue, const DriverRegistry& drivers) {
+  ContextPtr executor = drivers.context(to.type == DeviceType::kCpu ? from : to);
   // The queues of pinned and managed memory are its device's.
-  if (queue != nullptr && queue->device() != mover->device()) {
+  if (queue != nullptr && queue->device() != executor->device()) {
     throw InvalidArgumentError("the queue is one of " + device::to_string(queue->device()) + ", but the copy from " +
                                device::to_string(from) + " to " + device::to_string(to) + " runs on a queue of " +
-                               device::to_string(mover->device()));
+                               device::to_string(executor->device()));
   }
-  return mover;
+  return executor;
 }
 
 /// Whether no driver reaches both.
-bool of_two_drivers(const Tensor& from, const Context& mover, const DriverRegistry& drivers) {
-  return drivers.context(from.device)->driver_name() != mover.driver_name();
+bool of_two_drivers(const Tensor& from, const Context& executor, const DriverRegistry& drivers) {
+  return drivers.context(from.device)->driver_name() != executor.driver_name();
 }
 
 /// The first half of a way by the host.
@@ -98,8 +98,8 @@ void wait_for(const Tensor& tensor, const DriverRegistry& drivers, const Wait& w
   wait(drivers.context(device_of_event(tensor)), tensor.event);
 }
 
-Tensor unordered(Tensor tensor) {
-  if (tensor.mask) tensor.mask = std::make_shared<const Tensor>(unordered(*tensor.mask));
+Tensor without_event(Tensor tensor) {
+  if (tensor.mask) tensor.mask = std::make_shared<const Tensor>(without_event(*tensor.mask));
   keep_queue(&tensor);
   tensor.event = {};
   tensor.queue.reset();
@@ -119,59 +119,61 @@ Tensor transfer(const Tensor& from, const Device& target, std::optional<MemoryKi
     wait_for(from, drivers, wait);
     return copy(from, to, MemoryKind::kHost, to, to->make_queue());
   }
-  const ContextPtr mover = mover_of(target, from.device, queue, drivers);
-  if (!from_host && !to_host && of_two_drivers(from, *mover, drivers)) {
+  const ContextPtr executor = executor_of(target, from.device, queue, drivers);
+  if (!from_host && !to_host && of_two_drivers(from, *executor, drivers)) {
     return transfer(on_host(from, target, kTwoDrivers, drivers, wait, log), target, kind, queue, drivers, wait);
   }
-  Queue on = queue != nullptr ? *queue : drivers.default_queue(mover->device());
-  if (in_another_context(from, *mover, on)) {
+  Queue on = queue != nullptr ? *queue : drivers.default_queue(executor->device());
+  if (in_another_context(from, *executor, on)) {
     if (!to_host) {
       return transfer(on_host(from, target, kTwoContexts, drivers, wait, log), target, kind, queue, drivers, wait);
     }
     on = *from.queue;
   }
   const bool elsewhere = queue != nullptr && on != *queue;
-  Tensor made = copy(without_foreign_work(from, *mover, drivers, wait), to, kind.value_or(array::kind_of(target.type)),
-                     mover, on, producer_of(from, drivers), from_host ? nullptr : drivers.context(from.device));
+  Tensor made =
+      copy(without_foreign_work(from, *executor, drivers, wait), to, kind.value_or(array::kind_of(target.type)),
+           executor, on, producer_of(from, drivers), from_host ? nullptr : drivers.context(from.device));
   if (made.data == nullptr) made.device = target;  // what has no memory says where it was wanted
   // Who names no queue may read the result, or change the source, as soon as this returns.
   // Who names one goes on there, also where another one had to do it.
   const bool host_is_free = elsewhere || (queue == nullptr && (from_host || to_host || from.host_accessible()));
   if (!host_is_free) return made;
   wait_for(made, drivers, wait);
-  return is_the_hosts(made) ? unordered(std::move(made)) : ready(std::move(made));
+  return is_the_hosts(made) ? without_event(std::move(made)) : ready(std::move(made));
 }
 
 Tensor transfer_into(const Tensor& to, const Tensor& from, const Queue* queue, const DriverRegistry& drivers,
                      const Wait& wait, const LogCallback& log) {
-  const ContextPtr mover = mover_of(to.device, from.device, queue, drivers);
+  const ContextPtr executor = executor_of(to.device, from.device, queue, drivers);
   if (is_the_hosts(to) && is_the_hosts(from)) {
     wait_for(from, drivers, wait);
     wait_for(to, drivers, wait);
-    return copy_into(to, from, mover, mover->make_queue());
+    return copy_into(to, from, executor, executor->make_queue());
   }
   const Queue on_named = [&] {
     if (queue != nullptr) return *queue;
     for (const Tensor* one : {&to, &from}) {
-      if (one->queue && one->queue->device() == mover->device() && one->queue->usable_here()) return *one->queue;
+      if (one->queue && one->queue->device() == executor->device() && one->queue->usable_here()) return *one->queue;
     }
-    return drivers.default_queue(mover->device());
+    return drivers.default_queue(executor->device());
   }();
   Queue on = on_named;
-  if (in_another_context(to, *mover, on)) on = *to.queue;
+  if (in_another_context(to, *executor, on)) on = *to.queue;
   if (!is_the_hosts(from) && !is_the_hosts(to)) {
-    const bool foreign = of_two_drivers(from, *mover, drivers);
-    if (foreign || in_another_context(from, *mover, on)) {
+    const bool foreign = of_two_drivers(from, *executor, drivers);
+    if (foreign || in_another_context(from, *executor, on)) {
       const char* const why = foreign ? kTwoDrivers : kTwoContexts;
       return transfer_into(to, on_host(from, to.device, why, drivers, wait, log), queue, drivers, wait);
     }
   }
-  if (in_another_context(from, *mover, on)) on = *from.queue;
-  if (const ContextPtr readers = producer_of(to, drivers); readers && readers->driver_name() != mover->driver_name()) {
+  if (in_another_context(from, *executor, on)) on = *from.queue;
+  if (const ContextPtr readers = producer_of(to, drivers);
+      readers && readers->driver_name() != executor->driver_name()) {
     wait(readers, readers->record(*to.queue));  // copy_into() would, without an answer to signals
   }
-  Tensor made = copy_into(without_foreign_work(to, *mover, drivers, wait),
-                          without_foreign_work(from, *mover, drivers, wait), mover, on, producer_of(to, drivers),
+  Tensor made = copy_into(without_foreign_work(to, *executor, drivers, wait),
+                          without_foreign_work(from, *executor, drivers, wait), executor, on, producer_of(to, drivers),
                           producer_of(from, drivers), is_the_hosts(from) ? nullptr : drivers.context(from.device));
   // Who names a queue goes on there, also where another one had to do it.
   if (on == on_named && (queue != nullptr || !(from.host_accessible() || to.host_accessible()))) return made;
@@ -182,7 +184,7 @@ Tensor transfer_into(const Tensor& to, const Tensor& from, const Queue* queue, c
     if (to.host_accessible()) wait_for(made, drivers, wait_in_driver);
     throw;
   }
-  if (is_the_hosts(to)) return unordered(std::move(made));
+  if (is_the_hosts(to)) return without_event(std::move(made));
   made.event = {};
   return made;
 }

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "crossdock/core/error.h"
-#include "crossdock/exchange/ready.h"
+#include "crossdock/exchange/sync.h"
 
 namespace crossdock::exchange {
 namespace {

@@ -3,7 +3,7 @@
 #include <memory>
 #include <utility>
 
-#include "crossdock/exchange/ready.h"
+#include "crossdock/exchange/sync.h"
 #include "crossdock/offload/placement.h"
 
 namespace crossdock::offload {
@@ -35,7 +35,7 @@ Tensor associated(const Tensor& array, const Queue& queue, const device::DriverR
   if (view.mask) view.mask = std::make_shared<const Tensor>(associated(*view.mask, queue, drivers, wait));
   if (queue.device() == Device{}) {
     exchange::wait_for(view, drivers, wait);
-    view = exchange::unordered(std::move(view));
+    view = exchange::without_event(std::move(view));
     view.device = {};
     view.kind = device::MemoryKind::kHost;
     return view;

@@ -485,7 +485,7 @@ def test_arrays_without_elements_are_on_their_queue(simulated_devices, shape):
     assert nothing.to("cpu").queue is None
 
 
-def test_arrays_of_the_host_dont_vote_wherever_they_came_from(simulated_devices):
+def test_host_arrays_are_ignored_wherever_they_came_from(simulated_devices):
     there = xd.empty(3, queue="sim:1")
     here = there.to("cpu", queue="sim:1")
     assert offload.placement(here, xd.empty(3, queue="sim:2")) == xd.Queue("sim:2")

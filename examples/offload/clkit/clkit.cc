@@ -6,7 +6,7 @@
 #include "crossdock/array/dlpack_abi.h"
 #include "crossdock/device/sycl.h"
 #include "crossdock/exchange/dlpack.h"
-#include "crossdock/exchange/ready.h"
+#include "crossdock/exchange/sync.h"
 #include "kernels.h"
 
 namespace xd = crossdock;

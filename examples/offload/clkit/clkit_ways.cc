@@ -10,7 +10,7 @@
 
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/copy.h"
-#include "crossdock/exchange/ready.h"
+#include "crossdock/exchange/sync.h"
 #include "crossdock/offload/placement.h"
 #include "crossdock/offload/queue_manager.h"
 #include "kernels.h"
@@ -35,9 +35,9 @@ class Engine {
 
 double last_of(const Tensor& array, const xd::device::DriverRegistry& drivers) {
   const auto host = drivers.context({});
-  const auto mover = drivers.context(array.device);
-  Tensor here = xd::exchange::copy(array, host, xd::device::MemoryKind::kHost, mover, *array.queue);
-  xd::exchange::wait_ready(&here, *mover);
+  const auto executor = drivers.context(array.device);
+  Tensor here = xd::exchange::copy(array, host, xd::device::MemoryKind::kHost, executor, *array.queue);
+  xd::exchange::wait_ready(&here, *executor);
   return static_cast<const double*>(here.data)[here.size() - 1];
 }
 

@@ -14,7 +14,7 @@
 #include "crossdock/core/error.h"
 #include "crossdock/device/sycl.h"
 #include "crossdock/exchange/copy.h"
-#include "crossdock/exchange/ready.h"
+#include "crossdock/exchange/sync.h"
 #include "crossdock/offload/placement.h"
 
 namespace xd = crossdock;

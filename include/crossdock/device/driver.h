@@ -150,9 +150,9 @@ class CROSSDOCK_EXPORT Driver {
   virtual std::string why_no_devices() const { return {}; }
   /// True if memory of this type is this driver's.
   virtual bool handles(DeviceType type) const noexcept = 0;
-  /// The device whose context and queues work on memory of this one: itself, but for memory that has a type of its own
-  /// (pinned and managed memory).
-  virtual Device home(const Device& device) const noexcept { return device; }
+  /// Returns the device whose context and queues work on memory of `device`: `device` itself, except for pinned and
+  /// managed memory, which have device types of their own.
+  virtual Device owning_device(const Device& device) const noexcept { return device; }
   /// The device of a queue that somebody else made, by its handle as Context::wrap_queue() takes it. Nothing where each
   /// device has one by this handle (CUDA's default streams), where the handle is no queue as far as the driver can
   /// tell, and where it can't tell. Opens no device.

@@ -58,9 +58,9 @@ class CROSSDOCK_EXPORT DriverRegistry {
   /// Of all drivers looked for, in that order.
   std::vector<DriverReport> reports() const;
 
-  /// The device, or that whose queues work on such memory (Driver::home), opened in its usual context by its driver the
-  /// first time, and shared from then on; what can't be opened is tried again by the next call. Throws as for_type()
-  /// and Driver::open().
+  /// The device, or that whose queues work on such memory (Driver::owning_device), opened in its usual context by its
+  /// driver the first time, and shared from then on; what can't be opened is tried again by the next call. Throws as
+  /// for_type() and Driver::open().
   std::shared_ptr<Context> context(const Device& device) const;
   /// The same; null where that throws UnsupportedError or NotFoundError: nobody here knows the device.
   std::shared_ptr<Context> context_or_null(const Device& device) const;

@@ -25,11 +25,11 @@ CROSSDOCK_EXPORT void wait_ready(array::RecordBatch* batch, device::Context& con
 CROSSDOCK_EXPORT void resolve_sizes(array::RecordBatch* batch, const std::shared_ptr<device::Context>& context,
                                     const device::Queue& queue);
 
-/// The rows of `from` in new memory of `to`: every type, dictionaries too, and one that columns share once. `mover`
+/// The rows of `from` in new memory of `to`: every type, dictionaries too, and one that columns share once. `executor`
 /// does it on `queue`, which is one of its own: the context of the one of the two that isn't the host, or of the
-/// target's if neither is. The queue is ordered after the batch's event first, which is one of `mover`'s driver (others
-/// are waited for before: wait_ready()). The result's event is the end of the copies; without bytes to copy it has
-/// none.
+/// target's if neither is. The queue is ordered after the batch's event first, which is one of `executor`'s driver
+/// (others are waited for before: wait_ready()). The result's event is the end of the copies; without bytes to copy it
+/// has none.
 ///
 /// One allocation holds all, each buffer at a multiple of 64 bytes. It is given back after the work that is on `queue`
 /// when the last owner goes; `from`'s memory is kept until the copies are done. The number of driver calls depends on
@@ -39,12 +39,12 @@ CROSSDOCK_EXPORT void resolve_sizes(array::RecordBatch* batch, const std::shared
 /// device, none of whose bytes are looked at: buffers are cut to the elements shown, and to whole bytes of bitmaps (so
 /// offsets may stay, up to 7); what offsets, run ends or type ids point into stays whole, from its start to its end.
 ///
-/// Waits only for sizes that aren't known (resolve_sizes(), of `mover`'s device), and for the event of a batch that is
-/// in host memory. The host driver as `mover` has copied when this returns. Throws UnsupportedError for memory that has
-/// no addresses, InvalidDataError for a batch whose structure is wrong, InvalidArgumentError for unknown sizes on
-/// another device than `mover`'s, and what the context's verbs throw; what was started then still has its memory.
+/// Waits only for sizes that aren't known (resolve_sizes(), of `executor`'s device), and for the event of a batch that
+/// is in host memory. The host driver as `executor` has copied when this returns. Throws UnsupportedError for memory
+/// that has no addresses, InvalidDataError for a batch whose structure is wrong, InvalidArgumentError for unknown sizes
+/// on another device than `executor`'s, and what the context's verbs throw; what was started then still has its memory.
 CROSSDOCK_EXPORT array::RecordBatch copy(const array::RecordBatch& from, const std::shared_ptr<device::Context>& to,
-                                         device::MemoryKind kind, const std::shared_ptr<device::Context>& mover,
+                                         device::MemoryKind kind, const std::shared_ptr<device::Context>& executor,
                                          const device::Queue& queue);
 
 /// Bytes from which a host buffer is copied by itself: below, a copy more in host memory costs less than a driver call.

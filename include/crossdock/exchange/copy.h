@@ -23,9 +23,9 @@ CROSSDOCK_EXPORT array::Tensor empty(const array::ElementType& type, std::span<c
                                      const std::shared_ptr<device::Context>& context, device::MemoryKind kind,
                                      const device::Queue& queue);
 
-/// The elements of `from` in new memory of `to`, writable, its mask too. `mover` does it on `queue`, which is one of
+/// The elements of `from` in new memory of `to`, writable, its mask too. `executor` does it on `queue`, which is one of
 /// its own: the context of the one of the two that isn't the host, or of the target's if neither is. The queue is
-/// ordered after the tensor's event first, which is one of `mover`'s driver (others are waited for before:
+/// ordered after the tensor's event first, which is one of `executor`'s driver (others are waited for before:
 /// wait_ready()). The result's event is the end of the copy. The source's memory is kept until then, and so is the
 /// target's: it is given back after the work that is on `queue` when its last view goes. Waits only as said below.
 ///
@@ -35,11 +35,11 @@ CROSSDOCK_EXPORT array::Tensor empty(const array::ElementType& type, std::span<c
 /// started then is waited for.
 ///
 /// The tensor's own queue is ordered after the copy, so that its producer's work that comes later is. `producer` is
-/// needed for that where this queue is of another device than `mover`: its context. For a queue that is bound to
+/// needed for that where this queue is of another device than `executor`: its context. For a queue that is bound to
 /// another thread the copy is waited for. `source` is the context of the source's device: needed for more than 1,024
 /// runs where neither end is the host.
 CROSSDOCK_EXPORT array::Tensor copy(const array::Tensor& from, const std::shared_ptr<device::Context>& to,
-                                    device::MemoryKind kind, const std::shared_ptr<device::Context>& mover,
+                                    device::MemoryKind kind, const std::shared_ptr<device::Context>& executor,
                                     const device::Queue& queue,
                                     const std::shared_ptr<device::Context>& producer = nullptr,
                                     const std::shared_ptr<device::Context>& source = nullptr);
@@ -48,13 +48,13 @@ CROSSDOCK_EXPORT array::Tensor copy(const array::Tensor& from, const std::shared
 /// without a mask as `from` is. Work on both that isn't done comes first, and what the target's queue has to do now: it
 /// is ordered after copies that still read there by this tensor; who reads by another association of the same memory,
 /// or of a tensor on no queue, is the caller's to wait for. The result is `to` with the end of the copy as its event,
-/// on `queue`; memory of both is kept until then, and the queues that they are on are ordered after it. `mover`,
+/// on `queue`; memory of both is kept until then, and the queues that they are on are ordered after it. `executor`,
 /// `queue`, `producer` and `source` as above; `owner` is to the target's queue what `producer` is to the source's. With
-/// the host's own `mover` both are memory of the host on which nothing is pending, and it is done when this returns.
+/// the host's own `executor` both are memory of the host on which nothing is pending, and it is done when this returns.
 /// Throws InvalidArgumentError for tensors that don't fit or overlap, UnsupportedError for targets as said, and as
 /// copy().
 CROSSDOCK_EXPORT array::Tensor copy_into(const array::Tensor& to, const array::Tensor& from,
-                                         const std::shared_ptr<device::Context>& mover, const device::Queue& queue,
+                                         const std::shared_ptr<device::Context>& executor, const device::Queue& queue,
                                          const std::shared_ptr<device::Context>& owner = nullptr,
                                          const std::shared_ptr<device::Context>& producer = nullptr,
                                          const std::shared_ptr<device::Context>& source = nullptr);

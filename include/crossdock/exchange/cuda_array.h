@@ -19,7 +19,7 @@ using CudaStream = std::optional<std::int64_t>;
 /// Makes a tensor of what a dictionary says: of `*tensor` type, extents, data and read_only are set, and owner and mask
 /// where there are any. The driver is asked for the pointer's attributes: they say the device, the kind of memory, the
 /// address that the device uses, and the allocation, which the elements must not leave. Where no driver of CUDA was
-/// found the pointer and the stream are carried as they are, on device 0, with an event that is out of reach (ready.h).
+/// found the pointer and the stream are carried as they are, on device 0, with an event that is out of reach (sync.h).
 /// A device that isn't open is opened for its own arrays and streams only, unless none is open yet.
 ///
 /// Order: with `sync`, the tensor's event is the end of the work that is on `stream` now, and its queue is that stream:

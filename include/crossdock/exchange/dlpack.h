@@ -9,7 +9,7 @@
 /// DLPack, versions 0.x (legacy) to 1.3.
 ///
 /// DLPack has no event: who gives a tensor makes its data ready on the consumer's queue. So what comes in counts as
-/// ready (the caller has ordered its queue as the protocol says), and what goes out must be: see ready.h.
+/// ready (the caller has ordered its queue as the protocol says), and what goes out must be: see sync.h.
 namespace crossdock::exchange {
 
 /// A view of what somebody else owns: nothing is kept alive. Strides may be null (C order); `flags` are those of

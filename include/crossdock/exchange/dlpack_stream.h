@@ -13,7 +13,7 @@
 /// The order between the streams of producer and consumer, which DLPack leaves to the two: `stream` of `__dlpack__`
 /// (the Python array API standard, from which its numbers are) and `current_work_stream` of the C exchange API
 /// (DLPack 1.3). What a consumer was handed has no event any more (dlpack.h); what comes in gets one here. A stream
-/// whose driver isn't here is carried as ready.h says of streams out of reach.
+/// whose driver isn't here is carried as sync.h says of streams out of reach.
 namespace crossdock::exchange {
 
 /// `stream` of `__dlpack__` as a number; nothing for None, which is the default stream where the interface has one.

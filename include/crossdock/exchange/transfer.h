@@ -20,7 +20,7 @@ namespace crossdock::exchange {
 /// answering signals. May throw, and then the transfer ends; the work goes on.
 using Wait = std::function<void(const std::shared_ptr<device::Context>&, const device::Event&)>;
 
-/// In the driver, until it is over.
+/// The default `Wait`: blocks in the driver until the event is over.
 CROSSDOCK_EXPORT void wait_in_driver(const std::shared_ptr<device::Context>& context, const device::Event& event);
 
 /// The elements in new memory of `target`, of this kind (nothing: the device's usual one), writable, in C order. On
@@ -42,14 +42,14 @@ CROSSDOCK_EXPORT array::Tensor transfer_into(const array::Tensor& to, const arra
                                              const device::Queue* queue, const device::DriverRegistry& drivers,
                                              const Wait& wait = wait_in_driver, const LogCallback& log = {});
 
-/// Whose event a tensor has: that of the queue that it is on, else of its own device.
+/// Returns the device that the tensor's event belongs to: its queue's, else its own.
 CROSSDOCK_EXPORT device::Device device_of_event(const array::Tensor& tensor) noexcept;
 
-/// Waits, by `wait`, until anybody may touch the memory, its mask too.
+/// Waits, by `wait`, until the work on the memory is over, its mask too.
 CROSSDOCK_EXPORT void wait_for(const array::Tensor& tensor, const device::DriverRegistry& drivers, const Wait& wait);
 
-/// The tensor without event and queue, whoever touches it next having seen to the order; its mask too. The owner keeps
-/// what the queue does.
-CROSSDOCK_EXPORT array::Tensor unordered(array::Tensor tensor);
+/// Returns the tensor without its event and queue, its mask too. The caller is responsible for the order of later
+/// accesses. The owner keeps the queue.
+CROSSDOCK_EXPORT array::Tensor without_event(array::Tensor tensor);
 
 }  // namespace crossdock::exchange

@@ -32,7 +32,7 @@ struct Placement {
   device::MemoryKind kind = device::MemoryKind::kHost;  ///< Of new arrays: device before shared before host memory.
 };
 
-/// Where work on these arrays runs. Arrays of the host don't vote. Without `queue`, the others must be associated with
+/// Where work on these arrays runs. Host arrays are ignored. Without `queue`, the others must be associated with
 /// one and the same queue, which is the answer; with it, it must reach all of them, and is the answer. Puts nothing on
 /// any queue: whoever runs the work orders the queue after the arrays' events (exchange::order_on()).
 ///

@@ -373,10 +373,10 @@ PyMethodDef package_methods[] = {
      "accelerator's, else a CPU's."},
     {"placement", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(place)), METH_FASTCALL | METH_KEYWORDS,
      "placement($self, /, *arrays, queue=None)\n--\n\n"
-     "The queue to run on: compute follows data. That of the arrays, which must all be on one; arrays of the host "
-     "don't "
-     "vote, and if all are, it is the current queue. With `queue`, that one, which must reach them all. Puts nothing "
-     "on any queue. Raises ExecutionPlacementError, which names both sides, and what to do."},
+     "Returns the queue to run on: compute follows data. It is the queue of the arrays, which must all be on the same "
+     "one. Host arrays are ignored; if all arrays are host arrays, it is the current queue. With `queue`, it is that "
+     "queue, which must reach all arrays. Submits no work. Raises ExecutionPlacementError, which names both sides and "
+     "says what to do."},
     {nullptr, nullptr, 0, nullptr}};
 PyGetSetDef package_attributes[] = {
     {"name", package_name, nullptr, "The package's name.", nullptr},

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "crossdock/core/error.h"
-#include "crossdock/exchange/ready.h"
+#include "crossdock/exchange/sync.h"
 #include "described_format.h"
 #include "format.h"
 #include "lent.h"

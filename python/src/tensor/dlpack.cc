@@ -15,7 +15,7 @@
 #include "../gil.h"
 #include "c_descriptor.h"
 #include "crossdock/core/error.h"
-#include "crossdock/exchange/ready.h"
+#include "crossdock/exchange/sync.h"
 #include "crossdock/exchange/transfer.h"
 #include "crossdock/offload/placement.h"
 #include "names.h"

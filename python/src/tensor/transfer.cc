@@ -12,7 +12,7 @@
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/copy.h"
 #include "crossdock/exchange/dlpack_stream.h"
-#include "crossdock/exchange/ready.h"
+#include "crossdock/exchange/sync.h"
 #include "crossdock/exchange/transfer.h"
 #include "crossdock/session/context.h"
 #include "sycl_objects.h"
@@ -122,7 +122,7 @@ void wait_for(const Tensor& tensor) {
 
 Tensor waited_for(Tensor tensor) {
   wait_for(tensor);
-  return exchange::unordered(std::move(tensor));
+  return exchange::without_event(std::move(tensor));
 }
 
 void check_stream(const Device& device, PyObject* stream) {

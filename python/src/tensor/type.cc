@@ -97,7 +97,7 @@ PyObject* wait(PyObject* self, PyObject* /*unused*/) noexcept {
 }
 
 PyObject* unsynchronized(PyObject* self, PyObject* /*unused*/) noexcept {
-  return guarded([&] { return new_tensor(exchange::unordered(tensor_of(self))); });
+  return guarded([&] { return new_tensor(exchange::without_event(tensor_of(self))); });
 }
 
 PyObject* transposed(PyObject* self, void*) noexcept {

@@ -21,7 +21,7 @@
 #include "crossdock/core/error.h"
 #include "crossdock/device/filter.h"
 #include "crossdock/device/sycl.h"
-#include "crossdock/exchange/ready.h"
+#include "crossdock/exchange/sync.h"
 #include "crossdock/exchange/usm_array.h"
 #include "dpnp_array.h"
 #include "lent.h"

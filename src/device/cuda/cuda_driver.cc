@@ -45,7 +45,7 @@ class CudaDriver final : public Driver {
                     "asking a device for its name");
     std::size_t memory = 0;
     library_->check(library_->api().device_total_mem(&memory, found), "asking a device for its memory");
-    DeviceInfo info{.device = home(device),
+    DeviceInfo info{.device = owning_device(device),
                     .device_class = DeviceClass::kGpu,
                     .backend = "cuda",
                     .name = name.data(),
@@ -62,7 +62,7 @@ class CudaDriver final : public Driver {
     return count == 0 ? "the driver library counts none" : std::string();
   }
 
-  Device home(const Device& device) const noexcept override { return {DeviceType::kCuda, device.id}; }
+  Device owning_device(const Device& device) const noexcept override { return {DeviceType::kCuda, device.id}; }
 
   bool handles(DeviceType type) const noexcept override {
     return type == DeviceType::kCuda || type == DeviceType::kCudaHost || type == DeviceType::kCudaManaged;

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "crossdock/device/registry.h"
-#include "crossdock/exchange/ready.h"
+#include "crossdock/exchange/sync.h"
 #include "unit/device/sim/support.h"
 #include "unit/exchange/support.h"
 

@@ -12,7 +12,7 @@
 
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/copy.h"
-#include "crossdock/exchange/ready.h"
+#include "crossdock/exchange/sync.h"
 #include "crossdock/exchange/transfer.h"
 #include "support/cuda_target_test.h"
 #include "unit/device/support.h"

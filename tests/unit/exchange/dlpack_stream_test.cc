@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "crossdock/core/error.h"
-#include "crossdock/exchange/ready.h"
+#include "crossdock/exchange/sync.h"
 #include "support/cuda_target_test.h"
 #include "unit/device/sim/support.h"
 #include "unit/device/support.h"

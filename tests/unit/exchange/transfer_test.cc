@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "crossdock/exchange/ready.h"
+#include "crossdock/exchange/sync.h"
 #include "unit/device/sim/support.h"
 #include "unit/exchange/support.h"
 
@@ -118,7 +118,7 @@ TEST_F(TransferTest, UnorderedTensorsKeepWhatTheirQueueDoes) {
   const std::weak_ptr<int> gone = held;
   Tensor tensor = source();
   tensor.queue = Queue(device::kZero, queue_.native(), std::move(held));
-  tensor = unordered(std::move(tensor));
+  tensor = without_event(std::move(tensor));
   EXPECT_EQ(tensor.queue, std::nullopt);
   EXPECT_FALSE(gone.expired());
   tensor = {};

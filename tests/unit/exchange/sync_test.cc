@@ -1,4 +1,4 @@
-#include "crossdock/exchange/ready.h"
+#include "crossdock/exchange/sync.h"
 
 #include <chrono>
 #include <memory>
