@@ -12,21 +12,21 @@
 #include "crossdock/core/error.h"
 #include "gil.h"
 #include "interrupt.h"
-#include "waiter.h"
+#include "wait_thread.h"
 
 namespace crossdock::python {
 namespace {
 
 using ContextPtr = std::shared_ptr<device::Context>;
-using Waiters = std::list<std::shared_ptr<Waiter>>;
+using WaitThreads = std::list<std::shared_ptr<WaitThread>>;
 using std::chrono::microseconds;
 
-// Work that is as good as done wakes no thread.
+// Short work is polled for first: it needs no thread.
 constexpr int kQuickLooks = 16;
-/// Threads that given-up waits may keep.
-constexpr std::size_t kMostWaiters = 8;
+/// The largest number of threads, counting those of abandoned waits.
+constexpr std::size_t kMaxWaitThreads = 8;
 
-/// True if it is over.
+/// Polls a few times. Returns true if the event is over.
 bool over_in_a_moment(device::Context& context, const device::Event& event) {
   for (int i = 0; i < kQuickLooks; ++i) {
     if (context.query(event)) return true;
@@ -35,55 +35,55 @@ bool over_in_a_moment(device::Context& context, const device::Event& event) {
   return false;
 }
 
-/// The main thread's, but for those that its calls use just now: one for the next wait, and those whose waits were
-/// given up, as a driver can't be told to stop waiting. Who waits for the same again, as loops with timeouts do, waits
-/// for that.
-Waiters kept;
-std::size_t hired_now = 0;  ///< More than one where a signal handler waits in the midst of a wait.
+/// The wait threads that aren't leased: an idle one for the next wait, and those of abandoned waits, which a driver
+/// can't be told to end. A later wait for the same event, as in loops with timeouts, takes such a thread again. Used by
+/// the main thread alone.
+WaitThreads kept;
+std::size_t n_leased = 0;  ///< Over one if a signal handler waits during a wait.
 
-/// A waiter for one wait, or none where there may be no more threads.
-class Hired {
+/// A thread for one wait, or none where there may be no more threads.
+class WaitThreadLease {
  public:
-  Hired(const ContextPtr& context, const device::Event& event) {
-    kept.remove_if([](const std::shared_ptr<Waiter>& waiter) { return !waiter->here(); });
-    const bool waits = take([&](const Waiter& waiter) { return waiter.waits_for(*context, event); });
-    if (!waits && !take([](const Waiter& waiter) { return waiter.idle(); })) start();
+  WaitThreadLease(const ContextPtr& context, const device::Event& event) {
+    kept.remove_if([](const std::shared_ptr<WaitThread>& thread) { return !thread->here(); });
+    const bool waits = take([&](const WaitThread& thread) { return thread.waits_for(*context, event); });
+    if (!waits && !take([](const WaitThread& thread) { return thread.idle(); })) start();
     if (!waits && !mine_.empty()) mine_.front()->give(context, event);
-    ++hired_now;
+    ++n_leased;
   }
-  ~Hired() {
-    --hired_now;
-    kept.remove_if([](const std::shared_ptr<Waiter>& waiter) {
-      const bool spare = waiter->here() && waiter->idle();
-      if (spare) waiter->end();
+  ~WaitThreadLease() {
+    --n_leased;
+    kept.remove_if([](const std::shared_ptr<WaitThread>& thread) {
+      const bool spare = thread->here() && thread->idle();
+      if (spare) thread->end();
       return spare;
     });
     kept.splice(kept.end(), mine_);
   }
-  Hired(const Hired&) = delete;
-  Hired& operator=(const Hired&) = delete;
+  WaitThreadLease(const WaitThreadLease&) = delete;
+  WaitThreadLease& operator=(const WaitThreadLease&) = delete;
 
   explicit operator bool() const noexcept { return !mine_.empty(); }
-  Waiter* operator->() const noexcept { return mine_.front().get(); }
+  WaitThread* operator->() const noexcept { return mine_.front().get(); }
 
  private:
   template <typename Fits>
   bool take(Fits fits) {
-    const auto found = std::ranges::find_if(kept, [&](const auto& waiter) { return fits(*waiter); });
+    const auto found = std::ranges::find_if(kept, [&](const auto& thread) { return fits(*thread); });
     if (found == kept.end()) return false;
     mine_.splice(mine_.end(), kept, found);
     return true;
   }
   void start() {
-    if (kept.size() + hired_now >= kMostWaiters) return;
+    if (kept.size() + n_leased >= kMaxWaitThreads) return;
     try {
-      mine_.push_back(Waiter::start());
+      mine_.push_back(WaitThread::start());
     } catch (const std::system_error&) {
       return;
     }
   }
 
-  Waiters mine_;
+  WaitThreads mine_;
 };
 
 /// False if a signal handler raised something.
@@ -97,9 +97,9 @@ bool wait_by_asking(device::Context& context, const device::Event& event, Interr
 
 /// False if a signal handler raised something.
 bool wait_on_another_thread(const ContextPtr& context, const device::Event& event, Interrupt& interrupt) {
-  const Hired hired(context, event);
-  if (!hired) return wait_by_asking(*context, event, interrupt);
-  while (!hired->wait_a_while()) {
+  const WaitThreadLease lease(context, event);
+  if (!lease) return wait_by_asking(*context, event, interrupt);
+  while (!lease->wait_a_while()) {
     if (interrupt.check()) return false;
   }
   return true;

@@ -17,7 +17,7 @@ namespace crossdock::array {
 namespace {
 
 /// One node of a batch whose structure was checked.
-struct Looked {
+struct NodeView {
   std::size_t index;
   const LayoutNode* layout;
   Node node;
@@ -57,23 +57,23 @@ class FullChecker {
     for (std::size_t i = 0; i < schema_.nodes().size(); ++i) {
       const LayoutNode& layout = schema_.nodes()[i];
       at.enter(layout);
-      const Looked looked{i, &layout, batch_.nodes[i], batch_.buffers.data() + at.first(), at.n_variadic()};
-      if (looked.node.length > 0) check(looked);
-      if (layout.dictionary_slot >= 0) check_dictionary(looked);
+      const NodeView view{i, &layout, batch_.nodes[i], batch_.buffers.data() + at.first(), at.n_variadic()};
+      if (view.node.length > 0) check(view);
+      if (layout.dictionary_slot >= 0) check_dictionary(view);
     }
   }
 
  private:
-  [[noreturn]] void fail(const Looked& in, const std::string& what) const {
+  [[noreturn]] void fail(const NodeView& in, const std::string& what) const {
     const Place place{parent_, &schema_, in.index};
     throw InvalidDataError(in_field(path_of(&place)) + ": " + what +
                            " (validation=\"structure\", for data that is trusted, doesn't look at values)");
   }
-  [[noreturn]] void fail_at(const Looked& in, std::int64_t element, const std::string& what) const {
+  [[noreturn]] void fail_at(const NodeView& in, std::int64_t element, const std::string& what) const {
     fail(in, "element " + std::to_string(element) + ": " + what);
   }
 
-  void check(const Looked& in) const {
+  void check(const NodeView& in) const {
     if (in.layout->type.has_validity()) check_null_count(in);
     if (is_of_map(in.index)) check_no_nulls(in);
     switch (in.layout->id) {
@@ -103,7 +103,7 @@ class FullChecker {
     }
   }
 
-  void check_null_count(const Looked& in) const {
+  void check_null_count(const NodeView& in) const {
     if (in.node.null_count < 0 || in.data(0) == nullptr) return;
     const std::int64_t nulls = in.node.length - count_bits(in.data(0), in.node.offset, in.node.length);
     if (nulls != in.node.null_count) {
@@ -113,7 +113,7 @@ class FullChecker {
   }
 
   template <typename Offset>
-  void check_offsets(const Looked& in) const {
+  void check_offsets(const NodeView& in) const {
     const std::byte* offsets = in.elements(1, sizeof(Offset));
     const std::int64_t n = in.node.length + 1;
     if (sizeof(Offset) == sizeof(std::int32_t) ? are_ordered32(offsets, n) : are_ordered64(offsets, n)) return;
@@ -129,7 +129,7 @@ class FullChecker {
   /// The offsets were found in order and within the data. Their producer may have changed them since: each is compared
   /// with the data's size again before it is followed.
   template <typename Offset>
-  void check_utf8(const Looked& in) const {
+  void check_utf8(const NodeView& in) const {
     const std::byte* offsets = in.elements(1, sizeof(Offset));
     const std::byte* data = in.data(2);
     const std::int64_t n = in.node.length;
@@ -159,13 +159,15 @@ class FullChecker {
   static std::string offsets_text(std::int64_t begin, std::int64_t end) {
     return "its offsets run from " + std::to_string(begin) + " to " + std::to_string(end);
   }
-  [[noreturn]] void fail_offsets(const Looked& in, std::int64_t begin, std::int64_t end) const {
+  [[noreturn]] void fail_offsets(const NodeView& in, std::int64_t begin, std::int64_t end) const {
     fail(in, offsets_text(begin, end) + ", and its data buffer has " + std::to_string(in.buffers[2].size) + " bytes");
   }
 
-  [[noreturn]] void fail_utf8(const Looked& in, std::int64_t element) const { fail_at(in, element, "it isn't UTF-8"); }
+  [[noreturn]] void fail_utf8(const NodeView& in, std::int64_t element) const {
+    fail_at(in, element, "it isn't UTF-8");
+  }
 
-  void check_decimals(const Looked& in) const {
+  void check_decimals(const NodeView& in) const {
     const std::int32_t width = in.layout->type.width;
     const Type& type = in.layout->field->type;
     const std::byte* numbers = in.elements(1, width);
@@ -177,7 +179,7 @@ class FullChecker {
   }
 
   /// A date64 counts milliseconds, and means a day.
-  void check_days(const Looked& in) const {
+  void check_days(const NodeView& in) const {
     constexpr std::int64_t kDay = kSecondsPerDay * 1000;
     const std::byte* dates = in.elements(1, sizeof kDay);
     if (are_multiples64(dates, in.node.length, kDay)) return;
@@ -190,7 +192,7 @@ class FullChecker {
 
   /// A time of day is at least 0, and less than a day. `as`: integers of its width.
   template <typename Int>
-  void check_times(const Looked& in, TypeId as) const {
+  void check_times(const NodeView& in, TypeId as) const {
     const Type& type = in.layout->field->type;
     const std::int64_t day = kSecondsPerDay * units_per_second(type.unit);
     const std::byte* times = in.elements(1, sizeof(Int));
@@ -221,12 +223,12 @@ class FullChecker {
     return is_map(1) || is_map(2);
   }
 
-  void check_no_nulls(const Looked& in) const {
+  void check_no_nulls(const NodeView& in) const {
     if (in.layout->id != TypeId::kNull && !in.has_nulls()) return;
     fail(in, schema_.nodes()[in.index - 1].id == TypeId::kMap ? "a map's entries are null" : "a map's keys are null");
   }
 
-  void check_union(const Looked& in) const {
+  void check_union(const NodeView& in) const {
     const Type& type = in.layout->field->type;
     const UnionChildren children(type);
     const std::byte* ids = in.elements(0, 1);
@@ -262,7 +264,7 @@ class FullChecker {
     }
   }
 
-  void check_run_ends(const Looked& in) const {
+  void check_run_ends(const NodeView& in) const {
     const std::byte* ends = in.elements(1, in.layout->type.width);
     if (in.has_nulls()) fail(in, "run ends are null");
     if (are_run_ends(in.layout->id, ends, in.node.length)) return;
@@ -276,7 +278,7 @@ class FullChecker {
     }
   }
 
-  void check_views(const Looked& in) const {
+  void check_views(const NodeView& in) const {
     const bool is_text = in.layout->id == TypeId::kUtf8View;
     const std::byte* views = in.elements(1, kViewSize);
     for (std::int64_t i = 0; i < in.node.length; ++i) {
@@ -303,7 +305,7 @@ class FullChecker {
     return !is_text || ((low | high) & 0x8080808080808080u) == 0 || is_utf8(bytes, length);
   }
 
-  [[noreturn]] void fail_inline(const Looked& in, std::int64_t element, const std::byte* bytes,
+  [[noreturn]] void fail_inline(const NodeView& in, std::int64_t element, const std::byte* bytes,
                                 std::int32_t length) const {
     for (std::int32_t i = length; i < kMaxInline; ++i) {
       if (bytes[i] != std::byte{0}) {
@@ -314,7 +316,7 @@ class FullChecker {
     fail_utf8(in, element);
   }
 
-  void check_long_view(const Looked& in, std::int64_t element, const std::byte* view, std::int32_t length,
+  void check_long_view(const NodeView& in, std::int64_t element, const std::byte* view, std::int32_t length,
                        bool is_text) const {
     const auto buffer = load_once<std::int32_t>(view + 8);
     const auto offset = load_once<std::int32_t>(view + 12);
@@ -337,7 +339,7 @@ class FullChecker {
   }
 
   template <typename Int>
-  void check_list_views(const Looked& in) const {
+  void check_list_views(const NodeView& in) const {
     const std::byte* offsets = in.elements(1, sizeof(Int));
     const std::byte* sizes = in.elements(2, sizeof(Int));
     const std::int64_t length = batch_.nodes[in.index + 1].length;
@@ -356,7 +358,7 @@ class FullChecker {
     }
   }
 
-  void check_dictionary(const Looked& in) const {
+  void check_dictionary(const NodeView& in) const {
     const RecordBatch* dictionary = batch_.dictionaries[static_cast<std::size_t>(in.layout->dictionary_slot)].get();
     check_indices(in, dictionary != nullptr ? dictionary->num_rows : 0);
     if (dictionary == nullptr || dictionaries_ == Dictionaries::kTrust) return;
@@ -364,7 +366,7 @@ class FullChecker {
     FullChecker(*dictionary, &here, dictionaries_).run();
   }
 
-  void check_indices(const Looked& in, std::int64_t limit) const {
+  void check_indices(const NodeView& in, std::int64_t limit) const {
     if (in.node.length == 0) return;
     const std::int32_t width = in.layout->type.width;
     const std::byte* indices = in.elements(1, width);

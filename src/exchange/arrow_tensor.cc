@@ -227,7 +227,7 @@ Tensor unpacked(const RecordBatch& column, std::size_t leaf, std::int64_t first,
 
 }  // namespace
 
-Tensor tensor_of_column(const RecordBatch& given, Bools bools) {
+Tensor tensor_of_column(const RecordBatch& given, BoolPolicy bools) {
   if (given.schema->fields().size() != 1) {
     refuse("a batch of " + std::to_string(given.schema->fields().size()) + " columns is no single array",
            "take one of its columns");
@@ -260,9 +260,9 @@ Tensor tensor_of_column(const RecordBatch& given, Bools bools) {
   const Rows rows = rows_of(column.schema->fields()[0], lists);
   Tensor tensor;
   if (leaf->type.id == TypeId::kBool) {
-    if (bools == Bools::kRefuse) {
+    if (bools == BoolPolicy::kRefuse) {
       refuse("bool is bits in Arrow and bytes in tensors",
-             "ask for the conversion: from_arrow(column, bits=True), in C++ Bools::kConvert");
+             "ask for the conversion: from_arrow(column, bits=True), in C++ BoolPolicy::kConvert");
     }
     if (!column.host_readable())
       refuse("bits on a device can't be converted here", "copy the column to the host first");
@@ -308,12 +308,12 @@ std::int64_t elements_per_row(const Tensor& tensor) {
 }
 
 /// Throws ExportError for what no column can be.
-Field field_of(const Tensor& tensor, Bools bools) {
+Field field_of(const Tensor& tensor, BoolPolicy bools) {
   if (tensor.ndim() == 0) refuse("a tensor without dimensions is no column", "give it one dimension");
   const bool bits = is_bool(tensor);
-  if (bits && bools == Bools::kRefuse) {
+  if (bits && bools == BoolPolicy::kRefuse) {
     refuse("bool is bits in Arrow and bytes in tensors",
-           "ask for the conversion: to_arrow(bits=True), in C++ Bools::kConvert");
+           "ask for the conversion: to_arrow(bits=True), in C++ BoolPolicy::kConvert");
   }
   const bool strided = bits && tensor.ndim() == 1;
   if (!tensor.c_contiguous() && !strided) {
@@ -344,11 +344,11 @@ Field field_of(const Tensor& tensor, Bools bools) {
 
 }  // namespace
 
-std::shared_ptr<const array::Schema> schema_of_tensor(const Tensor& tensor, Bools bools) {
+std::shared_ptr<const array::Schema> schema_of_tensor(const Tensor& tensor, BoolPolicy bools) {
   return std::make_shared<const array::Schema>(std::vector<Field>{field_of(tensor, bools)});
 }
 
-RecordBatch column_of_tensor(const Tensor& tensor, Bools bools) {
+RecordBatch column_of_tensor(const Tensor& tensor, BoolPolicy bools) {
   auto schema = schema_of_tensor(tensor, bools);
   if (tensor.byte_offset != 0) {
     refuse("a column's buffers begin where their handles do, but the tensor begins " +

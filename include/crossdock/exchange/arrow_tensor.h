@@ -7,13 +7,14 @@
 #include "crossdock/array/tensor.h"
 #include "crossdock/core/export.h"
 
-/// Between tensors and Arrow columns. Without a copy, but for what is said here; of a device no byte is read.
+/// Conversion between tensors and Arrow columns. Zero-copy, except where a comment says otherwise. Never reads device
+/// memory.
 namespace crossdock::exchange {
 
-/// What to do with bool, which is a bit in Arrow and a byte elsewhere.
-enum class Bools : std::uint8_t {
-  kRefuse,   ///< ExportError: nobody is surprised by a copy.
-  kConvert,  ///< Into new host memory.
+/// Policy for bool values, which are bits in Arrow and bytes elsewhere: a conversion needs a copy.
+enum class BoolPolicy : std::uint8_t {
+  kRefuse,   ///< Throws ExportError.
+  kConvert,  ///< Copies into new host memory.
 };
 
 /// The one column of a batch as a read-only tensor: integers, floats, timestamps, durations, date64 and fixed-size
@@ -22,15 +23,15 @@ enum class Bools : std::uint8_t {
 /// that says what to do instead: nulls, a null count that isn't known on a device, other types (other extension types
 /// and timestamps with a time zone among them), more columns than one.
 /// InvalidDataError for an extension's metadata that makes no sense.
-CROSSDOCK_EXPORT array::Tensor tensor_of_column(const array::RecordBatch& column, Bools bools);
+CROSSDOCK_EXPORT array::Tensor tensor_of_column(const array::RecordBatch& column, BoolPolicy bools);
 
 /// The schema that column_of_tensor() gives. Of the memory, and of a mask's, no byte is read.
-CROSSDOCK_EXPORT std::shared_ptr<const array::Schema> schema_of_tensor(const array::Tensor& tensor, Bools bools);
+CROSSDOCK_EXPORT std::shared_ptr<const array::Schema> schema_of_tensor(const array::Tensor& tensor, BoolPolicy bools);
 
 /// The tensor as a batch of one column without a name, of which the memory lives as long as any of it: one dimension as
 /// numbers (dates as timestamps, bytes as fixed-size binary), more as arrow.fixed_shape_tensor, of which the first
 /// dimension is the rows. A mask becomes validity: new bits in host memory. Throws ExportError that says what to do
 /// instead: no dimension, gaps or another order than C, types that Arrow hasn't.
-CROSSDOCK_EXPORT array::RecordBatch column_of_tensor(const array::Tensor& tensor, Bools bools);
+CROSSDOCK_EXPORT array::RecordBatch column_of_tensor(const array::Tensor& tensor, BoolPolicy bools);
 
 }  // namespace crossdock::exchange

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "../gil.h"
-#include "../tensor/place.h"
+#include "../tensor/device.h"
 #include "../tensor/transfer.h"
 #include "../text.h"
 #include "crossdock/device/filter.h"

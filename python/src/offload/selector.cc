@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "../deferred.h"
+#include "../tensor/device.h"
 #include "../tensor/names.h"
-#include "../tensor/place.h"
 #include "../tensor/queue.h"
 #include "../tensor/sycl_objects.h"
 #include "../tensor/tensor.h"

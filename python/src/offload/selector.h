@@ -18,7 +18,7 @@ std::optional<device::Queue> named_queue(nanobind::handle of);
 /// A queue, or that of an array: as select_queue(), else of what asarray() takes. Throws InvalidArgumentError for an
 /// array of the host, which is on none, and UnsupportedTypeError for what is neither.
 device::Queue queue_of(nanobind::handle of);
-/// Where an argument says that memory is to be: a device (tensor/place.h), or the one that a filter string chooses.
+/// Where an argument says that memory is to be: a device (tensor/device.h), or the one that a filter string chooses.
 /// Throws as both.
 device::Device select_device(nanobind::handle of);
 /// The same as a crossdock.Queue: a new reference. Texts are remembered until a driver's devices change.

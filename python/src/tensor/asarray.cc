@@ -15,9 +15,9 @@
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/dlpack.h"
 #include "cuda_array.h"
+#include "device.h"
 #include "element_type.h"
 #include "names.h"
-#include "place.h"
 #include "queue.h"
 #include "tensor.h"
 #include "transfer.h"
@@ -42,12 +42,12 @@ void refuse_masked_array(PyObject* object) {
 
 /// A number or text of NumPy's by itself, where its buffer doesn't say what it is. Its __array_interface__ points into
 /// an array that is gone by then, and its buffer of a date says bytes.
-bool tensor_from_scalar(PyObject* object, const Asked& asked, Tensor* out) {
+bool tensor_from_scalar(PyObject* object, const ImportOptions& options, Tensor* out) {
   if (!is_made_from(Py_TYPE(object), "numpy.generic")) return false;
   const auto is = [&](const char* name) { return is_made_from(Py_TYPE(object), name); };
   const bool number = is("numpy.number") && !is("numpy.timedelta64");
   if ((number || is("numpy.bool") || is("numpy.bool_")) && tensor_from_buffer(object, out)) return true;
-  if (asked.copy == false) {
+  if (options.copy == false) {
     throw ExportError("a copy is needed of a " + std::string(Py_TYPE(object)->tp_name) + ", and copy=False forbids it");
   }
   const nb::object array = checked(PyObject_CallMethodNoArgs(object, names::__array__()));
@@ -67,12 +67,12 @@ void fail_for_buffer(PyObject* object) {
                              " has a buffer of format \"" + format + "\", which isn't one number or bytes");
 }
 
-bool tensor_from_array_method(PyObject* object, const Asked& asked, Tensor* out) {
+bool tensor_from_array_method(PyObject* object, const ImportOptions& options, Tensor* out) {
   const nb::object held = optional_attribute(object, names::__array__());
   if (!held.is_valid()) return false;
   // Who doesn't know the argument (NumPy before 2.0) raises TypeError: then nobody can promise that it is no copy.
   const nb::object array =
-      asked.copy == false ? held(nb::arg("copy") = false) : nb::object(checked(PyObject_CallNoArgs(held.ptr())));
+      options.copy == false ? held(nb::arg("copy") = false) : nb::object(checked(PyObject_CallNoArgs(held.ptr())));
   if (PyObject_CheckBuffer(array.ptr()) == 0) {
     throw InvalidDataError("__array__() of an object of type " + std::string(Py_TYPE(object)->tp_name) + " gave a " +
                            Py_TYPE(array.ptr())->tp_name + ", which is no array");
@@ -322,7 +322,7 @@ PyObject* copy(PyObject* self, PyObject* const* arguments, Py_ssize_t positional
   });
 }
 
-void tensor_from_any(PyObject* object, const Asked& asked, Tensor* out) {
+void tensor_from_any(PyObject* object, const ImportOptions& options, Tensor* out) {
   if (is_tensor(object)) {
     *out = tensor_of(object);
     return;
@@ -332,21 +332,21 @@ void tensor_from_any(PyObject* object, const Asked& asked, Tensor* out) {
     const bool usm = _PyType_Lookup(Py_TYPE(object), names::__sycl_usm_array_interface__()) != nullptr;
     if (usm && tensor_from_usm_array(object, out)) return;
     refuse_masked_array(object);
-    if (tensor_from_scalar(object, asked, out) || tensor_from_buffer(object, out)) return;
+    if (tensor_from_scalar(object, options, out) || tensor_from_buffer(object, out)) return;
     // NumPy's dates, texts and structures are no buffers, or of no single format, and DLPack hasn't them at all.
     if (tensor_from_array_interface(object, out)) return;
   }
   if (tensor_from_exchange_api(object, out)) return;
   // Before DLPack: what is Arrow's is read-only, which not everybody says there.
-  if (tensor_from_arrow(object, exchange::Bools::kRefuse, false, out)) return;
+  if (tensor_from_arrow(object, exchange::BoolPolicy::kRefuse, false, out)) return;
   // Before DLPack: it knows the queue.
   if (tensor_from_usm_array(object, out)) return;
-  if (tensor_from_dlpack(object, nullptr, asked.copy == false ? Py_False : nullptr, out)) return;
-  if (tensor_from_cuda_array(object, asked.sync, out)) return;
+  if (tensor_from_dlpack(object, nullptr, options.copy == false ? Py_False : nullptr, out)) return;
+  if (tensor_from_cuda_array(object, options.sync, out)) return;
   if (tensor_from_array_interface(object, out)) return;
   // Before __array__, which makes NaN of nulls and copies of chunks without a word.
-  if (tensor_from_arrow(object, exchange::Bools::kRefuse, true, out)) return;
-  if (tensor_from_array_method(object, asked, out)) return;
+  if (tensor_from_arrow(object, exchange::BoolPolicy::kRefuse, true, out)) return;
+  if (tensor_from_array_method(object, options, out)) return;
   fail_for_buffer(object);
   const bool values = PyList_Check(object) != 0 || PyTuple_Check(object) != 0 || PyNumber_Check(object) != 0;
   throw UnsupportedTypeError(

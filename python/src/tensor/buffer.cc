@@ -6,11 +6,11 @@
 #include <string>
 #include <utility>
 
+#include "buffer_view.h"
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/sync.h"
 #include "described_format.h"
 #include "format.h"
-#include "lent.h"
 #include "tensor.h"
 #include "transfer.h"
 
@@ -129,8 +129,8 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) noexcept {
 }
 
 bool tensor_from_buffer(PyObject* object, Tensor* out) {
-  auto lent = std::make_shared<Lent>();
-  if (PyObject_GetBuffer(object, &lent->view, PyBUF_RECORDS_RO) != 0) {
+  auto buffer = std::make_shared<PyBufferView>();
+  if (PyObject_GetBuffer(object, &buffer->view, PyBUF_RECORDS_RO) != 0) {
     // Arrays of dates, say, are no buffers, but speak another protocol.
     if (PyErr_ExceptionMatches(PyExc_BufferError) == 0 && PyErr_ExceptionMatches(PyExc_ValueError) == 0) {
       throw nanobind::python_error();
@@ -138,7 +138,7 @@ bool tensor_from_buffer(PyObject* object, Tensor* out) {
     PyErr_Clear();
     return false;
   }
-  const Py_buffer& view = lent->view;
+  const Py_buffer& view = buffer->view;
   auto type = type_of_format(view.format, view.itemsize);
   if (!type) return false;
   if (view.ndim < 0 || view.ndim > array::kMaxTensorDimensions) {
@@ -156,7 +156,7 @@ bool tensor_from_buffer(PyObject* object, Tensor* out) {
   out->data = view.buf;
   out->read_only = view.readonly != 0;
   array::check_tensor(out, "a buffer");
-  out->owner = std::move(lent);
+  out->owner = std::move(buffer);
   return true;
 }
 

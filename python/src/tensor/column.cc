@@ -13,7 +13,7 @@
 #include "../wait.h"
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/memory_kind.h"
-#include "place.h"
+#include "device.h"
 #include "tensor.h"
 #include "transfer.h"
 
@@ -24,7 +24,7 @@ namespace crossdock::python {
 namespace {
 
 using array::RecordBatch;
-using exchange::Bools;
+using exchange::BoolPolicy;
 
 /// crossdock.Column: a batch of one column.
 struct PyColumn {
@@ -70,16 +70,16 @@ array::Tensor ready_if_host(const array::Tensor& tensor) {
 }
 
 /// As exchange::column_of_tensor(), without the interpreter lock where every byte is looked at.
-RecordBatch converted(const array::Tensor& tensor, Bools bools) {
+RecordBatch converted(const array::Tensor& tensor, BoolPolicy bools) {
   std::optional<GilRelease> release;
-  if (bools == Bools::kConvert || tensor.mask != nullptr) release.emplace();
+  if (bools == BoolPolicy::kConvert || tensor.mask != nullptr) release.emplace();
   return exchange::column_of_tensor(tensor, bools);
 }
 
 array::Tensor from_arrow(nb::handle object, bool bits) {
   drain_deferred();
   array::Tensor tensor;
-  if (!tensor_from_arrow(object.ptr(), bits ? Bools::kConvert : Bools::kRefuse, true, &tensor)) {
+  if (!tensor_from_arrow(object.ptr(), bits ? BoolPolicy::kConvert : BoolPolicy::kRefuse, true, &tensor)) {
     throw UnsupportedTypeError("an object of type " + std::string(Py_TYPE(object.ptr())->tp_name) +
                                " is no Arrow column: it has none of __arrow_c_array__, __arrow_c_device_array__, "
                                "__arrow_c_stream__, __arrow_c_device_stream__");
@@ -89,14 +89,14 @@ array::Tensor from_arrow(nb::handle object, bool bits) {
 
 }  // namespace
 
-bool tensor_from_arrow(PyObject* object, Bools bools, bool streams, array::Tensor* out) {
+bool tensor_from_arrow(PyObject* object, BoolPolicy bools, bool streams, array::Tensor* out) {
   std::optional<RecordBatch> batch = open_array(object);
   if (!batch && streams) batch = open_only_batch(object);
   if (!batch) return false;
   // A conversion takes as long as the column is large; what it drops knows how to wait for the lock (deferred.h).
   const device::DriverRegistry& all = drivers();
   std::optional<GilRelease> release;
-  if (bools == Bools::kConvert) release.emplace();
+  if (bools == BoolPolicy::kConvert) release.emplace();
   *out = exchange::tensor_of_column(*batch, bools);
   if (exchange::leaves_kind_open(out->device.type)) exchange::settle_memory(out, all);
   return true;
@@ -104,7 +104,7 @@ bool tensor_from_arrow(PyObject* object, Bools bools, bool streams, array::Tenso
 
 PyObject* arrow_schema(PyObject* self, PyObject* /*unused*/) noexcept {
   return guarded([&] {
-    return column_schema_capsule(*exchange::schema_of_tensor(tensor_of(self), Bools::kRefuse)).release().ptr();
+    return column_schema_capsule(*exchange::schema_of_tensor(tensor_of(self), BoolPolicy::kRefuse)).release().ptr();
   });
 }
 
@@ -112,7 +112,7 @@ PyObject* arrow_array(PyObject* self, PyObject* const* arguments, Py_ssize_t pos
   return guarded([&] {
     check_arguments("Tensor.__arrow_c_array__", false, arguments, positional, names);
     drain_deferred();
-    return cpu_pair(exchange::column_of_tensor(on_host(tensor_of(self)), Bools::kRefuse)).release().ptr();
+    return cpu_pair(exchange::column_of_tensor(on_host(tensor_of(self)), BoolPolicy::kRefuse)).release().ptr();
   });
 }
 
@@ -122,7 +122,7 @@ PyObject* arrow_device_array(PyObject* self, PyObject* const* arguments, Py_ssiz
     check_arguments("Tensor.__arrow_c_device_array__", true, arguments, positional, names);
     drain_deferred();
     const array::Tensor& tensor = tensor_of(self);
-    return device_pair(exchange::column_of_tensor(ready_if_host(tensor), Bools::kRefuse)).release().ptr();
+    return device_pair(exchange::column_of_tensor(ready_if_host(tensor), BoolPolicy::kRefuse)).release().ptr();
   });
 }
 
@@ -141,7 +141,8 @@ PyObject* to_arrow(PyObject* self, PyObject* const* arguments, Py_ssize_t positi
       bits = value != 0;
     }
     drain_deferred();
-    return nb::cast(PyColumn{converted(ready_if_host(tensor_of(self)), bits ? Bools::kConvert : Bools::kRefuse)})
+    return nb::cast(
+               PyColumn{converted(ready_if_host(tensor_of(self)), bits ? BoolPolicy::kConvert : BoolPolicy::kRefuse)})
         .release()
         .ptr();
   });

@@ -10,7 +10,7 @@ namespace crossdock::python {
 
 /// A tensor of an object with __arrow_c_array__ or __arrow_c_device_array__; with `streams` of one with
 /// __arrow_c_stream__ too, if that gives one batch. False if it has none.
-bool tensor_from_arrow(PyObject* object, exchange::Bools bools, bool streams, array::Tensor* out);
+bool tensor_from_arrow(PyObject* object, exchange::BoolPolicy bools, bool streams, array::Tensor* out);
 
 // Methods of crossdock.Tensor.
 PyObject* arrow_schema(PyObject* self, PyObject* unused) noexcept;

@@ -114,7 +114,7 @@ Tensor take(DLManagedTensorVersioned* managed, bool* copied = nullptr) {
 
 // What __dlpack__ is asked for
 
-struct Wanted {
+struct ExportRequest {
   PyObject* stream = nullptr;  // borrowed; null or None: not given
   PyObject* max_version = nullptr;
   PyObject* dl_device = nullptr;
@@ -122,13 +122,13 @@ struct Wanted {
 };
 
 /// False, with the Python error set, for arguments that __dlpack__ hasn't.
-bool parse(PyObject* const* arguments, Py_ssize_t positional, PyObject* keywords, Wanted* wanted) noexcept {
+bool parse(PyObject* const* arguments, Py_ssize_t positional, PyObject* keywords, ExportRequest* request) noexcept {
   if (positional != 0) {
     PyErr_SetString(PyExc_TypeError, "__dlpack__() takes keyword arguments only");
     return false;
   }
   PyObject* const known[] = {names::max_version(), names::dl_device(), names::copy(), names::stream()};
-  PyObject** const slots[] = {&wanted->max_version, &wanted->dl_device, &wanted->copy, &wanted->stream};
+  PyObject** const slots[] = {&request->max_version, &request->dl_device, &request->copy, &request->stream};
   return names::read_keywords("__dlpack__", arguments, keywords, known, slots);
 }
 
@@ -148,13 +148,13 @@ std::pair<long, long> pair_in(PyObject* object, const char* what) {
   return {first, second};
 }
 
-bool is_versioned(const Wanted& wanted) {
-  if (!given(wanted.max_version)) return false;
-  return pair_in(wanted.max_version, "max_version").first >= 1;
+bool is_versioned(const ExportRequest& request) {
+  if (!given(request.max_version)) return false;
+  return pair_in(request.max_version, "max_version").first >= 1;
 }
 
-device::Device device_of(const Wanted& wanted) {
-  const auto [type, id] = pair_in(wanted.dl_device, "dl_device");
+device::Device device_of(const ExportRequest& request) {
+  const auto [type, id] = pair_in(request.dl_device, "dl_device");
   return {.type = static_cast<device::DeviceType>(type), .id = id};
 }
 
@@ -162,18 +162,18 @@ device::Device device_of(const Wanted& wanted) {
 bool is_settled(const Tensor& tensor) { return tensor.event.empty() && tensor.event.failure() == nullptr; }
 
 /// Whether the tensor itself can go out, on the queue where its work is: nothing to copy, nothing to order.
-bool goes_as_it_is(const Tensor& tensor, const Wanted& wanted) {
-  return is_settled(tensor) && tensor.device.type != device::DeviceType::kOneApi && !given(wanted.dl_device) &&
-         !given(wanted.copy) && !given(wanted.stream);
+bool goes_as_it_is(const Tensor& tensor, const ExportRequest& request) {
+  return is_settled(tensor) && tensor.device.type != device::DeviceType::kOneApi && !given(request.dl_device) &&
+         !given(request.copy) && !given(request.stream);
 }
 
 /// Where a copy must be made: the consumer's device, or the tensor's own if it asked for one; nothing if none is
 /// needed.
-std::optional<device::Device> copy_target(const Tensor& tensor, const Wanted& wanted) {
-  const bool elsewhere = given(wanted.dl_device) && device_of(wanted) != exchange::dlpack_device(tensor.device);
-  const std::optional<bool> copy = truth(wanted.copy);
+std::optional<device::Device> copy_target(const Tensor& tensor, const ExportRequest& request) {
+  const bool elsewhere = given(request.dl_device) && device_of(request) != exchange::dlpack_device(tensor.device);
+  const std::optional<bool> copy = truth(request.copy);
   if (!elsewhere && copy != true) return std::nullopt;
-  const device::Device target = elsewhere ? device_of(wanted) : tensor.device;
+  const device::Device target = elsewhere ? device_of(request) : tensor.device;
   if (copy == false) {
     throw ExportError("a copy is needed to hand a tensor in memory of " + device::to_string(tensor.device) +
                       " over in that of " + device::to_string(target) + ", and copy=False forbids it");
@@ -215,8 +215,8 @@ Tensor copied_to(const Tensor& tensor, const device::Device& target) {
   }
 }
 
-PyObject* export_capsule(const Tensor& tensor, const Wanted& wanted, bool copied) {
-  if (is_versioned(wanted)) return capsule_of(exchange::export_dlpack(tensor, copied));
+PyObject* export_capsule(const Tensor& tensor, const ExportRequest& request, bool copied) {
+  if (is_versioned(request)) return capsule_of(exchange::export_dlpack(tensor, copied));
   return capsule_of(exchange::export_dlpack_legacy(tensor));
 }
 
@@ -224,20 +224,20 @@ PyObject* export_capsule(const Tensor& tensor, const Wanted& wanted, bool copied
 
 PyObject* dlpack(PyObject* self, PyObject* const* arguments, Py_ssize_t positional, PyObject* names) noexcept {
   return guarded([&]() -> PyObject* {
-    Wanted wanted;
-    if (!parse(arguments, positional, names, &wanted)) return nullptr;
+    ExportRequest request;
+    if (!parse(arguments, positional, names, &request)) return nullptr;
     const Tensor& own = tensor_of(self);
-    if (goes_as_it_is(own, wanted)) [[likely]]
-      return export_capsule(own, wanted, false);
+    if (goes_as_it_is(own, request)) [[likely]]
+      return export_capsule(own, request, false);
     refuse_foreign_event(own);
-    PyObject* const stream = given(wanted.stream) ? wanted.stream : nullptr;
+    PyObject* const stream = given(request.stream) ? request.stream : nullptr;
     // A stream is the producer's device's, also where the consumer wants a copy on another.
     check_stream(own.device, stream);
-    const std::optional<device::Device> target = copy_target(own, wanted);
+    const std::optional<device::Device> target = copy_target(own, request);
     Tensor tensor = target ? copied_to(own, *target) : own;
     refuse_other_context(tensor);
     order_for_dlpack(&tensor, own.device, stream);
-    return export_capsule(tensor, wanted, target.has_value());
+    return export_capsule(tensor, request, target.has_value());
   });
 }
 

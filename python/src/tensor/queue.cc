@@ -21,7 +21,7 @@
 #include "crossdock/device/filter.h"
 #include "crossdock/device/sycl.h"
 #include "crossdock/session/context.h"
-#include "place.h"
+#include "device.h"
 #include "sycl_objects.h"
 #include "tensor.h"
 #include "transfer.h"

@@ -97,15 +97,16 @@ PyObject* as_float(PyObject* self) noexcept;
 PyObject* as_int(PyObject* self) noexcept;
 int as_bool(PyObject* self) noexcept;
 
-// What they read. Each gives false, and no error, if the object doesn't speak the protocol; throws if it does badly.
+// Importers. Each returns false, without an error, if the object doesn't implement the protocol. Each throws if the
+// object breaks its rules.
 
-/// How a producer is asked; nothing where asarray() wasn't told.
-struct Asked {
+/// Options of asarray() that are passed to the producer. Empty: not given.
+struct ImportOptions {
   std::optional<bool> sync{};  ///< Of the CUDA Array Interface.
   std::optional<bool> copy{};  ///< Of producers that may make one: false forbids it.
 };
-/// Any of them, as asarray() does. Throws UnsupportedTypeError for an object that speaks none.
-void tensor_from_any(PyObject* object, const Asked& asked, array::Tensor* out);
+/// Tries all importers, in the order of asarray(). Throws UnsupportedTypeError if the object implements none.
+void tensor_from_any(PyObject* object, const ImportOptions& options, array::Tensor* out);
 bool tensor_from_buffer(PyObject* object, array::Tensor* out);
 bool tensor_from_array_interface(PyObject* object, array::Tensor* out);
 bool tensor_from_exchange_api(PyObject* object, array::Tensor* out);

@@ -14,8 +14,8 @@
 #include "../gil.h"
 #include "../offload/dpctl.h"
 #include "../offload/selector.h"
-#include "adopted.h"
 #include "array_interface.h"
+#include "buffer_view.h"
 #include "c_descriptor.h"
 #include "crossdock/core/bytes.h"
 #include "crossdock/core/error.h"
@@ -24,7 +24,7 @@
 #include "crossdock/exchange/sync.h"
 #include "crossdock/exchange/usm_array.h"
 #include "dpnp_array.h"
-#include "lent.h"
+#include "external_memory.h"
 #include "names.h"
 #include "queue.h"
 #include "sycl_objects.h"
@@ -81,7 +81,7 @@ void read_buffer(PyObject* object, std::int64_t offset, Tensor* tensor) {
   if (object == nullptr || PyObject_CheckBuffer(object) == 0) {
     fail("its entry \"data\" is missing, and there is no buffer to take its place");
   }
-  auto buffer = std::make_shared<Lent>();
+  auto buffer = std::make_shared<PyBufferView>();
   if (PyObject_GetBuffer(object, &buffer->view, PyBUF_SIMPLE) != 0) throw nb::python_error();
   const Py_buffer& view = buffer->view;
   const array::ByteRange range = array::byte_range(*tensor, kWhere);
@@ -151,25 +151,25 @@ nb::object adopt(nb::handle desc, nb::handle owner, nb::handle deleter) {
   if (PyTuple_Check(data.ptr()) == 0 || PyTuple_GET_SIZE(data.ptr()) == 0) {
     fail("a deleter was given, but no entry \"data\" with the address that it frees");
   }
-  Adopted adopted(deleter, PyTuple_GET_ITEM(data.ptr(), 0));
+  ExternalMemory memory(deleter, PyTuple_GET_ITEM(data.ptr(), 0));
   Tensor tensor = read(desc, owner);
-  tensor.owner = adopted.owner(std::move(tensor.owner));
+  tensor.owner = memory.owner(std::move(tensor.owner));
   nb::object made = checked(new_tensor(std::move(tensor)));
-  adopted.arm();
+  memory.arm();
   return made;
 }
 
 /// What goes into `syclobj`.
-nb::object syclobj_of(const Queue& queue, PyObject* wanted) {
-  if (!given(wanted) || PyUnicode_CompareWithASCIIString(wanted, "queue") == 0) return queue_object(queue);
-  if (PyUnicode_CompareWithASCIIString(wanted, "context") == 0) return sycl_context_capsule(queue);
-  if (PyUnicode_CompareWithASCIIString(wanted, "filter") == 0) {
+nb::object syclobj_of(const Queue& queue, PyObject* form) {
+  if (!given(form) || PyUnicode_CompareWithASCIIString(form, "queue") == 0) return queue_object(queue);
+  if (PyUnicode_CompareWithASCIIString(form, "context") == 0) return sycl_context_capsule(queue);
+  if (PyUnicode_CompareWithASCIIString(form, "filter") == 0) {
     if (!sycl().same_context(queue, drivers().default_queue(queue.device()))) {
       throw ExportError("a filter string stands for its device's default context, and the memory is in another");
     }
     return nb::str(sycl_filter_of(queue.device()).c_str());
   }
-  PyErr_Format(PyExc_ValueError, "syclobj is \"queue\", \"context\" or \"filter\", not %R", wanted);
+  PyErr_Format(PyExc_ValueError, "syclobj is \"queue\", \"context\" or \"filter\", not %R", form);
   throw nb::python_error();
 }
 
@@ -185,13 +185,13 @@ void* no_elements(const Queue& queue, device::MemoryKind kind) {
   return made->back().data;
 }
 
-nb::object shown(const Tensor& tensor, PyObject* wanted) {
+nb::object shown(const Tensor& tensor, PyObject* form) {
   const Queue queue = [&] {
     const device::DriverRegistry& all = drivers();
     const GilRelease release;  // it may wait for work that wants the lock
     return exchange::export_usm_array(tensor, all);
   }();
-  nb::object syclobj = syclobj_of(queue, wanted);
+  nb::object syclobj = syclobj_of(queue, form);
   // Only who is given an in-order queue itself comes after what is on it.
   const bool ordered = queue_or_null(syclobj) != nullptr && sycl().queue_info(queue).in_order;
   if (!ordered && !exchange::is_ready(tensor)) wait_for(tensor);
@@ -236,20 +236,20 @@ PyObject* usm_array_interface(PyObject* self, void* /*unused*/) noexcept {
 
 PyObject* usm_array_interface_with(PyObject* self, PyObject* const* arguments, Py_ssize_t positional,
                                    PyObject* keywords) noexcept {
-  PyObject* wanted = positional > 0 ? arguments[0] : nullptr;
+  PyObject* form = positional > 0 ? arguments[0] : nullptr;
   PyObject* const known[] = {names::syclobj()};
-  PyObject** const out[] = {&wanted};
+  PyObject** const out[] = {&form};
   if (positional > 1) {
     PyErr_SetString(PyExc_TypeError, "sycl_usm_array_interface() takes syclobj");
     return nullptr;
   }
   if (!names::read_keywords("sycl_usm_array_interface", arguments + positional, keywords, known, out)) return nullptr;
   return guarded([&]() -> PyObject* {
-    if (given(wanted) && PyUnicode_Check(wanted) == 0) {
-      PyErr_Format(PyExc_TypeError, "syclobj is a str, not %s", Py_TYPE(wanted)->tp_name);
+    if (given(form) && PyUnicode_Check(form) == 0) {
+      PyErr_Format(PyExc_TypeError, "syclobj is a str, not %s", Py_TYPE(form)->tp_name);
       return nullptr;
     }
-    return shown(tensor_of(self), wanted).release().ptr();
+    return shown(tensor_of(self), form).release().ptr();
   });
 }
 

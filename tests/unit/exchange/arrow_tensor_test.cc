@@ -72,10 +72,10 @@ class ArrowTensorTest : public ::testing::Test {
   RecordBatch numbers(Field field, std::int64_t rows) {
     return column_of(std::move(field), rows, numbers_.data(), static_cast<std::int64_t>(8 * numbers_.size()));
   }
-  std::string refusal(const RecordBatch& column, Bools bools = Bools::kRefuse) {
+  std::string refusal(const RecordBatch& column, BoolPolicy bools = BoolPolicy::kRefuse) {
     return message_of<ExportError>([&] { tensor_of_column(column, bools); });
   }
-  std::string refusal(const Tensor& tensor, Bools bools = Bools::kRefuse) {
+  std::string refusal(const Tensor& tensor, BoolPolicy bools = BoolPolicy::kRefuse) {
     return message_of<ExportError>([&] { column_of_tensor(tensor, bools); });
   }
 
@@ -94,7 +94,7 @@ TEST_F(ArrowTensorTest, EveryTypeOfFixedWidth) {
                {TypeId::kFloat32, "float32"},  {TypeId::kFloat64, "float64"}, {TypeId::kDate64, "<M8[ms]"},
                {TypeId::kTimestamp, "<M8[s]"}, {TypeId::kDuration, "<m8[s]"}};
   for (const auto& [id, name] : types) {
-    const Tensor tensor = tensor_of_column(numbers(field_of(id), 5), Bools::kRefuse);
+    const Tensor tensor = tensor_of_column(numbers(field_of(id), 5), BoolPolicy::kRefuse);
     EXPECT_EQ(array::element_type_name(tensor.type), name);
     EXPECT_THAT(tensor.shape(), ElementsAre(5));
     EXPECT_EQ(tensor.data, numbers_.data());
@@ -104,8 +104,8 @@ TEST_F(ArrowTensorTest, EveryTypeOfFixedWidth) {
   }
   Field nano = field_of(TypeId::kTimestamp);
   nano.type.unit = array::TimeUnit::kNano;
-  EXPECT_EQ(array::element_type_name(tensor_of_column(numbers(nano, 1), Bools::kRefuse).type), "<M8[ns]");
-  const Tensor bytes = tensor_of_column(numbers(field_of(TypeId::kFixedSizeBinary, 3), 4), Bools::kRefuse);
+  EXPECT_EQ(array::element_type_name(tensor_of_column(numbers(nano, 1), BoolPolicy::kRefuse).type), "<M8[ns]");
+  const Tensor bytes = tensor_of_column(numbers(field_of(TypeId::kFixedSizeBinary, 3), 4), BoolPolicy::kRefuse);
   EXPECT_EQ(bytes.type.itemsize(), 3);
   EXPECT_THAT(bytes.strides(), ElementsAre(3));
 }
@@ -144,12 +144,12 @@ TEST_F(ArrowTensorTest, ABatchOfSeveralColumnsIsRefused) {
 TEST_F(ArrowTensorTest, OffsetsAreFoldedIn) {
   RecordBatch column = numbers(field_of(TypeId::kInt64), 5);
   column.nodes[0].offset = 3;
-  EXPECT_EQ(tensor_of_column(column, Bools::kRefuse).data, numbers_.data() + 3);
+  EXPECT_EQ(tensor_of_column(column, BoolPolicy::kRefuse).data, numbers_.data() + 3);
   RecordBatch nested = numbers(list_of(2, list_of(3, field_of(TypeId::kInt64))), 2);
   nested.nodes[0].offset = 1;
   nested.nodes[1] = {8, 0, 2};
   nested.nodes[2] = {30, 0, 5};
-  const Tensor tensor = tensor_of_column(nested, Bools::kRefuse);
+  const Tensor tensor = tensor_of_column(nested, BoolPolicy::kRefuse);
   EXPECT_THAT(tensor.shape(), ElementsAre(2, 2, 3));
   EXPECT_EQ(tensor.data, numbers_.data() + (1 * 2 + 2) * 3 + 5);
 }
@@ -164,7 +164,7 @@ TEST_F(ArrowTensorTest, NullsAreRefusedWhereThereAreAny) {
   column.nodes[0].null_count = -1;
   EXPECT_THAT(refusal(column), HasSubstr("1 nulls"));
   column.buffers[0] = {&all, 1};
-  EXPECT_EQ(tensor_of_column(column, Bools::kRefuse).data, numbers_.data());
+  EXPECT_EQ(tensor_of_column(column, BoolPolicy::kRefuse).data, numbers_.data());
   RecordBatch nested = numbers(list_of(2, field_of(TypeId::kInt64)), 4);
   const std::uint8_t two = 0xf9;
   nested.nodes[1].null_count = 2;
@@ -175,7 +175,7 @@ TEST_F(ArrowTensorTest, NullsAreRefusedWhereThereAreAny) {
   sliced.num_rows = sliced.nodes[0].length = 1;
   EXPECT_THAT(refusal(sliced), HasSubstr("1 nulls"));
   sliced.nodes[0].offset = 2;
-  EXPECT_EQ(tensor_of_column(sliced, Bools::kRefuse).data, numbers_.data() + 4) << "shows none of them";
+  EXPECT_EQ(tensor_of_column(sliced, BoolPolicy::kRefuse).data, numbers_.data() + 4) << "shows none of them";
   sliced.device = {.type = device::DeviceType::kCuda, .id = 0};
   EXPECT_THAT(refusal(sliced), HasSubstr("2 nulls")) << "whose bits nobody may read";
 }
@@ -184,7 +184,7 @@ TEST_F(ArrowTensorTest, OwnersAreKept) {
   int released = 0;
   RecordBatch column = numbers(field_of(TypeId::kInt64), 5);
   column.owner = counting_owner(&released);
-  Tensor tensor = tensor_of_column(column, Bools::kRefuse);
+  Tensor tensor = tensor_of_column(column, BoolPolicy::kRefuse);
   column = RecordBatch();
   EXPECT_EQ(released, 0);
   tensor = Tensor();
@@ -196,10 +196,10 @@ TEST_F(ArrowTensorTest, BoolIsConvertedOnRequest) {
   RecordBatch column = column_of(field_of(TypeId::kBool), 6, bits, 2);
   column.nodes[0].offset = 3;
   EXPECT_THAT(refusal(column), HasSubstr("from_arrow(column, bits=True)"));
-  const Tensor tensor = tensor_of_column(column, Bools::kConvert);
+  const Tensor tensor = tensor_of_column(column, BoolPolicy::kConvert);
   const std::uint8_t bytes[] = {0, 1, 1, 0, 1, 1};
   EXPECT_EQ(std::memcmp(tensor.data, bytes, 6), 0);
-  EXPECT_THAT(refusal(on_device(column, DeviceType::kCuda, 0), Bools::kConvert), HasSubstr("copy the column"));
+  EXPECT_THAT(refusal(on_device(column, DeviceType::kCuda, 0), BoolPolicy::kConvert), HasSubstr("copy the column"));
 }
 
 // Fixed-shape tensors
@@ -244,11 +244,11 @@ TEST_F(ArrowTensorTest, MetadataThatMakesNoSenseIsRefused) {
                            R"({"dim_names":["a"]})",
                            R"({"shape":[6],"x":})",
                            R"({"shape\":[6]})"}) {
-    EXPECT_THROW(tensor_of_column(numbers(shaped(json, 6), 4), Bools::kRefuse), InvalidDataError) << json;
+    EXPECT_THROW(tensor_of_column(numbers(shaped(json, 6), 4), BoolPolicy::kRefuse), InvalidDataError) << json;
   }
   Field bare = shaped("", 6);
   bare.metadata.pop_back();
-  EXPECT_THROW(tensor_of_column(numbers(bare, 4), Bools::kRefuse), InvalidDataError);
+  EXPECT_THROW(tensor_of_column(numbers(bare, 4), BoolPolicy::kRefuse), InvalidDataError);
   std::string ones = R"({"shape":[1)";
   for (int i = 0; i < 70; ++i) ones += ",1";
   EXPECT_THAT(refusal(numbers(shaped(ones + "]}", 1), 4)), HasSubstr("dimensions"));
@@ -259,7 +259,7 @@ TEST_F(ArrowTensorTest, CutAndChangedMetadataIsReadOrRefused) {
   int read = 0;
   const auto attempt = [&](const std::string& json) {
     try {
-      const Tensor tensor = tensor_of_column(numbers(shaped(json, 6), 4), Bools::kRefuse);
+      const Tensor tensor = tensor_of_column(numbers(shaped(json, 6), 4), BoolPolicy::kRefuse);
       EXPECT_EQ(tensor.nbytes(), 4 * 6 * 8) << json;
       ++read;
     } catch (const InvalidDataError&) {
@@ -301,11 +301,11 @@ TEST_F(ArrowTensorDeviceTest, NoByteIsRead) {
   RecordBatch column =
       on_device(column_of(list_of(3, field_of(TypeId::kFloat32)), 5, buffer_.data(), 4096), DeviceType::kExtDev, 1);
   column.nodes[0].offset = 2;
-  const Tensor tensor = tensor_of_column(column, Bools::kRefuse);
+  const Tensor tensor = tensor_of_column(column, BoolPolicy::kRefuse);
   EXPECT_EQ(tensor.data, static_cast<std::byte*>(buffer_.data()) + 24);
   EXPECT_EQ(tensor.device, device::kOne);
   EXPECT_EQ(tensor.kind, device::MemoryKind::kDevice);
-  const RecordBatch back = column_of_tensor(tensor, Bools::kRefuse);
+  const RecordBatch back = column_of_tensor(tensor, BoolPolicy::kRefuse);
   EXPECT_EQ(back.device, (device::Device{device::DeviceType::kExtDev, 1}));
   EXPECT_EQ(back.buffers.back().data, tensor.data);
   EXPECT_EQ(back.buffers.back().size, 60);
@@ -315,21 +315,21 @@ TEST_F(ArrowTensorDeviceTest, TheTypeOfAMaskedTensorIsSaidWithoutALookAtTheMask)
   Tensor tensor = made_tensor("int64", {5}, {8}, buffer_.data());
   tensor.device = device::kOne;
   tensor.mask = std::make_shared<const Tensor>(made_tensor("bool", {5}, {1}, buffer_.data()));
-  const Field column = schema_of_tensor(tensor, Bools::kRefuse)->fields()[0];
+  const Field column = schema_of_tensor(tensor, BoolPolicy::kRefuse)->fields()[0];
   EXPECT_EQ(column.type.id, TypeId::kInt64);
   EXPECT_TRUE(column.nullable);
   tensor.mask = nullptr;
-  EXPECT_EQ(*schema_of_tensor(tensor, Bools::kRefuse), *column_of_tensor(tensor, Bools::kRefuse).schema);
+  EXPECT_EQ(*schema_of_tensor(tensor, BoolPolicy::kRefuse), *column_of_tensor(tensor, BoolPolicy::kRefuse).schema);
 }
 
 TEST_F(ArrowTensorDeviceTest, NullCountsMustBeKnown) {
   RecordBatch column = on_device(column_of(field_of(TypeId::kInt64), 5, buffer_.data(), 4096), DeviceType::kExtDev, 0);
   column.nodes[0].null_count = -1;
   column.buffers[0] = {buffer_.data(), 1};
-  EXPECT_THAT(message_of<ExportError>([&] { tensor_of_column(column, Bools::kRefuse); }),
+  EXPECT_THAT(message_of<ExportError>([&] { tensor_of_column(column, BoolPolicy::kRefuse); }),
               HasSubstr("give its null count"));
   column.nodes[0].null_count = 0;
-  EXPECT_EQ(tensor_of_column(column, Bools::kRefuse).data, buffer_.data());
+  EXPECT_EQ(tensor_of_column(column, BoolPolicy::kRefuse).data, buffer_.data());
 }
 
 TEST_F(ArrowTensorDeviceTest, EachTypeOfDeviceSaysItsKindOfMemory) {
@@ -346,10 +346,11 @@ TEST_F(ArrowTensorDeviceTest, HandlesKeepTheirOffsetApart) {
   int handle = 0;
   RecordBatch column = on_device(column_of(field_of(TypeId::kInt64), 5, &handle, 4096), DeviceType::kOpenCl, 0);
   column.nodes[0].offset = 2;
-  const Tensor tensor = tensor_of_column(column, Bools::kRefuse);
+  const Tensor tensor = tensor_of_column(column, BoolPolicy::kRefuse);
   EXPECT_EQ(tensor.data, &handle);
   EXPECT_EQ(tensor.byte_offset, 16u);
-  EXPECT_THAT(message_of<ExportError>([&] { column_of_tensor(tensor, Bools::kRefuse); }), HasSubstr("16 bytes after"));
+  EXPECT_THAT(message_of<ExportError>([&] { column_of_tensor(tensor, BoolPolicy::kRefuse); }),
+              HasSubstr("16 bytes after"));
 }
 
 TEST_F(ArrowTensorDeviceTest, TheEventGoesBothWays) {
@@ -357,12 +358,12 @@ TEST_F(ArrowTensorDeviceTest, TheEventGoesBothWays) {
   std::vector<std::int64_t> numbers(8, 7);
   RecordBatch column = column_of_tensor(
       copy(made_tensor("int64", {8}, {8}, numbers.data()), context_, device::MemoryKind::kDevice, context_, queue_),
-      Bools::kRefuse);
+      BoolPolicy::kRefuse);
   ASSERT_NE(column.event.native(), nullptr);
   // The tensor is gone; its event isn't, and is still the one to wait for.
   const device::Event event = context_->wrap_event(column.event.native(), nullptr);
   EXPECT_FALSE(context_->query(event));
-  Tensor tensor = tensor_of_column(column, Bools::kRefuse);
+  Tensor tensor = tensor_of_column(column, BoolPolicy::kRefuse);
   EXPECT_EQ(tensor.event.native(), column.event.native());
   column = RecordBatch();
   context_->wait(tensor.event);
@@ -382,7 +383,7 @@ TEST_F(ArrowTensorDeviceTest, TheColumnKeepsTheEvent) {
   Tensor tensor = made_tensor("int64", {8}, {8}, buffer_.data());
   tensor.device = device::kZero;
   tensor.event = device::Event(&native, std::const_pointer_cast<void>(counting_owner(&released)));
-  RecordBatch column = column_of_tensor(tensor, Bools::kRefuse);
+  RecordBatch column = column_of_tensor(tensor, BoolPolicy::kRefuse);
   EXPECT_EQ(column.event.native(), &native);
   tensor = Tensor();
   EXPECT_EQ(released, 0);
@@ -394,7 +395,7 @@ TEST_F(ArrowTensorDeviceTest, AFailedEventIsThrown) {
   Tensor tensor = made_tensor("int64", {8}, {8}, buffer_.data());
   tensor.device = device::kZero;
   tensor.event = device::Event::failed(std::make_shared<const SystemError>("the kernel before it failed"));
-  EXPECT_THROW(column_of_tensor(tensor, Bools::kRefuse), SystemError);
+  EXPECT_THROW(column_of_tensor(tensor, BoolPolicy::kRefuse), SystemError);
 }
 
 // Tensors as columns
@@ -406,9 +407,9 @@ TEST_F(ArrowTensorTest, TensorsAreColumnsAndBack) {
       Tensor tensor = made_tensor(type, shape, shape, numbers_.data());
       array::set_row_major(&tensor, "a test");
       if (tensor.size() == 0) tensor.data = nullptr;
-      const RecordBatch column = column_of_tensor(tensor, Bools::kRefuse);
+      const RecordBatch column = column_of_tensor(tensor, BoolPolicy::kRefuse);
       EXPECT_EQ(column.num_rows, shape[0]);
-      const Tensor back = tensor_of_column(column, Bools::kRefuse);
+      const Tensor back = tensor_of_column(column, BoolPolicy::kRefuse);
       EXPECT_EQ(back.type, tensor.type) << type;
       EXPECT_EQ(back.data, tensor.data) << type;
       EXPECT_THAT(std::vector<std::int64_t>(back.shape().begin(), back.shape().end()), shape);
@@ -421,7 +422,7 @@ TEST_F(ArrowTensorTest, TheColumnKeepsTheOwner) {
   int released = 0;
   Tensor tensor = made_tensor("int64", {6}, {8}, numbers_.data());
   tensor.owner = counting_owner(&released);
-  RecordBatch column = column_of_tensor(tensor, Bools::kRefuse);
+  RecordBatch column = column_of_tensor(tensor, BoolPolicy::kRefuse);
   tensor = Tensor();
   EXPECT_EQ(released, 0);
   column = RecordBatch();
@@ -444,14 +445,14 @@ TEST_F(ArrowTensorTest, WhatArrowHasntIsRefused) {
 
 TEST_F(ArrowTensorTest, BoolBecomesBits) {
   std::uint8_t bytes[] = {1, 0, 0, 5, 1, 0, 1, 1, 0, 1};
-  const RecordBatch column = column_of_tensor(made_tensor("bool", {10}, {1}, bytes), Bools::kConvert);
+  const RecordBatch column = column_of_tensor(made_tensor("bool", {10}, {1}, bytes), BoolPolicy::kConvert);
   const auto* const bits = static_cast<const std::uint8_t*>(column.buffers[1].data);
   EXPECT_EQ(bits[0], 0b11011001);
   EXPECT_EQ(bits[1] & 3, 0b10);
-  const RecordBatch reversed = column_of_tensor(made_tensor("bool", {10}, {-1}, bytes + 9), Bools::kConvert);
+  const RecordBatch reversed = column_of_tensor(made_tensor("bool", {10}, {-1}, bytes + 9), BoolPolicy::kConvert);
   EXPECT_EQ(static_cast<const std::uint8_t*>(reversed.buffers[1].data)[0], 0b01101101);
-  const Tensor back =
-      tensor_of_column(column_of_tensor(made_tensor("bool", {2, 5}, {5, 1}, bytes), Bools::kConvert), Bools::kConvert);
+  const Tensor back = tensor_of_column(
+      column_of_tensor(made_tensor("bool", {2, 5}, {5, 1}, bytes), BoolPolicy::kConvert), BoolPolicy::kConvert);
   EXPECT_THAT(back.shape(), ElementsAre(2, 5));
   EXPECT_EQ(static_cast<const std::uint8_t*>(back.data)[9], 1);
 }
@@ -460,12 +461,12 @@ TEST_F(ArrowTensorTest, AMaskBecomesValidity) {
   Tensor tensor = made_tensor("int64", {5}, {8}, numbers_.data());
   std::int32_t valid[] = {1, 0, 256, 0, 7, 7, 7, 7, 7, 7};
   tensor.mask = std::make_shared<const Tensor>(made_tensor("int32", {5}, {8}, valid));
-  const RecordBatch column = column_of_tensor(tensor, Bools::kRefuse);
+  const RecordBatch column = column_of_tensor(tensor, BoolPolicy::kRefuse);
   EXPECT_EQ(column.nodes[0].null_count, 0) << "every second number is true";
   EXPECT_EQ(column.buffers[0].data, nullptr);
   EXPECT_TRUE(column.schema->fields()[0].nullable);
   tensor.mask = std::make_shared<const Tensor>(made_tensor("int32", {5}, {4}, valid));
-  const RecordBatch some = column_of_tensor(tensor, Bools::kRefuse);
+  const RecordBatch some = column_of_tensor(tensor, BoolPolicy::kRefuse);
   EXPECT_EQ(some.nodes[0].null_count, 2);
   EXPECT_EQ(*static_cast<const std::uint8_t*>(some.buffers[0].data), 0b10101);
   EXPECT_EQ(some.buffers[1].data, numbers_.data());

@@ -1,4 +1,4 @@
-#include "waiter.h"
+#include "wait_thread.h"
 
 #include <cerrno>
 #include <ctime>
@@ -30,30 +30,30 @@ timespec next_look() noexcept {
 
 // POSIX's semaphores: those of the standard library go on sleeping when a signal comes, and descriptors aren't safe
 // from programs that close all of theirs.
-Waiter::Waiter() noexcept {
+WaitThread::WaitThread() noexcept {
   ::sem_init(&given_, 0, 0);
   ::sem_init(&over_, 0, 0);
 }
 
-Waiter::~Waiter() {
+WaitThread::~WaitThread() {
   ::sem_destroy(&given_);
   ::sem_destroy(&over_);
 }
 
-std::shared_ptr<Waiter> Waiter::start() {
-  std::shared_ptr<Waiter> waiter(new Waiter);
+std::shared_ptr<WaitThread> WaitThread::start() {
+  std::shared_ptr<WaitThread> thread(new WaitThread);
   const BlockedSignals blocked;  // they are the user's
-  std::thread([waiter] { waiter->run(); }).detach();
-  return waiter;
+  std::thread([thread] { thread->run(); }).detach();
+  return thread;
 }
 
-bool Waiter::waits_for(const device::Context& context, const device::Event& event) const noexcept {
+bool WaitThread::waits_for(const device::Context& context, const device::Event& event) const noexcept {
   // As long as it is under way both are held, so that nothing else has their addresses.
   return waited_in_ == &context && waited_for_ == event.native() &&
          state_.load(std::memory_order_acquire) == State::kUnderWay;
 }
 
-void Waiter::give(std::shared_ptr<device::Context> context, device::Event event) {
+void WaitThread::give(std::shared_ptr<device::Context> context, device::Event event) {
   while (::sem_trywait(&over_) == 0) {  // of a wait whose end was seen by a look
   }
   waited_in_ = context.get();
@@ -65,7 +65,7 @@ void Waiter::give(std::shared_ptr<device::Context> context, device::Event event)
   ::sem_post(&given_);
 }
 
-bool Waiter::wait_a_while() {
+bool WaitThread::wait_a_while() {
   made_in_.check("the wait for a device");
   if (!idle()) {
     const timespec until = next_look();
@@ -76,12 +76,12 @@ bool Waiter::wait_a_while() {
   return true;
 }
 
-void Waiter::end() noexcept {
+void WaitThread::end() noexcept {
   ended_.store(true, std::memory_order_release);
   ::sem_post(&given_);
 }
 
-void Waiter::run() noexcept {
+void WaitThread::run() noexcept {
   do {
     while (::sem_wait(&given_) != 0 && errno == EINTR) {
     }
@@ -89,13 +89,13 @@ void Waiter::run() noexcept {
   } while (!ended_.load(std::memory_order_acquire));
 }
 
-void Waiter::wait_in_driver() noexcept {
+void WaitThread::wait_in_driver() noexcept {
   try {
     context_->wait(event_);
   } catch (...) {
     failure_ = std::current_exception();
   }
-  state_.store(State::kLettingGo, std::memory_order_release);
+  state_.store(State::kReleasing, std::memory_order_release);
   event_ = {};
   context_.reset();
   state_.store(State::kIdle, std::memory_order_release);

@@ -1,4 +1,4 @@
-#include "adopted.h"
+#include "external_memory.h"
 
 #include <utility>
 
@@ -11,7 +11,7 @@ namespace nb = nanobind;
 namespace crossdock::python {
 
 /// A task from the start, so that nothing is left to fail when the memory goes.
-struct Adopted::Call final : Deferred {
+struct ExternalMemory::Call final : Deferred {
   Call(PyObject* function, PyObject* address) noexcept : function_(Py_NewRef(function)), address_(Py_NewRef(address)) {}
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
@@ -49,7 +49,7 @@ struct Adopted::Call final : Deferred {
   PyObject* address_;
 };
 
-Adopted::Adopted(nb::handle deleter, nb::handle address) {
+ExternalMemory::ExternalMemory(nb::handle deleter, nb::handle address) {
   if (PyCallable_Check(deleter.ptr()) == 0) {
     PyErr_Format(PyExc_TypeError, "deleter is a function that takes the address, not %s",
                  Py_TYPE(deleter.ptr())->tp_name);
@@ -58,11 +58,11 @@ Adopted::Adopted(nb::handle deleter, nb::handle address) {
   call_ = std::shared_ptr<Call>(new Call(deleter.ptr(), address.ptr()), Call::finish);
 }
 
-std::shared_ptr<const void> Adopted::owner(std::shared_ptr<const void> keep) noexcept {
+std::shared_ptr<const void> ExternalMemory::owner(std::shared_ptr<const void> keep) noexcept {
   call_->keep = std::move(keep);
   return call_;
 }
 
-void Adopted::arm() noexcept { call_->armed = true; }
+void ExternalMemory::arm() noexcept { call_->armed = true; }
 
 }  // namespace crossdock::python

@@ -1,4 +1,4 @@
-#include "lent.h"
+#include "buffer_view.h"
 
 #include <memory>
 #include <new>
@@ -9,9 +9,9 @@
 namespace crossdock::python {
 namespace {
 
-class GiveBack final : public Deferred {
+class ReleaseBuffer final : public Deferred {
  public:
-  explicit GiveBack(const Py_buffer& lent) noexcept : view_(lent) {}
+  explicit ReleaseBuffer(const Py_buffer& view) noexcept : view_(view) {}
   void run() noexcept override { PyBuffer_Release(&view_); }
 
  private:
@@ -20,13 +20,13 @@ class GiveBack final : public Deferred {
 
 }  // namespace
 
-Lent::~Lent() {
+PyBufferView::~PyBufferView() {
   if (view.obj == nullptr || interpreter_ending()) return;
   if (holds_lock()) {
     PyBuffer_Release(&view);
     return;
   }
-  auto* const task = new (std::nothrow) GiveBack(view);
+  auto* const task = new (std::nothrow) ReleaseBuffer(view);
   if (task != nullptr) defer(std::unique_ptr<Deferred>(task));
 }
 

@@ -1,4 +1,4 @@
-#include "place.h"
+#include "device.h"
 
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
