@@ -232,11 +232,11 @@ nb::dict dict_of(const Arrived& arrived, bool replaces) {
   return result;
 }
 
-const char* connection_name(transport::Carries carries) {
-  switch (carries) {
-    case transport::Carries::kBoth: return "both";
-    case transport::Carries::kMetadata: return "metadata";
-    case transport::Carries::kData: return "data";
+const char* connection_name(ChannelRole role) {
+  switch (role) {
+    case ChannelRole::kBoth: return "both";
+    case ChannelRole::kMetadata: return "metadata";
+    case ChannelRole::kData: return "data";
   }
   return "unknown";
 }
@@ -246,7 +246,7 @@ nb::dict dict_of(const session::WireMessage& message) {
   nb::dict result;
   result["direction"] = message.direction == session::Direction::kSent ? "sent" : "received";
   result["tagged"] = message.tagged;
-  result["connection"] = connection_name(message.carries);
+  result["connection"] = connection_name(message.role);
   result["kind"] = session::wire_kind_name(message.kind);
   result["size"] = message.size;
   if (message.tagged) result["tag"] = message.tag;

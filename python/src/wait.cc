@@ -41,7 +41,7 @@ bool over_in_a_moment(device::Context& context, const device::Event& event) {
 WaitThreads kept;
 std::size_t n_leased = 0;  ///< Over one if a signal handler waits during a wait.
 
-/// A thread for one wait, or none where there may be no more threads.
+/// A wait thread for the duration of one wait. Empty if no thread can be had.
 class WaitThreadLease {
  public:
   WaitThreadLease(const ContextPtr& context, const device::Event& event) {

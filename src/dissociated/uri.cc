@@ -132,12 +132,12 @@ class Parser {
       if (bytes->empty()) fail(at, "remote_handle holds no bytes");
       uri_.remote_handle = std::move(*bytes);
     } else {
-      if (uri_.role != StreamRole::kBoth) fail(begin, name + " is given twice");
+      if (uri_.role != ChannelRole::kBoth) fail(begin, name + " is given twice");
       if (value != kMetadataRole && value != kDataRole) {
         fail(at, "stream is " + shown(value) +
                      "; it must be metadata or data, or be left out where one connection carries both");
       }
-      uri_.role = value == kMetadataRole ? StreamRole::kMetadata : StreamRole::kData;
+      uri_.role = value == kMetadataRole ? ChannelRole::kMetadata : ChannelRole::kData;
     }
   }
 
@@ -209,7 +209,7 @@ std::string format_uri(const Uri& uri) {
   if (uri.want_data) add(kWantData, std::to_string(*uri.want_data));
   if (uri.free_data) add(kFreeData, std::to_string(*uri.free_data));
   if (!uri.remote_handle.empty()) add(kRemoteHandle, base64_encode(uri.remote_handle));
-  if (uri.role != StreamRole::kBoth) add(kStream, uri.role == StreamRole::kMetadata ? kMetadataRole : kDataRole);
+  if (uri.role != ChannelRole::kBoth) add(kStream, uri.role == ChannelRole::kMetadata ? kMetadataRole : kDataRole);
   for (const auto& [name, value] : uri.others) {
     if (name.empty() || is_known(name)) {
       throw UriError("the parameter name " + shown(name) + " can't stand among a Uri's others: it is " +

@@ -18,19 +18,17 @@ struct Client::Impl {
 
 namespace {
 
-std::shared_ptr<ClientPool> make_pool(const std::string& text, transport::Carries carries,
-                                      const ClientOptions& options) {
+std::shared_ptr<ClientPool> make_pool(const std::string& text, ChannelRole role, const ClientOptions& options) {
   dissociated::Uri uri = dissociated::parse_uri(text);
-  using dissociated::StreamRole;
-  if (carries == transport::Carries::kBoth && uri.role != StreamRole::kBoth) {
+  if (role == ChannelRole::kBoth && uri.role != ChannelRole::kBoth) {
     throw UriError("\"" + text + "\" is for one of two connections: give the URIs of both, metadata and data");
   }
-  if ((carries == transport::Carries::kMetadata && uri.role == StreamRole::kData) ||
-      (carries == transport::Carries::kData && uri.role == StreamRole::kMetadata)) {
-    throw UriError("\"" + text + "\" was given for the " +
-                   (carries == transport::Carries::kData ? "data" : "metadata") + ", and says stream= the other");
+  if ((role == ChannelRole::kMetadata && uri.role == ChannelRole::kData) ||
+      (role == ChannelRole::kData && uri.role == ChannelRole::kMetadata)) {
+    throw UriError("\"" + text + "\" was given for the " + (role == ChannelRole::kData ? "data" : "metadata") +
+                   ", and says stream= the other");
   }
-  return std::make_shared<ClientPool>(uri, carries, text, options);
+  return std::make_shared<ClientPool>(uri, role, text, options);
 }
 
 // Connecting now, not at the first get(), is what shows a wrong address where it was written.
@@ -45,7 +43,7 @@ ClientOptions with_transports(ClientOptions options) {
 
 Client::Client(const std::string& uri, ClientOptions options, const transport::InterruptHook& interrupted) {
   options = with_transports(std::move(options));
-  auto pool = make_pool(uri, transport::Carries::kBoth, options);
+  auto pool = make_pool(uri, ChannelRole::kBoth, options);
   try_out(*pool, interrupted);
   impl_ = std::make_unique<Impl>(Impl{pool, nullptr, pool});
 }
@@ -53,13 +51,13 @@ Client::Client(const std::string& uri, ClientOptions options, const transport::I
 Client::Client(const std::string& metadata_uri, const std::string& data_uri, ClientOptions options,
                const transport::InterruptHook& interrupted) {
   options = with_transports(std::move(options));
-  auto metadata = make_pool(metadata_uri, transport::Carries::kMetadata, options);
-  auto data = make_pool(data_uri, transport::Carries::kData, options);
+  auto metadata = make_pool(metadata_uri, ChannelRole::kMetadata, options);
+  auto data = make_pool(data_uri, ChannelRole::kData, options);
   try_out(*metadata, interrupted);
   try_out(*data, interrupted);
   // The catalogue needs no second connection.
   dissociated::Uri uri = dissociated::parse_uri(metadata_uri);
-  auto catalogue = std::make_shared<ClientPool>(uri, transport::Carries::kBoth, metadata_uri, options);
+  auto catalogue = std::make_shared<ClientPool>(uri, ChannelRole::kBoth, metadata_uri, options);
   impl_ = std::make_unique<Impl>(Impl{std::move(metadata), std::move(data), std::move(catalogue)});
 }
 

@@ -7,10 +7,9 @@
 
 namespace crossdock::session {
 
-ClientPool::ClientPool(const dissociated::Uri& uri, transport::Carries carries, const std::string& text,
-                       ClientOptions options)
+ClientPool::ClientPool(const dissociated::Uri& uri, ChannelRole role, const std::string& text, ClientOptions options)
     : uri_(uri),
-      carries_(carries),
+      role_(role),
       where_(uri.scheme + ":" + uri.address),
       options_(std::move(options)),
       transport_(options_.transports->find(uri.scheme)) {
@@ -33,7 +32,7 @@ std::shared_ptr<ClientConnection> ClientPool::take(const transport::InterruptHoo
     if (connection->still_good()) return connection;
   }
   auto made = std::make_shared<ClientConnection>(
-      transport_->connect(uri_.address, carries_, options_.timeout_ms, interrupted), where_, weak_from_this());
+      transport_->connect(uri_.address, role_, options_.timeout_ms, interrupted), where_, weak_from_this());
   const transport::Agreement& agreement = made->transport().agreement();
   if ((uri_.want_data && *uri_.want_data != agreement.want_data) ||
       (uri_.free_data && *uri_.free_data != agreement.free_data)) {

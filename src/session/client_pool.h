@@ -17,7 +17,7 @@ class ClientPool : public std::enable_shared_from_this<ClientPool> {
  public:
   /// Where a server is, and what its connections are to carry. `text`, for errors, is the URI as it was given. Throws
   /// UriError, SchemeError.
-  ClientPool(const dissociated::Uri& uri, transport::Carries carries, const std::string& text, ClientOptions options);
+  ClientPool(const dissociated::Uri& uri, ChannelRole role, const std::string& text, ClientOptions options);
 
   /// An idle connection, or a new one. Throws as Client's constructor; ClosedError after close().
   std::shared_ptr<ClientConnection> take(const transport::InterruptHook& interrupted);
@@ -34,7 +34,7 @@ class ClientPool : public std::enable_shared_from_this<ClientPool> {
  private:
   ForkGuard made_in_;
   const dissociated::Uri uri_;
-  const transport::Carries carries_;
+  const ChannelRole role_;
   const std::string where_;
   const ClientOptions options_;
   const std::shared_ptr<const transport::Transport> transport_;

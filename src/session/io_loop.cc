@@ -86,7 +86,7 @@ IoLoop::IoLoop(const ServerOptions& options, const transport::TransportRegistry&
   for (const std::string& text : options.uris) {
     const dissociated::Uri uri = dissociated::parse_uri(text);
     const auto& transport = transports.find(uri.scheme);
-    if (uri.role != dissociated::StreamRole::kBoth) {
+    if (uri.role != ChannelRole::kBoth) {
       throw UriError("\"" + text + "\" names one of two connections; a server takes every kind: leave stream= out");
     }
     const std::uint64_t want = uri.want_data.value_or(random_tag());

@@ -149,7 +149,7 @@ WireMessage decode_wire(const WireEvent& event) {
   WireMessage out;
   out.direction = event.direction;
   out.tagged = event.tagged;
-  out.carries = event.agreement.carries;
+  out.role = event.agreement.role;
   out.size = event.bytes.size();
   out.tag = event.tag;
   try {
@@ -168,8 +168,8 @@ WireMessage decode_wire(const WireEvent& event) {
 
 std::string to_text(const WireMessage& message) {
   std::string out = message.direction == Direction::kSent ? "-> " : "<- ";
-  if (message.carries != transport::Carries::kBoth) {
-    out += message.carries == transport::Carries::kMetadata ? "metadata connection  " : "data connection      ";
+  if (message.role != ChannelRole::kBoth) {
+    out += message.role == ChannelRole::kMetadata ? "metadata connection  " : "data connection      ";
   }
   out += message.tagged ? "tagged    " : "untagged  ";
   const bool is_numbered = message.kind != WireKind::kWantData && message.kind != WireKind::kFreeData &&

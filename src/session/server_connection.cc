@@ -38,7 +38,7 @@ bool is_ordinary_refusal(const std::exception& reason) {
 ServerConnection::ServerConnection(std::unique_ptr<transport::Connection> connection, const ServerOptions& options,
                                    std::shared_ptr<Consumer> consumer, Open open)
     : connection_(std::move(connection)),
-      carries_(connection_->agreement().carries),
+      role_(connection_->agreement().role),
       options_(options),
       consumer_(std::move(consumer)),
       open_(std::move(open)),
@@ -92,7 +92,7 @@ void ServerConnection::take(const transport::Incoming& message) {
     if (sender_->on_untagged(message.bytes)) cancel_stream();
     return;
   }
-  if (carries_ == transport::Carries::kData && message.tag == connection_->agreement().want_data) pass_end_of_bodies();
+  if (role_ == ChannelRole::kData && message.tag == connection_->agreement().want_data) pass_end_of_bodies();
   if (sender_->on_tagged(message.tag, message.bytes, &freed_) == dissociated::Sender::Event::kWantData) {
     start(as_text(message.bytes));
   }
@@ -255,7 +255,7 @@ bool ServerConnection::pump(std::int64_t now_ms, TurnBudget& budget) {
       if (state == ServerStream::State::kEnd) {
         const dissociated::PrefixBytes end = sender_->end_of_stream();
         // It belongs to the metadata; the end of the bodies is in it.
-        if (carries_ == transport::Carries::kData) {
+        if (role_ == ChannelRole::kData) {
           end_stream({});
         } else {
           end_stream({end.begin(), end.end()});
@@ -335,7 +335,7 @@ bool ServerConnection::send_current() {
     if (!send_metadata()) return false;
     metadata_sent_ = true;
   }
-  if (current_.has_body && carries_ != transport::Carries::kMetadata) {
+  if (current_.has_body && role_ != ChannelRole::kMetadata) {
     if (current_.by_value) {
       if (!connection_->send_body(sender_->body_tag(dissociated::BodyType::kPacked), current_.parts, current_.keep)) {
         return false;
@@ -356,13 +356,13 @@ bool ServerConnection::send_current() {
 
 bool ServerConnection::send_metadata() {
   // Before the metadata, so that it can be met by whoever looks for the body at once.
-  if (current_.has_body && !current_.by_value && carries_ != transport::Carries::kMetadata) {
+  if (current_.has_body && !current_.by_value && role_ != ChannelRole::kMetadata) {
     if (!announce_regions()) return false;
     body_.clear();
     dissociated::write_remote_body(remote_, &body_);
   }
-  if (carries_ == transport::Carries::kData) return true;
-  if (current_.has_body && carries_ == transport::Carries::kBoth) connection_->hold();
+  if (role_ == ChannelRole::kData) return true;
+  if (current_.has_body && role_ == ChannelRole::kBoth) connection_->hold();
   return connection_->send(prefix_, current_.metadata);
 }
 

@@ -89,7 +89,7 @@ class ServerConnection {
   bool push_retired(TurnBudget& budget);
 
   std::unique_ptr<transport::Connection> connection_;
-  const transport::Carries carries_;
+  const ChannelRole role_;
   const ServerOptions& options_;
   const std::shared_ptr<Consumer> consumer_;
   Open open_;

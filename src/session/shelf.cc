@@ -142,7 +142,7 @@ std::unique_ptr<ServerStream> Shelf::open(std::string_view ticket, const transpo
     // What goes by value is the consumer's own from then on: a file that changes later doesn't change under it.
     return std::make_unique<TableStream>(peer.same_user || by_value ? item.table : item.table_for_others, by_value);
   }
-  if (peer.carries != transport::Carries::kBoth) {
+  if (peer.role != ChannelRole::kBoth) {
     throw UnsupportedError("\"" + found->first +
                            "\" is a live stream, which goes to one connection: ask for it with one URI, or publish "
                            "it as a table");

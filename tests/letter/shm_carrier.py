@@ -45,7 +45,7 @@ TAGGED, MORE, RETIREMENT, BODY = 1, 2, 4, 8
 
 FROZEN, RECYCLED, FILE = 1, 2, 3
 
-# What a connection carries.
+# The role of a connection: the channels that it carries.
 BOTH, METADATA, BODIES = 0, 1, 2
 
 
@@ -107,14 +107,14 @@ class ShmCarrier:
     """One connection: tagged and untagged messages in both directions, and regions."""
 
     def __init__(
-        self, sock: socket.socket, *, server: bool, want_data: int = 0, free_data: int = 0, carries: int = BOTH
+        self, sock: socket.socket, *, server: bool, want_data: int = 0, free_data: int = 0, role: int = BOTH
     ) -> None:
         self.socket = sock
         if server:
             self._welcome_client(want_data, free_data)
         else:
-            self.carries = carries
-            self._join_server(carries)
+            self.role = role
+            self._join_server(role)
         self._own = memoryview(self._own_memory).cast("Q")
         self._peer = memoryview(self._peer_memory).cast("Q")
         self._written = 0
@@ -137,7 +137,7 @@ class ShmCarrier:
         """The server's part: it makes both rings, and maps the client's read-only."""
         packet, descriptors = self._read_opening(HELLO)
         assert not descriptors
-        self.carries = struct.unpack_from("<I", packet, 48)[0]
+        self.role = struct.unpack_from("<I", packet, 48)[0]
         self._ring = self._peer_ring = RING
         own_fd, own_memory = sealed_memory("letter-ring", PAGE + RING, RING_SEALS)
         peer_fd, writable = sealed_memory("letter-ring", PAGE + RING, SIZE_SEALS)
@@ -154,9 +154,9 @@ class ShmCarrier:
             os.close(peer_fd)
         self.want_data, self.free_data = want_data, free_data
 
-    def _join_server(self, carries: int) -> None:
+    def _join_server(self, role: int) -> None:
         """The client's part: it takes both rings, and maps its own writable."""
-        self._send_packet(self._opening(HELLO, 0) + struct.pack("<II", carries, 0))
+        self._send_packet(self._opening(HELLO, 0) + struct.pack("<II", role, 0))
         packet, (peer_fd, own_fd) = self._read_opening(WELCOME)
         (ring,) = struct.unpack_from("<Q", packet, 24)
         self.want_data, self.free_data = struct.unpack_from("<QQ", packet, 48)
@@ -387,12 +387,12 @@ class ShmCarrier:
             region.memory.close()
 
 
-def connect(path: str, carries: int = BOTH) -> ShmCarrier:
+def connect(path: str, role: int = BOTH) -> ShmCarrier:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         sock.settimeout(10)
         sock.connect(path)
-        return ShmCarrier(sock, server=False, carries=carries)
+        return ShmCarrier(sock, server=False, role=role)
     except BaseException:
         sock.close()
         raise

@@ -20,7 +20,7 @@ HELLO, WELCOME, REFUSED, CHALLENGE, PROOF = range(1, 6)
 PLAIN = 0
 # Why it is refused.
 WRONG_TOKEN = 2
-# What a connection carries.
+# The role of a connection: the channels that it carries.
 BOTH, METADATA, BODIES = 0, 1, 2
 MESSAGE, TAGGED, BODY, TAKEN, WINDOW, GOODBYE = range(1, 7)
 
@@ -92,7 +92,7 @@ class TcpCarrier:
         server: bool,
         want_data: int = 0,
         free_data: int = 0,
-        carries: int = BOTH,
+        role: int = BOTH,
         token: bytes | None = None,
         features: int = 0,
     ) -> None:
@@ -110,8 +110,8 @@ class TcpCarrier:
         if server:
             self._welcome(want_data, free_data, token)
         else:
-            self.carries = carries
-            self._say_hello(carries, token)
+            self.role = role
+            self._say_hello(role, token)
 
     # ---- handshake ----
 
@@ -129,10 +129,10 @@ class TcpCarrier:
         common, either = features & self._features, features | self._features
         self.checksums = bool(common & KNOWS_CHECKSUMS and either & ASKS_FOR_CHECKSUMS)
 
-    def _say_hello(self, carries: int, token: bytes | None) -> None:
+    def _say_hello(self, role: int, token: bytes | None) -> None:
         hello = self._write_record(
             HELLO,
-            self._limits() + struct.pack("<II", carries, token is not None) + os.urandom(32),
+            self._limits() + struct.pack("<II", role, token is not None) + os.urandom(32),
             checksum=bool(self._features & KNOWS_CHECKSUMS),
         )
         seen = hello
@@ -159,7 +159,7 @@ class TcpCarrier:
         assert len(hello) >= 88
         self._agree(hello, 88)
         assert struct.unpack_from("<Q", hello, 32)[0] > 0
-        self.carries, self.client_has_token = struct.unpack_from("<II", hello, 48)
+        self.role, self.client_has_token = struct.unpack_from("<II", hello, 48)
         seen = hello
         if token is not None:
             if not self.client_has_token & 1:

@@ -35,7 +35,7 @@ from letter_server import (
 
 import crossdock as xd
 
-METADATA, BODIES = 1, 2  # what a connection carries, in the HELLO of either carrier
+METADATA, BODIES = 1, 2  # what a connection role, in the HELLO of either carrier
 
 
 class TwoServers:
@@ -57,7 +57,7 @@ class TwoServers:
         def of_metadata(carrier: Carrier) -> None:
             try:
                 data = handed.get(timeout=10)
-                assert (carrier.carries, data.carries) == (METADATA, BODIES)
+                assert (carrier.role, data.role) == (METADATA, BODIES)
                 expect_request(carrier)  # each with a tag of its own
                 expect_request(data)
                 act(carrier, data)

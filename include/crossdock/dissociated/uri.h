@@ -8,11 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "crossdock/core/channel_role.h"
 #include "crossdock/core/export.h"
 
 namespace crossdock::dissociated {
-
-enum class StreamRole : std::uint8_t { kBoth, kMetadata, kData };
 
 /// A location ("URI Specification"): scheme, address, and the protocol's query parameters.
 struct Uri {
@@ -22,7 +21,7 @@ struct Uri {
   std::optional<std::uint64_t> want_data;  ///< Absent: the URI is an address only; a handshake must supply it.
   std::optional<std::uint64_t> free_data;
   std::vector<std::byte> remote_handle;
-  StreamRole role = StreamRole::kBoth;
+  ChannelRole role = ChannelRole::kBoth;
   std::vector<std::pair<std::string, std::string>> others;  ///< Parameters that we don't know, kept in order.
   bool operator==(const Uri&) const = default;
 };

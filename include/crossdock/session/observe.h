@@ -66,7 +66,7 @@ enum class WireKind : std::uint8_t {
 struct WireMessage {
   Direction direction = Direction::kReceived;
   bool tagged = false;
-  transport::Carries carries = transport::Carries::kBoth;  ///< What its connection is for.
+  ChannelRole role = ChannelRole::kBoth;  ///< What its connection is for.
   WireKind kind = WireKind::kBad;
   std::size_t size = 0;        ///< Bytes, the prefix's included.
   std::uint64_t tag = 0;       ///< Tagged only.

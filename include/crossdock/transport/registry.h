@@ -24,7 +24,7 @@ class CROSSDOCK_EXPORT Transport {
   /// the transport's own listen function does.
   virtual std::unique_ptr<Listener> listen(const std::string& address, std::uint64_t want_data, std::uint64_t free_data,
                                            LogCallback log) const = 0;
-  virtual std::unique_ptr<Connection> connect(const std::string& address, Carries carries, int timeout_ms,
+  virtual std::unique_ptr<Connection> connect(const std::string& address, ChannelRole role, int timeout_ms,
                                               const InterruptHook& interrupted) const = 0;
 };
 

@@ -49,7 +49,7 @@ CROSSDOCK_EXPORT std::unique_ptr<Listener> shm_listen(const std::string& address
 /// HandshakeError (something else, another version: says both), TimeoutError, InterruptedError.
 CROSSDOCK_EXPORT std::unique_ptr<Connection> shm_connect(const std::string& address, const ShmOptions& options,
                                                          int timeout_ms, const InterruptHook& interrupted,
-                                                         Carries carries = Carries::kBoth);
+                                                         ChannelRole role = ChannelRole::kBoth);
 
 /// The names at which servers of this user listen, sorted; those of servers that were killed are among them until
 /// somebody takes them over: connecting tells. Throws PermissionError if the folder of names isn't this user's alone.

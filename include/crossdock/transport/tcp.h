@@ -61,7 +61,7 @@ CROSSDOCK_EXPORT std::unique_ptr<Listener> tcp_listen(const std::string& address
 /// InterruptedError.
 CROSSDOCK_EXPORT std::unique_ptr<Connection> tcp_connect(const std::string& address, const TcpOptions& options,
                                                          int timeout_ms, const InterruptHook& interrupted,
-                                                         Carries carries = Carries::kBoth);
+                                                         ChannelRole role = ChannelRole::kBoth);
 
 /// The two as what a registry holds. Throws InvalidArgumentError for options that can't work.
 CROSSDOCK_EXPORT std::shared_ptr<const Transport> make_tcp_transport(const TcpOptions& options = {});

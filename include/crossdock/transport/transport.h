@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "crossdock/core/bytes.h"
+#include "crossdock/core/channel_role.h"
 #include "crossdock/core/export.h"
 #include "crossdock/device/region.h"
 #include "crossdock/transport/body_memory.h"
@@ -16,18 +17,15 @@
 /// What the network can do. It knows nothing of the protocol: bytes go in whole and come out whole, tagged or not.
 namespace crossdock::transport {
 
-/// What a connection carries of a stream: a client may have metadata and bodies come over a connection each.
-enum class Carries : std::uint8_t { kBoth, kMetadata, kData };
-
 /// What two ends agreed on before the first message.
 struct Agreement {
   std::uint64_t want_data = 0;
   std::uint64_t free_data = 0;
-  Carries carries = Carries::kBoth;  ///< What the client asked for.
-  bool error_messages = false;       ///< Both ends know message type 255.
-  bool counted_leases = false;       ///< The client frees each address as often as it was sent.
-  bool cancel = false;               ///< Both ends know an End of Stream from the client.
-  bool checksums = false;            ///< Bytes changed on the way end the connection instead of being taken for data.
+  ChannelRole role = ChannelRole::kBoth;  ///< The role that the client asked for.
+  bool error_messages = false;            ///< Both ends know message type 255.
+  bool counted_leases = false;            ///< The client frees each address as often as it was sent.
+  bool cancel = false;                    ///< Both ends know an End of Stream from the client.
+  bool checksums = false;      ///< Bytes changed on the way end the connection instead of being taken for data.
   bool same_user = true;       ///< Another process of our own user on this machine. False for every other machine.
   std::uint32_t peer_pid = 0;  ///< 0: on another machine, for all that is known.
   std::uint32_t peer_uid = 0;

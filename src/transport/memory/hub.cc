@@ -93,7 +93,7 @@ class MemoryTransport final : public Transport {
     return std::make_unique<MemoryListener>(hub_, std::move(name), std::move(door));
   }
 
-  std::unique_ptr<Connection> connect(const std::string& address, Carries carries, int /*timeout_ms*/,
+  std::unique_ptr<Connection> connect(const std::string& address, ChannelRole role, int /*timeout_ms*/,
                                       const InterruptHook& /*interrupted*/) const override {
     std::shared_ptr<Door> door;
     {
@@ -105,7 +105,7 @@ class MemoryTransport final : public Transport {
     Agreement agreement;
     agreement.want_data = door->want_data;
     agreement.free_data = door->free_data;
-    agreement.carries = carries;
+    agreement.role = role;
     agreement.error_messages = agreement.counted_leases = agreement.cancel = true;
     agreement.peer_pid = static_cast<std::uint32_t>(::getpid());
     agreement.peer_uid = static_cast<std::uint32_t>(::geteuid());

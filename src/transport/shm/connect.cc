@@ -124,7 +124,7 @@ void require_rings(const Packet& answer, const std::string& where) {
 }  // namespace
 
 std::unique_ptr<Connection> shm_connect(const std::string& address, const ShmOptions& options, int timeout_ms,
-                                        const InterruptHook& interrupted, Carries carries) {
+                                        const InterruptHook& interrupted, ChannelRole role) {
   check_options(options);
   if (address.empty()) throw UriError("shm: has no name and no path to connect to: take the server's uri");
   const SocketPath place = read_address(address);
@@ -142,7 +142,7 @@ std::unique_ptr<Connection> shm_connect(const std::string& address, const ShmOpt
   const Hello hello{.features = own_features(),
                     .max_message = options.max_message,
                     .max_body = options.max_body,
-                    .carries = static_cast<std::uint32_t>(carries)};
+                    .role = static_cast<std::uint32_t>(role)};
   // A server that refuses at once has answered and closed already: its answer says more than our failure to send.
   send_packet(socket.get(), encode(hello), {}, where);
   const Packet answer = await_answer(socket.get(), where, deadline);
@@ -155,7 +155,7 @@ std::unique_ptr<Connection> shm_connect(const std::string& address, const ShmOpt
                .max_message = options.max_message,
                .peer_max_message = welcome.max_message,
                .peer_max_body = welcome.max_body,
-               .carries = carries,
+               .role = role,
                .want_data = welcome.want_data,
                .free_data = welcome.free_data,
                .peer = peer,

@@ -19,7 +19,7 @@ struct Introduction {
   std::uint64_t max_message = 0;  ///< That this end takes.
   std::uint64_t peer_max_message = 0;
   std::uint64_t peer_max_body = 0;
-  Carries carries = Carries::kBoth;
+  ChannelRole role = ChannelRole::kBoth;
   std::uint64_t want_data = 0;
   std::uint64_t free_data = 0;
   Credentials peer;

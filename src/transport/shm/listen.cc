@@ -292,8 +292,8 @@ bool ShmListener::read_opening(PendingHandshake& pending, const Packet& packet) 
   Hello hello;
   if (!decode(packet.content(), &hello)) throw ProtocolError("the opening is too short");
   if (hello.max_message == 0) throw ProtocolError("the client takes no message of any size");
-  if (hello.carries > static_cast<std::uint32_t>(Carries::kData)) {
-    throw ProtocolError("the client asks for a connection of kind " + std::to_string(hello.carries) +
+  if (hello.role > static_cast<std::uint32_t>(ChannelRole::kData)) {
+    throw ProtocolError("the client asks for a connection of kind " + std::to_string(hello.role) +
                         "; known are 0 (metadata and bodies), 1 (metadata) and 2 (bodies)");
   }
   if (packet.left_in_queue) throw ProtocolError("the opening came with descriptors; it has none");
@@ -345,7 +345,7 @@ std::unique_ptr<Connection> ShmListener::complete(const PendingHandshake& pendin
                           .max_message = std::min(options_.max_message, options_.max_request),
                           .peer_max_message = pending.opening->max_message,
                           .peer_max_body = pending.opening->max_body,
-                          .carries = static_cast<Carries>(pending.opening->carries),
+                          .role = static_cast<ChannelRole>(pending.opening->role),
                           .want_data = want_data_,
                           .free_data = free_data_,
                           .peer = pending.peer,
@@ -400,9 +400,9 @@ class ShmTransport final : public Transport {
     options.max_regions = 0;
     return shm_listen(address, want_data, free_data, options, std::move(log));
   }
-  std::unique_ptr<Connection> connect(const std::string& address, Carries carries, int timeout_ms,
+  std::unique_ptr<Connection> connect(const std::string& address, ChannelRole role, int timeout_ms,
                                       const InterruptHook& interrupted) const override {
-    return shm_connect(address, options_, timeout_ms, interrupted, carries);
+    return shm_connect(address, options_, timeout_ms, interrupted, role);
   }
 
  private:

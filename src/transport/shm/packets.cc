@@ -43,7 +43,7 @@ std::vector<std::byte> encode(const Hello& hello) {
   store_le(&packet[16], hello.features);
   store_le(&packet[32], hello.max_message);
   store_le(&packet[40], hello.max_body);
-  store_le(&packet[48], hello.carries);
+  store_le(&packet[48], hello.role);
   return packet;
 }
 
@@ -86,7 +86,7 @@ bool decode(ByteSpan packet, Hello* hello) noexcept {
   hello->features = load_le<std::uint64_t>(&packet[16]);
   hello->max_message = load_le<std::uint64_t>(&packet[32]);
   hello->max_body = load_le<std::uint64_t>(&packet[40]);
-  hello->carries = load_le<std::uint32_t>(&packet[48]);
+  hello->role = load_le<std::uint32_t>(&packet[48]);
   return true;
 }
 

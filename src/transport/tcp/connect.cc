@@ -146,7 +146,7 @@ Welcome shake_hands(Socket& socket, const Hello& hello, const TcpOptions& option
 }  // namespace
 
 std::unique_ptr<Connection> tcp_connect(const std::string& address, const TcpOptions& options, int timeout_ms,
-                                        const InterruptHook& interrupted, Carries carries) {
+                                        const InterruptHook& interrupted, ChannelRole role) {
   check_options(options);
   const HostPort to = parse_address(address);
   if (to.port == 0) throw UriError("tcp:" + address + " has no port to connect to: take the one of the server's uri");
@@ -159,7 +159,7 @@ std::unique_ptr<Connection> tcp_connect(const std::string& address, const TcpOpt
   const Hello hello{.features = features,
                     .max_message = options.max_message,
                     .max_body = options.max_body,
-                    .carries = static_cast<std::uint32_t>(carries),
+                    .role = static_cast<std::uint32_t>(role),
                     .has_token = !options.token.empty(),
                     .nonce = make_nonce()};
   const Welcome welcome = shake_hands(socket, hello, options, where, deadline);
@@ -174,7 +174,7 @@ std::unique_ptr<Connection> tcp_connect(const std::string& address, const TcpOpt
                .max_message = options.max_message,
                .peer_max_message = welcome.max_message,
                .peer_max_body = welcome.max_body,
-               .carries = carries,
+               .role = role,
                .want_data = welcome.want_data,
                .free_data = welcome.free_data,
                .where = where},

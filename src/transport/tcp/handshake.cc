@@ -54,7 +54,7 @@ std::unique_ptr<TcpConnection> join(UniqueFd socket, const Introduction& introdu
   // Apart, and before the rest: g++ 12 destroys members of a nested aggregate twice where a later initializer throws.
   Agreement agreement{.want_data = introduction.want_data,
                       .free_data = introduction.free_data,
-                      .carries = introduction.carries,
+                      .role = introduction.role,
                       .error_messages = (common & kFeatureErrorMessages) != 0,
                       .counted_leases = (common & kFeatureCountedLeases) != 0,
                       .cancel = (common & kFeatureCancel) != 0,

@@ -324,8 +324,8 @@ std::unique_ptr<Connection> TcpListener::answer(PendingHandshake& pending, bool*
     throw ProtocolError("the opening arrived damaged: its CRC-32C isn't that of its bytes; check the network");
   }
   if (hello.max_message == 0) throw ProtocolError("the client takes no message of any size");
-  if (hello.carries > static_cast<std::uint32_t>(Carries::kData)) {
-    throw ProtocolError("the client asks for a connection of kind " + std::to_string(hello.carries) +
+  if (hello.role > static_cast<std::uint32_t>(ChannelRole::kData)) {
+    throw ProtocolError("the client asks for a connection of kind " + std::to_string(hello.role) +
                         "; known are 0 (metadata and bodies), 1 (metadata) and 2 (bodies)");
   }
   if (options_.token.empty()) return complete(pending, hello);
@@ -398,7 +398,7 @@ std::unique_ptr<Connection> TcpListener::complete(PendingHandshake& pending, con
                           .max_message = std::min(options_.max_message, options_.max_request),
                           .peer_max_message = hello.max_message,
                           .peer_max_body = hello.max_body,
-                          .carries = static_cast<Carries>(hello.carries),
+                          .role = static_cast<ChannelRole>(hello.role),
                           .want_data = want_data_,
                           .free_data = free_data_,
                           .where = pending.where},
@@ -442,9 +442,9 @@ class TcpTransport final : public Transport {
     options.max_body = 0;
     return tcp_listen(address, want_data, free_data, options, std::move(log));
   }
-  std::unique_ptr<Connection> connect(const std::string& address, Carries carries, int timeout_ms,
+  std::unique_ptr<Connection> connect(const std::string& address, ChannelRole role, int timeout_ms,
                                       const InterruptHook& interrupted) const override {
-    return tcp_connect(address, options_, timeout_ms, interrupted, carries);
+    return tcp_connect(address, options_, timeout_ms, interrupted, role);
   }
 
  private:

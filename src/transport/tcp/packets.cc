@@ -59,7 +59,7 @@ std::vector<std::byte> encode(const Hello& hello) {
   store_le(&bytes[24], hello.features);
   store_le(&bytes[32], hello.max_message);
   store_le(&bytes[40], hello.max_body);
-  store_le(&bytes[48], hello.carries);
+  store_le(&bytes[48], hello.role);
   store_le(&bytes[52], hello.has_token ? kHasToken : 0);
   put(&bytes[56], hello.nonce);
   put_checksum(&bytes);
@@ -125,7 +125,7 @@ bool decode(ByteSpan record, Hello* hello) noexcept {
   hello->features = load_le<std::uint64_t>(&record[24]);
   hello->max_message = load_le<std::uint64_t>(&record[32]);
   hello->max_body = load_le<std::uint64_t>(&record[40]);
-  hello->carries = load_le<std::uint32_t>(&record[48]);
+  hello->role = load_le<std::uint32_t>(&record[48]);
   hello->has_token = (load_le<std::uint32_t>(&record[52]) & kHasToken) != 0;
   get(&record[56], &hello->nonce);
   return true;

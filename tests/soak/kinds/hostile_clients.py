@@ -80,7 +80,7 @@ class _Client:
     def misbehave(self) -> None:
         """Breaks rules, and waits until the server has ended the connection: it reads all that was sent before it sees
         that no more comes."""
-        if self.carrier.carries == shm_carrier.BOTH and self.random.random() < 0.1 and not self.legal_requests():
+        if self.carrier.role == shm_carrier.BOTH and self.random.random() < 0.1 and not self.legal_requests():
             return
         with contextlib.suppress(*ENDED):  # before all was sent
             self.break_rules()
@@ -188,7 +188,7 @@ class _Opening:
 
 
 def _role(draws: random.Random) -> int:
-    """What the connection carries."""
+    """The role of a connection."""
     return draws.choice((shm_carrier.BOTH,) * 3 + (shm_carrier.METADATA, shm_carrier.BODIES))
 
 
@@ -196,7 +196,7 @@ def shm_client(unit: Unit, draws: random.Random, uri: str) -> _ShmClient | None:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     sock.settimeout(END_SECONDS)
     sock.connect(shm_carrier.socket_path(uri.removeprefix("shm:").partition("?")[0]))
-    carrier = _Opening(unit, draws, sock).shake_hands(partial(shm_carrier.ShmCarrier, carries=_role(draws)))
+    carrier = _Opening(unit, draws, sock).shake_hands(partial(shm_carrier.ShmCarrier, role=_role(draws)))
     return None if carrier is None else _ShmClient(unit, draws, carrier)
 
 
@@ -206,7 +206,7 @@ def tcp_client(unit: Unit, draws: random.Random, uri: str, token: str) -> _TcpCl
     source = (f"127.{draws.randrange(1, 255)}.{draws.randrange(255)}.{draws.randrange(1, 255)}", 0)
     sock = socket.create_connection((host, int(port)), timeout=END_SECONDS, source_address=source)
     features = CHECKSUMS if draws.random() < 0.2 else 0
-    connect = partial(tcp_carrier.TcpCarrier, carries=_role(draws), token=token.encode() or None, features=features)
+    connect = partial(tcp_carrier.TcpCarrier, role=_role(draws), token=token.encode() or None, features=features)
     carrier = _Opening(unit, draws, sock).shake_hands(connect)
     return None if carrier is None else _TcpClient(unit, draws, carrier)
 

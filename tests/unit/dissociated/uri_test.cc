@@ -23,7 +23,7 @@ TEST(Uri, ReadsAWholeOne) {
   EXPECT_THAT(uri.want_data, Optional(1));
   EXPECT_THAT(uri.free_data, Optional(2));
   EXPECT_EQ(uri.remote_handle, bytes({1, 2, 3}));
-  EXPECT_EQ(uri.role, StreamRole::kData);
+  EXPECT_EQ(uri.role, ChannelRole::kData);
   EXPECT_THAT(uri.others, ElementsAre(Pair("token", "a&b")));
 }
 
@@ -33,7 +33,7 @@ TEST(Uri, ReadsAnAddressAlone) {
   EXPECT_FALSE(uri.want_data);
   EXPECT_FALSE(uri.free_data);
   EXPECT_THAT(uri.remote_handle, IsEmpty());
-  EXPECT_EQ(uri.role, StreamRole::kBoth);
+  EXPECT_EQ(uri.role, ChannelRole::kBoth);
   EXPECT_THAT(uri.others, IsEmpty());
   EXPECT_EQ(parse_uri("shm:").address, "");
   EXPECT_EQ(parse_uri("shm:/x.sock?"), uri);
@@ -78,8 +78,8 @@ TEST(Uri, KeepsUnknownParametersInOrder) {
 }
 
 TEST(Uri, ReadsTheStreamsRole) {
-  EXPECT_EQ(parse_uri("shm:/x?stream=metadata").role, StreamRole::kMetadata);
-  EXPECT_EQ(parse_uri("shm:/x?stream=data").role, StreamRole::kData);
+  EXPECT_EQ(parse_uri("shm:/x?stream=metadata").role, ChannelRole::kMetadata);
+  EXPECT_EQ(parse_uri("shm:/x?stream=data").role, ChannelRole::kData);
 }
 
 struct BadUri {
@@ -151,7 +151,7 @@ TEST(FormatUri, WritesDecimalAndUrlSafeBase64) {
   uri.want_data = UINT64_MAX;
   uri.free_data = 0;
   uri.remote_handle = bytes({0xFB, 0xFF});
-  uri.role = StreamRole::kMetadata;
+  uri.role = ChannelRole::kMetadata;
   uri.others = {{"a=b&c", "d=e&f+"}, {"g", ""}};
   EXPECT_EQ(
       format_uri(uri),
@@ -200,7 +200,7 @@ TEST(FormatUri, RoundTripsWhateverItTakes) {
     if (random() % 2 != 0) uri.free_data = random() >> (random() % 64);
     uri.remote_handle.resize(random() % 9);
     for (std::byte& byte : uri.remote_handle) byte = static_cast<std::byte>(random());
-    uri.role = static_cast<StreamRole>(random() % 3);
+    uri.role = static_cast<ChannelRole>(random() % 3);
     for (std::uint64_t i = random() % 3; i > 0; --i) uri.others.emplace_back("x" + text(5), text(10));
     ASSERT_EQ(parse_uri(format_uri(uri)), uri) << format_uri(uri);
   }

@@ -274,7 +274,7 @@ TEST_F(ByValueTest, TheNextRequestMayFollowTheLastBodyAtOnce) {
   server.publish("nothing", Source::table(number_stream(0, 0)));
   server.publish("numbers", Source::table(number_stream(2, 10)));
   const std::string address = dissociated::parse_uri(server.uri()).address;
-  const auto data = transports_->find("memory")->connect(address, transport::Carries::kData, 10'000, {});
+  const auto data = transports_->find("memory")->connect(address, ChannelRole::kData, 10'000, {});
   const auto ask = [&](std::string_view ticket) {
     ASSERT_TRUE(data->send_tagged(data->agreement().want_data, as_bytes(ticket), {}));
   };

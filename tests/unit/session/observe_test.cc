@@ -22,7 +22,6 @@ using ::testing::MatchesRegex;
 using testing::number_at;
 using testing::number_stream;
 using ::testing::StartsWith;
-using transport::Carries;
 
 constexpr std::uint64_t kWantData = 17;
 constexpr std::uint64_t kFreeData = 18;
@@ -207,7 +206,7 @@ TEST_F(ObserveTest, TellsTwoConnectionsApart) {
   for (const WireMessage& message : messages_) {
     if (message.kind == WireKind::kWantData) continue;  // to each
     const bool is_data = message.kind == WireKind::kBody || message.kind == WireKind::kFreeData;
-    EXPECT_EQ(message.carries, is_data ? Carries::kData : Carries::kMetadata) << to_text(message);
+    EXPECT_EQ(message.role, is_data ? ChannelRole::kData : ChannelRole::kMetadata) << to_text(message);
     EXPECT_THAT(to_text(message), HasSubstr(is_data ? " data connection " : " metadata connection "));
   }
   EXPECT_EQ(messages_.size(), 7u);

@@ -204,7 +204,7 @@ class BusyTransport final : public transport::Transport {
                                               LogCallback) const override {
     return std::make_unique<DoorListener>(door_);
   }
-  std::unique_ptr<Connection> connect(const std::string&, transport::Carries, int,
+  std::unique_ptr<Connection> connect(const std::string&, ChannelRole, int,
                                       const transport::InterruptHook&) const override {
     throw std::logic_error("nobody connects to it");
   }

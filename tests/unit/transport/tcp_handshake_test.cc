@@ -118,14 +118,14 @@ TEST_F(TcpHandshake, LimitsAndWhatIsCarriedAreToldBothWays) {
   TcpOptions client;
   client.max_message = 6000;
   client.max_body = 8000;
-  const auto connection = tcp_connect(address(), client, 10'000, nullptr, Carries::kData);
+  const auto connection = tcp_connect(address(), client, 10'000, nullptr, ChannelRole::kData);
   stop();
   ASSERT_EQ(connections_.size(), 1u);
   EXPECT_EQ(connection->max_message(), 900u) << "of what a listener takes";
   EXPECT_EQ(connections_[0]->max_message(), 5000u);
   EXPECT_EQ(connection->max_body(), 7000u);
   EXPECT_EQ(connections_[0]->max_body(), 8000u);
-  EXPECT_EQ(connections_[0]->agreement().carries, Carries::kData);
+  EXPECT_EQ(connections_[0]->agreement().role, ChannelRole::kData);
   EXPECT_TRUE(connections_[0]->agreement().cancel);
   EXPECT_FALSE(connection->agreement().same_user);
   EXPECT_EQ(connection->agreement().want_data, 1u);
