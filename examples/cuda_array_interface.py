@@ -7,8 +7,8 @@ __cuda_array_interface__ is right without knowing of either. After that: who kee
     python examples/cuda_array_interface.py
 
 It needs a GPU of NVIDIA's, or the double of CUDA's library that the tests have: build that with `cmake --preset dev`
-and `cmake --build build/dev --target cuda_double`, and name it in the environment,
-CROSSDOCK_CUDA_LIBRARY=build/dev/tests/doubles/cuda/libcuda_double.so.
+and `cmake --build build/dev --target cuda_fake`, and name it in the environment,
+CROSSDOCK_CUDA_LIBRARY=build/dev/tests/fakes/cuda/libcuda_fake.so.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.wrong_exporters import usm_run_time
-from tests.wrong_exporters.capsules import Wrong
+from tests.exporter_samples import usm_run_time
+from tests.exporter_samples.capsules import Wrong
 
 import crossdock as xd
 from crossdock import checking

@@ -9,8 +9,8 @@ import nanoarrow as na
 import nanoarrow.device
 import pyarrow as pa
 import pytest
-from tests.wrong_exporters import arrow
-from tests.wrong_exporters.capsules import ALIVE
+from tests.exporter_samples import arrow
+from tests.exporter_samples.capsules import ALIVE
 
 import crossdock as xd
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.wrong_exporters import arrow, both, buffers, tensors, usm, usm_run_time
-from tests.wrong_exporters.capsules import ALIVE, RIGHT, WRONG, Wrong, capsule
+from tests.exporter_samples import arrow, both, buffers, tensors, usm, usm_run_time
+from tests.exporter_samples.capsules import ALIVE, RIGHT, WRONG, Wrong, capsule
 
 import crossdock as xd
 from crossdock import _check, checking
@@ -108,7 +108,7 @@ def test_the_judge_shares_nothing_with_what_it_judges():
         imported = set(re.findall(r"^(?:from|import) (crossdock[\w.]*)", path.read_text(), re.MULTILINE))
         ours = {name for name in imported if name.split(".")[:2] != ["crossdock", "_check"]}
         assert ours <= {"crossdock._text", "crossdock.errors"}, path
-    exporters = (ROOT / "tests" / "wrong_exporters").glob("*.py")
+    exporters = (ROOT / "tests" / "exporter_samples").glob("*.py")
     assert [
         path for path in exporters if re.search(r"^\s*(from|import) crossdock", path.read_text(), re.MULTILINE)
     ] == []

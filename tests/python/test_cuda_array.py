@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DOUBLE = Path(os.environ.get("CROSSDOCK_BUILD_DIR", ROOT / "build" / "dev")) / "tests/doubles/cuda/libcuda_double.so"
-FILES = sorted((ROOT / "tests" / "on_double").glob("*.py"))
+DOUBLE = Path(os.environ.get("CROSSDOCK_BUILD_DIR", ROOT / "build" / "dev")) / "tests/fakes/cuda/libcuda_fake.so"
+FILES = sorted((ROOT / "tests" / "cuda_fake_cases").glob("*.py"))
 
 
 @pytest.mark.parametrize("tests", FILES, ids=lambda path: path.stem)
@@ -85,7 +85,7 @@ def has_gpu() -> bool:
 
 @pytest.mark.skipif(not has_gpu(), reason="needs a GPU of NVIDIA's")
 def test_on_a_gpu() -> None:
-    tests = ROOT / "tests" / "on_double" / "cuda_array.py"
+    tests = ROOT / "tests" / "cuda_fake_cases" / "cuda_array.py"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml")]
     environment = {name: value for name, value in os.environ.items() if name != "CROSSDOCK_CUDA_LIBRARY"}
     done = subprocess.run([*command, str(tests)], env=environment, capture_output=True, text=True, timeout=110)

@@ -33,8 +33,8 @@ def cuda(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
         if not gpu():
             pytest.skip("needs a GPU with CUDA's driver library")
         return
-    monkeypatch.setenv("CROSSDOCK_CUDA_LIBRARY", str(BUILD / "tests/doubles/cuda/libcuda_double.so"))
-    monkeypatch.setenv("CROSSDOCK_CUDA_DOUBLE_DELAY_US", "5000")
+    monkeypatch.setenv("CROSSDOCK_CUDA_LIBRARY", str(BUILD / "tests/fakes/cuda/libcuda_fake.so"))
+    monkeypatch.setenv("CROSSDOCK_CUDA_FAKE_DELAY_US", "5000")
 
 
 def run(name: str, *arguments: str) -> str:

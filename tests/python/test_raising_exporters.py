@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.wrong_exporters import arrow, tensors
-from tests.wrong_exporters.capsules import ALIVE
+from tests.exporter_samples import arrow, tensors
+from tests.exporter_samples.capsules import ALIVE
 
 import crossdock as xd
 

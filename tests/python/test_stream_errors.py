@@ -10,7 +10,7 @@ from typing import Any
 import nanoarrow as na
 import pyarrow as pa
 import pytest
-from tests.wrong_exporters import arrow
+from tests.exporter_samples import arrow
 
 import crossdock as xd
 

@@ -11,14 +11,14 @@
 #include <vector>
 
 #include "crossdock/device/cuda.h"
-#include "doubles/cuda/cuda_double.h"
+#include "fakes/cuda/cuda_fake.h"
 
 /// CUDA for tests: the double always, and a real GPU by the same tests where there is one.
 namespace crossdock::testing {
 
 /// Where tests run: "Double", "Gpu", or on the library of that name.
 inline std::vector<std::string> cuda_candidates(const std::string& target) {
-  if (target == "Double") return {CROSSDOCK_CUDA_DOUBLE};
+  if (target == "Double") return {CROSSDOCK_CUDA_FAKE};
   if (target == "Gpu") return {"libcuda.so.1", "libcuda.so"};
   return {target};
 }
@@ -81,16 +81,16 @@ class Cuda {
   }
 
   // Of the double alone
-  CrossdockCudaDoubleLive live() const {
-    CrossdockCudaDoubleLive live{};
-    control("crossdockCudaDoubleLive", &live);
+  CrossdockCudaFakeLive live() const {
+    CrossdockCudaFakeLive live{};
+    control("crossdockCudaFakeLive", &live);
     return live;
   }
   std::uint64_t calls(const char* function) const {
-    return reinterpret_cast<std::uint64_t (*)(const char*)>(symbol("crossdockCudaDoubleCalls"))(function);
+    return reinterpret_cast<std::uint64_t (*)(const char*)>(symbol("crossdockCudaFakeCalls"))(function);
   }
   void fail(const char* function, int nth, int result) const {
-    control("crossdockCudaDoubleFail", function, nth, result);
+    control("crossdockCudaFakeFail", function, nth, result);
   }
 
  private:
@@ -105,11 +105,11 @@ class Cuda {
 /// No two streams met without an order between them.
 inline void expect_no_faults(const Cuda& cuda) {
   char text[512] = {};
-  EXPECT_EQ(cuda.call("crossdockCudaDoubleFaults", static_cast<char*>(text), std::uint64_t{sizeof text}), 0) << text;
+  EXPECT_EQ(cuda.call("crossdockCudaFakeFaults", static_cast<char*>(text), std::uint64_t{sizeof text}), 0) << text;
 }
 
 inline void expect_nothing_alive(const Cuda& cuda) {
-  const CrossdockCudaDoubleLive live = cuda.live();
+  const CrossdockCudaFakeLive live = cuda.live();
   EXPECT_EQ(live.allocations, 0u);
   EXPECT_EQ(live.streams, 0u);
   EXPECT_EQ(live.events, 0u);

@@ -22,20 +22,20 @@ class CudaTargetTest : public ::testing::TestWithParam<std::string> {
     reset();
   }
 
-  bool on_double() const { return GetParam() == "Double"; }
+  bool on_fake() const { return GetParam() == "Double"; }
   /// Forgets faults, arranged failures and delays.
   void reset() const {
-    if (on_double()) cuda_->control("crossdockCudaDoubleReset");
+    if (on_fake()) cuda_->control("crossdockCudaFakeReset");
   }
   /// Streams of the double take this long for each piece of work; a GPU's as long as they do.
   void slow_down(std::uint64_t microseconds) const {
-    if (on_double()) cuda_->control("crossdockCudaDoubleSetDelay", microseconds);
+    if (on_fake()) cuda_->control("crossdockCudaFakeSetDelay", microseconds);
   }
   /// How often two streams met without an order between them, as far as it is known.
   std::uint64_t faults() const {
-    if (!on_double()) return 0;
+    if (!on_fake()) return 0;
     return static_cast<std::uint64_t>(
-        cuda_->call("crossdockCudaDoubleFaults", static_cast<char*>(nullptr), std::uint64_t{0}));
+        cuda_->call("crossdockCudaFakeFaults", static_cast<char*>(nullptr), std::uint64_t{0}));
   }
 
   std::unique_ptr<Cuda> cuda_;

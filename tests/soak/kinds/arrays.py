@@ -13,7 +13,7 @@ import numpy as np
 from tests.soak import mutate
 from tests.soak.unit import ROOT, Kind, Unit
 
-CUDA_DOUBLE = ROOT / "build" / "dev" / "tests" / "doubles" / "cuda" / "libcuda_double.so"
+CUDA_FAKE = ROOT / "build" / "dev" / "tests" / "fakes" / "cuda" / "libcuda_fake.so"
 
 # Errors that an importer may raise for what somebody else's object says. MemoryError and SystemError are none.
 REFUSALS = (
@@ -118,12 +118,12 @@ def _take_right(unit: Unit, what: str, take: Callable[[], Any]) -> None:
 
 
 def _double_missing() -> str | None:
-    return None if CUDA_DOUBLE.exists() else f"{CUDA_DOUBLE.relative_to(ROOT)} isn't built"
+    return None if CUDA_FAKE.exists() else f"{CUDA_FAKE.relative_to(ROOT)} isn't built"
 
 
 def _memory_of_the_double(size: int) -> int:
     """The address of memory of the double's first device."""
-    from tests.on_double.cuda_array import Cuda
+    from tests.cuda_fake_cases.cuda_array import Cuda
 
     address = ctypes.c_void_p()
     Cuda().on(0, "cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
@@ -132,8 +132,8 @@ def _memory_of_the_double(size: int) -> int:
 
 
 def dictionaries(unit: Unit) -> None:
-    os.environ["CROSSDOCK_CUDA_LIBRARY"] = str(CUDA_DOUBLE)
-    from tests.wrong_exporters import usm
+    os.environ["CROSSDOCK_CUDA_LIBRARY"] = str(CUDA_FAKE)
+    from tests.exporter_samples import usm
 
     import crossdock as xd
 
@@ -164,7 +164,7 @@ def dictionaries(unit: Unit) -> None:
 
 
 def dlpack(unit: Unit) -> None:
-    from tests.wrong_exporters import capsules, tensors
+    from tests.exporter_samples import capsules, tensors
 
     import crossdock as xd
 

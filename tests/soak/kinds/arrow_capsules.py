@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from tests.soak import mutate, reading
 from tests.soak.unit import Kind, Unit
-from tests.wrong_exporters import arrow, capsules
+from tests.exporter_samples import arrow, capsules
 
 import crossdock as xd
 

@@ -142,7 +142,7 @@ TEST_P(CudaArrayTest, HostMemoryMappedForTheDeviceHasTheDevicesAddress) {
   Tensor tensor = made_tensor("int8", {32}, {1}, memory + 16);
   import(&tensor);
   EXPECT_EQ(tensor.data, reinterpret_cast<void*>(on_device + 16));
-  if (on_double()) {
+  if (on_fake()) {
     EXPECT_NE(tensor.data, memory + 16);
   }
   EXPECT_EQ(tensor.device.type, DeviceType::kCudaHost);
@@ -315,7 +315,7 @@ TEST_P(CudaArrayTest, AMaskLiesOnItsDatasDevice) {
 }
 
 TEST_P(CudaArrayTest, NoDeviceIsOpenedToAskAboutAnothersPointer) {
-  if (!on_double() || devices() < 2) GTEST_SKIP() << "needs a second device, and to see what is retained";
+  if (!on_fake() || devices() < 2) GTEST_SKIP() << "needs a second device, and to see what is retained";
   void* second = nullptr;
   cuda_->run("cuDevicePrimaryCtxRetain", &second, 1);
   cuda_->run("cuCtxPushCurrent_v2", second);
@@ -350,7 +350,7 @@ TEST_P(CudaArrayTest, WorkElsewhereComesAfterTheProducers) {
 }
 
 TEST_P(CudaArrayTest, WithoutTheOrderItIsARace) {
-  if (!on_double()) GTEST_SKIP() << "a GPU doesn't say that nobody waited";
+  if (!on_fake()) GTEST_SKIP() << "a GPU doesn't say that nobody waited";
   slow_down();
   fill('p');
   Tensor tensor = imported(stream(), 3, false);
@@ -434,7 +434,7 @@ TEST_P(CudaArrayTest, WhatGoesOnItsOwnThreadComesAfterItsOwnStreamsWork) {
 }
 
 TEST_P(CudaArrayTest, ImportingWaitsForNothing) {
-  if (!on_double()) GTEST_SKIP() << "how slow a GPU is can't be set";
+  if (!on_fake()) GTEST_SKIP() << "how slow a GPU is can't be set";
   slow_down();
   fill('p');
   const Tensor tensor = imported(stream());

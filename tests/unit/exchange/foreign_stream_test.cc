@@ -101,7 +101,7 @@ TEST_P(ForeignCudaStream, IsOfTheDeviceThatItWasMadeOn) {
 }
 
 TEST_P(ForeignCudaStream, OpensNoOtherDevice) {
-  if (!on_double() || !two()) GTEST_SKIP() << "needs a second device, and to see what is retained";
+  if (!on_fake() || !two()) GTEST_SKIP() << "needs a second device, and to see what is retained";
   on(1, [&] {
     void* there = cuda_->make_stream();
     const std::uint64_t before = cuda_->calls("cuDevicePrimaryCtxRetain");
@@ -113,7 +113,7 @@ TEST_P(ForeignCudaStream, OpensNoOtherDevice) {
 }
 
 TEST_P(ForeignCudaStream, WithoutACurrentContextAnOpenOneIsAsked) {
-  if (!on_double()) GTEST_SKIP() << "counts calls";
+  if (!on_fake()) GTEST_SKIP() << "counts calls";
   void* stream = nullptr;
   on(0, [&] { stream = cuda_->make_stream(); });
   const auto open = drivers_.context(kFirst);
@@ -145,7 +145,7 @@ TEST_P(ForeignCudaStream, DefaultStreamsAreOfTheDeviceThatIsSaidElseCurrent) {
 TEST_P(ForeignCudaStream, WhatIsNoStream) {
   EXPECT_THAT(refused(-1), HasSubstr("the handle -1"));
   EXPECT_THAT(refused(1, Device{}), HasSubstr("one of cpu"));
-  if (!on_double()) return;  // CUDA may look into what it is given
+  if (!on_fake()) return;  // CUDA may look into what it is given
   EXPECT_THAT(refused(0x1234560), HasSubstr("has ended, or was never one"));
   void* stream = nullptr;
   on(0, [&] {

@@ -7,8 +7,8 @@
 #include <set>
 
 #include "crossdock/core/error.h"
+#include "metadata_mutator.h"
 #include "metadata_samples.h"
-#include "metadata_surgeon.h"
 
 /// Every field of every table that metadata can hold: left out, and with numbers that make no sense. It is refused by
 /// name, or reads as the default that the format has for it.
@@ -210,13 +210,13 @@ TEST(MetadataFields, LeftOutOrAbsurd) {
                  (one.value ? " = " + std::to_string(*one.value) : " left out"));
     const auto sample = std::ranges::find(samples, one.sample, &MetadataSample::name);
     ASSERT_NE(sample, samples.end());
-    const std::vector<Place> places = MetadataSurgeon(sample->root).places(sample->bytes);
+    const std::vector<Place> places = MetadataMutator(sample->root).places(sample->bytes);
     const auto place = std::ranges::find(places, one.place, &Place::name);
     ASSERT_NE(place, places.end());
     bool refused = false;
     const std::string got = outcome(*sample,
-                                    one.value ? MetadataSurgeon::with(sample->bytes, *place, *one.value)
-                                              : MetadataSurgeon::without(sample->bytes, *place),
+                                    one.value ? MetadataMutator::with(sample->bytes, *place, *one.value)
+                                              : MetadataMutator::without(sample->bytes, *place),
                                     &refused);
     ASSERT_EQ(refused, one.was == kRefused) << got;
     if (refused) {
@@ -235,12 +235,12 @@ TEST(MetadataFields, NoneIsForgotten) {
   std::set<std::string> absurd;
   for (const Case& one : cases()) (one.value ? absurd : left_out).insert(one.place);
   for (const char* root : {"Message", "Footer"}) {
-    for (const std::string& field : MetadataSurgeon(root).fields_of_tables()) {
+    for (const std::string& field : MetadataMutator(root).fields_of_tables()) {
       EXPECT_TRUE(left_out.contains(field)) << field;
     }
   }
   for (const MetadataSample& sample : metadata_samples()) {
-    for (const Place& place : MetadataSurgeon(sample.root).places(sample.bytes)) {
+    for (const Place& place : MetadataMutator(sample.root).places(sample.bytes)) {
       const bool is_number = !place.is_reference && place.width > 0 && !place.name.ends_with('#');
       EXPECT_TRUE(!is_number || absurd.contains(place.name)) << place.name;
     }
@@ -251,7 +251,7 @@ TEST(MetadataFields, NoneIsForgotten) {
 /// MetadataSample::read).
 TEST(MetadataFields, AnyNumberAnywhere) {
   for (const MetadataSample& sample : metadata_samples()) {
-    for (const Place& place : MetadataSurgeon(sample.root).places(sample.bytes)) {
+    for (const Place& place : MetadataMutator(sample.root).places(sample.bytes)) {
       std::vector<std::int64_t> values{kMin,
                                        kMin + 1,
                                        -65,
@@ -275,7 +275,7 @@ TEST(MetadataFields, AnyNumberAnywhere) {
         if (place.width == 0 || (place.at == 0 && place.is_reference)) continue;
         SCOPED_TRACE(sample.name + ", " + place.name + " = " + std::to_string(value));
         bool refused = false;
-        const std::string got = outcome(sample, MetadataSurgeon::with(sample.bytes, place, value), &refused);
+        const std::string got = outcome(sample, MetadataMutator::with(sample.bytes, place, value), &refused);
         EXPECT_TRUE(!refused || got.find("the sample") != got.npos) << got;
       }
     }

@@ -4,14 +4,14 @@
 #include <string>
 #include <vector>
 
-#include "metadata_surgeon.h"
+#include "metadata_mutator.h"
 
 namespace crossdock::ipc::testing {
 
 /// A well-formed flatbuffer, and all that we read of it as text. Together the samples hold every table.
 struct MetadataSample {
   std::string name;
-  std::string root;  ///< As MetadataSurgeon has it.
+  std::string root;  ///< As MetadataMutator has it.
   Bytes bytes;
   /// Throws what reading throws, whose texts begin with "the sample". What it lets through it checks: the numbers of
   /// batches and tensors fit their bodies, and what a schema or tensor became is the same after being written again.

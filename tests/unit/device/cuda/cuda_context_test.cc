@@ -32,7 +32,7 @@ class CudaContext : public CudaTargetTest {
     queue_.reset();
     context_.reset();
     driver_.reset();
-    if (cuda_ == nullptr || !on_double()) return;
+    if (cuda_ == nullptr || !on_fake()) return;
     crossdock::testing::expect_no_faults(*cuda_);
     crossdock::testing::expect_nothing_alive(*cuda_);
   }
@@ -252,7 +252,7 @@ TEST_P(CudaContext, RegisteredHostMemoryIsFoundWhereTheDeviceHasIt) {
     EXPECT_EQ(info.kind, MemoryKind::kHost);
     EXPECT_TRUE(info.host_accessible);
     EXPECT_EQ(reinterpret_cast<std::uint64_t>(info.address), expected + 5);
-    if (on_double()) {
+    if (on_fake()) {
       EXPECT_NE(info.address, bytes.data() + 5);
     }
   }
@@ -290,7 +290,7 @@ TEST_P(CudaContext, HoldsAdoptedMemoryUntilTheQueuesWorkIsDone) {
   Buffer adopted = context_->adopt(host(bytes), std::shared_ptr<void>(bytes.data(), [&](void*) { dropped = true; }));
   context_->copy(target.ref(), adopted.ref(), *queue_);
   context_->free(std::move(adopted), *queue_);
-  if (on_double()) {
+  if (on_fake()) {
     EXPECT_FALSE(dropped);
   }
   slow_down(0);
@@ -418,13 +418,13 @@ TEST_P(CudaContext, BelongsToTheProcessThatStartedIt) {
     expect_fork_error([&] { context_->make_queue(); });
     expect_fork_error([&] { context_->wait(event); });
     // What is dropped here is the parent's still.
-    const std::uint64_t calls = on_double() ? cuda_->calls("cuCtxGetCurrent") : 0;
+    const std::uint64_t calls = on_fake() ? cuda_->calls("cuCtxGetCurrent") : 0;
     buffer = Buffer();
     event = Event();
     queue_.reset();
     context_.reset();
     driver_.reset();
-    if (on_double() && cuda_->calls("cuCtxGetCurrent") != calls) ::_exit(2);
+    if (on_fake() && cuda_->calls("cuCtxGetCurrent") != calls) ::_exit(2);
   });
   EXPECT_EQ(status, 0);
   EXPECT_TRUE(context_->query(event));

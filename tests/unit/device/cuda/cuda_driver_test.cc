@@ -34,10 +34,10 @@ class ScopedVariable {
 /// Finding and starting CUDA: on the double, which can be made to fail.
 class CudaDriver : public ::testing::Test {
  protected:
-  void SetUp() override { cuda_.control("crossdockCudaDoubleReset"); }
-  void TearDown() override { cuda_.control("crossdockCudaDoubleReset"); }
+  void SetUp() override { cuda_.control("crossdockCudaFakeReset"); }
+  void TearDown() override { cuda_.control("crossdockCudaFakeReset"); }
 
-  std::shared_ptr<Driver> make(const std::string& library = CROSSDOCK_CUDA_DOUBLE) {
+  std::shared_ptr<Driver> make(const std::string& library = CROSSDOCK_CUDA_FAKE) {
     tried_.clear();
     return make_cuda_driver({library}, &tried_);
   }
@@ -79,7 +79,7 @@ TEST_F(CudaDriver, IsReportedByTheDefaultRegistry) {
     return DriverReport{};
   };
   {
-    const ScopedVariable chosen("CROSSDOCK_CUDA_LIBRARY", CROSSDOCK_CUDA_DOUBLE);
+    const ScopedVariable chosen("CROSSDOCK_CUDA_LIBRARY", CROSSDOCK_CUDA_FAKE);
     const DriverReport found = report();
     EXPECT_TRUE(found.found);
     EXPECT_EQ(found.version, "CUDA 12.8");
@@ -88,7 +88,7 @@ TEST_F(CudaDriver, IsReportedByTheDefaultRegistry) {
     EXPECT_EQ(make_default_registry()->for_type(DeviceType::kCudaManaged)->name(), "cuda");
   }
   {
-    const ScopedVariable chosen("CROSSDOCK_CUDA_LIBRARY", CROSSDOCK_CUDA_DOUBLE);
+    const ScopedVariable chosen("CROSSDOCK_CUDA_LIBRARY", CROSSDOCK_CUDA_FAKE);
     cuda_.fail("cuInit", 1, 100);
     const DriverReport found = report();
     EXPECT_TRUE(found.found);
@@ -113,22 +113,22 @@ TEST_F(CudaDriver, IsntFoundInAnotherLibrary) {
 
 TEST_F(CudaDriver, TriesTheNextCandidate) {
   std::vector<std::string> tried;
-  EXPECT_NE(make_cuda_driver({"libm.so.6", "/no/such.so", CROSSDOCK_CUDA_DOUBLE}, &tried), nullptr);
+  EXPECT_NE(make_cuda_driver({"libm.so.6", "/no/such.so", CROSSDOCK_CUDA_FAKE}, &tried), nullptr);
   EXPECT_THAT(tried, ElementsAre(HasSubstr("libm.so.6: lacks"), HasSubstr("/no/such.so: ")));
-  EXPECT_NE(make_cuda_driver({"libm.so.6", CROSSDOCK_CUDA_DOUBLE}), nullptr);
+  EXPECT_NE(make_cuda_driver({"libm.so.6", CROSSDOCK_CUDA_FAKE}), nullptr);
 }
 
 TEST_F(CudaDriver, IsntFoundWhereAFunctionIsMissing) {
-  cuda_.control("crossdockCudaDoubleHide", "cuStreamWaitEvent");
+  cuda_.control("crossdockCudaFakeHide", "cuStreamWaitEvent");
   EXPECT_EQ(make(), nullptr);
   EXPECT_THAT(tried_, ElementsAre(::testing::EndsWith(": lacks cuStreamWaitEvent")));
 }
 
 TEST_F(CudaDriver, IsntFoundWhereCudaIsTooOld) {
-  cuda_.control("crossdockCudaDoubleSetVersion", 10020);
+  cuda_.control("crossdockCudaFakeSetVersion", 10020);
   EXPECT_EQ(make(), nullptr);
   EXPECT_THAT(tried_, ElementsAre(HasSubstr("is of CUDA 10.2, and CUDA 11.2 is needed")));
-  cuda_.control("crossdockCudaDoubleSetVersion", 11020);
+  cuda_.control("crossdockCudaFakeSetVersion", 11020);
   EXPECT_NE(make(), nullptr);
   cuda_.fail("cuDriverGetVersion", 1, 999);
   EXPECT_EQ(make(), nullptr);
@@ -136,7 +136,7 @@ TEST_F(CudaDriver, IsntFoundWhereCudaIsTooOld) {
 }
 
 TEST_F(CudaDriver, FindsFunctionsByNameInOldLibraries) {
-  const auto driver = make(CROSSDOCK_CUDA_DOUBLE_BY_NAME);
+  const auto driver = make(CROSSDOCK_CUDA_FAKE_BY_NAME);
   ASSERT_NE(driver, nullptr);
   const auto context = driver->open(driver->devices().front());
   const Queue queue = context->make_queue();
@@ -160,8 +160,8 @@ TEST_F(CudaDriver, HasNoDevicesWhereCudaDoesntStart) {
 TEST_F(CudaDriver, MayBeUsedByAChildOfAProcessThatOnlyLookedForIt) {
   // A library of its own, which no other test has started.
   crossdock::testing::ScopedFolder folder;
-  const std::string library = folder.path_of("libcuda_double.so");
-  std::filesystem::copy_file(CROSSDOCK_CUDA_DOUBLE, library);
+  const std::string library = folder.path_of("libcuda_fake.so");
+  std::filesystem::copy_file(CROSSDOCK_CUDA_FAKE, library);
   const auto driver = make(library);
   ASSERT_NE(driver, nullptr);
   EXPECT_EQ(crossdock::testing::run_in_child([&] {

@@ -27,18 +27,18 @@ constexpr int kManaged = 83;
 class CudaFailures : public ::testing::Test {
  protected:
   void SetUp() override {
-    cuda_.control("crossdockCudaDoubleReset");
+    cuda_.control("crossdockCudaFakeReset");
     open();
   }
   void TearDown() override {
     drop();
     crossdock::testing::expect_no_faults(cuda_);
-    cuda_.control("crossdockCudaDoubleReset");
+    cuda_.control("crossdockCudaFakeReset");
     crossdock::testing::expect_nothing_alive(cuda_);
   }
 
   void open() {
-    driver_ = make_cuda_driver({CROSSDOCK_CUDA_DOUBLE});
+    driver_ = make_cuda_driver({CROSSDOCK_CUDA_FAKE});
     context_ = driver_->open({.type = DeviceType::kCuda, .id = 0});
     queue_ = std::make_unique<Queue>(context_->make_queue());
   }
@@ -126,25 +126,25 @@ TEST_F(CudaFailures, OfEveryCallLeaveNothingBehind) {
                                               "cuEventQuery",      "cuEventSynchronize",
                                               "cuIpcGetMemHandle", "cuDeviceGetAttribute"};
   for (const std::string& function : functions) {
-    cuda_.control("crossdockCudaDoubleReset");
+    cuda_.control("crossdockCudaFakeReset");
     EXPECT_FALSE(everything());
     drop();
     const std::uint64_t calls = cuda_.calls(function.c_str());
     EXPECT_GT(calls, 0u) << function;
     for (const int result : {kOutOfMemory, kUnknown}) {
       for (std::uint64_t nth = 1; nth <= calls; ++nth) {
-        cuda_.control("crossdockCudaDoubleReset");
+        cuda_.control("crossdockCudaFakeReset");
         cuda_.fail(function.c_str(), static_cast<int>(nth), result);
         everything();
         drop();
         SCOPED_TRACE(function + " failing at call " + std::to_string(nth));
         EXPECT_EQ(cuda_.current(), nullptr);
-        const CrossdockCudaDoubleLive live = cuda_.live();
+        const CrossdockCudaFakeLive live = cuda_.live();
         EXPECT_EQ(live.contexts, 0u);
         // Where a context can't be entered to give something back, it goes with the context.
         const bool entering = function == "cuCtxPushCurrent_v2" || function == "cuCtxGetCurrent";
         if (!entering) crossdock::testing::expect_nothing_alive(cuda_);
-        cuda_.control("crossdockCudaDoubleForget");
+        cuda_.control("crossdockCudaFakeForget");
         if (::testing::Test::HasFailure()) return;
       }
     }
@@ -153,11 +153,11 @@ TEST_F(CudaFailures, OfEveryCallLeaveNothingBehind) {
 
 TEST_F(CudaFailures, OfWorkAreCarriedByItsEvents) {
   for (const bool by_query : {true, false}) {
-    cuda_.control("crossdockCudaDoubleReset");
+    cuda_.control("crossdockCudaFakeReset");
     Event event = context_->record(*queue_);
     void* native = context_->describe(allocate(8, MemoryKind::kHost).data()).context;
     ASSERT_NE(native, nullptr);
-    cuda_.control("crossdockCudaDoubleBreak", native, kLaunchFailed);
+    cuda_.control("crossdockCudaFakeBreak", native, kLaunchFailed);
     const std::string what =
         message_of<SystemError>([&] { by_query ? void(context_->query(event)) : context_->wait(event); });
     EXPECT_THAT(what, HasSubstr("CUDA_ERROR_LAUNCH_FAILED (unspecified launch failure)"));
@@ -198,7 +198,7 @@ TEST_F(CudaFailures, ToNoteTheEndOfWorkIsMadeUpForByWaiting) {
   std::string from = "late";
   std::string to = "????";
   for (const char* function : {"cuEventCreate", "cuEventRecord"}) {
-    cuda_.control("crossdockCudaDoubleSetDelay", std::uint64_t{10'000});
+    cuda_.control("crossdockCudaFakeSetDelay", std::uint64_t{10'000});
     to = "????";
     Buffer adopted =
         context_->adopt(host(to), std::shared_ptr<void>(to.data(), [&](void*) { dropped = to == "late"; }));
@@ -206,7 +206,7 @@ TEST_F(CudaFailures, ToNoteTheEndOfWorkIsMadeUpForByWaiting) {
     cuda_.fail(function, 1, kOutOfMemory);
     context_->free(std::move(adopted), *queue_);
     EXPECT_TRUE(dropped) << function;
-    cuda_.control("crossdockCudaDoubleSetDelay", std::uint64_t{0});
+    cuda_.control("crossdockCudaFakeSetDelay", std::uint64_t{0});
   }
 }
 
@@ -214,7 +214,7 @@ TEST_F(CudaFailures, ToNoteTheEndOfWorkIsMadeUpForByWaiting) {
 
 TEST_F(CudaFailures, WithoutPoolsMemoryIsAllocatedAtOnce) {
   drop();
-  cuda_.control("crossdockCudaDoubleSetAttribute", kPools, 0);
+  cuda_.control("crossdockCudaFakeSetAttribute", kPools, 0);
   open();
   const std::uint64_t before = cuda_.calls("cuMemAllocAsync");
   {
@@ -230,7 +230,7 @@ TEST_F(CudaFailures, WithoutPoolsMemoryIsAllocatedAtOnce) {
 
 TEST_F(CudaFailures, WithoutManagedMemoryItIsRefused) {
   drop();
-  cuda_.control("crossdockCudaDoubleSetAttribute", kManaged, 0);
+  cuda_.control("crossdockCudaFakeSetAttribute", kManaged, 0);
   open();
   EXPECT_THAT(message_of<UnsupportedError>([&] { allocate(64, MemoryKind::kShared); }), HasSubstr("managed"));
   EXPECT_NO_THROW(allocate(64, MemoryKind::kHost));

@@ -82,8 +82,8 @@ class CudaHandles : public ::testing::TestWithParam<std::string> {
   void SetUp() override {
     if (GetParam() == "Double") {
       // A library of its own, which no other test in this process has started.
-      library_ = folder_.path_of("libcuda_double.so");
-      std::filesystem::copy_file(CROSSDOCK_CUDA_DOUBLE, library_);
+      library_ = folder_.path_of("libcuda_fake.so");
+      std::filesystem::copy_file(CROSSDOCK_CUDA_FAKE, library_);
       return;
     }
     // Whether there is a GPU is asked in a child, too.

@@ -35,7 +35,7 @@ class CudaStreams : public CudaTargetTest {
     queue_.reset();
     context_.reset();
     driver_.reset();
-    if (cuda_ == nullptr || !on_double()) return;
+    if (cuda_ == nullptr || !on_fake()) return;
     reset();
     crossdock::testing::expect_nothing_alive(*cuda_);
   }
@@ -43,7 +43,7 @@ class CudaStreams : public CudaTargetTest {
   void slow_down() const { CudaTargetTest::slow_down(kDelay); }
   /// Of work on a slow stream that it is under way still; of a GPU's that isn't known.
   void expect_under_way(const Event& event, const char* otherwise = "it was waited for") {
-    if (on_double()) {
+    if (on_fake()) {
       EXPECT_FALSE(context_->query(event)) << otherwise;
     }
   }
@@ -114,7 +114,7 @@ TEST_P(CudaStreams, MemoryIsFreedOnAnotherQueueThanItWasAllocatedOn) {
 }
 
 TEST_P(CudaStreams, AForgottenOrderIsFound) {
-  if (!on_double()) GTEST_SKIP() << "a GPU doesn't find it";
+  if (!on_fake()) GTEST_SKIP() << "a GPU doesn't find it";
   std::string out = "racy";
   std::string in = "????";
   const Buffer buffer = allocate(4);
@@ -129,11 +129,11 @@ TEST_P(CudaStreams, AForgottenOrderIsFound) {
 }
 
 TEST_P(CudaStreams, FailedWorkFailsItsEventsAndItsContext) {
-  if (!on_double()) GTEST_SKIP() << "a GPU's work isn't made to fail";
+  if (!on_fake()) GTEST_SKIP() << "a GPU's work isn't made to fail";
   std::string out = "fail";
   const Buffer buffer = allocate(4);
   finish(*queue_);
-  cuda_->control("crossdockCudaDoubleFailWork");
+  cuda_->control("crossdockCudaFakeFailWork");
   context_->copy(buffer.ref(), host(out), *queue_);
   const Event failed = mark(*queue_);
   const std::string what = message_of<SystemError>([&] { context_->wait(failed); });
@@ -159,7 +159,7 @@ TEST_P(CudaStreams, HostFunctionsAndFillsRunInTheStreamsOrder) {
   std::atomic<bool> ran{false};
   void (*function)(void*) = [](void* argument) { *static_cast<std::atomic<bool>*>(argument) = true; };
   cuda_->run("cuLaunchHostFunc", queue_->native(), function, static_cast<void*>(&ran));
-  if (on_double()) {
+  if (on_fake()) {
     EXPECT_FALSE(ran);
   }
   context_->copy(host(in), buffer.ref(), *queue_);
@@ -225,7 +225,7 @@ TEST_P(CudaStreams, TheLegacyStreamIsOrderedWithBlockingOnes) {
 }
 
 TEST_P(CudaStreams, TheLegacyStreamIsntOrderedWithOurs) {
-  if (!on_double()) GTEST_SKIP() << "a GPU doesn't find it";
+  if (!on_fake()) GTEST_SKIP() << "a GPU doesn't find it";
   std::string out = "nonblock";
   std::string in(8, '?');
   const Buffer a = allocate(8);

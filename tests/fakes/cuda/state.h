@@ -20,7 +20,7 @@
 
 /// What the double of CUDA's driver library remembers. All of it is guarded by one lock, which is never held while
 /// anything waits.
-namespace crossdock::cuda_double {
+namespace crossdock::cuda_fake {
 
 using namespace device::cuda;  // CUDA's types and numbers
 using device::kCudaLegacyStream;
@@ -158,6 +158,6 @@ CUresult call(const char* function, Work work) noexcept {
   }
 }
 
-#define CUDA_DOUBLE extern "C" __attribute__((visibility("default")))
+#define CUDA_FAKE extern "C" __attribute__((visibility("default")))
 
-}  // namespace crossdock::cuda_double
+}  // namespace crossdock::cuda_fake

@@ -6,8 +6,8 @@ import ctypes
 from ctypes import c_float, c_void_p
 from typing import Any, ClassVar
 
-from tests.wrong_exporters import tensors
-from tests.wrong_exporters.capsules import breaks, capsule, right
+from tests.exporter_samples import tensors
+from tests.exporter_samples.capsules import breaks, capsule, right
 
 POINTER = 0x7F55_0000_0000
 CPU = "opencl:cpu:0"

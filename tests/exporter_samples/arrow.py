@@ -8,7 +8,7 @@ from ctypes import c_int, c_int32, c_int64, c_void_p
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.wrong_exporters.capsules import ALIVE, Destructor, breaks, capsule, keep, pointer, right
+from tests.exporter_samples.capsules import ALIVE, Destructor, breaks, capsule, keep, pointer, right
 
 Release = ctypes.CFUNCTYPE(None, c_void_p)
 GetOut = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p)

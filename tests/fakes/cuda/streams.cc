@@ -1,7 +1,7 @@
 // Streams and events.
 #include "state.h"
 
-using namespace crossdock::cuda_double;
+using namespace crossdock::cuda_fake;
 using crossdock::device::Event;
 
 namespace {
@@ -42,7 +42,7 @@ CUresult end_of(const char* function, CUstream handle, DoubleContext*& context, 
 
 }  // namespace
 
-CUDA_DOUBLE CUresult cuStreamCreate(CUstream* handle, unsigned flags) {
+CUDA_FAKE CUresult cuStreamCreate(CUstream* handle, unsigned flags) {
   return call("cuStreamCreate", [&] {
     DoubleContext& context = need_context();
     if (flags > kStreamNonBlocking) throw Failure{kInvalidValue};
@@ -53,7 +53,7 @@ CUDA_DOUBLE CUresult cuStreamCreate(CUstream* handle, unsigned flags) {
   });
 }
 
-CUDA_DOUBLE CUresult cuStreamDestroy_v2(CUstream handle) {
+CUDA_FAKE CUresult cuStreamDestroy_v2(CUstream handle) {
   return call("cuStreamDestroy_v2", [&] {
     if (reinterpret_cast<std::uintptr_t>(handle) <= kCudaPerThreadStream) throw Failure{kInvalidHandle};
     DoubleStream& stream = stream_of(handle);
@@ -62,28 +62,28 @@ CUDA_DOUBLE CUresult cuStreamDestroy_v2(CUstream handle) {
   });
 }
 
-CUDA_DOUBLE CUresult cuStreamGetCtx(CUstream handle, CUcontext* context) {
+CUDA_FAKE CUresult cuStreamGetCtx(CUstream handle, CUcontext* context) {
   return call("cuStreamGetCtx", [&] {
     need_context();  // The documentation has it fail without one.
     *context = stream_of(handle).context;
   });
 }
 
-CUDA_DOUBLE CUresult cuStreamQuery(CUstream handle) {
+CUDA_FAKE CUresult cuStreamQuery(CUstream handle) {
   DoubleContext* context = nullptr;
   Event done;
   const CUresult result = end_of("cuStreamQuery", handle, context, done);
   return result == kSuccess ? poll(context, done) : result;
 }
 
-CUDA_DOUBLE CUresult cuStreamSynchronize(CUstream handle) {
+CUDA_FAKE CUresult cuStreamSynchronize(CUstream handle) {
   DoubleContext* context = nullptr;
   Event done;
   const CUresult result = end_of("cuStreamSynchronize", handle, context, done);
   return result == kSuccess ? wait_for(context, done) : result;
 }
 
-CUDA_DOUBLE CUresult cuCtxSynchronize() {
+CUDA_FAKE CUresult cuCtxSynchronize() {
   std::vector<Event> all;
   DoubleContext* context = nullptr;
   const CUresult result = call("cuCtxSynchronize", [&] {
@@ -102,7 +102,7 @@ CUDA_DOUBLE CUresult cuCtxSynchronize() {
   return kSuccess;
 }
 
-CUDA_DOUBLE CUresult cuLaunchHostFunc(CUstream handle, void (*function)(void*), void* argument) {
+CUDA_FAKE CUresult cuLaunchHostFunc(CUstream handle, void (*function)(void*), void* argument) {
   return call("cuLaunchHostFunc", [&] {
     DoubleStream& stream = stream_of(handle);
     if (stream.context->broken != kSuccess) throw Failure{stream.context->broken};
@@ -117,7 +117,7 @@ CUDA_DOUBLE CUresult cuLaunchHostFunc(CUstream handle, void (*function)(void*), 
   });
 }
 
-CUDA_DOUBLE CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned) {
+CUDA_FAKE CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned) {
   return call("cuStreamWaitEvent", [&] {
     DoubleStream& stream = stream_of(handle);
     if (stream.context->broken != kSuccess) throw Failure{stream.context->broken};
@@ -132,7 +132,7 @@ CUDA_DOUBLE CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned)
   });
 }
 
-CUDA_DOUBLE CUresult cuEventCreate(CUevent* handle, unsigned) {
+CUDA_FAKE CUresult cuEventCreate(CUevent* handle, unsigned) {
   return call("cuEventCreate", [&] {
     DoubleContext& context = need_context();
     auto event = std::unique_ptr<DoubleEvent>(new DoubleEvent{&context, {}});
@@ -141,7 +141,7 @@ CUDA_DOUBLE CUresult cuEventCreate(CUevent* handle, unsigned) {
   });
 }
 
-CUDA_DOUBLE CUresult cuEventDestroy_v2(CUevent handle) {
+CUDA_FAKE CUresult cuEventDestroy_v2(CUevent handle) {
   return call("cuEventDestroy_v2", [&] {
     need_start();
     const auto found = state().events.find(static_cast<DoubleEvent*>(handle));
@@ -151,7 +151,7 @@ CUDA_DOUBLE CUresult cuEventDestroy_v2(CUevent handle) {
   });
 }
 
-CUDA_DOUBLE CUresult cuEventRecord(CUevent handle, CUstream stream_handle) {
+CUDA_FAKE CUresult cuEventRecord(CUevent handle, CUstream stream_handle) {
   return call("cuEventRecord", [&] {
     DoubleStream& stream = stream_of(stream_handle);
     if (stream.context->broken != kSuccess) throw Failure{stream.context->broken};
@@ -162,7 +162,7 @@ CUDA_DOUBLE CUresult cuEventRecord(CUevent handle, CUstream stream_handle) {
   });
 }
 
-CUDA_DOUBLE CUresult cuEventQuery(CUevent handle) {
+CUDA_FAKE CUresult cuEventQuery(CUevent handle) {
   DoubleContext* context = nullptr;
   Event event;
   const CUresult result = call("cuEventQuery", [&] {
@@ -173,7 +173,7 @@ CUDA_DOUBLE CUresult cuEventQuery(CUevent handle) {
   return result == kSuccess ? poll(context, event) : result;
 }
 
-CUDA_DOUBLE CUresult cuEventSynchronize(CUevent handle) {
+CUDA_FAKE CUresult cuEventSynchronize(CUevent handle) {
   DoubleContext* context = nullptr;
   Event event;
   const CUresult result = call("cuEventSynchronize", [&] {

@@ -6,7 +6,7 @@
 
 #include "state.h"
 
-using namespace crossdock::cuda_double;
+using namespace crossdock::cuda_fake;
 using crossdock::device::BufferRef;
 using crossdock::device::Event;
 using crossdock::device::MemoryKind;
@@ -122,11 +122,11 @@ bool attribute_of(CUdeviceptr pointer, int attribute, void* value) {
 
 }  // namespace
 
-CUDA_DOUBLE CUresult cuMemAlloc_v2(CUdeviceptr* pointer, std::size_t size) {
+CUDA_FAKE CUresult cuMemAlloc_v2(CUdeviceptr* pointer, std::size_t size) {
   return call("cuMemAlloc_v2", [&] { *pointer = allocate_now(size, Source::kAlloc); });
 }
 
-CUDA_DOUBLE CUresult cuMemAllocAsync(CUdeviceptr* pointer, std::size_t size, CUstream handle) {
+CUDA_FAKE CUresult cuMemAllocAsync(CUdeviceptr* pointer, std::size_t size, CUstream handle) {
   return call("cuMemAllocAsync", [&] {
     DoubleStream& stream = own_stream(handle);
     order_default_streams(stream);
@@ -134,11 +134,11 @@ CUDA_DOUBLE CUresult cuMemAllocAsync(CUdeviceptr* pointer, std::size_t size, CUs
   });
 }
 
-CUDA_DOUBLE CUresult cuMemHostAlloc(void** pointer, std::size_t size, unsigned) {
+CUDA_FAKE CUresult cuMemHostAlloc(void** pointer, std::size_t size, unsigned) {
   return call("cuMemHostAlloc", [&] { *pointer = reinterpret_cast<void*>(allocate_now(size, Source::kPinned)); });
 }
 
-CUDA_DOUBLE CUresult cuMemAllocManaged(CUdeviceptr* pointer, std::size_t size, unsigned flags) {
+CUDA_FAKE CUresult cuMemAllocManaged(CUdeviceptr* pointer, std::size_t size, unsigned flags) {
   return call("cuMemAllocManaged", [&] {
     if (flags != kManagedGlobal) throw Failure{kInvalidValue};
     *pointer = allocate_now(size, Source::kManaged);
@@ -146,7 +146,7 @@ CUDA_DOUBLE CUresult cuMemAllocManaged(CUdeviceptr* pointer, std::size_t size, u
 }
 
 // CUDA may wait for the device here; the double doesn't, so that who relies on that is found out.
-CUDA_DOUBLE CUresult cuMemFree_v2(CUdeviceptr pointer) {
+CUDA_FAKE CUresult cuMemFree_v2(CUdeviceptr pointer) {
   Block freed;  // dropped outside the lock
   return call("cuMemFree_v2", [&] {
     need_context();
@@ -158,7 +158,7 @@ CUDA_DOUBLE CUresult cuMemFree_v2(CUdeviceptr pointer) {
   });
 }
 
-CUDA_DOUBLE CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream handle) {
+CUDA_FAKE CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream handle) {
   return call("cuMemFreeAsync", [&] {
     DoubleStream& stream = own_stream(handle);
     const auto* block = block_of(pointer, 0);
@@ -170,7 +170,7 @@ CUDA_DOUBLE CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream handle) {
   });
 }
 
-CUDA_DOUBLE CUresult cuMemFreeHost(void* pointer) {
+CUDA_FAKE CUresult cuMemFreeHost(void* pointer) {
   Block freed;
   return call("cuMemFreeHost", [&] {
     need_context();
@@ -183,7 +183,7 @@ CUDA_DOUBLE CUresult cuMemFreeHost(void* pointer) {
 }
 
 // Registered memory gets an address on the device that isn't the host's, as on devices that can't use the host's.
-CUDA_DOUBLE CUresult cuMemHostRegister_v2(void* pointer, std::size_t size, unsigned) {
+CUDA_FAKE CUresult cuMemHostRegister_v2(void* pointer, std::size_t size, unsigned) {
   return call("cuMemHostRegister_v2", [&] {
     Block block;
     block.source = Source::kRegistered;
@@ -196,7 +196,7 @@ CUDA_DOUBLE CUresult cuMemHostRegister_v2(void* pointer, std::size_t size, unsig
   });
 }
 
-CUDA_DOUBLE CUresult cuMemHostUnregister(void* pointer) {
+CUDA_FAKE CUresult cuMemHostUnregister(void* pointer) {
   return call("cuMemHostUnregister", [&] {
     need_context();
     auto* block = block_of(address(pointer), 0);
@@ -206,14 +206,14 @@ CUDA_DOUBLE CUresult cuMemHostUnregister(void* pointer) {
   });
 }
 
-CUDA_DOUBLE CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* on_device, void* pointer, unsigned) {
+CUDA_FAKE CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* on_device, void* pointer, unsigned) {
   return call("cuMemHostGetDevicePointer_v2", [&] {
     need_context();
     if (!attribute_of(address(pointer), kPointerDevicePointer, on_device)) throw Failure{kInvalidValue};
   });
 }
 
-CUDA_DOUBLE CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, std::size_t* size, CUdeviceptr pointer) {
+CUDA_FAKE CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, std::size_t* size, CUdeviceptr pointer) {
   return call("cuMemGetAddressRange_v2", [&] {
     need_context();
     const auto* block = block_of(pointer, 0);
@@ -223,7 +223,7 @@ CUDA_DOUBLE CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, std::size_t* siz
   });
 }
 
-CUDA_DOUBLE CUresult cuPointerGetAttribute(void* value, int attribute, CUdeviceptr pointer) {
+CUDA_FAKE CUresult cuPointerGetAttribute(void* value, int attribute, CUdeviceptr pointer) {
   return call("cuPointerGetAttribute", [&] {
     need_context();
     if (block_of(pointer, 0) == nullptr) throw Failure{kInvalidValue};
@@ -231,39 +231,39 @@ CUDA_DOUBLE CUresult cuPointerGetAttribute(void* value, int attribute, CUdevicep
   });
 }
 
-CUDA_DOUBLE CUresult cuPointerGetAttributes(unsigned n, int* attributes, void** values, CUdeviceptr pointer) {
+CUDA_FAKE CUresult cuPointerGetAttributes(unsigned n, int* attributes, void** values, CUdeviceptr pointer) {
   return call("cuPointerGetAttributes", [&] {
     need_context();
     for (unsigned i = 0; i < n; ++i) attribute_of(pointer, attributes[i], values[i]);
   });
 }
 
-CUDA_DOUBLE CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, std::size_t size, CUstream stream) {
+CUDA_FAKE CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, std::size_t size, CUstream stream) {
   return call("cuMemcpyAsync", [&] { copy(to, from, size, own_stream(stream)); });
 }
 
-CUDA_DOUBLE CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, std::size_t size, CUstream stream) {
+CUDA_FAKE CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, std::size_t size, CUstream stream) {
   return call("cuMemcpyHtoDAsync_v2", [&] { copy(to, address(from), size, own_stream(stream)); });
 }
 
-CUDA_DOUBLE CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, std::size_t size, CUstream stream) {
+CUDA_FAKE CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, std::size_t size, CUstream stream) {
   return call("cuMemcpyDtoHAsync_v2", [&] { copy(address(to), from, size, own_stream(stream)); });
 }
 
-CUDA_DOUBLE CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, std::size_t size, CUstream stream) {
+CUDA_FAKE CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, std::size_t size, CUstream stream) {
   return call("cuMemcpyDtoDAsync_v2", [&] { copy(to, from, size, own_stream(stream)); });
 }
 
-CUDA_DOUBLE CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, std::size_t size) {
+CUDA_FAKE CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, std::size_t size) {
   return copy_and_wait("cuMemcpyHtoD_v2", to, address(from), size);
 }
 
-CUDA_DOUBLE CUresult cuMemcpyDtoH_v2(void* to, CUdeviceptr from, std::size_t size) {
+CUDA_FAKE CUresult cuMemcpyDtoH_v2(void* to, CUdeviceptr from, std::size_t size) {
   return copy_and_wait("cuMemcpyDtoH_v2", address(to), from, size);
 }
 
-CUDA_DOUBLE CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
-                                       std::size_t size, CUstream stream) {
+CUDA_FAKE CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
+                                     std::size_t size, CUstream stream) {
   return call("cuMemcpyPeerAsync", [&] {
     const auto check = [size](CUdeviceptr pointer, CUcontext context) {
       const auto* block = block_of(pointer, size);
@@ -277,7 +277,7 @@ CUDA_DOUBLE CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUd
   });
 }
 
-CUDA_DOUBLE CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, std::size_t size, CUstream handle) {
+CUDA_FAKE CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, std::size_t size, CUstream handle) {
   return call("cuMemsetD8Async", [&] {
     DoubleStream& stream = own_stream(handle);
     if (size == 0) return;

@@ -6,7 +6,7 @@ import ctypes
 from ctypes import c_char_p, c_int, c_ssize_t, c_uint, c_void_p
 from typing import Any
 
-from tests.wrong_exporters.capsules import breaks, right
+from tests.exporter_samples.capsules import breaks, right
 
 GETBUFFER, FINALIZE = 1, 80  # Py_bf_getbuffer and Py_tp_finalize, of typeslots.h.
 WRITABLE, FORMAT, ND, STRIDES = 0x1, 0x4, 0x8, 0x18

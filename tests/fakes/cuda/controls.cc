@@ -1,10 +1,10 @@
 #include <cstdio>
 
 #include "backend.h"
-#include "cuda_double.h"
+#include "cuda_fake.h"
 #include "state.h"
 
-using namespace crossdock::cuda_double;
+using namespace crossdock::cuda_fake;
 
 namespace {
 
@@ -38,7 +38,7 @@ void wait_for_all_work() {
 
 }  // namespace
 
-CUDA_DOUBLE void crossdockCudaDoubleReset() {
+CUDA_FAKE void crossdockCudaFakeReset() {
   wait_for_all_work();
   const std::lock_guard lock(state().mutex);
   State& s = state();
@@ -54,7 +54,7 @@ CUDA_DOUBLE void crossdockCudaDoubleReset() {
   reset_backend();
 }
 
-CUDA_DOUBLE void crossdockCudaDoubleForget() {
+CUDA_FAKE void crossdockCudaFakeForget() {
   std::map<CUdeviceptr, Block> blocks;  // dropped outside the lock
   const std::lock_guard lock(state().mutex);
   blocks.swap(state().blocks);
@@ -70,17 +70,17 @@ CUDA_DOUBLE void crossdockCudaDoubleForget() {
   for (const auto& context : state().contexts) end_streams(*context);
 }
 
-CUDA_DOUBLE void crossdockCudaDoubleFail(const char* function, int nth, int result) {
+CUDA_FAKE void crossdockCudaFakeFail(const char* function, int nth, int result) {
   const std::lock_guard lock(state().mutex);
   state().failures[function][state().calls[function] + static_cast<std::uint64_t>(nth)] = result;
 }
 
-CUDA_DOUBLE uint64_t crossdockCudaDoubleCalls(const char* function) {
+CUDA_FAKE uint64_t crossdockCudaFakeCalls(const char* function) {
   const std::lock_guard lock(state().mutex);
   return state().calls[function];
 }
 
-CUDA_DOUBLE void crossdockCudaDoubleLive(CrossdockCudaDoubleLive* live) {
+CUDA_FAKE void crossdockCudaFakeLive(CrossdockCudaFakeLive* live) {
   const std::lock_guard lock(state().mutex);
   *live = {};
   live->allocations = state().blocks.size();
@@ -93,31 +93,31 @@ CUDA_DOUBLE void crossdockCudaDoubleLive(CrossdockCudaDoubleLive* live) {
   }
 }
 
-CUDA_DOUBLE void crossdockCudaDoubleSetDelay(uint64_t microseconds) { set_backend_delay(microseconds); }
+CUDA_FAKE void crossdockCudaFakeSetDelay(uint64_t microseconds) { set_backend_delay(microseconds); }
 
-CUDA_DOUBLE void crossdockCudaDoubleSetVersion(int version) {
+CUDA_FAKE void crossdockCudaFakeSetVersion(int version) {
   const std::lock_guard lock(state().mutex);
   state().version = version;
 }
 
-CUDA_DOUBLE void crossdockCudaDoubleSetAttribute(int attribute, int value) {
+CUDA_FAKE void crossdockCudaFakeSetAttribute(int attribute, int value) {
   const std::lock_guard lock(state().mutex);
   state().attributes[attribute] = value;
 }
 
-CUDA_DOUBLE void crossdockCudaDoubleHide(const char* function) {
+CUDA_FAKE void crossdockCudaFakeHide(const char* function) {
   const std::lock_guard lock(state().mutex);
   state().hidden.insert(function);
 }
 
-CUDA_DOUBLE void crossdockCudaDoubleBreak(void* context, int result) {
+CUDA_FAKE void crossdockCudaFakeBreak(void* context, int result) {
   const std::lock_guard lock(state().mutex);
   static_cast<DoubleContext*>(context)->broken = result;
 }
 
-CUDA_DOUBLE void crossdockCudaDoubleFailWork() { fail_backend_work(); }
+CUDA_FAKE void crossdockCudaFakeFailWork() { fail_backend_work(); }
 
-CUDA_DOUBLE uint64_t crossdockCudaDoubleFaults(char* text, uint64_t size) {
+CUDA_FAKE uint64_t crossdockCudaFakeFaults(char* text, uint64_t size) {
   const std::vector<std::string> faults = backend_faults();
   if (size > 0) std::snprintf(text, size, "%s", faults.empty() ? "" : faults.back().c_str());
   return faults.size();

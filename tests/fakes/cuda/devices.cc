@@ -8,7 +8,7 @@
 #include "backend.h"
 #include "state.h"
 
-using namespace crossdock::cuda_double;
+using namespace crossdock::cuda_fake;
 
 namespace {
 
@@ -78,13 +78,13 @@ CUresult describe_error(CUresult result, const char** out, const char* Known::*m
 
 }  // namespace
 
-CUDA_DOUBLE CUresult cuInit(unsigned flags) {
+CUDA_FAKE CUresult cuInit(unsigned flags) {
   return call("cuInit", [&] {
     if (flags != 0) throw Failure{kInvalidValue};
     if (state().started_in != 0) return need_start();
-    const auto devices = static_cast<int>(from_environment("CROSSDOCK_CUDA_DOUBLE_DEVICES", 2));
+    const auto devices = static_cast<int>(from_environment("CROSSDOCK_CUDA_FAKE_DEVICES", 2));
     if (devices == 0) throw Failure{kNoDevice};
-    state().driver = start_backend(devices, from_environment("CROSSDOCK_CUDA_DOUBLE_DELAY_US", 0));
+    state().driver = start_backend(devices, from_environment("CROSSDOCK_CUDA_FAKE_DELAY_US", 0));
     const auto backends = state().driver->devices();
     for (int i = 0; i < devices; ++i) {
       DoubleDevice device;
@@ -95,33 +95,33 @@ CUDA_DOUBLE CUresult cuInit(unsigned flags) {
   });
 }
 
-CUDA_DOUBLE CUresult cuDriverGetVersion(int* version) {
+CUDA_FAKE CUresult cuDriverGetVersion(int* version) {
   return call("cuDriverGetVersion", [&] { *version = state().version; });
 }
 
-CUDA_DOUBLE CUresult cuGetErrorName(CUresult result, const char** name) {
+CUDA_FAKE CUresult cuGetErrorName(CUresult result, const char** name) {
   return describe_error(result, name, &Known::name);
 }
 
-CUDA_DOUBLE CUresult cuGetErrorString(CUresult result, const char** text) {
+CUDA_FAKE CUresult cuGetErrorString(CUresult result, const char** text) {
   return describe_error(result, text, &Known::text);
 }
 
-CUDA_DOUBLE CUresult cuDeviceGetCount(int* n) {
+CUDA_FAKE CUresult cuDeviceGetCount(int* n) {
   return call("cuDeviceGetCount", [&] {
     need_start();
     *n = static_cast<int>(state().devices.size());
   });
 }
 
-CUDA_DOUBLE CUresult cuDeviceGet(CUdevice* device, int ordinal) {
+CUDA_FAKE CUresult cuDeviceGet(CUdevice* device, int ordinal) {
   return call("cuDeviceGet", [&] {
     device_of(ordinal);
     *device = ordinal;
   });
 }
 
-CUDA_DOUBLE CUresult cuDeviceGetName(char* name, int length, CUdevice device) {
+CUDA_FAKE CUresult cuDeviceGetName(char* name, int length, CUdevice device) {
   return call("cuDeviceGetName", [&] {
     device_of(device);
     if (length <= 0) throw Failure{kInvalidValue};
@@ -129,16 +129,16 @@ CUDA_DOUBLE CUresult cuDeviceGetName(char* name, int length, CUdevice device) {
   });
 }
 
-CUDA_DOUBLE CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
+CUDA_FAKE CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
   return call("cuDeviceGetUuid", [&] {
     device_of(device);
     *uuid = uuid_of(device);
   });
 }
 
-CUDA_DOUBLE CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) { return cuDeviceGetUuid(uuid, device); }
+CUDA_FAKE CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) { return cuDeviceGetUuid(uuid, device); }
 
-CUDA_DOUBLE CUresult cuDeviceGetAttribute(int* value, int attribute, CUdevice device) {
+CUDA_FAKE CUresult cuDeviceGetAttribute(int* value, int attribute, CUdevice device) {
   return call("cuDeviceGetAttribute", [&] {
     device_of(device);
     const auto set = state().attributes.find(attribute);
@@ -149,14 +149,14 @@ CUDA_DOUBLE CUresult cuDeviceGetAttribute(int* value, int attribute, CUdevice de
   });
 }
 
-CUDA_DOUBLE CUresult cuDeviceTotalMem_v2(std::size_t* bytes, CUdevice device) {
+CUDA_FAKE CUresult cuDeviceTotalMem_v2(std::size_t* bytes, CUdevice device) {
   return call("cuDeviceTotalMem_v2", [&] {
     device_of(device);
     *bytes = std::size_t{1} << 32;
   });
 }
 
-CUDA_DOUBLE CUresult cuDeviceCanAccessPeer(int* can, CUdevice device, CUdevice peer) {
+CUDA_FAKE CUresult cuDeviceCanAccessPeer(int* can, CUdevice device, CUdevice peer) {
   return call("cuDeviceCanAccessPeer", [&] {
     device_of(device);
     device_of(peer);
@@ -164,7 +164,7 @@ CUDA_DOUBLE CUresult cuDeviceCanAccessPeer(int* can, CUdevice device, CUdevice p
   });
 }
 
-CUDA_DOUBLE CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice ordinal) {
+CUDA_FAKE CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice ordinal) {
   return call("cuDevicePrimaryCtxRetain", [&] {
     DoubleDevice& device = device_of(ordinal);
     if (device.primary == nullptr) device.primary = make_context(ordinal, true);
@@ -173,7 +173,7 @@ CUDA_DOUBLE CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice ordin
   });
 }
 
-CUDA_DOUBLE CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal) {
+CUDA_FAKE CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal) {
   return call("cuDevicePrimaryCtxRelease_v2", [&] {
     DoubleDevice& device = device_of(ordinal);
     if (device.retained == 0) throw Failure{kInvalidContext};
@@ -182,14 +182,14 @@ CUDA_DOUBLE CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal) {
   });
 }
 
-CUDA_DOUBLE CUresult cuDevicePrimaryCtxGetState(CUdevice ordinal, unsigned* flags, int* active) {
+CUDA_FAKE CUresult cuDevicePrimaryCtxGetState(CUdevice ordinal, unsigned* flags, int* active) {
   return call("cuDevicePrimaryCtxGetState", [&] {
     *active = device_of(ordinal).retained > 0 ? 1 : 0;
     *flags = 0;
   });
 }
 
-CUDA_DOUBLE CUresult cuCtxCreate_v2(CUcontext* context, unsigned, CUdevice ordinal) {
+CUDA_FAKE CUresult cuCtxCreate_v2(CUcontext* context, unsigned, CUdevice ordinal) {
   return call("cuCtxCreate_v2", [&] {
     auto made = make_context(ordinal, false);
     *context = made.get();
@@ -198,7 +198,7 @@ CUDA_DOUBLE CUresult cuCtxCreate_v2(CUcontext* context, unsigned, CUdevice ordin
   });
 }
 
-CUDA_DOUBLE CUresult cuCtxDestroy_v2(CUcontext handle) {
+CUDA_FAKE CUresult cuCtxDestroy_v2(CUcontext handle) {
   return call("cuCtxDestroy_v2", [&] {
     DoubleContext& context = context_of(handle);
     if (context.primary) throw Failure{kInvalidContext};
@@ -220,14 +220,14 @@ CUDA_DOUBLE CUresult cuCtxDestroy_v2(CUcontext handle) {
   });
 }
 
-CUDA_DOUBLE CUresult cuCtxGetCurrent(CUcontext* context) {
+CUDA_FAKE CUresult cuCtxGetCurrent(CUcontext* context) {
   return call("cuCtxGetCurrent", [&] {
     need_start();
     *context = current_contexts().empty() ? nullptr : current_contexts().back();
   });
 }
 
-CUDA_DOUBLE CUresult cuCtxSetCurrent(CUcontext handle) {
+CUDA_FAKE CUresult cuCtxSetCurrent(CUcontext handle) {
   return call("cuCtxSetCurrent", [&] {
     need_start();
     if (!current_contexts().empty()) current_contexts().pop_back();
@@ -235,11 +235,11 @@ CUDA_DOUBLE CUresult cuCtxSetCurrent(CUcontext handle) {
   });
 }
 
-CUDA_DOUBLE CUresult cuCtxPushCurrent_v2(CUcontext handle) {
+CUDA_FAKE CUresult cuCtxPushCurrent_v2(CUcontext handle) {
   return call("cuCtxPushCurrent_v2", [&] { current_contexts().push_back(&context_of(handle)); });
 }
 
-CUDA_DOUBLE CUresult cuCtxPopCurrent_v2(CUcontext* handle) {
+CUDA_FAKE CUresult cuCtxPopCurrent_v2(CUcontext* handle) {
   return call("cuCtxPopCurrent_v2", [&] {
     need_start();
     if (current_contexts().empty()) throw Failure{kInvalidContext};
@@ -248,11 +248,11 @@ CUDA_DOUBLE CUresult cuCtxPopCurrent_v2(CUcontext* handle) {
   });
 }
 
-CUDA_DOUBLE CUresult cuCtxGetDevice(CUdevice* device) {
+CUDA_FAKE CUresult cuCtxGetDevice(CUdevice* device) {
   return call("cuCtxGetDevice", [&] { *device = need_context().ordinal; });
 }
 
-CUDA_DOUBLE CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned) {
+CUDA_FAKE CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned) {
   return call("cuCtxEnablePeerAccess", [&] {
     need_context();
     context_of(peer);

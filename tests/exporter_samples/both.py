@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.wrong_exporters import arrow, tensors
-from tests.wrong_exporters.capsules import breaks, right
+from tests.exporter_samples import arrow, tensors
+from tests.exporter_samples.capsules import breaks, right
 
 
 @right

@@ -4,7 +4,7 @@
 
 #include "crossdock/device/sim.h"
 
-namespace crossdock::cuda_double {
+namespace crossdock::cuda_fake {
 
 namespace {
 
@@ -37,4 +37,4 @@ void reset_backend() {
   set_backend_delay(0);
 }
 
-}  // namespace crossdock::cuda_double
+}  // namespace crossdock::cuda_fake

@@ -8,7 +8,7 @@
 
 #include "state.h"
 
-using namespace crossdock::cuda_double;
+using namespace crossdock::cuda_fake;
 using crossdock::UniqueFd;
 using crossdock::device::MemoryHandle;
 
@@ -28,7 +28,7 @@ constexpr char kMagic[8] = {'c', 'u', 'd', 'o', 'u', 'b', 'l', 'e'};
 
 }  // namespace
 
-CUDA_DOUBLE CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr pointer) {
+CUDA_FAKE CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr pointer) {
   return call("cuIpcGetMemHandle", [&] {
     need_context();
     auto* found = block_of(pointer, 0);
@@ -54,7 +54,7 @@ CUDA_DOUBLE CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr point
   });
 }
 
-CUDA_DOUBLE CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pointer, CUipcMemHandle handle, unsigned flags) {
+CUDA_FAKE CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pointer, CUipcMemHandle handle, unsigned flags) {
   return call("cuIpcOpenMemHandle_v2", [&] {
     DoubleContext& context = need_context();
     if (flags != kIpcLazyPeerAccess) throw Failure{kInvalidValue};
@@ -90,7 +90,7 @@ CUDA_DOUBLE CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pointer, CUipcMemHandle 
   });
 }
 
-CUDA_DOUBLE CUresult cuIpcCloseMemHandle(CUdeviceptr pointer) {
+CUDA_FAKE CUresult cuIpcCloseMemHandle(CUdeviceptr pointer) {
   Block closed;  // dropped outside the lock
   return call("cuIpcCloseMemHandle", [&] {
     need_context();

@@ -25,10 +25,10 @@ struct Place {
 
 /// Finds every place of a well-formed flatbuffer, by what flatc says of the schema files: so no field of any table can
 /// be forgotten. And changes it, which may leave a flatbuffer that is not well-formed.
-class MetadataSurgeon {
+class MetadataMutator {
  public:
   /// `root` is "Message" or "Footer".
-  explicit MetadataSurgeon(std::string_view root);
+  explicit MetadataMutator(std::string_view root);
 
   std::vector<Place> places(const Bytes& flatbuffer) const;
   /// The names of all fields of all tables that `root` can hold.

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from tests.wrong_exporters.capsules import Wrong
+from tests.exporter_samples.capsules import Wrong
 
 WRONG: list[Wrong] = []
 RIGHT: list[Callable[[], object]] = []

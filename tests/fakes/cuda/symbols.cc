@@ -5,7 +5,7 @@
 
 #include "state.h"
 
-using namespace crossdock::cuda_double;
+using namespace crossdock::cuda_fake;
 
 namespace {
 
@@ -21,9 +21,9 @@ CUresult other_signature() { return kUnknown; }
 constexpr const char* kOther = "";
 
 constexpr Versioned kFunctions[] = {
-#define CUDA_DOUBLE_ENTRY(member, name, version, exported, parameters) {name, version, exported},
-    CROSSDOCK_CUDA_FUNCTIONS(CUDA_DOUBLE_ENTRY)
-#undef CUDA_DOUBLE_ENTRY
+#define CUDA_FAKE_ENTRY(member, name, version, exported, parameters) {name, version, exported},
+    CROSSDOCK_CUDA_FUNCTIONS(CUDA_FAKE_ENTRY)
+#undef CUDA_FAKE_ENTRY
         {"cuDeviceGetUuid", 11040, "cuDeviceGetUuid_v2"},
     {"cuDeviceCanAccessPeer", 4000, "cuDeviceCanAccessPeer"},
     {"cuDevicePrimaryCtxGetState", 7000, "cuDevicePrimaryCtxGetState"},
@@ -93,7 +93,7 @@ int find(const char* name, int version, void** function) {
 
 }  // namespace
 
-CUDA_DOUBLE CUresult cuGetProcAddress_v2(const char* name, void** function, int version, std::uint64_t, int* status) {
+CUDA_FAKE CUresult cuGetProcAddress_v2(const char* name, void** function, int version, std::uint64_t, int* status) {
   return call("cuGetProcAddress_v2", [&] {
     const int found = find(name, version, function);
     if (status != nullptr) *status = found;
@@ -101,7 +101,7 @@ CUDA_DOUBLE CUresult cuGetProcAddress_v2(const char* name, void** function, int 
   });
 }
 
-CUDA_DOUBLE CUresult cuGetProcAddress(const char* name, void** function, int version, std::uint64_t) {
+CUDA_FAKE CUresult cuGetProcAddress(const char* name, void** function, int version, std::uint64_t) {
   return call("cuGetProcAddress", [&] {
     if (find(name, version, function) != kFound) throw Failure{kNotFound};
   });

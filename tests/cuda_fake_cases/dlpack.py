@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.on_double.cuda_array import CUDA, Memory, eventually, no_faults, read
+from tests.cuda_fake_cases.cuda_array import CUDA, Memory, eventually, no_faults, read
 
 import crossdock as xd
 

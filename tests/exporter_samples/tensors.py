@@ -6,7 +6,7 @@ import ctypes
 from ctypes import c_char_p, c_float, c_int, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
 from typing import Any, ClassVar
 
-from tests.wrong_exporters.capsules import ALIVE, Destructor, breaks, capsule, keep, pointer, right
+from tests.exporter_samples.capsules import ALIVE, Destructor, breaks, capsule, keep, pointer, right
 
 Deleter = ctypes.CFUNCTYPE(None, c_void_p)
 READ_ONLY, COPIED, PADDED = 1, 2, 4

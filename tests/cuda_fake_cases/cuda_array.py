@@ -36,7 +36,7 @@ class Cuda:
 
     def __init__(self) -> None:
         self.library = ctypes.CDLL(os.environ.get("CROSSDOCK_CUDA_LIBRARY", "libcuda.so.1"))
-        self.is_double = hasattr(self.library, "crossdockCudaDoubleReset")
+        self.is_double = hasattr(self.library, "crossdockCudaFakeReset")
         self.contexts: dict[int, c_void_p] = {}
         self("cuInit", c_uint(0))
         count = c_int()
@@ -65,7 +65,7 @@ class Cuda:
 
     def slow_down(self, seconds: float) -> None:
         if self.is_double:
-            self.library.crossdockCudaDoubleSetDelay(c_uint64(int(seconds * 1e6)))
+            self.library.crossdockCudaFakeSetDelay(c_uint64(int(seconds * 1e6)))
 
     def under_way(self, event: xd.Event) -> bool:
         """Whether slow work isn't done; of a GPU's that can't be said."""
@@ -73,17 +73,17 @@ class Cuda:
 
     def reset(self) -> None:
         if self.is_double:
-            self.library.crossdockCudaDoubleReset()
+            self.library.crossdockCudaFakeReset()
 
     def faults(self) -> int:
         if not self.is_double:
             return 0
-        self.library.crossdockCudaDoubleFaults.restype = c_uint64
-        return int(self.library.crossdockCudaDoubleFaults(None, c_uint64(0)))
+        self.library.crossdockCudaFakeFaults.restype = c_uint64
+        return int(self.library.crossdockCudaFakeFaults(None, c_uint64(0)))
 
     def live(self) -> Live:
         live = Live()
-        self.library.crossdockCudaDoubleLive(ctypes.byref(live))
+        self.library.crossdockCudaFakeLive(ctypes.byref(live))
         return live
 
 

@@ -1,4 +1,4 @@
-#include "metadata_surgeon.h"
+#include "metadata_mutator.h"
 
 #include <flatbuffers/reflection_generated.h>
 
@@ -163,16 +163,16 @@ void give_own_vtable(Bytes* bytes, std::size_t table, std::size_t offset, std::s
 
 }  // namespace
 
-MetadataSurgeon::MetadataSurgeon(std::string_view root) : schema_(read_schema_file(root)), root_(root) {}
+MetadataMutator::MetadataMutator(std::string_view root) : schema_(read_schema_file(root)), root_(root) {}
 
-std::vector<Place> MetadataSurgeon::places(const Bytes& flatbuffer) const {
+std::vector<Place> MetadataMutator::places(const Bytes& flatbuffer) const {
   const reflection::Schema& schema = *reflection::GetSchema(schema_.data());
   std::vector<Place> found;
   Walk(schema, flatbuffer, &found).root(*find(schema, root_));
   return found;
 }
 
-std::set<std::string> MetadataSurgeon::fields_of_tables() const {
+std::set<std::string> MetadataMutator::fields_of_tables() const {
   std::set<std::string> names;
   for (const reflection::Object* object : *reflection::GetSchema(schema_.data())->objects()) {
     if (object->is_struct()) continue;
@@ -183,12 +183,12 @@ std::set<std::string> MetadataSurgeon::fields_of_tables() const {
   return names;
 }
 
-Bytes MetadataSurgeon::without(Bytes flatbuffer, const Place& place) {
+Bytes MetadataMutator::without(Bytes flatbuffer, const Place& place) {
   if (place.at != 0) give_own_vtable(&flatbuffer, place.table, place.offset, 0);
   return flatbuffer;
 }
 
-Bytes MetadataSurgeon::with(Bytes flatbuffer, const Place& place, std::int64_t value) {
+Bytes MetadataMutator::with(Bytes flatbuffer, const Place& place, std::int64_t value) {
   std::size_t at = place.at;
   if (at == 0) {
     append_aligned(&flatbuffer, place.width, &value, place.width);

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tests.on_double.cuda_array import (
+from tests.cuda_fake_cases.cuda_array import (
     CUDA,
     DeviceArray,
     Memory,

@@ -6,7 +6,7 @@
 #include <iterator>
 #include <utility>
 
-namespace crossdock::cuda_double {
+namespace crossdock::cuda_fake {
 
 State& state() {
   static State& the_state = *new State;  // outlives the threads and destructors that still call at the process's end
@@ -139,4 +139,4 @@ device::BufferRef bytes_at(CUdeviceptr pointer, std::uint64_t size) {
           .read_only = false};
 }
 
-}  // namespace crossdock::cuda_double
+}  // namespace crossdock::cuda_fake

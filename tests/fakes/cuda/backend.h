@@ -8,7 +8,7 @@
 #include "crossdock/device/driver.h"
 
 /// The simulated devices under the double: one driver for the process.
-namespace crossdock::cuda_double {
+namespace crossdock::cuda_fake {
 
 std::shared_ptr<device::Driver> start_backend(int devices, std::uint64_t delay_us);
 void set_backend_delay(std::uint64_t delay_us);
@@ -19,4 +19,4 @@ std::vector<std::string> backend_faults();
 /// Sets the faults to none, and the delay.
 void reset_backend();
 
-}  // namespace crossdock::cuda_double
+}  // namespace crossdock::cuda_fake
