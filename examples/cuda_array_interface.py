@@ -6,7 +6,7 @@ __cuda_array_interface__ is right without knowing of either. After that: who kee
 
     python examples/cuda_array_interface.py
 
-It needs a GPU of NVIDIA's, or the double of CUDA's library that the tests have: build that with `cmake --preset dev`
+It needs a GPU of NVIDIA's, or the fake of CUDA's library that the tests have: build that with `cmake --preset dev`
 and `cmake --build build/dev --target cuda_fake`, and name it in the environment,
 CROSSDOCK_CUDA_LIBRARY=build/dev/tests/fakes/cuda/libcuda_fake.so.
 """
@@ -27,7 +27,7 @@ import crossdock as xd
 try:
     library = ctypes.CDLL(os.environ.get("CROSSDOCK_CUDA_LIBRARY", "libcuda.so.1"))
 except OSError as error:
-    sys.exit(f"{error}: this needs a GPU of NVIDIA's, or the double of CUDA's library; the top of this file says how")
+    sys.exit(f"{error}: this needs a GPU of NVIDIA's, or the fake of CUDA's library; the top of this file says how")
 
 
 def cuda(function: str, *arguments: Any) -> None:

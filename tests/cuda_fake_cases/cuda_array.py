@@ -1,5 +1,5 @@
-"""xd.Tensor and the CUDA Array Interface: what tests/python/test_cuda_array.py runs with the double of CUDA's library,
-and where there is a GPU, on that. Slow streams, forgotten orders and what is alive are seen on the double alone.
+"""xd.Tensor and the CUDA Array Interface: what tests/python/test_cuda_array.py runs with the fake of CUDA's library,
+and where there is a GPU, on that. Slow streams, forgotten orders and what is alive are seen on the fake alone.
 
 The exporters are plain Python and ctypes on CUDA's driver interface: nothing of ours is in them.
 """
@@ -32,11 +32,11 @@ class Live(ctypes.Structure):
 
 
 class Cuda:
-    """CUDA's driver interface, and the double's own."""
+    """CUDA's driver interface, and the fake's own."""
 
     def __init__(self) -> None:
         self.library = ctypes.CDLL(os.environ.get("CROSSDOCK_CUDA_LIBRARY", "libcuda.so.1"))
-        self.is_double = hasattr(self.library, "crossdockCudaFakeReset")
+        self.is_fake = hasattr(self.library, "crossdockCudaFakeReset")
         self.contexts: dict[int, c_void_p] = {}
         self("cuInit", c_uint(0))
         count = c_int()
@@ -64,19 +64,19 @@ class Cuda:
         return made.value
 
     def slow_down(self, seconds: float) -> None:
-        if self.is_double:
+        if self.is_fake:
             self.library.crossdockCudaFakeSetDelay(c_uint64(int(seconds * 1e6)))
 
     def under_way(self, event: xd.Event) -> bool:
         """Whether slow work isn't done; of a GPU's that can't be said."""
-        return not event.done or not self.is_double
+        return not event.done or not self.is_fake
 
     def reset(self) -> None:
-        if self.is_double:
+        if self.is_fake:
             self.library.crossdockCudaFakeReset()
 
     def faults(self) -> int:
-        if not self.is_double:
+        if not self.is_fake:
             return 0
         self.library.crossdockCudaFakeFaults.restype = c_uint64
         return int(self.library.crossdockCudaFakeFaults(None, c_uint64(0)))
@@ -89,7 +89,7 @@ class Cuda:
 
 CUDA = Cuda()
 
-on_the_double = pytest.mark.skipif(not CUDA.is_double, reason="needs the double: its controls, or what it counts")
+on_the_fake = pytest.mark.skipif(not CUDA.is_fake, reason="needs the fake: its controls, or what it counts")
 two_devices = pytest.mark.skipif(CUDA.devices < 2, reason="needs two devices")
 each_device = pytest.mark.parametrize("device", [0, pytest.param(1, marks=two_devices)])
 
@@ -123,7 +123,7 @@ class Memory:
         )
 
     def __del__(self) -> None:
-        # As CUDA's own function does, and the double's doesn't: wait for the device.
+        # As CUDA's own function does, and the fake's doesn't: wait for the device.
         CUDA.on(self.device, "cuCtxSynchronize")
         function = "cuMemFreeHost" if self.kind == "pinned" else "cuMemFree_v2"
         CUDA.on(self.device, function, c_uint64(self.pointer))
@@ -520,7 +520,7 @@ def test_another_devices_copy_is_before_the_producers_next_work(floats: np.ndarr
     np.testing.assert_array_equal(read(there), floats)
 
 
-@on_the_double
+@on_the_fake
 @pytest.mark.parametrize("how", ["asarray", "from_cuda_array_interface", "everywhere"])
 def test_leaving_out_the_wait_is_a_race(floats: np.ndarray, how: str) -> None:
     stream = CUDA.stream()
@@ -661,7 +661,7 @@ def test_the_streams_that_dlpack_knows(floats: np.ndarray, stream: Any, ordered:
             break
     else:
         assert ordered is None
-        assert not CUDA.is_double or all(xd.Queue("cuda:0", native=number).record().done for number in (2, own))
+        assert not CUDA.is_fake or all(xd.Queue("cuda:0", native=number).record().done for number in (2, own))
     there.wait()
 
 
@@ -839,7 +839,7 @@ def test_asarray_keeps_the_owner_and_from_interface_only_if_told(floats: np.ndar
     assert plain.shape == (3, 4)
 
 
-@on_the_double
+@on_the_fake
 def test_an_exported_stream_lives_as_long_as_the_object(floats: np.ndarray) -> None:
     before = CUDA.live().streams
     queue = xd.Queue.new("cuda:0")
@@ -854,7 +854,7 @@ def test_an_exported_stream_lives_as_long_as_the_object(floats: np.ndarray) -> N
     assert eventually(lambda: CUDA.live().streams <= before + 1), "a default queue may have been made"
 
 
-@on_the_double
+@on_the_fake
 @two_devices
 def test_nothing_stays_allocated(floats: np.ndarray) -> None:
     read(xd.asarray(floats).to("cuda:0").to("cuda:1"))

@@ -1,4 +1,4 @@
-"""DLPack and Arrow's device streams on the double of CUDA's library: exporters as torch's, streams of every number.
+"""DLPack and Arrow's device streams on the fake of CUDA's library: exporters as torch's, streams of every number.
 
 The exporters are plain Python and ctypes: nothing of ours is in them.
 """

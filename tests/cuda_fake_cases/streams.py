@@ -1,4 +1,4 @@
-"""Streams of other libraries on the double of CUDA's library: which device's they are, whoever shows them, and arrays
+"""Streams of other libraries on the fake of CUDA's library: which device's they are, whoever shows them, and arrays
 whose work is on another device's stream than their memory's.
 
 The exporters are plain Python and ctypes: nothing of ours is in them.
@@ -22,7 +22,7 @@ from tests.cuda_fake_cases.cuda_array import (
     in_a_thread,
     interface_of,
     no_faults,
-    on_the_double,
+    on_the_fake,
     read,
     two_devices,
 )
@@ -127,7 +127,7 @@ def test_a_stream_is_of_the_device_that_it_was_made_on() -> None:
         (Stream(1, device=3.5), xd.InvalidDataError, "of type float, which has no number"),
         (Stream(1, device="x"), ValueError, "device"),
         (Stream(1, device="cpu"), ValueError, "cpu"),
-        pytest.param(Stream(0x1234560), ValueError, "ended, or was never one", marks=on_the_double),
+        pytest.param(Stream(0x1234560), ValueError, "ended, or was never one", marks=on_the_fake),
     ],
 )
 def test_what_is_no_stream(stream: Stream, error: type[Exception], match: str) -> None:
@@ -194,7 +194,7 @@ def test_a_consumers_stream_on_a_peer(floats: np.ndarray) -> None:
 
 def test_a_stream_that_has_ended_is_refused(floats: np.ndarray) -> None:
     array = DeviceArray(floats)
-    if not CUDA.is_double:
+    if not CUDA.is_fake:
         pytest.skip("CUDA may look into what it is given")
     with pytest.raises(ValueError):  # noqa: PT011 - CUDA's own words
         xd.from_cuda_array_interface(interface_of(array.memory, stream=0x1234560), owner=array)

@@ -16,7 +16,7 @@ import crossdock as xd
 
 
 def gpu() -> bool:
-    """A real one: the double has no kernels for these libraries to run."""
+    """A real one: the fake has no kernels for these libraries to run."""
     if "CROSSDOCK_CUDA_LIBRARY" in os.environ:
         return False
     try:

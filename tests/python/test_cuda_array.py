@@ -1,6 +1,6 @@
-"""The CUDA Array Interface, DLPack and Arrow's events, on the double of CUDA's library.
+"""The CUDA Array Interface, DLPack and Arrow's events, on the fake of CUDA's library.
 
-A process opens its drivers once, so these tests run in one of their own, which finds the double in CUDA's place.
+A process opens its drivers once, so these tests run in one of their own, which finds the fake in CUDA's place.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DOUBLE = Path(os.environ.get("CROSSDOCK_BUILD_DIR", ROOT / "build" / "dev")) / "tests/fakes/cuda/libcuda_fake.so"
+FAKE = Path(os.environ.get("CROSSDOCK_BUILD_DIR", ROOT / "build" / "dev")) / "tests/fakes/cuda/libcuda_fake.so"
 FILES = sorted((ROOT / "tests" / "cuda_fake_cases").glob("*.py"))
 
 
 @pytest.mark.parametrize("tests", FILES, ids=lambda path: path.stem)
-def test_on_the_double(tests: Path) -> None:
-    assert DOUBLE.exists(), f"{DOUBLE} is built with the C++ tests: ./dev build"
+def test_on_the_fake(tests: Path) -> None:
+    assert FAKE.exists(), f"{FAKE} is built with the C++ tests: ./dev build"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml")]
     done = subprocess.run(
         [*command, str(tests)],
-        env={**os.environ, "CROSSDOCK_CUDA_LIBRARY": str(DOUBLE)},
+        env={**os.environ, "CROSSDOCK_CUDA_LIBRARY": str(FAKE)},
         capture_output=True,
         text=True,
         timeout=110,

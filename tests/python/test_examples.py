@@ -25,9 +25,9 @@ def gpu() -> bool:
     return library.cuInit(0) == 0 and library.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
 
 
-@pytest.fixture(params=["double", "gpu"])
+@pytest.fixture(params=["fake", "gpu"])
 def cuda(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the test starts finds the double of CUDA's library in its place, whose streams are slow; or a GPU."""
+    """What the test starts finds the fake of CUDA's library in its place, whose streams are slow; or a GPU."""
     if request.param == "gpu":
         monkeypatch.delenv("CROSSDOCK_CUDA_LIBRARY", raising=False)
         if not gpu():

@@ -13,12 +13,12 @@
 #include "crossdock/device/cuda.h"
 #include "fakes/cuda/cuda_fake.h"
 
-/// CUDA for tests: the double always, and a real GPU by the same tests where there is one.
+/// CUDA for tests: the fake always, and a real GPU by the same tests where there is one.
 namespace crossdock::testing {
 
-/// Where tests run: "Double", "Gpu", or on the library of that name.
+/// Where tests run: "Fake", "Gpu", or on the library of that name.
 inline std::vector<std::string> cuda_candidates(const std::string& target) {
-  if (target == "Double") return {CROSSDOCK_CUDA_FAKE};
+  if (target == "Fake") return {CROSSDOCK_CUDA_FAKE};
   if (target == "Gpu") return {"libcuda.so.1", "libcuda.so"};
   return {target};
 }
@@ -80,7 +80,7 @@ class Cuda {
     return stream;
   }
 
-  // Of the double alone
+  // Of the fake alone
   CrossdockCudaFakeLive live() const {
     CrossdockCudaFakeLive live{};
     control("crossdockCudaFakeLive", &live);

@@ -10,7 +10,7 @@
 
 namespace crossdock::testing {
 
-/// A test of CUDA that its parameter puts on the double, or on a GPU where there is one; elsewhere it is skipped. A
+/// A test of CUDA that its parameter puts on the fake, or on a GPU where there is one; elsewhere it is skipped. A
 /// fixture on top of this one begins its SetUp() with this one's, and returns if the test IsSkipped() then.
 class CudaTargetTest : public ::testing::TestWithParam<std::string> {
  protected:
@@ -22,12 +22,12 @@ class CudaTargetTest : public ::testing::TestWithParam<std::string> {
     reset();
   }
 
-  bool on_fake() const { return GetParam() == "Double"; }
+  bool on_fake() const { return GetParam() == "Fake"; }
   /// Forgets faults, arranged failures and delays.
   void reset() const {
     if (on_fake()) cuda_->control("crossdockCudaFakeReset");
   }
-  /// Streams of the double take this long for each piece of work; a GPU's as long as they do.
+  /// Streams of the fake take this long for each piece of work; a GPU's as long as they do.
   void slow_down(std::uint64_t microseconds) const {
     if (on_fake()) cuda_->control("crossdockCudaFakeSetDelay", microseconds);
   }
@@ -43,8 +43,7 @@ class CudaTargetTest : public ::testing::TestWithParam<std::string> {
 };
 
 /// The parameters, and the names that they give to tests: CROSSDOCK_ON_CUDA(CudaStreams);
-#define CROSSDOCK_ON_CUDA(fixture)                                        \
-  INSTANTIATE_TEST_SUITE_P(, fixture, ::testing::Values("Double", "Gpu"), \
-                           [](const auto& target) { return target.param; })
+#define CROSSDOCK_ON_CUDA(fixture) \
+  INSTANTIATE_TEST_SUITE_P(, fixture, ::testing::Values("Fake", "Gpu"), [](const auto& target) { return target.param; })
 
 }  // namespace crossdock::testing

@@ -7,7 +7,7 @@ namespace {
 
 using crossdock::testing::Cuda;
 
-/// `delay_us`: how long each piece of work takes at least, on the double.
+/// `delay_us`: how long each piece of work takes at least, on the fake.
 DriverCase cuda_case(const std::string& name, const std::string& target, std::uint64_t delay_us = 0) {
   // The suite's device is the first; CUDA's primary context is the one that the driver opens it in.
   const auto with_context = [target](auto make) {
@@ -25,7 +25,7 @@ DriverCase cuda_case(const std::string& name, const std::string& target, std::ui
           [target, delay_us] {
             std::string why_not;
             std::shared_ptr<Driver> driver = crossdock::testing::make_cuda_target(target, why_not);
-            if (target == "Double") Cuda(target).control("crossdockCudaFakeSetDelay", delay_us);
+            if (target == "Fake") Cuda(target).control("crossdockCudaFakeSetDelay", delay_us);
             return driver;
           },
       .kinds = {MemoryKind::kDevice, MemoryKind::kHost, MemoryKind::kShared},
@@ -67,8 +67,8 @@ DriverCase cuda_case(const std::string& name, const std::string& target, std::ui
 }  // namespace
 
 INSTANTIATE_TEST_SUITE_P(Cuda, DriverConformance,
-                         ::testing::Values(cuda_case("cuda_fake", "Double"),
-                                           cuda_case("cuda_fake_with_delay", "Double", 2000), cuda_case("cuda", "Gpu")),
+                         ::testing::Values(cuda_case("cuda_fake", "Fake"),
+                                           cuda_case("cuda_fake_with_delay", "Fake", 2000), cuda_case("cuda", "Gpu")),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace crossdock::device

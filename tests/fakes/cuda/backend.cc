@@ -28,7 +28,7 @@ std::shared_ptr<device::Driver> start_backend(int devices, std::uint64_t delay_u
 
 void set_backend_delay(std::uint64_t delay_us) { started().set_delay(std::chrono::microseconds(delay_us)); }
 
-void fail_backend_work() { started().fail_work(0, SystemError("the CUDA double was told to let this work fail")); }
+void fail_backend_work() { started().fail_work(0, SystemError("the CUDA fake was told to let this work fail")); }
 
 std::vector<std::string> backend_faults() { return started().faults(); }
 

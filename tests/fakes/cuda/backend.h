@@ -7,7 +7,7 @@
 
 #include "crossdock/device/driver.h"
 
-/// The simulated devices under the double: one driver for the process.
+/// The simulated devices under the fake: one driver for the process.
 namespace crossdock::cuda_fake {
 
 std::shared_ptr<device::Driver> start_backend(int devices, std::uint64_t delay_us);

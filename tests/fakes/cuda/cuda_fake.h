@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-/// A double of CUDA's driver library, for tests: CUDA's ABI on simulated devices. What it does beyond CUDA is said
+/// A fake of CUDA's driver library, for tests: CUDA's ABI on simulated devices. What it does beyond CUDA is said
 /// here; tests find these functions in the library that they opened. All are thread-safe.
 ///
 /// From the environment, read by cuInit: CROSSDOCK_CUDA_FAKE_DEVICES (how many; 2), CROSSDOCK_CUDA_FAKE_DELAY_US

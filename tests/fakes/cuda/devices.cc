@@ -33,7 +33,7 @@ std::unique_ptr<DoubleContext> make_context(CUdevice ordinal, bool primary) {
 
 CUuuid uuid_of(CUdevice device) {
   CUuuid uuid{};
-  std::memcpy(uuid.bytes, "crossdock double", sizeof uuid.bytes);
+  std::memcpy(uuid.bytes, "crossdock: faked", sizeof uuid.bytes);
   uuid.bytes[15] = static_cast<unsigned char>(device);
   return uuid;
 }
@@ -125,7 +125,7 @@ CUDA_FAKE CUresult cuDeviceGetName(char* name, int length, CUdevice device) {
   return call("cuDeviceGetName", [&] {
     device_of(device);
     if (length <= 0) throw Failure{kInvalidValue};
-    std::snprintf(name, static_cast<std::size_t>(length), "Crossdock CUDA double %d", device);
+    std::snprintf(name, static_cast<std::size_t>(length), "Crossdock CUDA fake %d", device);
   });
 }
 

@@ -82,7 +82,7 @@ CUDA_FAKE CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pointer, CUipcMemHandle ha
     block.source = Source::kOpened;
     block.context = &context;
     block.size = named.size;
-    block.buffer = context.backend->import_memory(std::move(exported), "the CUDA double");
+    block.buffer = context.backend->import_memory(std::move(exported), "the CUDA fake");
     block.opened = 1;
     block.handle = handle;
     *pointer = reinterpret_cast<CUdeviceptr>(block.buffer.data());

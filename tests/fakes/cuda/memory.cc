@@ -145,7 +145,7 @@ CUDA_FAKE CUresult cuMemAllocManaged(CUdeviceptr* pointer, std::size_t size, uns
   });
 }
 
-// CUDA may wait for the device here; the double doesn't, so that who relies on that is found out.
+// CUDA may wait for the device here; the fake doesn't, so that who relies on that is found out.
 CUDA_FAKE CUresult cuMemFree_v2(CUdeviceptr pointer) {
   Block freed;  // dropped outside the lock
   return call("cuMemFree_v2", [&] {

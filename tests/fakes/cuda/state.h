@@ -18,7 +18,7 @@
 #include "crossdock/device/driver.h"
 #include "device/cuda/api.h"
 
-/// What the double of CUDA's driver library remembers. All of it is guarded by one lock, which is never held while
+/// What the fake of CUDA's driver library remembers. All of it is guarded by one lock, which is never held while
 /// anything waits.
 namespace crossdock::cuda_fake {
 

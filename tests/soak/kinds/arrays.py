@@ -122,7 +122,7 @@ def _double_missing() -> str | None:
 
 
 def _memory_of_the_double(size: int) -> int:
-    """The address of memory of the double's first device."""
+    """The address of memory of the fake's first device."""
     from tests.cuda_fake_cases.cuda_array import Cuda
 
     address = ctypes.c_void_p()

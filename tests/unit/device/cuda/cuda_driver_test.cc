@@ -31,7 +31,7 @@ class ScopedVariable {
   const char* name_;
 };
 
-/// Finding and starting CUDA: on the double, which can be made to fail.
+/// Finding and starting CUDA: on the fake, which can be made to fail.
 class CudaDriver : public ::testing::Test {
  protected:
   void SetUp() override { cuda_.control("crossdockCudaFakeReset"); }
@@ -42,7 +42,7 @@ class CudaDriver : public ::testing::Test {
     return make_cuda_driver({library}, &tried_);
   }
 
-  Cuda cuda_{"Double"};
+  Cuda cuda_{"Fake"};
   std::vector<std::string> tried_;
 };
 

@@ -23,7 +23,7 @@ constexpr int kUnknown = 999;
 constexpr int kPools = 115;
 constexpr int kManaged = 83;
 
-/// What happens when CUDA fails: on the double, which does so when it is told to.
+/// What happens when CUDA fails: on the fake, which does so when it is told to.
 class CudaFailures : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -58,7 +58,7 @@ class CudaFailures : public ::testing::Test {
     context_->wait(event);
   }
 
-  Cuda cuda_{"Double"};
+  Cuda cuda_{"Fake"};
   std::shared_ptr<Driver> driver_;
   std::shared_ptr<Context> context_;
   std::unique_ptr<Queue> queue_;

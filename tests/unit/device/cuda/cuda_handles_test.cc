@@ -80,7 +80,7 @@ MemoryHandle from_text(const std::string& text) {
 class CudaHandles : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    if (GetParam() == "Double") {
+    if (GetParam() == "Fake") {
       // A library of its own, which no other test in this process has started.
       library_ = folder_.path_of("libcuda_fake.so");
       std::filesystem::copy_file(CROSSDOCK_CUDA_FAKE, library_);
@@ -140,7 +140,7 @@ TEST_P(CudaHandles, CarryMemoryToAnotherProcess) {
   exporter.line().say("done");
   EXPECT_EQ(exporter.wait(), 0);
   EXPECT_THROW(cuda.context->import_memory(from_text(whole), "a process that has gone"), Error);
-  if (GetParam() == "Double") {
+  if (GetParam() == "Fake") {
     EXPECT_EQ(Cuda(target()).live().allocations, 0u);
   }
 }
@@ -156,7 +156,7 @@ TEST_P(CudaHandles, ThatCudaDoesntKnowAreRefused) {
 }
 
 TEST(CudaHandlesOfTheDouble, AreWholeBlocks) {
-  const Opened cuda("Double");
+  const Opened cuda("Fake");
   const Buffer buffer = cuda.context->allocate(64, MemoryKind::kDevice, Sharing::kExportable, *cuda.queue);
   EXPECT_EQ(buffer.size(), 64u);
   EXPECT_EQ(cuda.context->describe(buffer.data()).size, std::uint64_t{2} << 20);

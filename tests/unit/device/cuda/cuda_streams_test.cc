@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 
 constexpr std::uint64_t kDelay = 150'000;  // microseconds; long against what a test does meanwhile
 
-/// What runs before and after what. On the double, whose streams are slow where a test wants that, and which finds
+/// What runs before and after what. On the fake, whose streams are slow where a test wants that, and which finds
 /// orders that are missing; and on a GPU where there is one, as far as that needn't be slow.
 class CudaStreams : public CudaTargetTest {
  protected:
@@ -170,7 +170,7 @@ TEST_P(CudaStreams, HostFunctionsAndFillsRunInTheStreamsOrder) {
   cuda_->run("cuDevicePrimaryCtxRelease_v2", 0);
 }
 
-// The default streams' rules, which are CUDA's own: the double must keep them, or tests on it would mean nothing.
+// The default streams' rules, which are CUDA's own: the fake must keep them, or tests on it would mean nothing.
 
 TEST_P(CudaStreams, TellADevice) {
   EXPECT_EQ(driver_->device_of_queue(queue_->native()), context_->device());
