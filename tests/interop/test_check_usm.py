@@ -1,4 +1,4 @@
-"""`crossdock.check()` on USM memory, with a real SYCL run time to ask: planted mistakes, dpctl, dpnp, our own."""
+"""`crossdock.check()` on USM memory, with a real SYCL run time to ask: deliberate mistakes, dpctl, dpnp, our own."""
 
 from __future__ import annotations
 

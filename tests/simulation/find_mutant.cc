@@ -4,8 +4,8 @@
 
 #include "world.h"
 
-/// Linked with one source of src/dissociated in which a bug was planted: `find_planted SEEDS` fails unless one of the
-/// first SEEDS worlds shows it.
+/// Linked with one source of src/dissociated that has a deliberate bug (a mutant): `find_mutant SEEDS` fails unless one
+/// of the first SEEDS worlds shows it.
 int main(int argc, char** argv) {
   if (argc != 2) {
     std::fprintf(stderr, "usage: %s SEEDS\n", argv[0]);
@@ -18,6 +18,6 @@ int main(int argc, char** argv) {
     std::printf("found by seed %llu: %s\n", static_cast<unsigned long long>(seed), run.failure.c_str());
     return 0;
   }
-  std::fprintf(stderr, "the planted bug went unseen in %llu worlds\n", static_cast<unsigned long long>(seeds));
+  std::fprintf(stderr, "the mutant went unseen in %llu worlds\n", static_cast<unsigned long long>(seeds));
   return 1;
 }
