@@ -74,7 +74,7 @@ def zeros(uri: str) -> None:
     from pathlib import Path
 
     # The client that the tests have written from the specification: ours sends no such thing.
-    sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "letter"))
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "spec_peer"))
     import shm_carrier
 
     carrier = shm_carrier.connect(shm_carrier.socket_path(uri.removeprefix("shm:")))

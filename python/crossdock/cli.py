@@ -731,7 +731,7 @@ def check(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: one JSON object.")] = False,
 ) -> None:
-    """Judges how an object exports its data, by the letter of each protocol. Exit code 1 where a rule is broken."""
+    """Judges how an object exports its data, against the specification of each protocol. Exit code 1 where a rule is broken."""
     with _reported():
         thing: object = None
         try:

@@ -40,7 +40,7 @@ struct Slot {
   std::uint64_t address = 0;   // 0: empty. Nobody leases address 0.
   Run oldest;                  // count 0: nothing lent
   std::uint32_t more = kNone;  // the last of the later runs, in `laters`: rare
-  // The rest serves FreeRule::kLetter only.
+  // The rest serves FreeRule::kAsSpecified only.
   std::uint32_t owed = 0;        // frees that a counting client may still send for leases that have ended already
   std::uint32_t ended = 0;       // leases of streams before `generation`; they are the oldest ones
   std::uint32_t generation = 0;  // the stream that `ended` was right for
@@ -102,7 +102,8 @@ struct LeaseLedger::Impl {
   std::uint32_t generation = 0;
   std::size_t pairs = 0;
   std::uint64_t bytes = 0;
-  std::uint64_t unfinished = 0;  // kLetter: the address of which a free has ended some leases and not yet all; 0: none
+  std::uint64_t unfinished =
+      0;  // kAsSpecified: the address of which a free has ended some leases and not yet all; 0: none
 
   bool is_split() const noexcept { return tables.size() > 1; }
 
@@ -188,7 +189,7 @@ struct LeaseLedger::Impl {
 
   void lend(const RemoteBuffer& buffer, std::uint64_t holder, std::int64_t now_ms) {
     Slot& slot = slot_for_lending(buffer.address);
-    if (rule == FreeRule::kLetter) settle(slot);
+    if (rule == FreeRule::kAsSpecified) settle(slot);
     if (slot.oldest.count == 0) {
       slot.oldest = {holder, buffer.length, now_ms, 1};
     } else if (Run& last = slot.more == kNone ? slot.oldest : laters[slot.more].run;
@@ -222,7 +223,7 @@ struct LeaseLedger::Impl {
   }
 
   /// False: the slot has more leases to end than there are steps.
-  bool free_by_letter(Slot& slot, std::size_t* steps, std::vector<std::uint64_t>* freed) {
+  bool free_as_specified(Slot& slot, std::size_t* steps, std::vector<std::uint64_t>* freed) {
     settle(slot);
     if (slot.ended != 0) {
       if (unfinished == 0) slot.owed += slot.ended - 1;
@@ -250,7 +251,7 @@ struct LeaseLedger::Impl {
       throw ProtocolError("free_data names address " + std::to_string(address) +
                           ", which is not lent on this connection: it was never sent, or freed more often than sent");
     }
-    if (rule == FreeRule::kLetter) return free_by_letter(slot, steps, freed);
+    if (rule == FreeRule::kAsSpecified) return free_as_specified(slot, steps, freed);
     end_one(slot, freed);
     return true;
   }

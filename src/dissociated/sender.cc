@@ -14,7 +14,7 @@ Sender::Sender(std::uint64_t want_data, std::optional<std::uint64_t> free_data, 
     : want_data_(want_data),
       free_data_(free_data),
       peer_(peer),
-      leases_(peer.counted_leases ? FreeRule::kCounted : FreeRule::kLetter) {
+      leases_(peer.counted_leases ? FreeRule::kCounted : FreeRule::kAsSpecified) {
   if (free_data_ == want_data_) {
     throw InvalidArgumentError("want_data and free_data are both " + std::to_string(want_data_) +
                                "; a client's messages could not be told apart: choose two tags");

@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   constexpr std::uint64_t kFreeData = 2;
   fuzz::Input input(fuzz::bytes(data, size));
   const auto rule =
-      input.number<std::uint8_t>() % 2 == 0 ? dissociated::FreeRule::kCounted : dissociated::FreeRule::kLetter;
+      input.number<std::uint8_t>() % 2 == 0 ? dissociated::FreeRule::kCounted : dissociated::FreeRule::kAsSpecified;
   dissociated::Sender sender(
       kWantData, kFreeData,
       {.error_messages = true, .counted_leases = rule == dissociated::FreeRule::kCounted, .cancel = true});

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "letter"))
+sys.path.insert(0, str(HERE.parent / "spec_peer"))
 
 import protocol  # noqa: E402
 from tcp_carrier import crc32c, frame  # noqa: E402
@@ -91,7 +91,7 @@ def wire() -> None:
     lend, free, free_one, stream = 0, 1, 2, 3
     twice = bytes([stream, lend, 1, 3, 1, lend, 1, 3, 1])
     after, both = bytes([stream, free_one, 1]), bytes([free, 16]) + struct.pack("<QQ", 64, 64)
-    for rule, name in enumerate(("counted", "letter")):
+    for rule, name in enumerate(("counted", "as_specified")):
         put("free_data", f"{name}_once_after_the_end", bytes([rule]) + twice + after)
         put("free_data", f"{name}_twice", bytes([rule]) + twice + bytes([free_one, 1]) + after + after[1:])
         put("free_data", f"{name}_in_one_message", bytes([rule]) + twice + both)

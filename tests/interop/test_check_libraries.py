@@ -106,7 +106,7 @@ RIGHT: dict[str, Callable[[], Any]] = {
     "pandas": lambda: pd.DataFrame({"a": [1, 2], "s": ["x", None]}),
     "duckdb": lambda: duckdb.sql("select i, 'x' || i as s, [i] as l from range(10) t(i)"),
 }
-# What they break, by the letter; docs/check.md says more of each.
+# The rules that they break; docs/check.md says more of each.
 KNOWN: dict[str, tuple[Callable[[], Any], set[str]]] = {
     "numpy transposed": (lambda: np.arange(12.0).reshape(3, 4)[:, ::2], NUMPY_BUFFERS),
     "numpy backwards": (lambda: np.arange(12.0)[::-1], NUMPY_BUFFERS),
@@ -125,7 +125,7 @@ BY_CHANCE = {"arrow-device-reserved"}
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_these_go_by_the_letter(name):
+def test_these_go_as_specified(name):
     for report in (xd.check(RIGHT[name]), xd.check(RIGHT[name]())):
         assert {one.rule for one in report.errors} - BY_CHANCE == set(), str(report)
 

@@ -119,7 +119,7 @@ def test_our_own_in_each_context(syclobj):
 
 
 def test_nothing_is_asked_where_nobody_loaded_dpctl(script):
-    """The judge imports nothing, and a made-up pointer is judged by the letter alone."""
+    """The judge imports nothing, and a made-up pointer is checked against the text alone."""
     out = script("""
         import sys, crossdock as xd
         class Told:

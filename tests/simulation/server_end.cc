@@ -42,7 +42,7 @@ ServerEnd::ServerEnd(const Options& options, Environment& environment, Wire& wir
       books_(books),
       random_(random),
       sender_(kWantData, kFreeData, options.peer),
-      model_(options.peer.counted_leases ? FreeRule::kCounted : FreeRule::kLetter) {}
+      model_(options.peer.counted_leases ? FreeRule::kCounted : FreeRule::kAsSpecified) {}
 
 bool ServerEnd::turn() {
   if (gone_) return false;

@@ -25,7 +25,7 @@ enum class FreeRule : std::uint8_t {
   ///    everything back;
   ///  - a client that counts after all sends the rest of its frees then: as many are owed and swallowed, they are no
   ///    error. Owed ones are swallowed before they touch a lease of a stream that is still under way.
-  kLetter,
+  kAsSpecified,
 };
 
 /// Which addresses a consumer holds, counted. One ledger per connection, so that nobody can free another's. Pure; one
@@ -53,7 +53,7 @@ class CROSSDOCK_EXPORT LeaseLedger {
   std::size_t free(std::span<const std::uint64_t> addresses, std::vector<std::uint64_t>* freed,
                    std::size_t steps = std::numeric_limits<std::size_t>::max());
 
-  /// The stream's last body was sent: its leases are those of an ended stream from now on. See FreeRule::kLetter.
+  /// The stream's last body was sent: its leases are those of an ended stream from now on. See FreeRule::kAsSpecified.
   void stream_ended() noexcept;
 
   /// The consumer is gone: everything comes home. Appends every outstanding pair's holder.

@@ -13,11 +13,11 @@
 
 namespace crossdock::dissociated {
 
-/// What a client said that it can do beyond the text of the specification; a client that follows its letter says
+/// What a client said that it can do beyond the text of the specification; a client that follows the text strictly says
 /// nothing.
 struct PeerFeatures {
   bool error_messages = false;  ///< It knows message type 255.
-  bool counted_leases = false;  ///< It frees each pair as often as it was sent: FreeRule::kCounted, else kLetter.
+  bool counted_leases = false;  ///< It frees each pair as often as it was sent: FreeRule::kCounted, else kAsSpecified.
   bool cancel = false;          ///< It may end a stream before its end, see Sender::on_untagged().
 };
 

@@ -1,6 +1,6 @@
 """`crossdock.check()`: a judge of other people's exports.
 
-It goes by the letter of each specification, with ctypes and plain Python: nothing here is shared with what exports and
+It follows each specification strictly, with ctypes and plain Python: nothing here is shared with what exports and
 imports in Crossdock itself, so that it can judge that, too.
 """
 

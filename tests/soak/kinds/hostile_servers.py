@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 from tests.soak import leftovers, mutate, reading
-from tests.soak.spec_peers import ENDED, letter_server
+from tests.soak.spec_peers import ENDED, spec_server
 from tests.soak.unit import Kind, Unit
 
 import crossdock as xd
@@ -30,14 +30,14 @@ class _Server:
 
     def act(self, carrier: Any) -> None:
         with contextlib.suppress(*ENDED):  # the client has had enough
-            letter_server.expect_request(carrier)
+            spec_server.expect_request(carrier)
             if not self.right:
                 self._change_sending(carrier)
-            kinds = letter_server.packed if self.by_value else self.random.choice(
-                (letter_server.packed, letter_server.remote, letter_server.mixed)
+            kinds = spec_server.packed if self.by_value else self.random.choice(
+                (spec_server.packed, spec_server.remote, spec_server.mixed)
             )  # fmt: skip
-            sending = letter_server.Sending(carrier, kinds, by_value=self.by_value)
-            acts = self.random.choice(letter_server.ORDERS)(sending)
+            sending = spec_server.Sending(carrier, kinds, by_value=self.by_value)
+            acts = self.random.choice(spec_server.ORDERS)(sending)
             twice = None
             draw = 1 if self.right else self.random.random()
             if draw < 0.2:
@@ -58,7 +58,7 @@ class _Server:
             if self.cut:
                 carrier.close(orderly=self.random.random() < 0.5)
             else:
-                letter_server.until_it_goes(carrier)
+                spec_server.until_it_goes(carrier)
 
     def _change_sending(self, carrier: Any) -> None:
         """Has the carrier change some of the messages that go through it."""
@@ -96,7 +96,7 @@ def attack(unit: Unit, scheme: str) -> None:
             one = _Server(unit, scheme == "shm", right)
             with tempfile.TemporaryDirectory(dir=unit.folder) as folder:
                 path = str(Path(folder) / "s")
-                serving = letter_server.shm_server(path) if scheme == "shm" else letter_server.tcp_server()
+                serving = spec_server.shm_server(path) if scheme == "shm" else spec_server.tcp_server()
                 with serving as server:
                     server.accept(one.act)
                     refused = _look(unit, one, server.uri)
@@ -124,7 +124,7 @@ def _look(unit: Unit, one: _Server, uri: str) -> bool:
         unit.finding(f"pyarrow can't take what full validation let through: {error}")
         return False
     unit.count("tables that hold together")
-    if not one.changed and not table.equals(letter_server.TABLE):
+    if not one.changed and not table.equals(spec_server.TABLE):
         unit.finding(f"a {'cut off' if one.cut else 'whole'} stream gave another table, of {table.num_rows} rows")
     reading.check_fully(unit, table)
     return False

@@ -31,9 +31,9 @@ class Ledger : public ::testing::Test {
   LeaseLedger ledger_;
 };
 
-class LetterLedger : public Ledger {
+class AsSpecifiedLedger : public Ledger {
  protected:
-  LetterLedger() : Ledger(FreeRule::kLetter) {}
+  AsSpecifiedLedger() : Ledger(FreeRule::kAsSpecified) {}
 };
 
 TEST_F(Ledger, GivesEachPairsHolderBack) {
@@ -120,7 +120,7 @@ TEST_F(Ledger, ItsMemoryGrowsWithWhatIsLent) {
 }
 
 // "A client that frees each distinct address once, after the last body, must be enough."
-TEST_F(LetterLedger, OneFreeAfterTheEndEndsAllLeasesOfAnAddress) {
+TEST_F(AsSpecifiedLedger, OneFreeAfterTheEndEndsAllLeasesOfAnAddress) {
   lend({{64, 5}}, 1);
   lend({{64, 5}, {128, 1}}, 2);
   lend({{64, 5}}, 1);
@@ -130,7 +130,7 @@ TEST_F(LetterLedger, OneFreeAfterTheEndEndsAllLeasesOfAnAddress) {
   EXPECT_EQ(ledger_.outstanding_bytes(), 0u);
 }
 
-TEST_F(LetterLedger, BeforeTheEndOneFreeEndsOneLeaseSoNothingIsReusedEarly) {
+TEST_F(AsSpecifiedLedger, BeforeTheEndOneFreeEndsOneLeaseSoNothingIsReusedEarly) {
   lend({{64, 5}, {64, 5}, {64, 5}}, 1);
   EXPECT_THAT(free({64}), ElementsAre(1));
   EXPECT_EQ(ledger_.outstanding(), 2u);
@@ -138,7 +138,7 @@ TEST_F(LetterLedger, BeforeTheEndOneFreeEndsOneLeaseSoNothingIsReusedEarly) {
   EXPECT_THAT(free({64}), ElementsAre(1, 1));
 }
 
-TEST_F(LetterLedger, AClientThatCountsAfterTheEndIsNoOffender) {
+TEST_F(AsSpecifiedLedger, AClientThatCountsAfterTheEndIsNoOffender) {
   lend({{64, 5}, {64, 5}, {64, 5}}, 1);
   EXPECT_THAT(free({64}), ElementsAre(1));
   ledger_.stream_ended();
@@ -147,7 +147,7 @@ TEST_F(LetterLedger, AClientThatCountsAfterTheEndIsNoOffender) {
   EXPECT_ERROR(free({64}), ProtocolError, "freed more often than sent");
 }
 
-TEST_F(LetterLedger, OwedFreesDoNotTouchTheNextStreamWhileItIsUnderWay) {
+TEST_F(AsSpecifiedLedger, OwedFreesDoNotTouchTheNextStreamWhileItIsUnderWay) {
   lend({{64, 5}, {64, 5}}, 1);
   ledger_.stream_ended();
   EXPECT_THAT(free({64}), ElementsAre(1, 1));
@@ -157,7 +157,7 @@ TEST_F(LetterLedger, OwedFreesDoNotTouchTheNextStreamWhileItIsUnderWay) {
   EXPECT_THAT(free({64}), ElementsAre(2));
 }
 
-TEST_F(LetterLedger, AFreeDuringTheNextStreamEndsWhatThePreviousOneLeft) {
+TEST_F(AsSpecifiedLedger, AFreeDuringTheNextStreamEndsWhatThePreviousOneLeft) {
   lend({{64, 5}, {64, 5}}, 1);
   ledger_.stream_ended();
   lend({{64, 5}, {64, 5}}, 2);
@@ -167,7 +167,7 @@ TEST_F(LetterLedger, AFreeDuringTheNextStreamEndsWhatThePreviousOneLeft) {
   EXPECT_THAT(free({64}), ElementsAre(2, 2));
 }
 
-TEST_F(LetterLedger, OneFreeAfterTwoStreamsEndsTheLeasesOfBoth) {
+TEST_F(AsSpecifiedLedger, OneFreeAfterTwoStreamsEndsTheLeasesOfBoth) {
   lend({{64, 5}}, 1);
   ledger_.stream_ended();
   lend({{64, 5}, {64, 6}}, 2);
@@ -175,7 +175,7 @@ TEST_F(LetterLedger, OneFreeAfterTwoStreamsEndsTheLeasesOfBoth) {
   EXPECT_THAT(free({64}), ElementsAre(1, 2, 2));
 }
 
-TEST_F(LetterLedger, LendingCostsTheSameHoweverManyStreamsLeftLeases) {
+TEST_F(AsSpecifiedLedger, LendingCostsTheSameHoweverManyStreamsLeftLeases) {
   constexpr std::uint64_t kStreams = 400'000;  // counting them anew for each would take minutes
   const auto start = std::chrono::steady_clock::now();
   for (std::uint64_t stream = 0; stream < kStreams; ++stream) {
@@ -188,7 +188,7 @@ TEST_F(LetterLedger, LendingCostsTheSameHoweverManyStreamsLeftLeases) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
 }
 
-TEST_F(LetterLedger, OwedFreesSurviveAGrowingTable) {
+TEST_F(AsSpecifiedLedger, OwedFreesSurviveAGrowingTable) {
   lend({{64, 5}, {64, 5}}, 1);
   ledger_.stream_ended();
   EXPECT_THAT(free({64}), ElementsAre(1, 1));
@@ -270,7 +270,7 @@ TEST_F(Ledger, StopsAfterSoManyStepsAndGoesOn) {
 
 // One free ends all leases of ended streams: those of one address too are ended in slices, and as many frees are owed
 // as if they had ended at once.
-TEST_F(LetterLedger, EndsTheLeasesOfOneAddressInSlices) {
+TEST_F(AsSpecifiedLedger, EndsTheLeasesOfOneAddressInSlices) {
   constexpr std::uint64_t kLeases = 10;
   for (std::uint64_t holder = 0; holder < kLeases; ++holder) lend({{64, 1}}, holder);
   ledger_.stream_ended();

@@ -269,10 +269,10 @@ TEST_F(WireForms, ACancelIsAnEndOfStreamFromTheClient) {
                             bytes({0x00, 0, 0, 0, 0, 0}), bytes({})}) {
     EXPECT_THROW(sender_.on_untagged(other), ProtocolError);
   }
-  Sender by_the_letter(kWant, kFree);
-  EXPECT_EQ(by_the_letter.on_tagged(kWant, {}, &freed_), Sender::Event::kWantData);
-  EXPECT_ERROR(by_the_letter.on_untagged(cancel), ProtocolError, "clients send tagged ones only");
-  EXPECT_THAT(by_the_letter.error("no"), IsEmpty());
+  Sender as_specified(kWant, kFree);
+  EXPECT_EQ(as_specified.on_tagged(kWant, {}, &freed_), Sender::Event::kWantData);
+  EXPECT_ERROR(as_specified.on_untagged(cancel), ProtocolError, "clients send tagged ones only");
+  EXPECT_THAT(as_specified.error("no"), IsEmpty());
 }
 
 }  // namespace

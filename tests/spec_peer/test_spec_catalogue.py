@@ -9,13 +9,13 @@ from collections.abc import Iterator
 import protocol
 import pyarrow as pa
 import pytest
-from letter_server import ENDED, Carrier, LetterServer, expect_request, shm_server, until_it_goes
+from spec_server import ENDED, Carrier, SpecServer, expect_request, shm_server, until_it_goes
 
 import crossdock as xd
 
 
 @pytest.fixture
-def server(no_leftovers: None) -> Iterator[LetterServer]:
+def server(no_leftovers: None) -> Iterator[SpecServer]:
     with shm_server(os.path.join(os.environ["XDG_RUNTIME_DIR"], "catalogue.sock")) as serving:
         yield serving
 
@@ -40,7 +40,7 @@ def send(carrier: Carrier, number: int, message: protocol.Message) -> None:
         carrier.send(message.body, protocol.body_tag(number, protocol.PACKED))
 
 
-def offer(server: LetterServer, table: pa.Table) -> None:
+def offer(server: SpecServer, table: pa.Table) -> None:
     def act(carrier: Carrier) -> None:
         expect_request(carrier, b"")
         messages = protocol.messages_of(table)
@@ -52,7 +52,7 @@ def offer(server: LetterServer, table: pa.Table) -> None:
     server.accept(act)
 
 
-def offer_without_end(server: LetterServer, table: pa.Table, *, empty: bool = False) -> None:
+def offer_without_end(server: SpecServer, table: pa.Table, *, empty: bool = False) -> None:
     def act(carrier: Carrier) -> None:
         expect_request(carrier, b"")
         schema, batch = protocol.messages_of(table)
@@ -67,7 +67,7 @@ def offer_without_end(server: LetterServer, table: pa.Table, *, empty: bool = Fa
     server.accept(act)
 
 
-def test_a_catalogue_is_read(server: LetterServer) -> None:
+def test_a_catalogue_is_read(server: SpecServer) -> None:
     offer(server, catalogue([b"one", "zwei \u00fc".encode()], schema=pa.schema([("x", pa.int64())])))
     with xd.connect(server.uri) as client:
         one, two = client.list()
@@ -85,14 +85,14 @@ def test_a_catalogue_is_read(server: LetterServer) -> None:
     ],
     ids=["name", "device", "surrogate"],
 )
-def test_text_that_is_not_utf8_is_refused_with_its_place(server: LetterServer, table: pa.Table, says: str) -> None:
+def test_text_that_is_not_utf8_is_refused_with_its_place(server: SpecServer, table: pa.Table, says: str) -> None:
     offer(server, table)
     with xd.connect(server.uri) as client, pytest.raises(xd.InvalidDataError) as caught:
         client.list()
     assert says in str(caught.value)
 
 
-def test_a_catalogue_without_end_is_refused_by_its_entries(server: LetterServer) -> None:
+def test_a_catalogue_without_end_is_refused_by_its_entries(server: SpecServer) -> None:
     offer_without_end(server, catalogue([b"name"] * 100))
     with (
         xd.connect(server.uri) as client,
@@ -101,32 +101,32 @@ def test_a_catalogue_without_end_is_refused_by_its_entries(server: LetterServer)
         client.list(max_entries=1000)
 
 
-def test_a_catalogue_without_end_is_refused_by_its_bytes(server: LetterServer) -> None:
+def test_a_catalogue_without_end_is_refused_by_its_bytes(server: SpecServer) -> None:
     offer_without_end(server, catalogue([b"n" * 10_000], schema=pa.schema([(str(i), pa.int8()) for i in range(100)])))
     with xd.connect(server.uri) as client, pytest.raises(xd.ResourceError, match=r"1000000 bytes.*max_bytes"):
         client.list(max_bytes=1_000_000)
 
 
-def test_a_catalogue_of_endless_empty_batches_is_refused(server: LetterServer) -> None:
+def test_a_catalogue_of_endless_empty_batches_is_refused(server: SpecServer) -> None:
     offer_without_end(server, catalogue([b"name"]), empty=True)
     with xd.connect(server.uri) as client, pytest.raises(xd.ResourceError, match=r"more than 50 entries"):
         client.list(max_entries=50)
 
 
-def test_a_catalogue_with_dictionaries_is_none(server: LetterServer) -> None:
+def test_a_catalogue_with_dictionaries_is_none(server: SpecServer) -> None:
     table = catalogue([b"name"]).append_column("more", pa.array(["x"]).dictionary_encode())
     offer(server, table)
     with xd.connect(server.uri) as client, pytest.raises(xd.InvalidDataError, match="dictionary"):
         client.list()
 
 
-def test_the_limits_let_pass_what_is_within_them(server: LetterServer) -> None:
+def test_the_limits_let_pass_what_is_within_them(server: SpecServer) -> None:
     offer(server, catalogue([b"%d" % i for i in range(10)]))
     with xd.connect(server.uri) as client:
         assert len(client.list(max_entries=10, max_bytes=10_000)) == 10
 
 
-def test_names_of_fields_that_are_not_utf8_are_shown_without_an_error(server: LetterServer) -> None:
+def test_names_of_fields_that_are_not_utf8_are_shown_without_an_error(server: SpecServer) -> None:
     def act(carrier: Carrier) -> None:
         expect_request(carrier)
         schema = protocol.messages_of(pa.table({"abcd": [1]}))[0]

@@ -1,4 +1,4 @@
-"""What the tests of our client share: a server to the letter whose every act a test decides."""
+"""What the tests of our client share: a server that follows the text strictly, whose every act a test decides."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def patient_next(reader: Any) -> pa.RecordBatch | None:
             return None if batch is None else pa.record_batch(batch)
 
 
-class LetterServer:
+class SpecServer:
     """Serves one connection after another, each by one of the acts given; what an act raises, the test raises."""
 
     def __init__(self, uri: str, listener: socket.socket, carrier: Callable[..., Carrier], **options: Any) -> None:
@@ -77,28 +77,28 @@ class LetterServer:
     def finish(self) -> None:
         for thread in self._threads:
             thread.join(timeout=20)
-            assert not thread.is_alive(), "the letter-true server still waits"
+            assert not thread.is_alive(), "the strictly specified server still waits"
         self._listener.close()
         if self._errors:
             raise self._errors.pop(0)
 
 
 @contextlib.contextmanager
-def shm_server(path: str, **options: Any) -> Iterator[LetterServer]:
+def shm_server(path: str, **options: Any) -> Iterator[SpecServer]:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(path)
     os.chmod(path, 0o600)
     listener.listen()
-    serving = LetterServer(f"shm:{path}", listener, shm_carrier.ShmCarrier, **options)
+    serving = SpecServer(f"shm:{path}", listener, shm_carrier.ShmCarrier, **options)
     yield serving
     serving.finish()
     os.unlink(path)
 
 
 @contextlib.contextmanager
-def tcp_server(carrier: Callable[..., Carrier] = tcp_carrier.TcpCarrier, **options: Any) -> Iterator[LetterServer]:
+def tcp_server(carrier: Callable[..., Carrier] = tcp_carrier.TcpCarrier, **options: Any) -> Iterator[SpecServer]:
     listener = socket.create_server(("127.0.0.1", 0))
-    serving = LetterServer(f"tcp://127.0.0.1:{listener.getsockname()[1]}", listener, carrier, **options)
+    serving = SpecServer(f"tcp://127.0.0.1:{listener.getsockname()[1]}", listener, carrier, **options)
     yield serving
     serving.finish()
 

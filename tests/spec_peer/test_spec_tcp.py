@@ -1,4 +1,4 @@
-"""The letter-true client and server over tcp, where bodies go by value: both ways, every order, every loss."""
+"""The strictly specified client and server over tcp, where bodies go by value: both ways, every order, every loss."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import protocol
 import pyarrow as pa
 import pytest
 import tcp_carrier
-from letter_server import (
+from spec_server import (
     MESSAGES,
     ORDERS,
     TABLE,
     Carrier,
-    LetterServer,
+    SpecServer,
     Sending,
     end_first,
     expect_request,
@@ -129,14 +129,14 @@ def test_an_offence_ends_this_connection_and_no_other(served: xd.Server) -> None
 
 
 @pytest.fixture
-def server(no_leftovers: None) -> Iterator[LetterServer]:
+def server(no_leftovers: None) -> Iterator[SpecServer]:
     with tcp_server() as serving:
         yield serving
 
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("by_value", [True, False], ids=["body frames", "tagged messages"])
-def test_a_stream_comes_whole_in_any_order(server: LetterServer, order, by_value: bool) -> None:
+def test_a_stream_comes_whole_in_any_order(server: SpecServer, order, by_value: bool) -> None:
     def act(carrier: Carrier) -> None:
         for _ in range(3):
             expect_request(carrier)
@@ -171,7 +171,7 @@ def test_a_stream_comes_whole_with_checksums(no_leftovers: None, order) -> None:
 @pytest.mark.parametrize("order", [in_order, end_first, metadata_first])
 @pytest.mark.parametrize("count", range(2 * len(MESSAGES) - 1))
 def test_a_connection_lost_at_any_step_is_a_truncated_stream(
-    server: LetterServer, order, count: int, orderly: bool
+    server: SpecServer, order, count: int, orderly: bool
 ) -> None:
     def act(carrier: Carrier) -> None:
         expect_request(carrier)
@@ -184,7 +184,7 @@ def test_a_connection_lost_at_any_step_is_a_truncated_stream(
         list(client.get("t"))
 
 
-def test_a_part_of_a_frame_is_none(server: LetterServer) -> None:
+def test_a_part_of_a_frame_is_none(server: SpecServer) -> None:
     def act(carrier: Carrier) -> None:
         expect_request(carrier)
         *acts, _end = in_order(Sending(carrier, packed, by_value=True))

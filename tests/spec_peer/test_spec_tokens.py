@@ -13,7 +13,7 @@ import protocol
 import pyarrow as pa
 import pytest
 import tcp_carrier
-from letter_server import TABLE, Carrier, Sending, expect_request, in_order, packed, tcp_server, until_it_goes
+from spec_server import TABLE, Carrier, Sending, expect_request, in_order, packed, tcp_server, until_it_goes
 from tcp_carrier import CHALLENGE, HELLO, MAGIC, PLAIN, PROOF, REFUSED, VERSION, WELCOME, WRONG_TOKEN
 
 import crossdock as xd

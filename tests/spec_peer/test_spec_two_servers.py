@@ -1,4 +1,4 @@
-"""Our client gets metadata from one letter-true server and bodies from another: "The streams of metadata and body data
+"""Our client gets metadata from one strictly specified server and bodies from another: "The streams of metadata and body data
 are sent across separate connections", every pair of carriers, every order, every loss."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pytest
-from letter_server import (
+from spec_server import (
     ENDED,
     FREE_DATA,
     MESSAGES,
@@ -20,7 +20,7 @@ from letter_server import (
     TABLE,
     WANT_DATA,
     Carrier,
-    LetterServer,
+    SpecServer,
     Sending,
     expect_request,
     in_order,
@@ -41,7 +41,7 @@ METADATA, BODIES = 1, 2  # what a connection role, in the HELLO of either carrie
 class TwoServers:
     """Serves one stream, by an act that is given both connections."""
 
-    def __init__(self, metadata: LetterServer, data: LetterServer) -> None:
+    def __init__(self, metadata: SpecServer, data: SpecServer) -> None:
         self.uris = {"metadata": metadata.uri, "data": data.uri}
         self._metadata = metadata
         self._data = data
@@ -72,7 +72,7 @@ class TwoServers:
 def servers(request: pytest.FixtureRequest, no_leftovers: None) -> Iterator[TwoServers]:
     with contextlib.ExitStack() as stack:
 
-        def served(scheme: str, name: str, **tags: int) -> LetterServer:
+        def served(scheme: str, name: str, **tags: int) -> SpecServer:
             path = os.path.join(os.environ["XDG_RUNTIME_DIR"], name)
             return stack.enter_context(shm_server(path, **tags) if scheme == "shm" else tcp_server(**tags))
 

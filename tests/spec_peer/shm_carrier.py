@@ -139,8 +139,8 @@ class ShmCarrier:
         assert not descriptors
         self.role = struct.unpack_from("<I", packet, 48)[0]
         self._ring = self._peer_ring = RING
-        own_fd, own_memory = sealed_memory("letter-ring", PAGE + RING, RING_SEALS)
-        peer_fd, writable = sealed_memory("letter-ring", PAGE + RING, SIZE_SEALS)
+        own_fd, own_memory = sealed_memory("spec-ring", PAGE + RING, RING_SEALS)
+        peer_fd, writable = sealed_memory("spec-ring", PAGE + RING, SIZE_SEALS)
         assert own_memory is not None
         assert writable is not None
         writable.close()
@@ -305,7 +305,7 @@ class ShmCarrier:
 
     def announce(self, number: int, content: bytes) -> None:
         """Hands frozen memory over under a number."""
-        fd, _ = sealed_memory("letter-region", len(content), FROZEN_SEALS, content)
+        fd, _ = sealed_memory("spec-region", len(content), FROZEN_SEALS, content)
         try:
             self._send_packet(struct.pack("<BBHIQ", 2, FROZEN, number, 0, len(content)) + bytes(40), fd)
         finally:

@@ -1,4 +1,4 @@
-"""Our client gets tables from a server that follows the letter of the text, and offers nothing else, over shm."""
+"""Our client gets tables from a server that follows the text strictly, and offers nothing else, over shm."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import protocol
 import pyarrow as pa
 import pytest
-from letter_server import (
+from spec_server import (
     FREE_DATA,
     MESSAGES,
     ORDERS,
@@ -20,7 +20,7 @@ from letter_server import (
     WANT_DATA,
     Act,
     Carrier,
-    LetterServer,
+    SpecServer,
     Sending,
     end_first,
     expect_request,
@@ -38,14 +38,14 @@ import crossdock as xd
 
 
 @pytest.fixture
-def server(no_leftovers: None) -> Iterator[LetterServer]:
-    with shm_server(os.path.join(os.environ["XDG_RUNTIME_DIR"], "letter.sock")) as serving:
+def server(no_leftovers: None) -> Iterator[SpecServer]:
+    with shm_server(os.path.join(os.environ["XDG_RUNTIME_DIR"], "spec.sock")) as serving:
         yield serving
 
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("kinds", [packed, remote, mixed])
-def test_a_stream_comes_whole_in_any_order(server: LetterServer, kinds, order) -> None:
+def test_a_stream_comes_whole_in_any_order(server: SpecServer, kinds, order) -> None:
     def act(carrier: Carrier) -> None:
         expect_request(carrier)
         sending = Sending(carrier, kinds)
@@ -62,7 +62,7 @@ def test_a_stream_comes_whole_in_any_order(server: LetterServer, kinds, order) -
         gc.collect()
 
 
-def test_bodies_by_value_may_come_with_their_length_before_them(server: LetterServer) -> None:
+def test_bodies_by_value_may_come_with_their_length_before_them(server: SpecServer) -> None:
     def act(carrier: Carrier) -> None:
         expect_request(carrier)
         for one in Sending(carrier, packed, by_value=True).acts():
@@ -74,7 +74,7 @@ def test_bodies_by_value_may_come_with_their_length_before_them(server: LetterSe
         assert pa.table(client.get("t")).equals(TABLE)
 
 
-def test_a_body_by_value_may_be_larger_than_the_ring(server: LetterServer) -> None:
+def test_a_body_by_value_may_be_larger_than_the_ring(server: SpecServer) -> None:
     table = pa.table({"n": list(range(100_000))})
     schema, batch = protocol.messages_of(table)
 
@@ -91,7 +91,7 @@ def test_a_body_by_value_may_be_larger_than_the_ring(server: LetterServer) -> No
         assert pa.table(client.get("t")).equals(table)
 
 
-def test_the_uri_may_say_what_the_handshake_says(server: LetterServer) -> None:
+def test_the_uri_may_say_what_the_handshake_says(server: SpecServer) -> None:
     def act(carrier: Carrier) -> None:
         expect_request(carrier)
         for one in Sending(carrier, packed).acts():
@@ -103,7 +103,7 @@ def test_the_uri_may_say_what_the_handshake_says(server: LetterServer) -> None:
         assert pa.table(client.get("t")).equals(TABLE)
 
 
-def test_streams_come_one_after_another(server: LetterServer) -> None:
+def test_streams_come_one_after_another(server: SpecServer) -> None:
     def act(carrier: Carrier) -> None:
         for _ in range(5):
             expect_request(carrier)
@@ -117,7 +117,7 @@ def test_streams_come_one_after_another(server: LetterServer) -> None:
             assert pa.table(client.get("t")).equals(TABLE)
 
 
-def test_every_address_is_freed_as_often_as_it_was_sent(server: LetterServer) -> None:
+def test_every_address_is_freed_as_often_as_it_was_sent(server: SpecServer) -> None:
     """One region for all; the same body under three numbers, so that each address comes three times."""
     table = pa.table({"n": [1, 2, 3], "s": ["a", None, "c"]})
     schema, batch = protocol.messages_of(table)
@@ -145,7 +145,7 @@ def test_every_address_is_freed_as_often_as_it_was_sent(server: LetterServer) ->
     assert freed == addresses
 
 
-def test_an_announcement_may_trail_the_message_that_names_it(server: LetterServer) -> None:
+def test_an_announcement_may_trail_the_message_that_names_it(server: SpecServer) -> None:
     schema, batch = protocol.messages_of(pa.table({"n": [1, 2, 3]}))
     asked = threading.Event()
 
@@ -176,7 +176,7 @@ def test_an_announcement_may_trail_the_message_that_names_it(server: LetterServe
 @pytest.mark.parametrize("order", [in_order, end_first, metadata_first])
 @pytest.mark.parametrize("count", range(2 * len(MESSAGES) - 1))
 def test_a_connection_lost_at_any_step_is_a_truncated_stream(
-    server: LetterServer, order, count: int, orderly: bool
+    server: SpecServer, order, count: int, orderly: bool
 ) -> None:
     def act(carrier: Carrier) -> None:
         expect_request(carrier)
@@ -279,14 +279,14 @@ REMOTE_1 = protocol.body_tag(1, protocol.REMOTE)
         ),
     ],
 )
-def test_what_no_server_may_send_is_a_protocol_error(server: LetterServer, act: Act, error: str) -> None:
+def test_what_no_server_may_send_is_a_protocol_error(server: SpecServer, act: Act, error: str) -> None:
     server.accept(act)
     with xd.connect(server.uri) as client, pytest.raises(xd.ProtocolError, match=error):
         list(client.get("t"))
     gc.collect()
 
 
-def test_a_gap_is_no_error_while_the_connection_lives(server: LetterServer) -> None:
+def test_a_gap_is_no_error_while_the_connection_lives(server: SpecServer) -> None:
     """All but one message, and the end; the reader times out, and has it all once the last one comes."""
     waited = threading.Event()
 

@@ -1,4 +1,4 @@
-"""The Dissociated IPC protocol, both ends, to the letter of the text and no further.
+"""The Dissociated IPC protocol, both ends, as the text specifies and no further.
 
 Written from the published page alone over any carrier of tagged and untagged messages, with none of the library's code.
 Sections of the text are named where they are followed. pyarrow makes and interprets IPC messages; where their buffers

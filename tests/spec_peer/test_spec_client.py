@@ -1,4 +1,4 @@
-"""A client that follows the letter of the text, and offers nothing else, gets tables from our server."""
+"""A client that follows the text strictly, and offers nothing else, gets tables from our server."""
 
 from __future__ import annotations
 
