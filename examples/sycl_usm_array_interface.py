@@ -60,15 +60,15 @@ class Consumer:
     """Somebody's numbers in USM memory, which lives as long as this."""
 
     def __init__(self, theirs: Any) -> None:
-        told = theirs.__sycl_usm_array_interface__
-        if told["version"] != 1 or told.get("strides") is not None:
+        interface = theirs.__sycl_usm_array_interface__
+        if interface["version"] != 1 or interface.get("strides") is not None:
             raise ValueError("only version 1, and only C order")
         self.theirs = theirs
-        self.shape, self.dtype = told["shape"], np.dtype(told["typestr"])
-        self.pointer = told["data"][0] + told.get("offset", 0) * self.dtype.itemsize
+        self.shape, self.dtype = interface["shape"], np.dtype(interface["typestr"])
+        self.pointer = interface["data"][0] + interface.get("offset", 0) * self.dtype.itemsize
         self.memory = dpctl.memory.as_usm_memory(theirs)  # without a copy
         # Crossdock shows the array's queue, which has _get_capsule(). Work on it comes after what made the array.
-        self.queue = dpctl.SyclQueue(told["syclobj"]._get_capsule())
+        self.queue = dpctl.SyclQueue(interface["syclobj"]._get_capsule())
 
     def sum(self) -> float:
         values = np.empty(self.shape, self.dtype)

@@ -1,7 +1,7 @@
 """Arrays and tables from one library, process or machine to another, without a copy.
 
 `asarray()` takes any array, and what it gives goes anywhere. `serve()` offers tables by name, `connect()` gets them in
-another process, and `Arena` is memory to build them in. `open()` and `write()` are for Arrow files. `check()` judges
+another process, and `Arena` is memory to build them in. `open()` and `write()` are for Arrow files. `check()` checks
 the exports of any object, and `debug()` explains faults in shared memory. `crossdock.offload` says where work runs,
 `crossdock.testing` simulates devices.
 """

@@ -1,6 +1,6 @@
-"""`check()`, the judge of other people's exports, and what its reports are made of.
+"""`check()`, the checker of other people's exports, and what its reports are made of.
 
-The judge itself is loaded with the first use: nobody pays for it who doesn't call it.
+The checker itself is loaded with the first use: nobody pays for it who doesn't call it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["CheckFailedError", "Finding", "Report", "Severity", "check"]
 
 
 def check(obj: object, *, protocols: Iterable[str] | None = None) -> Report:
-    """Judges how `obj` exports its data, in every protocol that it claims or in those of `protocols`.
+    """Checks how `obj` exports its data, in every protocol that it claims or in those of `protocols`.
 
     The protocols are `dlpack`, `dlpack-exchange`, `cuda-array-interface`, `array-interface`, `buffer`,
     `sycl-usm-array-interface`, `arrow-schema`, `arrow-device-array`, `arrow-array`, `arrow-device-stream` and
@@ -32,9 +32,9 @@ def check(obj: object, *, protocols: Iterable[str] | None = None) -> Report:
     Raises InvalidArgumentError for an unknown protocol, and UnsupportedTypeError for an object that claims none, or
     not all of those that were asked for. What `obj()` raises is raised.
     """
-    from crossdock._check import check as judged
+    from crossdock._check import check as run
 
-    return judged(obj, protocols=protocols)
+    return run(obj, protocols=protocols)
 
 
 def __getattr__(name: str) -> object:

@@ -1,4 +1,4 @@
-"""The command `crossdock`: serve files, get tables, list what a server has, look into both; judge exports."""
+"""The command `crossdock`: serve files, get tables, list what a server has, look into both; check exports."""
 
 from __future__ import annotations
 
@@ -709,13 +709,13 @@ def _made_by(target: str, thing: object, error: TypeError) -> str | None:
     return None
 
 
-@app.command(short_help="Judges how an object exports its data.", epilog=_EXIT_CODES)
+@app.command(short_help="Checks how an object exports its data.", epilog=_EXIT_CODES)
 def check(
     target: Annotated[
         str,
         typer.Argument(
             metavar="MODULE:EXPRESSION",
-            help="What to judge: an object, or a callable without arguments that makes one, which lets more be seen: "
+            help="What to check: an object, or a callable without arguments that makes one, which lets more be seen: "
             "'my_library:Array', 'numpy:arange(3)', 'pyarrow:lambda: array([1, 2])'.",
             show_default=False,
         ),
@@ -731,7 +731,7 @@ def check(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: one JSON object.")] = False,
 ) -> None:
-    """Judges how an object exports its data, against the specification of each protocol. Exit code 1 where a rule is broken."""
+    """Checks how an object exports its data, against the text of each protocol. Exit code 1 if a rule is broken."""
     with _reported():
         thing: object = None
         try:

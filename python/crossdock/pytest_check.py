@@ -1,4 +1,4 @@
-"""The pytest plug-in `crossdock-check`: a fixture with which other projects judge their exports."""
+"""The pytest plug-in `crossdock-check`: a fixture with which other projects check their exports."""
 
 from __future__ import annotations
 

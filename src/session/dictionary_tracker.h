@@ -10,7 +10,7 @@
 namespace crossdock::session {
 
 /// Knows which dictionaries a stream has sent, so that each is sent before the first batch that needs it, and again
-/// only when it has changed. "Changed" is judged by the addresses of its buffers, never by their bytes.
+/// only when it has changed. "Changed" is checked by the addresses of its buffers, never by their bytes.
 class DictionaryTracker {
  public:
   using Send = std::function<void(std::int64_t id, const array::RecordBatch& values)>;

@@ -279,7 +279,7 @@ def test_sync_event_is_one_of_cudas(floats: np.ndarray) -> None:
         assert CUDA.library.cuEventQuery(c_void_p(event)) == 0
 
 
-def test_the_judge_asks_cuda_about_events(floats: np.ndarray) -> None:
+def test_the_checker_asks_cuda_about_events(floats: np.ndarray) -> None:
     queue = xd.Queue("cuda:0")
     for make in (
         lambda: xd.asarray(floats.ravel()).to("cuda:0", queue=queue),

@@ -1040,7 +1040,7 @@ class NoLastError(Batches):
         raw.get_last_error = None
 
 
-@breaks("arrow-stream-error", "a stream that fails can't be judged further")
+@breaks("arrow-stream-error", "a stream that fails can't be checked further")
 class Fails(Batches):
     status = 5
     text = b"the source is gone"
@@ -1078,7 +1078,7 @@ class StreamLeaks(Batches):
     destructor = leak
 
 
-@breaks("arrow-array-length", "every batch of a stream is judged")
+@breaks("arrow-array-length", "every batch of a stream is checked")
 class SecondBatchIsWrong(Batches):
     def __init__(self) -> None:
         self.made = 0

@@ -237,7 +237,7 @@ class LikeDpctl(usm(data=(POINTER, True)), type("_Memory", (), {"__module__": "d
     pass
 
 
-@breaks("usm-pointer-unjudged", "nobody knows whose memory it is where no run time can be asked")
+@breaks("usm-pointer-unchecked", "nobody knows whose memory it is where no run time can be asked")
 class MadeUp(Interface):
     pass
 

@@ -119,7 +119,7 @@ def test_our_own_in_each_context(syclobj):
 
 
 def test_nothing_is_asked_where_nobody_loaded_dpctl(script):
-    """The judge imports nothing, and a made-up pointer is checked against the text alone."""
+    """The checker imports nothing, and a made-up pointer is checked against the text alone."""
     out = script("""
         import sys, crossdock as xd
         class Told:
@@ -133,7 +133,7 @@ def test_nothing_is_asked_where_nobody_loaded_dpctl(script):
     """).finish()
     without, with_dpctl = out.splitlines()
     assert without.startswith(
-        f"['note: usm-pointer-unjudged ({USM})\\n  found:   no run time was asked about 0x1000: import dpctl"
+        f"['note: usm-pointer-unchecked ({USM})\\n  found:   no run time was asked about 0x1000: import dpctl"
     )
     assert without.endswith(" True False")
     assert with_dpctl == "['usm-pointer']"

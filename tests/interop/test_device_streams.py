@@ -171,7 +171,7 @@ def test_serving_a_devices_stream_says_what_to_do(simulated_devices):
         server.publish("t", stream_of(there()))
 
 
-def test_the_judge_finds_nothing_wrong(simulated_devices):
+def test_the_checker_finds_nothing_wrong(simulated_devices):
     queue = xd.Queue("sim:0")
     report = xd.check(lambda: xd.RecordBatchReader(there(queue=queue)))
     assert set(report.protocols) == {"arrow-schema", "arrow-device-stream", "arrow-stream"}

@@ -1,4 +1,4 @@
-"""What pyarrow makes goes through every path of ours and must come out equal, by pyarrow's own judgement.
+"""What pyarrow makes goes through every path of ours and must come out equal, by pyarrow's own comparison.
 
 CROSSDOCK_EXAMPLES says how many schemas with data are tried, for a nightly run (20000).
 """

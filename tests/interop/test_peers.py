@@ -21,7 +21,7 @@ TABLE = pa.table(
     }
 )
 
-# The mappings of a test's server hold what it served; peers start threads and pools that aren't ours to judge.
+# The mappings of a test's server hold what it served; peers start threads and pools that aren't ours to check.
 pl.DataFrame(TABLE)
 duckdb.sql("select 1").fetchall()
 

@@ -29,16 +29,16 @@ def no_run_time(monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def no_mistake_of_the_judge(monkeypatch):
-    """What the code of no exporter raised, the judge did by mistake, which is to fail here and not to be a finding."""
-    stopped = _check.judge.Judge.stopped
+def no_mistake_of_the_checker(monkeypatch):
+    """Fails the test for an exception that no exporter raised: it is a defect of the checker, not a finding."""
+    stopped = _check.checker.Checker.stopped
 
     def or_raised(self, error):
         if Path(traceback.extract_tb(error.__traceback__)[-1].filename).parent.name == "_check":
             raise error
         stopped(self, error)
 
-    monkeypatch.setattr(_check.judge.Judge, "stopped", or_raised)
+    monkeypatch.setattr(_check.checker.Checker, "stopped", or_raised)
 
 
 def errors(report: checking.Report) -> list[str]:
@@ -53,7 +53,7 @@ def name_of(make: Any) -> str:
 def test_right_exporters_have_no_finding(make):
     for report in (xd.check(make), xd.check(make())):
         # Nobody is asked whether a pointer is SYCL's, and the report says that.
-        assert {one.rule for one in report} <= {"usm-pointer-unjudged"}, str(report)
+        assert {one.rule for one in report} <= {"usm-pointer-unchecked"}, str(report)
         assert report.ok
 
 
@@ -103,7 +103,7 @@ def test_the_page_has_every_protocol():
         assert set(re.findall(r"__\w+__", attributes)) == set(_check._ATTRIBUTES[name])
 
 
-def test_the_judge_shares_nothing_with_what_it_judges():
+def test_the_checker_shares_nothing_with_what_it_checks():
     for path in (ROOT / "python" / "crossdock" / "_check").glob("*.py"):
         imported = set(re.findall(r"^(?:from|import) (crossdock[\w.]*)", path.read_text(), re.MULTILINE))
         ours = {name for name in imported if name.split(".")[:2] != ["crossdock", "_check"]}
@@ -134,7 +134,7 @@ def test_what_is_right_is_right_for_others_too():
     assert memoryview(buffers.buffer_type()()).tolist() == [1, 2, 3]
 
 
-def test_nothing_is_left_of_what_was_judged():
+def test_nothing_is_left_of_what_was_checked():
     for make in (arrow.Batch, arrow.DeviceBatch, arrow.BatchStream, arrow.DeviceBatchStream, tensors.Floats):
         before = len(ALIVE)
         xd.check(make)
@@ -168,7 +168,7 @@ def test_a_stream_that_can_be_read_once_is_read_once():
     assert report.ok
 
 
-# ---- what could crash the judge
+# ---- what could crash the checker
 
 
 class Gives:
@@ -295,7 +295,7 @@ def test_every_byte_of_a_structure_may_be_anything():
 
                 report = xd.check(type("Changed", (base,), {hook: change})())
                 assert report.protocols
-                assert others.raw[:-1] == b"\xa5" * 512, "the judge wrote to what is no structure of the exporter's"
+                assert others.raw[:-1] == b"\xa5" * 512, "the checker wrote to what is no structure of the exporter's"
 
 
 def shares_children(levels: int) -> Any:
@@ -705,7 +705,7 @@ def test_an_object_is_as_before():
     assert batch.to_pydict() == {"x": [1, None]}
 
 
-def test_the_judge_is_loaded_when_it_is_called(script):
+def test_the_checker_is_loaded_when_it_is_called(script):
     out = script("""
         import sys, crossdock
         print([name for name in ("ctypes", "crossdock._check", "pytest") if name in sys.modules])

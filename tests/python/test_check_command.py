@@ -63,7 +63,7 @@ def run(project: Path, *arguments: object, path: Path | None = None) -> tuple[in
     return done.returncode, done.stdout, done.stderr
 
 
-def test_the_command_judges_what_an_expression_gives(project):
+def test_the_command_checks_what_an_expression_gives(project):
     code, out, err = run(project, "crossdock", "check", "library:Right")
     assert (code, err) == (0, "")
     assert out == "Right: exercised array-interface\nno findings\n"
@@ -86,7 +86,7 @@ def test_the_command_answers_programs(project):
     assert (finding["rule"], finding["severity"]) == ("array-data", "error")
 
 
-def test_the_command_judges_some_protocols_alone(project):
+def test_the_command_checks_some_protocols_alone(project):
     code, out, _ = run(project, "crossdock", "check", "builtins:b'abc'", "--protocol", "buffer")
     assert (code, out) == (0, "bytes: exercised buffer\nno findings\n")
 
@@ -190,7 +190,7 @@ def test_the_plug_in_fails_a_test_with_the_report(project, site):
     assert "Traceback" not in out
 
 
-def test_the_plug_in_loads_no_judge(project, site):
+def test_the_plug_in_loads_no_checker(project, site):
     (project / "test_nothing.py").write_text(
         textwrap.dedent("""
             import sys

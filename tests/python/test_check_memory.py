@@ -1,4 +1,4 @@
-"""What the judge reads and writes memory with: never a crash, whatever the address."""
+"""What the checker reads and writes memory with: never a crash, whatever the address."""
 
 from __future__ import annotations
 
@@ -85,15 +85,15 @@ def test_a_spy_counts_and_calls_once():
     array = abi.ArrowArray(release=ctypes.cast(release, ctypes.c_void_p))
     address, field = ctypes.addressof(array), abi.ArrowArray.release.offset
     before = array.release
-    spy = capsule.Spy(address, field)
-    assert spy.planted
-    assert spy.intact
+    probe = capsule.CallbackProbe(address, field)
+    assert probe.installed
+    assert probe.intact
     for _ in range(3):
         abi.Release(array.release)(address)
-    assert (spy.calls, calls) == (3, [address])
-    assert spy.left_unmarked
-    assert not spy.intact
-    spy.remove()
+    assert (probe.calls, calls) == (3, [address])
+    assert probe.left_unmarked
+    assert not probe.intact
+    probe.remove()
     assert array.release == before
     array.release = 64
-    assert not capsule.Spy(address, field).planted, "what can't be called isn't watched"
+    assert not capsule.CallbackProbe(address, field).installed, "what can't be called isn't watched"

@@ -46,7 +46,7 @@ struct Wire {
   }
 };
 
-/// What the two ends of one consumer are judged by.
+/// What the two ends of one consumer are checked by.
 struct Books {
   std::size_t consumer = 0;
   std::vector<std::shared_ptr<StreamRecord>> records;  ///< Of the streams asked for; a ticket is an index.

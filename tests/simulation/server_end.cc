@@ -49,7 +49,7 @@ bool ServerEnd::turn() {
   bool progress = false;
   while (const std::optional<Packet> packet = wire_.to_server.receive(environment_.now)) {
     progress = true;
-    judge(*packet);
+    check(*packet);
     if (gone_) return true;
     if (!environment_.settling && random_.one_in(3)) break;
   }
@@ -74,7 +74,7 @@ bool ServerEnd::is_error(const Packet& packet, std::vector<std::uint64_t>* freed
   return false;
 }
 
-void ServerEnd::judge(const Packet& packet) {
+void ServerEnd::check(const Packet& packet) {
   environment_.happened(packet.tag ^ packet.bytes.size());
   std::vector<std::uint64_t> expected;
   const bool error = is_error(packet, &expected);
@@ -105,7 +105,7 @@ void ServerEnd::judge(const Packet& packet) {
     require(event == Sender::Event::kWantData && sender_.streaming(), name() + ": want_data began no stream");
     begin(packet.bytes);
   }
-  require(cancelled == (!packet.tagged && streaming_), name() + ": a cancel was misjudged");
+  require(cancelled == (!packet.tagged && streaming_), name() + ": a cancel was taken wrongly");
   if (cancelled) {
     record_->cancelled = true;
     fail_stream("CancelledError: as asked");

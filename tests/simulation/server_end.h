@@ -45,7 +45,7 @@ class ServerEnd {
     std::vector<std::uint32_t> out;  // leases by block; a block is also a slot, and part of a holder's number
   };
 
-  void judge(const Packet& packet);
+  void check(const Packet& packet);
   bool is_error(const Packet& packet, std::vector<std::uint64_t>* freed);
   void begin(ByteSpan ticket);
   bool advance();

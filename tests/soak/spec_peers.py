@@ -9,11 +9,11 @@ _FOLDER = str(Path(__file__).resolve().parents[1] / "spec_peer")
 if _FOLDER not in sys.path:
     sys.path.insert(0, _FOLDER)
 
-import spec_server  # noqa: E402
 import protocol  # noqa: E402
 import shm_carrier  # noqa: E402
+import spec_server  # noqa: E402
 import tcp_carrier  # noqa: E402
 
-__all__ = ["ENDED", "spec_server", "protocol", "shm_carrier", "tcp_carrier"]
+__all__ = ["ENDED", "protocol", "shm_carrier", "spec_server", "tcp_carrier"]
 
 ENDED = (shm_carrier.Ended, tcp_carrier.Ended, tcp_carrier.Unproved, OSError, TimeoutError)

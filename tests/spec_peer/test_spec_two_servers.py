@@ -1,5 +1,7 @@
-"""Our client gets metadata from one strictly specified server and bodies from another: "The streams of metadata and body data
-are sent across separate connections", every pair of carriers, every order, every loss."""
+"""Our client gets metadata from one such server and bodies from another.
+
+"The streams of metadata and body data are sent across separate connections": every pair of carriers, every order,
+every loss."""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ from spec_server import (
     TABLE,
     WANT_DATA,
     Carrier,
-    SpecServer,
     Sending,
+    SpecServer,
     expect_request,
     in_order,
     mixed,

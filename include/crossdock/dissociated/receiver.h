@@ -29,7 +29,7 @@ class CROSSDOCK_EXPORT Receiver {
   Receiver(Receiver&&) noexcept;
   Receiver& operator=(Receiver&&) noexcept;
 
-  /// An untagged message; copied. Throws ProtocolError or InvalidDataError: end the connection. Judged are its prefix,
+  /// An untagged message; copied. Throws ProtocolError or InvalidDataError: end the connection. Checked are its prefix,
   /// its number (taken already, given twice, at or past the end, too far ahead), and its size. Over two connections the
   /// one without the error doesn't stop at once: what lies at or past an error's number is dropped, and of two endings
   /// that are or follow an error the first error stands.

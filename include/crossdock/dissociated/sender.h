@@ -21,7 +21,7 @@ struct PeerFeatures {
   bool cancel = false;          ///< It may end a stream before its end, see Sender::on_untagged().
 };
 
-/// The server's side of one connection ("Server Sequence"): numbers messages, keeps leases, judges what the client
+/// The server's side of one connection ("Server Sequence"): numbers messages, keeps leases, checks what the client
 /// sends. Pure: no sockets, clocks or threads. One thread at a time.
 ///
 ///   idle --want_data--> streaming --end_of_stream()/error()--> idle (leases may be open)

@@ -1,7 +1,7 @@
-"""`crossdock.check()`: a judge of other people's exports.
+"""`crossdock.check()`: a checker of other people's exports.
 
 It follows each specification strictly, with ctypes and plain Python: nothing here is shared with what exports and
-imports in Crossdock itself, so that it can judge that, too.
+imports in Crossdock itself, so that it can check that, too.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable
 
 from crossdock._check import across, arrow, buffer, dictionary, dlpack, exchange, usm
-from crossdock._check.judge import Judge, described, quick_collections
+from crossdock._check.checker import Checker, described, quick_collections
 from crossdock._check.report import CheckFailedError, Finding, Report, Severity
 from crossdock._check.rules import RULES, Rule
 from crossdock.errors import InvalidArgumentError, UnsupportedTypeError
@@ -40,7 +40,7 @@ def _has(thing: object, attribute: str) -> bool:
     try:
         return getattr(thing, attribute, None) is not None
     except Exception:
-        return True  # It claims it, and what it does then is judged.
+        return True  # It claims it, and what it does then is checked.
 
 
 def _claims(thing: object, protocol: str) -> bool:
@@ -50,7 +50,7 @@ def _claims(thing: object, protocol: str) -> bool:
 
 
 def check(obj: object, *, protocols: Iterable[str] | None = None) -> Report:
-    """Judges how `obj` exports its data, in every protocol that it claims or in those of `protocols`.
+    """Checks how `obj` exports its data, in every protocol that it claims or in those of `protocols`.
 
     `obj` is the object itself, or something that makes one: a class, or a callable without arguments that claims no
     protocol. A fresh object is made for each try then, which is what streams that can be read once need, and without
@@ -62,12 +62,12 @@ def check(obj: object, *, protocols: Iterable[str] | None = None) -> Report:
 
     Raises InvalidArgumentError for an unknown protocol, and UnsupportedTypeError for an object that claims none, or
     not one of those that were asked for. What `obj()` raises is raised. RuntimeError where the object ends the program
-    (SystemExit), which must not look like a judgement.
+    (SystemExit), which must not look like a finding.
     """
     try:
         return _check(obj, protocols)
     except SystemExit as error:
-        raise RuntimeError(f"the object raised {described(error)} while it was judged") from error
+        raise RuntimeError(f"the object raised {described(error)} while it was checked") from error
 
 
 def _check(obj: object, protocols: Iterable[str] | None) -> Report:
@@ -86,48 +86,48 @@ def _check(obj: object, protocols: Iterable[str] | None) -> Report:
     if not claimed or (protocols is not None and set(claimed) != set(wanted)):
         missing = ", ".join(sorted(set(wanted) - set(claimed))) if protocols is not None else "any protocol"
         raise UnsupportedTypeError(f"{what} doesn't claim {missing}")
-    j = Judge(factory, None if factory is not None else one)
+    checker = Checker(factory, None if factory is not None else one)
     del one
     # What a library warns of is between it and its users.
     with warnings.catch_warnings(action="ignore"), quick_collections():
-        _judge(j, claimed)
+        _run(checker, claimed)
     order = {"error": 0, "warning": 1, "note": 2}
-    findings = tuple(sorted(j.all_findings(), key=lambda finding: order[finding.severity]))
-    return Report(what, tuple(j.exercised), findings)
+    findings = tuple(sorted(checker.all_findings(), key=lambda finding: order[finding.severity]))
+    return Report(what, tuple(checker.exercised), findings)
 
 
-def _judge(j: Judge, claimed: list[str]) -> None:
+def _run(checker: Checker, claimed: list[str]) -> None:
     of_arrays = [protocol for protocol in claimed if protocol not in _ARROW]
     for protocol in of_arrays:
-        with j.exercising(protocol):
-            _judge_array(j, protocol)
+        with checker.exercising(protocol):
+            _check_array(checker, protocol)
     if len(of_arrays) > 1:
-        together = j
-        if j.fresh:
+        together = checker
+        if checker.fresh:
             # What is compared must be of one object, and a factory's are several.
-            together = Judge(None, j.object())
+            together = Checker(None, checker.object())
             for protocol in of_arrays:
                 with together.exercising(protocol):
-                    _judge_array(together, protocol)
+                    _check_array(together, protocol)
         if len(together.views) > 1:
-            with together.judging("across"):
-                across.judge(together)
-        if together is not j:
-            j.findings += [finding for finding in together.findings if finding.protocol == "across"]
+            with together.checking("across"):
+                across.check(together)
+        if together is not checker:
+            checker.findings += [finding for finding in together.findings if finding.protocol == "across"]
     methods = [_ARROW[protocol] for protocol in claimed if protocol in _ARROW]
     if methods:
-        arrow.judge(j, methods)
+        arrow.check(checker, methods)
 
 
-def _judge_array(j: Judge, protocol: str) -> None:
+def _check_array(checker: Checker, protocol: str) -> None:
     """One protocol of arrays by itself."""
     if protocol == "dlpack":
-        dlpack.judge(j)
+        dlpack.check(checker)
     elif protocol == "buffer":
-        buffer.judge(j)
+        buffer.check(checker)
     elif protocol == "dlpack-exchange":
-        exchange.judge(j)
+        exchange.check(checker)
     elif protocol == "sycl-usm-array-interface":
-        usm.judge(j)
+        usm.check(checker)
     else:
-        dictionary.judge(j, dictionary.CUDA if protocol == "cuda-array-interface" else dictionary.NUMPY)
+        dictionary.check(checker, dictionary.CUDA if protocol == "cuda-array-interface" else dictionary.NUMPY)

@@ -1,6 +1,6 @@
 """The C structures that exports are made of, written down again for ctypes.
 
-The judge shares no code with what it judges.
+The checker shares no code with what it checks.
 
 Layouts: Arrow C data, stream, device and device stream interfaces; DLPack 1.3.
 """
@@ -150,7 +150,7 @@ class PyBuffer(ctypes.Structure):
     )
 
 
-# With the GIL: an exporter that takes it anyway can, and one that forgets to doesn't crash the judge.
+# With the GIL: an exporter that takes it anyway can, and one that forgets to doesn't crash the checker.
 Release = ctypes.PYFUNCTYPE(None, c_void_p)
 # Streams may wait for threads that need the GIL.
 GetOut = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p)

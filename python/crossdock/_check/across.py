@@ -3,37 +3,39 @@
 from __future__ import annotations
 
 from crossdock._check import abi
-from crossdock._check.judge import Judge, View, told
+from crossdock._check.checker import Checker, View, formatted
 
 
-def judge(j: Judge) -> None:
+def check(checker: Checker) -> None:
     """By the first view of all that were found."""
-    first, *others = j.views
+    first, *others = checker.views
     for view in others:
-        _shapes(j, first, view)
-    known = [view for view in j.views if view.readonly is not None and not view.copied]
-    devices = {view.device: view.protocol for view in j.views if view.device is not None}
+        _shapes(checker, first, view)
+    known = [view for view in checker.views if view.readonly is not None and not view.copied]
+    devices = {view.device: view.protocol for view in checker.views if view.device is not None}
     alien = next((kind for kind in devices if kind in abi.NOT_FOR_THE_CPU), None)
     if alien is not None and abi.CPU in devices:
-        j.add("across-device", f"memory of the CPU by {devices[abi.CPU]}, of {abi.DEVICES[alien]} by {devices[alien]}")
+        checker.add(
+            "across-device", f"memory of the CPU by {devices[abi.CPU]}, of {abi.DEVICES[alien]} by {devices[alien]}"
+        )
     refusing = [view.protocol for view in known if view.readonly]
     allowing = [view.protocol for view in known if not view.readonly]
     if refusing and allowing:
-        j.add("across-readonly", f"read-only by {', '.join(refusing)}, and writable by {', '.join(allowing)}")
+        checker.add("across-readonly", f"read-only by {', '.join(refusing)}, and writable by {', '.join(allowing)}")
 
 
-def _shapes(j: Judge, one: View, other: View) -> None:
+def _shapes(checker: Checker, one: View, other: View) -> None:
     names = f"by {one.protocol}, and {{}} by {other.protocol}"
     if one.itemsize != other.itemsize:
-        j.add("across-itemsize", f"elements have {one.itemsize} bytes {names.format(other.itemsize)}")
+        checker.add("across-itemsize", f"elements have {one.itemsize} bytes {names.format(other.itemsize)}")
     if one.shape != other.shape:
-        j.add("across-shape", f"the shape is {told(one.shape)} {names.format(told(other.shape))}")
+        checker.add("across-shape", f"the shape is {formatted(one.shape)} {names.format(formatted(other.shape))}")
         return
     if one.size == 0:
         return
     long = [axis for axis, count in enumerate(one.shape) if count > 1]
     copied = one.copied or other.copied
     if not copied and any(one.strides[axis] != other.strides[axis] for axis in long):
-        j.add("across-strides", f"strides are {told(one.strides)} {names.format(told(other.strides))}")
+        checker.add("across-strides", f"strides are {formatted(one.strides)} {names.format(formatted(other.strides))}")
     if not copied and one.pointer != other.pointer:
-        j.add("across-pointer", f"the memory is at {one.pointer:#x} {names.format(hex(other.pointer))}")
+        checker.add("across-pointer", f"the memory is at {one.pointer:#x} {names.format(hex(other.pointer))}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from crossdock._check import abi, memory
-from crossdock._check.judge import Judge
+from crossdock._check.checker import Checker
 from crossdock._check.schema import Field, defused, pointers
 
 LOOKED_AT = 1 << 16  # Elements of offsets, indices and so on, from the first; and the last.
@@ -38,8 +38,8 @@ class Contents:
 
 
 class _Examiner:
-    def __init__(self, j: Judge, on_host: bool) -> None:
-        self.j, self.on_host = j, on_host
+    def __init__(self, checker: Checker, on_host: bool) -> None:
+        self.checker, self.on_host = checker, on_host
         self.found = Contents()
         self._buffers_met = 0  # Views have any number; how many arrays there are, the schema's fields say.
         self._left = ELEMENTS
@@ -53,23 +53,23 @@ class _Examiner:
         top = place if top is None else top
         raw = memory.load(abi.ArrowArray, address)
         if raw is None:
-            self.j.add("arrow-struct-memory", f"{path}: the ArrowArray can't be read")
+            self.checker.add("arrow-struct-memory", f"{path}: the ArrowArray can't be read")
             return None
         if not raw.release:
-            self.j.add(
+            self.checker.add(
                 "arrow-child-released" if depth else "arrow-capsule-released", f"{path}: the ArrowArray is released"
             )
             return None
-        if defused(self.j, place, path, top):
+        if defused(self.checker, place, path, top):
             return None
         for member in ("buffers", "children", "dictionary", "private_data"):
             if address <= (getattr(raw, member) or 0) < address + ctypes.sizeof(abi.ArrowArray):
-                self.j.add("arrow-relocatable", f"{path}: {member} points into the structure, which may be moved")
+                self.checker.add("arrow-relocatable", f"{path}: {member} points into the structure, which may be moved")
         sized = raw.length >= 0 and raw.offset >= 0 and raw.length + raw.offset <= _LARGEST
         if not sized:
-            self.j.add("arrow-array-length", f"{path}: length {raw.length}, offset {raw.offset}")
+            self.checker.add("arrow-array-length", f"{path}: length {raw.length}, offset {raw.offset}")
         elif not -1 <= raw.null_count <= raw.length:
-            self.j.add("arrow-array-null-count", f"{path}: null_count {raw.null_count} of length {raw.length}")
+            self.checker.add("arrow-array-null-count", f"{path}: null_count {raw.null_count} of length {raw.length}")
         buffers = self._buffers(raw, of, path, sized=sized)
         loaded = self._children(raw, of, path, depth, top)
         entries, placed = self._dictionary(raw, of, path, depth, top)
@@ -84,7 +84,7 @@ class _Examiner:
         """None where they aren't whole."""
         children = pointers(raw.children, raw.n_children)
         if children is None or len(children) != len(of.children) or not all(children):
-            self.j.add(
+            self.checker.add(
                 "arrow-array-children",
                 f"{path}: n_children is {raw.n_children}, the schema has {len(of.children)}; none null",
             )
@@ -101,7 +101,7 @@ class _Examiner:
         """The dictionary, if there is to be one, and whether that is as it should be."""
         if bool(raw.dictionary) != (of.dictionary is not None):
             where = "the array" if raw.dictionary else "the schema"
-            self.j.add("arrow-array-dictionary", f"{path}: there is a dictionary in {where} alone")
+            self.checker.add("arrow-array-dictionary", f"{path}: there is a dictionary in {where} alone")
             return None, False
         if of.dictionary is None:
             return None, True
@@ -109,30 +109,32 @@ class _Examiner:
         return entries, entries is not None
 
     def _buffers(self, raw: abi.ArrowArray, of: Field, path: str, *, sized: bool) -> list[int] | None:
-        """None where one of them can't be used. Without a length that can be, their sizes aren't judged."""
+        """None where one of them can't be used. Without a length that can be, their sizes aren't checked."""
         wanted = of.layout.buffers
         if raw.n_buffers < wanted or (raw.n_buffers > wanted and of.layout.kind != "view"):
-            self.j.add(
+            self.checker.add(
                 "arrow-array-n-buffers", f"{path}: n_buffers is {raw.n_buffers}, format {of.format!r} has {wanted}"
             )
             return None
         self._buffers_met += raw.n_buffers
-        self.j.walked += raw.n_buffers
+        self.checker.walked += raw.n_buffers
         if self._buffers_met > BUFFERS:
-            self.j.add("arrow-array-n-buffers", f"{path}: the array has more than {BUFFERS} buffers, with all under it")
+            self.checker.add(
+                "arrow-array-n-buffers", f"{path}: the array has more than {BUFFERS} buffers, with all under it"
+            )
             return None
         found = pointers(raw.buffers, raw.n_buffers)
         if found is None:
-            self.j.add("arrow-struct-memory", f"{path}: the pointers to {raw.n_buffers} buffers can't be read")
+            self.checker.add("arrow-struct-memory", f"{path}: the pointers to {raw.n_buffers} buffers can't be read")
             return None
         has_bitmap = of.layout.kind not in ("null", "run ends", "sparse union", "dense union")
         if has_bitmap and not found[0] and raw.null_count != 0:
-            self.j.add("arrow-buffer-null", f"{path}: the bitmap is null, and null_count is {raw.null_count}")
+            self.checker.add("arrow-buffer-null", f"{path}: the bitmap is null, and null_count is {raw.null_count}")
         self.found.addresses.update(one for one in found if one)
         usable = True
         for index, size in enumerate(self._sizes(raw, of) if sized else []):
             if size and not found[index] and not (index == 0 and has_bitmap):
-                self.j.add("arrow-buffer-null", f"{path}: buffer {index} is null, and should have {size} bytes")
+                self.checker.add("arrow-buffer-null", f"{path}: buffer {index} is null, and should have {size} bytes")
                 usable = False
             if size and found[index] and self.on_host:
                 usable = self._readable(found[index], size, f"{path}: buffer {index}") and usable
@@ -143,13 +145,13 @@ class _Examiner:
         if len(found) > 1 and found[1] and of.layout.kind in ("fixed", "binary", "list", "map", "view"):
             width = 8 if of.layout.kind == "view" else of.layout.width
             if width in (2, 4, 8, 16, 32) and of.format[0] != "w" and found[1] % min(width, 8):
-                self.j.add(
+                self.checker.add(
                     "arrow-buffer-alignment", f"{path}: buffer 1 is at {found[1]:#x}, for elements of {width} bytes"
                 )
 
     def _readable(self, address: int, size: int, path: str) -> bool:
         if memory.read(address, 1) is None or memory.read(address + size - 1, 1) is None:
-            self.j.add("arrow-buffer-memory", f"{path}: {size} bytes at {address:#x} can't be read")
+            self.checker.add("arrow-buffer-memory", f"{path}: {size} bytes at {address:#x} can't be read")
             return False
         self.found.buffers.append((address, size))
         return True
@@ -180,11 +182,13 @@ class _Examiner:
         needed = {"struct": count, "sparse union": count, "fixed list": count * of.layout.width}.get(of.layout.kind, 0)
         for index, child in enumerate(children):
             if child.length < needed:
-                self.j.add(
+                self.checker.add(
                     "arrow-array-children", f"{path}: child {index} has {child.length} elements; {needed} are needed"
                 )
         if of.layout.kind == "run ends" and children[0].length != children[1].length:
-            self.j.add("arrow-array-children", f"{path}: {children[0].length} run ends for {children[1].length} values")
+            self.checker.add(
+                "arrow-array-children", f"{path}: {children[0].length} run ends for {children[1].length} values"
+            )
 
     # ---- what lies in the buffers
 
@@ -202,7 +206,7 @@ class _Examiner:
             case "binary":
                 last = self._offsets(raw, of, path, buffers[1], None)
                 if last and not buffers[2]:
-                    self.j.add("arrow-buffer-null", f"{path}: buffer 2 is null, and should have {last} bytes")
+                    self.checker.add("arrow-buffer-null", f"{path}: buffer 2 is null, and should have {last} bytes")
                 elif last:
                     self._readable(buffers[2], last, f"{path}: buffer 2")
             case "list" | "map":
@@ -230,7 +234,7 @@ class _Examiner:
         bits = (int.from_bytes(data, "little") >> raw.offset) & ((1 << raw.length) - 1)
         nulls = raw.length - bits.bit_count()
         if raw.null_count not in (-1, nulls):
-            self.j.add(
+            self.checker.add(
                 "arrow-array-null-count", f"{path}: null_count is {raw.null_count}, the bitmap has {nulls} zeros"
             )
         return lambda index: bool(bits >> index & 1)
@@ -247,17 +251,17 @@ class _Examiner:
         some += memory.integers(address + (raw.offset + raw.length) * width, 1, width) or []
         for index, (one, next_) in enumerate(pairwise(some)):
             if one < 0 or next_ < one:
-                self.j.add("arrow-offsets", f"{path}: offset {index} is {one}, the next one {next_}")
+                self.checker.add("arrow-offsets", f"{path}: offset {index} is {one}, the next one {next_}")
                 return 0
         if limit is not None and some and some[-1] > limit:
-            self.j.add("arrow-offsets", f"{path}: the last offset is {some[-1]}, the child has {limit} elements")
+            self.checker.add("arrow-offsets", f"{path}: the last offset is {some[-1]}, the child has {limit} elements")
         return some[-1] if some else 0
 
     def _list_views(self, raw: abi.ArrowArray, of: Field, path: str, buffers: list[int], limit: int) -> None:
         starts, sizes = (self._some(buffers[i], raw.offset, raw.length, of.layout.width) for i in (1, 2))
         for index, (start, size) in enumerate(zip(starts, sizes, strict=False)):
             if start < 0 or size < 0 or start + size > limit:
-                self.j.add("arrow-views", f"{path}: view {index} is {size} from {start} of a child of {limit}")
+                self.checker.add("arrow-views", f"{path}: view {index} is {size} from {start} of a child of {limit}")
                 return
 
     def _union(
@@ -267,12 +271,12 @@ class _Examiner:
         where = self._some(buffers[1], raw.offset, raw.length, 4) if of.layout.kind == "dense union" else []
         for index, one in enumerate(ids):
             if one not in of.layout.ids:
-                self.j.add("arrow-type-ids", f"{path}: type id {index} is {one}; {of.layout.ids} are the union's")
+                self.checker.add("arrow-type-ids", f"{path}: type id {index} is {one}; {of.layout.ids} are the union's")
                 return
             if where:
                 limit = children[of.layout.ids.index(one)].length
                 if not 0 <= where[index] < limit:
-                    self.j.add(
+                    self.checker.add(
                         "arrow-offsets", f"{path}: offset {index} is {where[index]}, that child has {limit} elements"
                     )
                     return
@@ -282,32 +286,36 @@ class _Examiner:
         addresses = pointers(ends.buffers, ends.n_buffers)
         some = self._some(addresses[1], ends.offset, ends.length, width) if addresses and ends.length else []
         if any(next_ <= one for one, next_ in pairwise([0, *some])):
-            self.j.add("arrow-run-ends", f"{path}: the run ends {some[:8]} don't rise")
+            self.checker.add("arrow-run-ends", f"{path}: the run ends {some[:8]} don't rise")
         last = (
             memory.integers(addresses[1] + (ends.offset + ends.length - 1) * width, 1, width)
             if addresses and ends.length
             else [0]
         )
         if not last or last[0] < raw.offset + raw.length:
-            self.j.add("arrow-run-ends", f"{path}: the last run ends at {last}, the array at {raw.offset + raw.length}")
+            self.checker.add(
+                "arrow-run-ends", f"{path}: the last run ends at {last}, the array at {raw.offset + raw.length}"
+            )
 
     def _views(self, raw: abi.ArrowArray, path: str, buffers: list[int], valid: Callable[[int], bool]) -> None:
         variadic = buffers[2:-1]
         sizes = memory.integers(buffers[-1], len(variadic)) if variadic else []
         if sizes is None or any(size < 0 for size in sizes):
-            self.j.add("arrow-views", f"{path}: the sizes of {len(variadic)} buffers, in the last one, are {sizes}")
+            self.checker.add(
+                "arrow-views", f"{path}: the sizes of {len(variadic)} buffers, in the last one, are {sizes}"
+            )
             return
         for address, size in zip(variadic, sizes, strict=True):
             if size and (not address or not self._readable(address, size, f"{path}: a buffer of views")):
                 if not address:
-                    self.j.add("arrow-buffer-null", f"{path}: a buffer of {size} bytes for views is null")
+                    self.checker.add("arrow-buffer-null", f"{path}: a buffer of {size} bytes for views is null")
                 return
         words = self._some(buffers[1], raw.offset * 4, min(raw.length, LOOKED_AT // 4) * 4, 4)
         for index in range(len(words) // 4):
             size, _, which, start = words[index * 4 : index * 4 + 4]
             wrong = size > 12 and not (0 <= which < len(sizes) and start >= 0 and start + size <= sizes[which])
             if valid(index) and (size < 0 or wrong):
-                self.j.add("arrow-views", f"{path}: view {index} is {size} bytes from {start} of buffer {which}")
+                self.checker.add("arrow-views", f"{path}: view {index} is {size} bytes from {start} of buffer {which}")
                 return
 
     def _indices(
@@ -316,15 +324,15 @@ class _Examiner:
         some = self._some(address, raw.offset, raw.length, of.layout.width, signed=of.format.islower())
         for index, one in enumerate(some):
             if valid(index) and not 0 <= one < limit:
-                self.j.add(
+                self.checker.add(
                     "arrow-dictionary-index", f"{path}: index {index} is {one}, the dictionary has {limit} entries"
                 )
                 return
 
 
-def examine(j: Judge, address: int, of: Field, *, on_host: bool) -> Contents | None:
+def examine(checker: Checker, address: int, of: Field, *, on_host: bool) -> Contents | None:
     """None where the structure can't be gone through; what is wrong is noted."""
-    examiner = _Examiner(j, on_host)
+    examiner = _Examiner(checker, on_host)
     raw = examiner.array(address, of, "the array")
     if raw is None:
         return None

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from crossdock._check import abi, array, capsule, event, memory, schema
-from crossdock._check.judge import Judge, attribute, collect, described, told
+from crossdock._check.checker import Checker, attribute, collect, described, formatted
 from crossdock._check.schema import Field
 
 SCHEMA, ARRAY, STREAM = "__arrow_c_schema__", "__arrow_c_array__", "__arrow_c_stream__"
@@ -20,7 +20,7 @@ _ARRAY_RELEASE = abi.ArrowArray.release.offset
 
 
 class Moved:
-    """A structure that was taken from where it was: it lies in memory of the judge's now."""
+    """A structure that was taken from where it was: it lies in memory of the checker's now."""
 
     def __init__(self, kind: type[ctypes.Structure], address: int, release: int) -> None:
         """`release` is the callback's offset. The source is marked released."""
@@ -30,14 +30,14 @@ class Moved:
         self._release = release
         memory.store_pointer(address + release, 0)
 
-    def release(self, j: Judge | None, what: str) -> None:
+    def release(self, checker: Checker | None, what: str) -> None:
         """Calls the callback, if there is one left."""
         callback = memory.pointer_at(self.address + self._release)
         if not callback or not memory.executable(callback):
             return  # What is no function was found out before.
         abi.Release(callback)(self.address)
-        if memory.pointer_at(self.address + self._release) and j is not None:
-            j.add(
+        if memory.pointer_at(self.address + self._release) and checker is not None:
+            checker.add(
                 "arrow-release-unmarked",
                 f"{what}: release isn't null after it was called, at the address it was moved to",
             )
@@ -46,23 +46,23 @@ class Moved:
 class _Pair:
     """What one call gave: capsules by their names, each a structure that can be read."""
 
-    def __init__(self, j: Judge, given: object, names: tuple[bytes, ...]) -> None:
-        self.j = j
+    def __init__(self, checker: Checker, given: object, names: tuple[bytes, ...]) -> None:
+        self.checker = checker
         self.addresses: dict[bytes, int] = {}
         self._capsules: list[object] = list(given) if isinstance(given, tuple) and len(names) > 1 else [given]
         shapes = [type(one).__name__ for one in self._capsules]
         if not all(map(capsule.is_capsule, self._capsules)) or len(self._capsules) != len(names):
-            j.add("arrow-capsule-type", f"it gave {', '.join(shapes)}; PyCapsules are to be {len(names)}")
+            checker.add("arrow-capsule-type", f"it gave {', '.join(shapes)}; PyCapsules are to be {len(names)}")
             return
         for one, name in zip(self._capsules, names, strict=True):
             known = capsule.name_of(one)
             if known != name:
-                j.add("arrow-capsule-name", f"a capsule is named {known!r}; {name.decode()!r} is its place")
+                checker.add("arrow-capsule-name", f"a capsule is named {known!r}; {name.decode()!r} is its place")
                 self.addresses.clear()
                 return
             address = capsule.pointer_of(one)
             place = address + _release_offset(name)
-            if schema.defused(j, place, name.decode(), place):
+            if schema.defused(checker, place, name.decode(), place):
                 self.addresses.clear()
                 return
             self.addresses[name] = address
@@ -86,7 +86,7 @@ def _release_offset(name: bytes) -> int:
 
 
 def _drop(
-    j: Judge,
+    checker: Checker,
     given: list[object | None],
     names: tuple[bytes, ...],
     *,
@@ -100,34 +100,36 @@ def _drop(
     exported = given.pop()
     if exported is None:
         return {}
-    pair = _Pair(j, exported, names)
+    pair = _Pair(checker, exported, names)
     del exported
     if held & set(pair.addresses.values()):
-        j.add("arrow-capsule-released", "two calls gave the same structure, which only one can take")
+        checker.add("arrow-capsule-released", "two calls gave the same structure, which only one can take")
         return {}
-    spies = {}
+    probes = {}
     for name, address in pair.addresses.items():
         if memory.pointer_at(address + _release_offset(name)) == 0:
-            j.add("arrow-capsule-released", f"{name.decode()}: what a later call gives was used before")
-        spy = capsule.Spy(address, _release_offset(name))
-        if spy.planted:
-            spies[name] = spy
+            checker.add("arrow-capsule-released", f"{name.decode()}: what a later call gives was used before")
+        probe = capsule.CallbackProbe(address, _release_offset(name))
+        if probe.installed:
+            probes[name] = probe
     addresses = dict(pair.addresses)
     pair.let_go()
-    if thoroughly and any(spy.intact for spy in spies.values()):
+    if thoroughly and any(probe.intact for probe in probes.values()):
         collect()
     left = {}
-    for name, spy in spies.items():
-        if spy.intact:
+    for name, probe in probes.items():
+        if probe.intact:
             left[name] = addresses[name]
-        elif spy.calls > 1:
-            j.add("arrow-released-twice", f"{name.decode()}: release was called {spy.calls} times for one capsule")
-        elif spy.left_unmarked:
-            j.add("arrow-release-unmarked", f"{name.decode()}: release isn't null after it was called")
+        elif probe.calls > 1:
+            checker.add(
+                "arrow-released-twice", f"{name.decode()}: release was called {probe.calls} times for one capsule"
+            )
+        elif probe.left_unmarked:
+            checker.add("arrow-release-unmarked", f"{name.decode()}: release isn't null after it was called")
     return left
 
 
-def _unused(j: Judge, call: Callable[[], object | None], names: tuple[bytes, ...]) -> None:
+def _unused(checker: Checker, call: Callable[[], object | None], names: tuple[bytes, ...]) -> None:
     """Capsules that nobody takes: they release their structures, once, and release marks them."""
     seen: dict[bytes, set[int]] = {name: set() for name in names}
     left: dict[bytes, int] = {}
@@ -135,35 +137,39 @@ def _unused(j: Judge, call: Callable[[], object | None], names: tuple[bytes, ...
         given = [call()]
         if given[0] is None:
             return
-        left = {name: at for name, at in _drop(j, given, names, thoroughly=number == 0).items() if at not in seen[name]}
+        left = {
+            name: at
+            for name, at in _drop(checker, given, names, thoroughly=number == 0).items()
+            if at not in seen[name]
+        }
         if not left:
             return
         for name, address in left.items():
             seen[name].add(address)
     for name in left:
-        j.add("arrow-capsule-leaks", f"{name.decode()}: release isn't called as an unused capsule goes")
+        checker.add("arrow-capsule-leaks", f"{name.decode()}: release isn't called as an unused capsule goes")
 
 
-def _compare_schema(j: Judge, known: dict[str, Field], method: str, field: Field) -> None:
+def _compare_schema(checker: Checker, known: dict[str, Field], method: str, field: Field) -> None:
     for other, before in known.items():
-        if before.told() != field.told():
-            j.add("arrow-schema-differs", f"{method} tells {_short(field)}, {other} {_short(before)}")
+        if before.comparable() != field.comparable():
+            checker.add("arrow-schema-differs", f"{method} tells {_short(field)}, {other} {_short(before)}")
             return
     known[method] = field
 
 
 def _short(field: Field, depth: int = 0) -> str:
     shown_children = field.children[:6] if depth < 3 else []
-    inside = ", ".join(f"{told(child.name)}: {_short(child, depth + 1)}" for child in shown_children)
+    inside = ", ".join(f"{formatted(child.name)}: {_short(child, depth + 1)}" for child in shown_children)
     more = f" and {len(field.metadata)} metadata" if field.metadata else ""
-    return f"{told(field.format)[1:-1]}{f'({inside})' if inside else ''}{more}"
+    return f"{formatted(field.format)[1:-1]}{f'({inside})' if inside else ''}{more}"
 
 
-class _Judgement:
+class _Examination:
     """All Arrow methods of one object."""
 
-    def __init__(self, j: Judge) -> None:
-        self.j = j
+    def __init__(self, checker: Checker) -> None:
+        self.checker = checker
         self.known: dict[str, Field] = {}
         self.lengths: dict[str, int] = {}
         self.addresses: dict[str, set[int]] = {}
@@ -180,9 +186,9 @@ class _Judgement:
     def refused(self, method: str, error: Exception) -> None:
         """It was called without anything special."""
         if type(error) is TypeError:  # Libraries' own subclasses mean something else.
-            self.j.add("arrow-raises", f"{method}() raised {described(error)}")
+            self.checker.add("arrow-raises", f"{method}() raised {described(error)}")
         elif not self._may_refuse(method):
-            self.j.add("arrow-refuses", f"{method}() raised {described(error)}")
+            self.checker.add("arrow-refuses", f"{method}() raised {described(error)}")
 
     def _may_refuse(self, method: str) -> bool:
         """Whether it is for memory of the CPU, and the object has other memory."""
@@ -196,9 +202,9 @@ class _Judgement:
             return None
         except Exception as error:
             if not consumed:  # That may be the reason.
-                self.j.add("arrow-unknown-keyword", f"{method}({UNKNOWN}=1) raised {described(error)}")
+                self.checker.add("arrow-unknown-keyword", f"{method}({UNKNOWN}=1) raised {described(error)}")
             return None
-        self.j.add("arrow-unknown-keyword", f"{method}({UNKNOWN}=1) was taken")
+        self.checker.add("arrow-unknown-keyword", f"{method}({UNKNOWN}=1) was taken")
         return given
 
     def requested(
@@ -213,66 +219,74 @@ class _Judgement:
             del keywords[UNKNOWN]
             given, second = self._tried(thing, method, keywords)
             if not consumed and (second is None or type(second) is not type(error)):
-                self.j.add("arrow-unknown-keyword", f"{method}({UNKNOWN}=None) raised {described(error)}")
+                self.checker.add("arrow-unknown-keyword", f"{method}({UNKNOWN}=None) raised {described(error)}")
             error = second
         if error is not None and consumed:
-            self.j.add("arrow-stream-consumed", f"{method}() raised {described(error)}, after another stream was read")
+            self.checker.add(
+                "arrow-stream-consumed", f"{method}() raised {described(error)}, after another stream was read"
+            )
         elif error is not None and not self._may_refuse(method):
-            self.j.add("arrow-requested-schema", f"{method} with its own schema requested raised {described(error)}")
+            self.checker.add(
+                "arrow-requested-schema", f"{method} with its own schema requested raised {described(error)}"
+            )
         return given
 
     def _tried(self, thing: Any, method: str, keywords: dict[str, Any]) -> tuple[object | None, Exception | None]:
         bound = attribute(thing, method)
         if isinstance(bound, Exception):
-            self.j.add("arrow-raises", f"reading {method} raised {described(bound)}")
+            self.checker.add("arrow-raises", f"reading {method} raised {described(bound)}")
             return None, None
         try:
             given = bound(**keywords)
         except Exception as error:
             return None, error
         if given is None:
-            self.j.add("arrow-capsule-type", f"{method} gave None")
+            self.checker.add("arrow-capsule-type", f"{method} gave None")
         return given, None
 
     # ---- __arrow_c_schema__
 
-    def judge_schema(self) -> None:
-        j, names = self.j, (b"arrow_schema",)
-        thing = j.object()
+    def check_schema(self) -> None:
+        checker, names = self.checker, (b"arrow_schema",)
+        thing = checker.object()
         given = self.call(thing, SCHEMA)
         if given is None:
             return
-        pair = _Pair(j, given, names)
+        pair = _Pair(checker, given, names)
         del given
         if not pair.usable:
             return
-        field = schema.examine(j, pair.addresses[b"arrow_schema"])
+        field = schema.examine(checker, pair.addresses[b"arrow_schema"])
         if field is None:
-            # It isn't taken. What is seen without that, is judged all the same.
+            # It isn't taken. What is seen without that, is checked all the same.
             pair.let_go()
-            _unused(j, lambda: self.call(j.object(), SCHEMA), names)
+            _unused(checker, lambda: self.call(checker.object(), SCHEMA), names)
             return
         self.known[SCHEMA] = field
-        _drop(j, [self.call(thing, SCHEMA)], names, held=frozenset(pair.addresses.values()))
+        _drop(checker, [self.call(thing, SCHEMA)], names, held=frozenset(pair.addresses.values()))
         moved = Moved(abi.ArrowSchema, pair.addresses[b"arrow_schema"], _SCHEMA_RELEASE)
         pair.let_go()
         del thing
-        if j.fresh:
+        if checker.fresh:
             collect()
-        again = schema.examine(Judge(None, None), moved.address)
-        if again is None or again.told() != field.told():
-            j.add("arrow-capsule-releases-moved", "the schema that was taken is gone, or another, once its capsule is")
+        again = schema.examine(Checker(None, None), moved.address)
+        if again is None or again.comparable() != field.comparable():
+            checker.add(
+                "arrow-capsule-releases-moved", "the schema that was taken is gone, or another, once its capsule is"
+            )
             return
-        spies = self._plant(moved.address, abi.ArrowSchema)
-        moved.release(j, "the schema")
-        self._judge_children(spies, "the schema")
-        _unused(j, lambda: self.call(j.object(), SCHEMA), names)
+        probes = self._install_probes(moved.address, abi.ArrowSchema)
+        moved.release(checker, "the schema")
+        self._check_children(probes, "the schema")
+        _unused(checker, lambda: self.call(checker.object(), SCHEMA), names)
 
     @staticmethod
-    def _plant(address: int, kind: type[abi.ArrowSchema] | type[abi.ArrowArray]) -> dict[str, capsule.Spy]:
-        """Spies in the callbacks of the children and of the dictionary."""
+    def _install_probes(
+        address: int, kind: type[abi.ArrowSchema] | type[abi.ArrowArray]
+    ) -> dict[str, capsule.CallbackProbe]:
+        """Probes in the callbacks of the children and of the dictionary."""
         raw: Any = memory.load(kind, address)
-        spies = {}
+        probes = {}
         places = {
             f"child {index}": child for index, child in enumerate(schema.pointers(raw.children, raw.n_children) or [])
         }
@@ -280,50 +294,50 @@ class _Judgement:
             places["the dictionary"] = raw.dictionary
         for what, place in places.items():
             if memory.pointer_at(place + kind.release.offset):
-                spy = capsule.Spy(place, kind.release.offset)
-                if spy.planted:
-                    spies[what] = spy
-        return spies
+                probe = capsule.CallbackProbe(place, kind.release.offset)
+                if probe.installed:
+                    probes[what] = probe
+        return probes
 
-    def _judge_children(self, spies: dict[str, capsule.Spy], what: str) -> None:
-        for which, spy in spies.items():
-            if spy.calls == 0:
-                self.j.add("arrow-release-children", f"{what}: releasing it didn't release {which}")
-            elif spy.calls > 1:
-                self.j.add("arrow-released-twice", f"{what}: releasing it released {which} {spy.calls} times")
-            elif spy.left_unmarked:
-                self.j.add("arrow-release-unmarked", f"{what}: release of {which} isn't null after it was called")
+    def _check_children(self, probes: dict[str, capsule.CallbackProbe], what: str) -> None:
+        for which, probe in probes.items():
+            if probe.calls == 0:
+                self.checker.add("arrow-release-children", f"{what}: releasing it didn't release {which}")
+            elif probe.calls > 1:
+                self.checker.add("arrow-released-twice", f"{what}: releasing it released {which} {probe.calls} times")
+            elif probe.left_unmarked:
+                self.checker.add("arrow-release-unmarked", f"{what}: release of {which} isn't null after it was called")
 
     # ---- __arrow_c_array__ and __arrow_c_device_array__
 
-    def judge_array(self, method: str) -> None:
-        j = self.j
+    def check_array(self, method: str) -> None:
+        checker = self.checker
         device = method == DEVICE_ARRAY
         names = (b"arrow_schema", b"arrow_device_array" if device else b"arrow_array")
-        thing: Any = j.object()
+        thing: Any = checker.object()
         given = self.call(thing, method)
         if given is None:
             return
-        pair = _Pair(j, given, names)
+        pair = _Pair(checker, given, names)
         del given
         if not pair.usable:
             return
-        field = schema.examine(j, pair.addresses[names[0]])
+        field = schema.examine(checker, pair.addresses[names[0]])
         if field is not None:
-            _compare_schema(j, self.known, method, field)
+            _compare_schema(checker, self.known, method, field)
         address = pair.addresses[names[1]]
         on_host = self._device(address) if device else True
-        contents = None if field is None else array.examine(j, address, field, on_host=on_host)
+        contents = None if field is None else array.examine(checker, address, field, on_host=on_host)
         taken = frozenset(pair.addresses.values())
         if device:
-            _drop(j, [self.unknown_keywords(thing, method)], names, held=taken)
+            _drop(checker, [self.unknown_keywords(thing, method)], names, held=taken)
         if field is None or contents is None:
             return  # Nothing is taken that can't be gone through.
         self.lengths[method], self.addresses[method] = contents.length, contents.addresses
         wish = self.call(thing, SCHEMA) if SCHEMA in self.known else None
         if wish is None:
             wish = pair._capsules[0]
-        _drop(j, [self.requested(thing, method, names, wish)], names, held=taken)
+        _drop(checker, [self.requested(thing, method, names, wish)], names, held=taken)
         del wish
         held = [thing]
         del thing
@@ -332,24 +346,24 @@ class _Judgement:
 
     def _device(self, address: int) -> bool:
         """The members of ArrowDeviceArray; whether its buffers may be read."""
-        j = self.j
+        checker = self.checker
         raw = memory.load(abi.ArrowDeviceArray, address)
         if raw is None:
-            j.add("arrow-struct-memory", "the 128 bytes of the ArrowDeviceArray can't be read")
+            checker.add("arrow-struct-memory", "the 128 bytes of the ArrowDeviceArray can't be read")
             return False
         self.device = raw.device_type
         if raw.device_type not in abi.DEVICES:
-            j.add("arrow-device-type", f"device_type is {raw.device_type}")
+            checker.add("arrow-device-type", f"device_type is {raw.device_type}")
         if any(raw.reserved):
-            j.add("arrow-device-reserved", f"reserved is {list(raw.reserved)}")
+            checker.add("arrow-device-reserved", f"reserved is {list(raw.reserved)}")
         if raw.device_type != abi.CPU:
             if raw.sync_event:
-                event.judge(j, raw.device_type, raw.sync_event)
+                event.check(checker, raw.device_type, raw.sync_event)
             return False
         if raw.sync_event:
-            j.add("arrow-device-event", f"sync_event is {raw.sync_event:#x} for the CPU, which has none")
+            checker.add("arrow-device-event", f"sync_event is {raw.sync_event:#x} for the CPU, which has none")
         if raw.device_id != -1:
-            j.add("arrow-device-id", f"device_id is {raw.device_id} for the CPU; -1 is recommended")
+            checker.add("arrow-device-id", f"device_id is {raw.device_id} for the CPU; -1 is recommended")
         return True
 
     def _moves(self, pair: _Pair, field: Field, contents: array.Contents, name: bytes, held: list[object]) -> bool:
@@ -357,43 +371,45 @@ class _Judgement:
 
         False where it couldn't be released: it may have been already.
         """
-        j = self.j
+        checker = self.checker
         before = contents.checksums()
         kind = abi.ArrowDeviceArray if name == b"arrow_device_array" else abi.ArrowArray
-        told = Moved(abi.ArrowSchema, pair.addresses[b"arrow_schema"], _SCHEMA_RELEASE)
+        moved_schema = Moved(abi.ArrowSchema, pair.addresses[b"arrow_schema"], _SCHEMA_RELEASE)
         moved = Moved(kind, pair.addresses[name], _ARRAY_RELEASE)
         pair.let_go()
-        told.release(j, "the schema")
+        moved_schema.release(checker, "the schema")
         for rule, gone in (("arrow-capsule-releases-moved", "capsule"), ("arrow-lifetime", "object")):
-            again = array.examine(Judge(None, None), moved.address, field, on_host=bool(contents.buffers))
+            again = array.examine(Checker(None, None), moved.address, field, on_host=bool(contents.buffers))
             if again is None or again.addresses != contents.addresses or contents.checksums() != before:
-                j.add(rule, f"the array, or its memory, changed or went with the {gone}, while the array was held")
+                checker.add(
+                    rule, f"the array, or its memory, changed or went with the {gone}, while the array was held"
+                )
                 return False
             held.clear()
-            if j.fresh:
+            if checker.fresh:
                 collect()
-        spies = self._plant(moved.address, abi.ArrowArray)
-        moved.release(j, "the array")
-        self._judge_children(spies, "the array")
+        probes = self._install_probes(moved.address, abi.ArrowArray)
+        moved.release(checker, "the array")
+        self._check_children(probes, "the array")
         return True
 
     def _children(self, method: str, names: tuple[bytes, ...], field: Field) -> None:
         """The first child is moved out, and lives on."""
-        j = self.j
+        checker = self.checker
         if not field.children or field.layout.kind == "run ends":
-            _unused(j, lambda: self.call(j.object(), method), names)
+            _unused(checker, lambda: self.call(checker.object(), method), names)
             return
-        pair = _Pair(j, self.call(j.object(), method), names)
+        pair = _Pair(checker, self.call(checker.object(), method), names)
         if not pair.usable:
             return
         raw = memory.load(abi.ArrowArray, pair.addresses[names[1]])
         if raw is None or not raw.release:
-            j.add("arrow-capsule-released", f"what {method} gives another time was used before")
+            checker.add("arrow-capsule-released", f"what {method} gives another time was used before")
             return
         places = schema.pointers(raw.children, raw.n_children)
         if not places or not places[0]:
             return
-        silent = Judge(None, None)
+        silent = Checker(None, None)
         on_host = self.device in (None, abi.CPU) or names[1] == b"arrow_array"
         if array.examine(silent, pair.addresses[names[1]], field, on_host=False) is None:
             return
@@ -406,19 +422,21 @@ class _Judgement:
         if held is None:
             return
         if again is None or again.addresses != held.addresses or held.checksums() != before:
-            j.add("arrow-moved-child", "a child that was moved out is gone, or changed, once its parent was released")
+            checker.add(
+                "arrow-moved-child", "a child that was moved out is gone, or changed, once its parent was released"
+            )
             return
-        child.release(j, "a child that was moved out")
-        _unused(j, lambda: self.call(j.object(), method), names)
+        child.release(checker, "a child that was moved out")
+        _unused(checker, lambda: self.call(checker.object(), method), names)
 
     # ---- __arrow_c_stream__ and __arrow_c_device_stream__
 
-    def judge_stream(self, method: str, *, consumed: bool) -> None:
+    def check_stream(self, method: str, *, consumed: bool) -> None:
         """`consumed` says that another stream of this very object was read before."""
-        j = self.j
+        checker = self.checker
         device = method == DEVICE_STREAM
         name = b"arrow_device_array_stream" if device else b"arrow_array_stream"
-        thing: Any = j.object()
+        thing: Any = checker.object()
         given = self.unknown_keywords(thing, method, consumed=consumed) if device else None
         wish = None
         if given is None and SCHEMA in self.known:
@@ -428,37 +446,39 @@ class _Judgement:
         elif given is None:
             given, error = self._tried(thing, method, {})
             if error is not None and consumed:
-                j.add("arrow-stream-consumed", f"{method}() raised {described(error)}, after another stream was read")
+                checker.add(
+                    "arrow-stream-consumed", f"{method}() raised {described(error)}, after another stream was read"
+                )
             elif error is not None:
                 self.refused(method, error)
         if given is None:
             return
-        pair = _Pair(j, given, (name,))
+        pair = _Pair(checker, given, (name,))
         del given, wish
         if not pair.usable:
             return
-        _Reading(self, method, pair, device).judge(thing)
+        _Reading(self, method, pair, device).check(thing)
         del thing
-        if j.fresh:
-            _unused(j, lambda: self.call(j.object(), method), (name,))
+        if checker.fresh:
+            _unused(checker, lambda: self.call(checker.object(), method), (name,))
 
     # ---- several methods
 
     def across(self) -> None:
-        j = self.j
-        for view in j.views:
+        checker = self.checker
+        for view in checker.views:
             if view.protocol == "dlpack" and self.device not in (None, view.device):
-                j.protocol = "across"
-                j.add("across-device", f"device type {view.device} by dlpack, {self.device} by {DEVICE_ARRAY}")
-        told = {length for method, length in self.lengths.items() if method in (ARRAY, DEVICE_ARRAY)}
-        if len(told) > 1:
-            j.protocol = "arrow-device-array"
-            j.add("arrow-schema-differs", f"lengths are {self.lengths}")
+                checker.protocol = "across"
+                checker.add("across-device", f"device type {view.device} by dlpack, {self.device} by {DEVICE_ARRAY}")
+        lengths = {length for method, length in self.lengths.items() if method in (ARRAY, DEVICE_ARRAY)}
+        if len(lengths) > 1:
+            checker.protocol = "arrow-device-array"
+            checker.add("arrow-schema-differs", f"lengths are {self.lengths}")
         if self.device in abi.NOT_FOR_THE_CPU and self.addresses.get(ARRAY, set()) & self.addresses.get(
             DEVICE_ARRAY, set()
         ):
-            j.protocol = "arrow-array"
-            j.add(
+            checker.protocol = "arrow-array"
+            checker.add(
                 "arrow-cpu-method",
                 f"{ARRAY} hands out buffers that {DEVICE_ARRAY} says are of {abi.DEVICES[self.device or 0]}",
             )
@@ -467,60 +487,60 @@ class _Judgement:
 class _Reading:
     """One stream, read to its end or far enough."""
 
-    def __init__(self, judgement: _Judgement, method: str, pair: _Pair, device: bool) -> None:
-        self.judgement, self.j, self.method, self.pair = judgement, judgement.j, method, pair
+    def __init__(self, examination: _Examination, method: str, pair: _Pair, device: bool) -> None:
+        self.examination, self.checker, self.method, self.pair = examination, examination.checker, method, pair
         self.kind = abi.ArrowDeviceArrayStream if device else abi.ArrowArrayStream
         self.device = device
         self.raw: Any = None
         self.address = 0
 
-    def judge(self, thing: object) -> None:
-        j, name = self.j, next(iter(self.pair.addresses))
+    def check(self, thing: object) -> None:
+        checker, name = self.checker, next(iter(self.pair.addresses))
         source = self.pair.addresses[name]
         self.raw = memory.load(self.kind, source)
         if self.raw is None:
-            j.add("arrow-struct-memory", "the stream's structure can't be read")
+            checker.add("arrow-struct-memory", "the stream's structure can't be read")
             return
         if not self.raw.release:
-            j.add("arrow-capsule-released", "the stream is released")
+            checker.add("arrow-capsule-released", "the stream is released")
             return
         callbacks = ("get_schema", "get_next", "get_last_error", "release")
         broken = [one for one in callbacks if not memory.executable(getattr(self.raw, one))]
         if self.device and self.raw.device_type not in abi.DEVICES:
-            j.add("arrow-device-type", f"the stream's device_type is {self.raw.device_type}")
+            checker.add("arrow-device-type", f"the stream's device_type is {self.raw.device_type}")
         if broken:
-            j.add("arrow-stream-callbacks", f"null, or no function: {', '.join(broken)}")
+            checker.add("arrow-stream-callbacks", f"null, or no function: {', '.join(broken)}")
             return
-        if self.device and self.judgement.device is None:
-            self.judgement.device = self.raw.device_type
+        if self.device and self.examination.device is None:
+            self.examination.device = self.raw.device_type
         moved = Moved(self.kind, source, _release_offset(name))
         self.address = moved.address
         self.pair.let_go()
         del thing
-        if j.fresh:
+        if checker.fresh:
             collect()
         field = self._schema()
         first = self._batches(field) if field is not None else None
-        moved.release(j, "the stream")
+        moved.release(checker, "the stream")
         if first is not None:
             batch, contents, before = first
             if contents.checksums() != before:
-                j.add("arrow-stream-batch-lifetime", "the first batch changed, or went, with its stream")
+                checker.add("arrow-stream-batch-lifetime", "the first batch changed, or went, with its stream")
                 return
-            batch.release(j, "a batch")
+            batch.release(checker, "a batch")
 
     def _failed(self, what: str, status: int) -> None:
-        j = self.j
+        checker = self.checker
         if status < 0:
-            j.add("arrow-stream-error-code", f"{what} answered {status}")
+            checker.add("arrow-stream-error-code", f"{what} answered {status}")
         address = abi.GetLastError(self.raw.get_last_error)(self.address)
         text = memory.string(address) if address else b""
         try:
-            told = (b"\xff" if text is None else text).decode()
+            message = (b"\xff" if text is None else text).decode()
         except UnicodeDecodeError:
-            j.add("arrow-stream-error-text", f"the text of the error is {text!r}")
+            checker.add("arrow-stream-error-text", f"the text of the error is {text!r}")
             return
-        j.add("arrow-stream-error", f"{what} answered {status}: {told or 'no text'}")
+        checker.add("arrow-stream-error", f"{what} answered {status}: {message or 'no text'}")
 
     def _schema(self) -> Field | None:
         out = abi.ArrowSchema()
@@ -528,11 +548,11 @@ class _Reading:
         if status:
             self._failed("get_schema", status)
             return None
-        field = schema.examine(self.j, ctypes.addressof(out))
+        field = schema.examine(self.checker, ctypes.addressof(out))
         moved = Moved(abi.ArrowSchema, ctypes.addressof(out), _SCHEMA_RELEASE)
         if field is not None:
-            _compare_schema(self.j, self.judgement.known, self.method, field)
-        moved.release(self.j, "the schema")
+            _compare_schema(self.checker, self.examination.known, self.method, field)
+        moved.release(self.checker, "the schema")
         return field
 
     def _batches(self, field: Field) -> tuple[Moved, array.Contents, list[int | None]] | None:
@@ -540,7 +560,7 @@ class _Reading:
         first = None
         kind = abi.ArrowDeviceArray if self.device else abi.ArrowArray
         for _ in range(MOST_BATCHES):
-            if self.j.walked > array.BUFFERS:
+            if self.checker.walked > array.BUFFERS:
                 break
             out: Any = kind()
             status = abi.GetOut(self.raw.get_next)(self.address, ctypes.addressof(out))
@@ -551,36 +571,36 @@ class _Reading:
                 break
             on_host = True
             if self.device:
-                on_host = self.judgement._device(ctypes.addressof(out))
+                on_host = self.examination._device(ctypes.addressof(out))
                 if out.device_type != self.raw.device_type:
-                    self.j.add(
+                    self.checker.add(
                         "arrow-device-stream-type",
                         f"an array is of device type {out.device_type}, the stream of {self.raw.device_type}",
                     )
-            contents = array.examine(self.j, ctypes.addressof(out), field, on_host=on_host)
+            contents = array.examine(self.checker, ctypes.addressof(out), field, on_host=on_host)
             batch = Moved(kind, ctypes.addressof(out), _ARRAY_RELEASE)
             if contents is not None and first is None:
                 first = batch, contents, contents.checksums()
             else:
-                batch.release(self.j, "a batch")
+                batch.release(self.checker, "a batch")
         return first
 
 
-def judge(j: Judge, methods: list[str]) -> None:
+def check(checker: Checker, methods: list[str]) -> None:
     """`methods` are those that the object claims and that were asked for."""
-    judgement = _Judgement(j)
+    examination = _Examination(checker)
     read = False
     # The methods with device first: they say whether the others have memory of the CPU to give.
     for method in (SCHEMA, DEVICE_ARRAY, ARRAY, DEVICE_STREAM, STREAM):
         if method not in methods:
             continue
-        with j.exercising(method.strip("_").replace("_c_", "_").replace("_", "-")):
+        with checker.exercising(method.strip("_").replace("_c_", "_").replace("_", "-")):
             if method == SCHEMA:
-                judgement.judge_schema()
+                examination.check_schema()
             elif method in (ARRAY, DEVICE_ARRAY):
-                judgement.judge_array(method)
+                examination.check_array(method)
             else:
-                judgement.judge_stream(method, consumed=read and not j.fresh)
+                examination.check_stream(method, consumed=read and not checker.fresh)
                 read = True
-    with j.judging("across"):
-        judgement.across()
+    with checker.checking("across"):
+        examination.across()

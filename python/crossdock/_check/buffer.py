@@ -1,4 +1,4 @@
-"""The buffer protocol, by its C function: memoryview forgives too much to be a judge."""
+"""The buffer protocol, by its C function: memoryview forgives too much to be a checker."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import struct
 from ctypes import c_int, c_void_p, py_object
 
 from crossdock._check import abi, memory
-from crossdock._check.judge import Judge, View, collect, described, is_contiguous, product
+from crossdock._check.checker import Checker, View, collect, described, is_contiguous, product
 
 SIMPLE, WRITABLE, FORMAT, ND, STRIDES, INDIRECT = 0, 0x1, 0x4, 0x8, 0x18, 0x118
 FULL_RO = INDIRECT | FORMAT
@@ -54,11 +54,11 @@ def contiguous_bytes(thing: object) -> tuple[int, int, bool]:
         held.release()
 
 
-def _examine(j: Judge, info: abi.PyBuffer) -> View | None:
+def _examine(checker: Checker, info: abi.PyBuffer) -> View | None:
     """The rules of a buffer that everything was asked of."""
-    before = j.errors()
+    before = checker.errors()
     if not info.obj:
-        j.add("buffer-obj", "obj is null: nothing keeps the memory, and nothing can be released")
+        checker.add("buffer-obj", "obj is null: nothing keeps the memory, and nothing can be released")
     code = memory.string(info.format) if info.format else b"B"
     size = None
     if code is not None:
@@ -67,11 +67,11 @@ def _examine(j: Judge, info: abi.PyBuffer) -> View | None:
         except (struct.error, UnicodeDecodeError):
             size = info.itemsize  # An extension of the struct module's syntax, as NumPy has.
     if (info.itemsize <= 0 and info.len) or size is None or (info.format and size != info.itemsize):
-        j.add("buffer-itemsize", f"itemsize is {info.itemsize}, format {code!r}, which has {size}")
+        checker.add("buffer-itemsize", f"itemsize is {info.itemsize}, format {code!r}, which has {size}")
     if info.len and not info.buf:
-        j.add("buffer-null", f"buf is null for {info.len} bytes")
+        checker.add("buffer-null", f"buf is null for {info.len} bytes")
     if not 0 <= info.ndim <= MOST_DIMENSIONS:
-        j.add("buffer-ndim", f"ndim is {info.ndim}")
+        checker.add("buffer-ndim", f"ndim is {info.ndim}")
         return None  # How many numbers shape and strides have, isn't known.
     shape: list[int] | None = []
     strides: list[int] | None = []
@@ -79,93 +79,97 @@ def _examine(j: Judge, info: abi.PyBuffer) -> View | None:
         shape = memory.integers(info.shape, info.ndim) if info.shape else None
         strides = memory.integers(info.strides, info.ndim) if info.strides else None
         if shape is None or min(shape) < 0:
-            j.add("buffer-shape", f"shape is {shape and tuple(shape)} for ndim {info.ndim}")
+            checker.add("buffer-shape", f"shape is {shape and tuple(shape)} for ndim {info.ndim}")
             shape = None
         if strides is None:
-            j.add("buffer-strides", f"strides are not there for ndim {info.ndim}")
+            checker.add("buffer-strides", f"strides are not there for ndim {info.ndim}")
     given, steps = tuple(shape or ()), tuple(strides or ())
     if shape is not None and info.len != product(given) * info.itemsize:
-        j.add(
+        checker.add(
             "buffer-len",
             f"len is {info.len}, shape {given} of {info.itemsize} bytes has {product(given) * info.itemsize}",
         )
-    if info.suboffsets or j.errors() != before:
+    if info.suboffsets or checker.errors() != before:
         return None
-    view = View(j.protocol, info.buf or 0, given, steps, info.itemsize, bool(info.readonly))
+    view = View(checker.protocol, info.buf or 0, given, steps, info.itemsize, bool(info.readonly))
     start, end = view.extent()
     if view.size and (start <= 0 or memory.read(start, 1) is None or memory.read(end - 1, 1) is None):
-        j.add("buffer-memory", f"{start:#x} to {end:#x} can't be read")
+        checker.add("buffer-memory", f"{start:#x} to {end:#x} can't be read")
     return view
 
 
-def judge(j: Judge) -> None:
-    thing = j.object()
+def check(checker: Checker) -> None:
+    thing = checker.object()
     try:
         held = _Held(thing, FULL_RO)
     except BufferError:
         return
     except Exception as error:
-        j.add("buffer-raises", f"the request for everything raised {described(error)}")
+        checker.add("buffer-raises", f"the request for everything raised {described(error)}")
         return
-    view = _examine(j, held.info)
+    view = _examine(checker, held.info)
     readonly = bool(held.info.readonly)
-    _writable(j, thing, readonly)
+    _writable(checker, thing, readonly)
     if view is not None:
-        j.views.append(view)
-        _simple(j, thing, view)
+        checker.views.append(view)
+        _simple(checker, thing, view)
     held.release()
     del thing, held
-    if j.fresh and view is not None and view.size:
-        _lifetime(j)
+    if checker.fresh and view is not None and view.size:
+        _lifetime(checker)
 
 
-def _writable(j: Judge, thing: object, readonly: bool) -> None:
+def _writable(checker: Checker, thing: object, readonly: bool) -> None:
     try:
         held = _Held(thing, FULL)
     except BufferError:
         if not readonly:
-            j.add("buffer-writable", "a buffer that is said to be writable is refused to who wants to write")
+            checker.add("buffer-writable", "a buffer that is said to be writable is refused to who wants to write")
         return
     except Exception as error:
-        j.add("buffer-writable", f"the request to write raised {described(error)}")
+        checker.add("buffer-writable", f"the request to write raised {described(error)}")
         return
     if held.info.readonly:
-        j.add("buffer-writable", "who asks for a writable buffer gets a read-only one, without BufferError")
+        checker.add("buffer-writable", "who asks for a writable buffer gets a read-only one, without BufferError")
     elif readonly:
-        j.add("buffer-readonly-varies", "the buffer is read-only for who reads, and writable for who asks to write")
+        checker.add(
+            "buffer-readonly-varies", "the buffer is read-only for who reads, and writable for who asks to write"
+        )
     held.release()
 
 
-def _simple(j: Judge, thing: object, view: View) -> None:
+def _simple(checker: Checker, thing: object, view: View) -> None:
     try:
         held = _Held(thing, SIMPLE)
     except BufferError:
         return
     except Exception as error:
-        j.add("buffer-simple", f"the simplest request raised {described(error)}")
+        checker.add("buffer-simple", f"the simplest request raised {described(error)}")
         return
     in_order = is_contiguous(view.shape, view.strides, view.itemsize) or is_contiguous(
         view.shape[::-1], view.strides[::-1], view.itemsize
     )
     if not in_order:
-        j.add("buffer-simple", f"strides {view.strides} of shape {view.shape} aren't contiguous, and go unsaid")
+        checker.add("buffer-simple", f"strides {view.strides} of shape {view.shape} aren't contiguous, and go unsaid")
     elif held.info.len != view.size * view.itemsize:
-        j.add("buffer-len", f"len is {held.info.len} in the simplest request, {view.size * view.itemsize} in full")
+        checker.add(
+            "buffer-len", f"len is {held.info.len} in the simplest request, {view.size * view.itemsize} in full"
+        )
     held.release()
 
 
-def _lifetime(j: Judge) -> None:
-    thing = j.object()
+def _lifetime(checker: Checker) -> None:
+    thing = checker.object()
     try:
         held = _Held(thing, FULL_RO)
     except Exception:
         return
-    view = _examine(Judge(None, None), held.info)
+    view = _examine(Checker(None, None), held.info)
     start, end = view.extent() if view is not None else (0, 0)
     before = memory.checksum(start, end - start)
     del thing
     collect()
     if before is not None and memory.checksum(start, end - start) != before:
-        j.add("buffer-lifetime", "the memory changed, or went, with the object, while its buffer was held")
+        checker.add("buffer-lifetime", "the memory changed, or went, with the object, while its buffer was held")
         return  # Whether it can be released isn't known either.
     held.release()

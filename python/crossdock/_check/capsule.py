@@ -49,7 +49,7 @@ def mark_used(capsule: object, name: bytes) -> None:
     _set_name(capsule, ctypes.addressof(_USED[name]))
 
 
-class Spy:
+class CallbackProbe:
     """Stands in for the callback in a structure: counts the calls, and does what the callback does at the first.
 
     `field` is the offset of the callback in the structure at `address`, which is what the callback is given.
@@ -61,11 +61,11 @@ class Spy:
         self.left_unmarked = False
         self._address, self._field, self._frees_itself = address, field, frees_itself
         self._original = memory.pointer_at(address + field) or 0
-        self.planted = bool(
+        self.installed = bool(
             memory.executable(self._original) and memory.store_pointer(address + field, _callback_address)
         )
         self._before = memory.read(address, field + 8)
-        if self.planted:
+        if self.installed:
             _live[address] = self
 
     @property
@@ -88,13 +88,13 @@ class Spy:
 
 
 # By address, and for ever where nobody calls: a structure that leaked keeps pointing at our callback.
-_live: dict[int, Spy] = {}
+_live: dict[int, CallbackProbe] = {}
 
 
 def _called(address: int | None) -> None:
-    spy = _live.get(address or 0)
-    if spy is not None:
-        spy.called()
+    probe = _live.get(address or 0)
+    if probe is not None:
+        probe.called()
 
 
 _callback = ctypes.CFUNCTYPE(None, c_void_p)(_called)

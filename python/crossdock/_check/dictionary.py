@@ -9,16 +9,16 @@ import re
 from typing import Any, TypeGuard
 
 from crossdock._check import memory
-from crossdock._check.judge import (
-    Judge,
+from crossdock._check.checker import (
+    Checker,
     View,
     attribute,
     contiguous,
     described,
+    formatted,
+    formatted_address,
     is_contiguous,
     product,
-    told,
-    told_address,
 )
 
 CUDA, NUMPY = "__cuda_array_interface__", "__array_interface__"
@@ -53,7 +53,7 @@ def wrong_shape(shape: object) -> str:
     """What to say of one that are_extents() refuses."""
     if isinstance(shape, tuple) and len(shape) > MOST_DIMENSIONS:
         return f"shape has {len(shape)} dimensions"
-    return f"shape is {told(shape)}"
+    return f"shape is {formatted(shape)}"
 
 
 def wrong_strides(strides: object, shape: tuple[int, ...] | None) -> str | None:
@@ -61,7 +61,7 @@ def wrong_strides(strides: object, shape: tuple[int, ...] | None) -> str | None:
     if strides is None:
         return None
     if not are_integers(strides) or (shape is not None and len(strides) != len(shape)):  # type: ignore[arg-type]
-        return f"strides are {told(strides)}{'' if shape is None else f' for shape {told(shape)}'}"
+        return f"strides are {formatted(strides)}{'' if shape is None else f' for shape {formatted(shape)}'}"
     return None
 
 
@@ -115,25 +115,25 @@ def _size_of_descr(descr: object, depth: int, left: list[int]) -> int | None:
 def wrong_descr(descr: object, typestr: object, itemsize: int | None, name: str = "descr") -> str | None:
     """What doesn't agree with the typestr; None where it does, or isn't there. `name` is the entry's.
 
-    Without an `itemsize`, where the typestr is none, the descr is judged by itself.
+    Without an `itemsize`, where the typestr is none, the descr is checked by itself.
     """
     if descr is None:
         return None
     try:
         size = _size_of_descr(descr, 0, [MOST_FIELDS])
     except _EndlessError as error:
-        return f"{name} has {error}: {told(descr)}"
+        return f"{name} has {error}: {formatted(descr)}"
     if size is None:
-        return f"{name} is {told(descr)}, not a list of (name, type[, shape])"
+        return f"{name} is {formatted(descr)}, not a list of (name, type[, shape])"
     if itemsize is None or not isinstance(typestr, str):
         return None
     if size != itemsize:
-        return f"{name} has {size} bytes, typestr {told(typestr)} has {itemsize}"
+        return f"{name} has {size} bytes, typestr {formatted(typestr)} has {itemsize}"
     if isinstance(descr, list) and len(descr) == 1 and descr[0][0] == "" and typestr[1] != "V":
         if descr[0][1] != typestr and len(descr[0]) == 2:
-            return f"{name} says {told(descr[0][1])}, typestr {told(typestr)}"
+            return f"{name} says {formatted(descr[0][1])}, typestr {formatted(typestr)}"
     elif typestr[1] != "V":
-        return f"{name} has fields, and typestr {told(typestr)} is no structured type"
+        return f"{name} has fields, and typestr {formatted(typestr)} is no structured type"
     return None
 
 
@@ -143,17 +143,17 @@ def is_address(data: object) -> TypeGuard[tuple[int, bool]]:
 
 
 class _Dictionary:
-    def __init__(self, j: Judge, attribute: str) -> None:
-        self.j, self.attribute = j, attribute
+    def __init__(self, checker: Checker, attribute: str) -> None:
+        self.checker, self.attribute = checker, attribute
         self.cuda = attribute == CUDA
         self.version = 0
 
     def add(self, rule: str, message: str) -> None:
-        self.j.add(f"{_PREFIX[self.attribute]}-{rule}", message)
+        self.checker.add(f"{_PREFIX[self.attribute]}-{rule}", message)
 
     def examine(self, given: object) -> View | None:
         """The rules of all entries, and what the dictionary tells where they hold."""
-        j, before = self.j, self.j.errors()
+        checker, before = self.checker, self.checker.errors()
         if not isinstance(given, dict):
             self.add("dict", f"{self.attribute} is {type(given).__name__}")
             return None
@@ -164,43 +164,43 @@ class _Dictionary:
             self.add("missing", f"not there: {', '.join(missing)}")
         # Each entry by itself first: whoever mends one is to know about the others.
         if "version" in given:
-            with j.going_on():
+            with checker.going_on():
                 self._version(given["version"])
         shape: tuple[int, ...] | None = None
         itemsize: int | None = None
         if "shape" in given:
-            with j.going_on():
+            with checker.going_on():
                 shape = self._shape(given["shape"])
         if "typestr" in given:
-            with j.going_on():
+            with checker.going_on():
                 itemsize = self._type(given["typestr"])
         strided = False
-        with j.going_on():
+        with checker.going_on():
             problem = wrong_strides(given.get("strides"), shape)
             if problem:
                 self.add("strides", problem)
             strided = problem is None
-        with j.going_on():
+        with checker.going_on():
             problem = wrong_descr(given.get("descr"), given.get("typestr"), itemsize)
             if problem:
                 self.add("descr", problem)
-        with j.going_on():
+        with checker.going_on():
             self._mask(given.get("mask"), shape)
         if self.cuda:
-            with j.going_on():
+            with checker.going_on():
                 self._stream(given.get("stream"))
         address: tuple[int, bool] | None = None
-        with j.going_on():
+        with checker.going_on():
             address = self._address(given)
         if shape is None or itemsize is None:
             return None
         if product(shape) * itemsize >= 1 << 63:
-            self.add("shape", f"shape {told(shape)} of {itemsize} bytes is more than 2^63 bytes")
+            self.add("shape", f"shape {formatted(shape)} of {itemsize} bytes is more than 2^63 bytes")
             return None
         if address is None or not strided:
             return None
         view = self._view(address, shape, given.get("strides"), itemsize)
-        return view if j.errors() == before else None
+        return view if checker.errors() == before else None
 
     def _shape(self, shape: Any) -> tuple[int, ...] | None:
         if are_extents(shape):
@@ -211,15 +211,15 @@ class _Dictionary:
     def _version(self, version: object) -> None:
         right = is_integer(version) and (0 <= version <= LAST_CUDA_VERSION if self.cuda else version == 3)  # type: ignore[operator]
         if not right:
-            self.add("version", f"version is {told(version)}")
+            self.add("version", f"version is {formatted(version)}")
         self.version = version if right else LAST_CUDA_VERSION  # type: ignore[assignment]
 
     def _type(self, typestr: object) -> int | None:
         itemsize = itemsize_of(typestr)
         if itemsize is None:
-            self.add("typestr", f"typestr is {told(typestr)}")
+            self.add("typestr", f"typestr is {formatted(typestr)}")
         elif self.cuda and isinstance(typestr, str) and typestr[1] == "O":
-            self.add("typestr", f"typestr is {told(typestr)}: Python objects don't live on a GPU")
+            self.add("typestr", f"typestr is {formatted(typestr)}: Python objects don't live on a GPU")
             return None
         return itemsize
 
@@ -239,15 +239,15 @@ class _Dictionary:
             and all(one in (1, other) for one, other in zip(reversed(masks), reversed(shape), strict=False))
         )
         if not fits:
-            self.add("mask", f"the mask's shape {told(masks)} doesn't fit {told(shape)}")
+            self.add("mask", f"the mask's shape {formatted(masks)} doesn't fit {formatted(shape)}")
         if isinstance(given, dict) and itemsize_of(given.get("typestr")) is None:
-            self.add("mask", f"the mask's typestr is {told(given.get('typestr'))}")
+            self.add("mask", f"the mask's typestr is {formatted(given.get('typestr'))}")
 
     def _stream(self, stream: object) -> None:
         if stream is None:
             return
         if not is_integer(stream) or stream < 0:  # type: ignore[operator]
-            self.add("stream", f"stream is {told(stream)}")
+            self.add("stream", f"stream is {formatted(stream)}")
         elif stream == 0:
             self.add("stream-zero", "stream is 0, which may be either default stream, or none; None, 1 or 2 says which")
 
@@ -263,10 +263,10 @@ class _Dictionary:
             except TypeError:
                 pass
         if not is_address(data):
-            self.add("data", f"data is {told(data)}")
+            self.add("data", f"data is {formatted(data)}")
             return None
         if not 0 <= data[0] < 1 << 64:
-            self.add("data", f"the pointer is {told(data[0])}")
+            self.add("data", f"the pointer is {formatted(data[0])}")
             return None
         return data
 
@@ -280,17 +280,19 @@ class _Dictionary:
             if count and strides is not None and is_contiguous(shape, steps, itemsize):
                 self.add(
                     "strides-contiguous",
-                    f"strides {told(strides)} of shape {told(shape)} are those of C order, which is None",
+                    f"strides {formatted(strides)} of shape {formatted(shape)} are those of C order, which is None",
                 )
         if count and itemsize and not pointer:
             self.add("null-pointer", f"the pointer is 0 for {count} elements")
             return None
-        view = View(self.j.protocol, pointer, shape, steps, itemsize, readonly, device=None if self.cuda else 1)
+        view = View(self.checker.protocol, pointer, shape, steps, itemsize, readonly, device=None if self.cuda else 1)
         start, end = view.extent()
         if count and itemsize:
             if not 0 < start < end <= 1 << 64:
                 self.add(
-                    "extent", f"elements lie from {told_address(start)} to {told_address(end)} by strides {told(steps)}"
+                    "extent",
+                    f"elements lie from {formatted_address(start)} to {formatted_address(end)} "
+                    f"by strides {formatted(steps)}",
                 )
                 return None
             if not self.cuda and (memory.read(start, 1) is None or memory.read(end - 1, 1) is None):
@@ -298,9 +300,9 @@ class _Dictionary:
         return view
 
 
-def judge(j: Judge, attribute: str) -> None:
-    thing = j.object()
-    it = _Dictionary(j, attribute)
+def check(checker: Checker, attribute: str) -> None:
+    thing = checker.object()
+    it = _Dictionary(checker, attribute)
     try:
         given = getattr(thing, attribute)
     except Exception as error:
@@ -308,4 +310,4 @@ def judge(j: Judge, attribute: str) -> None:
         return
     view = it.examine(given)
     if view is not None:
-        j.views.append(view)
+        checker.views.append(view)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from crossdock._check import abi, capsule, memory
-from crossdock._check.judge import Judge, View, attribute, collect, contiguous, described, product, told
+from crossdock._check.checker import Checker, View, attribute, collect, contiguous, described, formatted, product
 
 READ_ONLY, COPIED, PADDED = 1, 2, 4
 ASKED = (1, 3)
@@ -42,35 +42,35 @@ class Tensor:
     """None where elements are no whole bytes, or where what was told can't be right."""
 
 
-def examine(j: Judge, tensor: abi.DLTensor, version: tuple[int, int] | None, flags: int) -> Tensor | None:
+def examine(checker: Checker, tensor: abi.DLTensor, version: tuple[int, int] | None, flags: int) -> Tensor | None:
     """The rules of a DLTensor by itself."""
     device = (tensor.device_type, tensor.device_id)
-    before = j.errors()
+    before = checker.errors()
     if device[0] not in abi.DEVICES:
-        j.add("dlpack-device-number", f"device type {device[0]} is none of the text")
+        checker.add("dlpack-device-number", f"device type {device[0]} is none of the text")
     if device[0] in (abi.CPU, abi.CUDA_HOST, abi.CUDA_MANAGED) and device[1]:
-        j.add("dlpack-device-id", f"device_id is {device[1]} for {abi.DEVICES[device[0]]}, which has 0 alone")
+        checker.add("dlpack-device-id", f"device_id is {device[1]} for {abi.DEVICES[device[0]]}, which has 0 alone")
     width = tensor.bits * tensor.lanes
     if tensor.code > _LAST_CODE or tensor.lanes == 0 or tensor.bits == 0:
-        j.add("dlpack-dtype", f"code {tensor.code}, {tensor.bits} bits, {tensor.lanes} lanes is no type")
+        checker.add("dlpack-dtype", f"code {tensor.code}, {tensor.bits} bits, {tensor.lanes} lanes is no type")
     elif tensor.code != _OPAQUE and tensor.bits not in _BITS[tensor.code]:
-        j.add("dlpack-dtype", f"code {tensor.code} has no type of {tensor.bits} bits")
+        checker.add("dlpack-dtype", f"code {tensor.code} has no type of {tensor.bits} bits")
     if flags & PADDED and not (tensor.bits < 8):
-        j.add("dlpack-flags", f"the flag for padded sub-byte types is set for one of {tensor.bits} bits")
+        checker.add("dlpack-flags", f"the flag for padded sub-byte types is set for one of {tensor.bits} bits")
     if not 0 <= tensor.ndim <= MOST_DIMENSIONS:
-        j.add("dlpack-ndim", f"ndim is {tensor.ndim}; 0 to {MOST_DIMENSIONS} is a tensor")
+        checker.add("dlpack-ndim", f"ndim is {tensor.ndim}; 0 to {MOST_DIMENSIONS} is a tensor")
         return None  # How many numbers shape and strides have, isn't known.
     shape: list[int] | None = []
     strides: list[int] | None = []
     if tensor.ndim:
         if not tensor.shape:
-            j.add("dlpack-shape", f"shape is null for ndim {tensor.ndim}")
+            checker.add("dlpack-shape", f"shape is null for ndim {tensor.ndim}")
         else:
             shape = memory.integers(tensor.shape, tensor.ndim)
         if not tensor.strides:
             known = "unversioned" if version is None else f"{version[0]}.{version[1]}"
             late = version is not None and version >= (1, 2)
-            j.add(
+            checker.add(
                 "dlpack-strides-null" if late else "dlpack-strides-null-before",
                 f"strides are null for ndim {tensor.ndim} in a tensor of version {known}",
             )
@@ -78,29 +78,29 @@ def examine(j: Judge, tensor: abi.DLTensor, version: tuple[int, int] | None, fla
             strides = memory.integers(tensor.strides, tensor.ndim)
         for which, numbers in (("shape", shape), ("strides", strides)):
             if numbers is None:
-                j.add(
+                checker.add(
                     "dlpack-struct-memory", f"{which} can't be read: {tensor.ndim} integers of 64 bits are to be there"
                 )
         if shape and min(shape) < 0:
-            j.add("dlpack-shape", f"shape {tuple(shape)} is negative")
+            checker.add("dlpack-shape", f"shape {tuple(shape)} is negative")
             return None
         if not shape or strides is None:
             return None
     count = product(tuple(shape or ()))
     if count * max(width, 1) // 8 >= 1 << 63:
-        j.add("dlpack-shape", f"shape {tuple(shape or ())} of {width} bits is more than 2^63 bytes")
+        checker.add("dlpack-shape", f"shape {tuple(shape or ())} of {width} bits is more than 2^63 bytes")
         return None
     if count and not tensor.data:
-        j.add("dlpack-null-data", f"data is null for {count} elements")
+        checker.add("dlpack-null-data", f"data is null for {count} elements")
     if not count and tensor.data:
-        j.add("dlpack-zero-size", "data isn't null for a tensor without elements")
-    if width % 8 or j.errors() != before:
+        checker.add("dlpack-zero-size", "data isn't null for a tensor without elements")
+    if width % 8 or checker.errors() != before:
         return Tensor(device, None)
     itemsize = width // 8
     given = tuple(shape or ())
     steps = tuple(one * itemsize for one in strides) if strides else contiguous(given, itemsize)
     view = View(
-        j.protocol,
+        checker.protocol,
         (tensor.data or 0) + tensor.byte_offset,
         given,
         steps,
@@ -111,19 +111,19 @@ def examine(j: Judge, tensor: abi.DLTensor, version: tuple[int, int] | None, fla
     )
     start, end = view.extent()
     if count and not 0 < start < end <= 1 << 64:
-        j.add("dlpack-extent", f"elements lie from {start:#x} to {end:#x} by strides {steps} and offset")
+        checker.add("dlpack-extent", f"elements lie from {start:#x} to {end:#x} by strides {steps} and offset")
         return Tensor(device, None)
     if count and view.on_host and (memory.read(start, 1) is None or memory.read(end - 1, 1) is None):
-        j.add("dlpack-memory", f"{start:#x} to {end:#x} is to be memory of the CPU, and can't be read")
+        checker.add("dlpack-memory", f"{start:#x} to {end:#x} is to be memory of the CPU, and can't be read")
     return Tensor(device, view)
 
 
 class Export:
     """One capsule of `__dlpack__`, as a consumer has it."""
 
-    def __init__(self, j: Judge, given: object) -> None:
+    def __init__(self, checker: Checker, given: object) -> None:
         """Finds out what it is. `tensor` is None where that can't be used."""
-        self._j = j
+        self._j = checker
         self.tensor: Tensor | None = None
         self.version: tuple[int, int] | None = None
         self.flags = 0
@@ -131,50 +131,52 @@ class Export:
         self._capsule: object = given
         self._address = self._deleter = 0
         if not capsule.is_capsule(given):
-            j.add("dlpack-capsule-type", f"__dlpack__ gave {type(given).__name__}, not a PyCapsule")
+            checker.add("dlpack-capsule-type", f"__dlpack__ gave {type(given).__name__}, not a PyCapsule")
             return
         name = capsule.name_of(given)
         if name not in (_LEGACY, _VERSIONED):
-            j.add("dlpack-capsule-name", f"the capsule is named {name!r}")
+            checker.add("dlpack-capsule-name", f"the capsule is named {name!r}")
             return
         self._address = capsule.pointer_of(given)
         self._struct = abi.DLManagedTensor if name == _LEGACY else abi.DLManagedTensorVersioned
         managed: Any = memory.load(self._struct, self._address)
         if managed is None:
-            j.add("dlpack-struct-memory", "the structure of the capsule can't be read")
+            checker.add("dlpack-struct-memory", "the structure of the capsule can't be read")
             return
         self.name = name
         self._deleter = managed.deleter or 0
         if self._deleter and not memory.executable(self._deleter):
-            j.add("dlpack-struct-memory", f"the deleter, {self._deleter:#x}, is no function")
+            checker.add("dlpack-struct-memory", f"the deleter, {self._deleter:#x}, is no function")
             self._deleter = 0
             memory.store_pointer(self._address + self._struct.deleter.offset, 0)  # The exporter would crash, too.
         if name == _VERSIONED:
             self.version, self.flags = (managed.major, managed.minor), managed.flags
             if managed.major != 1:
-                j.add("dlpack-version", f"the version is {managed.major}.{managed.minor}; 1.3 was asked for")
+                checker.add("dlpack-version", f"the version is {managed.major}.{managed.minor}; 1.3 was asked for")
                 return
             if self.flags & ~(READ_ONLY | COPIED | PADDED):
-                j.add("dlpack-flags", f"flags are {self.flags:#x}; 1, 2 and 4 have a meaning")
-        self.tensor = examine(j, managed.dl_tensor, self.version, self.flags)
+                checker.add("dlpack-flags", f"flags are {self.flags:#x}; 1, 2 and 4 have a meaning")
+        self.tensor = examine(checker, managed.dl_tensor, self.version, self.flags)
 
     @property
     def view(self) -> View | None:
         return None if self.tensor is None else self.tensor.view
 
-    def consume(self, *, judged: bool = False) -> None:
+    def consume(self, *, checked: bool = False) -> None:
         """Takes the tensor over, and gives it back. The export is used up."""
         if self.name is None:
             self._capsule = None
             return
-        spy = capsule.Spy(self._address, self._struct.deleter.offset, frees_itself=True) if judged else None
+        probe = (
+            capsule.CallbackProbe(self._address, self._struct.deleter.offset, frees_itself=True) if checked else None
+        )
         capsule.mark_used(self._capsule, self.name)
         self._capsule = None
-        if spy is not None and spy.planted:
-            if spy.calls:
+        if probe is not None and probe.installed:
+            if probe.calls:
                 self._j.add("dlpack-capsule-deletes-used", "the deleter was called as the renamed capsule went")
                 return
-            spy.remove()
+            probe.remove()
         if self._deleter:
             abi.Release(self._deleter)(self._address)
 
@@ -184,34 +186,36 @@ class Export:
 
     def drop(self, *, thoroughly: bool) -> bool:
         """Lets the capsule go as it is; whether that was seen to release the tensor. The export is used up."""
-        spy = None
+        probe = None
         if self._deleter:
-            spy = capsule.Spy(self._address, self._struct.deleter.offset, frees_itself=True)
+            probe = capsule.CallbackProbe(self._address, self._struct.deleter.offset, frees_itself=True)
         self._capsule = None
-        if spy is None or not spy.planted:
+        if probe is None or not probe.installed:
             return True
-        if thoroughly and spy.intact:
+        if thoroughly and probe.intact:
             collect()
-        if spy.calls > 1:
-            self._j.add("dlpack-capsule-leaks", f"the deleter was called {spy.calls} times for one unused capsule")
-        return not spy.intact
+        if probe.calls > 1:
+            self._j.add("dlpack-capsule-leaks", f"the deleter was called {probe.calls} times for one unused capsule")
+        return not probe.intact
 
 
-def device_of(j: Judge, thing: Any) -> Device | None:
+def device_of(checker: Checker, thing: Any) -> Device | None:
     try:
         given = thing.__dlpack_device__()
     except Exception as error:
-        j.add("dlpack-device-result", f"__dlpack_device__ raised {described(error)}")
+        checker.add("dlpack-device-result", f"__dlpack_device__ raised {described(error)}")
         return None
     try:
         if not isinstance(given, tuple):
             raise TypeError
         kind, number = map(operator.index, given)
     except Exception:  # The numbers' own, too.
-        j.add("dlpack-device-result", f"__dlpack_device__ gave {told(given)}")
+        checker.add("dlpack-device-result", f"__dlpack_device__ gave {formatted(given)}")
         return None
     if kind not in abi.DEVICES:
-        j.add("dlpack-device-number", f"__dlpack_device__ says device type {told(kind)}, which is none of the text")
+        checker.add(
+            "dlpack-device-number", f"__dlpack_device__ says device type {formatted(kind)}, which is none of the text"
+        )
     return kind, number
 
 
@@ -222,14 +226,14 @@ class _SharedError(Exception):
 class _Exporter:
     """Calls `__dlpack__` in its several forms."""
 
-    def __init__(self, j: Judge, thing: Any) -> None:
-        self.j, self.thing = j, thing
+    def __init__(self, checker: Checker, thing: Any) -> None:
+        self.checker, self.thing = checker, thing
         self.held: set[int] = set()
         """Where the tensors of exports lie that nobody used up yet."""
 
     def call(self, **keywords: Any) -> Export | Exception:
         try:
-            export = Export(self.j, self.thing.__dlpack__(**keywords))
+            export = Export(self.checker, self.thing.__dlpack__(**keywords))
         except Exception as error:
             return error
         if export.address in self.held:
@@ -249,57 +253,57 @@ class _Exporter:
         return True
 
 
-def judge(j: Judge) -> None:
-    thing: Any = j.object()
+def check(checker: Checker) -> None:
+    thing: Any = checker.object()
     method, device_method = attribute(thing, "__dlpack__"), attribute(thing, "__dlpack_device__")
     for one in (method, device_method):
         if isinstance(one, Exception):
-            j.add("dlpack-raises", f"reading the attribute raised {described(one)}")
+            checker.add("dlpack-raises", f"reading the attribute raised {described(one)}")
     if isinstance(method, Exception) or isinstance(device_method, Exception):
         if device_method is not None and not isinstance(device_method, Exception):
-            device_of(j, thing)
+            device_of(checker, thing)
         return
     has_device = device_method is not None
     if method is None or not has_device:
         missing = "__dlpack__" if has_device else "__dlpack_device__"
-        j.add("dlpack-methods", f"{missing} isn't there")
+        checker.add("dlpack-methods", f"{missing} isn't there")
         if has_device:
-            device_of(j, thing)
+            device_of(checker, thing)
             return
-    device = device_of(j, thing) if has_device else None
-    it = _Exporter(j, thing)
+    device = device_of(checker, thing) if has_device else None
+    it = _Exporter(checker, thing)
     try:
         modern = _exports(it, device)
     except _SharedError:
-        j.add("dlpack-capsule-shared", "two calls gave the same tensor, which only one can take")
+        checker.add("dlpack-capsule-shared", "two calls gave the same tensor, which only one can take")
         return
     del thing, it
-    if j.fresh:
-        _lifetime(j, {"max_version": ASKED} if modern else {})
+    if checker.fresh:
+        _lifetime(checker, {"max_version": ASKED} if modern else {})
 
 
 def _exports(it: _Exporter, device: Device | None) -> bool:
     """All call forms; whether it knows those of 1.0."""
-    j = it.j
+    checker = it.checker
     plain = it.call()
     it.hold(plain)
     if type(plain) is TypeError:  # Libraries' own subclasses mean something else.
-        j.add("dlpack-raises", f"__dlpack__() raised {described(plain)}")
+        checker.add("dlpack-raises", f"__dlpack__() raised {described(plain)}")
     elif isinstance(plain, Exception) and not isinstance(plain, BufferError):
-        j.add(
+        checker.add(
             "dlpack-error-kind", f"__dlpack__() raised {described(plain)}; BufferError says that it can't be exported"
         )
     elif isinstance(plain, Export) and plain.version is not None:
-        j.add("dlpack-max-version", "__dlpack__() gave a versioned tensor to a consumer that may not know it")
+        checker.add("dlpack-max-version", "__dlpack__() gave a versioned tensor to a consumer that may not know it")
     export = it.call(max_version=ASKED)
     modern = True
     if type(export) is TypeError:
-        j.add("dlpack-keywords", f"__dlpack__(max_version={ASKED}) raised {described(export)}")
+        checker.add("dlpack-keywords", f"__dlpack__(max_version={ASKED}) raised {described(export)}")
         modern, export = False, plain
     elif isinstance(export, Export) and export.name == _LEGACY:
-        j.add("dlpack-versioned", f"__dlpack__(max_version={ASKED}) gave an unversioned tensor")
+        checker.add("dlpack-versioned", f"__dlpack__(max_version={ASKED}) gave an unversioned tensor")
     elif isinstance(export, Exception) and not isinstance(export, BufferError):
-        j.add("dlpack-error-kind", f"__dlpack__(max_version={ASKED}) raised {described(export)}")
+        checker.add("dlpack-error-kind", f"__dlpack__(max_version={ASKED}) raised {described(export)}")
     if export is not plain:
         it.hold(export)
     if isinstance(export, Export) and export.tensor is None and modern:
@@ -307,13 +311,16 @@ def _exports(it: _Exporter, device: Device | None) -> bool:
         _streams(it, device)
     if isinstance(export, Export) and export.tensor is not None:
         if device is not None and export.tensor.device != device:
-            j.add("dlpack-device-differs", f"__dlpack_device__ says {told(device)}, the tensor {export.tensor.device}")
+            checker.add(
+                "dlpack-device-differs",
+                f"__dlpack_device__ says {formatted(device)}, the tensor {export.tensor.device}",
+            )
         if isinstance(plain, Export) and plain.name == _LEGACY and export.flags & READ_ONLY:
-            j.add("dlpack-legacy-readonly", "the versioned tensor is read-only, and there is an unversioned one")
+            checker.add("dlpack-legacy-readonly", "the versioned tensor is read-only, and there is an unversioned one")
         if export.view is not None:
-            j.views.append(export.view)
+            checker.views.append(export.view)
             if isinstance(plain, Export) and plain.view is not None and plain is not export:
-                _same_memory(j, export.view, plain.view)
+                _same_memory(checker, export.view, plain.view)
         if modern:
             if _knows_keywords(it):
                 _copies(it, export)
@@ -325,7 +332,7 @@ def _exports(it: _Exporter, device: Device | None) -> bool:
     if isinstance(plain, Export) and plain is not export:
         plain.consume()
     if isinstance(export, Export):
-        export.consume(judged=True)
+        export.consume(checked=True)
         _unused(it, {"max_version": ASKED} if modern else {})
     if isinstance(plain, Export) and modern:
         _unused(it, {})
@@ -342,107 +349,109 @@ def _unused(it: _Exporter, keywords: dict[str, Any]) -> None:
         seen.add(export.address)
         if export.drop(thoroughly=number == 0):
             return
-    it.j.add(
+    it.checker.add(
         "dlpack-capsule-leaks", "the deleter isn't called as an unused capsule goes, and its memory isn't used again"
     )
 
 
-def _same_memory(j: Judge, one: View, other: View) -> None:
+def _same_memory(checker: Checker, one: View, other: View) -> None:
     if one.size == 0:
         return
     if one.copied and one.pointer == other.pointer:
-        j.add("dlpack-copied-flag", "two exports that are said to be copies are one memory")
+        checker.add("dlpack-copied-flag", "two exports that are said to be copies are one memory")
     elif not one.copied and one.pointer != other.pointer:
-        j.add("dlpack-copied-flag", "two exports lie in different memory, and none is said to be a copy")
+        checker.add("dlpack-copied-flag", "two exports lie in different memory, and none is said to be a copy")
 
 
 def _knows_keywords(it: _Exporter) -> bool:
     export = it.call(stream=None, max_version=ASKED, dl_device=None, copy=None)
     if isinstance(export, Exception):
-        it.j.add("dlpack-keywords", f"with all keywords, __dlpack__ raised {described(export)}")
+        it.checker.add("dlpack-keywords", f"with all keywords, __dlpack__ raised {described(export)}")
         return False
     export.consume()
     return True
 
 
 def _copies(it: _Exporter, shared: Export) -> None:
-    j, view = it.j, shared.view
+    checker, view = it.checker, shared.view
     copy = it.call(max_version=ASKED, copy=True)
     if isinstance(copy, Export):
         made = copy.view
         if made is not None and view is not None and view.size and copy.version is not None:
             if made.pointer == view.pointer:
-                j.add("dlpack-copy-true", f"copy=True gave the memory at {made.pointer:#x} again")
+                checker.add("dlpack-copy-true", f"copy=True gave the memory at {made.pointer:#x} again")
             elif not made.copied:
-                j.add("dlpack-copied-flag", "copy=True gave other memory without the flag for copies")
+                checker.add("dlpack-copied-flag", "copy=True gave other memory without the flag for copies")
         copy.consume()
     elif not isinstance(copy, BufferError):
-        j.add("dlpack-copy-true", f"copy=True raised {described(copy)}")
+        checker.add("dlpack-copy-true", f"copy=True raised {described(copy)}")
     same = it.call(max_version=ASKED, copy=False)
     if isinstance(same, Export):
         kept = same.view
         if same.flags & COPIED:
-            j.add("dlpack-copy-false", "copy=False gave what is said to be a copy")
+            checker.add("dlpack-copy-false", "copy=False gave what is said to be a copy")
         elif kept and view and view.size and not view.copied and kept.pointer != view.pointer:
-            j.add("dlpack-copy-false", f"copy=False gave other memory: {kept.pointer:#x}, not {view.pointer:#x}")
+            checker.add("dlpack-copy-false", f"copy=False gave other memory: {kept.pointer:#x}, not {view.pointer:#x}")
         same.consume()
     elif not isinstance(same, BufferError):
-        j.add("dlpack-copy-false", f"copy=False raised {described(same)}; BufferError says that there must be a copy")
+        checker.add(
+            "dlpack-copy-false", f"copy=False raised {described(same)}; BufferError says that there must be a copy"
+        )
 
 
 def _devices(it: _Exporter, device: Device) -> None:
-    j = it.j
+    checker = it.checker
     own = it.call(max_version=ASKED, dl_device=device)
     if isinstance(own, Exception):
-        j.add("dlpack-dl-device-own", f"dl_device={device} raised {described(own)}")
+        checker.add("dlpack-dl-device-own", f"dl_device={device} raised {described(own)}")
     else:
         if own.tensor is not None and own.tensor.device != device:
-            j.add("dlpack-dl-device", f"dl_device={device} gave a tensor on {own.tensor.device}")
+            checker.add("dlpack-dl-device", f"dl_device={device} gave a tensor on {own.tensor.device}")
         own.consume()
     if device == NOWHERE:
         return
     other = it.call(max_version=ASKED, dl_device=NOWHERE)
     if isinstance(other, Export):
         if other.tensor is not None and other.tensor.device != NOWHERE:
-            j.add("dlpack-dl-device", f"dl_device={NOWHERE} gave a tensor on {other.tensor.device}")
+            checker.add("dlpack-dl-device", f"dl_device={NOWHERE} gave a tensor on {other.tensor.device}")
         other.consume()
     elif not isinstance(other, BufferError):
-        j.add("dlpack-dl-device-error", f"dl_device={NOWHERE} raised {described(other)}, not BufferError")
+        checker.add("dlpack-dl-device-error", f"dl_device={NOWHERE} raised {described(other)}, not BufferError")
 
 
 def _streams(it: _Exporter, device: Device | None) -> None:
     kind = 0 if device is None else device[0]
     cuda, rocm = kind in (abi.CUDA, abi.CUDA_MANAGED), kind == abi.ROCM
     if kind == abi.CPU and it.gives(max_version=ASKED, stream=1):
-        it.j.add("dlpack-stream-cpu", "stream=1 was taken; the CPU has no streams")
+        it.checker.add("dlpack-stream-cpu", "stream=1 was taken; the CPU has no streams")
     if not cuda and not rocm:
         return
     name = abi.DEVICES[kind]
     for stream in (0,) if cuda else (1, 2):
         if it.gives(max_version=ASKED, stream=stream):
-            it.j.add("dlpack-stream-zero", f"stream={stream} was taken, which is ambiguous for {name}")
+            it.checker.add("dlpack-stream-zero", f"stream={stream} was taken, which is ambiguous for {name}")
     if it.gives(max_version=ASKED, stream=-2):
-        it.j.add("dlpack-stream-negative", "stream=-2 was taken")
+        it.checker.add("dlpack-stream-negative", "stream=-2 was taken")
     for stream in (-1, 1, 2) if cuda else (-1, 0):
         if not it.gives(max_version=ASKED, stream=stream):
-            it.j.add("dlpack-stream-taken", f"stream={stream} was refused, which is a stream of {name}")
+            it.checker.add("dlpack-stream-taken", f"stream={stream} was refused, which is a stream of {name}")
 
 
 def _old_versions(it: _Exporter) -> None:
     old = it.call(max_version=(0, 8))
     if isinstance(old, Export):
         if old.version is not None:
-            it.j.add("dlpack-max-version", "max_version=(0, 8) gave a versioned tensor")
+            it.checker.add("dlpack-max-version", "max_version=(0, 8) gave a versioned tensor")
         old.consume()
 
 
-def _lifetime(j: Judge, keywords: dict[str, Any]) -> None:
-    thing: Any = j.object()
+def _lifetime(checker: Checker, keywords: dict[str, Any]) -> None:
+    thing: Any = checker.object()
     try:
         given = thing.__dlpack__(**keywords)
     except Exception:
         return  # Said before.
-    export = Export(j, given)
+    export = Export(checker, given)
     del given
     view = export.view
     if view is None or not view.on_host or not view.size:
@@ -453,5 +462,5 @@ def _lifetime(j: Judge, keywords: dict[str, Any]) -> None:
     del thing
     collect()
     if memory.checksum(start, end - start) != before:
-        j.add("dlpack-lifetime", "the memory changed, or went, with the object, while the export was held")
+        checker.add("dlpack-lifetime", "the memory changed, or went, with the object, while the export was held")
     export.consume()

@@ -6,7 +6,7 @@ import ctypes
 import os
 
 from crossdock._check import abi, memory
-from crossdock._check.judge import Judge
+from crossdock._check.checker import Checker
 
 _CUDA = (abi.CUDA, abi.CUDA_HOST, abi.CUDA_MANAGED)
 # Those whose text says "a pointer to an event", which is a pointer itself.
@@ -15,17 +15,17 @@ _NO_EVENT = {1: "CUDA_ERROR_INVALID_VALUE", 400: "CUDA_ERROR_INVALID_HANDLE"}
 _LOADED_ONLY = getattr(os, "RTLD_NOLOAD", 0) | os.RTLD_NOW
 
 
-def judge(j: Judge, device_type: int, address: int) -> None:
+def check(checker: Checker, device_type: int, address: int) -> None:
     """`address` isn't null, and the device isn't the CPU."""
     handle = memory.pointer_at(address)
     if handle is None:
-        j.add("arrow-device-event-memory", f"sync_event is {address:#x}, where no memory can be read")
+        checker.add("arrow-device-event-memory", f"sync_event is {address:#x}, where no memory can be read")
     elif device_type in _HANDLES and not handle:
-        j.add("arrow-device-event-handle", f"the event that sync_event {address:#x} points to is null")
+        checker.add("arrow-device-event-handle", f"the event that sync_event {address:#x} points to is null")
     elif device_type in _CUDA:
-        _cuda(j, handle)
+        _cuda(checker, handle)
     elif device_type == abi.EXT_DEV and handle == abi.SIM_EVENT_MAGIC:
-        _simulated(j, address)
+        _simulated(checker, address)
 
 
 def _driver() -> ctypes.CDLL | None:
@@ -39,30 +39,32 @@ def _driver() -> ctypes.CDLL | None:
     return None
 
 
-def _cuda(j: Judge, handle: int) -> None:
+def _cuda(checker: Checker, handle: int) -> None:
     driver = _driver()
     if driver is None or not hasattr(driver, "cuEventQuery"):
         return
     if memory.read(handle, 1) is None:  # The library would follow it.
-        j.add("arrow-device-event-handle", f"the event is {handle:#x}, where no memory can be read")
+        checker.add("arrow-device-event-handle", f"the event is {handle:#x}, where no memory can be read")
         return
     answer = driver.cuEventQuery(ctypes.c_void_p(handle))
     if answer in _NO_EVENT:
-        j.add("arrow-device-event-handle", f"cuEventQuery says {_NO_EVENT[answer]} of the event {handle:#x}")
+        checker.add("arrow-device-event-handle", f"cuEventQuery says {_NO_EVENT[answer]} of the event {handle:#x}")
 
 
-def _simulated(j: Judge, address: int) -> None:
+def _simulated(checker: Checker, address: int) -> None:
     event = memory.load(abi.SimEvent, address)
     if event is None or event.size < ctypes.sizeof(abi.SimEvent) or event.version < 1:
-        told = "can't be read" if event is None else f"says version {event.version}, {event.size} bytes"
-        j.add("arrow-device-event-handle", f"the simulated device's event {told}")
+        state = "can't be read" if event is None else f"says version {event.version}, {event.size} bytes"
+        checker.add("arrow-device-event-handle", f"the simulated device's event {state}")
         return
     broken = [name for name in ("query", "wait", "last_error") if not memory.executable(getattr(event, name))]
     if broken:
-        j.add("arrow-device-event-handle", f"the simulated device's event: null, or no function: {', '.join(broken)}")
+        checker.add(
+            "arrow-device-event-handle", f"the simulated device's event: null, or no function: {', '.join(broken)}"
+        )
         return
     # Below 0 the work failed, which is no fault of the export.
     waited = abi.EventCall(event.wait)(address)
     asked = abi.EventCall(event.query)(address)
     if waited > 0 or (waited == 0 and asked != 1):
-        j.add("arrow-device-event-handle", f"wait() of the event gave {waited}, and query() after it {asked}")
+        checker.add("arrow-device-event-handle", f"wait() of the event gave {waited}, and query() after it {asked}")

@@ -1,4 +1,4 @@
-"""What the judge found, for people and for programs."""
+"""What the checker found, for people and for programs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Finding:
     rule: str
     """A stable name: `dlpack-capsule-name`, ..."""
     severity: Severity
-    """`error`: breaks a rule; `warning`: doesn't follow a recommendation; `note`: worth knowing, or not judged."""
+    """`error`: breaks a rule; `warning`: doesn't follow a recommendation; `note`: worth knowing, or not checked."""
     section: str
     """The section of the specification that says so."""
     wants: str

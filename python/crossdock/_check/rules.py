@@ -1,4 +1,4 @@
-"""Every rule that the judge knows: its name, its severity, where the text says so, and what it asks, in a line.
+"""Every rule that the checker knows: its name, its severity, where the text says so, and what it asks, in a line.
 
 docs/check.md shows this table; a test holds both together.
 """
@@ -34,7 +34,7 @@ RULES: dict[str, Rule] = {
     "arrow-raises": Rule(
         "error", f"{_P}: Export Protocol", "a method that is there can be called as the text calls it"
     ),
-    "arrow-refuses": Rule("note", f"{_P}: Export Protocol", "data that isn't exported is not judged"),
+    "arrow-refuses": Rule("note", f"{_P}: Export Protocol", "data that isn't exported is not checked"),
     "arrow-capsule-type": Rule(
         "error", f"{_P}: PyCapsule Standard", "methods give PyCapsules, in the number the text says"
     ),
@@ -364,8 +364,8 @@ RULES: dict[str, Rule] = {
     "usm-pointer": Rule(
         "error", f"{_USM}: data", "the pointer is a USM pointer of the context that syclobj stands for"
     ),
-    "usm-pointer-unjudged": Rule(
-        "note", f"{_USM}: data", "pointers are judged where dpctl was imported: a run time is asked"
+    "usm-pointer-unchecked": Rule(
+        "note", f"{_USM}: data", "pointers are checked where dpctl was imported: a run time is asked"
     ),
     "usm-bounds": Rule("error", f"{_USM}: strides and offset", "all elements lie in USM memory of that context"),
     "usm-device-buffer": Rule(

@@ -1,4 +1,4 @@
-"""ArrowSchema: read whole and judged, before any data is looked at."""
+"""ArrowSchema: read whole and checked, before any data is looked at."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 from crossdock._check import abi, memory
-from crossdock._check.judge import Judge, told
+from crossdock._check.checker import Checker, formatted
 
 DEPTH, FIELDS = 64, 1 << 16  # More than that is no schema that anybody means.
 TEXTS = 1 << 26  # Bytes of all formats, names and metadata of one schema.
@@ -89,15 +89,15 @@ class Field:
     children: list[Field] = field(default_factory=list)
     dictionary: Field | None = None
 
-    def told(self) -> object:
+    def comparable(self) -> object:
         """What is compared between methods; an empty name and none are the same."""
         return (
             self.format,
             self.name,
             self.metadata,
             self.flags,
-            [child.told() for child in self.children],
-            self.dictionary and self.dictionary.told(),
+            [child.comparable() for child in self.children],
+            self.dictionary and self.dictionary.comparable(),
         )
 
 
@@ -106,15 +106,15 @@ class _TooLongError(Exception):
 
 
 class _Examiner:
-    def __init__(self, j: Judge) -> None:
-        self.j = j
+    def __init__(self, checker: Checker) -> None:
+        self.checker = checker
         self._fields = 0
         self._texts = 0  # bytes
         self._stopped = False
 
     def field(self, address: int, path: str, depth: int, top: int | None) -> Field | None:
         """None where it isn't whole; all that can be looked at was all the same."""
-        j, place = self.j, address + abi.ArrowSchema.release.offset
+        checker, place = self.checker, address + abi.ArrowSchema.release.offset
         top = place if top is None else top
         # Where a structure is the child of several, or of itself, few of them are fields without end.
         self._fields += depth > 0  # The struct at the top is no field of a batch.
@@ -124,27 +124,31 @@ class _Examiner:
             return None
         raw = memory.load(abi.ArrowSchema, address)
         if raw is None:
-            j.add("arrow-struct-memory", f"{path}: the ArrowSchema can't be read")
+            checker.add("arrow-struct-memory", f"{path}: the ArrowSchema can't be read")
             return None
         if not raw.release:
-            j.add("arrow-child-released" if depth else "arrow-capsule-released", f"{path}: the ArrowSchema is released")
+            checker.add(
+                "arrow-child-released" if depth else "arrow-capsule-released", f"{path}: the ArrowSchema is released"
+            )
             return None
-        if defused(j, place, path, top):
+        if defused(checker, place, path, top):
             return None
         try:
             known, name, metadata = self._format(raw, path), self._name(raw, path), self._metadata(raw, path)
         except _TooLongError:
-            j.add("arrow-schema-metadata", f"{path}: formats, names and metadata have more than {TEXTS} bytes so far")
+            checker.add(
+                "arrow-schema-metadata", f"{path}: formats, names and metadata have more than {TEXTS} bytes so far"
+            )
             self._stopped = True
             return None
         layout = None if known is None else layout_of(known)
-        _flags(j, path, raw, known)
+        _flags(checker, path, raw, known)
         # Children of a format that is none are looked at as those of a struct.
         result = Field(path, known or "+s", name, metadata, raw.flags, layout or Layout("struct", 0, 1, None))
         whole = self._children(result, raw, depth, top) and layout is not None
         if raw.dictionary:
             if known is not None and known not in _INDICES:
-                j.add("arrow-schema-dictionary", f"{path}: indices of a dictionary are {known!r}")
+                checker.add("arrow-schema-dictionary", f"{path}: indices of a dictionary are {known!r}")
             result.dictionary = self.field(raw.dictionary, f"{path}'s dictionary", depth + 1, top)
             whole = whole and result.dictionary is not None
         return result if whole else None
@@ -166,7 +170,7 @@ class _Examiner:
         except UnicodeDecodeError:
             known = None
         if known is None or layout_of(known) is None:
-            self.j.add("arrow-schema-format", f"{path}: the format is {told(text)}")
+            self.checker.add("arrow-schema-format", f"{path}: the format is {formatted(text)}")
             return None
         return known
 
@@ -175,7 +179,7 @@ class _Examiner:
         try:
             return (name if name is not None else b"\xff").decode()
         except UnicodeDecodeError:
-            self.j.add("arrow-schema-name", f"{path}: the name is {told(name)}")
+            self.checker.add("arrow-schema-name", f"{path}: the name is {formatted(name)}")
             return ""
 
     def _metadata(self, raw: abi.ArrowSchema, path: str) -> tuple[tuple[bytes, bytes], ...]:
@@ -202,13 +206,13 @@ class _Examiner:
             pairs.append((key, value))
             at += 8 + len(key) + len(value)
         if not found or found[0] < 0:
-            self.j.add("arrow-schema-metadata", f"{path}: the metadata's counts and lengths lead out of it")
+            self.checker.add("arrow-schema-metadata", f"{path}: the metadata's counts and lengths lead out of it")
             return ()
         return tuple(pairs)
 
     def _children(self, of: Field, raw: abi.ArrowSchema, depth: int, top: int) -> bool:
         """Whether they are whole, and as many as the type has."""
-        j, path, layout = self.j, of.path, of.layout
+        checker, path, layout = self.checker, of.path, of.layout
         if raw.n_children > FIELDS - self._fields:
             self._too_many(path)
             return False
@@ -219,10 +223,12 @@ class _Examiner:
         whole = children is not None and layout.children in (None, len(children))
         if not whole:
             wanted = "a number" if layout.children is None else str(layout.children)
-            j.add("arrow-schema-children", f"{path}: format {of.format!r} has {wanted}, n_children is {raw.n_children}")
+            checker.add(
+                "arrow-schema-children", f"{path}: format {of.format!r} has {wanted}, n_children is {raw.n_children}"
+            )
         for index, child in enumerate(children or []):
             if not child:
-                j.add("arrow-schema-children", f"{path}: child {index} is null")
+                checker.add("arrow-schema-children", f"{path}: child {index} is null")
             one = self.field(child, f"{path}'s child {index}", depth + 1, top) if child else None
             if one is None:
                 whole = False
@@ -233,9 +239,9 @@ class _Examiner:
         if not whole:
             return False
         if layout.kind == "map" and (of.children[0].layout.kind != "struct" or len(of.children[0].children) != 2):
-            j.add("arrow-schema-children", f"{path}: a map's child is a struct of two")
+            checker.add("arrow-schema-children", f"{path}: a map's child is a struct of two")
         if layout.kind == "run ends" and of.children[0].format not in ("s", "i", "l"):
-            j.add(
+            checker.add(
                 "arrow-schema-children",
                 f"{path}: run ends are {of.children[0].format!r}, not integers of 16 to 64 bits",
             )
@@ -243,28 +249,28 @@ class _Examiner:
 
     def _too_many(self, path: str) -> None:
         self._stopped = True
-        self.j.add(
+        self.checker.add(
             "arrow-schema-children",
             f"{path}: the schema has more than {FIELDS} fields, those of all levels and dictionaries counted, "
             f"or more than {DEPTH} levels",
         )
 
 
-def examine(j: Judge, address: int) -> Field | None:
+def examine(checker: Checker, address: int) -> Field | None:
     """None where it isn't whole; what is wrong is noted."""
-    return _Examiner(j).field(address, "the schema", 0, None)
+    return _Examiner(checker).field(address, "the schema", 0, None)
 
 
-def _flags(j: Judge, path: str, raw: abi.ArrowSchema, known: str | None) -> None:
+def _flags(checker: Checker, path: str, raw: abi.ArrowSchema, known: str | None) -> None:
     if raw.flags & ~(ORDERED | NULLABLE | KEYS_SORTED):
-        j.add("arrow-schema-flags", f"{path}: flags are {raw.flags:#x}; 1, 2 and 4 have a meaning")
+        checker.add("arrow-schema-flags", f"{path}: flags are {raw.flags:#x}; 1, 2 and 4 have a meaning")
     if raw.flags & ORDERED and not raw.dictionary:
-        j.add("arrow-schema-flags", f"{path}: an ordered dictionary is said to be there, and none is")
+        checker.add("arrow-schema-flags", f"{path}: an ordered dictionary is said to be there, and none is")
     if raw.flags & KEYS_SORTED and known not in ("+m", None):
-        j.add("arrow-schema-flags", f"{path}: keys are said to be sorted, and this is no map")
+        checker.add("arrow-schema-flags", f"{path}: keys are said to be sorted, and this is no map")
 
 
-def defused(j: Judge, place: int, what: str, top: int) -> bool:
+def defused(checker: Checker, place: int, what: str, top: int) -> bool:
     """Whether the release callback at `place` was none that can be called.
 
     The one at `top`, by which the whole export is released, is null then: the exporter would crash by going through it.
@@ -273,7 +279,7 @@ def defused(j: Judge, place: int, what: str, top: int) -> bool:
     callback = memory.pointer_at(place)
     if not callback or memory.executable(callback):
         return False
-    j.add("arrow-struct-memory", f"{what}: release, {callback:#x}, is no function")
+    checker.add("arrow-struct-memory", f"{what}: release, {callback:#x}, is no function")
     memory.store_pointer(top, 0)
     return True
 

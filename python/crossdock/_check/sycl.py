@@ -66,7 +66,7 @@ def imported() -> bool:
 
 
 def run_time() -> RunTime | None:
-    """None unless dpctl was imported: the judge imports nothing, and what nobody uses needs no run time."""
+    """None unless dpctl was imported: the checker imports nothing, and what nobody uses needs no run time."""
     dpctl = sys.modules.get("dpctl")
     try:
         return None if dpctl is None else RunTime(dpctl)

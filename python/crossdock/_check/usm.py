@@ -6,6 +6,16 @@ import re
 from typing import Any
 
 from crossdock._check import buffer, capsule, sycl
+from crossdock._check.checker import (
+    Checker,
+    View,
+    attribute,
+    contiguous,
+    described,
+    formatted,
+    formatted_address,
+    product,
+)
 from crossdock._check.dictionary import (
     are_extents,
     is_address,
@@ -15,7 +25,6 @@ from crossdock._check.dictionary import (
     wrong_shape,
     wrong_strides,
 )
-from crossdock._check.judge import Judge, View, attribute, contiguous, described, product, told, told_address
 
 ATTRIBUTE = "__sycl_usm_array_interface__"
 _KEYS = ("shape", "typestr", "version", "syclobj")
@@ -39,14 +48,14 @@ def _ordered(typestr: object) -> object:
 
 
 class _Interface:
-    def __init__(self, j: Judge, thing: object) -> None:
-        self.j, self.thing = j, thing
+    def __init__(self, checker: Checker, thing: object) -> None:
+        self.checker, self.thing = checker, thing
 
     def add(self, rule: str, message: str) -> None:
-        self.j.add(f"usm-{rule}", message)
+        self.checker.add(f"usm-{rule}", message)
 
     def examine(self, given: object) -> None:
-        j, before = self.j, self.j.errors()
+        checker, before = self.checker, self.checker.errors()
         if not isinstance(given, dict):
             self.add("dict", f"{ATTRIBUTE} is {type(given).__name__}")
             return
@@ -58,57 +67,57 @@ class _Interface:
             self.add("missing", f"not there: {', '.join(missing)}")
         # Each entry by itself first: whoever mends one is to know about the others.
         if "version" in given:
-            with j.going_on():
+            with checker.going_on():
                 version = given["version"]
                 if not is_integer(version) or version != _VERSION:
-                    self.add("version", f"version is {told(version)}")
+                    self.add("version", f"version is {formatted(version)}")
         context = None
         if "syclobj" in given:
-            with j.going_on():
+            with checker.going_on():
                 context = self._syclobj(given["syclobj"])
         view = self._view(given)
-        if view is None or j.errors() != before:
+        if view is None or checker.errors() != before:
             return
         if context is not None:
             self._located(view, context, given)
         # A buffer in the place of data is bytes, whose shape and type the dictionary tells.
-        if "data" in given or any(one.protocol != "buffer" for one in j.views):
-            j.views.append(view)
+        if "data" in given or any(one.protocol != "buffer" for one in checker.views):
+            checker.views.append(view)
 
     # ---- the array
 
     def _view(self, given: dict[Any, Any]) -> View | None:
         """None where one of the entries that say where elements are is wrong, or isn't there."""
-        j = self.j
+        checker = self.checker
         shape, strides, offset = given.get("shape"), given.get("strides"), given.get("offset", 0)
         itemsize: int | None = None
         known: tuple[int, ...] | None = None
         if "shape" in given:
-            with j.going_on():
+            with checker.going_on():
                 if are_extents(shape):
                     known = shape
                 else:
                     self.add("shape", wrong_shape(shape))
-        with j.going_on():
+        with checker.going_on():
             itemsize = self._type(given.get("typestr"), given.get("typedescr"), there="typestr" in given)
         placed = False
-        with j.going_on():
+        with checker.going_on():
             problem = wrong_strides(strides, known)
             if problem:
                 self.add("strides", problem)
             placed = problem is None
-        with j.going_on():
+        with checker.going_on():
             if not is_integer(offset):
-                self.add("offset", f"offset is {told(offset)}")
+                self.add("offset", f"offset is {formatted(offset)}")
                 placed = False
         address: tuple[int, bool | None] | None = None
         if "data" in given:
-            with j.going_on():
+            with checker.going_on():
                 address = self._address(given["data"])
         if known is None or itemsize is None:
             return None
         if product(known) * itemsize >= 1 << 63:
-            self.add("shape", f"shape {told(known)} of {itemsize} bytes is more than 2^63 bytes")
+            self.add("shape", f"shape {formatted(known)} of {itemsize} bytes is more than 2^63 bytes")
             return None
         if not placed:
             return None
@@ -124,15 +133,15 @@ class _Interface:
         itemsize = itemsize_of(ordered)
         if itemsize is None or not isinstance(ordered, str):
             if there:
-                self.add("typestr", f"typestr is {told(typestr)}")
+                self.add("typestr", f"typestr is {formatted(typestr)}")
             itemsize = None
         elif ordered[1] == "O":
-            self.add("typestr", f"typestr is {told(typestr)}: Python objects don't live in USM memory")
+            self.add("typestr", f"typestr is {formatted(typestr)}: Python objects don't live in USM memory")
             itemsize = None
         elif ordered != typestr:
             self.add(
                 "typestr-order",
-                f"typestr is {told(typestr)}, without the order of {itemsize} bytes, as in {told(ordered)}",
+                f"typestr is {formatted(typestr)}, without the order of {itemsize} bytes, as in {formatted(ordered)}",
             )
         match descr:
             case [(name, kind)]:
@@ -145,12 +154,12 @@ class _Interface:
     def _address(self, data: Any) -> tuple[int, bool | None] | None:
         """The pointer, and whether it is read-only: None where nobody knows."""
         if not is_address(data) or not 0 <= data[0] < 1 << 64:
-            self.add("data", f"data is {told(data)}")
+            self.add("data", f"data is {formatted(data)}")
             return None
         if not sycl.is_a(self.thing, "Memory"):
             return data
         if data[1]:
-            self.add("read-only-unsure", "data says read-only; dpctl.memory always does, so it isn't judged")
+            self.add("read-only-unsure", "data says read-only; dpctl.memory always does, so it isn't checked")
         return data[0], None
 
     def _data(
@@ -166,13 +175,14 @@ class _Interface:
             self.add("null-pointer", f"the pointer is 0 for {product(shape)} elements")
             return None
         start = pointer + offset * itemsize if pointer else 0
-        view = View(self.j.protocol, start, shape, steps, itemsize, readonly, device=None)
+        view = View(self.checker.protocol, start, shape, steps, itemsize, readonly, device=None)
         first, end = view.extent()
         if view.size and itemsize and not 0 < first < end <= 1 << 64:
             self.add(
                 "extent",
-                f"elements lie from {told_address(first)} to {told_address(end)} by strides {told(steps)} in bytes, "
-                f"offset {told(offset)}",
+                f"elements lie from {formatted_address(first)} to {formatted_address(end)} "
+                f"by strides {formatted(steps)} in bytes, "
+                f"offset {formatted(offset)}",
             )
             return None
         return view
@@ -183,17 +193,20 @@ class _Interface:
         except Exception as error:
             self.add("buffer", f"data isn't there, and the buffer raised {described(error)}")
             return None
-        view = View(self.j.protocol, pointer + offset * itemsize, shape, steps, itemsize, readonly, device=None)
+        view = View(self.checker.protocol, pointer + offset * itemsize, shape, steps, itemsize, readonly, device=None)
         first, end = (one - pointer for one in view.extent())
         if view.size and not 0 <= first <= end <= size:
-            self.add("buffer", f"elements lie from byte {told(first)} to byte {told(end)} of a buffer of {size} bytes")
+            self.add(
+                "buffer",
+                f"elements lie from byte {formatted(first)} to byte {formatted(end)} of a buffer of {size} bytes",
+            )
             return None
         return view
 
     # ---- the context
 
     def _syclobj(self, syclobj: Any) -> Any:
-        """What stands for the context where a run time can be asked; None where it isn't judged further."""
+        """What stands for the context where a run time can be asked; None where it isn't checked further."""
         if isinstance(syclobj, str):
             return self._filter(syclobj)
         if sycl.is_a(syclobj, "SyclContext") or sycl.is_a(syclobj, "SyclQueue"):
@@ -224,7 +237,8 @@ class _Interface:
         if wrong:
             self.add(
                 "filter",
-                f"{told(text)}: {told(wrong[0])} is no backend:device_type:number, in lower case, without spaces",
+                f"{formatted(text)}: {formatted(wrong[0])} is no backend:device_type:number, "
+                "in lower case, without spaces",
             )
             return None
         return text
@@ -252,14 +266,14 @@ class _Interface:
         run_time = sycl.run_time()
         if run_time is None:
             why = "dpctl's library isn't there" if sycl.imported() else "import dpctl first, and it is asked"
-            self.add("pointer-unjudged", f"no run time was asked about {view.pointer:#x}: {why}")
+            self.add("pointer-unchecked", f"no run time was asked about {view.pointer:#x}: {why}")
             return
         try:
             with run_time.context(syclobj) as context:
                 self._bounds(view, run_time, context, given)
         except Exception as error:
             rule = "filter" if isinstance(syclobj, str) else "syclobj"
-            self.add(rule, f"{told(syclobj)} stands for no context here: {described(error)}")
+            self.add(rule, f"{formatted(syclobj)} stands for no context here: {described(error)}")
 
     def _bounds(self, view: View, run_time: sycl.RunTime, context: int, given: dict[Any, Any]) -> None:
         kind = run_time.kind(view.pointer, context)
@@ -282,9 +296,9 @@ class _Interface:
             self.add("device-buffer", f"{type(self.thing).__name__} shows a buffer of memory of kind device")
 
 
-def judge(j: Judge) -> None:
-    thing = j.object()
-    it = _Interface(j, thing)
+def check(checker: Checker) -> None:
+    thing = checker.object()
+    it = _Interface(checker, thing)
     try:
         given = getattr(thing, ATTRIBUTE)
     except Exception as error:

@@ -7,9 +7,9 @@ import random
 from typing import Any
 
 import pyarrow as pa
+from tests.exporter_samples import arrow, capsules
 from tests.soak import mutate, reading
 from tests.soak.unit import Kind, Unit
-from tests.exporter_samples import arrow, capsules
 
 import crossdock as xd
 

@@ -1,4 +1,4 @@
-"""What the judges of all protocols share: where findings go, and how objects are had."""
+"""What the checkers of all protocols share: where findings go, and how objects are had."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: in
     )
 
 
-class Judge:
-    """Collects findings, and knows how to have the object that is judged."""
+class Checker:
+    """Collects findings, and knows how to have the object that is checked."""
 
     def __init__(self, make: Callable[[], object] | None, one: object) -> None:
         """`make` gives a fresh object each time; without it there is only `one`."""
@@ -96,7 +96,7 @@ class Judge:
         return self._make is not None
 
     def object(self) -> object:
-        """Raises what `make` raises, which is no finding: there is nothing to judge then."""
+        """Raises what `make` raises, which is no finding: there is nothing to check then."""
         if self._make is None:
             return self._one
         try:
@@ -134,11 +134,11 @@ class Judge:
     def exercising(self, protocol: str) -> Iterator[None]:
         self.exercised.append(protocol)
         self.walked = 0
-        with self.judging(protocol):
+        with self.checking(protocol):
             yield
 
     @contextmanager
-    def judging(self, protocol: str) -> Iterator[None]:
+    def checking(self, protocol: str) -> Iterator[None]:
         """What the object has raised, by the code of a value that was looked at, ends this and is a finding.
 
         Without that, the report on all the rest would be lost.
@@ -153,7 +153,7 @@ class Judge:
 
     @contextmanager
     def going_on(self) -> Iterator[None]:
-        """As judging(), of one entry or member: the others are judged all the same."""
+        """As checking(), of one entry or member: the others are checked all the same."""
         try:
             yield
         except Exception as error:
@@ -168,7 +168,7 @@ class Judge:
         # It tells the object's code from ours, whose fault it may be.
         code = None if at is None else at.tb_frame.f_code
         where = f", in {code.co_qualname} of {os.path.basename(code.co_filename)}" if code is not None else ""
-        self.add("values-raise", f"{described(error)}{where}; what needs it isn't judged")
+        self.add("values-raise", f"{described(error)}{where}; what needs it isn't checked")
 
 
 def attribute(thing: object, name: str) -> Any:
@@ -187,7 +187,7 @@ def kind_of(thing: object) -> str:
 _LONGEST_NUMBER = 512  # bits
 
 
-def told_address(address: int) -> str:
+def formatted_address(address: int) -> str:
     """An address in a text, or what should be one."""
     bits = address.bit_length()
     return f"{address:#x}" if bits <= _LONGEST_NUMBER else f"a number of {bits} bits"
@@ -230,7 +230,7 @@ def _pieces(thing: Any, depth: int) -> Iterator[str]:
     yield ",)" if base is tuple and tuple.__len__(thing) == 1 else after
 
 
-def told(thing: object) -> str:
+def formatted(thing: object) -> str:
     """`thing` in a text, of a bounded length and after bounded work. Its repr() is code that isn't ours."""
     text = ""
     try:
