@@ -344,7 +344,7 @@ def print_results(
         ],
     )  # fmt: skip
     _report.print_table(
-        "One batch of 64 KiB at a time, the next when the one before came home",
+        "One batch of 64 KiB at a time, the next after all leases of the one before were freed",
         ["wake mode", "one way p50", "p90", "p99", "p50 of each run", "half a round trip", "machine alone", "batches"],
         [
             [

@@ -1,4 +1,4 @@
-// Sends one batch at a time: the next goes when all buffers of the one before came home. Each carries, in its first
+// Sends one batch at a time: the next goes when all buffers of the one before were freed. Each carries, in its first
 // column's first 8 bytes, the time (CLOCK_MONOTONIC) at which it was ready, so that a consumer with `--latency 1` can
 // say how long one batch was under way: encoded metadata and addresses out, imported and touched there. The connection
 // is the server's own; only the decision when a batch is ready is this program's. Ends when the consumer goes.

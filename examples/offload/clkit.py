@@ -42,7 +42,7 @@ class _Given:
 
 
 def gemm(queue: xd.Queue, a: Any, b: Any) -> xd.Tensor:
-    """The product, on this queue, which must reach both (way 1; the others settle a queue and come here)."""
+    """The product, on this queue, which must reach both (way 1; the others choose a queue and come here)."""
     arrays = offload.collocate(a, b, to=queue)
     capsules = [array.__dlpack__(max_version=(1, 3)) for array in arrays]
     managed = [_pointer(capsule, _NAME) for capsule in capsules]

@@ -1,6 +1,6 @@
 """A package on dpnp, whose products are oneMKL's, in each of the five ways of saying where its work runs.
 
-dpnp runs where its arrays are; so each way settles a queue, brings the arrays to it, which copies nothing where the
+dpnp runs where its arrays are; so each way chooses a queue, brings the arrays to it, which copies nothing where the
 queue reaches them, and lets dpnp work on the same memory.
 """
 

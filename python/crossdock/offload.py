@@ -109,7 +109,7 @@ def collocate(*arrays: Any, to: Any = None) -> tuple[Tensor, ...]:
 class Offloaded:
     """A base for classes whose methods run on one queue (way 5): `class Lapack(Offloaded)`, `Lapack("gpu:1").svd(a)`.
 
-    The queue is settled when the object is made, and no global state is looked at afterwards.
+    The queue is chosen when the object is made, and no global state is looked at afterwards.
     """
 
     def __init__(self, queue: QueueLike | None = None) -> None:

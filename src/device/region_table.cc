@@ -60,7 +60,7 @@ void RegionTable::put(std::uint16_t number, std::shared_ptr<const Region> region
   }
 }
 
-void RegionTable::loosen() noexcept {
+void RegionTable::make_weak() noexcept {
   for (const std::uint16_t number : put_) {
     Place& place = places_[number];
     if (place.region == nullptr) continue;
@@ -69,7 +69,7 @@ void RegionTable::loosen() noexcept {
   }
 }
 
-void RegionTable::hold() noexcept {
+void RegionTable::make_strong() noexcept {
   for (const std::uint16_t number : put_) {
     Place& place = places_[number];
     if (place.region == nullptr) place.region = place.loose.lock();

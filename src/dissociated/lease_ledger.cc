@@ -189,7 +189,7 @@ struct LeaseLedger::Impl {
 
   void lend(const RemoteBuffer& buffer, std::uint64_t holder, std::int64_t now_ms) {
     Slot& slot = slot_for_lending(buffer.address);
-    if (rule == FreeRule::kAsSpecified) settle(slot);
+    if (rule == FreeRule::kAsSpecified) apply_ended_streams(slot);
     if (slot.oldest.count == 0) {
       slot.oldest = {holder, buffer.length, now_ms, 1};
     } else if (Run& last = slot.more == kNone ? slot.oldest : laters[slot.more].run;
@@ -214,7 +214,7 @@ struct LeaseLedger::Impl {
   }
 
   /// Brings `ended` up to date: streams may have ended since the slot was touched last.
-  void settle(Slot& slot) const noexcept {
+  void apply_ended_streams(Slot& slot) const noexcept {
     if (slot.generation == generation) return;
     // The free under way ends these leases too.
     if (slot.address == unfinished) slot.owed += slot.leases - slot.ended;
@@ -224,7 +224,7 @@ struct LeaseLedger::Impl {
 
   /// False: the slot has more leases to end than there are steps.
   bool free_as_specified(Slot& slot, std::size_t* steps, std::vector<std::uint64_t>* freed) {
-    settle(slot);
+    apply_ended_streams(slot);
     if (slot.ended != 0) {
       if (unfinished == 0) slot.owed += slot.ended - 1;
       unfinished = slot.address;

@@ -17,10 +17,10 @@ std::shared_ptr<device::Context> asked_of(const array::Tensor& tensor, const dev
 
 }  // namespace
 
-void settle_memory(array::Tensor* tensor, const device::DriverRegistry& drivers) {
+void resolve_memory_kind(array::Tensor* tensor, const device::DriverRegistry& drivers) {
   if (tensor->mask) {
     array::Tensor mask = *tensor->mask;
-    settle_memory(&mask, drivers);
+    resolve_memory_kind(&mask, drivers);
     tensor->mask = std::make_shared<const array::Tensor>(std::move(mask));
   }
   const bool kind_is_open = leaves_kind_open(tensor->device.type);

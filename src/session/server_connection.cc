@@ -82,7 +82,7 @@ bool ServerConnection::take_messages(TurnBudget& budget) {
       budget.spend(kPerMessage + message->bytes.size() / kBytesPerUnit);
     }
     progress = true;
-    settle();
+    apply_frees();
   }
   return progress;
 }
@@ -157,10 +157,10 @@ void ServerConnection::pass_end_of_bodies() {
   }
 }
 
-void ServerConnection::settle() {
+void ServerConnection::apply_frees() {
   if (freed_.empty()) return;
   starved_since_ms_ = 0;     // slow it may be, but it gives back
-  Stream* stream = nullptr;  // most come home beside others of their stream
+  Stream* stream = nullptr;  // most frees come in groups of one stream
   for (const std::uint64_t holder : freed_) {
     const auto id = static_cast<std::uint32_t>(holder >> 32);
     if (stream == nullptr || stream->id != id) stream = &streams_.at(id);
@@ -362,7 +362,7 @@ bool ServerConnection::send_metadata() {
     dissociated::write_remote_body(remote_, &body_);
   }
   if (role_ == ChannelRole::kData) return true;
-  if (current_.has_body && role_ == ChannelRole::kBoth) connection_->hold();
+  if (current_.has_body && role_ == ChannelRole::kBoth) connection_->cork();
   return connection_->send(prefix_, current_.metadata);
 }
 

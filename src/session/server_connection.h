@@ -65,7 +65,7 @@ class ServerConnection {
   void take(const transport::Incoming& message);
   void start(std::string_view ticket);
   void pass_end_of_bodies();
-  void settle();
+  void apply_frees();
   bool pump(std::int64_t now_ms, TurnBudget& budget);
   std::uint64_t cost_of_current() const noexcept;
   void count_pushed(TurnBudget& budget) noexcept;

@@ -49,7 +49,7 @@ class ServerStream {
   virtual State peek(Outgoing* out) = 0;
   virtual void pop() = 0;
   virtual const std::shared_ptr<const device::Region>& region(std::uint32_t index) const = 0;
-  /// One buffer of a message came home.
+  /// A lease of one buffer of a message was freed.
   virtual void returned(std::uint32_t slot) noexcept = 0;
   /// Nothing more is asked for, whether it ended or not; leases may still be out.
   virtual void over() noexcept {}

@@ -165,7 +165,7 @@ class DeviceArray:
 def no_faults() -> Iterator[None]:
     CUDA.reset()
     yield
-    settle()
+    wait_for_frees()
     CUDA("cuCtxSynchronize")
     faults = CUDA.faults()
     CUDA.reset()
@@ -192,7 +192,7 @@ def read(tensor: Any) -> np.ndarray:
     return np.asarray(xd.asarray(tensor).to("cpu"))
 
 
-def settle() -> None:
+def wait_for_frees() -> None:
     """Memory that was handed to a queue goes when its driver is next asked for something, and the work is done."""
     gc.collect()
     for device in [f"cuda:{number}" for number in range(CUDA.devices)]:
@@ -205,7 +205,7 @@ def eventually(condition: Callable[[], bool]) -> bool:
     while not condition():
         if time.monotonic() > deadline:
             return False
-        settle()
+        wait_for_frees()
     return True
 
 

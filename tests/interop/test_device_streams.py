@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.settled import live_allocations
+from tests.device_allocations import live_allocations
 
 import crossdock as xd
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests.python.test_tensor import allocate, release
-from tests.settled import live_allocations
+from tests.device_allocations import live_allocations
 
 import crossdock as xd
 from crossdock import testing

@@ -36,19 +36,19 @@ bool Client::turn() {
     return true;
   }
   if (habits_.pace == Habits::Pace::kStuck && taken_ >= habits_.stuck_after) return false;
-  if (habits_.offence != Offence::kNone && taken_ > 0 && random_.one_in(environment_.settling ? 2 : 20) && offend()) {
+  if (habits_.offence != Offence::kNone && taken_ > 0 && random_.one_in(environment_.draining ? 2 : 20) && offend()) {
     return true;
   }
-  if (habits_.may_leave && !environment_.settling && random_.one_in(60)) {
+  if (habits_.may_leave && !environment_.draining && random_.one_in(60)) {
     leave();
     return true;
   }
   bool progress = receive();
   note_losses();
-  const bool takes = environment_.settling || habits_.pace != Habits::Pace::kSlow || random_.one_in(6);
+  const bool takes = environment_.draining || habits_.pace != Habits::Pace::kSlow || random_.one_in(6);
   while (takes && !gone_ && take()) {
     progress = true;
-    if (habits_.pace == Habits::Pace::kSlow && !environment_.settling) break;
+    if (habits_.pace == Habits::Pace::kSlow && !environment_.draining) break;
   }
   if (gone_) return true;
   if (habits_.may_cancel && under_way_ && !cancelled_ && record_->schema_taken && random_.one_in(10)) {
@@ -56,7 +56,7 @@ bool Client::turn() {
     progress = true;
   }
   progress |= release();
-  if (!under_way_ && asked_ < habits_.streams && (environment_.settling || random_.one_in(2))) {
+  if (!under_way_ && asked_ < habits_.streams && (environment_.draining || random_.one_in(2))) {
     ask();
     progress = true;
   }
@@ -66,7 +66,7 @@ bool Client::turn() {
 bool Client::receive() {
   bool progress = false;
   for (Wire* wire : wires_) {
-    const std::uint32_t most = environment_.settling ? 64 : random_.below(6);
+    const std::uint32_t most = environment_.draining ? 64 : random_.below(6);
     for (std::uint32_t i = 0; i < most; ++i) {
       const std::optional<Packet> packet = wire->to_client.receive(environment_.now);
       if (!packet) break;
@@ -256,9 +256,9 @@ void Client::ask() {
 /// Lets go of some of what it holds, in any order.
 bool Client::release() {
   if (!habits_.frees || !habits_.counts || held_.empty()) return false;
-  if (!environment_.settling && !random_.one_in(3)) return false;
+  if (!environment_.draining && !random_.one_in(3)) return false;
   std::vector<std::uint64_t> addresses;
-  const std::size_t count = environment_.settling ? held_.size() : 1 + random_.below(held_.size());
+  const std::size_t count = environment_.draining ? held_.size() : 1 + random_.below(held_.size());
   for (std::size_t i = 0; i < count; ++i) {
     const auto one = held_.begin() + static_cast<std::ptrdiff_t>(random_.below(held_.size()));
     addresses.insert(addresses.end(), one->begin(), one->end());

@@ -20,7 +20,7 @@ inline constexpr std::uint64_t kFreeData = 0x99AABBCCDDEEFF00;
 struct Environment {
   const Metadata& metadata;
   std::uint64_t now = 0;
-  bool settling = false;  ///< Everybody who may act does, at once: the world comes to rest.
+  bool draining = false;  ///< Everybody who may act does, at once: the world comes to rest.
   bool tracing = false;
   std::vector<std::string> trace{};
   std::uint64_t digest = 0xCBF29CE484222325;  ///< Of all that happened: equal for equal runs.

@@ -51,14 +51,14 @@ bool ServerEnd::turn() {
     progress = true;
     check(*packet);
     if (gone_) return true;
-    if (!environment_.settling && random_.one_in(3)) break;
+    if (!environment_.draining && random_.one_in(3)) break;
   }
   if (wire_.to_server.ended()) {
     environment_.note(books_.consumer, [] { return "its server sees the connection's end"; });
     drop();
     return true;
   }
-  const std::uint32_t messages = environment_.settling ? 64 : random_.below(4);
+  const std::uint32_t messages = environment_.draining ? 64 : random_.below(4);
   for (std::uint32_t i = 0; i < messages && !gone_ && advance(); ++i) progress = true;
   return progress;
 }
@@ -252,7 +252,7 @@ void ServerEnd::come_home(const std::vector<std::uint64_t>& holders) {
     const auto memory = live_.find(static_cast<std::uint32_t>(holder >> 32));
     if (memory == live_.end()) continue;  // a table's: never used for anything else
     std::uint32_t& out = memory->second.out[static_cast<std::uint32_t>(holder)];
-    require(out != 0, name() + ": more leases of a block came home than were out");
+    require(out != 0, name() + ": more leases of a block were freed than were lent");
     --out;
   }
 }
@@ -266,7 +266,7 @@ void ServerEnd::check_totals() const {
               std::to_string(model_.outstanding_bytes()));
 }
 
-/// The connection is over, whoever ended it: all that the client holds comes home, and nothing of anybody else.
+/// The connection is over, whoever ended it: all leases of the client are released, and no others.
 void ServerEnd::drop() {
   check_totals();  // what another's end did to this one's leases is seen here at the latest
   gone_ = true;
@@ -278,7 +278,7 @@ void ServerEnd::drop() {
   std::vector<std::uint64_t> expected = model_.free_all();
   std::ranges::sort(freed);
   std::ranges::sort(expected);
-  require(freed == expected, name() + ": its end brought " + std::to_string(freed.size()) + " leases home; it held " +
+  require(freed == expected, name() + ": its end released " + std::to_string(freed.size()) + " leases; it held " +
                                  std::to_string(expected.size()));
   come_home(freed);
   if (options_.role != Role::kMetadata) books_.entitled.clear();
@@ -287,10 +287,11 @@ void ServerEnd::drop() {
 
 void ServerEnd::check_nothing_is_out() const {
   check_totals();
-  require(model_.outstanding() == 0, name() + ": " + std::to_string(model_.outstanding()) + " leases never came home");
+  require(model_.outstanding() == 0,
+          name() + ": " + std::to_string(model_.outstanding()) + " leases were never released");
   for (const auto& [stream, memory] : live_) {
     require(std::ranges::all_of(memory.out, [](std::uint32_t out) { return out == 0; }),
-            name() + ": memory of its live stream " + std::to_string(stream) + " never came home");
+            name() + ": memory of its live stream " + std::to_string(stream) + " was never released");
   }
 }
 

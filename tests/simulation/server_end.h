@@ -39,7 +39,7 @@ class ServerEnd {
   void check_nothing_is_out() const;
 
  private:
-  /// Memory of a live stream: blocks of kColumns buffers, used again once every lease of a block came home.
+  /// Memory of a live stream: blocks of kColumns buffers, reused once every lease of a block was freed.
   struct LiveMemory {
     std::uint16_t region = 0;
     std::vector<std::uint32_t> out;  // leases by block; a block is also a slot, and part of a holder's number

@@ -65,7 +65,7 @@ class World {
       turn_of(random_.below(actors_));
       environment_.now += random_.below(3);
     }
-    settle();
+    run_until_idle();
     for (const auto& consumer : consumers_) {
       consumer->client->check_at_rest();
       if (consumer->client->content() && consumer->gives_all_back) {
@@ -73,7 +73,7 @@ class World {
       }
     }
     for (const auto& consumer : consumers_) consumer->client->leave();
-    settle();
+    run_until_idle();
     for (const auto& consumer : consumers_) {
       for (const auto& server : consumer->servers) {
         require(server->gone(), "a server holds on to a connection whose client has gone");
@@ -170,8 +170,8 @@ class World {
   }
 
   /// Until nobody has anything to do and nothing is on its way.
-  void settle() {
-    environment_.settling = true;
+  void run_until_idle() {
+    environment_.draining = true;
     for (int pass = 0; pass < kPassesToRest; ++pass) {
       bool progress = false;
       for (std::size_t actor = 0; actor < actors_; ++actor, ++step_) progress |= turn_of(actor);

@@ -34,11 +34,11 @@ class CROSSDOCK_EXPORT RegionTable {
   std::uint16_t number_of(const std::shared_ptr<const Region>& region, bool* is_new);
   /// Client: what was announced under this number. Throws ProtocolError if it is taken.
   void put(std::uint16_t number, std::shared_ptr<const Region> region);
-  /// Client, while nothing is looked up: holds no region itself, so that each goes with its last other owner. Numbers
-  /// stay in use.
-  void loosen() noexcept;
-  /// Client: after loosen(), holds those regions again that have another owner. find() knows no others.
-  void hold() noexcept;
+  /// Client: drops the table's own references, so that each region is freed with its last other owner. Numbers stay in
+  /// use. Call make_strong() before the next find().
+  void make_weak() noexcept;
+  /// Client: after make_weak(), takes references again to the regions that still have an owner. find() finds those.
+  void make_strong() noexcept;
   /// Whether put() or number_of() has given the number out and remove() hasn't taken it back.
   bool in_use(std::uint16_t number) const noexcept;
   /// Null if there is none.

@@ -43,8 +43,8 @@ class CROSSDOCK_EXPORT LeaseLedger {
   /// `now_ms`: the caller's clock, for oldest_ms().
   void lend(std::span<const RemoteBuffer> buffers, std::uint64_t holder, std::int64_t now_ms = 0);
 
-  /// The client frees these. Appends to `*freed` the holder of each pair that came home; leases of one address come
-  /// home in the order in which they were lent. Address 0 is ignored.
+  /// The client frees these. Appends to `*freed` the holder of each pair that was freed. Leases of one address are
+  /// freed in the order in which they were lent. Address 0 is ignored.
   ///
   /// Stops after about `steps` steps: looking at an address is one, and ending a lease is one where a single free ends
   /// several. Returns how many of the addresses are done with: the next call must begin with the first of the rest.
@@ -56,7 +56,7 @@ class CROSSDOCK_EXPORT LeaseLedger {
   /// The stream's last body was sent: its leases are those of an ended stream from now on. See FreeRule::kAsSpecified.
   void stream_ended() noexcept;
 
-  /// The consumer is gone: everything comes home. Appends every outstanding pair's holder.
+  /// Frees all leases, for a consumer that is gone. Appends every outstanding pair's holder.
   void free_all(std::vector<std::uint64_t>* freed);
 
   std::size_t outstanding() const noexcept;          ///< Pairs lent and not freed.

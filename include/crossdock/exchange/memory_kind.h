@@ -23,6 +23,6 @@ constexpr bool leaves_device_open(device::DeviceType type) noexcept {
 /// protocol leaves them open and the driver confirms the rest. Else they stay: where the type of device tells, where no
 /// driver knows the device, and for memory of contexts that the driver doesn't know. Throws as Context::describe() and
 /// DriverRegistry::context().
-CROSSDOCK_EXPORT void settle_memory(array::Tensor* tensor, const device::DriverRegistry& drivers);
+CROSSDOCK_EXPORT void resolve_memory_kind(array::Tensor* tensor, const device::DriverRegistry& drivers);
 
 }  // namespace crossdock::exchange

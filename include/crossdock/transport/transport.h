@@ -59,9 +59,9 @@ class CROSSDOCK_EXPORT Connection {
   // a gather of two.
   virtual bool send(ByteSpan head, ByteSpan tail) = 0;
   virtual bool send_tagged(std::uint64_t tag, ByteSpan head, ByteSpan tail) = 0;
-  /// The message that send() is given next belongs to the one after it, which follows at once: it may wait for that
-  /// one, so that both reach the peer together. A send of any kind lets it go, also one that finds no room or throws.
-  virtual void hold() noexcept {}
+  /// Corks the connection: the next message may be delayed until the one after it is sent, so that both leave in one
+  /// packet. Any send uncorks it, even one that finds no room or throws.
+  virtual void cork() noexcept {}
   virtual std::uint64_t max_message() const noexcept = 0;
   /// A tagged message of any size up to max_body(): `parts` back to back. The bytes are read in place, also after the
   /// call, until the message is out: `keep` holds them, and is dropped then, on whichever thread pushed the last of

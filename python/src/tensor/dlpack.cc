@@ -77,12 +77,12 @@ std::shared_ptr<const void> owner_of_managed(Managed* managed) {
   return std::shared_ptr<const void>(managed, Release{});
 }
 
-/// exchange::settle_memory(). Of an array without elements the pointer that came with it, if there was one, tells the
-/// kind of memory.
-void settle(Tensor* tensor, void* said) {
+/// exchange::resolve_memory_kind(). Of an array without elements the pointer that came with it, if there was one, tells
+/// the kind of memory.
+void resolve_memory(Tensor* tensor, void* said) {
   Tensor asked = *tensor;
   if (asked.data == nullptr) asked.data = said;
-  exchange::settle_memory(&asked, drivers());
+  exchange::resolve_memory_kind(&asked, drivers());
   tensor->device = asked.device;
   tensor->kind = asked.kind;
 }
@@ -94,7 +94,8 @@ Tensor take(Managed* managed, std::uint64_t flags) {
   Tensor tensor = exchange::view_dlpack(managed->dl_tensor, flags);
   tensor.owner = std::move(owner);
   const device::DeviceType type = tensor.device.type;
-  if (exchange::leaves_kind_open(type) || exchange::leaves_device_open(type)) settle(&tensor, managed->dl_tensor.data);
+  if (exchange::leaves_kind_open(type) || exchange::leaves_device_open(type))
+    resolve_memory(&tensor, managed->dl_tensor.data);
   return tensor;
 }
 
@@ -159,11 +160,11 @@ device::Device device_of(const ExportRequest& request) {
 }
 
 /// Nothing to wait for, and nothing that is to be thrown.
-bool is_settled(const Tensor& tensor) { return tensor.event.empty() && tensor.event.failure() == nullptr; }
+bool is_complete(const Tensor& tensor) { return tensor.event.empty() && tensor.event.failure() == nullptr; }
 
 /// Whether the tensor itself can go out, on the queue where its work is: nothing to copy, nothing to order.
 bool goes_as_it_is(const Tensor& tensor, const ExportRequest& request) {
-  return is_settled(tensor) && tensor.device.type != device::DeviceType::kOneApi && !given(request.dl_device) &&
+  return is_complete(tensor) && tensor.device.type != device::DeviceType::kOneApi && !given(request.dl_device) &&
          !given(request.copy) && !given(request.stream);
 }
 
@@ -479,7 +480,7 @@ int from_object(void* object, DLManagedTensorVersioned** out) noexcept {
       return -1;
     }
     const Tensor& self = tensor_of(static_cast<PyObject*>(object));
-    if (is_settled(self) && self.device.type != device::DeviceType::kOneApi) [[likely]] {
+    if (is_complete(self) && self.device.type != device::DeviceType::kOneApi) [[likely]] {
       *out = exchange::export_dlpack(self);
       return 0;
     }

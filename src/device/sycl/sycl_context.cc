@@ -27,7 +27,7 @@ SyclContext::SyclContext(std::shared_ptr<SyclLibrary> library, int number, std::
       deferred_(watch(library_)) {}
 
 SyclContext::~SyclContext() {
-  if (!library_->in_child()) settle();
+  if (!library_->in_child()) flush_frees();
 }
 
 std::string_view SyclContext::driver_name() const noexcept { return "sycl"; }
@@ -65,7 +65,7 @@ Queue SyclContext::wrap_queue(void* native, std::shared_ptr<void> owner) {
 
 void SyclContext::order_after(const Queue& queue, const Event& event) {
   const SyclQueue& on = look_up(queue);
-  settle();
+  flush_frees();
   auto* before = static_cast<EventRef>(event.need());
   // Asking costs less than a barrier.
   if (before == nullptr || api().event_status(before) == kStatusComplete) return;
@@ -79,7 +79,7 @@ Event SyclContext::wrap_event(void* native, std::shared_ptr<void> owner) { retur
 
 Event SyclContext::record(const Queue& queue) {
   const SyclQueue& on = look_up(queue);
-  settle();
+  flush_frees();
   return mark(on);
 }
 
@@ -102,7 +102,7 @@ std::shared_ptr<const Error> SyclContext::finish(const Api& api, EventRef event)
 bool SyclContext::query(const Event& event) {
   if (event.need() == nullptr) return true;
   library_->check_fork();
-  settle();
+  flush_frees();
   const int status = api().event_status(ref_of(event));
   // Unknown is what dpctl makes of a failure to ask: the work has failed, and waiting, which is short then, says how.
   if (status != kStatusComplete && status != kStatusUnknown) return false;
@@ -117,7 +117,7 @@ bool SyclContext::query(const Event& event) {
 void SyclContext::wait(const Event& event) {
   if (event.need() == nullptr) return;
   library_->check_fork();
-  settle();
+  flush_frees();
   if (auto failure = finish(api(), ref_of(event))) Event(event).fail(std::move(failure));
   event.check();
   deferred_.reclaim();

@@ -63,7 +63,7 @@ class SyclContext final : public Context {
   Event mark(const SyclQueue& on) const;
   /// Has what free() was given wait for the work that is on its queue now. Called by all verbs that somebody calls on
   /// purpose.
-  void settle() noexcept;
+  void flush_frees() noexcept;
   /// Waits until the event is over; what went wrong, null if nothing did.
   static std::shared_ptr<const Error> finish(const Api& api, EventRef event);
   static DeferredFreeList::Watch watch(const std::shared_ptr<SyclLibrary>& library);

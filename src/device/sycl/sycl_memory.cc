@@ -31,7 +31,7 @@ Buffer SyclContext::allocate(std::uint64_t size, MemoryKind kind, Sharing sharin
   if (sharing == Sharing::kExportable) {
     throw UnsupportedError("the sycl driver has no memory that another process could use: SYCL shares none");
   }
-  settle();
+  flush_frees();
   deferred_.reclaim();
   const bool host = kind == MemoryKind::kHost;
   const bool shared = kind == MemoryKind::kShared;
@@ -93,14 +93,14 @@ void SyclContext::free(Buffer&& buffer, const Queue& queue) {
   check_memory(buffer.ref(), "memory to free");
   // Nothing of SYCL is called here. Python's arrays go where their last reference does, and that may be a host task of
   // dpctl's. SYCL lets nobody submit while somebody waits for work that is held back for a host task: a submission by
-  // the host task would never end. A later verb settles it.
+  // the host task would never end. A later verb flushes it.
   const std::lock_guard lock(freed_mutex_);
   freed_.push_back({.owner = nullptr, .on = on.shared_from_this()});
   freed_.back().owner = buffer.release();
   any_freed_.store(true, std::memory_order_release);
 }
 
-void SyclContext::settle() noexcept {
+void SyclContext::flush_frees() noexcept {
   if (!any_freed_.load(std::memory_order_acquire)) return;
   std::vector<Freed> freed;
   {
@@ -152,7 +152,7 @@ Owned<OpaqueEvent> SyclContext::start_copy(const SyclQueue& on, const BufferRef&
   }
   if (to.size == 0) return library_->own(EventRef{});
   if (to.overlaps(from)) throw InvalidArgumentError("the sycl driver was asked to copy memory onto itself");
-  settle();
+  flush_frees();
   check_reach(on, to);
   check_reach(on, from);
   if (on.in_order) {

@@ -67,14 +67,14 @@ ShmConnection::~ShmConnection() {
 
 bool ShmConnection::send_message(std::uint32_t flags, std::uint64_t tag, ByteSpan head, ByteSpan tail) {
   fork_.check(kWhat);
-  const bool hold = std::exchange(hold_, false);  // also where this throws: it isn't for the message after it
+  const bool corked = std::exchange(corked_, false);  // also where this throws: it isn't for the message after it
   if (head.size() > send_limit_ || tail.size() > send_limit_ - head.size()) {
     throw InvalidArgumentError("a message of " + std::to_string(head.size()) + " + " + std::to_string(tail.size()) +
                                " bytes is over the limit of " + std::to_string(send_limit_) + " bytes agreed with " +
                                where_ +
                                "; raise ShmOptions::max_message at both ends, or max_request where the peer listens");
   }
-  const bool sent = writer_.send(flags, tag, head, tail, hold);
+  const bool sent = writer_.send(flags, tag, head, tail, corked);
   look_at_life(sent);
   return sent;
 }

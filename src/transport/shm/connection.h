@@ -31,8 +31,9 @@ struct RegionBudget {
 
 /// Either end after the handshake.
 ///
-/// What each half touches: the sending half `writer_`, `hold_` and `sends_`; the receiving half `reader_`, the regions,
-/// the sleep epoch and what is read from the socket. Both may write packets to the socket, and share the atomics.
+/// What each half touches: the sending half `writer_`, `corked_` and `sends_`; the receiving half `reader_`, the
+/// regions, the sleep epoch and what is read from the socket. Both may write packets to the socket, and share the
+/// atomics.
 class ShmConnection final : public Connection, private RingOwner {
  public:
   struct Parts {
@@ -57,7 +58,7 @@ class ShmConnection final : public Connection, private RingOwner {
   bool send_tagged(std::uint64_t tag, ByteSpan head, ByteSpan tail) override {
     return send_message(kTagged, tag, head, tail);
   }
-  void hold() noexcept override { hold_ = true; }
+  void cork() noexcept override { corked_ = true; }
   std::uint64_t max_message() const noexcept override { return send_limit_; }
   bool send_body(std::uint64_t tag, std::span<const ByteSpan> parts, std::shared_ptr<const void> keep) override;
   std::uint64_t max_body() const noexcept override { return body_limit_; }
@@ -73,10 +74,10 @@ class ShmConnection final : public Connection, private RingOwner {
   void receive_into(std::shared_ptr<BodyMemory> memory) override { reader_.receive_into(memory ? memory : pool_); }
   bool knows_region(std::uint16_t number) override;
   void release_regions() noexcept override {
-    if (retires_at_rest_) regions_.loosen();
+    if (retires_at_rest_) regions_.make_weak();
   }
   void keep_regions() noexcept override {
-    if (retires_at_rest_) regions_.hold();
+    if (retires_at_rest_) regions_.make_strong();
   }
   std::shared_ptr<const device::Region> region(std::uint16_t number, int timeout_ms,
                                                const InterruptHook& interrupted) override;
@@ -127,7 +128,7 @@ class ShmConnection final : public Connection, private RingOwner {
   std::atomic<bool> socket_full_{false};       // a control packet found no room
   std::atomic<bool> socket_room_hint_{false};  // the peer rang since
 
-  bool hold_ = false;  // the sending half's
+  bool corked_ = false;  // the sending half's
   std::uint32_t sends_ = 0;
   std::uint64_t last_life_check_ = 0;  // ticks
 

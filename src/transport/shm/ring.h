@@ -96,8 +96,8 @@ class RingWriter {
 
   /// False: no room; nothing was sent. A message over a quarter of the ring goes in several frames; what doesn't fit
   /// yet is kept and goes with flush(). Throws ConnectionError once the peer has closed, ProtocolError for cursors out
-  /// of range. With `hold`, the peer is shown it with the message after it.
-  bool send(std::uint32_t flags, std::uint64_t tag, ByteSpan head, ByteSpan tail, bool hold = false);
+  /// of range. With `corked`, publishes it together with the next message.
+  bool send(std::uint32_t flags, std::uint64_t tag, ByteSpan head, ByteSpan tail, bool corked = false);
   /// As send(), with parts that are read in place until the last frame is written; `keep` is dropped then. Throws
   /// InvalidArgumentError for more than `limit` bytes.
   bool send_body(std::uint64_t tag, std::span<const ByteSpan> parts, std::shared_ptr<const void> keep,
@@ -130,8 +130,8 @@ class RingWriter {
  private:
   using Want = std::atomic<std::uint64_t>;
 
-  /// A message of which only some is in the ring, and what keeps the rest. Parts are read in place.
-  struct Rest {
+  /// A message of which only some is in the ring, and what keeps the pending. Parts are read in place.
+  struct PendingWrite {
     std::vector<ByteSpan> parts{};
     std::shared_ptr<const void> keep{};
     std::size_t part = 0;    // the one that goes on
@@ -150,7 +150,7 @@ class RingWriter {
   void publish();
   void look_at_peer();
   bool begin_large(std::uint32_t flags, std::uint64_t tag, ByteSpan head, ByteSpan tail);
-  bool begin(Rest rest);
+  bool begin(PendingWrite pending);
   bool push_pending();
 
   const RingView view_;
@@ -172,7 +172,7 @@ class RingWriter {
   std::atomic<bool> pending_{false};
   Want pending_wants_{0};  // bytes of room that the kept-back message lacks
   std::mutex mutex_;
-  Rest rest_;
+  PendingWrite pending_write_;
 };
 
 /// What a RingReader takes.

@@ -39,7 +39,7 @@ RingWriter::RingWriter(const RingView& view, Barrier barrier, RingOwner& owner, 
       where_(std::move(where)),
       max_payload_(view.out_bytes / 4 - sizeof(FrameHeader)) {}
 
-bool RingWriter::send(std::uint32_t flags, std::uint64_t tag, ByteSpan head, ByteSpan tail, bool hold) {
+bool RingWriter::send(std::uint32_t flags, std::uint64_t tag, ByteSpan head, ByteSpan tail, bool corked) {
   const std::uint64_t size = head.size() + tail.size();
   if (pending() && !flush()) {
     refused_.store(frame_bytes(std::min(size, max_payload_)), std::memory_order_seq_cst);
@@ -49,7 +49,7 @@ bool RingWriter::send(std::uint32_t flags, std::uint64_t tag, ByteSpan head, Byt
     if (!begin_large(flags, tag, head, tail)) return false;
   } else {
     if (!write_frame(flags, tag, std::array{head, tail}, size, refused_)) return false;
-    if (!hold) publish();
+    if (!corked) publish();
   }
   ++sent_;
   if (refused_.load(std::memory_order_relaxed) != 0) refused_.store(0, std::memory_order_seq_cst);
@@ -75,11 +75,11 @@ bool RingWriter::send_body(std::uint64_t tag, std::span<const ByteSpan> parts, s
     std::shared_ptr<const void> parts;
   };
   const auto owner = std::make_shared<Keep>(Keep{size, std::move(keep)});
-  Rest rest{.keep = owner, .left = sizeof size + size, .flags = kTagged | kBody, .tag = tag};
-  rest.parts.reserve(parts.size() + 1);
-  rest.parts.push_back(std::as_bytes(std::span(&owner->size, 1)));
-  rest.parts.insert(rest.parts.end(), parts.begin(), parts.end());
-  if (!begin(std::move(rest))) return false;
+  PendingWrite pending{.keep = owner, .left = sizeof size + size, .flags = kTagged | kBody, .tag = tag};
+  pending.parts.reserve(parts.size() + 1);
+  pending.parts.push_back(std::as_bytes(std::span(&owner->size, 1)));
+  pending.parts.insert(pending.parts.end(), parts.begin(), parts.end());
+  if (!begin(std::move(pending))) return false;
   ++sent_;
   if (refused_.load(std::memory_order_relaxed) != 0) refused_.store(0, std::memory_order_seq_cst);
   return true;
@@ -113,11 +113,11 @@ bool RingWriter::begin_large(std::uint32_t flags, std::uint64_t tag, ByteSpan he
 }
 
 /// Writes some of the message, its first frame at least; the rest stays for flush().
-bool RingWriter::begin(Rest rest) {
-  const std::uint64_t first = frame_bytes(std::min(rest.left, max_payload_));
+bool RingWriter::begin(PendingWrite pending) {
+  const std::uint64_t first = frame_bytes(std::min(pending.left, max_payload_));
   if (!has_room(first) && !stalled(first, refused_)) return false;
   const std::lock_guard lock(mutex_);
-  rest_ = std::move(rest);
+  pending_write_ = std::move(pending);
   pending_.store(true, std::memory_order_release);
   push_pending();
   return true;
@@ -132,7 +132,7 @@ bool RingWriter::flush() {
 bool RingWriter::push_pending() {
   constexpr std::size_t kPieces = 64;
   const std::uint64_t enough = written_ + kBytesPerCall;
-  for (int frames = 0; rest_.left > 0 || frames == 0; ++frames) {
+  for (int frames = 0; pending_write_.left > 0 || frames == 0; ++frames) {
     if (written_ >= enough || frames == kFramesPerCall) {
       // Any room will do for going on. Where the thread that would do so sleeps, it is done here.
       pending_wants_.store(frame_bytes(0), std::memory_order_seq_cst);
@@ -141,27 +141,29 @@ bool RingWriter::push_pending() {
     std::array<ByteSpan, kPieces> pieces;
     std::size_t n = 0;
     std::uint64_t payload = 0;
-    std::size_t part = rest_.part;
-    std::size_t offset = rest_.offset;
-    while (part < rest_.parts.size() && n < kPieces && payload < max_payload_) {
-      const ByteSpan left = rest_.parts[part].subspan(offset);
+    std::size_t part = pending_write_.part;
+    std::size_t offset = pending_write_.offset;
+    while (part < pending_write_.parts.size() && n < kPieces && payload < max_payload_) {
+      const ByteSpan left = pending_write_.parts[part].subspan(offset);
       pieces[n] = left.first(std::min<std::size_t>(left.size(), max_payload_ - payload));
       payload += pieces[n].size();
       offset += pieces[n].size();
       n += !pieces[n].empty();
-      if (offset == rest_.parts[part].size()) {
+      if (offset == pending_write_.parts[part].size()) {
         ++part;
         offset = 0;
       }
     }
-    const std::uint32_t more = payload < rest_.left ? kMore : 0;
-    if (!write_frame(rest_.flags | more, rest_.tag, std::span(pieces).first(n), payload, pending_wants_)) return false;
+    const std::uint32_t more = payload < pending_write_.left ? kMore : 0;
+    if (!write_frame(pending_write_.flags | more, pending_write_.tag, std::span(pieces).first(n), payload,
+                     pending_wants_))
+      return false;
     publish();
-    rest_.part = part;
-    rest_.offset = offset;
-    rest_.left -= payload;
+    pending_write_.part = part;
+    pending_write_.offset = offset;
+    pending_write_.left -= payload;
   }
-  rest_ = {};  // such messages are rare and may be huge
+  pending_write_ = {};  // such messages are rare and may be huge
   pending_.store(false, std::memory_order_release);
   return true;
 }

@@ -64,7 +64,7 @@ TcpConnection::~TcpConnection() {
 
 bool TcpConnection::send_message(FrameKind kind, std::uint64_t tag, ByteSpan head, ByteSpan tail) {
   fork_.check(kWhat);
-  const bool hold = std::exchange(hold_, false);  // also where this throws: it isn't for the message after it
+  const bool corked = std::exchange(corked_, false);  // also where this throws: it isn't for the message after it
   if (head.size() > send_limit_ || tail.size() > send_limit_ - head.size()) {
     throw InvalidArgumentError("a message of " + std::to_string(head.size()) + " + " + std::to_string(tail.size()) +
                                " bytes is over the limit of " + std::to_string(send_limit_) + " bytes agreed with " +
@@ -72,8 +72,8 @@ bool TcpConnection::send_message(FrameKind kind, std::uint64_t tag, ByteSpan hea
                                "; raise TcpOptions::max_message at both ends, or max_request where the peer listens");
   }
   if (gone_.load(std::memory_order_relaxed)) throw_gone();
-  const bool sent = writer_.send(kind, tag, head, tail, hold);
-  if (!hold || !sent) after_sending();
+  const bool sent = writer_.send(kind, tag, head, tail, corked);
+  if (!corked || !sent) after_sending();
   return sent;
 }
 

@@ -42,7 +42,7 @@ class TcpConnection final : public Connection, private ControlFrames {
   bool send_tagged(std::uint64_t tag, ByteSpan head, ByteSpan tail) override {
     return send_message(FrameKind::kTagged, tag, head, tail);
   }
-  void hold() noexcept override { hold_ = true; }
+  void cork() noexcept override { corked_ = true; }
   std::uint64_t max_message() const noexcept override { return send_limit_; }
   bool send_body(std::uint64_t tag, std::span<const ByteSpan> parts, std::shared_ptr<const void> keep) override;
   std::uint64_t max_body() const noexcept override { return body_limit_; }
@@ -92,7 +92,7 @@ class TcpConnection final : public Connection, private ControlFrames {
   FrameWriter writer_;
   FrameReader reader_;
 
-  bool hold_ = false;  // the sending half's
+  bool corked_ = false;  // the sending half's
   std::atomic<std::uint64_t> peer_taken_{0};
   std::atomic<std::uint64_t> window_goal_{0};  // below_window() was false: the peer has to take so many; 0: none
   std::atomic<bool> goodbye_{false};

@@ -23,7 +23,7 @@ iovec part_of(ByteSpan bytes) noexcept { return {const_cast<std::byte*>(bytes.da
 
 }  // namespace
 
-bool FrameWriter::send(FrameKind kind, std::uint64_t tag, ByteSpan head, ByteSpan tail, bool hold) {
+bool FrameWriter::send(FrameKind kind, std::uint64_t tag, ByteSpan head, ByteSpan tail, bool corked) {
   Dropped dropped;
   const std::lock_guard lock(mutex_);
   const std::uint64_t length = head.size() + tail.size();
@@ -50,7 +50,7 @@ bool FrameWriter::send(FrameKind kind, std::uint64_t tag, ByteSpan head, ByteSpa
   const std::array<ByteSpan, 4> all = {ByteSpan(start).first(start_size), head, tail,
                                        ByteSpan(trailer).first(trailer_size(length, checksums_))};
   std::size_t out = 0;
-  if (queued() == 0 && !hold) {
+  if (queued() == 0 && !corked) {
     std::array<iovec, all.size()> parts{};
     std::ranges::transform(all, parts.begin(), part_of);
     const Moved moved = stream_.write(parts);
@@ -64,7 +64,7 @@ bool FrameWriter::send(FrameKind kind, std::uint64_t tag, ByteSpan head, ByteSpa
     enqueue(part.subspan(of_part));
   }
   if (queued() == 0) empty_queue();
-  if (std::exchange(held_, hold) && !hold) push_locked(&dropped);
+  if (std::exchange(corked_, corked) && !corked) push_locked(&dropped);
   update();
   return true;
 }

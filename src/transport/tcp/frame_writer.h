@@ -21,8 +21,8 @@ namespace crossdock::transport::tcp {
 /// taken, and pushes on what the other half left.
 ///
 /// No call throws when the stream has ended: they do nothing then, and ended() is true. On std::bad_alloc, and where
-/// send_body() has no memory for a copy (ResourceError), nothing of a frame was sent or queued, and the call may be made
-/// again.
+/// send_body() has no memory for a copy (ResourceError), nothing of a frame was sent or queued, and the call may be
+/// made again.
 class FrameWriter {
  public:
   /// Up to `queue_bytes` of messages are kept while the stream is full; one message more if nothing else is.
@@ -32,8 +32,8 @@ class FrameWriter {
   FrameWriter(const FrameWriter&) = delete;
   FrameWriter& operator=(const FrameWriter&) = delete;
 
-  /// False: no room; nothing of it was taken. With `hold` it waits for what is sent next, or for push().
-  bool send(FrameKind kind, std::uint64_t tag, ByteSpan head, ByteSpan tail, bool hold = false);
+  /// False: no room; nothing of it was taken. With `corked` it waits for the next message, or for push().
+  bool send(FrameKind kind, std::uint64_t tag, ByteSpan head, ByteSpan tail, bool corked = false);
   bool send_body(std::uint64_t tag, std::span<const ByteSpan> parts, std::uint64_t size,
                  std::shared_ptr<const void> keep);
   /// Tells the peer that `messages` were taken, ever: now, or along with what is sent next.
@@ -97,8 +97,8 @@ class FrameWriter {
   // Goes out first, then the body.
   std::vector<std::byte> queue_;
   std::size_t queue_begin_ = 0;
-  bool full_ = false;  // the stream took less than it was offered last
-  bool held_ = false;  // the queue ends with a message that waits for another
+  bool full_ = false;    // the stream took less than it was offered last
+  bool corked_ = false;  // the queue ends with a message that waits for another
   bool keep_body_ = false;
   std::vector<ByteSpan> parts_;  // the body's, and its trailer
   std::size_t part_ = 0;

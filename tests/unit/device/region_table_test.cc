@@ -77,11 +77,11 @@ TEST(RegionTable, LoosenedRegionsGoWithTheirLastOtherOwner) {
   const std::weak_ptr<const Region> watched = dropped;
   table.put(3, kept);
   table.put(9, dropped);
-  table.loosen();
+  table.make_weak();
   dropped.reset();
   EXPECT_TRUE(watched.expired());
   EXPECT_THROW(table.put(9, kept), ProtocolError) << "the number is in use until it is taken back";
-  table.hold();
+  table.make_strong();
   EXPECT_EQ(table.find(3), kept);
   EXPECT_EQ(table.find(9), nullptr);
   const std::weak_ptr<const Region> held = kept;

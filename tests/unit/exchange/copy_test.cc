@@ -40,7 +40,7 @@ class CopyTest : public device::SimTest {
     EXPECT_THAT(driver_->faults(), IsEmpty());
     finish_all();
     driver_->forget_faults();
-    EXPECT_EQ(settled(kept_for_good_), kept_for_good_);
+    EXPECT_EQ(live_after_frees(kept_for_good_), kept_for_good_);
   }
 
   /// 4 by 6 numbers, 0 to 23, in host memory that outlives the test's work.
@@ -82,7 +82,7 @@ class CopyTest : public device::SimTest {
   }
   /// Allocations that are alive once those are gone that a queue's thread gives back after its work: it may be a moment
   /// behind the events that say that the work is done.
-  std::uint64_t settled(std::uint64_t expected) {
+  std::uint64_t live_after_frees(std::uint64_t expected) {
     for (int i = 0; i < 2000 && driver_->counters().live_allocations != expected; ++i) {
       std::this_thread::sleep_for(1ms);
       finish_all();
@@ -467,7 +467,7 @@ TEST_F(CopyTest, TheTargetIsGivenBackAfterTheWorkOnItsQueue) {
   EXPECT_GE(driver_->counters().live_allocations, 1u) << "the queue still works on it";
   EXPECT_EQ(values(back), values_now(source()));
   finish(queue_);
-  EXPECT_EQ(settled(0), 0u);
+  EXPECT_EQ(live_after_frees(0), 0u);
 }
 
 TEST_F(CopyTest, MemoryThatTheDriverWontFreeIsntGivenBackUnderTheWorkOnIt) {
@@ -477,7 +477,7 @@ TEST_F(CopyTest, MemoryThatTheDriverWontFreeIsntGivenBackUnderTheWorkOnIt) {
   there = Tensor();
   EXPECT_THAT(driver_->faults(), IsEmpty()) << "it was waited for";
   EXPECT_EQ(failure_of(queue_), "");
-  EXPECT_EQ(settled(0), 0u);
+  EXPECT_EQ(live_after_frees(0), 0u);
 }
 
 TEST_F(CopyTest, MemoryThatCantEvenBeWaitedForIsKeptForGood) {
@@ -490,7 +490,7 @@ TEST_F(CopyTest, MemoryThatCantEvenBeWaitedForIsKeptForGood) {
     there = Tensor();
   }
   EXPECT_EQ(failure_of(queue_), "");
-  EXPECT_EQ(settled(1), 1u);
+  EXPECT_EQ(live_after_frees(1), 1u);
   kept_for_good_ = 1;
 }
 
@@ -506,7 +506,7 @@ TEST_F(CopyTest, ViewsKeepTheMemory) {
   const Tensor row = array::slice(there, std::vector<array::Slice>{{.start = 2, .step = 1, .count = 1, .keep = false}});
   there = Tensor();
   finish(queue_);
-  EXPECT_EQ(settled(1), 1u);
+  EXPECT_EQ(live_after_frees(1), 1u);
   EXPECT_THAT(values(row), ElementsAre(12, 13, 14, 15, 16, 17));
 }
 
@@ -526,7 +526,7 @@ TEST_F(CopyTest, EmptyGivesMemoryForTheQueuesWork) {
     EXPECT_EQ(values(made), values_now(source()));
   }
   finish(queue_);
-  EXPECT_EQ(settled(0), 0u);
+  EXPECT_EQ(live_after_frees(0), 0u);
   const Tensor here = empty(array::parse_element_type("float64"), shape, host_, MemoryKind::kHost, host_->make_queue());
   EXPECT_EQ(here.device, Device{});
   EXPECT_FALSE(here.queue);
@@ -581,7 +581,7 @@ TEST_P(CopyFailureTest, LeavesNoMemoryUnderWorkAndNoneBehind) {
     EXPECT_THAT(faults, IsEmpty()) << after;
     EXPECT_THAT(driver_->faults(), IsEmpty()) << after;
     // The source's and its mask's.
-    EXPECT_EQ(settled(2), 2u) << after;
+    EXPECT_EQ(live_after_frees(2), 2u) << after;
     EXPECT_EQ(released, 0);
     if (!failed) break;
     ++failures;

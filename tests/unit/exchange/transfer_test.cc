@@ -94,8 +94,8 @@ TEST_F(TransferTest, IntoMemoryOnTheQueueThatItIsOn) {
   EXPECT_EQ(values(filled), numbers());
   std::vector<double> room(24);
   const Tensor here = made_tensor("float64", {4, 6}, {48, 8}, room.data());
-  const Tensor home = transfer_into(here, filled, nullptr, drivers_, counted());
-  EXPECT_EQ(home.queue, std::nullopt) << "memory of the host is on no queue";
+  const Tensor returned = transfer_into(here, filled, nullptr, drivers_, counted());
+  EXPECT_EQ(returned.queue, std::nullopt) << "memory of the host is on no queue";
   EXPECT_EQ(room, numbers());
 }
 

@@ -82,10 +82,10 @@ TEST_F(PlacementTest, CollocatesWithoutACopyWhereTheQueueReaches) {
   EXPECT_EQ(far.queue, zero_);
   const Tensor sent = collocate(host(), zero_, *drivers_);
   EXPECT_EQ(sent.queue, zero_);
-  const Tensor home = collocate(sent, queues_->queue("host"), *drivers_);
-  EXPECT_EQ(home.device, device::Device{});
-  EXPECT_EQ(home.queue, std::nullopt);
-  EXPECT_TRUE(home.event.empty());
+  const Tensor returned = collocate(sent, queues_->queue("host"), *drivers_);
+  EXPECT_EQ(returned.device, device::Device{});
+  EXPECT_EQ(returned.queue, std::nullopt);
+  EXPECT_TRUE(returned.event.empty());
   drivers_->context(kZero)->wait(drivers_->context(kZero)->record(zero_));
   drivers_->context(kOne)->wait(drivers_->context(kOne)->record(one_));
 }

@@ -100,8 +100,8 @@ Outcome run(Whose whose, std::int64_t first, std::int64_t count) {
           outcome.wrong = "a table came cut short afterwards";
         }
       }
-      const bool home = log.wait_until([&] { return server->stats().consumers.empty(); });
-      if (!home) outcome.wrong = "a consumer that is gone still has leases";
+      const bool released = log.wait_until([&] { return server->stats().consumers.empty(); });
+      if (!released) outcome.wrong = "a consumer that is gone still has leases";
     } catch (const std::exception& error) {
       outcome.wrong = std::string("afterwards: ") + error.what();
     }

@@ -152,8 +152,8 @@ class QuietConnection final : public Connection {
 };
 
 /// Who waits to be accepted.
-struct Door {
-  UniqueFd bell{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+struct ListenQueue {
+  UniqueFd event_fd{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   std::mutex mutex;
   std::deque<std::unique_ptr<Connection>> waiting;
   std::atomic<int> accepted{0};
@@ -164,45 +164,45 @@ struct Door {
       waiting.push_back(std::move(connection));
     }
     const std::uint64_t one = 1;
-    ASSERT_EQ(::write(bell.get(), &one, sizeof one), static_cast<ssize_t>(sizeof one));
+    ASSERT_EQ(::write(event_fd.get(), &one, sizeof one), static_cast<ssize_t>(sizeof one));
   }
   void await(int number) const {
     while (accepted < number) std::this_thread::yield();
   }
 };
 
-class DoorListener final : public transport::Listener {
+class QueueListener final : public transport::Listener {
  public:
-  explicit DoorListener(std::shared_ptr<Door> door) : door_(std::move(door)) {}
+  explicit QueueListener(std::shared_ptr<ListenQueue> queue) : queue_(std::move(queue)) {}
   std::string uri() const override { return "busy:"; }
-  int descriptor() const noexcept override { return door_->bell.get(); }
+  int descriptor() const noexcept override { return queue_->event_fd.get(); }
   std::unique_ptr<Connection> accept() override {
-    const std::lock_guard lock(door_->mutex);
-    if (door_->waiting.empty()) {
+    const std::lock_guard lock(queue_->mutex);
+    if (queue_->waiting.empty()) {
       std::uint64_t rings = 0;
-      [[maybe_unused]] const ssize_t got = ::read(door_->bell.get(), &rings, sizeof rings);
+      [[maybe_unused]] const ssize_t got = ::read(queue_->event_fd.get(), &rings, sizeof rings);
       return nullptr;
     }
-    auto connection = std::move(door_->waiting.front());
-    door_->waiting.pop_front();
-    ++door_->accepted;
+    auto connection = std::move(queue_->waiting.front());
+    queue_->waiting.pop_front();
+    ++queue_->accepted;
     return connection;
   }
   std::size_t handshakes() const noexcept override { return 0; }
   void reject_all(bool) override {}
 
  private:
-  const std::shared_ptr<Door> door_;
+  const std::shared_ptr<ListenQueue> queue_;
 };
 
 class BusyTransport final : public transport::Transport {
  public:
-  explicit BusyTransport(std::shared_ptr<Door> door) : door_(std::move(door)) {}
+  explicit BusyTransport(std::shared_ptr<ListenQueue> queue) : queue_(std::move(queue)) {}
   std::string_view scheme() const noexcept override { return "busy"; }
   bool shares_with_others() const noexcept override { return false; }
   std::unique_ptr<transport::Listener> listen(const std::string&, std::uint64_t, std::uint64_t,
                                               LogCallback) const override {
-    return std::make_unique<DoorListener>(door_);
+    return std::make_unique<QueueListener>(queue_);
   }
   std::unique_ptr<Connection> connect(const std::string&, ChannelRole, int,
                                       const transport::InterruptHook&) const override {
@@ -210,7 +210,7 @@ class BusyTransport final : public transport::Transport {
   }
 
  private:
-  const std::shared_ptr<Door> door_;
+  const std::shared_ptr<ListenQueue> queue_;
 };
 
 class Turns : public ::testing::Test {
@@ -221,17 +221,17 @@ class Turns : public ::testing::Test {
     per_message_ = per_message;
     pushed_per_message_ = pushed_per_message;
     for (int i = 0; i < n; ++i) join();
-    door_->await(n);
+    queue_->await(n);
   }
   void serve() {
     auto registry = std::make_shared<transport::TransportRegistry>();
-    registry->add(std::make_shared<BusyTransport>(door_));
+    registry->add(std::make_shared<BusyTransport>(queue_));
     ServerOptions options;
     options.uris = {"busy:"};
     options.transports = registry;
     server_.emplace(options);
   }
-  void join() { door_->arrive(std::make_unique<BusyConnection>(next_++, record_, per_message_, pushed_per_message_)); }
+  void join() { queue_->arrive(std::make_unique<BusyConnection>(next_++, record_, per_message_, pushed_per_message_)); }
   void await_messages(std::uint64_t n) const {
     for (const std::uint64_t end = record_.taken + n; record_.taken < end;) std::this_thread::yield();
   }
@@ -248,7 +248,7 @@ class Turns : public ::testing::Test {
   }
 
   Record record_;
-  std::shared_ptr<Door> door_ = std::make_shared<Door>();
+  std::shared_ptr<ListenQueue> queue_ = std::make_shared<ListenQueue>();
   std::chrono::microseconds per_message_{0};
   std::uint64_t pushed_per_message_ = 0;
   int next_ = 0;
@@ -261,7 +261,7 @@ TEST_F(Turns, ANewcomerIsTakenInWhileOthersAlwaysHaveWork) {
     await_messages(1000);
     const std::uint64_t before = record_.taken;
     join();
-    door_->await(9 + round);
+    queue_->await(9 + round);
     // A turn and a look around are some 50 messages.
     EXPECT_LT(record_.taken - before, 1000U) << "messages that others sent while a newcomer waited";
   }
@@ -310,10 +310,10 @@ TEST_F(Turns, ASourceWakesItsOwnConnectionOnly) {
                            return std::nullopt;
                          });
                    }));
-  for (int i = 0; i < kIdle; ++i) door_->arrive(std::make_unique<QuietConnection>("idle", idle));
+  for (int i = 0; i < kIdle; ++i) queue_->arrive(std::make_unique<QuietConnection>("idle", idle));
   while (waiting < kIdle) std::this_thread::yield();
   const std::uint64_t before = idle->turns;
-  door_->arrive(std::make_unique<QuietConnection>("feed", feed));
+  queue_->arrive(std::make_unique<QuietConnection>("feed", feed));
   done.get_future().wait();
   EXPECT_GE(feed->turns, kBatches / 2);
   // When they fall asleep, and are awake, is the machine's; but it isn't each time that the feed has something.
