@@ -5,7 +5,7 @@
 The readers are threads of two processes, which read streams of 64 KiB batches without a pause; the newcomer connects,
 leaves, and connects again. Beside it stands what the machine needs under the same load: a connection to a plain socket
 whose server answers one byte. Then a client sends messages of 1 MiB that free nothing, and another one, connected long
-before, asks for the catalogue. Writes build/bench/newcomers.json.
+before, asks for the catalog. Writes build/bench/newcomers.json.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ the exports of any object, and `debug()` explains faults in shared memory. `cros
 from typing import TYPE_CHECKING, Any
 
 from crossdock._native import (
-    CatalogueEntry,
+    CatalogEntry,
     Column,
     Device,
     DType,
@@ -76,7 +76,7 @@ __all__ = [
     "Arena",
     "ArenaFrozenError",
     "AsyncRecordBatchReader",
-    "CatalogueEntry",
+    "CatalogEntry",
     "CheckFailedError",
     "Client",
     "ClosedError",

@@ -249,7 +249,7 @@ def show_file(path: Path, *, buffers: bool, as_json: bool, limit: int) -> None:
         print(f"... and {', '.join(more)}; --limit 0 shows all")
 
 
-def show_catalogue(uri: str, client: Client, *, as_json: bool) -> None:
+def show_catalog(uri: str, client: Client, *, as_json: bool) -> None:
     """All that a server has, with schemas."""
     entries = client.list()
     if as_json:

@@ -656,7 +656,7 @@ def inspect(
         raise typer.BadParameter("--wire shows messages, --buffers what is in batches: give one of them")
     with _reported(), _connect(target, timeout, checksum) as client:
         if name is None:
-            _inspect.show_catalogue(target, client, as_json=as_json)
+            _inspect.show_catalog(target, client, as_json=as_json)
         elif wire:
             _inspect.show_wire(name, client, as_json=as_json, limit=limit, timeout=timeout)
         else:

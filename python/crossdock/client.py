@@ -65,11 +65,11 @@ class Client:
         """True after `close()`."""
         return self._closed
 
-    def list(self, *, max_entries: int = 1 << 20, max_bytes: int = 256 << 20) -> list[_native.CatalogueEntry]:
-        """The server's catalogue: name, schema, rows, bytes and device of each table.
+    def list(self, *, max_entries: int = 1 << 20, max_bytes: int = 256 << 20) -> list[_native.CatalogEntry]:
+        """The server's catalog: name, schema, rows, bytes and device of each table.
 
         max_entries, max_bytes: what to take from the server at most, in entries and in memory for their names and
-            schemas. A catalogue that is larger is a `ResourceError`. Text in it that isn't UTF-8 is an
+            schemas. A catalog that is larger is a `ResourceError`. Text in it that isn't UTF-8 is an
             `InvalidDataError` that names the row.
         """
         return self._native.list(limit(max_entries, "max_entries"), limit(max_bytes, "max_bytes"))

@@ -56,7 +56,7 @@ class SchemeError(Error, ValueError):
 
 
 class NotFoundError(Error, LookupError):
-    """A name isn't in the catalogue, or a file or address isn't there."""
+    """A name isn't in the catalog, or a file or address isn't there."""
 
 
 class UnsupportedTypeError(Error, TypeError):

@@ -43,7 +43,7 @@ class PyClient {
     client_.reset();
   }
 
-  std::vector<session::CatalogueEntry> list(std::uint64_t max_entries, std::uint64_t max_bytes) {
+  std::vector<session::CatalogEntry> list(std::uint64_t max_entries, std::uint64_t max_bytes) {
     const session::ListOptions options{.max_entries = max_entries, .max_bytes = max_bytes};
     return blocking([&](const transport::InterruptHook& hook) { return client_->list(options, hook); });
   }
@@ -80,23 +80,23 @@ std::optional<std::int64_t> known(std::int64_t count) {
 }  // namespace
 
 void bind_client(nb::module_& module) {
-  using session::CatalogueEntry;
-  nb::class_<CatalogueEntry>(module, "CatalogueEntry", "One line of a server's catalogue.")
-      .def_prop_ro("name", [](const CatalogueEntry& self) { return self.name; })
+  using session::CatalogEntry;
+  nb::class_<CatalogEntry>(module, "CatalogEntry", "One line of a server's catalog.")
+      .def_prop_ro("name", [](const CatalogEntry& self) { return self.name; })
       .def_prop_ro(
           "schema",
-          [](const CatalogueEntry& self) {
+          [](const CatalogEntry& self) {
             return self.schema ? std::optional<PySchema>(PySchema{self.schema}) : std::nullopt;
           },
           "None for a callable, whose schema is known when it is called.")
       .def_prop_ro(
-          "rows", [](const CatalogueEntry& self) { return known(self.rows); }, "None: not known.")
+          "rows", [](const CatalogEntry& self) { return known(self.rows); }, "None: not known.")
       .def_prop_ro(
-          "bytes", [](const CatalogueEntry& self) { return known(self.bytes); }, "None: not known.")
-      .def_prop_ro("device", [](const CatalogueEntry& self) { return self.device; })
-      .def("__repr__", [](const CatalogueEntry& self) {
+          "bytes", [](const CatalogEntry& self) { return known(self.bytes); }, "None: not known.")
+      .def_prop_ro("device", [](const CatalogEntry& self) { return self.device; })
+      .def("__repr__", [](const CatalogEntry& self) {
         const auto count = [](std::int64_t value) { return value < 0 ? std::string("?") : std::to_string(value); };
-        return nb::str("<crossdock.CatalogueEntry {!r}: {} rows, {} bytes, {}>")
+        return nb::str("<crossdock.CatalogEntry {!r}: {} rows, {} bytes, {}>")
             .format(self.name, count(self.rows), count(self.bytes), self.device);
       });
 

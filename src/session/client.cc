@@ -4,7 +4,7 @@
 
 #include "crossdock/core/error.h"
 #include "crossdock/dissociated/uri.h"
-#include "session/catalogue.h"
+#include "session/catalog_table.h"
 #include "session/client_pool.h"
 #include "session/reader_impl.h"
 
@@ -13,7 +13,7 @@ namespace crossdock::session {
 struct Client::Impl {
   std::shared_ptr<ClientPool> pool;  // metadata, and bodies unless there is:
   std::shared_ptr<ClientPool> data_pool;
-  std::shared_ptr<ClientPool> catalogue_pool;
+  std::shared_ptr<ClientPool> catalog_pool;
 };
 
 namespace {
@@ -55,31 +55,31 @@ Client::Client(const std::string& metadata_uri, const std::string& data_uri, Cli
   auto data = make_pool(data_uri, ChannelRole::kData, options);
   try_out(*metadata, interrupted);
   try_out(*data, interrupted);
-  // The catalogue needs no second connection.
+  // The catalog needs no second connection.
   dissociated::Uri uri = dissociated::parse_uri(metadata_uri);
-  auto catalogue = std::make_shared<ClientPool>(uri, ChannelRole::kBoth, metadata_uri, options);
-  impl_ = std::make_unique<Impl>(Impl{std::move(metadata), std::move(data), std::move(catalogue)});
+  auto catalog = std::make_shared<ClientPool>(uri, ChannelRole::kBoth, metadata_uri, options);
+  impl_ = std::make_unique<Impl>(Impl{std::move(metadata), std::move(data), std::move(catalog)});
 }
 
 Client::~Client() {
   if (!impl_->pool->made_in().in_child()) close();
 }
 
-std::vector<CatalogueEntry> Client::list(const ListOptions& options, const transport::InterruptHook& interrupted) {
+std::vector<CatalogEntry> Client::list(const ListOptions& options, const transport::InterruptHook& interrupted) {
   impl_->pool->made_in().check("this Client");
   GetOptions how;
   how.timeout_ms = impl_->pool->options().timeout_ms;
-  Reader::Impl reader(impl_->catalogue_pool, nullptr, "", how, interrupted);
-  CatalogueReader catalogue(*reader.schema, options);
+  Reader::Impl reader(impl_->catalog_pool, nullptr, "", how, interrupted);
+  CatalogReader catalog(*reader.schema, options);
   std::optional<array::RecordBatch> batch;
-  while (reader.advance(true, &batch), batch) catalogue.read(*batch);
-  return catalogue.take();
+  while (reader.advance(true, &batch), batch) catalog.read(*batch);
+  return catalog.take();
 }
 
 std::unique_ptr<Reader> Client::get(const std::string& name, const GetOptions& options,
                                     const transport::InterruptHook& interrupted) {
   impl_->pool->made_in().check("this Client");
-  if (name.empty()) throw InvalidArgumentError("a stream's name can't be empty; list() gives the catalogue");
+  if (name.empty()) throw InvalidArgumentError("a stream's name can't be empty; list() gives the catalog");
   return std::make_unique<Reader>(
       std::make_unique<Reader::Impl>(impl_->pool, impl_->data_pool, name, options, interrupted));
 }
@@ -88,7 +88,7 @@ void Client::close() {
   impl_->pool->made_in().check("this Client");
   impl_->pool->close();
   if (impl_->data_pool) impl_->data_pool->close();
-  impl_->catalogue_pool->close();
+  impl_->catalog_pool->close();
 }
 
 }  // namespace crossdock::session

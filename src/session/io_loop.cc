@@ -79,10 +79,10 @@ std::uint64_t random_tag() {
 
 }  // namespace
 
-IoLoop::IoLoop(const ServerOptions& options, const transport::TransportRegistry& transports, Shelf& shelf)
-    : options_(options), shelf_(shelf), poll_(::epoll_create1(EPOLL_CLOEXEC)) {
+IoLoop::IoLoop(const ServerOptions& options, const transport::TransportRegistry& transports, Catalog& catalog)
+    : options_(options), catalog_(catalog), poll_(::epoll_create1(EPOLL_CLOEXEC)) {
   if (!poll_) throw_errno(errno, "making a descriptor for the server to wait on");
-  watch_descriptor(shelf_.waker()->descriptor(), kWakerEvent);
+  watch_descriptor(catalog_.waker()->descriptor(), kWakerEvent);
   for (const std::string& text : options.uris) {
     const dissociated::Uri uri = dissociated::parse_uri(text);
     const auto& transport = transports.find(uri.scheme);
@@ -117,7 +117,7 @@ bool IoLoop::post(std::function<void()> command) {
     if (closing_) return false;
     commands_.push_back(std::move(command));
   }
-  shelf_.waker()->notify();
+  catalog_.waker()->notify();
   return true;
 }
 
@@ -183,7 +183,7 @@ void IoLoop::close() {
     const std::lock_guard lock(mutex_);
     closing_ = true;
   }
-  shelf_.waker()->notify();
+  catalog_.waker()->notify();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -205,9 +205,9 @@ void IoLoop::run() noexcept {
     }
   }
   std::int64_t idle_since = 0;  // ns; 0: the last round had work
-  std::uint64_t seen = shelf_.waker()->seen() - 1;
+  std::uint64_t seen = catalog_.waker()->seen() - 1;
   for (;;) {
-    const std::uint64_t events = shelf_.waker()->seen();
+    const std::uint64_t events = catalog_.waker()->seen();
     if (events != seen) {
       seen = events;
       run_commands();
@@ -318,7 +318,7 @@ void IoLoop::wake(Member& member) {
 
 // Each of those whose source has something, and no other.
 void IoLoop::wake_for_sources() {
-  while (void* const woken = shelf_.waker()->next_woken()) wake(*static_cast<Member*>(woken));
+  while (void* const woken = catalog_.waker()->next_woken()) wake(*static_cast<Member*>(woken));
 }
 
 void IoLoop::wake_for_deadlines() {
@@ -395,7 +395,7 @@ void IoLoop::look_around(int timeout_ms) {
 }
 
 bool IoLoop::full() const noexcept {
-  return options_.max_connections != 0 && members_.size() + shelf_.sources_left_behind() >= options_.max_connections;
+  return options_.max_connections != 0 && members_.size() + catalog_.sources_left_behind() >= options_.max_connections;
 }
 
 void IoLoop::accept_from(transport::Listener& listener) {
@@ -417,8 +417,8 @@ void IoLoop::accept_from(transport::Listener& listener) {
 
 void IoLoop::add(std::unique_ptr<transport::Connection> connection) {
   ++n_connections_;
-  std::shared_ptr<Consumer> consumer = shelf_.consumer_of(connection->agreement());
-  Member& member = members_.emplace_back(std::move(connection), options_, std::move(consumer), shelf_);
+  std::shared_ptr<Consumer> consumer = catalog_.consumer_of(connection->agreement());
+  Member& member = members_.emplace_back(std::move(connection), options_, std::move(consumer), catalog_);
   member.self = std::prev(members_.end());
   try {
     if (awake_.capacity() < members_.size()) awake_.reserve(2 * members_.size());
@@ -434,13 +434,13 @@ void IoLoop::sleep(std::uint64_t seen) {
   while (!awake_.empty()) {
     if (!put_to_sleep(*awake_.back())) return;
   }
-  if (!shelf_.waker()->prepare_sleep(seen)) return;
+  if (!catalog_.waker()->prepare_sleep(seen)) return;
   int timeout = -1;  // ms
   if (!deadlines_.empty()) {
     timeout = static_cast<int>(std::clamp<std::int64_t>(deadlines_.begin()->first - now_ms(), 0, kLongestSleepMs));
   }
   look_around(timeout);
-  shelf_.waker()->woke();
+  catalog_.waker()->woke();
   leases_->look();
 }
 

@@ -17,9 +17,9 @@
 #include "crossdock/core/error.h"
 #include "crossdock/core/unique_fd.h"
 #include "crossdock/session/server.h"
+#include "session/catalog.h"
 #include "session/file_leases.h"
 #include "session/server_connection.h"
-#include "session/shelf.h"
 #include "session/waker.h"
 
 namespace crossdock::session {
@@ -33,7 +33,7 @@ namespace crossdock::session {
 class IoLoop {
  public:
   /// Listens when it returns.
-  IoLoop(const ServerOptions& options, const transport::TransportRegistry& transports, Shelf& shelf);
+  IoLoop(const ServerOptions& options, const transport::TransportRegistry& transports, Catalog& catalog);
   ~IoLoop();
 
   const std::vector<std::string>& uris() const noexcept { return uris_; }
@@ -50,12 +50,12 @@ class IoLoop {
   /// A connection, and where it stands.
   struct Member {
     Member(std::unique_ptr<transport::Connection> connection, const ServerOptions& options,
-           std::shared_ptr<Consumer> consumer, Shelf& shelf)
-        : waker(std::make_shared<ConnectionWaker>(shelf.waker(), this)),
+           std::shared_ptr<Consumer> consumer, Catalog& catalog)
+        : waker(std::make_shared<ConnectionWaker>(catalog.waker(), this)),
           server_end(std::move(connection), options, std::move(consumer),
-                     [this, &shelf](std::string_view ticket, const transport::Connection& asking,
-                                    const std::shared_ptr<const CountedStream>& counted) {
-                       return shelf.open(ticket, asking, counted, waker);
+                     [this, &catalog](std::string_view ticket, const transport::Connection& asking,
+                                      const std::shared_ptr<const CountedStream>& counted) {
+                       return catalog.open(ticket, asking, counted, waker);
                      }) {}
     ~Member() { waker->detach(); }
     Member(const Member&) = delete;
@@ -93,7 +93,7 @@ class IoLoop {
   bool post(std::function<void()> command);
 
   const ServerOptions& options_;
-  Shelf& shelf_;
+  Catalog& catalog_;
   const ClosedError closed_{"the server was closed"};  // made while there is memory: the end must not need any
   std::vector<std::unique_ptr<transport::Listener>> listeners_;
   std::vector<std::string> uris_;

@@ -6,8 +6,8 @@
 #include "crossdock/core/error.h"
 #include "crossdock/core/fork.h"
 #include "crossdock/dissociated/uri.h"
+#include "session/catalog.h"
 #include "session/io_loop.h"
-#include "session/shelf.h"
 
 namespace crossdock::session {
 
@@ -25,12 +25,12 @@ bool shared_with_others(const ServerOptions& options) {
 struct Server::Impl {
   explicit Impl(ServerOptions given)
       : options(std::move(given)),
-        shelf(options, shared_with_others(options)),
-        loop(options, *options.transports, shelf) {}
+        catalog(options, shared_with_others(options)),
+        loop(options, *options.transports, catalog) {}
 
   ForkGuard made_in;
   ServerOptions options;
-  Shelf shelf;
+  Catalog catalog;
   IoLoop loop;
 };
 
@@ -61,26 +61,26 @@ const std::vector<std::string>& Server::locations() const noexcept { return impl
 
 void Server::publish(const std::string& name, Source source, PublishOptions options) {
   impl_->made_in.check("this Server");
-  if (const auto file = impl_->shelf.publish(name, std::move(source), options)) impl_->loop.watch(file);
+  if (const auto file = impl_->catalog.publish(name, std::move(source), options)) impl_->loop.watch(file);
 }
 
 void Server::withdraw(const std::string& name) {
   impl_->made_in.check("this Server");
-  impl_->shelf.withdraw(name);
+  impl_->catalog.withdraw(name);
 }
 
 ServerStats Server::stats() const {
   impl_->made_in.check("this Server");
   ServerStats stats = impl_->loop.stats();
-  impl_->shelf.add_stats(&stats);
+  impl_->catalog.add_stats(&stats);
   return stats;
 }
 
 void Server::close(const transport::InterruptHook& interrupted) {
   impl_->made_in.check("this Server");
-  impl_->shelf.close();
+  impl_->catalog.close();
   impl_->loop.close();
-  impl_->shelf.wait_for_sources(interrupted);
+  impl_->catalog.wait_for_sources(interrupted);
 }
 
 }  // namespace crossdock::session

@@ -45,9 +45,9 @@ class Block {
 };
 
 /// What the pool shares with the bodies that are out.
-class Shelf {
+class FreeBlocks {
  public:
-  explicit Shelf(std::uint64_t max_idle) : max_idle_(max_idle) { idle_.reserve(kMaxBlocks); }
+  explicit FreeBlocks(std::uint64_t max_idle) : max_idle_(max_idle) { idle_.reserve(kMaxBlocks); }
 
   Block take(std::uint64_t size) {
     const std::lock_guard lock(mutex_);
@@ -64,7 +64,7 @@ class Shelf {
     return block;
   }
 
-  void give_back(Block block) noexcept {
+  void put(Block block) noexcept {
     std::array<Block, kMaxBlocks> dropped;  // unmapped without the lock
     std::size_t n_dropped = 0;
     const std::lock_guard lock(mutex_);
@@ -98,21 +98,23 @@ class Shelf {
 
 class BodyPool final : public BodyMemory {
  public:
-  explicit BodyPool(std::uint64_t max_idle) : shelf_(std::make_shared<Shelf>(max_idle)) {}
-  ~BodyPool() override { shelf_->close(); }
+  explicit BodyPool(std::uint64_t max_idle) : free_blocks_(std::make_shared<FreeBlocks>(max_idle)) {}
+  ~BodyPool() override { free_blocks_->close(); }
   BodyPool(const BodyPool&) = delete;
   BodyPool& operator=(const BodyPool&) = delete;
 
   std::shared_ptr<std::byte> allocate(std::uint64_t size) override {
     const std::uint64_t wanted = std::max<std::uint64_t>(size, 1);
-    Block block = shelf_->take(wanted);
+    Block block = free_blocks_->take(wanted);
     if (block.data() == nullptr) block = Block(wanted);
     std::byte* const data = block.data();
-    return {data, [shelf = shelf_, held = std::move(block)](std::byte*) mutable { shelf->give_back(std::move(held)); }};
+    return {data, [free_blocks = free_blocks_, held = std::move(block)](std::byte*) mutable {
+              free_blocks->put(std::move(held));
+            }};
   }
 
  private:
-  std::shared_ptr<Shelf> shelf_;
+  std::shared_ptr<FreeBlocks> free_blocks_;
 };
 
 }  // namespace

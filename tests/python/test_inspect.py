@@ -358,7 +358,7 @@ def batches_of(*batches: pa.RecordBatch) -> pa.Table:
     return pa.Table.from_batches(batches)
 
 
-def test_a_catalogue(tmp_path: Path) -> None:
+def test_a_catalog(tmp_path: Path) -> None:
     def make() -> pa.RecordBatchReader:
         return pa.RecordBatchReader.from_batches(MORE.schema, [MORE])
 

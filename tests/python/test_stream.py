@@ -27,7 +27,7 @@ def client(server):
         yield client
 
 
-def test_the_catalogue(server, client):
+def test_the_catalog(server, client):
     server.publish("f", lambda: TABLE)
     by_name = {entry.name: entry for entry in client.list()}
     assert sorted(by_name) == ["f", "t"]
@@ -36,7 +36,7 @@ def test_the_catalogue(server, client):
     assert entry.bytes is not None
     assert entry.bytes > 0
     assert pa.schema(entry.schema) == SCHEMA
-    assert repr(entry).startswith("<crossdock.CatalogueEntry 't': 3 rows")
+    assert repr(entry).startswith("<crossdock.CatalogEntry 't': 3 rows")
     assert by_name["f"].schema is None
     assert by_name["f"].rows is None
     assert by_name["f"].bytes is None

@@ -20,7 +20,7 @@ def test_of_one_server():
         for _ in range(3):
             assert table_of(client) == TABLE
         connections = server.stats()["connections"]
-    assert connections == 5, "one for metadata, one for the catalogue, and one for the bodies of each stream"
+    assert connections == 5, "one for metadata, one for the catalog, and one for the bodies of each stream"
 
 
 def test_of_two_servers():

@@ -96,7 +96,7 @@ def test_an_empty_table_has_a_schema_and_an_end(connected: Connected) -> None:
     assert stream.table().equals(EMPTY)
 
 
-def test_the_catalogue_is_a_stream_like_any_other(connected: Connected) -> None:
+def test_the_catalog_is_a_stream_like_any_other(connected: Connected) -> None:
     assert connected.client.get(b"").table()["name"].to_pylist() == ["empty", "long", "table", "twice"]
 
 

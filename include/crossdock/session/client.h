@@ -21,8 +21,8 @@ struct ClientOptions {
   std::shared_ptr<const transport::TransportRegistry> transports;  ///< Null: make_transports().
 };
 
-/// One line of a server's catalogue.
-struct CatalogueEntry {
+/// One line of a server's catalog.
+struct CatalogEntry {
   std::string name;
   std::shared_ptr<const array::Schema> schema;  ///< Null for a factory, whose schema is known when it is called.
   std::int64_t rows = -1;                       ///< -1: not known.
@@ -30,9 +30,9 @@ struct CatalogueEntry {
   std::string device;  ///< "cpu"
 };
 
-/// Limits what list() takes from a server. A catalogue that passes a limit is refused, with ResourceError.
+/// Limits what list() takes from a server. A catalog that passes a limit is refused, with ResourceError.
 struct ListOptions {
-  std::uint64_t max_entries = std::uint64_t{1} << 20;  ///< Batches of the catalogue are limited to as many.
+  std::uint64_t max_entries = std::uint64_t{1} << 20;  ///< Batches of the catalog are limited to as many.
   std::uint64_t max_bytes = std::uint64_t{256} << 20;  ///< Memory of the entries: names and schemas, estimated.
 };
 
@@ -98,9 +98,9 @@ class CROSSDOCK_EXPORT Client {
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  /// The server's catalogue, read whole. Throws ResourceError (it passes a limit of `options`), InvalidDataError (it is
-  /// no catalogue, or a text in it isn't UTF-8: says which), and as Reader::next().
-  std::vector<CatalogueEntry> list(const ListOptions& options = {}, const transport::InterruptHook& interrupted = {});
+  /// The server's catalog, read whole. Throws ResourceError (it passes a limit of `options`), InvalidDataError (it is
+  /// no catalog, or a text in it isn't UTF-8: says which), and as Reader::next().
+  std::vector<CatalogEntry> list(const ListOptions& options = {}, const transport::InterruptHook& interrupted = {});
   /// Returns when the schema is there. Throws NotFoundError that lists what there is, ConsumedError, and as
   /// Reader::next().
   std::unique_ptr<Reader> get(const std::string& name, const GetOptions& options = {},

@@ -109,7 +109,7 @@ class CROSSDOCK_EXPORT Server {
 
   /// Offers `source` under `name`. A table or file is read first, and offered once it is whole.
   ///
-  /// With `replace` each request, and each look at the catalogue, finds either the old source or the new one, never
+  /// With `replace` each request, and each look at the catalog, finds either the old source or the new one, never
   /// neither. Streams under way go on with the old one, whose memory lives until the last batch is released. A client
   /// with two connections makes a request on each, and may meet the old source on one and the new one on the other: use
   /// another name for such clients.

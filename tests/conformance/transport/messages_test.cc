@@ -82,7 +82,7 @@ TEST_P(TransportConformance, AHeldMessageComesBeforeTheNext) {
   connect();
   const Message held{false, 0, pattern(100, 1)};
   const Message tagged{true, 7, pattern(300, 2)};
-  server_->hold();
+  server_->cork();
   ASSERT_TRUE(server_->send(held.bytes, {}));
   ASSERT_TRUE(server_->send_tagged(tagged.tag, tagged.bytes, {}));
   EXPECT_EQ(take(*server_, *client_), held);
@@ -90,7 +90,7 @@ TEST_P(TransportConformance, AHeldMessageComesBeforeTheNext) {
   EXPECT_FALSE(client_->receive());
 
   // By value, too; and that one is held back no more.
-  server_->hold();
+  server_->cork();
   ASSERT_TRUE(server_->send(held.bytes, {}));
   auto body = std::make_shared<const std::vector<std::byte>>(pattern(5000, 3));
   const std::vector<ByteSpan> parts = {*body};
@@ -112,7 +112,7 @@ TEST_P(TransportConformance, WhatFindsNoRoomLetsAHeldMessageGo) {
     const Message tagged{true, 7, pattern(static_cast<std::size_t>(tagged_size), 2)};
     std::size_t sent = 0;
     for (bool room = true; room;) {
-      server_->hold();
+      server_->cork();
       if (!server_->send(held.bytes, {})) break;
       room = server_->send_tagged(tagged.tag, tagged.bytes, {});
       happened |= !room;
@@ -129,14 +129,14 @@ TEST_P(TransportConformance, WhatFindsNoRoomLetsAHeldMessageGo) {
 
 TEST_P(TransportConformance, AMessageOverTheLimitLeavesNothingHeld) {
   connect();
-  server_->hold();
+  server_->cork();
   EXPECT_THROW(server_->send(pattern((64 << 10) + 1, 1), {}), InvalidArgumentError);
   const Message next{false, 0, pattern(100, 2)};
   ASSERT_TRUE(server_->send(next.bytes, {}));
   EXPECT_EQ(take(*client_), next);
 
   // What was held already comes with whatever goes next.
-  server_->hold();
+  server_->cork();
   ASSERT_TRUE(server_->send(next.bytes, {}));
   EXPECT_THROW(server_->send_tagged(7, pattern((64 << 10) + 1, 1), {}), InvalidArgumentError);
   const Message last{false, 0, pattern(50, 3)};

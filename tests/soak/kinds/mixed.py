@@ -77,7 +77,7 @@ class _Workers:
     def _list(self, draws: random.Random, _number: int, _held: list[Any]) -> None:
         names = {entry.name for entry in draws.choice(self.clients).list()}
         if not {"table", "live"} <= names:
-            self.unit.finding(f"the catalogue has {names}")
+            self.unit.finding(f"the catalog has {names}")
 
     def _publish(self, draws: random.Random, number: int, held: list[Any]) -> None:
         name = f"of thread {number}"

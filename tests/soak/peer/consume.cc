@@ -60,7 +60,7 @@ void consume_once(session::Client& client, std::mt19937_64& random, Progress* pr
     if (random() % 8 != 0) {
       read_stream(client, random, progress);
     } else if (client.list().empty()) {
-      throw BrokenPromise("the catalogue is empty");
+      throw BrokenPromise("the catalog is empty");
     }
   } catch (const Error&) {
     ++progress->failed;

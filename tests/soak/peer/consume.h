@@ -31,7 +31,7 @@ struct Progress {
   std::atomic<std::uint64_t> failed;    ///< Streams that ended with an error.
 };
 
-/// Reads one stream of `client`, or lists its catalogue, in a way that `random` chooses: blocking or spinning, holding
+/// Reads one stream of `client`, or lists its catalog, in a way that `random` chooses: blocking or spinning, holding
 /// batches or not, to the end or not. Checks each value, also of batches that outlive the stream's error.
 /// Throws BrokenPromise, and what the client throws.
 void consume_once(session::Client& client, std::mt19937_64& random, Progress* progress);

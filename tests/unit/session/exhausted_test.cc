@@ -220,7 +220,7 @@ TEST_P(Exhausted, AServerThatCanEvenTurnNobodyAwayRestsAndAcceptsAgain) {
   for (const int allowed : {kLowDescriptors, 3}) {
     ASSERT_EQ(tell("forbid " + std::to_string(allowed)), "done");
     const int before = std::stoi(tell("say cpu time"));
-    EXPECT_THAT(connect(uri_, 1000), StartsWith("TimeoutError")) << "it waits at the door";
+    EXPECT_THAT(connect(uri_, 1000), StartsWith("TimeoutError")) << "it waits to be accepted";
     // Of the second in which it could do nothing: what asks for ever uses nearly all of it.
     EXPECT_LT(std::stoi(tell("say cpu time")) - before, 300) << "ms of CPU time, with a limit of " << allowed;
     // Who is in the middle of a stream goes on. (A new one needs a descriptor to be passed, which the system refuses a

@@ -161,7 +161,7 @@ TEST_F(HostileTest, AClientThatNeverReadsHoldsUpNobody) {
   server.close();  // with both still there
 }
 
-TEST_F(HostileTest, AskingForTheCatalogueAgainAndAgainTakesNoDescriptors) {
+TEST_F(HostileTest, AskingForTheCatalogAgainAndAgainTakesNoDescriptors) {
   Server server;
   server.publish("table", Source::table(number_stream(1, 1)));
   const auto connection = connect_to(server);
@@ -869,7 +869,7 @@ TEST_F(HostileTest, NothingWaitsForMemoryThatWasNotAnnouncedInAnEventLoop) {
   EXPECT_FALSE(batch.has_value());
 }
 
-TEST_F(HostileTest, ACatalogueThatIsNoneIsRefused) {
+TEST_F(HostileTest, ACatalogThatIsNoneIsRefused) {
   const FakeServer server([](auto& c) {
     Truth truth;  // numbers and texts
     c.announce(7, *truth.region);

@@ -60,7 +60,7 @@ TEST_F(ReplaceTest, ANameThatIsFreeIsPublished) {
   EXPECT_EQ(client.list()[0].rows, 10);
 }
 
-TEST_F(ReplaceTest, TheCatalogueAndTheStatisticsFollow) {
+TEST_F(ReplaceTest, TheCatalogAndTheStatisticsFollow) {
   Server server;
   server.publish("x", Source::table(number_stream(1, 10)));
   Client client(server.uri());

@@ -153,7 +153,7 @@ TEST_F(TableTest, ChosenColumnsComeInTheOrderAskedFor) {
   EXPECT_THROW(client.get("numbers", options), NotFoundError);
 }
 
-TEST_F(TableTest, TheCatalogueTellsWhatThereIs) {
+TEST_F(TableTest, TheCatalogTellsWhatThereIs) {
   Server server;
   Client client(server.uri());
   EXPECT_TRUE(client.list().empty());

@@ -1,4 +1,4 @@
-// Strangers at the door: what isn't a client of ours is told so, logged and dropped, and holds up nobody.
+// Handshakes with strangers: each is rejected with a message, logged and dropped, and delays no other client.
 
 #include <sys/mman.h>
 #include <sys/resource.h>

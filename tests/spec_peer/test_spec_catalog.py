@@ -1,4 +1,4 @@
-"""Catalogues of servers that aren't ours: what isn't UTF-8, and what has no end, is refused by name."""
+"""Catalogs of servers that aren't ours: what isn't UTF-8, and what has no end, is refused by name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import crossdock as xd
 
 @pytest.fixture
 def server(no_leftovers: None) -> Iterator[SpecServer]:
-    with shm_server(os.path.join(os.environ["XDG_RUNTIME_DIR"], "catalogue.sock")) as serving:
+    with shm_server(os.path.join(os.environ["XDG_RUNTIME_DIR"], "catalog.sock")) as serving:
         yield serving
 
 
@@ -25,7 +25,7 @@ def texts(*values: bytes) -> pa.Array:
     return pa.Array.from_buffers(pa.utf8(), len(values), pa.array(values, pa.binary()).buffers())
 
 
-def catalogue(names: list[bytes], *, device: bytes = b"cpu", schema: pa.Schema | None = None) -> pa.Table:
+def catalog(names: list[bytes], *, device: bytes = b"cpu", schema: pa.Schema | None = None) -> pa.Table:
     written = None if schema is None else schema.serialize().to_pybytes()[8:]  # without the prefix of streams
     nothing = pa.nulls(len(names), pa.int64())
     return pa.table(
@@ -67,8 +67,8 @@ def offer_without_end(server: SpecServer, table: pa.Table, *, empty: bool = Fals
     server.accept(act)
 
 
-def test_a_catalogue_is_read(server: SpecServer) -> None:
-    offer(server, catalogue([b"one", "zwei \u00fc".encode()], schema=pa.schema([("x", pa.int64())])))
+def test_a_catalog_is_read(server: SpecServer) -> None:
+    offer(server, catalog([b"one", "zwei \u00fc".encode()], schema=pa.schema([("x", pa.int64())])))
     with xd.connect(server.uri) as client:
         one, two = client.list()
     assert (one.name, two.name, one.device) == ("one", "zwei \u00fc", "cpu")
@@ -79,9 +79,9 @@ def test_a_catalogue_is_read(server: SpecServer) -> None:
 @pytest.mark.parametrize(
     ("table", "says"),
     [
-        (catalogue([b"right", b"a\xffb"]), r"the name in row 1 isn't UTF-8: 'a\xffb'"),
-        (catalogue([b"right"], device=b"\xc0\x80"), r"the device in row 0 isn't UTF-8: '\xc0\x80'"),
-        (catalogue([b"\xed\xa0\x80"]), r"the name in row 0 isn't UTF-8"),
+        (catalog([b"right", b"a\xffb"]), r"the name in row 1 isn't UTF-8: 'a\xffb'"),
+        (catalog([b"right"], device=b"\xc0\x80"), r"the device in row 0 isn't UTF-8: '\xc0\x80'"),
+        (catalog([b"\xed\xa0\x80"]), r"the name in row 0 isn't UTF-8"),
     ],
     ids=["name", "device", "surrogate"],
 )
@@ -92,8 +92,8 @@ def test_text_that_is_not_utf8_is_refused_with_its_place(server: SpecServer, tab
     assert says in str(caught.value)
 
 
-def test_a_catalogue_without_end_is_refused_by_its_entries(server: SpecServer) -> None:
-    offer_without_end(server, catalogue([b"name"] * 100))
+def test_a_catalog_without_end_is_refused_by_its_entries(server: SpecServer) -> None:
+    offer_without_end(server, catalog([b"name"] * 100))
     with (
         xd.connect(server.uri) as client,
         pytest.raises(xd.ResourceError, match=r"more than 1000 entries .*max_entries"),
@@ -101,27 +101,27 @@ def test_a_catalogue_without_end_is_refused_by_its_entries(server: SpecServer) -
         client.list(max_entries=1000)
 
 
-def test_a_catalogue_without_end_is_refused_by_its_bytes(server: SpecServer) -> None:
-    offer_without_end(server, catalogue([b"n" * 10_000], schema=pa.schema([(str(i), pa.int8()) for i in range(100)])))
+def test_a_catalog_without_end_is_refused_by_its_bytes(server: SpecServer) -> None:
+    offer_without_end(server, catalog([b"n" * 10_000], schema=pa.schema([(str(i), pa.int8()) for i in range(100)])))
     with xd.connect(server.uri) as client, pytest.raises(xd.ResourceError, match=r"1000000 bytes.*max_bytes"):
         client.list(max_bytes=1_000_000)
 
 
-def test_a_catalogue_of_endless_empty_batches_is_refused(server: SpecServer) -> None:
-    offer_without_end(server, catalogue([b"name"]), empty=True)
+def test_a_catalog_of_endless_empty_batches_is_refused(server: SpecServer) -> None:
+    offer_without_end(server, catalog([b"name"]), empty=True)
     with xd.connect(server.uri) as client, pytest.raises(xd.ResourceError, match=r"more than 50 entries"):
         client.list(max_entries=50)
 
 
-def test_a_catalogue_with_dictionaries_is_none(server: SpecServer) -> None:
-    table = catalogue([b"name"]).append_column("more", pa.array(["x"]).dictionary_encode())
+def test_a_catalog_with_dictionaries_is_none(server: SpecServer) -> None:
+    table = catalog([b"name"]).append_column("more", pa.array(["x"]).dictionary_encode())
     offer(server, table)
     with xd.connect(server.uri) as client, pytest.raises(xd.InvalidDataError, match="dictionary"):
         client.list()
 
 
 def test_the_limits_let_pass_what_is_within_them(server: SpecServer) -> None:
-    offer(server, catalogue([b"%d" % i for i in range(10)]))
+    offer(server, catalog([b"%d" % i for i in range(10)]))
     with xd.connect(server.uri) as client:
         assert len(client.list(max_entries=10, max_bytes=10_000)) == 10
 

@@ -1,4 +1,4 @@
-#include "session/catalogue.h"
+#include "session/catalog_table.h"
 
 #include <bit>
 #include <cstring>
@@ -22,7 +22,7 @@ constexpr TypeId kColumnTypes[kColumns] = {TypeId::kUtf8, TypeId::kBinary, TypeI
                                            TypeId::kUtf8};
 constexpr bool kColumnNullable[kColumns] = {false, true, true, true, false};
 
-std::shared_ptr<const array::Schema> catalogue_schema() {
+std::shared_ptr<const array::Schema> catalog_schema() {
   std::vector<array::Field> fields(kColumns);
   for (int i = 0; i < kColumns; ++i) {
     fields[static_cast<std::size_t>(i)].name = kColumnNames[i];
@@ -45,8 +45,7 @@ struct ColumnBuilder {
     if (value) {
       validity.back() |= std::byte{1} << (length % 8);
       values.insert(values.end(), value->begin(), value->end());
-      if (values.size() > INT32_MAX)
-        throw ResourceError("the catalogue is over 2 GiB; publish fewer or smaller schemas");
+      if (values.size() > INT32_MAX) throw ResourceError("the catalog is over 2 GiB; publish fewer or smaller schemas");
     } else {
       ++nulls;
     }
@@ -72,7 +71,7 @@ std::string_view text_at(const array::RecordBatch& batch, std::size_t first_buff
   const auto from = load_le<std::int32_t>(offsets + row * 4);
   const auto to = load_le<std::int32_t>(offsets + row * 4 + 4);
   if (from < 0 || to < from || to > values.size)
-    throw InvalidDataError("the server's catalogue has offsets out of range");
+    throw InvalidDataError("the server's catalog has offsets out of range");
   return {static_cast<const char*>(values.data) + from, static_cast<std::size_t>(to - from)};
 }
 
@@ -89,10 +88,10 @@ std::int64_t int_at(const array::RecordBatch& batch, std::size_t first_buffer, s
 
 }  // namespace
 
-std::shared_ptr<const PublishedTable> publish_catalogue(const std::vector<CatalogueRow>& rows) {
+std::shared_ptr<const PublishedTable> publish_catalog(const std::vector<CatalogRow>& rows) {
   ColumnBuilder columns[kColumns];
   ipc::Encoder encoder;
-  for (const CatalogueRow& row : rows) {
+  for (const CatalogRow& row : rows) {
     columns[kName].append(as_bytes(row.name));
     if (row.schema) {
       columns[kSchema].append(encoder.schema(*row.schema));
@@ -105,7 +104,7 @@ std::shared_ptr<const PublishedTable> publish_catalogue(const std::vector<Catalo
   }
 
   array::RecordBatch batch;
-  batch.schema = catalogue_schema();
+  batch.schema = catalog_schema();
   batch.num_rows = static_cast<std::int64_t>(rows.size());
   for (int i = 0; i < kColumns; ++i) {
     const ColumnBuilder& column = columns[i];
@@ -116,7 +115,7 @@ std::shared_ptr<const PublishedTable> publish_catalogue(const std::vector<Catalo
   }
 
   TableBuilder builder(batch.schema);
-  device::RegionWriter writer("crossdock-catalogue");
+  device::RegionWriter writer("crossdock-catalog");
   std::vector<dissociated::RemoteBuffer> remote;
   for (const array::BufferView& buffer : batch.buffers) {
     if (buffer.size == 0) {
@@ -132,58 +131,56 @@ std::shared_ptr<const PublishedTable> publish_catalogue(const std::vector<Catalo
   return builder.finish();
 }
 
-CatalogueReader::CatalogueReader(const array::Schema& schema, const ListOptions& limits) : limits_(limits) {
+CatalogReader::CatalogReader(const array::Schema& schema, const ListOptions& limits) : limits_(limits) {
   const auto& fields = schema.fields();
   for (std::size_t i = 0; i < kColumns; ++i) {
     if (fields.size() < kColumns || fields[i].name != kColumnNames[i] || fields[i].type.id != kColumnTypes[i]) {
       throw InvalidDataError(
-          "the server's catalogue isn't one: columns name, schema, rows, bytes, device were expected, not\n" +
+          "the server's catalog isn't one: columns name, schema, rows, bytes, device were expected, not\n" +
           schema.to_string());
     }
     first_buffers_.push_back(schema.nodes()[i].first_buffer);
   }
   // A dictionary would be kept from batch to batch, and may grow with each.
   if (!schema.dictionaries().empty()) {
-    throw InvalidDataError("the server's catalogue isn't one: a column is dictionary-encoded, in\n" +
-                           schema.to_string());
+    throw InvalidDataError("the server's catalog isn't one: a column is dictionary-encoded, in\n" + schema.to_string());
   }
 }
 
-void CatalogueReader::charge(std::uint64_t bytes) {
+void CatalogReader::charge(std::uint64_t bytes) {
   bytes_ += bytes;
   if (bytes_ > limits_.max_bytes) {
-    throw ResourceError("the server's catalogue takes more than " + std::to_string(limits_.max_bytes) +
-                        " bytes, after " + std::to_string(entries_.size()) +
-                        " entries; if it is right, raise max_bytes of list()");
+    throw ResourceError("the server's catalog takes more than " + std::to_string(limits_.max_bytes) + " bytes, after " +
+                        std::to_string(entries_.size()) + " entries; if it is right, raise max_bytes of list()");
   }
 }
 
-std::string CatalogueReader::text(const array::RecordBatch& batch, int column, std::int64_t row) const {
+std::string CatalogReader::text(const array::RecordBatch& batch, int column, std::int64_t row) const {
   const std::string_view bytes = text_at(batch, first_buffers_[static_cast<std::size_t>(column)], row);
   if (!is_utf8(bytes)) {
-    throw InvalidDataError(std::string("the server's catalogue: the ") + kColumnNames[column] + " in row " +
+    throw InvalidDataError(std::string("the server's catalog: the ") + kColumnNames[column] + " in row " +
                            std::to_string(entries_.size()) + " isn't UTF-8: " + shown(bytes));
   }
   return std::string(bytes);
 }
 
-void CatalogueReader::read(const array::RecordBatch& batch) {
+void CatalogReader::read(const array::RecordBatch& batch) {
   const auto rows = static_cast<std::uint64_t>(batch.num_rows);
   if (++batches_ > limits_.max_entries || rows > limits_.max_entries - entries_.size()) {
-    throw ResourceError("the server's catalogue has more than " + std::to_string(limits_.max_entries) +
+    throw ResourceError("the server's catalog has more than " + std::to_string(limits_.max_entries) +
                         " entries or batches; if it is right, raise max_entries of list()");
   }
   const ipc::Limits limits;
   for (std::int64_t row = 0; row < batch.num_rows; ++row) {
-    CatalogueEntry entry;
+    CatalogEntry entry;
     entry.name = text(batch, kName, row);
     entry.device = text(batch, kDevice, row);
-    charge(sizeof(CatalogueEntry) + entry.name.size() + entry.device.size());
+    charge(sizeof(CatalogEntry) + entry.name.size() + entry.device.size());
     if (valid_at(batch, first_buffers_[kSchema], row)) {
       // Copied out: it may lie at any alignment.
       const std::string bytes(text_at(batch, first_buffers_[kSchema], row));
       charge(bytes.size());
-      entry.schema = ipc::Message::parse(as_bytes(bytes), limits, "a schema in the server's catalogue").schema();
+      entry.schema = ipc::Message::parse(as_bytes(bytes), limits, "a schema in the server's catalog").schema();
       // Fields may share what describes them, so that few bytes say many.
       charge(entry.schema->nodes().size() * (sizeof(array::Field) + sizeof(array::LayoutNode)));
     }

@@ -14,25 +14,25 @@
 namespace crossdock::session {
 
 /// What a server says of one name. `schema` is null if it isn't known yet.
-struct CatalogueRow {
+struct CatalogRow {
   std::string name;
   std::shared_ptr<const array::Schema> schema;
   std::int64_t rows = -1;
   std::int64_t bytes = -1;
 };
 
-/// The catalogue as a table like any other (docs/protocol.md, "The catalogue"): name utf8, schema binary (an IPC Schema
+/// The catalog as a table like any other (docs/protocol.md, "The catalog"): name utf8, schema binary (an IPC Schema
 /// message; null: unknown), rows and bytes int64 (null: unknown), device utf8.
-std::shared_ptr<const PublishedTable> publish_catalogue(const std::vector<CatalogueRow>& rows);
+std::shared_ptr<const PublishedTable> publish_catalog(const std::vector<CatalogRow>& rows);
 
 /// Reads such a table, batch by batch. Nothing of it is trusted: a foreign server may send anything, and without end.
-class CatalogueReader {
+class CatalogReader {
  public:
   /// Throws InvalidDataError: columns are missing, of other types, or dictionary-encoded.
-  CatalogueReader(const array::Schema& schema, const ListOptions& limits);
+  CatalogReader(const array::Schema& schema, const ListOptions& limits);
   /// Throws InvalidDataError that names row and column, and ResourceError that names the limit.
   void read(const array::RecordBatch& batch);
-  std::vector<CatalogueEntry> take() noexcept { return std::move(entries_); }
+  std::vector<CatalogEntry> take() noexcept { return std::move(entries_); }
 
  private:
   void charge(std::uint64_t bytes);
@@ -40,7 +40,7 @@ class CatalogueReader {
 
   ListOptions limits_;
   std::vector<std::size_t> first_buffers_;  // of each column
-  std::vector<CatalogueEntry> entries_;
+  std::vector<CatalogEntry> entries_;
   std::uint64_t batches_ = 0;
   std::uint64_t bytes_ = 0;  // of memory that entries_ takes, estimated
 };

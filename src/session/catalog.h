@@ -20,10 +20,10 @@
 namespace crossdock::session {
 
 /// What a server has to give, by name. Thread-safe: users publish and withdraw, the I/O thread opens streams.
-class Shelf {
+class Catalog {
  public:
   /// `others`: whether users other than our own may connect and share memory.
-  Shelf(const ServerOptions& options, bool others)
+  Catalog(const ServerOptions& options, bool others)
       : options_(options),
         others_(others),
         waker_(std::make_shared<Waker>()),
@@ -45,7 +45,7 @@ class Shelf {
   /// Sources that nobody reads any more, in a call of their producer's.
   std::size_t sources_left_behind() const noexcept { return sources_->left_behind().load(std::memory_order_relaxed); }
 
-  /// The stream that a ticket names; the empty ticket is the catalogue. I/O thread: never waits for a source. Throws
+  /// The stream that a ticket names; the empty ticket is the catalog. I/O thread: never waits for a source. Throws
   /// what the consumer is told: NotFoundError, ConsumedError, PermissionError, UnsupportedError (a live stream over
   /// two connections), LeaseLimitError (the consumer has left too many sources behind), ResourceError. `counted` counts
   /// until the source has ended. `waker` is told when a stream that had nothing may have something.
@@ -71,7 +71,7 @@ class Shelf {
     std::uint64_t consumers = 0;
   };
 
-  std::unique_ptr<ServerStream> open_catalogue(bool by_value);
+  std::unique_ptr<ServerStream> open_listing(bool by_value);
   std::unique_ptr<ServerStream> open_source(const std::string& name, Item* item, bool by_value,
                                             const std::shared_ptr<const CountedStream>& counted,
                                             const std::shared_ptr<ConnectionWaker>& waker);
@@ -85,8 +85,8 @@ class Shelf {
   mutable std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Item>, std::less<>> items_;
   decltype(items_) closed_items_;  // what was published at the end: the sources are still to be waited for
-  std::shared_ptr<const PublishedTable> catalogue_;  // one for all who ask, until it changes; null: to be made
-  std::uint64_t changes_ = 0;                        // to the catalogue
+  std::shared_ptr<const PublishedTable> listing_;  // one for all who ask, until it changes; null: to be made
+  std::uint64_t changes_ = 0;                      // to the catalog
   std::uint64_t bitmap_bytes_copied_ = 0;
   bool closed_ = false;
 };

@@ -1,11 +1,11 @@
-#include "session/shelf.h"
+#include "session/catalog.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "crossdock/core/error.h"
 #include "crossdock/core/text.h"
-#include "session/catalogue.h"
+#include "session/catalog_table.h"
 #include "session/live_stream.h"
 #include "session/source_access.h"
 
@@ -13,10 +13,10 @@ namespace crossdock::session {
 namespace {
 
 void check_name(const std::string& name) {
-  if (name.empty()) throw InvalidArgumentError("a published name can't be empty: the empty ticket is the catalogue");
+  if (name.empty()) throw InvalidArgumentError("a published name can't be empty: the empty ticket is the catalog");
   if (name.find('\0') != std::string::npos) throw InvalidArgumentError("a published name can't hold a NUL byte");
   if (!is_utf8(name)) {
-    throw InvalidArgumentError("a published name must be UTF-8, as the catalogue's column is: " + shown(name));
+    throw InvalidArgumentError("a published name must be UTF-8, as the catalog's column is: " + shown(name));
   }
 }
 
@@ -30,7 +30,7 @@ void check_source(const std::string& name, Source& source) {
 
 }  // namespace
 
-std::shared_ptr<const PublishedTable> Shelf::publish(const std::string& name, Source source, PublishOptions options) {
+std::shared_ptr<const PublishedTable> Catalog::publish(const std::string& name, Source source, PublishOptions options) {
   check_name(name);
   check_source(name, source);
   {
@@ -84,23 +84,23 @@ std::shared_ptr<const PublishedTable> Shelf::publish(const std::string& name, So
     replaced = std::exchange(place->second, item);
   }
   if (item->table) bitmap_bytes_copied_ += item->table->bitmap_bytes_copied;
-  catalogue_ = nullptr;
+  listing_ = nullptr;
   ++changes_;
   return item->kind == "file" ? item->table : nullptr;
 }
 
-void Shelf::withdraw(const std::string& name) {
+void Catalog::withdraw(const std::string& name) {
   std::shared_ptr<Item> item;  // dropped without the lock: its last owner may run a producer's release
   const std::lock_guard lock(mutex_);
   const auto found = items_.find(name);
   if (found == items_.end()) throw_not_found(name);
   item = std::move(found->second);
   items_.erase(found);
-  catalogue_ = nullptr;
+  listing_ = nullptr;
   ++changes_;
 }
 
-void Shelf::close() {
+void Catalog::close() {
   if (sources_->on_its_thread()) {
     throw InvalidArgumentError(
         "a source can't close the server that reads it: closing waits for the source; let another thread close");
@@ -109,12 +109,12 @@ void Shelf::close() {
   closed_ = true;
   // Needs no memory: a destructor may be what closes.
   if (closed_items_.empty()) closed_items_.swap(items_);
-  catalogue_ = nullptr;
+  listing_ = nullptr;
   ++changes_;
   sources_->close();
 }
 
-void Shelf::wait_for_sources(const transport::InterruptHook& interrupted) {
+void Catalog::wait_for_sources(const transport::InterruptHook& interrupted) {
   if (!sources_->wait(interrupted)) {
     throw InterruptedError(
         "closing the server was interrupted in its wait for a source; it is closed, and the source is waited for when "
@@ -126,12 +126,12 @@ void Shelf::wait_for_sources(const transport::InterruptHook& interrupted) {
   items.swap(closed_items_);
 }
 
-std::unique_ptr<ServerStream> Shelf::open(std::string_view ticket, const transport::Connection& asking,
-                                          const std::shared_ptr<const CountedStream>& counted,
-                                          const std::shared_ptr<ConnectionWaker>& waker) {
+std::unique_ptr<ServerStream> Catalog::open(std::string_view ticket, const transport::Connection& asking,
+                                            const std::shared_ptr<const CountedStream>& counted,
+                                            const std::shared_ptr<ConnectionWaker>& waker) {
   const transport::Agreement& peer = asking.agreement();
   const bool by_value = !asking.shares_memory();
-  if (ticket.empty()) return open_catalogue(by_value);
+  if (ticket.empty()) return open_listing(by_value);
   const std::lock_guard lock(mutex_);
   if (closed_) throw ClosedError("the server was closed");
   const auto found = items_.find(ticket);
@@ -160,9 +160,9 @@ std::unique_ptr<ServerStream> Shelf::open(std::string_view ticket, const transpo
   return open_source(found->first, &item, by_value, counted, waker);
 }
 
-std::unique_ptr<ServerStream> Shelf::open_source(const std::string& name, Item* item, bool by_value,
-                                                 const std::shared_ptr<const CountedStream>& counted,
-                                                 const std::shared_ptr<ConnectionWaker>& waker) {
+std::unique_ptr<ServerStream> Catalog::open_source(const std::string& name, Item* item, bool by_value,
+                                                   const std::shared_ptr<const CountedStream>& counted,
+                                                   const std::shared_ptr<ConnectionWaker>& waker) {
   const std::uint32_t left = counted->consumer()->left_behind();
   if (options_.max_connections != 0 && left >= options_.max_connections) {
     throw LeaseLimitError("this consumer has left " + std::to_string(left) +
@@ -189,18 +189,18 @@ std::unique_ptr<ServerStream> Shelf::open_source(const std::string& name, Item* 
   }
 }
 
-std::unique_ptr<ServerStream> Shelf::open_catalogue(bool by_value) {
-  std::vector<CatalogueRow> rows;
+std::unique_ptr<ServerStream> Catalog::open_listing(bool by_value) {
+  std::vector<CatalogRow> rows;
   std::uint64_t seen = 0;
   {
     const std::lock_guard lock(mutex_);
     if (closed_) throw ClosedError("the server was closed");
     // Each has memory and a descriptor of its own: a client that asks again and again, and releases nothing, must not
     // use those up.
-    if (catalogue_) return std::make_unique<TableStream>(catalogue_, by_value);
+    if (listing_) return std::make_unique<TableStream>(listing_, by_value);
     seen = changes_;
     for (const auto& [name, item] : items_) {
-      CatalogueRow row{name, item->schema};
+      CatalogRow row{name, item->schema};
       if (item->table) {
         row.rows = item->table->rows;
         row.bytes = static_cast<std::int64_t>(item->table->bytes);
@@ -208,13 +208,13 @@ std::unique_ptr<ServerStream> Shelf::open_catalogue(bool by_value) {
       rows.push_back(std::move(row));
     }
   }
-  auto made = publish_catalogue(rows);
+  auto made = publish_catalog(rows);
   const std::lock_guard lock(mutex_);
-  if (seen == changes_) catalogue_ = made;
+  if (seen == changes_) listing_ = made;
   return std::make_unique<TableStream>(std::move(made), by_value);
 }
 
-void Shelf::throw_not_found(std::string_view name) const {
+void Catalog::throw_not_found(std::string_view name) const {
   std::string known;
   int listed = 0;
   for (const auto& [other, item] : items_) {
@@ -228,7 +228,7 @@ void Shelf::throw_not_found(std::string_view name) const {
                       (known.empty() ? std::string("nothing") : known));
 }
 
-void Shelf::add_stats(ServerStats* stats) const {
+void Catalog::add_stats(ServerStats* stats) const {
   const std::lock_guard lock(mutex_);
   for (const auto& [name, item] : items_) {
     SourceStats source;
