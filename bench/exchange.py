@@ -195,7 +195,7 @@ def copies(rounds: int, nbytes: int) -> dict[str, Any]:
             part.to("sim:0").to("cpu")
             after = devices.counters()
             made = {name: after[name] - before[name] for name in after}
-            # How often it is asked, whether it is waited for, and when memory is given back, depends on the time that a
+            # How often it is asked, whether it is waited for, and when memory is freed, depends on the time that a
             # copy takes.
             made["total"] -= made["query"] + made["wait"] + made["free"]
             calls[str(n_rows)] = {name: made[name] for name in ("allocate", "copy", "free", "record", "total")}

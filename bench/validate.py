@@ -70,7 +70,7 @@ class Ours:
 
 
 def write(array: pa.Array, name: str, file: Path) -> pa.Array:
-    """Writes one column as a file, and gives it back as the file has it."""
+    """Writes one column as a file, and returns it as read from the file."""
     batch = pa.record_batch({name: array})
     with pa.ipc.new_file(file, batch.schema) as writer:
         writer.write_batch(batch)

@@ -88,7 +88,7 @@ class Pool:
     def take(self) -> int:
         return self.free.pop()
 
-    def give_back(self, address: int) -> None:
+    def deallocate(self, address: int) -> None:
         self.free.append(address)
 
 
@@ -107,7 +107,7 @@ def main() -> None:
     pool = Pool(places=2)
     place = pool.take()
     described = {"shape": (1024,), "typestr": "<f4", "data": (place, False), "version": 1, "syclobj": queue}
-    adopted = xd.from_sycl_usm_array_interface(described, owner=pool, deleter=pool.give_back)
+    adopted = xd.from_sycl_usm_array_interface(described, owner=pool, deleter=pool.deallocate)
     np.asarray(adopted)[:] = 1  # shared memory: the host writes it, too
     part = adopted[:10]
     del adopted

@@ -52,7 +52,7 @@ def no_leftovers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
         return  # Its traceback keeps its objects; one report is enough.
     request.node.funcargs.clear()  # pytest would keep the fixtures' values a little longer.
     # Other processes and threads that were told to end are given time to; what is still there then is a leftover.
-    # Nothing tells when the last of them has let go, so it is looked at again for some seconds.
+    # Nothing tells when the last of them was released, so it is looked at again for some seconds.
     deadline = time.monotonic() + leftovers.PATIENCE_SECONDS
     while True:
         found = leftovers.Leftovers.now().since(before)

@@ -7,7 +7,7 @@ import gc
 import crossdock as xd
 from crossdock import testing
 
-# A copy that ends gives back what it kept, which may give back memory in its turn, by a later call of the queue's.
+# A copy that ends frees what it kept, which may free memory in its turn, by a later call of the queue's.
 ROUNDS = 4
 
 

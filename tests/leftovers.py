@@ -23,7 +23,7 @@ def _descriptors() -> dict[int, str]:
 
 
 def _shared_mappings() -> list[str]:
-    """Mappings of memfds; pages of ours that nobody gave back."""
+    """Mappings of memfds; pages of ours that nobody freed."""
     return [line for line in Path("/proc/self/maps").read_text().splitlines() if "memfd:" in line]
 
 

@@ -299,7 +299,7 @@ def show_stream(name: str, client: Client, *, buffers: bool, as_json: bool, limi
             print_schema(schema)
             print(flush=True)
         for batch in reader:
-            del batch  # Given back before the next one is waited for.
+            del batch  # Freed before the next one is waited for.
             if messages.full:
                 more = True
                 break
@@ -355,7 +355,7 @@ def show_wire(name: str, client: Client, *, as_json: bool, limit: int, timeout: 
                 if count == limit:
                     break
     finally:
-        reader = None  # It holds the dictionaries: what they lie in is given back here.
+        reader = None  # It holds the dictionaries: what they lie in is freed here.
         drain()
         _say_left_out(log)
 

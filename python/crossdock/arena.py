@@ -33,7 +33,7 @@ class Arena:
     Publishing anything whose buffers lie in the arena takes the whole arena over and freezes it, for good: the arrays
     that `empty()` gave turn read-only, and `empty()` and `buffer()` raise `ArenaFrozenError`. The memory is then
     read-only to this process too: writing to it through a view that couldn't be reached (a slice of such an array, a
-    tensor or buffer made from one) is answered by the system with SIGSEGV, which ends the process. So let go of such
+    tensor or buffer made from one) is answered by the system with SIGSEGV, which ends the process. So release such
     views before you publish.
 
     The memory lives as long as any array, buffer or batch that looks at it.

@@ -256,7 +256,7 @@ def serve(
         stream two batches always fit, the one in hand and the next. A consumer is a process of this machine, with all
         its connections; over tcp, a connection.
     lease_patience: seconds that a consumer which took everything may sit at that limit until batches come to it by
-        value, into its own memory, as long as it gives nothing back; None: for ever, the stream waits.
+        value, into its own memory, as long as it frees nothing; None: for ever, the stream waits.
     max_leases: buffers, of tables and files too, that one connection may hold when it asks for another stream, from 1
         on; at the limit that stream is a `LeaseLimitError`.
     max_streams: streams that one consumer may have at once, from 1 on: those that it reads, those of which it holds

@@ -65,7 +65,7 @@ RecordBatch copied(RecordBatch batch, const Device& target, const Queue* named) 
   const Queue own = drivers().default_queue(batch.device);
   exchange::resolve_sizes(&batch, from, own);
   RecordBatch result = exchange::copy(batch, to, array::kind_of(target.type), to, queue);
-  // What its own queues do with the memory later, giving it back included, comes after it was read.
+  // What its own queues do with the memory later, freeing it included, comes after it was read.
   if (result.event.native() != nullptr) {
     from->order_after(own, result.event);
     if (batch.queue && batch.queue->device() == from->device()) {

@@ -7,7 +7,7 @@
 #include "crossdock/device/queue.h"
 
 /// Where record batches meet drivers: copies and waits, with the drivers of the default session context. Needs the
-/// interpreter lock, and lets go of it where it waits or copies. Throws what the drivers throw.
+/// interpreter lock, and releases it where it waits or copies. Throws what the drivers throw.
 namespace crossdock::python {
 
 /// A copy in memory of `target`, on `queue`, or on the default queue of the device that makes it (null). On a queue of

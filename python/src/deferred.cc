@@ -135,7 +135,7 @@ void log_record(LogLevel level, std::string_view text) {
 
 void defer(std::unique_ptr<Deferred> task) noexcept {
   Deferred* const raw = task.release();
-  raw->after_ = device::sim_letting_go();
+  raw->after_ = device::sim_release_clock();
   raw->next_ = pending.load(std::memory_order_relaxed);
   while (!pending.compare_exchange_weak(raw->next_, raw, std::memory_order_release, std::memory_order_relaxed)) {
   }
@@ -172,7 +172,7 @@ void drop(std::shared_ptr<const void> owner) noexcept {
   if (owner == nullptr) return;
   if (!interpreter_ending() && thread_may_take_gil()) {
     if (holds_lock()) {
-      const ErrorKept kept;
+      const SavedError saved;
       owner.reset();
     }
     return;  // Without the lock the parameter goes here: its destructor takes it if it must.

@@ -24,7 +24,7 @@ class Deferred {
   friend void defer(std::unique_ptr<Deferred>) noexcept;
   friend void drain_deferred() noexcept;
   Deferred* next_ = nullptr;
-  std::shared_ptr<const void> after_;  // what a simulated queue had done when it let go of this
+  std::shared_ptr<const void> after_;  // what a simulated queue had done when it released this
 };
 
 /// From any thread, also without the lock. Never blocks. Once the interpreter ends, what is pushed is left alone for

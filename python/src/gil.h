@@ -59,12 +59,12 @@ class GilReleaseIfHeld {
 
 /// Puts an error that is being raised aside while a destructor runs what may be Python: that would see it as its own.
 /// Needs the lock.
-class ErrorKept {
+class SavedError {
  public:
-  ErrorKept() noexcept { PyErr_Fetch(&type_, &value_, &traceback_); }
-  ErrorKept(const ErrorKept&) = delete;
-  ErrorKept& operator=(const ErrorKept&) = delete;
-  ~ErrorKept() {
+  SavedError() noexcept { PyErr_Fetch(&type_, &value_, &traceback_); }
+  SavedError(const SavedError&) = delete;
+  SavedError& operator=(const SavedError&) = delete;
+  ~SavedError() {
     if (type_ != nullptr) [[unlikely]]
       PyErr_Restore(type_, value_, traceback_);
   }

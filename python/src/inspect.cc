@@ -141,7 +141,7 @@ class Dictionaries {
 
 // ---- files ----
 
-/// One thread at a time: the interpreter lock is given back only while the file is opened.
+/// One thread at a time: the interpreter lock is released only while the file is opened.
 class PyFileInspector {
  public:
   explicit PyFileInspector(const nb::bytes& path) {

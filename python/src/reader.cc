@@ -111,7 +111,7 @@ PyReader::~PyReader() {
     [[maybe_unused]] const auto* left = stream_.release();
     return;
   }
-  const ErrorKept kept;  // the producer's release may be Python
+  const SavedError saved;  // the producer's release may be Python
   const GilRelease release;
   stream_.reset();
 }

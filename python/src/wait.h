@@ -9,7 +9,7 @@ namespace crossdock::python {
 
 /// Waits for an event of `context`, with Ctrl-C answered: what isn't over in a moment is waited for by another
 /// thread (WaitThread), in the driver, and the main thread waits for that one or for a signal, whose handlers Python
-/// runs. Other threads, which run none, wait in the driver themselves. Lets go of the interpreter lock if it is held.
+/// runs. Other threads, which run none, wait in the driver themselves. Releases the interpreter lock if it is held.
 /// Throws the failure of the work, and nb::python_error for what a handler raised: the work goes on then, and the event
 /// stays to be waited for.
 void wait_for_event(const std::shared_ptr<device::Context>& context, const device::Event& event);

@@ -13,7 +13,7 @@
 namespace crossdock::array {
 namespace {
 
-/// Owns an imported array and releases it once, on the thread that lets go last.
+/// Owns an imported array and releases it once, on the thread that drops the last owner.
 struct Owner {
   ArrowDeviceArray array{};
 

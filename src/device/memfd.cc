@@ -115,7 +115,7 @@ void resize(const UniqueFd& fd, std::uint64_t size, const std::string& name) {
 }
 
 void fill_holes(const UniqueFd& fd, std::uint64_t offset, std::uint64_t size, const std::string& name) {
-  // In steps: an interrupted call gives back all that it had allocated, so one long call under a steady signal
+  // In steps: an interrupted call frees all that it had allocated, so one long call under a steady signal
   // (a profiler's timer) would never end.
   constexpr std::uint64_t kStep = std::uint64_t{64} << 20;
   for (std::uint64_t done = 0; done < size;) {

@@ -30,13 +30,13 @@ struct Memory {
   std::unique_ptr<Memory> next{};
 };
 
-void give_back(const Memory& memory) noexcept {
+void free_now(const Memory& memory) noexcept {
   if (memory.start != nullptr) ::munmap(const_cast<std::byte*>(memory.start), memory.bytes);
 }
 
 class Releaser {
  public:
-  // Never destroyed: memory is given back until the process ends.
+  // Never destroyed: memory is freed until the process ends.
   static Releaser& instance() {
     static auto* const releaser = new Releaser;
     return *releaser;
@@ -81,7 +81,7 @@ class Releaser {
       waiting_ = std::move(memory->next);
       busy_ = true;
       lock.unlock();
-      give_back(*memory);
+      free_now(*memory);
       memory.reset();
       lock.lock();
       busy_ = false;
@@ -101,10 +101,10 @@ class Releaser {
 
 void release(Memory what, std::uint64_t size) noexcept {
   std::unique_ptr<Memory> memory(size >= kLarge ? new (std::nothrow) Memory : nullptr);
-  if (!memory) return give_back(what);
+  if (!memory) return free_now(what);
   *memory = std::move(what);
   memory = Releaser::instance().take(std::move(memory));
-  if (memory) give_back(*memory);
+  if (memory) free_now(*memory);
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 
 #include "crossdock/core/unique_fd.h"
 
-/// Memory is given back off the caller's path: to unmap a large mapping, and to free a memory file's pages with its
+/// Memory is freed off the caller's path: to unmap a large mapping, and to free a memory file's pages with its
 /// last descriptor, takes the kernel milliseconds.
 namespace crossdock::device {
 

@@ -61,7 +61,7 @@ class BufferPool {
     return buffer;
   }
 
-  void give_back(Buffer&& buffer) {
+  void put(Buffer&& buffer) {
     Buffer taken = std::move(buffer);  // freed here if it isn't kept
     if (taken.capacity() == 0) return;
     if (!spares_.empty() && kept_ + taken.capacity() > kKeep) return;

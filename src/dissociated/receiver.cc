@@ -88,8 +88,8 @@ struct Receiver::Impl {
     taken = false;
     message.reset();
     item.body_owner.reset();
-    metadata_pool.give_back(std::move(taken_metadata));
-    body_pool.give_back(std::move(taken_body));
+    metadata_pool.put(std::move(taken_metadata));
+    body_pool.put(std::move(taken_body));
   }
 
   /// The position of a number that may still come. `what` is the message's kind, for errors.

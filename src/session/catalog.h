@@ -30,7 +30,7 @@ class Catalog {
         sources_(std::make_shared<SourcePool>(SourcePool::Options{.threads = options.source_threads})),
         consumers_(options.lease_limit, sources_) {}
 
-  /// Gives back the table if it lies in a file, which may change under it; else null.
+  /// Returns the table if it lies in a file, which may change under it; else null.
   std::shared_ptr<const PublishedTable> publish(const std::string& name, Source source, PublishOptions options);
   void withdraw(const std::string& name);
   /// Nothing is published any more, and the sources are told to stop. Throws InvalidArgumentError on a thread that

@@ -66,7 +66,7 @@ void ClientConnection::expect(std::size_t addresses) {
   lent_ += addresses;
 }
 
-void ClientConnection::give_back(std::span<const std::uint64_t> addresses) noexcept {
+void ClientConnection::free(std::span<const std::uint64_t> addresses) noexcept {
   if (made_in_.in_child()) return;
   if (!hand_over(addresses)) return;
   if (const auto pool = pool_.lock()) pool->drop(*this);  // the batch still holds this

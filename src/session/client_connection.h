@@ -19,7 +19,7 @@ namespace crossdock::session {
 class ClientPool;
 
 /// A client's connection, shared by the reader that drives it and by every batch that came over it: it stays until the
-/// last of them is gone. give_back() and flush() are thread-safe; receiving belongs to the reader.
+/// last of them is gone. free() and flush() are thread-safe; receiving belongs to the reader.
 class ClientConnection {
  public:
   /// `pool`: where it waits between streams.
@@ -27,7 +27,7 @@ class ClientConnection {
                    std::weak_ptr<ClientPool> pool);
   ~ClientConnection();
 
-  /// Between streams: takes note of what the server let go of, and tells whether it is still there. False also where it
+  /// Between streams: takes note of what the server released, and tells whether it is still there. False also where it
   /// breaks the rules.
   bool still_good() noexcept;
   /// Who looks on from now on, if anybody: at what is sent here, and at what received() is told of.
@@ -37,18 +37,18 @@ class ClientConnection {
     if (observer_) [[unlikely]]
       show(Direction::kReceived, message.tagged, message.tag, message.bytes);
   }
-  /// Asks for a stream, after all that was given back so far. There is room between streams: ConnectionError if the
+  /// Asks for a stream, after all that was freed so far. There is room between streams: ConnectionError if the
   /// server doesn't read.
   void request(ByteSpan ticket);
-  /// Before a batch's addresses are taken over: makes room for all that may have to wait in give_back(). Throws
+  /// Before a batch's addresses are taken over: makes room for all that may have to wait in free(). Throws
   /// std::bad_alloc.
   void expect(std::size_t addresses);
   /// Addresses that a batch no longer needs. Never blocks, never throws; what doesn't fit into the ring goes with the
   /// next call. Once nothing is held any more, no such call need come: a connection that waits in its pool with some
-  /// left to say leaves it, for its end gives everything back. Does nothing in a forked child: the leases are the
+  /// left to say leaves it, for its end frees everything. Does nothing in a forked child: the leases are the
   /// parent's.
-  void give_back(std::span<const std::uint64_t> addresses) noexcept;
-  /// Sends what give_back() couldn't. Never blocks.
+  void free(std::span<const std::uint64_t> addresses) noexcept;
+  /// Sends what free() couldn't. Never blocks.
   void flush() noexcept;
   /// Whether there is something left to send, and no batch whose release would send it.
   bool stuck() noexcept;
@@ -73,7 +73,7 @@ class ClientConnection {
   WireObserver observer_;  // set between streams, under the mutex; only read otherwise
   std::mutex mutex_;       // the sending half, and:
   std::vector<std::uint64_t> pending_;
-  std::size_t lent_ = 0;  // addresses expected and not given back
+  std::size_t lent_ = 0;  // addresses expected and not freed
 };
 
 /// What keeps the memory of one received batch: the regions it lies in, and the addresses that go back when it is
@@ -84,7 +84,7 @@ class Lease {
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
   ~Lease() {
-    if (n_addresses_ > 0) connection_->give_back(addresses());
+    if (n_addresses_ > 0) connection_->free(addresses());
   }
 
   /// Keeps a region; returns it.

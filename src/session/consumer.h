@@ -38,7 +38,7 @@ class Consumer {
   ByteBudget& lent() noexcept { return lent_; }
   /// Batches that wait to be sent by value, of all its live streams.
   ByteBudget& waiting() noexcept { return waiting_; }
-  /// Gives memory back, and lets sources that wait for memory go on.
+  /// Frees memory, and lets sources that wait for memory go on.
   void give_lent(std::uint64_t bytes) noexcept;
   void give_waiting(std::uint64_t bytes) noexcept;
 

@@ -10,7 +10,7 @@ namespace crossdock::session {
 
 /// Read leases (fcntl F_SETLEASE) on the files that a server serves by descriptor, where the system grants them: for
 /// the owner of a file that nobody has open for writing. Whoever wants to write or cut such a file is then held up by
-/// the kernel, for at most its lease-break time, while streams end and consumers give back what they have of it. Made
+/// the kernel, for at most its lease-break time, while streams end and consumers free what they have of it. Made
 /// and used on one thread, the server's I/O thread.
 ///
 /// The kernel tells of a break by a signal. It is directed at that thread alone, blocked there, and read from a

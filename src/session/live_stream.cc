@@ -63,7 +63,7 @@ void LiveStream::take_dropped(std::vector<std::uint32_t>* regions) {
 
 void LiveStream::returned(std::uint32_t slot) noexcept {
   if (--slots_[slot].out != 0) return;
-  source_->give_back(slots_[slot].block);
+  source_->free(slots_[slot].block);
   free_slots_.push_back(slot);
 }
 

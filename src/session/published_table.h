@@ -29,7 +29,7 @@ struct PublishedMessage {
 };
 
 /// A table ready to be sent as often as asked for. Immutable, shared by connections; its regions live until the last of
-/// them lets go.
+/// them is dropped.
 struct PublishedTable {
   std::shared_ptr<const array::Schema> schema;
   std::vector<PublishedMessage> messages;  ///< The schema first.

@@ -87,7 +87,7 @@ std::optional<RegionPool::Block> RegionPool::allocate(std::uint64_t size, const 
   if (bytes == 0) {
     const std::lock_guard lock(mutex_);
     if (stopped_) return std::nullopt;
-    if (const std::optional<Block> block = take_block(size)) return block;  // given back meanwhile
+    if (const std::optional<Block> block = take_block(size)) return block;  // freed meanwhile
     waiting_ = !by_value_;
     return by_value_ ? std::optional(Block{}) : std::nullopt;
   }
@@ -144,7 +144,7 @@ void RegionPool::drop_regions(bool all) noexcept {
   }
 }
 
-bool RegionPool::give_back(const Block& block) noexcept {
+bool RegionPool::free(const Block& block) noexcept {
   bool waiting = false;
   bool unused = false;
   {

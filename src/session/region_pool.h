@@ -13,7 +13,7 @@
 namespace crossdock::session {
 
 /// Recycled memory of one live stream: blocks in regions that are made as needed, and counted as its consumer's.
-/// Thread-safe: the source's side allocates, the I/O thread gives back. Nothing waits.
+/// Thread-safe: the source's side allocates, the I/O thread frees. Nothing waits.
 class RegionPool {
  public:
   struct Block {
@@ -38,8 +38,8 @@ class RegionPool {
   /// an empty block where there is no room. One thread at a time. Throws ResourceError.
   std::optional<Block> allocate(std::uint64_t size, const Kept& kept);
   /// True if allocate() waits for room: it is worth asking again.
-  bool give_back(const Block& block) noexcept;
-  /// Don't wait for room any more, until the next give_back().
+  bool free(const Block& block) noexcept;
+  /// Don't wait for room any more, until the next free().
   void pass_by_value() noexcept;
   /// Nothing is allocated from now on, and a region goes as soon as nothing of it is out.
   void stop() noexcept;

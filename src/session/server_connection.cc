@@ -159,7 +159,7 @@ void ServerConnection::pass_end_of_bodies() {
 
 void ServerConnection::apply_frees() {
   if (freed_.empty()) return;
-  starved_since_ms_ = 0;     // slow it may be, but it gives back
+  starved_since_ms_ = 0;     // slow, but it frees memory
   Stream* stream = nullptr;  // most frees come in groups of one stream
   for (const std::uint64_t holder : freed_) {
     const auto id = static_cast<std::uint32_t>(holder >> 32);
@@ -414,11 +414,11 @@ void ServerConnection::cancel_stream() {
   end_stream(std::move(message));
 }
 
-// A consumer that took all there was and gives nothing back will not: it keeps the stream whole, and what else it wants
+// A consumer that took all there was and frees nothing will not: it keeps the stream whole, and what else it wants
 // goes into its own memory.
 void ServerConnection::watch_starvation(std::int64_t now_ms) {
   if (options_.lease_patience_ms < 0) return;
-  if (connection_->in_flight() > 0) {  // it may well give back what it hasn't even taken: look again
+  if (connection_->in_flight() > 0) {  // it may well free what it hasn't even taken: look again
     starved_since_ms_ = 0;
     deadline_ms_ = now_ms + std::max(options_.lease_patience_ms, 1);
     return;

@@ -42,7 +42,7 @@ class ServerStream {
   enum class State : std::uint8_t {
     kReady,    ///< *out is filled; the same message until pop().
     kLater,    ///< Nothing now; the server is woken when there is.
-    kStarved,  ///< Nothing, until the consumer gives memory back.
+    kStarved,  ///< Nothing, until the consumer frees memory.
     kEnd,
   };
   /// Throws the error that ends the stream (the source's, FileChangedError, ...).

@@ -244,7 +244,7 @@ void SourceReader::end(std::exception_ptr failure) noexcept {
   over_ = true;
   // The producer's last thing is dropped on this thread, which may wait for a GIL.
   for (const Pending& pending : pending_) {
-    if (pending.placed && pending.message.block.size > 0) pool_.give_back(pending.message.block);
+    if (pending.placed && pending.message.block.size > 0) pool_.free(pending.message.block);
   }
   pending_.clear();
   dictionaries_ = {};
@@ -296,7 +296,7 @@ void SourceReader::abandon() noexcept {
 // Nothing is queued any more after stop().
 void SourceReader::drop_queue() noexcept {
   while (const Message* const message = front()) {
-    if (message->block.size > 0) pool_.give_back(message->block);
+    if (message->block.size > 0) pool_.free(message->block);
     pop();
   }
 }
@@ -338,8 +338,8 @@ bool SourceReader::ended() {
   return true;
 }
 
-void SourceReader::give_back(const RegionPool::Block& block) noexcept {
-  if (pool_.give_back(block)) sources_.wake(*this);
+void SourceReader::free(const RegionPool::Block& block) noexcept {
+  if (pool_.free(block)) sources_.wake(*this);
 }
 
 void SourceReader::pass_by_value() noexcept {

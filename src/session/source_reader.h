@@ -77,7 +77,7 @@ class SourceReader final : public SourceTask {
   /// With an empty queue: was the source taken to its end? Throws its error; ClosedError if it was stopped before.
   bool ended();
   /// A message's memory has come back.
-  void give_back(const RegionPool::Block& block) noexcept;
+  void free(const RegionPool::Block& block) noexcept;
   /// Batches that find no room are to go by value.
   void pass_by_value() noexcept;
   RegionPool& pool() noexcept { return pool_; }

@@ -83,8 +83,8 @@ def host(tensor):
     return np.asarray(tensor.to("cpu"))
 
 
-def give_back(queue, done):
-    """What a copy kept is given back by later calls of the driver."""
+def free(queue, done):
+    """What a copy kept is freed by later calls of the driver."""
     deadline = time.monotonic() + 60
     while not done() and time.monotonic() < deadline:
         xd.Queue(queue).wait()
@@ -398,7 +398,7 @@ def test_the_buffer_of_the_owner_takes_the_place_of_data(queue):
 
 
 def test_custom_memory_is_adopted_with_its_owner(queue):
-    """Memory of somebody's own allocator: the owner keeps it, and lets go of it by its own means."""
+    """Memory of somebody's own allocator: the owner keeps it, and releases it by its own means."""
     released = []
 
     class Allocation:
@@ -417,7 +417,7 @@ def test_custom_memory_is_adopted_with_its_owner(queue):
     assert not released
     del ours
     gc.collect()
-    give_back(queue, lambda: released)
+    free(queue, lambda: released)
     assert released == [True]
 
 
@@ -443,7 +443,7 @@ def test_custom_memory_is_adopted_with_its_deleter(queue):
     assert not freed
     del view
     gc.collect()
-    give_back(queue, lambda: freed)
+    free(queue, lambda: freed)
     assert freed == [interface["data"][0]]
     assert kept() is None
     # What couldn't be taken in stays its caller's.
@@ -476,7 +476,7 @@ def test_a_deleter_that_raises_is_reported(queue, monkeypatch):
 
 
 def test_a_deleter_runs_on_a_thread_of_python(slow):
-    """The last to hold the memory may be the driver, which lets go of it on a thread without the interpreter lock."""
+    """The last owner of the memory may be the driver, which releases it on a thread without the interpreter lock."""
     queue = sycl_queue(property="in_order")
     memory = filled(queue, np.arange(8, dtype="i8"), "shared")
     interface = Exporter(memory, shape=(8,), typestr="<i8", syclobj=queue).interface

@@ -190,7 +190,7 @@ def test_a_second_task_is_told_that_the_reader_is_busy(served):
 
 
 class Slow:
-    """A source that doesn't say its schema until it is let go."""
+    """A source that doesn't say its schema until it is released."""
 
     def __init__(self) -> None:
         self.called = threading.Event()

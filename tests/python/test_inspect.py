@@ -434,7 +434,7 @@ def test_the_messages_of_a_small_stream() -> None:
         assert len(lines) == len(WIRE), out
         for line, expected in zip(lines, WIRE, strict=True):
             assert re.fullmatch(expected, line), f"{line}\nisn't\n{expected}"
-        # What is given back is what was lent.
+        # What is freed is what was lent.
         body, freed = lines[3], lines[4]
         lent = [one.split("+")[0] for one in body.split("nbuf 7: ")[1].split(" and")[0].split(", ")]
         assert freed.split("addresses: ")[1].split(", ")[:3] == [one for one in lent if one != "0x0"]
@@ -480,7 +480,7 @@ def test_bodies_by_value() -> None:
         )
         assert metadata is not None, out
         assert lines[3] == f"<- tagged    number 1  body  type 0 (bytes): {metadata[1]} bytes"
-        # Nothing was lent, so nothing is given back.
+        # Nothing was lent, so nothing is freed.
         assert lines[4:] == ["<- untagged  type 0  number 2  End of Stream"]
         out, _ = inspect(server.uri, "flights", "--buffers")
         assert re.search(r"^batch 0 .* number 1, body by value$", out, re.MULTILINE), out

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.python.test_tensor import allocate, release
 from tests.device_allocations import live_allocations
+from tests.python.test_tensor import allocate, release
 
 import crossdock as xd
 from crossdock import testing
@@ -382,7 +382,7 @@ def batch_there(source: np.ndarray) -> Any:
 def test_a_source_may_go_whenever_its_owner_likes(
     simulated_devices: testing.SimulatedDevices, source: np.ndarray, make: Any, hop: bool, target: str, drops: str
 ) -> None:
-    """The copy keeps it, whatever queue gives it back: none of that is a fault."""
+    """The copy keeps it, whatever queue frees it: none of that is a fault."""
     there = make(source)
     if hop:
         there = type(there)(ByArrow(there)) if make is batch_there else xd.asarray(ByArrow(there))

@@ -229,7 +229,7 @@ void Client::finish(Due how) {
     for (const std::vector<std::uint64_t>& addresses : held_) distinct.insert(addresses.begin(), addresses.end());
     held_.clear();
     for (const std::uint64_t address : distinct) books_.entitled[address] = 0;
-    give_back({distinct.begin(), distinct.end()});
+    free({distinct.begin(), distinct.end()});
   }
 }
 
@@ -253,7 +253,7 @@ void Client::ask() {
   for (Wire* wire : wires_) wire->to_server.send({true, kWantData, ticket, true}, environment_.now);
 }
 
-/// Lets go of some of what it holds, in any order.
+/// Releases some of what it holds, in any order.
 bool Client::release() {
   if (!habits_.frees || !habits_.counts || held_.empty()) return false;
   if (!environment_.draining && !random_.one_in(3)) return false;
@@ -268,12 +268,12 @@ bool Client::release() {
     std::uint32_t& left = books_.entitled[address];
     left -= left != 0;
   }
-  give_back(std::move(addresses));
+  free(std::move(addresses));
   return true;
 }
 
 /// "An arbitrary number" of addresses in each message: one message or many.
-void Client::give_back(std::vector<std::uint64_t> addresses) {
+void Client::free(std::vector<std::uint64_t> addresses) {
   for (std::size_t at = 0; at < addresses.size();) {
     const std::size_t count = 1 + random_.below(addresses.size() - at);
     std::vector<std::byte> body(8 * count);
@@ -342,7 +342,7 @@ void Client::check_at_rest() const {
   if (gone_ || rogue_ || habits_.pace == Habits::Pace::kStuck) return;
   require(content(), name() + ": nothing moves any more, but it " +
                          (under_way_ ? "still waits for message " + std::to_string(position_)
-                                     : "has " + std::to_string(held_.size()) + " bodies that it didn't give back"));
+                                     : "has " + std::to_string(held_.size()) + " bodies that it didn't free"));
 }
 
 }  // namespace crossdock::simulation

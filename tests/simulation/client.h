@@ -29,7 +29,7 @@ inline constexpr int kOffences = 9;
 
 struct Habits {
   bool counts = true;  ///< Frees each address as often as it was sent; else each distinct one once, after the end.
-  bool frees = true;   ///< False: gives nothing back before it goes.
+  bool frees = true;   ///< False: frees nothing before it goes.
   enum class Pace : std::uint8_t { kEager, kSlow, kStuck } pace = Pace::kEager;
   std::uint32_t stuck_after = 0;  ///< Messages that a stuck one takes before it stops reading.
   std::uint32_t streams = 1;      ///< How many it asks for, one after another.
@@ -56,7 +56,7 @@ class Client {
   /// Nothing moves any more: throws Failure if this one still waits for what it has a right to.
   void check_at_rest() const;
   void leave();
-  /// Has everything that it asked for, and gave back what it wanted to give back.
+  /// Has everything that it asked for, and freed what it wanted to free.
   bool content() const;
 
  private:
@@ -76,7 +76,7 @@ class Client {
   void finish(Due how);
   void ask();
   bool release();
-  void give_back(std::vector<std::uint64_t> addresses);
+  void free(std::vector<std::uint64_t> addresses);
   void cancel();
   bool offend();
   std::string name() const { return "consumer " + std::to_string(books_.consumer); }

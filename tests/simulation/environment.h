@@ -50,7 +50,7 @@ struct Wire {
 struct Books {
   std::size_t consumer = 0;
   std::vector<std::shared_ptr<StreamRecord>> records;  ///< Of the streams asked for; a ticket is an index.
-  /// How often each address was sent, less what the client has let go of: memory that it may still read.
+  /// How often each address was sent, less what the client has released: memory that it may still read.
   std::map<std::uint64_t, std::uint32_t> entitled;
 };
 

@@ -49,7 +49,7 @@ struct StreamPlan {
 
 /// A published table: the same memory for every consumer, some of it sent more than once in a stream.
 StreamPlan plan_table(std::uint16_t region, Random random);
-/// A live stream: its memory is lent, given back and used again.
+/// A live stream: its memory is lent, freed and used again.
 StreamPlan plan_live(Random random);
 
 /// What was sent of one stream: what the consumer must see, to the byte.

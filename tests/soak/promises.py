@@ -19,7 +19,7 @@ def holds_nothing(now: dict[str, Any], fresh: dict[str, Any]) -> bool:
 
 
 def check_nothing_stays(unit: Unit, server: PeerServer, fresh: dict[str, Any]) -> None:
-    """Waits until the server has let go of everything."""
+    """Waits until the server has released everything."""
     last = fresh
 
     def holds() -> bool:

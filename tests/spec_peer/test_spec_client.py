@@ -251,7 +251,7 @@ def test_at_the_lease_limit_bodies_come_by_value() -> None:
             one.carrier.close()
 
 
-# What ends a connection, and no other: docs/protocol.md, "Starting a stream" and "Giving addresses back".
+# What ends a connection, and no other: docs/protocol.md, "Starting a stream" and "Freeing addresses".
 
 
 def free_of_nothing_lent(one: Connected) -> None:

@@ -21,13 +21,13 @@ class AllDescriptors {
     for (int fd = -1; (fd = ::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0)) >= 0;) held_.push_back(fd);
   }
   ~AllDescriptors() {
-    give_back(held_.size());
+    free(held_.size());
     const rlimit all{before_, limit().rlim_max};
     ::setrlimit(RLIMIT_NOFILE, &all);
   }
   AllDescriptors(const AllDescriptors&) = delete;
   AllDescriptors& operator=(const AllDescriptors&) = delete;
-  void give_back(std::size_t n) {
+  void free(std::size_t n) {
     for (; n > 0 && !held_.empty(); --n, held_.pop_back()) ::close(held_.back());
   }
 

@@ -258,5 +258,5 @@ def test_what_runs_beside_ends_with_the_run(dev: ModuleType) -> None:
         alive = (dev.ROOT / "alive").open()  # Opens once the child has it open.
         raise KeyboardInterrupt
     with alive:
-        assert alive.read() == "", "the child has let go of it"
+        assert alive.read() == "", "the child has released it"
     assert (tally.passed, tally.failed) == (0, 0)

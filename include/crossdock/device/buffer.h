@@ -45,7 +45,7 @@ struct BufferRef {
 };
 
 /// Memory and its owner. Move-only. Dropping it gives the memory back at once: whoever drops it has made sure that no
-/// queue still works on it, or hands it to Context::free(), which gives it back after a queue's work. One thread at a
+/// queue still works on it, or hands it to Context::free(), which frees it after a queue's work. One thread at a
 /// time; it may be dropped on any.
 class Buffer {
  public:

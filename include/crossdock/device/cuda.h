@@ -23,11 +23,11 @@ CROSSDOCK_EXPORT std::vector<std::string> cuda_library_candidates();
 ///
 /// - **Devices** are kCuda, by ordinal. Memory is kCuda (kDevice), kCudaHost (kHost: pinned) or kCudaManaged (kShared)
 ///   with that ordinal; open() takes each of the three types for the device that it names.
-/// - **Contexts**: open() retains the device's primary context and gives it back with the last of what was made from
+/// - **Contexts**: open() retains the device's primary context and releases it with the last of what was made from
 ///   it, or works in the CUcontext that it is given. Whatever context the calling thread has current stays so.
 /// - **Memory** of kind kDevice is allocated in the queue's order where the device has memory pools. Dropped plainly,
-///   it is given back in the order of a stream that nobody else uses, after its allocation: the host doesn't wait and
-///   no other stream does. Memory of other kinds, exportable memory, and all of devices without pools is given back by
+///   it is freed in the order of a stream that nobody else uses, after its allocation: the host doesn't wait and
+///   no other stream does. Memory of other kinds, exportable memory, and all of devices without pools is freed by
 ///   calls in which CUDA may wait for the device by itself; hand it to Context::free(), which holds it until the
 ///   queue's work is done. What free() holds goes when a later verb of the context (allocate, free, query, wait) finds
 ///   the work done; the context's end waits for the rest.

@@ -29,7 +29,7 @@ class Queue {
   /// What the device's interface calls a queue (`cudaStream_t`, `sycl::queue*`); null for the host's.
   void* native() const noexcept { return native_; }
   /// True if the handle means this queue on one thread alone: no other may put work on it, or record on it. What is to
-  /// last (memory to give back) is put on another queue that is ordered after it.
+  /// last (memory to free) is put on another queue that is ordered after it.
   bool thread_bound() const noexcept { return thread_ != 0; }
   /// True if it may be used on the calling thread.
   bool usable_here() const noexcept { return !thread_bound() || thread_ == this_thread(); }

@@ -89,7 +89,7 @@ class CROSSDOCK_EXPORT Region {
   bool writable_ = false;
   std::uint64_t size_ = 0;
   const std::byte* data_ = nullptr;
-  std::uint64_t mapped_ = 0;  // bytes of address space to give back
+  std::uint64_t mapped_ = 0;  // bytes of address space to free
   FileStamp stamp_;
   std::string name_;
   MappingRecord record_;  // of a mapping that is read-only here

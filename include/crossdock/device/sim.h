@@ -88,7 +88,7 @@ struct SimCounters {
 /// parent made does nothing. Thread-safe.
 class CROSSDOCK_EXPORT SimDriver : public Driver {
  public:
-  /// Devices 0 to `count` - 1 exist from now on. With 0, memory kept for reuse is given back. Contexts of a device that
+  /// Devices 0 to `count` - 1 exist from now on. With 0, memory kept for reuse is freed. Contexts of a device that
   /// has gone start nothing new (NotFoundError); what is under way ends well.
   virtual void set_devices(std::uint32_t count) = 0;
   /// For work put on a queue from now on.
@@ -112,15 +112,15 @@ class CROSSDOCK_EXPORT SimDriver : public Driver {
   virtual void reset() = 0;
 };
 
-/// What is known to be done where a simulated queue lets go of memory on the calling thread; null elsewhere. For owners
-/// that can't go there and then (they want Python's lock, say): whoever lets go of them later takes it along.
-CROSSDOCK_EXPORT std::shared_ptr<const void> sim_letting_go() noexcept;
+/// What is known to be done where a simulated queue releases memory on the calling thread; null elsewhere. For owners
+/// that can't be destroyed on this thread, for example because they need the GIL: pass it on with the owner.
+CROSSDOCK_EXPORT std::shared_ptr<const void> sim_release_clock() noexcept;
 
-/// While it lives, what the calling thread lets go of is let go of as it was on the queue's thread: after the work that
+/// While it lives, what the calling thread releases is released as it was on the queue's thread: after the work that
 /// was done there.
 class CROSSDOCK_EXPORT SimLettingGo {
  public:
-  /// `of` is what sim_letting_go() gave; null changes nothing.
+  /// `of` is what sim_release_clock() gave; null changes nothing.
   explicit SimLettingGo(std::shared_ptr<const void> of) noexcept;
   SimLettingGo(const SimLettingGo&) = delete;
   SimLettingGo& operator=(const SimLettingGo&) = delete;

@@ -31,7 +31,7 @@ CROSSDOCK_EXPORT void resolve_sizes(array::RecordBatch* batch, const std::shared
 /// (others are waited for before: wait_ready()). The result's event is the end of the copies; without bytes to copy it
 /// has none.
 ///
-/// One allocation holds all, each buffer at a multiple of 64 bytes. It is given back after the work that is on `queue`
+/// One allocation holds all, each buffer at a multiple of 64 bytes. It is freed after the work that is on `queue`
 /// when the last owner goes; `from`'s memory is kept until the copies are done. The number of driver calls depends on
 /// the number of buffers alone: host buffers of less than kGathered bytes go in one copy, each other in one of its own.
 ///

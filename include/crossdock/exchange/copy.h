@@ -13,11 +13,11 @@
 namespace crossdock::exchange {
 
 /// New memory in C order, not zeroed, to be used by work on `queue`, or after the event that stands for its allocation.
-/// When the tensor's last view goes, it is given back after the work that is on `queue` then.
+/// When the tensor's last view goes, it is freed after the work that is on `queue` then.
 ///
 /// Here and below: for a queue that is bound to the calling thread (Queue::thread_bound()) a new one stands in, which
 /// is the tensor's and comes after the work that is on the thread's now, as the thread's comes after what is done here.
-/// Memory that goes on that thread is given back after the work on both. Throws InvalidDataError for extents that make
+/// Memory that goes on that thread is freed after the work on both. Throws InvalidDataError for extents that make
 /// no sense, and what Context::allocate() throws.
 CROSSDOCK_EXPORT array::Tensor empty(const array::ElementType& type, std::span<const std::int64_t> shape,
                                      const std::shared_ptr<device::Context>& context, device::MemoryKind kind,
@@ -27,7 +27,7 @@ CROSSDOCK_EXPORT array::Tensor empty(const array::ElementType& type, std::span<c
 /// its own: the context of the one of the two that isn't the host, or of the target's if neither is. The queue is
 /// ordered after the tensor's event first, which is one of `executor`'s driver (others are waited for before:
 /// wait_ready()). The result's event is the end of the copy. The source's memory is kept until then, and so is the
-/// target's: it is given back after the work that is on `queue` when its last view goes. Waits only as said below.
+/// target's: it is freed after the work that is on `queue` when its last view goes. Waits only as said below.
 ///
 /// The result is in C order. What lies in host memory with gaps is packed first; on a device each run of elements
 /// without a gap is a driver call, and a source of more than 1,024 runs goes by way of the host with all that lies

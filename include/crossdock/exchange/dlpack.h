@@ -24,9 +24,9 @@ CROSSDOCK_EXPORT array::ElementType element_type_of(const DLDataType& dtype, std
 CROSSDOCK_EXPORT void describe_dlpack(const array::Tensor& tensor, std::int64_t* shape, std::int64_t* strides,
                                       DLTensor* out) noexcept;
 
-/// Takes over `*managed`: on success the tensor's owner calls its deleter, on whatever thread lets go last; on a throw
-/// it is still the caller's. Throws as view_dlpack(); InvalidArgumentError for a null struct, UnsupportedTypeError for
-/// a major version other than 1.
+/// Takes over `*managed`: on success the tensor's owner calls its deleter, on the thread that drops the last owner; on
+/// a throw it is still the caller's. Throws as view_dlpack(); InvalidArgumentError for a null struct,
+/// UnsupportedTypeError for a major version other than 1.
 CROSSDOCK_EXPORT array::Tensor import_dlpack(DLManagedTensorVersioned* managed);
 /// The same of the legacy struct, which can't say that memory is read-only: what comes in is writable.
 CROSSDOCK_EXPORT array::Tensor import_dlpack(DLManagedTensor* managed);

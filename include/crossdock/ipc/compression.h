@@ -19,7 +19,7 @@ namespace crossdock::ipc {
 using Parallel = std::function<void(int most, const std::function<void(int worker)>& work)>;
 
 /// Bodies whose buffers are compressed (Message.fbs, BodyCompression): LZ4_FRAME and ZSTD. Keep one: it keeps the
-/// codecs' contexts, and memory that bodies gave back. One thread at a time; the bodies may be dropped on any.
+/// codecs' contexts, and memory that bodies freed. One thread at a time; the bodies may be dropped on any.
 class CROSSDOCK_EXPORT Decompressor {
  public:
   explicit Decompressor(const Limits& limits = {}, Parallel parallel = {});

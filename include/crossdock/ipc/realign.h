@@ -11,7 +11,7 @@ namespace crossdock::ipc {
 
 /// Bodies whose buffers lie at odd addresses. The format asks writers for multiples of 8 and lets readers meet others,
 /// and slices begin anywhere; but who gets a batch reads numbers where they are. Keep one: it keeps memory that bodies
-/// gave back. One thread at a time; the batches may be dropped on any.
+/// freed. One thread at a time; the batches may be dropped on any.
 class CROSSDOCK_EXPORT Realigner {
  public:
   explicit Realigner(const Limits& limits = {});

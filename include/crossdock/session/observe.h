@@ -30,7 +30,7 @@ struct WireEvent {
   const transport::Agreement& agreement;
 };
 
-/// Called on the thread that sends or receives. Addresses are given back by whoever drops a batch, on any thread, also
+/// Called on the thread that sends or receives. Addresses are freed by whoever drops a batch, on any thread, also
 /// after the stream has ended, so several calls may run at once; and with a lock of the connection held. It must not
 /// use the client, its readers or their batches. What it throws is dropped.
 using WireObserver = std::function<void(const WireEvent&)>;

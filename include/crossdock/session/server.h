@@ -26,7 +26,7 @@ struct ServerOptions {
   /// process of this machine, with all its connections; over tcp, a connection.
   std::uint64_t lease_limit = 1ull << 30;
   /// How long a consumer that took everything may sit at its lease limit until bodies go to it by value, into its own
-  /// memory, as long as it gives nothing back; negative: for ever, the stream waits.
+  /// memory, as long as it frees nothing; negative: for ever, the stream waits.
   int lease_patience_ms = 10;
   /// Buffers that a connection may hold when it asks for another stream, which then ends with a LeaseLimitError: what
   /// is out costs the server memory, beside what it keeps of the tables; at least 1.

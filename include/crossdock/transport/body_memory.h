@@ -13,7 +13,7 @@ namespace crossdock::transport {
 class CROSSDOCK_EXPORT BodyMemory {
  public:
   virtual ~BodyMemory() = default;
-  /// `size` writable bytes, 64-aligned, host-readable; the owner gives them back when the last batch lets go, on
+  /// `size` writable bytes, 64-aligned, host-readable; the owner frees them when the last batch is dropped, on
   /// whatever thread, also after this object. `size` was bounded by the caller, but may be a hostile peer's word: take
   /// address space, not pages, for what hasn't come yet. Throws ResourceError.
   virtual std::shared_ptr<std::byte> allocate(std::uint64_t size) = 0;

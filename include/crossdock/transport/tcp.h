@@ -23,7 +23,7 @@ enum class Checksum : std::uint8_t {
 struct TcpOptions {
   /// Larger messages are refused at the sender, and end the connection at the receiver.
   std::uint64_t max_message = 64ull << 20;
-  /// The longest message that a listener takes from a client, which asks for streams and gives addresses back; at most
+  /// The longest message that a listener takes from a client, which asks for streams and frees addresses; at most
   /// max_message.
   std::uint64_t max_request = 1ull << 20;
   /// The longest body that is taken by value from the peer; 0: none.

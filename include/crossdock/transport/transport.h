@@ -78,8 +78,8 @@ class CROSSDOCK_EXPORT Connection {
   /// std::logic_error unless shares_memory().
   virtual bool announce(std::uint16_t number, const device::Region& region) = 0;
   /// From the next message on, the number names nothing, and may be announced anew at once; what was sent before still
-  /// finds the old region under it. The peer unmaps when its last batch lets go. False: no room; nothing was said, so
-  /// don't reuse the number yet.
+  /// finds the old region under it. The peer unmaps when its last batch is dropped. False: no room; nothing was said,
+  /// so don't reuse the number yet.
   virtual bool retire(std::uint16_t number) = 0;
   virtual bool shares_memory() const noexcept = 0;
   /// Pushes on what send() accepted but couldn't place whole yet, a bounded number of bytes. True: nothing is left of

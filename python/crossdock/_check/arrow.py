@@ -71,7 +71,7 @@ class _Pair:
     def usable(self) -> bool:
         return bool(self.addresses)
 
-    def let_go(self) -> None:
+    def drop(self) -> None:
         self._capsules.clear()
 
 
@@ -113,7 +113,7 @@ def _drop(
         if probe.installed:
             probes[name] = probe
     addresses = dict(pair.addresses)
-    pair.let_go()
+    pair.drop()
     if thoroughly and any(probe.intact for probe in probes.values()):
         collect()
     left = {}
@@ -259,13 +259,13 @@ class _Examination:
         field = schema.examine(checker, pair.addresses[b"arrow_schema"])
         if field is None:
             # It isn't taken. What is seen without that, is checked all the same.
-            pair.let_go()
+            pair.drop()
             _unused(checker, lambda: self.call(checker.object(), SCHEMA), names)
             return
         self.known[SCHEMA] = field
         _drop(checker, [self.call(thing, SCHEMA)], names, held=frozenset(pair.addresses.values()))
         moved = Moved(abi.ArrowSchema, pair.addresses[b"arrow_schema"], _SCHEMA_RELEASE)
-        pair.let_go()
+        pair.drop()
         del thing
         if checker.fresh:
             collect()
@@ -376,7 +376,7 @@ class _Examination:
         kind = abi.ArrowDeviceArray if name == b"arrow_device_array" else abi.ArrowArray
         moved_schema = Moved(abi.ArrowSchema, pair.addresses[b"arrow_schema"], _SCHEMA_RELEASE)
         moved = Moved(kind, pair.addresses[name], _ARRAY_RELEASE)
-        pair.let_go()
+        pair.drop()
         moved_schema.release(checker, "the schema")
         for rule, gone in (("arrow-capsule-releases-moved", "capsule"), ("arrow-lifetime", "object")):
             again = array.examine(Checker(None, None), moved.address, field, on_host=bool(contents.buffers))
@@ -417,7 +417,7 @@ class _Examination:
         held = array.examine(silent, child.address, field.children[0], on_host=on_host)
         before = held.checksums() if held else []
         # What is left of the array goes by its capsule.
-        pair.let_go()
+        pair.drop()
         again = array.examine(silent, child.address, field.children[0], on_host=on_host)
         if held is None:
             return
@@ -515,7 +515,7 @@ class _Reading:
             self.examination.device = self.raw.device_type
         moved = Moved(self.kind, source, _release_offset(name))
         self.address = moved.address
-        self.pair.let_go()
+        self.pair.drop()
         del thing
         if checker.fresh:
             collect()

@@ -1,4 +1,4 @@
-"""PyCapsules from outside, and a stand-in for the callbacks that give memory back."""
+"""PyCapsules from outside, and a stand-in for the callbacks that free memory."""
 
 from __future__ import annotations
 

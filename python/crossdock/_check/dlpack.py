@@ -163,7 +163,7 @@ class Export:
         return None if self.tensor is None else self.tensor.view
 
     def consume(self, *, checked: bool = False) -> None:
-        """Takes the tensor over, and gives it back. The export is used up."""
+        """Takes the tensor over, and frees it. The export is used up."""
         if self.name is None:
             self._capsule = None
             return
@@ -245,7 +245,7 @@ class _Exporter:
             self.held.add(export.address)
 
     def gives(self, **keywords: Any) -> bool:
-        """Whether it exports when called so; what it exports is given back at once."""
+        """Whether it exports when called so; what it exports is freed at once."""
         export = self.call(**keywords)
         if isinstance(export, Exception):
             return False

@@ -67,7 +67,7 @@ std::shared_ptr<const void> owner_of_managed(Managed* managed) {
         void operator()(Managed* late) const noexcept { late->deleter(late); }
       };
       if (holds_lock()) [[likely]] {
-        const ErrorKept kept;
+        const SavedError saved;
         Now{}(self);
       } else {
         drop(std::shared_ptr<Managed>(self, Now{}));

@@ -35,7 +35,7 @@ struct ExternalMemory::Call final : Deferred {
       defer(std::move(owned));
       return;
     }
-    const ErrorKept kept;
+    const SavedError saved;
     owned->run();
     owned.reset();
   }

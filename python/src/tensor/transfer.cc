@@ -104,7 +104,7 @@ Tensor copy_into(const Tensor& to, const Tensor& from, const Queue* queue) {
 Tensor empty_on(const array::ElementType& type, std::span<const std::int64_t> shape, const Device& device,
                 const Queue* queue, std::optional<MemoryKind> kind) {
   const device::DriverRegistry& all = drivers();
-  const GilReleaseIfHeld release;  // it may open the device, and give back memory that waits for its work
+  const GilReleaseIfHeld release;  // it may open the device, and free memory that waits for its work
   const auto context = all.context(device);
   if (queue != nullptr && queue->device() != context->device()) {
     throw InvalidArgumentError("the queue is one of " + device::to_string(queue->device()) +

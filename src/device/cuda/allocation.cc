@@ -25,14 +25,14 @@ Allocation::~Allocation() {
   if (library.in_child()) return;
   if (source_ == Source::kExportable) library.exports().remove(pointer_);
   const Current current(library, hold_->native());
-  if (current.result() == kSuccess) give_back();
+  if (current.result() == kSuccess) free();
 }
 
 // What fails here, fails because the context is gone or broken, and its memory with it.
-void Allocation::give_back() noexcept {
+void Allocation::free() noexcept {
   const Api& api = hold_->api();
   switch (source_) {
-    case Source::kPool: give_back_to_pool(); break;
+    case Source::kPool: free_to_pool(); break;
     case Source::kDevice:
     case Source::kExportable:
     case Source::kManaged: api.mem_free(pointer_); break;
@@ -41,7 +41,7 @@ void Allocation::give_back() noexcept {
   }
 }
 
-void Allocation::give_back_to_pool() noexcept {
+void Allocation::free_to_pool() noexcept {
   const Api& api = hold_->api();
   const CUstream stream = queue_ ? queue_->native() : hold_->reclaiming();
   // The pool must not hand the memory out again before this allocation has had its turn in its own stream.

@@ -9,8 +9,8 @@
 
 namespace crossdock::device::cuda {
 
-/// Memory that this driver allocated or mapped, given back when it goes: for kPool in the order of a stream, else by
-/// the call that belongs to how it came. In a forked child nothing is given back.
+/// Memory that this driver allocated or mapped, freed when it goes: for kPool in the order of a stream, else by
+/// the call that belongs to how it came. In a forked child nothing is freed.
 class Allocation {
  public:
   enum class Source : std::uint8_t { kPool, kDevice, kExportable, kPinned, kManaged, kImported };
@@ -28,12 +28,12 @@ class Allocation {
 
   Source source() const noexcept { return source_; }
   const ContextHold& hold() const noexcept { return *hold_; }
-  /// Has kPool memory given back in the order of this queue.
+  /// Has kPool memory freed in the order of this queue.
   void free_on(const Queue& queue) { queue_ = queue; }
 
  private:
-  void give_back() noexcept;
-  void give_back_to_pool() noexcept;
+  void free() noexcept;
+  void free_to_pool() noexcept;
   std::shared_ptr<ContextHold> hold_;
   Source source_;
   CUdeviceptr pointer_;

@@ -33,7 +33,7 @@ class ContextHold {
   /// The same of a device that isn't open.
   static bool has_managed(const CudaLibrary& library, CUdevice device) noexcept;
 
-  /// A stream of our own in whose order memory is given back that was dropped plainly: nothing else runs on it, so
+  /// A stream of our own in whose order memory is freed that was dropped plainly: nothing else runs on it, so
   /// nobody waits. Null if CUDA refuses to make one. For who has the context current.
   CUstream reclaiming() noexcept;
 

@@ -155,7 +155,7 @@ void CudaContext::free(Buffer&& buffer, const Queue& queue) {
   if (owner.use_count() == 0) return;  // one of no pointer is an owner
   Allocation* allocation = Allocation::of(owner);
   const bool pooled = allocation != nullptr && allocation->source() == Allocation::Source::kPool;
-  // Others who hold the memory too decide for themselves how they let go of it.
+  // Others who hold the memory too decide for themselves how they released it.
   if (pooled && owner.use_count() == 1 && allocation->hold().native() == hold_->native()) {
     allocation->free_on(queue);
     return;

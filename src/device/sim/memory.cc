@@ -81,10 +81,10 @@ std::shared_ptr<Block> BlockPool::take(std::uint64_t size) {
     block = std::make_unique<Block>(fd, size);
   }
   fill_with_pattern(block->alias(), size);
-  return {block.release(), [pool = shared_from_this()](Block* back) { pool->give_back(std::unique_ptr<Block>(back)); }};
+  return {block.release(), [pool = shared_from_this()](Block* back) { pool->put(std::unique_ptr<Block>(back)); }};
 }
 
-void BlockPool::give_back(std::unique_ptr<Block> block) noexcept {
+void BlockPool::put(std::unique_ptr<Block> block) noexcept {
   if (block->in_child()) {
     (void)block.release();  // the parent's: another thread of it may have held the lock when it forked
     return;

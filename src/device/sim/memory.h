@@ -59,7 +59,7 @@ class BlockPool : public std::enable_shared_from_this<BlockPool> {
   void limit(std::uint64_t most);
 
  private:
-  void give_back(std::unique_ptr<Block> block) noexcept;
+  void put(std::unique_ptr<Block> block) noexcept;
   std::mutex mutex_;
   std::multimap<std::uint64_t, std::unique_ptr<Block>> blocks_;
   std::uint64_t kept_ = 0;
@@ -102,7 +102,7 @@ class View {
   bool host_visible() const noexcept { return kind_ != MemoryKind::kDevice; }
   const std::shared_ptr<Block>& block() const noexcept { return block_; }
 
-  /// Takes the host's access to pages away, or gives it back, by the pending accesses of the block. For who holds the
+  /// Removes the host's access to pages, or restores it, by the pending accesses of the block. For who holds the
   /// simulation's lock. Returns true if something is still taken away.
   bool protect();
   /// The part of [begin, end) on pages that protect() can't take away: an access must have all of a page.

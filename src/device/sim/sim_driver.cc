@@ -90,14 +90,14 @@ std::optional<SimVerb> sim_verb_of(std::string_view name) noexcept {
   return std::nullopt;
 }
 
-std::shared_ptr<const void> sim_letting_go() noexcept { return sim::letting_go(); }
+std::shared_ptr<const void> sim_release_clock() noexcept { return sim::release_clock(); }
 
 SimLettingGo::SimLettingGo(std::shared_ptr<const void> of) noexcept : of_(std::move(of)), before_(nullptr) {
-  if (of_ != nullptr) before_ = sim::let_go_after(static_cast<const sim::Clock*>(of_.get()));
+  if (of_ != nullptr) before_ = sim::set_release_clock(static_cast<const sim::Clock*>(of_.get()));
 }
 
 SimLettingGo::~SimLettingGo() {
-  if (of_ != nullptr) sim::let_go_after(static_cast<const sim::Clock*>(before_));
+  if (of_ != nullptr) sim::set_release_clock(static_cast<const sim::Clock*>(before_));
 }
 
 std::shared_ptr<SimDriver> make_sim_driver(const SimOptions& options) { return std::make_shared<Simulated>(options); }

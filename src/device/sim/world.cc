@@ -39,7 +39,7 @@ bool overlap(const Place& a, const Place& b, std::uint64_t size) noexcept {
   return a.offset < b.offset ? b.offset - a.offset < size : a.offset - b.offset < size;
 }
 
-/// What is ordered before what this thread lets go of now, for a queue; null elsewhere.
+/// What is ordered before what this thread releases now, for a queue; null elsewhere.
 thread_local const Clock* freeing = nullptr;
 
 /// The failure whose turn it is, taken out of those to come, which come one call closer; null if there is none.
@@ -545,7 +545,7 @@ void World::free_now(FreeWork& work) noexcept {
   freeing = nullptr;
 }
 
-std::shared_ptr<const Clock> letting_go() noexcept {
+std::shared_ptr<const Clock> release_clock() noexcept {
   if (freeing == nullptr) [[likely]]
     return nullptr;
   try {
@@ -555,7 +555,7 @@ std::shared_ptr<const Clock> letting_go() noexcept {
   }
 }
 
-const Clock* let_go_after(const Clock* clock) noexcept { return std::exchange(freeing, clock); }
+const Clock* set_release_clock(const Clock* clock) noexcept { return std::exchange(freeing, clock); }
 
 void World::record(const Event& event, Signal& signal, WorkQueue& queue) {
   std::shared_ptr<Point> point;

@@ -154,10 +154,10 @@ class World : public std::enable_shared_from_this<World> {
   std::shared_ptr<Quarantine> quarantine_ = std::make_shared<Quarantine>();
 };
 
-/// What is ordered before what the calling thread lets go of now, for a queue; null elsewhere.
-std::shared_ptr<const Clock> letting_go() noexcept;
+/// What is ordered before what the calling thread releases now, for a queue; null elsewhere.
+std::shared_ptr<const Clock> release_clock() noexcept;
 /// Sets that. Returns what it was before.
-const Clock* let_go_after(const Clock* clock) noexcept;
+const Clock* set_release_clock(const Clock* clock) noexcept;
 
 /// Completes an event with what went wrong in its queue's work.
 void complete(Event& event, Point& point) noexcept;

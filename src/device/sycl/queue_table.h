@@ -50,7 +50,7 @@ class QueueTable {
   std::shared_ptr<SyclQueue> wrap_theirs(const std::shared_ptr<SyclLibrary>& library, void* native);
   /// The entry of a Queue, which keeps it alive; null if it isn't of this table.
   const SyclQueue* find(const Queue& queue) const;
-  /// Lets go of the queues that are held only because they were wrapped lately, and holds none from now on: they hold
+  /// Releases the queues that are held only because they were wrapped lately, and holds none from now on: they hold
   /// the library, which holds this.
   void close() noexcept;
   /// All that are alive.
@@ -63,7 +63,7 @@ class QueueTable {
   /// Holds a queue for a while: who hands over one temporary array after another finds it here.
   void note_wrapped(std::shared_ptr<SyclQueue> queue) noexcept;
   /// Takes a queue that nobody holds any more, and deletes the oldest of those taken before. Intel's run time for the
-  /// CPU (2026.22) hangs if a queue is deleted before the thread that ran its last work has let go of it, which may be
+  /// CPU (2026.22) hangs if a queue is deleted before the thread that ran its last work has released it, which may be
   /// after that work's event is complete, and nothing tells when: so the last ones live on, also when this goes.
   void retire(const Api& api, QueueRef queue) noexcept;
 

@@ -18,7 +18,7 @@ class SyclContext final : public Context {
   /// it that is in this context.
   SyclContext(std::shared_ptr<SyclLibrary> library, int number, std::shared_ptr<OpaqueContext> context,
               Owned<OpaqueDevice> native_device);
-  /// Waits for the work behind which memory is to be given back.
+  /// Waits for the work behind which memory is to be freed.
   ~SyclContext() override;
   SyclContext(const SyclContext&) = delete;
   SyclContext& operator=(const SyclContext&) = delete;

@@ -305,7 +305,7 @@ void ShmConnection::adopt_region(Packet& packet) {
   }
 }
 
-/// Counts a region until its last owner lets go: batches share it, and may hold it after its retirement.
+/// Counts a region until its last owner is dropped: batches share it, and may hold it after its retirement.
 std::shared_ptr<const device::Region> ShmConnection::on_budget(std::shared_ptr<const device::Region> region) const {
   budget_->bytes.fetch_add(region->size(), std::memory_order_relaxed);
   budget_->count.fetch_add(1, std::memory_order_relaxed);

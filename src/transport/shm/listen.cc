@@ -394,7 +394,7 @@ class ShmTransport final : public Transport {
   bool shares_with_others() const noexcept override { return options_.any_user || !options_.other_users.empty(); }
   std::unique_ptr<Listener> listen(const std::string& address, std::uint64_t want_data, std::uint64_t free_data,
                                    LogCallback log) const override {
-    // Clients of a server ask and give back: what else they send is taken from nobody.
+    // Clients only send requests and frees: what else they send is taken from nobody.
     ShmOptions options = options_;
     options.max_body = 0;
     options.max_regions = 0;

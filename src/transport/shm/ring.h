@@ -165,7 +165,7 @@ class RingWriter {
   std::uint64_t peer_messages_ = 0;  // as last read
   Want refused_{0};                  // bytes of room that the last send() lacked; 0: it succeeded
   Want window_goal_{0};              // messages to be taken before the last below_window() turns true; 0: it was true
-  Want window_slack_{0};             // how many more to let go by before we are woken: not for each of them
+  Want window_slack_{0};             // how many more messages to skip before the wake-up: not one wake-up for each
   std::atomic<bool> asleep_{false};
   std::mutex request_mutex_;
 

@@ -11,7 +11,7 @@ namespace crossdock::transport::shm {
 
 namespace {
 
-/// A buffer larger than this is given back when no message has needed it for a while.
+/// A buffer larger than this is freed when no message has needed it for a while.
 constexpr std::size_t kKeep = 1 << 20;
 constexpr std::uint32_t kSmallInARow = 1024;
 /// Of a message that comes as fast as it is taken, before others get their turn.

@@ -62,7 +62,7 @@ class FrameWriter {
   std::uint64_t pushed() const noexcept { return pushed_.load(std::memory_order_relaxed); }
 
  private:
-  /// What is dropped once the lock is let go of.
+  /// What is dropped once the lock is released.
   using Dropped = std::shared_ptr<const void>;
 
   std::size_t queued() const noexcept { return queue_.size() - queue_begin_; }

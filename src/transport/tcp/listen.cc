@@ -437,7 +437,7 @@ class TcpTransport final : public Transport {
   bool shares_with_others() const noexcept override { return false; }
   std::unique_ptr<Listener> listen(const std::string& address, std::uint64_t want_data, std::uint64_t free_data,
                                    LogCallback log) const override {
-    // Clients of a server ask and give back: bodies are taken from nobody.
+    // Clients only send requests and frees: bodies are taken from nobody.
     TcpOptions options = options_;
     options.max_body = 0;
     return tcp_listen(address, want_data, free_data, options, std::move(log));

@@ -165,7 +165,7 @@ TEST_P(DriverConformance, RefusesAQueueOfAnotherDevice) {
   Buffer kept = allocate(8, quirks().kinds.front());
   const void* const memory = kept.data();
   EXPECT_THROW(context_->free(std::move(kept), foreign), InvalidArgumentError);
-  EXPECT_EQ(kept.data(), memory) << "who can't give it back that way still has it";  // NOLINT(bugprone-use-after-move)
+  EXPECT_EQ(kept.data(), memory) << "who can't free it that way still has it";  // NOLINT(bugprone-use-after-move)
   upload(kept.ref(), "and uses");
   EXPECT_THROW(context_->copy(buffer.ref().slice(0, 4), buffer.ref().slice(4, 4), foreign), InvalidArgumentError);
   EXPECT_THROW(context_->order_after(foreign, event), InvalidArgumentError);

@@ -283,7 +283,7 @@ CUDA_FAKE CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, std::siz
     if (size == 0) return;
     order_default_streams(stream);
     crossdock::device::Context& backend = *stream.context->backend;
-    // The bytes are copied from host memory that is given back in the stream's order.
+    // The bytes are copied from host memory that is freed in the stream's order.
     auto bytes = std::make_shared<std::string>(size, static_cast<char>(value));
     const BufferRef from{
         .data = bytes->data(), .size = size, .device = {}, .kind = MemoryKind::kHost, .read_only = true};

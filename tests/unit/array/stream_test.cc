@@ -22,7 +22,7 @@ using testing::number_at;
 using testing::number_batch;
 using ::testing::StartsWith;
 
-/// What the last owner of a batch lets go of is counted.
+/// Counts what the last owner of a batch releases.
 RecordBatch watched_batch(std::int64_t first, std::weak_ptr<const void>* owner) {
   RecordBatch batch = number_batch(first, 10);
   *owner = batch.owner;

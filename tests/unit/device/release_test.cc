@@ -1,4 +1,4 @@
-// Memory that a thread of the library's gives back.
+// Memory that a thread of the library's frees.
 
 #include "device/release.h"
 

@@ -297,7 +297,7 @@ TEST(LeaseLedgerAge, IsThatOfTheLeaseThatHasBeenOutLongest) {
     const RemoteBuffer buffer{address, 10};
     ledger.lend({&buffer, 1}, holder, now);
   };
-  const auto give_back = [&](std::uint64_t address) { ledger.free({&address, 1}, &freed); };
+  const auto end_lease = [&](std::uint64_t address) { ledger.free({&address, 1}, &freed); };
   EXPECT_FALSE(ledger.oldest_ms());
   lend(100, 1, 1000);
   lend(200, 1, 2000);
@@ -305,14 +305,14 @@ TEST(LeaseLedgerAge, IsThatOfTheLeaseThatHasBeenOutLongest) {
   lend(300, 3, 4000);
   lend(300, 3, 5000);  // the same again: counts from the first
   EXPECT_EQ(ledger.oldest_ms(), 1000);
-  give_back(100);
+  free(100);
   EXPECT_EQ(ledger.oldest_ms(), 2000);
-  give_back(200);
+  free(200);
   EXPECT_EQ(ledger.oldest_ms(), 3000);
-  give_back(100);
-  give_back(300);
+  free(100);
+  free(300);
   EXPECT_EQ(ledger.oldest_ms(), 4000);
-  give_back(300);
+  free(300);
   EXPECT_FALSE(ledger.oldest_ms());
 }
 

@@ -45,7 +45,7 @@ class BatchTest : public device::SimTest {
     EXPECT_EQ(array::test::live_arrays(), 0);
   }
 
-  /// Everything is given back: the end of a queue's work may put frees on it.
+  /// Everything is freed: the end of a queue's work may put frees on it.
   void quiet() {
     finish(queue_);
     finish(queue_);
@@ -149,7 +149,7 @@ TEST_F(BatchTest, DeviceToDeviceAndBackAgain) {
       << "the other device can't look";
   resolve_sizes(&imported, context_, queue_);
   RecordBatch second = copy(imported, other, MemoryKind::kDevice, other, queue);
-  // The memory is given back on its own queue, which must come after what the other device reads.
+  // The memory is freed on its own queue, which must come after what the other device reads.
   context_->order_after(queue_, second.event);
   imported = {};
   EXPECT_EQ(second.device, kOne);

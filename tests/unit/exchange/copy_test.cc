@@ -80,7 +80,7 @@ class CopyTest : public device::SimTest {
     context_->copy({.data = tensor.data, .size = 192, .device = tensor.device, .kind = tensor.kind, .read_only = false},
                    host(zeros_).as_read_only(), queue);
   }
-  /// Allocations that are alive once those are gone that a queue's thread gives back after its work: it may be a moment
+  /// Allocations that are alive once those are gone that a queue's thread frees after its work: it may be a moment
   /// behind the events that say that the work is done.
   std::uint64_t live_after_frees(std::uint64_t expected) {
     for (int i = 0; i < 2000 && driver_->counters().live_allocations != expected; ++i) {

@@ -344,7 +344,7 @@ TEST_F(FaultTest, AConsumerThatGivesBackSlowlyIsWaitedFor) {
   }
   take_all();
   EXPECT_EQ(errors, 0);
-  EXPECT_EQ(by_value, 0) << "it gave something back every 600 ms";
+  EXPECT_EQ(by_value, 0) << "it freed something every 600 ms";
   now += 600;
   free_one(2);
   EXPECT_TRUE(turn_until(6));
@@ -384,7 +384,7 @@ TEST_F(FaultTest, GrowingBatchesDontPileUpRegions) {
     const auto block = pool.allocate(mib << 20, {});
     ASSERT_TRUE(block);
     most = std::max(most, block->region);
-    pool.give_back(*block);
+    pool.free(*block);
   }
   EXPECT_LE(most, 4u) << "each batch left a region behind that none will ever fit into again";
 }

@@ -158,7 +158,7 @@ TEST_F(ProcessTest, AfterAForkTheChildKeepsFrozenMemoryAndNothingElse) {
     failures += !is_fork_error([&] { server.stats(); });
     failures += !is_fork_error([&] { server.publish("x", Source::table(number_stream(1, 1))); });
     failures += !is_fork_error([&] { server.close(); });
-    frozen.reset();  // gives nothing back: the lease is the parent's
+    frozen.reset();  // frees nothing: the lease is the parent's
     recycled.reset();
     return failures;
   });

@@ -72,7 +72,7 @@ TEST_F(ReleasedTest, AWithdrawnTablesMemoryGoesAtAClientThatMakesNoFurtherCall) 
     if (number_at(kept.front(), 7) != 7) return 2;
     kept.clear();
     if (!comes_true([] { return mappings_of("crossdock-table") == 0; })) return 3;
-    line.say("let go");
+    line.say("released");
     line.hear();
     return 0;
   });
@@ -83,7 +83,7 @@ TEST_F(ReleasedTest, AWithdrawnTablesMemoryGoesAtAClientThatMakesNoFurtherCall) 
   server.withdraw("table");
   EXPECT_EQ(descriptors_of("crossdock-table"), 1) << "somebody holds it";
   consumer.line().say("go on");
-  EXPECT_EQ(consumer.line().hear(), "let go");
+  EXPECT_EQ(consumer.line().hear(), "released");
   EXPECT_TRUE(comes_true([] { return descriptors_of("crossdock-table") == 0; }));
   consumer.line().say("end");
   EXPECT_EQ(consumer.wait(), 0);

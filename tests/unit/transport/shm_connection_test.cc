@@ -267,7 +267,7 @@ TEST_F(ShmConnectionTest, RegionsOverTheLimitAreRefusedAndHeldOnesCount) {
   ASSERT_TRUE(server_->retire(0));
   ASSERT_TRUE(server_->retire(1));
   EXPECT_FALSE(client_->receive());
-  ASSERT_TRUE(server_->announce(2, *region)) << "1 was let go of";
+  ASSERT_TRUE(server_->announce(2, *region)) << "1 was released";
   ASSERT_TRUE(client_->region(2, 1000));
   ASSERT_TRUE(server_->announce(3, *region)) << "0 is still held";
   EXPECT_THROW(client_->region(3, 1000), ProtocolError);

@@ -141,7 +141,7 @@ TEST_F(CudaFailures, OfEveryCallLeaveNothingBehind) {
         EXPECT_EQ(cuda_.current(), nullptr);
         const CrossdockCudaFakeLive live = cuda_.live();
         EXPECT_EQ(live.contexts, 0u);
-        // Where a context can't be entered to give something back, it goes with the context.
+        // Where a context can't be entered to free something, it goes with the context.
         const bool entering = function == "cuCtxPushCurrent_v2" || function == "cuCtxGetCurrent";
         if (!entering) crossdock::testing::expect_nothing_alive(cuda_);
         cuda_.control("crossdockCudaFakeForget");
@@ -190,7 +190,7 @@ TEST_F(CudaFailures, AtTheEndOfThingsAreNobodysProblem) {
   cuda_.fail("cuMemFreeAsync", 2, kUnknown);
   buffer = Buffer();
   EXPECT_NO_THROW(context_->free(std::move(freed), *queue_));
-  EXPECT_EQ(cuda_.calls("cuMemFree_v2"), 2u) << "given back another way";
+  EXPECT_EQ(cuda_.calls("cuMemFree_v2"), 2u) << "freed another way";
 }
 
 TEST_F(CudaFailures, ToNoteTheEndOfWorkIsMadeUpForByWaiting) {

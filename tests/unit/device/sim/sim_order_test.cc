@@ -264,7 +264,7 @@ TEST_F(SimOrderTest, WhatAQueueLetsGoOfMayGoLaterAndElsewhere) {
   context_->free(Buffer(elsewhere, std::shared_ptr<void>(shared.get(),
                                                          [late, shared](void*) {
                                                            const std::lock_guard lock(late->mutex);
-                                                           late->after = sim_letting_go();
+                                                           late->after = sim_release_clock();
                                                            late->buffer = shared;
                                                          })),
                  other_);
@@ -273,10 +273,10 @@ TEST_F(SimOrderTest, WhatAQueueLetsGoOfMayGoLaterAndElsewhere) {
     gone = late->buffer != nullptr;
   }
   {
-    const SimLettingGo letting_go(late->after);
+    const SimLettingGo release_clock(late->after);
     context_->free(std::move(*late->buffer), queue_);
   }
-  EXPECT_EQ(sim_letting_go(), nullptr);
+  EXPECT_EQ(sim_release_clock(), nullptr);
   EXPECT_EQ(failure_of(queue_), "");
   EXPECT_THAT(driver_->faults(), IsEmpty());
 }

@@ -1,4 +1,4 @@
-// What a client gives back while the server doesn't read, and who says it when no other call follows.
+// Frees of a client while the server doesn't read, and who says it when no other call follows.
 #include <future>
 #include <memory>
 #include <optional>
@@ -33,7 +33,7 @@ std::shared_ptr<const transport::TransportRegistry> shm_of(std::uint64_t ring_by
   return made;
 }
 
-class GiveBackTest : public testing::NoLeftovers {
+class FreesTest : public testing::NoLeftovers {
  protected:
   void SetUp() override {
     testing::NoLeftovers::SetUp();
@@ -54,14 +54,14 @@ class GiveBackTest : public testing::NoLeftovers {
     testing::NoLeftovers::TearDown();
   }
 
-  /// Has the server's thread stand still until let_go(): in the log, over a client that breaks the rules.
+  /// Has the server's thread stand still until drop(): in the log, over a client that breaks the rules.
   void stop_the_server() {
     const auto bad = transport::shm_connect(dissociated::parse_uri(server_->uri()).address, {}, 10'000, {});
     const transport::Agreement& agreement = bad->agreement();
     ASSERT_TRUE(bad->send_tagged(agreement.want_data ^ agreement.free_data ^ 1, as_bytes("x"), {}));
     stopped_.get_future().wait();
   }
-  void let_go() { go_.set_value(); }
+  void drop() { go_.set_value(); }
 
   std::vector<array::RecordBatch> all_batches(Client& client) {
     std::vector<array::RecordBatch> batches;
@@ -81,18 +81,18 @@ class GiveBackTest : public testing::NoLeftovers {
   std::optional<Server> server_;
 };
 
-TEST_F(GiveBackTest, AnIdleClientThatDropsMoreThanTheRingTakesLeavesNothingOut) {
+TEST_F(FreesTest, AnIdleClientThatDropsMoreThanTheRingTakesLeavesNothingOut) {
   Client client(server_->uri());
   std::vector<array::RecordBatch> kept = all_batches(client);
   ASSERT_EQ(kept.size(), static_cast<std::size_t>(kBatches));
   stop_the_server();
   kept.clear();
-  let_go();
+  drop();
   EXPECT_TRUE(all_came_back());
   EXPECT_EQ(number_at(*client.get("numbers")->next(), 0), 0) << "over another connection";
 }
 
-TEST_F(GiveBackTest, NorDoesOneThatDroppedThemBeforeItHadTheStreamsEnd) {
+TEST_F(FreesTest, NorDoesOneThatDroppedThemBeforeItHadTheStreamsEnd) {
   Client client(server_->uri());
   std::vector<array::RecordBatch> kept = all_batches(client);
   const auto reader = client.get("few");  // over the same connection
@@ -104,7 +104,7 @@ TEST_F(GiveBackTest, NorDoesOneThatDroppedThemBeforeItHadTheStreamsEnd) {
   int batches = 0;
   while (reader->next()) ++batches;
   EXPECT_EQ(batches, kFew);
-  let_go();
+  drop();
   EXPECT_TRUE(all_came_back());
 }
 
