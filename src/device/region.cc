@@ -156,7 +156,7 @@ std::shared_ptr<const Region> Region::open_file(const std::string& path) {
     }
     if (status.st_size == 0) throw InvalidArgumentError(path + " is empty; give an Arrow IPC file");
   };
-  // Looked at before it is opened, because opening a device can do something; and after, because it may be another by
+  // Checked before it is opened, because opening a device can do something; and after, because it may be another by
   // then (a fifo, on which a blocking open would hang).
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) {

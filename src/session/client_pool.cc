@@ -51,7 +51,7 @@ void ClientPool::put_back(std::shared_ptr<ClientConnection> connection) {
     idle_.push_back(connection);
   }
   connection->flush();
-  // Asked now that it is here: a batch released from now on finds it.
+  // Checked now that it is here: a batch released from now on finds it.
   if (connection->stuck()) drop(*connection);
 }
 

@@ -38,7 +38,7 @@ class IoLoop {
 
   const std::vector<std::string>& uris() const noexcept { return uris_; }
   const std::vector<std::string>& locations() const noexcept { return locations_; }
-  /// Asked of the I/O thread, so that nothing on its hot path needs a lock.
+  /// Runs on the I/O thread, so that nothing on its hot path needs a lock.
   ServerStats stats();
   /// Takes read leases on the table's files where the system grants them. Waits for the I/O thread. Best effort, and
   /// never throws: without a lease it is the file's size and times that tell of a change.

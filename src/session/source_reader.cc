@@ -196,11 +196,11 @@ bool SourceReader::hold(const array::RecordBatch& batch, std::uint64_t size, Mes
   Held* const raw = held.release();
   auto self = std::static_pointer_cast<SourceReader>(shared_from_this());
   message->keep = std::shared_ptr<const void>(
-      raw, [self = std::move(self), raw](const void*) { self->bury(std::unique_ptr<Held>(raw)); });
+      raw, [self = std::move(self), raw](const void*) { self->defer_release(std::unique_ptr<Held>(raw)); });
   return true;
 }
 
-void SourceReader::bury(std::unique_ptr<Held> held) noexcept {
+void SourceReader::defer_release(std::unique_ptr<Held> held) noexcept {
   const std::uint64_t size = held->size;
   {
     const std::lock_guard lock(mutex_);

@@ -109,7 +109,7 @@ class SourceReader final : public SourceTask {
   bool push(Message* message);
   void end(std::exception_ptr failure) noexcept;
   void forget() noexcept;
-  void bury(std::unique_ptr<Held> held) noexcept;
+  void defer_release(std::unique_ptr<Held> held) noexcept;
   bool drop_buried();
   void drop_queue() noexcept;
   bool stopped();

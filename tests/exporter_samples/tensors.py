@@ -710,7 +710,7 @@ def _silent_failure(*_: Any) -> int:
     return -1
 
 
-def _told_failure(prototype: int, out: int, context: int | None, tell: int | None) -> int:
+def _reported_failure(prototype: int, out: int, context: int | None, tell: int | None) -> int:
     text = ctypes.CFUNCTYPE(None, c_void_p, c_char_p, c_char_p)(tell or 0)
     text(context, b"BufferError", b"a null pointer to elements")
     return -1
@@ -748,7 +748,7 @@ breaks("exchange-tensor", "it exports the object that it is given")(exchange(_su
 breaks("exchange-dltensor", "it shows the object that it is given")(exchange(_subject(), borrow=_borrow_other))
 breaks("exchange-stream", "the CPU has no stream to give")(exchange(_subject(), stream=_busy_stream))
 breaks("exchange-allocator", "what fails tells the error")(exchange(_subject(), allocator=_silent_failure))
-breaks("exchange-allocator", "two by three floats can be had")(exchange(_subject(), allocator=_told_failure))
+breaks("exchange-allocator", "two by three floats can be had")(exchange(_subject(), allocator=_reported_failure))
 breaks("exchange-tensor", "a failure has an exception")(exchange(_subject(), from_py=_silent_failure))
 breaks("exchange-tensor", "it gives a tensor that can be used")(exchange(_subject(), from_py=_gives(NoFloats, ndim=-1)))
 breaks("exchange-tensor", "it gives the tensor's device")(exchange(_subject(), from_py=_gives(None, device_type=3)))
@@ -772,7 +772,7 @@ class Dictionary:
 
     @property
     def __cuda_array_interface__(self) -> Any:
-        told = {
+        interface = {
             "shape": self.shape,
             "typestr": "<f4",
             "data": (self.pointer, self.readonly),
@@ -781,12 +781,12 @@ class Dictionary:
             "stream": None,
             **self.more,
         }
-        return {key: value for key, value in told.items() if key not in self.without}
+        return {key: value for key, value in interface.items() if key not in self.without}
 
 
-def cai(**told: Any) -> Any:
-    """A dictionary that differs in what is told."""
-    return type("Told", (Dictionary,), {"more": told})
+def cai(**changed: Any) -> Any:
+    """A dictionary that differs in these entries."""
+    return type("Changed", (Dictionary,), {"more": changed})
 
 
 class ArrayInterface:
@@ -801,16 +801,16 @@ class ArrayInterface:
     @property
     def __array_interface__(self) -> Any:
         data = (ctypes.addressof(self.memory), False)
-        told = {"shape": (2, 3), "typestr": "<f4", "data": data, "version": 3, **self.more}
-        return {key: value for key, value in told.items() if key not in self.without}
+        interface = {"shape": (2, 3), "typestr": "<f4", "data": data, "version": 3, **self.more}
+        return {key: value for key, value in interface.items() if key not in self.without}
 
 
-def npy(**told: Any) -> Any:
-    return type("Told", (ArrayInterface,), {"more": told})
+def npy(**changed: Any) -> Any:
+    return type("Changed", (ArrayInterface,), {"more": changed})
 
 
 _STRUCTURED = [("a", "<i4"), ("b", "<f4", (2,))]
-for _told in (
+for _changed in (
     {},
     {"strides": (24, 4)},
     {"strides": (-12, 4), "data": (GPU_POINTER + 12, True)},
@@ -825,7 +825,7 @@ for _told in (
     {"typestr": ">f4"},
     {"typestr": "<M8[ns]"},
 ):
-    right(cai(**_told))
+    right(cai(**_changed))
 right(ArrayInterface)
 right(npy(strides=(12, 4), descr=[("", "<f4")]))
 
@@ -835,7 +835,7 @@ class OverABuffer(ArrayInterface):
     more: ClassVar[dict[str, Any]] = {"data": bytearray(24)}
 
 
-for _rule, _says, _told in (
+for _rule, _says, _changed in (
     ("cai-shape", "shape is a tuple", {"shape": [2, 3]}),
     ("cai-shape", "shape isn't negative", {"shape": (2, -3)}),
     ("cai-shape", "the array has a size", {"shape": (1 << 40, 1 << 40)}),
@@ -866,7 +866,7 @@ for _rule, _says, _told in (
     ("cai-mask", "mask exports the interface", {"mask": [True] * 6}),
     ("cai-mask", "mask has the array's shape", {"mask": cai(shape=(4,), typestr="|b1")()}),
 ):
-    breaks(_rule, _says)(cai(**_told))
+    breaks(_rule, _says)(cai(**_changed))
 
 
 @breaks("cai-missing", "version is one of the four that must be there")
@@ -887,7 +887,7 @@ class RaisesHalfWay:
         raise RuntimeError("no GPU today")
 
 
-for _rule, _says, _told in (
+for _rule, _says, _changed in (
     ("array-shape", "shape is a tuple of integers", {"shape": (2.0, 3)}),
     ("array-typestr", "typestr is a string", {"typestr": 4}),
     ("array-data", "data is a tuple of two, or a buffer", {"data": 4096}),
@@ -899,7 +899,7 @@ for _rule, _says, _told in (
     ("array-descr", "descr has the size of typestr", {"descr": [("", "<f8")]}),
     ("array-mask", "mask has the array's shape", {"mask": npy(shape=(5,), typestr="|b1")()}),
 ):
-    breaks(_rule, _says)(npy(**_told))
+    breaks(_rule, _says)(npy(**_changed))
 
 
 @breaks("array-raises", "the attribute can be read")
@@ -961,9 +961,9 @@ class Both(Tensor):
     @property
     def __array_interface__(self) -> Any:
         data = (self.pointer(self.memory), self.readonly)
-        return {"shape": self.shape, "typestr": "<f4", "data": data, "version": 3, **self.told()}
+        return {"shape": self.shape, "typestr": "<f4", "data": data, "version": 3, **self.changed()}
 
-    def told(self) -> dict[str, Any]:
+    def changed(self) -> dict[str, Any]:
         return {}
 
 
@@ -981,31 +981,31 @@ class BothWaysReadOnly(Both):
 class LaundersByDictionary(Both):
     readonly = True
 
-    def told(self) -> dict[str, Any]:
+    def changed(self) -> dict[str, Any]:
         return {"data": (self.pointer(self.memory), False)}
 
 
 @breaks("across-readonly", "what the dictionary says is read-only isn't writable elsewhere")
 class LaundersByDLPack(Both):
-    def told(self) -> dict[str, Any]:
+    def changed(self) -> dict[str, Any]:
         return {"data": (self.pointer(self.memory), True)}
 
 
 @breaks("across-shape", "all protocols tell the same shape")
 class FlatInOne(Both):
-    def told(self) -> dict[str, Any]:
+    def changed(self) -> dict[str, Any]:
         return {"shape": (6,)}
 
 
 @breaks("across-strides", "all protocols tell the same strides")
 class BackwardsInOne(Both):
-    def told(self) -> dict[str, Any]:
+    def changed(self) -> dict[str, Any]:
         return {"strides": (4, 8)}
 
 
 @breaks("across-itemsize", "all protocols tell the same type")
 class HalfInOne(Both):
-    def told(self) -> dict[str, Any]:
+    def changed(self) -> dict[str, Any]:
         return {"typestr": "<f2", "strides": (12, 4)}
 
 
@@ -1024,7 +1024,7 @@ class OtherMemory(Both):
         super().__init__()
         self.other = (c_float * 6)()
 
-    def told(self) -> dict[str, Any]:
+    def changed(self) -> dict[str, Any]:
         return {"data": (ctypes.addressof(self.other), False)}
 
 

@@ -41,7 +41,7 @@ class Interface:
 
     @property
     def __sycl_usm_array_interface__(self) -> Any:
-        told = {
+        interface = {
             "shape": (2, 3),
             "typestr": "<f4",
             "data": (POINTER, False),
@@ -51,15 +51,15 @@ class Interface:
             "syclobj": self.context(),
             **self.more,
         }
-        return {key: value for key, value in told.items() if key not in self.without}
+        return {key: value for key, value in interface.items() if key not in self.without}
 
     def context(self) -> Any:
         return CPU
 
 
-def usm(**told: Any) -> Any:
-    """A dictionary that differs in what is told."""
-    return type("Told", (Interface,), {"more": told})
+def usm(**changed: Any) -> Any:
+    """A dictionary that differs in these entries."""
+    return type("Changed", (Interface,), {"more": changed})
 
 
 def of(context: Any) -> Any:
@@ -77,7 +77,7 @@ def giving(get: Any) -> Any:
 
 
 _STRUCTURED = [("a", "<i4"), ("b", "<f4", (2,))]
-for _told in (
+for _changed in (
     {},
     {"strides": (3, 1)},
     {"strides": (-3, 1), "offset": 3},
@@ -94,7 +94,7 @@ for _told in (
     {"typedescr": None},
     *({"syclobj": text} for text in ("gpu", "cpu:0", "level_zero:gpu:1", "cuda", "0", "opencl:1", "gpu,cpu")),
 ):
-    right(usm(**_told))
+    right(usm(**_changed))
 right(type("Bare", (Interface,), {"without": ("strides", "offset")}))
 for _context in (
     dpctls("SyclContext"),
@@ -122,15 +122,15 @@ class OverBytes(bytearray):
         return {"shape": (2, 3), "typestr": "<f4", "version": 1, "syclobj": CPU, **self.more}
 
 
-def over(**told: Any) -> Any:
-    return type("Over", (OverBytes,), {"more": told})
+def over(**changed: Any) -> Any:
+    return type("Over", (OverBytes,), {"more": changed})
 
 
 right(OverBytes)
 right(over(strides=(-3, -1), offset=5))
 right(over(shape=(0,), offset=0))
 
-for _rule, _says, _told in (
+for _rule, _says, _changed in (
     ("usm-version", "version is 1, and no other", {"version": 3}),
     ("usm-version", "version is an integer", {"version": "1"}),
     ("usm-version", "version is no bool", {"version": True}),
@@ -171,7 +171,7 @@ for _rule, _says, _told in (
     ("usm-filter", "a number isn't negative", {"syclobj": "gpu:-1"}),
     ("usm-capsule-shared", "each reading gives a capsule of its own", {"syclobj": queue_ref()}),
 ):
-    breaks(_rule, _says)(usm(**_told))
+    breaks(_rule, _says)(usm(**_changed))
 
 _KEPT = queue_ref(b"SyclContextRef")
 
@@ -195,13 +195,13 @@ for _rule, _says, _context in (
 ):
     breaks(_rule, _says)(of(_context))
 
-for _rule, _says, _told in (
+for _rule, _says, _changed in (
     ("usm-buffer", "all elements lie in the buffer", {"shape": (7,)}),
     ("usm-buffer", "offset counts from the buffer's start", {"offset": 1}),
     ("usm-buffer", "nothing lies before the buffer", {"offset": -1}),
     ("usm-buffer", "strides count elements, not bytes", {"strides": (12, 4)}),
 ):
-    breaks(_rule, _says)(over(**_told))
+    breaks(_rule, _says)(over(**_changed))
 
 
 @breaks("usm-missing", "the context must be told")
@@ -255,10 +255,11 @@ class Both(tensors.Tensor):
 
     @property
     def __sycl_usm_array_interface__(self) -> Any:
-        told = {"shape": self.shape, "typestr": "<f4", "data": (POINTER, self.readonly), "version": 1, "syclobj": CPU}
-        return told | self.told()
+        data = (POINTER, self.readonly)
+        interface = {"shape": self.shape, "typestr": "<f4", "data": data, "version": 1, "syclobj": CPU}
+        return interface | self.changed()
 
-    def told(self) -> dict[str, Any]:
+    def changed(self) -> dict[str, Any]:
         return {}
 
 
@@ -271,7 +272,7 @@ class BothWays(Both):
 class BothWaysByOffset(Both):
     """The interface tells the allocation, and DLPack where the array starts."""
 
-    def told(self) -> dict[str, Any]:
+    def changed(self) -> dict[str, Any]:
         return {"data": (POINTER - 32, False), "offset": 8}
 
 
@@ -279,25 +280,25 @@ class BothWaysByOffset(Both):
 class LaundersUsm(Both):
     readonly = True
 
-    def told(self) -> dict[str, Any]:
+    def changed(self) -> dict[str, Any]:
         return {"data": (POINTER, False)}
 
 
 @breaks("across-pointer", "offset counts elements, not bytes")
 class OffsetInBytes(Both):
-    def told(self) -> dict[str, Any]:
+    def changed(self) -> dict[str, Any]:
         return {"data": (POINTER - 32, False), "offset": 32}
 
 
 @breaks("across-strides", "strides count elements, not bytes")
 class StridesInBytes(Both):
-    def told(self) -> dict[str, Any]:
+    def changed(self) -> dict[str, Any]:
         return {"strides": (12, 4)}
 
 
 @breaks("across-shape", "all protocols tell the same shape")
 class FlatInUsm(Both):
-    def told(self) -> dict[str, Any]:
+    def changed(self) -> dict[str, Any]:
         return {"shape": (6,)}
 
 

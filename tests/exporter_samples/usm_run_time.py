@@ -78,16 +78,16 @@ class Floats:
 
     @property
     def __sycl_usm_array_interface__(self) -> Any:
-        told = {
+        interface = {
             "shape": (2, 3),
             "typestr": "<f4",
             "data": (self.pointer, False),
             "version": 1,
             "syclobj": self.syclobj(),
         }
-        return told | self.told()
+        return interface | self.changed()
 
-    def told(self) -> dict[str, Any]:
+    def changed(self) -> dict[str, Any]:
         return {}
 
 
@@ -108,7 +108,7 @@ for _context in CONTEXTS:
 
 @_right
 class Backwards(Floats):
-    def told(self) -> dict[str, Any]:
+    def changed(self) -> dict[str, Any]:
         return {"strides": (-3, -1), "offset": 5}
 
 
@@ -116,37 +116,37 @@ class Backwards(Floats):
 class InTheMiddle(Floats):
     size = 4096
 
-    def told(self) -> dict[str, Any]:
+    def changed(self) -> dict[str, Any]:
         return {"strides": (12, 4), "offset": 100}
 
 
 @_right
 class Empty(Floats):
-    def told(self) -> dict[str, Any]:
+    def changed(self) -> dict[str, Any]:
         return {"shape": (0, 3), "data": (0, False)}
 
 
 @_breaks("usm-pointer", "ordinary memory is no USM memory")
 class OrdinaryMemory(Floats):
-    def told(self) -> dict[str, Any]:
+    def changed(self) -> dict[str, Any]:
         return {"data": (ctypes.addressof(_HOST), False)}
 
 
 @_breaks("usm-pointer", "a pointer is nothing made up")
 class MadeUp(Floats):
-    def told(self) -> dict[str, Any]:
+    def changed(self) -> dict[str, Any]:
         return {"data": (0x1000, False)}
 
 
 @_breaks("usm-bounds", "the array ends where the memory ends")
 class TooLong(Floats):
-    def told(self) -> dict[str, Any]:
+    def changed(self) -> dict[str, Any]:
         return {"shape": (1 << 30,)}
 
 
 @_breaks("usm-bounds", "the array starts where the memory starts")
 class TooEarly(Floats):
-    def told(self) -> dict[str, Any]:
+    def changed(self) -> dict[str, Any]:
         return {"offset": -(1 << 30)}
 
 
@@ -154,13 +154,13 @@ class TooEarly(Floats):
 class StridesInBytes(Floats):
     size = 4 << 20
 
-    def told(self) -> dict[str, Any]:
+    def changed(self) -> dict[str, Any]:
         return {"shape": (1024, 1024), "strides": (4096, 4)}
 
 
 @_breaks("usm-filter", "the device is there")
 class OnNoDevice(Floats):
-    def told(self) -> dict[str, Any]:
+    def changed(self) -> dict[str, Any]:
         return {"syclobj": "cpu:99"}
 
 

@@ -24,7 +24,7 @@ BYTES = sum(map(len, TEXTS))
 WILD = struct.pack("<i", 1 << 30)
 
 
-def writable_twin(address: int) -> int:
+def writable_alias(address: int) -> int:
     """Where this process's server can write to the memory that its client maps read-only at `address`."""
     found: dict[str, tuple[int, int]] = {}
     readers: tuple[int, int, str] | None = None
@@ -53,8 +53,8 @@ def live() -> Iterator[tuple[Any, Callable[[], None]]]:
     with xd.Server() as server, xd.connect(server.uri) as client:
         server.publish("live", TABLE, mode="live")
         batch = next(client.get("live"))
-        twin = writable_twin(last_offset_of(batch))
-        yield batch, lambda: ctypes.memmove(twin, WILD, len(WILD))
+        writable = writable_alias(last_offset_of(batch))
+        yield batch, lambda: ctypes.memmove(writable, WILD, len(WILD))
 
 
 @pytest.fixture

@@ -71,12 +71,12 @@ FAULTS = {
     ),
     "transports don't know each other, private headers": (
         "src/transport/shm/channel.cc",
-        '#include "transport/memory/twin.h"\n',
+        '#include "transport/memory/link.h"\n',
         1,
         "transport/shm may not include transport/memory",
     ),
     "transports don't know each other, beside": (
-        "src/transport/memory/twin.h",
+        "src/transport/memory/link.h",
         '#include "../shm/ring.h"\n',
         1,
         "transport/memory may not include transport/shm",
@@ -193,7 +193,7 @@ FAULTS = {
 # Private headers that the cases above reach for.
 OTHERS = {
     "src/device/memfd.h": "",
-    "src/transport/memory/twin.h": "",
+    "src/transport/memory/link.h": "",
     "src/transport/shm/ring.h": "",
     "include/crossdock/core/error.h": "",
 }

@@ -18,7 +18,7 @@ namespace crossdock::device {
 /// What a registry is made with, by programs that share devices with other libraries.
 struct DriverOptions {
   std::vector<std::string> sycl_libraries{};  ///< Where to look for dpctl's library first (sycl.h).
-  /// Asked for a device's default queue, once for each: for those who must agree on it with another library. Nothing:
+  /// Returns a device's default queue, called once per device, to agree on it with another library. Empty:
   /// the driver makes one. Called without a lock, by several threads at once if need be; what
   /// it throws is thrown on.
   std::function<std::optional<Queue>(const Device&)> default_queue{};

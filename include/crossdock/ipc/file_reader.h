@@ -22,7 +22,7 @@ struct FileBytes {
   std::shared_ptr<const void> owner;  ///< Keeps `bytes`; every batch holds it.
   /// Where the metadata is read from, of the same size. Null: from `bytes`.
   std::shared_ptr<const ContainerSource> metadata{};
-  /// Throws FileChangedError if `bytes` are no longer what they were. Asked before every batch; empty: never.
+  /// Throws FileChangedError if `bytes` are no longer what they were. Called before every batch; empty: never.
   std::function<void()> check_unchanged{};
 };
 

@@ -70,7 +70,7 @@ class CROSSDOCK_EXPORT Reader : public array::BatchStream {
   void awake();
   /// To be asked anew each time, with two connections it changes; -1 once the stream is over.
   int descriptor() const;
-  /// Asked while next() waits; see transport.h.
+  /// Called while next() waits; see transport.h.
   void set_interrupt_hook(transport::InterruptHook hook);
   /// No more batches: next() throws ClosedError, unless the end was reached. Those handed out stay valid.
   void close();

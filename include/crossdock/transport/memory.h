@@ -18,7 +18,7 @@ struct MemoryOptions {
   bool shares_memory = true;                ///< False: as between machines, bodies go by value.
 };
 
-/// The in-process twin of a connection: two ends joined by queues, for tests and simulation. The same rules as any
+/// The in-process implementation of a connection: two ends joined by queues, for tests and simulation. The same rules as any
 /// other transport, and the same conformance suite: regions too pass by descriptor and are checked and mapped anew by
 /// the end that asks for them, so an end never sees the other's own mapping. The two ends may be used by different
 /// threads, and may be destroyed in either order. Throws InvalidArgumentError (no room for a message), ResourceError

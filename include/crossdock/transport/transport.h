@@ -42,7 +42,7 @@ struct Incoming {
   std::shared_ptr<const void> owner{};
 };
 
-/// Asked by a waiting call now and then, and after every signal: true makes it throw InterruptedError. Called with no
+/// Called by a blocking call now and then, and after every signal: true makes that call throw InterruptedError. Called with no
 /// lock held.
 using InterruptHook = std::function<bool()>;
 

@@ -328,7 +328,7 @@ void tensor_from_any(PyObject* object, const ImportOptions& options, Tensor* out
     return;
   }
   if (PyObject_CheckBuffer(object) != 0) {
-    // Shared memory of SYCL may have a buffer, too, which tells less. Asked of the type: most objects end here.
+    // Shared memory of SYCL may have a buffer, too, which tells less. Found up on the type: most objects end here.
     const bool usm = _PyType_Lookup(Py_TYPE(object), names::__sycl_usm_array_interface__()) != nullptr;
     if (usm && tensor_from_usm_array(object, out)) return;
     refuse_masked_array(object);

@@ -364,7 +364,7 @@ bool tensor_from_dlpack(PyObject* object, PyObject* dl_device, PyObject* copy, T
   const std::optional<device::Device> device = device_from(object);
   // Of a copy that the producer makes for the host there is nothing to order: it is there.
   const bool to_host = given(dl_device) && pair_in(dl_device, "dl_device").first == 1;
-  const AskedStream stream = device && !to_host ? stream_for_dlpack(*device) : AskedStream{nb::none()};
+  const RequestedStream stream = device && !to_host ? stream_for_dlpack(*device) : RequestedStream{nb::none()};
   static PyObject* const version = Py_BuildValue("(ii)", DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION);
 
   PyObject* arguments[4] = {version};
@@ -404,7 +404,7 @@ bool tensor_from_dlpack(PyObject* object, PyObject* dl_device, PyObject* copy, T
   // What is on another device than its producer was a copy, whatever it says.
   if (copied != nullptr) *copied = flagged || (device && *device != exchange::dlpack_device(out->device));
   refuse_lazy_bits(object, *out);
-  note_asked_stream(out, device, stream);
+  note_requested_stream(out, device, stream);
   return true;
 }
 

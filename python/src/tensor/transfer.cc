@@ -142,7 +142,7 @@ void order_for_dlpack(Tensor* tensor, const Device& of, PyObject* stream) {
   }
 }
 
-AskedStream stream_for_dlpack(const Device& device) {
+RequestedStream stream_for_dlpack(const Device& device) {
   if (device::host_readable(device.type) || drivers().context_or_null(device) == nullptr) return {nb::none()};
   Queue queue = drivers().default_queue(device);
   if (queue.native() == nullptr) return {nb::none()};
@@ -157,11 +157,11 @@ AskedStream stream_for_dlpack(const Device& device) {
   return {std::move(number), std::move(queue)};
 }
 
-void note_asked_stream(Tensor* tensor, const std::optional<Device>& source, const AskedStream& asked) {
+void note_requested_stream(Tensor* tensor, const std::optional<Device>& source, const RequestedStream& requested) {
   if (tensor->device == Device{}) return;
   const device::DriverRegistry& all = drivers();
   const GilRelease release;  // it records: see record_without_lock()
-  exchange::note_dlpack_stream(tensor, source, asked.queue, all);
+  exchange::note_dlpack_stream(tensor, source, requested.queue, all);
 }
 
 void note_default_queue(Tensor* tensor) {

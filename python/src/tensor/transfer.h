@@ -51,14 +51,14 @@ void order_for_dlpack(array::Tensor* tensor, const device::Device& of, PyObject*
 /// exchange::check_dlpack_stream(), likewise.
 void check_stream(const device::Device& device, PyObject* stream);
 /// What a DLPack producer is asked to order after its work.
-struct AskedStream {
+struct RequestedStream {
   nanobind::object argument;             ///< `stream`; None: not named.
   std::optional<device::Queue> queue{};  ///< Which one that is of ours.
 };
 /// Of a producer on this device: our queue there, or none.
-AskedStream stream_for_dlpack(const device::Device& device);
+RequestedStream stream_for_dlpack(const device::Device& device);
 /// exchange::note_dlpack_stream(), after a producer was asked so.
-void note_asked_stream(array::Tensor* tensor, const std::optional<device::Device>& source, const AskedStream& asked);
+void note_requested_stream(array::Tensor* tensor, const std::optional<device::Device>& source, const RequestedStream& requested);
 /// After a producer by the C exchange API put its work on our default_stream().
 void note_default_queue(array::Tensor* tensor);
 

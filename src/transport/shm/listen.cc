@@ -255,7 +255,7 @@ void ShmListener::reject_without_descriptor() {
   backoff_.end();
 }
 
-/// Nobody can be accepted now, for a reason that may go away. Those who knock wait.
+/// Nobody can be accepted now, for a reason that may go away: new clients wait.
 void ShmListener::back_off(const std::string& why) {
   if (backoff_.begin()) say(LogLevel::kError, "shm:" + file_.path() + " can't accept clients for now: " + why);
 }

@@ -27,7 +27,7 @@ struct Hello {
   std::uint64_t features = 0;
   std::uint64_t max_message = 0;
   std::uint64_t max_body = 0;
-  std::uint32_t carries = 0;  ///< As ChannelRole counts.
+  std::uint32_t role = 0;  ///< As ChannelRole counts.
 };
 
 /// Server's consent, with the descriptors of the rings that it has made: its own, then the client's.

@@ -263,7 +263,7 @@ bool TcpConnection::prepare_sleep() {
   if (news()) return false;
   if (!reader_.drained() && readable()) return false;
   const std::lock_guard lock(interest_mutex_);
-  // Asked under the lock: a sender that leaves something behind from now on sees that we sleep.
+  // Checked under the lock: a sender that leaves something behind from now on sees that we sleep.
   asleep_ = true;
   set_interest(writer_.pending());
   return true;

@@ -41,7 +41,7 @@ struct Hello {
   std::uint64_t features = 0;
   std::uint64_t max_message = 0;
   std::uint64_t max_body = 0;
-  std::uint32_t carries = 0;  ///< As ChannelRole counts.
+  std::uint32_t role = 0;  ///< As ChannelRole counts.
   bool has_token = false;
   Nonce nonce{};
 };

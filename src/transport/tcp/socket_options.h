@@ -9,7 +9,7 @@ namespace crossdock::transport::tcp {
 /// Throws InvalidArgumentError for options that can't work.
 void check_options(const TcpOptions& options);
 
-/// Buffer sizes: before connecting or listening, since the window's scale is settled then. Throws SystemError.
+/// Buffer sizes: before connecting or listening, since the window's scale is fixed then. Throws SystemError.
 void set_buffers(int socket, const TcpOptions& options, const std::string& where);
 
 /// What a connected socket needs: no delay, probes, time limits, and no pacing within the machine. Throws SystemError.

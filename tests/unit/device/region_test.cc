@@ -437,7 +437,7 @@ TEST(RegionRecycled, SaysThatDescriptorsRanOutAndLeaksNothing) {
     EXPECT_THROW(Region::open_file(path), ResourceError);
     EXPECT_THROW(RegionWriter("region-test"), ResourceError);
     EXPECT_THROW(Arena(4096), ResourceError);
-    // One left: enough for the memfd, not for its read-only twin.
+    // One left: enough for the memfd, not for its read-only descriptor.
     all.pop_back();
     EXPECT_THROW(Region::make_recycled(4096, "region-test"), ResourceError);
   }

@@ -275,9 +275,9 @@ TEST_P(CudaArrayTest, VersionsZeroToThree) {
     ASSERT_TRUE(tensor.queue) << "before version 3 nothing is promised: the legacy default stream's order is taken";
     EXPECT_EQ(tensor.queue->native(), reinterpret_cast<void*>(std::intptr_t{1}));
     EXPECT_FALSE(is_ready(tensor));
-    const Tensor unordered = imported(stream(), version, false);
-    EXPECT_FALSE(unordered.queue);
-    EXPECT_TRUE(is_ready(unordered));
+    const Tensor without_order = imported(stream(), version, false);
+    EXPECT_FALSE(without_order.queue);
+    EXPECT_TRUE(is_ready(without_order));
   }
   EXPECT_FALSE(imported(std::nullopt, 3).queue);
 }

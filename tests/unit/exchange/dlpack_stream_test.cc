@@ -244,9 +244,9 @@ TEST(DlpackStreamTest, WithoutADriverTheStreamIsCarried) {
       EXPECT_TRUE(is_ready(shown)) << "the very stream that the work is on";
     }
     EXPECT_THROW(order_for_dlpack(&tensor, device, another, none), ExportError);
-    Tensor unordered = tensor;
-    order_for_dlpack(&unordered, device, kDLPackNoOrder, none);
-    EXPECT_TRUE(is_ready(unordered)) << "no order is asked for";
+    Tensor without_order = tensor;
+    order_for_dlpack(&without_order, device, kDLPackNoOrder, none);
+    EXPECT_TRUE(is_ready(without_order)) << "no order is asked for";
     Tensor shown = tensor;
     order_on_work_stream(&shown, none);
     EXPECT_TRUE(is_ready(shown));

@@ -110,7 +110,7 @@ TEST_F(ByValueTest, LiveStreamsAreSentFromWhereTheyLie) {
 TEST_F(ByValueTest, ALiveStreamThatIsDroppedInTheMiddleLetsEverythingGo) {
   Server server(server_options());
   std::promise<void> gone;
-  std::future<void> let_go = gone.get_future();
+  std::future<void> released = gone.get_future();
   server.publish("endless", Source::factory([&gone] {
                    const std::shared_ptr<void> held(nullptr, [&gone](void*) { gone.set_value(); });
                    return std::make_unique<FunctionStream>(number_batch(0, 0).schema,
@@ -121,7 +121,7 @@ TEST_F(ByValueTest, ALiveStreamThatIsDroppedInTheMiddleLetsEverythingGo) {
     const auto reader = client.get("endless");
     for (int i = 0; i < 10; ++i) reader->next();
   }
-  EXPECT_EQ(let_go.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  EXPECT_EQ(released.wait_for(std::chrono::seconds(20)), std::future_status::ready);
 }
 
 TEST_F(ByValueTest, ABatchOverWhatTheConsumerTakesIsNamed) {

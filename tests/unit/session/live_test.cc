@@ -125,7 +125,7 @@ TEST_F(LiveTest, WhoGivesBackAfterHavingHoardedGetsSharedMemoryAgain) {
 TEST_F(LiveTest, AReaderThatIsDroppedInMidStreamEndsItsSourceAlsoWhileABatchIsHeld) {
   Server server;
   std::promise<void> gone;
-  std::future<void> let_go = gone.get_future();
+  std::future<void> released = gone.get_future();
   server.publish("endless", Source::factory([&gone] {
                    const std::shared_ptr<void> held(nullptr, [&gone](void*) { gone.set_value(); });
                    return std::make_unique<FunctionStream>(number_batch(0, 0).schema,
@@ -135,7 +135,7 @@ TEST_F(LiveTest, AReaderThatIsDroppedInMidStreamEndsItsSourceAlsoWhileABatchIsHe
   auto reader = client.get("endless");
   const array::RecordBatch kept = *reader->next();
   reader.reset();
-  EXPECT_EQ(let_go.wait_for(std::chrono::seconds(20)), std::future_status::ready) << "nobody asks for its next batch";
+  EXPECT_EQ(released.wait_for(std::chrono::seconds(20)), std::future_status::ready) << "nobody asks for its next batch";
   EXPECT_EQ(number_at(kept, 0), 7);
 }
 

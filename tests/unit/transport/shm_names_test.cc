@@ -33,11 +33,11 @@ std::string picked(int n = 1) {
   return "crossdock-" + std::to_string(::getpid()) + (n == 1 ? "" : "-" + std::to_string(n));
 }
 
-template <typename Wanted>
+template <typename Expected>
 std::string thrown(const std::function<void()>& run) {
   try {
     run();
-  } catch (const Wanted& error) {
+  } catch (const Expected& error) {
     return error.what();
   } catch (const std::exception& error) {
     ADD_FAILURE() << "another error: " << error.what();
