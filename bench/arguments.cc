@@ -37,11 +37,11 @@ std::int64_t Arguments::number(const std::string& name, std::int64_t otherwise) 
   return number;
 }
 
-transport::Wait Arguments::wait(const std::string& name) const {
+transport::WaitMode Arguments::wait(const std::string& name) const {
   const std::string value = text(name, "auto");
-  if (value == "spin") return transport::Wait::kSpin;
-  if (value == "block") return transport::Wait::kBlock;
-  if (value == "auto") return transport::Wait::kAuto;
+  if (value == "spin") return transport::WaitMode::kSpin;
+  if (value == "block") return transport::WaitMode::kBlock;
+  if (value == "auto") return transport::WaitMode::kAuto;
   throw InvalidArgumentError("--" + name + " is spin, block or auto, not " + value);
 }
 

@@ -17,7 +17,7 @@ class Arguments {
 
   std::string text(const std::string& name, const std::string& otherwise = {}) const;
   std::int64_t number(const std::string& name, std::int64_t otherwise) const;
-  transport::Wait wait(const std::string& name) const;  ///< spin, block or auto (the default)
+  transport::WaitMode wait(const std::string& name) const;  ///< spin, block or auto (the default)
 
  private:
   std::map<std::string, std::string> values_;

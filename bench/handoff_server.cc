@@ -19,9 +19,9 @@ namespace crossdock::bench {
 namespace {
 
 // Fills the arena here, so that no batch refers to it once it is published: the table alone keeps it.
-session::Source arena_source(session::Context& context, const std::shared_ptr<const array::Schema>& schema,
+session::Source arena_source(session::Runtime& runtime, const std::shared_ptr<const array::Schema>& schema,
                              std::uint64_t batch_bytes, int sets, std::int64_t count) {
-  const std::shared_ptr<device::Arena> arena = context.make_arena();
+  const std::shared_ptr<device::Arena> arena = runtime.make_arena();
   auto batches = make_batches(
       schema, batch_bytes, sets, [&](std::uint64_t bytes) { return arena->allocate(bytes); }, arena);
   return session::Source::table(std::make_unique<RepeatedStream>(std::move(batches), count));
@@ -38,7 +38,7 @@ void serve(const Arguments& arguments) {
   options.wait = arguments.wait("wait");
   options.window = static_cast<std::uint32_t>(arguments.number("window", options.window));
   options.lease_limit = static_cast<std::uint64_t>(arguments.number("lease-limit", std::int64_t{1} << 30));
-  options.context = std::make_shared<session::Context>();
+  options.runtime = std::make_shared<session::Runtime>();
   const auto schema = float64_schema(kColumns);
 
   session::Server server(options);
@@ -49,7 +49,7 @@ void serve(const Arguments& arguments) {
     publish_ns = now_ns() - start;
   };
   if (kind == "arena") {
-    publish(arena_source(*options.context, schema, batch_bytes, sets, count));
+    publish(arena_source(*options.runtime, schema, batch_bytes, sets, count));
   } else if (kind == "table") {
     publish(
         session::Source::table(std::make_unique<RepeatedStream>(make_heap_batches(schema, batch_bytes, sets), count)));

@@ -100,9 +100,9 @@ void play(std::int64_t rounds) {
 void measure(const Arguments& arguments) {
   const std::int64_t rounds = arguments.number("batches", 20'000);
   switch (arguments.wait("wait")) {
-    case transport::Wait::kSpin: return play<Lines>(rounds);
-    case transport::Wait::kBlock: return play<Sockets>(rounds);
-    case transport::Wait::kAuto: throw InvalidArgumentError("--wait is spin or block");
+    case transport::WaitMode::kSpin: return play<Lines>(rounds);
+    case transport::WaitMode::kBlock: return play<Sockets>(rounds);
+    case transport::WaitMode::kAuto: throw InvalidArgumentError("--wait is spin or block");
   }
 }
 

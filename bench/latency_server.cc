@@ -123,7 +123,7 @@ void serve(const Arguments& arguments) {
   try {
     while (true) {
       session::TurnBudget budget(now_ns());
-      if (connection.turn(0, budget) || options.wait == transport::Wait::kSpin) continue;
+      if (connection.turn(0, budget) || options.wait == transport::WaitMode::kSpin) continue;
       transport::Connection& transport = connection.connection();
       if (transport.prepare_sleep()) wait_for(transport.descriptor());
       transport.wake();

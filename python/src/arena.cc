@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "crossdock/device/region.h"
-#include "crossdock/session/context.h"
+#include "crossdock/session/runtime.h"
 #include "deferred.h"
 #include "gil.h"
 
@@ -36,7 +36,7 @@ class PyArena {
  public:
   explicit PyArena(std::uint64_t reserve) {
     drain_deferred();
-    arena_ = session::Context::default_context()->make_arena(reserve);
+    arena_ = session::Runtime::default_runtime()->make_arena(reserve);
   }
 
   ArenaBuffer allocate(std::uint64_t size) {

@@ -15,10 +15,10 @@
 namespace crossdock::python {
 
 /// "auto", "spin" or "block".
-inline transport::Wait wait_of(const std::string& name) {
-  if (name == "auto") return transport::Wait::kAuto;
-  if (name == "spin") return transport::Wait::kSpin;
-  if (name == "block") return transport::Wait::kBlock;
+inline transport::WaitMode wait_of(const std::string& name) {
+  if (name == "auto") return transport::WaitMode::kAuto;
+  if (name == "spin") return transport::WaitMode::kSpin;
+  if (name == "block") return transport::WaitMode::kBlock;
   throw InvalidArgumentError("wait is \"auto\", \"spin\" or \"block\", not \"" + name + "\"");
 }
 

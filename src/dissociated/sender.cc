@@ -21,7 +21,7 @@ Sender::Sender(std::uint64_t want_data, std::optional<std::uint64_t> free_data, 
   }
 }
 
-Sender::Event Sender::on_tagged(std::uint64_t tag, ByteSpan body, std::vector<std::uint64_t>* freed) {
+Sender::Action Sender::on_tagged(std::uint64_t tag, ByteSpan body, std::vector<std::uint64_t>* freed) {
   if (freeing()) throw std::logic_error("Sender::on_tagged is called while addresses of the message before are left");
   if (tag == free_data_) {
     if (body.size() % sizeof(std::uint64_t) != 0) {
@@ -32,7 +32,7 @@ Sender::Event Sender::on_tagged(std::uint64_t tag, ByteSpan body, std::vector<st
     if (!body.empty()) std::memcpy(addresses_.data(), body.data(), body.size());
     n_freed_ = 0;
     free_more(freed);
-    return Event::kFreed;
+    return Action::kFreed;
   }
   if (tag == want_data_) {
     if (streaming_) {
@@ -42,7 +42,7 @@ Sender::Event Sender::on_tagged(std::uint64_t tag, ByteSpan body, std::vector<st
     }
     streaming_ = true;
     next_ = 0;
-    return Event::kWantData;
+    return Action::kWantData;
   }
   throw ProtocolError("a message of the client has tag " + std::to_string(tag) + "; known are want_data (" +
                       std::to_string(want_data_) + ")" +

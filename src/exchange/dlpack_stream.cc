@@ -115,7 +115,7 @@ bool order_stream(std::span<const Device> devices, void* native, const Tensor& t
   return ordered;
 }
 
-void wait_and_forget(Tensor* tensor, const DriverRegistry& drivers, const Wait& wait) {
+void wait_and_forget(Tensor* tensor, const DriverRegistry& drivers, const WaitFunction& wait) {
   wait_for(*tensor, drivers, wait);
   tensor->event = {};
 }
@@ -129,7 +129,7 @@ void check_dlpack_stream(const Device& device, DLPackStream stream) {
 }
 
 void order_for_dlpack(Tensor* tensor, const Device& of, DLPackStream stream, const DriverRegistry& drivers,
-                      const Wait& wait) {
+                      const WaitFunction& wait) {
   const std::optional<void*> native = named_stream(stream ? of : tensor->device, stream);
   if (is_out_of_reach(*tensor) && (!native || *native == tensor->queue->native())) {
     tensor->event = {};  // no order is asked for, or the consumer is on the very stream that the work is on
@@ -150,7 +150,7 @@ void order_for_dlpack(Tensor* tensor, const Device& of, DLPackStream stream, con
   tensor->event = {};
 }
 
-void order_for_dlpack(Tensor* tensor, const Queue& queue, const DriverRegistry& drivers, const Wait& wait) {
+void order_for_dlpack(Tensor* tensor, const Queue& queue, const DriverRegistry& drivers, const WaitFunction& wait) {
   if (is_ready(*tensor)) return;
   // A queue can't be ordered after another driver's work.
   if (!drivers.for_type(device_of_event(*tensor).type)->handles(queue.device().type)) {
@@ -172,7 +172,7 @@ void* work_stream(const Device& device, const DriverRegistry& drivers) {
   return drivers.default_queue(device).native();
 }
 
-void order_on_work_stream(Tensor* tensor, const DriverRegistry& drivers, const Wait& wait) {
+void order_on_work_stream(Tensor* tensor, const DriverRegistry& drivers, const WaitFunction& wait) {
   // Where no driver is, our work stream is the default one: see work_stream().
   if (is_out_of_reach(*tensor)) {
     void* const native = tensor->queue->native();

@@ -28,7 +28,7 @@ ContextPtr producer_of(const Tensor& tensor, const DriverRegistry& drivers) {
 }
 
 /// The same tensor, having waited for what the queues of `executor` can't be ordered after: events of other drivers.
-Tensor without_foreign_work(Tensor tensor, const Context& executor, const DriverRegistry& drivers, const Wait& wait) {
+Tensor without_foreign_work(Tensor tensor, const Context& executor, const DriverRegistry& drivers, const WaitFunction& wait) {
   if (tensor.mask) {
     tensor.mask = std::make_shared<const Tensor>(without_foreign_work(*tensor.mask, executor, drivers, wait));
   }
@@ -68,7 +68,7 @@ bool of_two_drivers(const Tensor& from, const Context& executor, const DriverReg
 
 /// The first half of a way by the host.
 Tensor on_host(const Tensor& from, const Device& target, const char* why, const DriverRegistry& drivers,
-               const Wait& wait, const LogCallback& log) {
+               const WaitFunction& wait, const LogCallback& log) {
   if (log) {
     log(LogLevel::kInfo, "copying " + std::to_string(from.nbytes()) + " bytes from " + device::to_string(from.device) +
                              " to " + device::to_string(target) + " by way of the host: " + why);
@@ -92,7 +92,7 @@ void wait_in_driver(const std::shared_ptr<Context>& context, const device::Event
 
 Device device_of_event(const Tensor& tensor) noexcept { return tensor.queue ? tensor.queue->device() : tensor.device; }
 
-void wait_for(const Tensor& tensor, const DriverRegistry& drivers, const Wait& wait) {
+void wait_for(const Tensor& tensor, const DriverRegistry& drivers, const WaitFunction& wait) {
   if (tensor.mask) wait_for(*tensor.mask, drivers, wait);
   if (is_ready(tensor)) return;
   wait(drivers.context(device_of_event(tensor)), tensor.event);
@@ -107,7 +107,7 @@ Tensor without_event(Tensor tensor) {
 }
 
 Tensor transfer(const Tensor& from, const Device& target, std::optional<MemoryKind> kind, const Queue* queue,
-                const DriverRegistry& drivers, const Wait& wait, const LogCallback& log) {
+                const DriverRegistry& drivers, const WaitFunction& wait, const LogCallback& log) {
   const bool from_host = is_the_hosts(from);
   const bool to_host = target.type == DeviceType::kCpu;
   const ContextPtr to = drivers.context(target);
@@ -144,7 +144,7 @@ Tensor transfer(const Tensor& from, const Device& target, std::optional<MemoryKi
 }
 
 Tensor transfer_into(const Tensor& to, const Tensor& from, const Queue* queue, const DriverRegistry& drivers,
-                     const Wait& wait, const LogCallback& log) {
+                     const WaitFunction& wait, const LogCallback& log) {
   const ContextPtr executor = executor_of(to.device, from.device, queue, drivers);
   if (is_the_hosts(to) && is_the_hosts(from)) {
     wait_for(from, drivers, wait);

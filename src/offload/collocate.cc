@@ -18,7 +18,7 @@ using ContextPtr = std::shared_ptr<Context>;
 
 /// Orders `queue` after an event and returns it; where the queue's driver can't, waits for it and returns none.
 device::Event ordered(const ContextPtr& context, const Queue& queue, const ContextPtr& theirs, device::Event event,
-                      const exchange::Wait& wait) {
+                      const exchange::WaitFunction& wait) {
   if (theirs->driver_name() == context->driver_name()) {
     context->order_after(queue, event);
     return event;
@@ -30,7 +30,7 @@ device::Event ordered(const ContextPtr& context, const Queue& queue, const Conte
 }  // namespace
 
 Tensor associated(const Tensor& array, const Queue& queue, const device::DriverRegistry& drivers,
-                  const exchange::Wait& wait) {
+                  const exchange::WaitFunction& wait) {
   Tensor view = array;
   if (view.mask) view.mask = std::make_shared<const Tensor>(associated(*view.mask, queue, drivers, wait));
   if (queue.device() == Device{}) {
@@ -56,7 +56,7 @@ Tensor associated(const Tensor& array, const Queue& queue, const device::DriverR
 }
 
 Tensor collocate(const Tensor& array, const Queue& queue, const device::DriverRegistry& drivers,
-                 const exchange::Wait& wait, const LogCallback& log) {
+                 const exchange::WaitFunction& wait, const LogCallback& log) {
   if (accessible(array, queue, drivers)) return associated(array, queue, drivers, wait);
   const bool to_host = queue.device() == Device{};
   return exchange::transfer(array, queue.device(), {}, to_host ? nullptr : &queue, drivers, wait, log);

@@ -43,14 +43,14 @@ std::shared_ptr<const PublishedTable> Catalog::publish(const std::string& name, 
   }
   auto item = std::make_shared<Item>();
   switch (source.kind()) {
-    case Source::Kind::kTable: item->table = publish_stream(*SourceAccess::stream(source), *options_.context); break;
+    case Source::Kind::kTable: item->table = publish_stream(*SourceAccess::stream(source), *options_.runtime); break;
     case Source::Kind::kFile: {
       const std::string& path = SourceAccess::path(source);
-      item->table = publish_file(path, SourceAccess::stability(source), *options_.context, options_.limits);
+      item->table = publish_file(path, SourceAccess::stability(source), *options_.runtime, options_.limits);
       // Sealed memory is for everyone already.
       const bool sealed = std::string_view(item->table->kind) == "snapshot";
       item->table_for_others = others_ && !sealed
-                                   ? publish_file(path, Stability::kSnapshot, *options_.context, options_.limits)
+                                   ? publish_file(path, Stability::kSnapshot, *options_.runtime, options_.limits)
                                    : item->table;
       break;
     }

@@ -78,12 +78,12 @@ class ClientConnection {
 
 /// What keeps the memory of one received batch: the regions it lies in, and the addresses that go back when it is
 /// released, on whatever thread. The connection expect()s the addresses.
-class Lease {
+class BatchLease {
  public:
-  explicit Lease(std::shared_ptr<ClientConnection> connection) noexcept : connection_(std::move(connection)) {}
-  Lease(const Lease&) = delete;
-  Lease& operator=(const Lease&) = delete;
-  ~Lease() {
+  explicit BatchLease(std::shared_ptr<ClientConnection> connection) noexcept : connection_(std::move(connection)) {}
+  BatchLease(const BatchLease&) = delete;
+  BatchLease& operator=(const BatchLease&) = delete;
+  ~BatchLease() {
     if (n_addresses_ > 0) connection_->free(addresses());
   }
 

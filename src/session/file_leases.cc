@@ -23,7 +23,7 @@ FileLeases::FileLeases() {
 }
 
 FileLeases::~FileLeases() {
-  for (const Lease& lease : leases_) {
+  for (const Entry& lease : leases_) {
     if (const auto table = lease.table.lock()) give_up(lease.fd);
   }
 }
@@ -54,7 +54,7 @@ void FileLeases::look() {
   bool told = false;
   // Free without leases; with some, one system call in each round that had nothing else to do.
   while (::read(signals_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) told = true;
-  std::erase_if(leases_, [&](Lease& lease) {
+  std::erase_if(leases_, [&](Entry& lease) {
     const auto table = lease.table.lock();
     if (!table) return true;  // its descriptor is closed, and the lease with it
     // A standard signal isn't queued: one may stand for several breaks, so every lease is asked.

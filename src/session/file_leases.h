@@ -31,13 +31,13 @@ class FileLeases {
   int descriptor() const noexcept { return signals_.get(); }
 
  private:
-  struct Lease {
+  struct Entry {
     std::weak_ptr<const PublishedTable> table;
     int fd;  // the region's, as long as the table lives
     bool breaking = false;
   };
   UniqueFd signals_;
-  std::vector<Lease> leases_;
+  std::vector<Entry> leases_;
 };
 
 }  // namespace crossdock::session

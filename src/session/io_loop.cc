@@ -22,10 +22,10 @@
 namespace crossdock::session {
 namespace {
 
-// How long the thread looks for work before it sleeps, in Wait::kAuto: about what a sleep and a wake-up cost. In ns, as
+// How long the thread looks for work before it sleeps, in WaitMode::kAuto: about what a sleep and a wake-up cost. In ns, as
 // the other times here.
 constexpr std::int64_t kSpin = 50'000;
-// And in Wait::kBlock: to get ready for sleep stops other processors for longer, and is in vain where clients take one
+// And in WaitMode::kBlock: to get ready for sleep stops other processors for longer, and is in vain where clients take one
 // message after the other.
 constexpr std::int64_t kBriefSpin = 5'000;
 // Descriptors are asked this often, however much there is to do: they tell of new clients, of clients that are gone,
@@ -224,8 +224,8 @@ void IoLoop::run() noexcept {
     read_clock();
     leases_->look();  // what was freed just now may have been the last of a file that somebody waits for
     if (idle_since == 0) idle_since = now_;
-    const std::int64_t patience = options_.wait == transport::Wait::kAuto ? kSpin : kBriefSpin;
-    const bool spin = options_.wait == transport::Wait::kSpin || now_ - idle_since < patience;
+    const std::int64_t patience = options_.wait == transport::WaitMode::kAuto ? kSpin : kBriefSpin;
+    const bool spin = options_.wait == transport::WaitMode::kSpin || now_ - idle_since < patience;
     if (spin && !awake_.empty()) continue;
     sleep(seen);
     idle_since = 0;
@@ -346,7 +346,7 @@ bool IoLoop::put_to_sleep(Member& member) noexcept {
 
 // Of those who are awake, the ones that had nothing to do for a while.
 void IoLoop::put_idle_to_sleep() noexcept {
-  if (options_.wait == transport::Wait::kSpin) return;
+  if (options_.wait == transport::WaitMode::kSpin) return;
   for (std::size_t i = 0; i < awake_.size();) {
     Member& member = *awake_[i];
     const std::int64_t patience = member.server_end.connection().shares_memory() ? kPatience : kPatienceWithCalls;

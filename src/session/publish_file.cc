@@ -10,14 +10,14 @@
 #include "session/published_table.h"
 
 namespace crossdock::session {
-std::shared_ptr<const PublishedTable> publish_file(const std::string& path, Stability stability, const Context& context,
+std::shared_ptr<const PublishedTable> publish_file(const std::string& path, Stability stability, const Runtime& runtime,
                                                    const ipc::Limits& limits) {
   const std::shared_ptr<const device::Region> region = device::Region::open_file(path);
   std::shared_ptr<const ipc::ContainerSource> source = std::make_shared<FileSource>(region, path);
   ipc::Container container = ipc::read_container(*source, path, limits);
   if (container.compressed || container.endianness != ipc::Endianness::kLittle) {
     const std::unique_ptr<ipc::FileReader> decoded = open_file(path, {.limits = limits});
-    return publish_stream(*decoded, context, "snapshot");
+    return publish_stream(*decoded, runtime, "snapshot");
   }
 
   ByteSpan file(region->data(), region->size());

@@ -13,9 +13,9 @@ namespace {
 
 // Finds each buffer a place that can be handed over: where it is, if that is an arena, else in one region that is
 // written once.
-class Placement {
+class BufferPlacer {
  public:
-  Placement(const Context& context, TableBuilder& builder) : context_(context), builder_(builder) {}
+  BufferPlacer(const Runtime& runtime, TableBuilder& builder) : runtime_(runtime), builder_(builder) {}
 
   // A local address. Regions are only known at the end, so arenas and the copy get their indices as they turn up.
   std::uint64_t place(const array::BufferView& buffer) {
@@ -23,7 +23,7 @@ class Placement {
     for (std::size_t i = 0; i < arenas_.size(); ++i) {
       if (arenas_[i]->contains(buffer.data, size)) return inside(i, buffer.data);
     }
-    if (auto arena = context_.find_arena(buffer.data, size)) {
+    if (auto arena = runtime_.find_arena(buffer.data, size)) {
       if (arena->frozen()) {
         throw ArenaFrozenError(
             "this table lies in an arena that was published before; an arena is for one table: build each in its own");
@@ -40,7 +40,7 @@ class Placement {
   bool in_arena(const array::RecordBatch& batch) const {
     return std::ranges::any_of(batch.buffers, [&](const array::BufferView& buffer) {
       const auto size = static_cast<std::uint64_t>(buffer.size);
-      return size > 0 && context_.find_arena(buffer.data, size) != nullptr;
+      return size > 0 && runtime_.find_arena(buffer.data, size) != nullptr;
     });
   }
 
@@ -75,7 +75,7 @@ class Placement {
     return device::make_address(static_cast<std::uint16_t>(arena), reinterpret_cast<std::uintptr_t>(pointer));
   }
 
-  const Context& context_;
+  const Runtime& runtime_;
   TableBuilder& builder_;
   std::vector<std::shared_ptr<device::Arena>> arenas_;
   std::optional<device::RegionWriter> writer_;
@@ -83,11 +83,11 @@ class Placement {
 
 }  // namespace
 
-std::shared_ptr<const PublishedTable> publish_stream(array::BatchStream& stream, const Context& context,
+std::shared_ptr<const PublishedTable> publish_stream(array::BatchStream& stream, const Runtime& runtime,
                                                      const char* kind) {
   TableBuilder builder(stream.schema());
   builder.table().kind = kind;
-  Placement placement(context, builder);
+  BufferPlacer placer(runtime, builder);
   ipc::Encoder encoder;
   DictionaryTracker dictionaries;
   std::vector<dissociated::RemoteBuffer> buffers;
@@ -99,14 +99,14 @@ std::shared_ptr<const PublishedTable> publish_stream(array::BatchStream& stream,
       if (buffer.size == 0) {
         buffers.push_back({});
       } else {
-        buffers.push_back({placement.place(buffer), static_cast<std::uint64_t>(buffer.size)});
+        buffers.push_back({placer.place(buffer), static_cast<std::uint64_t>(buffer.size)});
       }
     }
   };
 
   while (std::optional<array::RecordBatch> next = stream.next()) {
     check_schema(*next, *stream.schema());
-    const array::Offsets offsets = placement.in_arena(*next) ? array::Offsets::kKeep : array::Offsets::kFromZero;
+    const array::Offsets offsets = placer.in_arena(*next) ? array::Offsets::kKeep : array::Offsets::kFromZero;
     const array::RecordBatch batch = array::normalized(*std::move(next), &bitmap_bytes, offsets);
     dictionaries.update(batch, [&](std::int64_t id, const array::RecordBatch& given) {
       const array::RecordBatch values = array::normalized(given, &bitmap_bytes);
@@ -116,7 +116,7 @@ std::shared_ptr<const PublishedTable> publish_stream(array::BatchStream& stream,
     place_all(batch);
     builder.add(encoder.record_batch(batch), true, buffers, batch.num_rows);
   }
-  placement.finish();
+  placer.finish();
   builder.table().bitmap_bytes_copied = static_cast<std::uint64_t>(bitmap_bytes);
   return builder.finish();
 }

@@ -11,7 +11,7 @@
 #include "crossdock/device/region.h"
 #include "crossdock/dissociated/wire.h"
 #include "crossdock/ipc/metadata.h"
-#include "crossdock/session/context.h"
+#include "crossdock/session/runtime.h"
 #include "crossdock/session/source.h"
 
 namespace crossdock::session {
@@ -79,15 +79,15 @@ class TableBuilder {
   std::shared_ptr<PublishedTable> table_;
 };
 
-/// Reads the whole stream. Buffers in an arena of `context` stay where they are, and the arena is frozen; all others
+/// Reads the whole stream. Buffers in an arena of `runtime` stay where they are, and the arena is frozen; all others
 /// are copied once, into one region. Throws ArenaFrozenError if such an arena was published before.
-std::shared_ptr<const PublishedTable> publish_stream(array::BatchStream& stream, const Context& context,
+std::shared_ptr<const PublishedTable> publish_stream(array::BatchStream& stream, const Runtime& runtime,
                                                      const char* kind = "table");
 
 /// An Arrow IPC file or stream file whose descriptor will be passed (kTrust), or copied once into sealed memory
 /// (kSnapshot). What can't be passed as it lies, because bodies are compressed or of a big-endian writer, is decoded
 /// once into sealed memory, whatever `stability` says.
-std::shared_ptr<const PublishedTable> publish_file(const std::string& path, Stability stability, const Context& context,
+std::shared_ptr<const PublishedTable> publish_file(const std::string& path, Stability stability, const Runtime& runtime,
                                                    const ipc::Limits& limits);
 
 }  // namespace crossdock::session

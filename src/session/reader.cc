@@ -197,7 +197,7 @@ std::shared_ptr<const void> Reader::Impl::map_remote(ByteSpan body) {
     throw ProtocolError("a body names " + std::to_string(remote.size()) + " buffers where its metadata has " +
                         std::to_string(header.buffers.size()));
   }
-  auto lease = std::make_shared<Lease>(data_connection ? data_connection : connection);
+  auto lease = std::make_shared<BatchLease>(data_connection ? data_connection : connection);
   try {
     view_remote(lease.get());
   } catch (const InterruptedError&) {
@@ -211,7 +211,7 @@ std::shared_ptr<const void> Reader::Impl::map_remote(ByteSpan body) {
 }
 
 // Looks up each buffer's place, and checks it. Where a region's announcement trails, it waits.
-void Reader::Impl::view_remote(Lease* lease) {
+void Reader::Impl::view_remote(BatchLease* lease) {
   const device::Region* region = nullptr;
   std::int32_t last_number = -1;
   for (std::size_t i = 0; i < remote.size(); ++i) {

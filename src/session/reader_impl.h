@@ -76,7 +76,7 @@ struct Reader::Impl {
   array::RecordBatch receive_batch(const dissociated::Receiver::Item& item,
                                    const std::shared_ptr<const array::Schema>& of);
   std::shared_ptr<const void> map_remote(ByteSpan body);
-  void view_remote(Lease* lease);
+  void view_remote(BatchLease* lease);
   std::shared_ptr<const device::Region> region(std::uint16_t number);
   std::shared_ptr<const void> view_packed(const dissociated::Receiver::Item& item);
 };

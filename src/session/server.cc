@@ -41,7 +41,7 @@ Server::Server(ServerOptions options) {
   if (options.max_streams == 0) throw InvalidArgumentError("max_streams must be at least 1 stream");
   if (options.source_threads == 0) throw InvalidArgumentError("source_threads must be at least 1 thread");
   if (options.uris.empty()) throw InvalidArgumentError("a server needs at least one URI to listen at");
-  if (!options.context) options.context = Context::default_context();
+  if (!options.runtime) options.runtime = Runtime::default_runtime();
   if (!options.transports) options.transports = make_transports();
   impl_ = std::make_unique<Impl>(std::move(options));
 }

@@ -93,7 +93,7 @@ void ServerConnection::take(const transport::Incoming& message) {
     return;
   }
   if (role_ == ChannelRole::kData && message.tag == connection_->agreement().want_data) pass_end_of_bodies();
-  if (sender_->on_tagged(message.tag, message.bytes, &freed_) == dissociated::Sender::Event::kWantData) {
+  if (sender_->on_tagged(message.tag, message.bytes, &freed_) == dissociated::Sender::Action::kWantData) {
     start(as_text(message.bytes));
   }
 }

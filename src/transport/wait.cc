@@ -97,9 +97,9 @@ bool one_processor() {
 
 }  // namespace
 
-bool wait_readable(Connection& connection, Wait mode, std::int64_t deadline_ns, const InterruptHook& interrupted) {
-  if (mode == Wait::kSpin) return spin(connection, deadline_ns, interrupted);
-  if (mode == Wait::kAuto && !one_processor()) {
+bool wait_readable(Connection& connection, WaitMode mode, std::int64_t deadline_ns, const InterruptHook& interrupted) {
+  if (mode == WaitMode::kSpin) return spin(connection, deadline_ns, interrupted);
+  if (mode == WaitMode::kAuto && !one_processor()) {
     const std::int64_t until = now_ns() + kAutoSpin;
     if (spin(connection, deadline_ns == 0 ? until : std::min(until, deadline_ns), interrupted)) return true;
   }

@@ -82,7 +82,7 @@ void ServerEnd::check(const Packet& packet) {
   std::vector<std::uint64_t> freed;
   bool refused = false;
   bool cancelled = false;
-  auto event = Sender::Event::kFreed;
+  auto event = Sender::Action::kFreed;
   try {
     if (packet.tagged) {
       event = sender_.on_tagged(packet.tag, packet.bytes, &freed);
@@ -102,7 +102,7 @@ void ServerEnd::check(const Packet& packet) {
   come_home(freed);
   if (refused) return drop();
   if (packet.tagged && packet.tag == kWantData) {
-    require(event == Sender::Event::kWantData && sender_.streaming(), name() + ": want_data began no stream");
+    require(event == Sender::Action::kWantData && sender_.streaming(), name() + ": want_data began no stream");
     begin(packet.bytes);
   }
   require(cancelled == (!packet.tagged && streaming_), name() + ": a cancel was taken wrongly");

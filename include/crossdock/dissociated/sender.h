@@ -34,13 +34,13 @@ class CROSSDOCK_EXPORT Sender {
   /// Bounds the work of one on_tagged() or free_more(): addresses looked at, and leases ended.
   static constexpr std::size_t kStepsPerCall = 1024;
 
-  enum class Event : std::uint8_t { kWantData, kFreed };
+  enum class Action : std::uint8_t { kWantData, kFreed };
   /// A tagged message of the client. kWantData: `body` is the ticket, and the stream begins: the next prefix is number
   /// 0. kFreed: holders whose leases ended were appended to `*freed` (a free_data message may name no address at all);
   /// while freeing(), addresses of the message are left for free_more(), which must come before the next message.
   /// Throws ProtocolError (unknown tag, want_data while a stream is under way, a free_data body that isn't a multiple
   /// of 8 bytes, an address that isn't lent): then end this connection and no other.
-  Event on_tagged(std::uint64_t tag, ByteSpan body, std::vector<std::uint64_t>* freed);
+  Action on_tagged(std::uint64_t tag, ByteSpan body, std::vector<std::uint64_t>* freed);
 
   /// Whether addresses of the last free_data message are left.
   bool freeing() const noexcept { return n_freed_ < addresses_.size(); }

@@ -37,10 +37,10 @@ CROSSDOCK_EXPORT void check_dlpack_stream(const device::Device& device, DLPackSt
 /// interface of `of` hasn't or that nobody here knows, ExportError where the tensor's work is on a stream out of reach
 /// and the consumer names another.
 CROSSDOCK_EXPORT void order_for_dlpack(array::Tensor* tensor, const device::Device& of, DLPackStream stream,
-                                       const device::DriverRegistry& drivers, const Wait& wait = wait_in_driver);
+                                       const device::DriverRegistry& drivers, const WaitFunction& wait = wait_in_driver);
 /// The same for a consumer that names a queue, as SYCL's do.
 CROSSDOCK_EXPORT void order_for_dlpack(array::Tensor* tensor, const device::Queue& queue,
-                                       const device::DriverRegistry& drivers, const Wait& wait = wait_in_driver);
+                                       const device::DriverRegistry& drivers, const WaitFunction& wait = wait_in_driver);
 
 /// As consumer, after a producer on `source` (nothing: it didn't say) was given `asked` as its stream: work on that
 /// queue may touch the memory, and other queues come after it. Who was given none has used the default stream, where
@@ -56,7 +56,7 @@ CROSSDOCK_EXPORT void* work_stream(const device::Device& device, const device::D
 /// As producer: our work stream of the tensor's device, on which the consumer goes on, is ordered after the tensor's
 /// event, which is gone then. What the host reads by its type (pinned memory) is waited for.
 CROSSDOCK_EXPORT void order_on_work_stream(array::Tensor* tensor, const device::DriverRegistry& drivers,
-                                           const Wait& wait = wait_in_driver);
+                                           const WaitFunction& wait = wait_in_driver);
 /// After somebody gave us a tensor whose work is on our work stream.
 CROSSDOCK_EXPORT void note_work_stream(array::Tensor* tensor, const device::DriverRegistry& drivers);
 

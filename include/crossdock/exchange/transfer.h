@@ -18,9 +18,9 @@ namespace crossdock::exchange {
 
 /// How to wait for an event of a context where there is no other way: Context::wait(), or what does more besides, as
 /// answering signals. May throw, and then the transfer ends; the work goes on.
-using Wait = std::function<void(const std::shared_ptr<device::Context>&, const device::Event&)>;
+using WaitFunction = std::function<void(const std::shared_ptr<device::Context>&, const device::Event&)>;
 
-/// The default `Wait`: blocks in the driver until the event is over.
+/// The default `WaitFunction`: blocks in the driver until the event is over.
 CROSSDOCK_EXPORT void wait_in_driver(const std::shared_ptr<device::Context>& context, const device::Event& event);
 
 /// The elements in new memory of `target`, of this kind (nothing: the device's usual one), writable, in C order. On
@@ -31,7 +31,7 @@ CROSSDOCK_EXPORT void wait_in_driver(const std::shared_ptr<device::Context>& con
 /// registry's context() and copy() throw, and what `wait` does.
 CROSSDOCK_EXPORT array::Tensor transfer(const array::Tensor& from, const device::Device& target,
                                         std::optional<device::MemoryKind> kind, const device::Queue* queue,
-                                        const device::DriverRegistry& drivers, const Wait& wait = wait_in_driver,
+                                        const device::DriverRegistry& drivers, const WaitFunction& wait = wait_in_driver,
                                         const LogCallback& log = {});
 
 /// The elements of `from` put into `to`'s memory, as copy_into() does it, on `queue`; null: on the queue that `to` is
@@ -40,13 +40,13 @@ CROSSDOCK_EXPORT array::Tensor transfer(const array::Tensor& from, const device:
 /// reaches `to`, also when `wait` has thrown. Throws as copy_into() and transfer().
 CROSSDOCK_EXPORT array::Tensor transfer_into(const array::Tensor& to, const array::Tensor& from,
                                              const device::Queue* queue, const device::DriverRegistry& drivers,
-                                             const Wait& wait = wait_in_driver, const LogCallback& log = {});
+                                             const WaitFunction& wait = wait_in_driver, const LogCallback& log = {});
 
 /// Returns the device that the tensor's event belongs to: its queue's, else its own.
 CROSSDOCK_EXPORT device::Device device_of_event(const array::Tensor& tensor) noexcept;
 
 /// Waits, by `wait`, until the work on the memory is over, its mask too.
-CROSSDOCK_EXPORT void wait_for(const array::Tensor& tensor, const device::DriverRegistry& drivers, const Wait& wait);
+CROSSDOCK_EXPORT void wait_for(const array::Tensor& tensor, const device::DriverRegistry& drivers, const WaitFunction& wait);
 
 /// Returns the tensor without its event and queue, its mask too. The caller is responsible for the order of later
 /// accesses. The owner keeps the queue.

@@ -15,13 +15,13 @@ namespace crossdock::offload {
 /// of host memory, on no queue. Throws what the contexts' verbs throw; then the queue may have been ordered.
 CROSSDOCK_EXPORT array::Tensor associated(const array::Tensor& array, const device::Queue& queue,
                                           const device::DriverRegistry& drivers,
-                                          const exchange::Wait& wait = exchange::wait_in_driver);
+                                          const exchange::WaitFunction& wait = exchange::wait_in_driver);
 
 /// The array where `queue` reaches it: associated() where it does, without a copy, else a copy that
 /// exchange::transfer() makes on the queue. Throws as those.
 CROSSDOCK_EXPORT array::Tensor collocate(const array::Tensor& array, const device::Queue& queue,
                                          const device::DriverRegistry& drivers,
-                                         const exchange::Wait& wait = exchange::wait_in_driver,
+                                         const exchange::WaitFunction& wait = exchange::wait_in_driver,
                                          const LogCallback& log = {});
 
 }  // namespace crossdock::offload

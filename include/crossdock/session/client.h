@@ -39,7 +39,7 @@ struct ListOptions {
 struct GetOptions {
   std::vector<std::string> columns;  ///< Top-level fields to keep, in this order; empty: all.
   bool all_columns = true;           ///< False: `columns` holds, even if empty.
-  transport::Wait wait = transport::Wait::kAuto;
+  transport::WaitMode wait = transport::WaitMode::kAuto;
   int timeout_ms = -1;  ///< For each batch; negative: the stream may pause as long as it likes.
   /// How closely batches are looked at. Absent: in full, if they come from another user or another machine.
   std::optional<array::Validation> validation;

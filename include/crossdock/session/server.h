@@ -8,7 +8,7 @@
 #include "crossdock/core/export.h"
 #include "crossdock/core/log.h"
 #include "crossdock/ipc/metadata.h"
-#include "crossdock/session/context.h"
+#include "crossdock/session/runtime.h"
 #include "crossdock/session/source.h"
 #include "crossdock/session/transports.h"
 #include "crossdock/transport/transport.h"
@@ -43,10 +43,10 @@ struct ServerOptions {
   /// Connections, at all URIs together, beyond which newcomers are rejected with a ConnectionError that says
   /// so; 0: no limit. A stream whose consumer has gone counts as one until its source is out of its producer.
   std::uint32_t max_connections = 1024;
-  transport::Wait wait = transport::Wait::kAuto;  ///< How the server's thread waits.
+  transport::WaitMode wait = transport::WaitMode::kAuto;  ///< How the server's thread waits.
   ipc::Limits limits{};                           ///< Of what published files may ask of us.
   LogCallback log;
-  std::shared_ptr<Context> context;                                ///< Null: the default context.
+  std::shared_ptr<Runtime> runtime;                                ///< Null: the default runtime.
   std::shared_ptr<const transport::TransportRegistry> transports;  ///< Null: make_transports().
 };
 

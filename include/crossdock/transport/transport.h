@@ -144,7 +144,7 @@ class CROSSDOCK_EXPORT Listener {
 };
 
 /// How to wait for something that needs both ends.
-enum class Wait : std::uint8_t {
+enum class WaitMode : std::uint8_t {
   kAuto,   ///< Spin for some tens of microseconds, then sleep.
   kSpin,   ///< Never sleep: lowest latency, a whole core.
   kBlock,  ///< Sleep at once; a server first looks for some microseconds, less than it takes to fall asleep.
@@ -152,7 +152,7 @@ enum class Wait : std::uint8_t {
 
 /// Waits until `connection` may have something to receive, the deadline (steady clock, ns; 0: none) passes, or the hook
 /// says stop. Returns false at the deadline. Throws InterruptedError.
-CROSSDOCK_EXPORT bool wait_readable(Connection& connection, Wait mode, std::int64_t deadline_ns,
+CROSSDOCK_EXPORT bool wait_readable(Connection& connection, WaitMode mode, std::int64_t deadline_ns,
                                     const InterruptHook& interrupted);
 
 }  // namespace crossdock::transport

@@ -17,7 +17,7 @@
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/foreign_stream.h"
 #include "crossdock/offload/queues.h"
-#include "crossdock/session/context.h"
+#include "crossdock/session/runtime.h"
 #include "placement.h"
 
 namespace nb = nanobind;
@@ -35,7 +35,7 @@ constexpr const char* kWhatNamesAQueue =
 
 const offload::Queues& queues() {
   drivers();  // looks for them as Python programs want it
-  return *session::Context::default_context()->queues();
+  return *session::Runtime::default_runtime()->queues();
 }
 
 /// A text is a filter string, or, as elsewhere, the name of a device.

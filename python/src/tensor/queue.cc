@@ -20,7 +20,7 @@
 #include "crossdock/device/driver.h"
 #include "crossdock/device/filter.h"
 #include "crossdock/device/sycl.h"
-#include "crossdock/session/context.h"
+#include "crossdock/session/runtime.h"
 #include "device.h"
 #include "sycl_objects.h"
 #include "tensor.h"
@@ -92,7 +92,7 @@ PyQueue make(nb::handle of, nb::handle handle, nb::handle owner, const std::opti
           "names are of queues of whole devices in their default context; of a context or a part of a device make one "
           "by Queue.new(), and pass it on");
     }
-    return {session::Context::default_context()->queues()->queue(own.device(), *name)};
+    return {session::Runtime::default_runtime()->queues()->queue(own.device(), *name)};
   }
   if (!native) return {select_queue(of)};
   std::shared_ptr<void> keeper;
@@ -110,7 +110,7 @@ std::string filter_of(const Device& device) { return device::filter_of(drivers()
 
 std::string name_of(const Queue& queue) {
   drivers();
-  return session::Context::default_context()->queues()->name_of(queue);
+  return session::Runtime::default_runtime()->queues()->name_of(queue);
 }
 
 bool in_order(const Queue& queue) {

@@ -14,7 +14,7 @@
 #include "crossdock/exchange/dlpack_stream.h"
 #include "crossdock/exchange/sync.h"
 #include "crossdock/exchange/transfer.h"
-#include "crossdock/session/context.h"
+#include "crossdock/session/runtime.h"
 #include "sycl_objects.h"
 #include "tensor.h"
 
@@ -60,13 +60,13 @@ const device::DriverRegistry& drivers() {
   // Guarded by the interpreter lock; who comes in between asks dpctl's place twice.
   static bool prepared = false;
   if (!prepared && holds_lock()) {
-    session::Context::default_context()->set_driver_options(options_for_dpctl());
+    session::Runtime::default_runtime()->set_driver_options(options_for_dpctl());
     prepared = true;
   }
   return drivers_started();
 }
 
-const device::DriverRegistry& drivers_started() { return *session::Context::default_context()->drivers(); }
+const device::DriverRegistry& drivers_started() { return *session::Runtime::default_runtime()->drivers(); }
 
 device::PointerInfo attributes_of(const Tensor& tensor) {
   if (tensor.data != nullptr) return drivers().context(tensor.device)->describe(tensor.data);

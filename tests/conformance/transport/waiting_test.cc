@@ -111,7 +111,7 @@ TEST_P(TransportConformance, NoRingIsLostInTheRaceToSleep) {
 
 TEST_P(TransportConformance, WaitingReturnsAtTheDeadline) {
   connect();
-  for (const Wait mode : {Wait::kAuto, Wait::kSpin, Wait::kBlock}) {
+  for (const WaitMode mode : {WaitMode::kAuto, WaitMode::kSpin, WaitMode::kBlock}) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(5);
     EXPECT_FALSE(wait_readable(*client_, mode, deadline.time_since_epoch() / std::chrono::nanoseconds(1), {}));
     EXPECT_GE(std::chrono::steady_clock::now(), deadline);
@@ -119,7 +119,7 @@ TEST_P(TransportConformance, WaitingReturnsAtTheDeadline) {
 }
 
 TEST_P(TransportConformance, WaitingReturnsForAMessageAndForTheEnd) {
-  for (const Wait mode : {Wait::kAuto, Wait::kSpin, Wait::kBlock}) {
+  for (const WaitMode mode : {WaitMode::kAuto, WaitMode::kSpin, WaitMode::kBlock}) {
     connect();
     std::thread sender([&] {
       put(*server_, {true, 1, {}});
@@ -142,7 +142,7 @@ TEST_P(TransportConformance, WaitingReturnsForAMessageAndForTheEnd) {
 
 TEST_P(TransportConformance, WaitingAnswersTheInterruptHook) {
   connect();
-  for (const Wait mode : {Wait::kAuto, Wait::kSpin, Wait::kBlock}) {
+  for (const WaitMode mode : {WaitMode::kAuto, WaitMode::kSpin, WaitMode::kBlock}) {
     int asked = 0;
     EXPECT_THROW(wait_readable(*client_, mode, 0, [&] { return ++asked > 2; }), InterruptedError);
   }

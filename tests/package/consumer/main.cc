@@ -41,7 +41,7 @@ int main() {
     return 1;
   }
   xd::session::Server server;
-  const auto arena = xd::session::Context::default_context()->make_arena();
+  const auto arena = xd::session::Runtime::default_runtime()->make_arena();
   server.publish("squares", xd::session::Source::table(squares_in(*arena)));
 
   xd::session::Client client(server.uri());

@@ -27,7 +27,7 @@ void check_all(const std::vector<array::RecordBatch>& batches, std::size_t first
 void read_stream(session::Client& client, std::mt19937_64& random, Progress* progress) {
   const std::string name = random() % 2 == 0 ? "table" : "live";
   session::GetOptions options;
-  options.wait = random() % 4 == 0 ? transport::Wait::kSpin : transport::Wait::kBlock;
+  options.wait = random() % 4 == 0 ? transport::WaitMode::kSpin : transport::WaitMode::kBlock;
   if (random() % 4 == 0) options.validation = array::Validation::kFull;
   const bool hold = random() % 2 == 0;
   const int leave_after = random() % 4 == 0 ? static_cast<int>(random() % kBatches) : -1;

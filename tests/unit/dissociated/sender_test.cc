@@ -19,9 +19,9 @@ std::vector<std::byte> to_vector(const PrefixBytes& prefix) { return {prefix.beg
 class SenderTest : public ::testing::Test {
  protected:
   void want(Sender& sender) {
-    ASSERT_EQ(sender.on_tagged(kWant, bytes_of("ticket"), &freed_), Sender::Event::kWantData);
+    ASSERT_EQ(sender.on_tagged(kWant, bytes_of("ticket"), &freed_), Sender::Action::kWantData);
   }
-  Sender::Event free(Sender& sender, std::initializer_list<std::uint64_t> addresses) {
+  Sender::Action free(Sender& sender, std::initializer_list<std::uint64_t> addresses) {
     std::vector<std::byte> body;
     write_free_data({addresses.begin(), addresses.size()}, &body);
     return sender.on_tagged(kFree, body, &freed_);
@@ -46,7 +46,7 @@ TEST_F(SenderTest, FreesALongMessageInBoundedSlices) {
   }
   std::vector<std::byte> body;
   write_free_data(addresses, &body);
-  EXPECT_EQ(sender_.on_tagged(kFree, body, &freed_), Sender::Event::kFreed);
+  EXPECT_EQ(sender_.on_tagged(kFree, body, &freed_), Sender::Action::kFreed);
   std::size_t slices = 1;
   for (std::size_t before = 0; sender_.freeing(); ++slices) {
     EXPECT_LE(freed_.size() - before, Sender::kStepsPerCall);
@@ -92,7 +92,7 @@ TEST_F(SenderTest, TakesTheNextStreamWithLeasesStillOpen) {
   sender_.end_of_stream();
   want(sender_);
   EXPECT_EQ(to_vector(sender_.next_message()), bytes({1, 0, 0, 0, 0}));
-  EXPECT_EQ(free(sender_, {64}), Sender::Event::kFreed);
+  EXPECT_EQ(free(sender_, {64}), Sender::Action::kFreed);
   EXPECT_THAT(freed_, ElementsAre(5));
   EXPECT_TRUE(sender_.streaming());
 }
@@ -166,14 +166,14 @@ TEST_F(SenderTest, RefusesFreesOfWhatWasNeverSent) {
 
 // "An arbitrary number of unsigned 64-bit integer values".
 TEST_F(SenderTest, TakesAFreeOfNoAddress) {
-  EXPECT_EQ(free(sender_, {}), Sender::Event::kFreed);
+  EXPECT_EQ(free(sender_, {}), Sender::Action::kFreed);
   EXPECT_THAT(freed_, IsEmpty());
 }
 
 TEST_F(SenderTest, ReadsAddressesAtAnyAlignment) {
   lend(sender_, {{0x0807060504030201, 8}}, 5);
   const std::vector<std::byte> body = bytes({0, 1, 2, 3, 4, 5, 6, 7, 8});
-  EXPECT_EQ(sender_.on_tagged(kFree, ByteSpan(body).subspan(1), &freed_), Sender::Event::kFreed);
+  EXPECT_EQ(sender_.on_tagged(kFree, ByteSpan(body).subspan(1), &freed_), Sender::Action::kFreed);
   EXPECT_THAT(freed_, ElementsAre(5));
 }
 

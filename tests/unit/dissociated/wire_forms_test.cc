@@ -99,7 +99,7 @@ constexpr std::uint64_t kFree = 0x00000000000000F0;  // F0 00 00 00 00 00 00 00
 
 class WireForms : public ::testing::Test {
  protected:
-  void ask() { ASSERT_EQ(sender_.on_tagged(kWant, bytes_of("t"), &freed_), Sender::Event::kWantData); }
+  void ask() { ASSERT_EQ(sender_.on_tagged(kWant, bytes_of("t"), &freed_), Sender::Action::kWantData); }
 
   Sender sender_{kWant, kFree, {.error_messages = true, .counted_leases = true, .cancel = true}};
   Receiver receiver_;
@@ -110,7 +110,7 @@ class WireForms : public ::testing::Test {
 // Specification": its body is "an opaque binary identifier".
 TEST_F(WireForms, WantDataIsTheTagOfTheUriAndAnOpaqueBody) {
   for (const std::vector<std::byte>& ticket : {bytes({}), bytes({0}), bytes({0xFF, 0x00, 0xC3, 0x28})}) {
-    EXPECT_EQ(sender_.on_tagged(kWant, ticket, &freed_), Sender::Event::kWantData);
+    EXPECT_EQ(sender_.on_tagged(kWant, ticket, &freed_), Sender::Action::kWantData);
     EXPECT_TRUE(sender_.streaming());
     sender_.next_message();
     sender_.end_of_stream();
@@ -233,10 +233,10 @@ TEST_F(WireForms, FreeDataIsAddresses) {
   const RemoteBuffer lent[] = {{kAddress, 24}, {0x80, 1}, {0xC0, 1}};
   sender_.leases().lend(lent, 7);
   const auto one = bytes({0x40, 0, 0, 0, 0, 0, 0x03, 0});
-  EXPECT_EQ(sender_.on_tagged(kFree, one, &freed_), Sender::Event::kFreed);
+  EXPECT_EQ(sender_.on_tagged(kFree, one, &freed_), Sender::Action::kFreed);
   EXPECT_THAT(freed_, ElementsAre(7));
   const auto two = bytes({0xC0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0, 0, 0, 0, 0, 0, 0});
-  EXPECT_EQ(sender_.on_tagged(kFree, two, &freed_), Sender::Event::kFreed);
+  EXPECT_EQ(sender_.on_tagged(kFree, two, &freed_), Sender::Action::kFreed);
   EXPECT_THAT(freed_, ElementsAre(7, 7, 7));
   EXPECT_EQ(sender_.leases().outstanding(), 0u);
 }
@@ -270,7 +270,7 @@ TEST_F(WireForms, ACancelIsAnEndOfStreamFromTheClient) {
     EXPECT_THROW(sender_.on_untagged(other), ProtocolError);
   }
   Sender as_specified(kWant, kFree);
-  EXPECT_EQ(as_specified.on_tagged(kWant, {}, &freed_), Sender::Event::kWantData);
+  EXPECT_EQ(as_specified.on_tagged(kWant, {}, &freed_), Sender::Action::kWantData);
   EXPECT_ERROR(as_specified.on_untagged(cancel), ProtocolError, "clients send tagged ones only");
   EXPECT_THAT(as_specified.error("no"), IsEmpty());
 }

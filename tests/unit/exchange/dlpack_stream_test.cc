@@ -105,7 +105,7 @@ class DlpackStreamSim : public device::SimTest {
     const auto* first = static_cast<const double*>(here.data);
     return {first, first + here.size()};
   }
-  Wait counted() {
+  WaitFunction counted() {
     return [this](const std::shared_ptr<device::Context>& context, const device::Event& event) {
       ++waited_;
       context->wait(event);

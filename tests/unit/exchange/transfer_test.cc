@@ -40,7 +40,7 @@ class TransferTest : public device::SimTest {
   }
   std::vector<double> numbers() const { return {numbers_.begin(), numbers_.begin() + 24}; }
   /// Counts how often it was waited so.
-  Wait counted() {
+  WaitFunction counted() {
     return [this](const std::shared_ptr<device::Context>& context, const device::Event& event) {
       ++waited_;
       context->wait(event);
@@ -104,7 +104,7 @@ TEST_F(TransferTest, WhoGivesUpWaitingForTheHostsMemoryHasItDone) {
   std::vector<double> room(24);
   const Tensor here = made_tensor("float64", {4, 6}, {48, 8}, room.data());
   slow(20ms);
-  const Wait gives_up = [](const std::shared_ptr<device::Context>&, const device::Event&) {
+  const WaitFunction gives_up = [](const std::shared_ptr<device::Context>&, const device::Event&) {
     throw std::runtime_error("no longer");
   };
   EXPECT_THROW(transfer_into(here, there, nullptr, drivers_, gives_up), std::runtime_error);

@@ -281,7 +281,7 @@ TEST_F(ByValueTest, TheNextRequestMayFollowTheLastBodyAtOnce) {
   const auto take = [&] {
     for (;;) {
       if (auto message = data->receive()) return *std::move(message);
-      transport::wait_readable(*data, transport::Wait::kBlock, 0, {});
+      transport::wait_readable(*data, transport::WaitMode::kBlock, 0, {});
     }
   };
   for (int round = 0; round < 20; ++round) {

@@ -183,7 +183,7 @@ std::string error_from(transport::Connection& connection) {
   while (std::chrono::steady_clock::now() < deadline) {
     const auto message = connection.receive();
     if (!message) {
-      transport::wait_readable(connection, transport::Wait::kBlock,
+      transport::wait_readable(connection, transport::WaitMode::kBlock,
                                deadline.time_since_epoch() / std::chrono::nanoseconds(1), {});
     } else if (!message->tagged && dissociated::read_prefix(message->bytes).type == dissociated::MessageType::kError) {
       return std::string(as_text(message->bytes.subspan(5)));

@@ -101,7 +101,7 @@ int serve(const ChildProcess::Line& line, const std::string& folder, std::string
   }
   ServerOptions options = served_over(scheme);
   options.window = 1;
-  options.wait = transport::Wait::kBlock;
+  options.wait = transport::WaitMode::kBlock;
   Server server(options);
   server.publish("table", Source::table(number_stream(kBatches, kRows)));
   server.publish("live", Source::factory([] { return number_stream(kBatches, kRows); }));

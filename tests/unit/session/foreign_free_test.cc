@@ -59,7 +59,7 @@ class ForeignFree : public testing::NoLeftovers, public ::testing::WithParamInte
     for (;;) {
       while (connection.receive()) {
       }
-      if (!transport::wait_readable(connection, transport::Wait::kBlock, 0, {})) throw TimeoutError("nothing came");
+      if (!transport::wait_readable(connection, transport::WaitMode::kBlock, 0, {})) throw TimeoutError("nothing came");
     }
   }
 

@@ -73,7 +73,7 @@ std::unique_ptr<transport::Connection> connect_to(const Server& server) {
 transport::Incoming wait_for_message(transport::Connection& connection) {
   for (;;) {
     if (auto message = connection.receive()) return *message;
-    if (!transport::wait_readable(connection, transport::Wait::kBlock, now_ns() + kSoonNs, {})) {
+    if (!transport::wait_readable(connection, transport::WaitMode::kBlock, now_ns() + kSoonNs, {})) {
       throw TimeoutError("no message came");
     }
   }
@@ -729,7 +729,7 @@ TEST_F(HostileTest, ALongBodyWhosePiecesKeepComingHoldsNobodyPastHisTime) {
   Client client(server.uri());
   GetOptions options;
   options.timeout_ms = 1;
-  options.wait = transport::Wait::kBlock;
+  options.wait = transport::WaitMode::kBlock;
   const auto reader = client.get("table", options);
   EXPECT_THROW(reader->next(), TimeoutError);
   EXPECT_THROW(reader->next(), TimeoutError) << "and may be called again";
@@ -898,7 +898,7 @@ TEST_F(HostileTest, AServerTakesNoBodiesAndNoRegionsFromClients) {
   EXPECT_THROW(
       while (true) {
         client->receive();
-        transport::wait_readable(*client, transport::Wait::kBlock, 0, {});
+        transport::wait_readable(*client, transport::WaitMode::kBlock, 0, {});
       },
       ConnectionError);
   EXPECT_EQ(server.stats().protocol_errors, 1u);

@@ -38,7 +38,7 @@ int serve_numbers(const ChildProcess::Line& line) {
 
 TEST_F(ProcessTest, AKilledProducerLeavesBatchesValidAndTheReaderSaysSo) {
   for (const char* name : {"table", "live"}) {
-    for (const auto wait : {transport::Wait::kBlock, transport::Wait::kSpin}) {
+    for (const auto wait : {transport::WaitMode::kBlock, transport::WaitMode::kSpin}) {
       ChildProcess producer(serve_numbers);
       Client client(producer.line().hear());
       GetOptions options;

@@ -27,7 +27,7 @@ TEST_F(ScaleTest, SixtyFourConsumersEachWithAStreamOfItsOwn) {
   constexpr int kConsumers = 64;
   constexpr int kBatches = 200;
   ServerOptions options;
-  options.wait = transport::Wait::kBlock;
+  options.wait = transport::WaitMode::kBlock;
   Server server(options);
   server.publish("table", Source::table(number_stream(kBatches, 100)));
   server.publish("live", Source::factory([] { return number_stream(kBatches, 100); }));
@@ -38,7 +38,7 @@ TEST_F(ScaleTest, SixtyFourConsumersEachWithAStreamOfItsOwn) {
     threads.emplace_back([&, i] {
       Client client(server.uri());
       GetOptions get;
-      get.wait = transport::Wait::kBlock;
+      get.wait = transport::WaitMode::kBlock;
       const auto reader = client.get(i % 2 == 0 ? "table" : "live", get);
       together.arrive_and_wait();  // all streams are under way at once
       std::int64_t expected = 0;

@@ -125,7 +125,7 @@ TEST_F(TableTest, AWindowSmallerThanTheStreamPausesAndGoesOnWithoutAnyRelease) {
   options.window = 2;
   Server server(options);
   server.publish("numbers", Source::table(number_stream(100, 10)));
-  for (const auto wait : {transport::Wait::kBlock, transport::Wait::kAuto, transport::Wait::kSpin}) {
+  for (const auto wait : {transport::WaitMode::kBlock, transport::WaitMode::kAuto, transport::WaitMode::kSpin}) {
     Client client(server.uri());
     GetOptions get;
     get.wait = wait;
@@ -286,11 +286,11 @@ TEST_F(TableTest, AClientFindsTheServerThatTookItsServersPlace) {
 }
 
 TEST_F(TableTest, AnArenaIsTakenOverWithoutACopy) {
-  const auto context = std::make_shared<Context>();
+  const auto runtime = std::make_shared<Runtime>();
   ServerOptions options;
-  options.context = context;
+  options.runtime = runtime;
   Server server(options);
-  const auto arena = context->make_arena();
+  const auto arena = runtime->make_arena();
   constexpr std::int64_t kRows = 1000;
   auto* numbers = reinterpret_cast<std::int64_t*>(arena->allocate(kRows * 8));
   for (std::int64_t i = 0; i < kRows; ++i) numbers[i] = i * i;

@@ -4,7 +4,7 @@
 
 #include "crossdock/core/error.h"
 #include "crossdock/session/client.h"
-#include "crossdock/session/context.h"
+#include "crossdock/session/runtime.h"
 #include "crossdock/session/server.h"
 #include "crossdock/session/transports.h"
 #include "support/batches.h"
@@ -82,7 +82,7 @@ TEST_F(TcpSession, BodiesAreReceivedIntoAnArenaAndPublishedFromIt) {
   Server server(server_options("tcp:"));
   server.publish("numbers", Source::table(number_stream(5, 10'000)));
   Client client(server.uri(), client_options());
-  const std::shared_ptr<device::Arena> arena = Context::default_context()->make_arena(16 << 20);
+  const std::shared_ptr<device::Arena> arena = Runtime::default_runtime()->make_arena(16 << 20);
   GetOptions options;
   options.arena = arena;
   std::vector<array::RecordBatch> batches;

@@ -92,11 +92,11 @@ TEST_F(ShmConnectionTest, LargeMessagesInBothDirectionsAtOnce) {
   std::thread peer([&] {
     send_or_throw(*server_, bytes);
     EXPECT_EQ(receive_or_throw(*server_), bytes);
-    while (!server_->flush()) wait_readable(*server_, Wait::kBlock, in_ms(5000), nullptr);
+    while (!server_->flush()) wait_readable(*server_, WaitMode::kBlock, in_ms(5000), nullptr);
   });
   send_or_throw(*client_, bytes);
   EXPECT_EQ(receive_or_throw(*client_), bytes);
-  while (!client_->flush()) wait_readable(*client_, Wait::kBlock, in_ms(5000), nullptr);
+  while (!client_->flush()) wait_readable(*client_, WaitMode::kBlock, in_ms(5000), nullptr);
   peer.join();
 }
 
@@ -336,7 +336,7 @@ TEST_F(ShmConnectionTest, TheEndWakesASleeper) {
   connect();
   ASSERT_TRUE(client_->prepare_sleep());
   server_.reset();
-  EXPECT_TRUE(wait_readable(*client_, Wait::kBlock, in_ms(5000), nullptr));
+  EXPECT_TRUE(wait_readable(*client_, WaitMode::kBlock, in_ms(5000), nullptr));
   EXPECT_THROW(client_->receive(), ConnectionError);
 }
 
@@ -355,7 +355,7 @@ TEST_F(ShmConnectionTest, AnEndWithinAMessageIsSaid) {
 
 TEST_F(ShmConnectionTest, WaitingEndsAtTheDeadline) {
   connect();
-  for (const Wait mode : {Wait::kAuto, Wait::kSpin, Wait::kBlock}) {
+  for (const WaitMode mode : {WaitMode::kAuto, WaitMode::kSpin, WaitMode::kBlock}) {
     const auto begin = now_ns();
     EXPECT_FALSE(wait_readable(*client_, mode, in_ms(20), nullptr));
     EXPECT_GE(now_ns() - begin, 19'000'000);
@@ -365,7 +365,7 @@ TEST_F(ShmConnectionTest, WaitingEndsAtTheDeadline) {
 
 TEST_F(ShmConnectionTest, WaitingAsksTheHook) {
   connect();
-  for (const Wait mode : {Wait::kAuto, Wait::kSpin, Wait::kBlock}) {
+  for (const WaitMode mode : {WaitMode::kAuto, WaitMode::kSpin, WaitMode::kBlock}) {
     int asked = 0;
     EXPECT_THROW(wait_readable(*client_, mode, 0, [&] { return ++asked == 2; }), InterruptedError);
     EXPECT_EQ(asked, 2);
@@ -388,14 +388,14 @@ TEST_F(ShmConnectionTest, ASignalHasTheHookAsked) {
   std::thread killer([&, done = over.get_future()] {
     while (done.wait_for(1ms) == std::future_status::timeout) ::pthread_kill(self, SIGUSR1);
   });
-  EXPECT_THROW(wait_readable(*client_, Wait::kBlock, in_ms(10'000), [] { return signalled.load(); }), InterruptedError);
+  EXPECT_THROW(wait_readable(*client_, WaitMode::kBlock, in_ms(10'000), [] { return signalled.load(); }), InterruptedError);
   over.set_value();
   killer.join();
   ::sigaction(SIGUSR1, &before, nullptr);
 }
 
 TEST_F(ShmConnectionTest, ARefusedSendWorksAfterWaitingInEveryMode) {
-  for (const Wait mode : {Wait::kAuto, Wait::kSpin, Wait::kBlock}) {
+  for (const WaitMode mode : {WaitMode::kAuto, WaitMode::kSpin, WaitMode::kBlock}) {
     connect({.ring_bytes = 64 << 10}, {.ring_bytes = 64 << 10});
     const auto bytes = pattern(5000);
     unsigned sent = 0;

@@ -41,10 +41,10 @@ constexpr unsigned kMessages = 100'000;
 constexpr unsigned kMessages = 1'000'000;
 #endif
 
-class ShmProcessesByWait : public ShmProcesses, public ::testing::WithParamInterface<Wait> {};
-INSTANTIATE_TEST_SUITE_P(Modes, ShmProcessesByWait, ::testing::Values(Wait::kSpin, Wait::kBlock, Wait::kAuto),
+class ShmProcessesByWait : public ShmProcesses, public ::testing::WithParamInterface<WaitMode> {};
+INSTANTIATE_TEST_SUITE_P(Modes, ShmProcessesByWait, ::testing::Values(WaitMode::kSpin, WaitMode::kBlock, WaitMode::kAuto),
                          [](const auto& test) {
-                           return test.param == Wait::kSpin ? "Spin" : test.param == Wait::kBlock ? "Block" : "Auto";
+                           return test.param == WaitMode::kSpin ? "Spin" : test.param == WaitMode::kBlock ? "Block" : "Auto";
                          });
 
 TEST_P(ShmProcessesByWait, StreamsOneWay) {
@@ -146,7 +146,7 @@ TEST_F(ShmProcesses, APeerThatNeverReadsIsAFullRing) {
   start([](Connection&) { ::pause(); });
   unsigned sent = 0;
   while (server_->send(pattern(1000), {})) ASSERT_LT(++sent, 10'000U);
-  EXPECT_FALSE(wait_readable(*server_, Wait::kBlock, in_ms(20), nullptr));
+  EXPECT_FALSE(wait_readable(*server_, WaitMode::kBlock, in_ms(20), nullptr));
   EXPECT_EQ(server_->in_flight(), sent);
 }
 
@@ -362,7 +362,7 @@ TEST_F(ShmProcesses, AForkedChildMayNotUseWhatItInherited) {
     forbidden([&] { it.prepare_sleep(); });
     forbidden([&] { it.wake(); });
     forbidden([&] { it.readable(); });
-    forbidden([&] { wait_readable(it, Wait::kSpin, in_ms(10), nullptr); });
+    forbidden([&] { wait_readable(it, WaitMode::kSpin, in_ms(10), nullptr); });
     forbidden([&] { listener_->accept(); });
     const int before = open_descriptors();
     server_.reset();

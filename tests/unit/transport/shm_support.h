@@ -160,7 +160,7 @@ inline std::unique_ptr<Connection> accept_one(Listener& listener, int timeout_ms
   }
 }
 
-inline std::vector<std::byte> receive_or_throw(Connection& connection, Wait mode = Wait::kAuto,
+inline std::vector<std::byte> receive_or_throw(Connection& connection, WaitMode mode = WaitMode::kAuto,
                                                int timeout_ms = 10000) {
   const std::int64_t deadline = in_ms(timeout_ms);
   for (;;) {
@@ -169,7 +169,7 @@ inline std::vector<std::byte> receive_or_throw(Connection& connection, Wait mode
   }
 }
 
-inline void send_or_throw(Connection& connection, ByteSpan bytes, Wait mode = Wait::kAuto, int timeout_ms = 10000) {
+inline void send_or_throw(Connection& connection, ByteSpan bytes, WaitMode mode = WaitMode::kAuto, int timeout_ms = 10000) {
   const std::int64_t deadline = in_ms(timeout_ms);
   while (!connection.send(bytes, {})) {
     if (!wait_readable(connection, mode, deadline, nullptr)) throw TimeoutError("no room came");

@@ -22,7 +22,7 @@ std::vector<std::byte> receive_or_throw(Connection& connection, int timeout_ms =
   const std::int64_t deadline = in_ms(timeout_ms);
   for (;;) {
     if (const auto message = connection.receive()) return {message->bytes.begin(), message->bytes.end()};
-    if (!wait_readable(connection, Wait::kBlock, deadline, nullptr)) throw TimeoutError("no message came");
+    if (!wait_readable(connection, WaitMode::kBlock, deadline, nullptr)) throw TimeoutError("no message came");
   }
 }
 
@@ -38,7 +38,7 @@ void send_all(Connection& connection, int count, const std::shared_ptr<const std
       continue;
     }
     if (connection.receive()) throw ProtocolError("nothing was to come");
-    if (!wait_readable(connection, Wait::kBlock, deadline, nullptr)) throw TimeoutError("it isn't taken");
+    if (!wait_readable(connection, WaitMode::kBlock, deadline, nullptr)) throw TimeoutError("it isn't taken");
   }
 }
 
@@ -91,7 +91,7 @@ TEST_F(TcpProcesses, AKilledPeerIsNoticedAfterItsLastWords) {
     client.send(as_bytes("last words"), {});
     ::pause();
   });
-  ASSERT_TRUE(wait_readable(*server_, Wait::kBlock, in_ms(10'000), nullptr));
+  ASSERT_TRUE(wait_readable(*server_, WaitMode::kBlock, in_ms(10'000), nullptr));
   child_->kill();
   EXPECT_EQ(as_text(receive_or_throw(*server_)), "last words");
   EXPECT_THROW(receive_or_throw(*server_), ConnectionError);

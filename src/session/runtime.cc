@@ -1,4 +1,4 @@
-#include "crossdock/session/context.h"
+#include "crossdock/session/runtime.h"
 
 #include <algorithm>
 #include <mutex>
@@ -7,7 +7,7 @@
 
 namespace crossdock::session {
 
-struct Context::Impl {
+struct Runtime::Impl {
   mutable std::mutex mutex;
   std::vector<std::weak_ptr<device::Arena>> arenas;  // few, and looked through once per published buffer
   std::once_flag looked;
@@ -30,10 +30,10 @@ struct Context::Impl {
   }
 };
 
-Context::Context() : impl_(std::make_unique<Impl>()) {}
-Context::~Context() = default;
+Runtime::Runtime() : impl_(std::make_unique<Impl>()) {}
+Runtime::~Runtime() = default;
 
-std::shared_ptr<device::Arena> Context::make_arena(std::uint64_t reserve) {
+std::shared_ptr<device::Arena> Runtime::make_arena(std::uint64_t reserve) {
   auto arena = std::make_shared<device::Arena>(reserve);
   const std::lock_guard lock(impl_->mutex);
   std::erase_if(impl_->arenas, [](const auto& known) { return known.expired(); });
@@ -41,7 +41,7 @@ std::shared_ptr<device::Arena> Context::make_arena(std::uint64_t reserve) {
   return arena;
 }
 
-std::shared_ptr<device::Arena> Context::find_arena(const void* pointer, std::uint64_t size) const {
+std::shared_ptr<device::Arena> Runtime::find_arena(const void* pointer, std::uint64_t size) const {
   // One of these may turn out to be its arena's last owner: destroyed without the lock, for its hooks may want others.
   std::vector<std::shared_ptr<device::Arena>> arenas;
   {
@@ -54,27 +54,27 @@ std::shared_ptr<device::Arena> Context::find_arena(const void* pointer, std::uin
   return found == arenas.end() ? nullptr : *found;
 }
 
-bool Context::set_driver_options(device::DriverOptions options) {
+bool Runtime::set_driver_options(device::DriverOptions options) {
   const std::lock_guard lock(impl_->mutex);
   if (impl_->has_looked) return false;
   impl_->options = std::move(options);
   return true;
 }
 
-const std::shared_ptr<const device::DriverRegistry>& Context::drivers() const {
+const std::shared_ptr<const device::DriverRegistry>& Runtime::drivers() const {
   impl_->look();
   return impl_->drivers;
 }
 
-const std::shared_ptr<const offload::Queues>& Context::queues() const {
+const std::shared_ptr<const offload::Queues>& Runtime::queues() const {
   impl_->look();
   return impl_->queues;
 }
 
-const std::shared_ptr<Context>& Context::default_context() {
+const std::shared_ptr<Runtime>& Runtime::default_runtime() {
   // Never destroyed: drivers must not be called as the process ends, when their libraries are gone already.
-  static const auto* const context = new std::shared_ptr<Context>(std::make_shared<Context>());
-  return *context;
+  static const auto* const runtime = new std::shared_ptr<Runtime>(std::make_shared<Runtime>());
+  return *runtime;
 }
 
 }  // namespace crossdock::session

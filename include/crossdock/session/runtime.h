@@ -11,12 +11,12 @@ namespace crossdock::session {
 
 /// What servers and arrays of a process share: which arenas there are, so that publishing knows its own memory, and the
 /// drivers. Thread-safe.
-class CROSSDOCK_EXPORT Context {
+class CROSSDOCK_EXPORT Runtime {
  public:
-  Context();
-  ~Context();
+  Runtime();
+  ~Runtime();
 
-  /// A new arena that servers of this context recognise. Dropping it drops the memory, unless it was published.
+  /// A new arena that servers of this runtime recognise. Dropping it drops the memory, unless it was published.
   std::shared_ptr<device::Arena> make_arena(std::uint64_t reserve = 0);
   /// The arena that holds these bytes, or null.
   std::shared_ptr<device::Arena> find_arena(const void* pointer, std::uint64_t size) const;
@@ -30,7 +30,7 @@ class CROSSDOCK_EXPORT Context {
   const std::shared_ptr<const offload::Queues>& queues() const;
 
   /// The one used where none is named.
-  static const std::shared_ptr<Context>& default_context();
+  static const std::shared_ptr<Runtime>& default_runtime();
 
  private:
   struct Impl;
