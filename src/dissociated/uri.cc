@@ -166,24 +166,17 @@ class Parser {
   Uri uri_;
 };
 
-/// Appends `text` with everything escaped but what stands for itself in a path and a query (RFC 3986, pchar and '/'),
-/// less `also`; brackets stay, so that an IPv6 host remains readable.
-void encode(std::string_view text, std::string_view also, const char* what, std::string* out) {
-  static constexpr std::string_view kPlain = "-._~!$&'()*+,;=:@/[]";
-  static constexpr char kHex[] = "0123456789ABCDEF";
-  for (const char c : text) {
-    if (is_control(c)) {
-      throw UriError(std::string("the ") + what + " " + shown(text) +
-                     " has a control character; no URI may contain one");
-    }
-    const bool plain = is_letter(c) || is_digit(c) || kPlain.find(c) != std::string_view::npos;
-    if (plain && also.find(c) == std::string_view::npos) {
-      *out += c;
-    } else {
-      const auto byte = static_cast<unsigned char>(c);
-      *out += {'%', kHex[byte >> 4], kHex[byte & 15]};
-    }
+// Characters that stay as they are in each part of a URI: those of a path and a query (RFC 3986, pchar and '/'), less
+// the separators of the part. Brackets stay, so that an IPv6 host remains readable.
+constexpr std::string_view kAddressPlain = "-._~!$&'()*+,;=:@/[]";
+constexpr std::string_view kNamePlain = "-._~!$'()*+,;:@/[]";
+constexpr std::string_view kValuePlain = "-._~!$'()*+,;=:@/[]";
+
+void encode(std::string_view text, std::string_view plain, const char* what, std::string* out) {
+  if (std::ranges::any_of(text, is_control)) {
+    throw UriError(std::string("the ") + what + " " + shown(text) + " has a control character; no URI may contain one");
   }
+  append_percent_encoded(text, plain, out);
 }
 
 }  // namespace
@@ -197,14 +190,14 @@ std::string format_uri(const Uri& uri) {
                    " must be a lower-case letter, then lower-case letters, digits, '+', '-' or '.'");
   }
   std::string out = uri.scheme + ":";
-  encode(uri.address, "", "address", &out);
+  encode(uri.address, kAddressPlain, "address", &out);
   char separator = '?';
   const auto add = [&](std::string_view name, std::string_view value) {
     out += separator;
     separator = '&';
-    encode(name, "&=", "parameter name", &out);
+    encode(name, kNamePlain, "parameter name", &out);
     out += '=';
-    encode(value, "&", "parameter value", &out);
+    encode(value, kValuePlain, "parameter value", &out);
   };
   if (uri.want_data) add(kWantData, std::to_string(*uri.want_data));
   if (uri.free_data) add(kFreeData, std::to_string(*uri.free_data));

@@ -25,4 +25,8 @@ CROSSDOCK_EXPORT std::string printable(std::string_view text);
 /// \xNN, and "..." where it was cut.
 CROSSDOCK_EXPORT std::string shown(std::string_view text, std::size_t limit = 200);
 
+/// Appends `text` to `*out`. Every byte becomes %XX (RFC 3986, section 2.1), except ASCII letters, digits and the
+/// characters of `plain`.
+CROSSDOCK_EXPORT void append_percent_encoded(std::string_view text, std::string_view plain, std::string* out);
+
 }  // namespace crossdock

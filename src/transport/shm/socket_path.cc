@@ -29,19 +29,10 @@ bool is_letter_or_digit(char c) noexcept {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
-/// Unreserved characters and slashes stay as they are.
+/// Encodes all but unreserved characters and slashes (RFC 3986, section 2.3).
 std::string percent_encode(std::string_view path) {
-  static constexpr char kHex[] = "0123456789ABCDEF";
-  static constexpr std::string_view kPlain = "-._~/";
   std::string encoded;
-  for (const char c : path) {
-    if (is_letter_or_digit(c) || kPlain.find(c) != std::string_view::npos) {
-      encoded += c;
-    } else {
-      const auto byte = static_cast<unsigned char>(c);
-      encoded += {'%', kHex[byte >> 4], kHex[byte & 15]};
-    }
-  }
+  append_percent_encoded(path, "-._~/", &encoded);
   return encoded;
 }
 

@@ -30,6 +30,12 @@ TEST(Text, CutsBetweenCharacters) {
 
 TEST(Text, ReplacesWhatIsNotUtf8) { EXPECT_EQ(bounded_utf8("a\xFF\xC3z\xE2\x82", 10), "a??z??"); }
 
+TEST(Text, EncodesAllButWordsAndWhatIsPlain) {
+  std::string out = "x:";
+  append_percent_encoded("aZ09 /%\xFF\n~", "/", &out);
+  EXPECT_EQ(out, "x:aZ09%20/%25%FF%0A%7E");
+}
+
 TEST(Text, ShowsControlsAndGarbageEscaped) {
   EXPECT_EQ(shown("a\n\x1B[0m'\\\xFF\xC3\xA9"), "'a\\n\\x1b[0m\\x27\\x5c\\xff\xC3\xA9'");
   EXPECT_EQ(printable("a\r\n\tb"), "a\\r\\n\\tb");
