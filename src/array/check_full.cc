@@ -27,7 +27,7 @@ struct NodeView {
   const std::byte* data(std::size_t buffer) const noexcept {
     return static_cast<const std::byte*>(buffers[buffer].data);
   }
-  /// The first byte of the first element shown, in a buffer of elements of `width` bytes.
+  /// Returns the first byte of the first element shown, in a buffer of elements of `width` bytes.
   const std::byte* elements(std::size_t buffer, std::int64_t width) const noexcept {
     return data(buffer) + node.offset * width;
   }
@@ -93,7 +93,7 @@ class FullChecker {
       case TypeId::kTime64: return check_times<std::int64_t>(in, TypeId::kInt64);
       case TypeId::kSparseUnion:
       case TypeId::kDenseUnion: return check_union(in);
-      case TypeId::kRunEndEncoded: return;  // By its first child, below.
+      case TypeId::kRunEndEncoded: return;  // Checked by its first child, below.
       case TypeId::kUtf8View:
       case TypeId::kBinaryView: return check_views(in);
       case TypeId::kListView: return check_list_views<std::int32_t>(in);
@@ -126,8 +126,8 @@ class FullChecker {
     }
   }
 
-  /// The offsets were found in order and within the data. Their producer may have changed them since: each is compared
-  /// with the data's size again before it is followed.
+  /// The offsets were checked to be in order and within the data. The producer may have changed them since, so each is
+  /// compared with the size of the data again before use.
   template <typename Offset>
   void check_utf8(const NodeView& in) const {
     const std::byte* offsets = in.elements(1, sizeof(Offset));
@@ -137,14 +137,14 @@ class FullChecker {
     const std::int64_t last = number_at<Offset>(offsets, n);
     if (!in_order(first, last, in.buffers[2].size)) fail_offsets(in, first, last);
     if (is_ascii(data + first, last - first)) return;
-    // All the text at once, and no element begins within a character: so each is whole.
+    // Checks the text as a whole. If it is valid and no element begins within a character, each element is valid.
     bool whole = is_utf8(data + first, last - first);
     for (std::int64_t i = 0; whole && i < n; ++i) {
       const std::int64_t begin = number_at<Offset>(offsets, i);
       whole = begin == last || (in_order(first, begin, last) && !is_continuation(data[begin]));
     }
     if (whole) return;
-    // One by one: what is null may be anything.
+    // Checks the elements one by one: null elements may hold any bytes.
     for (std::int64_t i = 0; i < n; ++i) {
       const std::int64_t begin = number_at<Offset>(offsets, i);
       const std::int64_t end = number_at<Offset>(offsets, i + 1);
@@ -178,7 +178,7 @@ class FullChecker {
     }
   }
 
-  /// A date64 counts milliseconds, and means a day.
+  /// A date64 counts milliseconds, but must be a whole number of days.
   void check_days(const NodeView& in) const {
     constexpr std::int64_t kDay = kSecondsPerDay * 1000;
     const std::byte* dates = in.elements(1, sizeof kDay);
@@ -215,7 +215,7 @@ class FullChecker {
     return 1;
   }
 
-  /// Whether a node is a map's entries, or their keys.
+  /// True if a node is a map's entries, or their keys.
   bool is_of_map(std::size_t index) const noexcept {
     const auto is_map = [&](std::size_t above) {
       return index >= above && schema_.nodes()[index - above].id == TypeId::kMap;
@@ -234,7 +234,7 @@ class FullChecker {
     const std::byte* ids = in.elements(0, 1);
     const bool is_dense = in.layout->id == TypeId::kDenseUnion;
     const std::byte* offsets = is_dense ? in.elements(1, sizeof(std::int32_t)) : nullptr;
-    // By type id; 0 where there is no such child, so that no offset is below it.
+    // By type id; 0 for ids without a child, so that no offset is below it.
     std::int64_t lengths[256] = {};
     std::int64_t before[256] = {};  // The last offset into the child.
     std::size_t child = in.index + 1;
@@ -295,9 +295,9 @@ class FullChecker {
   static constexpr std::int64_t kViewSize = 16;
   static constexpr std::int32_t kMaxInline = 12;
 
-  /// Whether the 12 bytes after a short view's length are right.
+  /// True if the 12 bytes after a short view's length are valid.
   static bool is_inline(const std::byte* bytes, std::int32_t length, bool is_text) noexcept {
-    // As two numbers: the bytes that are over must be zero, and text of ASCII needs no closer look.
+    // Reads the bytes as two numbers: the unused bytes must be zero, and ASCII text needs no further check.
     const auto low = load_le<std::uint64_t>(bytes);
     const auto high = std::uint64_t{load_le<std::uint32_t>(bytes + 8)};
     const std::uint64_t over = length >= 8 ? high >> ((length - 8) * 8) : high | (low >> (length * 8));

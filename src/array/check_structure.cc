@@ -21,7 +21,7 @@ class Checker {
   void run();
 
  private:
-  /// The children of one node that are still to come, and what it asks of them.
+  /// The number of children of a node that are still to be checked, and the length that it requires of them.
   struct Frame {
     std::int64_t children_left;
     std::int64_t required_length;
@@ -35,7 +35,7 @@ class Checker {
   void check_length(std::size_t i, const Frame& parent, bool top) const;
   void check_size(std::size_t i, const BufferView& buffer, std::int64_t needed, const char* what) const {
     if (!buffer.size_known() && buffer.data != nullptr) [[unlikely]]
-      return;  // check_buffers: only where it may be
+      return;  // check_buffers accepts an unknown size only where it is allowed
     if (needed > buffer.size || (needed > 0 && buffer.data == nullptr)) [[unlikely]] {
       fail_size(i, buffer, needed, what);
     }
@@ -46,13 +46,13 @@ class Checker {
   std::int64_t last_offset(std::size_t i, const BufferView& offsets, std::int64_t end) const;
   std::int64_t check_buffers(std::size_t i, const BufferCursor& at, std::int64_t end) const;
   void check_run_ends(std::size_t i, const BufferCursor& at, std::int64_t end) const;
-  /// Unions and run-end encoded arrays: their nulls are their children's.
+  /// Unions and run-end encoded arrays have no nulls of their own, only their children's.
   void check_no_nulls(std::size_t i) const {
     if (batch_.nodes[i].null_count == 0) return;
     fail(i, "null count " + std::to_string(batch_.nodes[i].null_count) + ", but " +
                 type_name(schema_.nodes()[i].field->type) + " has no validity of its own: it must be 0");
   }
-  /// What the C data interface doesn't say, and can't be read here.
+  /// True for a size that the C data interface doesn't give and that can't be read here.
   bool may_be_unknown(const LayoutNode& layout, std::size_t b, const BufferView& buffer) const noexcept {
     return !readable_ && !buffer.size_known() && buffer.data != nullptr &&
            (b >= layout.type.n_buffers || layout.type.buffers[b] == BufferKind::kBytes);
@@ -102,7 +102,7 @@ void Checker::check_validity(std::size_t i, const BufferView& validity, std::int
   check_size(i, validity, bytes_for_bits(end), "validity");
 }
 
-/// The length that the node's offsets ask of what they point into; 0 if they can't be read here.
+/// Returns the length that the node's offsets require of the data that they point into; 0 if they can't be read here.
 template <typename Offset>
 std::int64_t Checker::last_offset(std::size_t i, const BufferView& offsets, std::int64_t end) const {
   constexpr auto kWidth = static_cast<std::int64_t>(sizeof(Offset));
@@ -143,7 +143,7 @@ std::int64_t Checker::check_buffers(std::size_t i, const BufferCursor& at, std::
     if (buffer.size < 0 && !may_be_unknown(layout, b, buffer)) [[unlikely]]
       fail(i, "buffer " + std::to_string(b) + " has a size of " + std::to_string(buffer.size));
     if (b >= layout.type.n_buffers) {
-      check_size(i, buffer, buffer.size, "data");  // Variadic: only that it is there.
+      check_size(i, buffer, buffer.size, "data");  // A variadic buffer only has to exist.
       continue;
     }
     const BufferKind kind = layout.type.buffers[b];
@@ -167,8 +167,8 @@ std::int64_t Checker::check_buffers(std::size_t i, const BufferCursor& at, std::
   }
 }
 
-/// `i` is a node of run ends, the first child of the node before it, which shows elements up to `end`; the values come
-/// next. `at` is at the run ends.
+/// Checks `i`, a node of run ends, which is the first child of the node before it. That node shows elements up to
+/// `end`; the values come next. `at` is at the run ends.
 void Checker::check_run_ends(std::size_t i, const BufferCursor& at, std::int64_t end) const {
   const Node& ends = batch_.nodes[i];
   const Node& values = batch_.nodes[i + 1];
@@ -212,7 +212,7 @@ void Checker::run() {
   if (batch_.num_rows < 0) {
     throw InvalidDataError(in_field(path_of(parent_)) + ": " + std::to_string(batch_.num_rows) + " rows");
   }
-  // Preorder with a stack of its own: schemas are never deeper than kMaxDepth.
+  // Walks in preorder with an explicit stack: schemas are never deeper than kMaxDepth.
   Frame frames[kMaxDepth + 1];
   int depth = 0;
   frames[0] = {static_cast<std::int64_t>(schema_.fields().size()), batch_.num_rows};

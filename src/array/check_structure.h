@@ -6,11 +6,12 @@
 
 namespace crossdock::array {
 
-/// ": the batch has ..., its schema asks for ...", for a batch whose counts don't agree with its schema.
+/// Returns the message ": the batch has ..., its schema asks for ..." for a batch whose counts don't agree with its
+/// schema.
 std::string counts_message(const RecordBatch& batch);
 
-/// True if `dictionary` is a batch of one column of the slot's type. One pointer comparison where it was made for the
-/// slot.
+/// True if `dictionary` is a batch of one column of the slot's type. Compares one pointer if the dictionary was made
+/// for the slot.
 bool is_dictionary_of(const RecordBatch& dictionary, const DictionarySlot& slot);
 
 }  // namespace crossdock::array

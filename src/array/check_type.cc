@@ -39,7 +39,7 @@ void check_parameters(const Type& type, const std::string& path) {
   }
 }
 
-/// Each child has a type id of its own.
+/// Checks that each child has a different type id.
 void check_union(const Field& field, const std::string& path) {
   const std::vector<std::int8_t>& codes = field.type.type_codes;
   if (codes.size() != field.children.size()) {

@@ -6,9 +6,9 @@
 
 namespace crossdock::array {
 
-/// Checks one field's type against the columnar format: parameters in range, as many children as the type has, a map's
-/// entries, a union's type ids, run ends, integer indices of a dictionary. Not its children. Throws InvalidDataError
-/// that begins with `path`.
+/// Checks one field's type against the columnar format: parameters in range, the number of children of the type, a
+/// map's entries, a union's type ids, run ends, integer indices of a dictionary. Doesn't check its children. Throws
+/// InvalidDataError, which begins with `path`.
 void check_type(const Field& field, const std::string& path);
 
 }  // namespace crossdock::array

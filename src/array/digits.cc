@@ -14,7 +14,7 @@ DigitLimit::DigitLimit(std::int32_t precision) noexcept {
   for (std::int32_t digit = 0; digit < precision; ++digit) {
     std::uint64_t carry = 0;
     for (std::uint64_t& word : limit_) {
-      // By halves of a word, so that nothing wraps. 10^76 is less than 2^255: the last carry is 0.
+      // Multiplies by half words, so that nothing overflows. 10^76 is less than 2^255: the last carry is 0.
       const std::uint64_t low = (word & kLowHalf) * 10 + carry;
       const std::uint64_t high = (word >> 32) * 10 + (low >> 32);
       word = (high << 32) | (low & kLowHalf);
@@ -37,14 +37,14 @@ bool DigitLimit::holds(const std::byte* number, std::int32_t width) const noexce
     words[i] = (words[i] ^ sign) + carry;
     carry = carry != 0 && words[i] == 0 ? 1 : 0;
   }
-  // What the type can hold is less than its limit's higher words ask for.
+  // If a higher word of the limit is set, every value of this width is below the limit.
   for (int i = kWords - 1; i >= n; --i) {
     if (limit_[i] != 0) return true;
   }
   for (int i = n - 1; i >= 0; --i) {
     if (words[i] != limit_[i]) return words[i] < limit_[i];
   }
-  return false;  // The limit itself, which has one digit more.
+  return false;  // the limit itself has one digit more
 }
 
 }  // namespace crossdock::array

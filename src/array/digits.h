@@ -5,14 +5,14 @@
 
 namespace crossdock::array {
 
-/// Tells decimals of at most a number of digits from longer ones.
+/// Tests whether decimals have at most a given number of digits.
 class DigitLimit {
  public:
   /// `precision` is 1 to 76.
   explicit DigitLimit(std::int32_t precision) noexcept;
 
-  /// Whether the little-endian two's complement number of `width` bytes (4, 8, 16 or 32) has no more digits. At any
-  /// alignment.
+  /// True if the little-endian two's complement number of `width` bytes (4, 8, 16 or 32) has at most `precision`
+  /// digits. `number` may have any alignment.
   bool holds(const std::byte* number, std::int32_t width) const noexcept;
 
  private:

@@ -9,8 +9,9 @@
 namespace crossdock::array {
 namespace {
 
-// What is wrong shows as a sign bit, gathered with `or`: of a number that is negative itself, or of a difference that
-// is. Differences are of numbers that aren't negative, or else the sign is there anyway, so they never wrap unseen.
+// An error shows as a sign bit, collected with `or`: the sign of a negative number, or of a negative difference. A
+// difference of non-negative numbers can't wrap; if a number is negative, its own sign is set already. So no error is
+// lost by wrapping.
 
 template <typename T>
 T at(const std::byte* numbers, std::int64_t i) noexcept {
@@ -29,7 +30,7 @@ bool are_ordered(const std::byte* numbers, std::int64_t n) noexcept {
   return static_cast<Int>(signs) >= 0;
 }
 
-/// In integers of the same width, for signed ones and for those that fill 64 bits.
+/// Computes in integers of the same width: for signed types, and for types of 64 bits.
 template <typename Int>
 bool are_below_signed(const std::byte* numbers, std::int64_t n, std::int64_t limit) noexcept {
   using Unsigned = std::make_unsigned_t<Int>;
@@ -87,7 +88,7 @@ bool are_below(TypeId type, const std::byte* numbers, std::int64_t n, std::int64
     case TypeId::kUInt8: return are_below_unsigned<std::uint8_t>(numbers, n, limit);
     case TypeId::kUInt16: return are_below_unsigned<std::uint16_t>(numbers, n, limit);
     case TypeId::kUInt32: return are_below_unsigned<std::uint32_t>(numbers, n, limit);
-    default: return are_below_signed<std::int64_t>(numbers, n, limit);  // Unsigned: over the half is over any limit.
+    default: return are_below_signed<std::int64_t>(numbers, n, limit);  // unsigned: the upper half is over any limit
   }
 }
 

@@ -52,11 +52,11 @@ std::string quoted(std::string_view text) { return "\"" + std::string(text) + "\
   throw InvalidArgumentError("the typestr " + quoted(typestr) + " " + why);
 }
 
-/// A typestr taken apart.
+/// The parts of a typestr.
 struct Parts {
   char order;
   char kind;
-  std::int64_t size;      // as it stands there
+  std::int64_t size;      // as written
   std::string_view unit;  // with its brackets, or empty
 };
 
@@ -76,7 +76,8 @@ Parts parts_of(std::string_view typestr) {
   return parts;
 }
 
-/// With its brackets: NumPy's units, of which a number of may be meant ("[25s]"). None is NumPy's generic unit.
+/// `unit` includes its brackets: one of NumPy's units, with an optional multiplier ("[25s]"). An empty unit is NumPy's
+/// generic unit.
 bool is_date_unit(std::string_view unit) noexcept {
   if (unit.empty()) return true;
   unit = unit.substr(1, unit.size() - 2);
@@ -113,8 +114,9 @@ bool one_of(std::int64_t size, std::initializer_list<std::int64_t> sizes) noexce
   return false;
 }
 
-/// Whether a typestr of this kind and size is a number that is the same everywhere. Other sizes that a TypeCode may
-/// have are in no typestr: a float of 128 bits, say, which NumPy would take for the machine's long double.
+/// True if a typestr of this kind and size is a number with the same format on every machine. Other sizes that a
+/// TypeCode may have appear in no typestr: for example a float of 128 bits, which NumPy would take for the machine's
+/// long double.
 bool has_number(char kind, std::int64_t size) noexcept {
   switch (kind) {
     case 'b': return size == 1;
@@ -208,7 +210,7 @@ ElementType parse_typestr(std::string_view typestr) {
       return number(parts.kind == 'i' ? TypeCode::kInt : TypeCode::kUInt, parts.size, swapped);
     case 'f':
       if (has_number('f', parts.size)) return number(TypeCode::kFloat, parts.size, swapped);
-      // What a float of 10 to 16 bytes is depends on the machine: it is carried, not interpreted.
+      // The format of a float of 10 to 16 bytes depends on the machine: it is carried, not interpreted.
       if (!one_of(parts.size, {10, 12, 16})) fail_typestr(typestr, "names a float of an unknown size");
       return described(typestr, parts.size);
     case 'c':
@@ -243,11 +245,11 @@ ElementType parse_typestr(std::string_view typestr) {
 ElementType structured_type(std::string_view typestr, std::vector<DescrField> fields) {
   const Parts parts = parts_of(typestr);
   const std::int64_t bytes = itemsize_of(fields);
-  // A descr of one field without a name says what the typestr says.
+  // A descr of one field without a name is equivalent to the typestr.
   const bool plain = fields.size() == 1 && fields[0].name.empty() && fields[0].shape.empty();
   if (plain && fields[0].typestr == typestr) return parse_typestr(typestr);
   if (parts.kind != 'V') {
-    parse_typestr(typestr);  // What is wrong with it alone comes first.
+    parse_typestr(typestr);  // errors in the typestr itself come first
     throw InvalidArgumentError("the typestr " + quoted(typestr) +
                                " and the descr disagree: only a typestr of kind 'V' (bytes) has fields");
   }

@@ -12,7 +12,7 @@
 namespace crossdock::array {
 namespace {
 
-/// What a buffer of no bytes points at on the host: consumers may read offsets[0] of an array without elements.
+/// Target of the pointers of empty buffers on the host: consumers may read offsets[0] of an array without elements.
 alignas(64) constexpr std::byte kZeros[64] = {};
 
 /// The head of the one allocation behind an exported batch; the ArrowArrays, their origins, pointers to children and
@@ -20,14 +20,14 @@ alignas(64) constexpr std::byte kZeros[64] = {};
 struct Block {
   Block(RecordBatch&& exported, std::int64_t arrays) noexcept : live(arrays), batch(std::move(exported)) {}
 
-  std::atomic<std::int64_t> live;  ///< Arrays not released yet, the root included, dictionaries too.
+  std::atomic<std::int64_t> live;  ///< Arrays not released yet, with the root and dictionaries.
   RecordBatch batch;
 };
 
-/// Behind `private_data` of one exported array.
+/// The target of `private_data` of one exported array.
 struct Origin {
   Block* block;
-  const BufferView* views;  ///< Of the array's buffers, in the block's batch; null if they are absent, as the root's.
+  const BufferView* views;  ///< The array's buffers in the block's batch; null if absent, as for the root.
   std::int64_t n_views;     ///< -1 for the root.
 };
 
@@ -42,12 +42,13 @@ void release_array(ArrowArray* array) noexcept;
 
 const Origin& origin_of(const ArrowArray& array) noexcept { return *static_cast<const Origin*>(array.private_data); }
 
-/// Marks an array released, with all below it that wasn't moved out, and returns how many of the block's that were.
+/// Marks an array released, and all its descendants that weren't moved out. Returns the number of released arrays of
+/// the block.
 std::int64_t drop(ArrowArray* array, const Block* block) {
   const auto drop_member = [block](ArrowArray* member) -> std::int64_t {
-    if (member->release == nullptr) return 0;  // Moved out: its new owner releases it.
+    if (member->release == nullptr) return 0;  // moved out: its new owner releases it
     if (member->release != release_array || origin_of(*member).block != block) {
-      member->release(member);  // A consumer put an array of his own in its place.
+      member->release(member);  // a consumer has replaced it by another array
       return 0;
     }
     if (member->n_children == 0 && member->dictionary == nullptr) {
@@ -67,7 +68,7 @@ void release_array(ArrowArray* array) noexcept {
   if (array == nullptr || array->release == nullptr) return;
   Block* const block = origin_of(*array).block;
   const std::int64_t count = drop(array, block);
-  // If nobody else holds any, nobody can race with us: the common case costs no atomic write.
+  // If no other thread holds an array of the block, no race is possible: the common case needs no atomic write.
   if (block->live.load(std::memory_order_acquire) == count ||
       block->live.fetch_sub(count, std::memory_order_acq_rel) == count) {
     destroy(block);
@@ -77,7 +78,7 @@ void release_array(ArrowArray* array) noexcept {
 struct Totals {
   std::size_t arrays = 0;
   std::size_t buffers = 0;
-  std::size_t sizes = 0;  ///< Of variadic buffers.
+  std::size_t sizes = 0;  ///< Sizes of variadic buffers.
 };
 
 void check_counts(const RecordBatch& batch) {
@@ -87,10 +88,11 @@ void check_counts(const RecordBatch& batch) {
   }
 }
 
-/// `batch` is null for a dictionary that isn't there: it counts as an empty one of the schema.
+/// Counts arrays, buffers and sizes. `batch` is null for a missing dictionary, which counts as an empty one of the
+/// schema.
 void count(const RecordBatch* batch, const Schema& schema, Totals* totals) {
   totals->arrays += schema.nodes().size();
-  // A view's array has one buffer more: the sizes of its variadic ones.
+  // A view's array has one more buffer: the sizes of its variadic ones.
   const auto n_fixed = static_cast<std::size_t>(schema.n_buffers());
   totals->buffers += n_fixed + static_cast<std::size_t>(schema.n_variadic());
   if (batch != nullptr) {
@@ -116,7 +118,7 @@ void count(const RecordBatch* batch, const Schema& schema, Totals* totals) {
   }
 }
 
-/// Fills the parts of a block, each from its start.
+/// Fills the parts of a block, each from its beginning.
 class Writer {
  public:
   Writer(Block* block, ArrowArray* arrays, Origin* origins, ArrowArray** pointers, const void** buffers,
@@ -144,7 +146,7 @@ class Writer {
     return taken;
   }
 
-  /// Writes all nodes of a batch; `tops` takes the pointers to its columns.
+  /// Writes all nodes of a batch, and the pointers to its columns to `tops`.
   void write(const RecordBatch* batch, const Schema& schema, ArrowArray** tops) noexcept {
     struct Frame {
       ArrowArray** next;
@@ -184,7 +186,7 @@ class Writer {
   }
 
  private:
-  /// `views` are the node's buffers, null for those of an empty node, and `n_variadic` the last of them.
+  /// `views` are the node's buffers, or null for an empty node. The last `n_variadic` of them are variadic.
   void write_one(const Node& node, const BufferView* views, std::size_t n_variadic, const LayoutNode& layout,
                  ArrowArray* array) noexcept {
     const std::size_t n_views = layout.type.n_buffers + n_variadic;
@@ -193,11 +195,11 @@ class Writer {
     const bool has_validity = layout.type.has_validity();
     for (std::size_t b = 0; b < n_views; ++b) {
       const BufferView view = views != nullptr ? views[b] : BufferView{};
-      // Absent validity, always the first, means null. Others are never null on the host.
+      // An absent validity buffer, which is always the first, is a null pointer. Others are never null on the host.
       const void* empty = !host_ ? view.data : b == 0 && has_validity ? nullptr : kZeros;
       buffers[b] = view.size != 0 && view.data != nullptr ? view.data : empty;
     }
-    if (layout.type.variadic) buffers[n_views] = host_ ? kZeros : nullptr;  // The caller's to fill in.
+    if (layout.type.variadic) buffers[n_views] = host_ ? kZeros : nullptr;  // for the caller to fill in
     std::int64_t null_count = node.null_count;
     if (layout.id == TypeId::kNull) {
       null_count = node.length;
@@ -260,8 +262,8 @@ void export_batch(RecordBatch batch, ArrowDeviceArray* out) {
         device::to_string(batch.device) + ", and the batch doesn't say where; copy it to the host first");
   }
 
-  // One pointer per array below the root (dictionaries' own are in their parent's struct: a spare each), and the root's
-  // one buffer, its absent validity.
+  // One pointer per array below the root (one is unused for each dictionary, whose pointer is in its parent's struct),
+  // and the root's one buffer, its absent validity.
   static_assert(sizeof(Block) % alignof(ArrowArray) == 0 && alignof(ArrowArray) == alignof(void*) &&
                 alignof(Origin) == alignof(void*));
   const std::size_t arrays_size = totals.arrays * sizeof(ArrowArray);

@@ -7,8 +7,8 @@
 namespace crossdock::array {
 namespace {
 
-/// What one exported ArrowSchema points at. A child's own ArrowSchema struct lies in its parent's `children`, but what
-/// it points at is its own: so it can be moved out and outlive the parent.
+/// The memory that one exported ArrowSchema points to. A child's ArrowSchema struct lies in its parent's `children`,
+/// but its contents are separate: so it can be moved out and outlive the parent.
 struct Contents {
   std::string format;
   std::string name;
@@ -34,7 +34,8 @@ void release_schema(ArrowSchema* schema) noexcept {
   delete static_cast<Contents*>(std::exchange(schema->private_data, nullptr));
 }
 
-/// The C interface's strings end at their first NUL: a longer one would silently become another.
+/// Refuses texts with NUL characters. Strings of the C interface end at the first NUL, so such a text would be
+/// truncated silently.
 void check_no_nul(const std::string& text, const char* what, const std::string& path) {
   if (text.find('\0') != std::string::npos) {
     throw InvalidDataError(in_field(path) + ": its " + what +
@@ -74,7 +75,8 @@ void export_at(const Field& field, const std::string& path, ArrowSchema* out) {
 }
 
 void export_children(const std::vector<Field>& fields, const std::string& path, Contents* contents) {
-  contents->children.resize(fields.size());  // Zeroed: unexported ones have no release, whatever throws.
+  // Zeroes the children: if a later step throws, those not exported yet have no release.
+  contents->children.resize(fields.size());
   contents->pointers.reserve(fields.size());
   for (std::size_t i = 0; i < fields.size(); ++i) {
     export_at(fields[i], child_path(path, fields[i].name, i), &contents->children[i]);

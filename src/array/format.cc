@@ -15,7 +15,7 @@ struct Simple {
   TimeUnit unit = TimeUnit::kSecond;
 };
 
-/// The formats without parameters. Read both ways; timestamps are here with their prefix up to the timezone.
+/// The formats without parameters, for both directions. Timestamps are listed with their prefix up to the timezone.
 constexpr Simple kSimple[] = {
     {"n", TypeId::kNull},
     {"b", TypeId::kBool},
@@ -108,7 +108,7 @@ Type parse_fixed_size(TypeId id, std::string_view format, std::size_t prefix, co
   return type;
 }
 
-/// The type ids of a union's children after the colon; none of a union without children.
+/// Reads the type ids of a union's children after the colon; there are none for a union without children.
 Type parse_union(TypeId id, std::string_view format, const std::string& path) {
   std::string_view rest = format.substr(4);
   Type type;

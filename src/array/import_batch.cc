@@ -25,15 +25,15 @@ struct Owner {
   }
 };
 
-/// In the C interface a view's array has one buffer more than in the columnar format: the last, the int64 sizes of its
-/// variadic buffers.
+/// True if the array has the buffers of its type. In the C interface a view's array has one more buffer than in the
+/// columnar format: the last one, the int64 sizes of its variadic buffers.
 bool has_buffers_of(const ArrowArray& array, const TypeLayout& type) {
-  // Arrays of nulls had a buffer for the bitmap before Arrow 1.0, and have it in Polars: nobody looks at it.
+  // Arrays of type null had a buffer for the bitmap before Arrow 1.0, and still have one in Polars: it is ignored.
   if (type.n_buffers == 0 && array.n_buffers == 1 && array.n_children == 0) return true;
   return type.variadic ? array.n_buffers > type.n_buffers : array.n_buffers == type.n_buffers;
 }
 
-/// True if the counts of buffers and children are those of the subtree at `*node`, which is then moved past it.
+/// True if the counts of buffers and children are those of the subtree at `*node`. Moves `*node` past the subtree.
 bool has_shape(const ArrowArray* array, const Schema& schema, std::size_t* node) {
   const LayoutNode& layout = schema.nodes()[(*node)++];
   if (array == nullptr || !has_buffers_of(*array, layout.type) || array->n_children != layout.n_children) return false;
@@ -43,14 +43,14 @@ bool has_shape(const ArrowArray* array, const Schema& schema, std::size_t* node)
   return true;
 }
 
-/// An array of the one field itself, not of a struct around it. A finite tree is never its own only child, so at most
-/// one of the two shapes fits.
+/// True for an array of the one field itself, without a struct around it. A finite tree can't be its own only child, so
+/// at most one of the two shapes fits.
 bool is_bare_column(const ArrowArray& array, const Schema& schema) {
   std::size_t node = 0;
   return schema.fields().size() == 1 && has_shape(&array, schema, &node);
 }
 
-/// The part of an array that its parent shows: the top struct's offset and length, pushed down.
+/// The part of an array that its parent shows: the offset and length of the top-level struct, applied to its children.
 struct Window {
   std::int64_t start;
   std::int64_t length;
@@ -58,7 +58,7 @@ struct Window {
 
 class Importer {
  public:
-  /// `path` names the dictionary's field if the batch is one.
+  /// `path` is that of the dictionary's field if the batch is a dictionary.
   Importer(RecordBatch* batch, std::string path)
       : batch_(*batch), schema_(*batch->schema), readable_(batch->host_readable()), path_(std::move(path)) {
     batch_.nodes.resize(schema_.nodes().size());
@@ -184,14 +184,16 @@ class Importer {
                              std::to_string(window.length) + " rows from row " + std::to_string(window.start));
     }
     if (window.start == 0 && window.length == node->length) return;
-    // Sums are within length + offset, which was checked. A part's nulls are unknown unless the whole has none.
+    // Sums are at most length + offset, which was checked. The null count of a part is unknown, unless the whole has no
+    // nulls.
     node->offset += window.start;
     node->length = window.length;
     if (node->null_count != 0) node->null_count = -1;
   }
 
-  /// The C interface gives no sizes. Those that this library exported are known; others follow from the length, and
-  /// those of bytes from the last offset. A null pointer has none; check_structure says whether it may.
+  /// Finds the sizes of buffers, which the C interface doesn't give. Sizes that this library exported are known. Others
+  /// follow from the length, and those of bytes from the last offset. A null pointer has no size; check_structure
+  /// checks whether it is allowed.
   void import_buffers(const ArrowArray& array, const Node& node, std::size_t index) {
     const LayoutNode& layout = schema_.nodes()[index];
     const std::size_t first = batch_.buffers.size();
@@ -203,13 +205,14 @@ class Importer {
       if (data == nullptr) continue;
       const std::optional<std::int64_t> exported = exported_size(array, static_cast<std::int64_t>(b));
       const std::int64_t size = exported ? *exported : implied_size(layout.type, b, data, views, end, index);
-      // Of a device it is carried even where nothing of it is needed.
+      // Keeps buffers of a device even if none of their bytes are needed.
       if (size != 0 || !readable_) views[b] = {data, size};
     }
     if (layout.type.variadic) import_variadic(array, index);
   }
 
-  /// The size of buffer `b` as the length implies it. `views` are the node's, those before `b` imported.
+  /// Returns the size of buffer `b` that follows from the length. `views` are the node's buffers; those before `b` are
+  /// already imported.
   std::int64_t implied_size(const TypeLayout& type, std::size_t b, const void* data, const BufferView* views,
                             std::int64_t end, std::size_t index) const {
     const BufferKind kind = type.buffers[b];
@@ -223,7 +226,7 @@ class Importer {
     }
   }
 
-  /// A view's buffers of bytes, whose sizes stand in the array's last buffer.
+  /// Imports the variadic buffers of a view. Their sizes are in the array's last buffer.
   void import_variadic(const ArrowArray& array, std::size_t index) {
     const std::int64_t n_fixed = schema_.nodes()[index].type.n_buffers;
     const std::int64_t n = array.n_buffers - n_fixed - 1;
@@ -268,13 +271,13 @@ class Importer {
   }
 
   std::int64_t offsets_size(std::int64_t end, std::size_t width, std::size_t index) const {
-    if (end == 0) return 0;  // Old producers leave it out, so it isn't touched.
+    if (end == 0) return 0;  // old producers omit this buffer, so it isn't accessed
     const std::int64_t n = end == std::numeric_limits<std::int64_t>::max() ? end : end + 1;
     return bytes_of(n, static_cast<std::int64_t>(width), index);
   }
 
-  /// The last offset is believed: the C interface says nothing else. In memory of ours that its producer can change, no
-  /// further than the mapping goes.
+  /// Returns the last offset, which must be trusted because the C interface gives no other size. If the data is in this
+  /// process's own mapping that the producer can change, the result never exceeds the mapping.
   std::int64_t pointed_to(const void* data, const BufferView& offsets, BufferKind kind, std::int64_t end) const {
     if (end == 0 || offsets.data == nullptr) return 0;
     if (!readable_) return kUnknownSize;
@@ -283,7 +286,7 @@ class Importer {
         kind == BufferKind::kOffsets32
             ? load_once<std::int32_t>(numbers + end * static_cast<std::int64_t>(sizeof(std::int32_t)))
             : load_once<std::int64_t>(numbers + end * static_cast<std::int64_t>(sizeof(std::int64_t)));
-    if (last <= 0) return 0;  // One below 0 is check_structure's to refuse.
+    if (last <= 0) return 0;  // check_structure refuses a negative one
     const std::optional<std::uint64_t> left = device::bytes_left_in_changing_memory(data);
     return left && static_cast<std::uint64_t>(last) > *left ? static_cast<std::int64_t>(*left) : last;
   }
@@ -331,7 +334,7 @@ RecordBatch import_batch(std::shared_ptr<const Schema> schema, ArrowDeviceArray*
   }
   check_structure(batch);
   batch.custom_metadata = exported_metadata(array->array);
-  // Nothing throws from here on: the array changes hands, and the children it points to stay where they are.
+  // Nothing throws from here on. The array's ownership moves; the children that it points to stay in their place.
   owner->array = *array;
   array->array.release = nullptr;
   return batch;

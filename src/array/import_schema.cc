@@ -37,7 +37,7 @@ class Importer {
   Field field(const ArrowSchema& schema, const std::string& path, int depth) {
     if (schema.release == nullptr) throw InvalidDataError(in_field(path) + ": the ArrowSchema was released already");
     if (schema.format == nullptr) throw InvalidDataError(in_field(path) + ": the ArrowSchema has no format string");
-    // Before going down, so that neither the stack nor the heap follows a hostile depth.
+    // Checked before the children are read, so that a hostile depth uses up neither stack nor heap.
     if (depth > kMaxDepth) {
       throw InvalidDataError(in_field(path) + ": nested deeper than " + std::to_string(kMaxDepth) + " levels");
     }

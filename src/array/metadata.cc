@@ -51,7 +51,7 @@ Metadata read_metadata(const char* blob, const std::string& path) {
   Metadata metadata;
   if (blob == nullptr) return metadata;
   Reader reader(blob, path);
-  // Nothing is reserved: the count is the producer's word, the pairs are what is there.
+  // Reserves nothing, because the count is only the producer's claim; pairs are added as they are found.
   for (std::int32_t left = reader.number("count"); left > 0; --left) {
     std::string key = reader.text("key length");
     std::string value = reader.text("value length");

@@ -30,7 +30,7 @@ std::string path_of(const Place* place) {
   const std::string above = path_of(place->parent);
   std::string here = node_path(*place->schema, place->node);
   if (above.empty()) return here;
-  // A dictionary's one field has no name, as a rule.
+  // The only field of a dictionary usually has no name.
   constexpr std::string_view kUnnamed = "[0]";
   if (here.starts_with(kUnnamed)) return above + ".dictionary" + here.substr(kUnnamed.size());
   return above + ".dictionary" + (here.empty() ? "" : "." + here);

@@ -7,20 +7,20 @@
 
 namespace crossdock::array {
 
-/// Where a node of `schema` is, printable: for error messages only, it searches.
+/// Returns the printable path of a node of `schema`. For error messages only, because it searches.
 std::string node_path(const Schema& schema, std::size_t node);
 
-/// The index of the first node after the subtree that begins at `node`.
+/// Returns the index of the first node after the subtree that begins at `node`.
 std::size_t subtree_end(const Schema& schema, std::size_t node) noexcept;
 
-/// Where a node stands that may be within dictionaries: for the path of what is wrong there.
+/// The place of a node that may be within dictionaries, for the path in error messages.
 struct Place {
   const Place* parent;  ///< The node whose dictionary it is in; null at the top.
   const Schema* schema;
   std::size_t node;
 };
 
-/// "trips.stops.dictionary.item"; empty for no place.
+/// Returns the path, as in "trips.stops.dictionary.item"; empty if `place` is null.
 std::string path_of(const Place* place);
 
 }  // namespace crossdock::array

@@ -21,13 +21,13 @@ struct AlignedDelete {
   void operator()(std::byte* bytes) const noexcept { ::operator delete(bytes, kAlignment); }
 };
 
-/// The owner of a batch some of whose buffers are copies: keeps them, and all the rest of the batch.
+/// The owner of a batch with some copied buffers: keeps the copies, and the rest of the batch's memory.
 struct Copies {
   std::shared_ptr<const void> rest;
   std::vector<std::unique_ptr<std::byte, AlignedDelete>> buffers;
 };
 
-/// Rewrites a batch in place, or, without an `out`, only finds out whether there is anything to rewrite.
+/// Rewrites a batch in place. Without an `out`, only finds whether there is something to rewrite.
 class Normalizer {
  public:
   Normalizer(const RecordBatch& in, RecordBatch* out, Offsets offsets, std::int64_t* copied_bytes)
@@ -82,7 +82,7 @@ class Normalizer {
     *copied_bytes_ += size;
   }
 
-  /// Memory of the batch's own in the place of a buffer.
+  /// Replaces a buffer by new memory that the batch owns.
   std::byte* make_copy(std::size_t buffer, std::int64_t size) {
     if (copies_ == nullptr) copies_ = std::make_shared<Copies>();
     auto* copy = static_cast<std::byte*>(
@@ -104,13 +104,13 @@ class Normalizer {
     return length - count_bits(static_cast<const std::byte*>(validity.data), old.offset + start, length);
   }
 
-  /// What the offsets of a node point into: elements of its child, or bytes.
+  /// The range that the offsets of a node point into: elements of its child, or bytes.
   struct Range {
     std::int64_t first = 0;
     std::int64_t last = 0;
   };
 
-  /// Points at the offsets needed, or writes them anew from 0.
+  /// Sets the buffer to the offsets needed, or writes new offsets from 0.
   template <typename Offset>
   Range set_offsets(std::size_t node, std::size_t buffer, std::int64_t start, std::int64_t length) {
     const BufferView& old = in_.buffers[buffer];
@@ -129,7 +129,8 @@ class Normalizer {
     if (out_ != nullptr) {
       std::byte* const copy = make_copy(buffer, (length + 1) * kWidth);
       for (std::int64_t i = 0; i <= length; ++i) {
-        // Offsets between the ends aren't checked here; a wild one stays wild, and its sum must not be undefined.
+        // Offsets between the first and the last aren't checked here. An invalid offset stays invalid, and the
+        // subtraction must not be undefined.
         using Unsigned = std::make_unsigned_t<Offset>;
         const auto moved = static_cast<Unsigned>(load_le<Offset>(data + i * kWidth)) - static_cast<Unsigned>(first);
         store_le<Offset>(copy + i * kWidth, static_cast<Offset>(moved));
@@ -147,8 +148,8 @@ class Normalizer {
     set_buffer(buffer, static_cast<const std::byte*>(old.data) + range.first, range.last - range.first);
   }
 
-  /// Shows `length` elements from element `start` of the node (not counting its own offset). Returns the node after its
-  /// subtree.
+  /// Keeps `length` elements from element `start` of the node on (not counting its own offset). Returns the index of
+  /// the node after its subtree.
   std::size_t walk(std::size_t node, std::int64_t start, std::int64_t length) {
     const LayoutNode& layout = schema_.nodes()[node];
     const Node old = in_.nodes[node];
@@ -190,7 +191,7 @@ class Normalizer {
     return next;
   }
 
-  /// Returns what of the children, or of the bytes, is shown.
+  /// Returns the range of the children, or of the bytes, that is shown.
   Range set_buffers(std::size_t node, std::size_t first_buffer, std::int64_t base, std::int64_t length,
                     std::int64_t nulls) {
     const TypeLayout& type = schema_.nodes()[node].type;
@@ -221,8 +222,9 @@ class Normalizer {
     set_buffer(buffer, static_cast<const std::byte*>(in_.buffers[buffer].data) + base * width, length * width);
   }
 
-  /// Sets the offsets of a list view's node (the sizes are the buffer after it, and set after it) and returns what of
-  /// the child is shown: all of it, as lists may lie anywhere, but for Offsets::kFromZero what they point into.
+  /// Sets the offsets of a list view's node; the sizes are in the next buffer, which is set later. Returns the range of
+  /// the child that is shown: all of it, because lists may lie anywhere. Exception: Offsets::kFromZero limits it to the
+  /// part that lists point into.
   template <typename Int>
   Range set_list_views(std::size_t node, std::size_t buffer, std::int64_t base, std::int64_t length) {
     constexpr auto kWidth = static_cast<std::int64_t>(sizeof(Int));
@@ -233,11 +235,11 @@ class Normalizer {
     set_fixed(buffer, kWidth, base, length);
     if (offsets_ == Offsets::kKeep) return range;
     Extent used;
-    std::int64_t empty_from = 0;  // The furthest that an empty list says to begin.
+    std::int64_t empty_from = 0;  // the highest offset of an empty list
     for (std::int64_t i = 0; i < length; ++i) {
       const std::int64_t offset = load_once<Int>(offsets + i * kWidth);
       const std::int64_t size = load_once<Int>(sizes + i * kWidth);
-      // A wild list stays wild, and its child whole.
+      // If a list is invalid, it stays invalid, and the child stays whole.
       if (offset < 0 || (size != 0 && !used.add(offset, size, child_length))) return range;
       if (size == 0) empty_from = std::max(empty_from, offset);
     }
@@ -247,7 +249,7 @@ class Normalizer {
     changed_ = true;
     std::byte* const copy = make_copy(buffer, length * kWidth);
     for (std::int64_t i = 0; i < length; ++i) {
-      // Unsigned: an offset that lay within the child a moment ago may be wild now.
+      // Unsigned arithmetic: an offset that was valid before may be invalid now.
       using Unsigned = std::make_unsigned_t<Int>;
       const bool empty = load_le<Int>(sizes + i * kWidth) == 0;
       const auto moved = load_le<Unsigned>(offsets + i * kWidth) - static_cast<Unsigned>(range.first);
@@ -256,12 +258,12 @@ class Normalizer {
     return range;
   }
 
-  /// The part of a child that elements were seen to point into.
+  /// The part of a child that the elements checked so far point into.
   struct Extent {
     std::int64_t first = std::numeric_limits<std::int64_t>::max();
     std::int64_t last = 0;
 
-    /// False if the part doesn't lie within a child of `length` elements.
+    /// Adds a part. Returns false if it doesn't lie within a child of `length` elements.
     bool add(std::int64_t offset, std::int64_t size, std::int64_t length) noexcept {
       if (offset < 0 || size < 0 || offset > length || size > length - offset) return false;
       first = std::min(first, offset);
@@ -271,8 +273,8 @@ class Normalizer {
     Range range() const noexcept { return last == 0 ? Range{} : Range{first, last}; }
   };
 
-  /// Type ids and offsets are shown as they are and children whole, since elements may point anywhere; but for
-  /// Offsets::kFromZero the children are cut to what is pointed into.
+  /// Keeps type ids and offsets unchanged and children whole, because elements may point anywhere. Exception:
+  /// Offsets::kFromZero cuts the children to the part that is pointed into, and moves the offsets.
   std::size_t walk_dense_union(std::size_t node, std::size_t first_buffer, std::int64_t base, std::int64_t length) {
     constexpr std::int64_t kWidth = sizeof(std::int32_t);
     const auto* ids = static_cast<const std::byte*>(in_.buffers[first_buffer].data) + base;
@@ -290,7 +292,7 @@ class Normalizer {
     return next;
   }
 
-  /// For each child the part that is pointed into; none at all where an id or an offset is wild.
+  /// Returns, for each child, the part that is pointed into; empty if a type id or an offset is invalid.
   std::vector<Extent> extents(std::size_t node, const std::byte* ids, const std::byte* offsets,
                               std::int64_t length) const {
     const LayoutNode& layout = schema_.nodes()[node];
@@ -318,7 +320,7 @@ class Normalizer {
     changed_ = true;
     std::byte* const copy = make_copy(buffer, length * kWidth);
     for (std::int64_t i = 0; i < length; ++i) {
-      // An id that wasn't wild a moment ago may be now, in memory that somebody else can write to.
+      // An id that was valid before may be invalid now, in memory that another process can write.
       const int of = children.index(load_once<std::int8_t>(ids + i));
       const std::int64_t by = of < 0 ? 0 : used[static_cast<std::size_t>(of)].range().first;
       const std::int64_t moved = load_le<std::int32_t>(offsets + i * kWidth) - by;
@@ -326,16 +328,16 @@ class Normalizer {
     }
   }
 
-  /// Shows the runs that elements [base, base + length) are in. Run ends count from the array's first element, so where
-  /// `base` isn't 0 they are written anew.
+  /// Keeps the runs of elements [base, base + length). Run ends count from the array's first element, so they are
+  /// written anew if `base` isn't 0.
   std::size_t walk_runs(std::size_t node, std::int64_t base, std::int64_t length) {
     const std::size_t ends_node = node + 1;
     const TypeId type = schema_.nodes()[ends_node].id;
     const Node ends = in_.nodes[ends_node];
-    const std::size_t validity = at_.end();  // The next node's buffers: validity and the run ends.
+    const std::size_t validity = at_.end();  // the next node's buffers are validity and the run ends
     const void* data = in_.buffers[validity + 1].data;
     const auto end_of = [&](std::int64_t run) { return load_run_end(type, data, ends.offset + run); };
-    // The first run from `from` on that ends at `least` or later.
+    // Returns the first run from `from` on that ends at `least` or later.
     const auto find_run = [&](std::int64_t from, std::int64_t least) {
       std::int64_t to = ends.length;
       while (from < to) {
@@ -367,7 +369,8 @@ class Normalizer {
     std::byte* const copy = make_copy(buffer, old.size);
     *copied_bytes_ += old.size;
     for (std::int64_t run = 0; run < runs; ++run) {
-      // Run ends between the first and the last aren't checked here; a wild one stays wild, within its type's range.
+      // Run ends between the first and the last aren't checked here. An invalid run end stays invalid, within the range
+      // of its type.
       const std::int64_t end = std::min(load_run_end(type, old.data, run), base + length) - base;
       store_run_end(type, copy, run, std::max<std::int64_t>(end, 0));
     }
@@ -375,7 +378,7 @@ class Normalizer {
 
   void normalize_dictionary(std::size_t slot) {
     const std::shared_ptr<const RecordBatch>& dictionary = in_.dictionaries[slot];
-    // Kept where it is: who sends dictionaries knows them by their addresses.
+    // Keeps an unchanged dictionary at its address, because a sender identifies dictionaries by their addresses.
     if (dictionary == nullptr || !Normalizer(*dictionary, nullptr, Offsets::kKeep, nullptr).run()) return;
     changed_ = true;
     if (out_ == nullptr) return;
@@ -384,12 +387,12 @@ class Normalizer {
     out_->dictionaries[slot] = std::move(changed);
   }
 
-  const RecordBatch& in_;  ///< The same object as `*out_`, if that is there.
+  const RecordBatch& in_;  ///< The same object as `*out_`, if `out_` isn't null.
   const Schema& schema_;
   RecordBatch* out_;
   Offsets offsets_;
   std::int64_t* copied_bytes_;
-  BufferCursor at_;  ///< At the node that is walked, until a child of it is.
+  BufferCursor at_;  ///< At the current node, until a child of it is walked.
   std::shared_ptr<Copies> copies_;
   bool changed_ = false;
 };

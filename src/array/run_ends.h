@@ -7,8 +7,8 @@
 
 namespace crossdock::array {
 
-/// Run end `i` of a buffer of them. `type` is one of the three integers that run ends may be; the caller has checked
-/// that the bytes are there.
+/// Returns run end `i` of a buffer. `type` is one of the three integer types of run ends; the caller has checked that
+/// the bytes exist.
 inline std::int64_t load_run_end(TypeId type, const void* data, std::int64_t i) noexcept {
   const auto* bytes = static_cast<const std::byte*>(data);
   switch (type) {
@@ -18,7 +18,7 @@ inline std::int64_t load_run_end(TypeId type, const void* data, std::int64_t i) 
   }
 }
 
-/// The other way; `end` fits the type.
+/// Stores run end `i`; `end` fits the type.
 inline void store_run_end(TypeId type, std::byte* bytes, std::int64_t i, std::int64_t end) noexcept {
   switch (type) {
     case TypeId::kInt16: store_le<std::int16_t>(bytes + i * 2, static_cast<std::int16_t>(end)); return;

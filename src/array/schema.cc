@@ -16,7 +16,7 @@ bool same_dictionary(const std::shared_ptr<const Field>& a, const std::shared_pt
   return a->same_values(*b);
 }
 
-/// Checks the whole tree, dictionaries' values included, and collects the ids that are given.
+/// Checks the whole tree, with dictionaries' values, and collects the given ids.
 class Checker {
  public:
   void check(const std::vector<Field>& fields, const std::string& parent, int depth) {
@@ -49,7 +49,7 @@ class Checker {
   std::int64_t count_ = 0;
 };
 
-/// Gives every dictionary an id, and fields that share one the very same values' field.
+/// Assigns an id to every dictionary. Fields that share an id get the same object as values' field.
 class IdAssigner {
  public:
   explicit IdAssigner(const Checker& checker) : checker_(checker) {}
@@ -67,7 +67,7 @@ class IdAssigner {
     if (is_new) {
       auto values = std::make_shared<Field>(*field.dictionary);
       assign(*values, path + ".dictionary");
-      values_[field.dictionary_id] = values;  // Not through `known`: the call above may have rehashed.
+      values_[field.dictionary_id] = values;  // not through `known`: the call above may have rehashed the map
       field.dictionary = std::move(values);
       return;
     }

@@ -7,7 +7,7 @@
 namespace crossdock::array {
 namespace {
 
-/// Where one column's parts are among a batch's flat arrays.
+/// The places of one column's parts in a batch's flat arrays.
 struct Range {
   std::size_t node, node_end;
   std::size_t buffer, buffer_end;

@@ -57,7 +57,7 @@ void add_unknown(RecordBatch* batch, std::vector<SizesAt>* all) {
 }  // namespace
 
 std::vector<RecordBatch*> own_dictionaries(RecordBatch* batch) {
-  // Until all are found, no address may become another's.
+  // Keeps the dictionaries until all are found, so that no address is reused meanwhile.
   const std::vector<std::shared_ptr<const RecordBatch>> kept = batch->dictionaries;
   Owned owned;
   std::vector<RecordBatch*> all;

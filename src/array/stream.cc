@@ -15,7 +15,7 @@
 namespace crossdock::array {
 namespace {
 
-// The two C streams differ only in the array that they fill; everything here is written once over both.
+// The two C streams differ only in the array that they fill; all code here is written once for both.
 struct Host {
   using Stream = ArrowArrayStream;
   using Array = ArrowArray;
@@ -43,19 +43,19 @@ struct AnyDevice {
   }
 };
 
-/// What the last call of a stream that this library exported threw, which the C interface has no place for. Null for
-/// other producers' streams.
+/// Returns the exception of the last call of a stream that this library exported, for which the C interface has no
+/// place. Null for other producers' streams.
 template <typename Form>
 std::exception_ptr exported_failure(const typename Form::Stream& stream) noexcept;
 
 template <typename Form>
 class ImportedStream final : public BatchStream {
  public:
-  /// A move, as the C stream interface defines it, before its producer is asked anything: whoever is let in meanwhile
-  /// (a callback that comes back here, another thread) finds the stream taken.
+  /// Moves the stream, as the C stream interface defines it, before the first call of the producer. If a callback or
+  /// another thread accesses the source stream meanwhile, it finds it already taken.
   explicit ImportedStream(typename Form::Stream* from) : stream_(*from) {
     if (stream_.get_schema == nullptr || stream_.get_next == nullptr) {
-      stream_.release = nullptr;  // it is still the caller's
+      stream_.release = nullptr;  // the caller still owns it
       throw InvalidDataError("an Arrow stream without get_schema or get_next can't be read");
     }
     from->release = nullptr;
@@ -153,7 +153,7 @@ class MadeStream final : public BatchStream {
   device::DeviceType device_type() const override { return device_type_; }
   std::optional<RecordBatch> next() override {
     if (next_ == batches_.size()) return std::nullopt;
-    return std::move(batches_[next_++]);  // what nobody needs any more isn't held
+    return std::move(batches_[next_++]);  // releases each batch as soon as it is taken
   }
 
  private:
@@ -163,7 +163,7 @@ class MadeStream final : public BatchStream {
   std::size_t next_ = 0;
 };
 
-// Behind private_data of what we export. The callbacks are called from C, so nothing may leave them by exception.
+// The target of `private_data` of an exported stream. Its callbacks are called from C, so no exception may leave them.
 template <typename Form>
 struct ExportedStream {
   std::unique_ptr<BatchStream> stream;
@@ -195,7 +195,7 @@ struct ExportedStream {
     }
   }
 
-  /// Without memory for the text there is none.
+  /// Stores the error text; leaves it empty if there is no memory for it.
   template <typename... Parts>
   void keep(const Parts&... parts) noexcept {
     try {

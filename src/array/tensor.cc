@@ -59,7 +59,8 @@ ByteRange byte_range(const Tensor& tensor, const char* where) {
     if (extent < 0) fail_negative(where, tensor);
     if (extent == 0) empty = true;
   }
-  // Of an array without elements too: products of some of its extents are asked for (elements of a row), in any order.
+  // Also checks arrays without elements, because products of some of the extents are needed (elements of a row), in any
+  // order.
   for (const std::int64_t extent : shape) {
     if (extent != 0 && !checked_multiply(bytes, extent, &bytes)) fail_overflow(where, tensor);
   }
@@ -71,7 +72,7 @@ ByteRange byte_range(const Tensor& tensor, const char* where) {
       fail_overflow(where, tensor);
     }
   }
-  // Their distance must be a number, too.
+  // The distance between lowest and highest must not overflow, either.
   std::int64_t distance = 0;
   if (range.lowest == std::numeric_limits<std::int64_t>::min() ||
       !checked_add(range.highest, -range.lowest, &distance)) {
@@ -87,7 +88,7 @@ void set_row_major(Tensor* tensor, const char* where) {
   for (std::size_t d = shape.size(); d-- > 0;) {
     if (shape[d] < 0) fail_negative(where, *tensor);
     strides[d] = next;
-    // An extent of 0 ends the growth; what is below it is never reached.
+    // An extent of 0 doesn't change the next stride; there is no element to reach.
     if (shape[d] > 1 && !checked_multiply(next, shape[d], &next)) fail_overflow(where, *tensor);
   }
 }
@@ -169,12 +170,12 @@ Tensor slice(const Tensor& tensor, std::span<const Slice> slices) {
       throw InvalidArgumentError("index " + std::to_string(one.start) + " is out of bounds for dimension " +
                                  std::to_string(d) + " of size " + std::to_string(shape[d]));
     }
-    // A checked tensor's elements are within 63 bits of bytes, so these products are.
+    // A checked tensor's elements span at most 63 bits of bytes, so these products don't overflow.
     if (one.count > 0) offset += one.start * strides[d];
     if (one.count == 0) empty = true;
     if (!one.keep) continue;
     view.extents.shape()[next] = one.count;
-    // Of a single element the stride says nothing, and might overflow.
+    // The stride of a single element has no meaning, and could overflow.
     view.extents.strides()[next] = one.count > 1 ? strides[d] * one.step : strides[d];
     ++next;
   }

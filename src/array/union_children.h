@@ -7,7 +7,7 @@
 
 namespace crossdock::array {
 
-/// Which child of a union a type id names.
+/// Maps the type ids of a union to its children.
 class UnionChildren {
  public:
   explicit UnionChildren(const Type& type) noexcept {
@@ -16,7 +16,7 @@ class UnionChildren {
       index_[static_cast<std::uint8_t>(type.type_codes[i])] = static_cast<std::int16_t>(i);
     }
   }
-  /// -1 for an id that no child has.
+  /// Returns the child's index; -1 for an id that no child has.
   int index(std::int8_t id) const noexcept { return index_[static_cast<std::uint8_t>(id)]; }
 
  private:

@@ -9,15 +9,15 @@ namespace {
 
 constexpr std::uint64_t kHighBits = 0x8080808080808080u;
 
-/// What a byte must be that comes next: the rows of RFC 3629's table (section 4), read from left to right.
+/// States, by the condition for the next byte: the rows of RFC 3629's table (section 4), read from left to right.
 enum State : std::uint8_t {
   kStart,      ///< The first byte of a character.
   kLast,       ///< Any continuation, the last one.
   kLastTwo,    ///< Any continuation, and one more.
   kLastThree,  ///< Any continuation, and two more.
-  kAfterE0,    ///< A0 to BF, and one more: no longer form than needed.
+  kAfterE0,    ///< A0 to BF, and one more: no overlong forms.
   kAfterEd,    ///< 80 to 9F, and one more: no surrogates.
-  kAfterF0,    ///< 90 to BF, and two more: no longer form than needed.
+  kAfterF0,    ///< 90 to BF, and two more: no overlong forms.
   kAfterF4,    ///< 80 to 8F, and two more: nothing over U+10FFFF.
   kBroken,
   kStates,
@@ -50,8 +50,9 @@ constexpr State after(State state, int byte) noexcept {
   }
 }
 
-// The whole automaton in one number per byte: the next state of state s stands in its bits from s * kStateBits on, and
-// is itself such a number of bits. So a step is a look-up and a shift, without a branch to be guessed wrong.
+// The automaton as one number per byte value: the bits from s * kStateBits on are the next state for state s. A state
+// is stored as such a bit position. So a step is a table look-up and a shift, without a branch that could be
+// mispredicted.
 constexpr int kStateBits = 6;
 constexpr std::uint64_t kStateMask = (1u << kStateBits) - 1;
 static_assert(kStates * kStateBits <= 64);
@@ -89,7 +90,7 @@ bool is_utf8(const std::byte* data, std::int64_t size) noexcept {
   const auto step = [&state](std::byte byte) {
     state = kSteps[std::to_integer<std::uint8_t>(byte)] >> (state & kStateMask);
   };
-  // ASCII between two characters is skipped by blocks: large ones for long texts, small ones for what is left.
+  // Skips ASCII between two characters in blocks: large ones for long texts, small ones for the rest.
   const auto take_block = [&](std::int64_t at, std::int64_t block) {
     std::uint64_t any = 0;
     for (std::int64_t w = 0; w < block; w += 8) any |= load_le<std::uint64_t>(data + at + w);

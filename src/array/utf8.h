@@ -8,8 +8,8 @@ namespace crossdock::array {
 /// True if no byte has its high bit set.
 bool is_ascii(const std::byte* data, std::int64_t size) noexcept;
 
-/// True if the bytes are UTF-8 as RFC 3629 has it: no surrogates, nothing over U+10FFFF, no longer form than needed,
-/// nothing cut off at the end.
+/// True if the bytes are UTF-8 according to RFC 3629: no surrogates, nothing over U+10FFFF, no overlong forms, nothing
+/// cut off at the end.
 bool is_utf8(const std::byte* data, std::int64_t size) noexcept;
 
 /// True for a byte that can't be the first of a character.

@@ -25,13 +25,14 @@ constexpr std::size_t kCount = std::size(kSignals);
 // Written under `changing` before the handler that reads them is installed.
 struct sigaction before[kCount];
 std::atomic<bool> reporting{false};
-// Where handle() is while it runs the handler before it: that one may have been installed on top of ours, and call it.
+// The place of handle() on the stack while it runs the previous handler. That handler may have been installed on top of
+// ours, and call ours again.
 std::atomic<const void*> passed_context{nullptr};
 std::atomic<std::uintptr_t> passed_frame{0};
 
 std::size_t index_of(int signal) noexcept { return signal == kSignals[0] ? 0 : 1; }
 
-// ---- in the handler: async-signal-safe only ----
+// ---- used in the handler: async-signal-safe functions only ----
 
 /// Text of a bounded length, on the stack.
 class Line {
@@ -43,7 +44,7 @@ class Line {
     size_ += taken;
     return *this;
   }
-  /// Control characters become '?': a peer chose the text.
+  /// Adds text that a peer chose. Control characters become '?'.
   Line& add_foreign(std::string_view text) noexcept {
     for (const char c : text) {
       const auto byte = static_cast<unsigned char>(c);
@@ -106,7 +107,8 @@ void report(int signal, std::uintptr_t address) noexcept {
   line.write_out();
 }
 
-/// The default action: at once for a fault, whose instruction is run again; for others as this handler returns.
+/// Makes the default action happen: for a fault at once, since its instruction is run again; for other signals when
+/// this handler returns.
 void let_it_die(int signal, bool fault) noexcept {
   struct sigaction action {};
   action.sa_handler = SIG_DFL;
@@ -117,12 +119,12 @@ void let_it_die(int signal, bool fault) noexcept {
 void handle(int signal, siginfo_t* info, void* context) noexcept {
   const int error = errno;
   const auto frame = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
-  // Sent by a program, or the machine, not by an instruction of this thread: those have no address.
+  // Signals that a program or the machine sent, and not an instruction of this thread, have no address.
   const bool fault = info->si_code > 0 && !(signal == SIGBUS && info->si_code == BUS_MCEERR_AO);
   const bool ours = fault && (signal == SIGBUS || info->si_code == SEGV_ACCERR);
   if (passed_context.load(std::memory_order_relaxed) == context &&
       frame < passed_frame.load(std::memory_order_relaxed)) {
-    let_it_die(signal, fault);  // The end of a chain that leads back here.
+    let_it_die(signal, fault);  // The chain of handlers has come back here: ends it.
     return;
   }
   if (ours && reporting.load(std::memory_order_relaxed)) {
@@ -141,14 +143,14 @@ void handle(int signal, siginfo_t* info, void* context) noexcept {
     next.sa_handler(signal);
   }
   passed_context.store(nullptr, std::memory_order_relaxed);
-  // A handler such as Python's faulthandler puts back the one before it and sends the signal again, which waits until
-  // this one returns. It must end there, even where the one before it was this.
+  // A handler such as Python's faulthandler restores the handler before it and sends the signal again. That signal is
+  // pending until this handler returns. It must then end the process, even if the restored handler is this one.
   sigset_t waiting;
   if (::sigpending(&waiting) == 0 && ::sigismember(&waiting, signal) == 1) let_it_die(signal, true);
   errno = error;
 }
 
-// ---- outside of it ----
+// ---- not used in the handler ----
 
 std::mutex changing;
 

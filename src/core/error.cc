@@ -75,7 +75,7 @@ void throw_error(ErrorCode code, const std::string& what, int system_errno) {
 void throw_errno(int error_number, const std::string& doing) {
   const std::string what = doing + ": " + std::generic_category().message(error_number);
   switch (error_number) {
-    // The text may be read in another process: it names the one whose limit it is.
+    // The text may be read in another process, so it names the process that has the limit.
     case EMFILE:
       throw ResourceError(what + "; process " + std::to_string(::getpid()) +
                               " has as many open as it may: close some there, or raise its limit (ulimit -n)",

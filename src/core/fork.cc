@@ -11,7 +11,7 @@ namespace crossdock {
 std::atomic<std::uint64_t> ForkGuard::generation_{0};
 
 ForkGuard::ForkGuard() noexcept {
-  // The handler is registered before the first guard exists, so no fork of a process that holds one goes unseen.
+  // Registers the handler before the first guard exists, so that no fork of a process that holds a guard is missed.
   static const int registered =
       ::pthread_atfork(nullptr, nullptr, [] { generation_.fetch_add(1, std::memory_order_relaxed); });
   (void)registered;

@@ -15,7 +15,7 @@ std::shared_ptr<Library> Library::open(const std::vector<std::string>& candidate
     if (tried != nullptr) {
       const char* const said = ::dlerror();
       const std::string reason = said != nullptr ? said : "unknown reason";
-      // The loader begins with the name, as a rule.
+      // The loader's text usually begins with the name.
       const std::string name = candidate + ": ";
       tried->push_back(reason.starts_with(name) ? reason : name + reason);
     }

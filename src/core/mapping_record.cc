@@ -13,8 +13,8 @@ constexpr std::size_t kWords = RecordedMapping::kLongestLabel / sizeof(std::uint
 constexpr std::uint32_t kSlotsPerChunk = 256;
 constexpr std::uint32_t kChunks = 1024;  // 262,144 mappings; the system's limit is 65,530 unless it was raised
 
-/// One mapping. Everything is atomic, because a signal handler may read while another thread writes: `version` is odd
-/// while the slot says something, and differs after each change.
+/// One mapping. All members are atomic, because a signal handler may read while another thread writes. `version` is odd
+/// while the slot is valid, and differs after each change.
 struct Slot {
   std::atomic<std::uint32_t> version{0};
   std::atomic<std::uint32_t> next_free{0};
@@ -30,16 +30,17 @@ using Chunk = std::array<Slot, kSlotsPerChunk>;
 // Chunks live as long as the process: a signal handler may read them at any time.
 std::atomic<Chunk*> chunks[kChunks];
 std::atomic<std::uint32_t> slots_made{0};
-// A stack of free slots: the number of the first one, 0 for none, and above it a count that every change raises, so
-// that a slot which was taken and came back meanwhile isn't mistaken for one that stayed.
+// A stack of free slots. The low half is the number of the first free slot, 0 for none. The high half is a count that
+// every change increases, so that a slot that was taken and freed again meanwhile isn't mistaken for one that stayed
+// free.
 std::atomic<std::uint64_t> free_slots{0};
 
-/// A slot that was made.
+/// Returns a slot, which must have been made.
 Slot& made_slot(std::uint32_t number) noexcept {
   return (*chunks[(number - 1) / kSlotsPerChunk].load(std::memory_order_acquire))[(number - 1) % kSlotsPerChunk];
 }
 
-/// Null if its chunk isn't there.
+/// Returns a slot; null if its chunk doesn't exist.
 Slot* find_slot(std::uint32_t number) noexcept {
   Chunk* const chunk = chunks[(number - 1) / kSlotsPerChunk].load(std::memory_order_acquire);
   return chunk == nullptr ? nullptr : &(*chunk)[(number - 1) % kSlotsPerChunk];
@@ -49,7 +50,7 @@ std::uint64_t with_next_count(std::uint64_t head, std::uint32_t number) noexcept
   return ((head >> 32) + 1) << 32 | number;
 }
 
-/// 0 if there is none.
+/// Returns the number of a free slot; 0 if there is none.
 std::uint32_t pop_free() noexcept {
   std::uint64_t head = free_slots.load(std::memory_order_acquire);
   while (static_cast<std::uint32_t>(head) != 0) {
@@ -67,7 +68,7 @@ void push_free(std::uint32_t number) noexcept {
   } while (!free_slots.compare_exchange_weak(head, with_next_count(head, number), std::memory_order_acq_rel));
 }
 
-/// 0 if there is no memory, or all are taken.
+/// Returns the number of a new slot; 0 if there is no memory, or all slots are taken.
 std::uint32_t make_slot() noexcept {
   std::uint32_t made = slots_made.load(std::memory_order_relaxed);
   do {

@@ -20,14 +20,14 @@ namespace {
 
 constexpr std::uint64_t kNoLimit = UINT64_MAX;
 constexpr std::uint64_t kUnlimited = std::uint64_t{1} << 60;  // version 1 has a number of about 2^63 for no limit
-/// What may be taken at most before the limits are looked at again.
+/// The most that may be taken before the limits are read again.
 constexpr std::uint64_t kStep = std::uint64_t{256} << 20;
 
-/// How a version's files are called. All of them count a cgroup with those below it.
+/// The names of a version's files. All of them count a cgroup together with those below it.
 struct Names {
   const char* limit;
   const char* used;
-  /// Of memory.stat: caches of files. Shared memory isn't among them.
+  /// The lines of memory.stat that count caches of files. Shared memory isn't among them.
   std::array<std::string_view, 2> caches;
   const char* swap_limit;
   const char* swap_used;
@@ -39,7 +39,7 @@ constexpr Names kVersion1 = {
 constexpr Names kVersion2 = {"memory.max",      "memory.current",      {"inactive_file", "active_file"},
                              "memory.swap.max", "memory.swap.current", false};
 
-/// Where a hierarchy of cgroups is mounted.
+/// The mount of a hierarchy of cgroups.
 struct Mount {
   std::string root;  ///< The cgroup that the mount point shows.
   std::string point;
@@ -73,7 +73,7 @@ std::uint64_t read_caches(const std::string& path, const Names& names) {
   return sum;
 }
 
-/// Whether `list`, separated by commas, has `word`.
+/// Returns whether `list`, separated by commas, has `word`.
 bool has_word(std::string_view list, std::string_view word) {
   for (;;) {
     const std::size_t comma = list.find(',');
@@ -83,7 +83,7 @@ bool has_word(std::string_view list, std::string_view word) {
   }
 }
 
-/// This process's cgroup as far as memory goes. Version 1's, if it has a hierarchy for memory.
+/// Returns this process's cgroup for memory: that of version 1, if version 1 has a hierarchy for memory.
 std::optional<std::string> find_cgroup(const std::string& path, const Names** names) {
   std::ifstream file(path);
   std::optional<std::string> unified;
@@ -102,7 +102,7 @@ std::optional<std::string> find_cgroup(const std::string& path, const Names** na
   return unified;
 }
 
-/// A path as mountinfo has it: space, tab, line break and backslash are three octal digits.
+/// Decodes a path of mountinfo, in which space, tab, line break and backslash are three octal digits.
 std::string unescaped(std::string_view text) {
   std::string plain;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -141,7 +141,7 @@ std::optional<Mount> find_mount(const std::string& path, const Names* names) {
   return std::nullopt;
 }
 
-/// What one cgroup leaves; nothing without a limit.
+/// Returns the room that one cgroup leaves; nothing if it has no limit.
 std::optional<MemoryRoom> room_of(const std::string& folder, const Names& names, std::uint64_t free_swap) {
   const auto limit = read_number(folder + "/" + names.limit);
   const auto used = read_number(folder + "/" + names.used);
@@ -151,7 +151,7 @@ std::optional<MemoryRoom> room_of(const std::string& folder, const Names& names,
   const std::uint64_t kept = *used - caches;
   std::uint64_t available = less(*limit, kept);
   if (free_swap > 0) {
-    // What isn't accounted for isn't limited.
+    // Swap that isn't accounted for isn't limited.
     const std::uint64_t swap_limit = read_number(folder + "/" + names.swap_limit).value_or(kNoLimit);
     const std::uint64_t swap_used = read_number(folder + "/" + names.swap_used).value_or(0);
     const std::uint64_t swap_kept = names.swap_counts_memory ? less(swap_used, caches) : swap_used;
@@ -207,7 +207,7 @@ std::optional<MemoryRoom> memory_room(const MemoryLimitFiles& files) {
 }
 
 void check_memory_room(std::uint64_t size, const char* what) {
-  static std::atomic<std::uint64_t> allowance{0};  // what may be taken before the next look
+  static std::atomic<std::uint64_t> allowance{0};  // bytes that may be taken before the next read
   for (std::uint64_t left = allowance.load(std::memory_order_relaxed); left >= size;) {
     if (allowance.compare_exchange_weak(left, left - size, std::memory_order_relaxed)) return;
   }

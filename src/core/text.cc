@@ -4,7 +4,7 @@ namespace crossdock {
 
 namespace {
 
-/// The letter that writes a line end or a tab; 0 for every other byte.
+/// Returns the letter of the escape for a line end or a tab; 0 for every other byte.
 char escape_letter(unsigned char byte) noexcept {
   switch (byte) {
     case '\n': return 'n';
@@ -14,8 +14,8 @@ char escape_letter(unsigned char byte) noexcept {
   }
 }
 
-/// Appends the character at the start of `text`, or its first byte as \n, \r, \t or \xNN if that is unfit to print or
-/// one of `escaped`. Returns how many bytes it took.
+/// Appends the character at the start of `text`. If it isn't printable, or is one of `escaped`, appends its first byte
+/// as \n, \r, \t or \xNN instead. Returns how many bytes of `text` it used.
 std::size_t append_printable(std::string_view text, std::string_view escaped, std::string* out) {
   static constexpr char kHex[] = "0123456789abcdef";
   const std::size_t size = utf8_character(text);

@@ -32,27 +32,27 @@ std::uint64_t default_reserve() noexcept {
 
 }  // namespace
 
-/// One shared mapping as long as the reservation, of a file that grows under it: address space costs nothing, and what
-/// was handed out never moves.
+/// One shared mapping of the reserved size, of a file that grows behind it: address space costs nothing, and allocated
+/// memory never moves.
 struct Arena::Impl {
   enum class State { kOpen, kReadOnly, kFrozen };
 
   ForkGuard made_in;
   UniqueFd fd;
   std::byte* base = nullptr;   // null once the region owns the mapping
-  std::byte* start = nullptr;  // its address, for ever
+  std::byte* start = nullptr;  // the mapping's address; never changes
   std::uint64_t reserve = 0;
 
   mutable std::mutex mutex;
   std::uint64_t file_size = 0;
-  int freezing = 0;  // freeze() calls that run their hooks: nothing may be allocated behind the hooks' back
+  int freezing = 0;  // freeze() calls that run their hooks: nothing may be allocated that the hooks don't see
   std::vector<std::function<void()>> hooks;
   std::atomic<std::uint64_t> end{kAlignment};
   std::atomic<State> state{State::kOpen};
   std::shared_ptr<const Region> region;  // written once, before state says kFrozen
 
   ~Impl() {
-    // In a forked child the mapping isn't there: something else may lie at its addresses.
+    // In a forked child the mapping doesn't exist: another mapping may have its addresses.
     if (base != nullptr && !made_in.in_child()) ::munmap(base, reserve);
   }
 
@@ -72,8 +72,7 @@ struct Arena::Impl {
                           " bytes of address space for an Arena: " + std::generic_category().message(errno) +
                           "; give a smaller `reserve`, or raise the limit (ulimit -v)");
     }
-    // A child that could write here would write into the parent's table, and its mapping would keep it from being
-    // sealed.
+    // Otherwise a child could write into the parent's table, and its mapping would prevent the seals.
     if (::madvise(base, reserve, MADV_DONTFORK) != 0) throw_errno(errno, "keeping an Arena from forked children");
   }
 
@@ -85,8 +84,8 @@ struct Arena::Impl {
     file_size = size;
   }
 
-  /// Under the lock. Until the mapping is replaced a failure leaves the arena as it was; after it, one that can only be
-  /// frozen.
+  /// Makes the memory read-only. Call it with the lock held. A failure before the mapping is replaced leaves the arena
+  /// unchanged. After a later failure the arena can only be frozen.
   void make_read_only() {
     const std::uint64_t size = align_up(end.load(std::memory_order_relaxed), memfd::page_size());
     memfd::resize(fd, size, kName);
@@ -97,8 +96,8 @@ struct Arena::Impl {
     frozen->kind_ = RegionKind::kFrozen;
     frozen->size_ = size;
     frozen->name_ = kName;
-    // One call replaces all of it at once: there is no moment at which a reader finds nothing there, and no writable
-    // piece is left over that would forbid the seal.
+    // One call replaces the whole mapping at once: the memory is mapped for readers at all times, and no writable piece
+    // is left that would prevent the seals.
     constexpr int kFlags = MAP_SHARED | MAP_FIXED | MAP_NORESERVE;
     if (::mmap(base, reserve, PROT_READ, kFlags, frozen->fd_.get(), 0) == MAP_FAILED) {
       throw ResourceError("mapping an Arena read-only: " + std::generic_category().message(errno));
@@ -132,7 +131,7 @@ std::byte* Arena::allocate(std::uint64_t size) {
   if (impl_->freezing != 0 || impl_->state.load(std::memory_order_relaxed) != Impl::State::kOpen) {
     throw ArenaFrozenError("this Arena was published and takes no more data; make a new one for the next table");
   }
-  // At least one byte: an empty column's pointer, too, is inside the region.
+  // Takes at least one byte, so that an empty column's pointer is inside the region, too.
   const std::uint64_t taken = std::max<std::uint64_t>(size, 1);
   const std::uint64_t offset = impl_->end.load(std::memory_order_relaxed);
   if (taken > impl_->reserve - offset) {
@@ -158,7 +157,7 @@ std::uint64_t Arena::size() const noexcept { return impl_->end.load(std::memory_
 bool Arena::frozen() const noexcept { return impl_->state.load(std::memory_order_acquire) == Impl::State::kFrozen; }
 
 std::shared_ptr<const Region> Arena::freeze() {
-  // A frozen arena is as good in a forked child as in its parent.
+  // A frozen arena can be used in a forked child as in its parent.
   if (frozen()) return impl_->region;
   impl_->made_in.check("this Arena");
 

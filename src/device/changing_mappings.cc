@@ -34,7 +34,8 @@ struct Mappings {
 /// Never destroyed: regions that static objects own are destroyed after everything else.
 Mappings& mappings();
 
-/// Keeps the lock from a thread that isn't there in the child, and the child from looking for what isn't mapped there.
+/// The handlers of fork. They hold the lock over the fork, so that no thread that doesn't exist in the child holds it
+/// there, and remove the mappings that don't exist in the child.
 void before_fork() { mappings().mutex.lock(); }
 void after_fork_in_parent() { mappings().mutex.unlock(); }
 void after_fork_in_child() {
@@ -57,7 +58,7 @@ std::uintptr_t address_of(const void* pointer) noexcept { return reinterpret_cas
 
 std::optional<Found> find(const void* pointer) noexcept {
   Mappings& all = mappings();
-  // Whoever has a pointer into a mapping has it from the region, which was listed before.
+  // A caller has a pointer into a mapping from the region, which was listed before that.
   if (all.count.load(std::memory_order_relaxed) == 0) return std::nullopt;
   const std::lock_guard lock(all.mutex);
   auto after = all.by_start.upper_bound(address_of(pointer));

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-/// The mappings that changing_memory.h knows. Thread-safe, and whole in a forked child.
+/// The list of mappings behind changing_memory.h. Thread-safe, and usable in a forked child.
 namespace crossdock::device::changing {
 
 enum class Content : std::uint8_t {
@@ -10,9 +10,9 @@ enum class Content : std::uint8_t {
   kFile,
 };
 
-/// `start` isn't listed yet. Throws std::bad_alloc, and then it isn't listed.
+/// Adds a mapping. `start` must not be listed yet. Throws std::bad_alloc, and then it isn't listed.
 void add(const void* start, std::uint64_t size, Content content);
-/// Before the memory is unmapped. Nothing happens if it isn't listed.
+/// Removes a mapping. Call it before the memory is unmapped. Does nothing if the mapping isn't listed.
 void remove(const void* start) noexcept;
 
 }  // namespace crossdock::device::changing

@@ -6,7 +6,7 @@
 namespace crossdock::device {
 
 DeferredFreeList::~DeferredFreeList() {
-  // After a fork the parent's work goes on, and with it what it needs.
+  // In a forked child doesn't wait: the parent's work goes on, and the parent keeps the memory that it needs.
   const bool wait = !watch_.in_child();
   while (lines_ != nullptr) {
     for (const Entry* entry = lines_->first.get(); wait && entry != nullptr; entry = entry->next.get()) {

@@ -9,7 +9,7 @@
 
 namespace crossdock::device {
 
-/// What end_of() was given.
+/// The arguments of end_of().
 struct Awaited {
   std::shared_ptr<Context> context;
   Queue queue;
@@ -21,7 +21,7 @@ struct Event::State {
   std::shared_ptr<void> owner;
   std::mutex mutex;
   std::shared_ptr<const Error> failure;
-  std::mutex recording;              ///< Of what follows; before `mutex`.
+  std::mutex recording;              ///< Guards the next members; locked before `mutex`.
   std::unique_ptr<Awaited> awaited;  ///< Until it is recorded; then it owns the event.
   std::atomic<bool> later{false};    ///< Not recorded yet.
 
@@ -70,7 +70,7 @@ void* Event::native() const noexcept {
 }
 
 void* Event::need() const {
-  void* const handle = native();  // first: it is what may fail
+  void* const handle = native();  // before check(), since recording may fail
   check();
   return handle;
 }
@@ -81,7 +81,7 @@ bool Event::empty() const noexcept {
 }
 
 std::optional<Queue> Event::awaits() const noexcept {
-  // What was awaited stays, and with it the queue.
+  // `awaited` is kept after the recording, and with it the queue.
   if (!state_ || !state_->later.load(std::memory_order_acquire)) return std::nullopt;
   return state_->awaited->queue;
 }
@@ -93,7 +93,7 @@ std::shared_ptr<const Error> Event::failure() const {
 }
 
 void Event::fail(std::shared_ptr<const Error> failure) {
-  // Without a state there are no copies to tell, and such an event says that its work is done.
+  // An event without a state has no copies that could carry the failure, and says that its work is done.
   if (!state_) throw InvalidArgumentError("an event that is complete can't fail any more");
   state_->note(std::move(failure));
 }

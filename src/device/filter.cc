@@ -11,7 +11,7 @@
 namespace crossdock::device {
 namespace {
 
-/// What SYCL's own filter strings name a device by. Known here so that a text can name them before SYCL was started.
+/// The backends in SYCL's own filter strings. They are listed here so that a text can name them before SYCL is started.
 constexpr std::array<std::string_view, 4> kSyclBackends = {"opencl", "level_zero", "cuda", "hip"};
 constexpr std::array kClasses = {DeviceClass::kCpu, DeviceClass::kGpu, DeviceClass::kAccelerator};
 constexpr std::string_view kHost = "host";
@@ -29,7 +29,7 @@ std::optional<DeviceClass> class_of(std::string_view word) noexcept {
   return found == kClasses.end() ? std::nullopt : std::optional(*found);
 }
 
-/// Whether a part can be a backend, whether or not there is one of that name.
+/// Returns whether a part can be a backend, whether or not there is one of that name.
 bool is_backend_word(std::string_view word) noexcept {
   const auto small = [](char c) { return c >= 'a' && c <= 'z'; };
   const auto fits = [small](char c) { return small(c) || (c >= '0' && c <= '9') || c == '_'; };
@@ -48,7 +48,7 @@ std::optional<std::int64_t> number_of(std::string_view word) noexcept {
                              "lower case, without spaces, with commas between alternatives");
 }
 
-/// Which part of a filter comes next.
+/// The next part of a filter.
 enum class Part : std::uint8_t { kBackend, kClass, kNumber, kEnd };
 
 Part after(Part part) noexcept { return static_cast<Part>(static_cast<std::uint8_t>(part) + 1); }
@@ -89,7 +89,7 @@ Filter parse_one(std::string_view text, std::string_view one) {
   return filter;
 }
 
-/// The names of the drivers in the order that numbers count: as they were added, but the host last.
+/// Returns the names of the drivers in the order in which numbers count: as they were added, but with the host last.
 std::vector<std::string> names_in_order(const DriverRegistry& drivers) {
   std::vector<std::string> names = drivers.names();
   std::stable_partition(names.begin(), names.end(), [](const std::string& name) { return name != kHost; });
@@ -115,7 +115,7 @@ bool matches(const Filter& filter, const DeviceInfo& info, bool backend_matches)
          (!filter.device_class || *filter.device_class == info.device_class);
 }
 
-/// The `left`-th device of a driver that matches; counts `left` down by those that do.
+/// Returns the `left`-th device of a driver that matches. Decrements `left` for each device that matches.
 std::optional<Device> find_in(const Driver& driver, const Filter& filter, bool backend_matches, std::int64_t& left) {
   for (const Device& device : devices_of(driver)) {
     if (matches(filter, driver.info(device), backend_matches) && left-- == 0) return device;
@@ -125,7 +125,7 @@ std::optional<Device> find_in(const Driver& driver, const Filter& filter, bool b
 
 std::optional<Device> find(const DriverRegistry& drivers, const Filter& filter) {
   const bool by_driver = is_driver(drivers, filter.backend);
-  // A backend is one driver's: its name, or a word of SYCL's.
+  // A backend selects one driver: it is the driver's name, or a backend of SYCL.
   const std::string_view only = by_driver || filter.backend.empty() ? std::string_view(filter.backend) : kSycl;
   std::int64_t left = filter.number.value_or(0);
   for (const std::string& name : names_in_order(drivers)) {
@@ -137,7 +137,7 @@ std::optional<Device> find(const DriverRegistry& drivers, const Filter& filter) 
   return std::nullopt;
 }
 
-/// What a backend may be where one driver alone is asked: its name, or that by which it reaches a device.
+/// Returns the backends that are accepted if one driver alone is asked: its name, and the backends of its devices.
 std::vector<std::string> names_of(const Driver& driver) {
   std::vector<std::string> names = {std::string(driver.name())};
   for (const Device& device : devices_of(driver)) {
@@ -202,8 +202,8 @@ Device select_device(const Driver& driver, std::string_view text) {
 
 namespace {
 
-/// One driver's, numbered as find() counts them: by the driver's name all of its devices, by a word of SYCL's those
-/// that are reached by it.
+/// Adds one driver's devices, numbered as find() counts them: the driver's name counts all of its devices, a backend of
+/// SYCL counts the devices that SYCL reaches by it.
 void list_devices_of(const Driver& driver, const DriverRegistry& drivers, std::vector<NamedDevice>* all) {
   std::map<std::string, std::int64_t> counts;
   const std::string name(driver.name());
@@ -212,7 +212,8 @@ void list_devices_of(const Driver& driver, const DriverRegistry& drivers, std::v
     const std::string rest = ":" + std::string(device_class_name(info.device_class)) + ":";
     const std::int64_t by_driver = counts[name + rest]++;
     std::string filter;
-    // By a backend that is no driver's name; one that SYCL gets later, or doesn't tell, can't be named by itself.
+    // Names the device by a backend of SYCL, if that isn't a driver's name too. A backend that isn't in kSyclBackends,
+    // or that SYCL doesn't tell, can't name a device.
     if (name == kSycl && among(kSyclBackends, info.backend) && !is_driver(drivers, info.backend)) {
       const std::string stem = info.backend + rest;
       filter = stem + std::to_string(counts[stem]++);

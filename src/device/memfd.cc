@@ -23,7 +23,7 @@
 namespace crossdock::device::memfd {
 namespace {
 
-constexpr std::uint64_t kBlock = 512;  // what st_blocks counts
+constexpr std::uint64_t kBlock = 512;  // the unit of st_blocks
 constexpr long kCachestat = 451;       // since Linux 6.5, and newer than Debian 12's headers; the same on all machines
 
 struct stat inspect(const UniqueFd& fd, const std::string& name) {
@@ -32,10 +32,10 @@ struct stat inspect(const UniqueFd& fd, const std::string& name) {
   return status;
 }
 
-/// Memory that the file has beyond `size` bytes, where fallocate() can put some without making it longer. Nothing if
-/// the system doesn't say: before Linux 6.5, and for other users' files.
+/// Returns the bytes of memory that the file has beyond `size` bytes: fallocate() can allocate some there without
+/// making the file longer. Returns nothing if the system doesn't say: before Linux 6.5, and for other users' files.
 std::optional<std::uint64_t> backed_beyond(const UniqueFd& fd, std::uint64_t size) {
-  // As the kernel has them; its header is newer than Debian 12's.
+  // The kernel's structs, whose header is newer than Debian 12's headers.
   const struct {
     std::uint64_t offset, length;  // 0: to the end
   } range{align_up(size, page_size()), 0};
@@ -46,7 +46,8 @@ std::optional<std::uint64_t> backed_beyond(const UniqueFd& fd, std::uint64_t siz
   return (pages.cached + pages.evicted) * page_size();
 }
 
-/// Whether reading all of the file takes memory that it didn't have: done in steps, so that a file of holes costs one.
+/// Returns whether reading the whole file allocates memory that it didn't have. Reads in steps, so that a file of holes
+/// costs one step only.
 bool grows_when_read(const UniqueFd& fd, std::uint64_t size, const std::string& name) {
   constexpr std::uint64_t kStep = 1 << 20;
   auto blocks = inspect(fd, name).st_blocks;
@@ -115,8 +116,8 @@ void resize(const UniqueFd& fd, std::uint64_t size, const std::string& name) {
 }
 
 void fill_holes(const UniqueFd& fd, std::uint64_t offset, std::uint64_t size, const std::string& name) {
-  // In steps: an interrupted call frees all that it had allocated, so one long call under a steady signal
-  // (a profiler's timer) would never end.
+  // Allocates in steps: an interrupted call frees all memory that it had allocated, so one long call under a regular
+  // signal (a profiler's timer) would never end.
   constexpr std::uint64_t kStep = std::uint64_t{64} << 20;
   for (std::uint64_t done = 0; done < size;) {
     const std::uint64_t step = std::min(kStep, size - done);
@@ -147,8 +148,8 @@ std::string fault_of(const UniqueFd& fd, int seals, std::uint64_t size, const st
   if (found < 0) return "it isn't a memfd: a pipe, a socket, a device or an ordinary file has no seals";
   struct statfs system {};
   if (::fstatfs(fd.get(), &system) != 0) throw_errno(errno, name + ": inspecting the descriptor");
-  // The file system tells huge pages of a fixed pool apart. st_blksize doesn't: transparent huge pages change it too,
-  // and they are as good as ordinary ones.
+  // The type of the file system shows huge pages of a fixed pool. st_blksize doesn't show them: transparent huge pages
+  // change it too, and they are as good as ordinary pages.
   if (system.f_type != TMPFS_MAGIC) return "it isn't memory of ordinary pages";
   const int missing = seals & ~found;
   if ((missing & F_SEAL_SHRINK) != 0) return "it isn't sealed against shrinking";
@@ -156,8 +157,9 @@ std::string fault_of(const UniqueFd& fd, int seals, std::uint64_t size, const st
   if ((missing & F_SEAL_WRITE) != 0) return "it isn't sealed against writing";
   if ((missing & F_SEAL_FUTURE_WRITE) != 0) return "it isn't sealed against new writers";
   if ((missing & F_SEAL_SEAL) != 0) return "its seals aren't sealed";
-  // The order matters: sealed memory takes no more blocks beyond its end, but those that it has may be freed at any
-  // time, so they are counted before all of them are. Blocks within its size can't be freed any more.
+  // The order matters. A sealed file gets no more blocks beyond its end, but the blocks that it has there may be freed
+  // at any time. So they are counted first, before the count of all blocks. Blocks within its size can't be freed any
+  // more.
   const std::optional<std::uint64_t> beyond = backed_beyond(fd, size);
   const struct stat status = inspect(fd, name);
   if (static_cast<std::uint64_t>(status.st_size) != size) {

@@ -7,7 +7,8 @@
 
 namespace crossdock::device {
 
-/// A text that is a decimal number and nothing else; nothing for any other, or one beyond the type.
+/// Returns the number that `text` is in decimal, with no other characters. Returns nothing for any other text, or for a
+/// number that the type can't hold.
 template <typename Number>
 std::optional<Number> parse_number(std::string_view text) noexcept {
   Number number{};

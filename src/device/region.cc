@@ -30,7 +30,7 @@ FileStamp stamp_of(const struct stat& status) noexcept {
           .ctime_ns = status.st_ctim.tv_sec * kNanoseconds + status.st_ctim.tv_nsec};
 }
 
-/// "its size changed from 10 to 4, ...": what differs, for a message. Empty if nothing does.
+/// Returns the differences for a message, as in "its size changed from 10 to 4, ..."; empty if there are none.
 std::string difference(const FileStamp& before, const FileStamp& now) {
   std::string text;
   const auto compare = [&text](const char* what, auto old_value, auto new_value) {
@@ -65,14 +65,14 @@ const std::byte* map(int fd, std::uint64_t size, int protection, const std::stri
   return static_cast<const std::byte*>(start);
 }
 
-/// The path of an open file, as the system knows it.
+/// Returns the path of an open file, as the system knows it.
 std::string path_behind(int fd) {
   char path[4096];
   const ssize_t size = ::readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), path, sizeof(path));
   return size > 0 ? std::string(path, static_cast<std::size_t>(size)) : "(path not known)";
 }
 
-/// Keeps a mapping out of forked children, which would share the producer's writes with it.
+/// Keeps a mapping out of forked children, which would otherwise share it and the producer's writes.
 void keep_from_children(const std::byte* start, std::uint64_t size, const std::string& where) {
   if (::madvise(const_cast<std::byte*>(start), size, MADV_DONTFORK) != 0) {
     throw_errno(errno, where + ": keeping a mapping from forked children");
@@ -94,8 +94,8 @@ void check_readable(int fd, const std::string& where) {
 FileStamp FileStamp::of(int fd) { return stamp_of(inspect(fd, "a file's stamp")); }
 
 Region::~Region() {
-  record_ = {};  // before something else can lie there
-  // A recycled mapping doesn't exist in a forked child: something else may lie at its addresses there.
+  record_ = {};  // before another mapping can have these addresses
+  // A recycled mapping doesn't exist in a forked child: another mapping may have its addresses there.
   const bool ours = kind_ != RegionKind::kRecycled || !made_in_.in_child();
   if (data_ != nullptr && kind_ != RegionKind::kFrozen) changing::remove(data_);
   release_memory(ours ? data_ : nullptr, mapped_, std::move(fd_), size_);
@@ -156,8 +156,8 @@ std::shared_ptr<const Region> Region::open_file(const std::string& path) {
     }
     if (status.st_size == 0) throw InvalidArgumentError(path + " is empty; give an Arrow IPC file");
   };
-  // Checked before it is opened, because opening a device can do something; and after, because it may be another by
-  // then (a fifo, on which a blocking open would hang).
+  // Checks the file before it is opened, because opening a device can have effects; and afterwards, because the path
+  // may name another file by then (a fifo, on which a blocking open would hang).
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) {
     if (errno == ENOTDIR) throw NotFoundError(where + ": a part of the path isn't a directory");
@@ -195,7 +195,7 @@ std::shared_ptr<Region> Region::make_recycled(std::uint64_t size, const char* na
   region->writable_ = true;
   changing::add(region->data_, size, changing::Content::kRecycled);
   keep_from_children(region->data_, size, where);
-  // Faulting in by madvise reports a lack of memory; MAP_POPULATE would keep it for a SIGBUS at the first write.
+  // Faulting in by madvise() reports a lack of memory; with MAP_POPULATE it would be a SIGBUS at the first write.
   if (::madvise(const_cast<std::byte*>(region->data_), size, MADV_POPULATE_WRITE) != 0) {
     if (errno == EINVAL) {  // before Linux 5.14
       memfd::fill_holes(fd, 0, size, name);

@@ -18,7 +18,7 @@ std::uint16_t RegionTable::number_of(const std::shared_ptr<const Region>& region
     *is_new = false;
     return known->second;
   }
-  // Two stay free, so that a number that was taken back is not the very next to be given out: see the header.
+  // Two numbers stay free, so that a removed number is never the next one to be assigned: see the header.
   if (in_use_ + 2 >= kNumbers) {
     throw ResourceError("this connection has all of its " + std::to_string(kNumbers) +
                         " region numbers in use; release batches, or publish fewer and larger tables");

@@ -15,11 +15,14 @@ namespace {
 
 constexpr std::uint64_t kAlignment = 64;
 
-/// The most that one call writes: the kernel stops short at 2 GiB, and a shorter call is interrupted sooner.
-/// Why pwrite: a cold copy of 64 MiB took 2.2 times a memcpy into pre-faulted memory, of 1 GiB 4.8 times (pieces from
-/// 256 KiB to 1 GiB: the same, within the noise). fallocate first: no gain. Mapping and faulting in zeroes each page
-/// before it is overwritten: 4.1 and 12 times (MAP_POPULATE), 3.6 and 8.5 (MADV_POPULATE_WRITE by 2 MiB), 2.3 and 7.5
-/// with two threads; two threads of pwrite wait for each other.
+/// The most bytes that one call writes: the kernel writes less than 2 GiB per call, and a signal interrupts a shorter
+/// call sooner.
+///
+/// Why pwrite: a cold copy of 64 MiB took 2.2 times as long as a memcpy into pre-faulted memory, a copy of 1 GiB 4.8
+/// times (the same, within the noise, for pieces from 256 KiB to 1 GiB). A call of fallocate first gains nothing. To
+/// map the file and fault it in zeroes each page before it is overwritten: it took 4.1 and 12 times as long with
+/// MAP_POPULATE, 3.6 and 8.5 times with MADV_POPULATE_WRITE by 2 MiB, and 2.3 and 7.5 times with two threads. Two
+/// threads of pwrite wait for each other.
 constexpr std::uint64_t kPiece = std::uint64_t{64} << 20;
 
 void write_all(const UniqueFd& fd, ByteSpan bytes, std::uint64_t offset, const std::string& name) {
@@ -52,7 +55,7 @@ std::uint64_t RegionWriter::append(ByteSpan bytes) {
   try {
     write_all(fd_, bytes, offset, name_);
   } catch (...) {
-    // What was written of it must not show up as the padding of what comes next.
+    // Removes the bytes that were written: they must not become the padding of the next piece.
     while (::ftruncate(fd_.get(), static_cast<off_t>(end_)) != 0 && errno == EINTR) {
     }
     throw;
@@ -66,7 +69,7 @@ std::shared_ptr<const Region> RegionWriter::freeze() {
   if (!fd_) fd_ = memfd::create(name_);
   const std::uint64_t size = align_up(end_, kAlignment);
   memfd::resize(fd_, size, name_);
-  // Every page between has a written byte, for padding is shorter than a page; only of nothing at all is there none.
+  // Every page has a written byte, since padding is shorter than a page. Only if nothing was written is there none.
   memfd::fill_holes(fd_, size - 1, 1, name_);
   std::shared_ptr<Region> region(new Region);
   region->kind_ = RegionKind::kFrozen;

@@ -11,20 +11,20 @@
 
 namespace crossdock::device {
 
-/// One driver looked for: null if it isn't there.
+/// One driver that was looked for; `driver` is null if it wasn't found.
 struct DriverRegistry::Entry {
   std::string name;
   std::shared_ptr<Driver> driver;
   std::vector<std::string> tried;
 };
 
-/// One device. Has a lock of its own, so that a driver that takes long to open keeps only those waiting who want the
+/// One device. It has a lock of its own, so that a device that takes long to open delays only callers that want the
 /// same device.
 struct DriverRegistry::Opened {
   std::mutex mutex;
   std::shared_ptr<Context> context;
   std::unique_ptr<Queue> queue;
-  /// For who holds the lock.
+  /// Returns the context, opened if it isn't yet. Call it with the lock held.
   const std::shared_ptr<Context>& open(const DriverRegistry& registry, const Device& device) {
     if (context == nullptr) {
       const std::shared_ptr<Driver> driver = registry.for_type(device.type);
@@ -150,8 +150,8 @@ std::shared_ptr<Context> DriverRegistry::context_or_null(const Device& device) c
 std::shared_ptr<Context> DriverRegistry::opened_context(const Driver& driver) const noexcept {
   const std::lock_guard lock(mutex_);
   for (const auto& [device, entry] : opened_) {
-    if (for_type(device.type).get() != &driver) continue;  // never throws: there is a driver that was asked to open it
-    // Who opens it now holds the lock, and may take long.
+    if (for_type(device.type).get() != &driver) continue;  // never throws: a driver was found when it was opened
+    // A thread that opens the device now holds the lock, and may take long.
     const std::unique_lock looking(entry->mutex, std::try_to_lock);
     if (looking.owns_lock() && entry->context != nullptr) return entry->context;
   }
@@ -166,7 +166,7 @@ Queue DriverRegistry::default_queue(const Device& device) const {
     if (entry->queue != nullptr) return *entry->queue;
     context = entry->open(*this, device);
   }
-  // Not under the lock: it may be another library's.
+  // Without the lock, since default_queue may call another library.
   std::optional<Queue> queue;
   if (options_.default_queue) queue = options_.default_queue(context->device());
   if (queue && queue->device() != context->device()) {
@@ -194,7 +194,7 @@ std::shared_ptr<const DriverRegistry> make_default_registry(const DriverOptions&
   add("cuda", std::move(cuda), std::exchange(tried, {}));
   std::shared_ptr<Driver> sycl = make_sycl_driver(sycl_library_candidates(options.sycl_libraries), &tried);
   add("sycl", std::move(sycl), std::exchange(tried, {}));
-  // Without devices until a test asks for some.
+  // It has no devices until a test asks for some.
   registry->add(make_sim_driver({.devices = 0}));
   return registry;
 }

@@ -17,9 +17,9 @@
 namespace crossdock::device {
 namespace {
 
-// To hand a piece over costs about as much as to unmap one of some dozen pages here.
+// To hand a piece over costs about as much as to unmap a piece of some dozen pages here.
 constexpr std::uint64_t kLarge = 256 << 10;
-// How long the thread stays without work.
+// The time that the thread stays without work.
 constexpr std::chrono::milliseconds kIdle{50};
 
 struct Memory {
@@ -42,10 +42,11 @@ class Releaser {
     return *releaser;
   }
 
-  /// Null: it has been taken. Else it is the caller's still. However much waits, more is taken: the caller may be the
-  /// thread that serves everybody, with all that one consumer had.
+  /// Takes `memory` and returns null; or returns `memory`, which then still belongs to the caller. There is no limit to
+  /// the memory that waits: the caller may be the thread that serves all consumers, with all memory that one of them
+  /// had.
   std::unique_ptr<Memory> take(std::unique_ptr<Memory> memory) noexcept {
-    if (made_in_.in_child()) return memory;  // the thread, and perhaps the lock, is the parent's
+    if (made_in_.in_child()) return memory;  // the thread is the parent's, and perhaps the lock is held there
     const std::lock_guard lock(mutex_);
     if (!has_thread()) return memory;
     memory->next = std::exchange(waiting_, nullptr);

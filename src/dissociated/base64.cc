@@ -7,7 +7,7 @@ namespace {
 
 constexpr char kAlphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// The six bits of a character; -1 if it belongs to neither alphabet.
+/// Returns the six bits of a character; -1 if it is in neither alphabet.
 int digit_of(char c) noexcept {
   if (c >= 'A' && c <= 'Z') return c - 'A';
   if (c >= 'a' && c <= 'z') return c - 'a' + 26;

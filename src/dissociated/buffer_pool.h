@@ -27,7 +27,7 @@ class Buffer {
 
   void assign(ByteSpan bytes) {
     if (bytes.size() > capacity_) {
-      data_.reset();  // first, so that the old and the new are never held together
+      data_.reset();  // first, so that the old and the new memory are never allocated together
       capacity_ = 0;
       const std::size_t wanted = align_up(bytes.size(), 512);
       data_ = std::make_unique_for_overwrite<std::byte[]>(wanted);
@@ -46,8 +46,9 @@ class Buffer {
   std::size_t capacity_ = 0;
 };
 
-/// Buffers between two uses, the warmest on top. Keeps one of any size, so that a stream of large bodies reuses its
-/// memory, and beside it no more than a few MiB, so that a burst doesn't stay with us.
+/// Buffers that are free for reuse; the one used last is on top. The pool keeps one of any size, so that a stream of
+/// large bodies reuses its memory. In addition it keeps no more than a few MiB, so that the memory of a burst is freed
+/// again.
 class BufferPool {
  public:
   Buffer copy_of(ByteSpan bytes) {

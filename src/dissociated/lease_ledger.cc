@@ -12,15 +12,15 @@
 namespace crossdock::dissociated {
 namespace {
 
-/// Leases of one address that followed each other with the same holder and length.
+/// Consecutive leases of one address with the same holder and length.
 struct Run {
   std::uint64_t holder = 0;
   std::uint64_t length = 0;
-  std::int64_t since_ms = 0;  // of the first of them
+  std::int64_t since_ms = 0;  // of the first of these leases
   std::uint32_t count = 0;
 };
 
-/// One of the later runs of an address: they form a ring, in which the last one names the oldest.
+/// One of the later runs of an address. They form a ring: the last one points to the oldest.
 struct Later {
   Run run;
   std::uint32_t next = 0;
@@ -29,35 +29,36 @@ struct Later {
 constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
 constexpr std::size_t kFirstCapacity = 256;
 constexpr std::size_t kFirstCapacityOfMany = 64;
-// A table of more slots is split, so that growing never copies more than a small part of it at once: whoever lends has
-// others waiting.
+// A table with more slots is split, so that growing never copies more than a small part at once: other connections wait
+// while lend() runs.
 constexpr std::size_t kSplitAt = 4096;
 constexpr int kPartBits = 8;
 
-/// One address. It keeps its place with no lease left: the address will most likely be lent again, and a table without
-/// deletions needs no tombstones; the next rehash drops what is idle.
+/// One address. The slot stays occupied when no lease is left: the address will most likely be lent again, and a table
+/// without deletions needs no tombstones. The next rehash drops idle slots.
 struct Slot {
-  std::uint64_t address = 0;   // 0: empty. Nobody leases address 0.
+  std::uint64_t address = 0;   // 0: empty. Address 0 is never leased.
   Run oldest;                  // count 0: nothing lent
-  std::uint32_t more = kNone;  // the last of the later runs, in `laters`: rare
-  // The rest serves FreeRule::kAsSpecified only.
-  std::uint32_t owed = 0;        // frees that a counting client may still send for leases that have ended already
+  std::uint32_t more = kNone;  // the last of the later runs, in `laters`: rarely used
+  // The members below are only used with FreeRule::kAsSpecified.
+  std::uint32_t owed = 0;        // frees that a counting client may still send for leases that have already ended
   std::uint32_t ended = 0;       // leases of streams before `generation`; they are the oldest ones
-  std::uint32_t generation = 0;  // the stream that `ended` was right for
+  std::uint32_t generation = 0;  // the stream for which `ended` was last updated
   std::uint32_t leases = 0;      // of all runs
 
   bool in_use() const noexcept { return oldest.count != 0 || owed != 0; }
 };
 
-/// Fibonacci hashing; the fold brings the region number of the top bits down, where the multiplication spreads it.
+/// Fibonacci hashing. The fold moves the region number from the top bits to lower ones, from which the multiplication
+/// spreads it.
 std::uint64_t hash_of(std::uint64_t address) noexcept { return (address ^ (address >> 32)) * 0x9E3779B97F4A7C15ull; }
 
-/// Open addressing, linear probing, at most half full; a power of two.
+/// Open addressing with linear probing. At most half full; the capacity is a power of two.
 class Table {
  public:
   explicit Table(std::size_t capacity) : slots_(capacity), shift_(64 - std::countr_zero(capacity)) {}
 
-  /// The slot of the address, or the empty one where it belongs. `hash`: its top bits say where to begin.
+  /// Returns the slot of the address, or the empty slot where it belongs. The top bits of `hash` say where to begin.
   Slot& probe(std::uint64_t address, std::uint64_t hash) noexcept {
     const std::size_t mask = slots_.size() - 1;
     for (auto i = static_cast<std::size_t>(hash >> shift_);; i = (i + 1) & mask) {
@@ -71,7 +72,8 @@ class Table {
   const std::vector<Slot>& slots() const noexcept { return slots_; }
   std::vector<Slot>& slots() noexcept { return slots_; }
 
-  /// With room for one more address at least, and without the idle ones. `hash` is that of an address, here.
+  /// Returns a copy with room for at least one more address, and without idle slots. `hash` computes the hash of an
+  /// address as this table uses it.
   template <typename Hash>
   Table grown(Hash hash) const {
     const auto live = static_cast<std::size_t>(
@@ -96,21 +98,20 @@ struct LeaseLedger::Impl {
   explicit Impl(FreeRule free_rule) : rule(free_rule) { tables.emplace_back(kFirstCapacity); }
 
   FreeRule rule;
-  std::vector<Table> tables;   // one; or 2^kPartBits, by the top bits of the hash
-  std::deque<Later> laters;    // grows without moving what is there
-  std::uint32_t idle = kNone;  // the first of `laters` that nobody uses: a list through `next`
+  std::vector<Table> tables;   // one; or 2^kPartBits, selected by the top bits of the hash
+  std::deque<Later> laters;    // grows without moving its elements
+  std::uint32_t idle = kNone;  // the first unused element of `laters`: a list through `next`
   std::uint32_t generation = 0;
   std::size_t pairs = 0;
   std::uint64_t bytes = 0;
-  std::uint64_t unfinished =
-      0;  // kAsSpecified: the address of which a free has ended some leases and not yet all; 0: none
+  std::uint64_t unfinished = 0;  // kAsSpecified: the address whose free has ended some leases, but not all; 0: none
 
   bool is_split() const noexcept { return tables.size() > 1; }
 
   Table& table_of(std::uint64_t hash) noexcept {
     return is_split() ? tables[static_cast<std::size_t>(hash >> (64 - kPartBits))] : tables.front();
   }
-  /// What a table sees of the hash: not the bits by which it was chosen.
+  /// Returns the hash as the table uses it, without the bits that selected the table.
   std::uint64_t inner(std::uint64_t hash) const noexcept { return is_split() ? hash << kPartBits : hash; }
 
   Slot& probe(std::uint64_t address) noexcept {
@@ -118,7 +119,7 @@ struct LeaseLedger::Impl {
     return table_of(hash).probe(address, inner(hash));
   }
 
-  /// Makes room for one more address: drops idle ones, and makes the table bigger if that isn't enough.
+  /// Makes room for one more address: drops idle slots, and enlarges the table if that isn't enough.
   void make_room(std::uint64_t hash) {
     Table& table = table_of(hash);
     table = table.grown([this](std::uint64_t address) { return inner(hash_of(address)); });
@@ -138,7 +139,7 @@ struct LeaseLedger::Impl {
     }
   }
 
-  /// An empty slot for an address that has none.
+  /// Returns an empty slot for an address that isn't in the table.
   Slot& occupy(std::uint64_t address) {
     const std::uint64_t hash = hash_of(address);
     while (table_of(hash).full()) make_room(hash);
@@ -203,7 +204,7 @@ struct LeaseLedger::Impl {
     bytes += buffer.length;
   }
 
-  /// Ends the oldest lease of a slot that has one.
+  /// Ends the oldest lease of a slot that has at least one.
   void end_one(Slot& slot, std::vector<std::uint64_t>* freed) {
     freed->push_back(slot.oldest.holder);
     --slot.leases;
@@ -213,16 +214,16 @@ struct LeaseLedger::Impl {
       slot.oldest = take_later(slot);
   }
 
-  /// Brings `ended` up to date: streams may have ended since the slot was touched last.
+  /// Updates `ended`: streams may have ended since the slot was last used.
   void apply_ended_streams(Slot& slot) const noexcept {
     if (slot.generation == generation) return;
-    // The free under way ends these leases too.
+    // The free in progress also ends these leases.
     if (slot.address == unfinished) slot.owed += slot.leases - slot.ended;
     slot.ended = slot.leases;
     slot.generation = generation;
   }
 
-  /// False: the slot has more leases to end than there are steps.
+  /// Returns false if the slot has more leases to end than there are steps left.
   bool free_as_specified(Slot& slot, std::size_t* steps, std::vector<std::uint64_t>* freed) {
     apply_ended_streams(slot);
     if (slot.ended != 0) {
@@ -242,7 +243,8 @@ struct LeaseLedger::Impl {
     return true;
   }
 
-  /// False: not all leases that the free ends have ended. The same address comes next, then.
+  /// Returns false if not all leases that this free ends have ended yet. Then the next call must be for the same
+  /// address.
   bool free(std::uint64_t address, std::size_t* steps, std::vector<std::uint64_t>* freed) {
     --*steps;
     if (address == 0) return true;

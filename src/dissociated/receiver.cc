@@ -16,13 +16,13 @@
 namespace crossdock::dissociated {
 namespace {
 
-/// What has come of one number.
+/// The data received for one sequence number.
 struct Slot {
   Buffer metadata;
   Buffer body_copy;
-  ByteSpan body;  // of body_copy, or of the owner
+  ByteSpan body;  // in body_copy, or in the owner's memory
   std::shared_ptr<const void> owner;
-  std::uint64_t counted = 0;  // of the body, in `buffered`
+  std::uint64_t counted = 0;  // bytes of the body that count in `buffered`
   bool has_metadata = false;
   bool has_body = false;
   BodyType body_type = BodyType::kPacked;
@@ -30,7 +30,7 @@ struct Slot {
 
 constexpr std::size_t kFirstSlots = 16;
 
-/// The text that names a message in errors of the codec, written without an allocation: once per message.
+/// The name of a message in the codec's errors. It is written for each message, without an allocation.
 class Where {
  public:
   const char* of(std::uint32_t sequence) noexcept {
@@ -62,20 +62,20 @@ struct Receiver::Impl {
   std::vector<Slot> slots;
   /// Positions count a stream's messages in 64 bits; their low 32 bits are the sequence numbers.
   std::uint64_t position = 0;  // of the next message due
-  std::uint64_t furthest = 0;  // just past the last one of which anything came
+  std::uint64_t furthest = 0;  // one past the last message of which any part has arrived
   bool begun = false;          // the schema was taken
   Ending ending = Ending::kNone;
   std::uint64_t end_position = 0;  // if there is an ending
-  Buffer reason;                   // of an error
+  Buffer reason;                   // of an error message
   bool disconnected = false;
   bool finished = false;
   std::uint64_t buffered = 0;
 
   BufferPool metadata_pool;
   BufferPool body_pool;
-  std::optional<ipc::Message> message;  // of the message due next, once parsed; then of the one taken
+  std::optional<ipc::Message> message;  // the message due next, once parsed; afterwards the one returned
   Where where;
-  bool taken = false;  // `item` is given out and refers to the buffers below
+  bool taken = false;  // `item` was returned and refers to the buffers below
   Buffer taken_metadata;
   Buffer taken_body;
   Item item;
@@ -92,9 +92,9 @@ struct Receiver::Impl {
     body_pool.put(std::move(taken_body));
   }
 
-  /// The position of a number that may still come. `what` is the message's kind, for errors.
+  /// Returns the position of a number that may still arrive. `what` is the message's kind, for errors.
   std::uint64_t position_of(std::uint32_t sequence, const char* what) const {
-    const std::uint32_t ahead = sequence - due();  // modulo 2^32: what lies before the next one due is very far ahead
+    const std::uint32_t ahead = sequence - due();  // modulo 2^32: a number before the next one due is very far ahead
     if (finished) {
       throw ProtocolError(std::string(what) + " of number " + std::to_string(sequence) +
                           " came after the stream's end");
@@ -107,9 +107,9 @@ struct Receiver::Impl {
     return position + ahead;
   }
 
-  /// The slot of a metadata message or a body that may come; null for one that nobody will take, as an error has ended
-  /// the stream before it: over two connections the one without the error doesn't stop at once. Grows the ring as
-  /// needed.
+  /// Returns the slot of a metadata message or a body that may arrive. Returns null if an error has ended the stream
+  /// before this message, so that it isn't needed: with two connections, the one without the error doesn't stop at
+  /// once. Grows the ring as needed.
   Slot* arrival(std::uint32_t sequence, std::size_t size, const char* what) {
     const std::uint64_t at = position_of(sequence, what);
     if (ending != Ending::kNone && at >= end_position) [[unlikely]] {
@@ -155,11 +155,12 @@ struct Receiver::Impl {
 
   void on_ending(Ending kind, std::uint32_t sequence, ByteSpan text) {
     const char* const what = kind == Ending::kEnd ? "End of Stream" : "an error message";
-    // Of two servers, the bodies' may fail before the schema, which has none, and be heard of after it was taken.
+    // With two servers, the bodies' server may fail before the schema, which has no body; and its error may arrive
+    // after the schema was taken.
     const bool before_the_schema = kind == Ending::kError && sequence == 0 && position == 1 && !finished;
     const std::uint64_t at = before_the_schema ? position : position_of(sequence, what);
-    // Each of two connections may end the stream: the first error stands, and an end that comes beside it means
-    // nothing.
+    // With two connections, each may end the stream. The first error counts, and an end in addition to it has no
+    // meaning.
     if (ending == Ending::kError && (kind == Ending::kError || at >= end_position)) return;
     const bool fails_before_the_end = kind == Ending::kError && ending == Ending::kEnd && at <= end_position;
     if (ending != Ending::kNone && !fails_before_the_end) {
@@ -167,7 +168,7 @@ struct Receiver::Impl {
                           " came for a stream that ended with number " +
                           std::to_string(static_cast<std::uint32_t>(end_position)));
     }
-    // With two connections an error may come over the one that is behind.
+    // With two connections, an error may arrive over the one that is behind.
     if (kind == Ending::kEnd && at < furthest) {
       throw ProtocolError(std::string(what) + " has number " + std::to_string(sequence) + ", but number " +
                           std::to_string(static_cast<std::uint32_t>(furthest - 1)) +
@@ -181,7 +182,7 @@ struct Receiver::Impl {
     end_position = at;
   }
 
-  /// True if the message due next is complete. Parses its metadata once.
+  /// Returns true if the message due next is complete. Parses its metadata once.
   bool complete(Slot& slot) {
     if (!slot.has_metadata) return false;
     if (!message) {
@@ -278,7 +279,7 @@ void Receiver::on_tagged(std::uint64_t tag, ByteSpan body, std::shared_ptr<const
   if (!impl_->begun && impl_->position == 0 && read.sequence == 0) {
     throw ProtocolError("a body of number 0 came; that number is the schema's, which has none");
   }
-  // What is due next doesn't wait for others, and takes no memory of ours.
+  // The body that is due next doesn't wait for others, and takes no memory of the receiver's own.
   const std::uint64_t counted = owner && read.sequence == impl_->due() ? 0 : body.size();
   Slot* const slot = impl_->arrival(read.sequence, counted, "a body");
   if (slot == nullptr) return;

@@ -51,7 +51,7 @@ Sender::Action Sender::on_tagged(std::uint64_t tag, ByteSpan body, std::vector<s
 
 void Sender::free_more(std::vector<std::uint64_t>* freed) {
   const auto rest = std::span(addresses_).subspan(n_freed_);
-  n_freed_ = addresses_.size();  // a throw leaves nothing to go on with
+  n_freed_ = addresses_.size();  // so that nothing is left to continue with if free() throws
   n_freed_ -= rest.size() - leases_.free(rest, freed, kStepsPerCall);
 }
 

@@ -66,7 +66,7 @@ class Parser {
     throw UriError("bad URI " + shown(text_) + ", at character " + std::to_string(at + 1) + ": " + what);
   }
 
-  /// What to write for a text without a scheme: that of a name, where it can be one.
+  /// Returns a suggestion for a text without a scheme: a shm: name if the text can be one.
   std::string with_scheme() const {
     const bool is_word = !text_.empty() && std::ranges::all_of(text_, [](char c) {
       return is_letter(c) || is_digit(c) || c == '.' || c == '_' || c == '-';
@@ -166,8 +166,8 @@ class Parser {
   Uri uri_;
 };
 
-// Characters that stay as they are in each part of a URI: those of a path and a query (RFC 3986, pchar and '/'), less
-// the separators of the part. Brackets stay, so that an IPv6 host remains readable.
+// Characters that aren't escaped in each part of a URI: those allowed in a path and a query (RFC 3986, pchar and '/'),
+// without the separators of the part. Brackets aren't escaped, so that an IPv6 host stays readable.
 constexpr std::string_view kAddressPlain = "-._~!$&'()*+,;=:@/[]";
 constexpr std::string_view kNamePlain = "-._~!$'()*+,;:@/[]";
 constexpr std::string_view kValuePlain = "-._~!$'()*+,;=:@/[]";

@@ -44,7 +44,7 @@ ElementType number(TypeCode code, int bits) {
   return type;
 }
 
-/// Of an Arrow type of fixed width. Throws ExportError.
+/// Returns the element type of an Arrow type of fixed width. Throws ExportError.
 ElementType element_of(const array::Type& type) {
   switch (type.id) {
     case TypeId::kInt8: return number(TypeCode::kInt, 8);
@@ -73,7 +73,7 @@ ElementType element_of(const array::Type& type) {
   }
 }
 
-/// The Arrow type of an element type. Throws ExportError.
+/// Returns the Arrow type of an element type. Throws ExportError.
 array::Type arrow_type_of(const ElementType& type) {
   array::Type result;
   const auto fail = [&]() {
@@ -120,7 +120,7 @@ array::Type arrow_type_of(const ElementType& type) {
   return result;
 }
 
-/// `n` bytes that say true or not, `stride` apart, as bits.
+/// Packs `n` bytes, `stride` apart, into bits. A byte other than 0 is true.
 std::shared_ptr<std::byte[]> bits_of(const std::byte* bytes, std::int64_t n, std::int64_t stride) {
   const auto size = static_cast<std::size_t>(n / 8 + 1);
   std::shared_ptr<std::byte[]> bits(new std::byte[size]());
@@ -131,14 +131,15 @@ std::shared_ptr<std::byte[]> bits_of(const std::byte* bytes, std::int64_t n, std
 }
 
 void require_host(const Tensor& tensor, const char* what) {
-  // Of pinned and managed memory too: what is made here is the host's, and an array's buffers are of one device.
+  // Refuses pinned and managed memory too: the new memory made here is host memory, and all buffers of an array must be
+  // on one device.
   if (tensor.device.type != device::DeviceType::kCpu || !is_ready(tensor)) {
     refuse(std::string(what) + " needs memory that the host can read now",
            "copy the tensor to the host and wait first");
   }
 }
 
-/// Room for the extents, of which the first is the number of rows.
+/// Sets the extents: the number of rows first, then the inner dimensions, in C order.
 void set_extents(Tensor* tensor, std::int64_t rows, const std::vector<std::int64_t>& inner) {
   if (inner.size() >= static_cast<std::size_t>(array::kMaxTensorDimensions)) {
     refuse("a column of " + std::to_string(inner.size() + 1) + " dimensions has more than a tensor can",
@@ -150,7 +151,7 @@ void set_extents(Tensor* tensor, std::int64_t rows, const std::vector<std::int64
   array::set_row_major(tensor, "an Arrow column");
 }
 
-/// Dimensions of what each row holds: as the extension type says, else one for each list.
+/// Dimensions of a row: those that the extension type names, else one for each level of lists.
 struct Rows {
   std::vector<std::int64_t> shape;
   std::vector<std::int64_t> permutation;
@@ -173,7 +174,8 @@ Rows rows_of(const Field& column, const std::vector<std::int64_t>& lists) {
   return {std::move(element.shape), std::move(element.permutation)};
 }
 
-/// What an extension type means is lost with its name; of fixed_shape_tensor the shape says it.
+/// Refuses extension types, whose meaning a tensor would lose. Accepts fixed_shape_tensor at the outermost level, where
+/// the shape carries the meaning.
 void check_no_extension(const Field& field, bool outermost) {
   const std::string* const name = find_value(field.metadata, kExtensionNameKey);
   if (name == nullptr || (outermost && *name == kFixedShapeTensor)) return;
@@ -181,7 +183,8 @@ void check_no_extension(const Field& field, bool outermost) {
          "take its storage first (in pyarrow, column.storage)");
 }
 
-/// Refuses what is neither an element nor a list of them: some of those types have no buffer to look for nulls in.
+/// Refuses types that are neither an element nor a list of them. Some of those types have no buffer in which nulls
+/// could be checked.
 void check_numbers(const Field& field) {
   if (field.type.id != TypeId::kFixedSizeList && field.type.id != TypeId::kBool) {
     static_cast<void>(element_of(field.type));
@@ -197,7 +200,7 @@ std::int64_t count_nulls(const void* validity, std::int64_t first, std::int64_t 
   return nulls;
 }
 
-/// Of the `n` values from `first` on of one level: a list's child may have nulls that a slice doesn't show.
+/// Checks the `n` values from `first` on of one level: the child of a list may have nulls that a slice doesn't show.
 void check_no_nulls(const RecordBatch& column, std::size_t level, std::int64_t first, std::int64_t n) {
   std::int64_t nulls = column.nodes[level].null_count;
   if (nulls < 0) {
@@ -251,7 +254,7 @@ Tensor tensor_of_column(const RecordBatch& given, BoolPolicy bools) {
     lists.push_back(leaf->type.fixed_size);
     leaf = leaf->children.data();
     check_no_extension(*leaf, false);
-    // check_structure has seen that the child is long enough for these.
+    // check_structure has checked that the child is long enough for these.
     first = first * lists.back() + column.nodes[lists.size()].offset;
     elements *= lists.back();
     check_numbers(*leaf);
@@ -296,7 +299,7 @@ namespace {
 
 bool is_bool(const Tensor& tensor) noexcept { return !tensor.type.described && tensor.type.code == TypeCode::kBool; }
 
-/// Elements of a row. Throws ExportError for more than a list can hold.
+/// Returns the number of elements of a row. Throws ExportError for more than a list can hold.
 std::int64_t elements_per_row(const Tensor& tensor) {
   std::int64_t per_row = 1;
   for (const std::int64_t extent : tensor.shape().subspan(1)) per_row *= extent;
@@ -307,7 +310,7 @@ std::int64_t elements_per_row(const Tensor& tensor) {
   return per_row;
 }
 
-/// Throws ExportError for what no column can be.
+/// Returns the field of the tensor's column. Throws ExportError for a tensor that can't be a column.
 Field field_of(const Tensor& tensor, BoolPolicy bools) {
   if (tensor.ndim() == 0) refuse("a tensor without dimensions is no column", "give it one dimension");
   const bool bits = is_bool(tensor);
@@ -387,7 +390,7 @@ RecordBatch column_of_tensor(const Tensor& tensor, BoolPolicy bools) {
     validity = std::shared_ptr<std::byte[]>(new std::byte[static_cast<std::size_t>(n_rows / 8 + 1)]());
     const std::vector<std::byte> zero(static_cast<std::size_t>(width));
     for (std::int64_t i = 0; i < n_rows; ++i) {
-      // True is whatever isn't zero, in as many bytes as it has.
+      // An element is true if any of its bytes is not 0.
       if (std::memcmp(valid.data() + i * width, zero.data(), static_cast<std::size_t>(width)) != 0) {
         validity[i / 8] |= std::byte{1} << (i % 8);
       } else {

@@ -40,7 +40,7 @@ BufferRef host_memory(void* data, std::uint64_t size) noexcept {
   return {.data = data, .size = size, .device = {}, .kind = MemoryKind::kHost, .read_only = false};
 }
 
-/// Host memory for a queue to work on: it goes after that work.
+/// Host memory for a queue to work on. It is freed after that work.
 struct Scratch {
   BufferRef memory;
   std::shared_ptr<const void> owner;
@@ -51,8 +51,8 @@ Scratch make_scratch(std::uint64_t size, const ContextPtr& context, const Owning
   return {memory, owned_on_queue(device::Buffer(memory, std::move(bytes)), context, queue)};
 }
 
-/// Keeps all that the copies read until they are done. The driver is told of each piece by itself, so that the number
-/// of its calls depends on the buffers and not on where they happen to lie.
+/// Keeps all memory that the copies read until they are done. Makes one call of the driver for each part, so that the
+/// number of calls depends on the number of buffers and not on where they lie.
 std::vector<std::shared_ptr<const void>> keep_on_queue(const std::shared_ptr<BatchPlan>& plan, std::size_t first,
                                                        const Device& device, const ContextPtr& context,
                                                        const OwningQueue& queue) {
@@ -64,7 +64,7 @@ std::vector<std::shared_ptr<const void>> keep_on_queue(const std::shared_ptr<Bat
   return kept;
 }
 
-/// As it can be planned: nothing to wait for on the host, sizes known, structure checked.
+/// Prepares a batch for planning: no pending work on host memory, sizes known, structure checked.
 RecordBatch prepared(RecordBatch from, const ContextPtr& executor, const Queue& queue) {
   if (array::host_reaches(from.device.type)) {
     if (!is_ready(from)) wait_ready(&from, *executor);
@@ -81,7 +81,7 @@ RecordBatch prepared(RecordBatch from, const ContextPtr& executor, const Queue& 
   return from;
 }
 
-/// Puts the small parts together and copies them at once.
+/// Gathers the small parts in one host buffer and copies them in one call.
 void copy_gathered(const BatchPlan& plan, std::span<const BatchPlan::Part> parts, const BufferRef& target,
                    const ContextPtr& executor, const OwningQueue& queue) {
   if (parts.empty()) return;
@@ -100,7 +100,8 @@ void copy_gathered(const BatchPlan& plan, std::span<const BatchPlan::Part> parts
 }  // namespace
 
 bool is_ready(const RecordBatch& batch) {
-  const bool nothing_to_wait_for = batch.event.empty();  // first: recording may fail on another thread meanwhile
+  // Read before check(): another thread may record the event meanwhile, and that may fail.
+  const bool nothing_to_wait_for = batch.event.empty();
   batch.event.check();
   return nothing_to_wait_for;
 }
@@ -166,7 +167,7 @@ RecordBatch copy(const RecordBatch& from, const ContextPtr& to, MemoryKind kind,
   for (BatchPlan::Part& part : plan->parts()) *part.address = static_cast<std::byte*>(place.data) + part.at;
   RecordBatch result = plan->take();
   const std::span<const BatchPlan::Part> parts = plan->parts();
-  // From here on a throw gives the memory back after the work that was started, not under it.
+  // From here on, after a throw, the memory is freed only after the work that was started.
   const std::shared_ptr<const void> owner =
       by_host ? target.release() : owned_on_queue(std::move(target), executor, owning);
   std::vector<std::shared_ptr<const void>> kept;

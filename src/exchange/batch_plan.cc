@@ -25,7 +25,7 @@ constexpr std::int64_t whole_bytes(std::int64_t bits) noexcept {
   return bits / kBitsPerByte + (bits % kBitsPerByte != 0);
 }
 
-/// Some address by which batches of the same memory are found.
+/// Returns an address under which batches of the same memory are found.
 const void* key_of(const RecordBatch& batch) noexcept {
   for (const BufferView& buffer : batch.buffers) {
     if (buffer.data != nullptr) return buffer.data;
@@ -33,7 +33,8 @@ const void* key_of(const RecordBatch& batch) noexcept {
   return nullptr;
 }
 
-/// Every import makes dictionaries anew, so one that columns share is known by its memory.
+/// True if both are the same dictionary. Every import makes new dictionary objects, so a dictionary that columns share
+/// is recognised by its memory.
 bool same_dictionary(const RecordBatch& a, const RecordBatch& b) {
   if (&a == &b) return true;
   return (a.schema == b.schema || *a.schema == *b.schema) && array::same_memory(a, b) &&
@@ -44,7 +45,7 @@ bool same_dictionary(const RecordBatch& a, const RecordBatch& b) {
 
 }  // namespace
 
-/// Cuts every node of one batch to what is shown.
+/// Cuts every node of one batch to the elements that it shows.
 class BatchPlan::Walker {
  public:
   Walker(BatchPlan* plan, const RecordBatch& from, RecordBatch* made)
@@ -76,8 +77,8 @@ class BatchPlan::Walker {
                             &made_.buffers[buffer].data, plan_.from_host_});
   }
 
-  /// Shows `length` elements from element `start` of the node (not counting its own offset). Returns the node after its
-  /// subtree.
+  /// Keeps `length` elements from element `start` of the node on (not counting its own offset). Returns the index of
+  /// the node after its subtree.
   std::size_t walk(std::size_t index, std::int64_t start, std::int64_t length) {
     const LayoutNode& layout = schema_.nodes()[index];
     const Node& old = from_.nodes[index];
@@ -109,7 +110,8 @@ class BatchPlan::Walker {
     return start == 0 && length == old.length ? old.null_count : -1;
   }
 
-  /// The offset that must stay: elements of bitmaps begin within bytes, and run ends count from the first element.
+  /// Returns the offset that must stay, because elements of bitmaps begin within bytes and run ends count from the
+  /// first element.
   std::int64_t kept_offset(const LayoutNode& layout, std::int64_t base, std::int64_t nulls) const {
     if (layout.id == TypeId::kRunEndEncoded) return base;
     bool bits = layout.id == TypeId::kBool;
@@ -159,7 +161,7 @@ class BatchPlan::Walker {
   const RecordBatch& from_;
   const Schema& schema_;
   RecordBatch& made_;
-  array::BufferCursor at_;  ///< At the node that is walked, until a child of it is.
+  array::BufferCursor at_;  ///< At the current node, until a child of it is walked.
   std::size_t view_ = 0;    ///< Nodes of view types so far.
 };
 
@@ -196,7 +198,7 @@ std::size_t BatchPlan::lay_out(bool gather) {
 }
 
 RecordBatch BatchPlan::take() noexcept {
-  dictionaries_.clear();  // Who keeps the plan for what is read keeps nothing of what is written.
+  dictionaries_.clear();  // The plan may live on as owner of the source: it must not keep the new batches alive.
   return std::move(batch_);
 }
 

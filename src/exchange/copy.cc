@@ -20,7 +20,8 @@ using device::Queue;
 
 using ContextPtr = std::shared_ptr<Context>;
 
-/// More runs than that are copied with the gaps between them, and packed on the host: each run is a driver call.
+/// Limit of runs that are copied one by one, since each is a driver call. More runs are copied together with the gaps
+/// between them and packed on the host.
 constexpr std::int64_t kMostRuns = 1024;
 
 BufferRef memory_of(const Tensor& tensor, std::int64_t offset, std::int64_t size) noexcept {
@@ -33,7 +34,7 @@ BufferRef memory_of(const Tensor& tensor, std::int64_t offset, std::int64_t size
 
 bool is_host(const Context& context) noexcept { return context.device().type == device::DeviceType::kCpu; }
 
-/// How many runs of elements without gaps there are.
+/// Returns the number of runs of elements without gaps.
 std::int64_t count_runs(const Tensor& from) noexcept {
   std::int64_t run = from.type.itemsize();
   std::size_t d = from.shape().size();
@@ -43,7 +44,7 @@ std::int64_t count_runs(const Tensor& from) noexcept {
   return runs;
 }
 
-/// Calls `copy(offset in the source, offset in the target, bytes)` for each of them.
+/// Calls `copy(offset in the source, offset in the target, bytes)` for each run.
 template <class Copy>
 void for_each_run(const Tensor& from, std::size_t dimension, std::int64_t source, std::int64_t* target, Copy&& copy) {
   std::int64_t run = from.type.itemsize();
@@ -71,7 +72,7 @@ Tensor make(const Tensor& like, const ContextPtr& to, MemoryKind kind) {
   return made;
 }
 
-/// On the host, and nobody works on it any more.
+/// Returns a dense copy of `from`, a tensor in host memory without pending work.
 Tensor packed(const Tensor& from, const ContextPtr& host) {
   Tensor made = make(from, host, MemoryKind::kHost);
   array::set_row_major(&made, "a copy");
@@ -83,36 +84,37 @@ Tensor packed(const Tensor& from, const ContextPtr& host) {
   return made;
 }
 
-/// Puts the elements of `from` into `place`, in C order. The event is the end of it.
+/// Starts copies of the elements of `from` into `place`, in C order. Returns the event of their end.
 device::Event start_copies(const Tensor& from, const BufferRef& place, Context& executor, const Queue& queue) {
   BufferRef target;
   BufferRef source;
   std::int64_t offset = 0;
   for_each_run(from, 0, 0, &offset, [&](std::int64_t at, std::int64_t to_offset, std::int64_t size) {
-    if (source.size != 0) executor.copy(target, source, queue);  // the one before: the last is recorded
+    if (source.size != 0) executor.copy(target, source, queue);  // the previous one; the last one is recorded
     target = place.slice(static_cast<std::uint64_t>(to_offset), static_cast<std::uint64_t>(size));
     source = memory_of(from, at, size);
   });
   return executor.copy_recorded(target, source, queue);
 }
 
-/// The source's owner goes on with his own work, or frees the memory, on his queue: not under the copy.
+/// Orders the tensor's queue after the copy: the producer may continue its work there, or free the memory, and that
+/// must not happen during the copy.
 void order_producer_after(const Tensor& from, const device::Event& copied, Context& executor, const Queue& queue,
                           Context* producer) {
   if (!from.queue) return;
   if (!from.queue->usable_here()) {
-    executor.wait(copied);  // a queue of another thread, which can't be ordered from here
+    executor.wait(copied);  // a queue of another thread can't be ordered from here
   } else if (from.queue->device() == queue.device()) {
     if (*from.queue != queue) executor.order_after(*from.queue, copied);
   } else if (producer != nullptr && producer->device() == from.queue->device()) {
     if (producer->driver_name() != executor.driver_name())
-      return executor.wait(copied);  // its queues know no such event
+      return executor.wait(copied);  // queues of another driver can't be ordered after this event
     producer->order_after(*from.queue, copied);
   }
 }
 
-/// Orders `queue` after what the queue of the memory to be written has to do now: who read it since had that queue
-/// ordered after the reading (order_producer_after()).
+/// Makes `queue` wait for pending reads of the target memory. Each reader has already ordered the target's own queue
+/// after its read (order_producer_after()), so waiting for that queue is enough.
 void order_after_readers(const Tensor& to, Context& executor, const Queue& queue, Context* owner) {
   if (!to.queue || *to.queue == queue || !to.queue->usable_here()) return;
   Context* const theirs = to.queue->device() == queue.device() ? &executor : owner;
@@ -141,7 +143,7 @@ Tensor copy_on_device(const Tensor& from, const ContextPtr& to, MemoryKind kind,
   const BufferRef place = target.ref();
   made.device = place.device;
   made.data = place.data;
-  // From here on a throw gives the memory back after the work that was started, not under it.
+  // From here on, after a throw, the memory is freed only after the work that was started.
   made.owner = owned_on_queue(std::move(target), executor, owning);
   const std::shared_ptr<const void> source =
       owned_on_queue(device::Buffer(memory_of(from, range.lowest, covered), std::const_pointer_cast<void>(from.owner)),
@@ -152,14 +154,14 @@ Tensor copy_on_device(const Tensor& from, const ContextPtr& to, MemoryKind kind,
     order_producer_after(from, made.event, *executor, queue, producer.get());
     owning.order_caller_after(made.event);
   } catch (...) {
-    // The source's owner doesn't know of what was started: it must not go on before that is done.
+    // The source's owner doesn't know of the work that was started, so it must not continue before that work is done.
     wait_for_all(*executor, queue);
     throw;
   }
   return made;
 }
 
-/// In C order, in ordinary host memory that is there now. `from` is the host's, too.
+/// Returns a copy in C order, in ordinary host memory that is ready now. `from` must be host memory, too.
 Tensor dense_on_host(const Tensor& from) {
   Tensor dense = from;
   dense.mask = nullptr;
@@ -176,8 +178,8 @@ Tensor dense_on_host(const Tensor& from) {
   return dense;
 }
 
-/// Of a source in too many runs: everything that it covers comes to the host, in one piece, and is waited for.
-/// `executor` is a context that copies from there to the host.
+/// Copies a source of too many runs to the host: all bytes that it spans, in one piece. Waits for that copy. `executor`
+/// is a context that can copy from the source to the host.
 Tensor fetched(const Tensor& from, const ContextPtr& executor, const OwningQueue& owning) {
   const Queue& queue = owning.queue();
   const array::ByteRange range = array::byte_range(from, "a tensor to copy");
@@ -189,7 +191,7 @@ Tensor fetched(const Tensor& from, const ContextPtr& executor, const OwningQueue
                         .kind = MemoryKind::kHost,
                         .read_only = false};
   if (!is_ready(from)) executor->order_after(queue, from.event);
-  // Should a verb throw, the queue keeps both until it is done with them.
+  // If a call throws, the queue keeps both until it is done with them.
   const auto target = owned_on_queue(device::Buffer(place, bytes), executor, owning);
   const auto source =
       owned_on_queue(device::Buffer(memory_of(from, range.lowest, covered), std::const_pointer_cast<void>(from.owner)),
@@ -203,13 +205,13 @@ Tensor fetched(const Tensor& from, const ContextPtr& executor, const OwningQueue
   return dense_on_host(view);
 }
 
-/// `from` in few runs that `executor` reaches.
+/// Returns the elements of `from` in few runs that `executor` reaches.
 Tensor with_few_runs(const Tensor& from, const ContextPtr& executor, const OwningQueue& owning,
                      const ContextPtr& source) {
   if (from.c_contiguous()) return from;
   if (from.device.type == device::DeviceType::kCpu && is_ready(from)) return dense_on_host(from);
   if (count_runs(from) <= kMostRuns) return from;
-  // The target's context can't copy from a peer to the host.
+  // The target's context can't copy from a peer device to the host.
   const bool peers = source != nullptr && source->device() != executor->device();
   return peers ? fetched(from, source, OwningQueue(source, source->make_queue())) : fetched(from, executor, owning);
 }
@@ -255,7 +257,7 @@ Tensor copy_on(const OwningQueue& queue, const Tensor& from, const ContextPtr& t
     throw UnsupportedError("memory of " + device::to_string(from.device) +
                            " has handles instead of addresses, which can't be copied here");
   }
-  // The mask goes first, so that the event of the whole comes after it.
+  // Copies the mask first, so that the result's event comes after it.
   std::shared_ptr<const Tensor> mask;
   if (from.mask)
     mask = std::make_shared<const Tensor>(copy_on(queue, *from.mask, to, kind, executor, producer, source));
@@ -263,8 +265,7 @@ Tensor copy_on(const OwningQueue& queue, const Tensor& from, const ContextPtr& t
   if (is_host(*executor)) {
     made = packed(from, to);
   } else if (from.device.type == device::DeviceType::kCpu && !from.c_contiguous() && is_ready(from)) {
-    made =
-        copy_on_device(dense_on_host(from), to, kind, executor, queue, nullptr);  // a temporary, which the queue keeps
+    made = copy_on_device(dense_on_host(from), to, kind, executor, queue, nullptr);  // the queue keeps the temporary
   } else if (!from.c_contiguous() && count_runs(from) > kMostRuns) {
     made = with_few_runs(from, executor, queue, source);
     if (!is_host(*to)) made = copy_on_device(made, to, kind, executor, queue, nullptr);
@@ -275,7 +276,7 @@ Tensor copy_on(const OwningQueue& queue, const Tensor& from, const ContextPtr& t
   return made;
 }
 
-/// Bytes of a tensor that has elements.
+/// Returns the bytes that a tensor with elements spans.
 BufferRef all_of(const Tensor& tensor) {
   const array::ByteRange range = array::byte_range(tensor, "a tensor to copy");
   return memory_of(tensor, range.lowest, range.highest - range.lowest);
@@ -336,7 +337,7 @@ Tensor copy_into(const Tensor& to, const Tensor& from, const ContextPtr& executo
     order_producer_after(to, made.event, *executor, queue, target_owner.get());
     owning.order_caller_after(made.event);
   } catch (...) {
-    // Neither owner knows of what was started: they must not go on before that is done.
+    // Neither owner knows of the work that was started, so they must not continue before that work is done.
     wait_for_all(*executor, queue);
     throw;
   }

@@ -21,8 +21,8 @@ using device::MemoryKind;
 constexpr const char* kWhere = "__cuda_array_interface__";
 constexpr std::int64_t kLegacyStream = device::kCudaLegacyStream;
 
-/// A context to ask about pointers: any device's knows all of its driver's, so that one which is open serves, and no
-/// other device is started for the question. Null if there is no driver, or no device.
+/// Returns a context to query about pointers; null if there is no driver or no device. The context of any device knows
+/// all pointers of its driver, so an open one is used if there is one, and no other device is opened for the query.
 std::shared_ptr<Context> any_context(const device::DriverRegistry& drivers) {
   const auto driver = drivers.find("cuda");
   if (driver == nullptr) return nullptr;
@@ -33,7 +33,7 @@ std::shared_ptr<Context> any_context(const device::DriverRegistry& drivers) {
 
 [[noreturn]] void fail(const std::string& what) { throw InvalidDataError(std::string(kWhere) + ": " + what); }
 
-/// Where the device finds the memory, which device that is, and whether all of it is there.
+/// Sets the address that the device uses, its device and its kind. Checks that all elements lie in the allocation.
 void locate(Tensor* tensor, const Context& asked) {
   const device::PointerInfo info = asked.describe(tensor->data);
   if (info.device.type == DeviceType::kCpu) {
@@ -54,7 +54,7 @@ void locate(Tensor* tensor, const Context& asked) {
   }
 }
 
-/// Both lie on one device, or nobody could use the one with the other.
+/// Checks that data and mask are on one device: otherwise no device could use both together.
 void check_mask(const Tensor& tensor) {
   if (tensor.mask == nullptr || tensor.mask->data == nullptr || tensor.data == nullptr) return;
   if (is_cuda(tensor.mask->device.type) && tensor.mask->device.id == tensor.device.id) return;
@@ -62,7 +62,8 @@ void check_mask(const Tensor& tensor) {
        device::to_string(tensor.device));
 }
 
-/// A stream lives as long as the object that showed it (the text's section on lifetimes).
+/// Returns the object that keeps the stream alive: a stream lives as long as the object that showed it (section on
+/// lifetimes in the interface's text).
 std::shared_ptr<void> keeper_of(const Tensor& tensor) { return std::const_pointer_cast<void>(tensor.owner); }
 
 }  // namespace
@@ -92,7 +93,7 @@ void import_cuda_array(Tensor* tensor, std::int64_t version, CudaStream stream, 
   const bool ordered = sync && stream && tensor->data != nullptr;
   const std::shared_ptr<Context> asked = any_context(drivers);
   if (asked == nullptr) {
-    // Nobody here can order anything: the stream goes on to whoever can.
+    // Nothing can be ordered here: keeps the stream for a consumer that can.
     if (!ordered) return;
     tensor->queue = device::Queue(tensor->device, stream_handle(*stream), keeper_of(*tensor));
     tensor->event = out_of_reach(*tensor->queue);
@@ -101,15 +102,16 @@ void import_cuda_array(Tensor* tensor, std::int64_t version, CudaStream stream, 
   if (tensor->data != nullptr) locate(tensor, *asked);
   check_mask(*tensor);
   if (!ordered) return;
-  // Work on another device's stream may reach this memory: pinned, managed, or a peer's.
+  // Work on a stream of another device may reach this memory: pinned, managed, or a peer's.
   tensor->queue = wrap_stream(stream_handle(*stream), tensor->device, keeper_of(*tensor), drivers);
   tensor->event = drivers.context(tensor->queue->device())->record(*tensor->queue);
 }
 
 namespace {
 
-/// True if the handle of the tensor's queue is another stream's to who reads it in the dictionary: what another
-/// thread's stream is called means the reader's own, and a default stream is that of the memory's device.
+/// True if a reader of the dictionary would take the handle of the tensor's queue for another stream. The handle of
+/// another thread's per-thread stream names the reader's own stream, and a default stream is that of the memory's
+/// device.
 bool means_another_stream(const Tensor& tensor) noexcept {
   return !tensor.queue->usable_here() ||
          (device::is_default_cuda_stream(tensor.queue->native()) && tensor.queue->device().id != tensor.device.id);

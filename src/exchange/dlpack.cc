@@ -20,7 +20,7 @@ using device::DeviceType;
 
 constexpr const char* kWhere = "a DLPack tensor";
 
-/// What an exported struct needs, in one allocation: shape and strides follow it.
+/// Everything that an exported struct needs, in one allocation: shape and strides follow it.
 template <class Managed>
 struct Exported {
   Managed managed;
@@ -108,7 +108,7 @@ Tensor view_dlpack(const DLTensor& dl, std::uint64_t flags) {
   for (std::size_t d = 0; d < shape.size(); ++d) shape[d] = dl.shape[d];
   if (dl.strides != nullptr) {
     for (std::size_t d = 0; d < strides.size(); ++d) {
-      // Of one element or none the stride says nothing: producers leave anything there.
+      // The stride of a dimension of at most one element has no meaning: producers leave any value there.
       if (!checked_multiply(dl.strides[d], itemsize, &strides[d])) {
         if (shape[d] > 1) throw InvalidDataError(std::string(kWhere) + ": its strides overflow");
         strides[d] = itemsize;
@@ -170,7 +170,7 @@ void check_dlpack(const Tensor& tensor, bool legacy) {
   if (legacy && tensor.type.padded) [[unlikely]]
     refuse("that elements are padded before version 1.0", "ask for max_version=(1, 2) or later");
   const std::int64_t itemsize = tensor.type.itemsize();
-  // Elements of numbers have a power of two as their size, mostly: a mask is quicker than a division for each.
+  // Numbers mostly have a power of two as their size: a mask is then faster than a division for each dimension.
   const bool power = (itemsize & (itemsize - 1)) == 0;
   for (std::size_t d = 0; d < tensor.strides().size(); ++d) {
     const std::int64_t rest = power ? tensor.strides()[d] & (itemsize - 1) : tensor.strides()[d] % itemsize;

@@ -28,12 +28,12 @@ using ContextPtr = std::shared_ptr<device::Context>;
 
 bool is_rocm(DeviceType type) noexcept { return type == DeviceType::kRocm || type == DeviceType::kRocmHost; }
 
-/// The default stream of a device's interface, by its handle; null where that is no handle which could be ordered.
+/// Returns the handle of the default stream of a device's interface; null if there is no handle that could be ordered.
 void* default_handle(DeviceType type) noexcept {
   return is_cuda(type) ? stream_handle(device::kCudaLegacyStream) : nullptr;
 }
 
-/// The stream that a consumer names, or nothing where it asks for no order. Throws as check_dlpack_stream() does of
+/// Returns the stream that a consumer names; nullopt if it asks for no order. Throws as check_dlpack_stream() does for
 /// devices.
 std::optional<void*> named_stream(const Device& device, DLPackStream stream) {
   if (!stream) return default_handle(device.type);
@@ -54,23 +54,24 @@ std::optional<void*> named_stream(const Device& device, DLPackStream stream) {
   return stream_handle(number);
 }
 
-/// The tensor's work is what is on the queue now.
+/// Sets the tensor's event to the end of the work that is on the queue now, and its queue.
 void note_queue(Tensor* tensor, const Queue& queue, const DriverRegistry& drivers) {
   const ContextPtr context = drivers.context(queue.device());
-  // SYCL's events cost more than a hand-over: one is made when somebody needs it.
+  // SYCL's events cost more than the whole hand-over: the event is made when it is first needed.
   tensor->event =
       queue.device().type == DeviceType::kOneApi ? device::Event::end_of(context, queue) : context->record(queue);
   tensor->queue = queue;
 }
 
-/// Its work is on a stream whose driver isn't here: whoever can wait for it may be handed it.
+/// Sets queue and event for work on a stream whose driver isn't here. The tensor may be handed to a consumer that can
+/// wait for that stream.
 void note_unknown_queue(Tensor* tensor, void* native) {
   tensor->queue = Queue(tensor->device, native, std::const_pointer_cast<void>(tensor->owner));
   tensor->event = out_of_reach(*tensor->queue);
 }
 
-/// The producer's work comes before what is put on the default stream of `device`, where its interface has one that
-/// counts when none is named.
+/// Assumes that the producer has ordered its work before the default stream of `device`. Does so only if the interface
+/// has a default stream that applies when no stream is named.
 void note_default_stream(Tensor* tensor, const Device& device, const DriverRegistry& drivers) {
   if (!is_cuda(device.type) && !is_rocm(device.type)) return;
   void* const native = default_handle(device.type);
@@ -79,9 +80,9 @@ void note_default_stream(Tensor* tensor, const Device& device, const DriverRegis
   note_queue(tensor, context->wrap_queue(native, nullptr), drivers);
 }
 
-/// Orders the stream that a consumer names after the tensor's event: where its device can be told on that one, else on
-/// whichever of `devices` has it, and on all of them where each has one of this name. False if none has, or the stream
-/// is of another driver than the one that knows the event.
+/// Orders the consumer's stream after the tensor's event. Orders it on the device of the stream if that can be told;
+/// else on the first of `devices` that has this stream; for a handle that names a stream on each device, on all of
+/// them. Returns false if none has it, or if the stream is of another driver than the event.
 bool order_stream(std::span<const Device> devices, void* native, const Tensor& tensor, const DriverRegistry& drivers) {
   const auto driver = drivers.for_type(device_of_event(tensor).type);
   const auto order_on = [&](const ContextPtr& context) {
@@ -132,19 +133,19 @@ void order_for_dlpack(Tensor* tensor, const Device& of, DLPackStream stream, con
                       const WaitFunction& wait) {
   const std::optional<void*> native = named_stream(stream ? of : tensor->device, stream);
   if (is_out_of_reach(*tensor) && (!native || *native == tensor->queue->native())) {
-    tensor->event = {};  // no order is asked for, or the consumer is on the very stream that the work is on
+    tensor->event = {};  // no order is asked for, or the consumer uses the same stream as the work
   }
   if (is_ready(*tensor)) return;
-  // Pinned and managed memory is device 0's by its number in DLPack, whoever works on it.
+  // Pinned and managed memory has device number 0 in DLPack, whatever device works on it.
   const bool numbered = dlpack_device(of) == of || !is_cuda(of.type);
-  // A handle means nothing to another driver than its own.
+  // A handle has a meaning only for its own driver.
   const bool family = of.type == tensor->device.type || (is_cuda(of.type) && is_cuda(tensor->device.type));
   const Device devices[] = {of, numbered ? of : Device{DeviceType::kCuda, 0}, family || !stream ? tensor->device : of};
   if (tensor->device.type == DeviceType::kCpu || (!stream && tensor->host_accessible())) {
-    // Who names no stream may be about to read pinned or managed memory on the host.
+    // A consumer that names no stream may read pinned or managed memory on the host at once.
     wait_for(*tensor, drivers, wait);
   } else if (native && (*native == nullptr || !order_stream(devices, *native, *tensor, drivers))) {
-    // A default stream that has no handle which we could order, or another driver's stream.
+    // A default stream without a handle that could be ordered, or a stream of another driver.
     wait_for(*tensor, drivers, wait);
   }
   tensor->event = {};
@@ -173,7 +174,7 @@ void* work_stream(const Device& device, const DriverRegistry& drivers) {
 }
 
 void order_on_work_stream(Tensor* tensor, const DriverRegistry& drivers, const WaitFunction& wait) {
-  // Where no driver is, our work stream is the default one: see work_stream().
+  // Without a driver, our work stream is the default stream: see work_stream().
   if (is_out_of_reach(*tensor)) {
     void* const native = tensor->queue->native();
     if (native == default_handle(tensor->queue->device().type)) tensor->event = {};
@@ -181,7 +182,8 @@ void order_on_work_stream(Tensor* tensor, const DriverRegistry& drivers, const W
   if (is_ready(*tensor)) [[likely]]
     return;
   if (device::host_readable(tensor->device.type)) return wait_and_forget(tensor, drivers, wait);
-  // CUDA's devices wait for each other; elsewhere the queue is of the event's own device.
+  // Queues of different CUDA devices can be ordered after each other. For other drivers the queue must be of the
+  // event's own device.
   const Device device = is_cuda(tensor->device.type) ? tensor->device : device_of_event(*tensor);
   order_on(tensor, *drivers.context(device), drivers.default_queue(device));
 }
@@ -196,14 +198,14 @@ void note_work_stream(Tensor* tensor, const DriverRegistry& drivers) {
 std::optional<Device> device_of_their_stream(const Tensor& tensor, const DriverRegistry& drivers) {
   const DeviceType memory = tensor.device.type;
   if (memory == DeviceType::kCpu) return std::nullopt;
-  // Pinned and managed memory is worked on by the same streams as the device's own.
+  // The streams that work on pinned and managed memory are those of its device.
   if (is_cuda(memory)) return Device{DeviceType::kCuda, tensor.device.id};
   if (!is_rocm(memory) && drivers.context_or_null(tensor.device) == nullptr) return std::nullopt;
   return tensor.device;
 }
 
 void note_their_stream(Tensor* tensor, void* native, const DriverRegistry& drivers) {
-  // Null is the device's default stream, which CUDA calls 1 where it must not be mistaken for "none".
+  // Null is the device's default stream. CUDA calls it 1 where null would mean "none".
   if (native == nullptr) native = default_handle(tensor->device.type);
   if (drivers.context_or_null(tensor->device) == nullptr) return note_unknown_queue(tensor, native);
   if (native != nullptr) note_queue(tensor, wrap_stream(native, tensor->device, nullptr, drivers), drivers);

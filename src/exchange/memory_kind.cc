@@ -7,8 +7,8 @@ namespace crossdock::exchange {
 
 namespace {
 
-/// Who knows the memory; null if nobody does. Of memory whose device is open any context that is there: to open the
-/// device that happens to be number 0 would be a side effect that nobody asked for.
+/// Returns a context that knows the memory; null if there is none. If the device is left open, returns any open CUDA
+/// context: opening the device that happens to have number 0 would be an unexpected side effect.
 std::shared_ptr<device::Context> asked_of(const array::Tensor& tensor, const device::DriverRegistry& drivers) {
   if (!leaves_device_open(tensor.device.type)) return drivers.context_or_null(tensor.device);
   const auto driver = drivers.find("cuda");

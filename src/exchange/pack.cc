@@ -6,7 +6,7 @@
 namespace crossdock::exchange {
 namespace {
 
-/// One dimension of the walk. Dimensions that follow each other without a gap are one.
+/// One dimension of the loop. Adjacent dimensions without a gap between them are merged into one.
 struct Step {
   std::int64_t count;
   std::int64_t stride;

@@ -77,7 +77,7 @@ bool wait_for_all(device::Context& context, const device::Queue& queue) noexcept
   try {
     context.wait(*done);
   } catch (const std::exception&) {
-    // What failed is done.
+    // Failed work is over too.
   }
   return true;
 }

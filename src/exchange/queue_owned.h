@@ -9,14 +9,14 @@
 namespace crossdock::exchange {
 
 /// The queue on which memory is freed. It is `asked` itself, or, if `asked` is bound to the calling thread, a new queue
-/// of the same context that is ordered after the work on `asked` now: any thread may drop the last owner, and there a
-/// thread-bound queue names another queue.
+/// of the same context that is ordered after the work on `asked` now. The reason: any thread may drop the last owner,
+/// and on another thread the handle of a thread-bound queue means another queue.
 class OwningQueue {
  public:
   OwningQueue(const std::shared_ptr<device::Context>& context, const device::Queue& asked);
 
   const device::Queue& queue() const noexcept { return queue_; }
-  /// Orders `asked` after `event`, an event of queue(): the caller goes on with `asked`.
+  /// Orders `asked` after `event`, an event of queue(): the caller continues on `asked`.
   void order_caller_after(const device::Event& event) const;
   /// Orders queue() after the work on `asked` now, if the calling thread is the one that `asked` is bound to.
   void order_after_caller() const;

@@ -4,7 +4,7 @@
 
 namespace crossdock::exchange {
 
-/// The handle of a stream that a protocol shows as an integer.
+/// Returns the handle of a stream that a protocol shows as an integer.
 inline void* stream_handle(std::int64_t number) noexcept {
   // NOLINTNEXTLINE(performance-no-int-to-ptr)
   return reinterpret_cast<void*>(static_cast<std::intptr_t>(number));

@@ -11,7 +11,8 @@
 namespace crossdock::exchange {
 
 bool is_ready(const array::Tensor& tensor) {
-  const bool nothing_to_wait_for = tensor.event.empty();  // first: recording may fail on another thread meanwhile
+  // Read before check(): another thread may record the event meanwhile, and that may fail.
+  const bool nothing_to_wait_for = tensor.event.empty();
   tensor.event.check();
   return nothing_to_wait_for;
 }
@@ -33,13 +34,13 @@ bool is_out_of_reach(const array::Tensor& tensor) noexcept {
 
 namespace {
 
-/// What keep_queue() makes an owner of.
+/// The owner that keep_queue() makes.
 struct QueuesKept {
   std::shared_ptr<const void> owner;
   std::vector<device::Queue> queues;
 };
 
-/// One of ours: an owner is nothing but a pointer, and this tells which of them is such a list.
+/// Deleter of QueuesKept. Its type tells which owners are such a list: an owner is otherwise only a pointer.
 struct DropQueuesKept {
   void operator()(const QueuesKept* kept) const noexcept { delete kept; }
 };
@@ -65,7 +66,7 @@ void keep_queue(array::Tensor* tensor) {
 }
 
 void order_on(array::Tensor* tensor, device::Context& context, const device::Queue& queue) {
-  // Work that is on this very queue comes first anyway.
+  // Work on this same queue comes first in any case.
   if (!is_ready(*tensor) && tensor->event.awaits() != queue) context.order_after(queue, tensor->event);
   tensor->event = {};
 }

@@ -8,7 +8,7 @@
 namespace crossdock::exchange {
 namespace {
 
-/// A reader of as much JSON as this metadata is made of. Nesting is bounded by what it accepts.
+/// A reader for the subset of JSON that this metadata uses. The accepted syntax bounds the nesting.
 class Json {
  public:
   explicit Json(std::string_view text) : rest_(text) {}
@@ -26,7 +26,7 @@ class Json {
   void require(char expected) {
     if (!take(expected)) fail();
   }
-  /// As it stands between the quotes.
+  /// Returns the raw text between the quotes.
   std::string_view string() {
     require('"');
     std::size_t end = 0;
@@ -51,7 +51,7 @@ class Json {
     require(']');
     return numbers;
   }
-  /// A value of one level: a string, a word or number, or a list of them.
+  /// Skips a value of one level: a string, a word or number, or a list of them.
   void skip_value() {
     skip_space();
     if (rest_.empty()) fail();

@@ -16,18 +16,18 @@ inline constexpr std::string_view kExtensionNameKey = "ARROW:extension:name";
 inline constexpr std::string_view kExtensionMetadataKey = "ARROW:extension:metadata";
 inline constexpr std::string_view kFixedShapeTensor = "arrow.fixed_shape_tensor";
 
-/// What each element of such a column is.
+/// Shape of each element of such a column.
 struct ElementShape {
-  std::vector<std::int64_t> shape;        ///< As it lies in memory, in C order.
+  std::vector<std::int64_t> shape;        ///< Physical shape in memory, in C order.
   std::vector<std::int64_t> permutation;  ///< Logical dimension i is dimension permutation[i] of `shape`; may be empty.
 };
 
-/// Reads the JSON: an object with "shape", and "permutation" where there is one; other entries are skipped. Throws
-/// InvalidDataError: no such JSON, a negative extent, a permutation that is none.
+/// Reads the JSON: an object with "shape", and optionally "permutation"; skips other entries. Throws InvalidDataError
+/// for other JSON, for a negative extent, and for an invalid permutation.
 ElementShape read_element_shape(std::string_view json);
 std::string write_element_shape(std::span<const std::int64_t> shape);
 
-/// The value of a key, or null.
+/// Returns the value of a key, or null.
 const std::string* find_value(const array::Metadata& metadata, std::string_view key) noexcept;
 
 }  // namespace crossdock::exchange

@@ -22,13 +22,15 @@ using ContextPtr = std::shared_ptr<Context>;
 
 bool is_the_hosts(const Tensor& tensor) noexcept { return tensor.device.type == DeviceType::kCpu; }
 
-/// Of the queue that a tensor is on; null if it is on none.
+/// Returns the context of the queue that a tensor is on; null if it is on none.
 ContextPtr producer_of(const Tensor& tensor, const DriverRegistry& drivers) {
   return tensor.queue ? drivers.context_or_null(tensor.queue->device()) : nullptr;
 }
 
-/// The same tensor, having waited for what the queues of `executor` can't be ordered after: events of other drivers.
-Tensor without_foreign_work(Tensor tensor, const Context& executor, const DriverRegistry& drivers, const WaitFunction& wait) {
+/// Waits for work that the queues of `executor` can't be ordered after: events of other drivers. Returns the tensor
+/// without such events.
+Tensor without_foreign_work(Tensor tensor, const Context& executor, const DriverRegistry& drivers,
+                            const WaitFunction& wait) {
   if (tensor.mask) {
     tensor.mask = std::make_shared<const Tensor>(without_foreign_work(*tensor.mask, executor, drivers, wait));
   }
@@ -40,7 +42,7 @@ Tensor without_foreign_work(Tensor tensor, const Context& executor, const Driver
   return tensor;
 }
 
-/// SYCL memory of a context that a queue isn't in: no work on that queue reaches it.
+/// True for SYCL memory of a context that `queue` isn't in: no work on that queue reaches it.
 bool in_another_context(const Tensor& tensor, const Context& executor, const Queue& queue) {
   if (tensor.device.type != DeviceType::kOneApi || !tensor.queue || *tensor.queue == queue) return false;
   if (tensor.queue->device() != queue.device() || tensor.kind != MemoryKind::kDevice) return false;
@@ -49,10 +51,10 @@ bool in_another_context(const Tensor& tensor, const Context& executor, const Que
   return tensor.data != nullptr && !executor.accessible(memory, queue);
 }
 
-/// The context that makes a copy between two places: the device's that isn't the host, the target's if neither is.
+/// Returns the copy executor: the target's context, or the source's if the target is the host.
 ContextPtr executor_of(const Device& to, const Device& from, const Queue* queue, const DriverRegistry& drivers) {
   ContextPtr executor = drivers.context(to.type == DeviceType::kCpu ? from : to);
-  // The queues of pinned and managed memory are its device's.
+  // Pinned and managed memory is worked on by the queues of its device.
   if (queue != nullptr && queue->device() != executor->device()) {
     throw InvalidArgumentError("the queue is one of " + device::to_string(queue->device()) + ", but the copy from " +
                                device::to_string(from) + " to " + device::to_string(to) + " runs on a queue of " +
@@ -61,12 +63,12 @@ ContextPtr executor_of(const Device& to, const Device& from, const Queue* queue,
   return executor;
 }
 
-/// Whether no driver reaches both.
+/// True if no driver reaches both ends of the copy.
 bool of_two_drivers(const Tensor& from, const Context& executor, const DriverRegistry& drivers) {
   return drivers.context(from.device)->driver_name() != executor.driver_name();
 }
 
-/// The first half of a way by the host.
+/// Makes the first half of a copy through the host, and reports it to `log`.
 Tensor on_host(const Tensor& from, const Device& target, const char* why, const DriverRegistry& drivers,
                const WaitFunction& wait, const LogCallback& log) {
   if (log) {
@@ -79,7 +81,8 @@ Tensor on_host(const Tensor& from, const Device& target, const char* why, const 
 constexpr const char* kTwoDrivers = "no driver reaches both";
 constexpr const char* kTwoContexts = "they are in two SYCL contexts, which share no device memory";
 
-/// What was waited for. Its queue stays: who reads the memory orders that after the reading, for who writes it next.
+/// Clears the event of a tensor whose work was waited for. The queue stays: each reader orders it after its read, so
+/// that the next writer can wait for that queue.
 Tensor ready(Tensor tensor) {
   if (tensor.mask) tensor.mask = std::make_shared<const Tensor>(ready(*tensor.mask));
   tensor.event = {};
@@ -134,9 +137,9 @@ Tensor transfer(const Tensor& from, const Device& target, std::optional<MemoryKi
   Tensor made =
       copy(without_foreign_work(from, *executor, drivers, wait), to, kind.value_or(array::kind_of(target.type)),
            executor, on, producer_of(from, drivers), from_host ? nullptr : drivers.context(from.device));
-  if (made.data == nullptr) made.device = target;  // what has no memory says where it was wanted
-  // Who names no queue may read the result, or change the source, as soon as this returns.
-  // Who names one goes on there, also where another one had to do it.
+  if (made.data == nullptr) made.device = target;  // a tensor without memory still names its target device
+  // Without a queue, the caller may read the result, or change the source, as soon as this returns. With a queue, the
+  // caller continues on that queue, even if another one had to make the copy.
   const bool host_is_free = elsewhere || (queue == nullptr && (from_host || to_host || from.host_accessible()));
   if (!host_is_free) return made;
   wait_for(made, drivers, wait);
@@ -170,17 +173,17 @@ Tensor transfer_into(const Tensor& to, const Tensor& from, const Queue* queue, c
   if (in_another_context(from, *executor, on)) on = *from.queue;
   if (const ContextPtr readers = producer_of(to, drivers);
       readers && readers->driver_name() != executor->driver_name()) {
-    wait(readers, readers->record(*to.queue));  // copy_into() would, without an answer to signals
+    wait(readers, readers->record(*to.queue));  // copy_into() would also wait, but without handling signals
   }
   Tensor made = copy_into(without_foreign_work(to, *executor, drivers, wait),
                           without_foreign_work(from, *executor, drivers, wait), executor, on, producer_of(to, drivers),
                           producer_of(from, drivers), is_the_hosts(from) ? nullptr : drivers.context(from.device));
-  // Who names a queue goes on there, also where another one had to do it.
+  // A caller that names a queue continues on it, even if another one had to make the copy.
   if (on == on_named && (queue != nullptr || !(from.host_accessible() || to.host_accessible()))) return made;
   try {
     wait_for(made, drivers, wait);
   } catch (...) {
-    // Nobody has the event but this call, and the memory is its caller's as soon as he has it back.
+    // Only this call has the event, and the caller may use the memory as soon as this returns.
     if (to.host_accessible()) wait_for(made, drivers, wait_in_driver);
     throw;
   }

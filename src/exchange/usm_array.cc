@@ -20,7 +20,7 @@ constexpr const char* kWhere = "__sycl_usm_array_interface__";
 
 [[noreturn]] void fail(const std::string& what) { throw InvalidDataError(std::string(kWhere) + ": " + what); }
 
-/// Which device's it is, of which kind, and whether all of it is there.
+/// Sets the device and the kind of the memory. Checks that all elements lie in the allocation.
 void locate(Tensor* tensor, const Context& context, const Queue& queue) {
   const array::ByteRange range = array::byte_range(*tensor, kWhere);
   const auto* const first = static_cast<const std::byte*>(tensor->data);
@@ -42,7 +42,7 @@ void locate(Tensor* tensor, const Context& context, const Queue& queue) {
   tensor->device = info.device;
   tensor->kind = info.kind;
   if (info.base == nullptr || info.size == 0) {
-    // Of memory that others allocated SYCL tells no extent: that there is some at the end is all that can be asked.
+    // SYCL gives no size for memory that other libraries allocated. Only the last byte can be checked.
     const auto last = context.describe(first + range.highest - 1);
     if (last.device != info.device || last.kind != info.kind) {
       fail("its elements reach to byte " + std::to_string(range.highest) +
@@ -72,7 +72,7 @@ void import_usm_array(Tensor* tensor, std::int64_t version, const Queue& queue, 
   const std::shared_ptr<Context> context = drivers.context(queue.device());
   tensor->queue = queue;
   if (tensor->data == nullptr) {
-    // Without elements the pointer may be any; where it is one of SYCL's, it tells the kind of memory.
+    // Without elements the pointer may be any; if it is one of SYCL's, it tells the kind of memory.
     const device::PointerInfo info = context->describe(said);
     if (info.device == tensor->device) tensor->kind = info.kind;
     return;

@@ -49,7 +49,7 @@ array::RecordBatch assemble(std::shared_ptr<const array::Schema> schema, const B
     at.enter(node);
     if (!node.type.has_validity()) continue;
     array::BufferView& validity = out.buffers[at.first()];
-    // A bitmap of no bytes is no bitmap: by its pointer a reader would take it for one.
+    // A bitmap without bytes is absent: with a pointer, a reader would take it for one.
     if (validity.size == 0) validity.data = nullptr;
   }
   out.schema = std::move(schema);

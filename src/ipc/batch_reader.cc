@@ -42,14 +42,14 @@ Codec read_codec(const flatbuf::BodyCompression* compression, const char* where)
                              ", which isn't known to this version; it reads LZ4_FRAME (0) and ZSTD (1)");
 }
 
-/// Whether a buffer of `size` bytes holds `length` elements (which is not negative). The bytes that offsets point into
-/// can't be told from metadata.
+/// True if a buffer of `size` bytes holds `length` elements (`length` isn't negative). The number of bytes that offsets
+/// point into can't be told from metadata.
 inline bool is_long_enough(BufferKind kind, std::int32_t width, std::int64_t length, std::int64_t size) {
   std::int64_t needed = 0;
   if (kind == BufferKind::kFixed) return checked_multiply<std::int64_t>(length, width, &needed) && size >= needed;
   if (kind == BufferKind::kValidity || kind == BufferKind::kBits) return size >= length / 8 + (length % 8 != 0);
   if (const std::int32_t own = array::element_width(kind, 0); own > 0) return size / own >= length;
-  if (kind == BufferKind::kBytes || length == 0) return true;  // At length 0 writers differ: one offset, or none.
+  if (kind == BufferKind::kBytes || length == 0) return true;  // at length 0, writers write one offset or none
   return size / (kind == BufferKind::kOffsets32 ? 4 : 8) > length;
 }
 
@@ -68,12 +68,12 @@ inline void check_buffers(const LayoutNode& layout, const BufferRange* buffers, 
                      std::to_string(node->length) + " elements");
     }
   }
-  // What has no validity has no nulls of its own, whatever a writer counts there.
+  // A node without validity has no nulls of its own, whatever count the writer gives.
   if (!layout.type.has_validity() && layout.id != array::TypeId::kNull) node->null_count = 0;
 }
 
-/// Checks that a parent's children are long enough for it, over the preorder. Returns the index after the subtree.
-/// Recursion is as deep as the schema, which was bounded when it was made.
+/// Checks that a parent's children are long enough for it, in preorder. Returns the index after the subtree. The
+/// recursion is as deep as the schema, whose depth was limited when it was made.
 std::size_t check_children(const array::Schema& schema, const std::vector<Node>& nodes, std::size_t index,
                            const char* where) {
   const LayoutNode& parent = schema.nodes()[index];
@@ -91,7 +91,7 @@ std::size_t check_children(const array::Schema& schema, const std::vector<Node>&
                  std::to_string(nodes[child].length) + " elements, but its parent needs " + std::to_string(at_least));
     }
     child = check_children(schema, nodes, child, where);
-    // The values of a run-end encoded node are as many as its run ends, which come first.
+    // A run-end encoded node has as many values as run ends, which come first.
     if (parent.id == array::TypeId::kRunEndEncoded) at_least = nodes[index + 1].length;
   }
   return child;
@@ -104,7 +104,7 @@ void read_nodes(const flatbuf::RecordBatch& batch, const array::Schema& schema, 
     fail(where, std::to_string(found) + " field nodes, but the schema has " + std::to_string(schema.nodes().size()));
   }
   out->nodes.resize(found);
-  // By bytes: the verifier promises that the structs are there, not that they are aligned.
+  // Copies bytes, because the verifier guarantees that the structs exist, but not that they are aligned.
   const std::uint8_t* from = nodes ? nodes->Data() : nullptr;
   Node* to = out->nodes.data();
   for (std::size_t i = 0; i < found; ++i, from += sizeof(flatbuf::FieldNode)) {
@@ -112,7 +112,7 @@ void read_nodes(const flatbuf::RecordBatch& batch, const array::Schema& schema, 
     std::int64_t null_count = 0;
     std::memcpy(&length, from, sizeof length);
     std::memcpy(&null_count, from + sizeof length, sizeof null_count);
-    // -1, unknown, isn't in the format's text, but what writers send who can't read the data that they pass on.
+    // -1 (unknown) isn't in the format's text, but is sent by writers that can't read the data that they pass on.
     if (length < 0 || null_count < -1 || null_count > length) {
       fail_field(where, schema.nodes()[i],
                  "length " + std::to_string(length) + " with a null count of " + std::to_string(null_count));
@@ -126,7 +126,7 @@ inline bool lies_in(const BufferRange& range, std::int64_t body_length) {
          range.length <= body_length - range.offset;
 }
 
-/// Reads how many variadic buffers each view has, and returns how many those are in all.
+/// Reads the number of variadic buffers of each view. Returns their sum.
 std::int64_t read_variadic_counts(const flatbuf::RecordBatch& batch, const array::Schema& schema, const char* where,
                                   const Limits& limits, BatchHeader* out) {
   const auto* counts = batch.variadic_buffer_counts();
@@ -137,7 +137,7 @@ std::int64_t read_variadic_counts(const flatbuf::RecordBatch& batch, const array
   }
   out->variadic_counts.resize(found);
   if (found == 0) return 0;
-  // By bytes: the verifier promises that the numbers are there, not that they are aligned.
+  // Copies bytes, because the verifier guarantees that the numbers exist, but not that they are aligned.
   std::memcpy(out->variadic_counts.data(), counts->Data(), found * sizeof(std::int64_t));
   std::int64_t sum = 0;
   for (const std::int64_t count : out->variadic_counts) {
@@ -150,11 +150,11 @@ std::int64_t read_variadic_counts(const flatbuf::RecordBatch& batch, const array
   return sum;
 }
 
-/// In V4 all but the null type have a bitmap of validity before their other buffers: unions, and run-end encoded nodes
-/// as Arrow C++ writes them, lost theirs in V5.
+/// True for a node that has a validity bitmap in V4 but not in V5. In V4 all types but the null type have one before
+/// their other buffers. Unions, and run-end encoded nodes as Arrow C++ writes them, lost theirs in V5.
 bool had_bitmap_in_v4(const LayoutNode& node) { return !node.type.has_validity() && node.id != array::TypeId::kNull; }
 
-/// Takes those bitmaps out of the buffers: there is no place for what they say.
+/// Removes those bitmaps from the buffers: the current format has no place for them.
 void drop_bitmaps_of_v4(const array::Schema& schema, const char* where, BatchHeader* out) {
   array::BufferCursor at(out->variadic_counts);
   std::size_t dropped = 0;
@@ -175,8 +175,8 @@ void drop_bitmaps_of_v4(const array::Schema& schema, const char* where, BatchHea
   out->buffers.resize(at.end());
 }
 
-/// For buffers that don't lie one after the other, all of them in the body: no writer does that, but the format lets
-/// them. Empty ones lie anywhere.
+/// Checks buffers that all lie in the body, but not one after the other. No writer does that, but the format allows it.
+/// Empty buffers may lie anywhere.
 void refuse_overlaps(const std::vector<BufferRange>& buffers, const char* where) {
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < buffers.size(); ++i) {
@@ -209,8 +209,8 @@ void read_buffers(const flatbuf::RecordBatch& batch, const array::Schema& schema
   if (found == 0) return;
   std::memcpy(out->buffers.data(), buffers->Data(), found * sizeof(BufferRange));
   const std::int64_t body_length = out->body_length;
-  // lies_in for all at once and without a branch, and that each begins where those before it have ended: each
-  // comparison as a sign, one bit for them all.
+  // Checks lies_in() for all buffers without a branch, and that each begins after the end of those before it. The sign
+  // bit of each comparison is collected in one number.
   const auto body = static_cast<std::uint64_t>(body_length);
   std::uint64_t signs = 0;
   std::uint64_t end = 0;

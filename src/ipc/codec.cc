@@ -8,8 +8,8 @@
 namespace crossdock::ipc {
 namespace {
 
-// An LZ4 match is lengthened by at most 255 bytes for each byte. A Zstandard block of 128 KiB at most takes 3 bytes of
-// header and one of content at least.
+// Each byte lengthens an LZ4 match by at most 255 bytes. A Zstandard block of at most 128 KiB takes at least 3 bytes of
+// header and one of content.
 constexpr std::int64_t kMostPerLz4Byte = 255;
 constexpr std::int64_t kMostPerZstdByte = 32 << 10;
 constexpr std::int64_t kSlack = 1 << 10;
@@ -28,7 +28,7 @@ constexpr const char* kTooShort = "it holds less than the length before it says"
 
 const char* decode_lz4(LZ4F_dctx* context, ByteSpan from, MutableByteSpan to) noexcept {
   LZ4F_decompressOptions_t options{};
-  options.stableDst = 1;  // It may look back into `to`, and so needs no copy of its own of what it wrote.
+  options.stableDst = 1;  // lets LZ4 read back from `to` instead of keeping a copy of its output
   std::size_t read = 0;
   std::size_t written = 0;
   while (true) {
@@ -42,7 +42,7 @@ const char* decode_lz4(LZ4F_dctx* context, ByteSpan from, MutableByteSpan to) no
     }
     read += n_from;
     written += n_to;
-    if (hint == 0) break;  // The frame's end: the context is ready for another.
+    if (hint == 0) break;  // end of the frame: the context can decode another one
     if (n_to == 0 && n_from == 0) {
       LZ4F_resetDecompressionContext(context);
       return read == from.size() ? "its frame is cut off" : kTooLong;
@@ -136,7 +136,7 @@ std::size_t BufferEncoder::encode(Codec codec, int level, ByteSpan from, Mutable
 }
 
 Levels levels_of(Codec codec) noexcept {
-  // LZ4: below 0 is acceleration. Zstandard's usual level for columns is 1, as other writers of Arrow have it.
+  // LZ4: levels below 0 are acceleration. Zstandard: the usual level for columns is 1, as in other writers of Arrow.
   constexpr int kMostLz4Acceleration = 65'536;
   if (codec == Codec::kZstd) return {ZSTD_minCLevel(), ZSTD_maxCLevel(), 1};
   return {-kMostLz4Acceleration, LZ4F_compressionLevel_max(), 0};

@@ -7,16 +7,16 @@
 #include "crossdock/core/bytes.h"
 #include "crossdock/ipc/metadata.h"
 
-/// The codecs' libraries are seen in codec.cc only.
+/// Wrappers of the codecs' libraries, which are used in codec.cc only.
 namespace crossdock::ipc {
 
-/// The length that stands before each compressed buffer, little-endian, and what it is where the bytes are stored raw.
+/// Size of the little-endian length before each compressed buffer, and the length that marks bytes stored raw.
 inline constexpr std::int64_t kLengthPrefix = 8;
 inline constexpr std::int64_t kStoredRaw = -1;
 
 const char* codec_name(Codec codec) noexcept;
 
-/// The most bytes that `compressed` bytes of the codec can stand for.
+/// Returns the most bytes that `compressed` bytes of the codec can decompress to.
 std::int64_t most_decompressed(Codec codec, std::int64_t compressed) noexcept;
 
 /// Decompression contexts of one thread, made when first used.
@@ -25,7 +25,8 @@ class BufferDecoder {
   BufferDecoder();
   ~BufferDecoder();
   BufferDecoder(BufferDecoder&&) noexcept;
-  /// Fills `to` from exactly one buffer's bytes. Null on success, else what is wrong, in words that live for ever.
+  /// Fills `to` from exactly one buffer's bytes. Returns null on success, else the error text, which has static
+  /// lifetime.
   const char* decode(Codec codec, ByteSpan from, MutableByteSpan to) noexcept;
 
  private:
@@ -33,15 +34,15 @@ class BufferDecoder {
   std::unique_ptr<Contexts> contexts_;
 };
 
-/// The same for compression.
+/// Compression contexts of one thread, made when first used.
 class BufferEncoder {
  public:
   BufferEncoder();
   ~BufferEncoder();
   BufferEncoder(BufferEncoder&&) noexcept;
-  /// Bytes that encode() asks for: at least as many as it can write.
+  /// Returns the size of the memory that encode() needs: at least as much as it can write.
   static std::size_t bound(Codec codec, std::size_t size) noexcept;
-  /// Returns how many bytes it wrote; 0 if it couldn't (the caller stores the buffer raw).
+  /// Returns the number of bytes written; 0 if it couldn't compress (the caller then stores the buffer raw).
   std::size_t encode(Codec codec, int level, ByteSpan from, MutableByteSpan to) noexcept;
 
  private:

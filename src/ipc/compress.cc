@@ -20,8 +20,8 @@ constexpr std::byte kPadding[kBodyAlignment]{};
 
 struct Job {
   std::size_t buffer;
-  std::size_t at;       // in the scratch memory: first the length, then what was compressed
-  std::size_t written;  // 0: not smaller
+  std::size_t at;       // offset in `scratch`: the length, then the compressed bytes
+  std::size_t written;  // 0 if not smaller
 };
 
 }  // namespace
@@ -33,7 +33,7 @@ struct Compressor::Impl {
   OutputMemory memory;
   std::shared_ptr<std::byte> scratch;
   std::size_t capacity = 0;
-  std::size_t needed = 0;  // of it, for this batch
+  std::size_t needed = 0;  // bytes of `scratch` that this batch needs
   std::vector<BufferEncoder> encoders;
   std::vector<Job> jobs;
   std::vector<std::size_t> order;

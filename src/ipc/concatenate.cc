@@ -32,7 +32,7 @@ struct FreeAligned {
 };
 using Block = std::unique_ptr<std::byte, FreeAligned>;
 
-/// What the new batch owns: its own buffers, and the parts, whose views' bytes it still shows.
+/// The owner of the new batch: its own buffers, and the parts, whose bytes of views it still shows.
 struct Memory {
   std::vector<Block> blocks;
   std::vector<std::shared_ptr<const void>> parts;
@@ -86,7 +86,7 @@ class Concatenation {
                            " is more than the type can count");
   }
 
-  /// `run_lengths`: of the parts, if this node is the run ends of a node of those lengths.
+  /// `run_lengths` are the lengths of the parts of the parent, if this node is its run ends.
   void add_node(const Lengths* run_lengths) {
     const std::size_t i = node_++;
     const LayoutNode& layout = parts_.front().schema->nodes()[i];
@@ -100,10 +100,10 @@ class Concatenation {
       node.null_count += part.null_count;
     }
     out_.nodes.push_back(node);
-    const std::vector<BufferCursor> here = cursors_;  // children move on
+    const std::vector<BufferCursor> here = cursors_;  // saved, because children advance the cursors
     const std::size_t first = out_.buffers.size();
     for (std::size_t b = 0; b < layout.type.n_buffers; ++b) {
-      out_.buffers.emplace_back();  // in its place before those of children
+      out_.buffers.emplace_back();  // added before the buffers of children
       add_buffer(layout, b, here, lengths, node, run_lengths);
     }
     if (layout.type.variadic) add_variadic(here);
@@ -112,7 +112,7 @@ class Concatenation {
       child_nodes.push_back(node_);
       add_node(layout.id == TypeId::kRunEndEncoded && c == 0 ? &lengths : nullptr);
     }
-    // What points into children by position can only be written once their lengths are known.
+    // Offsets into children can only be written once the children's lengths are known.
     if (layout.id == TypeId::kDenseUnion) add_union_offsets(layout, here, lengths, child_nodes, first);
     if (layout.id == TypeId::kListView) add_list_views<std::int32_t>(layout, lengths, child_nodes, first);
     if (layout.id == TypeId::kLargeListView) add_list_views<std::int64_t>(layout, lengths, child_nodes, first);
@@ -141,7 +141,7 @@ class Concatenation {
     return parts_[part].buffers[here[part].first() + b];
   }
 
-  /// New zeroed memory as the buffer that is being added.
+  /// Allocates zeroed memory as the buffer that is being added.
   std::byte* take(std::int64_t size) {
     if (size == 0) return nullptr;
     Block block(static_cast<std::byte*>(::operator new(static_cast<std::size_t>(size), kAlignment)));
@@ -152,7 +152,7 @@ class Concatenation {
     return data;
   }
 
-  /// An absent bitmap of validity is one of ones.
+  /// An absent validity bitmap counts as all ones.
   void add_bits(std::size_t b, const std::vector<BufferCursor>& here, const Lengths& lengths, std::int64_t length) {
     std::byte* const to = take(length / 8 + (length % 8 != 0));
     std::int64_t end = 0;
@@ -191,7 +191,7 @@ class Concatenation {
     }
   }
 
-  /// Normalized offsets begin at 0 and end at the length of what they point into.
+  /// Normalized offsets begin at 0 and end at the length of the data that they point into.
   template <class Offset>
   void add_offsets(const LayoutNode& layout, std::size_t b, const std::vector<BufferCursor>& here,
                    const Lengths& lengths, std::int64_t length) {
@@ -205,7 +205,8 @@ class Concatenation {
       const std::int64_t last = load_once<Offset>(from + lengths[p] * static_cast<std::int64_t>(sizeof(Offset)));
       if (last < 0 || base > std::numeric_limits<Offset>::max() - last) fail(layout, "what its offsets point into");
       for (std::int64_t i = 1; i <= lengths[p]; ++i) {
-        // Unsigned: offsets before the last aren't checked here, and a sum with a wild one must not be undefined.
+        // Unsigned arithmetic: offsets before the last aren't checked here, and a sum with an invalid one must not be
+        // undefined.
         put<Offset>(to, ++end, static_cast<Offset>(static_cast<Unsigned>(base) + at<Unsigned>(from, i)));
       }
       base += last;
@@ -222,7 +223,7 @@ class Concatenation {
         if (base > std::numeric_limits<End>::max() - run_lengths[p]) fail(layout, "where its runs end");
         const std::byte* from = bytes_of(buffer(p, b, here));
         for (std::int64_t i = 0; i < lengths[p]; ++i) {
-          // A part's last run may reach beyond what the part shows.
+          // The last run of a part may reach beyond the elements that the part shows.
           const std::int64_t run_end = std::clamp<std::int64_t>(at<End>(from, i), 0, run_lengths[p]);
           put<End>(to, end++, static_cast<End>(base + run_end));
         }
@@ -242,7 +243,7 @@ class Concatenation {
     for (std::size_t p = 0; p < parts_.size(); ++p) {
       for (std::int64_t i = 0; i < lengths[p]; ++i, to += kViewSize) {
         if (load_le<std::int32_t>(to) <= kMostInline) continue;
-        // Unsigned: a view that is null may say anything.
+        // Unsigned arithmetic: a null view may have any value.
         store_le(to + 8, static_cast<std::uint32_t>(load_le<std::uint32_t>(to + 8) + base));
       }
       base += here[p].n_variadic();

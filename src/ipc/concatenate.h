@@ -6,9 +6,9 @@
 
 namespace crossdock::ipc {
 
-/// The rows of `parts`, one after the other, in new memory (but for the bytes of views, which stay where they are).
-/// There is at least one part; all are of the first one's type and have passed check_structure. Dictionaries are the
-/// last part's: indices stay as they are. Throws InvalidDataError where the sum doesn't fit a type (offsets, run ends).
+/// Concatenates the rows of `parts` in new memory. The bytes of views stay in the parts' memory. There is at least one
+/// part; all have the type of the first one and have passed check_structure. The result has the last part's
+/// dictionaries, and indices are unchanged. Throws InvalidDataError if the sum doesn't fit a type (offsets, run ends).
 array::RecordBatch concatenate(const std::vector<const array::RecordBatch*>& parts);
 
 }  // namespace crossdock::ipc

@@ -23,11 +23,11 @@ namespace {
 
 constexpr std::string_view kMagic = "ARROW1";
 constexpr std::int64_t kMagicSize = 6;
-constexpr std::int64_t kFileHeadSize = 8;  // The magic, padded.
+constexpr std::int64_t kFileHeadSize = 8;  // the magic with padding
 constexpr std::int32_t kContinuation = -1;
 constexpr std::int64_t kLengthSize = 4;
-constexpr std::int64_t kSniffed = 16;  // What other formats are told by.
-// Read at once with a message's length: most metadata fits, and then takes no second system call.
+constexpr std::int64_t kSniffed = 16;  // bytes by which other formats are recognised
+// Bytes that are read together with a message's length: most metadata fits, and then needs no second system call.
 constexpr std::int64_t kReadAhead = 2048;
 
 /// One encapsulated message's metadata: [marker] length flatbuffer.
@@ -56,10 +56,10 @@ class Reader {
   }
 
  private:
-  // --- the file form: a footer at the end tells where everything is ---
+  // --- the file form: a footer at the end has the places of all messages ---
 
   void read_file() {
-    // head, at least nothing, footer's length, magic
+    // the head, possibly no message, the footer's length, the magic
     if (size_ < kFileHeadSize + kLengthSize + kMagicSize) {
       fail_truncated(0, "the head and the tail of an Arrow file, " +
                             std::to_string(kFileHeadSize + kLengthSize + kMagicSize) + " bytes at least");
@@ -80,13 +80,13 @@ class Reader {
       fail(footer_offset_, "the footer has " + std::to_string(length) + " bytes, over the limit of " +
                                std::to_string(limits_.max_metadata_bytes));
     }
-    // Kept for itself: messages are read while it is gone through.
+    // Keeps its own copy, because messages are read while the footer is processed.
     footer_.resize(static_cast<std::size_t>(length) / sizeof(std::uint64_t) + 1);
     const MutableByteSpan footer_bytes =
         std::as_writable_bytes(std::span(footer_)).first(static_cast<std::size_t>(length));
     source_.read(footer_offset_, footer_bytes);
     const auto* footer = verified_root<flatbuf::Footer>(footer_bytes, limits_, where_.c_str());
-    // V1 is what the field says where a writer left it out: the messages' versions decide, which are checked with them.
+    // The field is V1 if the writer omitted it. The messages' versions then decide, and are checked with the messages.
     if (footer->version() != flatbuf::MetadataVersion::V1) {
       check_version(footer->version(), where_.c_str());
       out_.version = static_cast<int>(footer->version()) + 1;
@@ -105,14 +105,15 @@ class Reader {
     out_.messages.reserve(out_.messages.size() + blocks->size());
     const std::uint8_t* at = blocks->Data();
     for (std::size_t i = 0; i < blocks->size(); ++i, at += sizeof(flatbuf::Block)) {
-      // By bytes: the verifier promises that the structs are there, not that they are aligned.
+      // Copies bytes, because the verifier guarantees that the structs exist, but not that they are aligned.
       alignas(flatbuf::Block) std::uint8_t raw[sizeof(flatbuf::Block)];
       std::memcpy(raw, at, sizeof raw);
       read_block(*reinterpret_cast<const flatbuf::Block*>(raw), kind);
     }
   }
 
-  /// The file form has no order between dictionaries, but those within a dictionary's values are needed for it.
+  /// Sorts the dictionaries so that those within a dictionary's values come before it. The file form doesn't order
+  /// them.
   void order_dictionaries() {
     std::vector<std::size_t> order(out_.messages.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
@@ -132,7 +133,7 @@ class Reader {
                                std::to_string(metadata_length) + " bytes of metadata and a body of " +
                                std::to_string(block.body_length()) + ", which doesn't lie before the footer");
     }
-    // Blocks of a hostile footer may all name one big message; honest ones don't overlap.
+    // A hostile footer may name one big message many times; blocks of a valid one don't overlap.
     metadata_read_ += metadata_length;
     if (metadata_read_ > size_) fail(footer_offset_, "the footer names overlapping messages");
     const Frame frame = read_frame(offset, offset + metadata_length);
@@ -169,8 +170,8 @@ class Reader {
     return frame.end();
   }
 
-  /// Streams that were written one after the other into one file would be cut to the first, silently. Zeros may follow:
-  /// of files made in their full size beforehand.
+  /// Refuses a second stream in the same file: only the first one would be read, silently. Zeros may follow, as in
+  /// files that were created in their full size.
   void refuse_second_stream(std::int64_t offset) {
     for (const std::byte byte : bytes(offset, std::min<std::int64_t>(size_ - offset, 8))) {
       if (byte != std::byte{0}) {
@@ -180,9 +181,9 @@ class Reader {
     }
   }
 
-  // --- both ---
+  // --- both forms ---
 
-  /// Reads the prefix at `offset`; everything must lie before `end`.
+  /// Reads the prefix at `offset`. The whole frame must lie before `end`.
   Frame read_frame(std::int64_t offset, std::int64_t end) {
     if (end - offset < kLengthSize) fail_truncated(offset, "the 4 bytes of a message's length");
     const ByteSpan head = bytes(offset, std::min(end - offset, kReadAhead));
@@ -206,7 +207,8 @@ class Reader {
     return Message::parse(bytes(frame.metadata_offset, frame.metadata_length), limits_, where_.c_str());
   }
 
-  /// Bytes of the file, 8-aligned, until the next call: out of what the last call read, where they are in it.
+  /// Returns bytes of the file, 8-aligned, valid until the next call. Uses the bytes of the last read if they are among
+  /// them.
   ByteSpan bytes(std::int64_t offset, std::int64_t length) {
     if (offset < window_offset_ || offset + length > window_offset_ + window_size_ ||
         (offset - window_offset_) % static_cast<std::int64_t>(sizeof(std::uint64_t)) != 0) {
@@ -219,7 +221,7 @@ class Reader {
   }
   MutableByteSpan window() { return std::as_writable_bytes(std::span(window_)); }
 
-  /// Checks one dictionary or record batch and lists it. Returns where its body ends.
+  /// Checks one dictionary or record batch and lists it. Returns the end of its body.
   std::int64_t add(const Frame& frame, std::int64_t body_offset, std::int64_t end,
                    std::optional<MessageKind> expected) {
     set_where("the message", frame.metadata_offset);
@@ -255,7 +257,8 @@ class Reader {
     }
     message.batch(*slot->second.values, &header_);
     if (in_file_form) listed_.push_back(id);
-    // The file form has no order between dictionaries and batches: which of two would hold isn't defined.
+    // The file form has no order between dictionaries and batches, so it would be undefined which of two dictionaries
+    // is valid.
     if (in_file_form && !header_.is_delta && !defined_.insert(id).second) {
       throw InvalidDataError(where_ + ": dictionary " + std::to_string(id) +
                              " is replaced, which the file form doesn't allow; write a stream file");
@@ -281,7 +284,8 @@ class Reader {
     where_ += " at byte " + std::to_string(offset) + " of " + name_;
   }
 
-  /// A length that can't be right at the very start: more likely no Arrow file than a broken one.
+  /// Returns a hint for a length that can't be valid at the start of the file: it is more likely not an Arrow file than
+  /// a broken one.
   std::string not_arrow() const {
     return out_.schema || footer_offset_ > 0 ? "" : "; this doesn't look like an Arrow IPC file or stream at all";
   }
@@ -303,11 +307,11 @@ class Reader {
   BatchHeader header_;
   struct Dictionary {
     const array::Schema* values = nullptr;
-    std::size_t rank = 0;  ///< Above those of the dictionaries within its values.
+    std::size_t rank = 0;  ///< Higher than those of the dictionaries within its values.
   };
   std::unordered_map<std::int64_t, Dictionary> dictionaries_;
   std::size_t n_ranked_ = 0;
-  std::vector<std::int64_t> listed_;  // the ids of a footer's dictionaries, in its order
+  std::vector<std::int64_t> listed_;  // ids of the footer's dictionaries, in the footer's order
   std::unordered_set<std::int64_t> defined_;
   std::int64_t metadata_read_ = 0;
   std::int64_t footer_offset_ = 0;

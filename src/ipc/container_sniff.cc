@@ -47,7 +47,7 @@ void refuse_other_formats(ByteSpan file, const std::string& name) {
       throw InvalidDataError(name + " isn't an Arrow IPC file: this " + std::string(known.means));
     }
   }
-  // An Arrow stream begins with 0xFFFFFFFF or a length of which at least the top byte is 0: never with text.
+  // An Arrow stream begins with 0xFFFFFFFF or a length whose top byte is 0: never with text.
   if (is_text(start)) {
     throw InvalidDataError(name + " isn't an Arrow IPC file: this looks like text (CSV or JSON?)");
   }

@@ -16,15 +16,15 @@ namespace {
 
 constexpr std::int64_t kAlignment = 64;
 constexpr std::uintptr_t kRawAlignment = 8;
-// Below this a second thread costs more than it saves.
+// Below this size a second thread costs more than it saves.
 constexpr std::int64_t kWorthThreads = 1 << 20;
 constexpr int kMostWorkers = 16;
 
-/// One buffer that has to be written: decoded, or copied because it lies at an odd address.
+/// One buffer to write: decoded, or copied because its address isn't aligned.
 struct Job {
   std::size_t buffer;
   ByteSpan from;
-  std::int64_t at;  // in the new memory
+  std::int64_t at;  // offset in the new memory
   std::int64_t size;
   bool raw;
 };
@@ -47,7 +47,7 @@ struct Decompressor::Impl {
                            codec_name(codec) + ": " + what);
   }
 
-  /// Finds out what is to be done, and how many bytes it takes. Nothing is allocated for the data yet.
+  /// Lists the buffers to write. Returns the number of bytes that they take. Allocates nothing for the data yet.
   std::int64_t plan(ByteSpan body, bool body_lives, const char* where, BatchHeader* header,
                     std::vector<array::BufferView>* views) {
     jobs.clear();
@@ -69,7 +69,7 @@ struct Decompressor::Impl {
       if (size < 0) fail(where, header->codec, i, "the length before it is " + std::to_string(claimed));
       range.length = size;
       if (size == 0 || (raw && body_lives && is_aligned(from.data()))) {
-        // A frame of nothing is looked at all the same.
+        // An empty frame is decoded too, to check it.
         if (!raw) jobs.push_back({i, from, total, 0, false});
         if (size > 0) (*views)[i] = {from.data(), size};
         continue;
@@ -92,7 +92,7 @@ struct Decompressor::Impl {
 
   void run(Codec codec, std::byte* to, std::int64_t total) {
     faults.assign(jobs.size(), nullptr);
-    // The largest first, so that nobody is left with it at the end.
+    // Starts with the largest jobs, so that no thread still works on one at the end.
     order.resize(jobs.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::ranges::sort(order, [&](std::size_t a, std::size_t b) { return jobs[a].size > jobs[b].size; });
@@ -138,7 +138,7 @@ std::shared_ptr<const void> Decompressor::decompress(const array::Schema& schema
   }
   views->resize(header->buffers.size());
   const std::int64_t total = impl_->plan(body, body_owner != nullptr, where, header, views);
-  // Lengths that don't fit the metadata are found before anything is decoded.
+  // Finds lengths that don't fit the metadata before anything is decoded.
   check_lengths(schema, where, header);
   std::shared_ptr<std::byte> memory;
   if (!impl_->jobs.empty()) {

@@ -14,7 +14,7 @@ namespace crossdock::ipc {
 namespace {
 
 constexpr std::string_view kExtensionName = "ARROW:extension:name";
-// Bytes: names come from peers, and many deep fields have long paths.
+// Limits in bytes: names come from peers, and many deep fields have long paths.
 constexpr std::size_t kMostOfAName = 200;
 constexpr std::size_t kMostOfAPath = 1000;
 
@@ -26,7 +26,7 @@ std::string path_below(const std::string& parent, std::string_view name, std::si
   return path;
 }
 
-// Recursion here and below is as deep as the schema, which was bounded when it was made.
+// The recursion here and below is as deep as the schema, whose depth was limited when it was made.
 void describe_below(const std::vector<array::Field>& fields, const std::string& parent, int depth,
                     std::vector<FieldDescription>* out) {
   for (std::size_t i = 0; i < fields.size(); ++i) {
@@ -49,7 +49,7 @@ void describe_below(const std::vector<array::Field>& fields, const std::string& 
     }
     const std::string path = one.path;
     out->push_back(std::move(one));
-    // Values that are dictionary-encoded themselves are a field more, without a name.
+    // Values that are dictionary-encoded themselves are one more field, without a name.
     if (field.dictionary && field.dictionary->dictionary) {
       describe_below({*field.dictionary}, path, depth + 1, out);
     } else {
@@ -58,7 +58,7 @@ void describe_below(const std::vector<array::Field>& fields, const std::string& 
   }
 }
 
-/// The paths of a schema's nodes, in their order: dictionaries' values have none.
+/// Appends the paths of a schema's nodes, in their order. Dictionaries' values have none.
 void paths_below(const std::vector<array::Field>& fields, const std::string& parent, std::vector<std::string>* out) {
   for (std::size_t i = 0; i < fields.size(); ++i) {
     std::string path = path_below(parent, fields[i].name, i);
@@ -97,7 +97,7 @@ void summarize_batch(const flatbuf::RecordBatch* batch, const char* where, Messa
 
 std::int64_t count_nulls(const array::Schema& schema, const std::vector<array::Node>& nodes) {
   std::int64_t total = 0;
-  std::size_t open = 0;  // nodes that are still to come below the top-level one entered last
+  std::size_t open = 0;  // remaining nodes below the current top-level node
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const bool is_top = open == 0;
     if (!is_top) --open;
@@ -151,7 +151,7 @@ std::string_view buffer_kind_name(array::BufferKind kind) noexcept {
 }
 
 MessageSummary summarize(ByteSpan metadata, const Limits& limits, const char* where) {
-  // Makes an aligned copy where that is needed; kept until we are done with it.
+  // Makes an aligned copy if necessary, and keeps it until the end of this function.
   std::vector<std::uint64_t> aligned;
   if (reinterpret_cast<std::uintptr_t>(metadata.data()) % sizeof(std::uint64_t) != 0 &&
       metadata.size() <= static_cast<std::uint64_t>(limits.max_metadata_bytes)) {

@@ -17,7 +17,7 @@ array::RecordBatch normal(array::RecordBatch batch) {
   return array::normalized(std::move(batch), &copied, array::Offsets::kFromZero);
 }
 
-/// The rows from `first` on, of one column.
+/// Returns the rows of one column from `first` on.
 array::RecordBatch rest(array::RecordBatch values, std::int64_t first) {
   values.num_rows -= first;
   values.nodes.front().length -= first;
@@ -32,7 +32,7 @@ void DictionaryWriter::update(const array::RecordBatch& batch, const Write& writ
   const auto& slots = batch.schema->dictionaries();
   std::unordered_set<std::int64_t> seen;
   for (std::size_t i = 0; i < slots.size(); ++i) {
-    if (!batch.dictionaries[i]) continue;  // a column of no values may have none
+    if (!batch.dictionaries[i]) continue;  // a column without values may have no dictionary
     const bool again = !seen.insert(slots[i].id).second;
     if (update_one(slots[i].id, batch.dictionaries[i], write) != Change::kNone && again) {
       throw InvalidDataError("a batch has two columns that share the dictionary id " + std::to_string(slots[i].id) +
@@ -57,9 +57,9 @@ DictionaryWriter::Change DictionaryWriter::update_one(std::int64_t id,
     return Change::kNew;
   }
   Written& written = known->second;
-  // Indices into other values mean something else, though they be the same numbers.
+  // The same indices into other values have another meaning.
   const bool inner_holds = inner != Change::kReplacement;
-  // Readers make an object of their own for each batch that refers to a dictionary.
+  // Readers make a new object for each batch that refers to a dictionary, so the memory is compared, too.
   if (inner_holds && (written.given == given || array::same_memory(*written.given, *given)))
     return inner == Change::kNone ? Change::kNone : Change::kDelta;
   array::RecordBatch values = normal(*given);

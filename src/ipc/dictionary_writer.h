@@ -9,11 +9,11 @@
 
 namespace crossdock::ipc {
 
-/// Knows which dictionaries were written, and tells what is to be written before a batch.
+/// Records which dictionaries were written, and finds those that must be written before a batch.
 class DictionaryWriter {
  public:
   enum class Change : std::uint8_t { kNone, kNew, kDelta, kReplacement };
-  /// `values` are normalized, of a delta the appended ones only.
+  /// `values` are normalized. For a delta they are the appended ones only.
   using Write = std::function<void(std::int64_t id, const array::RecordBatch& values, Change change)>;
 
   /// Calls `write` for every dictionary of `batch` that changed, the innermost first.
@@ -21,10 +21,10 @@ class DictionaryWriter {
 
  private:
   struct Written {
-    std::shared_ptr<const array::RecordBatch> given;  // keeps its address from being another's
+    std::shared_ptr<const array::RecordBatch> given;  // kept, so that its address isn't reused
     array::RecordBatch values;                        // normalized
   };
-  /// What became of one dictionary, those within its values included.
+  /// Writes one dictionary, and those within its values, if it changed. Returns the change.
   Change update_one(std::int64_t id, const std::shared_ptr<const array::RecordBatch>& given, const Write& write);
 
   std::unordered_map<std::int64_t, Written> written_;

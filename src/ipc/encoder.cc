@@ -43,7 +43,8 @@ void check_counts(const array::RecordBatch& batch) {
   }
 }
 
-/// Why the numbers of a batch can't be written: found by the fast loops below as one bit, told here.
+/// Finds and throws the reason why the numbers of a batch can't be written. The fast loops below only detect that there
+/// is one, as one bit.
 [[noreturn]] void fail_numbers(const array::RecordBatch& batch) {
   const auto& layout = batch.schema->nodes();
   for (std::size_t i = 0; i < batch.nodes.size(); ++i) {
@@ -58,8 +59,8 @@ void check_counts(const array::RecordBatch& batch) {
   throw InvalidArgumentError("encoding a record batch: the number of rows or a buffer's size is negative");
 }
 
-/// An unknown null count, as far as it can be told without reading a buffer: no validity means no nulls. What can't be
-/// told stays -1, which our own decoder and Arrow C++ read as unknown.
+/// Returns the null count of a node whose count is unknown, as far as it follows without reading a buffer: no validity
+/// means no nulls. Otherwise returns -1, which this library's decoder and Arrow C++ read as unknown.
 std::int64_t null_count(const array::RecordBatch& batch, std::size_t node) {
   const array::LayoutNode& layout = batch.schema->nodes()[node];
   if (layout.id == array::TypeId::kNull) return batch.nodes[node].length;
@@ -94,12 +95,12 @@ Offset<flatbuf::BodyCompression> write_codec(FlatBufferBuilder& builder, Codec c
   return {};
 }
 
-/// `body` null: packed at 64-byte alignment.
+/// Writes a batch. If `body` is null, the body is packed at 64-byte alignment.
 WrittenBatch write_batch(FlatBufferBuilder& builder, const array::RecordBatch& batch, const BodyLayout* body) {
   check_counts(batch);
   if (body != nullptr) check_layout(batch, *body);
-  std::int64_t signs = batch.num_rows;  // Negative as soon as one number was.
-  std::int64_t offsets = 0;             // Not zero as soon as one offset was.
+  std::int64_t signs = batch.num_rows;  // negative if any number was negative
+  std::int64_t offsets = 0;             // not zero if any offset was not zero
 
   flatbuf::Buffer* buffer = nullptr;
   const auto buffers = builder.CreateUninitializedVectorOfStructs(batch.buffers.size(), &buffer);

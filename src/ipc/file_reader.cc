@@ -86,12 +86,12 @@ struct FileReader::Impl {
     if (container.endianness == Endianness::kBig) {
       owner = swap_bytes(*schema, header, limits, where.c_str(), &memory, std::move(owner), &views);
     }
-    // What was copied may have been half of the old file and half of a new one.
+    // The copied bytes may be partly those of the old file and partly those of a new one.
     if (owner != file.owner && file.check_unchanged) file.check_unchanged();
     array::RecordBatch batch = assemble(schema, header, views, dictionaries.for_schema(*schema), std::move(owner));
     try {
       if (validation == array::Validation::kFull) {
-        // Its dictionaries were looked at when they came.
+        // Its dictionaries were checked when they were read.
         array::check_full(batch, array::Dictionaries::kTrust);
       } else {
         array::check_structure(batch);
@@ -121,17 +121,17 @@ struct FileReader::Impl {
   Limits limits;
   array::Validation validation;
   Container container;
-  std::vector<std::size_t> batches;  // which messages they are
+  std::vector<std::size_t> batches;  // index of each batch in the messages
   Decompressor decompressor;
   Realigner realigner;
   OutputMemory memory;
-  DictionaryStore dictionaries{limits};  // which stands before it
+  DictionaryStore dictionaries{limits};  // `limits` is declared before it
   bool dictionaries_read = false;
-  std::size_t position = 0;  // among the batches of a file, the messages of a stream file
+  std::size_t position = 0;  // index in the batches of a file, or the messages of a stream file
 
-  std::exception_ptr failure;  // of next()
+  std::exception_ptr failure;  // the permanent error of next()
 
-  // Kept between batches for their memory:
+  // Kept between batches to reuse their memory:
   std::string where;
   std::vector<std::uint64_t> metadata;
   BatchHeader header;

@@ -44,7 +44,7 @@ struct FileWriter::Impl {
     flush();
   }
 
-  /// Puts prefix, metadata and padding among the pieces, so that a body begins at a multiple of 64.
+  /// Adds prefix, metadata and padding to the pieces, so that the body begins at a multiple of 64.
   flatbuf::Block begin_message(ByteSpan metadata) {
     const auto start = static_cast<std::uint64_t>(position);
     const std::uint64_t end = align_up(start + kPrefixSize + metadata.size(), kAlignment);
@@ -69,7 +69,8 @@ struct FileWriter::Impl {
     pieces.clear();
   }
 
-  /// A normalized batch; `encode` makes its metadata with a layout, or without where the body is packed as usual.
+  /// Writes a normalized batch. `encode` makes its metadata, with a layout, or without one if the body is packed as
+  /// usual.
   template <class Encode>
   void write_message(const array::RecordBatch& batch, std::vector<flatbuf::Block>* blocks, const Encode& encode) {
     flatbuf::Block head;

@@ -14,23 +14,23 @@
 
 namespace crossdock::ipc {
 
-/// The flatbuffer's root table, once every table, vector and string in it was found to lie within `bytes`. What the
-/// verifier leaves to us: absent members (null), enum values out of range, and what integers mean.
-/// `bytes` must be 8-aligned. Throws InvalidDataError that begins with `where`.
+/// Verifies that every table, vector and string of the flatbuffer lies within `bytes`, and returns the root table. The
+/// verifier doesn't check absent members (null), enum values out of range, and the meaning of integers: the caller
+/// must. `bytes` must be 8-aligned. Throws InvalidDataError, which begins with `where`.
 template <class Root>
 const Root* verified_root(ByteSpan bytes, const Limits& limits, const char* where) {
-  // FlatBuffers' own offsets end at 2 GiB, and its verifier asserts that it isn't given more.
+  // FlatBuffers' offsets are limited to 2 GiB, and its verifier asserts that the input is not larger.
   const auto most = std::min<std::int64_t>(limits.max_metadata_bytes, std::numeric_limits<std::int32_t>::max() - 1);
   if (bytes.size() > static_cast<std::uint64_t>(most)) {
     throw InvalidDataError(std::string(where) + ": " + std::to_string(bytes.size()) +
                            " bytes of metadata are over the limit of " + std::to_string(most));
   }
   flatbuffers::Verifier::Options options;
-  // A field costs two levels (itself and its type), and the tables around the schema a few more. Fields are counted
-  // exactly where they are read.
+  // A field takes two levels (itself and its type), and the tables around the schema take a few more. The exact count
+  // of fields is checked where they are read.
   options.max_depth = static_cast<flatbuffers::uoffset_t>(limits.max_depth) + 8;
-  // Tables may be shared within a flatbuffer, so a small one could unfold into very many visits: bound them by the
-  // size.
+  // Tables may be shared within a flatbuffer, so that a small one could cause very many visits: their number is limited
+  // by the size.
   options.max_tables = static_cast<flatbuffers::uoffset_t>(bytes.size() / 4 + 16);
   flatbuffers::Verifier verifier(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size(), options);
   if (!verifier.VerifyBuffer<Root>(nullptr)) {
@@ -41,7 +41,7 @@ const Root* verified_root(ByteSpan bytes, const Limits& limits, const char* wher
   return flatbuffers::GetRoot<Root>(reinterpret_cast<const std::uint8_t*>(bytes.data()));
 }
 
-/// Versions V4 and V5 pass; any other throws UnsupportedTypeError.
+/// Accepts versions V4 and V5; throws UnsupportedTypeError for any other.
 inline void check_version(flatbuf::MetadataVersion version, const char* where) {
   if (version == flatbuf::MetadataVersion::V5 || version == flatbuf::MetadataVersion::V4) return;
   const auto number = static_cast<int>(version) + 1;

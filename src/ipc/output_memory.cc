@@ -13,7 +13,7 @@ namespace crossdock::ipc {
 namespace {
 
 constexpr std::align_val_t kAlignment{64};
-// A block is used again where it isn't more than twice as large as it must be, small change apart.
+// A block is reused if it is at most twice as large as needed, plus this tolerance.
 constexpr std::size_t kSmallChange = 1 << 16;
 
 struct Block {

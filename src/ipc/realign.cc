@@ -32,7 +32,7 @@ struct Realigner::Impl {
   OutputMemory memory;
   std::vector<array::BufferView*> misaligned;
 
-  /// Returns how many bytes their copies take.
+  /// Lists the misaligned buffers. Returns the number of bytes that their copies take.
   std::uint64_t find(const array::Schema& schema, const BatchHeader& header, const char* where,
                      std::vector<array::BufferView>* views) {
     misaligned.clear();

@@ -17,7 +17,7 @@ std::string_view text(const flatbuffers::String* string) {
   return string ? std::string_view(string->c_str(), string->size()) : std::string_view();
 }
 
-/// Where a field stands: a chain on the stack, made into text only for an error.
+/// The place of a field: a chain on the stack, converted to text only for an error.
 struct Path {
   const Path* parent;
   std::string_view name;
@@ -28,7 +28,7 @@ std::string to_text(const Path& path) {
   std::string out = path.parent ? to_text(*path.parent) + '.' : std::string();
   if (path.name.empty()) return out + std::to_string(path.position);
   for (const char c : path.name.substr(0, 200)) {
-    // Names come from peers, and errors end on terminals.
+    // Names come from peers, and error texts are shown on terminals.
     if (static_cast<unsigned char>(c) >= 0x20 && c != 0x7f) {
       out += c;
     } else {
@@ -86,7 +86,7 @@ class SchemaReader {
       return out;
     }
     read_dictionary(*field.dictionary(), path, &out);
-    // What the field says of its type and children is meant of the dictionary's values.
+    // The field's type and children are those of the dictionary's values.
     auto values = std::make_shared<array::Field>();
     values->type = std::move(type);
     values->children = std::move(children);
@@ -124,8 +124,7 @@ class SchemaReader {
     return std::string(found);
   }
 
-  /// Strings and pairs may be shared within a flatbuffer but not within what we make of it: what that takes is bounded
-  /// here.
+  /// Limits the memory that is used. Strings and pairs may be shared within a flatbuffer, but each use is copied.
   void spend(std::int64_t bytes) {
     budget_ -= bytes;
     if (budget_ < 0) {
@@ -172,7 +171,7 @@ SchemaInfo read_schema_info(const flatbuf::Schema& schema, const Limits& limits,
                              std::to_string(static_cast<int>(schema.endianness())) + " doesn't exist");
   }
   if (const auto* features = schema.features()) {
-    // By bytes: the verifier promises that the numbers are there, not that they are aligned.
+    // Copies bytes, because the verifier guarantees that the numbers exist, but not that they are aligned.
     info.features.resize(features->size());
     if (!info.features.empty()) {
       std::memcpy(info.features.data(), features->Data(), info.features.size() * sizeof(std::int64_t));

@@ -14,7 +14,7 @@ using flatbuffers::Offset;
 template <class T>
 using Vector = flatbuffers::Vector<Offset<T>>;
 
-/// Well under the 2 GiB at which FlatBuffers would assert.
+/// Far below 2 GiB, at which FlatBuffers would assert.
 constexpr std::uint64_t kMaxText = 1ull << 30;
 
 std::uint64_t text_size(const array::Metadata& metadata) {
@@ -39,7 +39,7 @@ Offset<Vector<flatbuf::Field>> write_fields(FlatBufferBuilder& builder, const st
   std::vector<Offset<flatbuf::Field>> offsets;
   offsets.reserve(fields.size());
   for (const array::Field& field : fields) offsets.push_back(write_field(builder, field, parent));
-  // Written when empty too: readers exist that demand the vector.
+  // Writes the vector also if it is empty, because some readers require it.
   return builder.CreateVector(offsets);
 }
 

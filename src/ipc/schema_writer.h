@@ -8,12 +8,13 @@
 
 namespace crossdock::ipc {
 
-/// Throws UnsupportedTypeError that names the field's path for what IPC can't say (a dictionary whose values are
-/// themselves indices of one), InvalidDataError for names and metadata of more than a flatbuffer holds.
+/// Writes a schema. Throws UnsupportedTypeError, which names the field's path, for a schema that IPC can't describe (a
+/// dictionary whose values are themselves indices of one); InvalidDataError for names and metadata larger than a
+/// flatbuffer holds.
 flatbuffers::Offset<flatbuf::Schema> write_schema(flatbuffers::FlatBufferBuilder& builder, const array::Schema& schema,
                                                   std::span<const std::int64_t> features);
 
-/// No pairs are a null offset. Throws InvalidDataError for more than a flatbuffer holds.
+/// Writes the pairs; returns a null offset if there are none. Throws InvalidDataError for more than a flatbuffer holds.
 flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<flatbuf::KeyValue>>> write_metadata(
     flatbuffers::FlatBufferBuilder& builder, const array::Metadata& metadata);
 

@@ -31,7 +31,7 @@ std::int64_t at(const std::byte* bytes, std::int64_t i) noexcept {
   return load_once<T>(bytes + i * static_cast<std::int64_t>(sizeof(T)));
 }
 
-/// One batch on its way through the schema's preorder.
+/// One of the two batches, with its position in the schema's preorder.
 struct Side {
   explicit Side(const RecordBatch& given) : batch(given), cursor(given.variadic_counts) {}
   const std::byte* buffer(std::size_t b) const { return bytes_of(batch.buffers[cursor.first() + b]); }
@@ -39,14 +39,14 @@ struct Side {
   bool valid(std::int64_t i) const noexcept {
     return validity == nullptr || (std::to_integer<int>(validity[i / 8]) >> (i % 8) & 1) != 0;
   }
-  /// The bytes of a view.
+  /// Returns the bytes of a view.
   ByteSpan view(std::int64_t i) const {
     const std::byte* header = buffer(1) + i * kViewSize;
     const auto length = load_once<std::int32_t>(header);
     if (length <= kMostInline) return {header + 4, static_cast<std::size_t>(std::max(length, 0))};
     const auto number = load_once<std::uint32_t>(header + 8);
     const auto offset = load_once<std::int32_t>(header + 12);
-    // A dictionary of somebody's may not have been looked at this closely before.
+    // The dictionary may come from another producer and may not have been checked as fully as this.
     if (number >= cursor.n_variadic() || offset < 0) return {};
     const BufferView& data = batch.buffers[cursor.end() - cursor.n_variadic() + number];
     if (data.size < static_cast<std::int64_t>(offset) + length) return {};
@@ -64,7 +64,8 @@ class Comparison {
   bool run() { return compare(b_.batch.num_rows, nullptr); }
 
  private:
-  /// Compares the next node's first `n` elements. `rows`: not null if they are the ends of runs of that many rows.
+  /// Compares the next node's first `n` elements. If they are run ends, `rows` points to the number of rows that the
+  /// runs cover; else it is null.
   bool compare(std::int64_t n, const std::int64_t* rows) {
     const std::size_t i = node_++;
     const LayoutNode& layout = a_.batch.schema->nodes()[i];
@@ -72,13 +73,13 @@ class Comparison {
     b_.cursor.enter(layout);
     if (a_.batch.nodes[i].length < n || b_.batch.nodes[i].length < n) return false;
     if (!same_validity(layout, n)) return false;
-    std::int64_t child_n = n * std::max(layout.fixed_size, 1);  // of lists of a fixed size, structs and unions
+    std::int64_t child_n = n * std::max(layout.fixed_size, 1);  // for fixed-size lists, structs and unions
     for (std::size_t b = 0; b < layout.type.n_buffers; ++b) {
       if (!same_buffer(layout, b, n, rows, &child_n)) return false;
     }
     if (layout.id == TypeId::kDenseUnion) return compare_dense(layout, n);
     if (layout.id == TypeId::kRunEndEncoded) {
-      // As many runs as the shorter one has; the last of them may go on in the longer one.
+      // Compares as many runs as the shorter side has. Its last run may continue in the longer side.
       const std::int64_t runs = b_.batch.nodes[i + 1].length;
       return compare(runs, &n) && compare(runs, nullptr);
     }
@@ -128,7 +129,7 @@ class Comparison {
     return true;
   }
 
-  /// Elements that are null may hold anything.
+  /// Compares elements. Null elements may hold any value.
   bool same_elements(std::size_t b, std::int64_t n, std::int64_t width) const {
     const std::byte* const a_bytes = a_.buffer(b);
     const std::byte* const b_bytes = b_.buffer(b);
@@ -155,8 +156,8 @@ class Comparison {
     return true;
   }
 
-  /// Offsets begin at 0; the last one says how much of what they point into is compared. Its producer may have changed
-  /// it since it was checked.
+  /// Compares offsets, which begin at 0. The last one is the length of the data to compare. The producer may have
+  /// changed it since it was checked.
   template <class Offset>
   bool same_offsets(std::size_t b, std::int64_t n, std::int64_t* pointed) const {
     *pointed = 0;
@@ -186,7 +187,7 @@ class Comparison {
     return true;
   }
 
-  /// Each child as far as one of the elements points into it. Their type ids and offsets are the same already.
+  /// Compares each child up to the last element that is pointed to. Type ids and offsets are already known to be equal.
   bool compare_dense(const LayoutNode& layout, std::int64_t n) {
     const std::byte* const ids = a_.buffer(0);
     const std::byte* const offsets = a_.buffer(1);

@@ -4,10 +4,10 @@
 
 namespace crossdock::ipc {
 
-/// Whether the first rows of `whole` are exactly those of `start`, dictionaries within them apart (their indices are
-/// compared). Both are of one type and normalized with Offsets::kFromZero. May be false where only the way of storing
-/// them differs (lists that are null but hold elements, elements that nothing points to): then a dictionary is sent
-/// again that needn't be.
+/// True if the first rows of `whole` are exactly those of `start`. Ignores dictionaries within them, but compares their
+/// indices. Both have the same type and are normalized with Offsets::kFromZero. May return false if only the storage
+/// differs (null lists that hold elements, elements that nothing points to): a dictionary is then sent again without
+/// need.
 bool starts_with(const array::RecordBatch& whole, const array::RecordBatch& start);
 
 }  // namespace crossdock::ipc

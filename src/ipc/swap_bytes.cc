@@ -18,7 +18,7 @@ using array::TypeId;
 constexpr std::uint64_t kAlignment = 64;
 constexpr std::int32_t kMostInline = 12;
 
-/// The widths of the numbers that an element is made of, in their order; none where there is nothing to swap.
+/// The widths of the numbers in one element, in their order; none if there is nothing to swap.
 struct Element {
   std::uint8_t n = 0;
   std::uint8_t widths[3] = {};
@@ -53,7 +53,7 @@ void swap_views(std::byte* at, std::int64_t size) noexcept {
   for (std::byte* const end = at + size / kViewSize * kViewSize; at != end; at += kViewSize) {
     std::reverse(at, at + 4);
     if (load_le<std::int32_t>(at) <= kMostInline) continue;  // the bytes themselves follow
-    // The first four bytes of the text stay as they are; then the buffer's number and the offset in it.
+    // The first four bytes of the text stay unchanged; then follow the number of the buffer and the offset in it.
     std::reverse(at + 8, at + 12);
     std::reverse(at + 12, at + 16);
   }
@@ -90,7 +90,7 @@ void swap(const Element& element, std::byte* at, std::int64_t size) noexcept {
   }
 }
 
-/// Calls `visit(buffer's index, element)` for each buffer that there is something to swap in.
+/// Calls `visit(index of the buffer, element)` for each buffer with something to swap.
 template <class Visit>
 void for_each_swapped(const array::Schema& schema, const BatchHeader& header, const Visit& visit) {
   array::BufferCursor at(header.variadic_counts);
@@ -111,7 +111,7 @@ std::shared_ptr<const void> swap_bytes(const array::Schema& schema, const BatchH
   std::uint64_t total = 0;
   for_each_swapped(schema, header, [&](std::size_t i, const Element&) {
     total += align_up(static_cast<std::uint64_t>((*views)[i].size), kAlignment);
-    // Buffers of a hostile body may all be the same bytes.
+    // Several buffers of a hostile body may be the same bytes.
     if (total > static_cast<std::uint64_t>(limits.max_decompressed_bytes)) {
       throw InvalidDataError(std::string(where) + ": swapping the body's bytes would take more than the limit of " +
                              std::to_string(limits.max_decompressed_bytes) + " bytes");

@@ -8,10 +8,11 @@
 
 namespace crossdock::ipc {
 
-/// Turns big-endian buffers into ours: those that hold numbers of more than one byte are copied, swapped, into one
-/// allocation of `memory`, and `*views` changed to it; others stay. The header is that of the buffers, uncompressed.
-/// Returns what keeps all of them: `owner`, or it and the allocation. More than `limits.max_decompressed_bytes` to copy
-/// throws InvalidDataError that begins with `where`.
+/// Converts big-endian buffers to little-endian. Buffers of numbers of more than one byte are copied, swapped, into one
+/// allocation of `memory`, and `*views` are changed to the copies; other buffers stay. The header describes the
+/// buffers, uncompressed. Returns the owner that keeps all of them alive: `owner`, or `owner` together with the
+/// allocation. Throws InvalidDataError, which begins with `where`, if more than `limits.max_decompressed_bytes` must be
+/// copied.
 std::shared_ptr<const void> swap_bytes(const array::Schema& schema, const BatchHeader& header, const Limits& limits,
                                        const char* where, OutputMemory* memory, std::shared_ptr<const void> owner,
                                        std::vector<array::BufferView>* views);

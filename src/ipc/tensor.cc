@@ -23,7 +23,7 @@ constexpr std::size_t kMostName = 64 << 10;
   throw InvalidDataError(std::string(where) + ": the tensor's type makes no sense: " + what);
 }
 
-/// Parameters that don't exist, as a column's are refused.
+/// Refuses invalid parameters of a type, as for a column.
 void check_type(const array::Type& type, const char* where) {
   array::Field element;
   element.type = type;
@@ -34,7 +34,7 @@ void check_type(const array::Type& type, const char* where) {
   }
 }
 
-/// Bytes of one element; 0 of types that tensors can't be of.
+/// Returns the bytes of one element; 0 for types that a tensor can't have.
 std::int32_t element_size(const array::Type& type) noexcept {
   const array::TypeLayout layout = array::type_layout(type);
   return layout.n_buffers == 2 && layout.buffers[1] == array::BufferKind::kFixed && layout.n_children == 0
@@ -49,7 +49,7 @@ std::vector<std::int64_t> row_major_strides(const array::Type& type, const std::
   std::int64_t stride = element_size(type);
   for (std::size_t i = shape.size(); i-- > 0;) {
     strides[i] = stride;
-    // A dimension of no elements makes the rest meaningless, not zero.
+    // With a dimension of no elements, the other strides have no meaning, but aren't zero.
     if (!checked_multiply<std::int64_t>(stride, std::max<std::int64_t>(shape[i], 1), &stride)) {
       throw InvalidDataError("a tensor's shape has more bytes than can be counted");
     }
@@ -109,7 +109,7 @@ TensorHeader Message::tensor() const {
   for (const flatbuf::TensorDim* dimension : *from.shape()) {
     out.shape.push_back(dimension->size());
     const flatbuffers::String* name = dimension->name();
-    // One text may be the name of many within a flatbuffer.
+    // Many dimensions may share one text as their name within a flatbuffer.
     if (name != nullptr && name->size() > kMostName) {
       fail(where_, "has a dimension with a name of " + std::to_string(name->size()) + " bytes");
     }
@@ -117,7 +117,7 @@ TensorHeader Message::tensor() const {
   }
   if (std::ranges::all_of(out.names, &std::string::empty)) out.names.clear();
   if (from.strides() != nullptr && from.strides()->size() > 0) {
-    // By bytes: the verifier promises that the numbers are there, not that they are aligned.
+    // Copies bytes, because the verifier guarantees that the numbers exist, but not that they are aligned.
     out.strides.resize(from.strides()->size());
     std::memcpy(out.strides.data(), from.strides()->Data(), out.strides.size() * sizeof(std::int64_t));
   } else {

@@ -104,7 +104,7 @@ ReadType read_interval(flatbuf::IntervalUnit unit) {
   return invalid("interval unit " + std::to_string(static_cast<int>(unit)) + " doesn't exist");
 }
 
-/// Without type ids, each child has its position as its own.
+/// Without type ids, the id of each child is its position.
 ReadType read_union(const flatbuf::Union& type, std::size_t n_children) {
   Type out;
   switch (type.mode()) {
@@ -136,7 +136,7 @@ WrittenType write_union(flatbuffers::FlatBufferBuilder& b, const Type& type) {
   return {flatbuf::Type::Union, flatbuf::CreateUnion(b, mode, b.CreateVector(codes)).Union()};
 }
 
-/// Fields and tensors have a type each, in the same words.
+/// Reads the type of a field or a tensor, which have the same members for it.
 template <class Table>
 ReadType read_type_of(const Table& field, std::size_t n_children) {
   if (field.type_type() == flatbuf::Type::NONE) return invalid("it has no type");
@@ -224,7 +224,7 @@ WrittenType write_type(flatbuffers::FlatBufferBuilder& b, const Type& type) {
     case TypeId::kTime32: return {K::Time, flatbuf::CreateTime(b, write_unit(type.unit), 32).Union()};
     case TypeId::kTime64: return {K::Time, flatbuf::CreateTime(b, write_unit(type.unit), 64).Union()};
     case TypeId::kTimestamp: {
-      // No zone and an empty zone mean different things to some readers: absent is "no zone".
+      // Some readers distinguish no zone from an empty zone: an absent string means "no zone".
       const auto zone =
           type.timezone.empty() ? flatbuffers::Offset<flatbuffers::String>() : b.CreateString(type.timezone);
       return {K::Timestamp, flatbuf::CreateTimestamp(b, write_unit(type.unit), zone).Union()};

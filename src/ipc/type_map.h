@@ -9,17 +9,17 @@
 
 namespace crossdock::ipc {
 
-/// What a flatbuffer says about a type, or why it can't be had: one of the two is set.
+/// The type that a flatbuffer describes, or the reason why it can't be read: exactly one is set.
 struct ReadType {
   std::optional<array::Type> type;
-  std::string unsupported;  ///< A type that this version doesn't know: its number.
-  std::string invalid;      ///< A type that doesn't exist: what is wrong with it.
+  std::string unsupported;  ///< Number of a type that this version doesn't know.
+  std::string invalid;      ///< Error in a type that doesn't exist.
 };
 
-/// The type of `field`'s values, not looking at its dictionary. Total over hostile input.
+/// Reads the type of `field`'s values; ignores its dictionary. Accepts any hostile input.
 ReadType read_type(const flatbuf::Field& field);
 ReadType read_type(const flatbuf::Tensor& tensor);
-/// The type of a dictionary's indices; absent means int32.
+/// Reads the type of a dictionary's indices; absent means int32.
 ReadType read_index_type(const flatbuf::Int* index_type);
 
 struct WrittenType {
@@ -28,7 +28,7 @@ struct WrittenType {
 };
 
 WrittenType write_type(flatbuffers::FlatBufferBuilder& builder, const array::Type& type);
-/// `type` is one of the integer types.
+/// `type` must be one of the integer types.
 flatbuffers::Offset<flatbuf::Int> write_integer(flatbuffers::FlatBufferBuilder& builder, array::TypeId type);
 
 }  // namespace crossdock::ipc

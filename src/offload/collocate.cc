@@ -16,7 +16,8 @@ using device::Queue;
 
 using ContextPtr = std::shared_ptr<Context>;
 
-/// Orders `queue` after an event and returns it; where the queue's driver can't, waits for it and returns none.
+/// Orders `queue` after an event and returns the event. If the driver of the queue can't, waits for the event and
+/// returns an empty one.
 device::Event ordered(const ContextPtr& context, const Queue& queue, const ContextPtr& theirs, device::Event event,
                       const exchange::WaitFunction& wait) {
   if (theirs->driver_name() == context->driver_name()) {
@@ -47,7 +48,8 @@ Tensor associated(const Tensor& array, const Queue& queue, const device::DriverR
     view.event = ordered(context, queue, theirs, std::move(view.event), wait);
   }
   if (view.queue) {
-    // Work that its owner put on its queue after the event, or, on a queue without order, without one.
+    // The queue may hold work that the owner put there after the event, or, on an out-of-order queue, work that the
+    // event doesn't cover.
     view.event = ordered(context, queue, theirs, theirs->record(*view.queue), wait);
     exchange::keep_queue(&view);
   }

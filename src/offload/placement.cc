@@ -14,12 +14,13 @@ using array::Tensor;
 using device::MemoryKind;
 using device::Queue;
 
-/// Ordinary memory of the host is nobody else's, whatever queue brought it there.
+/// True for the host's own memory: ordinary host memory, whatever queue filled it, or host-readable memory without a
+/// queue.
 bool is_the_hosts(const Tensor& array) noexcept {
   return array.device.type == device::DeviceType::kCpu || (!array.queue && device::host_readable(array.device.type));
 }
 
-/// How strongly a kind of memory asks for its like.
+/// Returns the rank of a kind of memory: new arrays get the kind with the highest rank.
 int weight(MemoryKind kind) noexcept {
   switch (kind) {
     case MemoryKind::kDevice: return 2;

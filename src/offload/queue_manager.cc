@@ -5,7 +5,8 @@
 namespace crossdock::offload {
 namespace {
 
-/// The calling thread's scopes, of all managers: few, so that looking for one's own is a step or two.
+/// Innermost scope of the calling thread, of any manager. There are few scopes, so a search for one manager takes a
+/// step or two.
 thread_local const QueueManager::Scope* innermost = nullptr;
 
 }  // namespace
@@ -32,7 +33,7 @@ device::Queue QueueManager::default_queue() const {
 
 void QueueManager::set_default_queue(std::optional<device::Queue> queue) {
   const std::lock_guard lock(mutex_);
-  default_.swap(queue);  // the old one ends outside the lock
+  default_.swap(queue);  // `queue` now holds the old one, which is destroyed outside the lock
 }
 
 }  // namespace crossdock::offload

@@ -16,7 +16,7 @@ Queue Queues::queue(std::string_view filter) const {
     }
     if (const auto found = chosen_.find(filter); found != chosen_.end()) return found->second;
   }
-  // Not under the lock: drivers start here.
+  // Runs without the lock, because drivers are started here.
   Queue queue = drivers_->default_queue(device::select_device(*drivers_, filter));
   const std::lock_guard lock(mutex_);
   if (version == version_) chosen_.try_emplace(std::string(filter), queue);

@@ -10,7 +10,7 @@
 
 namespace crossdock::session {
 
-/// Has bodies received into an arena, which keeps them all: nothing is used again.
+/// Receives bodies into an arena. The arena keeps all of them: no memory is reused.
 class ArenaMemory final : public transport::BodyMemory {
  public:
   explicit ArenaMemory(std::shared_ptr<device::Arena> arena) noexcept : arena_(std::move(arena)) {}

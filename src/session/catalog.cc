@@ -34,7 +34,7 @@ std::shared_ptr<const PublishedTable> Catalog::publish(const std::string& name, 
   check_name(name);
   check_source(name, source);
   {
-    // Reading a source may take long: say at once what would be said in the end.
+    // Reading a source may take long: check these errors before it as well as after it.
     const std::lock_guard lock(mutex_);
     if (closed_) throw ClosedError("the server was closed; \"" + name + "\" can't be published");
     if (!options.replace && items_.contains(name)) {
@@ -47,7 +47,7 @@ std::shared_ptr<const PublishedTable> Catalog::publish(const std::string& name, 
     case Source::Kind::kFile: {
       const std::string& path = SourceAccess::path(source);
       item->table = publish_file(path, SourceAccess::stability(source), *options_.runtime, options_.limits);
-      // Sealed memory is for everyone already.
+      // Sealed memory may be given to all users: no second copy is needed.
       const bool sealed = std::string_view(item->table->kind) == "snapshot";
       item->table_for_others = others_ && !sealed
                                    ? publish_file(path, Stability::kSnapshot, *options_.runtime, options_.limits)
@@ -58,7 +58,7 @@ std::shared_ptr<const PublishedTable> Catalog::publish(const std::string& name, 
       item->kind = "live";
       item->one_shot = true;
       item->schema = SourceAccess::stream(source)->schema();
-      // std::function wants what it holds to be copyable; there is one stream all the same.
+      // std::function requires a copyable callable, so the stream is in a shared_ptr. There is only one stream.
       auto stream = std::make_shared<std::unique_ptr<array::BatchStream>>(std::move(SourceAccess::stream(source)));
       item->make = std::make_shared<SourceReader::Make>([stream] { return std::move(*stream); });
       break;
@@ -73,7 +73,7 @@ std::shared_ptr<const PublishedTable> Catalog::publish(const std::string& name, 
     item->schema = item->table->schema;
     if (!item->table_for_others) item->table_for_others = item->table;
   }
-  std::shared_ptr<Item> replaced;  // dropped without the lock: its last owner may run a producer's release
+  std::shared_ptr<Item> replaced;  // destroyed without the lock: its last owner may run a producer's release
   const std::lock_guard lock(mutex_);
   if (closed_) throw ClosedError("the server was closed while \"" + name + "\" was being published");
   const auto [place, is_new] = items_.try_emplace(name, item);
@@ -90,7 +90,7 @@ std::shared_ptr<const PublishedTable> Catalog::publish(const std::string& name, 
 }
 
 void Catalog::withdraw(const std::string& name) {
-  std::shared_ptr<Item> item;  // dropped without the lock: its last owner may run a producer's release
+  std::shared_ptr<Item> item;  // destroyed without the lock: its last owner may run a producer's release
   const std::lock_guard lock(mutex_);
   const auto found = items_.find(name);
   if (found == items_.end()) throw_not_found(name);
@@ -107,7 +107,7 @@ void Catalog::close() {
   }
   const std::lock_guard lock(mutex_);
   closed_ = true;
-  // Needs no memory: a destructor may be what closes.
+  // Needs no memory, because close() may run in a destructor.
   if (closed_items_.empty()) closed_items_.swap(items_);
   listing_ = nullptr;
   ++changes_;
@@ -120,7 +120,7 @@ void Catalog::wait_for_sources(const transport::InterruptHook& interrupted) {
         "closing the server was interrupted in its wait for a source; it is closed, and the source is waited for when "
         "close() is called again");
   }
-  // Dropped without the lock: a last owner may run a producer's release.
+  // Destroyed without the lock: a last owner may run a producer's release.
   decltype(items_) items;
   const std::lock_guard lock(mutex_);
   items.swap(closed_items_);
@@ -139,7 +139,7 @@ std::unique_ptr<ServerStream> Catalog::open(std::string_view ticket, const trans
   Item& item = *found->second;
   if (item.table) {
     ++item.consumers;
-    // What goes by value is the consumer's own from then on: a file that changes later doesn't change under it.
+    // A body sent by value is a copy that belongs to the consumer: later changes of the file don't change it.
     return std::make_unique<TableStream>(peer.same_user || by_value ? item.table : item.table_for_others, by_value);
   }
   if (peer.role != ChannelRole::kBoth) {
@@ -195,8 +195,8 @@ std::unique_ptr<ServerStream> Catalog::open_listing(bool by_value) {
   {
     const std::lock_guard lock(mutex_);
     if (closed_) throw ClosedError("the server was closed");
-    // Each has memory and a descriptor of its own: a client that asks again and again, and releases nothing, must not
-    // use those up.
+    // Each catalog table has its own memory and descriptor. They are shared so that a client that requests the catalog
+    // repeatedly, and releases nothing, can't exhaust these.
     if (listing_) return std::make_unique<TableStream>(listing_, by_value);
     seen = changes_;
     for (const auto& [name, item] : items_) {

@@ -19,10 +19,10 @@
 
 namespace crossdock::session {
 
-/// What a server has to give, by name. Thread-safe: users publish and withdraw, the I/O thread opens streams.
+/// The published sources of a server, by name. Thread-safe: users publish and withdraw, the I/O thread opens streams.
 class Catalog {
  public:
-  /// `others`: whether users other than our own may connect and share memory.
+  /// `others`: whether users other than the server's own may connect and share memory.
   Catalog(const ServerOptions& options, bool others)
       : options_(options),
         others_(others),
@@ -30,25 +30,26 @@ class Catalog {
         sources_(std::make_shared<SourcePool>(SourcePool::Options{.threads = options.source_threads})),
         consumers_(options.lease_limit, sources_) {}
 
-  /// Returns the table if it lies in a file, which may change under it; else null.
+  /// Returns the table if its memory is a file, which may change meanwhile; else null.
   std::shared_ptr<const PublishedTable> publish(const std::string& name, Source source, PublishOptions options);
   void withdraw(const std::string& name);
-  /// Nothing is published any more, and the sources are told to stop. Throws InvalidArgumentError on a thread that
-  /// reads sources, with nothing done.
+  /// Withdraws all names, and tells the sources to stop. Throws InvalidArgumentError, and does nothing, on a thread
+  /// that reads sources.
   void close();
-  /// Waits for the sources; only without the GIL, and after close(). Throws InterruptedError; the sources are then the
-  /// next call's to wait for.
+  /// Waits for the sources. Call it without the GIL, and after close(). Throws InterruptedError; the next call then
+  /// continues to wait for the sources.
   void wait_for_sources(const transport::InterruptHook& interrupted);
 
-  /// Whom a new connection belongs to. I/O thread.
+  /// Returns the consumer that a new connection belongs to. I/O thread.
   std::shared_ptr<Consumer> consumer_of(const transport::Agreement& peer) { return consumers_.of(peer); }
-  /// Sources that nobody reads any more, in a call of their producer's.
+  /// Number of sources that no consumer reads any more, but that are still in a call of their producer.
   std::size_t sources_left_behind() const noexcept { return sources_->left_behind().load(std::memory_order_relaxed); }
 
-  /// The stream that a ticket names; the empty ticket is the catalog. I/O thread: never waits for a source. Throws
-  /// what the consumer is told: NotFoundError, ConsumedError, PermissionError, UnsupportedError (a live stream over
-  /// two connections), LeaseLimitError (the consumer has left too many sources behind), ResourceError. `counted` counts
-  /// until the source has ended. `waker` is told when a stream that had nothing may have something.
+  /// Opens the stream that a ticket names; the empty ticket names the catalog. I/O thread: never waits for a source.
+  /// `counted` counts the stream until its source has ended. `waker` is notified when a stream that had nothing to send
+  /// may have something. Throws the error that the consumer receives: NotFoundError, ConsumedError, PermissionError,
+  /// UnsupportedError (a live stream over two connections), LeaseLimitError (the consumer has left too many sources
+  /// that haven't ended), ResourceError.
   std::unique_ptr<ServerStream> open(std::string_view ticket, const transport::Connection& asking,
                                      const std::shared_ptr<const CountedStream>& counted,
                                      const std::shared_ptr<ConnectionWaker>& waker);
@@ -60,12 +61,12 @@ class Catalog {
   struct Item {
     std::string kind;
     std::shared_ptr<const array::Schema> schema;
-    std::shared_ptr<const PublishedTable> table;  // tables and files
-    std::shared_ptr<const PublishedTable>
-        table_for_others;                            // a file's sealed copy, for users who mustn't see it change
-    std::shared_ptr<const SourceReader::Make> make;  // live and factory
-    std::shared_ptr<std::atomic<std::uint64_t>> bytes_copied =
-        std::make_shared<std::atomic<std::uint64_t>>();  // of these
+    // For tables and files:
+    std::shared_ptr<const PublishedTable> table;
+    std::shared_ptr<const PublishedTable> table_for_others;  // sealed copy of a file, for users who mustn't see changes
+    // For live sources and factories:
+    std::shared_ptr<const SourceReader::Make> make;
+    std::shared_ptr<std::atomic<std::uint64_t>> bytes_copied = std::make_shared<std::atomic<std::uint64_t>>();
     bool one_shot = false;
     bool consumed = false;
     std::uint64_t consumers = 0;
@@ -81,12 +82,12 @@ class Catalog {
   const bool others_;
   std::shared_ptr<Waker> waker_;
   const std::shared_ptr<SourcePool> sources_;
-  Consumers consumers_;  // of the I/O thread alone
+  Consumers consumers_;  // used by the I/O thread only
   mutable std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Item>, std::less<>> items_;
-  decltype(items_) closed_items_;  // what was published at the end: the sources are still to be waited for
-  std::shared_ptr<const PublishedTable> listing_;  // one for all who ask, until it changes; null: to be made
-  std::uint64_t changes_ = 0;                      // to the catalog
+  decltype(items_) closed_items_;  // published when the server was closed; wait_for_sources() waits for them
+  std::shared_ptr<const PublishedTable> listing_;  // shared by all requests until it changes; null: must be made
+  std::uint64_t changes_ = 0;                      // number of changes of the catalog
   std::uint64_t bitmap_bytes_copied_ = 0;
   bool closed_ = false;
 };

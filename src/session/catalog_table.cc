@@ -32,7 +32,7 @@ std::shared_ptr<const array::Schema> catalog_schema() {
   return std::make_shared<array::Schema>(std::move(fields));
 }
 
-// One column while it is built. Integers leave `offsets` empty.
+// A column under construction. Integer columns leave `offsets` empty.
 struct ColumnBuilder {
   std::vector<std::byte> validity;
   std::vector<std::int32_t> offsets{0};
@@ -53,7 +53,7 @@ struct ColumnBuilder {
     ++length;
   }
   void append_int(std::int64_t value) {
-    // A null's place holds a zero, as fixed-width columns do.
+    // A null has the value zero in memory, as in all fixed-width columns.
     const std::int64_t stored = value < 0 ? 0 : value;
     append(std::as_bytes(std::span(&stored, 1)));
     if (value < 0) {
@@ -141,7 +141,7 @@ CatalogReader::CatalogReader(const array::Schema& schema, const ListOptions& lim
     }
     first_buffers_.push_back(schema.nodes()[i].first_buffer);
   }
-  // A dictionary would be kept from batch to batch, and may grow with each.
+  // A dictionary would be kept from batch to batch, and each batch may make it grow.
   if (!schema.dictionaries().empty()) {
     throw InvalidDataError("the server's catalog isn't one: a column is dictionary-encoded, in\n" + schema.to_string());
   }
@@ -177,11 +177,11 @@ void CatalogReader::read(const array::RecordBatch& batch) {
     entry.device = text(batch, kDevice, row);
     charge(sizeof(CatalogEntry) + entry.name.size() + entry.device.size());
     if (valid_at(batch, first_buffers_[kSchema], row)) {
-      // Copied out: it may lie at any alignment.
+      // Copied, because the original may have any alignment.
       const std::string bytes(text_at(batch, first_buffers_[kSchema], row));
       charge(bytes.size());
       entry.schema = ipc::Message::parse(as_bytes(bytes), limits, "a schema in the server's catalog").schema();
-      // Fields may share what describes them, so that few bytes say many.
+      // Fields in a flatbuffer may share their data, so few bytes can describe many fields.
       charge(entry.schema->nodes().size() * (sizeof(array::Field) + sizeof(array::LayoutNode)));
     }
     entry.rows = int_at(batch, first_buffers_[kRows], row);

@@ -13,7 +13,7 @@
 
 namespace crossdock::session {
 
-/// What a server says of one name. `schema` is null if it isn't known yet.
+/// The catalog's entry for one name. `schema` is null if it isn't known yet.
 struct CatalogRow {
   std::string name;
   std::shared_ptr<const array::Schema> schema;
@@ -25,12 +25,12 @@ struct CatalogRow {
 /// message; null: unknown), rows and bytes int64 (null: unknown), device utf8.
 std::shared_ptr<const PublishedTable> publish_catalog(const std::vector<CatalogRow>& rows);
 
-/// Reads such a table, batch by batch. Nothing of it is trusted: a foreign server may send anything, and without end.
+/// Reads such a table, batch by batch. Trusts nothing in it: a foreign server may send any data, without end.
 class CatalogReader {
  public:
-  /// Throws InvalidDataError: columns are missing, of other types, or dictionary-encoded.
+  /// Throws InvalidDataError if columns are missing, have other types, or are dictionary-encoded.
   CatalogReader(const array::Schema& schema, const ListOptions& limits);
-  /// Throws InvalidDataError that names row and column, and ResourceError that names the limit.
+  /// Throws InvalidDataError, whose text names row and column, and ResourceError, whose text names the limit.
   void read(const array::RecordBatch& batch);
   std::vector<CatalogEntry> take() noexcept { return std::move(entries_); }
 
@@ -42,7 +42,7 @@ class CatalogReader {
   std::vector<std::size_t> first_buffers_;  // of each column
   std::vector<CatalogEntry> entries_;
   std::uint64_t batches_ = 0;
-  std::uint64_t bytes_ = 0;  // of memory that entries_ takes, estimated
+  std::uint64_t bytes_ = 0;  // estimated memory of entries_
 };
 
 }  // namespace crossdock::session

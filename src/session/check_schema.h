@@ -5,8 +5,9 @@
 
 namespace crossdock::session {
 
-/// What a source gives must be of the schema that it announced: consumers read its batches by that, and would take an
-/// integer for a float. Mostly a comparison of two pointers. Throws InvalidDataError.
+/// Checks that a batch of a source has the schema that the source announced. Consumers decode its batches by that
+/// schema, and would otherwise read an integer as a float, for example. In most cases this only compares two pointers.
+/// Throws InvalidDataError.
 inline void check_schema(const array::RecordBatch& batch, const array::Schema& announced) {
   if (batch.schema.get() == &announced) return;
   if (batch.schema && batch.schema->fields() == announced.fields()) return;

@@ -11,7 +11,7 @@
 namespace crossdock::session {
 
 struct Client::Impl {
-  std::shared_ptr<ClientPool> pool;  // metadata, and bodies unless there is:
+  std::shared_ptr<ClientPool> pool;  // metadata, and bodies unless data_pool is set
   std::shared_ptr<ClientPool> data_pool;
   std::shared_ptr<ClientPool> catalog_pool;
 };
@@ -31,7 +31,7 @@ std::shared_ptr<ClientPool> make_pool(const std::string& text, ChannelRole role,
   return std::make_shared<ClientPool>(uri, role, text, options);
 }
 
-// Connecting now, not at the first get(), is what shows a wrong address where it was written.
+// Connects at once instead of at the first get(): so a wrong address throws where it was given.
 void try_out(ClientPool& pool, const transport::InterruptHook& interrupted) { pool.put_back(pool.take(interrupted)); }
 
 ClientOptions with_transports(ClientOptions options) {
@@ -55,7 +55,7 @@ Client::Client(const std::string& metadata_uri, const std::string& data_uri, Cli
   auto data = make_pool(data_uri, ChannelRole::kData, options);
   try_out(*metadata, interrupted);
   try_out(*data, interrupted);
-  // The catalog needs no second connection.
+  // The catalog is read over a single connection.
   dissociated::Uri uri = dissociated::parse_uri(metadata_uri);
   auto catalog = std::make_shared<ClientPool>(uri, ChannelRole::kBoth, metadata_uri, options);
   impl_ = std::make_unique<Impl>(Impl{std::move(metadata), std::move(data), std::move(catalog)});

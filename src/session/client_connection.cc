@@ -9,7 +9,7 @@
 namespace crossdock::session {
 namespace {
 
-// A free_data message of ours: far under any transport's limit.
+// Addresses in one free_data message: far below every transport's limit.
 constexpr std::size_t kAddressesPerMessage = 4096;
 
 }  // namespace
@@ -22,7 +22,7 @@ ClientConnection::~ClientConnection() = default;
 
 bool ClientConnection::still_good() noexcept {
   try {
-    return !connection_->receive();  // nothing may come unasked
+    return !connection_->receive();  // no message may arrive between streams
   } catch (const std::exception&) {
     return false;
   }
@@ -37,7 +37,7 @@ void ClientConnection::show(Direction direction, bool tagged, std::uint64_t tag,
   try {
     observer_({direction, tagged, tag, bytes, connection_->agreement()});
   } catch (...) {
-    // Whoever looks on disturbs nothing.
+    // Errors of an observer are ignored.
   }
 }
 
@@ -49,8 +49,8 @@ bool ClientConnection::send_tagged(std::uint64_t tag, ByteSpan bytes) {
 }
 
 void ClientConnection::request(ByteSpan ticket) {
-  // First: what is released from here on may be named again by the stream. What was released before has been freed
-  // before the request, and so isn't.
+  // Must come first: the new stream may name regions again whose batches are released from now on. Leases of batches
+  // that were released before are freed before the request, so their regions aren't named again.
   connection_->keep_regions();
   const std::lock_guard lock(mutex_);
   send_pending();
@@ -69,10 +69,10 @@ void ClientConnection::expect(std::size_t addresses) {
 void ClientConnection::free(std::span<const std::uint64_t> addresses) noexcept {
   if (made_in_.in_child()) return;
   if (!hand_over(addresses)) return;
-  if (const auto pool = pool_.lock()) pool->drop(*this);  // the batch still holds this
+  if (const auto pool = pool_.lock()) pool->drop(*this);  // the batch still owns this connection
 }
 
-// Returns whether it is stuck().
+// Frees addresses, or keeps them in `pending_`. Returns whether the connection is stuck().
 bool ClientConnection::hand_over(std::span<const std::uint64_t> addresses) noexcept {
   const std::lock_guard lock(mutex_);
   lent_ -= addresses.size();
@@ -82,13 +82,14 @@ bool ClientConnection::hand_over(std::span<const std::uint64_t> addresses) noexc
       return false;
     }
   } catch (const std::exception&) {
-    // The server is gone, and with it the need to tell it; or there was no memory, and they go with the next call.
+    // Either the server has disconnected, which frees everything, or there was no memory: then the next call sends
+    // them.
   }
-  pending_.insert(pending_.end(), addresses.begin(), addresses.end());  // expect() has made room
+  pending_.insert(pending_.end(), addresses.begin(), addresses.end());  // expect() has reserved capacity
   try {
     send_pending();
   } catch (const std::exception&) {
-    // The server is gone, and with it the need to tell it.
+    // The server has disconnected, which frees everything.
   }
   return lent_ == 0 && !pending_.empty();
 }
@@ -103,7 +104,7 @@ void ClientConnection::flush() noexcept {
     const std::lock_guard lock(mutex_);
     if (!pending_.empty()) send_pending();
   } catch (const std::exception&) {
-    // Whoever receives next learns that the connection is gone.
+    // The next receive() reports that the connection has ended.
   }
 }
 
@@ -114,7 +115,7 @@ void ClientConnection::cancel() noexcept {
     const dissociated::PrefixBytes message = dissociated::write_prefix(dissociated::MessageType::kEndOfStream, 0);
     if (connection_->send(message, {}) && observer_) show(Direction::kSent, false, 0, message);
   } catch (const std::exception&) {
-    // The server is gone, and with it the stream.
+    // The server has disconnected, which ends the stream.
   }
 }
 

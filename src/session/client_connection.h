@@ -18,42 +18,43 @@ namespace crossdock::session {
 
 class ClientPool;
 
-/// A client's connection, shared by the reader that drives it and by every batch that came over it: it stays until the
-/// last of them is gone. free() and flush() are thread-safe; receiving belongs to the reader.
+/// A client's connection. The reader that uses it and every batch received over it share its ownership: it stays open
+/// until the last of these batches is released. free() and flush() are thread-safe; only the reader receives.
 class ClientConnection {
  public:
-  /// `pool`: where it waits between streams.
+  /// `pool`: where the connection waits between streams.
   ClientConnection(std::unique_ptr<transport::Connection> connection, std::string where,
                    std::weak_ptr<ClientPool> pool);
   ~ClientConnection();
 
-  /// Between streams: takes note of what the server released, and tells whether it is still there. False also where it
-  /// breaks the rules.
+  /// Called between streams: processes the server's messages about freed regions, and returns whether the server is
+  /// still there. Also returns false if the server violates the protocol.
   bool still_good() noexcept;
-  /// Who looks on from now on, if anybody: at what is sent here, and at what received() is told of.
+  /// Sets the observer, or removes it if `observer` is empty. It sees each message that is sent here, and each one that
+  /// received() is called with.
   void set_observer(WireObserver observer);
   /// Shows the observer a message that the reader took from transport().
   void received(const transport::Incoming& message) noexcept {
     if (observer_) [[unlikely]]
       show(Direction::kReceived, message.tagged, message.tag, message.bytes);
   }
-  /// Asks for a stream, after all that was freed so far. There is room between streams: ConnectionError if the
-  /// server doesn't read.
+  /// Requests a stream, after sending all frees so far. Between streams there is room for this: throws ConnectionError
+  /// if the server doesn't read.
   void request(ByteSpan ticket);
-  /// Before a batch's addresses are taken over: makes room for all that may have to wait in free(). Throws
+  /// Called before a batch takes over addresses: makes room for all that may have to wait in free(). Throws
   /// std::bad_alloc.
   void expect(std::size_t addresses);
-  /// Addresses that a batch no longer needs. Never blocks, never throws; what doesn't fit into the ring goes with the
-  /// next call. Once nothing is held any more, no such call need come: a connection that waits in its pool with some
-  /// left to say leaves it, for its end frees everything. Does nothing in a forked child: the leases are the
-  /// parent's.
+  /// Frees addresses that a batch no longer needs. Never blocks, never throws. Addresses that don't fit into the ring
+  /// are sent by the next call. After the last batch, there may be no next call: a connection that waits in its pool
+  /// with unsent addresses is then closed, and closing it frees everything. Does nothing in a forked child: the leases
+  /// belong to the parent.
   void free(std::span<const std::uint64_t> addresses) noexcept;
-  /// Sends what free() couldn't. Never blocks.
+  /// Sends the addresses that free() couldn't send. Never blocks.
   void flush() noexcept;
-  /// Whether there is something left to send, and no batch whose release would send it.
+  /// Whether there are addresses left to send, and no batch whose release would send them.
   bool stuck() noexcept;
-  /// Nobody takes the rest of the stream under way. Best effort, never blocks: where it doesn't get through, the server
-  /// learns it from the end of the connection.
+  /// Tells the server that the rest of the stream isn't needed. Best effort, never blocks: if the message can't be
+  /// sent, the server learns it when the connection ends.
   void cancel() noexcept;
 
   transport::Connection& transport() noexcept { return *connection_; }
@@ -71,13 +72,13 @@ class ClientConnection {
   std::string where_;
   const std::weak_ptr<ClientPool> pool_;
   WireObserver observer_;  // set between streams, under the mutex; only read otherwise
-  std::mutex mutex_;       // the sending half, and:
+  std::mutex mutex_;       // guards the sending half and the members below
   std::vector<std::uint64_t> pending_;
   std::size_t lent_ = 0;  // addresses expected and not freed
 };
 
-/// What keeps the memory of one received batch: the regions it lies in, and the addresses that go back when it is
-/// released, on whatever thread. The connection expect()s the addresses.
+/// Keeps the memory of one received batch alive: its regions, and the addresses that are freed when the batch is
+/// released, on any thread. expect() was called for the addresses before.
 class BatchLease {
  public:
   explicit BatchLease(std::shared_ptr<ClientConnection> connection) noexcept : connection_(std::move(connection)) {}
@@ -87,13 +88,14 @@ class BatchLease {
     if (n_addresses_ > 0) connection_->free(addresses());
   }
 
-  /// Keeps a region; returns it.
+  /// Keeps a region alive and returns it.
   const device::Region& add(std::shared_ptr<const device::Region> region) {
     if (last_) others_.push_back(std::move(last_));
     last_ = std::move(region);
     return *last_;
   }
-  /// Takes over the addresses of a body, once. Absent buffers have none. Throws std::bad_alloc, and has taken none.
+  /// Takes over the addresses of a body. Call it once. Absent buffers have no address. Throws std::bad_alloc, and then
+  /// has taken none.
   void take_over(std::span<const dissociated::RemoteBuffer> buffers) {
     if (buffers.size() > few_.size()) many_.resize(buffers.size());
     std::uint64_t* const to = many_.empty() ? few_.data() : many_.data();
@@ -111,7 +113,7 @@ class BatchLease {
   }
 
   std::shared_ptr<ClientConnection> connection_;
-  std::shared_ptr<const device::Region> last_;  // most batches lie in one region: it needs no vector
+  std::shared_ptr<const device::Region> last_;  // most batches are in one region: no vector needed
   std::vector<std::shared_ptr<const device::Region>> others_;
   std::size_t n_addresses_ = 0;
   std::array<std::uint64_t, 32> few_;  // so that most batches need no vector

@@ -28,7 +28,7 @@ std::shared_ptr<ClientConnection> ClientPool::take(const transport::InterruptHoo
       connection = std::move(idle_.back());
       idle_.pop_back();
     }
-    // The server may have been closed meanwhile, and another be there in its place.
+    // The server may have been closed meanwhile, and another server started at its address.
     if (connection->still_good()) return connection;
   }
   auto made = std::make_shared<ClientConnection>(
@@ -51,7 +51,7 @@ void ClientPool::put_back(std::shared_ptr<ClientConnection> connection) {
     idle_.push_back(connection);
   }
   connection->flush();
-  // Checked now that it is here: a batch released from now on finds it.
+  // Check this after the connection was put into the pool: a batch that is released from now on finds it there.
   if (connection->stuck()) drop(*connection);
 }
 

@@ -11,19 +11,21 @@
 
 namespace crossdock::session {
 
-/// A client's connections to one server, of one kind: those without a stream under way wait here to be used again.
-/// Thread-safe; outlives the client while readers hold it. A shared_ptr holds it: its connections know it.
+/// A client's connections to one server, all with the same role. Connections without a stream under way wait here to be
+/// reused. Thread-safe. Readers keep it alive after the client has ended. It must be owned by a shared_ptr, because its
+/// connections refer to it.
 class ClientPool : public std::enable_shared_from_this<ClientPool> {
  public:
-  /// Where a server is, and what its connections are to carry. `text`, for errors, is the URI as it was given. Throws
-  /// UriError, SchemeError.
+  /// Sets the server's address and the role of the connections. `text` is the URI as the user wrote it, for errors.
+  /// Throws UriError, SchemeError.
   ClientPool(const dissociated::Uri& uri, ChannelRole role, const std::string& text, ClientOptions options);
 
-  /// An idle connection, or a new one. Throws as Client's constructor; ClosedError after close().
+  /// Returns an idle connection, or a new one. Throws the errors of Client's constructor; ClosedError after close().
   std::shared_ptr<ClientConnection> take(const transport::InterruptHook& interrupted);
-  /// A connection whose stream was taken to its end.
+  /// Puts back a connection whose stream was read to its end.
   void put_back(std::shared_ptr<ClientConnection> connection);
-  /// A connection that the caller holds, and that isn't to wait for another stream: nothing where it doesn't wait here.
+  /// Removes a connection that must not wait for another stream. The caller holds it. Does nothing if it isn't waiting
+  /// here.
   void drop(const ClientConnection& connection) noexcept;
   void close();
 

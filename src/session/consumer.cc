@@ -22,13 +22,13 @@ void Consumer::give_waiting(std::uint64_t bytes) noexcept {
 }
 
 void Consumer::leave_behind(int change) noexcept {
-  const auto by = static_cast<std::uint32_t>(change);  // modulo 2^32: adds -1 too
+  const auto by = static_cast<std::uint32_t>(change);  // modulo 2^32: this also adds -1
   left_behind_.fetch_add(by, std::memory_order_relaxed);
   sources_->left_behind().fetch_add(by, std::memory_order_relaxed);
 }
 
 std::shared_ptr<Consumer> Consumers::of(const transport::Agreement& peer) {
-  // Over a network, and from another namespace of process ids, nothing says which connections belong together.
+  // Over a network, or from another PID namespace, it isn't known which connections belong to the same process.
   if (peer.peer_pid == 0) return std::make_shared<Consumer>(lease_limit_, sources_);
   std::erase_if(known_, [](const auto& entry) { return entry.second.expired(); });
   std::weak_ptr<Consumer>& known = known_[{peer.peer_pid, peer.peer_uid}];

@@ -11,11 +11,11 @@
 
 namespace crossdock::session {
 
-/// Bytes in use of those that may be. Thread-safe.
+/// A number of bytes in use, and its limit. Thread-safe.
 class ByteBudget {
  public:
   explicit ByteBudget(std::uint64_t limit) noexcept : limit_(limit) {}
-  /// False, with nothing taken, if that passed the limit.
+  /// Takes bytes. Returns false, and takes none, if this would exceed the limit.
   bool take(std::uint64_t bytes) noexcept;
   void take_beyond(std::uint64_t bytes) noexcept { used_.fetch_add(bytes, std::memory_order_relaxed); }
   void give(std::uint64_t bytes) noexcept { used_.fetch_sub(bytes, std::memory_order_relaxed); }
@@ -27,26 +27,27 @@ class ByteBudget {
   std::atomic<std::uint64_t> used_{0};
 };
 
-/// A consumer as its server counts: a process of this machine with all its connections, by the identity that the kernel
-/// vouches for; otherwise one connection. What its streams take of the server counts here. Thread-safe.
+/// A consumer as the server counts: a process of this machine with all its connections, identified by the kernel;
+/// otherwise one connection. Counts the server's resources that the consumer's streams use. Thread-safe.
 class Consumer {
  public:
   Consumer(std::uint64_t lease_limit, std::shared_ptr<SourcePool> sources)
       : lent_(lease_limit), waiting_(lease_limit), sources_(std::move(sources)) {}
 
-  /// Regions of recycled memory, of all its live streams.
+  /// Regions of recycled memory of all its live streams.
   ByteBudget& lent() noexcept { return lent_; }
-  /// Batches that wait to be sent by value, of all its live streams.
+  /// Batches of all its live streams that wait to be sent by value.
   ByteBudget& waiting() noexcept { return waiting_; }
-  /// Frees memory, and lets sources that wait for memory go on.
+  /// Frees memory, and wakes sources that wait for memory.
   void give_lent(std::uint64_t bytes) noexcept;
   void give_waiting(std::uint64_t bytes) noexcept;
 
   SourcePool& sources() const noexcept { return *sources_; }
   const std::shared_ptr<SourceLane>& lane() const noexcept { return lane_; }
-  /// Streams: those under way, those that have leases out, and those whose source is still in its producer.
+  /// Number of streams under way, of streams with outstanding leases, and of streams whose source is still in a call of
+  /// its producer.
   std::uint32_t streams() const noexcept { return streams_.load(std::memory_order_relaxed); }
-  /// Of these, the sources that nobody reads any more.
+  /// Number of these sources that have no reader any more.
   std::uint32_t left_behind() const noexcept { return left_behind_.load(std::memory_order_relaxed); }
   void leave_behind(int change) noexcept;
 
@@ -60,7 +61,7 @@ class Consumer {
   std::atomic<std::uint32_t> left_behind_{0};
 };
 
-/// Counts as one of its consumer's streams for as long as it lives.
+/// Counts as one stream of its consumer during its lifetime.
 class CountedStream {
  public:
   explicit CountedStream(std::shared_ptr<Consumer> consumer) : consumer_(std::move(consumer)) {
@@ -75,12 +76,12 @@ class CountedStream {
   const std::shared_ptr<Consumer> consumer_;
 };
 
-/// The consumers that are connected, or whose sources haven't ended. One thread at a time.
+/// The consumers that are connected, or whose sources haven't ended. Use it from one thread at a time.
 class Consumers {
  public:
   Consumers(std::uint64_t lease_limit, std::shared_ptr<SourcePool> sources)
       : lease_limit_(lease_limit), sources_(std::move(sources)) {}
-  /// Whom a new connection belongs to.
+  /// Returns the consumer that a new connection belongs to.
   std::shared_ptr<Consumer> of(const transport::Agreement& peer);
 
  private:

@@ -11,9 +11,10 @@ bool DictionaryTracker::update(const array::RecordBatch& batch, const Send& send
   bool sent = false;
   const auto& slots = batch.schema->dictionaries();
   for (std::size_t i = 0; i < slots.size(); ++i) {
-    if (i >= batch.dictionaries.size() || !batch.dictionaries[i]) continue;  // a column of no values has none
+    if (i >= batch.dictionaries.size() || !batch.dictionaries[i]) continue;  // a column without values has none
     const std::shared_ptr<const array::RecordBatch>& values = batch.dictionaries[i];
-    // Values go with the dictionaries that were in force when they came: new ones below ask for new values above.
+    // Values refer to the dictionaries that were current when they were sent: if an inner dictionary is new, the outer
+    // one must be sent again.
     const bool inner_sent = update(*values, send);
     std::shared_ptr<const array::RecordBatch>& seen = seen_[slots[i].id];
     if (!inner_sent && seen && array::same_memory(*seen, *values)) continue;

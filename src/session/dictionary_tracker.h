@@ -9,17 +9,17 @@
 
 namespace crossdock::session {
 
-/// Knows which dictionaries a stream has sent, so that each is sent before the first batch that needs it, and again
-/// only when it has changed. "Changed" is checked by the addresses of its buffers, never by their bytes.
+/// Knows which dictionaries a stream has sent, so that each one is sent before the first batch that needs it, and again
+/// only when it has changed. A change is detected by the addresses of its buffers; their bytes are never compared.
 class DictionaryTracker {
  public:
   using Send = std::function<void(std::int64_t id, const array::RecordBatch& values)>;
-  /// Calls `send` for each dictionary of `batch` that is new, the innermost first. Whether there was any. Throws
-  /// InvalidDataError if two columns share an id but not the memory.
+  /// Calls `send` for each dictionary of `batch` that is new, the innermost first. Returns whether there was any.
+  /// Throws InvalidDataError if two columns share an id but not the memory.
   bool update(const array::RecordBatch& batch, const Send& send);
 
  private:
-  // By id. Held, so that its addresses aren't used again by another dictionary.
+  // By id. The dictionaries are kept alive, so that no other dictionary can get the same addresses.
   std::unordered_map<std::int64_t, std::shared_ptr<const array::RecordBatch>> seen_;
 };
 

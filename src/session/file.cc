@@ -21,11 +21,11 @@
 namespace crossdock::session {
 namespace {
 
-constexpr mode_t kMode = 0666;  // less what the process's umask takes
+constexpr mode_t kMode = 0666;  // minus the process's umask
 constexpr mode_t kPermissions = 07777;
 
-/// Where a file is written until it is whole: in the same folder, under a short name of its own, so that it may have
-/// every name that the system allows.
+/// The new file until it is complete: in the same folder, under a short temporary name, so that the final name may be
+/// as long as the system allows.
 class NewFile {
  public:
   explicit NewFile(const std::string& path) : path_(path) {
@@ -55,7 +55,7 @@ class NewFile {
     if (::fchmod(fd_.get(), mode & kPermissions) != 0) throw_errno(errno, "giving " + path_ + " its mode");
   }
   void finish() {
-    // Errors of delayed writing, on file systems that have them, are told here.
+    // On file systems with delayed writes, close() reports their errors.
     if (::close(fd_.release()) != 0) throw_errno(errno, "closing " + path_);
     if (::renameat(folder_.get(), temporary_.c_str(), folder_.get(), name_.c_str()) != 0) {
       throw_errno(errno, "renaming what was written to " + path_);
@@ -71,13 +71,13 @@ class NewFile {
   UniqueFd fd_;
 };
 
-/// What a path stands for once links are followed; itself if it isn't there yet.
+/// Resolves the symbolic links of a path. Returns the path itself if the file doesn't exist yet.
 std::string resolved(const std::string& path) {
   const std::unique_ptr<char, void (*)(void*)> real(::realpath(path.c_str(), nullptr), &std::free);
   return real ? real.get() : path;
 }
 
-/// Opens what isn't a regular file. A pipe that nobody reads from yet is waited for, as open() would, but in slices.
+/// Opens a file that isn't a regular one. Waits for a reader of a pipe, as open() would, but in short intervals.
 UniqueFd open_special(const std::string& path, const transport::InterruptHook& interrupted) {
   constexpr int kPatienceMs = 50;
   while (true) {

@@ -34,7 +34,7 @@ bool FileLeases::watch(const std::shared_ptr<const PublishedTable>& table) {
   for (const auto& region : table->regions) {
     if (region->kind() != device::RegionKind::kFile) continue;
     const int fd = region->descriptor();
-    leases_.reserve(leases_.size() + 1);  // a lease that was granted is one that is remembered
+    leases_.reserve(leases_.size() + 1);  // so that each lease that is granted is also recorded
     f_owner_ex owner{};
     owner.type = F_OWNER_TID;
     owner.pid = ::gettid();
@@ -52,19 +52,19 @@ void FileLeases::look() {
   if (leases_.empty()) return;
   signalfd_siginfo info{};
   bool told = false;
-  // Free without leases; with some, one system call in each round that had nothing else to do.
+  // Without leases, this costs nothing; with leases, one system call in each round that had nothing else to do.
   while (::read(signals_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) told = true;
   std::erase_if(leases_, [&](Entry& lease) {
     const auto table = lease.table.lock();
-    if (!table) return true;  // its descriptor is closed, and the lease with it
-    // A standard signal isn't queued: one may stand for several breaks, so every lease is asked.
+    if (!table) return true;  // its descriptor is closed, which ended the lease
+    // Standard signals aren't queued: one signal may stand for several breaks, so check every lease.
     if (told && !lease.breaking && ::fcntl(lease.fd, F_GETLEASE) != F_RDLCK) {
       lease.breaking = true;
       table->breaking = true;
     }
     if (!lease.breaking || table->readers > 0) return false;
     give_up(lease.fd);
-    // From here on the file's size and times tell whether it may still be read.
+    // From now on, the file's size and times show whether it may still be read.
     table->breaking = false;
     return true;
   });

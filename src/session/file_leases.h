@@ -8,24 +8,24 @@
 
 namespace crossdock::session {
 
-/// Read leases (fcntl F_SETLEASE) on the files that a server serves by descriptor, where the system grants them: for
-/// the owner of a file that nobody has open for writing. Whoever wants to write or cut such a file is then held up by
-/// the kernel, for at most its lease-break time, while streams end and consumers free what they have of it. Made
-/// and used on one thread, the server's I/O thread.
+/// Read leases (fcntl F_SETLEASE) on the files that a server publishes by descriptor. The system grants a lease to the
+/// owner of a file that no process has open for writing. The kernel then blocks a process that wants to write or
+/// truncate the file, for at most its lease-break time. Meanwhile streams end and consumers free their leases of the
+/// file's memory. Made and used on one thread, the server's I/O thread.
 ///
-/// The kernel tells of a break by a signal. It is directed at that thread alone, blocked there, and read from a
-/// descriptor: no handler is installed, and no other thread ever sees it.
+/// The kernel reports a lease break by a signal. The signal is directed at that thread alone, blocked there, and read
+/// from a descriptor: no handler is installed, and no other thread ever sees it.
 class FileLeases {
  public:
-  /// Never throws for want of leases: without them files are served all the same.
+  /// Never throws if leases are unavailable: without them, files are published all the same.
   FileLeases();
   ~FileLeases();
   FileLeases(const FileLeases&) = delete;
   FileLeases& operator=(const FileLeases&) = delete;
 
-  /// Takes a lease for each file of the table, if the system grants it. True if it did.
+  /// Takes a lease for each file of the table. Returns true if the system granted it.
   bool watch(const std::shared_ptr<const PublishedTable>& table);
-  /// Marks the tables whose files somebody wants to write, and lets him when nobody reads them any more.
+  /// Marks the tables whose files another process wants to write, and ends the lease once a table has no readers.
   void look();
   /// Readable when a lease is being broken; -1 without any.
   int descriptor() const noexcept { return signals_.get(); }
@@ -33,7 +33,7 @@ class FileLeases {
  private:
   struct Entry {
     std::weak_ptr<const PublishedTable> table;
-    int fd;  // the region's, as long as the table lives
+    int fd;  // descriptor of the region, as long as the table lives
     bool breaking = false;
   };
   UniqueFd signals_;

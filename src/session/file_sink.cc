@@ -14,7 +14,7 @@ namespace crossdock::session {
 void FileSink::write(std::span<const ByteSpan> pieces) {
   constexpr std::size_t kMostPieces = 256;  // below the system's limit, which is 1,024
   std::array<iovec, kMostPieces> vectors;
-  std::size_t done = 0;  // of the first piece
+  std::size_t done = 0;  // bytes written of the first piece
   while (!pieces.empty()) {
     std::size_t n = 0;
     for (const ByteSpan piece : pieces.first(std::min(pieces.size(), kMostPieces))) {
@@ -39,7 +39,7 @@ void FileSink::write(std::span<const ByteSpan> pieces) {
 }
 
 void FileSink::wait_for_room() const {
-  constexpr int kPatienceMs = 50;  // before the hook is asked
+  constexpr int kPatienceMs = 50;  // interval between calls of the hook
   pollfd fd{fd_, POLLOUT, 0};
   while (::poll(&fd, 1, kPatienceMs) <= 0) {
     if (interrupted_ && interrupted_()) throw InterruptedError("writing to " + name_ + " was interrupted");

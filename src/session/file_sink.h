@@ -8,8 +8,8 @@
 
 namespace crossdock::session {
 
-/// Gathers what is written from where it lies (writev) into a descriptor, which stays the caller's. Where that doesn't
-/// block (a pipe's), a wait for room asks the hook, and throws InterruptedError if it says stop.
+/// Writes data directly from its memory (writev) to a descriptor, which the caller continues to own. If the descriptor
+/// is non-blocking (a pipe), a wait for room calls the hook, and throws InterruptedError if the hook returns true.
 class FileSink final : public ipc::Sink {
  public:
   FileSink(int fd, std::string name, const transport::InterruptHook& interrupted)

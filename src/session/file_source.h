@@ -8,8 +8,8 @@
 
 namespace crossdock::session {
 
-/// A file's metadata, read through its descriptor: what is cut off meanwhile is an error, where a look into the mapping
-/// would be a SIGBUS.
+/// Reads a file's metadata through its descriptor. If the file is truncated meanwhile, this is an error; a read of the
+/// mapping would raise SIGBUS.
 class FileSource final : public ipc::ContainerSource {
  public:
   /// A kFile region, with its descriptor.

@@ -22,34 +22,35 @@
 namespace crossdock::session {
 namespace {
 
-// How long the thread looks for work before it sleeps, in WaitMode::kAuto: about what a sleep and a wake-up cost. In ns, as
-// the other times here.
+// How long the thread polls for work before it sleeps, in WaitMode::kAuto: about the cost of a sleep and a wake-up. In
+// ns, like the other times here.
 constexpr std::int64_t kSpin = 50'000;
-// And in WaitMode::kBlock: to get ready for sleep stops other processors for longer, and is in vain where clients take one
-// message after the other.
+// The same in WaitMode::kBlock. Preparing for sleep stalls other processors for longer than this, and is useless while
+// clients receive one message after the other.
 constexpr std::int64_t kBriefSpin = 5'000;
-// Descriptors are asked this often, however much there is to do: they tell of new clients, of clients that are gone,
-// and of connections that sleep.
+// The interval at which epoll is asked, however busy the thread is. It reports new clients, clients that disconnected,
+// and connections that sleep.
 constexpr std::int64_t kLookAround = 250'000;
-// The work after which the clock is read, about ns.
+// The amount of work after which the clock is read, in about ns.
 constexpr std::uint64_t kWorkPerReading = 20'000;
 constexpr std::uint64_t kPerTurn = 100;
-// How long a connection may have nothing to do, while others are busy, until it is put to sleep. Where memory is
-// shared, looking at it costs next to nothing, and waking it costs its peer a system call; elsewhere looking is a
+// How long a connection may have nothing to do, while others are busy, before it is put to sleep. Where memory is
+// shared, checking it costs almost nothing, and waking it costs its peer a system call. Otherwise each check is a
 // system call.
 constexpr std::int64_t kPatience = 1'000'000;
 constexpr std::int64_t kPatienceWithCalls = 100'000;
-// What new clients may take before those who are here go on: with the step that the last accept() is in, some 300 us.
+// Time for accepting new clients before the existing connections continue. Together with the last step of accept(), it
+// is some 300 us.
 constexpr std::int64_t kAcceptTime = 200'000;
 
-// At the server's end, when nobody else waits: so often is pushed what is on its way to a client.
+// How often flush() is called for each connection when the server closes and nothing else waits.
 constexpr int kLastPushes = 64;
 
-// How long the thread sleeps where it can't be woken.
+// How long the thread sleeps when epoll fails and so can't wake it.
 constexpr int kBlindMs = 5;
 constexpr int kLongestSleepMs = 60'000;
 
-// What epoll says, beside a Member's address.
+// Data of epoll events, in addition to addresses of Members.
 constexpr std::uint64_t kWakerEvent = 0;
 constexpr std::uint64_t kLeasesEvent = 1;
 constexpr std::uint64_t kFirstListener = 2;
@@ -59,7 +60,7 @@ std::int64_t now_ns() noexcept {
   return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
 }
 
-// Coarse, to some milliseconds, and nearly free: asked in every round, and good enough for deadlines.
+// Precise only to some milliseconds, but nearly free. It is read in every round, and precise enough for deadlines.
 std::int64_t now_ms() noexcept {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
@@ -71,7 +72,8 @@ bool is_readable(int descriptor) noexcept {
   return ::poll(&ask, 1, 0) > 0;
 }
 
-// Tags need not be secret, but two servers' tags should differ, so that a location of one isn't taken for another's.
+// Tags need not be secret. But different servers should have different tags, so that a location of one server isn't
+// used with another.
 std::uint64_t random_tag() {
   std::random_device source;
   return (static_cast<std::uint64_t>(source()) << 32) | source();
@@ -152,7 +154,7 @@ ServerStats IoLoop::collect_stats() {
     try {
       stats.consumers.push_back(member.server_end.stats(now_ms()));
     } catch (const Error&) {
-      // Its peer has just gone; the next turn ends it.
+      // The peer has just disconnected; the next turn ends the connection.
     }
   }
   return stats;
@@ -222,7 +224,7 @@ void IoLoop::run() noexcept {
       continue;
     }
     read_clock();
-    leases_->look();  // what was freed just now may have been the last of a file that somebody waits for
+    leases_->look();  // frees in this round may have ended the last use of a file that another process waits to write
     if (idle_since == 0) idle_since = now_;
     const std::int64_t patience = options_.wait == transport::WaitMode::kAuto ? kSpin : kBriefSpin;
     const bool spin = options_.wait == transport::WaitMode::kSpin || now_ - idle_since < patience;
@@ -230,14 +232,14 @@ void IoLoop::run() noexcept {
     sleep(seen);
     idle_since = 0;
   }
-  run_commands();  // answers what was asked before the end
+  run_commands();  // answers requests that were made before the end
   for (Member& member : members_) member.server_end.close(closed_, kLastPushes);
   while (!members_.empty()) remove(members_.front());
   leases_.reset();
   listeners_.clear();
 }
 
-// Gives each connection that may get further its turn. True if there was one.
+// Gives a turn to each connection that may make progress. Returns true if there was one.
 bool IoLoop::round() {
   bool busy = false;
   now_ms_ = now_ms();
@@ -247,13 +249,13 @@ bool IoLoop::round() {
     const bool readable = !member->ready && member->server_end.connection().readable();
     if (readable) member->last_busy = now_;
     if (readable || member->ready) busy |= take_turn(*member) || readable;
-    if (i < awake_.size() && awake_[i] == member) ++i;  // else it is gone, and another has its place
+    if (i < awake_.size() && awake_[i] == member) ++i;  // else it was removed, and another member is at its index
     if (work_ >= kWorkPerReading || now_ - looked_around_ >= kLookAround) read_clock();
   }
   return busy;
 }
 
-// True if anything moved; the member may be gone then.
+// Returns true if there was any progress; `member` may have been destroyed then.
 bool IoLoop::take_turn(Member& member) {
   const auto end = [&](const std::exception& reason) {
     member.server_end.close(reason);
@@ -292,7 +294,7 @@ void IoLoop::note_deadline(Member& member) {
 }
 
 void IoLoop::remove(Member& member) {
-  // Closing the descriptor doesn't do this while a forked child holds a copy.
+  // Closing the descriptor doesn't unregister it while a forked child holds a copy.
   ::epoll_ctl(poll_.get(), EPOLL_CTL_DEL, member.server_end.connection().descriptor(), nullptr);
   leave_awake(member);
   if (member.deadline_ms != 0) deadlines_.erase({member.deadline_ms, &member});
@@ -316,7 +318,7 @@ void IoLoop::wake(Member& member) {
   awake_.push_back(&member);
 }
 
-// Each of those whose source has something, and no other.
+// Wakes exactly the connections whose source has something.
 void IoLoop::wake_for_sources() {
   while (void* const woken = catalog_.waker()->next_woken()) wake(*static_cast<Member*>(woken));
 }
@@ -330,7 +332,7 @@ void IoLoop::wake_for_deadlines() {
   }
 }
 
-// False: it has something to do after all.
+// Returns false if the connection has something to do after all.
 bool IoLoop::put_to_sleep(Member& member) noexcept {
   try {
     if (member.server_end.connection().prepare_sleep()) {
@@ -338,13 +340,13 @@ bool IoLoop::put_to_sleep(Member& member) noexcept {
       return true;
     }
   } catch (const std::exception&) {
-    // Its peer has gone: its next turn says so.
+    // The peer has disconnected: the next turn detects that.
   }
   member.ready = true;
   return false;
 }
 
-// Of those who are awake, the ones that had nothing to do for a while.
+// Puts connections to sleep that are awake and had nothing to do for a while.
 void IoLoop::put_idle_to_sleep() noexcept {
   if (options_.wait == transport::WaitMode::kSpin) return;
   for (std::size_t i = 0; i < awake_.size();) {
@@ -363,11 +365,11 @@ void IoLoop::read_clock() {
   leases_->look();
 }
 
-// Takes what the system has to tell: wakes connections, takes new ones in.
+// Processes the events of epoll: wakes connections, and accepts new clients.
 void IoLoop::look_around(int timeout_ms) {
   std::array<epoll_event, kEventsAtOnce> events;
   const int got = ::epoll_wait(poll_.get(), events.data(), static_cast<int>(events.size()), timeout_ms);
-  if (got < 0 && errno != EINTR && timeout_ms != 0) ::poll(nullptr, 0, kBlindMs);  // no memory, say
+  if (got < 0 && errno != EINTR && timeout_ms != 0) ::poll(nullptr, 0, kBlindMs);  // for example without memory
   now_ = looked_around_ = now_ns();
   const std::span<const epoll_event> happened = std::span(events).first(static_cast<std::size_t>(std::max(got, 0)));
   const auto listener_of = [&](const epoll_event& event) -> transport::Listener* {
@@ -384,7 +386,7 @@ void IoLoop::look_around(int timeout_ms) {
     somebody_new |= listener_of(event) != nullptr;
   }
   if (!somebody_new) return;
-  if (full()) {  // who has just left makes room
+  if (full()) {  // clients that have just disconnected make room
     for (const epoll_event& event : happened) {
       if (Member* const member = member_of(event)) take_turn(*member);
     }
@@ -408,7 +410,7 @@ void IoLoop::accept_from(transport::Listener& listener) {
       } else if (!is_readable(listener.descriptor())) {
         break;
       }
-    } while (now_ns() < end);  // then those who are here; the descriptor stays readable
+    } while (now_ns() < end);  // then the existing connections continue; the descriptor stays readable
   } catch (const std::exception& reason) {
     say(options_.log, LogLevel::kError,
         [&] { return std::string("a client could not be accepted: ") + reason.what(); });

@@ -24,30 +24,30 @@
 
 namespace crossdock::session {
 
-/// A server's one I/O thread: accepts, gives each connection its turn, and sleeps when there is nothing to do.
+/// The I/O thread of a server: accepts clients, gives each connection its turn, and sleeps when there is nothing to do.
 ///
-/// A connection is awake or asleep. One that is awake gets a turn in each round in which it may get further. One that
-/// had nothing to do for a while is put to sleep, and costs nothing until its descriptor, its deadline or its source
-/// wakes it. Descriptors of connections and listeners are registered once, in one epoll instance, which is asked at
-/// least every kLookAround, however much there is to do.
+/// A connection is awake or asleep. A connection that is awake gets a turn in each round in which it may make progress.
+/// A connection that had nothing to do for a while is put to sleep, and costs nothing until its descriptor, its
+/// deadline or its source wakes it. Descriptors of connections and listeners are registered once, in one epoll
+/// instance. The loop polls that at least every kLookAround, however busy it is.
 class IoLoop {
  public:
-  /// Listens when it returns.
+  /// Listens before it returns.
   IoLoop(const ServerOptions& options, const transport::TransportRegistry& transports, Catalog& catalog);
   ~IoLoop();
 
   const std::vector<std::string>& uris() const noexcept { return uris_; }
   const std::vector<std::string>& locations() const noexcept { return locations_; }
-  /// Runs on the I/O thread, so that nothing on its hot path needs a lock.
+  /// Collects the statistics on the I/O thread, so that the hot path of that thread needs no lock.
   ServerStats stats();
   /// Takes read leases on the table's files where the system grants them. Waits for the I/O thread. Best effort, and
-  /// never throws: without a lease it is the file's size and times that tell of a change.
+  /// never throws: without a lease, the file's size and times are compared instead.
   void watch(const std::shared_ptr<const PublishedTable>& table) noexcept;
-  /// Ends all connections, stops listening, joins the thread. Idempotent, thread-safe.
+  /// Ends all connections, stops listening, and joins the thread. Idempotent, thread-safe.
   void close();
 
  private:
-  /// A connection, and where it stands.
+  /// A connection and its state in the loop.
   struct Member {
     Member(std::unique_ptr<transport::Connection> connection, const ServerOptions& options,
            std::shared_ptr<Consumer> consumer, Catalog& catalog)
@@ -60,13 +60,13 @@ class IoLoop {
     ~Member() { waker->detach(); }
     Member(const Member&) = delete;
     Member& operator=(const Member&) = delete;
-    const std::shared_ptr<ConnectionWaker> waker;  // its sources have it, too
+    const std::shared_ptr<ConnectionWaker> waker;  // shared with its sources
     ServerConnection server_end;
     std::list<Member>::iterator self{};
-    std::size_t place = kAsleep;   // in awake_
-    bool ready = false;            // gets a turn in the next round, whatever its connection says
-    std::int64_t deadline_ms = 0;  // is in deadlines_; 0: isn't
-    std::int64_t last_busy = 0;    // ns, as now_
+    std::size_t place = kAsleep;   // index in awake_
+    bool ready = false;            // gets a turn in the next round, whatever its connection reports
+    std::int64_t deadline_ms = 0;  // the entry in deadlines_; 0: none
+    std::int64_t last_busy = 0;    // in ns, like now_
   };
   static constexpr std::size_t kAsleep = std::numeric_limits<std::size_t>::max();
 
@@ -94,19 +94,19 @@ class IoLoop {
 
   const ServerOptions& options_;
   Catalog& catalog_;
-  const ClosedError closed_{"the server was closed"};  // made while there is memory: the end must not need any
+  const ClosedError closed_{"the server was closed"};  // made in advance: closing must not need memory
   std::vector<std::unique_ptr<transport::Listener>> listeners_;
   std::vector<std::string> uris_;
   std::vector<std::string> locations_;  // the same, with want_data and free_data
   const UniqueFd poll_;
-  std::optional<FileLeases> leases_;  // made by the I/O thread, which is who hears of breaks
+  std::optional<FileLeases> leases_;  // made on the I/O thread, which receives the signals of lease breaks
   std::list<Member> members_;
-  std::vector<Member*> awake_;                            // has room for all members
-  std::set<std::pair<std::int64_t, Member*>> deadlines_;  // ms, as now_ms_
+  std::vector<Member*> awake_;                            // has capacity for all members
+  std::set<std::pair<std::int64_t, Member*>> deadlines_;  // in ms, like now_ms_
   std::int64_t now_ms_ = 0;                               // of the round; coarse
-  std::int64_t now_ = 0;                                  // ns: when the clock was read last
+  std::int64_t now_ = 0;                                  // ns: when the clock was last read
   std::int64_t looked_around_ = 0;                        // ns
-  std::uint64_t work_ = 0;                                // since the clock was read, about ns
+  std::uint64_t work_ = 0;                                // since the clock was read, in about ns
   std::uint64_t n_connections_ = 0;
   std::uint64_t n_protocol_errors_ = 0;
 

@@ -21,7 +21,7 @@ ServerStream::State LiveStream::peek(Outgoing* out) {
   }
   if (!has_current_) {
     if (free_slots_.empty()) {
-      free_slots_.reserve(slots_.size() + 1);  // so that returned() needs no memory
+      free_slots_.reserve(slots_.size() + 1);  // so that returned() never allocates
       free_slots_.push_back(static_cast<std::uint32_t>(slots_.size()));
       slots_.emplace_back();
     }

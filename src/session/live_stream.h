@@ -11,7 +11,7 @@
 
 namespace crossdock::session {
 
-/// The connection's side of a live stream: hands messages out and takes their memory back. I/O thread only.
+/// The connection's side of a live stream: supplies messages and takes their memory back. I/O thread only.
 class LiveStream final : public ServerStream {
  public:
   explicit LiveStream(std::shared_ptr<SourceReader> source) : source_(std::move(source)) {}

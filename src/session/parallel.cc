@@ -29,7 +29,7 @@ void run_parallel(int most, const std::function<void(int worker)>& work) {
     try {
       for (int i = 1; i < n; ++i) helpers.emplace_back([&work, i] { work(i); });
     } catch (const std::system_error&) {
-      // No more threads to be had: fewer do.
+      // No more threads can be started: fewer do the work.
     }
   }
   work(0);

@@ -4,9 +4,9 @@
 
 namespace crossdock::session {
 
-/// Threads for ipc::Parallel: as many as there are cores for this process, at most `most`; started for one call and
-/// joined by it, so that nothing is left for forks and exits to trip over. Their start takes some 20 µs each, about
-/// what waking a sleeping one does. They take no signals. Where none can be started the caller's thread does it all.
+/// Threads for ipc::Parallel: as many as this process has cores, at most `most`. They are started and joined within one
+/// call, so that a fork or an exit meets no thread of ours. Starting one takes some 20 µs, about as long as waking a
+/// sleeping thread. They take no signals. If no thread can be started, the calling thread does all the work.
 void run_parallel(int most, const std::function<void(int worker)>& work);
 
 }  // namespace crossdock::session

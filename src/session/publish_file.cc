@@ -23,7 +23,7 @@ std::shared_ptr<const PublishedTable> publish_file(const std::string& path, Stab
   ByteSpan file(region->data(), region->size());
   std::shared_ptr<const device::Region> served = region;
   std::shared_ptr<const device::Region> mapped_copy;
-  // A file's bytes start at offset 0 of its region, where no address may point: but its first bytes are metadata.
+  // A file's bytes start at offset 0 of its region, to which no address may point. But its first bytes are metadata.
   std::uint64_t shift = 0;
   const bool snapshot = stability == Stability::kSnapshot;
   if (snapshot) {
@@ -31,7 +31,7 @@ std::shared_ptr<const PublishedTable> publish_file(const std::string& path, Stab
     shift = writer.append(file);
     region->check_unchanged();
     served = writer.freeze();
-    // What counts from here on is the copy: times have coarse steps, and don't show every change.
+    // From here on, only the copy is used: file times are coarse and don't show every change.
     mapped_copy = readable(served, "the snapshot of " + path);
     file = ByteSpan(mapped_copy->data() + shift, region->size());
     source = std::make_shared<ipc::MemorySource>(file);
@@ -45,7 +45,7 @@ std::shared_ptr<const PublishedTable> publish_file(const std::string& path, Stab
   ipc::Encoder encoder;
   ipc::BatchHeader header;
   std::vector<dissociated::RemoteBuffer> remote;
-  std::vector<std::uint64_t> metadata;  // copied out: a file may be written to between a check and what relies on it
+  std::vector<std::uint64_t> metadata;  // copied: the file may be written between a check and its use
   for (const ipc::ContainerMessage& place : container.messages) {
     const ipc::Message message = ipc::read_message(*source, place, path.c_str(), limits, &metadata);
     const bool is_dictionary = message.kind() == ipc::MessageKind::kDictionaryBatch;
@@ -59,8 +59,8 @@ std::shared_ptr<const PublishedTable> publish_file(const std::string& path, Stab
     if (!schema || header.codec != ipc::Codec::kNone) {
       throw FileChangedError("the file " + path + " changed while it was read for publishing");
     }
-    // The file's own layout of the body may be packed to 8 bytes; on the wire it is as if packed to 64, so the header
-    // is written anew.
+    // In the file, buffers of a body may be aligned to 8 bytes; on the wire, they are described as aligned to 64, so
+    // the header is encoded anew.
     std::vector<array::BufferView> views;
     remote.clear();
     for (const ipc::BufferRange& range : header.buffers) {
@@ -70,7 +70,7 @@ std::shared_ptr<const PublishedTable> publish_file(const std::string& path, Stab
       remote.push_back(length == 0 ? dissociated::RemoteBuffer{}
                                    : dissociated::RemoteBuffer{device::make_address(0, offset + shift), length});
     }
-    // Only nodes and sizes are encoded: dictionaries are messages of their own in the file, too.
+    // Only nodes and sizes are encoded: dictionaries are separate messages, as in the file.
     std::vector<std::shared_ptr<const array::RecordBatch>> dictionaries(schema->dictionaries().size());
     const array::RecordBatch batch = ipc::assemble(std::move(schema), header, views, std::move(dictionaries), nullptr);
     builder.add(is_dictionary ? encoder.dictionary_batch(batch, id, header.is_delta) : encoder.record_batch(batch),

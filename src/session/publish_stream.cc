@@ -11,13 +11,14 @@
 namespace crossdock::session {
 namespace {
 
-// Finds each buffer a place that can be handed over: where it is, if that is an arena, else in one region that is
-// written once.
+// Finds memory for each buffer that can be passed to consumers: an arena's memory is used directly; other buffers are
+// copied into one region, which is written once.
 class BufferPlacer {
  public:
   BufferPlacer(const Runtime& runtime, TableBuilder& builder) : runtime_(runtime), builder_(builder) {}
 
-  // A local address. Regions are only known at the end, so arenas and the copy get their indices as they turn up.
+  // Returns a local address. Regions are known only at the end, so arenas and the copy get their indices in the order
+  // in which they are first used.
   std::uint64_t place(const array::BufferView& buffer) {
     const auto size = static_cast<std::uint64_t>(buffer.size);
     for (std::size_t i = 0; i < arenas_.size(); ++i) {
@@ -36,7 +37,7 @@ class BufferPlacer {
     return device::make_address(kCopied, writer_->append({static_cast<const std::byte*>(buffer.data), size}));
   }
 
-  // Whether any of the batch may stay where it is.
+  // Whether any buffer of the batch is in an arena and needs no copy.
   bool in_arena(const array::RecordBatch& batch) const {
     return std::ranges::any_of(batch.buffers, [&](const array::BufferView& buffer) {
       const auto size = static_cast<std::uint64_t>(buffer.size);
@@ -44,7 +45,7 @@ class BufferPlacer {
     });
   }
 
-  // Freezes what was used and turns provisional addresses into local ones.
+  // Freezes the memory that was used, and converts provisional addresses to local ones.
   void finish() {
     std::vector<std::uint16_t> index_of_arena;
     std::vector<std::uint64_t> base_of_arena;
@@ -71,7 +72,8 @@ class BufferPlacer {
 
   std::uint64_t inside(std::size_t arena, const void* pointer) const {
     if (arena >= kCopied) throw ResourceError("a table can't lie in more than 65,535 arenas");
-    // Provisional: the pointer itself, which has 47 bits on Linux; the offset is known once the arena is a region.
+    // The provisional address is the pointer itself, which has 47 bits on Linux. The offset is known once the arena is
+    // a region.
     return device::make_address(static_cast<std::uint16_t>(arena), reinterpret_cast<std::uintptr_t>(pointer));
   }
 

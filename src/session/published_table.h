@@ -16,8 +16,9 @@
 
 namespace crossdock::session {
 
-/// One message of a published table, encoded once for all consumers. Addresses in its body are local: the region's
-/// index within the table in the top 16 bits; each connection puts its own region numbers there when it sends.
+/// One message of a published table, encoded once for all consumers. Addresses in its body are local: their top 16 bits
+/// hold the region's index within the table. When a connection sends the message, it replaces the index by its own
+/// number for the region.
 struct PublishedMessage {
   std::uint64_t metadata_offset;
   std::uint32_t metadata_size;
@@ -28,8 +29,8 @@ struct PublishedMessage {
   bool has_body;
 };
 
-/// A table ready to be sent as often as asked for. Immutable, shared by connections; its regions live until the last of
-/// them is dropped.
+/// A table that can be sent any number of times. Immutable and shared by connections; its regions live until the last
+/// of these is dropped.
 struct PublishedTable {
   std::shared_ptr<const array::Schema> schema;
   std::vector<PublishedMessage> messages;  ///< The schema first.
@@ -42,11 +43,11 @@ struct PublishedTable {
   std::uint64_t bytes_copied = 0;
   std::uint64_t bitmap_bytes_copied = 0;
 
-  // Of the server's I/O thread alone, see FileLeases:
-  mutable int readers = 0;        ///< Streams that are under way, or whose consumer still holds some of it.
-  mutable bool breaking = false;  ///< Somebody waits to write one of its files.
-  /// The regions as memory that this process can read, for bodies by value: memory that was only ever written to is
-  /// mapped when it is first asked for. Throws ResourceError.
+  // Used by the server's I/O thread only, see FileLeases:
+  mutable int readers = 0;        ///< Streams that are under way, or of which the consumer still holds memory.
+  mutable bool breaking = false;  ///< Another process waits to write one of its files.
+  /// Returns the regions as memory that this process can read, for bodies by value. Memory that this process has only
+  /// written is mapped at the first request. Throws ResourceError.
   const std::vector<std::shared_ptr<const device::Region>>& readable_regions() const;
 
   ByteSpan metadata_of(const PublishedMessage& message) const noexcept {
@@ -60,17 +61,18 @@ struct PublishedTable {
   mutable std::vector<std::shared_ptr<const device::Region>> readable_;
 };
 
-/// The region itself, or a read-only mapping of it if this process made it without one. Throws ResourceError.
+/// Returns the region itself, or a read-only mapping of it if this process has none. Throws ResourceError.
 std::shared_ptr<const device::Region> readable(const std::shared_ptr<const device::Region>& region,
                                                const std::string& where);
 
-/// Adds messages to a table that is being made.
+/// Adds messages to a table under construction.
 class TableBuilder {
  public:
   explicit TableBuilder(std::shared_ptr<const array::Schema> schema);
-  /// The metadata is copied; equal neighbours share their bytes. `buffers` hold local addresses.
+  /// Adds a message. The metadata is copied; consecutive messages with equal metadata share its bytes. `buffers` hold
+  /// local addresses.
   void add(ByteSpan metadata, bool has_body, std::span<const dissociated::RemoteBuffer> buffers, std::int64_t rows);
-  /// The local index of a region.
+  /// Returns the local index of a region.
   std::uint32_t region_index(const std::shared_ptr<const device::Region>& region);
   PublishedTable& table() noexcept { return *table_; }
   std::shared_ptr<const PublishedTable> finish() { return std::move(table_); }
@@ -79,14 +81,14 @@ class TableBuilder {
   std::shared_ptr<PublishedTable> table_;
 };
 
-/// Reads the whole stream. Buffers in an arena of `runtime` stay where they are, and the arena is frozen; all others
-/// are copied once, into one region. Throws ArenaFrozenError if such an arena was published before.
+/// Reads the whole stream. Buffers in an arena of `runtime` stay in their memory, and the arena is frozen; all other
+/// buffers are copied once, into one region. Throws ArenaFrozenError if such an arena was published before.
 std::shared_ptr<const PublishedTable> publish_stream(array::BatchStream& stream, const Runtime& runtime,
                                                      const char* kind = "table");
 
-/// An Arrow IPC file or stream file whose descriptor will be passed (kTrust), or copied once into sealed memory
-/// (kSnapshot). What can't be passed as it lies, because bodies are compressed or of a big-endian writer, is decoded
-/// once into sealed memory, whatever `stability` says.
+/// Publishes an Arrow IPC file or stream file: passes its descriptor (kTrust), or copies it once into sealed memory
+/// (kSnapshot). A file that can't be passed unchanged, because bodies are compressed or of a big-endian writer, is
+/// decoded once into sealed memory, whatever `stability` says.
 std::shared_ptr<const PublishedTable> publish_file(const std::string& path, Stability stability, const Runtime& runtime,
                                                    const ipc::Limits& limits);
 

@@ -13,10 +13,10 @@
 namespace crossdock::session {
 namespace {
 
-// How long an announcement of a region may trail the message that names it.
+// How much later than the message that names it a region's announcement may arrive.
 constexpr int kAnnouncementTimeoutMs = 5000;
 
-// How often the interrupt hook is asked while something keeps coming: it may wait for an interpreter's lock.
+// How often the interrupt hook is called while messages keep arriving: the hook may wait for the GIL.
 constexpr std::int64_t kHookIntervalNs = 100'000'000;
 
 std::int64_t now_ns() {
@@ -28,8 +28,8 @@ std::int64_t deadline_ns(int timeout_ms) {
   return timeout_ms < 0 ? 0 : now_ns() + static_cast<std::int64_t>(timeout_ms) * 1'000'000 + 1;
 }
 
-// Whether the metadata and the buffers' sizes say all that there is to check: true for columns of fixed width, which
-// point nowhere. Message::batch() and ipc::assemble() have made those checks.
+// Whether the metadata and the sizes of the buffers are all that must be checked. True for columns of fixed width,
+// which contain no offsets or indices. Message::batch() and ipc::assemble() have made those checks.
 bool needs_no_look_inside(const array::Schema& schema) {
   return std::ranges::all_of(schema.nodes(), [](const array::LayoutNode& node) {
     return node.n_children == 0 && node.dictionary_slot < 0 &&
@@ -69,7 +69,7 @@ Reader::Impl::Impl(std::shared_ptr<ClientPool> from, std::shared_ptr<ClientPool>
   }
   schema = item->message->schema();
   delivered_schema = schema;
-  // Metadata of another's could have our own memory read as offsets that it never was.
+  // Metadata from another user could otherwise make this process read its own memory as if it were offsets.
   const bool trusted = connection->transport().agreement().same_user && bodies_from().transport().agreement().same_user;
   full = options.validation.value_or(trusted ? array::Validation::kStructure : array::Validation::kFull) ==
          array::Validation::kFull;
@@ -77,13 +77,13 @@ Reader::Impl::Impl(std::shared_ptr<ClientPool> from, std::shared_ptr<ClientPool>
   if (!options.all_columns) delivered_schema = array::select_fields(*schema, options.columns, &selected);
 }
 
-// The connection that brings what is due next. Of two, the other one's messages stay where they are: so neither can run
-// ahead further than the server's window lets it.
+// The connection over which the next message that is due arrives. With two connections, the other one's messages are
+// left unread, so that neither can run ahead further than the server's window allows.
 ClientConnection& Reader::Impl::due_from() noexcept {
   return data_connection && receiver.due_has_metadata() ? *data_connection : *connection;
 }
 
-// Of two connections, each brings what it was asked for. An error may come over either.
+// With two connections, each carries only the messages of its role. An error may arrive over either.
 void Reader::Impl::check_place(const ClientConnection& source, const transport::Incoming& message) const {
   const bool of_data = &source == data_connection.get();
   if (message.tagged ? of_data : !of_data) return;
@@ -93,7 +93,7 @@ void Reader::Impl::check_place(const ClientConnection& source, const transport::
                       ", for the stream \"" + name + "\"");
 }
 
-// The next item of the stream, if it has come; else null.
+// Returns the next item of the stream if it has arrived; else null.
 const dissociated::Receiver::Item* Reader::Impl::look() {
   if (unfinished != nullptr) return std::exchange(unfinished, nullptr);
   while (true) {
@@ -117,11 +117,12 @@ const dissociated::Receiver::Item* Reader::Impl::look() {
   return nullptr;
 }
 
-// The next item of the stream; never null. Throws TimeoutError, InterruptedError, and what ends the stream.
+// Returns the next item of the stream; never null. Throws TimeoutError, InterruptedError, and the errors that end the
+// stream.
 const dissociated::Receiver::Item* Reader::Impl::wait(std::int64_t deadline) {
   for (bool woken = false;; woken = true) {
     if (const dissociated::Receiver::Item* item = look()) return item;
-    if (woken) stay_patient(deadline);  // the parts of a long message wake up, too, and may come without a pause
+    if (woken) stay_patient(deadline);  // the parts of a long message also end the wait, and may arrive without a pause
     ClientConnection& source = due_from();
     try {
       if (!transport::wait_readable(source.transport(), options.wait, deadline, interrupted)) {
@@ -134,26 +135,26 @@ const dissociated::Receiver::Item* Reader::Impl::wait(std::int64_t deadline) {
   }
 }
 
-// The connection is free for another stream.
+// Puts the connection back into the pool for another stream.
 void Reader::Impl::put_back() {
-  connection->transport().receive_into(nullptr);  // a connection at rest keeps no arena
+  connection->transport().receive_into(nullptr);  // an idle connection keeps no arena alive
   pool->put_back(std::move(connection));
 }
 
-// End of Stream or an error message was taken.
+// Handles an End of Stream or error message that was taken.
 void Reader::Impl::finish(const dissociated::Receiver::Item& item) {
   over = true;
   if (item.kind == dissociated::Receiver::Item::Kind::kError) {
     const std::string text(as_text(item.metadata));
-    // Of two connections, the other one may still be in the middle of the stream.
+    // With two connections, the other one may still be in mid-stream.
     if (!data_connection) put_back();
     connection.reset();
     data_connection.reset();
     throw_remote(text, pool->where());
   }
   put_back();
-  // Nothing says that the bodies' connection is done: what is still under way on it would be taken for the next
-  // stream's.
+  // Nothing tells when the connection for bodies is finished. Messages still on their way over it would be taken for
+  // messages of the next stream.
   data_connection.reset();
 }
 
@@ -177,7 +178,7 @@ array::RecordBatch Reader::Impl::receive_batch(const dissociated::Receiver::Item
   owner = realigner.realign(*of, header, std::move(owner), name.c_str(), &views);
   array::RecordBatch batch = ipc::assemble(of, header, views, dictionaries.for_schema(*of), std::move(owner));
   if (full) {
-    array::check_full(batch, array::Dictionaries::kTrust);  // they were checked when they came
+    array::check_full(batch, array::Dictionaries::kTrust);  // they were checked when they arrived
   } else if (look_inside || of != schema) {
     array::check_structure(batch);
   }
@@ -190,7 +191,7 @@ array::RecordBatch Reader::Impl::receive_batch(const dissociated::Receiver::Item
   return batch;
 }
 
-// A type 1 body: where each buffer is. Nothing of it is read here.
+// Handles a type 1 body: the address of each buffer. Reads no data of the buffers.
 std::shared_ptr<const void> Reader::Impl::map_remote(ByteSpan body) {
   dissociated::read_remote_body(body, &remote);
   if (remote.size() != header.buffers.size()) {
@@ -201,16 +202,16 @@ std::shared_ptr<const void> Reader::Impl::map_remote(ByteSpan body) {
   try {
     view_remote(lease.get());
   } catch (const InterruptedError&) {
-    throw;  // nothing is taken over: next() can do it again
+    throw;  // no address was taken over: next() can try again
   } catch (...) {
-    lease->take_over(remote);  // they go back, whatever is wrong with them
+    lease->take_over(remote);  // frees the addresses later, even though something is wrong with them
     throw;
   }
   lease->take_over(remote);
   return lease;
 }
 
-// Looks up each buffer's place, and checks it. Where a region's announcement trails, it waits.
+// Looks up the memory of each buffer, and checks it. Waits for announcements of regions that arrive late.
 void Reader::Impl::view_remote(BatchLease* lease) {
   const device::Region* region = nullptr;
   std::int32_t last_number = -1;
@@ -239,7 +240,8 @@ void Reader::Impl::view_remote(BatchLease* lease) {
   }
 }
 
-// The region of this number. Where its announcement trails, it is waited for; InterruptedError if that may not be.
+// Returns the region with this number. Waits for an announcement that arrives late; throws InterruptedError if it must
+// not wait.
 std::shared_ptr<const device::Region> Reader::Impl::region(std::uint16_t number) {
   transport::Connection& from = bodies_from().transport();
   if (may_wait) return from.region(number, kAnnouncementTimeoutMs, interrupted);
@@ -251,7 +253,8 @@ std::shared_ptr<const device::Region> Reader::Impl::region(std::uint16_t number)
   return from.region(number, 0);
 }
 
-// A type 0 body: the bytes themselves. Those that came without an owner will be overwritten by the transport.
+// Handles a type 0 body, which contains the bytes themselves. A body without an owner will be overwritten by the
+// transport.
 std::shared_ptr<const void> Reader::Impl::view_packed(const dissociated::Receiver::Item& item) {
   std::shared_ptr<const void> owner = item.body_owner;
   const std::byte* base = item.body.data();
@@ -270,7 +273,7 @@ std::shared_ptr<const void> Reader::Impl::view_packed(const dissociated::Receive
   return owner;
 }
 
-// What an item of kind kMessage comes to: a batch, or nothing where it was a dictionary.
+// Decodes a message: stores a dictionary, or sets `*out` to a batch.
 void Reader::Impl::deliver(const dissociated::Receiver::Item& item, std::optional<array::RecordBatch>* out) {
   switch (item.message_kind) {
     case ipc::MessageKind::kRecordBatch: {
@@ -295,8 +298,8 @@ void Reader::Impl::deliver(const dissociated::Receiver::Item& item, std::optiona
   }
 }
 
-// Where something keeps coming that is no batch: the clock and the hook are asked without a sleep. Throws as wait()
-// does: an interrupt goes before a deadline.
+// Called while messages arrive that are no batch: checks the clock and calls the hook without sleeping. Throws the
+// errors of wait(); an interrupt takes precedence over the deadline.
 void Reader::Impl::stay_patient(std::int64_t deadline) {
   const std::int64_t now = now_ns();
   const bool late = deadline != 0 && now > deadline;
@@ -310,10 +313,11 @@ void Reader::Impl::stay_patient(std::int64_t deadline) {
   }
 }
 
-// True: `*batch` is the next one, or nothing at the end. False: it hasn't come, and `waiting` is false.
+// Returns true if `*batch` was set to the next batch, or to nullopt at the end. Returns false if it hasn't arrived and
+// `waiting` is false.
 bool Reader::Impl::advance(bool waiting, std::optional<array::RecordBatch>* batch) {
   batch->reset();
-  if (failure) std::rethrow_exception(failure);  // a stream that was cut short never looks like one that ended
+  if (failure) std::rethrow_exception(failure);  // a truncated stream must never look like one that ended
   if (over) return true;
   pool->made_in().check("this Reader");
   may_wait = waiting;
@@ -331,12 +335,12 @@ bool Reader::Impl::advance(bool waiting, std::optional<array::RecordBatch>* batc
       deliver(*item, batch);
       if (*batch) return true;
       item = nullptr;
-      if (may_wait) stay_patient(deadline);  // a source that sends dictionaries without end must not hold its caller
+      if (may_wait) stay_patient(deadline);  // an endless series of dictionaries must not block the caller
     }
   } catch (const TimeoutError&) {
     throw;  // may be called again
   } catch (const InterruptedError&) {
-    unfinished = item;  // its memory hadn't come
+    unfinished = item;  // its memory hasn't arrived
     if (!may_wait) return false;
     throw;
   } catch (...) {
@@ -347,7 +351,8 @@ bool Reader::Impl::advance(bool waiting, std::optional<array::RecordBatch>* batc
   }
 }
 
-// The connection can't be used for another stream: closed once the last batch that came over it is released.
+// Gives up connections that can't be used for another stream. Each one is closed once the last batch received over it
+// is released.
 void Reader::Impl::drop() noexcept {
   over = true;
   if (connection) connection->cancel();
@@ -369,11 +374,12 @@ bool Reader::try_next(std::optional<array::RecordBatch>* batch) { return impl_->
 bool Reader::prepare_sleep() {
   if (impl_->over) return false;
   try {
-    // The descriptor tells of regions, whoever sleeps; messages that are there already would keep this end awake.
+    // A region makes the descriptor readable even without prepare_sleep(). And prepare_sleep() would refuse to sleep
+    // because of messages that have already arrived.
     if (impl_->waits_for_region()) return true;
     return impl_->due_from().transport().prepare_sleep();
   } catch (const ConnectionError&) {
-    return false;  // try_next() says it
+    return false;  // try_next() throws it
   }
 }
 void Reader::awake() {

@@ -17,10 +17,10 @@
 
 namespace crossdock::session {
 
-/// Binds the protocol's Receiver to a transport's Connection, and makes batches of what comes.
+/// Connects the protocol's Receiver with a transport's Connection, and makes batches from the received messages.
 struct Reader::Impl {
-  /// Asks for the stream; returns when its schema is there. `data_from`: bodies come over a connection of their own;
-  /// null: one carries all.
+  /// Requests the stream; returns once its schema has arrived. `data_from`: bodies arrive over a separate connection;
+  /// null: one connection carries everything.
   Impl(std::shared_ptr<ClientPool> from, std::shared_ptr<ClientPool> data_from, const std::string& ticket,
        const GetOptions& given, transport::InterruptHook hook);
   ~Impl() { drop(); }
@@ -28,37 +28,37 @@ struct Reader::Impl {
   Impl& operator=(const Impl&) = delete;
 
   bool advance(bool waiting, std::optional<array::RecordBatch>* batch);
-  /// The connection that brings what is due next.
+  /// The connection over which the next message that is due arrives.
   ClientConnection& due_from() noexcept;
   ClientConnection& bodies_from() noexcept { return data_connection ? *data_connection : *connection; }
-  /// Whether nothing goes on before the announcement of a region has come.
+  /// Whether the reader waits for the announcement of a region.
   bool waits_for_region() const noexcept { return unfinished != nullptr; }
-  /// The connection that an event loop is to watch.
+  /// The connection for which an event loop must wait.
   transport::Connection& watched() noexcept { return (waits_for_region() ? bodies_from() : due_from()).transport(); }
   void drop() noexcept;
 
   std::shared_ptr<ClientPool> pool;
-  std::shared_ptr<ClientPool> data_pool;  // null: bodies come over `connection` as well
+  std::shared_ptr<ClientPool> data_pool;  // null: bodies arrive over `connection` as well
   GetOptions options;
   transport::InterruptHook interrupted;
   std::string name;
-  std::shared_ptr<ClientConnection> connection;       // null once the stream is over
+  std::shared_ptr<ClientConnection> connection;       // null once the stream has ended
   std::shared_ptr<ClientConnection> data_connection;  // likewise; null with one connection
   dissociated::Receiver receiver;
   std::shared_ptr<const array::Schema> schema;
-  std::shared_ptr<const array::Schema> delivered_schema;  // after the choice of columns
+  std::shared_ptr<const array::Schema> delivered_schema;  // after the selection of columns
   std::vector<int> selected;
-  bool look_inside = true;  // batches of `schema` hold offsets, indices or children, which must fit each other
+  bool look_inside = true;  // batches of `schema` hold offsets, indices or children, checked against each other
   ipc::DictionaryStore dictionaries;
-  const dissociated::Receiver::Item* unfinished = nullptr;  // taken from the receiver; its memory hadn't come
-  bool may_wait = true;                                     // whether the call under way may
-  std::int64_t region_deadline = 0;                         // of the announcement that is waited for; 0: none is
+  const dissociated::Receiver::Item* unfinished = nullptr;  // taken from the receiver, but its memory hasn't arrived
+  bool may_wait = true;                                     // whether the current call may wait
+  std::int64_t region_deadline = 0;                         // for the announcement that is awaited; 0: none is awaited
   bool full = false;                                        // Validation::kFull
   bool over = false;
-  std::int64_t hook_due_ns = 0;  // when stay_patient() asks `interrupted` again
-  std::exception_ptr failure;    // what ended it before its end: every later call throws it again
+  std::int64_t hook_due_ns = 0;  // when stay_patient() next calls `interrupted`
+  std::exception_ptr failure;    // the error that ended the stream early: every later call throws it again
 
-  // Kept between batches for their memory:
+  // Kept between batches to reuse their memory:
   ipc::BatchHeader header;
   ipc::Decompressor decompressor;
   ipc::Realigner realigner;

@@ -14,21 +14,21 @@ constexpr std::uint64_t kAlignment = 64;
 constexpr std::uint64_t kPage = 4096;
 constexpr std::size_t kMaxRegions = 0x10000;
 
-// Small batches share a region: descriptors and mappings are scarcer than memory. A consumer with a low limit may have
-// many streams all the same.
+// Small batches share a region: descriptors and mappings are scarcer than memory. The size depends on the limit, so
+// that a consumer with a low limit can still have many streams.
 std::uint64_t smallest_region(std::uint64_t limit) noexcept {
   return std::clamp<std::uint64_t>(limit / 256 / kPage * kPage, kPage, 4ull << 20);
 }
 
 }  // namespace
 
-// In a region that is there.
+// Takes a block from an existing region.
 std::optional<RegionPool::Block> RegionPool::take_block(std::uint64_t size) {
   for (std::uint32_t i = 0; i < slabs_.size(); ++i) {
     Slab& slab = slabs_[i];
     const auto fits = [&](const Range& range) { return range.size >= size; };
     if (std::ranges::none_of(slab.free, fits)) continue;
-    // Between n blocks lie n + 1 free ranges at most: from here on, none of them needs memory to come back.
+    // Between n blocks there are at most n + 1 free ranges. With this capacity, freeing a block never allocates.
     if (const std::size_t most = slab.out + 2; slab.free.capacity() < most) slab.free.reserve(2 * most);
     const auto fit = std::ranges::find_if(slab.free, fits);
     const Block block{i, fit->offset, size};
@@ -46,7 +46,7 @@ std::optional<RegionPool::Block> RegionPool::take_block(std::uint64_t size) {
   return std::nullopt;
 }
 
-// Regions of which nothing is out.
+// Size of the regions without a block in use.
 std::uint64_t RegionPool::idle_bytes() const {
   std::uint64_t bytes = 0;
   for (const Slab& slab : slabs_) {
@@ -55,14 +55,15 @@ std::uint64_t RegionPool::idle_bytes() const {
   return bytes;
 }
 
-// How large a region may be made for a block that needs `need`; its bytes are the consumer's from then on. 0: none.
+// Returns how large a new region for a block of `need` bytes may be, and counts these bytes for the consumer. 0: not
+// allowed.
 std::uint64_t RegionPool::grant(std::uint64_t need, const Kept& kept) {
   ByteBudget& lent = consumer_->lent();
   std::uint64_t want = std::max(smallest_region(lent.limit()), need);
   {
     const std::lock_guard lock(mutex_);
-    // Idle regions are too small: batches grow. A region as large as all of those keeps the sum of what lies idle in
-    // proportion to the largest batch.
+    // The idle regions are too small, because batches grow. A new region as large as all idle ones together keeps the
+    // idle memory in proportion to the largest batch.
     want = std::max(want, idle_bytes());
   }
   if (lent.take(want)) return want;
@@ -92,7 +93,7 @@ std::optional<RegionPool::Block> RegionPool::allocate(std::uint64_t size, const 
     return by_value_ ? std::optional(Block{}) : std::nullopt;
   }
   try {
-    // Takes long, as it faults the region in: no lock is held.
+    // Slow, because it faults in the region's pages: so no lock is held.
     add(device::Region::make_recycled(bytes, "crossdock-live"));
   } catch (...) {
     consumer_->give_lent(bytes);
@@ -110,7 +111,7 @@ void RegionPool::add(std::shared_ptr<device::Region> region) {
     auto slab = std::ranges::find_if(slabs_, gone);
     if (slab == slabs_.end()) {
       if (slabs_.size() == kMaxRegions) throw ResourceError("a live stream has used up its 65,536 regions of memory");
-      dropped_.reserve(slabs_.size() + 1);  // so that none needs memory to go
+      dropped_.reserve(slabs_.size() + 1);  // so that dropping a region never allocates
       slabs_.emplace_back();
       slab = std::prev(slabs_.end());
     }
@@ -119,7 +120,7 @@ void RegionPool::add(std::shared_ptr<device::Region> region) {
     regions_ += bytes;
     if (!stopped_) return;
   }
-  drop_regions(false);  // it came too late
+  drop_regions(false);  // stop() was called meanwhile
 }
 
 std::shared_ptr<device::Region> RegionPool::drop_one(bool all) noexcept {
@@ -135,7 +136,7 @@ std::shared_ptr<device::Region> RegionPool::drop_one(bool all) noexcept {
   return std::move(slab->region);
 }
 
-// Those of which nothing is out, or all. They are dropped without the lock.
+// Drops the regions without a block in use, or all regions. They are destroyed without the lock.
 void RegionPool::drop_regions(bool all) noexcept {
   while (std::shared_ptr<device::Region> region = drop_one(all)) {
     const std::uint64_t bytes = region->size();
@@ -163,7 +164,7 @@ bool RegionPool::free(const Block& block) noexcept {
     } else if (joins_after) {
       *after = {block.offset, block.size + after->size};
     } else {
-      free.insert(after, {block.offset, block.size});  // take_block() has made room for it
+      free.insert(after, {block.offset, block.size});  // take_block() has reserved capacity for it
     }
     out_ -= block.size;
     --blocks_out_;

@@ -12,16 +12,16 @@
 
 namespace crossdock::session {
 
-/// Recycled memory of one live stream: blocks in regions that are made as needed, and counted as its consumer's.
-/// Thread-safe: the source's side allocates, the I/O thread frees. Nothing waits.
+/// Recycled memory of one live stream: blocks in regions that are made as needed and count for the stream's consumer.
+/// Thread-safe: the source's side allocates, the I/O thread frees. No call waits.
 class RegionPool {
  public:
   struct Block {
-    std::uint32_t region = 0;  ///< Index.
-    std::uint64_t offset = 0;  ///< Never 0, but where there is no room.
+    std::uint32_t region = 0;  ///< Its index.
+    std::uint64_t offset = 0;  ///< Never 0, except for an empty block: there was no room.
     std::uint64_t size = 0;
   };
-  /// What is out and stays out until the stream's end: it is no use to wait for it.
+  /// Blocks that are out until the stream's end, so waiting for them would be useless.
   struct Kept {
     std::uint64_t blocks = 0;
     std::uint64_t bytes = 0;
@@ -32,28 +32,29 @@ class RegionPool {
   RegionPool(const RegionPool&) = delete;
   RegionPool& operator=(const RegionPool&) = delete;
 
-  /// Nothing where there is no room, or after stop(). Regions count against the consumer's limit, those with nothing
-  /// out as well. Beyond it a block is given while no more is out than one block, or the block's own size, and the
-  /// consumer's other streams are within the limit: so a batch in hand and the next always fit. After pass_by_value()
-  /// an empty block where there is no room. One thread at a time. Throws ResourceError.
+  /// Returns nullopt if there is no room, or after stop(). Regions count for the consumer's limit, even those without a
+  /// block in use. Over the limit, a block is still allocated if at most one block, or at most the block's own size, is
+  /// out besides `kept`, and if the consumer's other streams are within the limit. So the batch that the consumer works
+  /// on and the next one always fit. After pass_by_value(), returns an empty block if there is no room. Use it from one
+  /// thread at a time. Throws ResourceError.
   std::optional<Block> allocate(std::uint64_t size, const Kept& kept);
-  /// True if allocate() waits for room: it is worth asking again.
+  /// Returns true if allocate() waits for room, so that it should be called again.
   bool free(const Block& block) noexcept;
-  /// Don't wait for room any more, until the next free().
+  /// Makes allocate() not wait for room, until the next free().
   void pass_by_value() noexcept;
-  /// Nothing is allocated from now on, and a region goes as soon as nothing of it is out.
+  /// Refuses allocations from now on, and frees each region as soon as none of its blocks is in use.
   void stop() noexcept;
-  /// Gives all memory back, whatever is out.
+  /// Frees all memory, including blocks that are in use.
   void clear() noexcept;
 
-  /// True while allocate() waits for memory to come back.
+  /// True while allocate() waits for blocks to be freed.
   bool starved() const;
-  /// Null for a region that has gone.
+  /// Returns null for a region that was freed.
   std::shared_ptr<device::Region> region(std::uint32_t index) const;
-  /// Whether take_dropped() has something. No lock.
+  /// Whether take_dropped() has indices to return. Takes no lock.
   bool has_dropped() const noexcept { return any_dropped_.load(std::memory_order_acquire); }
-  /// Appends the indices of regions that have gone since the last call: these may name other regions later. Called
-  /// before a message that names an index is sent.
+  /// Appends the indices of regions that were freed since the last call; these indices may name other regions later.
+  /// Called before a message that names an index is sent.
   void take_dropped(std::vector<std::uint32_t>* indices);
 
  private:
@@ -62,10 +63,10 @@ class RegionPool {
     std::uint64_t size;
   };
   struct Slab {
-    std::shared_ptr<device::Region> region;  // null: gone, and the index is free once its going is taken note of
-    std::vector<Range> free;  // by offset, neighbours merged; has room for every block that is out to come back
-    std::size_t out = 0;      // blocks
-    bool dropped = false;     // in dropped_
+    std::shared_ptr<device::Region> region;  // null: freed; the index can be reused once take_dropped() has reported it
+    std::vector<Range> free;                 // by offset, neighbors merged; has capacity for all blocks in use
+    std::size_t out = 0;                     // blocks in use
+    bool dropped = false;                    // in dropped_
   };
   std::optional<Block> take_block(std::uint64_t size);
   std::uint64_t idle_bytes() const;
@@ -77,7 +78,7 @@ class RegionPool {
   const std::shared_ptr<Consumer> consumer_;
   mutable std::mutex mutex_;
   std::vector<Slab> slabs_;
-  std::vector<std::uint32_t> dropped_;  // has room for all slabs
+  std::vector<std::uint32_t> dropped_;  // has capacity for all slabs
   std::atomic<bool> any_dropped_{false};
   std::uint64_t regions_ = 0;  // bytes
   std::uint64_t out_ = 0;      // bytes

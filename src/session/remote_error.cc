@@ -9,14 +9,15 @@
 namespace crossdock::session {
 namespace {
 
-// What a server may say of itself or of the consumer. Others (a bad argument at its side, say) are its own affair.
+// Errors that a server may send about itself or the consumer. Other errors (a bad argument in the server's own code,
+// for example) don't concern the client.
 constexpr ErrorCode kTravelling[] = {
     ErrorCode::kNotFound,    ErrorCode::kUnsupportedType, ErrorCode::kFileChanged, ErrorCode::kLeaseLimit,
     ErrorCode::kClosed,      ErrorCode::kPermission,      ErrorCode::kConsumed,    ErrorCode::kResource,
     ErrorCode::kInvalidData, ErrorCode::kProtocol,        ErrorCode::kUnsupported,
 };
 
-// The consumer's own process may lack the same: the text says which of the two does.
+// The client's own process may lack the same resource, so the text says which process lacks it.
 constexpr const char* kServerLacks = "the server lacks it, not this client: ";
 
 }  // namespace
@@ -26,7 +27,7 @@ std::string to_remote_text(const std::exception& error) {
     const char* const whose = ours->code() == ErrorCode::kResource ? kServerLacks : "";
     return std::string(error_name(ours->code())) + ": " + whose + ours->what();
   }
-  // The standard library's words for what is a lack of something.
+  // Standard exceptions that report the lack of a resource.
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
     return std::string(error_name(ErrorCode::kResource)) + ": " + kServerLacks + "no memory is left";
   }

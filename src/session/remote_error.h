@@ -6,12 +6,12 @@
 
 namespace crossdock::session {
 
-/// The text of an error message (type 255): the error's name, a colon, what it says. A foreign exception becomes a
-/// RemoteError.
+/// Returns the text of an error message (type 255): the error's class name, a colon, and its message. An exception that
+/// isn't a crossdock::Error is sent as a RemoteError.
 std::string to_remote_text(const std::exception& error);
 
-/// Throws what such a text means: the class that it names, if that may come from a server; else RemoteError with the
-/// whole text.
+/// Throws the error that such a text describes: of the class that it names, if a server may send that class; else
+/// RemoteError with the whole text.
 [[noreturn]] void throw_remote(std::string_view text, const std::string& where);
 
 }  // namespace crossdock::session

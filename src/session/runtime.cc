@@ -9,7 +9,7 @@ namespace crossdock::session {
 
 struct Runtime::Impl {
   mutable std::mutex mutex;
-  std::vector<std::weak_ptr<device::Arena>> arenas;  // few, and looked through once per published buffer
+  std::vector<std::weak_ptr<device::Arena>> arenas;  // few; searched once per published buffer
   std::once_flag looked;
   bool has_looked = false;
   device::DriverOptions options;
@@ -42,7 +42,8 @@ std::shared_ptr<device::Arena> Runtime::make_arena(std::uint64_t reserve) {
 }
 
 std::shared_ptr<device::Arena> Runtime::find_arena(const void* pointer, std::uint64_t size) const {
-  // One of these may turn out to be its arena's last owner: destroyed without the lock, for its hooks may want others.
+  // This may hold the last owner of an arena. It is destroyed without the lock, because hooks of the arena may take
+  // other locks.
   std::vector<std::shared_ptr<device::Arena>> arenas;
   {
     const std::lock_guard lock(impl_->mutex);
@@ -72,7 +73,7 @@ const std::shared_ptr<const offload::Queues>& Runtime::queues() const {
 }
 
 const std::shared_ptr<Runtime>& Runtime::default_runtime() {
-  // Never destroyed: drivers must not be called as the process ends, when their libraries are gone already.
+  // Never destroyed: drivers must not be called at process exit, when their libraries are already unloaded.
   static const auto* const runtime = new std::shared_ptr<Runtime>(std::make_shared<Runtime>());
   return *runtime;
 }

@@ -7,8 +7,9 @@
 
 namespace crossdock::session {
 
-/// Gives the user's log what `text` returns; asks for it only if there is a log. What goes wrong meanwhile (no memory,
-/// mostly) costs the line and nothing else: the thread that serves everybody must not end by it.
+/// Writes the text that `text` returns to the user's log. Calls `text` only if there is a log. If this fails (mostly
+/// for lack of memory), the line is lost and nothing else: such an error must not end the thread that serves all
+/// connections.
 template <typename Text>
 void say(const LogCallback& log, LogLevel level, Text&& text) noexcept {
   if (!log) return;

@@ -13,7 +13,7 @@ namespace crossdock::session {
 
 namespace {
 
-// Whether any of the places to listen at shares memory with other users.
+// Whether any of the addresses to listen at shares memory with other users.
 bool shared_with_others(const ServerOptions& options) {
   return std::ranges::any_of(options.uris, [&](const std::string& uri) {
     return options.transports->find(dissociated::parse_uri(uri).scheme)->shares_with_others();
@@ -48,7 +48,7 @@ Server::Server(ServerOptions options) {
 
 Server::~Server() {
   if (impl_->made_in.in_child()) {
-    // The thread, the socket and the leases are the parent's; what the child has of them can't even be taken apart.
+    // The thread, the socket and the leases belong to the parent. The child can't even destroy its copies of them.
     [[maybe_unused]] const auto* left = impl_.release();
     return;
   }

@@ -14,7 +14,7 @@
 namespace crossdock::session {
 namespace {
 
-// What work costs about, in nanoseconds.
+// Approximate costs of work, in nanoseconds.
 constexpr std::uint64_t kPerMessage = 500;
 constexpr std::uint64_t kPerSlice = 10'000;  // of a long free_data message
 constexpr std::uint64_t kPerBuffer = 50;
@@ -26,8 +26,9 @@ bool is_one_of(const std::exception& reason, std::initializer_list<ErrorCode> co
   return ours != nullptr && std::find(codes.begin(), codes.end(), ours->code()) != codes.end();
 }
 
-// A request may be refused for these on any day: a misspelt name, a stream that another client got, a client that holds
-// too much or asks for what isn't there. The client is told; the server has nothing to mend.
+// Whether a request was refused for an ordinary reason: a misspelled name, a stream that another client got, a client
+// that holds too much or requests something that doesn't exist. Then the client receives the error, and the server has
+// nothing to repair.
 bool is_ordinary_refusal(const std::exception& reason) {
   return is_one_of(reason, {ErrorCode::kNotFound, ErrorCode::kConsumed, ErrorCode::kLeaseLimit, ErrorCode::kUnsupported,
                             ErrorCode::kClosed});
@@ -52,7 +53,8 @@ ServerConnection::ServerConnection(std::unique_ptr<transport::Connection> connec
 }
 
 ServerConnection::~ServerConnection() {
-  // The notes of a million leases take a thread that others wait for tens of milliseconds to free.
+  // Destroying the records of a million leases takes tens of milliseconds. Another thread does it, so that other
+  // connections don't wait for it.
   const std::uint64_t memory = sender_->leases().memory();
   device::release_memory(std::move(sender_), memory);
 }
@@ -63,7 +65,7 @@ bool ServerConnection::turn(std::int64_t now_ms, TurnBudget& budget) {
   waits_for_source_ = false;
   bool progress = take_messages(budget);
   progress |= push_retired(budget);
-  // A number that is free again may be announced anew only once its retirement is out.
+  // A number that was retired may be announced again only after its retirement was sent.
   if (retired_.empty()) progress |= pump(now_ms, budget);
   return progress;
 }
@@ -99,7 +101,8 @@ void ServerConnection::take(const transport::Incoming& message) {
 }
 
 void ServerConnection::start(std::string_view ticket) {
-  // A tail that hasn't gone belongs to the stream before; the client can't have seen its end and asked again.
+  // A tail that hasn't been sent belongs to the previous stream. The client can't have seen the end of that stream
+  // before its new request.
   if (!tail_.empty())
     throw ProtocolError("the client asked for a stream before it had taken the end of the one before");
   stats_.name = ticket;
@@ -116,7 +119,7 @@ void ServerConnection::start(std::string_view ticket) {
   }
 }
 
-// What a client keeps costs memory here, and frees none.
+// Leases that a client keeps cost the server memory, and make no memory available.
 void ServerConnection::check_leases() const {
   if (const std::uint32_t streams = consumer_->streams(); streams >= options_.max_streams) {
     const std::uint32_t left = consumer_->left_behind();
@@ -133,8 +136,9 @@ void ServerConnection::check_leases() const {
                         std::to_string(options_.max_leases) + ": release batches first, or connect again");
 }
 
-// No End of Stream goes over a connection of bodies alone. A client that has the last one (or learnt from the metadata
-// that there is none) may ask for the next stream before this end has looked for the end of the one before.
+// Over a connection for bodies alone, no End of Stream is sent. A client that has received the last body (or learned
+// from the metadata that there is none) may request the next stream before this end has detected the end of the
+// previous one.
 void ServerConnection::pass_end_of_bodies() {
   try {
     while (sender_->streaming()) {
@@ -159,8 +163,8 @@ void ServerConnection::pass_end_of_bodies() {
 
 void ServerConnection::apply_frees() {
   if (freed_.empty()) return;
-  starved_since_ms_ = 0;     // slow, but it frees memory
-  Stream* stream = nullptr;  // most frees come in groups of one stream
+  starved_since_ms_ = 0;     // the consumer is slow, but it frees memory
+  Stream* stream = nullptr;  // most frees arrive in groups that belong to one stream
   for (const std::uint64_t holder : freed_) {
     const auto id = static_cast<std::uint32_t>(holder >> 32);
     if (stream == nullptr || stream->id != id) stream = &streams_.at(id);
@@ -177,14 +181,14 @@ void ServerConnection::apply_frees() {
   freed_.clear();
 }
 
-// A stream that has ended, with nothing out.
+// Forgets a stream that has ended and has no outstanding leases.
 void ServerConnection::forget(const Stream& stream) {
   for (const std::int32_t number : stream.numbers) release_number(number);
-  const std::uint32_t id = stream.id;  // it goes with the stream
+  const std::uint32_t id = stream.id;  // a copy, because erase() destroys `stream`
   streams_.erase(id);
 }
 
-// One stream fewer names it.
+// Records that one stream fewer uses the number.
 void ServerConnection::release_number(std::int32_t number) {
   if (number == kNoNumber) return;
   Number& known = numbers_[static_cast<std::size_t>(number)];
@@ -194,7 +198,7 @@ void ServerConnection::release_number(std::int32_t number) {
   if (std::exchange(known.announced, false)) retired_.push_back(gone);
 }
 
-// Regions of a stream that have gone before it.
+// Releases the numbers of regions that the stream has dropped before its end.
 void ServerConnection::drop_regions(Stream* stream) {
   if (!stream->source->has_dropped()) return;
   dropped_.clear();
@@ -215,7 +219,7 @@ bool ServerConnection::push_retired(TurnBudget& budget) {
 }
 
 bool ServerConnection::push_tail() {
-  if (tail_.empty()) return true;  // bodies alone: their end is said over the other connection
+  if (tail_.empty()) return true;  // a connection for bodies alone: the other connection carries the end
   if (!connection_->send(tail_, {})) return false;
   tail_.clear();
   return true;
@@ -223,12 +227,13 @@ bool ServerConnection::push_tail() {
 
 bool ServerConnection::pump(std::int64_t now_ms, TurnBudget& budget) {
   bool progress = false;
-  // One message at least: what a client sends doesn't keep its own stream from going on.
+  // Sends at least one message, even if the client's own messages have used up the budget: so they can't stop its
+  // stream.
   for (bool first = true; first || budget.left(); first = false) {
     if (!tail_.empty()) return push_tail() || progress;
     if (under_way_ == nullptr) break;
     if (!has_current_) {
-      // A message with a body is two of the transport's.
+      // A message with a body is two messages of the transport.
       const bool below = connection_->below_window(2 * static_cast<std::size_t>(options_.window));
       count_pushed(budget);
       if (!below) break;
@@ -251,10 +256,10 @@ bool ServerConnection::pump(std::int64_t now_ms, TurnBudget& budget) {
         progress = true;
         continue;
       }
-      // Outside of the above: that the peer has gone is no failure of the source's, and ends the connection.
+      // Outside of the try block above: a disconnected peer isn't an error of the source, and ends the connection.
       if (state == ServerStream::State::kEnd) {
         const dissociated::PrefixBytes end = sender_->end_of_stream();
-        // It belongs to the metadata; the end of the bodies is in it.
+        // End of Stream is sent with the metadata, and also tells the end of the bodies.
         if (role_ == ChannelRole::kData) {
           end_stream({});
         } else {
@@ -273,7 +278,7 @@ bool ServerConnection::pump(std::int64_t now_ms, TurnBudget& budget) {
     try {
       sent = send_current();
     } catch (const ResourceError& reason) {
-      fail_stream(reason);  // a region that the system doesn't let pass is no fault of the connection's
+      fail_stream(reason);  // the system couldn't pass a region: this ends the stream, not the connection
     }
     count_pushed(budget);
     if (!sent) break;
@@ -286,7 +291,7 @@ std::uint64_t ServerConnection::cost_of_current() const noexcept {
   return kPerMessage + kPerBuffer * (current_.buffers.size() + current_.parts.size());
 }
 
-// The connection pushes on what waits for room whenever it is asked for something.
+// Counts bytes that the connection has sent meanwhile: every call of it may send waiting bytes.
 void ServerConnection::count_pushed(TurnBudget& budget) noexcept {
   const std::uint64_t pushed = connection_->pushed();
   budget.spend((pushed - std::exchange(pushed_, pushed)) / kBytesPerUnit);
@@ -321,7 +326,7 @@ bool ServerConnection::announce_regions() {
   return true;
 }
 
-// For one more stream that names it.
+// Returns the number of a region, for one more stream that uses it.
 std::int32_t ServerConnection::number_of(const std::shared_ptr<const device::Region>& region) {
   bool is_new = false;
   const std::uint16_t number = regions_.number_of(region, &is_new);
@@ -355,7 +360,7 @@ bool ServerConnection::send_current() {
 }
 
 bool ServerConnection::send_metadata() {
-  // Before the metadata, so that it can be met by whoever looks for the body at once.
+  // Announces the regions before the metadata, so that a client that reads the body at once already finds them.
   if (current_.has_body && !current_.by_value && role_ != ChannelRole::kMetadata) {
     if (!announce_regions()) return false;
     body_.clear();
@@ -376,8 +381,8 @@ bool ServerConnection::send_remote() {
 
 void ServerConnection::end_stream(std::vector<std::byte> tail) {
   has_current_ = false;
-  current_ = {};                                                       // what it keeps may be a batch of the source's
-  connection_->below_window(std::numeric_limits<std::size_t>::max());  // nobody waits for it any more
+  current_ = {};                                                       // it may keep a batch of the source alive
+  connection_->below_window(std::numeric_limits<std::size_t>::max());  // no message waits for the window any more
   starved_since_ms_ = 0;
   stats_.name.clear();
   tail_ = std::move(tail);
@@ -406,7 +411,7 @@ void ServerConnection::stop_stream(const std::exception& reason) {
   end_stream(std::move(message));
 }
 
-// The consumer has asked for it: that needs no line in the log.
+// Cancels the stream. The consumer requested this, so nothing is logged.
 void ServerConnection::cancel_stream() {
   std::vector<std::byte> message =
       sender_->error(to_remote_text(ClosedError("the stream was cancelled by its consumer")));
@@ -414,11 +419,11 @@ void ServerConnection::cancel_stream() {
   end_stream(std::move(message));
 }
 
-// A consumer that took all there was and frees nothing will not: it keeps the stream whole, and what else it wants
-// goes into its own memory.
+// A consumer that has received every message and still frees nothing keeps the whole stream, so waiting for it is
+// useless. The rest of the stream is sent by value, into the consumer's own memory.
 void ServerConnection::watch_starvation(std::int64_t now_ms) {
   if (options_.lease_patience_ms < 0) return;
-  if (connection_->in_flight() > 0) {  // it may well free what it hasn't even taken: look again
+  if (connection_->in_flight() > 0) {  // it may still free messages that it hasn't received yet: check again
     starved_since_ms_ = 0;
     deadline_ms_ = now_ms + std::max(options_.lease_patience_ms, 1);
     return;
@@ -428,7 +433,7 @@ void ServerConnection::watch_starvation(std::int64_t now_ms) {
   if (now_ms < until) {
     deadline_ms_ = until;
   } else {
-    under_way_->source->pass_by_value();  // which wakes the source; it says when it has gone on
+    under_way_->source->pass_by_value();  // this wakes the source, which notifies the waker when it has continued
   }
 }
 
@@ -438,7 +443,7 @@ void ServerConnection::close(const std::exception& reason, int pushes) noexcept 
     while (pushes-- > 0 && (!push_tail() || !connection_->flush())) {
     }
   } catch (const std::exception&) {
-    // It is going away in any case.
+    // The connection is about to end in any case.
   }
 }
 

@@ -17,11 +17,11 @@
 
 namespace crossdock::session {
 
-/// One consumer, seen from the server: binds the protocol's Sender to a transport's Connection and to the stream that
-/// is asked for. I/O thread only; nothing here blocks.
+/// The server's end of one connection: connects the protocol's Sender with a transport's Connection and with the stream
+/// that the client requested. I/O thread only; no function blocks.
 class ServerConnection {
  public:
-  /// Finds what a ticket names. Throws what the consumer is to be told.
+  /// Opens the stream that a ticket names. Throws the error that the consumer receives.
   using Open = std::function<std::unique_ptr<ServerStream>(std::string_view ticket, const transport::Connection&,
                                                            const std::shared_ptr<const CountedStream>&)>;
 
@@ -32,15 +32,16 @@ class ServerConnection {
   ServerConnection(const ServerConnection&) = delete;
   ServerConnection& operator=(const ServerConnection&) = delete;
 
-  /// One turn, within the budget: takes what came, sends what may be sent. True if anything moved. Throws what ends
-  /// this connection.
+  /// Takes one turn, within the budget: processes received messages, and sends as much as allowed. Returns true if
+  /// there was any progress. Throws the error that ends this connection.
   bool turn(std::int64_t now_ms, TurnBudget& budget);
-  /// Whether the stream under way had nothing to send in the last turn: it goes on when the connection's waker says so.
+  /// Whether the stream under way had nothing to send in the last turn. It continues when the connection's waker is
+  /// notified.
   bool waits_for_source() const noexcept { return waits_for_source_; }
-  /// When to take a turn although nothing happened; 0: never.
+  /// The time at which the connection needs a turn even if no event occurs; 0: never.
   std::int64_t deadline_ms() const noexcept { return deadline_ms_; }
-  /// Tells a consumer that is in mid-stream why it ends; best effort: what is on its way to it is pushed on so often.
-  /// Logs nothing: the caller has done so, or has nothing to say.
+  /// Sends the reason to a consumer whose stream is still under way. Best effort: calls flush() up to `pushes` times
+  /// for data that is still to be sent. Logs nothing: the caller has already logged the reason if necessary.
   void close(const std::exception& reason, int pushes = 1) noexcept;
 
   transport::Connection& connection() noexcept { return *connection_; }
@@ -52,11 +53,11 @@ class ServerConnection {
     std::shared_ptr<const CountedStream> counted;
     std::unique_ptr<ServerStream> source;
     std::vector<std::int32_t> numbers{};  // by local region index; kNoNumber: none yet
-    std::uint64_t outstanding = 0;        // buffers lent
+    std::uint64_t outstanding = 0;        // buffers leased
   };
   /// A region of this connection.
   struct Number {
-    std::uint32_t streams = 0;  // that name it
+    std::uint32_t streams = 0;  // number of streams that use it
     bool announced = false;
   };
   static constexpr std::int32_t kNoNumber = -1;
@@ -96,7 +97,7 @@ class ServerConnection {
   std::shared_ptr<dissociated::Sender> sender_;
   device::RegionTable regions_;
   std::vector<Number> numbers_;                        // by number
-  std::unordered_map<std::uint32_t, Stream> streams_;  // by id: the one under way, and those that have leases out
+  std::unordered_map<std::uint32_t, Stream> streams_;  // by id: the one under way, and those with outstanding leases
   Stream* under_way_ = nullptr;
   std::uint32_t next_stream_id_ = 1;
 
@@ -106,14 +107,14 @@ class ServerConnection {
   dissociated::PrefixBytes prefix_{};
   std::vector<std::byte> body_;
   std::vector<dissociated::RemoteBuffer> remote_;
-  std::vector<std::byte> tail_;  // the End of Stream or error message that still has to go
+  std::vector<std::byte> tail_;  // the End of Stream or error message that is still to be sent
   std::vector<std::uint16_t> retired_;
   std::vector<std::uint64_t> freed_;
   std::vector<std::uint32_t> dropped_;
   std::int64_t starved_since_ms_ = 0;
   std::int64_t deadline_ms_ = 0;
-  std::int64_t now_ms_ = 0;   // of the turn
-  std::uint64_t pushed_ = 0;  // of the connection's pushed(), what was counted
+  std::int64_t now_ms_ = 0;   // time of the current turn
+  std::uint64_t pushed_ = 0;  // how much of the connection's pushed() was already counted
   bool waits_for_source_ = false;
   ConsumerStats stats_;
 };

@@ -27,7 +27,7 @@ TableStream::TableStream(std::shared_ptr<const PublishedTable> table, bool by_va
 
 ServerStream::State TableStream::peek(Outgoing* out) {
   if (next_ == table_->messages.size()) {
-    // What went by value was read until now.
+    // Bodies that were sent by value were read from the file until now.
     if (file_ != nullptr && readable_ != nullptr) file_->check_unchanged();
     return State::kEnd;
   }

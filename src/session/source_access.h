@@ -4,7 +4,7 @@
 
 namespace crossdock::session {
 
-/// Takes a Source apart for the server; users only make them.
+/// Gives the server access to the members of a Source; users only make sources.
 struct SourceAccess {
   static std::unique_ptr<array::BatchStream>& stream(Source& source) { return source.stream_; }
   static std::function<std::unique_ptr<array::BatchStream>()>& make(Source& source) { return source.make_; }

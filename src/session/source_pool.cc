@@ -12,7 +12,7 @@
 namespace crossdock::session {
 namespace {
 
-// How long a wait goes on without asking whether it shall.
+// Interval at which a waiting thread calls `interrupted`.
 constexpr std::chrono::milliseconds kAskInterval{50};
 
 thread_local const SourcePool* pool_of_this_thread = nullptr;
@@ -36,7 +36,7 @@ SourcePool::~SourcePool() {
 }
 
 void SourcePool::start_thread() {
-  const BlockedSignals blocked;  // signals are for the program's own threads
+  const BlockedSignals blocked;  // only the threads of the program itself take signals
   threads_.emplace_front();
   try {
     threads_.front() = std::thread([this, self = threads_.begin()] { run(self); });
@@ -107,7 +107,8 @@ void SourcePool::queue(SourceTask& task) noexcept {
   join_round(lane);
 }
 
-// At least one thread lives as long as there are tasks: work is only delayed where no further thread can be started.
+// While there are tasks, there is at least one thread: if no further thread can be started, work is delayed, but not
+// lost.
 void SourcePool::call_a_thread() noexcept {
   if (!has_work()) return;
   if (idle_ > called_) {
@@ -156,14 +157,14 @@ SourceTask* SourcePool::take() noexcept {
   return task;
 }
 
-// Returns the task's last owner in the pool: to be dropped without the lock.
+// Returns the pool's last reference to the task; drop it without the lock.
 std::shared_ptr<SourceTask> SourcePool::finish(SourceTask& task) noexcept {
   task.state_ = SourceTask::State::kDone;
   task.lane_->tasks_.erase(&task);
   return std::move(unfinished_.extract(task.shared_from_this()).value());
 }
 
-// Returns a task that is done: to be dropped without the lock.
+// Returns a task that is finished; drop it without the lock.
 std::shared_ptr<SourceTask> SourcePool::put_back(SourceTask& task, SourceTask::Next next) noexcept {
   SourceLane& lane = *task.lane_;
   --lane.running_;
@@ -193,7 +194,7 @@ void SourcePool::run(Threads::iterator self) noexcept {
       continue;
     }
     if (SourceTask* const task = take()) {
-      call_a_thread();  // for what is left: a task that goes on stays with its thread, which needs no wake-up for it
+      call_a_thread();  // for the remaining work; a task that continues stays on its thread and needs no wake-up
       lock.unlock();
       const SourceTask::Next next = task->step();
       lock.lock();

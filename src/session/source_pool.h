@@ -17,19 +17,19 @@ namespace crossdock::session {
 class SourceLane;
 class SourcePool;
 
-/// Work that the pool's threads do step by step: no two threads at once, and not always the same thread.
+/// Work that the pool's threads do step by step: on one thread at a time, but not always on the same thread.
 class SourceTask : public std::enable_shared_from_this<SourceTask> {
  public:
   enum class Next : std::uint8_t {
     kAgain,  ///< There is more to do.
-    kWait,   ///< Nothing to do until SourcePool::wake(). A wake() during the step counts.
+    kWait,   ///< There is nothing to do until SourcePool::wake(). A wake() during the step counts.
     kDone,
   };
   virtual ~SourceTask() = default;
-  /// One bounded part of the work, apart from at most one call of a producer, which may block.
+  /// Does a part of the work. Its time is bounded, except for at most one call of a producer, which may block.
   virtual Next step() noexcept = 0;
-  /// Moves out what the steps would have used. Called once, instead of step(), by SourcePool::cancel(), with the pool's
-  /// mutex held.
+  /// Moves out the objects that the steps would have used. Called once, instead of step(), by SourcePool::cancel(),
+  /// with the pool's mutex held.
   virtual std::shared_ptr<const void> unused() noexcept = 0;
 
  private:
@@ -39,69 +39,70 @@ class SourceTask : public std::enable_shared_from_this<SourceTask> {
   // Guarded by the pool's mutex:
   std::shared_ptr<SourceLane> lane_;
   State state_ = State::kNew;
-  bool begun_ = false;  // with its first step
-  bool woken_ = false;  // during the step
+  bool begun_ = false;  // set at the first step
+  bool woken_ = false;  // wake() was called during the step
   SourceTask* next_ = nullptr;
   std::chrono::steady_clock::time_point queued_at_{};
 };
 
-/// The tasks of one consumer. Lanes take turns, so that a consumer with many tasks delays no other.
+/// The tasks of one consumer. Lanes take turns, so that a consumer with many tasks doesn't delay other consumers.
 class SourceLane {
  private:
   friend class SourcePool;
   // Guarded by the pool's mutex:
-  std::set<SourceTask*> tasks_;  // those that aren't done
+  std::set<SourceTask*> tasks_;  // those that aren't finished
   SourceTask* first_ = nullptr;  // queued
   SourceTask* last_ = nullptr;
-  SourceLane* next_ = nullptr;  // in the pool's round
+  SourceLane* next_ = nullptr;  // in the list of lanes that take turns
   bool in_round_ = false;
   unsigned running_ = 0;
-  std::chrono::steady_clock::time_point returned_at_{};  // a step, the last time
+  std::chrono::steady_clock::time_point returned_at_{};  // when a step last ended
 };
 
-/// A bounded number of threads that read a server's sources. Threads start when there is work that no idle thread
-/// could do, and end after a time without work; each joins the one that ended before it. Each lane has at most half of
-/// the threads at once. Thread-safe. Only wait() and the destructor wait for threads: one that ends may need a GIL to
-/// drop what it keeps for its producers.
+/// A limited number of threads that read a server's sources. A thread is started when there is work and no idle thread
+/// for it, and ends after a time without work; each one joins the thread that ended before it. Each lane occupies at
+/// most half of the threads at once. Thread-safe. Only wait() and the destructor wait for threads, because an ending
+/// thread may need a GIL to drop objects of its producers.
 class SourcePool {
  public:
   struct Options {
-    unsigned threads = 64;                        ///< At most, apart from those that are ending; at least 1.
+    unsigned threads = 64;                        ///< Maximum, not counting threads that are ending; at least 1.
     std::chrono::milliseconds idle{1000};         ///< A thread without work ends after this time.
     std::chrono::milliseconds begin_limit{3000};  ///< See check_begins().
   };
   explicit SourcePool(const Options& options);
-  /// close(), then waits for all tasks.
+  /// Calls close(), then waits for all tasks.
   ~SourcePool();
   SourcePool(const SourcePool&) = delete;
   SourcePool& operator=(const SourcePool&) = delete;
 
-  /// Queues a new task, and owns it until it is done. Throws ClosedError, std::system_error (no thread can be
-  /// started), std::bad_alloc; the task is then as before.
+  /// Queues a new task, and owns it until it is finished. Throws ClosedError, std::system_error (no thread can be
+  /// started), std::bad_alloc; the task is then unchanged.
   void start(const std::shared_ptr<SourceTask>& task, std::shared_ptr<SourceLane> lane);
-  /// Ends a task that is queued and hasn't begun: true. step() is never called then, and the pool doesn't own the task
-  /// any more. One of the pool's threads drops what is unused(). Also false where memory for that is lacking.
+  /// Ends a task that is queued and hasn't begun, and returns true. step() is then never called, and the pool no longer
+  /// owns the task. One of the pool's threads drops the objects that unused() returns. Also returns false if there
+  /// isn't enough memory for this.
   bool cancel(SourceTask& task) noexcept;
-  /// Queues a task that waits; during a step, makes it go on after it.
+  /// Queues a task that waits. During a step, makes the task continue after it.
   void wake(SourceTask& task) noexcept;
-  /// wake() for all tasks of a lane.
+  /// Calls wake() for all tasks of a lane.
   void wake_all(SourceLane& lane) noexcept;
-  /// Throws ResourceError if the task is still queued, and for Options::begin_limit no step has ended that would have
-  /// made room for it: the threads that it could have are all in calls that don't return.
+  /// Throws ResourceError if the task is still queued and, for Options::begin_limit, no step has ended that would have
+  /// made room for it: all threads that it could use are in calls that don't return.
   void check_begins(const SourceTask& task) const;
   std::chrono::milliseconds begin_limit() const noexcept { return options_.begin_limit; }
 
-  /// Wakes all tasks, which find closed() true; no task can be started from now on. Never waits.
+  /// Wakes all tasks, which then see closed() return true. No task can be started from now on. Never waits.
   void close() noexcept;
   bool closed() const noexcept { return closed_.load(std::memory_order_acquire); }
-  /// After close(): waits until all tasks are done and the threads have ended. `interrupted` is asked now and then:
-  /// true ends the wait, which then returns false.
+  /// Waits, after close(), until all tasks are finished and the threads have ended. Calls `interrupted` from time to
+  /// time; if that returns true, stops waiting and returns false.
   bool wait(const std::function<bool()>& interrupted);
-  /// Whether the caller is one of the pool's threads.
+  /// Whether the calling thread is one of the pool's threads.
   bool on_its_thread() const noexcept;
 
-  /// Sources that have begun, whose consumer has left, and that haven't ended: they are in a call of their producer's,
-  /// or wait for a thread to end on. The server counts each as a connection.
+  /// Number of sources that have begun and not ended, and that no consumer reads any more. They are in a call of their
+  /// producer, or wait for a thread on which to end. The server counts each as a connection.
   std::atomic<std::uint32_t>& left_behind() noexcept { return left_behind_; }
 
  private:
@@ -128,13 +129,13 @@ class SourcePool {
   std::condition_variable work_;
   std::condition_variable done_;
   std::set<std::shared_ptr<SourceTask>> unfinished_;
-  std::set<std::shared_ptr<const void>> unused_;  // of canceled tasks: what they share is here once
-  SourceLane* first_ = nullptr;                   // lanes with a queued task and a thread left for it
+  std::set<std::shared_ptr<const void>> unused_;  // of canceled tasks; objects that tasks share are here once
+  SourceLane* first_ = nullptr;                   // lanes with a queued task and a thread available for it
   SourceLane* last_ = nullptr;
   Threads threads_;
-  Threads ended_;  // to be joined: one at most, as each joins the one before
+  Threads ended_;  // to be joined: at most one, as each joins the one before
   unsigned idle_ = 0;
-  unsigned called_ = 0;  // idle threads that were woken and haven't gone on yet
+  unsigned called_ = 0;  // idle threads that were woken and haven't continued yet
   Clock::time_point returned_at_{};
   std::atomic<bool> closed_{false};
   std::atomic<std::uint32_t> left_behind_{0};

@@ -10,7 +10,7 @@
 namespace crossdock::session {
 namespace {
 
-// For a source that throws an int, say.
+// For a source that throws an object that isn't an exception, an int for example.
 std::exception_ptr not_an_exception() noexcept {
   try {
     return std::make_exception_ptr(RemoteError("the source threw something that is no std::exception"));
@@ -19,7 +19,7 @@ std::exception_ptr not_an_exception() noexcept {
   }
 }
 
-// A stream that was cut short must never look like one that ended.
+// A truncated stream must never look like one that ended.
 std::exception_ptr cut_short() noexcept {
   try {
     return std::make_exception_ptr(ClosedError("the server was closed"));
@@ -64,7 +64,7 @@ SourceTask::Next SourceReader::step() noexcept {
     }
     end(std::move(failure));
   }
-  if (!drop_buried()) return Next::kWait;  // the last of them wakes this
+  if (!drop_buried()) return Next::kWait;  // the last of them wakes this task
   forget();
   waker_->notify();
   return Next::kDone;
@@ -87,7 +87,7 @@ SourceReader::Progress SourceReader::advance() {
   return Progress::kOn;
 }
 
-// Calls the producer once. False at its end.
+// Calls the producer once. Returns false at the end of the stream.
 bool SourceReader::fetch() {
   if (!stream_) {
     open();
@@ -125,21 +125,21 @@ void SourceReader::add_pending(array::RecordBatch batch, ByteSpan metadata, std:
   pending.dictionary = dictionary;
 }
 
-// Finds the batch's bytes a place from which they can be sent. False where there is none yet.
+// Finds memory from which the batch can be sent. Returns false if there is none yet.
 bool SourceReader::place(Pending* pending) {
   const array::RecordBatch& batch = pending->batch;
   Message* const message = &pending->message;
   std::uint64_t total = 0;
   for (const array::BufferView& buffer : batch.buffers) total += align_up(static_cast<std::uint64_t>(buffer.size), 64);
   message->buffers.resize(batch.buffers.size());
-  message->by_value = false;  // it may have been tried before
+  message->by_value = false;  // an earlier try may have set it
   message->parts.clear();
   message->bytes = 0;
   bool by_value = by_value_;
   if (!by_value && total > 0) {
     const std::optional<RegionPool::Block> block = pool_.allocate(total, kept_);
     if (!block) {
-      waker_->notify();  // the I/O thread may be asleep, and has a deadline to watch now
+      waker_->notify();  // the I/O thread may be asleep, and must watch a deadline from now on
       return false;
     }
     by_value = block->size == 0;
@@ -148,7 +148,7 @@ bool SourceReader::place(Pending* pending) {
   if (by_value && !hold(batch, total, message)) return false;
   pending->placed = true;
   if (message->block.size > 0) {
-    // stop() may drop the region meanwhile: then nobody reads what is written here.
+    // stop() may drop the region meanwhile: then no consumer reads this copy.
     if (const auto region = pool_.region(message->block.region)) copy_into(batch, *region, message);
   }
   if (pending->dictionary) {
@@ -174,8 +174,9 @@ void SourceReader::copy_into(const array::RecordBatch& batch, const device::Regi
   bytes_copied_->fetch_add(message->bytes, std::memory_order_relaxed);
 }
 
-// The batch goes by value, from where it is. As much may wait to be sent, for one consumer, as it might hold; of each
-// stream one batch always may. False: it has to wait before that.
+// Prepares a batch to be sent by value, from its own memory. Batches of one consumer that wait to be sent are limited
+// to as many bytes as it may lease; one batch per stream may always wait. Returns false if the batch must wait before
+// this.
 bool SourceReader::hold(const array::RecordBatch& batch, std::uint64_t size, Message* message) {
   auto held = std::make_unique<Held>(Held{.batch = batch, .size = size});
   for (const array::BufferView& buffer : held->batch.buffers) {
@@ -192,7 +193,7 @@ bool SourceReader::hold(const array::RecordBatch& batch, std::uint64_t size, Mes
     }
     ++n_held_;
   }
-  // Where there is no memory for it, this calls the deleter: the batch is buried then, too.
+  // If there is no memory for this, it calls the deleter: then too, the batch is put into `buried_`.
   Held* const raw = held.release();
   auto self = std::static_pointer_cast<SourceReader>(shared_from_this());
   message->keep = std::shared_ptr<const void>(
@@ -208,10 +209,10 @@ void SourceReader::defer_release(std::unique_ptr<Held> held) noexcept {
     buried_ = std::move(held);
     --n_held_;
   }
-  consumer_->give_waiting(size);  // wakes this source, too
+  consumer_->give_waiting(size);  // this wakes the waiting source, too
 }
 
-// Drops what was sent. True if nothing is left that is still to be sent.
+// Drops batches that were sent. Returns true if no batch is left to be sent.
 bool SourceReader::drop_buried() {
   std::unique_ptr<Held> dropped;
   bool all = false;
@@ -224,7 +225,7 @@ bool SourceReader::drop_buried() {
   return all;
 }
 
-// False where the queue is full.
+// Returns false if the queue is full.
 bool SourceReader::push(Message* message) {
   {
     const std::lock_guard lock(mutex_);
@@ -242,7 +243,7 @@ bool SourceReader::push(Message* message) {
 
 void SourceReader::end(std::exception_ptr failure) noexcept {
   over_ = true;
-  // The producer's last thing is dropped on this thread, which may wait for a GIL.
+  // The last objects of the producer are dropped on this thread, which may wait for a GIL.
   for (const Pending& pending : pending_) {
     if (pending.placed && pending.message.block.size > 0) pool_.free(pending.message.block);
   }
@@ -258,7 +259,7 @@ void SourceReader::end(std::exception_ptr failure) noexcept {
   waker_->notify();
 }
 
-// The source doesn't count any more.
+// Stops counting the source.
 void SourceReader::forget() noexcept {
   std::shared_ptr<const CountedStream> counted;  // dropped without the lock
   const std::lock_guard lock(mutex_);
@@ -293,7 +294,7 @@ void SourceReader::abandon() noexcept {
   pool_.clear();
 }
 
-// Nothing is queued any more after stop().
+// Empties the queue. After stop(), no message is added to it.
 void SourceReader::drop_queue() noexcept {
   while (const Message* const message = front()) {
     if (message->block.size > 0) pool_.free(message->block);
@@ -306,7 +307,7 @@ void SourceReader::check_begins() const { sources_.check_begins(*this); }
 const SourceReader::Message* SourceReader::front() {
   if (queued_.load(std::memory_order_acquire) == 0) return nullptr;
   const std::lock_guard lock(mutex_);
-  return &queue_.front();  // a deque's push_back moves no element
+  return &queue_.front();  // push_back() of a deque moves no element
 }
 
 std::shared_ptr<const void> SourceReader::take_keep() {
@@ -322,7 +323,7 @@ void SourceReader::pop() {
     done = std::move(queue_.front());
     queue_.pop_front();
     queued_.store(queue_.size(), std::memory_order_release);
-    // A source that has to wait goes on once there is room for some.
+    // A source that waits for room continues once half of the queue is free.
     if (wants_room_ && queue_.size() <= queue_limit_ / 2) {
       wants_room_ = false;
       wake = true;

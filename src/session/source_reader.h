@@ -22,10 +22,10 @@
 
 namespace crossdock::session {
 
-/// The source's side of a live stream, on the threads of a SourcePool: each step calls the producer once at most,
-/// copies the batch into recycled memory, and queues it. What goes by value isn't copied: it stays where it is until
-/// it is sent. Where there is no room, the source waits without a thread. The pool owns it until the source has ended,
-/// the connection until it is done with it.
+/// The source's side of a live stream, on the threads of a SourcePool. Each step calls the producer at most once,
+/// copies the batch into recycled memory, and queues it. A batch that is sent by value isn't copied: it stays in its
+/// memory until it is sent. If there is no room, the source waits without occupying a thread. The pool owns this object
+/// until the source has ended, and the connection owns it until it no longer needs it.
 class SourceReader final : public SourceTask {
  public:
   using Make = std::function<std::unique_ptr<array::BatchStream>()>;
@@ -33,10 +33,10 @@ class SourceReader final : public SourceTask {
   struct Options {
     std::shared_ptr<const Make> make;              ///< Dropped on one of the pool's threads.
     std::shared_ptr<const CountedStream> counted;  ///< Counts until the source has ended.
-    std::size_t queue_limit = 64;                  ///< Messages that may wait for the connection.
-    bool by_value = false;  ///< No memory is shared with the consumer, so nothing is copied into any.
+    std::size_t queue_limit = 64;                  ///< Messages that may wait for the connection to send them.
+    bool by_value = false;  ///< No memory is shared with the consumer, so no batch is copied into shared memory.
     std::shared_ptr<ConnectionWaker> waker;
-    std::shared_ptr<std::atomic<std::uint64_t>> bytes_copied;  ///< What is copied is added to this.
+    std::shared_ptr<std::atomic<std::uint64_t>> bytes_copied;  ///< The number of copied bytes is added to this.
   };
   struct Message {
     std::vector<std::byte> metadata;
@@ -46,11 +46,11 @@ class SourceReader final : public SourceTask {
     std::int64_t rows = 0;
     std::uint64_t bytes = 0;
     bool by_value = false;
-    std::vector<ByteSpan> parts;  ///< By value: the packed body, in memory that `keep` holds.
+    std::vector<ByteSpan> parts;  ///< For sending by value: the packed body, in memory that `keep` holds.
     std::shared_ptr<const void> keep;
   };
 
-  /// Throws as SourcePool::start().
+  /// Throws the errors of SourcePool::start().
   static std::shared_ptr<SourceReader> start(Options options);
   SourceReader(const SourceReader&) = delete;
   SourceReader& operator=(const SourceReader&) = delete;
@@ -60,37 +60,38 @@ class SourceReader final : public SourceTask {
   std::shared_ptr<const void> unused() noexcept override { return std::move(make_); }
 
   // For the I/O thread:
-  /// The source ends after the producer's call that it is in, or at once if it hasn't begun, and what is queued goes.
+  /// Ends the source after the producer's call that is in progress, or at once if it hasn't begun, and drops the queue.
   /// Doesn't wait.
   void stop() noexcept;
-  /// stop(), and all memory goes, whatever the consumer holds of it.
+  /// Calls stop(), and frees all memory, even if the consumer still holds some of it.
   void abandon() noexcept;
   /// Throws ResourceError if no thread can begin with the source: see SourcePool::check_begins().
   void check_begins() const;
   bool has_begun() const noexcept { return begun_.load(std::memory_order_relaxed); }
   int begin_limit_ms() const noexcept { return static_cast<int>(sources_.begin_limit().count()); }
-  /// The front message, or null. It stays until pop().
+  /// Returns the front message, or null. It stays the front message until pop().
   const Message* front();
-  /// Once, for a front message that goes by value: what keeps it.
+  /// Moves out the owner of a front message that is sent by value. Call it once.
   std::shared_ptr<const void> take_keep();
   void pop();
-  /// With an empty queue: was the source taken to its end? Throws its error; ClosedError if it was stopped before.
+  /// Requires an empty queue. Returns whether the source was read to its end. Throws the source's error, or ClosedError
+  /// if it was stopped before its end.
   bool ended();
-  /// A message's memory has come back.
+  /// Takes back the memory of a message.
   void free(const RegionPool::Block& block) noexcept;
-  /// Batches that find no room are to go by value.
+  /// Makes batches that find no room be sent by value.
   void pass_by_value() noexcept;
   RegionPool& pool() noexcept { return pool_; }
 
  private:
-  /// A batch or dictionary on its way to the queue.
+  /// A batch or dictionary that is being prepared for the queue.
   struct Pending {
     array::RecordBatch batch;
     Message message;
     std::optional<std::int64_t> dictionary{};
     bool placed = false;
   };
-  /// A batch that goes by value. A list, so that burying one needs no memory.
+  /// A batch that is sent by value. It is a list node, so that defer_release() needs no memory.
   struct Held {
     array::RecordBatch batch;
     std::uint64_t size;
@@ -114,19 +115,19 @@ class SourceReader final : public SourceTask {
   void drop_queue() noexcept;
   bool stopped();
 
-  // Of the source's side alone:
+  // Used by the source's side only:
   std::shared_ptr<const Make> make_;
   std::unique_ptr<array::BatchStream> stream_;
   ipc::Encoder encoder_;
   DictionaryTracker dictionaries_;
-  std::unordered_map<std::int64_t, RegionPool::Block> kept_by_id_;  // of the dictionaries in force
+  std::unordered_map<std::int64_t, RegionPool::Block> kept_by_id_;  // of the current dictionaries
   RegionPool::Kept kept_;
   std::deque<Pending> pending_;
   std::int64_t bitmap_bytes_ = 0;
   bool over_ = false;
 
   const std::shared_ptr<Consumer> consumer_;
-  SourcePool& sources_;  // the consumer holds it
+  SourcePool& sources_;  // kept alive by the consumer
   const std::shared_ptr<ConnectionWaker> waker_;
   const std::shared_ptr<std::atomic<std::uint64_t>> bytes_copied_;
   const std::size_t queue_limit_;
@@ -139,11 +140,11 @@ class SourceReader final : public SourceTask {
   std::deque<Message> queue_;
   std::atomic<std::size_t> queued_{0};
   bool wants_room_ = false;       // in the queue
-  std::size_t n_held_ = 0;        // batches that go by value and aren't sent yet
-  std::unique_ptr<Held> buried_;  // sent; dropped on the source's side, which may wait for a GIL
+  std::size_t n_held_ = 0;        // batches that are sent by value and haven't been sent yet
+  std::unique_ptr<Held> buried_;  // already sent; released on the source's side, which may wait for a GIL
   bool stopped_ = false;
   bool ended_ = false;
-  bool left_ = false;  // stopped between the source's begin and its end
+  bool left_ = false;  // stopped after the source had begun and before it ended
   std::exception_ptr failure_;
 };
 

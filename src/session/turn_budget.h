@@ -5,30 +5,30 @@
 
 namespace crossdock::session {
 
-/// Bounds what one connection does before the others get their turn: by time, and by an estimate of the work, which
-/// saves reading the clock in turns that do little. One for each turn.
+/// Limits the work for one connection before other connections get their turn. The limit is a time, and an estimate of
+/// the work, which saves reading the clock in turns with little work. Make one for each turn.
 class TurnBudget {
  public:
-  /// Of the clock: nanoseconds, from any start.
+  /// Returns nanoseconds since any fixed time.
   using Clock = std::int64_t (*)() noexcept;
 
   static constexpr std::int64_t kMaxTime = 200'000;   ///< ns
-  static constexpr std::uint64_t kMaxWork = 400'000;  ///< About nanoseconds.
-  static constexpr std::uint64_t kStride = 2'000;     ///< Work between two readings of the clock.
+  static constexpr std::uint64_t kMaxWork = 400'000;  ///< In about nanoseconds.
+  static constexpr std::uint64_t kStride = 2'000;     ///< Work between two reads of the clock.
 
-  /// `start`: of the clock, when the turn began, or before.
+  /// `start`: the clock's value when the turn began, or earlier.
   explicit TurnBudget(std::int64_t start, Clock clock = steady_now) noexcept
       : clock_(clock), start_(start), now_(start) {}
 
-  /// Counts work that was done, in units of about a nanosecond.
+  /// Adds work that was done, in units of about a nanosecond.
   void spend(std::uint64_t work) noexcept {
     spent_ += work;
     if (spent_ >= next_look_) look();
   }
-  /// Whether the turn may go on.
+  /// Whether the turn may continue.
   bool left() const noexcept { return !over_; }
   std::uint64_t spent() const noexcept { return spent_; }
-  /// The clock's last reading; the start if there was none.
+  /// The last value read from the clock; `start` if it wasn't read.
   std::int64_t now() const noexcept { return now_; }
 
  private:

@@ -17,7 +17,7 @@ void Waker::notify() noexcept {
   events_.fetch_add(1, std::memory_order_seq_cst);
   if (!sleeping_.load(std::memory_order_seq_cst)) return;
   const std::uint64_t one = 1;
-  // A full counter means that it is readable already.
+  // If the counter is full, the descriptor is already readable.
   [[maybe_unused]] const auto written = ::write(fd_.get(), &one, sizeof one);
 }
 

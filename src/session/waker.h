@@ -12,7 +12,7 @@ namespace crossdock::session {
 
 class ConnectionWaker;
 
-/// Wakes the I/O thread from others. notify() is a store and a load unless the thread sleeps. Thread-safe.
+/// Wakes the I/O thread from other threads. notify() costs a store and a load unless the thread sleeps. Thread-safe.
 class Waker {
  public:
   Waker();
@@ -20,11 +20,11 @@ class Waker {
 
   // For the I/O thread:
   std::uint64_t seen() const noexcept { return events_.load(std::memory_order_seq_cst); }
-  /// False: something was notified since `seen`; don't sleep.
+  /// Returns false if notify() was called since `seen`: then don't sleep.
   bool prepare_sleep(std::uint64_t seen) noexcept;
   void woke() noexcept;
   int descriptor() const noexcept { return fd_.get(); }
-  /// A connection that a ConnectionWaker has woken since, each once; null: there is no more.
+  /// Returns a connection that a ConnectionWaker has woken since the last call, each one once; null: there are no more.
   void* next_woken() noexcept;
 
  private:
@@ -36,24 +36,26 @@ class Waker {
   ConnectionWaker* woken_ = nullptr;  // a list
 };
 
-/// Wakes the I/O thread for one connection, and only if that waits. Sources have it, and may outlive the connection.
+/// Wakes the I/O thread for one connection, and only if this connection waits. Sources share it, and may outlive the
+/// connection.
 class ConnectionWaker {
  public:
-  /// `connection` is what Waker::next_woken() gives.
+  /// `connection` is the value that Waker::next_woken() returns.
   ConnectionWaker(std::shared_ptr<Waker> waker, void* connection) : waker_(std::move(waker)), connection_(connection) {}
   ~ConnectionWaker() { detach(); }
   ConnectionWaker(const ConnectionWaker&) = delete;
   ConnectionWaker& operator=(const ConnectionWaker&) = delete;
 
-  /// Something has changed that the connection may wait for. Thread-safe.
+  /// Called when something has changed for which the connection may wait. Thread-safe.
   void notify() noexcept;
 
   // For the I/O thread:
-  /// Before it looks whether there is something to do.
+  /// Called before the connection checks whether there is something to do.
   std::uint64_t seen() const noexcept { return events_.load(std::memory_order_seq_cst); }
-  /// There was nothing: the next notify() wakes it. False: something was notified since `seen`; look again.
+  /// Called when there was nothing to do: the next notify() wakes the connection. Returns false if notify() was called
+  /// since `seen`: then check again.
   bool wait(std::uint64_t seen) noexcept;
-  /// The connection has gone.
+  /// Called when the connection is destroyed.
   void detach() noexcept;
 
  private:
@@ -64,7 +66,7 @@ class ConnectionWaker {
   std::atomic<std::uint64_t> events_{0};
   std::atomic<bool> waits_{false};
   // Guarded by the waker's mutex:
-  void* connection_;  // null: gone
+  void* connection_;  // null: destroyed
   bool linked_ = false;
   ConnectionWaker* before_ = nullptr;
   ConnectionWaker* after_ = nullptr;

@@ -24,14 +24,14 @@ AcceptPoll::AcceptPoll(int listening_socket, std::string where)
       timer_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)),
       always_(::eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!poll_ || !timer_ || !always_) throw_errno(errno, where_ + ": making a descriptor to wait on");
-  // The two are told apart from clients by their data: no flag of a client lies here.
+  // Clients are registered with the address of their flag; these two values can't be such an address.
   add(socket_, this);
   add(timer_.get(), nullptr);
   add(always_.get(), nullptr);
   change(always_.get(), false, nullptr);
 }
 
-/// Closing a socket doesn't do it: another descriptor of it may be open, here or in a forked child.
+/// Closing a socket doesn't unregister it while another descriptor of it is open, here or in a forked child.
 void AcceptPoll::forget(int socket) const noexcept {
   if (!fork_.in_child()) ::epoll_ctl(poll_.get(), EPOLL_CTL_DEL, socket, nullptr);
 }
@@ -84,7 +84,7 @@ void AcceptPoll::set_more(bool more) {
 
 void AcceptPoll::set_deadline(std::optional<Clock::time_point> deadline) {
   const auto now = Clock::now();
-  // One that has passed must be armed anew: the timer stays readable until then.
+  // A deadline that has passed must be set again: the timer stays readable until then.
   if (deadline == deadline_ && (!deadline || *deadline > now)) return;
   itimerspec when{};
   if (deadline) {

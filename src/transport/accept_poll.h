@@ -10,23 +10,23 @@
 
 namespace crossdock::transport {
 
-/// One descriptor for all that a listener waits for: clients in the system's queue, clients in their handshake, a
-/// deadline, and work of its own that it has put off. Each is registered once. One thread.
+/// One descriptor for all events that a listener waits for: clients in the system's queue, clients in their handshake,
+/// a deadline, and its own work that was postponed. Each of these is registered once. Use it from one thread.
 class AcceptPoll {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Watches a listening socket, which must outlive this. `where` starts the texts of errors. Throws ResourceError,
-  /// SystemError.
+  /// Watches a listening socket, which must outlive this. `where` is the beginning of error texts. Throws
+  /// ResourceError, SystemError.
   AcceptPoll(int listening_socket, std::string where);
   AcceptPoll(const AcceptPoll&) = delete;
   AcceptPoll& operator=(const AcceptPoll&) = delete;
 
-  /// Readable when look() would find something.
+  /// Readable when look() has something to report.
   int descriptor() const noexcept { return poll_.get(); }
 
-  /// Watches a client's socket until it is destroyed, which must come before the socket is closed. In a forked child
-  /// its destruction does nothing: what is watched is the parent's.
+  /// Watches a client's socket until the Watch is destroyed, which must happen before the socket is closed. In a forked
+  /// child, its destructor does nothing: the epoll instance belongs to the parent.
   class Watch {
    public:
     Watch() noexcept = default;
@@ -45,17 +45,17 @@ class AcceptPoll {
     const AcceptPoll* poll_ = nullptr;
     int socket_ = -1;
   };
-  /// `*news` is set by look() when the socket is readable or its peer has gone. It must outlive the Watch. Throws
-  /// ResourceError, SystemError.
+  /// look() sets `*news` when the socket is readable or its peer has disconnected. `*news` must outlive the Watch.
+  /// Throws ResourceError, SystemError.
   Watch watch(int socket, bool* news);
 
-  /// Sees what has happened since. True: a client waits in the queue.
+  /// Collects the events since the last call. Returns true if a client waits in the queue.
   bool look();
   /// Whether a client in the queue makes descriptor() readable.
   void set_accepting(bool accepting);
-  /// Makes descriptor() readable at `deadline`, until the next call.
+  /// Makes descriptor() readable from `deadline` on, until the next call.
   void set_deadline(std::optional<Clock::time_point> deadline);
-  /// Whether there is more to do at once: descriptor() is readable meanwhile.
+  /// Sets whether there is more work to do at once. While it is set, descriptor() is readable.
   void set_more(bool more);
 
  private:
@@ -68,7 +68,7 @@ class AcceptPoll {
   const int socket_;
   const UniqueFd poll_;
   const UniqueFd timer_;
-  const UniqueFd always_;  // an event that has happened
+  const UniqueFd always_;  // an eventfd that is always readable
   bool accepting_ = true;
   bool more_ = false;
   std::optional<Clock::time_point> deadline_;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::uint64_t kPage = 4096;
 
-/// A private mapping: pages come with the bytes that are written to it.
+/// A private mapping: a page is allocated when bytes are written to it.
 class Block {
  public:
   Block() = default;
@@ -44,14 +44,14 @@ class Block {
   std::uint64_t size_ = 0;
 };
 
-/// What the pool shares with the bodies that are out.
+/// State that the pool shares with the bodies in use.
 class FreeBlocks {
  public:
   explicit FreeBlocks(std::uint64_t max_idle) : max_idle_(max_idle) { idle_.reserve(kMaxBlocks); }
 
   Block take(std::uint64_t size) {
     const std::lock_guard lock(mutex_);
-    // The best fit that wastes at most half; the warmest of those.
+    // Finds the best fit that wastes at most half of its size; if there are several, the one used last.
     auto best = idle_.end();
     for (auto it = idle_.begin(); it != idle_.end(); ++it) {
       if (it->size() < size || it->size() > 2 * align_up(size, kPage) + kSmall) continue;
@@ -75,7 +75,7 @@ class FreeBlocks {
       idle_.erase(idle_.begin());
     }
     idle_bytes_ += block.size();
-    idle_.push_back(std::move(block));  // within what was reserved
+    idle_.push_back(std::move(block));  // capacity was reserved
   }
 
   void close() noexcept {
@@ -91,7 +91,7 @@ class FreeBlocks {
 
   const std::uint64_t max_idle_;
   std::mutex mutex_;
-  std::vector<Block> idle_;  // the warmest last
+  std::vector<Block> idle_;  // the block used last is at the end
   std::uint64_t idle_bytes_ = 0;
   bool closed_ = false;
 };

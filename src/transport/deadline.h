@@ -27,7 +27,7 @@ class Deadline {
         deadline_(Clock::now() + std::chrono::milliseconds(std::max(timeout_ms, 0))),
         interrupted_(interrupted) {}
 
-  /// Milliseconds to wait before asking again. Throws TimeoutError, InterruptedError.
+  /// Returns how many milliseconds to wait before the next call. Throws TimeoutError, InterruptedError.
   int slice() const {
     if (interrupted_ && interrupted_()) throw InterruptedError("connecting to " + where_ + " was interrupted");
     if (timeout_ms_ < 0) return kSliceMs;
@@ -37,19 +37,20 @@ class Deadline {
     }
     return static_cast<int>(std::min<std::int64_t>(left, kSliceMs));
   }
-  /// The time limit of one of `n` addresses left to try. Empty: the system's own limit.
+  /// Returns the time limit for the next address if `n` addresses are left to try. Empty: no limit but the system's
+  /// own.
   std::optional<Clock::time_point> share(std::size_t n) const {
     if (timeout_ms_ < 0 || n <= 1) return std::nullopt;
     return Clock::now() + std::chrono::milliseconds(std::max<std::int64_t>(left_ms(), 0) / static_cast<int>(n));
   }
-  /// Waits for `events`, a slice at most.
+  /// Waits for `events`, at most for slice() milliseconds. Returns whether they occurred.
   bool wait(int socket, short events) const {
     pollfd ask{socket, events, 0};
     return ::poll(&ask, 1, slice()) > 0;
   }
 
  private:
-  static constexpr int kSliceMs = 100;  // between two questions to the interrupt hook
+  static constexpr int kSliceMs = 100;  // interval between calls of the interrupt hook
 
   std::int64_t left_ms() const {
     return std::chrono::ceil<std::chrono::milliseconds>(deadline_ - Clock::now()).count();

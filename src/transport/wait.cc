@@ -14,9 +14,9 @@ namespace crossdock::transport {
 namespace {
 
 constexpr std::int64_t kMillisecond = 1'000'000;  // ns
-constexpr std::int64_t kAutoSpin = 30'000;        // ns: about what one sleep and wake-up cost
+constexpr std::int64_t kAutoSpin = 30'000;        // ns: about the cost of one sleep and wake-up
 constexpr std::int64_t kHookInterval = 100 * kMillisecond;
-constexpr int kLooks = 64;  // between two readings of the clock while spinning
+constexpr int kLooks = 64;  // checks between two reads of the clock while spinning
 
 std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -33,7 +33,7 @@ void pause() noexcept {
 
 [[noreturn]] void throw_interrupted() { throw InterruptedError("waiting for a message was interrupted"); }
 
-/// What looking at memory can't tell: a peer that was killed, or a region that came.
+/// Detects events that shared memory doesn't show: a peer that was killed, or a region that has arrived.
 bool socket_readable(Connection& connection) {
   pollfd descriptor{connection.descriptor(), POLLIN, 0};
   if (::poll(&descriptor, 1, 0) <= 0) return false;
@@ -41,7 +41,7 @@ bool socket_readable(Connection& connection) {
   return true;
 }
 
-/// Spins until the connection is readable or the clock shows `until` (0: never). The system is asked about once a
+/// Spins until the connection is readable or the clock shows `until` (0: never). Polls the socket about once a
 /// millisecond.
 bool spin(Connection& connection, std::int64_t until, const InterruptHook& interrupted) {
   std::int64_t next_check = 0;
@@ -57,7 +57,7 @@ bool spin(Connection& connection, std::int64_t until, const InterruptHook& inter
     next_check = now + kMillisecond;
     if (socket_readable(connection)) return true;
     if (interrupted && interrupted()) throw_interrupted();
-    ::sched_yield();  // where processors are few, the peer may be waiting for this one
+    ::sched_yield();  // with few processors, the peer may wait for this one
   }
 }
 
@@ -82,7 +82,7 @@ bool sleep(Connection& connection, std::int64_t deadline, const InterruptHook& i
       return true;
     }
     const bool over = deadline != 0 && now_ns() >= deadline;
-    const bool stop = interrupted && interrupted();  // a signal came, or it is time to ask
+    const bool stop = interrupted && interrupted();  // a signal has arrived, or the interval has passed
     if (!over && !stop) continue;
     connection.wake();
     if (stop) throw_interrupted();

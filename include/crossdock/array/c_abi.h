@@ -1,6 +1,6 @@
 /* The C structures of the Arrow C data, stream, device and device stream interfaces, in plain C and the global
- * namespace, each under its canonical guard, so that this header goes with nanoarrow's and pyarrow's in either order.
- * The layouts are those of the published specification (Arrow columnar format, "C data interface" and
+ * namespace. Each has its canonical guard, so that this header can be included before or after nanoarrow's and
+ * pyarrow's. The layouts are those of the published specification (Arrow columnar format, "C data interface" and
  * "C device data interface"). */
 #ifndef CROSSDOCK_ARRAY_C_ABI_H
 #define CROSSDOCK_ARRAY_C_ABI_H

@@ -7,21 +7,21 @@
 #include "crossdock/array/schema.h"
 #include "crossdock/core/export.h"
 
-/// Arrow data that is no struct, such as a chunked array or a series: a table of one column.
+/// Arrow data that is not a struct, such as a chunked array or a series, as a table of one column.
 namespace crossdock::array {
 
-/// The schema of batches whose producer may give any array.
+/// The schema of batches from a producer that may give arrays of any type.
 struct TableSchema {
   std::shared_ptr<const Schema> schema;
-  bool of_column = false;  ///< The producer's arrays are no structs, but the one column.
+  bool of_column = false;  ///< The producer's arrays are the one column itself, not structs.
 };
 
-/// Reads `field`, which stays the caller's: a struct is a table, any other type a table of one column of its name.
-/// Throws as import_schema().
+/// Reads `field`; the caller keeps its ownership. A struct is a table; any other type is a table of one column with the
+/// name of the field. Throws as import_schema().
 CROSSDOCK_EXPORT TableSchema import_table_schema(ArrowSchema* field);
 
-/// import_batch() of an array as import_table_schema() has read its type. On a throw `*array` may be taken over, too:
-/// release it if its release isn't null.
+/// Imports an array whose type import_table_schema() has read, as import_batch() does. On a throw `*array` may be taken
+/// over, too: the caller releases it if its release isn't null.
 CROSSDOCK_EXPORT RecordBatch import_table(const TableSchema& schema, ArrowDeviceArray* array);
 
 }  // namespace crossdock::array

@@ -1,9 +1,9 @@
 /* The C structures of DLPack 1.3, in plain C and the global namespace under DLPack's own guard, so that this header
- * goes with dlpack.h and its copies in either order. Layouts, names and numbers are those of DLPack's header
+ * can be included before or after dlpack.h and its copies. Layouts, names and numbers are those of DLPack's header
  * (https://dmlc.github.io/dlpack/latest/c_api.html).
  *
- * A copy older than DLPack 1.0 that comes first lacks what this library needs; including this header after it is an
- * error that says so. The headers of crossdock/exchange name the structures only, and go with any. */
+ * A copy older than DLPack 1.0 lacks structures that this library needs: including it before this header causes an
+ * #error with an explanation. The headers of crossdock/exchange only name the structures, and work with any copy. */
 /* The names are DLPack's. NOLINTBEGIN(readability-identifier-naming) */
 #ifndef DLPACK_DLPACK_H_
 #define DLPACK_DLPACK_H_
@@ -113,8 +113,8 @@ typedef struct DLManagedTensorVersioned {
   DLTensor dl_tensor;
 } DLManagedTensorVersioned;
 
-/* The C exchange API: what the capsule "dlpack_exchange_api" holds that a Python type shows as
- * __dlpack_c_exchange_api__. Objects are PyObject*; all need the interpreter lock; -1 comes with a Python error set. */
+/* The C exchange API: content of the capsule "dlpack_exchange_api", which is the attribute __dlpack_c_exchange_api__ of
+ * a Python type. Objects are PyObject*. All functions need the interpreter lock. On -1 a Python error is set. */
 typedef int (*DLPackManagedTensorAllocator)(DLTensor* prototype, DLManagedTensorVersioned** out, void* error_ctx,
                                             void (*SetError)(void* error_ctx, const char* kind, const char* message));
 typedef int (*DLPackManagedTensorFromPyObjectNoSync)(void* py_object, DLManagedTensorVersioned** out);

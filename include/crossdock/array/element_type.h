@@ -10,7 +10,7 @@
 
 namespace crossdock::array {
 
-/// What a tensor's elements are: DLPack's type codes, which Arrow's and NumPy's kinds of number map to.
+/// DLPack's type codes for the elements of a tensor. The number kinds of Arrow and NumPy map to them.
 enum class TypeCode : std::uint8_t {
   kInt = 0,
   kUInt = 1,
@@ -36,17 +36,17 @@ enum class TypeCode : std::uint8_t {
 struct DescrField {
   std::string name{};
   std::string title{};                ///< Empty if it has none.
-  std::string typestr{};              ///< Empty if `fields` says it.
-  std::vector<DescrField> fields{};   ///< Of a structure within.
-  std::vector<std::int64_t> shape{};  ///< Of an array within; empty for one element.
+  std::string typestr{};              ///< Empty if `fields` gives the type.
+  std::vector<DescrField> fields{};   ///< Fields of a nested structure.
+  std::vector<std::int64_t> shape{};  ///< Shape of a nested array; empty for one element.
   bool operator==(const DescrField&) const = default;
 };
 
-/// An element type that DLPack can't say: structured, of text, dates, or anything else that only a typestr names.
+/// An element type that DLPack can't describe: structured, text, dates, or any other type that only a typestr names.
 /// Immutable once made; shared.
 struct DescribedType {
   std::string typestr;             ///< As in "|V12", "<M8[ns]", "|S5", with its byte order.
-  std::vector<DescrField> fields;  ///< Of a structured type; empty for others.
+  std::vector<DescrField> fields;  ///< Fields of a structured type; empty for other types.
   std::int64_t itemsize = 0;       ///< Bytes.
   bool operator==(const DescribedType&) const = default;
 };
@@ -56,15 +56,15 @@ struct ElementType {
   TypeCode code = TypeCode::kFloat;
   std::uint8_t bits = 64;   ///< Of one lane.
   std::uint16_t lanes = 1;  ///< 1 for everything but vectors.
-  /// Big-endian, where that makes a difference. Carried through the interfaces that can say it; others refuse it.
+  /// Big-endian, if the byte order matters for the type. Interfaces that can express it carry it; others refuse it.
   bool swapped = false;
-  /// Elements of less than a byte, each in a byte of its own (DLPack's flag).
+  /// Elements smaller than a byte, each stored in one byte (DLPack's flag).
   bool padded = false;
-  /// Of kOpaque elements that came with a typestr; null otherwise.
+  /// For kOpaque elements that came with a typestr; null otherwise.
   std::shared_ptr<const DescribedType> described{};
 
-  /// Bytes from one element to the next. Elements of less than a byte count as one each: `padded`, or several lanes
-  /// together; import refuses others.
+  /// Returns the bytes from one element to the next. Elements smaller than a byte count as one byte each: they are
+  /// `padded`, or have several lanes together; import refuses others.
   std::int64_t itemsize() const noexcept {
     if (described) [[unlikely]]
       return described->itemsize;
@@ -73,25 +73,25 @@ struct ElementType {
   CROSSDOCK_EXPORT bool operator==(const ElementType& other) const noexcept;
 };
 
-/// "float32", "bool", "bfloat16", "float8_e4m3fn", ">i4" where it is big-endian, else the typestr. "float32x4" with
-/// lanes.
+/// Returns the name of a type: "float32", "bool", "bfloat16", "float8_e4m3fn"; ">i4" if it is big-endian; "float32x4"
+/// with lanes; else the typestr.
 CROSSDOCK_EXPORT std::string element_type_name(const ElementType& type);
 
-/// The typestr of NumPy's array interface and the CUDA Array Interface, as in "<f4". Empty where it has none: bfloat16
-/// and the smaller floats, vectors.
+/// Returns the typestr of NumPy's array interface and the CUDA Array Interface, as in "<f4". Empty for types without a
+/// typestr: bfloat16 and the smaller floats, and vectors.
 CROSSDOCK_EXPORT std::string typestr_of(const ElementType& type);
 
-/// Reads a typestr: byte order ('<', '>', '|', '='), kind (b i u f c m M O S U V t), size in bytes ('t': bits), and a
-/// unit in brackets for m and M. Throws InvalidArgumentError that quotes it; UnsupportedTypeError for Python objects
-/// ('O') and bit fields ('t'). Kinds other than numbers and bool become kOpaque, described by it.
+/// Reads a typestr: byte order ('<', '>', '|', '='), kind (b i u f c m M O S U V t), size in bytes (for 't' in bits),
+/// and a unit in brackets for m and M. Kinds other than numbers and bool become kOpaque, with `described` set. Throws
+/// InvalidArgumentError, which quotes the typestr; UnsupportedTypeError for Python objects ('O') and bit fields ('t').
 CROSSDOCK_EXPORT ElementType parse_typestr(std::string_view typestr);
 
-/// The structured type of a descr, whose fields must add up to the size that `typestr` says. Throws
-/// InvalidArgumentError that says where they disagree, UnsupportedTypeError for Python objects within.
+/// Returns the structured type of a descr. The sizes of its fields must add up to the size in `typestr`. Throws
+/// InvalidArgumentError, which says where they disagree; UnsupportedTypeError for Python objects inside.
 CROSSDOCK_EXPORT ElementType structured_type(std::string_view typestr, std::vector<DescrField> fields);
 
-/// Reads a name as people write it: "float32", "f4", "<f4", "bool", "bfloat16". Throws InvalidArgumentError that lists
-/// what there is.
+/// Reads the name of a type in a common form: "float32", "f4", "<f4", "bool", "bfloat16". Throws InvalidArgumentError,
+/// which lists the known names.
 CROSSDOCK_EXPORT ElementType parse_element_type(std::string_view name);
 
 }  // namespace crossdock::array

@@ -8,17 +8,17 @@
 
 namespace crossdock::array {
 
-/// Most dimensions of a tensor: what NumPy has, too.
+/// Maximum number of dimensions of a tensor, the same as NumPy's.
 inline constexpr std::int32_t kMaxTensorDimensions = 64;
 
-/// A tensor's shape, and its strides in bytes. Up to 8 dimensions lie in the object itself, so that handing a tensor
-/// over allocates nothing for them. A plain value: two arrays of equal length.
+/// A tensor's shape, and its strides in bytes. Up to 8 dimensions are stored in the object itself, so that a hand-over
+/// of a tensor allocates nothing for them. A plain value: two arrays of equal length.
 class Extents {
  public:
   static constexpr std::int32_t kInline = 8;
 
   Extents() noexcept = default;
-  /// Of `ndim` dimensions, 0 to kMaxTensorDimensions; their values are not set.
+  /// Makes extents of `ndim` dimensions, 0 to kMaxTensorDimensions, and doesn't set their values.
   explicit Extents(std::int32_t ndim) : ndim_(ndim) {
     if (ndim > kInline) [[unlikely]]
       heap_ = std::make_unique<std::int64_t[]>(2 * static_cast<std::size_t>(ndim));

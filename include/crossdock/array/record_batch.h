@@ -20,12 +20,12 @@ namespace crossdock::array {
 struct Node {
   std::int64_t length = 0;
   std::int64_t null_count = 0;
-  std::int64_t offset = 0;  ///< Elements to skip; always 0 in what came by IPC.
+  std::int64_t offset = 0;  ///< Elements to skip; always 0 in data that came by IPC.
 };
 
-/// The size of a buffer that is there, where that stands in memory which the host can't read, or not yet: the bytes of
-/// text and binary columns, and variadic buffers. The C data interface needs no sizes, so such a buffer is carried and
-/// exported as it is; resolve_sizes() of the exchange layer (batch.h) finds it out.
+/// The size of a buffer that exists, but whose size is stored in memory that the host can't read, or can't read yet:
+/// the bytes of text and binary columns, and variadic buffers. The C data interface needs no sizes, so such a buffer is
+/// carried and exported unchanged. resolve_sizes() of the exchange layer (batch.h) reads the size.
 inline constexpr std::int64_t kUnknownSize = -1;
 
 /// A view of one buffer. `data` is a device pointer if the batch is on a device. An absent buffer is {nullptr, 0}.
@@ -37,45 +37,45 @@ struct BufferView {
 };
 
 /// A record batch: flat arrays of nodes and buffers in the schema's preorder, and one owner that keeps the memory
-/// alive. Read-only, as Arrow memory is once exported. A plain movable value; not shared between threads while it is
-/// changed.
+/// alive. The memory is read-only, as Arrow memory is once exported. A plain movable value; not to be shared between
+/// threads while it is changed.
 struct RecordBatch {
   std::shared_ptr<const Schema> schema;
   std::int64_t num_rows = 0;
   std::vector<Node> nodes;  ///< schema->nodes().size()
-  /// schema->n_buffers(), and the variadic ones of each view right after its own two.
+  /// schema->n_buffers() buffers, and the variadic buffers of each view directly after its own two.
   std::vector<BufferView> buffers;
-  /// How many variadic buffers each node of a view type has, in preorder: schema->n_variadic() numbers.
+  /// The number of variadic buffers of each node of a view type, in preorder: schema->n_variadic() numbers.
   std::vector<std::int64_t> variadic_counts;
   std::vector<std::shared_ptr<const RecordBatch>> dictionaries;  ///< One per schema->dictionaries(); one column each.
   std::shared_ptr<const void> owner;                             ///< Keeps every buffer alive.
-  /// Of the IPC message that it came in, or is to go out in. The C data interface has no place for it: it goes from
-  /// export_batch() to import_batch() of this library only.
+  /// Custom metadata of the IPC message of this batch, received or to be sent. The C data interface has no place for
+  /// it: only this library's export_batch() and import_batch() pass it on.
   Metadata custom_metadata;
 
-  device::Device device;  ///< Where every buffer is, dictionaries' too.
-  /// Work that must be done, or be ordered before, what touches the buffers, dictionaries' too.
+  device::Device device;  ///< The device of every buffer, dictionaries' too.
+  /// The end of work that must be over, or be ordered first, before the buffers, dictionaries' too, are accessed.
   device::Event event;
   std::optional<device::Queue> queue{};  ///< The queue that this work is on, if it is known.
-  /// For each node of a view type, as variadic_counts, the sizes of its variadic buffers: int64 numbers in the device's
-  /// memory, which an array of the C data interface must have there. Empty for batches on the host, whose sizes are
-  /// written on export.
+  /// For each node of a view type, in the order of variadic_counts, the sizes of its variadic buffers: int64 numbers in
+  /// the device's memory, where an array of the C data interface must have them. Empty for batches on the host, whose
+  /// sizes are written on export.
   std::vector<const void*> variadic_sizes{};
 
-  /// Sum of the buffers' sizes that are known, dictionaries not counted.
+  /// Returns the sum of all known buffer sizes, without dictionaries.
   CROSSDOCK_EXPORT std::int64_t nbytes() const noexcept;
   /// True if the size of every buffer is known, dictionaries' too.
   CROSSDOCK_EXPORT bool sizes_known() const noexcept;
 
-  /// True if there are as many nodes, variadic counts, buffers and dictionaries as the schema asks for.
+  /// True if the numbers of nodes, variadic counts, buffers and dictionaries are those that the schema asks for.
   CROSSDOCK_EXPORT bool counts_fit() const noexcept;
 
-  /// True if the buffers may be read by this process as they are: host memory of any kind, and no event to wait for.
+  /// True if this process may read the buffers now: host memory of any kind, and no event to wait for.
   CROSSDOCK_EXPORT bool host_readable() const noexcept;
 };
 
-/// Walks a schema's nodes in preorder together with the buffers of a batch whose counts fit. A plain value; a copy
-/// remembers a place.
+/// Walks a schema's nodes in preorder together with the buffers of a batch, whose counts must fit. A plain value; a
+/// copy remembers a position.
 class BufferCursor {
  public:
   explicit BufferCursor(std::span<const std::int64_t> variadic_counts) noexcept : counts_(variadic_counts.data()) {}
@@ -99,90 +99,115 @@ class BufferCursor {
   std::size_t next_ = 0;
 };
 
-/// How closely data is looked at.
+/// How thoroughly data is checked.
 enum class Validation : std::uint8_t {
-  kStructure,  ///< check_structure: made always.
-  kFull,       ///< check_full: for data of somebody who isn't trusted.
+  kStructure,  ///< check_structure: always done.
+  kFull,       ///< check_full: for data from an untrusted producer.
 };
 
-/// Whether check_full looks at a batch's dictionaries too. A stream's are shared by its batches: who checked them when
-/// they came need not do it again with each batch.
+/// Whether check_full also checks a batch's dictionaries. The batches of a stream share their dictionaries: a caller
+/// that checked them on arrival need not check them again for each batch.
 enum class Dictionaries : std::uint8_t { kCheck, kTrust };
 
-/// Checks counts, lengths, null counts, that every buffer is as large as its node's offset and length ask for, that the
-/// first and last offsets of each variable-size node are in order and within what they point into, that the last run
-/// end reaches to the end of its node, that children are long enough (the top level's: exactly num_rows), and that
-/// dictionaries are there unless their column is empty or all null. After it, nothing out of bounds is reached by way
-/// of lengths, of first and last offsets and of the last run end. What it doesn't look at: the offsets and run ends
-/// between, unions' type ids and offsets, list views' offsets and sizes, the headers of views, indices of dictionaries,
-/// and text; see check_full. Costs O(nodes), dictionaries' included, and reads at most two numbers per node. Of a batch
-/// that isn't host_readable() it reads none, leaves out what would need them, and lets sizes be unknown. Throws
-/// InvalidDataError that names the field's path.
+/// Checks the structure of a batch:
+/// - counts, lengths and null counts;
+/// - every buffer is as large as its node's offset and length ask for;
+/// - the first and last offsets of each variable-size node are in order and within the data that they point into;
+/// - the last run end reaches the end of its node;
+/// - children are long enough (at the top level: exactly num_rows);
+/// - dictionaries are present, unless their column is empty or all null.
+///
+/// After this check, no access by way of lengths, first and last offsets, or the last run end is out of bounds. It
+/// doesn't check the offsets and run ends in between, unions' type ids and offsets, list views' offsets and sizes, the
+/// headers of views, dictionary indices, and text; see check_full.
+///
+/// Costs O(nodes), dictionaries' included, and reads at most two numbers per node. For a batch that isn't
+/// host_readable() it reads nothing, skips the checks that need data, and accepts unknown sizes. Throws
+/// InvalidDataError, which names the field's path.
 CROSSDOCK_EXPORT void check_structure(const RecordBatch& batch);
 
-/// check_structure, and everything that it leaves out, in every element that a node shows, dictionaries' too: counted
-/// nulls are the bitmap's; offsets are in order; utf8 (of any kind) is UTF-8; dictionaries' indices are within them;
-/// type ids are those of a union's children, and dense offsets within them and in order for each; run ends aren't null,
-/// are above 0 and each above the one before; views lie within their buffers, with the prefix that they say and zeros
-/// after short ones; list views lie within their child; decimals have no more digits than their precision; a date64 is
-/// a whole number of days and a time is within a day; entries and keys of maps aren't null. Elements that are null may
-/// hold anything where the format lets them: indices, text, views, decimals, dates, times. After it, a consumer that
-/// follows the format reaches nothing out of bounds. Reads every buffer but other fixed-width values once or twice.
-/// Throws InvalidDataError that names the field's path and the first bad element, InvalidArgumentError if the batch
-/// isn't host_readable().
+/// Does check_structure, and checks every element that a node shows, dictionaries' too:
+/// - null counts are those of the bitmaps;
+/// - offsets are in order;
+/// - utf8 (of any kind) is UTF-8;
+/// - dictionary indices are within their dictionaries;
+/// - type ids are those of a union's children; dense offsets are within the children, and in order for each child;
+/// - run ends aren't null, are above 0, and each is above the one before;
+/// - views lie within their buffers, have the right prefix, and zeros after short values;
+/// - list views lie within their child;
+/// - decimals have no more digits than their precision;
+/// - a date64 is a whole number of days, and a time is within a day;
+/// - entries and keys of maps aren't null.
+///
+/// Null elements may hold any value where the format allows it: indices, text, views, decimals, dates, times. After
+/// this check, a consumer that follows the format accesses nothing out of bounds. Reads each buffer once or twice, but
+/// not the values of other fixed-width types. Throws InvalidDataError, which names the field's path and the first bad
+/// element; InvalidArgumentError if the batch isn't host_readable().
 CROSSDOCK_EXPORT void check_full(const RecordBatch& batch, Dictionaries dictionaries = Dictionaries::kCheck);
 
-/// Takes over `*array`: a struct array whose children are the schema's fields, or, if `schema` has one field, an array
-/// of that field's type as a batch of one column (the two always differ in their counts of buffers and children). On
-/// success `*array` is marked released and the batch owns it; on a throw it is untouched and still the caller's. Its
-/// sync_event becomes the batch's event, valid as long as the batch's owner. Any device type is taken, those without a
-/// name too; reserved members are ignored.
+/// Takes ownership of `*array`: a struct array whose children are the schema's fields. If `schema` has one field,
+/// `*array` may also be an array of that field's type, taken as a batch of one column (the two always differ in their
+/// counts of buffers and children).
 ///
-/// What export_batch() of this library exported keeps the buffers' sizes that the batch had, whatever its memory says
-/// meanwhile. Of other producers' memory that the host may read, the last offsets are read for the sizes of what they
-/// point into (no further than the mapping goes in recycled memory and files, which can change); of other memory, and
-/// where there is an event to wait for, no byte is read and those sizes are unknown. check_structure is made. The
-/// null count of unions and run-end encoded arrays, which have no nulls of their own, is taken as 0. A struct array
-/// with a validity buffer or an offset: an offset is pushed down to the children; nulls at the top are refused, as
-/// record batches have none (the bits are counted if null_count is unknown). Throws InvalidArgumentError (released
-/// already), InvalidDataError that names the field, UnsupportedTypeError (an unknown null count of a struct with a
-/// validity buffer that the host can't read).
+/// On success `*array` is marked released and the batch owns it. On a throw it is unchanged and the caller still owns
+/// it. Its sync_event becomes the batch's event, valid as long as the batch's owner. Accepts any device type, also
+/// unknown ones. Ignores reserved members.
+///
+/// Sizes: an array that export_batch() of this library exported keeps the buffer sizes that its batch had, even if the
+/// memory has changed since. For other producers' memory that the host may read, reads the last offsets to get the
+/// sizes of the buffers that they point into; in recycled memory and files, which can change, such a size never exceeds
+/// the mapping. For other memory, and if there is an event to wait for, reads no byte and leaves those sizes unknown.
+/// Does check_structure.
+///
+/// Nulls: the null count of unions and run-end encoded arrays, which have no nulls of their own, is taken as 0. If a
+/// struct array has an offset, the offset is applied to the children. Nulls at the top level are refused, because
+/// record batches have none; the bits of a validity buffer are counted if null_count is unknown.
+///
+/// Throws InvalidArgumentError for an array that is already released, InvalidDataError, which names the field, and
+/// UnsupportedTypeError for an unknown null count of a struct with a validity buffer that the host can't read.
 CROSSDOCK_EXPORT RecordBatch import_batch(std::shared_ptr<const Schema> schema, ArrowDeviceArray* array);
 
-/// Gives the batch away as a struct array; the memory, and its event, live until `out` and every child moved out of it
-/// is released, on whatever thread. One allocation, whatever the number of columns. A dictionary that isn't there goes
-/// out as an empty one. Throws InvalidDataError if the batch's counts don't fit its schema or a dictionary is on
-/// another device, UnsupportedTypeError for views in a device's memory without variadic_sizes, InvalidArgumentError for
-/// host memory that a device's queue still works on (Arrow has no event for the CPU's: wait first), and the failure
-/// that its event carries; then `*out` is released.
+/// Exports the batch as a struct array. The memory and its event live until `out` and every child that was moved out of
+/// it are released, on any thread. Makes one allocation, whatever the number of columns. A missing dictionary is
+/// exported as an empty one.
+///
+/// Throws InvalidDataError if the batch's counts don't fit its schema or a dictionary is on another device;
+/// UnsupportedTypeError for views in a device's memory without variadic_sizes; InvalidArgumentError for host memory
+/// that a device's queue still works on (Arrow has no event for the CPU: wait first); and the error that the batch's
+/// event carries. After a throw `*out` is released.
 CROSSDOCK_EXPORT void export_batch(RecordBatch batch, ArrowDeviceArray* out);
 
-/// What normalized() does with offsets of a slice, which start above 0.
+/// How normalized() treats offsets of a slice, which begin above 0.
 enum class Offsets : std::uint8_t {
-  kKeep,  ///< They stay as they are, and so does the start of what they point into: nothing is copied.
-  /// They are written anew, so that what they point into is cut at both ends: for batches that will be copied.
+  kKeep,  ///< Keeps them, and the start of the data that they point into: nothing is copied.
+  /// Writes new offsets, so that the data that they point into is cut at both ends: for batches that will be copied.
   kFromZero,
 };
 
-/// The same batch, checked as by check_structure, with every node's offset 0 and null_count known, children exactly as
-/// long as their parents ask for, every buffer pointing at the first byte needed and its size cut to what is needed
-/// (offsets as `offsets` says; dictionaries' are always kept). Buffers of no bytes, and
-/// validity where nothing is null, become absent. Bitmaps whose first bit is not at the start of a byte are copied, and
-/// added to `*copied_bytes`; so are the run ends of a run-end encoded node that starts after its first run's first
-/// element, since run ends count from the start. Runs outside what is shown are cut off. Children of dense unions and
-/// list views, into which any element may point, and the variadic buffers of views stay whole, but for
-/// Offsets::kFromZero, which cuts those children to what is pointed into where every offset is within them. Without a
-/// change to make, nothing is allocated. A dictionary that needs a change becomes a new object; others keep theirs.
-/// Throws InvalidDataError; InvalidArgumentError if the batch isn't host_readable().
+/// Returns the same batch in normal form, checked as by check_structure.
+///
+/// Every node's offset is 0 and its null_count is known. Children are exactly as long as their parents ask for. Every
+/// buffer begins at the first byte needed, and its size is cut to the bytes needed (offsets as `offsets` says;
+/// dictionaries' offsets are always kept). Buffers without bytes, and validity where nothing is null, become absent.
+/// Runs outside the elements shown are cut off.
+///
+/// Copies the following, and adds their bytes to `*copied_bytes`: bitmaps whose first bit isn't at the start of a byte;
+/// the run ends of a run-end encoded node that begins after the first element of its first run, because run ends count
+/// from the start. The children of dense unions and list views, into which any element may point, and the variadic
+/// buffers of views stay whole. Exception: Offsets::kFromZero cuts those children to the part that is pointed into, if
+/// every offset is within them.
+///
+/// Allocates nothing if there is nothing to change. A dictionary that needs a change becomes a new object; others keep
+/// theirs. Throws InvalidDataError; InvalidArgumentError if the batch isn't host_readable().
 CROSSDOCK_EXPORT RecordBatch normalized(RecordBatch batch, std::int64_t* copied_bytes,
                                         Offsets offsets = Offsets::kKeep);
 
-/// The columns at `indices` of the top level, in that order, as a batch of `schema` (which the caller made with
-/// select_fields). Throws InvalidArgumentError if indices and schema don't fit the batch.
+/// Returns the top-level columns at `indices`, in that order, as a batch of `schema`, which the caller made with
+/// select_fields. Throws InvalidArgumentError if indices and schema don't fit the batch.
 CROSSDOCK_EXPORT RecordBatch select_columns(const RecordBatch& batch, std::shared_ptr<const Schema> schema,
                                             const std::vector<int>& indices);
-/// The schema of some top-level fields by name. Throws NotFoundError that lists what there is, InvalidArgumentError if
-/// a name is ambiguous.
+/// Returns the schema of some top-level fields by name. Throws NotFoundError, which lists the existing names;
+/// InvalidArgumentError if a name is ambiguous.
 CROSSDOCK_EXPORT std::shared_ptr<const Schema> select_fields(const Schema& schema,
                                                              const std::vector<std::string>& names,
                                                              std::vector<int>* indices);

@@ -5,9 +5,9 @@
 
 namespace crossdock::array {
 
-/// Whether two batches of one schema show the same elements of the same memory: nodes' lengths and offsets, and all
-/// buffers' addresses and sizes. Reads no byte of them, and looks at no dictionaries. True says that they are equal as
-/// long as the memory is held; false says nothing.
+/// True if two batches of one schema show the same elements of the same memory: equal lengths and offsets of nodes, and
+/// equal addresses and sizes of all buffers. Reads no byte of the buffers, and ignores dictionaries. True means that
+/// the batches are equal as long as the memory is held; false means nothing.
 CROSSDOCK_EXPORT bool same_memory(const RecordBatch& a, const RecordBatch& b) noexcept;
 
 }  // namespace crossdock::array

@@ -7,19 +7,19 @@
 #include "crossdock/array/record_batch.h"
 #include "crossdock/core/export.h"
 
-/// Finding out the sizes that an imported batch couldn't say (kUnknownSize).
+/// Reads the sizes that were unknown (kUnknownSize) when a batch was imported.
 namespace crossdock::array {
 
-/// Replaces every dictionary of a batch, nested ones too, by a copy of the RecordBatch (its memory is shared) that
-/// nobody else has, so that it may be changed; one that several columns share stays shared. Returns them, as long as
-/// the batch keeps them.
+/// Replaces every dictionary of a batch, nested ones too, by a copy of its RecordBatch that only this batch holds, so
+/// that it may be changed. The memory is shared. A dictionary that several columns share stays shared. Returns the
+/// copies; the pointers are valid as long as the batch keeps them.
 CROSSDOCK_EXPORT std::vector<RecordBatch*> own_dictionaries(RecordBatch* batch);
 
-/// Where the sizes of one node's buffers stand.
+/// The place in memory of the sizes of one node's buffers.
 struct SizesAt {
   const void* numbers;  ///< `count` little-endian integers of `width` bytes, in the batch's memory.
   std::int32_t width;   ///< 4 or 8.
-  std::int64_t count;   ///< As many buffers from `first_buffer` on.
+  std::int64_t count;   ///< Number of sizes, and of buffers from `first_buffer` on.
   RecordBatch* batch;   ///< The batch, or a dictionary of it.
   std::size_t node;
   std::size_t first_buffer;
@@ -27,15 +27,17 @@ struct SizesAt {
   std::int64_t nbytes() const noexcept { return count * width; }
 };
 
-/// Every size that isn't known. Dictionaries are made the batch's own first (own_dictionaries()), if there is one.
+/// Returns the places of all unknown sizes. If there is one, first makes the dictionaries the batch's own
+/// (own_dictionaries()).
 CROSSDOCK_EXPORT std::vector<SizesAt> unknown_sizes(RecordBatch* batch);
 
-/// Sets them from `numbers`, a copy in host memory. Throws InvalidDataError that names the field for one below 0, and
-/// for one above 0 of a buffer that isn't there.
+/// Sets the sizes from `numbers`, a copy in host memory. Throws InvalidDataError, which names the field, for a negative
+/// size, and for a size above 0 of an absent buffer.
 CROSSDOCK_EXPORT void set_sizes(const SizesAt& at, const void* numbers);
 
-/// Of a batch whose memory the host may read now, after it couldn't: reads the sizes, and makes the checks that were
-/// left out on import (check_structure). Throws InvalidDataError, InvalidArgumentError if it isn't host_readable().
+/// Reads the unknown sizes of a batch whose memory the host can read now, but couldn't on import. Makes the checks that
+/// were skipped on import (check_structure). Throws InvalidDataError; InvalidArgumentError if the batch isn't
+/// host_readable().
 CROSSDOCK_EXPORT void read_sizes(RecordBatch* batch);
 
 }  // namespace crossdock::array

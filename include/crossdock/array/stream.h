@@ -10,39 +10,44 @@
 
 namespace crossdock::array {
 
-/// Batches of one schema, one after another. One thread at a time, but not always the same one.
+/// Batches of one schema, one after another. Not for use by two threads at the same time, but the thread may change.
 class CROSSDOCK_EXPORT BatchStream {
  public:
   virtual ~BatchStream() = default;
   virtual const std::shared_ptr<const Schema>& schema() const = 0;
-  /// Where its batches are: every one on a device of this type.
+  /// The device type of all batches.
   virtual device::DeviceType device_type() const { return device::DeviceType::kCpu; }
-  /// The next batch; nothing at the end. Blocks as long as its source does. Throws crossdock::Error. After TimeoutError
-  /// and InterruptedError it may be called again, where a stream has them; any other error stays: every later call
-  /// throws it again, so that what was cut short never looks like what has ended.
+  /// Returns the next batch; nullopt at the end. Blocks as long as its source does. Throws crossdock::Error. After
+  /// TimeoutError and InterruptedError, in streams that have them, the caller may call it again. Any other error is
+  /// permanent: every later call throws it again, so that a broken stream never looks like a complete one.
   virtual std::optional<RecordBatch> next() = 0;
 };
 
-/// Batches that are there, each given once. Throws InvalidArgumentError if `schema` is null, and InvalidDataError if a
-/// batch is of another schema, or of another device type than the first.
+/// Makes a stream of existing batches; gives each once. Throws InvalidArgumentError if `schema` is null, and
+/// InvalidDataError if a batch has another schema, or another device type than the first batch.
 CROSSDOCK_EXPORT std::unique_ptr<BatchStream> make_stream(std::shared_ptr<const Schema> schema,
                                                           std::vector<RecordBatch> batches);
 
-/// Takes over `*stream`, which is marked released; reads its schema at once. Arrays that are no structs (a chunked
-/// array, a series) become batches of one column. The producer's callbacks are then called on whatever thread calls
-/// next() or drops the stream. Errors of the producer throw the class that fits the errno of its status, with its own
-/// words (InvalidDataError for EINVAL, UnsupportedError for ENOSYS, ResourceError for ENOMEM, SystemError for EIO; the
-/// error keeps the errno); of a stream that export_stream() made, what its source threw. An array that isn't of the
-/// stream's device type is InvalidDataError. On a throw here the stream is still the caller's.
+/// Takes ownership of `*stream`, which is marked released, and reads its schema at once. On a throw the caller still
+/// owns it. Arrays that are not structs (a chunked array, a series) become batches of one column.
+///
+/// The producer's callbacks are later called on the thread that calls next() or drops the stream. For errors of the
+/// producer, throws the class that fits the errno of its status, with the producer's text (InvalidDataError for EINVAL,
+/// UnsupportedError for ENOSYS, ResourceError for ENOMEM, SystemError for EIO; the error keeps the errno). For a stream
+/// that export_stream() made, throws the original error of its source. Throws InvalidDataError for an array that isn't
+/// of the stream's device type.
 CROSSDOCK_EXPORT std::unique_ptr<BatchStream> import_stream(ArrowArrayStream* stream);
 CROSSDOCK_EXPORT std::unique_ptr<BatchStream> import_device_stream(ArrowDeviceArrayStream* stream);
 
-/// Gives the stream away in C form; an error becomes its own errno, or the one that fits its code (EINVAL for bad data
-/// and arguments, ENOSYS for what is unsupported, ENOMEM, EACCES, ENOENT, ETIMEDOUT, EINTR, ECANCELED for what was
-/// closed, ECONNRESET; else EIO), with get_last_error(), whose text begins with the error's name. The CPU form is for
-/// batches on the CPU: one of another device, or with an event, which it can't say, is an error of the stream
-/// (UnsupportedTypeError). The device form says the stream's device type and gives each array its event; a batch of
-/// another type is InvalidDataError.
+/// Exports the stream in C form.
+///
+/// An error becomes its own errno, or the errno that fits its code: EINVAL for bad data and arguments, ENOSYS for
+/// unsupported features, ENOMEM, EACCES, ENOENT, ETIMEDOUT, EINTR, ECANCELED for a closed object, ECONNRESET; else EIO.
+/// get_last_error() gives the text, which begins with the error's name.
+///
+/// The CPU form is for batches on the CPU. It can't carry an event: a batch on another device, or with an event, is an
+/// error of the stream (UnsupportedTypeError). The device form gives the stream's device type, and the event of each
+/// array; a batch of another device type is InvalidDataError.
 CROSSDOCK_EXPORT void export_stream(std::unique_ptr<BatchStream> stream, ArrowArrayStream* out);
 CROSSDOCK_EXPORT void export_device_stream(std::unique_ptr<BatchStream> stream, ArrowDeviceArrayStream* out);
 

@@ -9,7 +9,7 @@
 
 namespace crossdock::array {
 
-/// The logical types of the Arrow columnar format, all of them.
+/// All logical types of the Arrow columnar format.
 enum class TypeId : std::uint8_t {
   kNull,
   kBool,
@@ -70,43 +70,44 @@ struct Type {
   std::int32_t fixed_size = 0;        ///< FixedSizeBinary: bytes; FixedSizeList: elements.
   bool keys_sorted = false;           ///< Map.
   std::string timezone{};             ///< Timestamp; empty means none.
-  /// Unions: the type id that elements of child i have, one per child, different, 0 to 127.
+  /// Unions: the type id of the elements of child i. One per child, all different, 0 to 127.
   std::vector<std::int8_t> type_codes{};
 
   bool operator==(const Type&) const = default;
 };
 
-/// What a buffer holds. The order of a type's buffers is that of the columnar format.
+/// Content of a buffer. The order of a type's buffers is that of the columnar format.
 enum class BufferKind : std::uint8_t {
   kValidity,           ///< One bit per element, may be absent.
   kBits,               ///< Bool values, one bit per element.
   kFixed,              ///< `width` bytes per element.
   kOffsets32,          ///< length + 1 int32; none needed at length 0.
   kOffsets64,          ///< length + 1 int64; none needed at length 0.
-  kBytes,              ///< What the offsets before it point into.
-  kTypeIds,            ///< Unions: one int8 per element, which child it is of.
-  kUnionOffsets,       ///< Dense unions: one int32 per element, which element of its child it is.
-  kViews,              ///< 16 bytes per element: length, and the bytes themselves or where they are.
-  kListViewOffsets32,  ///< One int32 per element: where in the child it begins.
+  kBytes,              ///< The data that the offsets before it point into.
+  kTypeIds,            ///< Unions: one int8 per element, the type id of its child.
+  kUnionOffsets,       ///< Dense unions: one int32 per element, its index in the child.
+  kViews,              ///< 16 bytes per element: length, and the bytes themselves or their place.
+  kListViewOffsets32,  ///< One int32 per element: index of its first element in the child.
   kListViewOffsets64,  ///< One int64 per element.
-  kListViewSizes32,    ///< One int32 per element: how many elements of the child it has.
+  kListViewSizes32,    ///< One int32 per element: its number of elements of the child.
   kListViewSizes64,    ///< One int64 per element.
 };
 
-/// The table of type layouts: which buffers and how many children an array of this type has.
+/// Layout of a type: the buffers and the number of children of its arrays.
 struct TypeLayout {
   std::uint8_t n_buffers = 0;
   BufferKind buffers[3] = {};
   std::int32_t width = 0;       ///< Bytes per element of the kFixed buffer.
   std::int32_t n_children = 0;  ///< -1: any number (struct, unions).
-  /// Views: any number of buffers of bytes follow these, as RecordBatch::variadic_counts says.
+  /// Views: any number of byte buffers follow these, as many as RecordBatch::variadic_counts says.
   bool variadic = false;
 
-  /// Whether the first buffer is a bitmap of validity. What has none has no nulls of its own, the null type apart.
+  /// True if the first buffer is a validity bitmap. A type without one has no nulls of its own, except for the null
+  /// type.
   constexpr bool has_validity() const noexcept { return n_buffers > 0 && buffers[0] == BufferKind::kValidity; }
 };
 
-/// Bytes per element of a buffer that has `width` (see TypeLayout) or a width of its own; 0 of the kinds whose size
+/// Returns the bytes per element of a buffer. `width` is that of TypeLayout, for kFixed. Returns 0 for kinds whose size
 /// isn't a multiple of the length: bits, offsets (length + 1 of them) and bytes.
 constexpr std::int32_t element_width(BufferKind kind, std::int32_t width) noexcept {
   switch (kind) {
@@ -127,11 +128,11 @@ constexpr std::int32_t element_width(BufferKind kind, std::int32_t width) noexce
   return 0;
 }
 
-/// Where any buffer may lie.
+/// An address that is a multiple of this suits every buffer.
 inline constexpr std::uint32_t kMostAlignment = 8;
 
-/// What a buffer's address must be a multiple of, so that its elements can be read in place as the numbers that they
-/// are: 1, 2, 4 or 8. `width` as in TypeLayout. Decimals and intervals of more bytes are made of numbers of 8.
+/// Returns the number that a buffer's address must be a multiple of, so that its elements can be read in place: 1, 2, 4
+/// or 8. `width` as in TypeLayout. Larger decimals and intervals consist of numbers of 8 bytes.
 constexpr std::uint32_t element_alignment(BufferKind kind, std::int32_t width) noexcept {
   if (kind == BufferKind::kOffsets32) return 4;
   if (kind == BufferKind::kOffsets64) return 8;
@@ -141,10 +142,10 @@ constexpr std::uint32_t element_alignment(BufferKind kind, std::int32_t width) n
   return power < kMostAlignment ? power : kMostAlignment;
 }
 
-/// Total: defined for every TypeId. No allocation, thread-safe.
+/// Returns the layout of a type; defined for every TypeId. Doesn't allocate. Thread-safe.
 CROSSDOCK_EXPORT TypeLayout type_layout(const Type& type) noexcept;
 
-/// For messages, as in "timestamp[us, UTC]", "decimal128(9, 2)".
+/// Returns a name for messages, as in "timestamp[us, UTC]", "decimal128(9, 2)".
 CROSSDOCK_EXPORT std::string type_name(const Type& type);
 
 }  // namespace crossdock::array

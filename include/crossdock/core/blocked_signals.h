@@ -6,8 +6,8 @@
 
 namespace crossdock {
 
-/// While it lives, the calling thread takes no signals, and the threads that it starts never do: they inherit what is
-/// blocked, and signals are for the program's own threads.
+/// Blocks all signals in the calling thread while this object lives. Threads that it starts meanwhile inherit the
+/// signal mask and never take signals: signals are for the program's own threads.
 class CROSSDOCK_EXPORT BlockedSignals {
  public:
   BlockedSignals() noexcept;

@@ -10,8 +10,8 @@
 
 namespace crossdock {
 
-/// Bytes that somebody else owns. Always host-readable: memory of other devices travels as `device` types, never as a
-/// span.
+/// A view of bytes, which it doesn't own. Always host-readable: memory of other devices is passed as `device` types,
+/// never as a span.
 using ByteSpan = std::span<const std::byte>;
 using MutableByteSpan = std::span<std::byte>;
 
@@ -27,8 +27,9 @@ T load_le(const std::byte* from) noexcept {
   return value;
 }
 
-/// The same, of memory that another thread or process may write to meanwhile: reads it once, so that the number which
-/// was checked is the number which is used. (From load_le() the compiler may read the memory again at each use.)
+/// Reads like load_le(), but memory that another thread or process may write at the same time. Reads it once, so that
+/// the number that was checked is the number that is used. (With load_le() the compiler may read the memory again at
+/// each use.)
 template <std::integral T>
 T load_once(const std::byte* from) noexcept {
   T value = load_le<T>(from);
@@ -41,8 +42,8 @@ void store_le(std::byte* to, T value) noexcept {
   std::memcpy(to, &value, sizeof value);
 }
 
-/// The pointer `distance` bytes further on, computed by the address: it may be null, a device's, or end up outside of
-/// what it points into, as long as nobody follows it.
+/// Returns the pointer `distance` bytes further on, computed from the address. It may be null, a device's pointer, or
+/// end up outside of its object, as long as it isn't dereferenced.
 template <class T>
 T* moved_by(T* pointer, std::int64_t distance) noexcept {
   return reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(pointer) + static_cast<std::uintptr_t>(distance));
@@ -56,12 +57,13 @@ inline std::string_view as_text(ByteSpan bytes) noexcept {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// `size` rounded up to a multiple of `alignment`, a power of two. The caller keeps `size` far from the type's limit.
+/// Returns `size` rounded up to a multiple of `alignment`, a power of two. The caller keeps `size` far from the type's
+/// limit.
 constexpr std::uint64_t align_up(std::uint64_t size, std::uint64_t alignment) noexcept {
   return (size + alignment - 1) & ~(alignment - 1);
 }
 
-/// True, and the sum in `*sum`, if it doesn't overflow.
+/// Stores the sum in `*sum`. Returns true if it doesn't overflow.
 template <std::integral T>
 [[nodiscard]] bool checked_add(T a, T b, T* sum) noexcept {
   return !__builtin_add_overflow(a, b, sum);

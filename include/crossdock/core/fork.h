@@ -8,13 +8,13 @@
 namespace crossdock {
 
 /// Remembers the process that it was made in. Objects with threads, sockets or recycled memory hold one: after a fork
-/// the child has their bytes, but not their right to act. Checking costs one relaxed load, no system call.
+/// the child has copies of these objects, but may not use them. A check costs one relaxed load, and no system call.
 class CROSSDOCK_EXPORT ForkGuard {
  public:
   ForkGuard() noexcept;
-  /// True in a process forked from the one that made this.
+  /// Returns true in a process that was forked from the process that made this.
   bool in_child() const noexcept { return generation_.load(std::memory_order_relaxed) != made_in_; }
-  /// Throws ForkError that names `what` ("this Server") in a forked child.
+  /// Throws ForkError in a forked child. `what` names the object in the error, as in "this Server".
   void check(const char* what) const;
 
  private:

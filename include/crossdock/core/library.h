@@ -11,17 +11,17 @@ namespace crossdock {
 /// A shared library opened at run time. Closed with its last owner. Thread-safe.
 class CROSSDOCK_EXPORT Library {
  public:
-  /// Opens the first of `candidates` (names or paths) that the loader takes. Null if none does; then `*tried` has a
-  /// line for each: what was tried, and the loader's reason.
+  /// Opens the first of `candidates` (names or paths) that the loader accepts. Returns null if it accepts none; then
+  /// `*tried` has a line for each: the candidate, and the loader's reason.
   static std::shared_ptr<Library> open(const std::vector<std::string>& candidates, std::vector<std::string>* tried);
 
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
   ~Library();
 
-  /// The candidate that was opened.
+  /// Returns the candidate that was opened.
   const std::string& name() const noexcept { return name_; }
-  /// The symbol's address, or null.
+  /// Returns the symbol's address, or null.
   void* symbol(const char* name) const noexcept;
 
  private:

@@ -9,17 +9,18 @@
 namespace crossdock {
 
 enum class MappingKind : std::uint8_t {
-  kMemory = 0,  ///< Shared memory of ours, or of a peer.
-  kFile = 1,    ///< A file, which others may cut short.
+  kMemory = 0,  ///< Shared memory of this process, or of a peer.
+  kFile = 1,    ///< A file, which other processes may truncate.
 };
 
-/// Tells the fault report (core/debug.h) about one read-only mapping, for as long as it lives. Movable. Making and
-/// dropping one takes no lock, so that a fork leaves none taken, and never fails: where no memory is left for it, the
-/// mapping is just not known to the report.
+/// Registers one read-only mapping with the fault report (core/debug.h), for as long as it lives. Movable. Making and
+/// dropping one takes no lock, so that a fork leaves no lock taken. It never fails: if no memory is left for a record,
+/// the report just doesn't know the mapping.
 class CROSSDOCK_EXPORT MappingRecord {
  public:
   MappingRecord() noexcept = default;
-  /// `label`: what the mapping shows, as in "region 3 of shm:name" or a file's path. Its first 240 bytes are kept.
+  /// `label` names the content of the mapping, as in "region 3 of shm:name" or a file's path. Keeps its first 240
+  /// bytes.
   MappingRecord(const void* start, std::size_t size, MappingKind kind, std::string_view label) noexcept;
   MappingRecord(MappingRecord&& other) noexcept : slot_(other.slot_) { other.slot_ = 0; }
   MappingRecord& operator=(MappingRecord&& other) noexcept;
@@ -32,7 +33,7 @@ class CROSSDOCK_EXPORT MappingRecord {
   std::uint32_t slot_ = 0;  // its number from 1 on; 0: none
 };
 
-/// A copy of what a record says.
+/// A copy of a record.
 struct RecordedMapping {
   static constexpr std::size_t kLongestLabel = 240;
   std::uintptr_t start = 0;

@@ -6,31 +6,32 @@
 
 #include "crossdock/core/export.h"
 
-/// The memory limits of the control groups (cgroups) that a process is in: a container's, or a service's. A process
-/// that touches a page beyond one is killed, so what takes much memory asks first.
+/// The memory limits of the control groups (cgroups) that a process is in: a container's, or a service's. The kernel
+/// kills a process that touches a page beyond a limit, so code that needs much memory checks the limits first.
 namespace crossdock {
 
-/// What a cgroup leaves.
+/// The memory that a cgroup leaves to its processes.
 struct MemoryRoom {
-  std::string cgroup;           ///< Its path, as /proc/self/cgroup has it.
+  std::string cgroup;           ///< Its path, as in /proc/self/cgroup.
   std::uint64_t limit = 0;      ///< Bytes.
-  std::uint64_t available = 0;  ///< Bytes: the limit less what is used, caches that can be dropped and free swap added.
+  std::uint64_t available = 0;  ///< Bytes: the limit minus the used memory, plus droppable caches and free swap.
 };
 
-/// Where it is read; tests have trees of their own.
+/// The files that the limits are read from; tests have trees of their own.
 struct MemoryLimitFiles {
   std::string process = "/proc/self";  ///< A folder with `cgroup` and `mountinfo`.
-  std::string root = {};               ///< What stands before each mount point.
-  std::uint64_t free_swap = 0;         ///< Of the machine, bytes.
+  std::string root = {};               ///< A prefix of each mount point.
+  std::uint64_t free_swap = 0;         ///< The machine's free swap, in bytes.
 };
 
-/// The cgroup of this process that leaves the least: its own or one above it, of version 1 or 2. Nothing where there is
-/// no limit, or none that can be read. Doesn't throw but for memory.
+/// Returns the room of the cgroup that leaves the least: this process's own cgroup or one above it, of version 1 or 2.
+/// Returns nothing if there is no limit, or none that can be read. Throws only if memory runs out.
 CROSSDOCK_EXPORT std::optional<MemoryRoom> memory_room(const MemoryLimitFiles& files);
 
-/// Throws ResourceError if `size` bytes of memory for `what`, which are about to be touched, are more than a cgroup
-/// leaves. Looks only once in a while, the more often the less room there was: so small sizes may be asked for, too.
-/// What is used by then may have changed: this finds what can't go well, and promises nothing. Thread-safe.
+/// Throws ResourceError if `size` bytes of memory, which are about to be touched, are more than a cgroup leaves. `what`
+/// names the use of the memory in the error. Reads the limits only once in a while, the more often the less room there
+/// was, so calls for small sizes are cheap, too. The use of memory may change afterwards: this finds requests that
+/// can't succeed, and guarantees nothing for others. Thread-safe.
 CROSSDOCK_EXPORT void check_memory_room(std::uint64_t size, const char* what);
 
 }  // namespace crossdock

@@ -6,23 +6,25 @@
 
 #include "crossdock/core/export.h"
 
-/// Text from elsewhere: told apart from garbage, cut, and shown safely on terminals and in logs.
+/// Functions for text from other processes or users: to validate it, to shorten it, and to show it safely on terminals
+/// and in logs.
 namespace crossdock {
 
-/// How many bytes the UTF-8 character at the start of `text` takes; 0 if there is none: a stray or missing continuation
-/// byte, an overlong form, a surrogate, a code point beyond U+10FFFF.
+/// Returns how many bytes the UTF-8 character at the start of `text` takes; 0 if there is no valid one: a stray or
+/// missing continuation byte, an overlong form, a surrogate, a code point beyond U+10FFFF.
 CROSSDOCK_EXPORT std::size_t utf8_character(std::string_view text) noexcept;
 
 CROSSDOCK_EXPORT bool is_utf8(std::string_view text) noexcept;
 
-/// At most `limit` bytes of `text`, cut between characters; every byte that isn't UTF-8 becomes '?'.
+/// Returns at most `limit` bytes of `text`, cut between characters; every byte that isn't UTF-8 becomes '?'.
 CROSSDOCK_EXPORT std::string bounded_utf8(std::string_view text, std::size_t limit);
 
-/// `text` with line ends and tabs as \n, \r and \t, and other control characters, and bytes that aren't UTF-8, as \xNN.
+/// Returns `text` with line ends and tabs as \n, \r and \t, and other control characters, and bytes that aren't UTF-8,
+/// as \xNN.
 CROSSDOCK_EXPORT std::string printable(std::string_view text);
 
-/// For error messages: `text` in single quotes, printable, at most `limit` bytes of it, with quotes and backslashes as
-/// \xNN, and "..." where it was cut.
+/// For error messages: returns at most `limit` bytes of `text`, in single quotes, printable, with quotes and
+/// backslashes as \xNN, and with "..." if it was cut.
 CROSSDOCK_EXPORT std::string shown(std::string_view text, std::size_t limit = 200);
 
 /// Appends `text` to `*out`. Every byte becomes %XX (RFC 3986, section 2.1), except ASCII letters, digits and the

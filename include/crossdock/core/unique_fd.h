@@ -6,7 +6,7 @@
 
 namespace crossdock {
 
-/// Owns a file descriptor and closes it. Move-only; one thread at a time.
+/// Owns a file descriptor and closes it. Move-only. Use it on one thread at a time.
 class CROSSDOCK_EXPORT UniqueFd {
  public:
   UniqueFd() noexcept = default;
@@ -22,7 +22,7 @@ class CROSSDOCK_EXPORT UniqueFd {
   explicit operator bool() const noexcept { return fd_ >= 0; }
   int release() noexcept { return std::exchange(fd_, -1); }
   void reset(int fd = -1) noexcept;
-  /// A second descriptor of the same open file, close-on-exec. Throws ResourceError.
+  /// Returns a second descriptor of the same open file, close-on-exec. Throws ResourceError.
   UniqueFd duplicate() const;
 
  private:

@@ -9,29 +9,30 @@
 
 namespace crossdock::device {
 
-/// Who may touch memory of a device. SYCL's names: the device type alone doesn't tell them apart there.
+/// Says which side may access memory of a device. The names are SYCL's: in SYCL the device type alone doesn't
+/// distinguish the kinds.
 enum class MemoryKind : std::uint8_t {
-  kDevice,  ///< The device alone; a host access is a crash.
+  kDevice,  ///< Only the device may access it; a host access crashes.
   kHost,    ///< Host memory that the device can reach; for the host driver, ordinary memory.
-  kShared,  ///< Moves to whoever touches it.
+  kShared,  ///< The driver moves it to the side that accesses it.
 };
 
-/// A view of memory that somebody else owns: nothing is kept alive. A plain value.
+/// A view of memory. It doesn't own the memory, and keeps nothing alive. A plain value.
 struct BufferRef {
-  void* data = nullptr;    ///< As the device addresses it; dereferenced by nobody but the driver.
+  void* data = nullptr;    ///< The device's address. Only the driver may dereference it.
   std::uint64_t size = 0;  ///< Bytes.
   Device device;
   MemoryKind kind = MemoryKind::kHost;
   bool read_only = false;
 
-  /// `length` bytes from `offset` on. The caller has checked that they are there.
+  /// Returns a view of `length` bytes from `offset` on. The caller has checked that they are inside.
   BufferRef slice(std::uint64_t offset, std::uint64_t length) const noexcept {
     BufferRef part = *this;
     part.data = static_cast<std::byte*>(data) + offset;
     part.size = length;
     return part;
   }
-  /// By addresses alone: of memory in one address space.
+  /// Compares addresses alone, so both must be in one address space.
   bool overlaps(const BufferRef& other) const noexcept {
     const auto mine = reinterpret_cast<std::uintptr_t>(data);
     const auto its = reinterpret_cast<std::uintptr_t>(other.data);
@@ -44,13 +45,13 @@ struct BufferRef {
   }
 };
 
-/// Memory and its owner. Move-only. Dropping it gives the memory back at once: whoever drops it has made sure that no
-/// queue still works on it, or hands it to Context::free(), which frees it after a queue's work. One thread at a
-/// time; it may be dropped on any.
+/// Memory and its owner. Move-only. Dropping it frees the memory at once. So the caller makes sure that no queue still
+/// works on the memory before it drops the Buffer, or passes it to Context::free(), which frees it after a queue's
+/// work. Use it on one thread at a time; it may be dropped on any thread.
 class Buffer {
  public:
   Buffer() noexcept = default;
-  /// For drivers. The memory goes with `owner`'s last copy.
+  /// For drivers. The memory is freed with `owner`'s last copy.
   Buffer(const BufferRef& memory, std::shared_ptr<void> owner) noexcept : memory_(memory), owner_(std::move(owner)) {}
   Buffer(Buffer&& other) noexcept
       : memory_(std::exchange(other.memory_, BufferRef{})), owner_(std::move(other.owner_)) {}
@@ -65,7 +66,7 @@ class Buffer {
   std::uint64_t size() const noexcept { return memory_.size; }
   const Device& device() const noexcept { return memory_.device; }
   bool read_only() const noexcept { return memory_.read_only; }
-  /// Gives the owner away, for memory that goes on in a protocol with a deleter of its own; the Buffer is empty
+  /// Returns the owner, for memory that is passed on by a protocol with its own deleter. The Buffer is empty
   /// afterwards.
   std::shared_ptr<void> release() noexcept {
     memory_ = BufferRef{};

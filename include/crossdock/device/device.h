@@ -10,8 +10,9 @@
 
 namespace crossdock::device {
 
-/// What kind of device memory belongs to: the numbers of the Arrow C Device data interface and of DLPack, which agree.
-/// A number without a name here is carried through as it is; it is refused only where its bytes must be read.
+/// The kind of device that memory belongs to: the numbers of the Arrow C Device data interface and of DLPack, which
+/// agree. A number without a name here is passed on unchanged. It is an error only where the memory's bytes must be
+/// read.
 enum class DeviceType : std::int32_t {
   kCpu = 1,
   kCuda = 2,
@@ -31,19 +32,19 @@ enum class DeviceType : std::int32_t {
   kTrainium = 18,  // DLPack 1.3
 };
 
-/// The type's name in lower case, as in "cuda_managed"; empty for a number without a name.
+/// Returns the type's name in lower case, as in "cuda_managed"; empty for a number without a name.
 CROSSDOCK_EXPORT std::string_view device_type_name(DeviceType type) noexcept;
 
-/// What a device computes with, in SYCL's words: what filter strings choose by.
+/// The class of a device, in SYCL's words. Filter strings select by it.
 enum class DeviceClass : std::uint8_t { kCpu, kGpu, kAccelerator };
 
-/// "cpu", "gpu", "accelerator".
+/// Returns "cpu", "gpu" or "accelerator".
 CROSSDOCK_EXPORT std::string_view device_class_name(DeviceClass device_class) noexcept;
 
-/// True where any host thread may read the memory as soon as the work that writes it is done.
+/// Returns true if any host thread may read the memory as soon as the work that writes it is done.
 CROSSDOCK_EXPORT bool host_readable(DeviceType type) noexcept;
 
-/// One device. For the CPU Arrow recommends -1; any number is taken, and every CPU device is the same one.
+/// One device. For the CPU, Arrow recommends the id -1; any id is accepted, and all CPU devices are the same device.
 struct Device {
   DeviceType type = DeviceType::kCpu;
   std::int64_t id = -1;
@@ -53,11 +54,11 @@ struct Device {
   }
 };
 
-/// "cpu", "cuda:1", "device type 77:0".
+/// Returns a device's text, as in "cpu", "cuda:1", "device type 77:0".
 CROSSDOCK_EXPORT std::string to_string(const Device& device);
 
-/// The device that `text` names: what to_string() prints; a name alone for its device 0 ("cuda"); "sim:1" for
-/// "ext_dev:1", which is what the simulated device is. Whether there is such a device isn't looked at. Throws
+/// Returns the device that `text` names. Accepts the texts of to_string(); a name alone for its device 0 ("cuda"); and
+/// "sim:1" for "ext_dev:1", the type of the simulated device. Doesn't check whether such a device exists. Throws
 /// InvalidArgumentError, which says what is accepted.
 CROSSDOCK_EXPORT Device parse_device(std::string_view text);
 

@@ -11,39 +11,41 @@ namespace crossdock::device {
 
 class Context;
 
-/// A point in a queue's work: a native handle, its owner, and the failure that it may carry. Copied freely: copies are
-/// the same event, and the native one is destroyed with the last of them. Safe to share between threads.
+/// A point in a queue's work: a native handle, its owner, and the failure that it may carry. It may be copied freely:
+/// copies are the same event, and the native event is destroyed with the last copy. Safe to share between threads.
 ///
-/// A default-made event is complete and carries nothing: what the host driver hands out, and what a null `sync_event`
-/// of the Arrow C Device data interface means.
+/// A default-constructed event is complete and carries no failure. The host driver returns such events, and a null
+/// `sync_event` of the Arrow C Device data interface means one.
 class CROSSDOCK_EXPORT Event {
  public:
   Event() noexcept = default;
-  /// `native`: a pointer as the Arrow interface has it for the device's type (`cudaEvent_t*`, `sycl::event*`, …).
-  /// `owner` keeps it alive, and destroys it with its last copy; null if somebody else sees to that.
+  /// `native` is a pointer of the type that the Arrow interface defines for the device's type (`cudaEvent_t*`,
+  /// `sycl::event*`, …). `owner` keeps it alive, and destroys it with its last copy; null if the caller keeps it alive.
   Event(void* native, std::shared_ptr<void> owner);
-  /// The end of the work that is on `queue`, a queue of `context`, when somebody first needs the event: for producers
-  /// that name a queue but no event. It is recorded then, by native(); where nobody needs it, as nobody does who works
-  /// on the same queue, nothing is put there.
+  /// Makes an event for the end of the work that is on `queue`, a queue of `context`, at the first use of the event.
+  /// For producers that name a queue but no event. native() records it at that first use. If it is never used, for
+  /// example because the consumer works on the same queue, nothing is put on the queue.
   static Event end_of(std::shared_ptr<Context> context, Queue queue);
-  /// An event of work that failed before it came to have a native one.
+  /// Makes an event for work that failed before it had a native event.
   static Event failed(std::shared_ptr<const Error> failure);
 
-  /// The native handle; null if there is none. Records what end_of() gave; where that fails, the event carries the
-  /// failure.
+  /// Returns the native handle; null if there is none. Records an event that end_of() made; if that fails, the event
+  /// carries the failure.
   void* native() const noexcept;
-  /// The same, for who can't go on without it: throws the failure, that of recording too.
+  /// Returns the native handle like native(), but throws the failure that the event carries, that of recording too. For
+  /// callers that can't go on without the handle.
   void* need() const;
-  /// True if there is no native handle, and none is to come: nothing has to be waited for, unless the event failed.
+  /// Returns true if there is no native handle and none will be recorded: there is nothing to wait for, unless the
+  /// event failed.
   bool empty() const noexcept;
-  /// The queue whose end the event will stand for, as long as nobody has needed it; nothing otherwise.
+  /// Returns the queue that end_of() was given, as long as the event isn't recorded; nothing otherwise.
   std::optional<Queue> awaits() const noexcept;
 
-  /// What went wrong in the work before this event, as far as it is known; null if nothing did. Who waits for the
-  /// event, or orders a queue after it, gets it thrown.
+  /// Returns the failure of the work before this event, as far as it is known; null if there is none. Waiting for the
+  /// event, or ordering a queue after it, throws it.
   std::shared_ptr<const Error> failure() const;
-  /// For drivers: this event and its copies carry `failure` from now on. The first one stays. Not for a default-made
-  /// event.
+  /// For drivers: makes this event and its copies carry `failure` from now on. The first failure stays. Throws
+  /// InvalidArgumentError for a default-constructed event.
   void fail(std::shared_ptr<const Error> failure);
   /// Throws the failure, if there is one, as the class of its code.
   void check() const;

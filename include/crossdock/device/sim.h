@@ -18,13 +18,13 @@ namespace crossdock::device {
 
 struct SimOptions {
   std::uint32_t devices = 1;
-  /// How long after it was put on its queue work starts at the earliest.
+  /// The shortest time between putting work on its queue and its start.
   std::chrono::nanoseconds delay{0};
-  /// Bytes that one device has; real memory stands behind those that are allocated.
+  /// Bytes that one device has. Allocated bytes take real memory.
   std::uint64_t memory = std::uint64_t{8} << 30;
 };
 
-/// The verbs of Context, and Driver::open(), to be counted and to be made to fail.
+/// The verbs of Context, and Driver::open(). They are counted, and can be made to fail.
 enum class SimVerb : std::uint8_t {
   kOpen,
   kAllocate,
@@ -44,16 +44,16 @@ enum class SimVerb : std::uint8_t {
 };
 inline constexpr std::size_t kSimVerbs = 15;
 
-/// "allocate", "order_after".
+/// Returns the name of a verb, as in "allocate" or "order_after".
 CROSSDOCK_EXPORT std::string_view sim_verb_name(SimVerb verb) noexcept;
 CROSSDOCK_EXPORT std::optional<SimVerb> sim_verb_of(std::string_view name) noexcept;
 
-/// What was asked of a simulated driver since it was made, or reset. Calls that failed are counted too.
+/// Counts the calls of a simulated driver since it was made or reset. Failed calls are counted too.
 struct SimCounters {
   std::array<std::uint64_t, kSimVerbs> calls{};
   std::uint64_t bytes_allocated = 0;
   std::uint64_t bytes_copied = 0;
-  std::uint64_t live_allocations = 0;  ///< Now; a reset leaves them.
+  std::uint64_t live_allocations = 0;  ///< Now; a reset doesn't change them.
   std::uint64_t live_bytes = 0;        ///< Now.
 
   std::uint64_t of(SimVerb verb) const noexcept { return calls[static_cast<std::size_t>(verb)]; }
@@ -64,63 +64,67 @@ struct SimCounters {
   }
 };
 
-/// An asynchronous device that needs no hardware, for tests: what would be a race on a GPU is found every time.
+/// An asynchronous device that needs no hardware, for tests: it finds every missing order that would be a race on a
+/// GPU.
 ///
-/// Devices are EXT_DEV (12), numbered from 0. Each queue works on a thread of its own, from its first work on. Device
-/// memory lies at addresses where the host may read and write nothing: an access is SIGSEGV, a system call on it
-/// EFAULT, also after it was freed. Pinned (kHost) and managed (kShared) memory is the host's too, but from the moment
-/// that work is put on a queue until the host has waited for that work, or has been told by query() that it is done,
-/// the host may not touch what the work writes, nor write what it reads (whole pages; parts of pages as for ordinary
-/// memory). Ordinary host memory that a copy writes is filled with kSimPattern when the copy is put on the queue (long
-/// ones in places), so that a forgotten wait shows wrong values.
+/// Devices are EXT_DEV (12), numbered from 0. Each queue works on a thread of its own, from its first work on. The host
+/// may not read or write device memory at its addresses: an access is SIGSEGV, a system call on it fails with EFAULT,
+/// also after the memory was freed. The host may access pinned (kHost) and managed (kShared) memory, with an exception:
+/// from the moment that work is put on a queue until the host has waited for that work, or query() has returned that it
+/// is done, the host may not touch the memory that the work writes, nor write the memory that it reads. This holds for
+/// whole pages; parts of pages are treated like ordinary host memory. Ordinary host memory that a copy writes is filled
+/// with kSimPattern when the copy is put on the queue (a long range in places), so that a forgotten wait shows wrong
+/// values.
 ///
-/// Order between queues is kept with vector clocks. Work that touches memory after another queue's work on it, and
-/// isn't ordered after that by an event or a wait of the host, isn't done, and fails: the next event on its queue
-/// carries an error that names both queues. So it is with memory that is freed or dropped while work on it is pending.
-/// Memory is told apart by bytes: queues may work on parts of one allocation.
+/// Vector clocks track the order between queues. If work touches memory after another queue's work on it, and neither
+/// an event nor a wait of the host orders it after that work, it isn't done and fails: the next event on its queue
+/// carries an error that names both queues. The same holds for memory that is freed or dropped while work on it is
+/// pending. Accesses are compared byte by byte: different queues may work on parts of one allocation.
 ///
-/// A failure is carried by the events recorded after the work that failed, until it has been thrown at somebody: those
-/// recorded later carry it no more. It goes on to the queues that were ordered after those events. The queue itself
-/// goes on.
+/// The events recorded after failed work carry its failure, until the failure has been thrown to a caller: events
+/// recorded later don't carry it. Queues that were ordered after those events get the failure too. The queue itself
+/// goes on working.
 ///
-/// `sync_event`, an event's native handle, is a `struct crossdock_sim_event*` (crossdock/device/sim_event.h); a queue's
-/// is opaque. In a process forked from the one that made the driver everything throws ForkError, and dropping what the
-/// parent made does nothing. Thread-safe.
+/// An event's native handle (`sync_event`) is a `struct crossdock_sim_event*` (crossdock/device/sim_event.h); a queue's
+/// native handle is opaque. In a process forked from the one that made the driver, every call throws ForkError, and
+/// dropping an object that the parent made does nothing. Thread-safe.
 class CROSSDOCK_EXPORT SimDriver : public Driver {
  public:
-  /// Devices 0 to `count` - 1 exist from now on. With 0, memory kept for reuse is freed. Contexts of a device that
-  /// has gone start nothing new (NotFoundError); what is under way ends well.
+  /// Sets the number of devices: from now on, devices 0 to `count` - 1 exist. With 0, memory kept for reuse is freed.
+  /// Contexts of a device that doesn't exist any more start no new work (NotFoundError). Work that was started before
+  /// ends normally.
   virtual void set_devices(std::uint32_t count) = 0;
-  /// For work put on a queue from now on.
+  /// Sets SimOptions::delay for work put on a queue from now on.
   virtual void set_delay(std::chrono::nanoseconds delay) = 0;
-  /// Bytes that one device has, from now on.
+  /// Sets the bytes that one device has, from now on.
   virtual void set_memory(std::uint64_t bytes) = 0;
 
-  /// Makes a call of `verb` throw `error`: the next one after `after` more. Several may be pending.
+  /// Makes one call of `verb` throw `error`, after `after` more calls of it. Several failures may be pending.
   virtual void fail_next(SimVerb verb, std::uint64_t after, const Error& error) = 0;
-  /// Makes a copy fail when it runs: the next one that is put on a queue after `after` more. Of any queue, or of
-  /// `queue` alone.
+  /// Makes one copy fail with `error` when it runs, after `after` more copies were put on a queue. Counts the copies of
+  /// `queue` alone, or of any queue if it is null.
   virtual void fail_work(std::uint64_t after, const Error& error, const Queue* queue = nullptr) = 0;
 
   virtual SimCounters counters() const = 0;
-  /// Texts of the forgotten orders found so far, oldest first, whether anybody saw them thrown or not; 100 at most.
+  /// Returns the texts of the missing orders that were found so far, oldest first, whether they were thrown or not. At
+  /// most 100.
   virtual std::vector<std::string> faults() const = 0;
-  /// Forgets them: they were meant.
+  /// Forgets the faults, for tests that cause them on purpose.
   virtual void forget_faults() = 0;
-  /// Sets the counters to 0, and forgets faults, failures that haven't happened yet, and what was done to the host's
-  /// memory.
+  /// Sets the counters to 0. Forgets faults, failures that haven't happened yet, and accesses to host memory.
   virtual void reset() = 0;
 };
 
-/// What is known to be done where a simulated queue releases memory on the calling thread; null elsewhere. For owners
-/// that can't be destroyed on this thread, for example because they need the GIL: pass it on with the owner.
+/// Returns the work that is known to be done, if a simulated queue is releasing memory on the calling thread; null
+/// elsewhere. For owners that can't be destroyed on this thread, for example because they need the GIL: pass the result
+/// on with the owner, for SimLettingGo.
 CROSSDOCK_EXPORT std::shared_ptr<const void> sim_release_clock() noexcept;
 
-/// While it lives, what the calling thread releases is released as it was on the queue's thread: after the work that
-/// was done there.
+/// Makes the releases of the calling thread, while this object lives, count as releases on the queue's thread: they are
+/// ordered after the work that was done there.
 class CROSSDOCK_EXPORT SimLettingGo {
  public:
-  /// `of` is what sim_release_clock() gave; null changes nothing.
+  /// `of` is a result of sim_release_clock(). Null changes nothing.
   explicit SimLettingGo(std::shared_ptr<const void> of) noexcept;
   SimLettingGo(const SimLettingGo&) = delete;
   SimLettingGo& operator=(const SimLettingGo&) = delete;
@@ -131,10 +135,10 @@ class CROSSDOCK_EXPORT SimLettingGo {
   const void* before_;
 };
 
-/// The byte that fills memory whose content nobody should look at: new allocations, targets of pending copies.
+/// The byte that fills memory whose content must not be read yet: new allocations, targets of pending copies.
 inline constexpr std::byte kSimPattern{0xA5};
 
-/// Costs nothing until it is used: no thread and no mapping.
+/// Makes a simulated driver. It has no thread and no mapping until it is used.
 CROSSDOCK_EXPORT std::shared_ptr<SimDriver> make_sim_driver(const SimOptions& options);
 
 }  // namespace crossdock::device

@@ -1,13 +1,13 @@
-/* What the `sync_event` of the simulated device's arrays points to, and how anybody may wait for it.
+/* The struct that the `sync_event` of the simulated device's arrays points to, and the way to wait for it.
  *
  * Arrow's C Device data interface leaves the meaning of `sync_event` to the device; for the simulated device (EXT_DEV,
  * ARROW_DEVICE_EXT_DEV = 12) it is a pointer to this struct. It is plain C, self-contained, and meant to be read
  * without Crossdock's headers too, for example with Python's ctypes:
  *
- *   check `magic` and that `size` is at least what you know of; then call wait(event) and look at what it returns.
+ *   check `magic`, and that `size` is at least the size that you know; then call wait(event) and check its result.
  *
- * The struct belongs to the producer: it is valid until the array that it came with is released, and moves nowhere.
- * Every function may be called on any thread, by several at once. A NULL sync_event is an event that is complete. */
+ * The struct belongs to the producer. It is valid until the array that it came with is released, and keeps its address.
+ * Every function may be called on any thread, and by several threads at once. A NULL sync_event is a complete event. */
 #ifndef CROSSDOCK_SIM_EVENT_H
 #define CROSSDOCK_SIM_EVENT_H
 
@@ -26,11 +26,11 @@ struct crossdock_sim_event {
   uint32_t version; /* CROSSDOCK_SIM_EVENT_VERSION; a later one only adds members at the end */
   uint32_t size;    /* bytes of the producer's struct, this header's or a later one's */
 
-  /* Is the work before the event done? 1: yes. 0: not yet. Below 0: it failed, and is done. Never waits. */
+  /* Returns whether the work before the event is done. 1: yes. 0: not yet. Below 0: it failed, and is done. No wait. */
   int32_t (*query)(struct crossdock_sim_event* self);
-  /* Waits, in the calling thread, until the work is done. 0: it is. Below 0: it failed. */
+  /* Waits, in the calling thread, until the work is done. 0: it is done. Below 0: it failed. */
   int32_t (*wait)(struct crossdock_sim_event* self);
-  /* Why a call on this event failed, in UTF-8; NULL if none did. Valid as long as the event. */
+  /* Returns why a call on this event failed, in UTF-8; NULL if none failed. The text is valid as long as the event. */
   const char* (*last_error)(struct crossdock_sim_event* self);
 };
 

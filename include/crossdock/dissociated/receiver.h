@@ -10,35 +10,37 @@
 
 namespace crossdock::dissociated {
 
-/// The client's side of one stream ("Client Sequence"): puts messages in order, joins metadata with bodies, knows the
-/// end. Metadata and bodies may come in any order relative to each other, also with End of Stream first. Pure; one
-/// thread at a time. In order and in steady state nothing is allocated.
+/// The client's side of one stream ("Client Sequence"): puts messages in order, joins metadata with bodies, and detects
+/// the end. Metadata and bodies may arrive in any order relative to each other, even with End of Stream first. Pure.
+/// Use it from one thread at a time. If messages arrive in order, it allocates nothing in the steady state.
 class CROSSDOCK_EXPORT Receiver {
  public:
   struct Options {
-    std::uint32_t max_ahead = 4096;  ///< How far a sequence number may run ahead of the next one due: 1 to 2^31.
-    /// Of bytes that wait for their turn, the next message's own included.
+    std::uint32_t max_ahead = 4096;  ///< How far a sequence number may be ahead of the next one due: 1 to 2^31.
+    /// Limit of the bytes that wait for their turn, including the next message's own.
     std::uint64_t max_buffered_bytes = 256ull << 20;
     ipc::Limits limits;
   };
 
   Receiver();
-  /// Throws InvalidArgumentError for a max_ahead out of its range.
+  /// Throws InvalidArgumentError for a max_ahead out of range.
   explicit Receiver(const Options& options);
   ~Receiver();
   Receiver(Receiver&&) noexcept;
   Receiver& operator=(Receiver&&) noexcept;
 
-  /// An untagged message; copied. Throws ProtocolError or InvalidDataError: end the connection. Checked are its prefix,
-  /// its number (taken already, given twice, at or past the end, too far ahead), and its size. Over two connections the
-  /// one without the error doesn't stop at once: what lies at or past an error's number is dropped, and of two endings
-  /// that are or follow an error the first error stands.
+  /// Takes an untagged message, by copy. Checks its prefix, its size, and its number (already taken, given twice, at or
+  /// past the end, too far ahead). Throws ProtocolError or InvalidDataError: then end the connection.
+  /// With two connections, the one without the error doesn't stop at once. Messages at or past the number of an error
+  /// are therefore dropped. If both connections end the stream, and the second ending is an error or follows one, the
+  /// first error counts.
   void on_untagged(ByteSpan message);
-  /// A tagged message. Matching is by the low 32 bits of the tag alone. With an owner, which keeps `body` unchanged and
-  /// comes out again as Item::body_owner, nothing is copied, and the body counts for max_buffered_bytes only if it has
-  /// to wait for other numbers; without one it is copied. Throws as on_untagged().
+  /// Takes a tagged message. Only the low 32 bits of the tag are used for matching. With an owner nothing is copied:
+  /// the owner keeps `body` unchanged and is returned as Item::body_owner. The body then counts for max_buffered_bytes
+  /// only if it has to wait for other numbers. Without an owner the body is copied. Throws the errors of on_untagged().
   void on_tagged(std::uint64_t tag, ByteSpan body, std::shared_ptr<const void> owner = nullptr);
-  /// The connection is gone: nothing more comes. What is complete can still be taken with next().
+  /// Tells the receiver that the connection has ended and nothing more will arrive. Complete messages can still be
+  /// taken with next().
   void on_disconnected();
 
   struct Item {
@@ -49,28 +51,29 @@ class CROSSDOCK_EXPORT Receiver {
     ByteSpan metadata;                       ///< kMessage: the flatbuffer, 8-aligned. kError: the reason, UTF-8.
     const ipc::Message* message = nullptr;   ///< kMessage: `metadata`, parsed and verified once; else null.
     BodyType body_type = BodyType::kPacked;  ///< Meaningful if the message has a body.
-    ByteSpan body;  ///< kPacked: exactly the message's body_length() bytes; kRemote: as it came.
-    std::shared_ptr<const void> body_owner;  ///< As it was given; null if the body was copied.
+    ByteSpan body;  ///< kPacked: exactly body_length() bytes of the message; kRemote: as received.
+    std::shared_ptr<const void> body_owner;  ///< The owner given to on_tagged(); null if the body was copied.
   };
-  /// The next message in sequence, with its body; null if it isn't complete yet. Valid until the next call of a
-  /// non-const member. kEnd comes after everything below its number; kError comes as soon as nothing complete and in
-  /// order is left, for what is missing then will never be sent. Throws ProtocolError (the first message isn't a schema
-  /// or a later one is, a schema with a body, a packed body of another size than the metadata says), what
-  /// ipc::Message::parse() throws, and, after on_disconnected() where no End of Stream was reached,
-  /// TruncatedStreamError that tells which number is missing.
+  /// Returns the next message in sequence, with its body; null if it isn't complete yet. The item is valid until the
+  /// next call of a non-const member. kEnd is returned after everything below its number. kError is returned as soon as
+  /// no complete message in order is left, because the missing ones will never be sent.
+  ///
+  /// Throws ProtocolError (the first message isn't a schema or a later one is, a schema has a body, a packed body
+  /// doesn't have the size that the metadata gives), the errors of ipc::Message::parse(), and, after on_disconnected()
+  /// without an End of Stream, TruncatedStreamError, whose text names the missing number.
   const Item* next();
 
   bool finished() const noexcept;  ///< kEnd or kError was taken.
-  /// Whether the metadata of the message due next has come, and only its body is missing: with two connections, which
-  /// of them to read.
+  /// Returns whether the metadata of the next message has arrived and only its body is missing. With two connections,
+  /// this says which one to read.
   bool due_has_metadata() const noexcept;
-  /// Ready for another stream on the same connection. Throws StreamBusyError unless finished. Call it before the next
-  /// want_data is sent. After kError, a connection that carries bodies alone may still hold some of the old stream:
-  /// don't reuse it.
+  /// Prepares for another stream on the same connection. Call it before the next want_data is sent. Throws
+  /// StreamBusyError unless finished. After kError, a connection that carries only bodies may still contain some of the
+  /// old stream: don't reuse it.
   void restart();
 
-  /// For tests of the roll-over: the number due next, as if all before it had been taken. Only where nothing is
-  /// waiting.
+  /// For tests of the roll-over: sets the number that is due next, as if all before it had been taken. Only while no
+  /// message is waiting.
   void set_next_sequence(std::uint32_t sequence);
 
  private:

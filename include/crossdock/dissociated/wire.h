@@ -9,17 +9,18 @@
 #include "crossdock/core/bytes.h"
 #include "crossdock/core/export.h"
 
-/// The byte forms of the Dissociated IPC protocol. Sections named here are those of the specification.
+/// The byte formats of the Dissociated IPC protocol. Section names in these comments are those of the specification.
 namespace crossdock::dissociated {
 
-/// Byte 0 of an untagged message ("Metadata Stream Sequence"). kError is ours: see docs/protocol.md.
+/// Byte 0 of an untagged message ("Metadata Stream Sequence"). kError is an extension of this project: see
+/// docs/protocol.md.
 enum class MessageType : std::uint8_t { kEndOfStream = 0, kMetadata = 1, kError = 255 };
 
 /// Bits 56 to 63 of a body's tag ("Data Stream Sequence").
 enum class BodyType : std::uint8_t { kPacked = 0, kRemote = 1 };
 
 inline constexpr std::size_t kPrefixSize = 5;
-/// The reason of an error message, UTF-8 bytes. A longer one is cut by the sender and refused by the receiver.
+/// Longest reason of an error message, in UTF-8 bytes. The sender cuts a longer one; the receiver rejects it.
 inline constexpr std::size_t kMaxErrorReason = 4096;
 using PrefixBytes = std::array<std::byte, kPrefixSize>;
 
@@ -29,8 +30,8 @@ struct Prefix {
 };
 
 CROSSDOCK_EXPORT PrefixBytes write_prefix(MessageType type, std::uint32_t sequence) noexcept;
-/// Throws ProtocolError: shorter than 5 bytes, an unknown type, an End of Stream that isn't exactly 5 bytes, an error
-/// whose reason is over kMaxErrorReason or isn't UTF-8.
+/// Throws ProtocolError for fewer than 5 bytes, an unknown type, an End of Stream that isn't exactly 5 bytes, and an
+/// error whose reason is longer than kMaxErrorReason or isn't UTF-8.
 CROSSDOCK_EXPORT Prefix read_prefix(ByteSpan message);
 
 struct Tag {
@@ -41,7 +42,7 @@ struct Tag {
 constexpr std::uint64_t write_tag(std::uint32_t sequence, BodyType type) noexcept {
   return sequence | (static_cast<std::uint64_t>(type) << 56);
 }
-/// Throws ProtocolError: reserved bits 32 to 55 set, an unknown body type.
+/// Throws ProtocolError for reserved bits (32 to 55) that are set, and for an unknown body type.
 CROSSDOCK_EXPORT Tag read_tag(std::uint64_t tag);
 
 /// One pair of a type 1 body. An absent or empty buffer is {0, 0}; it carries no lease.
@@ -53,8 +54,8 @@ struct RemoteBuffer {
 
 /// Appends a type 1 body to `*out`: total (the sum of the raw lengths), count, pairs.
 CROSSDOCK_EXPORT void write_remote_body(std::span<const RemoteBuffer> buffers, std::vector<std::byte>* out);
-/// Replaces `*out`. Throws ProtocolError: a size that doesn't fit the count, a total that isn't the sum, a sum that
-/// overflows, an address without a length.
+/// Replaces `*out`. Throws ProtocolError for a size that doesn't fit the count, a total that isn't the sum, a sum that
+/// overflows, and an address without a length.
 CROSSDOCK_EXPORT void read_remote_body(ByteSpan body, std::vector<RemoteBuffer>* out);
 
 /// Appends addresses to a free_data body ("one or more" addresses).

@@ -17,21 +17,29 @@ enum class BoolPolicy : std::uint8_t {
   kConvert,  ///< Copies into new host memory.
 };
 
-/// The one column of a batch as a read-only tensor: integers, floats, timestamps, durations, date64 and fixed-size
-/// binary of any kind in one dimension; a fixed-size list of those, of any depth, in one more for each; and the
-/// canonical extension type arrow.fixed_shape_tensor in those of its shape, permuted as it says. Throws ExportError
-/// that says what to do instead: nulls, a null count that isn't known on a device, other types (other extension types
-/// and timestamps with a time zone among them), more columns than one.
-/// InvalidDataError for an extension's metadata that makes no sense.
+/// Returns the one column of a batch as a read-only tensor.
+///
+/// Integers, floats, timestamps, durations, date64 and fixed-size binary of any kind give one dimension. A fixed-size
+/// list of those, of any depth, adds one dimension for each level. The canonical extension type
+/// arrow.fixed_shape_tensor adds the dimensions of its shape, permuted as its metadata says.
+///
+/// Throws ExportError for nulls, for a null count that isn't known on a device, for other types (among them other
+/// extension types, and timestamps with a time zone), and for more than one column. The text of the error says what to
+/// do instead. Throws InvalidDataError if the metadata of an extension type is invalid.
 CROSSDOCK_EXPORT array::Tensor tensor_of_column(const array::RecordBatch& column, BoolPolicy bools);
 
-/// The schema that column_of_tensor() gives. Of the memory, and of a mask's, no byte is read.
+/// Returns the schema that column_of_tensor() would give. Reads no byte of the memory, nor of a mask.
 CROSSDOCK_EXPORT std::shared_ptr<const array::Schema> schema_of_tensor(const array::Tensor& tensor, BoolPolicy bools);
 
-/// The tensor as a batch of one column without a name, of which the memory lives as long as any of it: one dimension as
-/// numbers (dates as timestamps, bytes as fixed-size binary), more as arrow.fixed_shape_tensor, of which the first
-/// dimension is the rows. A mask becomes validity: new bits in host memory. Throws ExportError that says what to do
-/// instead: no dimension, gaps or another order than C, types that Arrow hasn't.
+/// Returns the tensor as a batch of one column without a name. The tensor's memory lives as long as any part of the
+/// batch.
+///
+/// One dimension becomes a column of numbers: dates become timestamps, and bytes become fixed-size binary. More
+/// dimensions become arrow.fixed_shape_tensor; the first dimension counts the rows. A mask becomes validity: new bits
+/// in host memory.
+///
+/// Throws ExportError for a tensor without dimensions, for gaps or an order other than C, and for types that Arrow
+/// doesn't have. The text of the error says what to do instead.
 CROSSDOCK_EXPORT array::RecordBatch column_of_tensor(const array::Tensor& tensor, BoolPolicy bools);
 
 }  // namespace crossdock::exchange

@@ -7,47 +7,56 @@
 #include "crossdock/device/driver.h"
 #include "crossdock/device/queue.h"
 
-/// Record batches of any device: what needs a driver. What goes in and out in C form is array/record_batch.h.
+/// Operations on record batches of any device that need a driver. For import and export in C form see
+/// array/record_batch.h.
 namespace crossdock::exchange {
 
-/// True if nothing has to be waited for. Throws the failure of the work, if it is known.
+/// True if no work on the memory is pending. Throws the error of failed work, if it is known.
 CROSSDOCK_EXPORT bool is_ready(const array::RecordBatch& batch);
 
-/// Waits, in the calling thread, until anybody may touch the memory, dictionaries' too; the event is gone then. What is
-/// in memory that the host may read is then as imported from the host: sizes are read and the structure is checked
-/// (array::read_sizes()). `context` is one of the driver whose event it is. Throws the failure of the work, and then
-/// the event stays; InvalidDataError for what the check finds.
+/// Blocks the calling thread until the work on the memory, including that of dictionaries, is over. Clears the event.
+///
+/// If the host may read the memory, the batch is then treated as one imported from the host: sizes are read and the
+/// structure is checked (array::read_sizes()). `context` is a context of the driver that the event belongs to. Throws
+/// the error of failed work; the event then stays. Throws InvalidDataError for errors that the check finds.
 CROSSDOCK_EXPORT void wait_ready(array::RecordBatch* batch, device::Context& context);
 
-/// Finds out the sizes that aren't known: one small copy on `queue`, a queue of `context`, for each such buffer (for a
-/// view, one for all of its), after the batch's event, and one wait for all. Does nothing if all are known. Throws
-/// InvalidDataError that names the field for a size below 0, and what the context's verbs throw.
+/// Reads the sizes that aren't known yet. Does nothing if all are known.
+///
+/// Starts one small copy for each such buffer (for a view type, one for all its buffers) on `queue`, a queue of
+/// `context`, after the batch's event. Then waits once for all of them. Throws InvalidDataError, which names the field,
+/// for a negative size; also the errors of the context's functions.
 CROSSDOCK_EXPORT void resolve_sizes(array::RecordBatch* batch, const std::shared_ptr<device::Context>& context,
                                     const device::Queue& queue);
 
-/// The rows of `from` in new memory of `to`: every type, dictionaries too, and one that columns share once. `executor`
-/// does it on `queue`, which is one of its own: the context of the one of the two that isn't the host, or of the
-/// target's if neither is. The queue is ordered after the batch's event first, which is one of `executor`'s driver
-/// (others are waited for before: wait_ready()). The result's event is the end of the copies; without bytes to copy it
-/// has none.
+/// Copies the rows of `from` to new memory of `to`: every type, and dictionaries too. A dictionary that columns share
+/// is copied once.
 ///
-/// One allocation holds all, each buffer at a multiple of 64 bytes. It is freed after the work that is on `queue`
-/// when the last owner goes; `from`'s memory is kept until the copies are done. The number of driver calls depends on
-/// the number of buffers alone: host buffers of less than kGathered bytes go in one copy, each other in one of its own.
+/// `executor` is the copy executor: the target's context, or the source's if the target is the host. It copies on
+/// `queue`, which is one of its own queues. That queue is first ordered after the batch's event, which must belong to
+/// `executor`'s driver; call wait_ready() first for events of other drivers. The result's event is the end of the
+/// copies. If there are no bytes to copy, the result has no event.
 ///
-/// What a slice doesn't show isn't copied. From the host: as by array::normalized() with Offsets::kFromZero. From a
-/// device, none of whose bytes are looked at: buffers are cut to the elements shown, and to whole bytes of bitmaps (so
-/// offsets may stay, up to 7); what offsets, run ends or type ids point into stays whole, from its start to its end.
+/// All data lies in one allocation; each buffer begins at a multiple of 64 bytes. When the last owner is destroyed, the
+/// allocation is freed after the work that is on `queue` at that time. `from`'s memory is kept until the copies are
+/// done. The number of driver calls depends on the number of buffers alone: all host buffers smaller than kGathered
+/// bytes share one copy, and every other buffer has a copy of its own.
 ///
-/// Waits only for sizes that aren't known (resolve_sizes(), of `executor`'s device), and for the event of a batch that
-/// is in host memory. The host driver as `executor` has copied when this returns. Throws UnsupportedError for memory
-/// that has no addresses, InvalidDataError for a batch whose structure is wrong, InvalidArgumentError for unknown sizes
-/// on another device than `executor`'s, and what the context's verbs throw; what was started then still has its memory.
+/// Data that a slice doesn't show isn't copied. From the host, the result is that of array::normalized() with
+/// Offsets::kFromZero. From a device no data is read. Buffers are cut to the elements shown; bitmaps are cut to whole
+/// bytes, so that an offset of up to 7 may stay. Data that offsets, run ends or type ids point into is copied whole.
+///
+/// Waits only for sizes that aren't known (resolve_sizes(), with `executor`'s device) and for the event of a batch in
+/// host memory. If `executor` is the host driver's context, the copy is complete on return. Throws UnsupportedError for
+/// memory that has no addresses, InvalidDataError for a batch whose structure is wrong, InvalidArgumentError for
+/// unknown sizes on a device other than `executor`'s, and the errors of the context's functions. After a throw, the
+/// memory of copies that were started is kept until they are done.
 CROSSDOCK_EXPORT array::RecordBatch copy(const array::RecordBatch& from, const std::shared_ptr<device::Context>& to,
                                          device::MemoryKind kind, const std::shared_ptr<device::Context>& executor,
                                          const device::Queue& queue);
 
-/// Bytes from which a host buffer is copied by itself: below, a copy more in host memory costs less than a driver call.
+/// Host buffers of at least this many bytes have a copy of their own. For smaller ones, an extra copy in host memory
+/// costs less than a driver call.
 inline constexpr std::int64_t kGathered = std::int64_t{32} << 10;
 
 }  // namespace crossdock::exchange

@@ -8,42 +8,47 @@
 
 /// DLPack, versions 0.x (legacy) to 1.3.
 ///
-/// DLPack has no event: who gives a tensor makes its data ready on the consumer's queue. So what comes in counts as
-/// ready (the caller has ordered its queue as the protocol says), and what goes out must be: see sync.h.
+/// DLPack carries no event: the producer orders the consumer's queue after its work. An imported tensor therefore
+/// counts as ready, because the caller has ordered its queue as the protocol says. A tensor must be ready before
+/// export: see sync.h.
 namespace crossdock::exchange {
 
-/// A view of what somebody else owns: nothing is kept alive. Strides may be null (C order); `flags` are those of
-/// DLManagedTensorVersioned. Of host memory no element is read, of a device neither. Throws InvalidDataError for
-/// extents and pointers that make no sense, UnsupportedTypeError for packed elements of less than a byte.
+/// Returns a view of memory that another library owns; keeps nothing alive. Strides may be null (C order). `flags` are
+/// those of DLManagedTensorVersioned. Reads no element, neither in host memory nor on a device. Throws InvalidDataError
+/// for invalid extents or pointers, UnsupportedTypeError for packed elements smaller than a byte.
 CROSSDOCK_EXPORT array::Tensor view_dlpack(const DLTensor& tensor, std::uint64_t flags);
-/// The type of elements that `dtype` says; `flags` likewise. Throws as view_dlpack().
+/// Returns the element type that `dtype` describes. `flags` and errors are as in view_dlpack().
 CROSSDOCK_EXPORT array::ElementType element_type_of(const DLDataType& dtype, std::uint64_t flags);
-/// Fills `*out`, of which `shape` and `strides` are room for `tensor.ndim()` numbers each, or null for no dimensions.
-/// `data` is the lowest address that any element has, and `byte_offset` leads from there to the first element: it isn't
-/// 0 where strides are negative. The tensor has passed check_dlpack().
+/// Fills `*out`. `shape` and `strides` have room for `tensor.ndim()` numbers each; they may be null if there are no
+/// dimensions. `out->data` is the lowest address of all elements, and `byte_offset` the distance from there to the
+/// first element, which isn't 0 if strides are negative. The tensor must have passed check_dlpack().
 CROSSDOCK_EXPORT void describe_dlpack(const array::Tensor& tensor, std::int64_t* shape, std::int64_t* strides,
                                       DLTensor* out) noexcept;
 
-/// Takes over `*managed`: on success the tensor's owner calls its deleter, on the thread that drops the last owner; on
-/// a throw it is still the caller's. Throws as view_dlpack(); InvalidArgumentError for a null struct,
+/// Takes ownership of `*managed`. On success the tensor's owner calls the deleter, on the thread that drops the last
+/// owner. On a throw the caller still owns it. Throws as view_dlpack(), InvalidArgumentError for a null struct, and
 /// UnsupportedTypeError for a major version other than 1.
 CROSSDOCK_EXPORT array::Tensor import_dlpack(DLManagedTensorVersioned* managed);
-/// The same of the legacy struct, which can't say that memory is read-only: what comes in is writable.
+/// The same for the legacy struct. It can't say that memory is read-only, so the tensor is writable.
 CROSSDOCK_EXPORT array::Tensor import_dlpack(DLManagedTensor* managed);
 
-/// Throws ExportError if DLPack can't say what the tensor is (its text says which and what to do): byte-swapped or
-/// described elements (structured, text, dates), strides that are no multiple of the element's size, device ids beyond
-/// 31 bits; with `legacy` read-only memory, too. UnsupportedError if it has a mask. InvalidArgumentError if its event
-/// may not be complete: order_on() or wait_ready() first.
+/// Checks that DLPack can describe the tensor.
+///
+/// Throws ExportError for elements that are byte-swapped or described (structured, text, dates), for strides that
+/// aren't a multiple of the element size, for device ids beyond 31 bits, and with `legacy` for read-only memory. The
+/// text of the error names the cause and says what to do. Throws UnsupportedError if the tensor has a mask. Throws
+/// InvalidArgumentError if its event may not be complete: call order_on() or wait_ready() first.
 CROSSDOCK_EXPORT void check_dlpack(const array::Tensor& tensor, bool legacy);
 
-/// The device as DLPack numbers it: the CPU, pinned and managed memory are device 0, whatever id they came with.
+/// Returns the device as DLPack numbers it: the CPU, pinned and managed memory are device 0, whatever id they had.
 CROSSDOCK_EXPORT device::Device dlpack_device(const device::Device& device) noexcept;
 
-/// Gives a view of the tensor away; the memory lives until the deleter is called, on whatever thread, once. One
-/// allocation, whatever the number of dimensions. Flags: read-only, padded, and `copied`: the caller made this
-/// memory for the hand-over, and nobody else has it. Version 1.3; strides are never null
-/// but for no dimensions, and a tensor of no elements has a null pointer. Throws as check_dlpack().
+/// Exports a view of the tensor. The memory lives until the deleter is called, once, on any thread.
+///
+/// Makes one allocation, whatever the number of dimensions. Sets the flags read-only and padded as the tensor says, and
+/// `copied` if the caller made this memory for the hand-over and shares it with no other holder. The version is 1.3.
+/// Strides are null only if there are no dimensions, and the pointer is null if there are no elements. Throws as
+/// check_dlpack().
 CROSSDOCK_EXPORT DLManagedTensorVersioned* export_dlpack(const array::Tensor& tensor, bool copied = false);
 CROSSDOCK_EXPORT DLManagedTensor* export_dlpack_legacy(const array::Tensor& tensor);
 

@@ -9,9 +9,9 @@
 
 namespace crossdock::ipc {
 
-/// Bodies whose buffers lie at odd addresses. The format asks writers for multiples of 8 and lets readers meet others,
-/// and slices begin anywhere; but who gets a batch reads numbers where they are. Keep one: it keeps memory that bodies
-/// freed. One thread at a time; the batches may be dropped on any.
+/// Aligns the buffers of bodies. The format asks writers for addresses at multiples of 8, but allows others, and slices
+/// begin anywhere. A consumer of a batch, however, reads numbers in place. Reuse one object: it keeps memory that
+/// bodies freed. One thread at a time; the batches may be dropped on any thread.
 class CROSSDOCK_EXPORT Realigner {
  public:
   explicit Realigner(const Limits& limits = {});
@@ -19,12 +19,13 @@ class CROSSDOCK_EXPORT Realigner {
   Realigner(Realigner&&) noexcept;
   Realigner& operator=(Realigner&&) noexcept;
 
-  /// Copies the buffers whose address isn't a multiple of array::element_alignment() to 64-aligned memory, and has
-  /// `*views` view these there; the others stay where they are. `header` came from Message::batch with `schema`, and
-  /// the views are its buffers, readable on the host. Returns what keeps all of them alive: `owner` itself where
-  /// nothing was copied. Costs one pass over the addresses where they are all multiples of 8, as usual. Copies of more
-  /// than Limits::max_decompressed_bytes in all are refused with InvalidDataError, which `where` begins: buffers may
-  /// all be the same bytes.
+  /// Copies the buffers whose address isn't a multiple of array::element_alignment() to 64-aligned memory, and changes
+  /// their `*views` to the copies. Other buffers stay in their place.
+  ///
+  /// `header` came from Message::batch with `schema`, and the views are its buffers, readable on the host. Returns the
+  /// owner that keeps all of them alive: `owner` itself if nothing was copied. If all addresses are multiples of 8, as
+  /// usual, this costs one pass over the addresses. Throws InvalidDataError, which begins with `where`, if the copies
+  /// take more than Limits::max_decompressed_bytes in all: several buffers may be the same bytes.
   std::shared_ptr<const void> realign(const array::Schema& schema, const BatchHeader& header,
                                       std::shared_ptr<const void> owner, const char* where,
                                       std::vector<array::BufferView>* views);

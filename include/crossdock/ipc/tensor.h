@@ -9,28 +9,28 @@
 
 namespace crossdock::ipc {
 
-/// Most dimensions of a tensor.
+/// Maximum number of dimensions of a tensor.
 inline constexpr int kMaxDimensions = 64;
 
-/// A dense tensor (Tensor.fbs): an n-dimensional array of numbers of one width, of which a message's body is the
-/// memory. Read by Message::tensor(), written by Encoder::tensor(). A plain value.
+/// A dense tensor (Tensor.fbs): an n-dimensional array of numbers of one width. The message's body is its memory. Read
+/// by Message::tensor(), written by Encoder::tensor(). A plain value.
 struct TensorHeader {
   array::Type type;                   ///< Of fixed width: integers, floats, decimals, dates, times, intervals.
-  std::vector<std::int64_t> shape;    ///< No dimensions: one value.
-  std::vector<std::string> names;     ///< Of the dimensions, as many as those; or none.
-  std::vector<std::int64_t> strides;  ///< Bytes, not negative, as many as dimensions. Any: also 0, also overlapping.
-  BufferRange data;                   ///< Within the body. Long enough for every element.
-  std::int64_t body_length = 0;       ///< Read only; written is data's end, padded to 64.
-  array::Metadata custom_metadata;    ///< The message's.
+  std::vector<std::int64_t> shape;    ///< Without dimensions: one value.
+  std::vector<std::string> names;     ///< Names of the dimensions, one each; or empty.
+  std::vector<std::int64_t> strides;  ///< Bytes, not negative, one per dimension. May be 0 or overlap.
+  BufferRange data;                   ///< Place in the body; long enough for every element.
+  std::int64_t body_length = 0;       ///< Only set by reading; on writing it is data's end, padded to 64.
+  array::Metadata custom_metadata;    ///< Of the message.
 };
 
-/// The strides of a tensor whose last dimension is the closest (C order). Throws InvalidDataError where that overflows.
+/// Returns the strides in C order: the last dimension is the densest. Throws InvalidDataError on overflow.
 CROSSDOCK_EXPORT std::vector<std::int64_t> row_major_strides(const array::Type& type,
                                                              const std::vector<std::int64_t>& shape);
 
-/// Bytes from the first element's start to the end of the farthest one; 0 if there is no element. Throws
-/// InvalidDataError for a type that isn't of fixed width, more than kMaxDimensions, counts of strides or names that
-/// don't fit, negative numbers, and sizes that overflow; `where` begins it.
+/// Returns the bytes from the first element's start to the end of the farthest one; 0 if there is no element. Throws
+/// InvalidDataError, which begins with `where`, for a type that isn't of fixed width, for more than kMaxDimensions, for
+/// wrong numbers of strides or names, for negative numbers, and for sizes that overflow.
 CROSSDOCK_EXPORT std::int64_t tensor_extent(const TensorHeader& tensor, const char* where);
 
 }  // namespace crossdock::ipc

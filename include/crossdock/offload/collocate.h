@@ -8,17 +8,20 @@
 
 namespace crossdock::offload {
 
-/// The same memory for work on `queue`, which reaches it (accessible()): the queue is ordered after the array's event
-/// and after what its own queue has to do now, and is the view's queue. Its mask too. Waits, by `wait`, where
-/// the array's event is another driver's; and in the driver where this can't order the queue (Context::order_after()).
-/// The host's own queue orders nothing and is no array's queue: for that the event is waited for, and the view is one
-/// of host memory, on no queue. Throws what the contexts' verbs throw; then the queue may have been ordered.
+/// Returns a view of the same memory, and mask, for work on `queue`. `queue` must reach the memory (accessible()).
+///
+/// Orders `queue` after the array's event and after the work that is on the array's own queue now; `queue` becomes the
+/// view's queue. Waits, by `wait`, if the array's event belongs to another driver. Waits in the driver if the driver
+/// can't order the queue (Context::order_after()). The host's own queue orders nothing and is never an array's queue:
+/// for that queue, waits for the event and returns a view of host memory without a queue.
+///
+/// Throws the errors of the contexts' functions; `queue` may then have been ordered already.
 CROSSDOCK_EXPORT array::Tensor associated(const array::Tensor& array, const device::Queue& queue,
                                           const device::DriverRegistry& drivers,
                                           const exchange::WaitFunction& wait = exchange::wait_in_driver);
 
-/// The array where `queue` reaches it: associated() where it does, without a copy, else a copy that
-/// exchange::transfer() makes on the queue. Throws as those.
+/// Returns the array in a place that `queue` reaches: by associated(), without a copy, if `queue` reaches it already;
+/// else by a copy that exchange::transfer() makes on the queue. Throws as those functions.
 CROSSDOCK_EXPORT array::Tensor collocate(const array::Tensor& array, const device::Queue& queue,
                                          const device::DriverRegistry& drivers,
                                          const exchange::WaitFunction& wait = exchange::wait_in_driver,

@@ -11,11 +11,11 @@
 
 namespace crossdock::offload {
 
-/// Which queue is current: a default for the process, and for each thread what it chose for a scope. One manager for
-/// all is the global queue manager of the offloading text (way 4); a package that keeps one of its own manages its own
-/// queue, apart from everyone else's (way 2). Thread-safe; must outlive its scopes.
+/// Keeps the current queue: a default for the process, and for each thread the queue that it chose for a scope. One
+/// manager for all packages is the global queue manager of the offloading text (way 4). A package with a manager of its
+/// own manages its own queue, separate from all others (way 2). Thread-safe. Must outlive its scopes.
 ///
-/// Python's current queues are its own (crossdock.offload): they follow tasks as well as threads.
+/// Python's current queues are separate (crossdock.offload): they follow tasks as well as threads.
 class CROSSDOCK_EXPORT QueueManager {
  public:
   explicit QueueManager(std::shared_ptr<const Queues> queues) : queues_(std::move(queues)) {}
@@ -24,15 +24,17 @@ class CROSSDOCK_EXPORT QueueManager {
 
   const Queues& queues() const noexcept { return *queues_; }
 
-  /// The queue of the calling thread's innermost scope; else the default one.
+  /// Returns the queue of the calling thread's innermost scope, else default_queue().
   device::Queue current() const;
-  /// The one that was set, for every thread that chose none; else Queues::default_queue(). Throws as that.
+  /// Returns the default queue that was set, else Queues::default_queue(). It applies to every thread that chose no
+  /// queue. Throws as Queues::default_queue().
   device::Queue default_queue() const;
-  /// Nothing: as if none had been set.
+  /// Sets the default queue. Nullopt unsets it.
   void set_default_queue(std::optional<device::Queue> queue);
   void set_default_queue(std::string_view filter) { set_default_queue(queues_->queue(filter)); }
 
-  /// While it lives, its queue is current in the thread that made it. Scopes end in the reverse order, in that thread.
+  /// Makes its queue current in the thread that creates it, as long as the scope lives. Scopes are destroyed in reverse
+  /// order, in that thread.
   class CROSSDOCK_EXPORT Scope {
    public:
     Scope(const QueueManager& manager, device::Queue queue) noexcept;
@@ -47,7 +49,7 @@ class CROSSDOCK_EXPORT QueueManager {
     friend QueueManager;
     const QueueManager* manager_;
     device::Queue queue_;
-    const Scope* outer_;  ///< Of any manager.
+    const Scope* outer_;  ///< The enclosing scope, of any manager.
   };
 
  private:

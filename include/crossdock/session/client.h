@@ -30,49 +30,56 @@ struct CatalogEntry {
   std::string device;  ///< "cpu"
 };
 
-/// Limits what list() takes from a server. A catalog that passes a limit is refused, with ResourceError.
+/// Limits how much list() accepts from a server. list() throws ResourceError for a catalog over one of these limits.
 struct ListOptions {
-  std::uint64_t max_entries = std::uint64_t{1} << 20;  ///< Batches of the catalog are limited to as many.
-  std::uint64_t max_bytes = std::uint64_t{256} << 20;  ///< Memory of the entries: names and schemas, estimated.
+  std::uint64_t max_entries = std::uint64_t{1} << 20;  ///< Also the limit of the number of batches in the catalog.
+  std::uint64_t max_bytes = std::uint64_t{256} << 20;  ///< Limit of the estimated memory of all names and schemas.
 };
 
 struct GetOptions {
   std::vector<std::string> columns;  ///< Top-level fields to keep, in this order; empty: all.
-  bool all_columns = true;           ///< False: `columns` holds, even if empty.
+  bool all_columns = true;           ///< False: keeps exactly `columns`, even if it is empty.
   transport::WaitMode wait = transport::WaitMode::kAuto;
-  int timeout_ms = -1;  ///< For each batch; negative: the stream may pause as long as it likes.
-  /// How closely batches are looked at. Absent: in full, if they come from another user or another machine.
+  int timeout_ms = -1;  ///< Limit of the wait for each batch; negative: no limit.
+  /// How thoroughly batches are validated. Absent: in full if they come from another user or another machine.
   std::optional<array::Validation> validation;
-  ipc::Limits limits{};  ///< Of what its messages may ask of us.
-  /// Where bodies that come by value are received, as over a network: publishing the batches then copies nothing. Not
-  /// those that are compressed, nor what is shared, which stays where it is. Over the arena's `reserve`: ResourceError;
-  /// once it was published: ArenaFrozenError. Don't publish it while this stream is being read.
+  ipc::Limits limits{};  ///< Limits of what the stream's messages may request.
+  /// Memory in which bodies that arrive by value (for example over a network) are received. Publishing these batches
+  /// later then copies nothing. Doesn't apply to compressed bodies, nor to shared memory, which stays where it is.
+  /// Throws ResourceError when more is received than the arena's `reserve`, and ArenaFrozenError once the arena was
+  /// published. Don't publish the arena while this stream is being read.
   std::shared_ptr<device::Arena> arena{};
-  WireObserver on_message{};  ///< Looks on; see observe.h. Kept by the connection until its next stream.
+  WireObserver on_message{};  ///< See observe.h. The connection keeps the observer until its next stream.
   BatchObserver on_batch{};
 };
 
-/// One stream. Batches outlive it, its client, and the server. One thread at a time; dropping it in mid-stream is fine.
-/// Throws from next(): TruncatedStreamError, LeaseLimitError, FileChangedError, ProtocolError, InvalidDataError,
-/// TimeoutError (may be called again), InterruptedError (likewise), RemoteError, ForkError, and what GetOptions::arena
-/// does. What else it throws it throws again at every later call.
+/// One stream. Its batches may outlive it, its client, and the server. Use it from one thread at a time. It may be
+/// destroyed before the stream has ended.
+///
+/// next() throws TruncatedStreamError, LeaseLimitError, FileChangedError, ProtocolError, InvalidDataError,
+/// TimeoutError, InterruptedError, RemoteError, ForkError, and the errors that GetOptions::arena names. After
+/// TimeoutError or InterruptedError, next() may be called again. After any other error, each later call throws the same
+/// error again.
 class CROSSDOCK_EXPORT Reader : public array::BatchStream {
  public:
   ~Reader() override;
   const std::shared_ptr<const array::Schema>& schema() const override;
   std::optional<array::RecordBatch> next() override;
-  /// For event loops: next() without the waiting. True: `*batch` is the next one, or nothing at the end. False: it
-  /// hasn't come; then `if (prepare_sleep())` wait until descriptor() is readable and call awake(), and try again.
-  /// Throws as next(), but for TimeoutError and InterruptedError.
+  /// next() without waiting, for event loops. Returns true if `*batch` was set: to the next batch, or to nullopt at the
+  /// end of the stream. Returns false if the next batch hasn't arrived yet. In this case call prepare_sleep(); if it
+  /// returns true, wait until descriptor() is readable, and call awake(). Then try again. Throws like next(), except
+  /// TimeoutError and InterruptedError.
   bool try_next(std::optional<array::RecordBatch>* batch);
-  /// False: something came meanwhile, try again at once.
+  /// Returns false if something has arrived in the meantime: then don't sleep, call try_next() again at once.
   bool prepare_sleep();
   void awake();
-  /// To be asked anew each time, with two connections it changes; -1 once the stream is over.
+  /// The descriptor to wait for; -1 once the stream has ended. Get it again before each wait: with two connections it
+  /// changes.
   int descriptor() const;
-  /// Called while next() waits; see transport.h.
+  /// Sets the hook that next() calls while it waits; see transport.h.
   void set_interrupt_hook(transport::InterruptHook hook);
-  /// No more batches: next() throws ClosedError, unless the end was reached. Those handed out stay valid.
+  /// Ends the stream: later calls of next() throw ClosedError, unless the end was already reached. Batches that were
+  /// returned before stay valid.
   void close();
   bool closed() const noexcept;
 
@@ -83,29 +90,32 @@ class CROSSDOCK_EXPORT Reader : public array::BatchStream {
   std::unique_ptr<Impl> impl_;
 };
 
-/// A connection to a server. It owns no thread: the calling thread does the work. Thread-safe; several readers at once
-/// are fine (each has a connection of its own; idle ones are used again).
+/// A connection to a server. It has no thread of its own: all work is done on the calling threads. Thread-safe. Several
+/// readers may be used at the same time: each has its own connection, and idle connections are reused.
 class CROSSDOCK_EXPORT Client {
  public:
   /// Throws UriError, SchemeError, NotFoundError, ConnectionError, PermissionError, HandshakeError, TimeoutError,
   /// InterruptedError.
   explicit Client(const std::string& uri, ClientOptions options = {}, const transport::InterruptHook& interrupted = {});
-  /// Metadata and bodies over a connection each, of one server or of two that publish the same under the same names;
-  /// the schemes may differ. Live streams need one connection: they throw UnsupportedError from get().
+  /// Uses separate connections for metadata and bodies. Both may lead to one server, or to two servers that publish the
+  /// same data under the same names; the schemes may differ. Live streams need a single connection: get() throws
+  /// UnsupportedError for them.
   Client(const std::string& metadata_uri, const std::string& data_uri, ClientOptions options = {},
          const transport::InterruptHook& interrupted = {});
   ~Client();  ///< close()
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  /// The server's catalog, read whole. Throws ResourceError (it passes a limit of `options`), InvalidDataError (it is
-  /// no catalog, or a text in it isn't UTF-8: says which), and as Reader::next().
+  /// Reads the server's whole catalog. Throws ResourceError (the catalog is over a limit of `options`),
+  /// InvalidDataError (the stream isn't a catalog, or a text in it isn't UTF-8; the message says which), and the errors
+  /// of Reader::next().
   std::vector<CatalogEntry> list(const ListOptions& options = {}, const transport::InterruptHook& interrupted = {});
-  /// Returns when the schema is there. Throws NotFoundError that lists what there is, ConsumedError, and as
-  /// Reader::next().
+  /// Requests the stream that is published as `name`. Returns once its schema has arrived. Throws NotFoundError (its
+  /// message lists the names that exist), ConsumedError, and the errors of Reader::next().
   std::unique_ptr<Reader> get(const std::string& name, const GetOptions& options = {},
                               const transport::InterruptHook& interrupted = {});
-  /// Readers under way go on; nothing new starts. Each connection stays until its last batch is released.
+  /// Starts no new streams from now on. Readers that exist continue. Each connection stays open until its last batch is
+  /// released.
   void close();
 
  private:

@@ -11,7 +11,7 @@
 #include "crossdock/ipc/file_writer.h"
 #include "crossdock/transport/transport.h"
 
-/// Arrow IPC files by their path.
+/// Reading and writing Arrow IPC files by path.
 namespace crossdock::session {
 
 struct OpenOptions {
@@ -19,16 +19,18 @@ struct OpenOptions {
   array::Validation validation = array::Validation::kStructure;
 };
 
-/// Opens an Arrow IPC file or stream file: mapped read-only, so that uncompressed batches are views of it, each of
-/// which keeps the mapping (not the descriptor; the reader keeps that). Metadata is read through the descriptor, copied
-/// out. Large compressed bodies are decompressed on several threads.
+/// Opens an Arrow IPC file or stream file. The file is mapped read-only, and uncompressed batches are views of the
+/// mapping. Each batch keeps the mapping alive, but not the descriptor, which belongs to the reader. Metadata is read
+/// through the descriptor, into a copy. Large compressed bodies are decompressed on several threads.
 ///
-/// The file is the caller's to keep as it is: its size and modification time are compared before each batch, and
-/// FileChangedError thrown once they differ, but batches that were given out see what is written into the file, and if
-/// it is cut short, touching what is gone is a SIGBUS, as with any mapping. Whoever replaces files by renaming new ones
-/// over them (write_file does) changes nothing for who has them open.
+/// The caller must not change the file while it is in use. The reader compares the file's size and modification time
+/// before each batch and throws FileChangedError once they differ. Batches that were returned before see every byte
+/// that is written into the file. If the file is truncated, access to the missing part raises SIGBUS, as with any
+/// mapping. Replacing a file by renaming a new one over it, as write_file() does, has no effect on readers that have
+/// the old one open.
 ///
-/// Throws NotFoundError, PermissionError, InvalidArgumentError (not a regular file), and what ipc::read_container does.
+/// Throws NotFoundError, PermissionError, InvalidArgumentError (not a regular file), and the errors of
+/// ipc::read_container().
 CROSSDOCK_EXPORT std::unique_ptr<ipc::FileReader> open_file(const std::string& path, const OpenOptions& options = {});
 
 struct WriteOptions {
@@ -41,15 +43,19 @@ struct WriteOptions {
 struct WriteResult {
   std::int64_t batches = 0;
   std::int64_t rows = 0;
-  std::int64_t bytes = 0;  ///< Of the file.
+  std::int64_t bytes = 0;  ///< Size of the file.
 };
 
-/// Writes a whole stream, gathered from where its buffers lie. A new file is written beside `path` and renamed to it
-/// once it is whole (with the mode of a file that it replaces; links are followed): readers see the old one or the new
-/// one, and the source may be a view of the old one. After a throw nothing has changed. What is there and isn't a
-/// regular file (a pipe, a device) is written to directly; the hook is asked while a pipe has no reader, or no room.
-/// Throws what the source throws, what ipc::FileWriter does, PermissionError, NotFoundError (no such folder),
-/// ResourceError (no space), InterruptedError, SystemError.
+/// Writes a whole stream to a file, directly from the memory of its buffers.
+///
+/// The data is written to a new file beside `path`, which is renamed to `path` once it is complete. Readers therefore
+/// see either the old or the new file, and the source may be a view of the old one. The new file gets the mode of the
+/// file that it replaces; symbolic links are followed. If this throws, nothing has changed. If `path` exists and isn't
+/// a regular file (a pipe, a device), it is written directly; `interrupted` is called while a pipe has no reader or no
+/// room.
+///
+/// Throws the errors of the source and of ipc::FileWriter, PermissionError, NotFoundError (the folder doesn't exist),
+/// ResourceError (no space left), InterruptedError, SystemError.
 CROSSDOCK_EXPORT WriteResult write_file(array::BatchStream& source, const std::string& path,
                                         const WriteOptions& options = {},
                                         const transport::InterruptHook& interrupted = {});

@@ -11,20 +11,20 @@
 
 namespace crossdock::session {
 
-/// Looks at an Arrow IPC file or stream file without reading its data: of bodies, nothing but the lengths before
-/// compressed buffers. Everything is read through the descriptor. One thread at a time.
+/// Describes an Arrow IPC file or stream file without reading its data. Of the bodies, it reads only the lengths that
+/// stand before compressed buffers. Everything is read through the descriptor. Use it from one thread at a time.
 class CROSSDOCK_EXPORT FileInspector {
  public:
-  /// Reads all metadata. Throws as open_file().
+  /// Reads all metadata. Throws the errors of open_file().
   explicit FileInspector(const std::string& path, const ipc::Limits& limits = {});
   ~FileInspector();
   FileInspector(const FileInspector&) = delete;
   FileInspector& operator=(const FileInspector&) = delete;
 
   const ipc::Container& plan() const noexcept;
-  std::int64_t size() const noexcept;  ///< Of the file, bytes.
+  std::int64_t size() const noexcept;  ///< Of the file, in bytes.
 
-  /// Message `index` of plan().messages. Throws InvalidArgumentError (no such message), FileChangedError,
+  /// Describes message `index` of plan().messages. Throws InvalidArgumentError (no such message), FileChangedError,
   /// InvalidDataError, SystemError.
   ipc::BatchDescription describe(std::size_t index);
 

@@ -15,42 +15,44 @@
 #include "crossdock/ipc/describe.h"
 #include "crossdock/transport/transport.h"
 
-/// Looking on while a stream is received: GetOptions::on_message and on_batch. Where nobody does, each costs a branch.
+/// Observers of a stream that is received: GetOptions::on_message and on_batch. An observer that isn't set costs one
+/// branch.
 namespace crossdock::session {
 
-enum class Direction : std::uint8_t { kSent, kReceived };  ///< As the client sees it.
+enum class Direction : std::uint8_t { kSent, kReceived };  ///< Seen from the client.
 
-/// One message as it passes, before anything is made of it: it may be malformed. All of it is valid during the call
-/// only.
+/// One message as it was sent or received, before it is decoded: it may be malformed. All members are valid during the
+/// call only.
 struct WireEvent {
   Direction direction;
   bool tagged;
-  std::uint64_t tag;  ///< 0 of an untagged one.
+  std::uint64_t tag;  ///< 0 for untagged messages.
   ByteSpan bytes;     ///< Without the transport's own framing.
   const transport::Agreement& agreement;
 };
 
-/// Called on the thread that sends or receives. Addresses are freed by whoever drops a batch, on any thread, also
-/// after the stream has ended, so several calls may run at once; and with a lock of the connection held. It must not
-/// use the client, its readers or their batches. What it throws is dropped.
+/// Called on the thread that sends or receives; a lock of the connection may be held. The thread that drops a batch
+/// sends the message that frees its addresses. This can be any thread, also after the end of the stream, so several
+/// calls may run at the same time. The observer must not use the client, its readers or their batches. Exceptions that
+/// it throws are discarded.
 using WireObserver = std::function<void(const WireEvent&)>;
 
-/// A record batch or dictionary that was accepted: its memory is there, and its structure was checked. Valid during the
-/// call.
+/// A record batch or dictionary that was accepted: its memory is available and its structure was checked. Valid during
+/// the call only.
 struct BatchArrival {
   std::uint32_t sequence;
-  ByteSpan metadata;            ///< For ipc::describe_batch, with:
-  const array::Schema& schema;  ///< The stream's.
+  ByteSpan metadata;            ///< Input for ipc::describe_batch(), together with:
+  const array::Schema& schema;  ///< Of the stream.
   dissociated::BodyType body_type;
-  ByteSpan body;                                      ///< As it came.
-  std::span<const dissociated::RemoteBuffer> remote;  ///< BodyType::kRemote: the table that `body` is.
+  ByteSpan body;                                      ///< As received.
+  std::span<const dissociated::RemoteBuffer> remote;  ///< For BodyType::kRemote: the table in `body`, decoded.
 };
 
-/// Called on the thread that is in Reader::next(), with no lock held, in the stream's order. What it throws ends the
-/// stream.
+/// Called on the thread that runs Reader::next(), in the order of the stream, with no lock held. An exception that it
+/// throws ends the stream.
 using BatchObserver = std::function<void(const BatchArrival&)>;
 
-/// What one message means.
+/// The meaning of a message.
 enum class WireKind : std::uint8_t {
   kWantData,
   kFreeData,
@@ -59,34 +61,34 @@ enum class WireKind : std::uint8_t {
   kEndOfStream,
   kError,
   kCancel,
-  kBad,  ///< Breaks the protocol's forms: `text` says how.
+  kBad,  ///< Violates the protocol's format: `text` says how.
 };
 
 /// One message, decoded.
 struct WireMessage {
   Direction direction = Direction::kReceived;
   bool tagged = false;
-  ChannelRole role = ChannelRole::kBoth;  ///< What its connection is for.
+  ChannelRole role = ChannelRole::kBoth;  ///< Of its connection.
   WireKind kind = WireKind::kBad;
-  std::size_t size = 0;        ///< Bytes, the prefix's included.
+  std::size_t size = 0;        ///< In bytes, with the prefix.
   std::uint64_t tag = 0;       ///< Tagged only.
-  std::uint32_t sequence = 0;  ///< Of metadata, bodies, and the stream's end; a cancel's means nothing.
-  /// kWantData: the ticket. kError: the reason. kBad: what is wrong. kMetadata: why `message` is absent, if it is. Any
-  /// bytes.
+  std::uint32_t sequence = 0;  ///< Of metadata, bodies, and the stream's end; without meaning in a cancel.
+  /// kWantData: the ticket. kError: the reason. kBad: the error found. kMetadata: the reason why `message` is absent,
+  /// if it is. May contain any bytes.
   std::string text;
   std::optional<ipc::MessageSummary> message;  ///< kMetadata.
   dissociated::BodyType body_type = dissociated::BodyType::kPacked;
-  // Type 1 bodies and free_data. Of the buffers, the first kShownBuffers.
+  // For bodies of type 1 and for free_data. `buffers` holds the first kShownBuffers of them.
   std::uint64_t total = 0;
   std::size_t n_buffers = 0;
-  std::vector<dissociated::RemoteBuffer> buffers;  ///< free_data: without lengths.
+  std::vector<dissociated::RemoteBuffer> buffers;  ///< For free_data: without lengths.
 
   static constexpr std::size_t kShownBuffers = 4;
 };
 
-/// Never throws for what the bytes hold.
+/// Decodes a message. Never throws because of its content.
 CROSSDOCK_EXPORT WireMessage decode_wire(const WireEvent& event);
-/// One line, printable, without a line feed: "<- untagged  number 1   metadata  record batch: 3 rows, ...".
+/// Returns one printable line without a line feed: "<- untagged  number 1   metadata  record batch: 3 rows, ...".
 CROSSDOCK_EXPORT std::string to_text(const WireMessage& message);
 CROSSDOCK_EXPORT const char* wire_kind_name(WireKind kind) noexcept;
 

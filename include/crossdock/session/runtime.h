@@ -9,27 +9,28 @@
 
 namespace crossdock::session {
 
-/// What servers and arrays of a process share: which arenas there are, so that publishing knows its own memory, and the
-/// drivers. Thread-safe.
+/// State that the servers and arrays of a process share: the drivers, and a list of all arenas, by which publishing
+/// recognizes memory that needs no copy. Thread-safe.
 class CROSSDOCK_EXPORT Runtime {
  public:
   Runtime();
   ~Runtime();
 
-  /// A new arena that servers of this runtime recognise. Dropping it drops the memory, unless it was published.
+  /// Makes an arena that the servers of this runtime recognize. Its memory is freed with its last owner, unless it was
+  /// published.
   std::shared_ptr<device::Arena> make_arena(std::uint64_t reserve = 0);
-  /// The arena that holds these bytes, or null.
+  /// Returns the arena that contains these bytes, or null.
   std::shared_ptr<device::Arena> find_arena(const void* pointer, std::uint64_t size) const;
 
-  /// How drivers are looked for. False, and nothing is changed, if they were already.
+  /// Sets how drivers are searched for. Returns false and changes nothing if the search has already taken place.
   bool set_driver_options(device::DriverOptions options);
-  /// Every driver that this version has, looked for when they are asked for the first time: opening vendors' libraries
-  /// takes its time.
+  /// Returns all drivers of this version. The first call searches for them, because opening vendors' libraries takes
+  /// time.
   const std::shared_ptr<const device::DriverRegistry>& drivers() const;
-  /// Their queues, by what names them.
+  /// Returns the drivers' queues, found by their names.
   const std::shared_ptr<const offload::Queues>& queues() const;
 
-  /// The one used where none is named.
+  /// The runtime that is used if the caller names none.
   static const std::shared_ptr<Runtime>& default_runtime();
 
  private:

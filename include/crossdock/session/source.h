@@ -10,35 +10,36 @@
 
 namespace crossdock::session {
 
-/// How far a served file may be relied on; it can't be sealed.
+/// How far the content of a published file can be relied on. A file can't be sealed against writes.
 enum class Stability : std::uint8_t {
-  /// Its descriptor is passed: no copy. Whoever can write the file can change what readers see; size and
-  /// modification time are checked at every hand-over. Consumers that are another user get a snapshot.
+  /// Passes the file's descriptor to consumers: no copy. Every process that can write the file can change what readers
+  /// see. Size and modification time are checked each time data is handed over. Consumers of another user get a
+  /// snapshot.
   kTrust,
-  /// One copy into sealed memory when it is published.
+  /// Copies the file once into sealed memory when it is published.
   kSnapshot,
 };
 
-struct SourceAccess;  // src/session: takes a source apart
+struct SourceAccess;  // src/session: gives access to a source's members
 
-/// What is published under a name. A value that is given to Server::publish once.
+/// Data to be published under a name. Each value is given to Server::publish() once.
 class CROSSDOCK_EXPORT Source {
  public:
   enum class Kind : std::uint8_t { kTable, kLive, kFactory, kFile };
 
-  /// All batches of `stream`, read when it is published, on the publishing thread; every consumer gets the same memory.
-  /// Batches whose memory is an Arena's cost no copy: publishing takes the arena over and freezes it. Others are copied
-  /// once.
+  /// Publishes all batches of `stream`. They are read on the publishing thread when the source is published, and all
+  /// consumers get the same memory. Batches whose memory belongs to an Arena are not copied: publishing takes the arena
+  /// over and freezes it. Other batches are copied once.
   static Source table(std::unique_ptr<array::BatchStream> stream);
-  /// A one-shot stream: the first consumer gets it, batch by batch as it comes, through recycled memory; a second one
-  /// gets ConsumedError. It is read, and dropped, on the server's own threads: by one at a time, not always the
-  /// same.
+  /// Publishes a stream that can be read once. The first consumer gets it, batch by batch as batches arrive, through
+  /// recycled memory; a second one gets ConsumedError. The stream is read, and destroyed, on the server's own threads:
+  /// on one at a time, but not always the same one.
   static Source live(std::unique_ptr<array::BatchStream> stream);
-  /// A fresh stream for each consumer. `make` is called, and its streams are read and dropped, on the server's
-  /// own threads: each stream by one at a time, not always the same.
+  /// Makes a new stream for each consumer. `make` is called on the server's own threads, which also read and destroy
+  /// its streams: each stream on one thread at a time, but not always the same one.
   static Source factory(std::function<std::unique_ptr<array::BatchStream>()> make);
-  /// An Arrow IPC file or stream file. One whose bodies are compressed, or of a big-endian writer, is decoded once into
-  /// sealed memory when it is published, whatever `stability` says; ServerStats count that as a copy.
+  /// Publishes an Arrow IPC file or stream file. A file with compressed bodies, or of a big-endian writer, is decoded
+  /// once into sealed memory when it is published, whatever `stability` says; ServerStats count that as a copy.
   static Source file(std::string path, Stability stability = Stability::kTrust);
 
   Kind kind() const noexcept { return kind_; }

@@ -9,14 +9,14 @@
 
 namespace crossdock::session {
 
-/// One member for each transport that reaches other processes.
+/// Options of all transports that reach other processes.
 struct TransportOptions {
   transport::ShmOptions shm = {};
   transport::TcpOptions tcp = {};
 };
 
-/// A registry of every transport that reaches other processes, each with these options; make_memory_transport() is
-/// added by who wants it. Throws InvalidArgumentError for options that can't work.
+/// Makes a registry with every transport that reaches other processes. Doesn't contain make_memory_transport(): add
+/// that yourself if you need it. Throws InvalidArgumentError for options that can't work.
 CROSSDOCK_EXPORT std::shared_ptr<const transport::TransportRegistry> make_transports(
     const TransportOptions& options = {});
 

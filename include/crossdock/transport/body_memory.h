@@ -8,19 +8,21 @@
 
 namespace crossdock::transport {
 
-/// Where bodies that come by value are received: given to a connection, so that they land where they will be used.
-/// Thread-safe.
+/// Memory in which a connection receives bodies that arrive by value. A caller gives it to a connection so that bodies
+/// arrive directly where they will be used. Thread-safe.
 class CROSSDOCK_EXPORT BodyMemory {
  public:
   virtual ~BodyMemory() = default;
-  /// `size` writable bytes, 64-aligned, host-readable; the owner frees them when the last batch is dropped, on
-  /// whatever thread, also after this object. `size` was bounded by the caller, but may be a hostile peer's word: take
-  /// address space, not pages, for what hasn't come yet. Throws ResourceError.
+  /// Returns `size` writable bytes, 64-aligned and readable by the host. The returned owner frees them when the last
+  /// batch is dropped, on any thread, possibly after this object was destroyed. The caller has bounded `size`, but the
+  /// value may come from a hostile peer: reserve address space, and no pages for bytes that haven't arrived yet. Throws
+  /// ResourceError.
   virtual std::shared_ptr<std::byte> allocate(std::uint64_t size) = 0;
 };
 
-/// Keeps what comes back, with its pages, for the next body of about the size: up to `max_idle` bytes, or the largest
-/// body there was if that is more. This is what transports use where no other is given.
+/// Makes a pool that keeps released memory, with its pages, for the next body of about the same size. It keeps up to
+/// `max_idle` bytes, or the size of the largest body so far if that is more. Transports use such a pool unless another
+/// memory is given.
 CROSSDOCK_EXPORT std::shared_ptr<BodyMemory> make_body_pool(std::uint64_t max_idle = 64ull << 20);
 
 }  // namespace crossdock::transport

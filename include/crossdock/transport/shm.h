@@ -13,49 +13,55 @@
 namespace crossdock::transport {
 
 struct ShmOptions {
-  /// Of one direction; a power of two from 64 KiB to 1 GiB. A listener's: it makes both rings of a connection, and
-  /// gives each all of its memory when a client comes.
+  /// Size of the ring for one direction: a power of two from 64 KiB to 1 GiB. Only a listener's value is used: the
+  /// listener makes both rings of a connection, and allocates all of their memory when a client connects.
   std::uint64_t ring_bytes = 1 << 20;
-  /// Larger messages are refused at the sender, and end the connection at the receiver.
+  /// Larger messages are rejected at the sender, and end the connection at the receiver.
   std::uint64_t max_message = 64ull << 20;
-  /// The longest message that a listener takes from a client, which asks for streams and frees addresses; at most
+  /// Longest message that a listener accepts from a client (clients only request streams and free addresses); at most
   /// max_message.
   std::uint64_t max_request = 1ull << 20;
-  /// The longest body that is taken by value from the peer; 0: none.
+  /// Longest body by value that is accepted from the peer; 0: none.
   std::uint64_t max_body = 64ull << 30;
-  /// What the peer of one connection may have mapped at us, bytes and regions: batches that are still held count.
+  /// Limits the bytes and the number of regions of one connection's peer that may be mapped in this process. Batches
+  /// that are still held count.
   std::uint64_t max_region_bytes = 1ull << 40;
   std::uint32_t max_regions = 65536;
   int handshake_timeout_ms = 5000;
-  /// Server: user ids that may connect beside our own; the socket's mode follows (0600, or 0666 in a directory that
-  /// they can reach). Client: user ids whose servers we trust to feed us, beside our own and root.
+  /// Server: user ids that may connect, in addition to the server's own. The mode of the socket follows from this:
+  /// 0600, or 0666 in a directory that these users can reach. Client: user ids whose servers are trusted to supply
+  /// data, in addition to the client's own and root.
   std::vector<std::uint32_t> other_users = {};
   bool any_user = false;
-  bool accept_files = true;  ///< Client: take kFile regions. Refused: ProtocolError names the option.
+  bool accept_files = true;  ///< Client: accepts kFile regions. If false: ProtocolError, which names the option.
 };
 
-/// Listens at an address, the part of the URI after "shm:": a name in this user's own folder, as in "flights"; a path,
-/// which has a slash; or nothing, which picks a name. A name has letters, digits, '.', '_' and '-', the first a letter
-/// or a digit, 48 at most; docs/protocol-shm.md says where its socket is. For options that let other users connect,
-/// nothing picks a path that they can reach, and a name is refused. Throws UriError (a name that isn't one, a path that
-/// is too long or begins with two slashes, an abstract socket), NotFoundError (the path's folder isn't there),
-/// PermissionError (also where the folder of names isn't this user's alone), ConnectionError if a live server holds the
-/// address; a stale socket is taken over under a lock.
+/// Listens at `address`, the part of the URI after "shm:". This is a name in this user's own folder, like "flights"; a
+/// path, which contains a slash; or empty, which picks a name. A name has 1 to 48 letters, digits, '.', '_' and '-',
+/// and begins with a letter or a digit; docs/protocol-shm.md says where its socket is. If the options let other users
+/// connect, an empty address picks a path that these users can reach, and a name is rejected.
+///
+/// A stale socket is taken over under a lock. Throws UriError (an invalid name, a path that is too long or begins with
+/// two slashes, an abstract socket), NotFoundError (the folder of the path doesn't exist), PermissionError (also if the
+/// folder of names isn't private to this user), ConnectionError (a live server holds the address).
 CROSSDOCK_EXPORT std::unique_ptr<Listener> shm_listen(const std::string& address, std::uint64_t want_data,
                                                       std::uint64_t free_data, const ShmOptions& options,
                                                       LogCallback log);
 
-/// Connects and shakes hands. Throws NotFoundError / ConnectionError (nobody there), PermissionError (another user),
-/// HandshakeError (something else, another version: says both), TimeoutError, InterruptedError.
+/// Connects and shakes hands. Throws NotFoundError or ConnectionError (no server there), PermissionError (another
+/// user), HandshakeError (not a server of this protocol, or another version; the text names both versions),
+/// TimeoutError, InterruptedError.
 CROSSDOCK_EXPORT std::unique_ptr<Connection> shm_connect(const std::string& address, const ShmOptions& options,
                                                          int timeout_ms, const InterruptHook& interrupted,
                                                          ChannelRole role = ChannelRole::kBoth);
 
-/// The names at which servers of this user listen, sorted; those of servers that were killed are among them until
-/// somebody takes them over: connecting tells. Throws PermissionError if the folder of names isn't this user's alone.
+/// Returns the names at which servers of this user listen, sorted. Names of killed servers are among them until another
+/// server takes them over; only connecting tells. Throws PermissionError if the folder of names isn't private to this
+/// user.
 CROSSDOCK_EXPORT std::vector<std::string> shm_names();
 
-/// The two as what a registry holds. Throws InvalidArgumentError for options that can't work.
+/// Makes a transport from shm_listen() and shm_connect(), for a registry. Throws InvalidArgumentError for options that
+/// can't work.
 CROSSDOCK_EXPORT std::shared_ptr<const Transport> make_shm_transport(const ShmOptions& options = {});
 
 }  // namespace crossdock::transport

@@ -8,7 +8,8 @@ namespace crossdock::device::cuda {
 
 namespace {
 
-/// Known by its type: what free() finds at a Buffer's owner tells our memory from adopted memory.
+/// The deleter of an allocation's owner. Allocation::of() knows it by its type, which tells our memory from adopted
+/// memory.
 struct DropAllocation {
   Allocation* allocation;
   void operator()(void*) const noexcept { delete allocation; }
@@ -28,7 +29,7 @@ Allocation::~Allocation() {
   if (current.result() == kSuccess) free();
 }
 
-// What fails here, fails because the context is gone or broken, and its memory with it.
+// Ignores failures: a call fails here only if the context is destroyed or broken, and its memory with it.
 void Allocation::free() noexcept {
   const Api& api = hold_->api();
   switch (source_) {
@@ -44,7 +45,7 @@ void Allocation::free() noexcept {
 void Allocation::free_to_pool() noexcept {
   const Api& api = hold_->api();
   const CUstream stream = queue_ ? queue_->native() : hold_->reclaiming();
-  // The pool must not hand the memory out again before this allocation has had its turn in its own stream.
+  // The pool must not reuse the memory before this allocation was reached in its own stream.
   const bool ordered = stream != nullptr && api.stream_wait_event(stream, allocated_, 0) == kSuccess &&
                        api.mem_free_async(pointer_, stream) == kSuccess;
   if (!ordered && api.event_synchronize(allocated_) == kSuccess) api.mem_free(pointer_);
@@ -53,7 +54,7 @@ void Allocation::free_to_pool() noexcept {
 
 std::shared_ptr<void> Allocation::owner(std::unique_ptr<Allocation> allocation) {
   void* memory = to_pointer(allocation->pointer_);
-  Allocation* taken = allocation.release();  // a shared_ptr that can't be made runs the deleter
+  Allocation* taken = allocation.release();  // if the shared_ptr can't be made, its constructor runs the deleter
   return {memory, DropAllocation{taken}};
 }
 

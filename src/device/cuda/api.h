@@ -76,7 +76,7 @@ constexpr unsigned kManagedGlobal = 1;
 constexpr unsigned kIpcLazyPeerAccess = 1;
 constexpr std::uint64_t kProcAddressLegacyStream = 1;
 
-/// F(member, name, version of CUDA that brought this signature, name by which libraries export it, parameters)
+/// F(member, name, version of CUDA that introduced this signature, name by which libraries export it, parameters)
 #define CROSSDOCK_CUDA_FUNCTIONS(F)                                                                                  \
   F(init, "cuInit", 2000, "cuInit", (unsigned))                                                                      \
   F(driver_get_version, "cuDriverGetVersion", 2020, "cuDriverGetVersion", (int*))                                    \
@@ -121,9 +121,9 @@ constexpr std::uint64_t kProcAddressLegacyStream = 1;
     (CUdeviceptr*, CUipcMemHandle, unsigned))                                                                        \
   F(ipc_close_mem_handle, "cuIpcCloseMemHandle", 4010, "cuIpcCloseMemHandle", (CUdeviceptr))
 
-/// The functions, found in a library: all of them, or there is no driver.
+/// The functions that were found in a library. If one is missing, there is no driver.
 struct Api {
-// A list of parameters can't stand in parentheses of its own.
+// A list of parameters can't have extra parentheses.
 // NOLINTNEXTLINE(bugprone-macro-parentheses)
 #define CROSSDOCK_CUDA_MEMBER(member, name, version, exported, parameters) CUresult(*member) parameters = nullptr;
   CROSSDOCK_CUDA_FUNCTIONS(CROSSDOCK_CUDA_MEMBER)

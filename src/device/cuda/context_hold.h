@@ -7,16 +7,16 @@
 
 namespace crossdock::device::cuda {
 
-/// A CUDA context, kept usable for whoever holds this: contexts, buffers, queues and events do. Thread-safe.
+/// A CUDA context, usable as long as this object is held. Contexts, buffers, queues and events hold one. Thread-safe.
 class ContextHold {
  public:
-  /// The device's primary context, retained until the last holder goes. Throws as CudaLibrary::check().
+  /// Retains the device's primary context until the last holder is gone. Throws like CudaLibrary::check().
   static std::shared_ptr<ContextHold> primary(const std::shared_ptr<CudaLibrary>& library, int ordinal);
-  /// Somebody else's context, which outlives this. Throws InvalidArgumentError if it is of another device.
+  /// Holds a context of other code, which outlives this. Throws InvalidArgumentError if it is of another device.
   static std::shared_ptr<ContextHold> foreign(const std::shared_ptr<CudaLibrary>& library, int ordinal,
                                               CUcontext context);
 
-  /// For the two above: as yet of no context.
+  /// Used by the two functions above: makes an object without a context yet.
   ContextHold(std::shared_ptr<CudaLibrary> library, int ordinal, CUdevice device);
   ~ContextHold();
   ContextHold(const ContextHold&) = delete;
@@ -30,11 +30,11 @@ class ContextHold {
   int ordinal() const noexcept { return ordinal_; }
   bool has_pools() const noexcept { return has_pools_; }
   bool has_managed() const noexcept { return has_managed_; }
-  /// The same of a device that isn't open.
+  /// Returns the same for a device that isn't open.
   static bool has_managed(const CudaLibrary& library, CUdevice device) noexcept;
 
-  /// A stream of our own in whose order memory is freed that was dropped plainly: nothing else runs on it, so
-  /// nobody waits. Null if CUDA refuses to make one. For who has the context current.
+  /// Returns a stream of our own, in whose order memory is freed that was dropped without a queue. No other work runs
+  /// on it, so no other work waits. Returns null if CUDA can't make one. The context must be current.
   CUstream reclaiming() noexcept;
 
  private:

@@ -25,7 +25,7 @@ DeviceType type_of(MemoryKind kind) noexcept {
 }  // namespace
 
 CudaContext::Entered::Entered(const CudaContext& context, const char* doing)
-    // A child of the process that started CUDA may not even ask which context is current.
+    // Checks for a fork first: a child of the process that started CUDA may not even ask which context is current.
     : current_((context.library().check_fork(), context.library()), context.hold_->native()) {
   context.check(current_.result(), doing);
 }
@@ -152,10 +152,10 @@ void CudaContext::free(Buffer&& buffer, const Queue& queue) {
   const Entered entered(*this, "freeing memory");
   deferred_.reclaim();
   std::shared_ptr<void> owner = buffer.release();
-  if (owner.use_count() == 0) return;  // one of no pointer is an owner
+  if (owner.use_count() == 0) return;  // not a test for null: an owner of a null pointer is an owner
   Allocation* allocation = Allocation::of(owner);
   const bool pooled = allocation != nullptr && allocation->source() == Allocation::Source::kPool;
-  // Others who hold the memory too decide for themselves how they released it.
+  // If the memory has other holders, each of them decides how it frees the memory.
   if (pooled && owner.use_count() == 1 && allocation->hold().native() == hold_->native()) {
     allocation->free_on(queue);
     return;
@@ -182,7 +182,7 @@ void CudaContext::copy(const BufferRef& to, const BufferRef& from, const Queue& 
   }
   const bool from_device = from.device.type == DeviceType::kCuda;
   const bool to_device = to.device.type == DeviceType::kCuda;
-  // Pinned and managed memory is its device's, too.
+  // Pinned and managed memory belongs to its device, too.
   const auto here = [this](const BufferRef& memory) {
     return memory.device.type != DeviceType::kCpu && memory.device.id == device_.id;
   };
@@ -223,7 +223,7 @@ PointerInfo CudaContext::describe(const void* pointer) const {
   info.host_accessible = true;
   const Entered entered(*this, "asking what a pointer points to");
   const CUresult result = api().pointer_get_attributes(std::size(attributes), attributes, values, to_address(pointer));
-  if (result == kInvalidValue) return info;  // as some versions say of memory that CUDA doesn't know
+  if (result == kInvalidValue) return info;  // some versions return this for memory that CUDA doesn't know
   check(result, "asking what a pointer points to");
   if (type == 0 || ordinal < 0) return info;
 
@@ -241,7 +241,7 @@ PointerInfo CudaContext::describe(const void* pointer) const {
 bool CudaContext::accessible(const BufferRef& memory, const Queue& queue) const {
   check_queue(queue);
   const DeviceType type = memory.device.type;
-  // Pinned and managed memory is every device's; another device's own memory may be mapped here or not.
+  // Every device can use pinned and managed memory. Memory of another device may be mapped here or not.
   return memory.device == device_ || type == DeviceType::kCudaHost || type == DeviceType::kCudaManaged;
 }
 

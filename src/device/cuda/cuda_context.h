@@ -41,7 +41,7 @@ class CudaContext final : public Context {
   void wait(const Event& event) override;
 
  private:
-  /// The context made current for a verb, after the checks that every verb begins with.
+  /// Makes the context current for a verb, after the checks that every verb begins with.
   class Entered {
    public:
     Entered(const CudaContext& context, const char* doing);
@@ -55,13 +55,14 @@ class CudaContext final : public Context {
   void check(CUresult result, const char* doing) const { library().check(result, doing); }
   void check_queue(const Queue& queue) const;
   void check_memory(const BufferRef& memory, const char* what) const;
-  /// The BufferRef of memory of this device.
+  /// Returns the BufferRef of memory of this device.
   BufferRef memory(CUdeviceptr pointer, std::uint64_t size, MemoryKind kind) const noexcept;
-  /// A context in which memory of a device can be named: its own, or the primary one of its device.
+  /// Returns a context in which memory can be named: this one for memory of this device, else the primary context of
+  /// the memory's device.
   CUcontext context_of(const BufferRef& memory);
-  /// Keeps `owner` until the work that is on `queue` now is done. Where CUDA can't note that, waits for it.
+  /// Keeps `owner` until the work that is on `queue` now is done. Waits for that work if CUDA can't record an event.
   void defer_free(std::shared_ptr<void> owner, const Queue& queue);
-  /// Looks at events for who has the context current.
+  /// Returns the functions that query and wait for events. A query needs the context to be current.
   static DeferredFreeList::Watch watch(const std::shared_ptr<ContextHold>& hold);
   CUuuid uuid() const;
   Buffer import_own(const MemoryHandle& handle, const CUipcMemHandle& its, const std::string& where);
@@ -73,7 +74,7 @@ class CudaContext final : public Context {
   DeferredFreeList deferred_;
   std::mutex mutex_;
   std::map<std::int64_t, std::shared_ptr<ContextHold>>
-      peers_;  ///< Primary contexts of devices that we copy to or from.
+      peers_;  ///< Primary contexts of devices that are copied to or from.
 };
 
 }  // namespace crossdock::device::cuda

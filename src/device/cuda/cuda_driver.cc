@@ -22,7 +22,7 @@ class CudaDriver final : public Driver {
  public:
   explicit CudaDriver(std::shared_ptr<CudaLibrary> library) noexcept : library_(std::move(library)) {}
 
-  /// What was chosen before a fork is of no use to the child.
+  /// Changes in a forked child, since a device that was chosen before the fork can't be used there.
   std::uint64_t devices_version() const noexcept override { return library_->in_child() ? 1 : 0; }
   std::string_view name() const noexcept override { return "cuda"; }
   std::string version() const override { return library_->version(); }
@@ -72,7 +72,7 @@ class CudaDriver final : public Driver {
     if (is_default_cuda_stream(native) || library_->start() != kSuccess) return std::nullopt;
     CUcontext now = nullptr;
     if (library_->api().ctx_get_current(&now) != kSuccess) return std::nullopt;
-    // CUDA's documentation lets the question fail on a thread without a context: one that is open serves.
+    // By CUDA's documentation, the call may fail on a thread without a context. So any open context is made current.
     const std::shared_ptr<ContextHold> any = now == nullptr ? opened() : nullptr;
     const Current asking(*library_, any != nullptr ? any->native() : now);
     CUcontext its = nullptr;
@@ -98,7 +98,7 @@ class CudaDriver final : public Driver {
   }
 
  private:
-  /// Of the contexts that were opened here, one that is still held; null if none is.
+  /// Returns a context that was opened here and is still held; null if there is none.
   std::shared_ptr<ContextHold> opened() const {
     const std::lock_guard lock(mutex_);
     for (const std::weak_ptr<ContextHold>& hold : opened_) {
@@ -107,7 +107,7 @@ class CudaDriver final : public Driver {
     return nullptr;
   }
 
-  /// The device whose context the calling thread has current.
+  /// Returns the device of the calling thread's current context.
   std::optional<Device> device_of_current() const {
     CUdevice device = 0;
     if (library_->api().ctx_get_device(&device) != kSuccess) return std::nullopt;
@@ -122,7 +122,7 @@ class CudaDriver final : public Driver {
     return std::nullopt;
   }
 
-  /// The ordinal of a device. Throws NotFoundError.
+  /// Returns the ordinal of a device. Throws NotFoundError.
   int find(const Device& device) const {
     int count = 0;
     const CUresult result = handles(device.type) ? count_devices(count) : kSuccess;

@@ -94,7 +94,7 @@ Buffer CudaContext::map_peers(const MemoryHandle& handle, const CUipcMemHandle& 
   if (result != kSuccess) library().fail(result, "importing memory from " + where);
   std::shared_ptr<void> owner =
       Allocation::owner(std::make_unique<Allocation>(hold_, Allocation::Source::kImported, base, nullptr));
-  // What the handle says of its size is the peer's word.
+  // The size in the handle comes from the peer and isn't trusted: checks the range against the size that CUDA reports.
   const PointerInfo mapped = describe(to_pointer(base));
   const std::uint64_t before = mapped.base != nullptr ? base - to_address(mapped.base) : 0;
   const std::uint64_t there = mapped.size > before ? mapped.size - before : 0;

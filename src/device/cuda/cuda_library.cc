@@ -10,9 +10,9 @@ namespace crossdock::device::cuda {
 
 namespace {
 
-constexpr int kOldest = 11020;  // the first with stream-ordered allocation
+constexpr int kOldest = 11020;  // the first version with stream-ordered allocation
 
-// The two signatures of the function that finds functions: of CUDA 11.3, and with a status from 12.0 on.
+// The two signatures of cuGetProcAddress: that of CUDA 11.3, and that with a status, from CUDA 12.0 on.
 using GetProcAddress = CUresult (*)(const char* name, void** function, int version, std::uint64_t flags);
 using GetProcAddressV2 = CUresult (*)(const char* name, void** function, int version, std::uint64_t flags, int* status);
 
@@ -21,8 +21,9 @@ Function as(void* symbol) noexcept {
   return reinterpret_cast<Function>(symbol);
 }
 
-/// Finds functions in one library: by version through the library's own function where it has one, so that a newer
-/// driver gives what was asked for; by the names under which each signature is exported where it has none (11.2).
+/// Finds functions in one library. If the library has cuGetProcAddress, finds them by version, so that a newer driver
+/// returns the requested signature. If it hasn't (11.2), finds them by the names under which each signature is
+/// exported.
 class Finder {
  public:
   explicit Finder(const Library& library)
@@ -60,13 +61,13 @@ std::string show_version(int version) {
   return "CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-/// What is wrong with a library that could be opened; empty if nothing is.
+/// Finds all functions. Returns the fault of a library that could be opened; empty if it has none.
 std::string find_all(const Library& library, Api& api, int& version) {
   Finder finder(library);
 #define CROSSDOCK_CUDA_FIND(member, name, since, exported, parameters) finder.find(api.member, name, since, exported);
   CROSSDOCK_CUDA_FUNCTIONS(CROSSDOCK_CUDA_FIND)
 #undef CROSSDOCK_CUDA_FIND
-  // Its age comes first: what an old driver lacks is explained by it.
+  // Checks the version first: an old version explains missing functions.
   if (api.driver_get_version != nullptr) {
     const CUresult result = api.driver_get_version(&version);
     if (result != kSuccess) return "cuDriverGetVersion failed with error " + std::to_string(result);
@@ -120,7 +121,7 @@ CUresult CudaLibrary::start() {
       if (got < 0 && errno != EINTR) throw_errno(errno, "making the token of the CUDA driver's memory handles");
       if (got > 0) filled += static_cast<std::size_t>(got);
     }
-    // Once started, the library has threads of its own and must stay in the process, whatever becomes of us.
+    // Once started, CUDA has threads of its own, so its library must stay loaded even if this one is unloaded.
     if (void* pinned = ::dlopen(library_->name().c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)) ::dlclose(pinned);
     guard_.emplace();
     guarded_.store(true, std::memory_order_release);

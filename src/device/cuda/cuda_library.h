@@ -17,38 +17,39 @@
 
 namespace crossdock::device::cuda {
 
-/// CUDA's driver library, opened. Everything made through it keeps it. Thread-safe.
+/// CUDA's driver library, opened. Every object made through it keeps it. Thread-safe.
 class CudaLibrary {
  public:
-  /// Of `candidates`, the first that has all functions and is new enough; null if none, and a line for each in `tried`.
+  /// Opens the first of `candidates` that has all functions and is new enough. Returns null if there is none; then
+  /// `tried` has a line for each.
   static std::shared_ptr<CudaLibrary> open(const std::vector<std::string>& candidates, std::vector<std::string>* tried);
 
   CudaLibrary(std::shared_ptr<Library> library, const Api& api, int version);
 
   const Api& api() const noexcept { return api_; }
-  /// As in "CUDA 12.8".
+  /// Returns the version, as in "CUDA 12.8".
   std::string version() const;
 
-  /// Starts CUDA, once; what came of it. Throws ForkError in a child of the process that did.
+  /// Starts CUDA, once. Returns the result of the start. Throws ForkError in a child of the process that started CUDA.
   CUresult start();
-  /// True where CUDA must not be called: in a child of the process that started it.
+  /// Returns true if CUDA must not be called: in a child of the process that started it.
   bool in_child() const noexcept { return guarded_.load(std::memory_order_acquire) && guard_->in_child(); }
   /// Throws ForkError in such a child.
   void check_fork() const;
 
-  /// "CUDA_ERROR_OUT_OF_MEMORY (out of memory)".
+  /// Returns the text of a result, as in "CUDA_ERROR_OUT_OF_MEMORY (out of memory)".
   std::string text(CUresult result) const;
-  /// The error for a call that failed while `doing` ("allocating 64 bytes on cuda:0").
+  /// Returns the error for a call that failed while `doing` (as in "allocating 64 bytes on cuda:0").
   Error error(CUresult result, const std::string& doing) const;
-  /// Throws it, as the class of its code.
+  /// Throws that error, as the class of its code.
   [[noreturn]] void fail(CUresult result, const std::string& doing) const;
   void check(CUresult result, const char* doing) const {
     if (result != kSuccess) fail(result, doing);
   }
 
-  /// Exportable memory of this process.
+  /// Returns the exportable memory of this process.
   CudaExports& exports() noexcept { return exports_; }
-  /// Tells this library's handles from those of other processes. Random. Throws as start().
+  /// Returns a random token that tells this library's handles from those of other processes. start() sets it.
   const std::array<std::byte, 16>& token() const noexcept { return token_; }
 
  private:
@@ -58,7 +59,7 @@ class CudaLibrary {
   std::once_flag started_;
   CUresult started_with_ = kNotInitialized;
   std::optional<ForkGuard> guard_;
-  std::atomic<bool> guarded_{false};  ///< guard_ is there to be read.
+  std::atomic<bool> guarded_{false};  ///< guard_ is set and may be read.
   std::array<std::byte, 16> token_{};
   CudaExports exports_;
 };

@@ -7,7 +7,7 @@ namespace crossdock::device::cuda {
 
 namespace {
 
-/// A stream of ours. Ending it waits for nothing: CUDA finishes its work first.
+/// A stream of our own. Its destruction doesn't wait: CUDA finishes the stream's work before it frees the stream.
 struct OwnStream {
   std::shared_ptr<ContextHold> hold;
   CUstream stream = nullptr;
@@ -19,7 +19,7 @@ struct OwnStream {
   }
 };
 
-/// An event of ours; others get a pointer to its handle.
+/// An event of our own. Other libraries get a pointer to its handle.
 struct OwnEvent {
   std::shared_ptr<ContextHold> hold;
   CUevent event = nullptr;
@@ -33,7 +33,7 @@ struct OwnEvent {
 
 CUevent handle_of(const Event& event) noexcept { return *static_cast<CUevent*>(event.native()); }
 
-/// True for errors that say that the call was wrong, and not that the work before it failed.
+/// Returns true for errors that say that the call itself was wrong, and not that earlier work failed.
 bool of_the_call(CUresult result) noexcept {
   return result == kInvalidValue || result == kInvalidHandle || result == kInvalidContext || result == kOutOfMemory ||
          result == kDeinitialized || result == kNotInitialized;
@@ -134,7 +134,7 @@ void CudaContext::defer_free(std::shared_ptr<void> owner, const Queue& queue) {
   } catch (const std::exception&) {  // no memory for an event
   }
   if (done.native() == nullptr) {
-    // Or the stream takes nothing more: it is broken, or not one of this context, and what runs on it will say so.
+    // Or the stream accepts no more work: it is broken, or not of this context. Later calls with it report that.
     api().stream_synchronize(queue.native());
     return;
   }

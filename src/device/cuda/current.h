@@ -4,8 +4,8 @@
 
 namespace crossdock::device::cuda {
 
-/// Makes a context the calling thread's current one while it lives, and leaves the thread as it was. Costs one call
-/// where the context is current already. Never throws; see result().
+/// Makes a context the calling thread's current one while this object lives, then restores the previous one. Costs one
+/// call if the context is current already. Never throws; see result().
 class Current {
  public:
   Current(const CudaLibrary& library, CUcontext context) noexcept : library_(library) {
@@ -22,7 +22,7 @@ class Current {
   Current(const Current&) = delete;
   Current& operator=(const Current&) = delete;
 
-  /// kSuccess if the context is current.
+  /// Returns kSuccess if the context is current.
   CUresult result() const noexcept { return result_; }
 
  private:

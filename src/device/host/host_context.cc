@@ -80,7 +80,7 @@ Buffer HostContext::allocate(std::uint64_t size, MemoryKind kind, Sharing sharin
     std::shared_ptr<Region> region = Region::make_recycled(size, "crossdock-host");
     exports_->add(region);
     std::byte* data = region->writable();
-    // The address leaves the list while it is still mapped, so that no later allocation can have it by then.
+    // Removes the address from the list while it is still mapped, so that no later allocation can have it by then.
     std::shared_ptr<void> owner(data, [region = std::move(region), exports = exports_](void*) mutable {
       exports->remove(region->data());
       region.reset();
@@ -101,7 +101,7 @@ Buffer HostContext::adopt(const BufferRef& memory, std::shared_ptr<void> owner) 
 void HostContext::free(Buffer&& buffer, const Queue& queue) {
   check_queue(queue);
   check_memory(buffer.ref(), "memory to free");
-  const Buffer taken = std::move(buffer);  // its queue has no work
+  const Buffer taken = std::move(buffer);  // freed at once: the queue has no work
 }
 
 void HostContext::copy(const BufferRef& to, const BufferRef& from, const Queue& queue) {
@@ -131,7 +131,7 @@ PointerInfo HostContext::describe(const void* pointer) const {
 
 bool HostContext::accessible(const BufferRef& memory, const Queue& queue) const {
   check_queue(queue);
-  // A host reads shared memory that has its device's number as well as its own.
+  // The host reads memory that isn't kDevice like its own, also if the memory has another device's type.
   return host_readable(memory.device.type) || memory.kind != MemoryKind::kDevice;
 }
 
@@ -143,7 +143,7 @@ MemoryHandle HostContext::export_memory(const BufferRef& memory) {
   }
   MemoryHandle handle;
   handle.driver = kName;
-  // The importer checks the descriptor's size, so the region's goes along with the part that is meant.
+  // The importer checks the descriptor's size. So the handle holds the region's size, as well as the exported part.
   handle.opaque.resize(sizeof(std::uint64_t));
   store_le<std::uint64_t>(handle.opaque.data(), region->size());
   handle.descriptor = UniqueFd(::fcntl(region->descriptor(), F_DUPFD_CLOEXEC, 0));

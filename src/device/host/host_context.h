@@ -9,12 +9,12 @@
 
 namespace crossdock::device {
 
-/// Exportable allocations by address. Outlives its context: buffers take themselves out when they go.
+/// Exportable allocations by address. It outlives its context: buffers remove themselves when they are freed.
 class HostExports {
  public:
   void add(const std::shared_ptr<Region>& region);
   void remove(const std::byte* start) noexcept;
-  /// The region that these bytes lie in, or null.
+  /// Returns the region that these bytes lie in, or null.
   std::shared_ptr<Region> find(const void* pointer, std::uint64_t size) const;
 
  private:

@@ -79,7 +79,8 @@ const Access* AccessLog::conflict(const Access& next, const Clock& clock) const 
 void AccessLog::add(const Access& next, const Clock& clock) {
   cut_out(next.begin, next.end, &next, clock);
   for (Access& known : accesses_) {
-    // Neighbours of one queue and one time are one access: a batch's buffers, copied one after the other.
+    // Merges neighbouring accesses of one queue and one time, for example a batch's buffers, copied one after the
+    // other.
     if (known.timeline != next.timeline || known.epoch != next.epoch || known.kind != next.kind) continue;
     if (known.end == next.begin) {
       known.end = next.end;
@@ -113,7 +114,7 @@ void AccessLog::cut_out(std::uint64_t begin, std::uint64_t end, const Access* by
   std::vector<Access> rests;
   std::erase_if(accesses_, [&](const Access& access) {
     if (!access.overlaps(begin, end)) return false;
-    // Who is ordered after a read needn't be ordered after the write before it only because the read was.
+    // A read doesn't replace an earlier write: later work isn't ordered after that write only because this read is.
     if (by != nullptr && access.writes() && !by->writes()) return false;
     const bool own = by != nullptr && access.timeline == by->timeline;
     if (!own && !clock.covers(*access.timeline, access.epoch)) return false;

@@ -9,14 +9,14 @@
 
 #include "crossdock/core/error.h"
 
-/// Which work is ordered before which: vector clocks, and the accesses that are held against them. Everything here is
-/// for who holds the simulation's lock, except what says otherwise.
+/// Vector clocks, which say which work is ordered before which, and the accesses that are checked against them. Hold
+/// the simulation's lock to use anything here, except where stated otherwise.
 namespace crossdock::device::sim {
 
 class Point;
 
-/// The time of one queue, counted in events recorded. Work put on the queue belongs to the next one. Outlives its queue
-/// as long as an access or a clock knows it.
+/// The time of one queue, counted in recorded events. Work put on the queue belongs to the next event. Outlives its
+/// queue as long as an access or a clock refers to it.
 class Timeline {
  public:
   static constexpr std::uint64_t kOpenEnd = ~std::uint64_t{0};
@@ -30,19 +30,20 @@ class Timeline {
   void see(std::uint64_t epoch) noexcept {
     if (epoch > host_seen_) host_seen_ = epoch;
   }
-  /// A new event. Returns its time.
+  /// Records a new event. Returns its time.
   std::uint64_t record(const std::shared_ptr<Point>& point);
 
-  /// The points recorded at `epoch` or later that the host hasn't seen, and the next ones, carry this failure.
+  /// Sets this failure on the points recorded at `epoch` or later that the host hasn't seen, and on the next ones.
   void fail_since(std::uint64_t epoch, const std::shared_ptr<const Error>& error);
-  /// Somebody got it thrown: events recorded from now on don't carry it. Those recorded before do, done or not.
+  /// Notes that this failure was thrown to a caller: events recorded from now on don't carry it. Events recorded before
+  /// still carry it, whether their work is done or not.
   void deliver(const Error* error);
 
-  // Without the simulation's lock.
+  // The next two don't need the simulation's lock.
 
-  /// Work failed. The first failure stays until somebody got it.
+  /// Notes that work failed. The first failure stays until it has been delivered.
   void fail(const std::shared_ptr<const Error>& error);
-  /// What the event of this time carries, now that it is complete; null if nothing.
+  /// Returns the failure that the event of this time carries, now that it is complete; null if there is none.
   std::shared_ptr<const Error> failure(std::uint64_t epoch) const;
 
  private:
@@ -55,16 +56,16 @@ class Timeline {
   std::uint64_t failed_until_ = kOpenEnd;  // the last event that carries it
 };
 
-/// What is known to be ordered before: an event's time of each queue. What the host has seen is before everything that
-/// is still to come, and isn't listed.
+/// The work that is known to be ordered before: the time of one event for each queue. Work that the host has seen to be
+/// done is before all work still to come, and isn't listed.
 class Clock {
  public:
   void join(const std::shared_ptr<Timeline>& timeline, std::uint64_t epoch);
   void join(const Clock& other);
   bool covers(const Timeline& timeline, std::uint64_t epoch) const noexcept;
-  /// The host knows that all of this is done.
+  /// Notes that the host knows all of this to be done.
   void see() const noexcept;
-  /// A failure of one of these queues was thrown at somebody.
+  /// Notes that a failure of one of these queues was thrown to a caller.
   void deliver(const Error* error) const;
 
  private:
@@ -88,17 +89,18 @@ struct Access {
 /// The last accesses to the bytes of one piece of memory.
 class AccessLog {
  public:
-  /// An access that `next`, by a queue that knows `clock`, must be ordered after and isn't. Null if there is none.
+  /// Returns an access that `next` must be ordered after, but isn't; null if there is none. `clock` is the clock of the
+  /// queue of `next`.
   const Access* conflict(const Access& next, const Clock& clock) const noexcept;
-  /// Adds an access, which takes the place of those that it is ordered after.
+  /// Adds an access. It replaces the accesses that it is ordered after.
   void add(const Access& next, const Clock& clock);
-  /// Forgets what was done to these bytes before `clock`: they are somebody else's now. Of the rest somebody may still
-  /// have to be told.
+  /// Forgets the accesses to these bytes that are ordered before `clock`: the bytes may have another owner now. Keeps
+  /// the other accesses, since they may still have to be reported.
   void forget(std::uint64_t begin, std::uint64_t end, const Clock& clock);
-  /// Work on these bytes that the host doesn't know to be done; null if there is none.
+  /// Returns work on these bytes that the host doesn't know to be done; null if there is none.
   const Access* pending(std::uint64_t begin, std::uint64_t end) const noexcept;
   const std::vector<Access>& all() const noexcept { return accesses_; }
-  /// Drops what the host knows to be done, and the oldest above `most`.
+  /// Drops the accesses that the host knows to be done, and the oldest ones above `most`.
   void prune(std::size_t most);
 
  private:

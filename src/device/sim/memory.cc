@@ -24,7 +24,7 @@ namespace {
 constexpr std::uint64_t kFilledWhole = std::uint64_t{1} << 20;
 constexpr std::uint64_t kFilledEnd = std::uint64_t{64} << 10;
 constexpr std::uint64_t kFilledLine = 64;
-constexpr std::uint64_t kMostQuarantined = std::uint64_t{16} << 30;  // of addresses: no memory stands behind them
+constexpr std::uint64_t kMostQuarantined = std::uint64_t{16} << 30;  // of addresses without memory behind them
 constexpr std::size_t kMostRanges = 512;
 constexpr const char* kName = "crossdock-sim";
 
@@ -34,7 +34,8 @@ std::byte* map(int fd, std::uint64_t size, int rights, int flags) {
   return static_cast<std::byte*>(start);
 }
 
-/// So that no first touch is left for the work that is measured. Where the kernel can't, the first touch does it.
+/// Populates the pages, so that measured work doesn't pay for their first touch. If the kernel can't do it, the first
+/// touch populates them.
 void populate(std::byte* start, std::uint64_t size) noexcept { ::madvise(start, size, MADV_POPULATE_WRITE); }
 
 }  // namespace
@@ -86,7 +87,7 @@ std::shared_ptr<Block> BlockPool::take(std::uint64_t size) {
 
 void BlockPool::put(std::unique_ptr<Block> block) noexcept {
   if (block->in_child()) {
-    (void)block.release();  // the parent's: another thread of it may have held the lock when it forked
+    (void)block.release();  // the parent's block; another thread of it may have held the lock at the fork
     return;
   }
   block->log = AccessLog();
@@ -119,7 +120,7 @@ Quarantine::~Quarantine() {
 }
 
 void Quarantine::add(std::byte* start, std::uint64_t size) noexcept {
-  // In one step: between an munmap() and another mmap() the addresses could become somebody else's.
+  // Replaces the mapping in one step: between munmap() and a new mmap(), another thread could get the addresses.
   const void* kept = ::mmap(start, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   if (kept == MAP_FAILED) {
     ::munmap(start, size);
@@ -148,7 +149,7 @@ View::View(std::shared_ptr<Block> block, std::uint64_t size, Device device, Memo
   const std::uint64_t guard = memfd::page_size();
   const std::uint64_t whole = block_->size() + 2 * guard;
   std::byte* start = map(-1, whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
-  // An old size of 0 maps the same pages once more, without their descriptor.
+  // With an old size of 0, mremap() maps the same pages a second time, and needs no descriptor.
   if (::mremap(block_->alias(), 0, block_->size(), MREMAP_MAYMOVE | MREMAP_FIXED, start + guard) == MAP_FAILED ||
       (!host_visible() && ::mprotect(start + guard, block_->size(), PROT_NONE) != 0)) {
     const int error = errno;
@@ -167,7 +168,7 @@ View::~View() {
 
 View::Edges View::edges(std::uint64_t begin, std::uint64_t end) const noexcept {
   const std::uint64_t page = memfd::page_size();
-  // What is behind the allocation's end belongs to nobody, so its last page counts as whole.
+  // The bytes behind the allocation's end have no owner, so its last page counts as whole.
   const std::uint64_t to = end >= size_ ? block_->size() : end;
   const std::uint64_t first = align_up(begin, page);
   const std::uint64_t last = to / page * page;
@@ -201,7 +202,7 @@ bool View::protect() {
     const auto begin = rights_.begin() + static_cast<std::ptrdiff_t>(from);
     const auto end = rights_.begin() + static_cast<std::ptrdiff_t>(to);
     if (std::any_of(begin, end, [&](std::uint8_t right) { return right != wanted[from]; })) {
-      // Fails only where the process has no mapping left to split; then less is found, and nothing breaks.
+      // Fails only if the process can't have more mappings. Then fewer bugs are found, and nothing breaks.
       ::mprotect(address_ + from * page, (to - from) * page, wanted[from]);
     }
     from = to;

@@ -17,17 +17,17 @@
 
 namespace crossdock::device::sim {
 
-/// Seals of memory that is handed to others, who may write it: its size is fixed.
+/// The seals of memory that is handed to other processes: they may write it, but its size is fixed.
 extern const int kShareSeals;
 
-/// Fills host-visible bytes that nobody should look at: all of few, places in many.
+/// Fills host-visible bytes that must not be read yet: a short range completely, a long one in places.
 void fill_with_pattern(std::byte* start, std::uint64_t size) noexcept;
 
-/// Memory of a device as its queues' threads see it: a memfd's pages, mapped read-write and touched already. Lives as
-/// long as a view or work on it.
+/// Memory of a device as its queues' threads see it: a memfd's pages, mapped read-write and already populated. Lives as
+/// long as a view of it or work on it.
 class Block {
  public:
-  /// Takes the descriptor's first `size` bytes, which are whole pages. Throws ResourceError, SystemError.
+  /// Maps the first `size` bytes of the descriptor, which are whole pages. Throws ResourceError, SystemError.
   Block(const UniqueFd& fd, std::uint64_t size);
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
@@ -37,10 +37,10 @@ class Block {
   std::uint64_t size() const noexcept { return size_; }
   bool in_child() const noexcept { return made_in_.in_child(); }
 
-  /// For who holds the simulation's lock: the accesses, by offset, and how many views there are.
+  /// The accesses, by offset, and the number of views. Hold the simulation's lock to use them, and `kept`.
   AccessLog log;
   std::uint32_t views = 0;
-  /// Work of queues that have a share of the memory until it is done: whoever frees it comes after that.
+  /// The work of queues that hold a share of the memory until that work is done. Freeing the memory comes after it.
   Clock kept;
 
  private:
@@ -49,13 +49,13 @@ class Block {
   std::uint64_t size_;
 };
 
-/// Blocks on their way to the next who wants one of their size: touching fresh memory takes longer than the copy that
-/// it is for. Thread-safe.
+/// Keeps unused blocks for the next allocation of the same size: touching fresh memory takes longer than the copy that
+/// the memory is for. Thread-safe.
 class BlockPool : public std::enable_shared_from_this<BlockPool> {
  public:
-  /// Comes back when its last owner drops it. `size` is whole pages.
+  /// Returns a block of `size` bytes, which are whole pages. It returns to the pool when its last owner drops it.
   std::shared_ptr<Block> take(std::uint64_t size);
-  /// Keeps `most` bytes at most from now on.
+  /// Keeps at most `most` bytes from now on.
   void limit(std::uint64_t most);
 
  private:
@@ -66,12 +66,12 @@ class BlockPool : public std::enable_shared_from_this<BlockPool> {
   std::uint64_t most_ = 0;
 };
 
-/// Addresses that were freed: kept without access, so that using them is a crash and not somebody else's memory, until
-/// there are too many of them. Thread-safe.
+/// Keeps freed addresses mapped without access until there are too many of them, so that using them crashes instead of
+/// reaching memory of another owner. Thread-safe.
 class Quarantine {
  public:
   ~Quarantine();
-  /// Takes a mapping away, and its addresses.
+  /// Removes a mapping, and keeps its addresses.
   void add(std::byte* start, std::uint64_t size) noexcept;
 
  private:
@@ -85,10 +85,11 @@ class Quarantine {
   std::uint64_t bytes_ = 0;
 };
 
-/// An allocation: device addresses for a block, with a guard page on either side.
+/// An allocation: device addresses for a block, with a guard page on each side.
 class View {
  public:
-  /// `size` bytes from the block's start. Device memory can't be touched at its addresses; the other kinds can.
+  /// Maps `size` bytes from the block's start. The host can't access device memory at its addresses; it can access the
+  /// other kinds.
   View(std::shared_ptr<Block> block, std::uint64_t size, Device device, MemoryKind kind,
        std::shared_ptr<Quarantine> quarantine);
   View(const View&) = delete;
@@ -102,18 +103,19 @@ class View {
   bool host_visible() const noexcept { return kind_ != MemoryKind::kDevice; }
   const std::shared_ptr<Block>& block() const noexcept { return block_; }
 
-  /// Removes the host's access to pages, or restores it, by the pending accesses of the block. For who holds the
-  /// simulation's lock. Returns true if something is still taken away.
+  /// Removes the host's access to pages, or restores it, according to the block's pending accesses. Returns true if
+  /// some access is still removed. Call it with the simulation's lock held.
   bool protect();
-  /// The part of [begin, end) on pages that protect() can't take away: an access must have all of a page.
+  /// The range [begin, end) split at page borders. protect() can't remove the access to the parts before `first_page`
+  /// and after `last_page`, since an access must cover the whole of a page.
   struct Edges {
     std::uint64_t begin, first_page, last_page, end;
   };
   Edges edges(std::uint64_t begin, std::uint64_t end) const noexcept;
 
-  bool freed = false;         ///< Put on a queue to be freed. For who holds the simulation's lock, as the next.
-  bool is_protected = false;  ///< In the simulation's list of such.
-  UniqueFd descriptor;        ///< To be exported; empty if it isn't exportable.
+  bool freed = false;         ///< Put on a queue to be freed. Needs the simulation's lock, as does the next.
+  bool is_protected = false;  ///< In the simulation's list of protected views.
+  UniqueFd descriptor;        ///< The descriptor to export; empty if the memory isn't exportable.
 
  private:
   std::shared_ptr<Block> block_;
@@ -123,7 +125,7 @@ class View {
   std::shared_ptr<Quarantine> quarantine_;
   ForkGuard made_in_;
   std::byte* address_ = nullptr;
-  std::vector<std::uint8_t> rights_;  // of each page, as for mprotect(); empty before anything was taken away
+  std::vector<std::uint8_t> rights_;  // of each page, as for mprotect(); empty until access is first removed
 };
 
 }  // namespace crossdock::device::sim

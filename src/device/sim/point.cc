@@ -8,7 +8,7 @@ void Point::finish(std::shared_ptr<const Error> failure) {
   const std::lock_guard lock(mutex_);
   done_ = true;
   if (!failure_) failure_ = std::move(failure);
-  // Under the lock: whoever waits may be the last to hold the point.
+  // Notifies under the lock: the waiting thread may hold the last reference to the point.
   finished_.notify_all();
 }
 

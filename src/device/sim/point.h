@@ -16,14 +16,14 @@ class Point {
   Point(std::shared_ptr<Timeline> timeline, std::uint64_t epoch, Clock clock) noexcept
       : timeline_(std::move(timeline)), epoch_(epoch), clock_(std::move(clock)) {}
 
-  /// What is ordered before it, itself included; for who holds the simulation's lock.
+  /// The work that is ordered before the point, and the point itself. Hold the simulation's lock to use it.
   Clock& clock() noexcept { return clock_; }
-  /// What went wrong in its queue's work before it, once that is done; null if nothing did.
+  /// Returns the failure of its queue's work before it, once that work is done; null if none failed.
   std::shared_ptr<const Error> found() const { return timeline_->failure(epoch_); }
 
-  /// The work before it is done, and went wrong if `failure` isn't null.
+  /// Marks the work before it as done, and as failed if `failure` isn't null.
   void finish(std::shared_ptr<const Error> failure);
-  /// A failure found late; the first one stays.
+  /// Adds a failure that was found late. The first failure stays.
   void fail(const std::shared_ptr<const Error>& failure);
   bool done() const;
   void wait() const;

@@ -59,7 +59,7 @@ void WorkQueue::run() noexcept {
       work_.pop_front();
       lock.unlock();
       perform(work);
-    }  // what it kept alive goes without the lock: it may run deleters
+    }  // destroys the work without the lock: that may run deleters
     lock.lock();
     busy_ = false;
   }

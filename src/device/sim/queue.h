@@ -25,10 +25,10 @@ struct CopyWork {
   std::uint64_t size;
   std::shared_ptr<Block> keep_to;  ///< Null for host memory.
   std::shared_ptr<Block> keep_from;
-  std::shared_ptr<const Error> failure;  ///< Fails with this, and copies nothing.
+  std::shared_ptr<const Error> failure;  ///< If not null, the work fails with this and copies nothing.
 };
 
-/// Work from here on starts after an event. `event` keeps the native one.
+/// Makes the work behind it start after an event. `event` keeps the native event alive.
 struct WaitWork {
   Event event;
   std::shared_ptr<Point> point;  ///< Null for an event of another library.
@@ -43,9 +43,9 @@ struct RecordWork {
 struct FreeWork {
   Buffer buffer;
   std::weak_ptr<View> view;  ///< The allocation; empty for memory that was adopted.
-  Clock clock;               ///< What is ordered before.
+  Clock clock;               ///< The work that is ordered before.
   std::shared_ptr<World> world;
-  std::shared_ptr<const Error> failure;  ///< It is freed all the same.
+  std::shared_ptr<const Error> failure;  ///< If not null, the work fails with this, but still frees the memory.
 };
 
 struct Work {
@@ -53,24 +53,25 @@ struct Work {
   std::chrono::steady_clock::time_point due;
 };
 
-/// A queue's work and the thread that does it: from its first work until nobody holds the queue and all is done. The
-/// thread is detached, since a queue's end waits for nothing; it owns what it works on.
+/// A queue's work and the thread that does it. The thread runs from the first work until the last holder of the queue
+/// is gone and all work is done. It is detached, since the end of a queue waits for nothing. It owns all objects that
+/// it uses.
 class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
  public:
   WorkQueue(Device device, std::shared_ptr<Timeline> timeline) : device_(device), timeline_(std::move(timeline)) {}
 
   const Device& device() const noexcept { return device_; }
   const std::shared_ptr<Timeline>& timeline() const noexcept { return timeline_; }
-  /// What is ordered before the next work; for who holds the simulation's lock.
+  /// The work that is ordered before the next work. Hold the simulation's lock to use it.
   Clock clock;
 
-  /// Makes sure that there is a thread. Throws ResourceError.
+  /// Starts the thread if there is none yet. Throws ResourceError.
   void start();
-  /// After start(). Work is done in the order of these calls. On a throw it is the caller's as before.
+  /// Adds work. Call start() before. Work is done in the order of these calls. On a throw the caller keeps `work`.
   void push(Work&& work);
-  /// True if there is no work: then an event is complete as soon as it is recorded.
+  /// Returns true if there is no work. Then an event is complete as soon as it is recorded.
   bool idle() const;
-  /// Nobody holds the queue any more.
+  /// Ends the thread once all work is done. Call it when the last holder of the queue is gone.
   void close() noexcept;
 
  private:

@@ -14,18 +14,18 @@ namespace crossdock::device::sim {
 
 class World;
 
-/// The native event: what others see of it, and the point that it stands for. Thread-safe.
+/// The native event: the C struct that other libraries see, and the point that it stands for. Thread-safe.
 class Signal : public crossdock_sim_event {
  public:
   explicit Signal(std::shared_ptr<World> world) noexcept;
   Signal(const Signal&) = delete;
   Signal& operator=(const Signal&) = delete;
 
-  /// The signal behind a native event, if this library made it; else null.
+  /// Returns the signal behind a native event if this library made it, else null.
   static Signal* from(crossdock_sim_event* native) noexcept;
 
   World& world() const noexcept { return *world_; }
-  /// Once, before anybody else has it.
+  /// Sets the point. Call it once, before any other thread has the signal.
   void set(std::shared_ptr<Point> point) noexcept { point_ = std::move(point); }
   const std::shared_ptr<Point>& point() const noexcept { return point_; }
   /// Keeps the text of a failure for last_error().
@@ -38,11 +38,12 @@ class Signal : public crossdock_sim_event {
 
   std::shared_ptr<World> world_;
   std::shared_ptr<Point> point_;
-  std::mutex mutex_;                ///< Of the texts.
-  std::deque<std::string> errors_;  // none moves while the event is there
+  std::mutex mutex_;                ///< Guards the texts.
+  std::deque<std::string> errors_;  // no text moves while the event exists
 };
 
-/// A native event of any library, checked: magic number, version, size, functions. Throws InvalidArgumentError.
+/// Checks a native event of any library: magic number, version, size and functions. Returns it. Throws
+/// InvalidArgumentError if one of them is wrong.
 crossdock_sim_event* check_native(void* native);
 
 }  // namespace crossdock::device::sim

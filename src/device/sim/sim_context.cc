@@ -26,7 +26,7 @@ QueueHandle::~QueueHandle() {
 }
 
 WorkQueue& queue_of(void* native, const World& world) {
-  // A handle may be any number that somebody made up: it isn't looked into before it is known.
+  // A caller may pass any number as a handle, so it isn't dereferenced before it is found in the table.
   if (!world.handles().has(native)) {
     throw InvalidArgumentError("the sim driver was given a native queue that it didn't make, or that has ended");
   }
@@ -64,8 +64,8 @@ Buffer SimContext::adopt(const BufferRef& memory, std::shared_ptr<void> owner) {
 void SimContext::free(Buffer&& buffer, const Queue& queue) {
   world_->enter(SimVerb::kFree);
   WorkQueue& work = check_queue(queue);
-  // Of a peer's memory too, which this queue's copies read or write, and of several allocations: their owner goes when
-  // that is done.
+  // The buffer may also be memory of a peer device that this queue's copies read or write, or span several allocations:
+  // its owner is dropped when that work is done. So only the first byte is checked.
   BufferRef start = buffer.ref();
   start.size = std::min<std::uint64_t>(start.size, 1);
   world_->check_memory(start, start.device, "memory to free");
@@ -96,7 +96,8 @@ PointerInfo SimContext::describe(const void* pointer) const {
 
 bool SimContext::accessible(const BufferRef& memory, const Queue& queue) const {
   check_queue(queue);
-  // Work here is copies, and a peer's memory is copied as one's own is: what counts is whose memory it is.
+  // All work here is copies, and memory of a peer device is copied like the device's own. So only the device that the
+  // memory belongs to counts.
   return memory.device == device_;
 }
 

@@ -9,7 +9,7 @@
 
 namespace crossdock::device::sim {
 
-/// The native queue: what Queue::native() points to.
+/// The native queue, which Queue::native() points to.
 struct QueueHandle {
   QueueHandle(std::shared_ptr<World> in, std::shared_ptr<WorkQueue> what);
   QueueHandle(const QueueHandle&) = delete;
@@ -21,7 +21,7 @@ struct QueueHandle {
   std::shared_ptr<WorkQueue> queue;
 };
 
-/// The queue behind a native one. Throws InvalidArgumentError if it isn't one of this world's.
+/// Returns the queue behind a native queue. Throws InvalidArgumentError if this world has no such queue.
 WorkQueue& queue_of(void* native, const World& world);
 
 class SimContext final : public Context {
@@ -51,7 +51,7 @@ class SimContext final : public Context {
 
  private:
   WorkQueue& check_queue(const Queue& queue) const;
-  /// The signal of an event of this world; null for another library's, or another driver's.
+  /// Returns the signal of an event of this world; null for an event of another library or another driver.
   Signal* ours(crossdock_sim_event* native) const noexcept;
 
   std::shared_ptr<World> world_;

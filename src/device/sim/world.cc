@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kMostFaults = 100;
 constexpr std::size_t kMostHostAccesses = 4096;
-constexpr std::uint64_t kMost = std::uint64_t{1} << 46;  // what a process may map is 2^47
+constexpr std::uint64_t kMost = std::uint64_t{1} << 46;  // a process may map 2^47 bytes
 constexpr std::uint64_t kPooled = std::uint64_t{512} << 20;
 constexpr const char* kName = "crossdock-sim";
 
@@ -39,10 +39,12 @@ bool overlap(const Place& a, const Place& b, std::uint64_t size) noexcept {
   return a.offset < b.offset ? b.offset - a.offset < size : a.offset - b.offset < size;
 }
 
-/// What is ordered before what this thread releases now, for a queue; null elsewhere.
+/// The clock of the work that is ordered before the release that this thread performs now for a queue; null if it
+/// performs none.
 thread_local const Clock* freeing = nullptr;
 
-/// The failure whose turn it is, taken out of those to come, which come one call closer; null if there is none.
+/// Removes and returns the failure that is due at this call; null if there is none. Counts the call down for the
+/// failures that are due later.
 template <typename Failures, typename Meant>
 std::shared_ptr<const Error> take_turn(Failures& failures, Meant meant) {
   std::shared_ptr<const Error> turn;
@@ -56,7 +58,7 @@ std::shared_ptr<const Error> take_turn(Failures& failures, Meant meant) {
       turn = at->error;
       at = failures.erase(at);
     } else {
-      ++at;  // two for one call: this one is for the next
+      ++at;  // two are due at one call: this one is for the next call
     }
   }
   return turn;
@@ -85,7 +87,7 @@ std::shared_ptr<const Error> failure_of(crossdock_sim_event& event, std::int32_t
   }
 }
 
-// What every verb begins with
+// The beginning of every verb
 
 void World::enter(SimVerb verb) {
   made_in_.check("this simulated device");
@@ -174,7 +176,7 @@ void World::reset() {
   for (std::vector<Injected>& failures : verb_failures_) failures.clear();
   work_failures_.clear();
   faults_.clear();
-  host_log_ = {};  // whose memory that was, and whose it is now, nobody here knows
+  host_log_ = {};  // the driver doesn't know who owned that memory, and who owns it now
 }
 
 // Memory
@@ -214,7 +216,7 @@ std::shared_ptr<View> World::allocate(std::uint64_t size, Device device, MemoryK
     view->descriptor = std::move(descriptor);
   }
   counters_.bytes_allocated += size;
-  // Host memory is made at once; device memory is there for work that is ordered after this.
+  // Host memory can be used at once; device memory only by work that is ordered after this allocation.
   if (kind == MemoryKind::kDevice) {
     const std::shared_ptr<Timeline>& timeline = queue.timeline();
     block->log.add({0, whole, AccessKind::kAllocate, timeline, timeline->now()}, queue.clock);
@@ -233,7 +235,7 @@ std::shared_ptr<View> World::import(UniqueFd fd, std::uint64_t whole, Device dev
   {
     const std::lock_guard lock(mutex_);
     const auto known = shared_.find({status.st_dev, status.st_ino});
-    if (known != shared_.end()) block = known->second.lock();  // of this process: one set of pages, one log
+    if (known != shared_.end()) block = known->second.lock();  // of this process: same pages, same log
   }
   if (block == nullptr) {
     block = std::make_shared<Block>(fd, mapped);
@@ -294,7 +296,7 @@ void World::drop(View& view) noexcept {
                 ", before anybody waited for that: wait for an event recorded after the work, or free the "
                 "memory on a queue that is ordered after it"));
     }
-  } catch (const std::bad_alloc&) {  // then it goes unsaid
+  } catch (const std::bad_alloc&) {  // then the fault isn't reported
   }
 }
 
@@ -377,7 +379,7 @@ std::shared_ptr<const Error> World::injected_work(const WorkQueue& queue) {
 }
 
 void World::protect(const Block& block) {
-  // Views of one block are few, and those under protection too.
+  // One block has few views, and few views are protected.
   for (const auto& [address, known] : views_) {
     const std::shared_ptr<View> view = known.lock();
     if (view == nullptr || view->block().get() != &block || !view->host_visible()) continue;
@@ -453,7 +455,7 @@ void World::copy(const BufferRef& to, const BufferRef& from, const Device& devic
     untouched = target.log->pending(target.offset, target.offset + to.size) == nullptr;
   }
   queue.start();
-  // Earlier work may still have to read or write there; then what is there is left alone.
+  // Fills the target only if no earlier work may still have to read or write there.
   if (untouched && !target.view) fill_with_pattern(target.bytes, to.size);
   if (untouched && target.view && target.view->host_visible()) {
     const View::Edges parts = target.view->edges(target.offset, target.offset + to.size);
@@ -494,15 +496,15 @@ void World::free(Buffer&& buffer, WorkQueue& queue) {
   buffer = Buffer(memory, std::move(owner));
   const std::lock_guard lock(mutex_);
   const std::shared_ptr<Timeline>& timeline = queue.timeline();
-  // Dropped by the end of another queue's work, which kept it: what comes now comes after that.
+  // If the end of another queue's work drops the buffer here, this free is ordered after that work, which kept it.
   if (freeing != nullptr) queue.clock.join(*freeing);
   if (view) queue.clock.join(view->block()->kept);
   Clock clock = queue.clock;
   clock.join(timeline, timeline->now());
   if (!view) keep(memory, clock);
-  // Without the buffer as long as something may throw: dropped here, it would ask for the lock that is held.
+  // Doesn't hold the buffer while something may throw: if it were dropped here, it would lock the mutex that is held.
   FreeWork work{.buffer = {}, .view = view, .clock = std::move(clock), .world = shared_from_this(), .failure = nullptr};
-  // What was adopted may have other owners, who know when it is freed; if it is freed here, drop() looks at it.
+  // Memory that was adopted may have other owners, which know when it is freed. If it is freed here, drop() checks it.
   if (view && view->block()->views == 1) {
     const Access access{0, view->block()->size(), AccessKind::kFree, timeline, timeline->now()};
     work.failure = check_order(access, view->block()->log, queue);
@@ -533,11 +535,11 @@ void World::keep(const BufferRef& memory, const Clock& clock) {
 void World::free_now(FreeWork& work) noexcept {
   const BufferRef memory = work.buffer.ref();
   if (memory.device.type != DeviceType::kExtDev) {
-    // Before it is dropped: after that the bytes may be somebody else's.
+    // Forgets the accesses before the buffer is dropped: after that the bytes may have another owner.
     const std::lock_guard lock(mutex_);
     try {
       host_log_.forget(address_of(memory.data), address_of(memory.data) + memory.size, work.clock);
-    } catch (const std::bad_alloc&) {  // then too much is remembered
+    } catch (const std::bad_alloc&) {  // then accesses are kept that are over
     }
   }
   freeing = &work.clock;
@@ -551,7 +553,7 @@ std::shared_ptr<const Clock> release_clock() noexcept {
   try {
     return std::make_shared<const Clock>(*freeing);
   } catch (const std::bad_alloc&) {
-    return nullptr;  // then a fault may be told that is none
+    return nullptr;  // then a fault may be reported that is none
   }
 }
 
@@ -604,7 +606,7 @@ void World::deliver(Point& point) {
   if (failure == nullptr) return;
   {
     const std::lock_guard lock(mutex_);
-    point.clock().deliver(failure.get());  // its own queue's time is in it
+    point.clock().deliver(failure.get());  // the clock includes the point's own queue
   }
   throw_error(failure->code(), failure->what());
 }

@@ -21,15 +21,15 @@
 
 namespace crossdock::device::sim {
 
-/// Where bytes lie that a copy was given.
+/// The place of the bytes that a copy was given.
 struct Place {
-  std::byte* bytes = nullptr;  ///< As a queue's thread finds them.
+  std::byte* bytes = nullptr;  ///< The address that a queue's thread uses.
   std::shared_ptr<View> view;  ///< Null for ordinary host memory.
   AccessLog* log = nullptr;
-  std::uint64_t offset = 0;  ///< Within the log: of the view's block, or the address.
+  std::uint64_t offset = 0;  ///< Position in the log: the offset in the view's block, or the address.
 };
 
-/// The native queues that there are. With a lock of its own: queues end wherever their last owner goes.
+/// The native queues that exist. It has a lock of its own, since a queue ends wherever its last owner is dropped.
 class HandleTable {
  public:
   void add(const void* handle) {
@@ -50,12 +50,14 @@ class HandleTable {
   std::unordered_set<const void*> handles_;
 };
 
-/// What the devices of one simulated driver share: memory, clocks, counters, and the failures to come. Thread-safe.
+/// The state that all devices of one simulated driver share: memory, clocks, counters, and injected failures that are
+/// still to come. Thread-safe.
 class World : public std::enable_shared_from_this<World> {
  public:
   explicit World(const SimOptions& options) : options_(options) {}
 
-  // Every verb begins with this: counts it, and throws what it is to fail with, or ForkError.
+  /// Counts a call of `verb`; every verb begins with this. Throws the failure that was injected for this call, or
+  /// ForkError.
   void enter(SimVerb verb);
   /// Throws NotFoundError for a device that doesn't exist (any more).
   void check_device(const Device& device) const;
@@ -76,14 +78,15 @@ class World : public std::enable_shared_from_this<World> {
   // Memory
 
   std::shared_ptr<View> allocate(std::uint64_t size, Device device, MemoryKind kind, bool exportable, WorkQueue& queue);
-  /// Maps what another context exported; `key` is the memfd's device and inode.
+  /// Maps memory that another context exported. Blocks that are known already are found by the memfd's device and
+  /// inode.
   std::shared_ptr<View> import(UniqueFd fd, std::uint64_t whole, Device device, MemoryKind kind,
                                const std::string& where);
-  /// The owner of a view, for a Buffer.
+  /// Returns the owner of a view, for a Buffer.
   std::shared_ptr<void> own(std::shared_ptr<View> view);
-  /// The allocation that this address lies in, or null.
+  /// Returns the allocation that this address lies in, or null.
   std::shared_ptr<View> find(const void* pointer) const;
-  /// Throws InvalidArgumentError if the driver has no such memory. `what` is its role.
+  /// Throws InvalidArgumentError if the driver has no such memory. `what` names the role of the memory in the error.
   void check_memory(const BufferRef& memory, const Device& device, const char* what) const;
 
   // Work
@@ -91,13 +94,13 @@ class World : public std::enable_shared_from_this<World> {
   std::shared_ptr<WorkQueue> make_queue(const Device& device);
   void copy(const BufferRef& to, const BufferRef& from, const Device& device, WorkQueue& queue);
   void free(Buffer&& buffer, WorkQueue& queue);
-  /// On the queue's thread: what free() put there.
+  /// Frees the memory that free() put on a queue. Called on the queue's thread.
   void free_now(FreeWork& work) noexcept;
   void record(const Event& event, Signal& signal, WorkQueue& queue);
   void order_after(WorkQueue& queue, const Event& event, Signal& signal);
-  /// After an event of another library, which may stand for any of our work that was recorded.
+  /// Orders `queue` after an event of another library. The event may stand for any recorded work of this driver.
   void order_after_other(WorkQueue& queue, const Event& event, crossdock_sim_event* other);
-  /// The host has waited for such an event.
+  /// Notes that the host has waited for an event of another library.
   void see_other();
 
   HandleTable& handles() noexcept { return handles_; }
@@ -105,7 +108,7 @@ class World : public std::enable_shared_from_this<World> {
 
   bool query(Signal& signal);
   void wait(Signal& signal);
-  /// What a complete event carries is thrown now.
+  /// Throws the failure that a complete event carries, if there is one, and notes that it was thrown.
   void deliver(Point& point);
 
  private:
@@ -119,10 +122,11 @@ class World : public std::enable_shared_from_this<World> {
 
   std::shared_ptr<View> add_view(std::shared_ptr<Block> block, std::uint64_t size, Device device, MemoryKind kind);
   void drop(View& view) noexcept;
-  /// A share of this memory goes after `clock`: the memory itself can't go before. For who holds the lock.
+  /// Notes that a share of this memory is dropped after `clock`: the memory itself can't be freed before. Call it with
+  /// the lock held.
   void keep(const BufferRef& memory, const Clock& clock);
   void check_room(std::uint64_t size, const Device& device) const;
-  // For who holds the lock:
+  // Call the next ones with the lock held.
   std::shared_ptr<View> find_locked(const void* pointer) const;
   Place resolve(const BufferRef& memory, const char* what) const;
   std::shared_ptr<const Error> fault(const std::string& text);
@@ -154,14 +158,15 @@ class World : public std::enable_shared_from_this<World> {
   std::shared_ptr<Quarantine> quarantine_ = std::make_shared<Quarantine>();
 };
 
-/// What is ordered before what the calling thread releases now, for a queue; null elsewhere.
+/// Returns the clock of the work that is ordered before the release that the calling thread performs now for a queue;
+/// null if it performs none.
 std::shared_ptr<const Clock> release_clock() noexcept;
-/// Sets that. Returns what it was before.
+/// Sets that clock. Returns the previous one.
 const Clock* set_release_clock(const Clock* clock) noexcept;
 
-/// Completes an event with what went wrong in its queue's work.
+/// Completes an event, with the failure of its queue's work if there is one.
 void complete(Event& event, Point& point) noexcept;
-/// The failure that an event of another library told of.
+/// Returns the failure that an event of another library reported.
 std::shared_ptr<const Error> failure_of(crossdock_sim_event& event, std::int32_t status) noexcept;
 
 }  // namespace crossdock::device::sim

@@ -4,8 +4,8 @@
 #include <cstdint>
 
 /// The part of dpctl's C library (libDPCTLSyclInterface.so) that we call: SYCL's classes behind opaque pointers. Names,
-/// numbers and signatures are those of its public headers; none of them is needed to build. A `…Ref` is a pointer to
-/// the C++ object of SYCL that it names, so a QueueRef is a `sycl::queue*`.
+/// numbers and signatures are those of its public headers; the headers aren't needed to build. A `…Ref` is a pointer to
+/// the C++ object of SYCL in its name, so a QueueRef is a `sycl::queue*`.
 namespace crossdock::device::sycl {
 
 struct OpaqueDevice;
@@ -22,7 +22,7 @@ using EventRef = OpaqueEvent*;
 /// Called by SYCL, with the code of an asynchronous error, in the thread that waits.
 using ErrorHandler = void(int);
 
-// DPCTLSyclBackendType and DPCTLSyclDeviceType, which make one number
+// DPCTLSyclBackendType and DPCTLSyclDeviceType, which are combined into one number
 constexpr int kBackendCuda = 1 << 16;
 constexpr int kBackendLevelZero = 1 << 17;
 constexpr int kBackendOpenCl = 1 << 18;
@@ -47,8 +47,9 @@ constexpr int kInOrder = 1 << 1;
 constexpr int kStatusUnknown = 0;
 constexpr int kStatusComplete = 3;
 
-/// F(member, name, result, parameters). What makes an object gives it to the caller, who deletes it; parameters are
-/// only looked at. What fails gives null, and the reason goes to the standard error stream if DPCTL_VERBOSITY is set.
+/// F(member, name, result, parameters). A function that makes an object passes its ownership to the caller, who deletes
+/// it. Functions don't take ownership of parameters. A function that fails returns null, and writes the reason to the
+/// standard error stream if DPCTL_VERBOSITY is set.
 #define CROSSDOCK_SYCL_FUNCTIONS(F)                                                                               \
   F(version, "DPCTLService_GetDPCPPVersion", const char*, ())                                                     \
   F(string_delete, "DPCTLCString_Delete", void, (const char*))                                                    \
@@ -99,9 +100,9 @@ constexpr int kStatusComplete = 3;
   F(pointer_type, "DPCTLUSM_GetPointerType", int, (void*, ContextRef))                                            \
   F(pointer_device, "DPCTLUSM_GetPointerDevice", DeviceRef, (void*, ContextRef))
 
-/// The functions, found in a library: all of them, or there is no driver.
+/// The functions that were found in a library. If one is missing, there is no driver.
 struct Api {
-// Neither a result nor a list of parameters can stand in parentheses of its own.
+// Neither a result nor a list of parameters can have extra parentheses.
 // NOLINTNEXTLINE(bugprone-macro-parentheses)
 #define CROSSDOCK_SYCL_MEMBER(member, name, result, parameters) result(*member) parameters = nullptr;
   CROSSDOCK_SYCL_FUNCTIONS(CROSSDOCK_SYCL_MEMBER)

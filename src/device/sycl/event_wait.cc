@@ -10,16 +10,17 @@ namespace {
 
 using std::chrono::microseconds;
 
-/// How often to wait for work that SYCL then doesn't call complete, before that counts as a failure: for a second or
-/// so, with the pauses between.
+/// The number of waits for work that isn't complete after SYCL's wait, before that counts as a failure. With the pauses
+/// between, they take about a second.
 constexpr int kMostWaits = 64;
 constexpr microseconds kLastPause{20'000};
 
 }  // namespace
 
 int wait_until_over(const Api& api, EventRef event) noexcept {
-  // DPC++'s wait can return too early: it looks for the work first among what the device has, then among what is held
-  // back for a host task, and misses what the host task's thread hands on between the two. The next wait finds it.
+  // DPC++'s wait can return too early. It looks for the work first among the work that the device has, then among the
+  // work that is held back for a host task. It misses work that the host task's thread passes to the device between the
+  // two. The next wait finds it.
   int status = kStatusUnknown;
   microseconds pause{1};
   for (int waits = 0; waits < kMostWaits; ++waits) {

@@ -7,7 +7,7 @@
 
 namespace crossdock::device::sycl {
 
-/// Where the memory that we allocated starts and ends: SYCL doesn't tell. Thread-safe.
+/// The start and size of each piece of memory that we allocated, since SYCL doesn't tell them. Thread-safe.
 class Extents {
  public:
   struct Extent {
@@ -17,7 +17,7 @@ class Extents {
 
   void add(const void* base, std::uint64_t size);
   void remove(const void* base) noexcept;
-  /// The allocation that an address lies in.
+  /// Returns the allocation that an address lies in.
   std::optional<Extent> find(const void* pointer) const;
 
  private:

@@ -23,7 +23,7 @@ Queue SyclQueue::queue(std::shared_ptr<void> owner) const {
 std::shared_ptr<SyclQueue> QueueTable::find_equal(const Api& api, QueueRef queue, std::size_t hash) const {
   for (auto [entry, end] = by_hash_.equal_range(hash); entry != end; ++entry) {
     if (!api.queue_equal(entry->second->native, queue)) continue;
-    // Null for one whose last holder has just gone.
+    // Null for an entry whose last holder has just dropped it.
     if (auto alive = entry->second->weak_from_this().lock()) return alive;
   }
   return nullptr;
@@ -75,7 +75,7 @@ void QueueTable::note_wrapped(std::shared_ptr<SyclQueue> queue) noexcept {
     wrapped_lately_[next_wrapped_].swap(queue);
     next_wrapped_ = (next_wrapped_ + 1) % wrapped_lately_.size();
   }
-  // What it displaces goes after the lock: a queue takes itself out of here as it goes.
+  // The queue that it replaces is dropped after the lock, since a queue removes itself from this table as it ends.
   if (queue != nullptr) queue->noted.store(false, std::memory_order_relaxed);
 }
 

@@ -67,10 +67,10 @@ void SyclContext::order_after(const Queue& queue, const Event& event) {
   const SyclQueue& on = look_up(queue);
   flush_frees();
   auto* before = static_cast<EventRef>(event.need());
-  // Asking costs less than a barrier.
+  // A query of the event costs less than a barrier.
   if (before == nullptr || api().event_status(before) == kStatusComplete) return;
-  // A barrier in an out-of-order queue holds nothing back as long as the run time itself hasn't handed on the work
-  // that it waits for (oneMKL's host tasks, say): only the host can.
+  // A barrier in an out-of-order queue holds no work back as long as the run time hasn't submitted the work that the
+  // barrier waits for (for example oneMKL's host tasks). Only the host can wait for it.
   if (!on.in_order) return wait(event);
   library_->check(api().queue_barrier_after(on.native, &before, 1), "ordering a queue after an event");
 }
@@ -90,7 +90,7 @@ Event SyclContext::mark(const SyclQueue& on) const {
 }
 
 std::shared_ptr<const Error> SyclContext::finish(const Api& api, EventRef event) {
-  take_async_error();  // an older one is of other work
+  take_async_error();  // drops an older error, which is of other work
   const int status = wait_until_over(api, event);
   const int code = take_async_error();
   if (code == 0 && status == kStatusComplete) return nullptr;
@@ -104,7 +104,7 @@ bool SyclContext::query(const Event& event) {
   library_->check_fork();
   flush_frees();
   const int status = api().event_status(ref_of(event));
-  // Unknown is what dpctl makes of a failure to ask: the work has failed, and waiting, which is short then, says how.
+  // dpctl returns "unknown" if the query fails: then the work has failed. A wait, which is short then, tells the error.
   if (status != kStatusComplete && status != kStatusUnknown) return false;
   if (status == kStatusUnknown) {
     if (auto failure = finish(api(), ref_of(event))) Event(event).fail(std::move(failure));

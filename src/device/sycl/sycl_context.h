@@ -14,11 +14,11 @@ namespace crossdock::device::sycl {
 
 class SyclContext final : public Context {
  public:
-  /// Of the root device `number`. `context` is for the queues made here; `native_device` is the device, or the part of
-  /// it that is in this context.
+  /// Makes a context of the root device `number`. `context` is for the queues made here; `native_device` is the device,
+  /// or the part of it that is in this context.
   SyclContext(std::shared_ptr<SyclLibrary> library, int number, std::shared_ptr<OpaqueContext> context,
               Owned<OpaqueDevice> native_device);
-  /// Waits for the work behind which memory is to be freed.
+  /// Waits for the work after which memory is to be freed.
   ~SyclContext() override;
   SyclContext(const SyclContext&) = delete;
   SyclContext& operator=(const SyclContext&) = delete;
@@ -48,23 +48,24 @@ class SyclContext final : public Context {
 
  private:
   const Api& api() const noexcept { return library_->api(); }
-  /// What a verb's queue stands for. Throws ForkError, InvalidArgumentError.
+  /// Returns the entry of a verb's queue. Throws ForkError, InvalidArgumentError.
   const SyclQueue& look_up(const Queue& queue) const;
   void check_memory(const BufferRef& memory, const char* what) const;
   /// Throws UnsupportedError for memory that the queue's context can't reach.
   void check_reach(const SyclQueue& queue, const BufferRef& memory) const;
-  /// The event of a copy that comes after all that is on the queue; null for one of no bytes.
+  /// Starts a copy after all work that is on the queue, and returns its event; null for a copy of no bytes.
   Owned<OpaqueEvent> start_copy(const SyclQueue& on, const BufferRef& to, const BufferRef& from);
-  /// The owner of memory that was allocated in `context`, which frees it there. On failure of this call too.
+  /// Returns the owner of memory that was allocated in `context`, which frees it there. Frees it on failure of this
+  /// call, too.
   std::shared_ptr<void> own_memory(std::shared_ptr<OpaqueContext> context, void* memory, std::uint64_t size) const;
   /// Fills `info` if the pointer is memory of this context.
   bool describe_in(ContextRef context, const Device& device, const void* pointer, PointerInfo& info) const;
-  /// An event behind all that is on the queue.
+  /// Makes an event after all work that is on the queue.
   Event mark(const SyclQueue& on) const;
-  /// Has what free() was given wait for the work that is on its queue now. Called by all verbs that somebody calls on
-  /// purpose.
+  /// Makes memory that was passed to free() wait for the work that is on its queue now. Called by the verbs
+  /// that a program calls explicitly, and so not by free(), which may run in a destructor.
   void flush_frees() noexcept;
-  /// Waits until the event is over; what went wrong, null if nothing did.
+  /// Waits until the event is over. Returns its failure; null if there is none.
   static std::shared_ptr<const Error> finish(const Api& api, EventRef event);
   static DeferredFreeList::Watch watch(const std::shared_ptr<SyclLibrary>& library);
 
@@ -76,7 +77,7 @@ class SyclContext final : public Context {
   Owned<OpaqueDevice> native_device_;
   DeferredFreeList deferred_;
 
-  /// Memory that was freed behind the work of a queue, by threads that may not ask the queue for it.
+  /// Memory that is to be freed after the work of a queue, and was freed by a thread that may not call the queue.
   struct Freed {
     std::shared_ptr<void> owner;
     std::shared_ptr<const SyclQueue> on;

@@ -17,7 +17,7 @@ namespace {
 
 using namespace sycl;
 
-/// The CPU's OpenCL run time that pip installs, seen from the folder in which pip puts dpctl.
+/// The path of the CPU's OpenCL run time that pip installs, relative to the folder in which pip installs dpctl.
 constexpr const char* kCpuRunTime = "/../../../libintelocl.so";
 
 class OurDriver final : public SyclDriver {
@@ -58,7 +58,7 @@ class OurDriver final : public SyclDriver {
     return info;
   }
 
-  /// What was chosen before a fork is of no use to the child.
+  /// Changes in a forked child, since a device that was chosen before the fork can't be used there.
   std::uint64_t devices_version() const noexcept override { return library_->in_child() ? 1 : 0; }
 
   std::string why_no_devices() const override {
@@ -160,7 +160,7 @@ class OurDriver final : public SyclDriver {
  private:
   const Api& api() const noexcept { return library_->api(); }
 
-  /// The place of a device. Throws NotFoundError, and as SyclLibrary::devices().
+  /// Returns the index of a device. Throws NotFoundError, and like SyclLibrary::devices().
   std::size_t find(const Device& device) const {
     const std::size_t count = handles(device.type) ? library_->devices().size() : 0;
     if (device.id < 0 || static_cast<std::uint64_t>(device.id) >= count) {
@@ -189,7 +189,7 @@ class OurDriver final : public SyclDriver {
     return *found;
   }
 
-  /// The device `number`, or the first part of it, that a context has; null if it has none.
+  /// Returns the device `number` of a context, or the first part of that device in it; null if the context has neither.
   Owned<OpaqueDevice> device_in(void* context, int number) const {
     const auto devices = library_->own(api().context_devices(static_cast<ContextRef>(context)));
     for (std::size_t i = 0; devices != nullptr && i < api().devices_size(devices.get()); ++i) {
@@ -199,7 +199,7 @@ class OurDriver final : public SyclDriver {
     return library_->own(DeviceRef{});
   }
 
-  /// The device in a context that a pointer belongs to, or the first one.
+  /// Returns the device of a context that a pointer belongs to; the first device if it is null or bound to no device.
   Owned<OpaqueDevice> device_for(ContextRef context, const void* pointer) const {
     if (pointer != nullptr) {
       auto* const address = const_cast<void*>(pointer);
@@ -228,7 +228,7 @@ class OurDriver final : public SyclDriver {
 
   std::shared_ptr<SyclLibrary> library_;
   std::mutex mutex_;
-  std::vector<std::weak_ptr<SyclQueue>> for_contexts_;  ///< What queue_in() has made.
+  std::vector<std::weak_ptr<SyclQueue>> for_contexts_;  ///< The queues that queue_in() has made.
 };
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace crossdock::device::sycl {
 
 namespace {
 
-/// What is wrong with a library that could be opened; empty if nothing is.
+/// Finds all functions. Returns the fault of a library that could be opened; empty if it has none.
 std::string find_all(const Library& library, Api& api) {
   std::string missing;
   const auto find = [&]<typename Function>(Function*& function, const char* name) {
@@ -60,13 +60,13 @@ std::string SyclLibrary::take(const char* text) const {
 const std::vector<Owned<OpaqueDevice>>& SyclLibrary::devices() {
   check_fork();
   std::call_once(started_, [this] {
-    // Once started, SYCL has threads of its own and must stay in the process, whatever becomes of us.
+    // Once started, SYCL has threads of its own, so its library must stay loaded even if this one is unloaded.
     if (void* pinned = ::dlopen(library_->name().c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)) ::dlclose(pinned);
     if (!guard_) guard_.emplace();
     guarded_.store(true, std::memory_order_release);
     const Owned<OpaqueDevices> found = own(api_.get_devices(kEveryDevice));
-    if (found == nullptr) return;              // dpctl's answer where SYCL finds no platform at all
-    std::vector<Owned<OpaqueDevice>> devices;  // all of them, or none: who comes after one that failed tries again
+    if (found == nullptr) return;              // dpctl's result if SYCL finds no platform at all
+    std::vector<Owned<OpaqueDevice>> devices;  // all or none: after a failed call the next one tries again
     for (std::size_t i = 0; i < api_.devices_size(found.get()); ++i) {
       devices.push_back(check(api_.devices_at(found.get(), i), "listing its devices"));
     }
@@ -100,7 +100,7 @@ std::optional<MemoryKind> SyclLibrary::kind_of(const void* pointer, ContextRef c
 Owned<OpaqueDevice> SyclLibrary::device_of(void* pointer, ContextRef context) const noexcept {
   try {
     return own(api_.pointer_device(pointer, context));
-  } catch (const std::exception&) {  // alone of all these functions it lets SYCL's exceptions out
+  } catch (const std::exception&) {  // unlike all other functions, this one lets SYCL's exceptions through
     return own(DeviceRef{});
   }
 }

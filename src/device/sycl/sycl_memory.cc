@@ -58,10 +58,10 @@ Buffer SyclContext::allocate(std::uint64_t size, MemoryKind kind, Sharing sharin
 
 std::shared_ptr<void> SyclContext::own_memory(std::shared_ptr<OpaqueContext> context, void* memory,
                                               std::uint64_t size) const {
-  // A shared_ptr that can't be made runs its deleter.
+  // If the shared_ptr can't be made, its constructor runs the deleter.
   std::shared_ptr<void> owner(memory, [library = library_, context = std::move(context)](void* gone) {
     if (library->in_child()) return;
-    // The address leaves the list while it is still taken, so that no later allocation can have it by then.
+    // Removes the address from the list before it is freed, so that no later allocation can have it by then.
     library->extents().remove(gone);
     library->api().free(gone, context.get());
   });
@@ -91,9 +91,9 @@ Buffer SyclContext::adopt(const BufferRef& memory, std::shared_ptr<void> owner) 
 void SyclContext::free(Buffer&& buffer, const Queue& queue) {
   const SyclQueue& on = look_up(queue);
   check_memory(buffer.ref(), "memory to free");
-  // Nothing of SYCL is called here. Python's arrays go where their last reference does, and that may be a host task of
-  // dpctl's. SYCL lets nobody submit while somebody waits for work that is held back for a host task: a submission by
-  // the host task would never end. A later verb flushes it.
+  // Calls no function of SYCL. Python's arrays are freed where their last reference is dropped, and that may be in a
+  // host task of dpctl. While a thread waits for work that is held back for a host task, SYCL lets no thread submit
+  // work. So a submission by the host task would never end. A later verb calls flush_frees().
   const std::lock_guard lock(freed_mutex_);
   freed_.push_back({.owner = nullptr, .on = on.shared_from_this()});
   freed_.back().owner = buffer.release();
@@ -111,13 +111,13 @@ void SyclContext::flush_frees() noexcept {
   const SyclQueue* marked = nullptr;
   Event done;
   for (Freed& one : freed) {
-    if (one.owner.use_count() == 0) continue;  // one of no pointer is an owner
+    if (one.owner.use_count() == 0) continue;  // not a test for null: an owner of a null pointer is an owner
     try {
       if (one.on.get() != marked) done = mark(*one.on);
       marked = one.on.get();
       deferred_.add(std::move(one.owner), done, one.on->queue());
     } catch (const std::exception&) {
-      api().queue_wait(one.on->native);  // nothing can note when the work is done
+      api().queue_wait(one.on->native);  // no event can tell when the work is done
     }
   }
 }
@@ -135,7 +135,8 @@ void SyclContext::copy(const BufferRef& to, const BufferRef& from, const Queue& 
 }
 
 Event SyclContext::copy_recorded(const BufferRef& to, const BufferRef& from, const Queue& queue) {
-  // Who waits for the copy itself helps the CPU's run time with it, which a barrier behind it doesn't let him do.
+  // A thread that waits for the copy's own event helps the CPU's run time with the copy. With an event of a barrier
+  // behind the copy it couldn't.
   std::shared_ptr<void> event = library_->share(start_copy(look_up(queue), to, from));
   if (event == nullptr) return record(queue);
   void* native = event.get();
@@ -158,8 +159,8 @@ Owned<OpaqueEvent> SyclContext::start_copy(const SyclQueue& on, const BufferRef&
   if (on.in_order) {
     return library_->check(api().queue_memcpy(on.native, to.data, from.data, to.size), "copying memory");
   }
-  // The first barrier's event is the end of all that is on the queue; the second holds back what comes later, as far as
-  // barriers do (see order_after()).
+  // The first barrier's event is the end of all work that is on the queue. The second barrier holds back later work, as
+  // far as barriers do (see order_after()).
   const auto before = library_->check(api().queue_barrier(on.native), "fencing a copy on an out-of-order queue");
   EventRef first = before.get();
   auto copied =
@@ -173,7 +174,7 @@ bool SyclContext::describe_in(ContextRef context, const Device& device, const vo
   if (!kind) return false;
   info.kind = *kind;
   info.device = device;
-  // Host memory is of all devices of its context, and of one device there is all memory.
+  // Host memory belongs to all devices of its context. If there is only one device, all memory belongs to it.
   if (info.kind != MemoryKind::kHost && device_count_ > 1) {
     const auto bound = library_->device_of(info.address, context);
     if (bound != nullptr) info.device.id = library_->number_of(bound.get());
@@ -207,8 +208,9 @@ bool SyclContext::accessible(const BufferRef& memory, const Queue& queue) const 
   if (memory.device.type != DeviceType::kOneApi) return false;
   if (memory.data == nullptr) return memory.device == device_;
   const std::optional<MemoryKind> kind = library_->kind_of(memory.data, on.context.get());
-  // Of one device there is all memory of its contexts. Which part of a device memory was allocated on isn't asked:
-  // run times name another one (OpenCL's of the CPU always the first), and parts of one device reach each other's.
+  // If there is only one device, all memory of its contexts belongs to it. The part of a device that memory was
+  // allocated on doesn't count: run times name another part (OpenCL for the CPU always the first), and parts of one
+  // device reach each other's memory.
   if (kind != MemoryKind::kDevice || device_count_ == 1) return kind.has_value();
   const auto bound = library_->device_of(memory.data, on.context.get());
   return bound != nullptr && library_->number_of(bound.get()) == device_.id;

@@ -102,7 +102,7 @@ class MemoryConnection final : public Connection {
   const std::shared_ptr<MemoryLink> link_;
   const int end_;
   std::shared_ptr<BodyMemory> body_memory_;
-  MemoryLink::Message current_;  // what the last receive() gave out
+  MemoryLink::Message current_;  // the message that the last receive() returned
 };
 
 }  // namespace

@@ -17,7 +17,7 @@
 namespace crossdock::transport {
 namespace {
 
-/// Clients that wait to be accepted under one name.
+/// Clients that wait to be accepted by the listener of one name.
 struct ListenQueue {
   std::uint64_t want_data = 0;
   std::uint64_t free_data = 0;
@@ -27,7 +27,7 @@ struct ListenQueue {
   bool no_place = false;
 };
 
-/// Who listens, by name.
+/// The listeners by name.
 struct Hub {
   std::mutex mutex;
   std::map<std::string, std::weak_ptr<ListenQueue>, std::less<>> listeners;
@@ -51,7 +51,7 @@ class MemoryListener final : public Listener {
     const std::lock_guard lock(queue_->mutex);
     if (queue_->waiting.empty()) {
       std::uint64_t rings = 0;
-      // EAGAIN only says that nobody rang.
+      // EAGAIN only means that no client rang.
       [[maybe_unused]] const ssize_t got = ::read(queue_->event_fd.get(), &rings, sizeof rings);
       return nullptr;
     }
@@ -117,7 +117,7 @@ class MemoryTransport final : public Transport {
       queue->waiting.push_back(std::move(server));
     }
     const std::uint64_t one = 1;
-    // EAGAIN says that the count is full: then the event_fd rings anyway.
+    // EAGAIN means that the counter is full: then the event_fd is readable anyway.
     [[maybe_unused]] const ssize_t written = ::write(queue->event_fd.get(), &one, sizeof one);
     return std::move(client);
   }

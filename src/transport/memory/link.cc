@@ -47,7 +47,7 @@ bool MemoryLink::push(int end, bool tagged, std::uint64_t tag, std::span<const B
     }
     self.room_at = 0;
   }
-  // Copied with no lock held. The room can't be taken meanwhile: only this half pushes.
+  // Copies without the lock. The room stays free meanwhile, because only this half pushes.
   Message message{.tagged = tagged, .tag = tag, .body = body};
   for (const ByteSpan part : parts) message.size += part.size();
   constexpr std::align_val_t kAlignment{64};
@@ -90,7 +90,7 @@ void MemoryLink::announce(int end, std::uint16_t number, const device::Region& r
       throw std::logic_error("memory: region number " + std::to_string(number) +
                              " was announced already; retire it before it is used again");
     }
-    ring(other(end));  // asleep or not: the descriptor turns readable when a region was sent
+    ring(other(end));  // asleep or not: the descriptor becomes readable when a region was sent
   }
   announced_.notify_all();
 }
@@ -130,7 +130,7 @@ std::shared_ptr<const device::Region> MemoryLink::region(int end, std::uint16_t 
   const auto there = [&] { return sender.regions.contains(number); };
   while (!there() && !sender.gone) {
     if (interrupted) {
-      lock.unlock();  // the hook may do anything
+      lock.unlock();  // the hook may call anything
       if (interrupted()) {
         throw InterruptedError("memory: waiting for region " + std::to_string(number) + " was interrupted");
       }
@@ -179,9 +179,9 @@ bool MemoryLink::prepare_sleep(int end) {
 void MemoryLink::wake(int end) {
   const std::lock_guard lock(mutex_);
   ends_[end].asleep = false;
-  if (other(end).gone) return;  // stays readable, as a socket does whose peer hung up
+  if (other(end).gone) return;  // stays readable, like a socket whose peer has disconnected
   std::uint64_t rings = 0;
-  // EAGAIN only says that nobody rang.
+  // EAGAIN only means that the other end didn't ring.
   [[maybe_unused]] const ssize_t got = read(ends_[end].doorbell.get(), &rings, sizeof rings);
 }
 
@@ -189,7 +189,7 @@ void MemoryLink::close(int end) {
   {
     const std::lock_guard lock(mutex_);
     ends_[end].gone = true;
-    other(end).queue.clear();  // nobody will take them
+    other(end).queue.clear();  // no receiver is left for these
     other(end).regions.clear();
     ring(other(end));
   }
@@ -202,7 +202,7 @@ void MemoryLink::ring_if_asleep(End& end) noexcept {
 
 void MemoryLink::ring(End& end) noexcept {
   const std::uint64_t one = 1;
-  // EAGAIN says that the count is full: then the descriptor is readable anyway.
+  // EAGAIN means that the counter is full: then the descriptor is readable anyway.
   [[maybe_unused]] const ssize_t written = write(end.doorbell.get(), &one, sizeof one);
 }
 

@@ -18,23 +18,23 @@
 
 namespace crossdock::transport {
 
-/// What the two ends of an in-process connection share: a bounded queue of messages and the announced regions for each
-/// direction, and a doorbell for each end. Thread-safe; ends are told apart by 0 and 1.
+/// State that the two ends of an in-process connection share: for each direction a bounded queue of messages and the
+/// announced regions, and for each end a doorbell. Thread-safe. The ends are numbered 0 and 1.
 class MemoryLink {
  public:
-  /// A message on its way: its own copy, as it would be after crossing a ring, 64-aligned.
+  /// A message in the queue: a private copy, 64-aligned, as it would be after crossing a ring.
   struct Message {
     bool tagged = false;
     std::uint64_t tag = 0;
     std::size_t size = 0;
     std::shared_ptr<std::byte> bytes{};
-    bool body = false;  ///< Sent by value: the bytes go with their owner.
+    bool body = false;  ///< Sent by value: the receiver gets the owner of the bytes.
   };
 
   /// Throws ResourceError if there is no descriptor left for the doorbells.
   explicit MemoryLink(std::size_t capacity);
 
-  // The sending half of `end`. These throw ConnectionError if the other end is gone.
+  // The sending half of `end`. These functions throw ConnectionError if the other end was destroyed.
   bool push(int end, bool tagged, std::uint64_t tag, std::span<const ByteSpan> parts, bool body = false);
   std::size_t in_flight(int end) const;
   bool below_window(int end, std::size_t window);
@@ -52,11 +52,11 @@ class MemoryLink {
 
   bool knows_region(int end, std::uint16_t number) const;
 
-  /// The end is destroyed. What it sent stays for the other one to take.
+  /// Called when the end is destroyed. The other end can still receive its messages.
   void close(int end);
 
  private:
-  /// A region under way, as its descriptor; the receiver maps it when it first asks for it.
+  /// An announced region: its descriptor. The receiver maps it when it first asks for it.
   struct Announcement {
     UniqueFd fd;
     device::RegionKind kind;
@@ -68,11 +68,10 @@ class MemoryLink {
     UniqueFd doorbell;  // an eventfd
     bool asleep = false;
     bool gone = false;
-    // What this end sent:
+    // Sent by this end:
     std::deque<Message> queue;
     std::unordered_map<std::uint16_t, Announcement> regions;
-    std::size_t room_at =
-        0;  // it was told that there is no room: ring once fewer than this are queued; 0: it waits for none
+    std::size_t room_at = 0;  // set if it found no room: ring it once fewer messages than this are queued; 0: none
   };
 
   End& other(int end) noexcept { return ends_[1 - end]; }

@@ -71,8 +71,8 @@ SocketFile::~SocketFile() {
   if (!fork_.in_child()) remove_files();
 }
 
-/// A name with this process's number in it; where the user's names have no folder, or other users couldn't reach it, a
-/// path in a folder made for it.
+/// Picks a name that contains the process id. If there is no folder for the user's names, or other users couldn't reach
+/// it, picks a path in a folder made for it.
 void SocketFile::pick() {
   const bool named = !for_others_ && has_user_folder();
   if (named) {
@@ -94,7 +94,7 @@ bool SocketFile::has_user_folder() {
     make_user_folder();
     return true;
   } catch (const Error&) {
-    return false;  // Another user may have taken its place in /tmp: that must keep nobody from serving.
+    return false;  // Another user may have made this folder in /tmp: that must not prevent a server from starting.
   }
 }
 
@@ -106,7 +106,7 @@ void SocketFile::make_folder() {
   if (for_others_ && ::chmod(folder_.c_str(), 0711) != 0) throw_errno(errno, "letting other users reach " + folder_);
 }
 
-/// False: a live server is there, and `must` is false.
+/// Returns false if a live server holds the address and `must` is false.
 bool SocketFile::open_at(const SocketPath& chosen, bool must) {
   if (!take_lock(chosen, must)) return false;
   remove_stale(chosen.path);
@@ -120,7 +120,7 @@ bool SocketFile::take_lock(const SocketPath& chosen, bool must) {
   for (int attempt = 0; attempt < kLockAttempts; ++attempt) {
     UniqueFd lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
     if (!lock && errno == ENOENT && !chosen.name.empty()) {
-      make_user_folder();  // The last server in it has just removed it.
+      make_user_folder();  // The last server in it has just removed the folder.
       continue;
     }
     if (!lock && errno == ENOENT) {
@@ -139,7 +139,8 @@ bool SocketFile::take_lock(const SocketPath& chosen, bool must) {
       throw ConnectionError(chosen.uri() + " is in use by a live server, or by a child that was forked from one: " +
                             "close it, or choose another " + (chosen.name.empty() ? "path" : "name"));
     }
-    // Whoever held it before may have removed the file between our two calls: then what we hold is no lock any more.
+    // The previous holder may have removed the file between the two calls: then this descriptor's lock has no effect
+    // any more.
     if (still_at(lock, lock_path)) {
       lock_ = std::move(lock);
       lock_path_ = std::move(lock_path);
@@ -149,8 +150,8 @@ bool SocketFile::take_lock(const SocketPath& chosen, bool must) {
   throw ConnectionError("the lock file " + lock_path + " keeps changing: servers are fighting for " + chosen.uri());
 }
 
-/// With the lock in hand, whatever socket is left at `path` belongs to no server of ours; but it may be another
-/// program's.
+/// While the lock is held, a socket left at `path` belongs to no live server of this library. But it may belong to
+/// another program.
 void SocketFile::remove_stale(const std::string& path) const {
   struct stat status {};
   if (::lstat(path.c_str(), &status) != 0) {
@@ -173,11 +174,11 @@ void SocketFile::remove_stale(const std::string& path) const {
 void SocketFile::bind_and_listen(const std::string& path) {
   socket_ = make_socket(path);
   const std::string doing = "listening at shm:" + path;
-  // A socket's file gets the mode of the socket itself, so it is never there with a wider one. The umask, which belongs
-  // to the whole process, stays alone.
+  // A socket's file gets the mode of the socket itself, so it never has a wider mode. The umask isn't changed, because
+  // it belongs to the whole process.
   if (::fchmod(socket_.get(), 0600) != 0) throw_errno(errno, doing + ": setting its mode");
   const sockaddr_un address = address_of(path);
-  std::string bound = path;  // before there is a file that must not be forgotten
+  std::string bound = path;  // copied before the file exists: afterwards nothing may fail before path_ is set
   if (::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
     throw_errno(errno, doing);
   path_ = std::move(bound);
@@ -190,7 +191,7 @@ void SocketFile::bind_and_listen(const std::string& path) {
 }
 
 void SocketFile::widen_mode(const std::string& path) const {
-  // By descriptor: in a folder that others write to, the path may name a link to something else by now.
+  // Uses a descriptor: in a folder that other users can write to, the path may name a link to another file by now.
   const UniqueFd file(::open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
   struct stat status {};
   if (!file || ::fstat(file.get(), &status) != 0) throw_errno(errno, "opening " + path);
@@ -208,7 +209,7 @@ void SocketFile::remove_files() noexcept {
     ::unlink(path_.c_str());
   }
   if (!lock_path_.empty()) ::unlink(lock_path_.c_str());
-  if (!folder_.empty()) ::rmdir(folder_.c_str());  // Unless another server is in it.
+  if (!folder_.empty()) ::rmdir(folder_.c_str());  // Fails if another server is in it.
 }
 
 }  // namespace crossdock::transport::shm

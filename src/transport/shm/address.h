@@ -12,25 +12,25 @@
 
 namespace crossdock::transport::shm {
 
-/// Whether a peer with this user id may be at the other end: ourselves, root (which may do anything to us anyway), and
-/// those that the options name.
+/// Whether a peer with this user id may be at the other end: our own user, root (which has full access to this process
+/// anyway), and the users that the options name.
 bool user_allowed(std::uint32_t uid, const ShmOptions& options);
 
-/// A bound and listening socket in the file system, with the lock that says that its server lives. Destroying it
-/// removes both files, and the folder of names, or the one that was made for them, if it is empty then; in a forked
-/// child it only closes the descriptors.
+/// A bound and listening socket in the file system, and the lock that shows that its server lives. The destructor
+/// removes both files. It also removes their folder, if that is now empty and is the folder of names or was made for
+/// this socket. In a forked child it only closes the descriptors.
 ///
-/// The lock is flock() on PATH.lock, held for the socket's whole life and removed while held. A forked child holds it
-/// too, until it exits or drops its copy.
+/// The lock is flock() on PATH.lock. It is held during the socket's whole life, and its file is removed while it is
+/// held. A forked child holds it too, until it exits or closes its copy.
 class SocketFile {
  public:
-  /// As shm_listen() says.
+  /// Behaves as shm_listen() describes.
   SocketFile(const std::string& address, const ShmOptions& options);
   ~SocketFile();
   SocketFile(const SocketFile&) = delete;
   SocketFile& operator=(const SocketFile&) = delete;
 
-  /// Of what clients connect to, without parameters.
+  /// The URI for clients to connect to, without parameters.
   const std::string& uri() const noexcept { return uri_; }
   const std::string& path() const noexcept { return path_; }
   int descriptor() const noexcept { return socket_.get(); }
@@ -51,7 +51,7 @@ class SocketFile {
   std::string uri_;
   std::string path_;       // empty until bound
   std::string lock_path_;  // empty until locked
-  std::string folder_;     // of names, or made here; else empty
+  std::string folder_;     // the folder of names, or one that was made here; else empty
   UniqueFd socket_;
   UniqueFd lock_;
   dev_t device_ = 0;  // of the socket file

@@ -4,16 +4,17 @@
 
 namespace crossdock::transport::shm {
 
-/// Registers this process for expedited barriers from other processes. False where the kernel can't do it. Idempotent.
+/// Registers this process for expedited barriers from other processes. Returns false if the kernel doesn't support
+/// them. Idempotent.
 bool register_for_barriers() noexcept;
 
-/// The two halves of "I store, then I look; you store, then you look": at least one of the two sees the other's store.
-/// It decides whether a sleeper is woken. The side that is about to sleep is in no hurry and calls heavy(); the side
-/// that sends messages calls light().
+/// The two halves of a store-then-load handshake: each side first stores, then loads the other side's variable, and at
+/// least one of the two sees the other's store. It decides whether a sleeping end is woken. The end that is about to
+/// sleep calls heavy(), because it isn't in a hurry; the end that sends messages calls light().
 ///
-/// Expedited (both processes registered): heavy() makes every running thread of both pass a full barrier, so light() is
-/// only an order to the compiler. Otherwise both are full fences. Both ends of a connection must use the same kind: the
-/// handshake agrees on it.
+/// Expedited (both processes registered): heavy() makes every running thread of both processes execute a full barrier,
+/// so light() is only a compiler barrier. Otherwise both functions are full fences. Both ends of a connection must use
+/// the same kind: the handshake agrees on it.
 class Barrier {
  public:
   explicit Barrier(bool expedited) noexcept : expedited_(expedited) {}

@@ -50,7 +50,7 @@ UniqueFd connect_socket(const SocketPath& place, const Deadline& deadline) {
   UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!socket) throw_errno(errno, "making a socket for shm:" + path);
   for (;;) {
-    // Blocking, with a time limit: it waits while the server's queue is full, which nothing else can wait for.
+    // Blocking, with a time limit: a full queue of the server can only be waited for by a blocking connect().
     const int slice = deadline.slice();
     const timeval limit{.tv_sec = 0, .tv_usec = slice * 1000 - 1};
     if (::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) != 0) {
@@ -66,7 +66,7 @@ UniqueFd connect_socket(const SocketPath& place, const Deadline& deadline) {
   return socket;
 }
 
-/// The server's answer; waits for it.
+/// Waits for the server's answer and returns it.
 Packet await_answer(int socket, const std::string& where, const Deadline& deadline) {
   for (;;) {
     Packet packet;
@@ -108,7 +108,8 @@ Welcome read_answer(const Packet& packet, const std::string& where) {
   return welcome;
 }
 
-/// Throws unless both rings came with the server's answer: ResourceError if one was cut off here, else ProtocolError.
+/// Throws unless both rings came with the server's answer: ResourceError if a descriptor was lost at this end, else
+/// ProtocolError.
 void require_rings(const Packet& answer, const std::string& where) {
   if (answer.descriptors_cut) {
     throw ResourceError(where +
@@ -143,7 +144,8 @@ std::unique_ptr<Connection> shm_connect(const std::string& address, const ShmOpt
                     .max_message = options.max_message,
                     .max_body = options.max_body,
                     .role = static_cast<std::uint32_t>(role)};
-  // A server that refuses at once has answered and closed already: its answer says more than our failure to send.
+  // A server that rejects at once has already answered and closed the socket. Its answer is a better error than a
+  // failure to send, which is therefore ignored.
   send_packet(socket.get(), encode(hello), {}, where);
   const Packet answer = await_answer(socket.get(), where, deadline);
   const Welcome welcome = read_answer(answer, where);

@@ -18,7 +18,7 @@ namespace {
 constexpr const char* kWhat = "this shm connection";
 constexpr int kPacketsPerTurn = 32;
 constexpr std::int64_t kHookIntervalMs = 100;
-/// A half that is busy looks at the socket once in this many messages, and then only if a millisecond has passed.
+/// A busy half checks the socket only once in this many messages, and then only if a millisecond has passed.
 constexpr std::uint32_t kBusyInterval = 256;
 
 RingView view_of(const RingMemory& own, const RingMemory& peer) {
@@ -52,14 +52,15 @@ ShmConnection::ShmConnection(Parts parts, const ShmOptions& options)
 }
 
 ShmConnection::~ShmConnection() {
-  if (fork_.in_child()) return;  // the parent goes on: the child only closes what it inherited
+  if (fork_.in_child()) return;  // the parent continues: the child only closes inherited descriptors
   try {
     if (!gone_.load(std::memory_order_relaxed)) writer_.flush();
   } catch (const std::exception&) {
-    // The peer has closed or breaks the rules (or there is no memory to say so): nobody is left to take the rest.
+    // The peer has closed the connection or violates the protocol (or there is no memory to report that): the rest
+    // can't be delivered.
   }
   own_.header()->state.store(kClosedBit, std::memory_order_release);
-  // Wakes a peer that sleeps, and ends the connection even where a forked child holds a copy of the descriptor.
+  // Wakes a sleeping peer, and ends the connection even if a forked child holds a copy of the descriptor.
   ::shutdown(socket_->get(), SHUT_RDWR);
 }
 
@@ -67,7 +68,7 @@ ShmConnection::~ShmConnection() {
 
 bool ShmConnection::send_message(std::uint32_t flags, std::uint64_t tag, ByteSpan head, ByteSpan tail) {
   fork_.check(kWhat);
-  const bool corked = std::exchange(corked_, false);  // also where this throws: it isn't for the message after it
+  const bool corked = std::exchange(corked_, false);  // reset even if this throws: it is for this message only
   if (head.size() > send_limit_ || tail.size() > send_limit_ - head.size()) {
     throw InvalidArgumentError("a message of " + std::to_string(head.size()) + " + " + std::to_string(tail.size()) +
                                " bytes is over the limit of " + std::to_string(send_limit_) + " bytes agreed with " +
@@ -90,7 +91,8 @@ void ShmConnection::look_at_life(bool sent) {
   if (++sends_ % kBusyInterval == 0 || !sent || gone_.load(std::memory_order_relaxed)) check_peer_lives(false);
 }
 
-/// Throws ConnectionError if the peer has gone without a word. Asks the kernel only once in a while, unless told to.
+/// Throws ConnectionError if the peer has died without closing the connection. Asks the kernel only once in a while,
+/// except with `at_once`.
 void ShmConnection::check_peer_lives(bool at_once) {
   const std::uint64_t now = ticks();
   if (!gone_.load(std::memory_order_relaxed) && (at_once || now - last_life_check_ >= kAboutAMillisecond)) {
@@ -123,10 +125,10 @@ bool ShmConnection::below_window(std::size_t window) {
 void ShmConnection::ring() noexcept {
   const std::array<std::byte, 1> packet = {std::byte{kDoorbell}};
   try {
-    // A full socket rings already.
+    // If the socket is full, it wakes the peer already.
     if (send_packet(socket_->get(), packet, {}, where_) == Sent::kGone) gone_.store(true, std::memory_order_release);
   } catch (const std::exception&) {
-    // No doorbell, no socket: what fails here fails for the receiving half too, which reports it.
+    // If the doorbell fails, the socket has failed. The receiving half then fails too, and reports the error.
   }
 }
 
@@ -156,7 +158,7 @@ bool ShmConnection::send_control(ByteSpan packet, int fd) {
   const std::array<int, 1> fds = {fd};
   Sent sent = send_packet(socket_->get(), packet, fds, where_);
   if (sent == Sent::kFull) {
-    // Ask to be rung once the peer has read; and try again, since it may just have done so.
+    // Asks the peer to ring once it has read, then tries again, because the peer may have read in the meantime.
     socket_full_.store(true, std::memory_order_seq_cst);
     writer_.ask_for_room();
     barrier_.heavy();
@@ -172,7 +174,8 @@ bool ShmConnection::send_control(ByteSpan packet, int fd) {
 
 // --- the receiving half ---
 
-/// Runs `receive`; what it throws is thrown again by every later call: a connection that failed doesn't recover.
+/// Runs `receive`. An error that it throws is thrown again by every later call: a connection that failed doesn't
+/// recover.
 template <typename F>
 auto ShmConnection::remember_failure(F receive) -> decltype(receive()) {
   if (failure_) throw_error(failure_->first, failure_->second);
@@ -192,7 +195,8 @@ std::optional<Incoming> ShmConnection::receive() {
 }
 
 std::optional<Incoming> ShmConnection::take() {
-  // Said once: whoever found the socket full tries again now, or doesn't want to any more.
+  // The hint has been reported once. The sender that found the socket full either tries again now or no longer needs
+  // to.
   if (socket_room_hint_.load(std::memory_order_relaxed)) {
     socket_room_hint_.store(false, std::memory_order_relaxed);
     socket_full_.store(false, std::memory_order_relaxed);
@@ -210,7 +214,7 @@ std::optional<Incoming> ShmConnection::take() {
     service();
     if (!gone_.load(std::memory_order_relaxed)) return std::nullopt;
   }
-  // The end; but what was written before it counts.
+  // The peer has ended the connection; messages that it wrote before are still delivered.
   if (auto message = reader_.receive()) return message;
   if (reader_.has_data()) return std::nullopt;  // more of a long message
   throw_end();
@@ -223,7 +227,8 @@ void ShmConnection::throw_end() const {
   throw ConnectionError(what);
 }
 
-/// On behalf of the sending half. The peer's end is no news here: it is reported after the last message.
+/// Sends pending data for the sending half. If the peer has ended the connection, that isn't reported here, but after
+/// its last message.
 void ShmConnection::push_pending() {
   try {
     if (!gone_.load(std::memory_order_relaxed)) writer_.flush();
@@ -329,8 +334,8 @@ void ShmConnection::retired(std::uint64_t number) {
   early_.erase(next);
 }
 
-/// A region that came under a number in use: right only if the number is retired before what the peer had written by
-/// then.
+/// Checks a region that arrived under a number that was in use. This is valid only if the peer's data written until
+/// then contains the retirement of the number.
 void ShmConnection::check_early() const {
   if (early_.empty() || reader_.taken() < early_.front().position) return;
   throw ProtocolError("region " + std::to_string(early_.front().number) + " of " + where_ +
@@ -400,7 +405,7 @@ bool ShmConnection::prepare_sleep() {
     return false;
   }
   if (socket_has_room()) {
-    socket_full_.store(false, std::memory_order_seq_cst);  // said once, as above
+    socket_full_.store(false, std::memory_order_seq_cst);  // reported once, as in take()
     leave_sleep();
     return false;
   }

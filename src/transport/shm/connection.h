@@ -22,8 +22,8 @@
 
 namespace crossdock::transport::shm {
 
-/// What the peer has made us map and hasn't let us unmap: shared with the regions themselves, which may outlive the
-/// connection.
+/// Memory that the peer has made this process map and that isn't unmapped yet. Shared with the regions, which may
+/// outlive the connection.
 struct RegionBudget {
   std::atomic<std::uint64_t> bytes{0};
   std::atomic<std::uint32_t> count{0};
@@ -31,9 +31,8 @@ struct RegionBudget {
 
 /// Either end after the handshake.
 ///
-/// What each half touches: the sending half `writer_`, `corked_` and `sends_`; the receiving half `reader_`, the
-/// regions, the sleep epoch and what is read from the socket. Both may write packets to the socket, and share the
-/// atomics.
+/// The sending half uses `writer_`, `corked_` and `sends_`. The receiving half uses `reader_`, the regions, the sleep
+/// epoch, and the data read from the socket. Both halves may write packets to the socket, and share the atomics.
 class ShmConnection final : public Connection, private RingOwner {
  public:
   struct Parts {
@@ -125,20 +124,21 @@ class ShmConnection final : public Connection, private RingOwner {
   RingReader reader_;
 
   std::atomic<bool> gone_{false};              // the peer's end of the socket is closed
-  std::atomic<bool> socket_full_{false};       // a control packet found no room
-  std::atomic<bool> socket_room_hint_{false};  // the peer rang since
+  std::atomic<bool> socket_full_{false};       // there was no room for a control packet
+  std::atomic<bool> socket_room_hint_{false};  // the peer has rung since then
 
-  bool corked_ = false;  // the sending half's
+  bool corked_ = false;  // of the sending half
   std::uint32_t sends_ = 0;
   std::uint64_t last_life_check_ = 0;  // ticks
 
   std::uint32_t receives_ = 0;
   std::uint64_t last_service_ = 0;                            // ticks
   std::uint32_t sleep_epoch_ = 0;                             // odd while asleep
-  bool service_due_ = false;                                  // poll() has said that the socket is readable
-  std::optional<std::pair<ErrorCode, std::string>> failure_;  // what ended the receiving half
+  bool service_due_ = false;                                  // poll() has reported that the socket is readable
+  std::optional<std::pair<ErrorCode, std::string>> failure_;  // the error that ended the receiving half
   device::RegionTable regions_;
-  /// Announced under a number that is still in use here: its retirement must be in the ring already, before `position`.
+  /// Announced under a number that is still in use at this end: the ring must already contain its retirement, before
+  /// `position`.
   struct Early {
     std::uint16_t number;
     std::uint64_t position;

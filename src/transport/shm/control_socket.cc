@@ -15,20 +15,21 @@
 namespace crossdock::transport::shm {
 namespace {
 
-// Packets that are taken out of a queue to see that it holds no descriptors: an honest peer leaves a doorbell or two.
+// Limit of packets that are read from a queue to check that it contains no descriptors. A correct peer leaves only a
+// doorbell or two.
 constexpr int kMostPackets = 8;
 
-// Ends the connection, and looks into its queue, to which the peer can add nothing any more. True if it is empty: then
-// closing the socket closes nothing else.
+// Ends the connection and empties its queue, to which the peer can't add anything any more. Returns true if the queue
+// is empty: then closing the socket closes no other descriptor.
 bool end_and_drain(int socket) noexcept {
   ::shutdown(socket, SHUT_RDWR);
-  // Every packet has credentials from now on, which tells an empty one from the end.
+  // From now on every packet has credentials. This distinguishes an empty packet from the end.
   const int on = 1;
   if (::setsockopt(socket, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0) return false;
   for (int i = 0; i < kMostPackets; ++i) {
     std::byte content{};
     iovec part{&content, 1};
-    // No room for a descriptor: with MSG_PEEK those of the packet stay where they are.
+    // There is no room for a descriptor: with MSG_PEEK, descriptors of the packet stay in the queue.
     alignas(cmsghdr) std::byte control[CMSG_SPACE(sizeof(ucred))];
     msghdr message{};
     message.msg_iov = &part;
@@ -49,8 +50,8 @@ bool end_and_drain(int socket) noexcept {
 
 }  // namespace
 
-/// Closes sockets whose closing may take long. Never destroyed: that may go on until the process ends, which the
-/// kernel doesn't let it delay.
+/// Closes sockets for which this may take long. Never destroyed: closing may continue until the process exits, and the
+/// kernel doesn't let it delay the exit.
 class SocketCloser {
  public:
   static SocketCloser& instance() {
@@ -77,7 +78,7 @@ class SocketCloser {
 
   static void dispose(ControlSocket* raw) noexcept {
     std::unique_ptr<ControlSocket> socket(raw);
-    // A forked child closes what it inherited, and ends nothing; the thread is its parent's.
+    // A forked child closes what it inherited, and doesn't end the connection; the thread belongs to its parent.
     if (instance().made_in_.in_child() || end_and_drain(socket->get())) return;
     instance().take(std::move(socket));
   }
@@ -86,11 +87,11 @@ class SocketCloser {
   void start_thread() noexcept {
     if (running_ || !first_) return;
     try {
-      const BlockedSignals blocked;  // signals are for the program's own threads
+      const BlockedSignals blocked;  // only the threads of the program itself take signals
       std::thread([this] { run(); }).detach();
       running_ = true;
     } catch (const std::exception&) {
-      // The next socket, or the next look at those that wait, tries again.
+      // The next socket, or the next call of waiting_to_close(), tries again.
     }
   }
 
@@ -110,7 +111,7 @@ class SocketCloser {
   const ForkGuard made_in_;
   std::mutex mutex_;
   std::unique_ptr<ControlSocket> first_;
-  std::atomic<std::size_t> waiting_{0};  // with the one that is being closed
+  std::atomic<std::size_t> waiting_{0};  // including the one that is being closed
   bool running_ = false;
 };
 
@@ -119,7 +120,7 @@ std::shared_ptr<ControlSocket> ControlSocket::of_client(UniqueFd fd) {
 }
 
 std::shared_ptr<ControlSocket> ControlSocket::of_server(UniqueFd fd) {
-  SocketCloser::instance();  // made before a fork that its sockets may see
+  SocketCloser::instance();  // made before any fork that could copy its sockets
   return {new ControlSocket(std::move(fd)), SocketCloser::dispose};
 }
 

@@ -8,24 +8,23 @@
 
 namespace crossdock::transport::shm {
 
-/// The control socket of a connection or of a handshake, shared by both while one becomes the other.
+/// The control socket of a connection or of a handshake. Both share it while the handshake turns into a connection.
 ///
-/// A peer may pass descriptors that nobody asked for. To close the last descriptor of a file can take as long as its
-/// owner likes (a TCP socket that lingers, a file of a user's own file system), and the system closes those that lie in
-/// a socket's queue together with the socket, on the thread that closes it. A server's I/O thread must not wait for
-/// that: its sockets are closed there only once their queue is known to hold none, and else by a thread of the
-/// library's, which starts when there is something to do and ends after it.
+/// A peer may pass descriptors that were never requested. Closing the last descriptor of a file can take as long as the
+/// file's owner wants (a TCP socket that lingers, a user-space file system). When a socket is closed, the system closes
+/// the descriptors in its queue on the same thread. The I/O thread of a server must not wait for that. It closes its
+/// sockets itself only if their queue is known to contain no descriptors. Otherwise a thread of the library closes
+/// them; this thread is started when needed and ends afterwards.
 class ControlSocket {
  public:
-  /// Of an end that may wait for its peer: closed by the last owner.
+  /// For an end that may wait for its peer: the last owner closes the socket.
   static std::shared_ptr<ControlSocket> of_client(UniqueFd fd);
-  /// Of an end that must not: the last owner never waits. The peer sees the end at once in any case.
+  /// For an end that must not wait: the last owner never waits. The peer sees the end at once in either case.
   static std::shared_ptr<ControlSocket> of_server(UniqueFd fd);
 
   int get() const noexcept { return fd_.get(); }
 
-  /// How many sockets wait to be closed by that thread, in this process. Tries again to start the thread where it could
-  /// not be started.
+  /// How many sockets of this process wait to be closed by that thread. If the thread couldn't be started, tries again.
   static std::size_t waiting_to_close() noexcept;
 
  private:
@@ -33,7 +32,7 @@ class ControlSocket {
   explicit ControlSocket(UniqueFd fd) noexcept : fd_(std::move(fd)) {}
 
   UniqueFd fd_;
-  std::unique_ptr<ControlSocket> next_;  // in the closer's list: taking one more needs no memory
+  std::unique_ptr<ControlSocket> next_;  // in the list of that thread: adding a socket needs no memory
 };
 
 }  // namespace crossdock::transport::shm

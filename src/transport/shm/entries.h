@@ -8,10 +8,10 @@
 
 namespace crossdock::transport::shm {
 
-/// Calls `visit` with the name of each entry of `folder`; with none if the folder can't be read.
+/// Calls `visit` with the name of each entry of `folder`. Doesn't call it if the folder can't be read.
 template <typename F>
 void for_each_entry(const std::string& folder, F visit) {
-  // Not std::filesystem: its iterator calls std::terminate where there is no memory.
+  // Doesn't use std::filesystem: its iterator calls std::terminate if there is no memory.
   struct Close {
     void operator()(DIR* open) const noexcept { ::closedir(open); }
   };

@@ -18,7 +18,8 @@ std::uint64_t own_features() noexcept {
 std::unique_ptr<ShmConnection> join(std::shared_ptr<ControlSocket> socket, RingMemory own, RingMemory peer,
                                     const Introduction& introduction, const ShmOptions& options) {
   const std::uint64_t common = own_features() & introduction.peer_features;
-  // Apart, and before the rest: g++ 12 destroys members of a nested aggregate twice where a later initializer throws.
+  // Initialized separately, and before the other members: g++ 12 destroys members of a nested aggregate twice if a
+  // later initializer throws.
   Agreement agreement{.want_data = introduction.want_data,
                       .free_data = introduction.free_data,
                       .role = introduction.role,

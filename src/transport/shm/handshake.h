@@ -7,16 +7,16 @@
 #include "packets.h"
 #include "socket.h"
 
-/// What both ends do alike once they have each other's opening.
+/// Parts of the handshake that both ends share, once each has received the other's first packet.
 namespace crossdock::transport::shm {
 
-/// What this process offers in a handshake.
+/// The features that this process offers in a handshake.
 std::uint64_t own_features() noexcept;
 
-/// What one end knows when both openings are there.
+/// Facts that one end knows once both first packets have arrived.
 struct Introduction {
   std::uint64_t peer_features = 0;
-  std::uint64_t max_message = 0;  ///< That this end takes.
+  std::uint64_t max_message = 0;  ///< Limit of this end as receiver.
   std::uint64_t peer_max_message = 0;
   std::uint64_t peer_max_body = 0;
   ChannelRole role = ChannelRole::kBoth;
@@ -26,7 +26,7 @@ struct Introduction {
   std::string where;
 };
 
-/// Makes the connection of what both ends know.
+/// Makes the connection from the facts that both ends know.
 std::unique_ptr<ShmConnection> join(std::shared_ptr<ControlSocket> socket, RingMemory own, RingMemory peer,
                                     const Introduction& introduction, const ShmOptions& options);
 

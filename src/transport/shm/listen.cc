@@ -27,14 +27,14 @@ using namespace shm;  // NOLINT(google-build-using-namespace): the private half 
 
 using Clock = std::chrono::steady_clock;
 constexpr const char* kWhat = "this shm listener";
-constexpr std::size_t kMaxHandshakes = 64;  // under way at once; the oldest gives way to a new one
+constexpr std::size_t kMaxHandshakes = 64;  // under way at once; the oldest is dropped for a new one
 constexpr int kAcceptsPerTurn = 8;
 constexpr int kOpeningsPerTurn = 8;
-/// Sockets that wait to be closed, at which nobody else is let in: each takes a descriptor.
+/// While this many sockets wait to be closed, no new client is accepted: each of them occupies a descriptor.
 constexpr std::size_t kMostToClose = 64;
 
-/// Of what waits for a client that doesn't read its control socket. Descriptors in it count against the user: a few
-/// such clients must not use up what all may have under way (about as many as one process may open).
+/// Size of the queue for a client that doesn't read its control socket. Descriptors in it count for the user: a few
+/// such clients must not use up the user's limit for all queues (about as many as one process may open).
 constexpr int kControlBytes = 8 << 10;
 
 /// The reason why a client is rejected, and the code that it gets.
@@ -43,13 +43,13 @@ struct Rejection {
   std::string reason;
 };
 
-/// The memory of the next connection. It is made for the oldest client whose opening is in order, and if that one
-/// leaves, for the next.
+/// The memory of the next connection. It is made for the oldest client whose first packet is valid; if that client
+/// disconnects, it is used for the next one.
 class NextRings {
  public:
   explicit NextRings(std::uint64_t ring_bytes)
       : own_(RingMaker::End::kServer, ring_bytes), peer_(RingMaker::End::kClient, ring_bytes) {}
-  /// True: both are made.
+  /// Does one step. Returns true if both are made.
   bool step() {
     if (!own_made_) {
       own_made_ = own_.step();
@@ -93,8 +93,8 @@ class ShmListener final : public Listener {
     Credentials peer;
     std::string where;
     Clock::time_point deadline;
-    bool news = true;                // its opening may be there already
-    std::optional<Hello> opening{};  // in order: it waits for its rings
+    bool news = true;                // its first packet may have arrived already
+    std::optional<Hello> opening{};  // valid: the client waits for its rings
     AcceptPoll::Watch watch{};
   };
 
@@ -127,7 +127,8 @@ class ShmListener final : public Listener {
   bool reject_all_ = false;
 };
 
-/// Those who wait in the queue are closed as others are: the system would close what they have sent here and now.
+/// Clients in the queue are closed like other clients, by ControlSocket. If the system closed them with the listening
+/// socket, it would also close the descriptors that they sent, on this thread.
 ShmListener::~ShmListener() {
   if (fork_.in_child()) return;
   ::shutdown(file_.descriptor(), SHUT_RDWR);
@@ -143,14 +144,14 @@ std::unique_ptr<Connection> ShmListener::accept() {
     return std::ranges::any_of(pending_,
                                [](const PendingHandshake& pending) { return pending.opening || pending.news; });
   };
-  // Advances the handshakes under way before it accepts new clients: none is dropped while its opening can be read.
+  // Advances the handshakes under way before it accepts new clients: so no client is dropped whose packet can be read.
   if (!has_work() && (waits || backoff_.on()) && backoff_.may_accept()) {
     if (!reserve_) reserve_ = open_reserve();
     for (int i = 0; i < kAcceptsPerTurn && accept_one(); ++i) {
     }
     advance_all();
   }
-  if (pending_.empty()) rings_.reset();  // the client that they were made for has left
+  if (pending_.empty()) rings_.reset();  // the client for which they were made has disconnected
   std::unique_ptr<Connection> connection = complete_next();
   std::optional<Clock::time_point> deadline;
   const auto silent = std::ranges::find_if(pending_, [](const PendingHandshake& pending) { return !pending.opening; });
@@ -162,7 +163,7 @@ std::unique_ptr<Connection> ShmListener::accept() {
   return connection;
 }
 
-/// Reads the openings that have come, a few at a time, and drops who has taken too long.
+/// Reads the first packets that have arrived, a few per call, and drops clients that took too long.
 void ShmListener::advance_all() {
   const auto now = Clock::now();
   int left = kOpeningsPerTurn;
@@ -182,7 +183,7 @@ void ShmListener::advance_all() {
   }
 }
 
-/// Takes one client from the socket's queue. False: there is none, or none can be taken now.
+/// Accepts one client from the socket's queue. Returns false if there is none, or none can be accepted now.
 bool ShmListener::accept_one() {
   if (ControlSocket::waiting_to_close() >= kMostToClose) {
     back_off("clients have passed it descriptors that are slow to close; close their other ends, or end those clients");
@@ -202,7 +203,7 @@ bool ShmListener::accept_one() {
   }
 }
 
-/// True, whether the client came in or was rejected.
+/// Returns true, whether the client was accepted or rejected.
 bool ShmListener::begin_handshake(UniqueFd socket) {
   PendingHandshake pending{ControlSocket::of_server(std::move(socket)),
                            {},
@@ -238,9 +239,9 @@ bool ShmListener::begin_handshake(UniqueFd socket) {
   return true;
 }
 
-/// Out of descriptors, with a client waiting: it would stay in the queue, and wake the server again and again. It is
-/// told so through the descriptor that is kept for that. Where even that one gave no room (the limit was lowered, or
-/// another thread was quicker), the client waits, and the server rests instead of asking for ever.
+/// No descriptors are left, and a client waits. It would stay in the queue, and wake the server again and again. It is
+/// accepted with the reserve descriptor and told the reason. If even that descriptor couldn't be used (the limit was
+/// lowered, or another thread was faster), the client waits, and the server pauses before the next attempt.
 void ShmListener::reject_without_descriptor() {
   reserve_.reset();
   UniqueFd socket = accept_at(file_.descriptor());
@@ -250,17 +251,17 @@ void ShmListener::reject_without_descriptor() {
     reject(pending, {Refusal::kResources, "the server is out of descriptors; raise its limit (ulimit -n)"});
   }
   reserve_ = open_reserve();
-  // EAGAIN: there was no client after all. The system looks for a descriptor first.
+  // EAGAIN means that there was no client after all. The system looks for a free descriptor first.
   if (error != 0 && error != EAGAIN) return back_off("it is out of descriptors; raise its limit (ulimit -n)");
   backoff_.end();
 }
 
-/// Nobody can be accepted now, for a reason that may go away: new clients wait.
+/// Makes new clients wait because of a temporary problem.
 void ShmListener::back_off(const std::string& why) {
   if (backoff_.begin()) say(LogLevel::kError, "shm:" + file_.path() + " can't accept clients for now: " + why);
 }
 
-/// Reads a client's opening, if it has come. False: the handshake is over.
+/// Reads a client's first packet, if it has arrived. Returns false if the handshake has ended.
 bool ShmListener::advance(PendingHandshake& pending) {
   try {
     Packet packet;
@@ -305,7 +306,7 @@ std::list<ShmListener::PendingHandshake>::iterator ShmListener::next_ready() {
   return std::ranges::find_if(pending_, [](const PendingHandshake& pending) { return pending.opening.has_value(); });
 }
 
-/// One step towards the connection of the oldest client whose opening is in order.
+/// Does one step for the connection of the oldest client whose first packet is valid.
 std::unique_ptr<Connection> ShmListener::complete_next() {
   const auto pending = next_ready();
   if (pending == pending_.end()) return nullptr;
@@ -362,7 +363,7 @@ std::unique_ptr<Connection> ShmListener::complete(const PendingHandshake& pendin
     if (send_packet(pending.socket->get(), encode(welcome), files, pending.where) == Sent::kSent) return connection;
     say(LogLevel::kInfo, pending.where + " left during its handshake");
   } catch (const Error& error) {
-    reject(pending, {Refusal::kResources, error.what()});  // now: the connection shuts the socket down when it goes
+    reject(pending, {Refusal::kResources, error.what()});  // at once: destroying the connection shuts the socket down
   }
   return nullptr;
 }
@@ -373,7 +374,7 @@ void ShmListener::reject(const PendingHandshake& pending, const Rejection& rejec
     send_packet(pending.socket->get(), encode(Refused{.code = rejection.code, .reason = rejection.reason}), {},
                 pending.where);
   } catch (const std::exception&) {
-    // It will see the connection close.
+    // The client sees that the connection is closed.
   }
 }
 
@@ -394,7 +395,7 @@ class ShmTransport final : public Transport {
   bool shares_with_others() const noexcept override { return options_.any_user || !options_.other_users.empty(); }
   std::unique_ptr<Listener> listen(const std::string& address, std::uint64_t want_data, std::uint64_t free_data,
                                    LogCallback log) const override {
-    // Clients only send requests and frees: what else they send is taken from nobody.
+    // Clients only send requests and frees: bodies and regions are accepted from no client.
     ShmOptions options = options_;
     options.max_body = 0;
     options.max_regions = 0;

@@ -28,7 +28,7 @@ std::vector<std::byte> opening(std::size_t size, std::uint32_t type, std::uint32
   return packet;
 }
 
-/// `text` cut off after at most `size` bytes, never within a character.
+/// Returns `text`, cut to at most `size` bytes, never within a character.
 std::string cut(std::string text, std::size_t size) {
   if (text.size() <= size) return text;
   while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xC0) == 0x80) --size;
@@ -109,7 +109,7 @@ bool decode(ByteSpan packet, Refused* refused) {
   const std::size_t length = load_le<std::uint32_t>(&packet[20]);
   const std::string_view rest = as_text(packet.subspan(kRefusedBytes));
   refused->reason = std::string(rest.substr(0, std::min(length, kMaxReason)));
-  // What another process says goes into our messages and logs: no line breaks or escape sequences of its choosing.
+  // Text of another process becomes part of our errors and logs: it must not contain line breaks or escape sequences.
   std::replace_if(
       refused->reason.begin(), refused->reason.end(),
       [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }, '?');

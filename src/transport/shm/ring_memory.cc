@@ -20,18 +20,18 @@ namespace {
 
 constexpr const char* kName = "crossdock-ring";
 
-/// What one step fills and maps, in bytes.
+/// Bytes that one step allocates and maps.
 constexpr std::uint64_t kStep = 128 << 10;
 
-/// Of memory that another process writes.
+/// Seals of memory that another process writes.
 constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 bool allowed(std::uint64_t ring_bytes) noexcept {
   return std::has_single_bit(ring_bytes) && ring_bytes >= kMinRingBytes && ring_bytes <= kMaxRingBytes;
 }
 
-/// Maps a ring, and keeps it out of forked children: an end of a connection must not have two processes. `flags`:
-/// MAP_POPULATE or 0.
+/// Maps a ring, and excludes it from forked children: an end of a connection must not be used by two processes.
+/// `flags`: MAP_POPULATE or 0.
 void* map(int fd, std::size_t size, int protection, int flags, const std::string& where) {
   void* start = ::mmap(nullptr, size, protection, MAP_SHARED | flags, fd, 0);
   if (start == MAP_FAILED) {
@@ -72,7 +72,7 @@ RingMemory& RingMemory::operator=(RingMemory&& other) noexcept {
 }
 
 RingMemory::~RingMemory() {
-  // In a forked child the range was never there, and something else may stand in it by now.
+  // A forked child never had this mapping, and another mapping may be in its place by now.
   if (start_ != nullptr && !fork_.in_child()) ::munmap(start_, size_of(ring_bytes_));
 }
 
@@ -88,7 +88,7 @@ bool RingMaker::step() {
   const std::uint64_t size = size_of(memory_.ring_bytes());
   if (filled_ == size) return true;
   const std::uint64_t end = std::min(filled_ + kStep, size);
-  // All pages now: a write into a page that can't be had any more would kill the process.
+  // Allocates all pages now: writing to a page for which no memory is left would kill the process.
   device::memfd::fill_holes(file_, filled_, end - filled_, kName);
   const auto* const bytes = static_cast<const volatile std::byte*>(memory_.start_);
   for (std::uint64_t at = filled_; at < end; at += device::memfd::page_size()) static_cast<void>(bytes[at]);

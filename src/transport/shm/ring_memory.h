@@ -10,8 +10,8 @@
 
 namespace crossdock::transport::shm {
 
-/// One end's memory, mapped: a RingHeader and the data of its outgoing ring. Never there in a forked child, which must
-/// not touch it.
+/// The memory of one end, mapped: a RingHeader and the data of its outgoing ring. Not mapped in a forked child, which
+/// must not access it.
 class RingMemory {
  public:
   RingMemory() noexcept = default;
@@ -19,15 +19,15 @@ class RingMemory {
   RingMemory& operator=(RingMemory&& other) noexcept;
   ~RingMemory();
 
-  // The client takes what a server's RingMaker has made. Both throw ProtocolError that says which check failed,
-  // ResourceError.
+  // The client maps memory that a server's RingMaker has made. Both functions throw ProtocolError, whose text says
+  // which check failed, and ResourceError.
 
-  /// The server's: checked, then mapped read-only.
+  /// The server's memory: checks it, then maps it read-only.
   static RingMemory adopt(const UniqueFd& fd, std::uint64_t ring_bytes, const std::string& where);
-  /// The client's own: checked, then mapped writable.
+  /// The client's own memory: checks it, then maps it writable.
   static RingMemory adopt_own(const UniqueFd& fd, std::uint64_t ring_bytes, const std::string& where);
 
-  /// Writable only in memory that is this end's own.
+  /// Only this end's own memory is writable.
   RingHeader* header() const noexcept { return static_cast<RingHeader*>(start_); }
   std::byte* data() const noexcept { return static_cast<std::byte*>(start_) + sizeof(RingHeader); }
   std::uint64_t ring_bytes() const noexcept { return ring_bytes_; }
@@ -41,9 +41,9 @@ class RingMemory {
   ForkGuard fork_;
 };
 
-/// Makes one end's memory, which the server does for both: a new memfd, all of it backed by memory and mapped, sealed
-/// against shrinking, growing and more seals. It does so in steps of some tens of microseconds each, since a mebibyte
-/// at once takes the kernel half a millisecond, in which a server's thread would serve nobody.
+/// Makes the memory of one end; the server does this for both. It is a new memfd, with all pages allocated and mapped,
+/// sealed against shrinking, growing and more seals. This is done in steps of some tens of microseconds each: a
+/// mebibyte at once would take the kernel half a millisecond, in which the server's thread would serve no client.
 class RingMaker {
  public:
   enum class End : std::uint8_t {
@@ -53,9 +53,10 @@ class RingMaker {
   /// Throws InvalidArgumentError for a size that isn't allowed, ResourceError, SystemError.
   RingMaker(End end, std::uint64_t ring_bytes);
 
-  /// The next step. True: it was the last, or there is none. Throws ResourceError, SystemError.
+  /// Does the next step. Returns true if it was the last one, or if there is none left. Throws ResourceError,
+  /// SystemError.
   bool step();
-  /// Once, after the last step. `*fd` is to be passed to the client; the mapping doesn't need it.
+  /// Call it once, after the last step. `*fd` is the descriptor to pass to the client; the mapping doesn't need it.
   RingMemory take(UniqueFd* fd);
 
  private:

@@ -11,13 +11,13 @@ namespace crossdock::transport::shm {
 
 namespace {
 
-/// A buffer larger than this is freed when no message has needed it for a while.
+/// A larger buffer is freed when no message has needed it for a while.
 constexpr std::size_t kKeep = 1 << 20;
 constexpr std::uint32_t kSmallInARow = 1024;
-/// Of a message that comes as fast as it is taken, before others get their turn.
+/// Limit of bytes read in one call, so that other connections get their turn while a long message arrives.
 constexpr std::uint64_t kBytesPerCall = 256 << 10;
-/// So often a peer is rung in one call, which is a system call each: as often as it fills a quarter of the smallest
-/// ring.
+/// Limit of doorbells rung in one call, since each costs a system call: as many as a peer needs that fills a quarter of
+/// the smallest ring each time.
 constexpr int kRingsPerCall = static_cast<int>(kBytesPerCall / (kMinRingBytes / 4));
 constexpr std::uint64_t kAhead = 2048;  // bytes: the metadata and the addresses of a dozen columns
 
@@ -29,7 +29,8 @@ RingReader::RingReader(const RingView& view, Barrier barrier, RingOwner& owner, 
 std::optional<Incoming> RingReader::receive() {
   rings_left_ = kRingsPerCall;
   std::optional<Incoming> message = take_frames();
-  // What was asked after the last one is answered here: nobody may look again before the peer has gone on.
+  // Answers a request that was made after the last doorbell. There may be no further call of receive() before the peer
+  // has continued.
   if (rings_left_ == 0) [[unlikely]]
     answer_request(false);
   return message;
@@ -85,10 +86,10 @@ std::optional<Incoming> RingReader::take_frames() {
     std::byte* const bytes = body_.get();
     return Incoming{true, tag_, {bytes, size_}, std::move(body_)};
   }
-  return std::nullopt;  // a long message: its rest is for the next call
+  return std::nullopt;  // a long message: the next call reads its rest
 }
 
-/// A piece of a body, straight into its own memory. The first one says how much there will be.
+/// Reads a piece of a body directly into the body's own memory. The first piece contains the total length.
 void RingReader::take_body_frame(const FrameHeader& header, bool more) {
   std::uint64_t at = taken_ + sizeof header;
   std::uint64_t length = header.length;
@@ -112,7 +113,7 @@ void RingReader::take_body_frame(const FrameHeader& header, bool more) {
   size_ += length;
 }
 
-/// Looks at how far the peer has written, and checks it.
+/// Reads how far the peer has written, and checks it.
 bool RingReader::reload() {
   const std::uint64_t written = view_.peer->written.load(std::memory_order_acquire);
   if (written - taken_ > view_.in_bytes || written % sizeof(FrameHeader) != 0) {
@@ -120,7 +121,7 @@ bool RingReader::reload() {
                         std::to_string(taken_) + " bytes were read of a ring of " + std::to_string(view_.in_bytes));
   }
   peer_written_ = written;
-  // These lines are in another processor's cache: asked for together, they come in the time of one.
+  // These cache lines are in another processor's cache. Prefetched together, they take no longer than one.
   const std::uint64_t end = std::min(written, taken_ + kAhead);
   for (std::uint64_t at = taken_; at < end; at += kCacheLine) {
     __builtin_prefetch(view_.in + (at & (view_.in_bytes - 1)));
@@ -128,8 +129,8 @@ bool RingReader::reload() {
   return written != taken_;
 }
 
-/// Says at once how far we are: the line is ours alone until the peer looks, which it does only when its ring or its
-/// window is full.
+/// Publishes the read cursor at once. Its cache line stays with this processor until the peer reads it, which it does
+/// only when its ring or its window is full.
 void RingReader::publish() noexcept {
   view_.own->taken.store(taken_, std::memory_order_release);
   view_.own->messages_taken.store(messages_, std::memory_order_release);
@@ -161,7 +162,8 @@ void RingReader::copy_out(std::uint64_t at, std::byte* to, std::size_t size) con
   }
 }
 
-/// Room for `size` bytes in the private copy, of which the first size_ are kept. Grows with what really came.
+/// Makes room for `size` bytes in the private copy and keeps the first size_. Grows only with bytes that have really
+/// arrived.
 std::byte* RingReader::grow(std::size_t size) {
   if (capacity_ != 0 && size <= capacity_) [[likely]] {
     if (capacity_ <= kKeep) [[likely]] {

@@ -11,16 +11,16 @@ namespace crossdock::transport::shm {
 
 namespace {
 
-/// What one call pushes of a message, before others get their turn.
+/// Limits of one call for a message, so that other connections get their turn.
 constexpr std::uint64_t kBytesPerCall = 256 << 10;
 constexpr int kFramesPerCall = 32;  // of many small parts
 
 constexpr std::uint64_t kAhead = 1024;  // bytes: about a message of a dozen columns
 
-/// Has a cache line brought here for writing. A hint: it neither reads nor faults.
+/// Requests a cache line for writing. Only a hint: it neither reads nor faults.
 void ask_for_line(std::byte* line) noexcept {
 #if defined(__x86_64__)
-  asm volatile("prefetchw %0" : : "m"(*line));  // the builtin becomes this only for processors chosen by an option
+  asm volatile("prefetchw %0" : : "m"(*line));  // the builtin is this instruction only with a processor option
 #else
   __builtin_prefetch(line, 1);
 #endif
@@ -69,7 +69,7 @@ bool RingWriter::send_body(std::uint64_t tag, std::span<const ByteSpan> parts, s
     refused_.store(frame_bytes(std::min(sizeof size + size, max_payload_)), std::memory_order_seq_cst);
     return false;
   }
-  // The length goes first, as a part of its own; it lives with the parts' owner.
+  // The length is sent first, as a separate part; its memory belongs to the owner of the parts.
   struct Keep {
     std::uint64_t size;
     std::shared_ptr<const void> parts;
@@ -99,7 +99,7 @@ bool RingWriter::retire(std::uint16_t number) {
 bool RingWriter::begin_large(std::uint32_t flags, std::uint64_t tag, ByteSpan head, ByteSpan tail) {
   const std::uint64_t first = frame_bytes(max_payload_);
   if (!has_room(first) && !stalled(first, refused_)) return false;
-  // What can fail comes before the first frame: the message is sent whole or not at all.
+  // Everything that can fail happens before the first frame: the message is sent completely or not at all.
   try {
     const auto copy = std::make_shared<std::vector<std::byte>>();
     copy->reserve(head.size() + tail.size());
@@ -112,7 +112,7 @@ bool RingWriter::begin_large(std::uint32_t flags, std::uint64_t tag, ByteSpan he
   }
 }
 
-/// Writes some of the message, its first frame at least; the rest stays for flush().
+/// Writes a part of the message, at least its first frame; flush() writes the rest.
 bool RingWriter::begin(PendingWrite pending) {
   const std::uint64_t first = frame_bytes(std::min(pending.left, max_payload_));
   if (!has_room(first) && !stalled(first, refused_)) return false;
@@ -134,7 +134,7 @@ bool RingWriter::push_pending() {
   const std::uint64_t enough = written_ + kBytesPerCall;
   for (int frames = 0; pending_write_.left > 0 || frames == 0; ++frames) {
     if (written_ >= enough || frames == kFramesPerCall) {
-      // Any room will do for going on. Where the thread that would do so sleeps, it is done here.
+      // Any room is enough to continue. If the thread that would continue is asleep, this thread continues.
       pending_wants_.store(frame_bytes(0), std::memory_order_seq_cst);
       if (!asleep_.load(std::memory_order_seq_cst)) return false;
     }
@@ -185,11 +185,12 @@ bool RingWriter::write_frame(std::uint32_t flags, std::uint64_t tag, std::span<c
   return true;
 }
 
-/// Shows the peer what was written.
+/// Publishes the written data to the peer.
 void RingWriter::publish() {
   view_.own->written.store(written_, std::memory_order_release);
   look_at_peer();
-  // The peer has read the lines that come next, a round ago: they are asked back while nobody waits for them.
+  // The peer read the next cache lines when the ring was last filled up to here. They are requested for writing now,
+  // when no message waits for them.
   for (std::uint64_t at = written_; at < written_ + kAhead; at += kCacheLine) {
     ask_for_line(view_.out + (at & (view_.out_bytes - 1)));
   }
@@ -206,7 +207,8 @@ void RingWriter::copy_in(std::uint64_t at, ByteSpan bytes) noexcept {
   std::memcpy(view_.out, bytes.data() + until_end, bytes.size() - until_end);
 }
 
-/// After a message is in the ring, or couldn't get in: has the peer closed, or does it sleep?
+/// Called after a message was written, or found no room: checks whether the peer has closed the connection, and wakes
+/// it if it sleeps.
 void RingWriter::look_at_peer() {
   barrier_.light();
   const std::uint64_t state = view_.peer->state.load(std::memory_order_acquire);
@@ -215,10 +217,10 @@ void RingWriter::look_at_peer() {
   }
   if ((state & kClosedBit) != 0) throw ConnectionError(where_ + " has closed the connection");
   handled_state_ = state;
-  if ((state & 1) != 0) owner_.ring();  // once per sleep: the byte stays in the socket until the sleeper takes it
+  if ((state & 1) != 0) owner_.ring();  // once per sleep: the byte stays until the sleeping thread reads it
 }
 
-/// Looks at how far the peer has read, and checks it.
+/// Reads how far the peer has read, checks it, and returns whether there is room.
 bool RingWriter::has_room(std::uint64_t bytes) {
   const std::uint64_t taken = view_.peer->taken.load(std::memory_order_acquire);
   if (taken - peer_taken_ > written_ - peer_taken_) {
@@ -229,12 +231,13 @@ bool RingWriter::has_room(std::uint64_t bytes) {
   return view_.out_bytes - (written_ - taken) >= bytes;
 }
 
-/// No room for `bytes`. True: room came at the last moment after all.
+/// Called if there is no room for `bytes`. Returns true if there is room after all.
 bool RingWriter::stalled(std::uint64_t bytes, Want& want) {
-  view_.own->written.store(written_, std::memory_order_release);  // what was held back makes room once it is taken
+  view_.own->written.store(written_, std::memory_order_release);  // corked messages make room once they are taken
   want.store(bytes, std::memory_order_seq_cst);
   if (!asleep_.load(std::memory_order_seq_cst)) {
-    // The receiving thread asks before it sleeps: it can't miss what was stored before it said that it was asleep.
+    // The receiving thread asks for room before it sleeps: it can't miss a value that was stored before it said that it
+    // sleeps.
     look_at_peer();
     return false;
   }
@@ -246,11 +249,11 @@ bool RingWriter::stalled(std::uint64_t bytes, Want& want) {
 }
 
 void RingWriter::ask_for_room() {
-  const std::lock_guard lock(request_mutex_);  // both threads may ask: the later request must know what both want
+  const std::lock_guard lock(request_mutex_);  // both threads may call this: a request must cover the needs of both
   RingHeader& own = *view_.own;
   const std::uint64_t bytes = wanted();
   const std::uint64_t written = own.written.load(std::memory_order_relaxed);
-  // A quarter of the ring, if less was wanted: waking up for each frame that comes free costs more than waiting.
+  // Asks for at least a quarter of the ring: a wake-up for each free frame would cost more than waiting.
   const std::uint64_t reach = written + std::max(bytes, view_.out_bytes / 4);
   own.taken_goal.store(bytes == 0 ? 0 : std::max(reach, view_.out_bytes + 1) - view_.out_bytes,
                        std::memory_order_relaxed);
@@ -260,7 +263,7 @@ void RingWriter::ask_for_room() {
   own.requests.fetch_add(1, std::memory_order_seq_cst);
 }
 
-/// Bytes of room that the next attempt needs; 0 if none has failed.
+/// Returns the bytes of room that the next attempt needs; 0 if none has failed.
 std::uint64_t RingWriter::wanted() const noexcept { return pending_.load() ? pending_wants_.load() : refused_.load(); }
 
 bool RingWriter::room_came() const noexcept {
@@ -269,7 +272,7 @@ bool RingWriter::room_came() const noexcept {
   const std::uint64_t bytes = wanted();
   if (bytes == 0) return false;
   const std::uint64_t taken = view_.peer->taken.load(std::memory_order_acquire);
-  // A cursor out of range counts as room: the attempt that follows finds it and says so.
+  // A cursor out of range counts as room: the next attempt detects it and throws.
   return view_.out_bytes - (view_.own->written.load(std::memory_order_relaxed) - taken) >= bytes;
 }
 

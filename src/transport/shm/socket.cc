@@ -13,7 +13,7 @@ namespace crossdock::transport::shm {
 
 namespace {
 
-constexpr std::size_t kTaken = 8;  // descriptors; more than any packet of ours has: the kernel closes the rest
+constexpr std::size_t kTaken = 8;  // descriptors; more than any packet of this protocol has: the kernel closes the rest
 
 void take_descriptors(const msghdr& message, Packet* packet) {
   for (const cmsghdr* control = CMSG_FIRSTHDR(&message); control != nullptr;
@@ -30,8 +30,8 @@ void take_descriptors(const msghdr& message, Packet* packet) {
   }
 }
 
-/// Receives, or with MSG_PEEK looks at, the next packet. `*message` then says which descriptors came along, as far as
-/// there was room for them in `control`.
+/// Receives the next packet; with MSG_PEEK, leaves it in the queue. `*message` then describes the descriptors that
+/// arrived, as far as `control` had room for them.
 Received next_packet(int socket, int flags, std::span<std::byte> control, msghdr* message, Packet* packet,
                      const std::string& where) {
   *packet = Packet{};
@@ -51,7 +51,8 @@ Received next_packet(int socket, int flags, std::span<std::byte> control, msghdr
     }
     switch (errno) {
       case EINTR: break;
-      // The peer closed with packets of ours unread. Said once, ahead of packets of its own that still lie here.
+      // The peer closed the socket before it read all of our packets. The system reports this once, before the peer's
+      // own packets that are still in the queue.
       case ECONNRESET: break;
       case EAGAIN: return Received::kNothing;
       default: throw_errno(errno, where + ": receiving on the control socket");
@@ -65,7 +66,7 @@ Received receive_packet(int socket, Packet* packet, const std::string& where) {
   alignas(cmsghdr) std::byte control[CMSG_SPACE(kTaken * sizeof(int))];
   msghdr message{};
   const Received received = next_packet(socket, 0, control, &message, packet, where);
-  // An empty packet may carry some, too: they are closed with `packet`.
+  // An empty packet may have descriptors, too: they are closed with `packet`.
   if (received != Received::kNothing) take_descriptors(message, packet);
   return received;
 }
@@ -101,7 +102,8 @@ Sent send_packet(int socket, ByteSpan bytes, std::span<const int> fds, const std
       case EINTR: break;
       case EAGAIN:
       case ENOBUFS: return Sent::kFull;
-      // Not full: no peer of ours need be the one that must take them, so there is nothing to wait for.
+      // The socket isn't full. Other processes may hold these descriptors in their queues, so waiting for this peer is
+      // useless.
       case ETOOMANYREFS:
         throw ResourceError(where +
                             ": too many descriptors of this user are on their way to processes that don't take them; "

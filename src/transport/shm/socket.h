@@ -19,29 +19,30 @@ struct Packet {
   std::array<std::byte, kMaxPacket> bytes;
   std::size_t size = 0;
   std::array<UniqueFd, kMaxDescriptors> fds;
-  int descriptors = 0;           ///< How many came; those beyond `fds` were closed.
-  bool too_long = false;         ///< The packet was cut off: nothing of ours is that long.
-  bool descriptors_cut = false;  ///< Descriptors were cut off: too many, or this process has no room for one more.
-  bool left_in_queue = false;    ///< Of receive_plain_packet(): it has descriptors, and was only looked at.
+  int descriptors = 0;           ///< How many arrived; those beyond `fds` were closed.
+  bool too_long = false;         ///< The packet was truncated: no packet of this protocol is that long.
+  bool descriptors_cut = false;  ///< Descriptors were lost: too many were sent, or this process can't open more.
+  bool left_in_queue = false;    ///< Of receive_plain_packet(): it has descriptors, and is still in the queue.
   ByteSpan content() const noexcept { return ByteSpan(bytes).first(size); }
 };
 
 enum class Received : std::uint8_t { kPacket, kNothing, kEnd };
 enum class Sent : std::uint8_t { kSent, kFull, kGone };
 
-/// The next packet, without waiting. kEnd: the peer has closed or died, and everything that it sent was received.
-/// Throws SystemError that starts with `where`.
+/// Receives the next packet, without waiting. kEnd: the peer has closed the socket or died, and everything that it sent
+/// was received. Throws SystemError, whose text begins with `where`.
 Received receive_packet(int socket, Packet* packet, const std::string& where);
 
-/// As receive_packet(), for an end that takes no descriptors, and mustn't wait for the closing of any (see
-/// ControlSocket). A packet that has some stays in the queue with them: see Packet::left_in_queue; nothing can be
-/// received after it. Takes an empty packet for the end.
+/// Like receive_packet(), for an end that accepts no descriptors and must not wait for one to be closed (see
+/// ControlSocket). A packet with descriptors stays in the queue: see Packet::left_in_queue; nothing can be received
+/// after it. Treats an empty packet as the end.
 Received receive_plain_packet(int socket, Packet* packet, const std::string& where);
 
-/// Sends a packet with up to kMaxDescriptors descriptors, without waiting. Throws SystemError that starts with `where`.
+/// Sends a packet with up to kMaxDescriptors descriptors, without waiting. Throws SystemError, whose text begins with
+/// `where`.
 Sent send_packet(int socket, ByteSpan bytes, std::span<const int> fds, const std::string& where);
 
-/// True once the peer has closed its end or died. One system call; reads nothing.
+/// Returns true once the peer has closed its end or died. Makes one system call; reads nothing.
 bool peer_has_gone(int socket) noexcept;
 
 struct Credentials {

@@ -29,7 +29,7 @@ bool is_letter_or_digit(char c) noexcept {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
-/// Encodes all but unreserved characters and slashes (RFC 3986, section 2.3).
+/// Encodes all characters but unreserved ones and slashes (RFC 3986, section 2.3).
 std::string percent_encode(std::string_view path) {
   std::string encoded;
   append_percent_encoded(path, "-._~/", &encoded);
@@ -44,7 +44,7 @@ std::string current_folder(const std::string& path) {
   return std::strcmp(folder.data(), "/") == 0 ? "" : folder.data();
 }
 
-/// A folder that this user alone can write to, with room for every name below it.
+/// Whether `path` is a folder that only this user can write to, with room for every name below it.
 bool holds_user_folder(const std::string& path) {
   struct stat status {};
   return path.starts_with('/') &&
@@ -53,7 +53,7 @@ bool holds_user_folder(const std::string& path) {
          (status.st_mode & 022) == 0 && ::access(path.c_str(), W_OK | X_OK) == 0;
 }
 
-/// Why `folder`, which is there, isn't this user's alone.
+/// Returns the reason why `folder`, which exists, isn't private to this user.
 std::optional<std::string> shared_because(const std::string& folder) {
   struct stat status {};
   if (::lstat(folder.c_str(), &status) != 0) {
@@ -67,7 +67,8 @@ std::optional<std::string> shared_because(const std::string& folder) {
 
 }  // namespace
 
-/// Letters, digits, '.', '_' and '-', the first a letter or a digit: no shell, URI or file system reads more into it.
+/// Letters, digits, '.', '_' and '-', beginning with a letter or a digit: these have no special meaning in shells, URIs
+/// and file systems.
 bool is_name(std::string_view text) noexcept {
   return !text.empty() && text.size() <= kMaxName && is_letter_or_digit(text[0]) &&
          std::ranges::all_of(text, [](char c) { return is_letter_or_digit(c) || c == '.' || c == '_' || c == '-'; });
@@ -83,7 +84,7 @@ SocketPath read_address(const std::string& address) {
                    (address.starts_with('@') ? " (./" + text + " for a file of this name)" : ""));
   }
   if (address.starts_with("//")) {
-    // As other schemes are written; the socket would be in the file system's root.
+    // Other schemes are written like this; the socket would be in the root folder of the file system.
     const std::size_t first = std::min(address.find_first_not_of('/'), address.size());
     const std::string rest = bounded_utf8(printable(std::string_view(address).substr(first)), 200);
     const bool is_path = first > 2 || rest.find('/') != std::string::npos;

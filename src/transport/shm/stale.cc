@@ -21,14 +21,15 @@ constexpr std::string_view kLock = ".lock";
 
 std::string path_in(const std::string& folder, std::string_view name) { return folder + "/" + std::string(name); }
 
-/// `path` is a socket's. A live server holds the lock for as long as the socket is there.
+/// `path` is the path of a socket. A live server holds the lock as long as the socket exists.
 bool remove_if_dead(const std::string& path) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return false;
   const std::string lock_path = path + std::string(kLock);
   const UniqueFd lock(::open(lock_path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!lock || ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return false;
-  // Its server may have removed it, and made another, between our two calls: then what we hold is no lock any more.
+  // The server may have removed the lock file and made another between the two calls: then this descriptor's lock has
+  // no effect any more.
   if (!still_at(lock, lock_path)) return false;
   ::unlink(path.c_str());
   ::unlink(lock_path.c_str());
@@ -57,7 +58,7 @@ bool remove_dead_servers(const std::string& folder, std::string_view prefix) noe
       if (name.starts_with(prefix) && name.ends_with(kSocket)) removed |= remove_if_dead(path_in(folder, name));
     });
   } catch (const std::exception&) {
-    // Out of memory: tidying up can wait.
+    // Out of memory: the files can be removed later.
   }
   return removed;
 }

@@ -10,7 +10,7 @@
 
 namespace crossdock::transport::shm {
 
-/// A clock for "about a millisecond", cheap enough to be read in a spinning loop. Only differences mean anything.
+/// A clock for "about a millisecond", cheap enough to read in a spinning loop. Only differences have a meaning.
 inline std::uint64_t ticks() noexcept {
 #if defined(__x86_64__)
   return __rdtsc();

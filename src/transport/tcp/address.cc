@@ -123,7 +123,7 @@ bool same_peer(const Endpoint& one, const Endpoint& other) noexcept {
   if (one.storage.ss_family != AF_INET6 || other.storage.ss_family != AF_INET6) return same_host(one, other);
   const in6_addr& first = reinterpret_cast<const sockaddr_in6*>(&one.storage)->sin6_addr;
   const in6_addr& second = reinterpret_cast<const sockaddr_in6*>(&other.storage)->sin6_addr;
-  // To a socket for both families an IPv4 address is the end of one of ::ffff:0:0/96.
+  // A socket for both families shows an IPv4 address as an address in ::ffff:0:0/96.
   const bool by_network = !IN6_IS_ADDR_V4MAPPED(&first) && !IN6_IS_ADDR_V4MAPPED(&second);
   constexpr std::size_t kNetwork = 8;
   return std::memcmp(&first, &second, by_network ? kNetwork : sizeof first) == 0;

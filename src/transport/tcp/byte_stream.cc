@@ -9,7 +9,7 @@
 namespace crossdock::transport::tcp {
 namespace {
 
-/// Whether a connection that gives this error is over.
+/// Whether this error means that the connection has ended.
 bool is_end(int error) noexcept {
   switch (error) {
     case ECONNRESET:

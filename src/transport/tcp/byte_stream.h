@@ -12,20 +12,20 @@
 
 namespace crossdock::transport::tcp {
 
-/// What a read or a write came to.
+/// The result of a read or a write.
 struct Moved {
   enum class State : std::uint8_t {
     kSome,     ///< `bytes` were moved, at least one.
-    kNothing,  ///< Not now: nothing is there, or no room.
-    kEnd,      ///< Nor ever again.
+    kNothing,  ///< No bytes are available now, or there is no room.
+    kEnd,      ///< No bytes can be moved now or later.
   };
   State state = State::kNothing;
   std::size_t bytes = 0;
-  int error = 0;  ///< With kEnd: the system's error; 0: an orderly end; EFAULT: what is written can't be read any more.
+  int error = 0;  ///< With kEnd: the system's error; 0: an orderly end; EFAULT: the data isn't readable any more.
 };
 
-/// Bytes in order, both ways: a socket, or in tests whatever a test makes of it. Nothing blocks. Reading and writing
-/// may happen on two threads at once.
+/// A stream of bytes in both directions: a socket, or in tests any stream that a test makes. No call blocks. Two
+/// threads may read and write at the same time.
 class ByteStream {
  public:
   virtual ~ByteStream() = default;
@@ -33,15 +33,15 @@ class ByteStream {
   virtual Moved write(std::span<const iovec> parts) = 0;
 };
 
-/// A connected TCP socket, which it owns. Throws SystemError, starting with `where`, for what is no end of the
-/// connection.
+/// A connected TCP socket. Owns its descriptor. Throws SystemError, whose text begins with `where`, for errors that
+/// don't mean the end of the connection.
 class Socket final : public ByteStream {
  public:
   Socket(UniqueFd fd, std::string where) : fd_(std::move(fd)), where_(std::move(where)) {}
   Moved read(std::span<const iovec> parts) override;
   Moved write(std::span<const iovec> parts) override;
   int get() const noexcept { return fd_.get(); }
-  /// A second descriptor of it: the socket lives until both are closed. Throws ResourceError.
+  /// Returns a second descriptor of the socket, which lives until both are closed. Throws ResourceError.
   UniqueFd duplicate() const { return fd_.duplicate(); }
 
  private:

@@ -45,7 +45,7 @@ UniqueFd connect_to(const Endpoint& endpoint, const TcpOptions& options, const s
   return socket;
 }
 
-/// Connects to the first of the name's addresses that answers.
+/// Connects to the first address of the name that answers.
 UniqueFd connect_socket(const HostPort& address, const TcpOptions& options, const std::string& where,
                         const Deadline& deadline) {
   const std::vector<Endpoint> endpoints = resolve(address);
@@ -60,7 +60,7 @@ UniqueFd connect_socket(const HostPort& address, const TcpOptions& options, cons
   throw ConnectionError("can't connect to " + where + " (" + tried + "); is the server up, and does it listen there?");
 }
 
-/// The server's next record; waits for it.
+/// Waits for the server's next record and returns it.
 std::vector<std::byte> await_record(Socket& socket, RecordReader& reader, const std::string& where,
                                     const Deadline& deadline) {
   for (;;) {
@@ -91,7 +91,7 @@ std::vector<std::byte> await_record(Socket& socket, RecordReader& reader, const 
   throw HandshakeError(what);
 }
 
-/// The next record, which must be of one of two types.
+/// Returns the next record, which must be of one of two types.
 std::vector<std::byte> await_answer(Socket& socket, const std::string& where, const Deadline& deadline,
                                     RecordType* type) {
   RecordReader reader;
@@ -106,11 +106,12 @@ std::vector<std::byte> await_answer(Socket& socket, const std::string& where, co
   return record;
 }
 
-/// Both openings, and the proofs where there is a token.
+/// Exchanges HELLO and WELCOME, and the proofs if there is a token.
 Welcome shake_hands(Socket& socket, const Hello& hello, const TcpOptions& options, const std::string& where,
                     const Deadline& deadline) {
   const std::vector<std::byte> opening = encode(hello);
-  // A server that refuses at once has answered and closed already: its answer says more than our failure to send.
+  // A server that rejects at once has already answered and closed the connection. Its answer is a better error than a
+  // failure to send, which is therefore ignored.
   send_record(socket, opening);
   RecordType type{};
   std::vector<std::byte> record = await_answer(socket, where, deadline, &type);

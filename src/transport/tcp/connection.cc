@@ -16,7 +16,8 @@ namespace crossdock::transport::tcp {
 namespace {
 
 constexpr const char* kWhat = "this tcp connection";
-/// What is taken without a word at most: it goes along with what is sent anyway, or when nothing more is there.
+/// Limits of what is taken without an acknowledgement of its own. It is acknowledged with the next frame that is sent
+/// anyway, or once nothing more has arrived.
 constexpr std::uint64_t kQuietMessages = 32;
 constexpr std::uint64_t kQuietBytes = 256 << 10;
 
@@ -51,11 +52,11 @@ TcpConnection::TcpConnection(Parts parts, const TcpOptions& options)
       quantum_(kQuietMessages) {}
 
 TcpConnection::~TcpConnection() {
-  if (fork_.in_child()) return;  // the parent goes on: the child only closes what it inherited
+  if (fork_.in_child()) return;  // the parent continues: the child only closes inherited descriptors
   try {
     writer_.goodbye();
   } catch (const std::exception&) {
-    // Nobody is left to say it to.
+    // There is no peer left to tell.
   }
   shut_down(socket_.get());
 }
@@ -64,7 +65,7 @@ TcpConnection::~TcpConnection() {
 
 bool TcpConnection::send_message(FrameKind kind, std::uint64_t tag, ByteSpan head, ByteSpan tail) {
   fork_.check(kWhat);
-  const bool corked = std::exchange(corked_, false);  // also where this throws: it isn't for the message after it
+  const bool corked = std::exchange(corked_, false);  // reset even if this throws: it is for this message only
   if (head.size() > send_limit_ || tail.size() > send_limit_ - head.size()) {
     throw InvalidArgumentError("a message of " + std::to_string(head.size()) + " + " + std::to_string(tail.size()) +
                                " bytes is over the limit of " + std::to_string(send_limit_) + " bytes agreed with " +
@@ -92,7 +93,8 @@ bool TcpConnection::send_body(std::uint64_t tag, std::span<const ByteSpan> parts
   return sent;
 }
 
-/// Throws once nothing can be sent any more. If another thread sleeps on the descriptor, it has to push the rest.
+/// Throws once nothing can be sent any more. If another thread sleeps on the descriptor, that thread must send the
+/// rest.
 void TcpConnection::after_sending() {
   if (writer_.ended()) throw_gone();
   if (!writer_.pending()) return;
@@ -131,7 +133,7 @@ bool TcpConnection::below_window(std::size_t window) {
   if (window == 0) throw InvalidArgumentError("a window of 0 messages would never open");
   if (gone_.load(std::memory_order_relaxed)) throw_gone();
   const bool below = in_flight() < window;
-  // in_flight() < window once the peer has taken more than sent - window.
+  // in_flight() < window is true once the peer has taken more than sent - window.
   window_goal_.store(below ? 0 : writer_.sent() - window + 1, std::memory_order_release);
   writer_.window(window, !below);
   return below;
@@ -153,7 +155,7 @@ std::optional<Incoming> TcpConnection::receive() {
   try {
     return take();
   } catch (const Error& error) {
-    failure_.emplace(error.code(), error.what());  // what failed doesn't recover
+    failure_.emplace(error.code(), error.what());  // an error is permanent
     throw;
   }
 }
@@ -237,7 +239,7 @@ bool TcpConnection::window_opened() const noexcept {
   return goal != 0 && peer_taken_.load(std::memory_order_acquire) >= goal;
 }
 
-/// What can be known without asking the system.
+/// Checks everything that needs no system call.
 bool TcpConnection::news() const noexcept {
   if (writer_.room_came() || window_opened()) {
     room_told_ = true;
@@ -263,13 +265,13 @@ bool TcpConnection::prepare_sleep() {
   if (news()) return false;
   if (!reader_.drained() && readable()) return false;
   const std::lock_guard lock(interest_mutex_);
-  // Checked under the lock: a sender that leaves something behind from now on sees that we sleep.
+  // Checked under the lock: a sender that leaves bytes pending from now on sees that this thread sleeps.
   asleep_ = true;
   set_interest(writer_.pending());
   return true;
 }
 
-/// Whether the descriptor is to be readable once the socket has room. interest_mutex_ is held.
+/// Sets whether the descriptor becomes readable once the socket has room. The caller holds interest_mutex_.
 void TcpConnection::set_interest(bool output) {
   if (watches_output_ == output) return;
   epoll_event event{.events = EPOLLIN | EPOLLRDHUP | (output ? std::uint32_t{EPOLLOUT} : 0), .data = {}};

@@ -21,7 +21,7 @@ namespace crossdock::transport::tcp {
 
 /// Either end after the handshake.
 ///
-/// The receiving half alone reads, so it alone learns what the peer has taken. The writer is for both halves.
+/// Only the receiving half reads, so only it learns which messages the peer has taken. Both halves use the writer.
 class TcpConnection final : public Connection, private ControlFrames {
  public:
   struct Parts {
@@ -88,26 +88,26 @@ class TcpConnection final : public Connection, private ControlFrames {
   const std::string where_;
   const std::shared_ptr<BodyMemory> pool_ = make_body_pool();
   Socket socket_;
-  UniqueFd poll_;  // an epoll instance with the socket in it
+  UniqueFd poll_;  // an epoll instance that contains the socket
   FrameWriter writer_;
   FrameReader reader_;
 
-  bool corked_ = false;  // the sending half's
+  bool corked_ = false;  // of the sending half
   std::atomic<std::uint64_t> peer_taken_{0};
-  std::atomic<std::uint64_t> window_goal_{0};  // below_window() was false: the peer has to take so many; 0: none
+  std::atomic<std::uint64_t> window_goal_{0};  // messages that the peer must take until below_window() is true; 0: none
   std::atomic<bool> goodbye_{false};
-  std::atomic<bool> gone_{false};  // the peer has ended, and nothing can be sent any more
+  std::atomic<bool> gone_{false};  // the peer has disconnected, and nothing can be sent any more
 
   std::mutex interest_mutex_;
   bool asleep_ = false;
   bool watches_output_ = false;
 
-  // The receiving half's.
-  std::uint64_t received_ = 0;  // messages, ever
+  // Of the receiving half:
+  std::uint64_t received_ = 0;  // messages, in total
   std::uint64_t acknowledged_ = 0;
   std::uint64_t unacknowledged_bytes_ = 0;
-  std::uint64_t quantum_;           // messages that are taken without a word, at most
-  mutable bool room_told_ = false;  // readable() was true because of room
+  std::uint64_t quantum_;           // maximum of messages that are taken without telling the peer
+  mutable bool room_told_ = false;  // readable() has returned true because of room
   std::optional<std::pair<ErrorCode, std::string>> failure_;
 };
 

@@ -36,7 +36,7 @@ constexpr std::uint32_t x_to_the(std::uint64_t n) {
 
 using Table = std::array<std::array<std::uint32_t, 256>, 4>;
 
-/// What each byte of a remainder comes to when `bytes` zeros follow.
+/// Returns the table that maps each byte of a remainder to its value after `bytes` zeros.
 constexpr Table make_shift(std::uint64_t bytes) {
   Table table{};
   const std::uint32_t factor = x_to_the(8 * bytes);
@@ -53,10 +53,10 @@ constexpr std::uint32_t shift(const Table& table, std::uint32_t remainder) noexc
          table[3][remainder >> 24];
 }
 
-// --- portable: eight bytes a step, by tables ---
+// --- portable: eight bytes per step, with tables ---
 
-constexpr Table kNextFour = make_shift(4);   // of the last four bytes
-constexpr Table kNextEight = make_shift(8);  // of the four before them
+constexpr Table kNextFour = make_shift(4);   // for the last four bytes
+constexpr Table kNextEight = make_shift(8);  // for the four bytes before them
 
 std::uint32_t portable(std::uint32_t before, ByteSpan bytes) noexcept {
   std::uint32_t remainder = ~before;
@@ -75,7 +75,7 @@ std::uint32_t portable(std::uint32_t before, ByteSpan bytes) noexcept {
 
 #if defined(__x86_64__) || defined(__aarch64__)
 
-// --- the processor's instruction: three streams at once, since each step waits for the one before it ---
+// --- the processor's instruction: three streams at once, since each step waits for the previous one ---
 
 #if defined(__x86_64__)
 #define CROSSDOCK_CRC_TARGET __attribute__((target("sse4.2")))
@@ -134,14 +134,14 @@ CROSSDOCK_CRC_TARGET std::uint32_t by_instruction(std::uint32_t before, ByteSpan
 
 #if defined(__x86_64__)
 
-// --- carry-less multiplication of vectors: 256 bytes a step, each folded onto what lies 256 bytes further ---
+// --- carry-less multiplication of vectors: 256 bytes per step, each folded onto the data 256 bytes further ---
 
 constexpr std::size_t kStride = 256;
 constexpr std::size_t kVector = 64;
 
 #define CROSSDOCK_FOLD_TARGET __attribute__((target("avx512f,vpclmulqdq,sse4.2")))
 
-/// x^n as a factor of 64 bits. A product of two reflected factors comes out one bit further along: n - 1.
+/// Returns x^n as a factor of 64 bits. The product of two reflected factors is shifted by one bit, hence n - 1.
 constexpr long long factor(std::uint64_t n) {
   const std::uint64_t reflected = std::uint64_t{x_to_the(n - 1)} << 32;
   return static_cast<long long>(reflected);
@@ -149,7 +149,7 @@ constexpr long long factor(std::uint64_t n) {
 
 CROSSDOCK_FOLD_TARGET inline void load(const std::byte* from, __m512i* to) noexcept { *to = _mm512_loadu_si512(from); }
 
-/// Replaces `*value` by it, folded, and what lies a stride further.
+/// Folds `*value` onto the data one stride further, and stores the result in `*value`.
 CROSSDOCK_FOLD_TARGET inline void fold(__m512i* value, const __m512i& factors, const std::byte* next) noexcept {
   constexpr int kXorOfThree = 0x96;
   const __m512i first = _mm512_clmulepi64_epi128(*value, factors, 0x00);
@@ -161,7 +161,7 @@ CROSSDOCK_FOLD_TARGET std::uint32_t by_folding(std::uint32_t before, ByteSpan by
   const std::byte* at = bytes.data();
   std::size_t left = bytes.size();
   if (left < 2 * kStride) return by_instruction(before, bytes);
-  // Of each 16 bytes, the first 8 lie 64 bits further from the end.
+  // Of each 16 bytes, the first 8 are 64 bits further from the end.
   constexpr long long kFirst = factor(8 * kStride + 64);
   constexpr long long kSecond = factor(8 * kStride);
   const __m512i factors = _mm512_set_epi64(kSecond, kFirst, kSecond, kFirst, kSecond, kFirst, kSecond, kFirst);

@@ -11,9 +11,10 @@ namespace crossdock::transport::tcp {
 namespace {
 
 constexpr std::size_t kBuffer = 64 << 10;
-/// What is read ahead of a body: enough for the metadata of the next one, and little of that one, since it is copied.
+/// Bytes to read after a body: enough for the metadata of the next one, but little of its body, because these bytes are
+/// copied.
 constexpr std::size_t kReadAhead = 4 << 10;
-/// Up to this size a frame is read into the buffer, and what follows it too.
+/// A frame up to this size is read into the buffer, together with the bytes after it.
 constexpr std::size_t kSmall = 16 << 10;
 constexpr std::size_t kBytesPerTurn = 256 << 10;
 
@@ -55,7 +56,7 @@ std::optional<Incoming> FrameReader::receive() {
   }
 }
 
-/// The next message that is there whole. Deals with the control frames before it.
+/// Returns the next complete message. Handles the control frames before it.
 std::optional<Incoming> FrameReader::take() {
   for (;;) {
     if (large_) {
@@ -99,7 +100,7 @@ std::optional<Incoming> FrameReader::take() {
   }
 }
 
-/// The header at begin_, which is there whole.
+/// Returns the header at begin_, which must be complete.
 FrameHeader FrameReader::header() const {
   const std::byte* const at = buffer_.get() + begin_;
   if (limits_.checksums == Checksums::kEach) {
@@ -116,7 +117,7 @@ FrameHeader FrameReader::header() const {
   return header;
 }
 
-/// `payload`: the CRC-32C of what came of it.
+/// `payload`: the CRC-32C of the received payload.
 void FrameReader::check_payload(FrameKind kind, std::uint64_t length, std::uint32_t payload, ByteSpan trailer) const {
   if (trailer.empty()) return;
   const auto sent = load_le<std::uint32_t>(&trailer[trailer.size() - kChecksumBytes]);
@@ -148,7 +149,7 @@ void FrameReader::begin_large(const FrameHeader& header) {
   extend_large(here);
 }
 
-/// Counts `bytes` that have come of it.
+/// Counts `bytes` more bytes of the large message as received.
 void FrameReader::extend_large(std::uint64_t bytes) {
   if (limits_.checksums == Checksums::kEach && large_->got < large_->size()) {
     const std::uint64_t payload = std::min(bytes, large_->size() - large_->got);
@@ -173,7 +174,7 @@ Incoming FrameReader::finish_large() {
   return message;
 }
 
-/// Reads once. False: nothing was there.
+/// Reads once. Returns false if nothing was available.
 bool FrameReader::fill(std::size_t* budget) {
   std::array<iovec, 3> parts{};
   std::size_t n = 0;
@@ -185,7 +186,7 @@ bool FrameReader::fill(std::size_t* budget) {
   };
   std::uint64_t of_large = 0;
   if (large_) {
-    // The buffer is empty: whatever was in it belonged to this message.
+    // The buffer is empty: all bytes in it belonged to this message.
     begin_ = end_ = 0;
     of_large = large_->total() - large_->got;
     const std::uint64_t at = std::min(large_->got, large_->size());
@@ -197,7 +198,7 @@ bool FrameReader::fill(std::size_t* budget) {
       ask(buffer_.get(), kReadAhead);
     }
   } else {
-    const std::size_t room = room_for_more();  // moves end_: compilers differ in what of a call they evaluate first
+    const std::size_t room = room_for_more();  // moves end_: compilers evaluate arguments in different orders
     ask(buffer_.get() + end_, room);
   }
   const Moved moved = stream_.read(std::span(parts).first(n));
@@ -214,7 +215,7 @@ bool FrameReader::fill(std::size_t* budget) {
   return true;
 }
 
-/// Makes room behind end_ for what is wanted, and says how much to read there.
+/// Makes room after end_ for the wanted bytes, and returns how many bytes to read there.
 std::size_t FrameReader::room_for_more() {
   const std::size_t have = end_ - begin_;
   const std::size_t missing = std::max(wanted_, kHeaderBytes) - have;

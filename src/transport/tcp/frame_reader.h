@@ -23,7 +23,7 @@ struct ReadLimits {
   Checksums checksums = Checksums::kNone;
 };
 
-/// Who hears of the frames that are no messages. May throw ProtocolError.
+/// Receives the frames that aren't messages. Its functions may throw ProtocolError.
 class ControlFrames {
  public:
   virtual void taken(std::uint64_t messages) = 0;
@@ -34,38 +34,39 @@ class ControlFrames {
   ~ControlFrames() = default;
 };
 
-/// Makes messages of bytes. Small messages are handed out where they were read; a body is read straight into memory of
-/// its own, but for what came along with its header. With checksums, no length is used and no message handed out before
-/// its checksum was found right; a body's is computed read by read. One thread at a time.
+/// Decodes messages from bytes. Small messages are returned in the buffer into which they were read. A body is read
+/// directly into memory of its own, except for bytes that were read together with its header. With checksums, no length
+/// is used and no message returned before its checksum was verified; a body's checksum is updated after each read. Use
+/// it from one thread at a time.
 class FrameReader {
  public:
-  /// `where` names the peer, for errors; it and the others must outlive this.
+  /// `where` names the peer in errors. All references must outlive this.
   FrameReader(ByteStream& stream, ControlFrames& control, ReadLimits limits, const std::string& where);
 
-  /// The next message, if it is there whole. Reads a bounded number of bytes. Its bytes, if it has no owner, are valid
-  /// until the next call. Throws ProtocolError for what is no frame, or over a limit. At the end of the stream: none,
-  /// and ended().
+  /// Returns the next message if it is complete. Reads a bounded number of bytes. If the message has no owner, its
+  /// bytes are valid until the next call. At the end of the stream, returns no message, and ended() is set. Throws
+  /// ProtocolError for an invalid frame, or one over a limit.
   std::optional<Incoming> receive();
 
-  /// Where bodies go from the next one on.
+  /// Sets the memory for bodies, from the next body on.
   void receive_into(std::shared_ptr<BodyMemory> memory) noexcept { limits_.body_memory = std::move(memory); }
 
-  /// Whether the next receive() may find something without reading. Known after a receive().
+  /// Whether the next receive() may find a message without reading. Valid after a receive().
   bool has_more() const noexcept { return has_more_; }
-  /// Whether the stream held no more bytes when it was last read.
+  /// Whether the last read has emptied the stream.
   bool drained() const noexcept { return drained_; }
   const std::optional<Moved>& ended() const noexcept { return ended_; }
-  /// Whether a message was begun.
+  /// Whether a message was received in part.
   bool in_message() const noexcept { return large_.has_value() || begin_ != end_; }
 
  private:
-  /// A message that gets memory of its own.
+  /// A message that is received into memory of its own.
   struct Large {
     FrameHeader header;
     std::shared_ptr<std::byte> bytes;
     std::size_t trailer = 0;     // bytes that follow the payload
-    std::uint64_t got = 0;       // of both
-    std::uint32_t checksum = 0;  // of what came of the payload
+    std::uint64_t got = 0;       // bytes received of payload and trailer
+    std::uint32_t checksum = 0;  // of the received part of the payload
     std::uint64_t size() const noexcept { return header.length; }
     std::uint64_t total() const noexcept { return header.length + trailer; }
   };
@@ -87,16 +88,16 @@ class FrameReader {
   ControlFrames& control_;
   ReadLimits limits_;
   const std::string& where_;
-  const std::shared_ptr<BodyMemory> large_messages_;  // those that aren't bodies
+  const std::shared_ptr<BodyMemory> large_messages_;  // memory for large messages that aren't bodies
 
-  // From a frame's start on: begin_ is a multiple of kFrameAlignment, and so is where a payload begins.
+  // Begins at the start of a frame: begin_ is a multiple of kFrameAlignment, and so is the offset of each payload.
   std::unique_ptr<std::byte, FreeBuffer> buffer_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
-  std::size_t wanted_ = 0;  // bytes from begin_ on without which take() finds nothing
+  std::size_t wanted_ = 0;  // take() needs at least this many bytes, counted from begin_
   std::optional<Large> large_;
   Trailer trailer_{};                // of large_
-  std::shared_ptr<std::byte> held_;  // a large message that was handed out
+  std::shared_ptr<std::byte> held_;  // a large message that was returned
   bool after_large_ = false;
   bool has_more_ = false;
   bool drained_ = false;

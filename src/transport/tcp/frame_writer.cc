@@ -12,11 +12,11 @@ namespace {
 
 constexpr std::size_t kControlBytes = 2 * kHeaderBytes;  // a kTaken and a kWindow
 constexpr std::size_t kPartsPerCall = 256;               // far under the system's limit
-/// What one call pushes, before others get their turn.
+/// Limits of one call, so that other connections get their turn.
 constexpr std::size_t kBytesPerCall = 256 << 10;
 constexpr int kWritesPerCall = 16;           // of many small parts
-constexpr std::size_t kKeptQueue = 1 << 20;  // bytes that an empty queue may go on holding
-/// Of a body with a checksum so much is summed at once, and offered from then on.
+constexpr std::size_t kKeptQueue = 1 << 20;  // bytes of capacity that an empty queue may keep
+/// For a body with checksums: how much is summed at once before it is offered.
 constexpr std::size_t kPiece = kBytesPerCall;
 
 iovec part_of(ByteSpan bytes) noexcept { return {const_cast<std::byte*>(bytes.data()), bytes.size()}; }
@@ -39,8 +39,8 @@ bool FrameWriter::send(FrameKind kind, std::uint64_t tag, ByteSpan head, ByteSpa
   }
   if (ended()) return false;
 
-  make_room(kControlBytes + total);               // for whatever of it the stream doesn't take: no frame is cut
-  sent_.fetch_add(1, std::memory_order_release);  // first: the peer's answer may be faster than this thread
+  make_room(kControlBytes + total);               // for bytes that the stream may not accept: no frame is cut
+  sent_.fetch_add(1, std::memory_order_release);  // first: the peer's answer may arrive before this thread continues
   std::array<std::byte, kControlBytes + kHeaderBytes> start;
   std::size_t start_size = add_control(start.data());
   store(start.data() + start_size, {kind, tag, length}, checksums_);
@@ -125,7 +125,7 @@ void FrameWriter::window(std::uint64_t messages, bool now) {
   const std::lock_guard lock(mutex_);
   window_ = messages;
   if (!now || window_ == told_window_) return;
-  tell_taken_ = true;  // both go together
+  tell_taken_ = true;  // kTaken and kWindow are sent together
   push_locked(&dropped);
   update();
 }
@@ -151,7 +151,7 @@ bool FrameWriter::push() {
   return !pending();
 }
 
-/// Writes until all is out, or the stream is full, or it was enough for one call.
+/// Writes until nothing is left, or the stream is full, or a limit of one call is reached.
 void FrameWriter::push_locked(Dropped* dropped) {
   full_ = false;
   std::size_t budget = kBytesPerCall;
@@ -198,8 +198,8 @@ void FrameWriter::push_locked(Dropped* dropped) {
   }
 }
 
-/// Goes on with the checksum until a piece is there that can be sent. Behind the last one is the trailer, which counts
-/// as summed once it is made. False: the body can't be read any more.
+/// Continues the checksum until there is a piece that can be sent. The trailer follows the last piece, and counts as
+/// summed once it is made. Returns false if the body isn't readable any more.
 bool FrameWriter::sum_next_piece() {
   if (copy_ == nullptr) {
     sum_in_place();
@@ -227,7 +227,7 @@ void FrameWriter::sum_in_place() noexcept {
   }
 }
 
-/// Copies the next piece, once the one before is out.
+/// Copies the next piece once the previous one was sent.
 bool FrameWriter::sum_copy() {
   if (summed_ > 0) return true;
   const std::size_t trailer = parts_.size() - 1;
@@ -254,7 +254,7 @@ bool FrameWriter::sum_copy() {
   return true;
 }
 
-/// `bytes` of what push_locked() offered are out.
+/// Removes `bytes` bytes that the stream has accepted from the data that push_locked() offered.
 void FrameWriter::consume(std::size_t bytes, Dropped* dropped) {
   pushed_.fetch_add(bytes, std::memory_order_relaxed);
   const std::size_t of_queue = std::min(bytes, queued());
@@ -278,7 +278,7 @@ void FrameWriter::consume(std::size_t bytes, Dropped* dropped) {
   *dropped = std::move(keep_);
 }
 
-/// Writes the control frames that are due: up to kControlBytes. Returns how many bytes that were.
+/// Writes the control frames that are due: up to kControlBytes. Returns how many bytes they have.
 std::size_t FrameWriter::add_control(std::byte* to) {
   std::size_t size = 0;
   const std::uint64_t taken = taken_.load(std::memory_order_relaxed);
@@ -302,7 +302,8 @@ void FrameWriter::queue_control() {
   enqueue(ByteSpan(frames).first(add_control(frames.data())));
 }
 
-/// For enqueue(), which needs no memory then. Before anything of a frame is taken for said: on a throw nothing was.
+/// Reserves capacity, so that enqueue() never allocates. Called before any part of a frame counts as sent, so that
+/// nothing was sent if this throws.
 void FrameWriter::make_room(std::size_t bytes) {
   if (queue_.capacity() - queue_.size() >= bytes) return;
   queue_.erase(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(queue_begin_));
@@ -311,7 +312,7 @@ void FrameWriter::make_room(std::size_t bytes) {
   if (needed > queue_.capacity()) queue_.reserve(std::max(needed, 2 * queue_.capacity()));
 }
 
-/// Within the room that was made.
+/// Appends bytes; make_room() has reserved the capacity.
 void FrameWriter::enqueue(ByteSpan bytes) noexcept { queue_.insert(queue_.end(), bytes.begin(), bytes.end()); }
 
 void FrameWriter::empty_queue() noexcept {
@@ -320,7 +321,7 @@ void FrameWriter::empty_queue() noexcept {
   if (queue_.capacity() > kKeptQueue) queue_.shrink_to_fit();
 }
 
-/// Nobody will take the rest, or there is none.
+/// Drops the rest, if there is any: it can't be sent any more.
 void FrameWriter::end(int error, Dropped* dropped) noexcept {
   if (error == EFAULT) source_lost_.store(true, std::memory_order_release);
   copy_.reset();

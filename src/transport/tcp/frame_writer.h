@@ -15,54 +15,56 @@
 
 namespace crossdock::transport::tcp {
 
-/// Makes bytes of messages. What the stream takes at once is never copied; of small messages the rest is, of bodies
-/// nothing. A body's checksum is computed piece by piece, each just before it is offered to the stream; where a file
-/// lies behind the body, of a copy, which is what is sent then. Thread-safe: the half that receives sends what it has
-/// taken, and pushes on what the other half left.
+/// Encodes messages as bytes. Bytes that the stream accepts at once are never copied. Of the others, those of small
+/// messages are copied, and those of bodies are not. A body's checksum is computed piece by piece, each immediately
+/// before it is offered to the stream. If the body's memory is a file, each piece is first copied, and the copy is
+/// summed and sent. Thread-safe: the receiving half sends acknowledgements, and sends more of what the other half has
+/// left.
 ///
-/// No call throws when the stream has ended: they do nothing then, and ended() is true. On std::bad_alloc, and where
-/// send_body() has no memory for a copy (ResourceError), nothing of a frame was sent or queued, and the call may be
-/// made again.
+/// No call throws because the stream has ended: the calls then do nothing, and ended() is true. After std::bad_alloc,
+/// and after ResourceError (send_body() had no memory for a copy), no byte of the frame was sent or queued, and the
+/// call may be repeated.
 class FrameWriter {
  public:
-  /// Up to `queue_bytes` of messages are kept while the stream is full; one message more if nothing else is.
+  /// Keeps up to `queue_bytes` of messages while the stream is full, or a single message of any size.
   FrameWriter(ByteStream& stream, std::size_t queue_bytes, Checksums checksums)
       : stream_(stream), queue_limit_(queue_bytes), checksums_(checksums) {}
   ~FrameWriter() = default;
   FrameWriter(const FrameWriter&) = delete;
   FrameWriter& operator=(const FrameWriter&) = delete;
 
-  /// False: no room; nothing of it was taken. With `corked` it waits for the next message, or for push().
+  /// Returns false if there is no room, and then nothing was accepted. With `corked`, the message waits for the next
+  /// one, or for push().
   bool send(FrameKind kind, std::uint64_t tag, ByteSpan head, ByteSpan tail, bool corked = false);
   bool send_body(std::uint64_t tag, std::span<const ByteSpan> parts, std::uint64_t size,
                  std::shared_ptr<const void> keep);
-  /// Tells the peer that `messages` were taken, ever: now, or along with what is sent next.
+  /// Tells the peer that `messages` were taken in total: now, or together with the next frame.
   void taken(std::uint64_t messages, bool now);
-  /// Tells the peer the window: along with what is sent next, or now. A second time does nothing.
+  /// Tells the peer the window: now, or together with the next frame. A repeated call has no effect.
   void window(std::uint64_t messages, bool now);
   void goodbye();
-  /// Pushes on what is pending, a bounded number of bytes. True: nothing is.
+  /// Sends more of the pending bytes, a bounded number. Returns true if none are left.
   bool push();
 
   bool pending() const noexcept { return pending_.load(std::memory_order_acquire); }
-  /// Some is pending although the stream wasn't full: push() gets further at once.
+  /// Bytes are pending although the stream wasn't full: push() makes progress at once.
   bool has_more() const noexcept { return more_.load(std::memory_order_relaxed); }
   bool ended() const noexcept { return ended_.load(std::memory_order_acquire); }
-  /// It has ended because the memory of a body can't be read any more.
+  /// The stream has ended because the memory of a body isn't readable any more.
   bool source_lost() const noexcept { return source_lost_.load(std::memory_order_acquire); }
-  /// A send() found no room, and may find some now.
+  /// A send() found no room, and there may be room now.
   bool room_came() const noexcept {
     return refused_.load(std::memory_order_relaxed) && room_.load(std::memory_order_relaxed);
   }
-  /// The caller knows of the room.
+  /// Called once the caller knows of the room.
   void forget_refusal() noexcept;
-  /// Messages that were sent, ever.
+  /// Messages sent in total.
   std::uint64_t sent() const noexcept { return sent_.load(std::memory_order_acquire); }
-  /// Bytes that the stream has taken, ever.
+  /// Bytes that the stream has accepted in total.
   std::uint64_t pushed() const noexcept { return pushed_.load(std::memory_order_relaxed); }
 
  private:
-  /// What is dropped once the lock is released.
+  /// Objects that are destroyed after the lock is released.
   using Dropped = std::shared_ptr<const void>;
 
   std::size_t queued() const noexcept { return queue_.size() - queue_begin_; }
@@ -86,34 +88,35 @@ class FrameWriter {
   std::atomic<bool> pending_{false};
   std::atomic<bool> more_{false};
   std::atomic<bool> ended_{false};
-  std::atomic<bool> source_lost_{false};  // before ended_
+  std::atomic<bool> source_lost_{false};  // set before ended_
   std::atomic<bool> refused_{false};
   std::atomic<bool> room_{true};
   std::atomic<std::uint64_t> sent_{0};
   std::atomic<std::uint64_t> pushed_{0};
-  std::atomic<std::uint64_t> taken_{0};  // said by the receiving half
+  std::atomic<std::uint64_t> taken_{0};  // set by the receiving half
 
-  std::mutex mutex_;  // over the rest
-  // Goes out first, then the body.
+  std::mutex mutex_;  // guards the members below
+  // Sent first, before the body.
   std::vector<std::byte> queue_;
   std::size_t queue_begin_ = 0;
-  bool full_ = false;    // the stream took less than it was offered last
-  bool corked_ = false;  // the queue ends with a message that waits for another
+  bool full_ = false;    // the stream accepted less than it was last offered
+  bool corked_ = false;  // the queue ends with a message that waits for the next one
   bool keep_body_ = false;
-  std::vector<ByteSpan> parts_;  // the body's, and its trailer
+  std::vector<ByteSpan> parts_;  // of the body and its trailer
   std::size_t part_ = 0;
   std::size_t part_offset_ = 0;
   std::uint64_t body_size_ = 0;
   Trailer trailer_{};
-  // With checksums: the checksum so far, where it goes on, and how many bytes before that are still to be sent.
+  // With checksums: the checksum so far, the position at which it continues, and how many bytes before that position
+  // are still to be sent.
   std::uint32_t sum_ = 0;
   std::size_t sum_part_ = 0;
   std::size_t sum_offset_ = 0;
   std::size_t summed_ = 0;
-  std::unique_ptr<PieceBuffer> copy_;  // of a body behind which there is a file: what was summed last
+  std::unique_ptr<PieceBuffer> copy_;  // of a body in a file: the piece that was last summed
   std::shared_ptr<const void> keep_;
   std::uint64_t told_taken_ = 0;
-  bool tell_taken_ = false;  // as soon as the body is out
+  bool tell_taken_ = false;  // once the body was sent
   std::uint64_t window_ = 0;
   std::uint64_t told_window_ = 0;
 };

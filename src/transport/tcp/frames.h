@@ -8,23 +8,23 @@
 #include "crc32c.h"
 #include "crossdock/core/bytes.h"
 
-/// What both directions of a connection are made of after the handshake. docs/protocol-tcp.md is the specification.
+/// The frames of both directions of a connection, after the handshake. docs/protocol-tcp.md is the specification.
 namespace crossdock::transport::tcp {
 
 enum class FrameKind : std::uint8_t {
   kMessage = 1,  ///< Untagged.
   kTagged = 2,
   kBody = 3,     ///< Tagged, of any size, by value.
-  kTaken = 4,    ///< How many messages this end has taken, ever.
-  kWindow = 5,   ///< How many messages this end lets be on their way: how often it wants to hear of those taken.
-  kGoodbye = 6,  ///< The last frame of an end that closes.
+  kTaken = 4,    ///< How many messages this end has taken in total.
+  kWindow = 5,   ///< How many messages this end allows in flight: tells the peer how often to acknowledge them.
+  kGoodbye = 6,  ///< The last frame before an end closes.
 };
 
 /// A frame's first 24 bytes. Its payload follows, then its trailer.
 struct FrameHeader {
   FrameKind kind = FrameKind::kMessage;
-  std::uint64_t tag = 0;     ///< Or the number that a kTaken or kWindow is about.
-  std::uint64_t length = 0;  ///< Of the payload, bytes.
+  std::uint64_t tag = 0;     ///< Or the number in a kTaken or kWindow frame.
+  std::uint64_t length = 0;  ///< Of the payload, in bytes.
 };
 
 inline constexpr std::size_t kHeaderBytes = 24;
@@ -34,9 +34,9 @@ inline constexpr std::size_t kFrameAlignment = 8;
 enum class Checksums : std::uint8_t { kNone, kEach };
 
 inline constexpr std::size_t kChecksumBytes = 4;
-inline constexpr std::size_t kHeaderChecksum = 4;  ///< Where it stands in a header.
+inline constexpr std::size_t kHeaderChecksum = 4;  ///< Its offset in a header.
 
-/// The CRC-32C of a header, its own place taken for zeros.
+/// Returns the CRC-32C of a header, computed with zeros in place of the checksum.
 inline std::uint32_t header_checksum(const std::byte* header) noexcept {
   std::array<std::byte, kHeaderBytes> bytes;
   std::copy_n(header, kHeaderBytes, bytes.begin());
@@ -45,14 +45,14 @@ inline std::uint32_t header_checksum(const std::byte* header) noexcept {
 }
 
 inline void store(std::byte* to, const FrameHeader& header, Checksums checksums) noexcept {
-  store_le(to, std::uint64_t{static_cast<std::uint8_t>(header.kind)});  // and seven zeros
+  store_le(to, std::uint64_t{static_cast<std::uint8_t>(header.kind)});  // followed by seven zeros
   store_le(to + 8, header.tag);
   store_le(to + 16, header.length);
   if (checksums == Checksums::kEach) store_le(to + kHeaderChecksum, header_checksum(to));
 }
 
-/// False: an unknown kind, a byte that must be zero and isn't, or a payload where there is none. Doesn't look at the
-/// checksum.
+/// Returns false for an unknown kind, a byte that must be zero and isn't, or a payload where none is allowed. Doesn't
+/// verify the checksum.
 [[nodiscard]] inline bool load(const std::byte* from, Checksums checksums, FrameHeader* header) noexcept {
   auto kind = load_le<std::uint64_t>(from);
   if (checksums == Checksums::kEach) kind &= 0xFFFFFFFF;
@@ -71,8 +71,8 @@ inline void store(std::byte* to, const FrameHeader& header, Checksums checksums)
   return false;
 }
 
-/// How many bytes follow a payload: zeros up to a multiple of 8, the last four of them replaced by the checksum.
-/// Nothing follows an empty one.
+/// Returns how many bytes follow a payload: zeros up to a multiple of 8, of which the checksum replaces the last four.
+/// Nothing follows an empty payload.
 inline std::size_t trailer_size(std::uint64_t length, Checksums checksums) noexcept {
   if (length == 0) return 0;
   const std::size_t checksum = checksums == Checksums::kEach ? kChecksumBytes : 0;
@@ -82,12 +82,13 @@ inline std::size_t trailer_size(std::uint64_t length, Checksums checksums) noexc
 inline constexpr std::size_t kMostTrailer = kFrameAlignment - 1 + kChecksumBytes;
 using Trailer = std::array<std::byte, kMostTrailer>;
 
-/// The CRC-32C that a trailer must end with, given that of its payload: it covers the zeros before it, too.
+/// Returns the CRC-32C with which a trailer must end, given that of its payload. It also covers the zeros before it.
 inline std::uint32_t trailer_checksum(std::uint32_t payload, ByteSpan trailer) noexcept {
   return crc32c(payload, trailer.first(trailer.size() - kChecksumBytes));
 }
 
-/// What follows a payload of `length` bytes whose CRC-32C is `payload`, which is asked for where there is one.
+/// Returns the bytes that follow a payload of `length` bytes. `payload` is its CRC-32C; it is used only if there are
+/// checksums.
 inline Trailer make_trailer(std::uint64_t length, Checksums checksums, std::uint32_t payload) noexcept {
   Trailer trailer{};
   const std::size_t size = trailer_size(length, checksums);

@@ -51,7 +51,8 @@ bool send_record(ByteStream& stream, ByteSpan record) {
 std::unique_ptr<TcpConnection> join(UniqueFd socket, const Introduction& introduction, const TcpOptions& options) {
   const std::uint64_t common = introduction.own_features & introduction.peer_features;
   const bool checksums = use_checksums(introduction.own_features, introduction.peer_features);
-  // Apart, and before the rest: g++ 12 destroys members of a nested aggregate twice where a later initializer throws.
+  // Initialized separately, and before the other members: g++ 12 destroys members of a nested aggregate twice if a
+  // later initializer throws.
   Agreement agreement{.want_data = introduction.want_data,
                       .free_data = introduction.free_data,
                       .role = introduction.role,

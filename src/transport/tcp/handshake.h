@@ -11,24 +11,24 @@
 #include "crossdock/core/unique_fd.h"
 #include "packets.h"
 
-/// What both ends do alike until the connection stands.
+/// Parts of the handshake that both ends share.
 namespace crossdock::transport::tcp {
 
 /// The features that this end offers in a handshake.
 std::uint64_t own_features(const TcpOptions& options) noexcept;
-/// Whether frames have checksums between ends that offered these features.
+/// Whether frames have checksums between two ends that offered these features.
 bool use_checksums(std::uint64_t own, std::uint64_t peer) noexcept;
 
-/// A record that comes bit by bit. Never reads a byte beyond it.
+/// Reads a record that arrives in parts. Never reads a byte beyond its end.
 class RecordReader {
  public:
   enum class State : std::uint8_t { kRecord, kNothing, kEnd, kForeign };
-  /// Reads on, without waiting. kForeign: what comes is no record of ours. Throws SystemError.
+  /// Continues to read, without waiting. kForeign: the bytes aren't a record of this protocol. Throws SystemError.
   State read(ByteStream& stream);
-  /// The record, once it is there; valid until next().
+  /// The record, once it is complete; valid until next().
   ByteSpan record() const noexcept { return {bytes_.data(), bytes_.size()}; }
   const Preamble& preamble() const noexcept { return preamble_; }
-  /// Gives the record away, and waits for the next.
+  /// Moves the record out, and prepares for the next one.
   std::vector<std::byte> next() noexcept;
 
  private:
@@ -37,14 +37,15 @@ class RecordReader {
   Preamble preamble_;
 };
 
-/// Sends a record whole, on a socket that holds nothing else: so it has room. False: the peer has gone.
+/// Sends a whole record on a socket with nothing else in its send buffer, so there is room for it. Returns false if the
+/// peer has disconnected.
 bool send_record(ByteStream& stream, ByteSpan record);
 
-/// What one end knows of the other once the handshake is over.
+/// Facts that one end knows after the handshake.
 struct Introduction {
   std::uint64_t own_features = 0;
   std::uint64_t peer_features = 0;
-  std::uint64_t max_message = 0;  ///< That this end takes.
+  std::uint64_t max_message = 0;  ///< Limit of this end as receiver.
   std::uint64_t peer_max_message = 0;
   std::uint64_t peer_max_body = 0;
   ChannelRole role = ChannelRole::kBoth;

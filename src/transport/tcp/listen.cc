@@ -28,14 +28,14 @@ using namespace tcp;  // NOLINT(google-build-using-namespace): the private half 
 
 using Clock = std::chrono::steady_clock;
 constexpr const char* kWhat = "this tcp listener";
-constexpr std::size_t kMaxHandshakes = 64;  // under way at once; the oldest gives way to a new one
+constexpr std::size_t kMaxHandshakes = 64;  // under way at once; the oldest is dropped for a new one
 constexpr int kAcceptsPerTurn = 8;
-constexpr int kBacklog = SOMAXCONN;  // the system bounds it: what is dropped there comes again after a second
-/// Who gave a wrong token waits so long for the answer, and keeps a place in the handshakes: so a guesser gets no more
-/// than kMaxHandshakes guesses in this time.
+constexpr int kBacklog = SOMAXCONN;  // limited by the system; a client that is dropped there tries again after a second
+/// A client with a wrong token waits this long for the answer, and occupies a handshake meanwhile. So an attacker gets
+/// at most kMaxHandshakes guesses in this time.
 constexpr std::chrono::milliseconds kWrongTokenDelay{1000};
-/// Of one peer's wrong tokens no more wait so at once: what is left is for others. While they do, none of that peer's
-/// tokens is looked at, right or wrong, so that the answer says nothing.
+/// At most this many wrong tokens of one peer wait at once, so that handshakes are left for other peers. While that
+/// many wait, none of the peer's tokens is checked, right or wrong, so that the answer reveals nothing.
 constexpr std::ptrdiff_t kMaxWrongTokensPerPeer = kMaxHandshakes / 4;
 
 /// The reason why a client is rejected, and the code that it gets.
@@ -51,11 +51,11 @@ struct PendingHandshake {
   std::string where;
   Clock::time_point deadline;
   RecordReader reader;
-  std::vector<std::byte> opening{};      // its HELLO, once the challenge is out
-  std::vector<std::byte> challenge{};    // ours
-  std::optional<Rejection> rejection{};  // it is told at the deadline
-  bool news = true;                      // its opening may be there already
-  AcceptPoll::Watch watch{};             // none once it was rejected
+  std::vector<std::byte> opening{};      // its HELLO, after the challenge was sent
+  std::vector<std::byte> challenge{};    // of this server
+  std::optional<Rejection> rejection{};  // sent at the deadline
+  bool news = true;                      // its first record may have arrived already
+  AcceptPoll::Watch watch{};             // empty once it was rejected
 };
 
 UniqueFd listen_at(const Endpoint& endpoint, bool every_address, const TcpOptions& options, int* error) {
@@ -75,12 +75,12 @@ UniqueFd listen_at(const Endpoint& endpoint, bool every_address, const TcpOption
   return socket;
 }
 
-/// Listens at the first of the name's addresses that can be listened at.
+/// Listens at the first address of the name for which this succeeds.
 UniqueFd listen_socket(const HostPort& address, const TcpOptions& options) {
   const bool every_address = address.host == "*";
   std::vector<Endpoint> endpoints = resolve(address);
   if (every_address) {
-    const std::vector<Endpoint> v4 = resolve({"0.0.0.0", address.port});  // where there is no IPv6
+    const std::vector<Endpoint> v4 = resolve({"0.0.0.0", address.port});  // for machines without IPv6
     endpoints.insert(endpoints.end(), v4.begin(), v4.end());
   }
   int error = 0;
@@ -166,7 +166,7 @@ class TcpListener final : public Listener {
 std::unique_ptr<Connection> TcpListener::accept() {
   fork_.check(kWhat);
   const bool waits = poll_.look();
-  // Advances the handshakes under way before it accepts new clients: none is dropped while its opening can be read.
+  // Advances the handshakes under way before it accepts new clients: so no client is dropped whose record can be read.
   std::unique_ptr<Connection> connection = advance_all();
   if (!connection && (waits || backoff_.on()) && backoff_.may_accept()) {
     if (!reserve_) reserve_ = open_reserve();
@@ -182,7 +182,7 @@ std::unique_ptr<Connection> TcpListener::accept() {
   return connection;
 }
 
-/// Goes on with the handshakes that have news, until one is complete.
+/// Advances the handshakes that have news, until one is complete.
 std::unique_ptr<Connection> TcpListener::advance_all() {
   const auto now = Clock::now();
   std::unique_ptr<Connection> connection;
@@ -201,7 +201,7 @@ std::unique_ptr<Connection> TcpListener::advance_all() {
   return connection;
 }
 
-/// Takes one client from the system's queue. False: there is none, or none can be taken now.
+/// Accepts one client from the system's queue. Returns false if there is none, or none can be accepted now.
 bool TcpListener::accept_one() {
   if (full()) return false;
   UniqueFd socket = accept_at(socket_.get());
@@ -246,15 +246,15 @@ bool TcpListener::accept_one() {
   return true;
 }
 
-/// Whether every pending handshake is a rejected one that waits for its answer: then no client can be accepted.
+/// Whether every pending handshake was rejected and waits for its answer to be sent: then no client can be accepted.
 bool TcpListener::full() const {
   return pending_.size() >= kMaxHandshakes &&
          std::ranges::all_of(pending_, [](const PendingHandshake& pending) { return pending.rejection.has_value(); });
 }
 
-/// Out of descriptors, with a client waiting: it would stay in the queue, and wake the server again and again. It is
-/// told so through the descriptor that is kept for that. Where even that one gave no room (the limit was lowered, or
-/// another thread was quicker), the client waits, and the server rests instead of asking for ever.
+/// No descriptors are left, and a client waits. It would stay in the queue, and wake the server again and again. It is
+/// accepted with the reserve descriptor and told the reason. If even that descriptor couldn't be used (the limit was
+/// lowered, or another thread was faster), the client waits, and the server pauses before the next attempt.
 void TcpListener::reject_without_descriptor() {
   reserve_.reset();
   int error = 0;
@@ -278,7 +278,7 @@ void TcpListener::back_off(const std::string& why) {
   if (backoff_.begin()) say(LogLevel::kError, where_ + " can't accept clients for now: " + why);
 }
 
-/// Goes on with a client's handshake. `*done`: it is over, well or badly.
+/// Advances a client's handshake. Sets `*done` if it has ended, successfully or not.
 std::unique_ptr<Connection> TcpListener::advance(PendingHandshake& pending, bool* done) {
   try {
     switch (pending.reader.read(*pending.socket)) {
@@ -360,7 +360,7 @@ std::unique_ptr<Connection> TcpListener::check_proof(PendingHandshake& pending, 
     *done = false;
     pending.rejection = Rejection{Refusal::kToken, "the token is wrong"};
     pending.deadline = Clock::now() + kWrongTokenDelay;
-    pending.watch = {};  // what it sends meanwhile, or that it leaves, changes nothing
+    pending.watch = {};  // messages of the client, or its disconnect, change nothing until then
     return nullptr;
   }
   Hello hello;
@@ -391,7 +391,7 @@ std::unique_ptr<Connection> TcpListener::complete(PendingHandshake& pending, con
     welcome.proof = prove(options_.token, kServerRole, records);
     record = encode(welcome);
   }
-  // What this throws is told to the client: the pending keeps a descriptor of its own until the welcome is out.
+  // The client is told any error thrown here: `pending` keeps a descriptor of its own until the welcome was sent.
   auto connection = join(pending.socket->duplicate(),
                          {.own_features = features,
                           .peer_features = hello.features,
@@ -416,7 +416,7 @@ void TcpListener::reject(const PendingHandshake& pending, const Rejection& rejec
     send_record(*pending.socket, encode(Refused{.code = rejection.code, .reason = rejection.reason}));
     shut_down(pending.socket->get());
   } catch (const Error&) {
-    // It will see the connection close.
+    // The client sees that the connection is closed.
   }
 }
 
@@ -437,7 +437,7 @@ class TcpTransport final : public Transport {
   bool shares_with_others() const noexcept override { return false; }
   std::unique_ptr<Listener> listen(const std::string& address, std::uint64_t want_data, std::uint64_t free_data,
                                    LogCallback log) const override {
-    // Clients only send requests and frees: bodies are taken from nobody.
+    // Clients only send requests and frees: bodies are accepted from no client.
     TcpOptions options = options_;
     options.max_body = 0;
     return tcp_listen(address, want_data, free_data, options, std::move(log));

@@ -13,12 +13,12 @@ namespace {
 constexpr std::array<char, 8> kMagic = {'X', 'D', 'O', 'C', 'K', 'T', 'C', 'P'};
 constexpr std::size_t kMaxReason = 400;
 
-constexpr std::size_t kChecksumBytes = 4;  // a CRC-32C of all before it; an older end's record ends there
-constexpr std::size_t kHelloBytes = 88;    // and the checksum
+constexpr std::size_t kChecksumBytes = 4;  // a CRC-32C of everything before it; a record of an older end stops there
+constexpr std::size_t kHelloBytes = 88;    // plus the checksum
 constexpr std::size_t kChallengeBytes = 56;
 constexpr std::size_t kProofRecordBytes = 56;
 constexpr std::size_t kWelcomeProof = 64;
-constexpr std::size_t kWelcomeBytes = 96;  // and the checksum
+constexpr std::size_t kWelcomeBytes = 96;  // plus the checksum
 constexpr std::size_t kRefusedBytes = 32;
 constexpr std::uint32_t kHasToken = 1;
 
@@ -158,7 +158,7 @@ bool decode(ByteSpan record, Refused* refused) {
   if (record.size() < kRefusedBytes) return false;
   refused->code = static_cast<Refusal>(load_le<std::uint32_t>(&record[24]));
   const std::size_t size = std::min<std::size_t>(load_le<std::uint32_t>(&record[28]), record.size() - kRefusedBytes);
-  // What another machine says goes into our messages and logs: no line breaks or escape sequences of its choosing.
+  // Text of another machine becomes part of our errors and logs: it must not contain line breaks or escape sequences.
   refused->reason = printable(as_text(record.subspan(kRefusedBytes, std::min(size, kMaxReason))));
   return true;
 }

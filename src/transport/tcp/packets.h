@@ -18,45 +18,45 @@ inline constexpr std::size_t kMaxRecord = 512;
 // Feature bits: each end offers its own; a feature is used when both offered it.
 inline constexpr std::uint64_t kFeatureErrorMessages = 1;  ///< Knows message type 255.
 inline constexpr std::uint64_t kFeatureCountedLeases = 2;  ///< A client: frees each address as often as it was sent.
-inline constexpr std::uint64_t kFeatureCancel = 4;         ///< Knows an End of Stream from the client.
+inline constexpr std::uint64_t kFeatureCancel = 4;         ///< Knows an End of Stream that is sent by the client.
 inline constexpr std::uint64_t kFeatureChecksums = 8;      ///< Knows the checksums of frames.
-/// Asks for them: they are used if both ends know them and one asks.
+/// Requests checksums: they are used if both ends know them and one requests them.
 inline constexpr std::uint64_t kFeatureAsksForChecksums = 16;
 
-/// How what follows the handshake is protected.
+/// The protection of the connection after the handshake.
 enum class Mode : std::uint32_t { kPlain = 0, kTls = 1 };
 
 enum class RecordType : std::uint32_t { kHello = 1, kWelcome = 2, kRefused = 3, kChallenge = 4, kProof = 5 };
 
-/// What every record starts with.
+/// The beginning of every record.
 struct Preamble {
   RecordType type = RecordType::kHello;
   std::uint32_t version = kProtocolVersion;
-  std::uint32_t size = 0;  ///< Of the whole record.
+  std::uint32_t size = 0;  ///< Of the whole record, in bytes.
   Mode mode = Mode::kPlain;
 };
 
-/// Client's opening.
+/// The client's first record.
 struct Hello {
   std::uint64_t features = 0;
   std::uint64_t max_message = 0;
   std::uint64_t max_body = 0;
-  std::uint32_t role = 0;  ///< As ChannelRole counts.
+  std::uint32_t role = 0;  ///< The number of a ChannelRole.
   bool has_token = false;
   Nonce nonce{};
 };
 
-/// Server's question, where it has a token.
+/// The server's second step if it has a token.
 struct Challenge {
   Nonce nonce{};
 };
 
-/// Client's answer to it.
+/// The client's answer to a Challenge.
 struct TokenProof {
   Proof proof{};
 };
 
-/// Server's consent.
+/// The server's acceptance.
 struct Welcome {
   std::uint64_t features = 0;
   std::uint64_t max_message = 0;
@@ -69,13 +69,13 @@ struct Welcome {
 enum class Refusal : std::uint32_t {
   kOtherVersion = 1,  ///< No common version.
   kToken = 2,         ///< A token is needed, or it was the wrong one.
-  kMalformed = 3,     ///< The opening breaks the rules.
-  kResources = 4,     ///< The server has no descriptors or memory left, or clients enough.
+  kMalformed = 3,     ///< The client's record violates the rules.
+  kResources = 4,     ///< The server has no descriptors or memory left, or already has its maximum of clients.
   kMode = 5,          ///< The server doesn't protect connections in this way.
-  kChecksums = 6,     ///< The server wants checksums of frames, and the client doesn't know them or was told not to.
+  kChecksums = 6,     ///< The server requires checksums; the client doesn't know them or has them turned off.
 };
 
-/// Server's refusal; the connection is closed after it.
+/// The server's rejection. The connection is closed after it.
 struct Refused {
   Refusal code = Refusal::kMalformed;
   std::string reason;  ///< UTF-8, cut off at 400 bytes.
@@ -87,20 +87,21 @@ std::vector<std::byte> encode(const TokenProof& proof);
 std::vector<std::byte> encode(const Welcome& welcome);
 std::vector<std::byte> encode(const Refused& refused);
 
-/// Whether a HELLO or a WELCOME, whole and of its length at least, differs from what was sent, by its own CRC-32C. One
-/// that ends before that (an older end's) can't be checked; one that knows checksums must have it.
+/// Whether a HELLO or a WELCOME was changed on its way, according to its own CRC-32C. The record must be complete, with
+/// at least its minimum length. A record of an older end is shorter, has no CRC, and can't be checked; a record that
+/// announces checksums must have one.
 [[nodiscard]] bool is_damaged(ByteSpan hello, const Hello& decoded) noexcept;
 [[nodiscard]] bool is_damaged(ByteSpan welcome, const Welcome& decoded) noexcept;
 
-/// The part of a welcome that its proof is about.
+/// The part of a welcome that its proof covers.
 ByteSpan proven_part(ByteSpan welcome) noexcept;
 
-/// False: nothing of ours, or of a size that none has. `bytes` has at least kPreambleBytes. What follows the preamble
-/// belongs to the version: check that first.
+/// Returns false if the bytes aren't a record of this protocol, or have a size that no record has. `bytes` has at least
+/// kPreambleBytes. The content after the preamble depends on the version: check that first.
 [[nodiscard]] bool decode(ByteSpan bytes, Preamble* preamble) noexcept;
 
-/// Of a whole record of the right type. False: too short. Bytes beyond those known are ignored: later minor additions
-/// go there.
+/// Decodes a complete record of the right type. Returns false if it is too short. Additional bytes are ignored: later
+/// minor versions may append fields.
 [[nodiscard]] bool decode(ByteSpan record, Hello* hello) noexcept;
 [[nodiscard]] bool decode(ByteSpan record, Challenge* challenge) noexcept;
 [[nodiscard]] bool decode(ByteSpan record, TokenProof* proof) noexcept;

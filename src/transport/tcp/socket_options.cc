@@ -17,8 +17,8 @@ namespace {
 
 constexpr int kProbes = 3;
 constexpr int kLongestInterval = 10;                // s
-constexpr std::uint64_t kSane = 1ull << 60;         // no length near the end of 64 bits is ever added to
-constexpr std::size_t kDroppedAtTheEnd = 16 << 20;  // bytes: as much as a receive buffer may hold, about
+constexpr std::uint64_t kSane = 1ull << 60;         // limit of lengths, so that additions can't overflow 64 bits
+constexpr std::size_t kDroppedAtTheEnd = 16 << 20;  // bytes: about the size of a receive buffer
 
 void set(int socket, int level, int option, int value, const char* name, const std::string& where) {
   if (::setsockopt(socket, level, option, &value, sizeof value) != 0) {
@@ -26,8 +26,8 @@ void set(int socket, int level, int option, int value, const char* name, const s
   }
 }
 
-/// BBR spaces out what it sends, for the sake of queues in a network. Within the machine there is none, and it costs a
-/// third of the speed. A system without another algorithm keeps it.
+/// BBR paces its packets to keep queues in the network short. Within the machine there is no network, and pacing costs
+/// a third of the speed. If the system has no other algorithm, BBR stays.
 void send_unpaced(int socket) noexcept {
   char name[16] = {};
   socklen_t size = sizeof name;
@@ -86,7 +86,7 @@ bool is_on_this_machine(int socket) noexcept {
 void shut_down(int socket) noexcept {
   ::shutdown(socket, SHUT_WR);
   for (std::size_t dropped = 0; dropped < kDroppedAtTheEnd;) {
-    // MSG_TRUNC has TCP drop bytes without copying them anywhere.
+    // With MSG_TRUNC, TCP drops the bytes without copying them.
     const ssize_t got = ::recv(socket, nullptr, kDroppedAtTheEnd, MSG_DONTWAIT | MSG_TRUNC);
     if (got > 0) {
       dropped += static_cast<std::size_t>(got);

@@ -9,17 +9,19 @@ namespace crossdock::transport::tcp {
 /// Throws InvalidArgumentError for options that can't work.
 void check_options(const TcpOptions& options);
 
-/// Buffer sizes: before connecting or listening, since the window's scale is fixed then. Throws SystemError.
+/// Sets the buffer sizes. Call it before connecting or listening, because the window scale is fixed then. Throws
+/// SystemError.
 void set_buffers(int socket, const TcpOptions& options, const std::string& where);
 
-/// What a connected socket needs: no delay, probes, time limits, and no pacing within the machine. Throws SystemError.
+/// Sets the options of a connected socket: no delay, keepalive probes, time limits, and no pacing within the machine.
+/// Throws SystemError.
 void set_up(int socket, const TcpOptions& options, const std::string& where);
 
-/// Whether the peer's address is of the loopback, or this end's own. False of a peer that has gone.
+/// Whether the peer's address is a loopback address or equal to this end's own. False if the peer has disconnected.
 bool is_on_this_machine(int socket) noexcept;
 
-/// The polite end: what was sent still reaches the peer. Closing a socket with bytes unread would have the system throw
-/// it away, so those that are there are dropped first. Doesn't wait.
+/// Ends the connection so that sent bytes still reach the peer. The system would discard them if a socket were closed
+/// with unread bytes, so bytes that have already arrived are read and dropped first. Doesn't wait.
 void shut_down(int socket) noexcept;
 
 }  // namespace crossdock::transport::tcp

@@ -14,7 +14,8 @@ namespace crossdock::transport::tcp {
 
 Nonce make_nonce() {
   Nonce nonce;
-  // So few bytes come whole or not at all, once the system has randomness; that wait a signal may cut short.
+  // The system returns this few bytes all at once, as soon as it has randomness. A signal may interrupt the wait for
+  // that.
   ssize_t got = 0;
   do {
     got = ::getrandom(nonce.data(), nonce.size(), 0);

@@ -7,7 +7,7 @@
 
 #include "crossdock/core/bytes.h"
 
-/// How an end proves that it knows the token, without sending it.
+/// Proofs that an end knows the token, without sending it.
 namespace crossdock::transport::tcp {
 
 inline constexpr std::size_t kNonceBytes = 32;
@@ -15,16 +15,17 @@ inline constexpr std::size_t kProofBytes = 32;
 using Nonce = std::array<std::byte, kNonceBytes>;
 using Proof = std::array<std::byte, kProofBytes>;
 
-/// Random, never used before. Throws SystemError.
+/// Returns random bytes that were never used before. Throws SystemError.
 Nonce make_nonce();
 
-/// HMAC-SHA256 under the token, over `role` and the records of the handshake so far. Throws SystemError.
+/// Returns the HMAC-SHA256 with the token as its key, over `role` and the records of the handshake so far. Throws
+/// SystemError.
 Proof prove(std::string_view token, std::string_view role, std::span<const ByteSpan> records);
 
 inline constexpr std::string_view kClientRole = "crossdock tcp 1 client";
 inline constexpr std::string_view kServerRole = "crossdock tcp 1 server";
 
-/// Takes the same time whatever differs.
+/// Compares in constant time.
 bool same(const Proof& a, const Proof& b) noexcept;
 
 }  // namespace crossdock::transport::tcp

@@ -305,14 +305,14 @@ TEST(LeaseLedgerAge, IsThatOfTheLeaseThatHasBeenOutLongest) {
   lend(300, 3, 4000);
   lend(300, 3, 5000);  // the same again: counts from the first
   EXPECT_EQ(ledger.oldest_ms(), 1000);
-  free(100);
+  end_lease(100);
   EXPECT_EQ(ledger.oldest_ms(), 2000);
-  free(200);
+  end_lease(200);
   EXPECT_EQ(ledger.oldest_ms(), 3000);
-  free(100);
-  free(300);
+  end_lease(100);
+  end_lease(300);
   EXPECT_EQ(ledger.oldest_ms(), 4000);
-  free(300);
+  end_lease(300);
   EXPECT_FALSE(ledger.oldest_ms());
 }
 
