@@ -1,9 +1,9 @@
-"""Arrays and tables from one library, process or machine to another, without a copy.
+"""Passes arrays and tables from one library, process or machine to another, without a copy.
 
-`asarray()` takes any array, and what it gives goes anywhere. `serve()` offers tables by name, `connect()` gets them in
-another process, and `Arena` is memory to build them in. `open()` and `write()` are for Arrow files. `check()` checks
-the exports of any object, and `debug()` explains faults in shared memory. `crossdock.offload` says where work runs,
-`crossdock.testing` simulates devices.
+`asarray()` imports any array as a `Tensor`, which other libraries can import. `serve()` offers tables by name,
+`connect()` gets them in another process, and `Arena` is memory to build tables in. `open()` and `write()` are for Arrow
+files. `check()` checks the exports of any object, and `debug()` explains faults in shared memory. `crossdock.offload`
+selects where work runs, and `crossdock.testing` simulates devices.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -136,7 +136,7 @@ __all__ = [
     "write",
 ]
 
-# What takes long to import, or is used by few, comes when it is asked for: name and module.
+# Names that are imported on first use, because their modules are slow to import or rarely used: name and module.
 _LATER = {"AsyncRecordBatchReader": "crossdock.aio", "CheckFailedError": "crossdock.checking"}
 _MODULES = ("offload", "testing")
 

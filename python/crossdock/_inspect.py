@@ -1,4 +1,4 @@
-"""What `crossdock inspect` shows. Nothing is cut: long lines are broken on a terminal, and whole in a file."""
+"""The output of `crossdock inspect`. No text is cut: long lines are wrapped on a terminal, and left whole in a file."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from crossdock.file import _encoded
 if TYPE_CHECKING:
     from crossdock._typing import BatchAbout, BufferAbout, FieldAbout, FileAbout, SchemaAbout
 
-# Of one batch, as text; --json has all.
+# Limits of the text output, for one batch; --json writes everything.
 _MOST_BUFFERS = 1000
 _MOST_OF_A_VALUE = 80
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
 def is_uri(target: str) -> bool:
-    """Whether it begins with a scheme. A file whose name does is `./name:of`."""
+    """Returns whether `target` begins with a scheme. A file whose name looks like that is given as `./name:of`."""
     return _URI.match(target) is not None
 
 
@@ -46,7 +46,7 @@ def _print_json(value: Any) -> None:
 
 
 def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[str], indent: str) -> None:
-    """Columns as wide as what is in them; those with nothing in them are left out."""
+    """Prints a table. Columns are as wide as their content; empty columns are left out."""
     kept = [i for i in range(len(header)) if any(row[i] for row in rows)]
     widths = [max(len(header[i]), *(len(row[i]) for row in rows)) for i in kept]
     for row in (header, *rows):
@@ -97,7 +97,7 @@ def print_schema(schema: SchemaAbout, indent: str = "") -> None:
 
 
 class _Messages:
-    """Prints record batches and dictionaries as they come, within a limit."""
+    """Prints record batches and dictionaries as they arrive, up to a limit."""
 
     _ROW = "{:<14} {:>12} {:>12} {:>14} {:>14}  {}"
 
@@ -111,11 +111,11 @@ class _Messages:
 
     @property
     def full(self) -> bool:
-        """Whether the limit of batches is reached."""
+        """True if the limit of batches is reached."""
         return 0 < self._limit <= self.batches
 
     def add(self, message: BatchAbout, write_json: Callable[[BatchAbout], None]) -> None:
-        """Shows one, unless there were enough of its kind."""
+        """Prints a message, unless the limit for its kind is reached."""
         is_batch = message["kind"] == "record batch"
         if not is_batch and 0 < self._limit <= self.dictionaries:
             self.hidden_dictionaries += 1
@@ -199,7 +199,7 @@ def _buffer(buffer: BufferAbout) -> tuple[str, str, str, str]:
     return kind, _count(buffer["size"]), decompressed, at
 
 
-# ---- what there is to look at ----
+# ---- files, catalogs and streams ----
 
 
 def _file_line(path: Path, about: FileAbout) -> str:
@@ -218,7 +218,7 @@ def _file_line(path: Path, about: FileAbout) -> str:
 
 
 def show_file(path: Path, *, buffers: bool, as_json: bool, limit: int) -> None:
-    """An Arrow IPC file or stream file: as a whole, its schema, and its messages."""
+    """Prints an Arrow IPC file or stream file: a summary, its schema, and its messages."""
     inspector = _native.FileInspector(_encoded(path))
     about = inspector.about()
     messages = _Messages(limit, buffers, as_json)
@@ -250,7 +250,7 @@ def show_file(path: Path, *, buffers: bool, as_json: bool, limit: int) -> None:
 
 
 def show_catalog(uri: str, client: Client, *, as_json: bool) -> None:
-    """All that a server has, with schemas."""
+    """Prints all tables of a server, with their schemas."""
     entries = client.list()
     if as_json:
         tables = [
@@ -279,7 +279,7 @@ def show_catalog(uri: str, client: Client, *, as_json: bool) -> None:
 
 
 def show_stream(name: str, client: Client, *, buffers: bool, as_json: bool, limit: int, timeout: float) -> None:
-    """A table as it comes: its schema, its batches and dictionaries, and how their bodies travel."""
+    """Prints a table as it arrives: its schema, its batches and dictionaries, and how their bodies are transferred."""
     log = _native.StreamLog(False, True)
     messages = _Messages(limit, buffers, as_json)
 
@@ -299,7 +299,7 @@ def show_stream(name: str, client: Client, *, buffers: bool, as_json: bool, limi
             print_schema(schema)
             print(flush=True)
         for batch in reader:
-            del batch  # Freed before the next one is waited for.
+            del batch  # Released before the wait for the next one.
             if messages.full:
                 more = True
                 break
@@ -320,7 +320,7 @@ def show_stream(name: str, client: Client, *, buffers: bool, as_json: bool, limi
 
 
 def _batches(reader: _native.RecordBatchReader, before_waiting: Callable[[], None]) -> Iterator[None]:
-    """A stream's batches, dropped. Calls back before each wait, when all that has come so far was taken."""
+    """Reads and drops the batches of a stream. Calls `before_waiting` before each wait, when no batch is ready."""
     while True:
         there, batch = reader._try_next()
         if not there:
@@ -333,7 +333,7 @@ def _batches(reader: _native.RecordBatchReader, before_waiting: Callable[[], Non
 
 
 def show_wire(name: str, client: Client, *, as_json: bool, limit: int, timeout: float) -> None:
-    """The messages of a stream, decoded, as they pass."""
+    """Prints the decoded messages of a stream as they are sent and received."""
     log = _native.StreamLog(True, False)
 
     def drain() -> None:
@@ -355,7 +355,7 @@ def show_wire(name: str, client: Client, *, as_json: bool, limit: int, timeout: 
                 if count == limit:
                     break
     finally:
-        reader = None  # It holds the dictionaries: what they lie in is freed here.
+        reader = None  # The reader holds the dictionaries. Dropping it frees their memory, which may send messages.
         drain()
         _say_left_out(log)
 

@@ -1,7 +1,7 @@
-"""The thread that has log lines of a server's threads reach `logging` while the program's main thread waits.
+"""The thread that delivers log lines of a server's threads to `logging` while the program's main thread waits.
 
-A server's own threads take no interpreter lock, so they leave their lines to Python threads. The main thread takes them
-between two byte codes; in `signal.pause()`, `Event.wait()` or `input()`, as servers wait, it doesn't get there.
+A server's own threads don't take the GIL, so they queue their lines for Python threads. The main thread delivers them
+between two byte codes. It can't while it waits in `signal.pause()`, `Event.wait()` or `input()`, as servers do.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from crossdock import _native
 
 
 def start() -> None:
-    """Once in each process; later calls do nothing. The thread is a daemon: it ends with the interpreter."""
+    """Starts the thread once in each process; later calls do nothing. It is a daemon, and ends with the interpreter."""
     descriptor = _native._log_descriptor()
     if descriptor >= 0:
         threading.Thread(target=_drain, args=(descriptor,), name="crossdock-log", daemon=True).start()

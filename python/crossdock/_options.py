@@ -1,4 +1,4 @@
-"""Checks of arguments that more than one class takes."""
+"""Checks of arguments that several classes take."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MAX_MS = 2**31 - 1
 
 
 def milliseconds(seconds: float | None, what: str) -> int:
-    """Seconds as the library takes them: whole milliseconds, rounded up; None is forever (-1)."""
+    """Converts seconds to the library's whole milliseconds, rounded up. None means no limit (-1)."""
     if seconds is None:
         return -1
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
@@ -22,7 +22,7 @@ def milliseconds(seconds: float | None, what: str) -> int:
 
 
 def limit(number: int, what: str) -> int:
-    """A limit as the library takes it: 64 bits without a sign."""
+    """Checks a limit: the library takes an unsigned number of 64 bits."""
     if isinstance(number, bool) or not isinstance(number, int):
         raise TypeError(f"{what} is an int, not {type(number).__name__}")
     if not 0 <= number < 2**64:
@@ -31,7 +31,7 @@ def limit(number: int, what: str) -> int:
 
 
 def trusted_users(users: str | Iterable[int] | None) -> tuple[bool, list[int]]:
-    """(any user at all, user ids beside our own)."""
+    """Converts the option `users`. Returns whether any user is trusted, and the user ids beside the caller's own."""
     if users is None:
         return False, []
     if isinstance(users, str):
@@ -49,7 +49,7 @@ def trusted_users(users: str | Iterable[int] | None) -> tuple[bool, list[int]]:
 
 
 def checked_uri(uri: str) -> str:
-    """A URI of ours; others' mistakes are the library's to find."""
+    """Checks that a URI is a str that can be encoded as UTF-8. The library finds all other mistakes."""
     if not isinstance(uri, str):
         raise TypeError(f"a URI is a str, as in 'shm:' or as a server's uri has it, not {type(uri).__name__}")
     try:
@@ -60,7 +60,7 @@ def checked_uri(uri: str) -> str:
 
 
 def checked_name(name: str) -> str:
-    """The name of a table."""
+    """Checks the name of a table: a str that can be encoded as UTF-8."""
     if not isinstance(name, str):
         raise TypeError(f"the name of a table is a str, not {type(name).__name__}")
     try:
@@ -71,7 +71,7 @@ def checked_name(name: str) -> str:
 
 
 def secret(token: str | None) -> str:
-    """A token as the library takes it: empty is none."""
+    """Checks a token. Returns it as the library takes it: an empty text for None."""
     if token is None:
         return ""
     if not isinstance(token, str):
@@ -82,7 +82,7 @@ def secret(token: str | None) -> str:
 
 
 def checked_flag(value: bool | None, what: str) -> bool | None:
-    """True, False, or None where the library decides."""
+    """Checks an option that is True, False, or None. With None the library decides."""
     if value is not None and not isinstance(value, bool):
         raise TypeError(f"{what} is True, False or None, not {type(value).__name__}")
     return value

@@ -1,4 +1,4 @@
-"""What counts as a source, wherever one is given."""
+"""Classifies sources, for all functions that take one."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ _ARRAYS = ("__arrow_c_array__", "__arrow_c_device_array__")
 
 
 def is_array(source: object) -> bool:
-    """Whether an object with Arrow methods is one array, or one batch."""
+    """Returns whether an object with Arrow methods is a single array or batch."""
     return any(hasattr(source, method) for method in _ARRAYS)
 
 
 def kind(source: object) -> Literal["file", "arrow", "callable"]:
-    """The path of a file; an object with Arrow methods, or a list of such; or a callable that makes one."""
+    """Returns the kind of a source: the path of a file; an object with Arrow methods, or a list of such objects; or a
+    callable that makes one. Raises UnsupportedTypeError for other objects."""
     if isinstance(source, (str, os.PathLike)):
         return "file"
-    # A class has its objects' methods too, but it is a callable.
+    # A class also has the methods of its instances, but it is a callable.
     is_class = isinstance(source, type)
     is_arrow = not is_class and any(hasattr(source, method) for method in _STREAMS + _ARRAYS)
     if is_arrow or isinstance(source, (list, tuple)):

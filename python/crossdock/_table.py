@@ -1,4 +1,4 @@
-"""Tables in plain text: as wide as the terminal for people, whole for programs."""
+"""Tables in plain text: cut to the width of a terminal, and complete if the output isn't a terminal."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from typing import TextIO
 from rich.cells import cell_len, set_cell_size
 
 _GAP = "  "
-# A cell is cut to this only where the table is too wide for the terminal.
+# The width that cells are cut to if the table is too wide for the terminal.
 _NARROW = 24
-_NARROWEST = 8  # of the last column, before it is left out
+_NARROWEST = 8  # The least width of the last column; with less room it is left out.
 
 
 def terminal_width(stream: TextIO | None = None) -> int | None:
-    """Columns of the terminal that `stream`, or else stdout, is; None where it is none, and nothing is to be cut."""
+    """Returns the width of the terminal that `stream` (default: stdout) writes to, or None if it isn't a terminal."""
     return shutil.get_terminal_size().columns if (stream or sys.stdout).isatty() else None
 
 
 def wrapped(text: str, width: int | None) -> str:
-    """`text` broken between words at `width`, with the lines after the first indented; as it is without a width."""
+    """Wraps `text` between words at `width`, and indents the lines after the first. Without a width, returns `text`."""
     if width is None:
         return text
     return textwrap.fill(text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def fitted(widths: Sequence[int], width: int) -> list[int]:
-    """The widths of the columns that are shown in `width`: as many from the left as fit, and at least one.
+    """Returns the widths of the columns that are shown in `width`: as many from the left as fit, and at least one.
 
-    Where not all fit as they are, wide columns are cut to `_NARROW`, and the last one to what is left of the room, if
-    that is `_NARROWEST`; room that is left over goes back to them, from the left.
+    If not all columns fit, wide columns are cut to `_NARROW`, and the last one to the room that is left, if that is at
+    least `_NARROWEST`. Room that is left over goes to the cut columns, from the left.
     """
     if sum(widths) + len(_GAP) * (len(widths) - 1) <= width:
         return list(widths)
@@ -71,9 +71,9 @@ def table_lines(
     right: Set[int] = frozenset(),
     width: int | None = None,
 ) -> tuple[list[str], int]:
-    """The lines of a table, and how many columns were left out for want of room.
+    """Returns the lines of a table, and the number of columns that were left out because there is no room.
 
-    The texts are of one line each. Columns in `right` are aligned to the right. Without a width nothing is cut.
+    Each cell must be a text of one line. Columns in `right` are aligned to the right. Without a width, nothing is cut.
     """
     everything = (header, *rows)
     widths = [max(cell_len(row[i]) for row in everything) for i in range(len(header))]

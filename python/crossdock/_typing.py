@@ -1,4 +1,4 @@
-"""What the package takes and gives, for type checkers; the package itself never imports it at run time."""
+"""Types of arguments and results, for type checkers. The package itself never imports them at run time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Batches = Sequence[ArrayExporter] | Sequence[DeviceArrayExporter]
 Source = Exporter | Batches | str | os.PathLike[str] | Callable[[], Exporter]
 
 
-# Where memory is: an object of ours, its text, or DLPack's pair of numbers.
+# Names a device: a Device, its text, or DLPack's pair of numbers.
 DeviceLike: TypeAlias = Device | str | tuple[int, int]
 
 
@@ -47,16 +47,16 @@ class CudaStream(Protocol):
 
 
 class SyclQueue(Protocol):
-    """dpctl's SyclQueue, SyclContext, and what is made after them."""
+    """dpctl's SyclQueue and SyclContext, and similar objects."""
 
     def _get_capsule(self) -> Any: ...
 
 
-# What names a queue: an object of ours, a filter string, a device, another library's stream or queue.
+# Names a queue: a Queue, a filter string, a device, or another library's stream or queue.
 QueueLike: TypeAlias = Queue | DeviceLike | CudaStream | SyclQueue
 UsmType: TypeAlias = Literal["device", "shared", "host"]
 
-# What a Tensor is indexed by.
+# An index of a Tensor.
 Index: TypeAlias = SupportsIndex | slice | EllipsisType
 
 
@@ -87,7 +87,7 @@ class PointerAttributes(TypedDict):
     allocation: tuple[int, int] | None
 
 
-# What `crossdock inspect --json` writes, as docs/cli.md says it.
+# The output of `crossdock inspect --json`, as described in docs/cli.md.
 class FieldAbout(TypedDict):
     path: str
     depth: int
@@ -148,11 +148,11 @@ class BatchAbout(TypedDict):
     replaces: bool
     metadata: list[list[str]]
     nodes: NotRequired[list[NodeAbout]]
-    # Of a file:
+    # Only for a file:
     metadata_offset: NotRequired[int]
     metadata_bytes: NotRequired[int]
     body_offset: NotRequired[int]
-    # Of a stream:
+    # Only for a stream:
     number: NotRequired[int]
     body: NotRequired[Literal["bytes", "addresses"]]
     message_bytes: NotRequired[int]

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncRecordBatchReader"]
 
-# Batches that are there already are taken without a word to the event loop, but not for ever.
+# The most batches that are returned in a row, if they are ready, before the event loop may run other tasks.
 _BATCHES_IN_A_ROW = 64
 
 
 class AsyncRecordBatchReader:
     """One stream of batches for asyncio: iterate over it with `async for`. Made by `Client.aget()`.
 
-    Waiting costs no thread: the event loop watches the connection. For one task at a time. Leave it with `aclose()`, or
-    use it as an asynchronous context manager; dropping it does as well.
+    Waiting needs no thread: the event loop watches the connection. Only one task at a time may use it. Close it with
+    `aclose()`, or use it as an asynchronous context manager; dropping it also closes it.
     """
 
     def __init__(self, start: Callable[[_native.Interrupt], RecordBatchReader]) -> None:
@@ -37,7 +37,7 @@ class AsyncRecordBatchReader:
         self._in_a_row = 0
 
     async def schema(self) -> Schema:
-        """The schema; asks for the stream if nothing has yet."""
+        """Returns the schema. Starts the stream if it wasn't started yet."""
         return (await self._opened()).schema
 
     def __aiter__(self) -> AsyncRecordBatchReader:
@@ -60,7 +60,7 @@ class AsyncRecordBatchReader:
             self._in_a_row = 0
             descriptor = reader._prepare_sleep()
             if descriptor < 0:
-                await asyncio.sleep(0)  # a long body comes piece by piece; others want their turn meanwhile
+                await asyncio.sleep(0)  # a long body arrives in pieces; other tasks run meanwhile
                 continue
             try:
                 await self._readable(descriptor)
@@ -68,11 +68,11 @@ class AsyncRecordBatchReader:
                 reader._awake()
 
     async def aclose(self) -> None:
-        """No more batches; the source is told. Batches that were handed out stay valid."""
+        """Ends the stream, and tells the source. Batches that were returned before stay valid."""
         self._closed = True
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
-            # The loop must not watch a descriptor that is closed, and may come again as somebody else's.
+            # The loop must not watch a closed descriptor: its number may be reused for another file.
             waiting.get_loop().remove_reader(self._watched)
             if not waiting.done():
                 waiting.set_exception(ClosedError("this AsyncRecordBatchReader was closed"))
@@ -96,8 +96,8 @@ class AsyncRecordBatchReader:
         if self._closed:
             raise ClosedError("this AsyncRecordBatchReader was closed; aget() the table again")
         if self._reader is None:
-            # Connecting and the wait for the schema may take long: a thread of the loop's does it. A task that is
-            # cancelled meanwhile leaves it for the next one.
+            # Connecting and waiting for the schema may take long, so a thread of the loop does it. If the waiting task
+            # is cancelled, the opening goes on for the next task.
             if self._opening is None or self._opening.cancelled():
                 self._opening = asyncio.ensure_future(_open(self._start))
             opening = self._opening
@@ -113,7 +113,7 @@ class AsyncRecordBatchReader:
                 raise
             self._opening = None
             if self._closed:
-                reader.close()  # aclose() may not have seen it
+                reader.close()  # aclose() may have run before the reader was opened
                 raise ClosedError("this AsyncRecordBatchReader was closed while it was being opened")
             self._reader = reader
         return self._reader
@@ -141,7 +141,7 @@ async def _open(start: Callable[[_native.Interrupt], RecordBatchReader]) -> Reco
     try:
         return await asyncio.to_thread(start, interrupt)
     except asyncio.CancelledError:
-        interrupt.cancel()  # A loop that ends cancels its tasks, and then waits for its threads.
+        interrupt.cancel()  # Ends the thread: a loop that ends cancels its tasks, and then waits for its threads.
         raise
 
 

@@ -1,4 +1,4 @@
-"""Memory to build one table in, which publishing takes over without a copy."""
+"""Memory to build one table in. Publishing the table takes the memory over without a copy."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ def _make_read_only(views: dict[int, weakref.ref[NDArray[Any]]]) -> None:
 
 
 class Arena:
-    """Memory for one table. Fill it, publish what you built, and no byte of that is copied.
+    """Memory for one table. Fill it and publish the table: no byte of the data is copied.
 
-    Publishing anything whose buffers lie in the arena takes the whole arena over and freezes it, for good: the arrays
-    that `empty()` gave turn read-only, and `empty()` and `buffer()` raise `ArenaFrozenError`. The memory is then
-    read-only to this process too: writing to it through a view that couldn't be reached (a slice of such an array, a
-    tensor or buffer made from one) is answered by the system with SIGSEGV, which ends the process. So release such
-    views before you publish.
+    Publishing anything whose buffers are in the arena takes the whole arena over and freezes it permanently: the arrays
+    that `empty()` returned become read-only, and `empty()` and `buffer()` raise `ArenaFrozenError`. The memory is then
+    read-only in this process, too. Other views of it (a slice of such an array, a tensor or buffer made from one) can't
+    be marked read-only: writing through one raises SIGSEGV, which ends the process. Release such views before you
+    publish.
 
-    The memory lives as long as any array, buffer or batch that looks at it.
+    The memory lives as long as any array, buffer or batch that points into it.
 
-    reserve: the most bytes that it can hold. It costs address space only; 0 means twice the machine's memory.
+    reserve: the most bytes that the arena can hold. It only costs address space; 0 means twice the machine's memory.
     """
 
     def __init__(self, reserve: int = 0) -> None:
         if reserve < 0:
             raise InvalidArgumentError(f"reserve is a number of bytes from 0 on; it was {reserve}")
         self._native = _native.Arena(reserve)
-        self._views: dict[int, weakref.ref[NDArray[Any]]] = {}  # By the array's id.
+        self._views: dict[int, weakref.ref[NDArray[Any]]] = {}  # The arrays of empty(), by id().
         self._native.on_freeze(partial(_make_read_only, self._views))
 
     @property
     def frozen(self) -> bool:
-        """True once it was published."""
+        """True after the arena was published."""
         return self._native.frozen
 
     @property
@@ -59,15 +59,19 @@ class Arena:
         return self._native.nbytes
 
     def buffer(self, nbytes: int) -> _native.ArenaBuffer:
-        """Zeroed memory for what takes the buffer protocol, such as `pyarrow.py_buffer` or `memoryview`."""
+        """Allocates zeroed memory with the buffer protocol, for `pyarrow.py_buffer`, `memoryview` and others.
+
+        Raises `InvalidArgumentError` for a negative size, `ArenaFrozenError` after the arena was published.
+        """
         if nbytes < 0:
             raise InvalidArgumentError(f"nbytes is a number of bytes from 0 on; it was {nbytes}")
         return self._native.allocate(nbytes)
 
     def empty(self, shape: int | Sequence[int], dtype: DTypeLike = "f8") -> NDArray[Any]:
-        """A new NumPy array in the arena, in C order, aligned to 64 bytes.
+        """Allocates a NumPy array in the arena, in C order, aligned to 64 bytes.
 
-        Its memory happens to be zero. Needs NumPy.
+        Its memory is zero, although that isn't promised. Needs NumPy. Raises `InvalidArgumentError` for a negative
+        extent and for types with Python objects, `ArenaFrozenError` after the arena was published.
         """
         import numpy as np
 

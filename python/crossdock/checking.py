@@ -1,6 +1,6 @@
-"""`check()`, the checker of other people's exports, and what its reports are made of.
+"""`check()`, the checker of exports, and the types of its reports.
 
-The checker itself is loaded with the first use: nobody pays for it who doesn't call it.
+The checker itself is imported when it is first used, so that other programs don't pay for it.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ def check(obj: object, *, protocols: Iterable[str] | None = None) -> Report:
 
     The protocols are `dlpack`, `dlpack-exchange`, `cuda-array-interface`, `array-interface`, `buffer`,
     `sycl-usm-array-interface`, `arrow-schema`, `arrow-device-array`, `arrow-array`, `arrow-device-stream` and
-    `arrow-stream`. docs/check.md has the rules.
+    `arrow-stream`. docs/check.md lists the rules.
 
-    `obj` is the object itself, or something that makes one: a class, or a callable without arguments that claims no
-    protocol. A fresh object is made for each try then, which is what streams that can be read once need, and without
-    which it can't be seen whether exports outlive their object.
+    `obj` is the object itself, or a class or a callable without arguments, which claims no protocol, and which makes an
+    object. In the second case a new object is made for each test. Streams that can be read only once need this, and
+    only this shows whether exports outlive their object.
 
-    The object is exported from several times and is as before afterwards, except that a stream which can be read once
-    was read. Memory of devices is never read. A pointer that leads nowhere is found out; one that leads to memory of
-    somebody else's isn't, and a function that crashes crashes this process.
+    The object is exported several times, and is unchanged afterwards, except that a stream that can be read only once
+    was read. Memory of devices is never read. A pointer to unmapped memory is detected; a pointer to memory of another
+    owner isn't, and an exporter's function that crashes ends this process.
 
-    Raises InvalidArgumentError for an unknown protocol, and UnsupportedTypeError for an object that claims none, or
-    not all of those that were asked for. What `obj()` raises is raised.
+    Raises InvalidArgumentError for an unknown protocol, UnsupportedTypeError for an object that claims no protocol or
+    not all of `protocols`, and the errors that `obj()` raises.
     """
     from crossdock._check import check as run
 

@@ -1,4 +1,4 @@
-"""The command `crossdock`: serve files, get tables, list what a server has, look into both; check exports."""
+"""The command `crossdock`: serves files, gets tables, lists and inspects both, checks exports, and lists devices."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ not found; 4 no connection, or out of time; 5 the data was cut off or changed on
 141 the reader of the output ended first, as in `| head`.
 """
 
-# The first class that fits counts.
+# The first class that matches decides.
 _CODE_OF: tuple[tuple[type[BaseException], int], ...] = (
     (xd.TruncatedStreamError, DAMAGED),
     (xd.FileChangedError, DAMAGED),
@@ -70,7 +70,7 @@ _Checksum = Annotated[
 
 app = typer.Typer(
     help="Hands tables over between processes, without a copy where that is possible.",
-    rich_markup_mode=None,  # plain help: boxes break lines, and give flags a type
+    rich_markup_mode=None,  # plain help: rich's boxes break lines, and show a type for flags
     epilog=_TOKEN + _EXIT_CODES,
     no_args_is_help=True,
     add_completion=False,
@@ -89,7 +89,7 @@ def _error_line(name: str, error: object) -> None:
 
 
 def _report_error(error: BaseException) -> None:
-    """One line; with --debug, the traceback."""
+    """Prints an error in one line, or with --debug its traceback."""
     if not _debug:
         _error_line(type(error).__name__, error)
         return
@@ -99,19 +99,19 @@ def _report_error(error: BaseException) -> None:
 
 @contextmanager
 def _reported() -> Iterator[None]:
-    """Errors become one line on stderr and an exit code."""
+    """Turns errors into one line on stderr and an exit code."""
     try:
         yield
-        sys.stdout.flush()  # Here it is known that nobody reads any more.
+        sys.stdout.flush()  # Raises BrokenPipeError if the output has no reader any more.
     except KeyboardInterrupt:
-        with suppress(OSError):  # After SIGHUP the terminal may be gone.
+        with suppress(OSError):  # After SIGHUP the terminal may be closed.
             print("Interrupted", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
     except _MissingPackageError as error:
         _error_line("MissingPackage", error)
         raise typer.Exit(FAILED) from None
     except BrokenPipeError:
-        # The reader of our output is gone: nothing to say, and nothing more to flush to it.
+        # The output has no reader any more: print nothing, and flush nothing to it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(NO_READER) from None
     except tuple(kind for kind, _ in _CODE_OF) as error:
@@ -120,7 +120,7 @@ def _reported() -> Iterator[None]:
 
 
 def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Set[int] = frozenset()) -> int:
-    """Prints a table of texts of others. Returns how many columns were left out."""
+    """Prints a table of foreign texts. Returns the number of columns that were left out."""
     safe = [[shown(cell) for cell in row] for row in (header, *rows)]
     lines, left_out = table_lines(safe[0], safe[1:], right=right, width=terminal_width())
     for line in lines:
@@ -129,7 +129,7 @@ def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Se
 
 
 def _print_left_out(parts: Sequence[str], hint: str = "") -> None:
-    """The line under a table that doesn't show everything; none where it does."""
+    """Prints a line under a table that doesn't show everything. Prints nothing if `parts` is empty."""
     if parts:
         print(wrapped(f"... and {', '.join(parts)}{hint}", terminal_width()))
 
@@ -143,27 +143,27 @@ def _pyarrow(why: str) -> Any:
 
 
 def _token() -> str | None:
-    """Not an option: other users see command lines."""
-    return os.environ.get("CROSSDOCK_TOKEN")  # Set to nothing is a mistake, and refused as one.
+    """Returns the token of the environment. It isn't an option, because other users can see command lines."""
+    return os.environ.get("CROSSDOCK_TOKEN")  # An empty variable is a mistake, and raises an error later.
 
 
 def _connect(uri: str, timeout: float, checksum: bool | None = None) -> xd.Client:
     try:
         return xd.connect(uri, timeout=timeout, token=_token(), checksum=checksum)
     except xd.NotFoundError as error:
-        # A socket that isn't there is a server that isn't there; "not found" is for what a server has.
+        # A missing socket means that there is no server. "Not found" is only used for names in a server's catalog.
         raise xd.ConnectionError(str(error)) from None
 
 
 class _LogLine(logging.Formatter):
-    """A record on one line, without what a terminal would obey: texts of peers are in it."""
+    """Formats a record on one line, without control sequences of terminals, because it may contain text of peers."""
 
     def format(self, record: logging.LogRecord) -> str:
         return shown(super().format(record))
 
 
 class _LogLimit(logging.Filter):
-    """Lets `MOST` records through in `SECONDS`, and says then how many there were more: a peer must not fill a disk."""
+    """Passes at most `MOST` records in `SECONDS`, and then says how many were dropped: a peer must not fill a disk."""
 
     MOST = 20
     SECONDS = 10.0
@@ -186,7 +186,7 @@ class _LogLimit(logging.Filter):
 
 
 def _set_up_logging(debug: bool) -> None:
-    """On stderr: warnings, or everything."""
+    """Logs to stderr: warnings, or with `debug` everything."""
     handler = logging.StreamHandler()
     handler.setFormatter(
         _LogLine("%(asctime)s %(name)s %(levelname)s %(message)s")
@@ -220,7 +220,7 @@ def _common(
 
 
 def _source_of(path: Path, stable: str) -> tuple[Source, str | None]:
-    """What a file is served as, and its stability if it is served as a file."""
+    """Returns the source for a file, and its stability if it is served as a file."""
     suffix = path.suffix.lower()
     if suffix == ".parquet":
         _pyarrow(f"reading {path}")
@@ -236,37 +236,40 @@ def _source_of(path: Path, stable: str) -> tuple[Source, str | None]:
 
 
 def _on_end(handler: Any) -> None:
-    """Sets what happens at Ctrl-C, at SIGTERM, and when the terminal is closed, unless nohup asked to live on."""
+    """Sets the handler of SIGINT (Ctrl-C), SIGTERM and SIGHUP (the terminal is closed). Leaves SIGHUP ignored if nohup
+    has set that."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, handler)
 
 
-_MOST_OF_A_NAME = 40  # A server's name has 48 bytes; a number may follow.
+_MOST_OF_A_NAME = 40  # A server's name has at most 48 bytes, and a number may be appended.
 _MOST_NAMES = 100
 
 
 def _server_name(table: str) -> str:
-    """A server's name, made from a table's: letters, digits, '.', '_' and '-', the first a letter or a digit."""
+    """Makes a server's name from a table's: letters, digits, '.', '_' and '-', of which the first is a letter or
+    digit."""
     name = re.sub(r"[^A-Za-z0-9._]+", "-", table).lstrip("._-")[:_MOST_OF_A_NAME].rstrip("-")
     return name or "tables"
 
 
 def _server_at(uris: list[str], checksum: bool | None) -> xd.Server:
-    """The environment's token is for all commands, and is no mistake where nothing here is over tcp."""
+    """Starts a server. Passes the token only if a URI is for tcp: the variable is set for all commands, and must not be
+    an error here if no URI is for tcp."""
     over_tcp = any(uri.lower().startswith("tcp:") for uri in uris)
     return xd.Server(uris, token=_token() if over_tcp else None, checksum=checksum)
 
 
 def _server_at_a_name(table: str) -> xd.Server:
-    """A server at the table's name, or at that with the first number that is free, from 2 on."""
+    """Starts a server at the table's name, or at that name with the first free number, from 2 on."""
     name = _server_name(table)
     for number in range(1, _MOST_NAMES):
         uri = f"shm:{name}" if number == 1 else f"shm:{name}-{number}"
         try:
             server = xd.Server(uri)
         except xd.ConnectionError:
-            continue  # A live server has it.
+            continue  # A running server uses this name.
         if number > 1:
             print(f"shm:{name} is in use by another server of yours; this one is {uri}", file=sys.stderr)
         return server
@@ -318,7 +321,7 @@ def serve(
         raise typer.BadParameter(f"'trust' or 'snapshot', not {stable!r}", param_hint="--stable")
 
     stop = threading.Event()
-    # Set before anything is announced, so that whoever reads the URI may stop us at once.
+    # Set before the URI is printed: a program that reads the URI may stop the server at once.
     _on_end(lambda *_: stop.set())
     with (
         _reported(),
@@ -334,7 +337,7 @@ def serve(
             print(one, flush=True)
         if sys.stderr.isatty():
             print(f"Ctrl-C ends it. From another shell: crossdock ls {server.uri}", file=sys.stderr)
-        # Woken now and then, so that what the server's thread logs gets out.
+        # Wakes regularly, so that log lines of the server's thread are delivered.
         while not stop.wait(0.5):
             pass
 
@@ -355,7 +358,7 @@ def _check_format(target: Path) -> None:
 
 
 def _pyarrow_for(target: Path) -> Any:
-    """pyarrow, with what writes this file; takes longer than many a table."""
+    """Imports pyarrow and its writer for this file, which takes longer than writing a small table."""
     pyarrow = _pyarrow(f"writing {target}")
     if target.suffix.lower() in (".parquet", ".csv"):
         importlib.import_module(f"pyarrow.{target.suffix.lower()[1:]}")
@@ -363,7 +366,7 @@ def _pyarrow_for(target: Path) -> Any:
 
 
 def _open(path: Path, suffix: str, schema: Any, pyarrow: Any) -> Any:
-    """pyarrow's writer of the format that the suffix names."""
+    """Opens pyarrow's writer for the format that the suffix names."""
     match suffix:
         case ".arrow" | ".feather":
             return pyarrow.ipc.new_file(str(path), schema)
@@ -376,10 +379,10 @@ def _open(path: Path, suffix: str, schema: Any, pyarrow: Any) -> Any:
 
 
 def _write(target: Path, schema: xd.Schema, batches: Iterable[xd.RecordBatch]) -> None:
-    """Writes batches to a file, which gets its name once it is whole.
+    """Writes batches to a file, which gets its final name when it is complete.
 
-    One function and no object with a method for each step: an interrupt may come between any two instructions, and
-    what takes the file away has to stand around all of them.
+    This is one function, not an object with a method for each step: an interrupt may come between any two instructions,
+    and the `finally` that removes the partial file must enclose all of them.
     """
     pyarrow = _pyarrow_for(target)
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
@@ -405,7 +408,7 @@ def _size(count: float) -> str:
 
 
 class _Meter:
-    """Counts what came: a bar on a terminal, a line at the end where there is none."""
+    """Counts the received data. Shows a progress bar on a terminal; summary() is a line for the end."""
 
     def __init__(self, name: str, rows: int | None) -> None:
         self.rows = self.bytes = self.batches = 0
@@ -469,7 +472,7 @@ _HEAD_ROWS = 10
 
 
 def _print_head(batches: list[xd.RecordBatch], rows: int) -> None:
-    """The first of `rows` rows, if pyarrow is there to read them."""
+    """Prints the first of `rows` rows, if pyarrow is installed, which is needed to read them."""
     try:
         import pyarrow
     except ImportError:
@@ -513,7 +516,7 @@ def get(
     checksum: _Checksum = None,
 ) -> None:
     """Gets a table; writes it to a file, or says what it is and shows its first rows."""
-    _on_end(signal.default_int_handler)  # All as Ctrl-C: a file that isn't whole is taken away.
+    _on_end(signal.default_int_handler)  # All signals act as Ctrl-C, so that a partial file is removed.
     if output is not None:
         _check_format(output)
     with _reported():
@@ -547,7 +550,7 @@ def get(
 # ---- ls ----
 
 
-_MOST_OF_A_WAIT = 1.0  # Seconds, where a server among many does not answer.
+_MOST_OF_A_WAIT = 1.0  # The most seconds to wait for one of several servers.
 
 
 def _count(count: int | None) -> str:
@@ -555,7 +558,7 @@ def _count(count: int | None) -> str:
 
 
 def _list_servers(timeout: float) -> None:
-    """This user's servers that listen at a name, with what they have."""
+    """Prints this user's servers that listen at a name, with the names of their tables."""
     rows = []
     for name in _native.shm_names():
         uri = f"shm:{name}"
@@ -563,7 +566,7 @@ def _list_servers(timeout: float) -> None:
             with xd.connect(uri, timeout=min(timeout, _MOST_OF_A_WAIT)) as client:
                 tables = [entry.name for entry in client.list()]
         except (xd.NotFoundError, xd.ConnectionError):
-            continue  # It was killed, or has just ended.
+            continue  # The server was killed, or has just ended.
         except xd.Error as error:
             rows.append((uri, "?", type(error).__name__))
         else:
@@ -667,7 +670,7 @@ def inspect(
 
 
 def _evaluated(target: str) -> Any:
-    """What `module:expression` stands for; the current folder can be imported from."""
+    """Evaluates `module:expression`. Modules in the current folder can be imported."""
     module, colon, expression = target.partition(":")
     if not colon or not module or not expression.strip():
         raise typer.BadParameter(f"{target!r} is no module:expression, such as numpy:arange(3)")
@@ -686,7 +689,7 @@ def _evaluated(target: str) -> Any:
     try:
         return eval(code, names)
     except NameError as error:
-        # In the expression itself: what its functions lack is their own mistake.
+        # Handles a missing name in the expression itself. An error inside a function that it calls is raised.
         *_, (frame, _) = traceback.walk_tb(error.__traceback__)
         if error.name is None or frame.f_code.co_filename != target:
             raise
@@ -694,7 +697,8 @@ def _evaluated(target: str) -> Any:
 
 
 def _made_by(target: str, thing: object, error: TypeError) -> str | None:
-    """What to write instead of something that can't be called without arguments; None where that isn't what failed."""
+    """Returns a hint for an object that can't be called without arguments, or None if that isn't the reason of
+    `error`."""
     import inspect
 
     if not callable(thing):
@@ -705,7 +709,7 @@ def _made_by(target: str, thing: object, error: TypeError) -> str | None:
         module, _, expression = target.partition(":")
         return f"{target} can't be called without arguments ({error}); write '{module}:lambda: {expression}(...)'"
     except ValueError:
-        pass  # A built-in that doesn't tell.
+        pass  # A built-in without a signature.
     return None
 
 

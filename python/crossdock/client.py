@@ -1,4 +1,4 @@
-"""Getting tables from a server."""
+"""The client, which gets tables from a server."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ __all__ = ["Client", "connect"]
 class Client:
     """A connection to a server. Made by `connect()`.
 
-    Thread-safe; several readers at once are fine. Readers and batches outlive it. After a fork it belongs to the
-    parent: in the child its methods raise `ForkError`.
+    Thread-safe. Several readers at once are allowed. Readers and batches outlive the client. After a fork it belongs to
+    the parent: in the child its methods raise `ForkError`.
     """
 
     def __init__(
@@ -66,11 +66,11 @@ class Client:
         return self._closed
 
     def list(self, *, max_entries: int = 1 << 20, max_bytes: int = 256 << 20) -> list[_native.CatalogEntry]:
-        """The server's catalog: name, schema, rows, bytes and device of each table.
+        """Returns the server's catalog: name, schema, rows, bytes and device of each table.
 
-        max_entries, max_bytes: what to take from the server at most, in entries and in memory for their names and
-            schemas. A catalog that is larger is a `ResourceError`. Text in it that isn't UTF-8 is an
-            `InvalidDataError` that names the row.
+        max_entries, max_bytes: the most entries, and the most memory for their names and schemas, to accept from the
+            server. A larger catalog raises `ResourceError`. Text in it that isn't UTF-8 raises `InvalidDataError`,
+            which names the row.
         """
         return self._native.list(limit(max_entries, "max_entries"), limit(max_bytes, "max_bytes"))
 
@@ -84,20 +84,20 @@ class Client:
         limits: _native.Limits | None = None,
         arena: Arena | None = None,
     ) -> _native.RecordBatchReader:
-        """A stream of the batches of `name`. Returns when its schema is there.
+        """Returns a reader of the batches of `name`. Waits until the schema has arrived.
 
         columns: top-level fields to keep, in this order; None: all.
-        wait: how reading waits: "block" sleeps when nothing comes, "spin" never (a whole core), "auto" spins a
-        little first.
-        timeout: seconds that each batch may take; None: for ever. After a `TimeoutError` reading may be tried again.
-            The wait for the schema, in this call, is bounded by the `timeout` of `connect()`.
-        validation: "structure" makes sure that nothing out of bounds is reached by way of lengths and of first and last
-            offsets; "full" looks at every offset, index and text; None: full, if the data comes from another user or
-            another machine.
-        limits: how large and how deep what the server sends may be; None: as `Limits()` has it.
-        arena: where batches that come over a network are received, so that publishing them copies nothing; over shared
-            memory they stay where they are. More than its `reserve` is a `ResourceError`. Don't publish it while this
-            stream is being read.
+        wait: how reading waits: "block" sleeps while no data arrives, "spin" never sleeps (and uses a whole core),
+            "auto" spins for a short time before it sleeps.
+        timeout: seconds that each batch may take; None: no limit. After a `TimeoutError` reading may be tried again.
+            The wait for the schema, in this call, is limited by the `timeout` of `connect()`.
+        validation: "structure" ensures that lengths, and first and last offsets, don't lead out of bounds; "full"
+            checks every offset, index and text; None: full if the data comes from another user or another machine, else
+            structure.
+        limits: limits on the size and nesting of the data that the server sends; None: those of `Limits()`.
+        arena: memory to receive batches in that come over a network, so that publishing them copies nothing. Over
+            shared memory the batches stay where they are. More data than its `reserve` raises `ResourceError`. Don't
+            publish the arena while this stream is being read.
         """
         return self._start(name, columns, wait, timeout, validation, limits, arena)
 
@@ -110,17 +110,18 @@ class Client:
         limits: _native.Limits | None = None,
         arena: Arena | None = None,
     ) -> AsyncRecordBatchReader:
-        """As `get()`, for asyncio: `async for batch in client.aget(name)`. Nothing is asked for before the first batch
-        is. Cancelling the task that waits ends the wait at once; the stream may be read on, or closed with `aclose()`.
+        """The same as `get()`, for asyncio: `async for batch in client.aget(name)`. The request is sent when the first
+        batch is asked for. Cancelling the waiting task ends the wait at once; the stream can be read further, or closed
+        with `aclose()`.
         """
-        from crossdock.aio import AsyncRecordBatchReader  # asyncio takes longer to import than all the rest
+        from crossdock.aio import AsyncRecordBatchReader  # asyncio takes longer to import than the whole package
 
         return AsyncRecordBatchReader(
             lambda interrupt: self._start(name, columns, "auto", None, validation, limits, arena, interrupt=interrupt)
         )
 
     def _watch(self, name: str, log: _native.StreamLog, timeout: float | None) -> _native.RecordBatchReader:
-        """As `get()`, with `log` looking on."""
+        """The same as `get()`. `log` records the messages or batches of the stream."""
         return self._start(name, None, "auto", timeout, None, None, None, log=log)
 
     def _start(
@@ -151,7 +152,8 @@ class Client:
         )
 
     def close(self) -> None:
-        """Nothing new starts. Readers under way go on; each connection stays until its last batch is released."""
+        """Closes the client: no new request starts. Open readers continue, and each connection stays open until its
+        last batch is released."""
         self._closed = True
         self._native.close()
 
@@ -177,15 +179,15 @@ def connect(
     token: str | None = None,
     checksum: bool | None = None,
 ) -> Client:
-    """Connects to the server at `uri`, as `crossdock serve` prints it or `server.uri` says it.
+    """Connects to a server. `uri` is the URI that `crossdock serve` prints, or `server.uri`.
 
-    metadata, data: instead of `uri`, where metadata and bodies are to come over a connection each, from one server or
-        from two that publish the same under the same names; live streams need one.
-    timeout: seconds for connecting, and for each answer that `list()` and `get()` wait for; None: for ever.
-    users: user ids whose servers are trusted to feed us, beside our own and root, or "any".
-    token: over tcp, the secret that the server asks for; over shm: the user ids decide, and it isn't used.
-    checksum: over tcp, a CRC-32C of all that passes; bytes changed on the way raise `ProtocolError` and are never given
-        out. None: where the server asks for it. True: always, and a server that knows of none is refused
-        (`HandshakeError`). False: never.
+    metadata, data: two URIs instead of `uri`, to receive metadata and bodies over separate connections, from one server
+        or from two that publish the same data under the same names. Live streams need a single server.
+    timeout: seconds for connecting, and for each answer that `list()` and `get()` wait for; None: no limit.
+    users: ids of users whose servers are trusted to send data, beside the own user and root, or "any".
+    token: over tcp, the secret that the server demands. Over shm the user ids decide, and it isn't used.
+    checksum: over tcp, protect all messages with a CRC-32C: bytes that changed on the way raise `ProtocolError` and are
+        never returned as data. None: if the server asks for it. True: always; a server that doesn't support it is
+        rejected (`HandshakeError`). False: never.
     """
     return Client(uri, metadata=metadata, data=data, timeout=timeout, users=users, token=token, checksum=checksum)

@@ -1,4 +1,4 @@
-"""`debug()`: says what a fault in shared memory means, before the process dies of it."""
+"""`debug()`: explains a fault in shared memory before the process dies of it."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from crossdock import _native
 
 __all__ = ["debug"]
 
-_STDERR = 2  # The report is written there, whatever sys.stderr is.
+_STDERR = 2  # The report is written to this descriptor, even if sys.stderr is another one.
 _changing = threading.Lock()
 _enabled_faulthandler = False
 
 
 def debug(on: bool = True) -> None:
-    """Has faults in Crossdock's memory explained on stderr, before the process dies of them as it would without.
+    """Explains faults in Crossdock's memory on stderr, before the process dies of them.
 
-    Tables and arrays that came from another process are read-only. Some libraries, torch among them, write into them
-    all the same, and the process dies by SIGSEGV without a word. After `debug()` it says first that Crossdock's
-    read-only memory was written to, which, and what helps; and of a file that was cut short under its readers (SIGBUS)
-    which file. Python's traceback follows, by `faulthandler`, which is enabled for it unless it is already. The process
-    dies by the same signal, with a core dump where those are on.
+    Tables and arrays that came from another process are read-only. Some libraries, for example torch, write to them
+    nevertheless, and the process dies by SIGSEGV without any message. After `debug()` a message says that Crossdock's
+    read-only memory was written to, which memory, and how to avoid it. If a file was truncated while it was mapped
+    (SIGBUS), the message names the file. Python's traceback follows, by `faulthandler`, which is enabled unless it
+    already is. The process then dies by the same signal, with a core dump if core dumps are enabled.
 
-    Faults elsewhere are passed on unchanged. All threads are covered; memory that was mapped before, too. Calling it
-    again is fine, and needed after `faulthandler.disable()`, which takes it out. `debug(False)` puts back what was
-    there before.
+    Other faults are passed on unchanged. All threads are covered, and memory that was mapped before the call, too.
+    `debug()` may be called again, which is needed after `faulthandler.disable()`, as that removes it. `debug(False)`
+    restores the previous handlers.
     """
     global _enabled_faulthandler
     with _changing:
         if on:
-            # First, so that its handler lies under ours, and enabling it later changes nothing.
+            # Enabled first, so that our handler runs before it, and enabling it again later has no effect.
             if not faulthandler.is_enabled():
                 faulthandler.enable(_STDERR)
                 _enabled_faulthandler = True

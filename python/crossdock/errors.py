@@ -1,6 +1,7 @@
-"""What goes wrong, as classes: one for each error code of the C++ library, under one root.
+"""The exceptions: one class for each error code of the C++ library, under one root class.
 
-Each is also the built-in exception that fits it best, so that code that knows nothing of Crossdock can catch it too.
+Each class also derives from the built-in exception that fits best, so that code that doesn't know Crossdock can catch
+it.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Error(Exception):
 
 
 class InvalidArgumentError(Error, ValueError):
-    """A caller's argument is wrong; nothing was done."""
+    """An argument of the caller is wrong. The call had no effect."""
 
 
 class UriError(Error, ValueError):
@@ -52,42 +53,42 @@ class UriError(Error, ValueError):
 
 
 class SchemeError(Error, ValueError):
-    """No transport speaks this scheme, here or at all."""
+    """No transport supports this scheme, on this system or in general."""
 
 
 class NotFoundError(Error, LookupError):
-    """A name isn't in the catalog, or a file or address isn't there."""
+    """A name isn't in the catalog, or a file or address doesn't exist."""
 
 
 class UnsupportedTypeError(Error, TypeError):
-    """An Arrow type, or an object, that this version can't carry."""
+    """An Arrow type, or an object, that this version doesn't support."""
 
 
 class InvalidDataError(Error, ValueError):
-    """Arrow data that breaks its own rules, or a producer that said so: its words are in the text."""
+    """Arrow data is invalid, or a producer reported that; then its message is in the text."""
 
 
 class ProtocolError(Error, builtins.ConnectionError):
-    """The peer broke the protocol; its connection ends, and no other."""
+    """The peer broke the protocol. Only its connection is closed."""
 
 
 class HandshakeError(Error, builtins.ConnectionError):
-    """The peer is something else, or of another version."""
+    """The peer is another program, or has another version."""
 
 
 class TruncatedStreamError(Error, EOFError):
     """The connection was lost before the end of the stream.
 
-    What came before it is valid, but it isn't the whole table.
+    The batches before the error are valid, but they aren't the whole table.
     """
 
 
 class FileChangedError(Error, OSError):
-    """A served file changed under its readers."""
+    """A file changed while it was being read or served."""
 
 
 class ArenaFrozenError(Error, BufferError):
-    """The arena was published; it takes no more data."""
+    """The arena was published and accepts no more data."""
 
 
 class ForkError(Error, RuntimeError):
@@ -95,11 +96,11 @@ class ForkError(Error, RuntimeError):
 
 
 class LeaseLimitError(Error, RuntimeError):
-    """The consumer holds more of the stream than its limit, or more of all streams."""
+    """The consumer holds more of a stream, or of all streams together, than its limit."""
 
 
 class TimeoutError(Error, builtins.TimeoutError):
-    """The time given by the caller is over. Reading may be tried again."""
+    """The caller's timeout has expired. Reading may be tried again."""
 
 
 class ClosedError(Error, ValueError):
@@ -107,11 +108,11 @@ class ClosedError(Error, ValueError):
 
 
 class PermissionError(Error, builtins.PermissionError):
-    """Another user, or a file that may not be opened."""
+    """The peer belongs to another user, or a file may not be opened."""
 
 
 class ResourceError(Error, OSError):
-    """Out of memory, descriptors, mappings or region numbers."""
+    """The process or the system is out of memory, descriptors, mappings or region numbers, or a limit was exceeded."""
 
 
 class OutOfMemoryError(ResourceError, MemoryError):
@@ -119,39 +120,41 @@ class OutOfMemoryError(ResourceError, MemoryError):
 
 
 class SystemError(Error, OSError):
-    """A system call, or another library's stream, failed in a way that has no name of its own; `errno` has its number.
+    """A system call, or another library's stream, failed, and no other class fits. `errno` has the error's number.
 
-    Every error of ours that is an `OSError` has the `errno` of what failed, where it is known.
+    Every error of Crossdock that is an `OSError` has the `errno` of the failed call, if it is known.
     """
 
 
 class InterruptedError(Error, builtins.InterruptedError):
-    """A wait was interrupted. Python code sees what its signal handler raised instead, as a rule KeyboardInterrupt."""
+    """A wait was interrupted. If a Python signal handler raised an exception, that is raised instead, usually
+    KeyboardInterrupt."""
 
 
 class ConsumedError(Error, RuntimeError):
-    """A one-shot stream was given to somebody already, or read in part."""
+    """A stream that can be read only once was already given to a consumer, or partly read."""
 
 
 class ConnectionError(Error, builtins.ConnectionError):
-    """No connection: nobody listens, or it was refused or lost."""
+    """There is no connection: no server listens at the address, or the connection was refused, rejected or lost."""
 
 
 class RemoteError(Error, RuntimeError):
-    """The other end reported an error; its words are in the text."""
+    """The peer reported an error. Its message is in the text."""
 
 
 class StreamBusyError(Error, RuntimeError):
-    """A stream is under way on this object, in another thread; finish or close it first."""
+    """Another thread is reading a stream from this object. Finish or close that stream first."""
 
 
 class UnsupportedError(Error, NotImplementedError):
-    """A driver, or this system, can't do what was asked; the text names it."""
+    """A driver, or this system, doesn't support the operation. The text names it."""
 
 
 class ExportError(Error, BufferError):
-    """An array can't be handed over by this protocol as it is; the text says what to do."""
+    """An array can't be exported by this protocol without a change. The text says what to do."""
 
 
 class ExecutionPlacementError(Error, ValueError):
-    """Arrays of one call lie where no one queue may work on them; the text names both sides, and what to do."""
+    """The arrays of one call are in memory that no single queue can access. The text names both sides, and says what to
+    do."""

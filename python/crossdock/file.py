@@ -1,4 +1,4 @@
-"""Arrow IPC files: opening them where they lie, and writing them."""
+"""Arrow IPC files: opening them by memory mapping, and writing them."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ def open(
     """Opens an Arrow IPC file or stream file.
 
     The file is memory-mapped: batches that aren't compressed are views of it, without a copy, and keep the mapping
-    alive by themselves. Compressed ones (LZ4, ZSTD) are decompressed as they are read, large ones on several threads;
-    files of big-endian writers are swapped. All metadata is read and checked here.
+    alive. Compressed batches (LZ4, ZSTD) are decompressed when they are read, large ones on several threads. Bytes are
+    swapped in files of big-endian writers. All metadata is read and checked in this call.
 
-    The file is yours to keep as it is. Once its size or modification time has changed, reading on raises
-    `FileChangedError`; batches that you hold show what is written into the file, and touching one whose part of the
-    file was cut off ends the process (SIGBUS), as with any mapping. Replacing it as a whole disturbs no reader: who
-    opened the old file keeps it when a new one is renamed over it, as `write()` does, or when it is removed. The same
-    holds for a file that is served: its consumers get the file that was published, until it is published again.
-    To serve a file, give its path to `serve()` or `publish()`, which pass its descriptor on without a copy; what this
-    returns would be read through, batch by batch.
+    You must not change the file while it is open. After its size or modification time has changed, reading raises
+    `FileChangedError`. Batches that you hold show data that is written to the file, and accessing a batch in a
+    truncated part of the file ends the process (SIGBUS), as with any mapping. Replacing the whole file is safe: a
+    reader that opened the old file keeps it when a new one is renamed over it, as `write()` does, or when it is
+    removed. The same is true for a file that is served: its consumers get the file that was published, until it is
+    published again. To serve a file, give its path to `serve()` or `publish()`, which pass its descriptor on without a
+    copy; the reader that this function returns would be read batch by batch instead.
 
-    validation: "structure" makes sure that lengths, sizes and first and last offsets fit each other, which costs no
-    time to speak of; "full" looks at every element as well: offsets in order, UTF-8, indices of dictionaries, union
-    ids, run ends, views. Choose it for files of somebody whom you don't trust.
-    limits: how large and how deep what the file holds may be; None: as `Limits()` has it.
+    validation: "structure" ensures that lengths, sizes and first and last offsets are consistent, which takes hardly
+        any time; "full" also checks every element: order of offsets, UTF-8, indices of dictionaries, union ids, run
+        ends, views. Choose "full" for files from untrusted sources.
+    limits: limits on the size and nesting of the file's content; None: those of `Limits()`.
     """
     return _native.FileReader(_encoded(path), validation, limits or _native.Limits())
 
@@ -49,16 +49,16 @@ def write(
 ) -> None:
     """Writes `source` as an Arrow IPC file.
 
-    source: anything with an Arrow PyCapsule method (a pyarrow Table, a polars DataFrame, our own readers and batches),
-    a list of batches, the path of an Arrow file, or a callable that gives such an object. It is read to its end, batch
-    by batch. Batches that come from our own readers, and `RecordBatch(source, custom_metadata=...)`, take their
-    messages' custom metadata with them.
-    path: where to. A new file is written beside it and renamed once it is whole: readers of an older file of that name
-    keep what they have, and after an error nothing has changed.
-    compression: "lz4" or "zstd", buffer by buffer; a buffer that wouldn't get smaller is stored as it is.
-    level: as the codec counts it; None: LZ4's 0, ZSTD's 1.
+    source: anything with an Arrow PyCapsule method (a pyarrow Table, a polars DataFrame, Crossdock's own readers and
+        batches), a list of batches, the path of an Arrow file, or a callable that returns such an object. It is read to
+        its end, batch by batch. The custom metadata of messages is written too, for batches from Crossdock's readers
+        and from `RecordBatch(source, custom_metadata=...)`.
+    path: the file to write. A new file is written beside it, and renamed when it is complete: readers of an older file
+        of that name keep their data, and after an error nothing has changed.
+    compression: "lz4" or "zstd", for each buffer; a buffer that wouldn't become smaller is stored uncompressed.
+    level: the compression level of the codec; None: 0 for LZ4, 1 for ZSTD.
     form: "file" has a footer, so that its batches can be read in any order; "stream" can hold dictionaries that are
-    replaced from batch to batch.
+        replaced between batches.
     """
     suffix = os.path.splitext(os.fsdecode(path))[1].lower()
     if suffix in (".parquet", ".csv"):

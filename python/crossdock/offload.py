@@ -1,14 +1,14 @@
-"""Where work runs: queues by name, a current queue, and compute follows data.
+"""Selects where work runs: queues by name, a current queue, and compute follows data.
 
-Five ways for a package to let its users say where its work runs, after "Offloading to XPU from Python":
+A package can let its users choose where its work runs in five ways, after "Offloading to XPU from Python":
 
 1. Each function takes a queue: `gemm(queue, a, b)`.
-2. The package has a current queue of its own: `Package`.
-3. Compute follows data: `placement(a, b)` is where the arrays are.
+2. The package has its own current queue: `Package`.
+3. Compute follows data: `placement(a, b)` returns the queue of the arrays.
 4. All packages ask one manager: `current()`, `current_queue()`, `set_global_queue()`.
 5. An object holds the queue, and its methods run there: `Offloaded`.
 
-`docs/offload.md` says which suits which package, and how they work together.
+`docs/offload.md` says which way suits which package, and how the ways work together.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ class DeviceInfo(NamedTuple):
 
 
 def devices() -> list[DeviceInfo]:
-    """Every device of every driver, in the order in which filter strings count them. Starts all drivers.
+    """Returns all devices of all drivers, in the order in which filter strings count them. Starts all drivers.
 
-    `crossdock devices` prints them, and why a driver is absent.
+    `crossdock devices` prints them, and the reason why a driver is absent.
     """
     found = [
         DeviceInfo(**one | {"driver": driver["driver"], "usm_types": tuple(one["usm_types"])})  # type: ignore[arg-type]
@@ -86,20 +86,23 @@ def devices() -> list[DeviceInfo]:
 
 
 def accessible(array: Any, queue: QueueLike) -> bool:
-    """Whether work on this queue may use the array where it is.
+    """Returns whether work on this queue may access the array without a copy.
 
-    True if device and context are the queue's, or the queue reaches them. False is no error: a copy helps, by
-    `collocate()` or `copy_to()`. Arrays in ordinary host memory are accessible to no device.
+    True if the array's device and context are the queue's, or the queue reaches them. False is no error: make a copy
+    with `collocate()` or `copy_to()`. Arrays in ordinary host memory are accessible to no device.
     """
     return _native.accessible(array, queue)
 
 
 def collocate(*arrays: Any, to: Any = None) -> tuple[Tensor, ...]:
-    """The arrays, all on one queue: `to`, whatever `Queue()` takes, or the queue of an array; without it that of the
-    first array that is on one.
+    """Returns the arrays, all on one queue.
 
-    An array that the queue reaches isn't copied: it is associated with the queue, which is ordered after the work
-    that is pending on it. The others are copied there. Arrays of the host are copied if there is a queue to come to.
+    `to` names the queue: any argument of `Queue()`, or an array, whose queue is used. Without `to`, it is the queue of
+    the first array that is on one.
+
+    An array that the queue reaches isn't copied: it is associated with the queue, which is ordered after the array's
+    pending work. The other arrays are copied. Host arrays are copied, too, unless there is no queue: then all arrays
+    are returned unchanged.
     """
     tensors = tuple(asarray(array) for array in arrays)
     queue = _native.first_queue_of(*tensors) if to is None else _native.queue_of(to)
@@ -107,13 +110,13 @@ def collocate(*arrays: Any, to: Any = None) -> tuple[Tensor, ...]:
 
 
 class Offloaded:
-    """A base for classes whose methods run on one queue (way 5): `class Lapack(Offloaded)`, `Lapack("gpu:1").svd(a)`.
+    """A base of classes whose methods run on one queue (way 5): `class Lapack(Offloaded)`, `Lapack("gpu:1").svd(a)`.
 
-    The queue is chosen when the object is made, and no global state is looked at afterwards.
+    The queue is chosen when the object is made. Global state isn't used afterwards.
     """
 
     def __init__(self, queue: QueueLike | None = None) -> None:
-        """queue: whatever Queue() takes. None: where work runs where nobody said anything."""
+        """queue: any argument of Queue(). None: the default queue, even if another queue is current."""
         self._queue = Queue(_native.DEFAULT_FILTER if queue is None else queue)
 
     @property
@@ -128,15 +131,15 @@ class Offloaded:
         return f"<{type(self).__qualname__} on {self.queue!r}>"
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any = "float64", *, usm_type: UsmType | None = None) -> Tensor:
-        """A new array for work on the queue."""
+        """Returns a new array, with memory that isn't set, for work on the queue."""
         return empty(shape, dtype, queue=self.queue, usm_type=usm_type)
 
     def bring(self, array: Any) -> Tensor:
-        """The array where the queue reaches it: without a copy if it does already."""
+        """Returns the array in memory that the queue reaches: without a copy if it already does."""
         return collocate(array, to=self.queue)[0]
 
     def check(self, *arrays: Any) -> None:
-        """Raises ExecutionPlacementError for arrays of devices that the queue doesn't reach.
+        """Raises ExecutionPlacementError if an array of a device isn't reached by the queue.
 
         Host arrays are ignored: `bring()` makes a copy of them that the queue reaches.
         """
@@ -144,16 +147,16 @@ class Offloaded:
 
 
 def _decorated(scope: Scope, function: _Function) -> _Function:
-    """`function`, called in the scope.
+    """Wraps `function`, so that it is called in the scope.
 
-    What it gives must not run on after the scope: coroutines, generators and other awaitables are refused. A Future or
-    Task of asyncio's is let through, because it runs elsewhere already: a task with the queue that was current when it
-    was made, which is this one for those that the function makes; a call in an executor with that of the executor's
-    thread.
+    The function's result must not run code after the scope has ended: coroutines, generators and other awaitables raise
+    TypeError. A Future or Task of asyncio is accepted, because it already runs elsewhere: a task runs with the queue
+    that was current when it was made, which is this one for tasks that the function makes; a call in an executor runs
+    with the queue of the executor's thread.
     """
     if inspect.isclass(function) or not callable(function):
         raise TypeError(f"current(queue) decorates functions, not {function!r}")
-    # What is run in the end: of a partial its function, of another object its class's __call__.
+    # The code that runs in the end: the function of a partial, or the class's __call__ of another object.
     run: Any = function
     while isinstance(run, functools.partial):
         run = run.func
@@ -190,9 +193,12 @@ def _decorated(scope: Scope, function: _Function) -> _Function:
 
 
 def _runs_later(result: object) -> bool:
-    """Whether it runs when its caller goes through it or awaits it. Compilers have types of their own for such."""
-    kind = type(result)  # Most results are none of these, and to ask for the protocols' classes takes long.
-    manager = hasattr(kind, "__enter__") or hasattr(kind, "__aenter__")  # contextmanager() makes one of a generator.
+    """Returns whether code runs when the caller iterates over the result, awaits it, or enters it as a context manager.
+
+    Compilers have their own types of coroutines and generators, so the methods are checked, not only the types.
+    """
+    kind = type(result)  # These checks are fast. Most results have none of the methods, and isinstance() is slow here.
+    manager = hasattr(kind, "__enter__") or hasattr(kind, "__aenter__")  # contextmanager() wraps a generator.
     if manager and isinstance(getattr(result, "gen", None), (Generator, AsyncGenerator)):
         return True
     if not (hasattr(kind, "__await__") or hasattr(kind, "__next__") or hasattr(kind, "__anext__")):
@@ -201,7 +207,7 @@ def _runs_later(result: object) -> bool:
         return True
     if not inspect.isawaitable(result):
         return False
-    import asyncio  # Only here, because it takes longer to import than the package.
+    import asyncio  # Imported here, because it takes longer to import than the package.
 
     return not asyncio.isfuture(result)
 

@@ -1,4 +1,4 @@
-"""The pytest plug-in `crossdock-check`: a fixture with which other projects check their exports."""
+"""The pytest plug-in `crossdock-check`: a fixture that other projects use to check their exports."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Check(Protocol):
 
 
 def _rules(names: Iterable[str]) -> set[str]:
-    """Raises InvalidArgumentError for what is no rule's name."""
+    """Returns the names as a set. Raises InvalidArgumentError if a name isn't the name of a rule."""
     import difflib
 
     from crossdock._check import RULES
@@ -41,10 +41,11 @@ def _rules(names: Iterable[str]) -> set[str]:
 
 @pytest.fixture
 def crossdock_check() -> Check:
-    """`crossdock_check(obj)` fails the test, with the report, where `obj` breaks a rule of a protocol that it claims.
+    """`crossdock_check(obj)` fails the test, with the report, if `obj` breaks a rule of a protocol that it claims.
 
-    `obj` and `protocols` are those of `crossdock.check()`; errors of the rules in `allow` are known, and let pass. A
-    name there that is no rule's raises InvalidArgumentError; a rule that nothing broke is a warning: it isn't needed.
+    `obj` and `protocols` are the arguments of `crossdock.check()`. Errors of the rules in `allow` are accepted. A name
+    in `allow` that isn't a rule raises InvalidArgumentError. A rule in `allow` that isn't broken causes a warning: it
+    isn't needed there.
     """
 
     def check(

@@ -1,4 +1,4 @@
-"""Serving tables by name."""
+"""The server, which serves tables by name."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _STABILITIES = ("trust", "snapshot")
 
 
 def _kind(source: object, mode: str) -> Literal["file", "callable", "table", "live"]:
-    """What a source is published as.
+    """Returns the kind that a source is published as.
 
-    Anything that can tell its length, or is one array, is there already: a table. A stream without a length may never
-    end, and can be read once: live.
+    An object with a length, or a single array, is complete: it is a table. A stream without a length may never end, and
+    can be read only once: it is live.
     """
     if mode not in _MODES:
         raise InvalidArgumentError(f"mode is one of {', '.join(_MODES)}; it was {mode!r}")
@@ -42,8 +42,8 @@ def _kind(source: object, mode: str) -> Literal["file", "callable", "table", "li
 class Server:
     """Serves tables by name to other processes, over shared memory or TCP. Made by `serve()`.
 
-    Use it as a context manager, or `close()` it; at the latest it is closed when the interpreter exits. A callable
-    that refers to its own server keeps that server alive until then.
+    Use it as a context manager, or call `close()`; otherwise it is closed when the interpreter exits. A callable that
+    refers to its own server keeps that server alive until then.
 
     Thread-safe. After a fork it belongs to the parent: in the child its methods raise `ForkError`.
     """
@@ -108,22 +108,22 @@ class Server:
 
     @property
     def uri(self) -> str:
-        """What consumers connect to, as in "shm:flights": the first, if the server listens at several.
+        """The URI that consumers connect to, as in "shm:flights". The first one, if the server listens at several.
 
-        It is an address alone, and the same for every server that is started at that address.
+        It is only an address, and the same for every server that is started at that address.
         """
         return self._native.uri
 
     @property
     def uris(self) -> list[str]:
-        """The URIs of all places that the server listens at."""
+        """All URIs that the server listens at."""
         return self._native.uris
 
     @property
     def locations(self) -> list[str]:
-        """The same as location URIs, as the Dissociated IPC specification defines them: with want_data and free_data.
+        """The same as location URIs of the Dissociated IPC specification, with want_data and free_data.
 
-        For peers that read these from the URI. Each start of a server has others.
+        For peers that read these two from the URI. They are different at each start of a server.
         """
         return self._native.locations
 
@@ -143,17 +143,18 @@ class Server:
     ) -> None:
         """Offers `source` under `name`. See `serve()` for what a source may be.
 
-        A table is read whole before this returns: copied once into shared memory, or not at all if it lies in an
-        `Arena`, which is frozen by that. A live stream and a callable are read on a thread of the server's own, once
-        a consumer asks.
+        A table is read completely before this returns. It is copied once into shared memory, or not at all if it is in
+        an `Arena`, which this freezes. A live stream and a callable are read on a thread of the server when a consumer
+        asks.
 
-        mode: "table" reads a one-shot stream whole now; "live" sends an object that could be a table batch by batch,
-        to one consumer.
-        stable: for a path, how far the file may be relied on: "trust" passes its descriptor, without a copy;
-        "snapshot" copies it once, now. None: as the server was told.
-        replace: take the place of what is published under that name, if anything is. Consumers that ask find either
-        the old source or the new one, never neither; streams under way go on with the old one. If this raises, the old
-        one stays. A client with two connections asks on each, and may meet both: use another name for such clients.
+        mode: "table" reads a one-shot stream completely now; "live" sends an object that could be a table batch by
+            batch, to one consumer.
+        stable: for a path, whether the file may change: "trust" passes its descriptor, without a copy, and relies on an
+            unchanged file; "snapshot" copies the file once, now. None: the option of the server.
+        replace: replaces the source that is published under that name, if there is one. A consumer that asks gets
+            either the old source or the new one; there is no moment without a source. Streams under way continue with
+            the old one. If this raises, the old one stays. A client with two connections asks on each of them, and may
+            get both sources: use another name for such clients.
         """
         checked_name(name)
         if not isinstance(replace, bool):
@@ -176,24 +177,25 @@ class Server:
             self._native.publish_live(name, source, replace)
 
     def withdraw(self, name: str) -> None:
-        """New consumers no longer find `name`. Streams under way go on, and batches stay valid."""
+        """Removes `name` from the catalog, so that new consumers don't find it. Streams under way continue, and batches
+        stay valid."""
         self._native.withdraw(checked_name(name))
 
     def stats(self) -> dict[str, Any]:
-        """What each source cost and what each consumer holds: a snapshot in plain dicts and lists.
+        """Returns the cost of each source and the leases of each consumer: a snapshot in plain dicts and lists.
 
         "sources": name, kind, rows, bytes, bytes_copied, consumers. "consumers": pid, peer, name, batches, rows,
-        bytes, window, in_flight, leases, leased_bytes, oldest_lease (seconds, or None), bytes_by_value. And the counts
-        "connections" (all that there were, also those that have ended), "protocol_errors", "bitmap_bytes_copied".
+        bytes, window, in_flight, leases, leased_bytes, oldest_lease (seconds, or None), bytes_by_value. The counts
+        "connections" (all since the start, including closed ones), "protocol_errors", "bitmap_bytes_copied".
         """
         return self._native.stats()
 
     def close(self) -> None:
-        """Ends every stream under way with an error at its consumer, removes the socket, and waits for the sources'
-        threads.
+        """Closes the server: ends every stream under way with an error at its consumer, removes the socket, and waits
+        for the sources' threads.
 
         Batches that consumers hold stay valid. May be called twice. Ctrl-C ends the wait for a source; the server is
-        closed then all the same, and closing again waits on.
+        closed nevertheless, and a second call continues the wait.
         """
         self._native.close()
 
@@ -237,50 +239,51 @@ def serve(
 
     A source is one of:
 
-    - an object with `__len__` and an Arrow PyCapsule method, or with one for arrays (a pyarrow table, a polars frame,
-      an array): a table, read whole now and shared by all consumers;
-    - a list or tuple of batches of one schema: a table, too;
-    - another object with an Arrow PyCapsule method for streams (a record batch reader): a live stream for one
-      consumer, batch by batch as it comes; a second consumer gets `ConsumedError`;
+    - an object with `__len__` and an Arrow PyCapsule method, or with an Arrow method for arrays (a pyarrow table, a
+      polars frame, an array): a table, which is read completely now and shared by all consumers;
+    - a list or tuple of batches of one schema: also a table;
+    - another object with an Arrow PyCapsule method for streams (a record batch reader): a live stream for one consumer,
+      sent batch by batch as it is read; a second consumer gets `ConsumedError`;
     - the path of an uncompressed Arrow IPC file or stream file: its descriptor is passed, without a copy (see
       `stable`);
-    - a callable without arguments that gives one of the first three: called for each consumer, on the server's
-      threads: calls for one stream may come from several of these, one at a time.
+    - a callable without arguments that returns one of the first three: called for each consumer, on the server's
+      threads. Several of these threads may call one stream, one at a time.
 
-    uri: "shm:flights" is a name of this user's own, and "shm:" picks one; "shm:/run/user/1000/x.sock" is a path;
-        "tcp:" picks a port of this machine's loopback; "tcp://10.0.0.1:7700", or "tcp://*:7700" for all addresses,
-        serves other machines. `server.uri` is what consumers connect to.
+    uri: "shm:flights" is a name that belongs to this user, and "shm:" picks a name; "shm:/run/user/1000/x.sock" is a
+        path; "tcp:" picks a port of this machine's loopback; "tcp://10.0.0.1:7700", or "tcp://*:7700" for all
+        addresses, serves other machines. Consumers connect to `server.uri`.
         Several URIs: the server listens at all of them, see `server.uris`.
-    window: messages that a consumer may be behind before its stream pauses.
-    lease_limit: bytes of live streams' memory that one consumer may hold, over all its streams, from 1 on; of one
-        stream two batches always fit, the one in hand and the next. A consumer is a process of this machine, with all
-        its connections; over tcp, a connection.
-    lease_patience: seconds that a consumer which took everything may sit at that limit until batches come to it by
-        value, into its own memory, as long as it frees nothing; None: for ever, the stream waits.
-    max_leases: buffers, of tables and files too, that one connection may hold when it asks for another stream, from 1
-        on; at the limit that stream is a `LeaseLimitError`.
-    max_streams: streams that one consumer may have at once, from 1 on: those that it reads, those of which it holds
-        batches, and those that it has left while their source is in a call; another one is a `LeaseLimitError`.
-    max_connections: connections, of all clients together, beyond which newcomers are rejected with a
-        `ConnectionError` that says so; 0: no limit. A client has one, and one more for each stream it reads at once. A
-        stream whose consumer has gone counts as one until its source is out of the call that it is in.
-    source_threads: threads that read live sources, from 1 on: how many feeds can wait for their next event at once.
-        One consumer's take half of them at most. A stream whose source can't begin for 3 s, because no call returns,
-        ends with a `ResourceError`.
-    wait: how the server's thread waits: "block" sleeps when nothing comes, "spin" never (a whole core), "auto" spins a
-        little first.
-    users: user ids that may connect beside our own, or "any".
-    token: over tcp, a secret that clients must know; it is proved, never sent. None: all who reach the port are
-        served. Over shm: the user id decides, and no token is asked for; where no URI is of tcp, giving one is an
-        `InvalidArgumentError`.
-    checksum: over tcp, a CRC-32C of all that passes, so that bytes changed on the way end the connection and aren't
-        taken for data. None: with clients that ask for it. True: with all; a client that knows of none is refused
-        (`HandshakeError`). False: never.
+    window: the number of messages that a consumer may be behind before its stream pauses.
+    lease_limit: bytes of live streams' memory that one consumer may hold, over all its streams, at least 1. Two batches
+        of one stream are always allowed, the current one and the next. A consumer is a process of this machine, with
+        all its connections; over tcp, a connection.
+    lease_patience: seconds that a consumer that has read all its batches may stay at that limit without freeing
+        anything, before it gets batches by value, in its own memory. None: no limit, the stream waits.
+    max_leases: buffers, also of tables and files, that one connection may hold when it asks for another stream, at
+        least 1. At the limit, that stream fails with `LeaseLimitError`.
+    max_streams: streams that one consumer may have at once, at least 1: those that it reads, those of which it holds
+        batches, and those that it has closed while their source is still in a call. Another stream fails with
+        `LeaseLimitError`.
+    max_connections: connections of all clients together. New clients beyond this are rejected with a `ConnectionError`
+        that says so. 0: no limit. A client has one connection, and one more for each stream that it reads at the same
+        time. A stream whose consumer has disconnected counts as one until the current call of its source returns.
+    source_threads: threads that read live sources, at least 1. This is the number of sources that can wait for data at
+        the same time. The sources of one consumer use at most half of them. A stream whose source can't start for 3 s,
+        because no call returns, ends with `ResourceError`.
+    wait: how the server's thread waits: "block" sleeps while nothing arrives, "spin" never sleeps (and uses a whole
+        core), "auto" spins for a short time before it sleeps.
+    users: ids of users that may connect beside the own user, or "any".
+    token: over tcp, a secret that clients must know. They prove that they know it; it is never sent. None: every client
+        that reaches the port is served. Over shm the user id decides, and no token is demanded; a token without a tcp
+        URI raises `InvalidArgumentError`.
+    checksum: over tcp, protect all messages with a CRC-32C: bytes that changed on the way end the connection and are
+        never taken for data. None: with clients that ask for it. True: with all clients; a client that doesn't support
+        it is rejected (`HandshakeError`). False: never.
     stable: "trust" or "snapshot", for sources that are paths; see `Server.publish()`.
-    limits: how large and how deep what such files hold may be; None: as `Limits()` has it.
+    limits: limits on the size and nesting of such files; None: those of `Limits()`.
 
-    The server logs to the logger "crossdock", whose level is read when it starts. Warnings, such as wrong tokens and
-    clients that break the protocol, go to stderr where the program has set up no logging.
+    The server logs to the logger "crossdock", whose level is read when the server starts. If the program has configured
+    no logging, warnings are written to stderr, for example about wrong tokens and clients that break the protocol.
     """
     if sources is not None and not isinstance(sources, Mapping):
         raise InvalidArgumentError(

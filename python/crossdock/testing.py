@@ -7,9 +7,8 @@
             ...  # "sim:0" and "sim:1" are devices now
             assert devices.counters()["copy"] == 1
 
-Their memory of kind device can't be touched by the host (SIGSEGV), their queues work on threads of their own, and work
-of two queues on the same memory that nobody ordered fails, every time. With pytest the fixture `simulated_devices` does
-the same.
+The host can't access their memory of kind device (SIGSEGV). Each queue works on its own thread. Work of two queues on
+the same memory that isn't ordered fails every time. With pytest, use the fixture `simulated_devices`.
 """
 
 from __future__ import annotations
@@ -40,31 +39,33 @@ def _check_after(after: int) -> None:
 
 
 def fail_next(verb: str, after: int = 0, error: Error | type[Error] | None = None) -> None:
-    """Makes a call to the simulated driver fail: the next one of `verb` after `after` more.
+    """Makes a call to the simulated driver fail: `after` calls of `verb` succeed, and the next one fails.
 
     verb: a name from `counters()`, such as "allocate", "copy", "record", "wait".
-    error: what it fails with, an exception of crossdock.errors or its class; a SystemError if none is given.
+    error: the error to raise, an exception of crossdock.errors or its class. None: a SystemError.
     """
     _check_after(after)
     _native.sim_fail_next(verb, after, *_code_and_text(error))
 
 
 def fail_work(after: int = 0, error: Error | type[Error] | None = None) -> None:
-    """Makes a copy fail when a queue comes to it: the next one that is put on a queue after `after` more.
+    """Makes a copy fail when its queue runs it: `after` copies succeed, and the next one that is submitted fails.
 
-    The failure is raised at whoever needs the copy's result, not by the call that starts it.
+    The error is raised in calls that need the copy's result, not in the call that starts the copy. `error`: see
+    `fail_next()`.
     """
     _check_after(after)
     _native.sim_fail_work(after, *_code_and_text(error))
 
 
 def counters() -> dict[str, int]:
-    """How often each verb was called since the devices were made, and the bytes allocated and copied."""
+    """Returns how often each function of the driver was called since the devices were made, and the bytes allocated and
+    copied."""
     return _native.sim_counters()
 
 
 class SimulatedDevices:
-    """What `simulated_devices()` gives: the devices, their counters, and failures to arrange."""
+    """The result of `simulated_devices()`: the devices, their counters, and functions that cause failures."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -74,7 +75,7 @@ class SimulatedDevices:
 
     @property
     def names(self) -> list[str]:
-        """The devices by name, "ext_dev:0" first, as arrays show theirs; "sim:0" is the same one."""
+        """The names of the devices, as arrays show them: "ext_dev:0" is the first. "sim:0" is the same device."""
         return [f"ext_dev:{number}" for number in range(self._count)]
 
     def counters(self) -> dict[str, int]:
@@ -82,7 +83,7 @@ class SimulatedDevices:
         return counters()
 
     def reset_counters(self) -> None:
-        """Counts from 0 on again; arranged failures that haven't happened are forgotten too."""
+        """Sets all counters to 0, and cancels arranged failures that haven't happened yet."""
         _native.sim_reset()
 
     def fail_next(self, verb: str, after: int = 0, error: Error | type[Error] | None = None) -> None:
@@ -94,7 +95,7 @@ class SimulatedDevices:
         fail_work(after, error)
 
     def take_faults(self) -> list[str]:
-        """The forgotten orders found so far, which don't count against the test from now on."""
+        """Returns the missing orders between queues that were found so far. They don't fail the test any more."""
         faults = _native.sim_faults()
         _native.sim_forget_faults()
         return faults
@@ -105,13 +106,13 @@ class SimulatedDevices:
 
 @contextmanager
 def simulated_devices(n: int = 2, *, delay: float = 0.0, memory: int | None = None) -> Iterator[SimulatedDevices]:
-    """`n` simulated devices, for this process, as long as the block lasts. They are EXT_DEV 0 to n - 1.
+    """Makes `n` simulated devices in this process for the duration of the block. They are EXT_DEV 0 to n - 1.
 
-    Raises AssertionError at the end if an order between queues was forgotten and nobody took note: see `take_faults()`.
-    Blocks can't be nested. Arrays may outlive the block; new work on their memory is refused then.
+    Raises AssertionError at the end if an order between queues was missing, unless `take_faults()` has returned it.
+    Blocks can't be nested. Arrays may outlive the block, but new work on their memory raises an error then.
 
-    delay: seconds after which work starts at the earliest; 0 is asynchronous too.
-    memory: bytes that one device has; 8 GiB if none is given.
+    delay: the least number of seconds before work starts; with 0 work is asynchronous, too.
+    memory: bytes of memory of one device; None: 8 GiB.
     """
     if n < 1:
         raise InvalidArgumentError(f"n is a number of devices from 1 on; it was {n}")

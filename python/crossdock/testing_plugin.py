@@ -1,6 +1,6 @@
-"""The pytest plug-in of crossdock.testing, found by pytest wherever crossdock is installed.
+"""The pytest plug-in of crossdock.testing. pytest finds it if crossdock is installed.
 
-It offers the fixture `simulated_devices`: two devices, or what the test's marker says:
+It offers the fixture `simulated_devices`: two devices, or as the test's marker says:
 
     @pytest.mark.simulated_devices(n=3, delay=0.01)
     def test_my_code(simulated_devices): ...
@@ -28,7 +28,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def simulated_devices(request: pytest.FixtureRequest) -> Iterator[SimulatedDevices]:
     """Simulated asynchronous devices for one test: see `crossdock.testing.simulated_devices`.
 
-    The test fails if an order between queues was forgotten and it didn't take note.
+    The test fails if an order between queues was missing, unless `take_faults()` has returned it.
     """
     from crossdock import testing
 

@@ -1,4 +1,4 @@
-"""Types for annotations of what the package takes.
+"""Types of the package's arguments, for annotations.
 
 from crossdock.typing import QueueLike
 

@@ -17,7 +17,7 @@ namespace {
 
 using device::Arena;
 
-/// Bytes of an arena, for Python's buffer protocol. Keeps the arena's memory.
+/// A part of an arena, with the buffer protocol. Keeps the arena's memory alive.
 struct ArenaBuffer {
   std::shared_ptr<Arena> arena;
   std::byte* data;
@@ -40,7 +40,7 @@ class PyArena {
   }
 
   ArenaBuffer allocate(std::uint64_t size) {
-    // Every buffer has an address of its own, an empty one too, so that it is recognised as the arena's.
+    // Every buffer gets its own address, even an empty one, so that it is recognised as the arena's.
     std::byte* const data = arena_->allocate(size == 0 ? 1 : size);
     return {arena_, data, size};
   }

@@ -8,10 +8,10 @@
 
 namespace crossdock::python {
 
-/// What a _native.Arena holds.
+/// Returns the arena in a _native.Arena.
 std::shared_ptr<device::Arena> arena_in(nanobind::handle arena);
 
-/// _native.Arena and its buffers. crossdock/arena.py makes NumPy arrays of them.
+/// Binds _native.Arena and its buffers. crossdock/arena.py makes NumPy arrays of them.
 void bind_arena(nanobind::module_& module);
 
 }  // namespace crossdock::python

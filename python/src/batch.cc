@@ -20,7 +20,7 @@ using device::DeviceType;
 using device::MemoryKind;
 using device::Queue;
 
-/// Whose event it is: host memory may be the target of a device's work.
+/// Returns the device of the batch's event. For host memory, this may be a device that writes there.
 Device event_device(const RecordBatch& batch) { return batch.queue ? batch.queue->device() : batch.device; }
 
 void wait_here(RecordBatch* batch) {
@@ -28,10 +28,10 @@ void wait_here(RecordBatch* batch) {
   const Device device = event_device(*batch);
   const auto context = drivers().context(device);
   wait_for_event(context, batch->event);
-  exchange::wait_ready(batch, *context);  // at once
+  exchange::wait_ready(batch, *context);  // returns at once: the work is over
 }
 
-/// On `named`, or on the default queue of the device that makes the copy. Without the interpreter lock.
+/// Implements copy_to(). `named` is the queue, or null. Call without the GIL.
 RecordBatch copied(RecordBatch batch, const Device& target, const Queue* named) {
   const bool from_host = batch.device.type == DeviceType::kCpu;
   const bool to_host = target.type == DeviceType::kCpu;
@@ -48,7 +48,7 @@ RecordBatch copied(RecordBatch batch, const Device& target, const Queue* named) 
   const Queue queue = named != nullptr ? *named : drivers().default_queue(moving);
   if (from_host) {
     RecordBatch result = exchange::copy(batch, to, array::kind_of(target.type), to, queue);
-    // Who names no queue may change the source as soon as this returns.
+    // A caller that names no queue may change the source as soon as this returns.
     if (named == nullptr) wait_here(&result);
     return result;
   }
@@ -58,18 +58,18 @@ RecordBatch copied(RecordBatch batch, const Device& target, const Queue* named) 
     if (named == nullptr) wait_here(&result);
     return result;
   }
-  // No driver reaches the memory of another: by way of the host.
+  // A driver can't access memory of another driver, so the copy is made in two steps, through host memory.
   if (from->driver_name() != to->driver_name()) {
     return copied(copied(std::move(batch), Device{}, nullptr), target, named);
   }
   const Queue own = drivers().default_queue(batch.device);
   exchange::resolve_sizes(&batch, from, own);
   RecordBatch result = exchange::copy(batch, to, array::kind_of(target.type), to, queue);
-  // What its own queues do with the memory later, freeing it included, comes after it was read.
+  // Orders the source's own queues after the copy, so that they don't write or free the memory while it is read.
   if (result.event.native() != nullptr) {
     from->order_after(own, result.event);
     if (batch.queue && batch.queue->device() == from->device()) {
-      // Another thread's own stream can't be ordered from here.
+      // A per-thread stream of another thread can't be ordered here, so wait for the copy instead.
       if (batch.queue->usable_here()) {
         from->order_after(*batch.queue, result.event);
       } else {
@@ -83,7 +83,7 @@ RecordBatch copied(RecordBatch batch, const Device& target, const Queue* named) 
 }  // namespace
 
 RecordBatch copy_to(const RecordBatch& batch, const Device& target, const Queue* queue) {
-  RecordBatch mine = batch;  // Other threads may wait for the same one meanwhile.
+  RecordBatch mine = batch;  // A copy, because other threads may use `batch` once the GIL is released.
   const GilRelease release;
   return copied(std::move(mine), target, queue);
 }

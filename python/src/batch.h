@@ -6,22 +6,24 @@
 #include "crossdock/device/device.h"
 #include "crossdock/device/queue.h"
 
-/// Where record batches meet drivers: copies and waits, with the drivers of the default session context. Needs the
-/// interpreter lock, and releases it where it waits or copies. Throws what the drivers throw.
+/// Operations on record batches that need a driver: copies and waits. They use the drivers of the default
+/// session::Runtime, need the GIL unless a comment says otherwise, and release it while they wait or copy. They throw
+/// the errors of the drivers.
 namespace crossdock::python {
 
-/// A copy in memory of `target`, on `queue`, or on the default queue of the device that makes it (null). On a queue of
-/// the caller's it may be under way when this returns, and the result's event says when it is done; else it is done if
-/// one of the two is the host.
+/// Copies a batch to memory of `target`. The copy runs on `queue`, or, if that is null, on the default queue of the
+/// copy executor's device. With `queue`, the copy may still run when this returns; the result's event is its end.
+/// Without one, a copy from or to the host is complete when this returns. Throws InvalidArgumentError for a queue of
+/// another device.
 array::RecordBatch copy_to(const array::RecordBatch& batch, const device::Device& target, const device::Queue* queue);
 
-/// The same batch with nothing left to wait for, and so without an event. Throws the failure of the work.
+/// Waits for the work on the batch. Returns the same batch without an event. Throws the error of the work if it failed.
 array::RecordBatch waited_for(const array::RecordBatch& batch);
 
-/// The batch if it is in ordinary host memory; else a copy there. Either may be touched now.
+/// Returns the batch if it is in ordinary host memory, else a copy there. Waits, so the result is ready.
 array::RecordBatch on_host(const array::RecordBatch& batch);
 
-/// The same for threads without the interpreter lock.
+/// The same as on_host(), for threads without the GIL.
 array::RecordBatch brought_to_host(array::RecordBatch batch);
 
 }  // namespace crossdock::python

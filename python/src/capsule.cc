@@ -50,13 +50,13 @@ void release(ArrowDeviceArray& value) noexcept {
 
 template <class T>
 void destroy(PyObject* capsule) noexcept {
-  // The name was checked by nobody but us, who set it; a capsule that somebody renamed isn't ours any more.
+  // A capsule that a consumer renamed doesn't own its structure any more.
   if (PyCapsule_IsValid(capsule, Traits<T>::kName) == 0) return;
   const std::unique_ptr<T> value(static_cast<T*>(PyCapsule_GetPointer(capsule, Traits<T>::kName)));
   release(*value);
 }
 
-/// `fill(T*)` sets the structure, or throws and leaves it released.
+/// Makes a capsule. `fill(T*)` sets the structure, or throws and leaves it released.
 template <class T, class Fill>
 nb::object make(Fill&& fill) {
   auto value = std::make_unique<T>();
@@ -66,7 +66,7 @@ nb::object make(Fill&& fill) {
     release(*value);
     throw nb::python_error();
   }
-  static_cast<void>(value.release());  // The capsule's now.
+  static_cast<void>(value.release());  // the capsule owns it now
   return nb::steal(capsule);
 }
 
@@ -84,7 +84,8 @@ T* content(nb::handle capsule, const char* from) {
   return value;
 }
 
-/// Arrow has no event for memory of the CPU: what a device still writes there is waited for.
+/// Prepares a batch for export with its event. Waits if the memory is the host's and a device still writes there,
+/// because Arrow has no event for CPU memory.
 array::RecordBatch with_event(const array::RecordBatch& batch) {
   record_without_lock(batch.event);
   return batch.device.type == device::DeviceType::kCpu && batch.queue ? on_host(batch) : batch;
@@ -118,7 +119,7 @@ nb::object device_column_capsule(const array::RecordBatch& column) {
     array::export_batch(with_event(column), &whole);
     *out = whole;
     out->array = *whole.array.children[0];
-    whole.array.children[0]->release = nullptr;  // moved out: it keeps the memory by itself
+    whole.array.children[0]->release = nullptr;  // the child was moved out, and keeps the memory by itself
     whole.array.release(&whole.array);
   });
 }

@@ -4,7 +4,7 @@
 
 namespace crossdock::python {
 
-/// _native.Client and CatalogEntry. crossdock/client.py puts Python's manners around them.
+/// Binds _native.Client and CatalogEntry. crossdock/client.py wraps them in the public Python interface.
 void bind_client(nanobind::module_& module);
 
 }  // namespace crossdock::python

@@ -4,7 +4,7 @@
 
 namespace crossdock::python {
 
-/// The fault report, as crossdock/debugging.py offers it.
+/// Binds the functions of the fault report for crossdock/debugging.py.
 void bind_debug(nanobind::module_& module);
 
 }  // namespace crossdock::python

@@ -17,7 +17,7 @@
 namespace crossdock::python {
 namespace {
 
-// A stack that any thread pushes on with one compare-and-swap: no lock that a fork could leave taken in the child.
+// A lock-free stack: any thread pushes by compare-and-swap. A mutex could stay locked in the child of a fork.
 std::atomic<Deferred*> pending{nullptr};
 std::atomic<bool> call_scheduled{false};
 
@@ -45,25 +45,25 @@ class DropObject final : public Deferred {
   PyObject* object_;
 };
 
-PyObject* logger = nullptr;  // A reference for good; set with the lock held.
-// The logger's own threshold when it was last looked at, so that debug lines that nobody wants aren't queued.
+PyObject* logger = nullptr;  // Set with the GIL held, and never dropped.
+// The logger's level when it was last queried. Lines below it aren't queued.
 std::atomic<long> log_threshold{30};
 constexpr int kMaxWaitingRecords = 10000;
 std::atomic<int> waiting_records{0};
 
-// What the thread that logs waits on, and the process that it is in: a fork takes no thread along.
+// The eventfd that the log thread waits on, and the process of that thread: a forked child has no copy of the thread.
 std::atomic<int> log_event{-1};
-pid_t log_event_of = 0;  // changed with the lock held
+pid_t log_event_of = 0;  // changed with the GIL held
 
 void wake_log_thread() noexcept {
   const int descriptor = log_event.load(std::memory_order_acquire);
   if (descriptor < 0) return;
   const std::uint64_t one = 1;
-  // A full counter wakes it, too.
+  // Ignores an error: a full counter also wakes the thread.
   [[maybe_unused]] const auto written = ::write(descriptor, &one, sizeof one);
 }
 
-/// A new event to wait on; -1 where this process has one.
+/// Makes a new eventfd for the log thread. Returns -1 if this process has one already.
 int log_descriptor() {
   if (log_event_of == ::getpid()) return -1;
   const int descriptor = ::eventfd(0, EFD_CLOEXEC);
@@ -71,13 +71,13 @@ int log_descriptor() {
   log_event_of = ::getpid();
   const int of_parent = log_event.exchange(descriptor, std::memory_order_release);
   if (of_parent >= 0) ::close(of_parent);
-  wake_log_thread();  // lines may be waiting already
+  wake_log_thread();  // log lines may already be queued
   return descriptor;
 }
 
-/// After a Python call of ours that failed: true, and the error cleared, if it was an interrupt that landed there by
-/// chance (Ctrl-C's KeyboardInterrupt). It isn't ours to swallow: this thread gets it again as soon as it is back in
-/// its own code.
+/// Handles the error of a Python call that we made. If it is an interrupt that arrived during the call by chance (the
+/// KeyboardInterrupt of Ctrl-C), clears it, schedules it again for this thread's own Python code, so that it isn't
+/// lost, and returns true. Else returns false.
 bool hand_back_interrupt() noexcept {
   if (PyErr_ExceptionMatches(PyExc_Exception) != 0) return false;
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
@@ -123,7 +123,7 @@ class LogRecord final : public Deferred {
 
 void log_record(LogLevel level, std::string_view text) {
   if (static_cast<long>(level) < log_threshold.load(std::memory_order_relaxed) || interpreter_ending()) return;
-  if (waiting_records.fetch_add(1) >= kMaxWaitingRecords) {  // No Python thread runs; memory stays bounded.
+  if (waiting_records.fetch_add(1) >= kMaxWaitingRecords) {  // bounds memory while no Python thread runs
     waiting_records.fetch_sub(1);
     return;
   }
@@ -140,7 +140,8 @@ void defer(std::unique_ptr<Deferred> task) noexcept {
   while (!pending.compare_exchange_weak(raw->next_, raw, std::memory_order_release, std::memory_order_relaxed)) {
   }
   if (interpreter_ending() || call_scheduled.exchange(true)) return;
-  // Needs neither the lock nor a thread state. Full queue: the next call into the package drains.
+  // Py_AddPendingCall() needs neither the GIL nor a thread state. If its queue is full, the next call into the package
+  // drains.
   if (Py_AddPendingCall(&drain_from_main_thread, nullptr) != 0) call_scheduled.store(false);
 }
 
@@ -154,7 +155,7 @@ void drain_deferred() noexcept {
     oldest = taken;
     taken = next;
   }
-  // A pending call may come between a caller's error and its handling: what runs here must not touch that.
+  // Saves the Python error: a pending call may run between a caller's error and its handling.
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
   PyErr_Fetch(&type, &value, &traceback);
   while (oldest != nullptr) {
@@ -175,7 +176,7 @@ void drop(std::shared_ptr<const void> owner) noexcept {
       const SavedError saved;
       owner.reset();
     }
-    return;  // Without the lock the parameter goes here: its destructor takes it if it must.
+    return;  // Without the GIL, the parameter is destroyed here. Its destructor takes the GIL if it needs it.
   }
   auto* const task = new (std::nothrow) DropOwner(std::move(owner));
   if (task != nullptr) defer(std::unique_ptr<Deferred>(task));
@@ -193,7 +194,7 @@ PyOwner::~PyOwner() {
 
 LogCallback log_to_python() {
   if (logger == nullptr) {
-    // No handler of ours: logging itself prints warnings to stderr where the application has set up nothing.
+    // Adds no handler: if the application has configured none, the module logging prints warnings to stderr by itself.
     PyObject* const module = PyImport_ImportModule("logging");
     logger = module != nullptr ? PyObject_CallMethod(module, "getLogger", "s", "crossdock") : nullptr;
     Py_XDECREF(module);

@@ -9,12 +9,12 @@
 #include "crossdock/array/record_batch.h"
 #include "crossdock/core/log.h"
 
-/// What the library's threads leave for Python threads to do. The server's I/O thread never takes the interpreter lock:
-/// it pushes here, and Python threads drain, on every call into the package and, on the main thread, between two byte
-/// codes.
+/// Tasks that the library's threads defer to Python threads. The server's I/O thread never takes the GIL: it pushes
+/// tasks to a list. Python threads run them: every call into the package does so, and the main thread also does so
+/// between two byte codes.
 namespace crossdock::python {
 
-/// One thing to do with the interpreter lock held.
+/// A task to run with the GIL held.
 class Deferred {
  public:
   virtual ~Deferred() = default;
@@ -24,24 +24,25 @@ class Deferred {
   friend void defer(std::unique_ptr<Deferred>) noexcept;
   friend void drain_deferred() noexcept;
   Deferred* next_ = nullptr;
-  std::shared_ptr<const void> after_;  // what a simulated queue had done when it released this
+  std::shared_ptr<const void> after_;  // for the simulator: the work that its queue had done when it deferred this task
 };
 
-/// From any thread, also without the lock. Never blocks. Once the interpreter ends, what is pushed is left alone for
-/// good: nobody could run it.
+/// Defers a task to a Python thread. Callable from any thread, also without the GIL. Never blocks. Leaks the task if
+/// the interpreter is ending, as no thread could run it.
 void defer(std::unique_ptr<Deferred> task) noexcept;
-/// Runs what is waiting, oldest first. Needs the lock.
+/// Runs the deferred tasks, oldest first. Needs the GIL. Keeps the Python error of this thread.
 void drain_deferred() noexcept;
 
-/// True on threads that may wait for the interpreter lock: those that Python knows, as it does the server's threads
-/// that run Python sources.
+/// Returns true on threads that may wait for the GIL: those with a Python thread state, which includes the server's
+/// threads that run Python sources.
 bool thread_may_take_gil() noexcept;
 
-/// Drops the last owner of something whose destructor may want the interpreter lock: here and now if this thread may
-/// take it, else later, on a Python thread.
+/// Drops an owner whose destructor may need the GIL: at once if this thread may take the GIL, else later, on a Python
+/// thread.
 void drop(std::shared_ptr<const void> owner) noexcept;
 
-/// A shared owner that is dropped as drop() does, on whatever thread its last copy goes. Null stays null.
+/// Wraps an owner, so that it is dropped by drop() when the last copy of the result is destroyed, on any thread.
+/// Returns null for null.
 template <class T>
 std::shared_ptr<T> held(std::shared_ptr<T> owner) {
   T* const pointer = owner.get();
@@ -52,7 +53,7 @@ std::shared_ptr<T> held(std::shared_ptr<T> owner) {
 /// Owns a Python object in C++ code that may be copied and destroyed on any thread.
 class PyOwner {
  public:
-  /// Takes a reference of its own. Needs the lock.
+  /// Takes a new reference. Needs the GIL.
   explicit PyOwner(PyObject* object) noexcept : object_(Py_NewRef(object)) {}
   PyOwner(const PyOwner&) = delete;
   PyOwner& operator=(const PyOwner&) = delete;
@@ -63,10 +64,12 @@ class PyOwner {
   PyObject* object_;
 };
 
-/// Sends what a Server or Client says to the Python logger "crossdock", through the queue. Needs the lock.
+/// Returns a callback that sends the log lines of a Server or Client to the Python logger "crossdock", as deferred
+/// tasks. Needs the GIL. Returns an empty callback if the logger can't be had.
 LogCallback log_to_python();
 
-/// `_log_descriptor` and `_drain`, for the thread that has log lines reach their logger while no other runs Python.
+/// Binds `_log_descriptor` and `_drain`, for the thread that delivers log lines to the logger while no other thread
+/// runs Python code.
 void bind_deferred(nanobind::module_& module);
 
 }  // namespace crossdock::python

@@ -16,9 +16,9 @@ namespace nb = nanobind;
 namespace crossdock::python {
 namespace {
 
-// By code, with the root at 0; references for good.
+// The classes by error code, with the root class at 0. The references are never dropped.
 std::vector<PyObject*> classes;
-// The ResourceError that is a MemoryError, too.
+// The class derived from both ResourceError and MemoryError.
 PyObject* out_of_memory = nullptr;
 
 PyObject* class_of(const Error& error) noexcept {
@@ -27,7 +27,7 @@ PyObject* class_of(const Error& error) noexcept {
   return code < classes.size() ? classes[code] : classes[0];
 }
 
-/// Sets OSError's `errno`, and not its text, which stays ours.
+/// Sets the attribute `errno` of an OSError. Keeps our message.
 void set_errno(PyObject* exception, int number) noexcept {
   PyObject* const value = PyLong_FromLong(number);
   if (value == nullptr || PyObject_SetAttrString(exception, "errno", value) != 0) PyErr_Clear();
@@ -36,7 +36,7 @@ void set_errno(PyObject* exception, int number) noexcept {
 
 void raise(const Error& error) noexcept {
   PyObject* const type = class_of(error);
-  set_error(type, error.what());  // Messages quote names and paths, which may hold any bytes.
+  set_error(type, error.what());  // replaces bytes that aren't UTF-8: messages quote names and paths
   if (error.system_errno() == 0 || PyErr_ExceptionMatches(PyExc_OSError) == 0) return;
   PyObject* kind = nullptr;
   PyObject* value = nullptr;
@@ -80,8 +80,8 @@ void register_errors(nb::module_& module) {
   const nb::module_ errors = nb::module_::import_("crossdock.errors");
   const std::string root(error_name(ErrorCode{0}));
   classes = {nb::object(errors.attr(root.c_str())).release().ptr()};
-  // Codes have no gaps, and the first number that is none has the root's name. A code whose class is missing fails the
-  // import: nobody can forget one.
+  // Codes have no gaps. The first number that is no code has the name of the root class, and ends the loop. If a code
+  // has no class, the import fails.
   for (int code = 1;; ++code) {
     const std::string name(error_name(static_cast<ErrorCode>(code)));
     if (name == root) break;

@@ -4,19 +4,19 @@
 
 #include <utility>
 
-/// The one place where C++ exceptions become Python's.
+/// Converts C++ exceptions to Python exceptions. No other file does so.
 namespace crossdock::python {
 
-/// Looks up the classes of crossdock.errors, one per ErrorCode, offers them as the module's error_classes (by code, the
-/// root at 0), and registers the translator. Needs the lock; called once. Throws Python's AttributeError where a code
-/// has no class.
+/// Looks up the classes in crossdock.errors, one per ErrorCode. Sets the module's `error_classes` (a tuple by code,
+/// with the root class at 0), and registers the translator. Called once, with the GIL. Throws Python's AttributeError
+/// if a code has no class.
 void register_errors(nanobind::module_& module);
 
-/// The exception that is being handled becomes the Python error of this thread. Needs the lock. For functions that
-/// CPython calls without nanobind in between.
+/// Sets the C++ exception that is being handled as the Python error of this thread. For functions that CPython calls
+/// directly, without nanobind. Needs the GIL.
 void set_python_error() noexcept;
 
-/// What `work` returns, or null with the Python error set.
+/// Calls `work`. Returns its result, or null with the Python error set if it throws.
 template <class Work>
 PyObject* guarded(Work&& work) noexcept {
   try {

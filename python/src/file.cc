@@ -26,22 +26,22 @@ namespace {
 
 std::string path_of(const nb::bytes& path) { return {path.c_str(), path.size()}; }
 
-/// A reader that Python threads and C consumers share. Decoding takes no interpreter lock, and none is waited for with
-/// it. The batches in their order all go to the first that asks for one: iteration or one of the streams. The others
-/// would take their part for the whole file.
+/// A file reader that Python threads and C consumers share. Decoding doesn't need the GIL, and the mutex is only waited
+/// for without the GIL. Only one taker, the first that calls next(), reads the batches in order: iteration or one of
+/// the streams. Other takers get an error, because they would take the remaining batches for the whole file.
 class SharedReader {
  public:
   static constexpr std::uint64_t kIteration = 1;
 
   explicit SharedReader(std::unique_ptr<ipc::FileReader> reader) : reader_(std::move(reader)) {}
   const ipc::FileReader& about() const noexcept { return *reader_; }
-  /// A number for a new stream's next(). Throws ConsumedError once batches were taken.
+  /// Returns a number for a new stream, as `taker` of next(). Throws ConsumedError if batches were already taken.
   std::uint64_t new_stream() {
     const std::lock_guard lock(mutex_);
     if (taker_ != 0) throw_consumed();
     return ++streams_;
   }
-  /// Throws ConsumedError where another `taker` has taken batches.
+  /// Returns the next batch. Throws ConsumedError if another `taker` has taken batches.
   std::optional<array::RecordBatch> next(std::uint64_t taker) {
     const std::lock_guard lock(mutex_);
     if (taker_ == 0) taker_ = taker;
@@ -62,11 +62,11 @@ class SharedReader {
 
   std::mutex mutex_;
   std::unique_ptr<ipc::FileReader> reader_;
-  std::uint64_t taker_ = 0;  // Nobody yet.
+  std::uint64_t taker_ = 0;  // 0: no batch was taken yet
   std::uint64_t streams_ = kIteration;
 };
 
-/// The whole of it, in the hands of a C consumer.
+/// A stream of the whole file for a C consumer.
 class Whole final : public array::BatchStream {
  public:
   explicit Whole(std::shared_ptr<SharedReader> reader) : reader_(std::move(reader)), number_(reader_->new_stream()) {}
@@ -109,7 +109,7 @@ class PyFileReader {
     const GilRelease release;
     return reader->batch(index);
   }
-  /// As Python's sequences have it: IndexError, which ends a loop over them.
+  /// Implements indexing as for Python's sequences: throws IndexError, which ends a loop over the batches.
   array::RecordBatch at(std::int64_t index) {
     const std::int64_t n = about().num_batches();
     if (index < -n || index >= n) {
@@ -120,7 +120,7 @@ class PyFileReader {
   }
   std::unique_ptr<array::BatchStream> whole() const {
     std::shared_ptr<SharedReader> reader = held();
-    const GilRelease release;  // A batch may be decoded under the reader's lock.
+    const GilRelease release;  // another thread may hold the reader's mutex while it decodes a batch
     return std::make_unique<Whole>(std::move(reader));
   }
   void close() noexcept { reader_.reset(); }
@@ -135,7 +135,7 @@ class PyFileReader {
   SharedReader& open() const { return *held(); }
 
   std::string path_;
-  std::shared_ptr<SharedReader> reader_;  // guarded by the interpreter lock
+  std::shared_ptr<SharedReader> reader_;  // guarded by the GIL
 };
 
 void write_file(nb::handle source, const nb::bytes& path, const std::string& form,

@@ -4,7 +4,7 @@
 
 namespace crossdock::python {
 
-/// _native.FileReader, open_file and write_file. crossdock/file.py puts Python's manners around them.
+/// Binds _native.FileReader, open_file and write_file. crossdock/file.py wraps them in the public Python interface.
 void bind_file(nanobind::module_& module);
 
 }  // namespace crossdock::python

@@ -28,9 +28,8 @@ void enter(PyThreadState* state) noexcept {
   try {
     PyEval_RestoreThread(state);
   } catch (abi::__forced_unwind&) {
-    // The interpreter began to end while we waited for its lock, and CPython ends this thread by pthread_exit().
-    // Unwinding would go through frames that are noexcept, which ends the process; a handler that is never left stops
-    // it here.
+    // The interpreter began to end while this thread waited for the GIL, and CPython ends the thread by pthread_exit().
+    // Unwinding through noexcept frames would terminate the process. This handler never returns, which stops it.
     block_forever();
   }
 }

@@ -4,10 +4,10 @@
 
 #include "crossdock/core/error.h"
 
-/// Who holds the interpreter lock, and what happens to that once the interpreter ends.
+/// Acquires, releases and queries the GIL, also while the interpreter is ending.
 namespace crossdock::python {
 
-/// The interpreter is being torn down, or is gone: no thread but the one that ends it may enter it again.
+/// Returns true if the interpreter is being finalized or is gone. Then only the thread that finalizes it may enter it.
 inline bool interpreter_ending() noexcept {
 #if PY_VERSION_HEX >= 0x030D0000
   return Py_IsInitialized() == 0 || Py_IsFinalizing() != 0;
@@ -16,8 +16,8 @@ inline bool interpreter_ending() noexcept {
 #endif
 }
 
-/// True for the thread that holds the interpreter lock. PyGILState_Check() says so of every thread as soon as there is
-/// a sub-interpreter, or was one.
+/// Returns true if this thread holds the GIL. PyGILState_Check() isn't used: it returns true for every thread once a
+/// sub-interpreter has existed.
 inline bool holds_lock() noexcept {
   PyThreadState* const mine = PyGILState_GetThisThreadState();
 #if PY_VERSION_HEX >= 0x030D0000
@@ -27,13 +27,13 @@ inline bool holds_lock() noexcept {
 #endif
 }
 
-/// Takes the interpreter lock with a state of the calling thread's. Where the interpreter ends, the thread is blocked
-/// forever for good.
+/// Takes the GIL with a thread state of the calling thread. Blocks the thread forever if the interpreter is ending.
 void enter(PyThreadState* state) noexcept;
 
-/// Lets other Python threads run while this one waits. The constructor needs the lock. While the interpreter ends it
-/// does nothing: then nobody else runs. A thread that comes back after that is blocked forever: CPython before 3.14
-/// would end it through C++ frames that don't expect it.
+/// Releases the GIL for its lifetime, so that other Python threads run while this one waits. The constructor needs the
+/// GIL. Does nothing if the interpreter is ending, as no other thread runs then. If the interpreter has begun to end
+/// when the destructor takes the GIL again, the thread is blocked forever: CPython before 3.14 would end it by
+/// unwinding C++ frames that don't allow it.
 class GilRelease {
  public:
   GilRelease() noexcept : state_(interpreter_ending() ? nullptr : PyEval_SaveThread()) {}
@@ -45,7 +45,7 @@ class GilRelease {
   PyThreadState* state_;
 };
 
-/// GilRelease for code that a C caller may call with the lock held or without.
+/// The same as GilRelease, for code that a C caller may call with or without the GIL.
 class GilReleaseIfHeld {
  public:
   GilReleaseIfHeld() noexcept : state_(!interpreter_ending() && holds_lock() ? PyEval_SaveThread() : nullptr) {}
@@ -57,8 +57,8 @@ class GilReleaseIfHeld {
   PyThreadState* state_;
 };
 
-/// Puts an error that is being raised aside while a destructor runs what may be Python: that would see it as its own.
-/// Needs the lock.
+/// Saves the Python error of this thread for its lifetime, while a destructor may run Python code, which would take the
+/// error for its own. Needs the GIL.
 class SavedError {
  public:
   SavedError() noexcept { PyErr_Fetch(&type_, &value_, &traceback_); }
@@ -75,7 +75,8 @@ class SavedError {
   PyObject* traceback_ = nullptr;
 };
 
-/// Takes the lock on any thread, a thread of the library's too. Throws ClosedError once the interpreter ends.
+/// Takes the GIL for its lifetime. Works on any thread, also on threads of the library. Throws ClosedError if the
+/// interpreter is ending; `doing` begins the text.
 class GilAcquire {
  public:
   explicit GilAcquire(const char* doing);

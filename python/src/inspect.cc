@@ -40,7 +40,7 @@ nb::list pairs_of(const array::Metadata& metadata) {
 
 nb::object known(std::int64_t count) { return count < 0 ? nb::object(nb::none()) : nb::object(nb::int_(count)); }
 
-/// Adds what a schema says.
+/// Adds the description of a schema to a dict.
 void put_schema(const array::Schema& schema, nb::dict* to) {
   nb::list fields;
   for (const ipc::FieldDescription& field : ipc::describe_fields(schema)) {
@@ -60,7 +60,8 @@ void put_schema(const array::Schema& schema, nb::dict* to) {
   (*to)["fields"] = fields;
 }
 
-/// Where a description's buffers are: a file's bodies, or what a stream named.
+/// The location of the buffers that a description lists: the offset of a body in a file, or the remote buffers of a
+/// stream.
 struct Whereabouts {
   std::int64_t body_offset = 0;
   std::span<const dissociated::RemoteBuffer> remote{};
@@ -127,7 +128,7 @@ nb::dict dict_of(const ipc::BatchDescription& batch, bool replaces, bool with_no
   return result;
 }
 
-/// Tells a dictionary that takes another one's place.
+/// Detects dictionary batches that replace an earlier dictionary.
 class Dictionaries {
  public:
   bool replaces(const ipc::MessageSummary& message) {
@@ -141,7 +142,7 @@ class Dictionaries {
 
 // ---- files ----
 
-/// One thread at a time: the interpreter lock is released only while the file is opened.
+/// Not thread-safe by itself. The GIL guards it, which is released only while the file is opened.
 class PyFileInspector {
  public:
   explicit PyFileInspector(const nb::bytes& path) {
@@ -169,7 +170,7 @@ class PyFileInspector {
     return result;
   }
 
-  /// The next message, if there is one.
+  /// Returns the next message, or nullopt at the end.
   std::optional<nb::dict> next(bool with_nodes) {
     const ipc::Container& plan = inspector_->plan();
     if (position_ == plan.messages.size()) return std::nullopt;
@@ -191,7 +192,7 @@ class PyFileInspector {
 
 // ---- streams ----
 
-/// A batch as it came, kept until Python asks.
+/// A batch that arrived, kept until Python takes it.
 struct Arrived {
   std::uint32_t sequence;
   dissociated::BodyType body_type;
@@ -296,7 +297,7 @@ nb::dict dict_of(const session::WireMessage& message) {
 }  // namespace
 
 struct StreamLog::Shared {
-  // Between two batches a stream may send as many dictionaries as it likes.
+  // Limits, because a stream may send any number of dictionaries between two batches.
   static constexpr std::size_t kMostMessages = 1 << 16;
   static constexpr std::size_t kMostBuffers = 1 << 20;
 
@@ -326,7 +327,7 @@ struct StreamLog::Shared {
   std::vector<Arrived> batches;
   std::size_t kept = 0;  // nodes and buffers in `batches`
   std::size_t left_out = 0;
-  Dictionaries dictionaries;  // guarded by the interpreter lock
+  Dictionaries dictionaries;  // guarded by the GIL
 };
 
 StreamLog::StreamLog(bool messages, bool batches)

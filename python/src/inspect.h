@@ -8,12 +8,12 @@
 
 namespace crossdock::python {
 
-/// What passed on a stream since somebody last asked: filled by whatever thread sends, receives or drops a batch, none
-/// of which needs the interpreter lock for it. Bounded: what is over is counted and left out.
+/// Collects the messages and batches of a stream until Python takes them. Any thread that sends, receives or drops a
+/// batch adds to it, without the GIL. Its size is bounded: entries over the limit are dropped and counted.
 class StreamLog {
  public:
   StreamLog(bool messages, bool batches);
-  /// Makes a stream write here what was asked for.
+  /// Sets observers in `options`, so that a stream adds its messages, batches, or both, as the constructor was told.
   void attach(session::GetOptions* options) const;
 
   nanobind::list take_messages();

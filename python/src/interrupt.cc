@@ -6,7 +6,7 @@
 namespace crossdock::python {
 namespace {
 
-// Python runs signal handlers on its main thread alone, and that is the process's.
+// Python runs signal handlers only on its main thread, which is the main thread of the process.
 bool on_main_thread() noexcept { return syscall(SYS_gettid) == getpid(); }
 
 }  // namespace
@@ -49,7 +49,7 @@ bool Interrupt::raise_here() noexcept {
 void Interrupt::raise_later() noexcept {
   if (raised_ == nullptr || interpreter_ending()) return;
   const PyGILState_STATE state = PyGILState_Ensure();
-  // Only a class can be raised so; handlers that matter (KeyboardInterrupt) say all by their class.
+  // This function can only raise a class. That suffices for the important case, KeyboardInterrupt.
   PyThreadState_SetAsyncExc(PyThread_get_thread_ident(), reinterpret_cast<PyObject*>(Py_TYPE(raised_)));
   Py_CLEAR(raised_);
   PyGILState_Release(state);

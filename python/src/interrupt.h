@@ -11,11 +11,11 @@
 #include "deferred.h"
 #include "gil.h"
 
-/// Ctrl-C in calls that wait.
+/// Support for Ctrl-C in calls that wait.
 namespace crossdock::python {
 
-/// What a waiting call asks now and then: has a signal handler raised, or did somebody cancel? Used by one waiting
-/// thread at a time; cancel() comes from any.
+/// Tells a waiting call to stop: because a Python signal handler raised an exception, or because a thread called
+/// cancel(). The call polls check(). Used by one waiting thread at a time; any thread may call cancel().
 class Interrupt {
  public:
   Interrupt() = default;
@@ -23,28 +23,30 @@ class Interrupt {
   Interrupt& operator=(const Interrupt&) = delete;
   ~Interrupt();
 
-  /// Whether the calling thread is the one that Python's signal handlers run on.
+  /// Returns true on the thread that runs Python's signal handlers (the main thread).
   static bool possible_here() noexcept;
 
-  /// For the library: true means stop. Runs Python's signal handlers, on the main thread; what one of them raises is
-  /// kept.
+  /// Returns true if the call must stop. On the main thread it runs Python's signal handlers, and keeps the exception
+  /// that one of them raises.
   bool check() noexcept;
   void cancel() noexcept { cancelled_.store(true); }
   bool cancelled() const noexcept { return cancelled_.load(); }
 
-  /// What a handler raised becomes the Python error of this thread: true. Nothing was raised: false. Needs the lock.
+  /// Sets the exception that a handler raised as the Python error of this thread. Returns false if there is none. Needs
+  /// the GIL.
   bool raise_here() noexcept;
-  /// The same where no Python caller of ours is there to raise to (a C stream): it is raised as soon as the main thread
-  /// runs Python again.
+  /// Raises the exception later, when the main thread runs Python code again. For C streams, which have no Python
+  /// caller to raise to. Only the class of the exception is kept.
   void raise_later() noexcept;
 
  private:
-  PyObject* raised_ = nullptr;  // An exception, normalised.
+  PyObject* raised_ = nullptr;  // The exception, normalised. Null if there is none.
   std::atomic<bool> cancelled_{false};
 };
 
-/// Runs `call(hook)` with the interpreter lock released and Ctrl-C answered. Needs the lock; drains what other threads
-/// left to do, before and after. Of an `interrupt` that is given, anybody may cancel() the call.
+/// Runs `call(hook)` with the GIL released. Ctrl-C stops the call, if it polls the hook, and so does
+/// `interrupt.cancel()` on any thread. Needs the GIL. Runs deferred tasks before and after the call. Throws
+/// nb::python_error with the exception of a signal handler.
 template <class Call>
 auto blocking(Interrupt& interrupt, Call&& call) {
   drain_deferred();

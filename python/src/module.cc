@@ -23,27 +23,30 @@ namespace nb = nanobind;
 
 namespace {
 
-/// Types and the lock that the library's threads take are one for the process.
+/// Returns false, with the Python error set, in a sub-interpreter. The module's types exist once per process, and the
+/// library's threads take the GIL of the main interpreter.
 bool in_main_interpreter() {
   if (PyInterpreterState_Get() == PyInterpreterState_Main()) return true;
   PyErr_SetString(PyExc_ImportError, "crossdock serves the main interpreter only, not a sub-interpreter");
   return false;
 }
 
-/// From 3.13 on PyInit__native() runs in the main interpreter whoever imports, and only what follows doesn't.
+/// Throws in a sub-interpreter. Needed since Python 3.13, where PyInit__native() always runs in the main interpreter
+/// and only the later phase of the import runs in the importing one.
 void refuse_other_interpreters() {
   if (!in_main_interpreter()) throw nb::python_error();
 }
 
 }  // namespace
 
-// What Python calls is below, and asks first.
+// Renames nanobind's init function. Python calls PyInit__native() below, which first checks the interpreter.
 #define PyInit__native crossdock_init_native
 NB_MODULE(_native, module) {
   refuse_other_interpreters();
   module.doc() = "Crossdock's native part; use the package crossdock.";
   module.attr("__version__") = crossdock::version();
-  // Objects that live until the interpreter ends are no fault, and a library doesn't print.
+  // Disables nanobind's report of leaks: objects that live until the interpreter ends are allowed, and a library
+  // doesn't print.
   nb::set_leak_warnings(false);
 
   crossdock::python::register_errors(module);
@@ -68,8 +71,8 @@ NB_MODULE(_native, module) {
 }
 #undef PyInit__native
 
-// Python wants the name. NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming)
+// Python demands this name. NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming)
 extern "C" NB_EXPORT PyObject* PyInit__native() {
-  // nanobind's part of it would take the types of another interpreter for those of this one.
+  // Checks before nanobind's init function runs: that would confuse the types of two interpreters.
   return !in_main_interpreter() ? nullptr : crossdock_init_native();
 }

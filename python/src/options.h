@@ -14,7 +14,7 @@
 
 namespace crossdock::python {
 
-/// "auto", "spin" or "block".
+/// Reads the option `wait`: "auto", "spin" or "block". Throws InvalidArgumentError for others.
 inline transport::WaitMode wait_of(const std::string& name) {
   if (name == "auto") return transport::WaitMode::kAuto;
   if (name == "spin") return transport::WaitMode::kSpin;
@@ -22,13 +22,14 @@ inline transport::WaitMode wait_of(const std::string& name) {
   throw InvalidArgumentError("wait is \"auto\", \"spin\" or \"block\", not \"" + name + "\"");
 }
 
-/// True, False, or nothing: as the peer asks.
+/// Converts the option `checksum`. Nullopt: as the peer asks.
 inline transport::Checksum checksum_of(std::optional<bool> wanted) noexcept {
   if (!wanted) return transport::Checksum::kAuto;
   return *wanted ? transport::Checksum::kOn : transport::Checksum::kOff;
 }
 
-/// "structure", "full", or nothing: by whom the data comes from.
+/// Reads the option `validation`: "structure" or "full". Returns nullopt for nullopt: the origin of the data decides.
+/// Throws InvalidArgumentError for others.
 inline std::optional<array::Validation> validation_of(const std::optional<std::string>& name) {
   if (!name) return std::nullopt;
   if (*name == "structure") return array::Validation::kStructure;

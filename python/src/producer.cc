@@ -23,7 +23,7 @@ using array::BatchStream;
 using array::RecordBatch;
 using array::Schema;
 
-/// Takes over `*array` as a batch of `schema`; whatever happens it is not the caller's any more.
+/// Imports `*array` as a batch of `schema`. Takes ownership of `*array` on success and on failure.
 RecordBatch take_batch(const array::TableSchema& schema, ArrowDeviceArray* array) {
   struct Guard {
     ArrowDeviceArray value;
@@ -43,9 +43,9 @@ ArrowDeviceArray on_cpu(const ArrowArray& array) noexcept {
   return result;
 }
 
-/// Reads a source on a thread of the server's. Its failure is for a consumer, who sees that it came from the other end:
-/// what it lacks (a file, memory, a permission) isn't lacking there. Types that can't be carried are the consumer's to
-/// know.
+/// Reads a source on a thread of the server. Turns errors into RemoteError, which tells the consumer that the failure
+/// happened on the server: a file, memory or a permission is missing there, not on the consumer's side.
+/// UnsupportedTypeError is passed on unchanged, as it concerns the consumer.
 template <class Read>
 auto for_consumer(Read&& read) {
   try {
@@ -58,7 +58,7 @@ auto for_consumer(Read&& read) {
   }
 }
 
-/// What keeps the producer's memory: an owner, and the events and dictionaries that have shares of the same one.
+/// Makes `owner` the owner of a batch, its event and its dictionaries.
 void keep_anywhere(RecordBatch* batch, const std::shared_ptr<const void>& owner) {
   batch->owner = owner;
   if (batch->event.native() != nullptr) {
@@ -72,14 +72,15 @@ void keep_anywhere(RecordBatch* batch, const std::shared_ptr<const void>& owner)
   }
 }
 
-/// What may be dropped on any thread. `batch` was imported just now.
+/// Makes a batch that may be dropped on any thread. `batch` was just imported: its event and dictionaries share its
+/// owner.
 RecordBatch kept_anywhere(RecordBatch batch) {
   const std::shared_ptr<const void> owner = held(std::move(batch.owner));
   keep_anywhere(&batch, owner);
   return batch;
 }
 
-/// A producer's stream and its batches, which may be dropped on any thread.
+/// A producer's stream. The stream and its batches may be dropped on any thread.
 class ProducerStream final : public BatchStream {
  public:
   explicit ProducerStream(std::unique_ptr<BatchStream> stream)
@@ -98,7 +99,7 @@ class ProducerStream final : public BatchStream {
   std::shared_ptr<BatchStream> stream_;
 };
 
-/// A live source, which the server's threads alone read.
+/// A live source. Only the server's threads read it.
 class LiveSource final : public BatchStream {
  public:
   explicit LiveSource(std::unique_ptr<BatchStream> stream) : stream_(std::move(stream)) {}
@@ -118,7 +119,7 @@ std::string type_text(device::DeviceType type) {
   return name.empty() ? "device type " + std::to_string(static_cast<std::int32_t>(type)) : std::string(name);
 }
 
-/// Only host memory can be served so far.
+/// Throws UnsupportedTypeError for device memory, which can't be served yet.
 void require_cpu(device::DeviceType type) {
   if (type == device::DeviceType::kCpu) return;
   throw UnsupportedTypeError("this data is in the memory of " + type_text(type) +
@@ -126,13 +127,13 @@ void require_cpu(device::DeviceType type) {
                              "crossdock.RecordBatch(data).to(\"cpu\")");
 }
 
-/// One column of numbers, or of lists of them of one size.
+/// Returns true for a schema of one column of numbers, or of fixed-size lists of numbers.
 bool is_numbers(const Schema& schema) noexcept {
   const auto n_nodes = static_cast<std::int32_t>(schema.nodes().size());
   return schema.fields().size() == 1 && schema.dictionaries().empty() && schema.n_buffers() == n_nodes + 1;
 }
 
-/// A batch of such a column.
+/// Makes an empty batch of such a schema.
 RecordBatch without_rows(std::shared_ptr<const Schema> schema) {
   RecordBatch batch;
   batch.nodes.resize(schema->nodes().size());
@@ -141,7 +142,7 @@ RecordBatch without_rows(std::shared_ptr<const Schema> schema) {
   return batch;
 }
 
-/// Calls the method, which gives a pair of capsules.
+/// Calls a method that returns a pair of capsules.
 std::pair<nb::object, nb::object> pair_from(nb::handle method, const char* name) {
   const nb::object pair = method();
   if (!nb::isinstance<nb::tuple>(pair) || nb::len(pair) != 2) {
@@ -152,10 +153,11 @@ std::pair<nb::object, nb::object> pair_from(nb::handle method, const char* name)
 
 nb::object method_of(nb::handle producer, PyObject* name) { return optional_attribute(producer.ptr(), name); }
 
-/// True if it says so itself, which is cheaper than to ask for a device array of the host.
+/// Returns true if the object's attribute is_cpu is true. This is cheaper than a device array of host memory.
 bool says_cpu(nb::handle producer) { return method_of(producer, names::is_cpu()).ptr() == Py_True; }
 
-/// By the method that doesn't copy: of data on a device the one for the host would. Nothing where there is neither.
+/// Imports an array by the method that makes no copy: __arrow_c_array__ would copy data on a device to the host.
+/// Returns nullopt if the object has neither method.
 std::optional<RecordBatch> take_array(nb::handle producer) {
   const nb::object on_device = method_of(producer, names::__arrow_c_device_array__());
   if (!on_device.is_valid() || says_cpu(producer)) {
@@ -191,7 +193,8 @@ std::optional<RecordBatch> take_array(nb::handle producer) {
       (stream ? ", a table or stream: give that itself, without a list" : ", which has neither"));
 }
 
-/// A stream of the object by the method of that name; null if it has none.
+/// Opens the object's __arrow_c_stream__. Returns null if it has none. device_stream() is the same for
+/// __arrow_c_device_stream__.
 std::unique_ptr<BatchStream> host_stream(nb::handle producer) {
   const nb::object method = method_of(producer, names::__arrow_c_stream__());
   if (!method.is_valid()) return nullptr;
@@ -206,7 +209,7 @@ std::unique_ptr<BatchStream> device_stream(nb::handle producer) {
   return array::import_device_stream(device_stream_in(capsule, "__arrow_c_device_stream__"));
 }
 
-/// Of batches that are there: one, or a list of them.
+/// Makes a stream of an object with an Arrow array method, or of a list or tuple of such objects.
 std::unique_ptr<BatchStream> arrays_of(nb::handle producer) {
   std::vector<RecordBatch> batches;
   const auto add = [&](nb::handle object) {
@@ -227,7 +230,7 @@ std::unique_ptr<BatchStream> arrays_of(nb::handle producer) {
   return array::make_stream(std::move(schema), std::move(batches));
 }
 
-/// For those who can take host memory only: of what is on a device its owner makes the copy.
+/// Opens a stream of host memory. Tries the host method first: if the data is on a device, the producer makes the copy.
 std::unique_ptr<BatchStream> open(nb::handle producer) {
   auto stream = host_stream(producer);
   if (stream == nullptr) stream = device_stream(producer);
@@ -236,14 +239,14 @@ std::unique_ptr<BatchStream> open(nb::handle producer) {
   return stream;
 }
 
-/// Where it is: nobody makes a copy.
+/// Opens a stream on the data's own device, so that no copy is made.
 std::unique_ptr<BatchStream> open_anywhere(nb::handle producer) {
   auto stream = device_stream(producer);
   if (stream == nullptr) stream = host_stream(producer);
   return stream != nullptr ? std::move(stream) : arrays_of(producer);
 }
 
-/// "ValueError: text" of a Python exception.
+/// Formats a Python exception as "ValueError: text".
 std::string describe(const nb::python_error& error) {
   std::string text = nb::type_name(error.type()).c_str();
   PyObject* const words = PyObject_Str(error.value().ptr());

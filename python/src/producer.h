@@ -9,41 +9,45 @@
 #include "crossdock/array/stream.h"
 #include "crossdock/transport/transport.h"
 
-/// Python objects as producers of batches.
+/// Reads record batches from Python objects that implement the Arrow PyCapsule interface.
 namespace crossdock::python {
 
-/// The batches on the host of anything with an Arrow PyCapsule method, in this order: __arrow_c_stream__,
-/// __arrow_c_device_stream__, __arrow_c_array__, __arrow_c_device_array__; and of a list or tuple of what has one of
-/// the last two. A struct is a batch; any other array, a table of one column named as its schema is. The stream, and
-/// what it yields, may be dropped on any thread (see deferred.h). Needs the interpreter lock; next() doesn't. Throws
-/// UnsupportedTypeError (no such method; memory of another device), and what the producer raises.
+/// Opens a stream of host batches from an object with an Arrow PyCapsule method, or from a list or tuple of such
+/// objects. The methods are tried in this order: __arrow_c_stream__, __arrow_c_device_stream__, __arrow_c_array__,
+/// __arrow_c_device_array__; items of a list need one of the last two. A struct array becomes a batch. Any other array
+/// becomes a table of one column, with the name in its schema. The stream and its batches may be dropped on any thread
+/// (see deferred.h). Needs the GIL; next() doesn't. Throws UnsupportedTypeError (no such method, or memory of another
+/// device), and the errors of the producer.
 std::unique_ptr<array::BatchStream> open_producer(nanobind::handle producer);
 
-/// open_producer() for a live source, which is read on the server's own threads and no others: they are marked as such,
-/// and errors become RemoteError, apart from UnsupportedTypeError.
+/// The same as open_producer(), for a live source, which only the server's own threads read. Marks these threads
+/// (source_thread.h), and turns errors into RemoteError, except UnsupportedTypeError.
 std::unique_ptr<array::BatchStream> open_live(nanobind::handle producer);
 
-/// The batches where they are, on any device, each with its event; likewise, but __arrow_c_device_stream__ comes first.
+/// Opens a stream of batches on any device, without a copy; each batch has its event. The same as open_producer()
+/// otherwise, but tries __arrow_c_device_stream__ first.
 std::unique_ptr<array::BatchStream> open_stream(nanobind::handle producer);
 
-/// The one batch of an object with __arrow_c_device_array__ or __arrow_c_array__, of any device; likewise. The first is
-/// preferred, unless the object says is_cpu. Nothing for an object that has neither.
+/// Imports one batch, on any device, from an object with __arrow_c_device_array__ or __arrow_c_array__. Prefers the
+/// first method, unless the object's attribute is_cpu is true. Returns nullopt if the object has neither. The batch may
+/// be dropped on any thread.
 std::optional<array::RecordBatch> open_array(nanobind::handle producer);
 
-/// The one batch of an object with __arrow_c_device_stream__ or __arrow_c_stream__, of any device; chunks without rows
-/// don't count. Reads the stream to its end. Nothing for an object that has neither; throws ExportError for more.
+/// Imports the only batch, on any device, of an object with __arrow_c_device_stream__ or __arrow_c_stream__. Reads the
+/// stream to its end, and ignores chunks without rows. Returns nullopt if the object has neither method. Throws
+/// ExportError for more than one batch.
 std::optional<array::RecordBatch> open_only_batch(nanobind::handle producer);
 
-/// Either of the two. Throws UnsupportedTypeError for an object that has none of those methods.
+/// Calls open_array(), then open_only_batch(). Throws UnsupportedTypeError if the object has none of their methods.
 array::RecordBatch open_batch(nanobind::handle producer);
 
-/// The same stream, which asks `hook` before each batch and throws InterruptedError where it says so: reading a whole
-/// table answers Ctrl-C.
+/// Wraps a stream. It calls `hook` before each batch, and throws InterruptedError if the hook returns true, so that
+/// Ctrl-C can interrupt the reading of a table.
 std::unique_ptr<array::BatchStream> interruptible_stream(std::unique_ptr<array::BatchStream> stream,
                                                          transport::InterruptHook hook);
 
-/// Calls `callable` for each stream, on a thread of the server's own. What it raises becomes an error of the stream
-/// that says so in its words.
+/// Returns a factory that calls `callable` for each stream, on a thread of the server. An exception of `callable`
+/// becomes a RemoteError with its text.
 std::function<std::unique_ptr<array::BatchStream>()> factory_of(nanobind::handle callable);
 
 }  // namespace crossdock::python

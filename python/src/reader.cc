@@ -24,7 +24,7 @@ namespace {
 
 constexpr const char* kClosedMeanwhile = "this RecordBatchReader was closed while next() waited";
 
-/// A stream in the hands of a C consumer, which may hold the interpreter lock while it waits for us, or not.
+/// A stream that was handed over to a C consumer. The consumer may call it with or without the GIL.
 class HandedOver final : public array::BatchStream {
  public:
   HandedOver(std::unique_ptr<array::BatchStream> stream, std::shared_ptr<Interrupt> interrupt)
@@ -33,7 +33,7 @@ class HandedOver final : public array::BatchStream {
   device::DeviceType device_type() const override { return stream_->device_type(); }
   std::optional<array::RecordBatch> next() override {
     try {
-      // A Python source in this process may need the lock to make the batch that we wait for.
+      // A Python source in this process may need the GIL to make the batch.
       const GilReleaseIfHeld release;
       return stream_->next();
     } catch (const InterruptedError&) {
@@ -47,7 +47,7 @@ class HandedOver final : public array::BatchStream {
   std::shared_ptr<Interrupt> interrupt_;
 };
 
-/// The same batches on the host: what the CPU's method must give.
+/// Copies the batches of a stream to the host, for __arrow_c_stream__, which must return host memory.
 class OnHost final : public array::BatchStream {
  public:
   explicit OnHost(std::unique_ptr<array::BatchStream> stream) : stream_(std::move(stream)) {}
@@ -70,11 +70,12 @@ std::unique_ptr<array::BatchStream> for_the_cpu(std::unique_ptr<array::BatchStre
 
 }  // namespace
 
-/// One thread's use of `stream_`, without the interpreter lock. Whoever leaves does what close() had to leave undone.
+/// Holds `in_use_` while one thread uses `stream_`, without the GIL. The destructor closes the stream if close() was
+/// called meanwhile.
 class PyReader::Use {
  public:
   explicit Use(PyReader& of) : of_(of) {
-    of.made_in_.check("this RecordBatchReader");  // in a child, who holds `in_use_` may be a thread that isn't there
+    of.made_in_.check("this RecordBatchReader");  // a forked child may lack the thread that holds `in_use_`
     if (of.user_.load() == std::this_thread::get_id()) {
       throw StreamBusyError("a signal handler can't read from the RecordBatchReader whose next() it interrupted");
     }
@@ -107,11 +108,12 @@ PyReader::PyReader(std::unique_ptr<session::Reader> reader)
 PyReader::~PyReader() {
   if (stream_ == nullptr) return;
   if (made_in_.in_child() && user_.load() != std::thread::id()) {
-    // It was copied in the middle of what a thread of the parent did: it can't even be taken apart.
+    // Intentional leak: a thread of the parent was using the stream at the fork, so its copy here may be inconsistent
+    // and can't be destroyed.
     [[maybe_unused]] const auto* left = stream_.release();
     return;
   }
-  const SavedError saved;  // the producer's release may be Python
+  const SavedError saved;  // the producer's release callback may run Python code
   const GilRelease release;
   stream_.reset();
 }
@@ -136,7 +138,7 @@ std::optional<array::RecordBatch> PyReader::next() {
     const GilRelease release;
     const Use use(*this);
     std::optional<array::RecordBatch> batch = stream_->next();
-    // A producer in C hears of close() only when it comes back by itself.
+    // A producer in C can't be interrupted by close(), so this is checked after it has returned.
     if (interrupt_->cancelled()) throw ClosedError(kClosedMeanwhile);
     note_taken(batch.has_value());
     return batch;
@@ -191,7 +193,7 @@ std::unique_ptr<array::BatchStream> PyReader::hand_over() {
   require_open();
   const GilRelease release;
   const Use use(*this);
-  // The rest alone would pass for the whole table.
+  // The consumer would take the remaining batches for the whole table.
   if (begun_.load() || state_.load() == State::kEnded) {
     throw ConsumedError(
         "batches were taken from this RecordBatchReader by iteration, and it hands over only the whole: get() the "
@@ -207,7 +209,7 @@ void PyReader::close() {
   drain_deferred();
   if (made_in_.in_child() || state_.load() == State::kHandedOver) return;
   interrupt_->cancel();
-  if (user_.load() == std::this_thread::get_id()) return;  // a signal handler in next(), which closes on its way out
+  if (user_.load() == std::this_thread::get_id()) return;  // called by a signal handler in next(), which then closes
   const GilRelease release;
   const std::scoped_lock lock(in_use_);
   close_in_use();

@@ -14,33 +14,33 @@
 
 namespace crossdock::python {
 
-/// crossdock.RecordBatchReader: a session::Reader, or another library's stream, for Python threads, of which any may
-/// close it while another waits in next(), and so may a signal handler that runs in there. After a fork it belongs to
-/// the parent.
+/// crossdock.RecordBatchReader: a session::Reader, or another library's stream. Any Python thread may close it while
+/// another thread waits in next(), and so may a signal handler that runs inside next(). After a fork it is only usable
+/// in the parent.
 class PyReader {
  public:
   explicit PyReader(std::unique_ptr<session::Reader> reader);
-  /// Of a stream that nobody can interrupt, and that says nothing before it has a batch.
+  /// Wraps a stream that can't be interrupted and that has no method to poll for a batch.
   explicit PyReader(std::unique_ptr<array::BatchStream> stream);
   PyReader(const PyReader&) = delete;
   PyReader& operator=(const PyReader&) = delete;
   ~PyReader();
 
   const std::shared_ptr<const array::Schema>& schema() const noexcept { return schema_; }
-  /// Needs the interpreter lock, and waits without. Nothing at the end. Throws as session::Reader::next(),
-  /// ConsumedError after hand_over(), ClosedError after close(), StreamBusyError while another thread is in it,
-  /// ForkError in a forked child.
+  /// Returns the next batch, or nullopt at the end. Needs the GIL, and releases it while it waits. Throws the errors of
+  /// session::Reader::next(), ConsumedError after hand_over(), ClosedError after close(), StreamBusyError while another
+  /// thread uses the reader, ForkError in a forked child.
   std::optional<array::RecordBatch> next();
-  /// For event loops, see session::Reader. Like next(), one thread at a time.
+  /// The three functions for event loops, see session::Reader. One thread at a time, as for next().
   bool try_next(std::optional<array::RecordBatch>* batch);
-  /// A descriptor to wait for; -1: don't.
+  /// Returns a descriptor to wait for, or -1 if there is no need to wait.
   int prepare_sleep();
   void awake();
-  /// Gives the stream away to a C consumer, which may call it on any thread. The stream is always the whole: throws
-  /// ConsumedError once next() or try_next() has given a batch or the end, and as next().
+  /// Transfers the whole stream to a C consumer, which may call it on any thread. Throws ConsumedError if next() or
+  /// try_next() has already returned a batch or the end; otherwise throws as next().
   std::unique_ptr<array::BatchStream> hand_over();
-  /// Ends a next() that waits in another thread, or that a signal handler interrupts: that raises ClosedError. A stream
-  /// that was handed over is its consumer's: untouched. In a forked child it does nothing.
+  /// Closes the stream. A next() that waits in another thread, or that the calling signal handler interrupted, throws
+  /// ClosedError. Does nothing in a forked child, or if the stream was handed over: its consumer owns it then.
   void close();
   const char* state() const noexcept;
 
@@ -49,18 +49,18 @@ class PyReader {
   class Use;
   void require_open() const;
   void close_in_use();
-  /// A batch was given out, or the end was seen.
+  /// Records that a batch was returned (true) or that the stream is at its end (false).
   void note_taken(bool batch) noexcept;
 
   ForkGuard made_in_;
   std::shared_ptr<const array::Schema> schema_;
   std::shared_ptr<Interrupt> interrupt_;
-  std::mutex in_use_;  // Held by whoever uses `stream_`; only ever waited for without the interpreter lock.
-  std::atomic<std::thread::id> user_;  // Who holds it.
+  std::mutex in_use_;                  // Held while a thread uses `stream_`. Never waited for with the GIL held.
+  std::atomic<std::thread::id> user_;  // The thread that holds it.
   std::unique_ptr<array::BatchStream> stream_;
-  session::Reader* reader_ = nullptr;  // `stream_`, if it is one.
+  session::Reader* reader_ = nullptr;  // The same object as `stream_`, if that is a session::Reader.
   std::atomic<State> state_{State::kOpen};
-  std::atomic<bool> begun_{false};  // next() or try_next() has given a batch
+  std::atomic<bool> begun_{false};  // next() or try_next() has returned a batch
 };
 
 void bind_reader(nanobind::module_& module);

@@ -27,7 +27,7 @@ using namespace nb::literals;
 namespace crossdock::python {
 namespace {
 
-/// Every server of this process. Guarded by the interpreter lock, so that a fork leaves it whole.
+/// All servers of this process. Guarded by the GIL, so that the list is consistent after a fork.
 std::vector<std::weak_ptr<session::Server>>& all_servers() {
   static std::vector<std::weak_ptr<session::Server>> servers;
   return servers;
@@ -61,7 +61,7 @@ class PyServer {
   PyServer(const PyServer&) = delete;
   PyServer& operator=(const PyServer&) = delete;
   ~PyServer() {
-    // A source's thread can't wait for itself to end; a Python thread does it.
+    // A source's thread can't wait for its own end, so the server is closed by a Python thread.
     if (is_source_thread()) {
       class Close final : public Deferred {
        public:
@@ -118,7 +118,7 @@ class PyServer {
       try {
         server_->close(hook);
       } catch (const InterruptedError&) {
-        closed_.store(true);  // to everybody but the source that it waited for
+        closed_.store(true);  // closed for all except the source that it waited for
         throw;
       }
       closed_.store(true);
@@ -186,7 +186,8 @@ void close_all_servers() {
   }
   try {
     blocking([&](const transport::InterruptHook& hook) {
-      // All are closed before a source of one is waited for. A forked child's servers belong to its parent.
+      // First closes all servers without waiting for their sources, then waits. In a forked child, the servers belong
+      // to the parent.
       for (const auto& server : servers) {
         try {
           server->close([] { return true; });
@@ -202,7 +203,7 @@ void close_all_servers() {
       servers.clear();
     });
   } catch (const nb::python_error&) {
-    // Ctrl-C: the process ends without waiting for a source that may never come back.
+    // Ctrl-C: intentional leak. The process ends without waiting for a source that may never return.
     [[maybe_unused]] const auto* left = new std::vector(std::move(servers));
     throw;
   }

@@ -4,11 +4,11 @@
 
 namespace crossdock::python {
 
-/// _native.Server. crossdock/server.py puts Python's manners around it.
+/// Binds _native.Server. crossdock/server.py wraps it in the public Python interface.
 void bind_server(nanobind::module_& module);
 
-/// Closes every server that is still there: before the interpreter ends, after which no Python source may run. Needs
-/// the interpreter lock.
+/// Closes all servers of the process. Called before the interpreter ends, because no Python source may run after that.
+/// Needs the GIL.
 void close_all_servers();
 
 }  // namespace crossdock::python

@@ -10,8 +10,9 @@ namespace nb = nanobind;
 namespace crossdock::python {
 namespace {
 
-/// Keeps forks and new thread states apart. A fork waits for states that are being made, but not for other forks: their
-/// threads may be in hooks of other modules that wait for this one. A state that is to be made waits for all forks.
+/// Prevents forks while a thread state is being made. A fork waits for states that are being made. It doesn't wait for
+/// other forks: their threads may be in hooks of other modules that wait for this one. A thread that makes its state
+/// first waits for all forks.
 class ForkGate {
  public:
   void begin_fork() noexcept {
@@ -42,8 +43,8 @@ class ForkGate {
   unsigned making_ = 0;
 };
 
-// Never destroyed: threads may outlive the module. Threads that the parent had may have left it in any state, so a
-// forked child gets another.
+// Never destroyed, because threads may outlive the module. A forked child makes a new gate, because the parent's
+// threads may have left this one in any state.
 ForkGate* gate = new ForkGate;  // NOLINT(cert-err58-cpp)
 
 class SourceThread {
@@ -52,7 +53,7 @@ class SourceThread {
   SourceThread(const SourceThread&) = delete;
   SourceThread& operator=(const SourceThread&) = delete;
   ~SourceThread() {
-    // Once the interpreter ends, its states go with it.
+    // If the interpreter is ending, it destroys its thread states by itself.
     if (state_ == nullptr || interpreter_ending()) return;
     enter(state_);
     PyThreadState_Clear(state_);
@@ -82,7 +83,7 @@ bool is_source_thread() noexcept { return this_thread.marked(); }
 
 void register_source_threads_at_fork(nb::module_& module) {
   module.def("_before_fork", [] {
-    // Another thread that forks may be in a hook that needs the lock.
+    // Another thread that forks may be in a hook that needs the GIL.
     const GilRelease release;
     gate->begin_fork();
   });

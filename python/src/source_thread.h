@@ -2,20 +2,20 @@
 
 #include <nanobind/nanobind.h>
 
-/// The server's threads that run Python sources. Python knows each of them by one thread state, from its first source
-/// until it ends. A state for every call would cost time, and is dangerous beside os.fork(): Python links new states
-/// into its list without the interpreter lock, and a child that is forked meanwhile can find the list half written.
+/// The server's threads that run Python sources. Each has one Python thread state, from its first source until the
+/// thread ends. A state per call would cost time and be dangerous with os.fork(): Python links new states into its list
+/// without the GIL, and a child that is forked meanwhile may get an inconsistent list.
 namespace crossdock::python {
 
-/// Says that the calling thread is a server's own and runs Python sources, and gives it a thread state if it has none.
-/// Called before it takes the interpreter lock for the first time, and on no other thread: one with a state takes the
-/// interpreter lock when it ends, and its owner may join it with that lock held. Needs no lock.
+/// Marks the calling thread as a server's own thread that runs Python sources, and makes a thread state for it if it
+/// has none. Call it before the thread takes the GIL for the first time. Don't call it on other threads: a thread with
+/// a state takes the GIL when it ends, and its owner may join it with the GIL held. Doesn't need the GIL.
 void mark_source_thread() noexcept;
-/// True on threads that mark_source_thread() was called on.
+/// Returns true on a thread that called mark_source_thread().
 bool is_source_thread() noexcept;
 
-/// Makes os.fork() wait for threads that are just getting their state, without the interpreter lock, and these for
-/// forks. Throws what Python raises.
+/// Registers hooks so that os.fork() waits, without the GIL, for threads that are making their thread state, and such
+/// threads wait for forks. Throws nb::python_error.
 void register_source_threads_at_fork(nanobind::module_& module);
 
 }  // namespace crossdock::python

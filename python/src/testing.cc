@@ -70,9 +70,9 @@ nb::dict counters() {
   return found;
 }
 
-/// Seconds of the driver's own verbs, for benchmarks: `size` bytes at the address `data` to the first device and back,
-/// each way in as many copies as there are `pieces`, into fresh memory, with its allocation and its wait. Nothing of
-/// what copies arrays is in it.
+/// Measures the driver's own functions, for benchmarks. Copies `size` bytes at the address `data` to the first device
+/// and back, each way in `pieces` copies into new memory. Returns the seconds of each way, which include the allocation
+/// and the wait. Doesn't use the code that copies arrays.
 std::pair<double, double> plain_copies(std::uintptr_t data, std::uint64_t size, std::uint64_t pieces) {
   if (pieces == 0 || size % pieces != 0) throw InvalidArgumentError("pieces has to divide size");
   const device::DriverRegistry& registry = drivers();

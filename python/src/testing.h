@@ -4,7 +4,7 @@
 
 namespace crossdock::python {
 
-/// The simulated devices of the default context, as crossdock/testing.py offers them.
+/// Binds the functions of simulated devices for crossdock/testing.py.
 void bind_testing(nanobind::module_& module);
 
 }  // namespace crossdock::python

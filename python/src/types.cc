@@ -31,7 +31,7 @@ nb::list names(const PySchema& self) {
   return result;
 }
 
-/// Of str or bytes.
+/// Returns the bytes of a str (as UTF-8) or bytes object.
 std::string bytes_of(nb::handle object) {
   if (nb::isinstance<nb::str>(object)) return nb::cast<std::string>(object);
   if (nb::isinstance<nb::bytes>(object)) {
@@ -67,7 +67,7 @@ PyRecordBatch to_device(const PyRecordBatch& self, nb::handle device, nb::handle
 
 void wait_until_ready(PyRecordBatch& self) {
   drain_deferred();
-  // Another thread may have waited meanwhile: either result is right.
+  // Another thread may have waited and stored its result meanwhile. Both results are right.
   self.batch = waited_for(self.batch);
 }
 
@@ -85,7 +85,7 @@ PyObject* no_column(PyObject* /*self*/, PyObject* /*key*/) noexcept {
   return nullptr;
 }
 
-/// Not __getitem__, which would make it look like a sequence.
+/// Sets mp_subscript instead of a method __getitem__, which would make the object look like a sequence.
 PyType_Slot batch_slots[] = {{Py_mp_subscript, reinterpret_cast<void*>(no_column)}, {0, nullptr}};
 
 }  // namespace

@@ -20,7 +20,7 @@ struct PyRecordBatch {
   array::RecordBatch batch;
 };
 
-/// As pyarrow gives metadata: of a key that is there twice, the last value.
+/// Converts metadata to a dict, as pyarrow does. If a key occurs twice, the last value counts.
 nanobind::dict dict_of(const array::Metadata& metadata);
 
 void bind_types(nanobind::module_& module);

@@ -21,7 +21,7 @@ using ContextPtr = std::shared_ptr<device::Context>;
 using WaitThreads = std::list<std::shared_ptr<WaitThread>>;
 using std::chrono::microseconds;
 
-// Short work is polled for first: it needs no thread.
+// Number of polls before a wait thread is leased. Short work needs no thread.
 constexpr int kQuickLooks = 16;
 /// The largest number of threads, counting those of abandoned waits.
 constexpr std::size_t kMaxWaitThreads = 8;
@@ -36,12 +36,12 @@ bool over_in_a_moment(device::Context& context, const device::Event& event) {
 }
 
 /// The wait threads that aren't leased: an idle one for the next wait, and those of abandoned waits, which a driver
-/// can't be told to end. A later wait for the same event, as in loops with timeouts, takes such a thread again. Used by
-/// the main thread alone.
+/// can't end. A later wait for the same event, as in loops with timeouts, leases such a thread again. Only used by the
+/// main thread.
 WaitThreads kept;
-std::size_t n_leased = 0;  ///< Over one if a signal handler waits during a wait.
+std::size_t n_leased = 0;  ///< More than one if a signal handler waits during a wait.
 
-/// A wait thread for the duration of one wait. Empty if no thread can be had.
+/// Leases a wait thread for the duration of one wait. Empty if there is no thread and none can be started.
 class WaitThreadLease {
  public:
   WaitThreadLease(const ContextPtr& context, const device::Event& event) {
@@ -86,7 +86,7 @@ class WaitThreadLease {
   WaitThreads mine_;
 };
 
-/// False if a signal handler raised something.
+/// Waits by polling. Returns false if a signal handler raised an exception.
 bool wait_by_asking(device::Context& context, const device::Event& event, Interrupt& interrupt) {
   for (microseconds pause{50}; !context.query(event); pause = std::min(2 * pause, microseconds{2'000})) {
     if (interrupt.check()) return false;
@@ -95,7 +95,7 @@ bool wait_by_asking(device::Context& context, const device::Event& event, Interr
   return true;
 }
 
-/// False if a signal handler raised something.
+/// Waits with a wait thread, or by polling if there is none. Returns false if a signal handler raised an exception.
 bool wait_on_another_thread(const ContextPtr& context, const device::Event& event, Interrupt& interrupt) {
   const WaitThreadLease lease(context, event);
   if (!lease) return wait_by_asking(*context, event, interrupt);

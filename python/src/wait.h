@@ -7,16 +7,16 @@
 
 namespace crossdock::python {
 
-/// Waits for an event of `context`, with Ctrl-C answered: what isn't over in a moment is waited for by another
-/// thread (WaitThread), in the driver, and the main thread waits for that one or for a signal, whose handlers Python
-/// runs. Other threads, which run none, wait in the driver themselves. Releases the interpreter lock if it is held.
-/// Throws the failure of the work, and nb::python_error for what a handler raised: the work goes on then, and the event
-/// stays to be waited for.
+/// Waits for an event of `context`; Ctrl-C interrupts the wait. The main thread polls a few times, then leases a wait
+/// thread (WaitThread), which blocks in the driver, and waits for that thread or a signal, whose handlers it runs.
+/// Other threads run no signal handlers, so they block in the driver themselves. Releases the GIL if it is held. Throws
+/// the error of the work if it failed. Throws nb::python_error if a signal handler raised: then the work goes on, and
+/// the event can be waited for again.
 void wait_for_event(const std::shared_ptr<device::Context>& context, const device::Event& event);
 
-/// Records what Event::end_of() gave, as whoever takes its native handle is about to do, with the interpreter lock let
-/// go if it is held: SYCL lets nobody submit while somebody waits for a host task, and dpctl's host tasks want the
-/// lock.
+/// Records an event made by Event::end_of(), without the GIL. Call it before taking the native handle, which would
+/// otherwise record the event while the GIL is held. That could deadlock: SYCL blocks all submissions while a thread
+/// waits for a host task, and dpctl's host tasks need the GIL. Releases the GIL if it is held.
 void record_without_lock(const device::Event& event);
 
 }  // namespace crossdock::python

@@ -11,7 +11,8 @@ namespace crossdock::python {
 
 namespace {
 
-/// Until the next look for what no signal tells: a handler that another thread asked for.
+/// The longest wait before the next check for handlers that came without a signal, because another thread asked for
+/// them.
 constexpr long kLookNanoseconds = 20'000'000;
 constexpr long kSecond = 1'000'000'000;
 
@@ -28,8 +29,8 @@ timespec next_look() noexcept {
 
 }  // namespace
 
-// POSIX's semaphores: those of the standard library go on sleeping when a signal comes, and descriptors aren't safe
-// from programs that close all of theirs.
+// Uses POSIX semaphores: those of the standard library continue to sleep after a signal. Descriptors aren't used,
+// because some programs close all open descriptors.
 WaitThread::WaitThread() noexcept {
   ::sem_init(&given_, 0, 0);
   ::sem_init(&over_, 0, 0);
@@ -42,19 +43,19 @@ WaitThread::~WaitThread() {
 
 std::shared_ptr<WaitThread> WaitThread::start() {
   std::shared_ptr<WaitThread> thread(new WaitThread);
-  const BlockedSignals blocked;  // they are the user's
+  const BlockedSignals blocked;  // the new thread inherits the mask: signals are for the user's thread
   std::thread([thread] { thread->run(); }).detach();
   return thread;
 }
 
 bool WaitThread::waits_for(const device::Context& context, const device::Event& event) const noexcept {
-  // As long as it is under way both are held, so that nothing else has their addresses.
+  // Addresses are sufficient to compare: both objects are held during the wait, so no other object has their address.
   return waited_in_ == &context && waited_for_ == event.native() &&
          state_.load(std::memory_order_acquire) == State::kUnderWay;
 }
 
 void WaitThread::give(std::shared_ptr<device::Context> context, device::Event event) {
-  while (::sem_trywait(&over_) == 0) {  // of a wait whose end was seen by a look
+  while (::sem_trywait(&over_) == 0) {  // left by an earlier wait whose end was seen without the semaphore
   }
   waited_in_ = context.get();
   waited_for_ = event.native();

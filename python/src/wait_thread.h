@@ -13,8 +13,8 @@
 namespace crossdock::python {
 
 /// A thread that blocks in drivers on behalf of one other thread, its user, which can then handle signals. It is reused
-/// for one event after the other, because a runtime serves a thread that it knows faster. Not thread-safe: for its user
-/// alone. Unusable in a forked child.
+/// for several events, one after the other, because a runtime is faster on a thread that it has seen before. Not
+/// thread-safe: only its user may call it. Unusable in a forked child.
 class WaitThread {
  public:
   /// Throws std::system_error if no thread can be started.
@@ -35,7 +35,7 @@ class WaitThread {
   /// Blocks until the wait is over or a short time has passed. Returns false after a signal or the timeout. When it
   /// returns true, the thread has released context and event. Throws the error of the work, and ForkError in a child.
   bool wait_a_while();
-  /// Ends the thread after its wait. The last call.
+  /// Ends the thread after its wait. No other function may be called afterwards.
   void end() noexcept;
 
  private:

@@ -13,9 +13,9 @@
 #include "changing_mappings.h"
 #include "crossdock/core/error.h"
 #include "crossdock/core/memory_limit.h"
+#include "crossdock/core/release.h"
 #include "crossdock/device/memfd.h"
 #include "crossdock/device/region_table.h"
-#include "release.h"
 
 namespace crossdock::device {
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "crossdock/core/error.h"
+#include "crossdock/core/release.h"
 #include "crossdock/core/text.h"
-#include "device/release.h"
 #include "session/remote_error.h"
 #include "session/say.h"
 
@@ -56,7 +56,7 @@ ServerConnection::~ServerConnection() {
   // Destroying the records of a million leases takes tens of milliseconds. Another thread does it, so that other
   // connections don't wait for it.
   const std::uint64_t memory = sender_->leases().memory();
-  device::release_memory(std::move(sender_), memory);
+  release_memory(std::move(sender_), memory);
 }
 
 bool ServerConnection::turn(std::int64_t now_ms, TurnBudget& budget) {

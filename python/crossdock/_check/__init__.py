@@ -1,7 +1,7 @@
-"""`crossdock.check()`: a checker of other people's exports.
+"""`crossdock.check()`: a checker of exports.
 
-It follows each specification strictly, with ctypes and plain Python: nothing here is shared with what exports and
-imports in Crossdock itself, so that it can check that, too.
+It follows each specification strictly, with ctypes and plain Python. It shares no code with Crossdock's own exports and
+imports, so that it can check these, too.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _has(thing: object, attribute: str) -> bool:
     try:
         return getattr(thing, attribute, None) is not None
     except Exception:
-        return True  # It claims it, and what it does then is checked.
+        return True  # It claims the protocol. The check itself reports the error.
 
 
 def _claims(thing: object, protocol: str) -> bool:
@@ -52,13 +52,13 @@ def _claims(thing: object, protocol: str) -> bool:
 def check(obj: object, *, protocols: Iterable[str] | None = None) -> Report:
     """Checks how `obj` exports its data, in every protocol that it claims or in those of `protocols`.
 
-    `obj` is the object itself, or something that makes one: a class, or a callable without arguments that claims no
-    protocol. A fresh object is made for each try then, which is what streams that can be read once need, and without
-    which it can't be seen whether exports outlive their object.
+    `obj` is the object itself, or a class or a callable without arguments, which claims no protocol, and which makes an
+    object. In the second case a new object is made for each test. Streams that can be read only once need this, and
+    only this shows whether exports outlive their object.
 
-    The object is exported from several times and is as before afterwards, except that a stream which can be read once
-    was read. Memory of devices is never read; neither is any other that isn't there. What can't be found out without
-    risk, is said in docs/check.md.
+    The object is exported several times, and is unchanged afterwards, except that a stream that can be read only once
+    was read. Memory of devices is never read, and neither is unmapped memory. docs/check.md says which faults can't be
+    detected without a risk.
 
     Raises InvalidArgumentError for an unknown protocol, and UnsupportedTypeError for an object that claims none, or
     not one of those that were asked for. What `obj()` raises is raised. RuntimeError where the object ends the program
@@ -88,7 +88,7 @@ def _check(obj: object, protocols: Iterable[str] | None) -> Report:
         raise UnsupportedTypeError(f"{what} doesn't claim {missing}")
     checker = Checker(factory, None if factory is not None else one)
     del one
-    # What a library warns of is between it and its users.
+    # Ignores warnings of the library: they are for its users.
     with warnings.catch_warnings(action="ignore"), quick_collections():
         _run(checker, claimed)
     order = {"error": 0, "warning": 1, "note": 2}
@@ -104,7 +104,7 @@ def _run(checker: Checker, claimed: list[str]) -> None:
     if len(of_arrays) > 1:
         together = checker
         if checker.fresh:
-            # What is compared must be of one object, and a factory's are several.
+            # Only exports of one object can be compared, and a factory makes several objects.
             together = Checker(None, checker.object())
             for protocol in of_arrays:
                 with together.exercising(protocol):
@@ -120,7 +120,7 @@ def _run(checker: Checker, claimed: list[str]) -> None:
 
 
 def _check_array(checker: Checker, protocol: str) -> None:
-    """One protocol of arrays by itself."""
+    """Checks one protocol of arrays."""
     if protocol == "dlpack":
         dlpack.check(checker)
     elif protocol == "buffer":

@@ -1,6 +1,6 @@
-"""The C structures that exports are made of, written down again for ctypes.
+"""The C structures of exports, declared for ctypes.
 
-The checker shares no code with what it checks.
+They are declared again because the checker shares no code with the library that it checks.
 
 Layouts: Arrow C data, stream, device and device stream interfaces; DLPack 1.3.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 from ctypes import c_int, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
 
-# Every pointer is a plain address here: it is looked at before anything is read through it.
+# Every pointer is declared as a plain address, because the checker tests it before it reads through it.
 
 
 class ArrowSchema(ctypes.Structure):
@@ -74,7 +74,7 @@ class ArrowDeviceArrayStream(ctypes.Structure):
 
 
 class SimEvent(ctypes.Structure):
-    """What `sync_event` of simulated devices points to: crossdock/device/sim_event.h."""
+    """The target of `sync_event` for simulated devices: crossdock/device/sim_event.h."""
 
     _fields_ = (
         ("magic", c_uint64),
@@ -150,9 +150,9 @@ class PyBuffer(ctypes.Structure):
     )
 
 
-# With the GIL: an exporter that takes it anyway can, and one that forgets to doesn't crash the checker.
+# Called with the GIL: an exporter that takes the GIL can do so, and one that forgets to doesn't crash the checker.
 Release = ctypes.PYFUNCTYPE(None, c_void_p)
-# Streams may wait for threads that need the GIL.
+# Called without the GIL, because streams may wait for threads that need it.
 GetOut = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p)
 EventCall = ctypes.CFUNCTYPE(c_int32, c_void_p)
 GetLastError = ctypes.CFUNCTYPE(c_void_p, c_void_p)
@@ -163,9 +163,10 @@ CurrentWorkStream = ctypes.PYFUNCTYPE(c_int, c_int32, c_int32, c_void_p)
 SetError = ctypes.CFUNCTYPE(None, c_void_p, ctypes.c_char_p, ctypes.c_char_p)
 Allocate = ctypes.PYFUNCTYPE(c_int, c_void_p, c_void_p, c_void_p, SetError)
 
-# Numbers of both Arrow and DLPack; MAIA and TRAINIUM are DLPack's alone so far.
+# The numbers of Arrow and DLPack are the same. So far, only DLPack has MAIA and TRAINIUM.
 CPU, CUDA, CUDA_HOST, ROCM, ROCM_HOST, EXT_DEV, CUDA_MANAGED, ONEAPI = 1, 2, 3, 10, 11, 12, 13, 14
-# What the CPU can't read. Of the others it can, or may be able to: pinned, managed, an extension's, oneAPI's.
+# Types of memory that the CPU can't read. It can read, or may be able to read, the others: pinned, managed, of an
+# extension, of oneAPI.
 NOT_FOR_THE_CPU = (2, 4, 7, 8, 9, 10, 15, 16, 17, 18)
 DEVICES = {
     1: "CPU",

@@ -1,4 +1,4 @@
-"""What several protocols of one object say, side by side."""
+"""Compares the exports of one object by several protocols."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from crossdock._check.checker import Checker, View, formatted
 
 
 def check(checker: Checker) -> None:
-    """By the first view of all that were found."""
+    """Compares all views of the object with the first one."""
     first, *others = checker.views
     for view in others:
         _shapes(checker, first, view)

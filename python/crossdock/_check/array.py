@@ -1,4 +1,4 @@
-"""ArrowArray against its schema. Buffers are read only where they are memory of the CPU."""
+"""Checks an ArrowArray against its schema. Reads buffers only if they are in memory of the CPU."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from crossdock._check import abi, memory
 from crossdock._check.checker import Checker
 from crossdock._check.schema import Field, defused, pointers
 
-LOOKED_AT = 1 << 16  # Elements of offsets, indices and so on, from the first; and the last.
-ELEMENTS = 1 << 22  # The same of one array, with all that is under it; 64 bits of a bitmap count as one.
-CHECKSUMMED = 1 << 26  # Bytes of one array, with all that is under it.
-BUFFERS = 1 << 20  # Of one array, with all that is under it.
+LOOKED_AT = 1 << 16  # Elements of one buffer of offsets, indices etc. to check, from the first on. The last is, too.
+ELEMENTS = 1 << 22  # The same for one array with all its children; 64 bits of a bitmap count as one element.
+CHECKSUMMED = 1 << 26  # Bytes to checksum in one array with all its children.
+BUFFERS = 1 << 20  # Buffers to check in one array with all its children.
 _LARGEST = (1 << 63) - 1
 
 
 @dataclass
 class Contents:
-    """What an array holds, with all that is under it."""
+    """The content of an array and all its children."""
 
     length: int = 0
     buffers: list[tuple[int, int]] = field(default_factory=list)
@@ -41,7 +41,7 @@ class _Examiner:
     def __init__(self, checker: Checker, on_host: bool) -> None:
         self.checker, self.on_host = checker, on_host
         self.found = Contents()
-        self._buffers_met = 0  # Views have any number; how many arrays there are, the schema's fields say.
+        self._buffers_met = 0  # Counted, because views have any number. The schema's fields limit the arrays.
         self._left = ELEMENTS
 
     # ---- the structure
@@ -81,7 +81,7 @@ class _Examiner:
         return raw
 
     def _children(self, raw: abi.ArrowArray, of: Field, path: str, depth: int, top: int) -> list[abi.ArrowArray] | None:
-        """None where they aren't whole."""
+        """Returns the children, or None if one of them is missing or unusable."""
         children = pointers(raw.children, raw.n_children)
         if children is None or len(children) != len(of.children) or not all(children):
             self.checker.add(
@@ -98,7 +98,7 @@ class _Examiner:
     def _dictionary(
         self, raw: abi.ArrowArray, of: Field, path: str, depth: int, top: int
     ) -> tuple[abi.ArrowArray | None, bool]:
-        """The dictionary, if there is to be one, and whether that is as it should be."""
+        """Returns the dictionary, or None if the schema has none, and whether that is correct."""
         if bool(raw.dictionary) != (of.dictionary is not None):
             where = "the array" if raw.dictionary else "the schema"
             self.checker.add("arrow-array-dictionary", f"{path}: there is a dictionary in {where} alone")
@@ -109,7 +109,8 @@ class _Examiner:
         return entries, entries is not None
 
     def _buffers(self, raw: abi.ArrowArray, of: Field, path: str, *, sized: bool) -> list[int] | None:
-        """None where one of them can't be used. Without a length that can be, their sizes aren't checked."""
+        """Returns the buffers' addresses, or None if one of them is unusable. Doesn't check their sizes if the array's
+        length is invalid."""
         wanted = of.layout.buffers
         if raw.n_buffers < wanted or (raw.n_buffers > wanted and of.layout.kind != "view"):
             self.checker.add(
@@ -158,7 +159,7 @@ class _Examiner:
 
     @staticmethod
     def _sizes(raw: abi.ArrowArray, of: Field) -> list[int]:
-        """The bytes of each buffer whose size follows from the lengths."""
+        """Returns the size in bytes of each buffer whose size is known from the array's length."""
         count = raw.length + raw.offset
         if raw.length == 0:
             return []
@@ -190,7 +191,7 @@ class _Examiner:
                 "arrow-array-children", f"{path}: {children[0].length} run ends for {children[1].length} values"
             )
 
-    # ---- what lies in the buffers
+    # ---- the content of the buffers
 
     def _contents(
         self,
@@ -223,7 +224,7 @@ class _Examiner:
             self._indices(raw, of, path, buffers[1], entries.length, valid)
 
     def _bitmap(self, raw: abi.ArrowArray, of: Field, path: str, buffers: list[int]) -> Callable[[int], bool]:
-        """Whether an element is valid, for the first LOOKED_AT."""
+        """Returns a function that says whether an element is valid, for the first LOOKED_AT elements."""
         if of.layout.kind in ("null", "run ends", "sparse union", "dense union") or not buffers[0]:
             return lambda _: True
         end = raw.offset + raw.length
@@ -245,7 +246,7 @@ class _Examiner:
         return memory.integers(address + first * width, count, width, signed=signed) or []
 
     def _offsets(self, raw: abi.ArrowArray, of: Field, path: str, address: int, limit: int | None) -> int:
-        """The last offset, 0 where they are wrong."""
+        """Checks the offsets. Returns the last one, or 0 if they are wrong."""
         width = of.layout.width
         some = self._some(address, raw.offset, raw.length + 1, width)
         some += memory.integers(address + (raw.offset + raw.length) * width, 1, width) or []
@@ -331,7 +332,7 @@ class _Examiner:
 
 
 def examine(checker: Checker, address: int, of: Field, *, on_host: bool) -> Contents | None:
-    """None where the structure can't be gone through; what is wrong is noted."""
+    """Checks an array and adds findings. Returns its content, or None if the structure can't be traversed."""
     examiner = _Examiner(checker, on_host)
     raw = examiner.array(address, of, "the array")
     if raw is None:

@@ -1,4 +1,4 @@
-"""The Arrow PyCapsule methods: capsules, releases, moves, streams and devices."""
+"""Checks the Arrow PyCapsule methods: capsules, releases, moves, streams and devices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from crossdock._check.schema import Field
 
 SCHEMA, ARRAY, STREAM = "__arrow_c_schema__", "__arrow_c_array__", "__arrow_c_stream__"
 DEVICE_ARRAY, DEVICE_STREAM = "__arrow_c_device_array__", "__arrow_c_device_stream__"
-MOST_BATCHES = 64  # Of a stream so many are looked at.
+MOST_BATCHES = 64  # The most batches of a stream to check.
 UNKNOWN = "a_keyword_of_the_future"
 
 _SCHEMA_RELEASE = abi.ArrowSchema.release.offset
@@ -20,10 +20,10 @@ _ARRAY_RELEASE = abi.ArrowArray.release.offset
 
 
 class Moved:
-    """A structure that was taken from where it was: it lies in memory of the checker's now."""
+    """A structure that was moved out of its place into memory of the checker."""
 
     def __init__(self, kind: type[ctypes.Structure], address: int, release: int) -> None:
-        """`release` is the callback's offset. The source is marked released."""
+        """Moves the structure at `address`, and marks the source as released. `release` is the callback's offset."""
         raw = memory.read(address, ctypes.sizeof(kind)) or b"\0" * ctypes.sizeof(kind)
         self._memory = ctypes.create_string_buffer(raw, ctypes.sizeof(kind))
         self.address = ctypes.addressof(self._memory)
@@ -31,10 +31,10 @@ class Moved:
         memory.store_pointer(address + release, 0)
 
     def release(self, checker: Checker | None, what: str) -> None:
-        """Calls the callback, if there is one left."""
+        """Calls the release callback, if there is one."""
         callback = memory.pointer_at(self.address + self._release)
         if not callback or not memory.executable(callback):
-            return  # What is no function was found out before.
+            return  # A callback that is no function was reported before.
         abi.Release(callback)(self.address)
         if memory.pointer_at(self.address + self._release) and checker is not None:
             checker.add(
@@ -44,7 +44,7 @@ class Moved:
 
 
 class _Pair:
-    """What one call gave: capsules by their names, each a structure that can be read."""
+    """The result of one call: capsules by their names, each with a readable structure."""
 
     def __init__(self, checker: Checker, given: object, names: tuple[bytes, ...]) -> None:
         self.checker = checker
@@ -93,9 +93,11 @@ def _drop(
     held: frozenset[int] = frozenset(),
     thoroughly: bool = False,
 ) -> dict[bytes, int]:
-    """What one call gave, and nobody takes: the addresses of what was not seen to be released.
+    """Drops the result of one call without consuming it. Returns the addresses of the structures whose release wasn't
+    observed.
 
-    It is taken out of the list: a reference that a caller had would keep it. What another call gave lies at `held`.
+    Takes the result out of the list `given`, because a reference in the caller would keep it alive. `held`: addresses
+    of structures that another call returned.
     """
     exported = given.pop()
     if exported is None:
@@ -130,7 +132,8 @@ def _drop(
 
 
 def _unused(checker: Checker, call: Callable[[], object | None], names: tuple[bytes, ...]) -> None:
-    """Capsules that nobody takes: they release their structures, once, and release marks them."""
+    """Checks capsules that aren't consumed: they must release their structures, once, and release must mark these as
+    released."""
     seen: dict[bytes, set[int]] = {name: set() for name in names}
     left: dict[bytes, int] = {}
     for number in range(capsule.TRIES):
@@ -166,7 +169,7 @@ def _short(field: Field, depth: int = 0) -> str:
 
 
 class _Examination:
-    """All Arrow methods of one object."""
+    """Checks all Arrow methods of one object."""
 
     def __init__(self, checker: Checker) -> None:
         self.checker = checker
@@ -184,24 +187,25 @@ class _Examination:
         return given
 
     def refused(self, method: str, error: Exception) -> None:
-        """It was called without anything special."""
-        if type(error) is TypeError:  # Libraries' own subclasses mean something else.
+        """Reports the error of a call without special arguments."""
+        if type(error) is TypeError:  # Subclasses of TypeError in libraries have another meaning.
             self.checker.add("arrow-raises", f"{method}() raised {described(error)}")
         elif not self._may_refuse(method):
             self.checker.add("arrow-refuses", f"{method}() raised {described(error)}")
 
     def _may_refuse(self, method: str) -> bool:
-        """Whether it is for memory of the CPU, and the object has other memory."""
+        """Returns whether the method is for memory of the CPU, and the object has other memory."""
         return method in (ARRAY, STREAM) and self.device not in (None, abi.CPU)
 
     def unknown_keywords(self, thing: Any, method: str, *, consumed: bool = False) -> object | None:
-        """Gives what was exported by mistake, so that a stream isn't lost."""
+        """Calls the method with an unknown keyword, which must fail. Returns the result if it doesn't, so that a stream
+        isn't lost."""
         try:
             given: object = getattr(thing, method)(**{UNKNOWN: 1})
         except NotImplementedError:
             return None
         except Exception as error:
-            if not consumed:  # That may be the reason.
+            if not consumed:  # A stream that was read before may be the reason.
                 self.checker.add("arrow-unknown-keyword", f"{method}({UNKNOWN}=1) raised {described(error)}")
             return None
         self.checker.add("arrow-unknown-keyword", f"{method}({UNKNOWN}=1) was taken")
@@ -215,7 +219,7 @@ class _Examination:
             keywords[UNKNOWN] = None
         given, error = self._tried(thing, method, keywords)
         if UNKNOWN in keywords and error is not None:
-            # Which of the two is it?
+            # Finds out which of the two keywords caused the error.
             del keywords[UNKNOWN]
             given, second = self._tried(thing, method, keywords)
             if not consumed and (second is None or type(second) is not type(error)):
@@ -258,7 +262,7 @@ class _Examination:
             return
         field = schema.examine(checker, pair.addresses[b"arrow_schema"])
         if field is None:
-            # It isn't taken. What is seen without that, is checked all the same.
+            # The schema isn't consumed. The checks that don't need this are still made.
             pair.drop()
             _unused(checker, lambda: self.call(checker.object(), SCHEMA), names)
             return
@@ -284,7 +288,7 @@ class _Examination:
     def _install_probes(
         address: int, kind: type[abi.ArrowSchema] | type[abi.ArrowArray]
     ) -> dict[str, capsule.CallbackProbe]:
-        """Probes in the callbacks of the children and of the dictionary."""
+        """Installs probes in the release callbacks of the children and of the dictionary."""
         raw: Any = memory.load(kind, address)
         probes = {}
         places = {
@@ -332,7 +336,7 @@ class _Examination:
         if device:
             _drop(checker, [self.unknown_keywords(thing, method)], names, held=taken)
         if field is None or contents is None:
-            return  # Nothing is taken that can't be gone through.
+            return  # A structure that can't be traversed isn't consumed.
         self.lengths[method], self.addresses[method] = contents.length, contents.addresses
         wish = self.call(thing, SCHEMA) if SCHEMA in self.known else None
         if wish is None:
@@ -345,7 +349,7 @@ class _Examination:
             self._children(method, names, field)
 
     def _device(self, address: int) -> bool:
-        """The members of ArrowDeviceArray; whether its buffers may be read."""
+        """Checks the members of ArrowDeviceArray. Returns whether its buffers may be read."""
         checker = self.checker
         raw = memory.load(abi.ArrowDeviceArray, address)
         if raw is None:
@@ -367,9 +371,10 @@ class _Examination:
         return True
 
     def _moves(self, pair: _Pair, field: Field, contents: array.Contents, name: bytes, held: list[object]) -> bool:
-        """Takes the array; the capsules go, then the object that is in `held`; then it is released.
+        """Moves the array out of its capsule, drops the capsules, drops the object in `held`, and releases the array.
 
-        False where it couldn't be released: it may have been already.
+        Checks that the array is unchanged after each step. Returns False if it changed: then it isn't released, as it
+        may have been released already.
         """
         checker = self.checker
         before = contents.checksums()
@@ -394,7 +399,7 @@ class _Examination:
         return True
 
     def _children(self, method: str, names: tuple[bytes, ...], field: Field) -> None:
-        """The first child is moved out, and lives on."""
+        """Checks that the first child can be moved out and outlives its parent."""
         checker = self.checker
         if not field.children or field.layout.kind == "run ends":
             _unused(checker, lambda: self.call(checker.object(), method), names)
@@ -416,7 +421,7 @@ class _Examination:
         child = Moved(abi.ArrowArray, places[0], _ARRAY_RELEASE)
         held = array.examine(silent, child.address, field.children[0], on_host=on_host)
         before = held.checksums() if held else []
-        # What is left of the array goes by its capsule.
+        # The capsule releases the rest of the array.
         pair.drop()
         again = array.examine(silent, child.address, field.children[0], on_host=on_host)
         if held is None:
@@ -432,7 +437,7 @@ class _Examination:
     # ---- __arrow_c_stream__ and __arrow_c_device_stream__
 
     def check_stream(self, method: str, *, consumed: bool) -> None:
-        """`consumed` says that another stream of this very object was read before."""
+        """Checks a stream method. `consumed`: another stream of the same object was read before."""
         checker = self.checker
         device = method == DEVICE_STREAM
         name = b"arrow_device_array_stream" if device else b"arrow_array_stream"
@@ -485,7 +490,7 @@ class _Examination:
 
 
 class _Reading:
-    """One stream, read to its end or far enough."""
+    """Reads one stream, to its end or to the limit of batches."""
 
     def __init__(self, examination: _Examination, method: str, pair: _Pair, device: bool) -> None:
         self.examination, self.checker, self.method, self.pair = examination, examination.checker, method, pair
@@ -556,7 +561,7 @@ class _Reading:
         return field
 
     def _batches(self, field: Field) -> tuple[Moved, array.Contents, list[int | None]] | None:
-        """The first batch that is whole, still held; the others are released at once."""
+        """Checks the batches. Returns the first valid one, which isn't released yet; releases the others at once."""
         first = None
         kind = abi.ArrowDeviceArray if self.device else abi.ArrowArray
         for _ in range(MOST_BATCHES):
@@ -587,10 +592,10 @@ class _Reading:
 
 
 def check(checker: Checker, methods: list[str]) -> None:
-    """`methods` are those that the object claims and that were asked for."""
+    """Checks `methods`, which are those that the object claims and the caller asked for."""
     examination = _Examination(checker)
     read = False
-    # The methods with device first: they say whether the others have memory of the CPU to give.
+    # Checks the device methods first: they say whether the data is in memory of the CPU, which the others need.
     for method in (SCHEMA, DEVICE_ARRAY, ARRAY, DEVICE_STREAM, STREAM):
         if method not in methods:
             continue

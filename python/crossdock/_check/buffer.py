@@ -1,4 +1,4 @@
-"""The buffer protocol, by its C function: memoryview forgives too much to be a checker."""
+"""Checks the buffer protocol by its C function, because memoryview tolerates too many errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def claimed(thing: object) -> bool:
 
 
 class _Held:
-    """A buffer that was asked for."""
+    """A buffer that was requested from an object."""
 
     def __init__(self, thing: object, flags: int) -> None:
         self.info = abi.PyBuffer()
@@ -37,7 +37,7 @@ class _Held:
 
 
 def granted(thing: object) -> bool:
-    """Whether the most general request is: a type may have the protocol, and refuse it for one object."""
+    """Returns whether the most general request succeeds: a type may have the protocol, and refuse it for an object."""
     try:
         _Held(thing, FULL_RO).release()
     except Exception:
@@ -46,7 +46,8 @@ def granted(thing: object) -> bool:
 
 
 def contiguous_bytes(thing: object) -> tuple[int, int, bool]:
-    """Where they lie, how many they are, and whether they are read-only. Raises what the exporter raises."""
+    """Returns the address and the number of an object's bytes, and whether they are read-only. Raises the errors of the
+    exporter."""
     held = _Held(thing, SIMPLE)
     try:
         return held.info.buf or 0, held.info.len, bool(held.info.readonly)
@@ -55,7 +56,7 @@ def contiguous_bytes(thing: object) -> tuple[int, int, bool]:
 
 
 def _examine(checker: Checker, info: abi.PyBuffer) -> View | None:
-    """The rules of a buffer that everything was asked of."""
+    """Checks a buffer that was requested with all its properties."""
     before = checker.errors()
     if not info.obj:
         checker.add("buffer-obj", "obj is null: nothing keeps the memory, and nothing can be released")
@@ -65,14 +66,14 @@ def _examine(checker: Checker, info: abi.PyBuffer) -> View | None:
         try:
             size = struct.calcsize(code.decode())
         except (struct.error, UnicodeDecodeError):
-            size = info.itemsize  # An extension of the struct module's syntax, as NumPy has.
+            size = info.itemsize  # The format extends the syntax of the module struct, as NumPy's formats do.
     if (info.itemsize <= 0 and info.len) or size is None or (info.format and size != info.itemsize):
         checker.add("buffer-itemsize", f"itemsize is {info.itemsize}, format {code!r}, which has {size}")
     if info.len and not info.buf:
         checker.add("buffer-null", f"buf is null for {info.len} bytes")
     if not 0 <= info.ndim <= MOST_DIMENSIONS:
         checker.add("buffer-ndim", f"ndim is {info.ndim}")
-        return None  # How many numbers shape and strides have, isn't known.
+        return None  # The length of shape and strides isn't known.
     shape: list[int] | None = []
     strides: list[int] | None = []
     if info.ndim:
@@ -171,5 +172,5 @@ def _lifetime(checker: Checker) -> None:
     collect()
     if before is not None and memory.checksum(start, end - start) != before:
         checker.add("buffer-lifetime", "the memory changed, or went, with the object, while its buffer was held")
-        return  # Whether it can be released isn't known either.
+        return  # Not released, because it isn't known whether the buffer can still be released.
     held.release()

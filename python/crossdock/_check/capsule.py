@@ -1,4 +1,4 @@
-"""PyCapsules from outside, and a stand-in for the callbacks that free memory."""
+"""Access to foreign PyCapsules, and a probe that replaces callbacks that free memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from crossdock._check import abi, memory
 
 
 def _api(name: str, result: Any, *arguments: Any) -> Any:
-    # A function of its own: pythonapi's attributes are shared by whoever uses them, with other types.
+    # Makes a new function object: the attributes of pythonapi are shared with other code, which sets other types.
     return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
 
 
@@ -19,14 +19,14 @@ _set_name = _api("PyCapsule_SetName", c_int, py_object, c_void_p)
 _get_pointer = _api("PyCapsule_GetPointer", c_void_p, py_object, c_void_p)
 _new = _api("PyCapsule_New", py_object, c_void_p, c_void_p, c_void_p)
 
-# A capsule keeps the address of its name: these live as long as the process.
+# A capsule holds the address of its name, so these names live as long as the process.
 _USED = {name: ctypes.create_string_buffer(b"used_" + name) for name in (b"dltensor", b"dltensor_versioned")}
 _PROBE = ctypes.create_string_buffer(b"probe")
 CapsuleType = type(_new(ctypes.addressof(_PROBE), ctypes.addressof(_PROBE), None))
 
 
-# Some free the structure by a function of their own, unseen; then one of the next ones lies where it lay. After so many
-# that all lie elsewhere, they leak.
+# Some exporters free a structure by their own function, not by the callback, which the probe can't see. Then a later
+# structure gets the same address. If this many structures all have different addresses, the exporter leaks them.
 TRIES = 16
 
 
@@ -35,7 +35,7 @@ def is_capsule(thing: object) -> bool:
 
 
 def name_of(capsule: object) -> bytes | None:
-    """None for a capsule without a name, or with one that can't be read."""
+    """Returns the name of a capsule, or None if it has none or one that can't be read."""
     address = _get_name(capsule)
     return memory.string(address) if address else None
 
@@ -45,15 +45,15 @@ def pointer_of(capsule: object) -> int:
 
 
 def mark_used(capsule: object, name: bytes) -> None:
-    """Renames it as a consumer does."""
+    """Renames a capsule as a consumer does."""
     _set_name(capsule, ctypes.addressof(_USED[name]))
 
 
 class CallbackProbe:
-    """Stands in for the callback in a structure: counts the calls, and does what the callback does at the first.
+    """Replaces the callback in a structure. Counts the calls, and calls the original callback at the first.
 
-    `field` is the offset of the callback in the structure at `address`, which is what the callback is given.
-    DLPack's deleters free the structure itself: with `frees_itself`, nothing is looked at afterwards.
+    `address` is the structure, which the callback gets as its argument, and `field` the offset of the callback in it.
+    DLPack's deleters free the structure itself: with `frees_itself`, the probe doesn't read the structure afterwards.
     """
 
     def __init__(self, address: int, field: int, *, frees_itself: bool = False) -> None:
@@ -70,7 +70,7 @@ class CallbackProbe:
 
     @property
     def intact(self) -> bool:
-        """Whether nobody called, and the structure looks as it did. It may have been freed all the same."""
+        """True if the callback wasn't called and the structure is unchanged. It may have been freed nevertheless."""
         return self.calls == 0 and memory.read(self._address, self._field + 8) == self._before
 
     def called(self) -> None:
@@ -81,13 +81,13 @@ class CallbackProbe:
                 self.left_unmarked = memory.pointer_at(self._address + self._field) != 0
 
     def remove(self) -> None:
-        """Puts the callback back. Only for a structure that is still there."""
+        """Restores the original callback. The structure must still exist."""
         if _live.get(self._address) is self:
             del _live[self._address]
             memory.store_pointer(self._address + self._field, self._original)
 
 
-# By address, and for ever where nobody calls: a structure that leaked keeps pointing at our callback.
+# The installed probes, by address. A probe that isn't called stays forever: a leaked structure still has its callback.
 _live: dict[int, CallbackProbe] = {}
 
 

@@ -1,4 +1,4 @@
-"""What the checkers of all protocols share: where findings go, and how objects are had."""
+"""The common part of the checkers of all protocols: collects findings, and makes the objects to check."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from crossdock._check.report import Finding
 from crossdock._check.rules import RULES
 from crossdock._text import shown
 
-MOST_OF_A_RULE = 20  # Findings of one rule by one protocol that are listed.
-_LONGEST = 200  # Characters of a text that isn't ours.
+MOST_OF_A_RULE = 20  # The most findings to list for one rule and one protocol.
+_LONGEST = 200  # The most characters to show of a foreign text.
 
 
 @dataclass(frozen=True)
 class View:
-    """What a protocol tells of an array, for comparison; strides are bytes."""
+    """The description of an array by one protocol, for comparison. Strides are in bytes."""
 
     protocol: str
     pointer: int
@@ -33,7 +33,7 @@ class View:
 
     @property
     def on_host(self) -> bool:
-        """Whether it may be read."""
+        """True if the memory is host memory, which may be read."""
         return self.device == 1
 
     @property
@@ -41,7 +41,7 @@ class View:
         return product(self.shape)
 
     def extent(self) -> tuple[int, int]:
-        """The first byte, and the one after the last, that elements lie in."""
+        """Returns the address of the first byte of the elements, and the address after the last."""
         if self.size == 0:
             return self.pointer, self.pointer
         low = sum(min(0, (count - 1) * step) for count, step in zip(self.shape, self.strides, strict=True))
@@ -57,7 +57,7 @@ def product(shape: tuple[int, ...]) -> int:
 
 
 def contiguous(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """The strides of C order, in bytes."""
+    """Returns the strides of C order, in bytes."""
     steps: list[int] = []
     for count in reversed(shape):
         steps.append(itemsize)
@@ -66,7 +66,7 @@ def contiguous(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 
 
 def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
-    """Whether that is C order; a dimension of one element may have any stride."""
+    """Returns whether the strides are C order. A dimension of one element may have any stride."""
     natural = contiguous(shape, itemsize)
     return 0 in shape or all(
         count <= 1 or step == right for count, step, right in zip(shape, strides, natural, strict=True)
@@ -74,10 +74,10 @@ def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: in
 
 
 class Checker:
-    """Collects findings, and knows how to have the object that is checked."""
+    """Collects findings, and makes the object to check."""
 
     def __init__(self, make: Callable[[], object] | None, one: object) -> None:
-        """`make` gives a fresh object each time; without it there is only `one`."""
+        """`make` returns a new object each time. Without it, `one` is the only object."""
         self._make, self._one = make, one
         self.protocol = ""
         self.exercised: list[str] = []
@@ -92,11 +92,11 @@ class Checker:
 
     @property
     def fresh(self) -> bool:
-        """Whether objects can be thrown away."""
+        """True if a new object is made for each test, so that tests may destroy it."""
         return self._make is not None
 
     def object(self) -> object:
-        """Raises what `make` raises, which is no finding: there is nothing to check then."""
+        """Returns the object to check. Raises the errors of `make`, which aren't findings: there is no object then."""
         if self._make is None:
             return self._one
         try:
@@ -118,7 +118,7 @@ class Checker:
             self.findings.append(finding)
 
     def all_findings(self) -> list[Finding]:
-        """With a last one for each rule of which there were too many to list."""
+        """Returns all findings, with an additional one for each rule that has more than are listed."""
         found = list(self.findings)
         for (protocol, rule), count in self._counts.items():
             if count > MOST_OF_A_RULE:
@@ -127,7 +127,7 @@ class Checker:
         return found
 
     def errors(self) -> int:
-        """How often there was one so far, the same ones included."""
+        """Returns the number of errors so far, including repeated ones."""
         return self._errors
 
     @contextmanager
@@ -139,9 +139,9 @@ class Checker:
 
     @contextmanager
     def checking(self, protocol: str) -> Iterator[None]:
-        """What the object has raised, by the code of a value that was looked at, ends this and is a finding.
+        """Turns an exception in the block into a finding, for example of code in a value that was read.
 
-        Without that, the report on all the rest would be lost.
+        The block ends, but the other checks are made. Without this, the whole report would be lost.
         """
         self.protocol = protocol
         try:
@@ -153,7 +153,7 @@ class Checker:
 
     @contextmanager
     def going_on(self) -> Iterator[None]:
-        """As checking(), of one entry or member: the others are checked all the same."""
+        """The same as checking(), for one entry or member: the other ones are checked nevertheless."""
         try:
             yield
         except Exception as error:
@@ -165,14 +165,14 @@ class Checker:
         at = error.__traceback__
         while at is not None and at.tb_next is not None:
             at = at.tb_next
-        # It tells the object's code from ours, whose fault it may be.
+        # The place shows whether the fault is in the object's code or in the checker.
         code = None if at is None else at.tb_frame.f_code
         where = f", in {code.co_qualname} of {os.path.basename(code.co_filename)}" if code is not None else ""
         self.add("values-raise", f"{described(error)}{where}; what needs it isn't checked")
 
 
 def attribute(thing: object, name: str) -> Any:
-    """None where it isn't there; an exception where reading it raised one."""
+    """Returns an attribute, None if there is none, or the exception that reading it raised."""
     try:
         return getattr(thing, name, None)
     except Exception as error:
@@ -180,7 +180,7 @@ def attribute(thing: object, name: str) -> Any:
 
 
 def kind_of(thing: object) -> str:
-    """The name of its class, whatever a metaclass makes of that."""
+    """Returns the real name of an object's class, even if its metaclass overrides the name."""
     return str(type.__dict__["__name__"].__get__(type(thing)))
 
 
@@ -188,12 +188,12 @@ _LONGEST_NUMBER = 512  # bits
 
 
 def formatted_address(address: int) -> str:
-    """An address in a text, or what should be one."""
+    """Formats an address, or an invalid number in the place of one, for a message."""
     bits = address.bit_length()
     return f"{address:#x}" if bits <= _LONGEST_NUMBER else f"a number of {bits} bits"
 
 
-_DEEPEST = 8  # Levels of lists and so on that are shown.
+_DEEPEST = 8  # The most levels of nested containers to show.
 _CONTAINERS: tuple[tuple[type, str, str], ...] = (
     (list, "[", "]"),
     (tuple, "(", ")"),
@@ -204,7 +204,8 @@ _CONTAINERS: tuple[tuple[type, str, str], ...] = (
 
 
 def _pieces(thing: Any, depth: int) -> Iterator[str]:
-    """What repr() gives, piece by piece. Lists may be shared, and nest to more than memory holds: who asks stops."""
+    """Yields the text of repr() in pieces. The caller stops when it has enough: nested lists may share items, so that
+    the whole text is larger than memory."""
     if type(thing) is int and thing.bit_length() > _LONGEST_NUMBER:
         yield f"a number of {thing.bit_length()} bits"
         return
@@ -217,7 +218,7 @@ def _pieces(thing: Any, depth: int) -> Iterator[str]:
         return
     base, before, after = container
     yield before if type(thing) is base else f"{kind_of(thing)}{before}"
-    # By the base's own iterator: a subclass's may have no end.
+    # Uses the iterator of the base class: the one of a subclass may have no end.
     for number, one in enumerate(base.__iter__(thing)):  # type: ignore[attr-defined]
         yield ", " if number else ""
         if depth == _DEEPEST:
@@ -231,7 +232,8 @@ def _pieces(thing: Any, depth: int) -> Iterator[str]:
 
 
 def formatted(thing: object) -> str:
-    """`thing` in a text, of a bounded length and after bounded work. Its repr() is code that isn't ours."""
+    """Formats `thing` for a message, with a limited length and limited work. Its repr() is foreign code, which may
+    fail."""
     text = ""
     try:
         for piece in _pieces(thing, 0):
@@ -244,7 +246,7 @@ def formatted(thing: object) -> str:
 
 
 def described(error: BaseException) -> str:
-    """The same of what was raised."""
+    """Formats an exception for a message, in the same way."""
     try:
         text = " ".join(str(error).split())
     except Exception as another:
@@ -254,9 +256,9 @@ def described(error: BaseException) -> str:
 
 @contextmanager
 def quick_collections() -> Iterator[None]:
-    """Collections look at what was made meanwhile, and leave what was there before alone."""
+    """Makes garbage collections fast: they ignore the objects that existed before the block."""
     if gc.get_freeze_count():
-        yield  # Somebody else's; it can't be told from ours afterwards.
+        yield  # Other code has frozen objects, which couldn't be told apart from ours afterwards.
         return
     gc.freeze()
     try:
@@ -266,5 +268,6 @@ def quick_collections() -> Iterator[None]:
 
 
 def collect() -> None:
-    """After the last reference: what lies in cycles goes, too."""
+    """Collects garbage, so that objects in reference cycles are destroyed, too. Call it after the last reference is
+    dropped."""
     gc.collect()

@@ -1,6 +1,6 @@
-"""`__cuda_array_interface__` and `__array_interface__`: two dictionaries of one family.
+"""Checks `__cuda_array_interface__` and `__array_interface__`, which have similar dictionaries.
 
-The third, SYCL's, takes from here what the entries are by themselves.
+The checker of SYCL's interface, the third one, also uses the checks of single entries.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from crossdock._check.checker import (
 )
 
 CUDA, NUMPY = "__cuda_array_interface__", "__array_interface__"
-# Python makes no number of some thousand digits, and raises ValueError.
+# The number of digits is limited, because Python raises ValueError for a number with thousands of digits.
 _TYPESTR = re.compile(r"([<>|])([tbiufcmMOSUV])(\d{1,18})(\[\d*[a-zA-Zμ]+(?:/\d+)?\])?")
 _SIZES = {"b": (1,), "i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8, 10, 12, 16), "c": (4, 8, 16, 20, 24, 32)}
 _PREFIX = {CUDA: "cai", NUMPY: "array"}
 LAST_CUDA_VERSION = 3
 MOST_DIMENSIONS = 64
-MOST_FIELDS, MOST_LEVELS = 4096, 16  # Of one descr. More than that is none that anybody means.
+MOST_FIELDS, MOST_LEVELS = 4096, 16  # The limits of one descr. A larger one isn't meant seriously.
 
 
 def is_integer(thing: object) -> bool:
@@ -40,7 +40,8 @@ def are_integers(thing: object) -> bool:
 
 
 def are_extents(thing: object) -> TypeGuard[tuple[int, ...]]:
-    """Whether it can be a shape: so that its product can be had at all, numbers of 64 bits for so many dimensions."""
+    """Returns whether `shape` is a valid shape: at most MOST_DIMENSIONS numbers of 64 bits, so that their product can
+    be computed."""
     return (
         isinstance(thing, tuple)
         and len(thing) <= MOST_DIMENSIONS
@@ -50,14 +51,14 @@ def are_extents(thing: object) -> TypeGuard[tuple[int, ...]]:
 
 
 def wrong_shape(shape: object) -> str:
-    """What to say of one that are_extents() refuses."""
+    """Returns the message for a shape that are_extents() rejects."""
     if isinstance(shape, tuple) and len(shape) > MOST_DIMENSIONS:
         return f"shape has {len(shape)} dimensions"
     return f"shape is {formatted(shape)}"
 
 
 def wrong_strides(strides: object, shape: tuple[int, ...] | None) -> str | None:
-    """What is wrong with them by themselves, and in number where there is a shape; None where nothing is."""
+    """Checks strides, and their number if there is a shape. Returns a message, or None if they are right."""
     if strides is None:
         return None
     if not are_integers(strides) or (shape is not None and len(strides) != len(shape)):  # type: ignore[arg-type]
@@ -66,7 +67,7 @@ def wrong_strides(strides: object, shape: tuple[int, ...] | None) -> str | None:
 
 
 def itemsize_of(typestr: object) -> int | None:
-    """None for what isn't one."""
+    """Returns the size of an element in bytes, or None if `typestr` isn't a valid typestr."""
     match = _TYPESTR.fullmatch(typestr) if isinstance(typestr, str) else None
     if match is None:
         return None
@@ -76,17 +77,17 @@ def itemsize_of(typestr: object) -> int | None:
     if (kind in "mM") != (match[4] is not None) and match[4] is not None:
         return None
     if match[1] == "|" and kind in "iufc" and size > 1:
-        return None  # An order of bytes is asked for.
+        return None  # This type needs a byte order.
     return size * 4 if kind == "U" else size
 
 
 class _EndlessError(Exception):
-    """A descr has more fields or levels than are gone through."""
+    """A descr has more fields or levels than the limits allow."""
 
 
 def _size_of_descr(descr: object, depth: int, left: list[int]) -> int | None:
-    """The bytes of one element; None for what isn't a descr. `left` holds the number of fields that may follow: lists
-    may be shared, so that few of them are fields without end."""
+    """Returns the bytes of one element, or None if `descr` isn't a valid descr. `left` holds the number of fields that
+    may follow: a few lists that share items may expand to any number of fields."""
     if not isinstance(descr, list):
         return None
     if depth == MOST_LEVELS:
@@ -113,9 +114,9 @@ def _size_of_descr(descr: object, depth: int, left: list[int]) -> int | None:
 
 
 def wrong_descr(descr: object, typestr: object, itemsize: int | None, name: str = "descr") -> str | None:
-    """What doesn't agree with the typestr; None where it does, or isn't there. `name` is the entry's.
+    """Checks a descr against the typestr. Returns a message, or None if they agree or there is no descr.
 
-    Without an `itemsize`, where the typestr is none, the descr is checked by itself.
+    `name` is the name of the entry. If the typestr is invalid, `itemsize` is None and only the descr itself is checked.
     """
     if descr is None:
         return None
@@ -138,7 +139,7 @@ def wrong_descr(descr: object, typestr: object, itemsize: int | None, name: str 
 
 
 def is_address(data: object) -> TypeGuard[tuple[int, bool]]:
-    """Whether it is a pair of a pointer and a read-only flag; the pointer may still be none."""
+    """Returns whether `data` is a pair of an integer and a read-only flag. The integer may be no valid pointer."""
     return isinstance(data, tuple) and len(data) == 2 and is_integer(data[0]) and isinstance(data[1], bool)
 
 
@@ -152,17 +153,17 @@ class _Dictionary:
         self.checker.add(f"{_PREFIX[self.attribute]}-{rule}", message)
 
     def examine(self, given: object) -> View | None:
-        """The rules of all entries, and what the dictionary tells where they hold."""
+        """Checks all entries. Returns the view that the dictionary describes, or None if a rule is broken."""
         checker, before = self.checker, self.checker.errors()
         if not isinstance(given, dict):
             self.add("dict", f"{self.attribute} is {type(given).__name__}")
             return None
-        given = dict(dict.items(given))  # what consumers in C read, whatever a subclass makes of it
+        given = dict(dict.items(given))  # reads the items as consumers in C do, even if a subclass overrides methods
         keys = ("shape", "typestr", "data", "version") if self.cuda else ("shape", "typestr", "version")
         missing = [key for key in keys if key not in given]
         if missing:
             self.add("missing", f"not there: {', '.join(missing)}")
-        # Each entry by itself first: whoever mends one is to know about the others.
+        # Checks each entry by itself first, so that the report lists all errors at once.
         if "version" in given:
             with checker.going_on():
                 self._version(given["version"])
@@ -233,7 +234,7 @@ class _Dictionary:
         if not are_integers(masks):
             self.add("mask", f"mask is {type(mask).__name__}, without a usable {self.attribute}")
             return
-        # It may be broadcast to the array's shape.
+        # The mask may be broadcast to the array's shape.
         fits = shape is None or (
             len(masks) <= len(shape)
             and all(one in (1, other) for one, other in zip(reversed(masks), reversed(shape), strict=False))
@@ -252,7 +253,7 @@ class _Dictionary:
             self.add("stream-zero", "stream is 0, which may be either default stream, or none; None, 1 or 2 says which")
 
     def _address(self, given: dict[Any, Any]) -> tuple[int, bool] | None:
-        """What data says; None where it says nothing of use, or leaves it to the buffer protocol."""
+        """Returns the entry data, or None if it is invalid or if the memory is the object's buffer."""
         data = given.get("data")
         if data is None and (not self.cuda or "data" not in given):
             return None

@@ -1,4 +1,4 @@
-"""DLPack: `__dlpack__` and `__dlpack_device__`, in all their call forms."""
+"""Checks DLPack's `__dlpack__` and `__dlpack_device__`, in all their call forms."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from crossdock._check.checker import Checker, View, attribute, collect, contiguo
 READ_ONLY, COPIED, PADDED = 1, 2, 4
 ASKED = (1, 3)
 MOST_DIMENSIONS = 64
-# One that no exporter has: it must say so, and by BufferError.
+# A device that no exporter has. The exporter must raise BufferError for it.
 NOWHERE = (abi.EXT_DEV, 255)
 
 _LEGACY, _VERSIONED = b"dltensor", b"dltensor_versioned"
@@ -35,7 +35,7 @@ Device = tuple[int, int]
 
 @dataclass
 class Tensor:
-    """A DLTensor that was looked at and found readable."""
+    """A DLTensor that was checked and can be read."""
 
     device: Device
     view: View | None
@@ -43,7 +43,7 @@ class Tensor:
 
 
 def examine(checker: Checker, tensor: abi.DLTensor, version: tuple[int, int] | None, flags: int) -> Tensor | None:
-    """The rules of a DLTensor by itself."""
+    """Checks the members of a DLTensor. Returns None if it can't be used."""
     device = (tensor.device_type, tensor.device_id)
     before = checker.errors()
     if device[0] not in abi.DEVICES:
@@ -59,7 +59,7 @@ def examine(checker: Checker, tensor: abi.DLTensor, version: tuple[int, int] | N
         checker.add("dlpack-flags", f"the flag for padded sub-byte types is set for one of {tensor.bits} bits")
     if not 0 <= tensor.ndim <= MOST_DIMENSIONS:
         checker.add("dlpack-ndim", f"ndim is {tensor.ndim}; 0 to {MOST_DIMENSIONS} is a tensor")
-        return None  # How many numbers shape and strides have, isn't known.
+        return None  # The length of shape and strides isn't known.
     shape: list[int] | None = []
     strides: list[int] | None = []
     if tensor.ndim:
@@ -119,10 +119,10 @@ def examine(checker: Checker, tensor: abi.DLTensor, version: tuple[int, int] | N
 
 
 class Export:
-    """One capsule of `__dlpack__`, as a consumer has it."""
+    """One capsule that `__dlpack__` returned."""
 
     def __init__(self, checker: Checker, given: object) -> None:
-        """Finds out what it is. `tensor` is None where that can't be used."""
+        """Checks the capsule and its content. `tensor` is None if the content can't be used."""
         self._j = checker
         self.tensor: Tensor | None = None
         self.version: tuple[int, int] | None = None
@@ -148,7 +148,7 @@ class Export:
         if self._deleter and not memory.executable(self._deleter):
             checker.add("dlpack-struct-memory", f"the deleter, {self._deleter:#x}, is no function")
             self._deleter = 0
-            memory.store_pointer(self._address + self._struct.deleter.offset, 0)  # The exporter would crash, too.
+            memory.store_pointer(self._address + self._struct.deleter.offset, 0)  # The exporter's own call would crash.
         if name == _VERSIONED:
             self.version, self.flags = (managed.major, managed.minor), managed.flags
             if managed.major != 1:
@@ -163,7 +163,8 @@ class Export:
         return None if self.tensor is None else self.tensor.view
 
     def consume(self, *, checked: bool = False) -> None:
-        """Takes the tensor over, and frees it. The export is used up."""
+        """Consumes the capsule and frees the tensor. The export can't be used afterwards. `checked`: reports a capsule
+        that calls the deleter although it was consumed."""
         if self.name is None:
             self._capsule = None
             return
@@ -185,7 +186,8 @@ class Export:
         return self._address
 
     def drop(self, *, thoroughly: bool) -> bool:
-        """Lets the capsule go as it is; whether that was seen to release the tensor. The export is used up."""
+        """Drops the capsule without consuming it. Returns whether the release of the tensor was observed. The export
+        can't be used afterwards."""
         probe = None
         if self._deleter:
             probe = capsule.CallbackProbe(self._address, self._struct.deleter.offset, frees_itself=True)
@@ -209,7 +211,7 @@ def device_of(checker: Checker, thing: Any) -> Device | None:
         if not isinstance(given, tuple):
             raise TypeError
         kind, number = map(operator.index, given)
-    except Exception:  # The numbers' own, too.
+    except Exception:  # Includes the exceptions of foreign number types.
         checker.add("dlpack-device-result", f"__dlpack_device__ gave {formatted(given)}")
         return None
     if kind not in abi.DEVICES:
@@ -220,7 +222,7 @@ def device_of(checker: Checker, thing: Any) -> Device | None:
 
 
 class _SharedError(Exception):
-    """Two calls gave one tensor: nothing can be done with either."""
+    """Two calls returned the same tensor, so neither can be used."""
 
 
 class _Exporter:
@@ -245,7 +247,7 @@ class _Exporter:
             self.held.add(export.address)
 
     def gives(self, **keywords: Any) -> bool:
-        """Whether it exports when called so; what it exports is freed at once."""
+        """Returns whether a call with these keywords exports a tensor, which is freed at once."""
         export = self.call(**keywords)
         if isinstance(export, Exception):
             return False
@@ -283,11 +285,11 @@ def check(checker: Checker) -> None:
 
 
 def _exports(it: _Exporter, device: Device | None) -> bool:
-    """All call forms; whether it knows those of 1.0."""
+    """Checks all call forms. Returns whether the exporter knows those of DLPack 1.0."""
     checker = it.checker
     plain = it.call()
     it.hold(plain)
-    if type(plain) is TypeError:  # Libraries' own subclasses mean something else.
+    if type(plain) is TypeError:  # Subclasses of TypeError in libraries have another meaning.
         checker.add("dlpack-raises", f"__dlpack__() raised {described(plain)}")
     elif isinstance(plain, Exception) and not isinstance(plain, BufferError):
         checker.add(
@@ -340,7 +342,7 @@ def _exports(it: _Exporter, device: Device | None) -> bool:
 
 
 def _unused(it: _Exporter, keywords: dict[str, Any]) -> None:
-    """Capsules that nobody takes."""
+    """Checks that capsules that aren't consumed free their tensors."""
     seen: set[int] = set()
     for number in range(capsule.TRIES):
         export = it.call(**keywords)
@@ -450,7 +452,7 @@ def _lifetime(checker: Checker, keywords: dict[str, Any]) -> None:
     try:
         given = thing.__dlpack__(**keywords)
     except Exception:
-        return  # Said before.
+        return  # The error was reported before.
     export = Export(checker, given)
     del given
     view = export.view

@@ -1,4 +1,4 @@
-"""What `sync_event` of a device's array points to."""
+"""Checks the target of `sync_event` in an array of a device."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from crossdock._check import abi, memory
 from crossdock._check.checker import Checker
 
 _CUDA = (abi.CUDA, abi.CUDA_HOST, abi.CUDA_MANAGED)
-# Those whose text says "a pointer to an event", which is a pointer itself.
+# The devices for which the specification says "a pointer to an event". The event is a pointer itself.
 _HANDLES = (*_CUDA, abi.ROCM, abi.ROCM_HOST)
 _NO_EVENT = {1: "CUDA_ERROR_INVALID_VALUE", 400: "CUDA_ERROR_INVALID_HANDLE"}
 _LOADED_ONLY = getattr(os, "RTLD_NOLOAD", 0) | os.RTLD_NOW
 
 
 def check(checker: Checker, device_type: int, address: int) -> None:
-    """`address` isn't null, and the device isn't the CPU."""
+    """Checks the event at `address`. `address` must not be null, and the device must not be the CPU."""
     handle = memory.pointer_at(address)
     if handle is None:
         checker.add("arrow-device-event-memory", f"sync_event is {address:#x}, where no memory can be read")
@@ -29,7 +29,7 @@ def check(checker: Checker, device_type: int, address: int) -> None:
 
 
 def _driver() -> ctypes.CDLL | None:
-    """CUDA's, if the process has it open: nothing is opened here that wasn't before."""
+    """Returns CUDA's driver library if the process has already loaded it. Loads nothing."""
     for name in (os.environ.get("CROSSDOCK_CUDA_LIBRARY"), "libcuda.so.1"):
         if name:
             try:
@@ -43,7 +43,7 @@ def _cuda(checker: Checker, handle: int) -> None:
     driver = _driver()
     if driver is None or not hasattr(driver, "cuEventQuery"):
         return
-    if memory.read(handle, 1) is None:  # The library would follow it.
+    if memory.read(handle, 1) is None:  # The library would read there, and crash.
         checker.add("arrow-device-event-handle", f"the event is {handle:#x}, where no memory can be read")
         return
     answer = driver.cuEventQuery(ctypes.c_void_p(handle))
@@ -63,7 +63,7 @@ def _simulated(checker: Checker, address: int) -> None:
             "arrow-device-event-handle", f"the simulated device's event: null, or no function: {', '.join(broken)}"
         )
         return
-    # Below 0 the work failed, which is no fault of the export.
+    # A result below 0 means that the work failed, which is no error of the export.
     waited = abi.EventCall(event.wait)(address)
     asked = abi.EventCall(event.query)(address)
     if waited > 0 or (waited == 0 and asked != 1):

@@ -1,4 +1,4 @@
-"""DLPack's C exchange API: the table of functions on the type."""
+"""Checks DLPack's C exchange API: the table of functions on the type."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def check(checker: Checker) -> None:
     if broken:
         checker.add("exchange-functions", f"null, or no function: {', '.join(broken)}")
     reference, device = _by_method(checker, thing)
-    # What one function gives, another takes back.
+    # The two functions are tested together: one takes the result of the other.
     if not {"managed_tensor_from_py_object_no_sync", "managed_tensor_to_py_object_no_sync"} & set(broken):
         with checker.going_on():
             _managed(checker, api, thing, reference)
@@ -64,7 +64,7 @@ def check(checker: Checker) -> None:
 
 
 def _by_method(checker: Checker, thing: Any) -> tuple[dlpack.Tensor | None, dlpack.Device | None]:
-    """What `__dlpack__` gives: checked elsewhere, so that nothing is said here."""
+    """Returns the tensor of `__dlpack__` and its device. Reports nothing, because another check does."""
     silent = Checker(None, thing)
     try:
         export = dlpack.Export(silent, thing.__dlpack__(max_version=dlpack.ASKED))
@@ -114,7 +114,7 @@ def _managed(checker: Checker, api: abi.DLPackExchangeAPI, thing: object, refere
         checker.add("exchange-to-object", f"it answered {status} and gave no object, without an exception")
         return
     made = ctypes.cast(result, ctypes.py_object).value
-    ctypes.pythonapi.Py_DecRef(ctypes.py_object(made))  # Ours now; what it gave us was a reference of our own.
+    ctypes.pythonapi.Py_DecRef(ctypes.py_object(made))  # Drops the reference that the function returned.
     if not isinstance(thing, type(made)) and not isinstance(made, type(thing)):
         checker.add("exchange-to-object", f"it gave a {type(made).__name__}, where {type(thing).__name__} is the type")
 
@@ -144,7 +144,7 @@ def _stream(checker: Checker, api: abi.DLPackExchangeAPI, device: dlpack.Device)
 
 
 def _allocator(checker: Checker, api: abi.DLPackExchangeAPI) -> None:
-    """A tensor of 2 by 3 floats on the CPU, which every library with tensors on the CPU can make."""
+    """Allocates a tensor of 2 by 3 floats on the CPU, which every library with CPU tensors can make."""
     shape = (c_int64 * 2)(2, 3)
     prototype = abi.DLTensor(device_type=abi.CPU, ndim=2, code=2, bits=32, lanes=1, shape=ctypes.addressof(shape))
     out = c_void_p()

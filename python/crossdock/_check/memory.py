@@ -1,6 +1,6 @@
-"""Reading and writing memory that others say is there, without a crash where it isn't.
+"""Reads and writes memory at foreign addresses, without a crash if the memory isn't mapped.
 
-The kernel copies, and says EFAULT where a plain load would end the process. Only host memory is ever asked for.
+The kernel copies the bytes, and returns EFAULT where a plain load would end the process. Only host memory is accessed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TypeVar
 
 _PAGE = 4096
 LONGEST_STRING = 1 << 20
-HEAD = 1 << 20  # Of a buffer so many bytes are looked at.
+HEAD = 1 << 20  # The most bytes of a buffer to read.
 
 Struct = TypeVar("Struct", bound=ctypes.Structure)
 
@@ -39,7 +39,7 @@ def _sane(address: int, size: int) -> bool:
 
 
 def _read_by_pipe(address: int, size: int) -> bytes | None:
-    """Where the sandbox forbids process_vm_readv."""
+    """Implements read() for sandboxes that forbid process_vm_readv."""
     reader, writer = os.pipe()
     try:
         parts = []
@@ -55,7 +55,7 @@ def _read_by_pipe(address: int, size: int) -> bytes | None:
 
 
 def read(address: int, size: int) -> bytes | None:
-    """`size` bytes at `address`; None where not all of them can be read."""
+    """Returns `size` bytes at `address`, or None if not all of them can be read."""
     if not _sane(address, size):
         return b"" if size == 0 else None
     if size == 0:
@@ -71,7 +71,7 @@ def read(address: int, size: int) -> bytes | None:
 
 
 def write(address: int, data: bytes) -> bool:
-    """Whether `data` could be written to `address`."""
+    """Writes `data` to `address`. Returns whether that succeeded."""
     if not _sane(address, len(data)) or len(data) > _PAGE:
         return False
     reader, writer = os.pipe()
@@ -84,7 +84,7 @@ def write(address: int, data: bytes) -> bool:
 
 
 def load(kind: type[Struct], address: int | None) -> Struct | None:
-    """A copy of the structure at `address`."""
+    """Returns a copy of the structure at `address`, or None if it can't be read."""
     data = read(address, ctypes.sizeof(kind)) if address else None
     return None if data is None else kind.from_buffer_copy(data)
 
@@ -99,7 +99,7 @@ def store_pointer(address: int, value: int) -> bool:
 
 
 def integers(address: int, count: int, width: int = 8, *, signed: bool = True) -> list[int] | None:
-    """`count` integers of `width` bytes."""
+    """Returns `count` integers of `width` bytes, or None if they can't be read."""
     data = read(address, count * width)
     if data is None:
         return None
@@ -108,10 +108,10 @@ def integers(address: int, count: int, width: int = 8, *, signed: bool = True) -
 
 
 def string(address: int) -> bytes | None:
-    """The bytes up to the first zero; None where there is none that can be read."""
+    """Returns the bytes up to the first zero, or None if no zero can be reached."""
     found = b""
     while len(found) < LONGEST_STRING:
-        piece = read(address, _PAGE - address % _PAGE)  # Never past a page that may be the last one.
+        piece = read(address, _PAGE - address % _PAGE)  # Reads page by page: the next page may not be mapped.
         if piece is None:
             return None
         end = piece.find(0)
@@ -123,7 +123,7 @@ def string(address: int) -> bytes | None:
 
 
 def checksum(address: int, size: int) -> int | None:
-    """Of the first bytes, HEAD at most; None where they can't be read."""
+    """Returns the checksum of the first bytes, HEAD at most, or None if they can't be read."""
     data = read(address, min(size, HEAD))
     return None if data is None else zlib.crc32(data)
 
@@ -132,7 +132,7 @@ _executable: list[tuple[int, int]] = []
 
 
 def executable(address: int | None) -> bool:
-    """Whether `address` may be called: whether it lies in memory that holds code."""
+    """Returns whether `address` may be called: whether it is in executable memory."""
     if not address:
         return False
     if any(start <= address < end for start, end in _executable):
@@ -146,6 +146,6 @@ def executable(address: int | None) -> bool:
                     start, _, end = span.partition("-")
                     found.append((int(start, 16), int(end, 16)))
     except OSError:
-        return True  # No way to know.
+        return True  # It can't be found out.
     _executable[:] = found
     return any(start <= address < end for start, end in found)

@@ -1,4 +1,4 @@
-"""What the checker found, for people and for programs."""
+"""The report of the checker, as text and as data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Severity = Literal["error", "warning", "note"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One rule that an export breaks, or something worth knowing about it."""
+    """A rule that an export breaks, or other information about the export."""
 
     protocol: str
     """By its name in docs/check.md: `dlpack`, `arrow-stream`, ..."""
@@ -63,7 +63,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether there is no finding of severity `error`."""
+        """True if no finding has the severity `error`."""
         return not self.errors
 
     @property
@@ -77,7 +77,7 @@ class Report:
         return len(self._findings)
 
     def __str__(self) -> str:
-        """The findings by rule, the worst rules first, and their count at the end."""
+        """Returns the findings by rule, the worst rules first, and their count at the end."""
         rules: dict[tuple[str, str], list[Finding]] = {}
         for one in self._findings:
             rules.setdefault((one.protocol, one.rule), []).append(one)
@@ -96,7 +96,7 @@ class Report:
             raise CheckFailedError(str(self))
 
     def to_dict(self) -> dict[str, Any]:
-        """What `crossdock check --json` writes."""
+        """Returns the report as `crossdock check --json` writes it."""
         return {
             "what": self.what,
             "ok": self.ok,

@@ -1,6 +1,6 @@
-"""Every rule that the checker knows: its name, its severity, where the text says so, and what it asks, in a line.
+"""All rules of the checker: name, severity, section of the specification, and a line that says what the rule demands.
 
-docs/check.md shows this table; a test holds both together.
+docs/check.md shows this table, and a test ensures that both are the same.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ArrowSchema: read whole and checked, before any data is looked at."""
+"""Reads and checks a whole ArrowSchema, before any data is read."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from crossdock._check import abi, memory
 from crossdock._check.checker import Checker, formatted
 
-DEPTH, FIELDS = 64, 1 << 16  # More than that is no schema that anybody means.
-TEXTS = 1 << 26  # Bytes of all formats, names and metadata of one schema.
-MOST_POINTERS = 1 << 16  # In one table.
+DEPTH, FIELDS = 64, 1 << 16  # The limits of one schema. A larger one isn't meant seriously.
+TEXTS = 1 << 26  # The most bytes of all formats, names and metadata of one schema.
+MOST_POINTERS = 1 << 16  # The most pointers in one array of pointers.
 ORDERED, NULLABLE, KEYS_SORTED = 1, 2, 4
 
 _WIDTHS = {
@@ -20,13 +20,13 @@ _WIDTHS = {
     **dict.fromkeys(("l", "L", "g", "tdm", "ttu", "ttn", "tDs", "tDm", "tDu", "tDn", "tiD"), 8),
     "tin": 16,
 }
-_N = r"\d{1,18}"  # Of some thousand digits Python makes no number, and raises ValueError.
+_N = r"\d{1,18}"  # Limited, because Python raises ValueError for a number with thousands of digits.
 _INDICES = frozenset("cCsSiIlL")
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What a format string says of the buffers and children."""
+    """The buffers and children of a type, as its format string says."""
 
     kind: str
     """null, bool, fixed, binary, view, list, list view, fixed list, struct, map, sparse or dense union, run ends."""
@@ -40,7 +40,7 @@ class Layout:
 
 
 def layout_of(text: str) -> Layout | None:
-    """None for what isn't a format string."""
+    """Returns the layout of a format string, or None if `text` isn't one."""
     if text in _WIDTHS or re.fullmatch(r"ts[smun]:.*", text, re.DOTALL):
         return Layout("fixed", _WIDTHS.get(text, 8))
     simple = {
@@ -90,7 +90,7 @@ class Field:
     dictionary: Field | None = None
 
     def comparable(self) -> object:
-        """What is compared between methods; an empty name and none are the same."""
+        """Returns the parts to compare between methods. An empty name and no name are equal."""
         return (
             self.format,
             self.name,
@@ -102,7 +102,7 @@ class Field:
 
 
 class _TooLongError(Exception):
-    """The texts of a schema are more than is gone through."""
+    """The texts of a schema are longer than the limit."""
 
 
 class _Examiner:
@@ -113,11 +113,13 @@ class _Examiner:
         self._stopped = False
 
     def field(self, address: int, path: str, depth: int, top: int | None) -> Field | None:
-        """None where it isn't whole; all that can be looked at was all the same."""
+        """Checks a field and its children. Returns None if the field is incomplete; it is checked as far as possible
+        nevertheless."""
         checker, place = self.checker, address + abi.ArrowSchema.release.offset
         top = place if top is None else top
-        # Where a structure is the child of several, or of itself, few of them are fields without end.
-        self._fields += depth > 0  # The struct at the top is no field of a batch.
+        # Limits the number of fields: a structure that is a child of several parents, or of itself, may expand to any
+        # number of them.
+        self._fields += depth > 0  # The top struct isn't a field of a batch.
         if self._fields > FIELDS:
             self._too_many(path)
         if self._stopped:
@@ -143,7 +145,7 @@ class _Examiner:
             return None
         layout = None if known is None else layout_of(known)
         _flags(checker, path, raw, known)
-        # Children of a format that is none are looked at as those of a struct.
+        # If the format is invalid, the children are checked as those of a struct.
         result = Field(path, known or "+s", name, metadata, raw.flags, layout or Layout("struct", 0, 1, None))
         whole = self._children(result, raw, depth, top) and layout is not None
         if raw.dictionary:
@@ -211,7 +213,7 @@ class _Examiner:
         return tuple(pairs)
 
     def _children(self, of: Field, raw: abi.ArrowSchema, depth: int, top: int) -> bool:
-        """Whether they are whole, and as many as the type has."""
+        """Checks the children. Returns whether they are complete, and as many as the type has."""
         checker, path, layout = self.checker, of.path, of.layout
         if raw.n_children > FIELDS - self._fields:
             self._too_many(path)
@@ -257,7 +259,7 @@ class _Examiner:
 
 
 def examine(checker: Checker, address: int) -> Field | None:
-    """None where it isn't whole; what is wrong is noted."""
+    """Checks a schema and adds findings. Returns None if the schema is incomplete."""
     return _Examiner(checker).field(address, "the schema", 0, None)
 
 
@@ -271,10 +273,11 @@ def _flags(checker: Checker, path: str, raw: abi.ArrowSchema, known: str | None)
 
 
 def defused(checker: Checker, place: int, what: str, top: int) -> bool:
-    """Whether the release callback at `place` was none that can be called.
+    """Returns whether the release callback at `place` is invalid: not null, and no function. Adds a finding then.
 
-    The one at `top`, by which the whole export is released, is null then: the exporter would crash by going through it.
-    Nothing is written elsewhere. A pointer to a child that leads there may be wrong, and the memory anybody's.
+    In this case it also sets the callback at `top` to null, which releases the whole export: the exporter would crash
+    by calling it. It doesn't write to any other place, because a pointer to a child may be wrong and lead to memory of
+    another owner.
     """
     callback = memory.pointer_at(place)
     if not callback or memory.executable(callback):
@@ -285,7 +288,7 @@ def defused(checker: Checker, place: int, what: str, top: int) -> bool:
 
 
 def pointers(address: int | None, count: int) -> list[int] | None:
-    """An array of pointers, null ones as 0; None where it isn't there."""
+    """Returns an array of pointers, with 0 for null, or None if it can't be read."""
     if count == 0:
         return []
     if not 0 < count <= MOST_POINTERS or not address:

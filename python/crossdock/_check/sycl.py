@@ -1,4 +1,4 @@
-"""What a SYCL run time knows of a pointer, by dpctl's C library, where the process has loaded dpctl already."""
+"""Asks the SYCL run time about a pointer, by dpctl's C library, if the process has already imported dpctl."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _KINDS = {1: "device", 2: "shared", 3: "host"}
 
 
 class RunTime:
-    """dpctl, and its C library."""
+    """dpctl and its C library."""
 
     def __init__(self, dpctl: Any) -> None:
-        """Raises AttributeError and OSError where either is not as it should be."""
+        """Raises AttributeError or OSError if dpctl or its library isn't as expected."""
         self.dpctl = dpctl
         library = ctypes.CDLL(os.path.join(os.path.dirname(dpctl.__file__), _LIBRARY))
         self._context_of_queue = library.DPCTLQueue_GetContext
@@ -32,14 +32,14 @@ class RunTime:
         self._kind.restype, self._kind.argtypes = c_int, (c_void_p, c_void_p)
 
     def kind(self, pointer: int, context: int) -> str | None:
-        """None for what is no USM pointer of the context."""
+        """Returns the kind of memory, or None if the pointer isn't a USM pointer of the context."""
         return _KINDS.get(self._kind(pointer, context))
 
     @contextmanager
     def context(self, syclobj: Any) -> Iterator[int]:
-        """The `sycl::context*` that it stands for, as long as it is held. Raises what dpctl raises.
+        """Yields the `sycl::context*` that `syclobj` stands for, valid in the block. Raises the errors of dpctl.
 
-        `syclobj` is a filter string, a SyclContext, a SyclQueue, or a capsule that `leads_to_sycl()`.
+        `syclobj` is a filter string, a SyclContext, a SyclQueue, or a capsule for which `leads_to_sycl()` is true.
         """
         if capsule.is_capsule(syclobj):
             address = capsule.pointer_of(syclobj)
@@ -61,21 +61,22 @@ class RunTime:
 
 
 def imported() -> bool:
-    """Whether the process has dpctl, whatever came of it."""
+    """Returns whether the process has tried to import dpctl, successfully or not."""
     return "dpctl" in sys.modules
 
 
 def run_time() -> RunTime | None:
-    """None unless dpctl was imported: the checker imports nothing, and what nobody uses needs no run time."""
+    """Returns the run time, or None unless dpctl was imported. The checker imports nothing: an unused run time isn't
+    needed."""
     dpctl = sys.modules.get("dpctl")
     try:
         return None if dpctl is None else RunTime(dpctl)
     except (AttributeError, OSError, TypeError):
-        return None  # Half imported, or something else of that name.
+        return None  # dpctl is only partly imported, or another module has its name.
 
 
 def is_a(thing: object, name: str) -> bool:
-    """Whether its class, or one that it derives from, is dpctl's `name`: nothing is imported to know."""
+    """Returns whether the class of `thing`, or a base of it, is dpctl's class `name`. Imports nothing."""
     return any(
         base.__name__.lstrip("_") == name and str(base.__module__).split(".")[0] == "dpctl"
         for base in type(thing).__mro__
@@ -83,12 +84,12 @@ def is_a(thing: object, name: str) -> bool:
 
 
 def leads_to_sycl(address: int) -> bool:
-    """Whether what lies there can be a `sycl::queue` or `sycl::context`: each holds one shared pointer.
+    """Returns whether the object at `address` can be a `sycl::queue` or `sycl::context`: each holds one shared pointer.
 
-    It can be told from nothing and from nonsense, not from the shared pointer to something else.
+    Detects unmapped memory and random bytes, but not a shared pointer to another object.
     """
     pair = memory.integers(address, 2, signed=False)
     if pair is None:
         return False
-    table = memory.pointer_at(pair[1])  # A control block starts with the pointer to its virtual functions.
+    table = memory.pointer_at(pair[1])  # A control block starts with a pointer to its table of virtual functions.
     return memory.read(pair[0], 8) is not None and table is not None and memory.executable(memory.pointer_at(table))

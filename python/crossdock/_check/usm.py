@@ -1,4 +1,4 @@
-"""`__sycl_usm_array_interface__`: a dictionary of the family, whose memory belongs to a SYCL context."""
+"""Checks `__sycl_usm_array_interface__`, a similar dictionary for memory of a SYCL context."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ _VERSION = 1
 _BACKENDS = "opencl|level_zero|cuda|hip|native_cpu"
 _KINDS = "cpu|gpu|accelerator"
 _FILTER = re.compile(
-    rf"(?:{_BACKENDS})(?::(?:{_KINDS}))?(?::\d+)?|(?:{_KINDS})(?::\d+)?|\d+"  # What is left out takes its colon along.
+    rf"(?:{_BACKENDS})(?::(?:{_KINDS}))?(?::\d+)?|(?:{_KINDS})(?::\d+)?|\d+"  # An omitted part has no colon.
 )
 _NAMES = (sycl.CONTEXT, sycl.QUEUE)
-_SAMPLES = 64  # Of the bytes between an array's first and its last.
+_SAMPLES = 64  # The number of addresses in an array to ask about, between its first and last byte.
 
 
 def _ordered(typestr: object) -> object:
-    """dpctl writes `|` for every type, also where there is an order to tell: then it is the machine's."""
+    """Replaces dpctl's `|` in a typestr. dpctl writes it for every type, also for types with a byte order; then the
+    machine's order is meant."""
     if isinstance(typestr, str) and typestr[:1] == "|" and itemsize_of(typestr) is None:
         ordered = "<" + typestr[1:]
         if itemsize_of(ordered) is not None:
@@ -59,13 +60,13 @@ class _Interface:
         if not isinstance(given, dict):
             self.add("dict", f"{ATTRIBUTE} is {type(given).__name__}")
             return
-        given = dict(dict.items(given))  # what consumers in C read, whatever a subclass makes of it
+        given = dict(dict.items(given))  # reads the items as consumers in C do, even if a subclass overrides methods
         missing = [key for key in _KEYS if key not in given]
         if "data" not in given and not buffer.claimed(self.thing):
             missing.append("data")
         if missing:
             self.add("missing", f"not there: {', '.join(missing)}")
-        # Each entry by itself first: whoever mends one is to know about the others.
+        # Checks each entry by itself first, so that the report lists all errors at once.
         if "version" in given:
             with checker.going_on():
                 version = given["version"]
@@ -80,14 +81,15 @@ class _Interface:
             return
         if context is not None:
             self._located(view, context, given)
-        # A buffer in the place of data is bytes, whose shape and type the dictionary tells.
+        # If a buffer replaces data, it only has bytes, while the dictionary has shape and type: the view can't be
+        # compared with the buffer's own view.
         if "data" in given or any(one.protocol != "buffer" for one in checker.views):
             checker.views.append(view)
 
     # ---- the array
 
     def _view(self, given: dict[Any, Any]) -> View | None:
-        """None where one of the entries that say where elements are is wrong, or isn't there."""
+        """Returns None if an entry that says where the elements are is wrong or missing."""
         checker = self.checker
         shape, strides, offset = given.get("shape"), given.get("strides"), given.get("offset", 0)
         itemsize: int | None = None
@@ -152,7 +154,7 @@ class _Interface:
         return itemsize
 
     def _address(self, data: Any) -> tuple[int, bool | None] | None:
-        """The pointer, and whether it is read-only: None where nobody knows."""
+        """Returns the pointer, and whether the memory is read-only (None: unknown). Returns None for invalid data."""
         if not is_address(data) or not 0 <= data[0] < 1 << 64:
             self.add("data", f"data is {formatted(data)}")
             return None
@@ -206,7 +208,8 @@ class _Interface:
     # ---- the context
 
     def _syclobj(self, syclobj: Any) -> Any:
-        """What stands for the context where a run time can be asked; None where it isn't checked further."""
+        """Checks `syclobj`. Returns an object that stands for the context, to ask the run time with, or None if nothing
+        more can be checked."""
         if isinstance(syclobj, str):
             return self._filter(syclobj)
         if sycl.is_a(syclobj, "SyclContext") or sycl.is_a(syclobj, "SyclQueue"):
@@ -260,7 +263,7 @@ class _Interface:
     # ---- with a run time
 
     def _located(self, view: View, syclobj: Any, given: dict[Any, Any]) -> None:
-        """What the run time says, where there is one in this process."""
+        """Checks the pointer with the run time, if there is one in this process."""
         if not view.size or not view.itemsize:
             return
         run_time = sycl.run_time()

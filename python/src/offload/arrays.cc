@@ -1,4 +1,4 @@
-// What crossdock.Tensor can do with queues.
+// Methods of crossdock.Tensor that take queues.
 #include <nanobind/nanobind.h>
 
 #include <optional>
@@ -55,7 +55,7 @@ PyObject* copy_from_method(PyObject* self, PyObject* const* arguments, Py_ssize_
   return guarded([&] {
     drain_deferred();
     std::optional<Queue> queue = queue_in(named);
-    if (queue && queue->device() == device::Device{}) queue.reset();  // the host's orders nothing
+    if (queue && queue->device() == device::Device{}) queue.reset();  // the host's queue orders nothing
     Tensor source;
     tensor_from_any(arguments[0], {}, &source);
     return new_tensor(copy_into(tensor_of(self), source, queue ? &*queue : nullptr));

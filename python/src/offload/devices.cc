@@ -19,11 +19,11 @@ namespace nb = nanobind;
 namespace crossdock::python {
 namespace {
 
-/// A list with a dict for each driver that was looked for, and in each a list with one for each of its devices.
+/// Returns a list with a dict for each driver that was searched for. Each has a list with a dict for each device.
 nb::list devices() {
   std::vector<device::DriverReport> reports;
   std::vector<device::NamedDevice> all;
-  const device::DriverRegistry& looked_for = drivers();  // with the lock: see there
+  const device::DriverRegistry& looked_for = drivers();  // the first call needs the GIL
   {
     const GilRelease release;
     reports = looked_for.reports();

@@ -4,7 +4,7 @@
 
 namespace crossdock::python {
 
-/// devices(): what the command `crossdock devices` prints.
+/// Binds devices(), whose result the command `crossdock devices` prints.
 void bind_devices(nanobind::module_& module);
 
 }  // namespace crossdock::python

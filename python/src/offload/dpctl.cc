@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* kLibrary = "libDPCTLSyclInterface.so";
 
-/// The folder of the package, or nothing: found without running any of its code.
+/// Returns the folder of the package dpctl, or nullopt. Doesn't run any of its code.
 std::optional<std::string> folder() {
   try {
     const nb::object found = nb::module_::import_("importlib.util").attr("find_spec")("dpctl");
@@ -27,7 +27,7 @@ std::optional<std::string> folder() {
     const nb::object places = found.attr("submodule_search_locations");
     if (places.is_none() || nb::len(places) == 0) return std::nullopt;
     return nb::cast<std::string>(nb::object(places[0]));
-  } catch (nb::python_error&) {  // an import hook that fails is no reason to do without the other drivers
+  } catch (nb::python_error&) {  // a failing import hook must not prevent the use of other drivers
     return std::nullopt;
   }
 }
@@ -36,13 +36,14 @@ std::optional<device::Queue> cached_queue(const device::Device& device) {
   if (device.type != device::DeviceType::kOneApi || interpreter_ending()) return std::nullopt;
   const GilAcquire locked("asking dpctl for a device's queue");
   try {
-    // The package first, as everybody imports it: its modules' locks have an order.
+    // Imports the package first, as other code does, so that the locks of its modules are always taken in one order.
     const nb::object package = nb::module_::import_("dpctl");
-    // In the order of SYCL's own list, as our devices are numbered.
+    // dpctl lists devices in the order of SYCL's own list, by which our devices are numbered.
     return sycl_queue_in(cached_queue_of(package.attr("get_devices")()[device.id]), nullptr);
   } catch (nb::python_error& error) {
-    // The library is there without its package, or one of another version. Whatever else went wrong may go well the
-    // next time, and the answer to this is kept: it mustn't be another queue than everybody else's.
+    // The library exists without its package, or the package has another version: our own queue is used. Other errors
+    // are thrown, because they may not occur the next time: the result is cached, and must not be a different queue
+    // than dpctl's.
     if (error.matches(PyExc_ImportError) || error.matches(PyExc_AttributeError)) return std::nullopt;
     throw;
   }

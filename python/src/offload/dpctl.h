@@ -6,13 +6,13 @@
 
 namespace crossdock::python {
 
-/// Options by which the drivers share SYCL with the package dpctl, and with what is built on it (dpnp): its library,
-/// and its cached queue of each device as our default one. Looks where the package is, but doesn't import it; that is
-/// done when SYCL's default queue is asked for. Needs the interpreter lock.
+/// Returns driver options that make the SYCL driver share SYCL with the package dpctl and packages built on it (dpnp):
+/// it uses dpctl's library, and dpctl's cached queue of a device as the default queue. Finds the package without
+/// importing it; it is imported when SYCL's default queue is needed. Needs the GIL.
 device::DriverOptions options_for_dpctl();
 
-/// The dpctl.SyclQueue that dpctl and what is built on it use for a whole dpctl.SyclDevice. Needs the lock. Throws
-/// nb::python_error.
+/// Returns the dpctl.SyclQueue that dpctl and packages built on it use for a whole dpctl.SyclDevice. Needs the GIL.
+/// Throws nb::python_error.
 nanobind::object cached_queue_of(nanobind::handle sycl_device);
 
 }  // namespace crossdock::python

@@ -20,53 +20,55 @@ namespace nb = nanobind;
 namespace crossdock::python {
 namespace {
 
-/// crossdock.offload.Package: a default queue, and a context variable with the current one, whose value is None or an
-/// Entered.
+/// crossdock.offload.Package: a default queue, and a context variable for the current queue. The variable's value is
+/// None or a PyEntered.
 struct PyPackage {
   PyObject ob_base;
   PyObject* name;
   PyObject* variable;
-  PyObject* chosen;  ///< The default queue that somebody set; null if nobody did.
+  PyObject* chosen;  ///< The default queue, if it was set; else null.
 };
 
-/// What current() gives: a context manager and a decorator.
+/// The result of current(): a context manager and a decorator.
 struct PyScope {
   PyObject ob_base;
   PyPackage* package;
   PyObject* queue;
-  /// Of the entry that was made while there was none: resetting the variable costs half of setting it again. Null
-  /// otherwise: a scope may be entered in many tasks at once, and they do without.
+  /// The variable's token of one entry: resetting the variable costs half as much as setting it again. A scope may be
+  /// entered in several tasks at once: an entry stores its token only if there is none yet, and the other entries set
+  /// the variable again. Null if there is no such entry.
   PyObject* token;
-  PyObject* entered;     ///< That entry. Kept, as another one could come to its address.
-  std::uint64_t number;  ///< Of all scopes, by which entries name theirs.
+  PyObject* entered;     ///< The entry of `token`. Held, so that no other entry can get its address.
+  std::uint64_t number;  ///< Unique among all scopes. Identifies the scope in its entries.
 };
 
-/// A scope that a task is in. What the variable was before is here, so that the end of a scope needs no token. Neither
-/// this nor a scope is known to the garbage collector, which costs more than all the rest of them: the context keeps
-/// this, and this keeps no scope.
+/// A scope that a task has entered. Holds the variable's previous value, so that a scope can end without a token.
+/// Neither entries nor scopes are tracked by the garbage collector, which would cost more than all their other work.
+/// That is safe, because the context holds the entry, and the entry holds no scope.
 struct PyEntered {
   PyObject ob_base;
-  std::uint64_t scope;  ///< Whose it is, by its number.
+  std::uint64_t scope;  ///< The number of its scope.
   PyObject* queue;
-  PyObject* outer;  ///< The value before.
+  PyObject* outer;  ///< The variable's previous value.
 };
 
 PyTypeObject* package_type = nullptr;
 PyTypeObject* scope_type = nullptr;
 PyTypeObject* entered_type = nullptr;
-PyPackage* global = nullptr;    ///< crossdock.offload's own
-std::uint64_t scopes_made = 0;  ///< Guarded by the interpreter lock.
+PyPackage* global = nullptr;    ///< The package of crossdock.offload itself.
+std::uint64_t scopes_made = 0;  ///< Guarded by the GIL.
 
 PyPackage* package_of(PyObject* object) noexcept { return reinterpret_cast<PyPackage*>(object); }
 PyScope* scope_of(PyObject* object) noexcept { return reinterpret_cast<PyScope*>(object); }
 
-/// The variable's value, a new reference; null with the Python error set.
+/// Returns the variable's value, a new reference, or null with the Python error set.
 PyObject* value_of(const PyPackage& package) noexcept {
   PyObject* value = nullptr;
   return PyContextVar_Get(package.variable, Py_None, &value) == 0 ? value : nullptr;
 }
 
-/// Null for a value that stands for no scope; whoever finds the variable in a context can put anything there.
+/// Returns the entry in a value, or null if the value is no entry. The value can be any object: Python code that finds
+/// the variable in a context can set it.
 PyEntered* entered_or_null(PyObject* value) noexcept {
   return Py_TYPE(value) == entered_type ? reinterpret_cast<PyEntered*>(value) : nullptr;
 }
@@ -79,7 +81,7 @@ bool set_value(const PyPackage& package, PyObject* value) noexcept {
 
 // crossdock.offload.Scope
 
-/// An entry of `scope`; null with the Python error set.
+/// Makes an entry of `scope`. Returns null with the Python error set.
 PyEntered* new_entered(std::uint64_t scope, PyObject* queue, PyObject* outer) noexcept {
   PyEntered* const entered = PyObject_New(PyEntered, entered_type);
   if (entered == nullptr) return nullptr;
@@ -107,21 +109,21 @@ PyObject* enter(PyObject* self, PyObject* /*unused*/) noexcept {
   return Py_NewRef(scope.queue);
 }
 
-/// Makes the variable what it was before `entered`, its value now. False with the Python error set.
+/// Sets the variable, whose value is `entered`, to its previous value. Returns false with the Python error set.
 bool restore(PyScope* scope, const PyEntered& entered) noexcept {
   if (scope->entered == reinterpret_cast<const PyObject*>(&entered)) {
     PyObject* const token = std::exchange(scope->token, nullptr);
-    Py_CLEAR(scope->entered);  // the caller has it, too
+    Py_CLEAR(scope->entered);  // the caller also holds it
     const bool reset = PyContextVar_Reset(scope->package->variable, token) == 0;
     Py_DECREF(token);
     if (reset) return true;
-    PyErr_Clear();  // entered in another context, of which this one is a copy
+    PyErr_Clear();  // the scope was entered in another context, of which this one is a copy
   }
   return set_value(*scope->package, entered.outer);
 }
 
-/// The value without the innermost entry of `scope`: those within are made anew, as other tasks may hold them. Null,
-/// without a Python error, if there is none.
+/// Returns `value` without the innermost entry of `scope`. Entries inside it are copied, because other tasks may hold
+/// them. Returns null, without a Python error, if there is no entry of `scope`.
 PyObject* without(PyObject* value, const PyScope* scope) {
   std::vector<const PyEntered*> within;
   const PyEntered* entered = entered_or_null(value);
@@ -137,7 +139,8 @@ PyObject* without(PyObject* value, const PyScope* scope) {
   return left.release().ptr();
 }
 
-/// A scope that ends out of turn must not stay current for good: it goes from among the others.
+/// Ends a scope that isn't the innermost one: removes it from the list of entries, so that it doesn't stay current
+/// forever, and raises RuntimeError.
 PyObject* leave_out_of_turn(PyObject* self, PyObject* value) noexcept {
   return guarded([&]() -> PyObject* {
     const nb::object left = nb::steal(without(value, scope_of(self)));
@@ -168,7 +171,7 @@ PyObject* leave(PyObject* self, PyObject* const* /*exception*/, Py_ssize_t /*thr
   return result;
 }
 
-/// As a decorator: Python wraps the function.
+/// Implements the decorator. The wrapper is made by Python code.
 PyObject* decorate(PyObject* self, PyObject* arguments, PyObject* keywords) noexcept {
   if (PyTuple_GET_SIZE(arguments) != 1 || keywords != nullptr) {
     PyErr_SetString(PyExc_TypeError, "current(queue) is used as a context manager, or as a decorator of a function");
@@ -203,7 +206,7 @@ void drop_one_entered(PyObject* self) noexcept {
 void drop_entered(PyObject* self) noexcept {
   PyObject* outer = reinterpret_cast<PyEntered*>(self)->outer;
   drop_one_entered(self);
-  // One after another, as the stack holds no more than so many calls.
+  // Drops the outer entries in a loop: recursion could overflow the stack.
   while (PyEntered* const entered = Py_REFCNT(outer) == 1 ? entered_or_null(outer) : nullptr) {
     PyObject* const next = std::exchange(entered->outer, Py_NewRef(Py_None));
     Py_DECREF(outer);
@@ -276,13 +279,14 @@ PyObject* make_package(PyTypeObject* /*type*/, PyObject* arguments, PyObject* ke
   return new_package(name);
 }
 
-/// A borrowed reference: what scopes or set_default_queue() chose. Null if nobody did, or with the Python error set.
+/// Returns the queue that a scope or set_default_queue() chose, a borrowed reference. Returns null if none was chosen,
+/// or with the Python error set.
 PyObject* chosen_in(const PyPackage& package) noexcept {
   PyObject* const value = value_of(package);
   if (value == nullptr) return nullptr;
   const PyEntered* const entered = entered_or_null(value);
   PyObject* const queue = entered == nullptr ? package.chosen : entered->queue;
-  Py_DECREF(value);  // the variable keeps it
+  Py_DECREF(value);  // the variable still holds it
   return queue;
 }
 

@@ -4,15 +4,15 @@
 
 #include "crossdock/device/queue.h"
 
-/// Current queues of Python programs: context variables, so that threads and asyncio's tasks each have their own, and
-/// child tasks inherit. Written against CPython itself, as they are read at every allocation.
+/// The current queues of Python programs. They are context variables: each thread and asyncio task has its own, and
+/// child tasks inherit it. Uses CPython's C API directly, because they are read at every allocation.
 namespace crossdock::python {
 
-/// The queue that somebody chose for the calling task or thread, or for the process, by crossdock.offload itself (not
-/// by a package): a borrowed reference, or null if nobody did.
+/// Returns the queue that was chosen for the calling task or thread, or for the process, through crossdock.offload
+/// itself (not through a package). A borrowed reference, or null if none was chosen.
 PyObject* chosen_queue() noexcept;
 
-/// crossdock.offload.Package, current(), current_queue(), ...
+/// Binds crossdock.offload.Package, current(), current_queue() and others.
 void bind_offload(nanobind::module_& module);
 
 }  // namespace crossdock::python

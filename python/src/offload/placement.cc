@@ -26,7 +26,7 @@ namespace {
 
 using array::Tensor;
 
-/// Views of arrays of any library, as long as this lives.
+/// Imports arrays of any library. The tensors are valid as long as this object lives.
 class Arrays {
  public:
   Arrays(PyObject* const* objects, Py_ssize_t count) {
@@ -58,7 +58,7 @@ nb::object placement_of(PyObject* const* arrays, Py_ssize_t count, PyObject* que
   std::optional<device::Queue> named;
   if (given(queue)) named = select_queue(queue);
   const device::DriverRegistry& known = drivers();
-  // An array that names no queue is on that of its device, which may have to be opened for it.
+  // An array without a queue uses the default queue of its device, which may have to be opened.
   const bool may_open = std::any_of(all.pointers().begin(), all.pointers().end(), [](const Tensor* array) {
     return !array->queue && array->device.type != device::DeviceType::kCpu;
   });
@@ -91,7 +91,7 @@ void bind_placement(nb::module_& module) {
         const Arrays one(&object, 1);
         const device::Queue on = select_queue(queue);
         const device::DriverRegistry& all = drivers();
-        const GilRelease release;  // it may open a device
+        const GilRelease release;  // the call may open a device
         return offload::accessible(*one.pointers().front(), on, all);
       },
       "array"_a, "queue"_a);
@@ -105,7 +105,7 @@ void bind_placement(nb::module_& module) {
         const Arrays all(&PyTuple_GET_ITEM(arrays.ptr(), 0), PyTuple_GET_SIZE(arrays.ptr()));
         const device::DriverRegistry& known = drivers();
         const auto queue = [&] {
-          const GilRelease release;  // it may open a device
+          const GilRelease release;  // the call may open a device
           return offload::first_queue_of(all.pointers(), known);
         }();
         return queue ? queue_object(*queue) : nb::none();

@@ -34,11 +34,11 @@ constexpr const char* kWhatNamesAQueue =
     "__cuda_stream__";
 
 const offload::Queues& queues() {
-  drivers();  // looks for them as Python programs want it
+  drivers();  // searches for drivers with the options for Python programs, at the first call
   return *session::Runtime::default_runtime()->queues();
 }
 
-/// A text is a filter string, or, as elsewhere, the name of a device.
+/// Returns the queue that a text names: a filter string, or else the name of a device.
 Queue of_text(const std::string& text) {
   try {
     return queues().queue(text);
@@ -48,12 +48,12 @@ Queue of_text(const std::string& text) {
       device = device::parse_device(text);
     } catch (const InvalidArgumentError&) {
     }
-    if (device == Device{}) throw;  // "cpu" is a filter string; what is said of it then says more
+    if (device == Device{}) throw;  // "cpu" is also a filter string, whose error says more
     return queues().queue(device);
   }
 }
 
-/// What an object is as a number; nothing where it is none, or has more than 64 bits.
+/// Returns an object as a number, or nullopt if it is no integer or has more than 64 bits.
 std::optional<std::int64_t> whole_number(nb::handle object) {
   if (PyIndex_Check(object.ptr()) == 0 || PyBool_Check(object.ptr()) != 0) return std::nullopt;
   int overflow = 0;
@@ -61,8 +61,9 @@ std::optional<std::int64_t> whole_number(nb::handle object) {
   return overflow == 0 ? std::optional<std::int64_t>(number) : std::nullopt;
 }
 
-/// The CUDA device that a stream's object says it is of: by a number, or an object that has one, as torch's and CuPy's
-/// do. Nothing where it doesn't say, and where it says a number below 0, by which CuPy means the current device.
+/// Returns the CUDA device of a stream object, from its attribute `device` or `device_id`: a number, or an object with
+/// a number, as in torch and CuPy. Returns nullopt if there is none, or if the number is below 0, by which CuPy means
+/// the current device.
 std::optional<Device> said_device(nb::handle stream) {
   const auto found = [](const nb::object& number) -> std::optional<Device> {
     const auto id = number.is_valid() ? whole_number(number) : std::nullopt;
@@ -86,7 +87,7 @@ std::optional<Device> said_device(nb::handle stream) {
   return found(optional_attribute(stream.ptr(), names::device_id()));
 }
 
-/// The protocol of CUDA's Python packages: a pair of its version and the stream's handle.
+/// Imports a stream by `__cuda_stream__`, the protocol of CUDA's Python packages: a pair of version and stream handle.
 Queue of_cuda_stream(nb::handle stream, const nb::object& protocol) {
   const nb::object pair = PyCallable_Check(protocol.ptr()) != 0 ? protocol() : protocol;
   if (PyTuple_Check(pair.ptr()) == 0 || nb::len(pair) != 2) {
@@ -105,7 +106,7 @@ Queue of_cuda_stream(nb::handle stream, const nb::object& protocol) {
   return exchange::wrap_cuda_stream(*handle, said_device(stream), owner, all);
 }
 
-/// What was chosen by texts before, as Python objects.
+/// Caches the queues that texts have selected, as Python objects.
 struct Remembered {
   std::uint64_t version = 0;
   PyObject* by_text = nullptr;     ///< dict
@@ -121,7 +122,7 @@ struct Remembered {
     Py_XDECREF(old_default);
   }
 };
-Remembered remembered;  // guarded by the interpreter lock, and never freed: it may be asked as the interpreter ends
+Remembered remembered;  // guarded by the GIL. Its objects are never freed: it may be used while the interpreter ends
 
 }  // namespace
 
@@ -175,7 +176,7 @@ nb::object select_queue_object(nb::handle of) {
   if (PyErr_Occurred() != nullptr) throw nb::python_error();
   const std::uint64_t version = remembered.version;
   nb::object queue = queue_object(of_text(utf8_of(of)));
-  // That may have let others run, for whom the devices were other ones.
+  // The GIL may have been released meanwhile: if another thread has seen changed devices, the result isn't cached.
   if (remembered.version != version) return queue;
   if (PyDict_SetItem(remembered.by_text, of.ptr(), queue.ptr()) != 0) throw nb::python_error();
   return queue;
@@ -185,7 +186,7 @@ PyObject* default_queue_object() {
   remembered.follow(queues().drivers().devices_version());
   if (remembered.by_default == nullptr) {
     nb::object queue = queue_object(queues().default_queue());
-    // Somebody else may have been here meanwhile.
+    // Another thread may have set it meanwhile.
     if (remembered.by_default == nullptr) remembered.by_default = queue.release().ptr();
   }
   return remembered.by_default;

@@ -7,14 +7,15 @@
 #include "crossdock/array/tensor.h"
 #include "crossdock/device/buffer.h"
 
-/// Kinds of memory by SYCL's names.
+/// Names of kinds of memory, as in SYCL.
 namespace crossdock::python {
 
-/// "device", "host", "shared".
+/// Returns "device", "host" or "shared".
 const char* usm_type_name(device::MemoryKind kind) noexcept;
-/// The kind that such a text names; nothing for null and None. Throws Python's ValueError or TypeError.
+/// Returns the kind that a str names, or nullopt for null and None. Throws InvalidArgumentError for an unknown name,
+/// Python's TypeError for another type.
 std::optional<device::MemoryKind> usm_type_in(PyObject* object);
-/// Of a tensor; nothing for the host's own memory, which is of no device.
+/// Returns the kind of a tensor's memory, or nullopt for ordinary host memory, which belongs to no device.
 std::optional<device::MemoryKind> usm_type_of(const array::Tensor& tensor) noexcept;
 
 }  // namespace crossdock::python

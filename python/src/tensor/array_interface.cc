@@ -26,7 +26,8 @@ constexpr const char* kWhere = "__array_interface__";
   throw nb::python_error();
 }
 
-/// What the entry's key, or another's of the same hash, raises when they are compared is raised here.
+/// Returns the entry, or no object if the key is missing. Throws an exception that the comparison of keys raises: the
+/// dictionary may have keys of any type with the same hash.
 nb::object entry_or_nothing(nb::handle interface, const char* key) {
   PyObject* const value = PyDict_GetItemWithError(interface.ptr(), nb::str(key).ptr());
   if (value == nullptr && PyErr_Occurred() != nullptr) throw nb::python_error();
@@ -52,7 +53,7 @@ std::string text_in(nb::handle object, const char* where, const char* key) {
 
 const char* descr_key(Units units) noexcept { return units == Units::kBytes ? "descr" : "typedescr"; }
 
-/// The text has an entry for it, but NumPy itself overlooks that entry: masked elements would come to life.
+/// The interface specifies an entry "mask", but NumPy ignores it, so masked elements would become valid.
 void refuse_mask(const Tensor& tensor) {
   if (!tensor.mask) return;
   throw UnsupportedError(
@@ -60,8 +61,9 @@ void refuse_mask(const Tensor& tensor) {
       "elements, or hand it over as Arrow data");
 }
 
-/// Of NumPy's dtypes of other packages (ml_dtypes), which say in their name what the typestr can't. Nothing where the
-/// typestr or the descr says it, or the object's `dtype` is something else: they decide on size and fields.
+/// Returns the type of elements whose NumPy dtype comes from another package (ml_dtypes): its name says what the
+/// typestr can't. Returns nullopt if the typestr or the descr is sufficient, or if the object's `dtype` disagrees with
+/// them: typestr and descr decide on size and fields.
 std::optional<array::ElementType> type_by_name(nb::handle object, nb::handle interface) {
   const std::string typestr = text_in(required(interface, kWhere, "typestr"), kWhere, "typestr");
   if (!may_be_another_packages(typestr)) return std::nullopt;
@@ -153,7 +155,7 @@ void read_mask(const nb::dict& interface, const char* where, Tensor* out,
                const std::function<void(PyObject*, Tensor*)>& read) {
   const nb::object given = entry(interface, "mask");
   if (given.is_none()) return;
-  // A mask that is its own mask would never end.
+  // Guards against endless recursion: a mask may name itself as its mask.
   thread_local bool reading = false;
   if (reading) throw InvalidDataError(std::string(where) + ": its mask has a mask itself");
   struct Reading {
@@ -166,7 +168,7 @@ void read_mask(const nb::dict& interface, const char* where, Tensor* out,
     read(given.ptr(), &mask);
   }
   if (mask.mask) throw InvalidDataError(std::string(where) + ": its mask has a mask itself");
-  // "Broadcastable to the shape of the original array", says NumPy's text.
+  // NumPy's specification: "broadcastable to the shape of the original array".
   const auto fail = [&] {
     throw InvalidDataError(std::string(where) + ": a mask of shape " + array::shape_text(mask.shape()) +
                            " doesn't fit an array of shape " + array::shape_text(out->shape()));
@@ -236,7 +238,7 @@ PyObject* array_method(PyObject* self, PyObject* const* arguments, Py_ssize_t po
     if (positional > 2) throw nb::type_error("__array__() takes a dtype and copy");
     if (!names::read_keywords("__array__", arguments + positional, keywords, known, slots)) return nullptr;
     const Tensor& tensor = tensor_of(self);
-    // Without this, NumPy would ask again what it can't have by any other way.
+    // Without this check, NumPy would try its other protocols, which can't succeed either.
     if (!tensor.host_accessible()) {
       throw ExportError("NumPy can't read memory of " + device::to_string(tensor.device) +
                         "; copy it to the host first: .to(\"cpu\")");
@@ -270,7 +272,7 @@ bool tensor_from_array_interface(PyObject* object, Tensor* out) {
     array::check_tensor(out, kWhere);
     out->owner = owner_of(object);
   } else {
-    // Without a pair of its own the memory is that of the entry's buffer, or the object's.
+    // `data` isn't a pair. The memory is then the buffer of that entry, or of the object if there is no entry.
     const nb::object data = entry(interface, "data");
     Tensor memory;
     if (!tensor_from_buffer(data.is_none() ? object : data.ptr(), &memory)) {

@@ -7,34 +7,36 @@
 
 #include "crossdock/array/tensor.h"
 
-/// The dictionary that NumPy's array interface and the CUDA Array Interface have in common: shape, typestr, descr,
+/// The dictionary entries that the array interfaces of NumPy, CUDA and SYCL have in common: shape, typestr, descr,
 /// strides, data.
 namespace crossdock::python {
 
-/// None if the key isn't there. A reference of its own: reading a number may run Python, which may change the
-/// dictionary.
+/// Returns the entry of a dictionary, or None if the key is missing. The result is a new reference, because reading a
+/// number may run Python code, which may change the dictionary.
 nanobind::object entry(nanobind::handle interface, const char* key);
 
-/// An integer of a dictionary, for errors as `key`. Throws Python's TypeError for what isn't one (a bool isn't),
-/// InvalidDataError for one out of range.
+/// Converts an entry to an integer. Error messages call it `key`. Throws Python's TypeError if it isn't an integer (a
+/// bool isn't one), InvalidDataError if it is out of range.
 std::int64_t integer_in(nanobind::handle object, const char* where, const char* key);
 
-/// What a dictionary counts its strides in; with elements, the entry `descr` is called `typedescr`: SYCL's.
+/// The unit of a dictionary's strides. SYCL's interface uses elements, and calls the entry `descr` `typedescr`.
 enum class Units : bool { kBytes, kElements };
 
-/// Sets type, extents and read_only of `*out` from the entries of `interface`, and data if it has a pair there; false
-/// if `data` is missing or something else. Throws InvalidDataError that names the entry, Python's TypeError for entries
-/// of the wrong type, UnsupportedTypeError. `where` begins the text. `known`: the type, where the typestr can't say it.
+/// Sets type and extents of `*out` from the entries of `interface`; sets data and read_only if the entry `data` is a
+/// pair. Returns false if `data` is missing or isn't a tuple. `where` begins the text of errors. `known` is the element
+/// type, for types that a typestr can't express. Throws InvalidDataError, which names the entry; Python's TypeError for
+/// entries of the wrong type; UnsupportedTypeError.
 bool describe_from(const nanobind::dict& interface, const char* where, array::Tensor* out, Units units = Units::kBytes,
                    const std::optional<array::ElementType>& known = {});
 
-/// Sets the mask of `*out`, whose extents are set, from the entry of that name, if it is there: an array, which `read`
-/// reads, spread over the shape by NumPy's broadcasting. Throws InvalidDataError for one that doesn't fit.
+/// Sets the mask of `*out` from the entry "mask", if there is one. The extents of `*out` must be set. `read` imports
+/// the mask, which is then broadcast to the shape as NumPy does. Throws InvalidDataError for a mask that doesn't fit.
 void read_mask(const nanobind::dict& interface, const char* where, array::Tensor* out,
                const std::function<void(PyObject*, array::Tensor*)>& read);
 
-/// The entries shape, typestr, descr (where it says more), strides (None in C order), data and version. Throws
-/// ExportError for types without a typestr. With kElements, the strides are multiples of an element.
+/// Makes a dictionary with the entries shape, typestr, descr (if it says more than typestr), strides (None for C
+/// order), data and version. With kElements, strides are counted in elements, of which they must be multiples. Throws
+/// ExportError for types without a typestr.
 nanobind::dict interface_of(const array::Tensor& tensor, int version, Units units = Units::kBytes);
 
 }  // namespace crossdock::python

@@ -32,7 +32,8 @@ using array::Tensor;
 using device::Device;
 using device::Queue;
 
-/// NumPy's, or a class made from it: its memory is a buffer, and its mask isn't in any protocol.
+/// Throws UnsupportedError for NumPy's MaskedArray and classes derived from it: its memory is a buffer, but no protocol
+/// carries its mask.
 void refuse_masked_array(PyObject* object) {
   if (PyObject_CheckBuffer(object) == 0 || !is_made_from(Py_TYPE(object), "MaskedArray")) return;
   throw UnsupportedError(
@@ -40,8 +41,9 @@ void refuse_masked_array(PyObject* object) {
       "hand over its .data and .mask");
 }
 
-/// A number or text of NumPy's by itself, where its buffer doesn't say what it is. Its __array_interface__ points into
-/// an array that is gone by then, and its buffer of a date says bytes.
+/// Imports a NumPy scalar: numbers and bools by their buffer, others by __array__(). The scalar's own
+/// __array_interface__ points into an array that is already freed, and the buffer of a date only says bytes. Returns
+/// false for other objects.
 bool tensor_from_scalar(PyObject* object, const ImportOptions& options, Tensor* out) {
   if (!is_made_from(Py_TYPE(object), "numpy.generic")) return false;
   const auto is = [&](const char* name) { return is_made_from(Py_TYPE(object), name); };
@@ -52,11 +54,12 @@ bool tensor_from_scalar(PyObject* object, const ImportOptions& options, Tensor* 
   }
   const nb::object array = checked(PyObject_CallMethodNoArgs(object, names::__array__()));
   if (!tensor_from_array_interface(array.ptr(), out)) return false;
-  out->read_only = true;  // as all scalars are, however they come
+  out->read_only = true;  // as all scalars are, whatever protocol they come by
   return true;
 }
 
-/// Why an object that has a buffer is no array by it: its own error, or that the format says no type. Throws.
+/// Throws the reason why the buffer of an object couldn't be imported: the object's own error, or a format that is no
+/// element type. Returns if the object has no buffer.
 void fail_for_buffer(PyObject* object) {
   if (PyObject_CheckBuffer(object) == 0) return;
   Py_buffer view;
@@ -70,7 +73,8 @@ void fail_for_buffer(PyObject* object) {
 bool tensor_from_array_method(PyObject* object, const ImportOptions& options, Tensor* out) {
   const nb::object held = optional_attribute(object, names::__array__());
   if (!held.is_valid()) return false;
-  // Who doesn't know the argument (NumPy before 2.0) raises TypeError: then nobody can promise that it is no copy.
+  // A producer that doesn't know the argument (NumPy before 2.0) raises TypeError, which is passed on: such a producer
+  // can't promise that it makes no copy.
   const nb::object array =
       options.copy == false ? held(nb::arg("copy") = false) : nb::object(checked(PyObject_CallNoArgs(held.ptr())));
   if (PyObject_CheckBuffer(array.ptr()) == 0) {
@@ -81,7 +85,7 @@ bool tensor_from_array_method(PyObject* object, const ImportOptions& options, Te
   return tensor_from_buffer(array.ptr(), out) || tensor_from_array_interface(array.ptr(), out);
 }
 
-/// What asarray() and from_dlpack() are asked for; borrowed, null or None where not given.
+/// Arguments of asarray(), from_dlpack() and the like. Borrowed; null or None if not given.
 struct Options {
   PyObject* device = nullptr;
   PyObject* copy = nullptr;
@@ -90,14 +94,14 @@ struct Options {
   PyObject* sync = nullptr;
 };
 
-/// A queue of a device that an array isn't to be on.
+/// Throws InvalidArgumentError if the queue belongs to another device than the one where the array will be.
 void require_queue_of(const std::optional<Queue>& queue, const Device& device) {
   if (!queue || queue->device() == drivers().context(device)->device()) return;
   throw InvalidArgumentError("the queue is one of " + device::to_string(queue->device()) + ", but the memory is on " +
                              device::to_string(device));
 }
 
-/// A kind of memory means something where a device has several.
+/// Throws InvalidArgumentError for the host: a kind of memory is only meaningful for a device that has several.
 void require_device(const Device& device) {
   if (device != Device{}) return;
   throw InvalidArgumentError(
@@ -105,20 +109,21 @@ void require_device(const Device& device) {
       "host, as in queue=\"gpu\"");
 }
 
-/// "shared memory of oneapi:0"
+/// Describes memory for error messages, as in "shared memory of oneapi:0".
 std::string memory_text(const Device& device, const std::optional<device::MemoryKind>& kind) {
   return (kind && device != Device{} ? std::string(usm_type_name(*kind)) + " " : "") + "memory of " +
          device::to_string(device);
 }
 
-/// What asarray(object, device=, copy=, queue=, usm_type=) makes of a tensor of the object.
+/// Applies the options device, copy, queue and usm_type of asarray() to an imported tensor. Returns the tensor itself,
+/// the tensor associated with the queue, or a copy.
 Tensor placed(Tensor tensor, const Options& options) {
   const std::optional<Queue> queue = queue_in(options.queue);
   const Device target = given(options.device) ? select_device(options.device) : queue ? queue->device() : tensor.device;
   const std::optional<device::MemoryKind> kind = usm_type_in(options.usm_type);
   if (kind) require_device(target);
   const std::optional<bool> copy = truth(options.copy);
-  // A copy beside its source is of the same kind, as copy()'s is.
+  // A copy on the device of its source keeps the kind of memory, as with copy().
   const auto kept = kind || target != tensor.device ? kind : std::optional(tensor.kind);
   const bool elsewhere = target != tensor.device || (kind && kind != usm_type_of(tensor));
   if (!elsewhere && copy != true) {
@@ -138,7 +143,8 @@ Tensor placed(Tensor tensor, const Options& options) {
   return copy_to(tensor, target, queue ? &*queue : nullptr, kept);
 }
 
-/// What from_dlpack(x, device=, copy=) makes of what the producer gave, which may have overlooked either.
+/// Applies the options device and copy of from_dlpack() to an imported tensor, because the producer may have ignored
+/// them. `copied`: the producer made a copy.
 Tensor as_asked(Tensor tensor, const std::optional<Device>& target, std::optional<bool> copy, bool copied) {
   const Device there = exchange::dlpack_device(tensor.device);
   const bool elsewhere = target && *target != there;
@@ -151,7 +157,7 @@ Tensor as_asked(Tensor tensor, const std::optional<Device>& target, std::optiona
   try {
     return copy_to(tensor, to, nullptr, elsewhere ? std::nullopt : std::optional(tensor.kind));
   } catch (const UnsupportedError& error) {
-    throw ExportError(error.what());  // BufferError, says the Python array API standard of a device that isn't there.
+    throw ExportError(error.what());  // The Python array API standard: BufferError for a device that isn't there.
   } catch (const NotFoundError& error) {
     throw ExportError(error.what());
   }
@@ -223,7 +229,7 @@ PyObject* from_dlpack(PyObject* /*module*/, PyObject* const* arguments, Py_ssize
   });
 }
 
-/// Of an int or a tuple of them. Throws.
+/// Reads a shape: an int or a sequence of ints. Throws.
 std::vector<std::int64_t> shape_in(PyObject* object) {
   const auto extent_in = [](PyObject* one) {
     const Py_ssize_t extent = PyNumber_AsSsize_t(one, PyExc_OverflowError);
@@ -253,7 +259,7 @@ PyObject* empty(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t pos
   return guarded([&] {
     drain_deferred();
     const auto type = given(dtype) ? element_type_in(dtype) : array::ElementType{};
-    // What nobody placed goes where the current queue is, if somebody chose one.
+    // Without queue and device, the array is placed on the current queue, if the program chose one.
     PyObject* const chosen = given(options.queue) || given(options.device) ? options.queue : chosen_queue();
     const std::optional<Queue> queue = queue_in(chosen);
     const Device device = given(options.device) ? select_device(options.device) : queue ? queue->device() : Device{};
@@ -328,23 +334,24 @@ void tensor_from_any(PyObject* object, const ImportOptions& options, Tensor* out
     return;
   }
   if (PyObject_CheckBuffer(object) != 0) {
-    // Shared memory of SYCL may have a buffer, too, which tells less. Found up on the type: most objects end here.
+    // SYCL's shared memory may also have a buffer, but that says less than the SYCL interface. Looks the attribute up
+    // on the type, which is cheap, because most objects are imported in this branch.
     const bool usm = _PyType_Lookup(Py_TYPE(object), names::__sycl_usm_array_interface__()) != nullptr;
     if (usm && tensor_from_usm_array(object, out)) return;
     refuse_masked_array(object);
     if (tensor_from_scalar(object, options, out) || tensor_from_buffer(object, out)) return;
-    // NumPy's dates, texts and structures are no buffers, or of no single format, and DLPack hasn't them at all.
+    // NumPy's dates, texts and structures have no buffer, or one without a single format, and DLPack has no such types.
     if (tensor_from_array_interface(object, out)) return;
   }
   if (tensor_from_exchange_api(object, out)) return;
-  // Before DLPack: what is Arrow's is read-only, which not everybody says there.
+  // Before DLPack: Arrow data is read-only, and some producers don't say so in DLPack.
   if (tensor_from_arrow(object, exchange::BoolPolicy::kRefuse, false, out)) return;
-  // Before DLPack: it knows the queue.
+  // Before DLPack: the SYCL interface names the queue.
   if (tensor_from_usm_array(object, out)) return;
   if (tensor_from_dlpack(object, nullptr, options.copy == false ? Py_False : nullptr, out)) return;
   if (tensor_from_cuda_array(object, options.sync, out)) return;
   if (tensor_from_array_interface(object, out)) return;
-  // Before __array__, which makes NaN of nulls and copies of chunks without a word.
+  // Before __array__, which silently turns nulls into NaN and copies chunks together.
   if (tensor_from_arrow(object, exchange::BoolPolicy::kRefuse, true, out)) return;
   if (tensor_from_array_method(object, options, out)) return;
   fail_for_buffer(object);

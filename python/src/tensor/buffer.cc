@@ -22,10 +22,10 @@ using array::Tensor;
 
 static_assert(sizeof(Py_ssize_t) == sizeof(std::int64_t), "shapes and strides are shown to buffer consumers in place");
 
-/// The bits of a request that ask for an order, beside those that say that strides are understood.
+/// The bits of a request that ask for a memory order, without the bits that say that strides are understood.
 constexpr int kContiguous = (PyBUF_C_CONTIGUOUS | PyBUF_F_CONTIGUOUS | PyBUF_ANY_CONTIGUOUS) & ~PyBUF_STRIDES;
 
-/// Where a buffer of no bytes points: not every consumer takes null.
+/// The address of a buffer without bytes. Some consumers don't accept null.
 char nowhere[64];
 
 int refuse(const std::string& why) noexcept {
@@ -53,16 +53,17 @@ int refuse_what_the_buffer_cant_say(const Tensor& tensor, int flags) {
   return 0;
 }
 
-/// The format of the elements, as long as the object lives; null if there is none.
+/// Returns the buffer format of the elements, or null if there is none. Valid as long as the object lives.
 const char* format_of(PyTensor* object) {
   if (const char* const number = format_of_type(object->tensor.type)) return number;
   if (!object->format) object->format = std::make_unique<const std::string>(described_format(object->tensor));
   return object->format->empty() ? nullptr : object->format->c_str();
 }
 
-/// Elements that aren't numbers go out as bytes to those who ask for no format. Not to be written, though, nor after a
-/// first request that was refused, whose error the consumer hasn't looked at yet: so torch asks, and it takes the bytes
-/// of any object for float32.
+/// Handles a request without a format for elements that aren't numbers. Such elements are exported as bytes, with two
+/// exceptions. Writing is refused. A request while a Python error is set is refused too: the consumer's first request
+/// failed, and it hasn't looked at the error. torch asks in this way, and reads the bytes of any object as float32.
+/// Returns 0 if the request is accepted, else -1.
 int refuse_untyped_bytes(const Tensor& tensor, int flags) {
   if (PyErr_Occurred() != nullptr) return -1;
   if (flags != PyBUF_WRITABLE) return 0;
@@ -75,7 +76,7 @@ int refuse_untyped_bytes(const Tensor& tensor, int flags) {
 
 int get_buffer(PyObject* self, Py_buffer* view, int flags) noexcept {
   auto* const object = reinterpret_cast<PyTensor*>(self);
-  // Who can take everything gets it without a second look; what is shown never changes.
+  // A consumer that accepts any strides and formats gets the cached view at once, which never changes.
   const bool takes_all = (flags & PyBUF_RECORDS_RO) == PyBUF_RECORDS_RO && (flags & kContiguous) == 0;
   const bool writes = (flags & PyBUF_WRITABLE) != 0;
   if (takes_all && object->shown.format != nullptr && !(writes && object->tensor.read_only)) [[likely]] {
@@ -95,7 +96,7 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) noexcept {
     const bool is_number = format_of_type(tensor.type) != nullptr;
     if (!wants_format && !is_number && refuse_untyped_bytes(tensor, flags) != 0) return -1;
     if (refuse_what_the_buffer_cant_say(tensor, flags) != 0) return -1;
-    // The tensor never changes, and the view keeps it: its own arrays are shown.
+    // The view points to the tensor's own shape and strides: the tensor never changes, and the view keeps it alive.
     const auto numbers = [&](std::span<const std::int64_t> of) {
       return of.empty() ? nullptr : const_cast<Py_ssize_t*>(reinterpret_cast<const Py_ssize_t*>(of.data()));
     };
@@ -109,14 +110,14 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) noexcept {
     whole.shape = numbers(tensor.shape());
     whole.strides = numbers(tensor.strides());
     if (!exchange::is_ready(tensor)) {
-      wait_for(tensor);  // and again the next time, should the work fail
+      wait_for(tensor);  // not cached: if the work fails, the next request waits and fails again
     } else if (wants_format) {
       object->shown = whole;
     }
     *view = whole;
     if ((flags & PyBUF_ND) == 0) {
       view->shape = nullptr;
-      view->ndim = 1;  // bytes, whatever shape they have otherwise
+      view->ndim = 1;  // the consumer sees bytes, without a shape
     }
     if ((flags & PyBUF_STRIDES) != PyBUF_STRIDES) view->strides = nullptr;
     Py_INCREF(self);
@@ -131,7 +132,7 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) noexcept {
 bool tensor_from_buffer(PyObject* object, Tensor* out) {
   auto buffer = std::make_shared<PyBufferView>();
   if (PyObject_GetBuffer(object, &buffer->view, PyBUF_RECORDS_RO) != 0) {
-    // Arrays of dates, say, are no buffers, but speak another protocol.
+    // Some arrays have no buffer but implement another protocol, for example arrays of dates.
     if (PyErr_ExceptionMatches(PyExc_BufferError) == 0 && PyErr_ExceptionMatches(PyExc_ValueError) == 0) {
       throw nanobind::python_error();
     }

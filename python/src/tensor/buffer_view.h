@@ -4,8 +4,8 @@
 
 namespace crossdock::python {
 
-/// A Py_buffer and its release. The release runs with the GIL held: at once if the thread holds it, else deferred to a
-/// Python thread. Leaked when the interpreter is ending.
+/// Owns a Py_buffer. The destructor releases it with the GIL held: at once if the thread holds the GIL, else deferred
+/// to a Python thread. Leaks the buffer if the interpreter is ending.
 class PyBufferView {
  public:
   PyBufferView() noexcept = default;

@@ -9,15 +9,16 @@ namespace nb = nanobind;
 namespace crossdock::python {
 namespace {
 
-/// What the object's class has under this name, if it is a descriptor of this kind and made for such objects; else
-/// null. The only place that looks into a descriptor.
+/// Looks `name` up in the object's class. Returns the descriptor if it is of type `kind` and belongs to a type of the
+/// object, else null. No other function reads the fields of a descriptor.
 template <class Descriptor>
 const Descriptor* descriptor_of(PyObject* object, PyObject* name, PyTypeObject& kind) noexcept {
   PyObject* const found = _PyType_Lookup(Py_TYPE(object), name);
   if (found == nullptr || !Py_IS_TYPE(found, &kind)) return nullptr;
   auto* const descriptor = reinterpret_cast<Descriptor*>(found);
   PyTypeObject* const owner = descriptor->d_common.d_type;
-  // Directly derived, as torch's class is from its C type: quicker than going through all the bases.
+  // The first check is for directly derived classes, as torch.Tensor is from its C type: it is faster than a search
+  // through all bases.
   const bool fits = Py_TYPE(object)->tp_base == owner || PyObject_TypeCheck(object, owner) != 0;
   return fits ? descriptor : nullptr;
 }

@@ -2,23 +2,25 @@
 
 #include <nanobind/nanobind.h>
 
-/// Methods and attributes of C types, called without the bound method or the lookups that Python makes first: those
-/// cost as much as torch takes to answer. A descriptor's C function is called only on objects of the type that the
-/// descriptor belongs to: Python code can put any descriptor into any class. Everything else goes by Python's own call.
+/// Fast calls of methods and attributes of C types: without the bound method and the lookups of an ordinary Python
+/// call, which cost as much as torch needs to answer. A descriptor's C function is called only on objects of the type
+/// that the descriptor belongs to, because Python code can put any descriptor into any class. All other cases use
+/// Python's own call.
 namespace crossdock::python {
 
-/// `object.method()`. A new reference, or null with the Python error set.
+/// Calls `object.method()`. Returns a new reference, or null with the Python error set.
 PyObject* call_method(PyObject* object, PyObject* method) noexcept;
 
-/// `object.name`; no object where there is none. Throws as optional_attribute().
+/// Returns `object.name`, or no object if there is no such attribute. Throws as optional_attribute().
 nanobind::object attribute(PyObject* object, PyObject* name);
 
-/// The class named `name` (as C extensions name theirs, with the module) among the object's own class and its bases;
-/// null if there is none. A class that Python code made never counts, whatever its name is: instances of the class that
-/// is returned have the layout and the methods of the C extension. Nothing has to be imported to know.
+/// Searches the object's class and its bases for a C extension's class named `name`, which includes the module. Returns
+/// null if there is none. Ignores classes made by Python code, whatever their name is, so instances of the returned
+/// class have the layout and the methods of the C extension. Imports nothing.
 PyTypeObject* c_class_of(nanobind::handle object, const char* name) noexcept;
 
-/// Whether Python code can't have made this class, nor can change it: it is a C extension's, or one of Python's own.
+/// Returns true for an immutable class, of a C extension or of Python itself: Python code can't have made it and can't
+/// change it.
 inline bool is_c_class(const PyTypeObject* type) noexcept { return (type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) != 0; }
 
 }  // namespace crossdock::python

@@ -39,7 +39,8 @@ nb::tuple device_pair(const RecordBatch& column) {
   return nb::make_tuple(column_schema_capsule(*column.schema), device_column_capsule(column));
 }
 
-/// The arguments of the Arrow methods: a requested schema, which isn't followed, and unknown keywords that are None.
+/// Checks the arguments of the Arrow methods: accepts a requested schema, which is ignored, and, if `keywords_allowed`,
+/// unknown keywords whose value is None. Throws nb::python_error for others.
 void check_arguments(const char* method, bool keywords_allowed, PyObject* const* arguments, Py_ssize_t positional,
                      PyObject* names) {
   if (positional > 1) {
@@ -57,19 +58,19 @@ void check_arguments(const char* method, bool keywords_allowed, PyObject* const*
   }
 }
 
-/// On the host, where the CPU's methods must hand memory out.
+/// Returns the tensor in host memory, ready: waits for it or copies it. The CPU methods of Arrow need host memory.
 array::Tensor on_host(const array::Tensor& tensor) {
   if (tensor.device.type == device::DeviceType::kCpu) return waited_for(tensor);
   return copy_to(tensor, device::Device{}, nullptr);
 }
 
-/// An array of the CPU has no event; those of devices keep theirs.
+/// Waits for a tensor in host memory, as Arrow arrays of the CPU have no event. Other tensors keep their event.
 array::Tensor ready_if_host(const array::Tensor& tensor) {
   record_without_lock(tensor.event);
   return tensor.device.type == device::DeviceType::kCpu ? waited_for(tensor) : tensor;
 }
 
-/// As exchange::column_of_tensor(), without the interpreter lock where every byte is looked at.
+/// Calls exchange::column_of_tensor(). Releases the GIL if the conversion reads every byte.
 RecordBatch converted(const array::Tensor& tensor, BoolPolicy bools) {
   std::optional<GilRelease> release;
   if (bools == BoolPolicy::kConvert || tensor.mask != nullptr) release.emplace();
@@ -93,7 +94,8 @@ bool tensor_from_arrow(PyObject* object, BoolPolicy bools, bool streams, array::
   std::optional<RecordBatch> batch = open_array(object);
   if (!batch && streams) batch = open_only_batch(object);
   if (!batch) return false;
-  // A conversion takes as long as the column is large; what it drops knows how to wait for the lock (deferred.h).
+  // The time of a conversion grows with the column, so it runs without the GIL. The owners that it drops take the GIL
+  // or defer their release by themselves (deferred.h).
   const device::DriverRegistry& all = drivers();
   std::optional<GilRelease> release;
   if (bools == BoolPolicy::kConvert) release.emplace();

@@ -5,11 +5,12 @@
 #include "crossdock/array/tensor.h"
 #include "crossdock/exchange/arrow_tensor.h"
 
-/// Arrow columns and tensors. See crossdock/exchange/arrow_tensor.h for what becomes what.
+/// Conversion between Arrow columns and tensors. crossdock/exchange/arrow_tensor.h lists which types correspond.
 namespace crossdock::python {
 
-/// A tensor of an object with __arrow_c_array__ or __arrow_c_device_array__; with `streams` of one with
-/// __arrow_c_stream__ too, if that gives one batch. False if it has none.
+/// Imports an object with __arrow_c_array__ or __arrow_c_device_array__. With `streams`, also imports an object with
+/// __arrow_c_stream__ or __arrow_c_device_stream__, if the stream gives one batch. Returns false if the object
+/// has none of these methods.
 bool tensor_from_arrow(PyObject* object, exchange::BoolPolicy bools, bool streams, array::Tensor* out);
 
 // Methods of crossdock.Tensor.
@@ -19,7 +20,7 @@ PyObject* arrow_device_array(PyObject* self, PyObject* const* arguments, Py_ssiz
                              PyObject* names) noexcept;
 PyObject* to_arrow(PyObject* self, PyObject* const* arguments, Py_ssize_t positional, PyObject* names) noexcept;
 
-/// crossdock.Column and from_arrow()
+/// Binds crossdock.Column and from_arrow().
 void bind_column(nanobind::module_& module);
 
 }  // namespace crossdock::python

@@ -30,7 +30,8 @@ using array::Tensor;
 constexpr const char* kWhere = "__cuda_array_interface__";
 constexpr const char* kSwitch = "CROSSDOCK_CUDA_ARRAY_INTERFACE_SYNC";
 
-/// Whether streams of imported arrays are heeded where a call doesn't say; -1: not looked at yet.
+/// The global switch: whether streams of imported arrays are respected if a call doesn't say. -1: the environment
+/// variable wasn't read yet.
 std::atomic<int> heeded{-1};
 
 bool streams_are_heeded() noexcept {
@@ -61,7 +62,7 @@ Tensor tensor_from_cuda_interface(nb::handle interface, nb::handle owner, std::o
   const nb::object version = entry(interface, "version");
   const std::int64_t number = integer_in(version, kWhere, "version");
   if (!owner.is_none()) tensor.owner = owner_of(owner.ptr());
-  // Version 0 has no masks, and no consumer of it looks for one.
+  // Version 0 of the interface has no masks, and its consumers don't look for one.
   if (number == 0 && !entry(interface, "mask").is_none() &&
       PyErr_WarnEx(PyExc_UserWarning,
                    "__cuda_array_interface__: version 0 has no masks, so that the entry \"mask\" is ignored and all "
@@ -76,7 +77,7 @@ Tensor tensor_from_cuda_interface(nb::handle interface, nb::handle owner, std::o
       throw nb::python_error();
     });
   }
-  // Before version 3 it means nothing.
+  // The entry "stream" has no meaning before version 3.
   const nb::object stream = number >= 3 ? entry(interface, "stream") : nb::none();
   exchange::CudaStream given;
   if (!stream.is_none()) given = integer_in(stream, kWhere, "stream");
@@ -103,8 +104,8 @@ PyObject* cuda_array_interface(PyObject* self, void* /*unused*/) noexcept {
       return nullptr;
     }
     nb::dict interface = interface_of(tensor, exchange::kCudaArrayVersion);
-    // A tensor with work to wait for has the queue that it came on, or its device's default one, which lives for good:
-    // whichever is shown outlives this object.
+    // The exported stream outlives this object: it is the tensor's own queue, or the device's default queue, which is
+    // never destroyed.
     Tensor shown = tensor;
     const exchange::CudaStream stream = exchange::export_cuda_array(&shown, drivers());
     interface["stream"] = stream ? nb::int_(*stream) : nb::object(nb::none());

@@ -6,16 +6,18 @@
 
 #include "crossdock/array/tensor.h"
 
-/// The dictionary of the CUDA Array Interface; what it means is in crossdock/exchange/cuda_array.h.
+/// Reads and writes the dictionary of the CUDA Array Interface. crossdock/exchange/cuda_array.h implements its meaning.
 namespace crossdock::python {
 
-/// Reads a dictionary; `owner` may be None. `sync`: false ignores the stream, as does the global switch. Throws
-/// InvalidDataError, Python's TypeError, and what import_cuda_array() throws.
+/// Imports a dictionary. `owner` keeps the memory alive; it may be None. `sync`: whether to respect the stream;
+/// nullopt: as the global switch says. Throws InvalidDataError, Python's TypeError, and the errors of
+/// import_cuda_array().
 array::Tensor tensor_from_cuda_interface(nanobind::handle interface, nanobind::handle owner, std::optional<bool> sync);
-/// False if the object has no __cuda_array_interface__.
+/// Imports an object by its __cuda_array_interface__. Returns false if it has none.
 bool tensor_from_cuda_array(PyObject* object, std::optional<bool> sync, array::Tensor* out);
 
-/// The attribute; AttributeError for other memory.
+/// The attribute __cuda_array_interface__. Raises AttributeError for memory that isn't CUDA's and for elements without
+/// a typestr.
 PyObject* cuda_array_interface(PyObject* self, void* unused) noexcept;
 
 void bind_cuda_array(nanobind::module_& module);

@@ -16,7 +16,7 @@ using array::ElementType;
 using array::Tensor;
 using array::TypeCode;
 
-/// NumPy writes gaps as one 'x' for each byte; beyond any alignment a count is shorter.
+/// NumPy writes a gap as one 'x' per byte. A gap longer than this, which no alignment causes, is written with a count.
 constexpr std::int64_t kLongestSpeltGap = 64;
 
 char kind_of(const ElementType& type) noexcept { return type.described ? type.described->typestr[1] : '\0'; }
@@ -25,7 +25,7 @@ bool is_big_endian(const ElementType& type) noexcept {
   return type.swapped || (type.described && type.described->typestr[0] == '>');
 }
 
-/// Of one element; how many of it a format's count says doesn't matter. 0: its kind has no format.
+/// Returns the alignment of one element, whatever count its format has. 0: this kind has no format.
 std::int64_t alignment_of(const ElementType& type) noexcept {
   switch (kind_of(type)) {
     case '\0': return type.code == TypeCode::kComplex ? type.itemsize() / 2 : type.itemsize();
@@ -38,13 +38,14 @@ std::int64_t alignment_of(const ElementType& type) noexcept {
   }
 }
 
-/// Bytes of no meaning between fields, as a descr lists them.
+/// Returns true for a gap between fields, which a descr lists as a field without a name.
 bool is_gap(const DescrField& field) noexcept {
   return field.name.empty() && field.title.empty() && field.fields.empty() && field.typestr.size() > 1 &&
          field.typestr[1] == 'V';
 }
 
-/// Of all the field's elements, each of `size` bytes. The product was checked, in this order, when the type was made.
+/// Returns the bytes of all elements of a field, if one has `size` bytes. It can't overflow: the product was checked,
+/// in this order, when the type was made.
 std::int64_t bytes_of(const DescrField& field, std::int64_t size) noexcept {
   for (const std::int64_t extent : field.shape) size *= extent;
   return size;
@@ -57,14 +58,14 @@ struct Extent {
 
 Extent extent_of(const std::vector<DescrField>& fields);
 
-/// Of one element of the field; its shape has more.
+/// Returns size and alignment of one element of the field. The field has as many as its shape says.
 Extent extent_of(const DescrField& field) {
   if (!field.fields.empty()) return extent_of(field.fields);
   const ElementType type = array::parse_typestr(field.typestr);
   return {type.itemsize(), std::max<std::int64_t>(alignment_of(type), 1)};
 }
 
-/// The sizes add up to the structure's, which was checked when its type was made.
+/// Returns size and alignment of a structure. The sum can't overflow: it was checked when the type was made.
 Extent extent_of(const std::vector<DescrField>& fields) {
   Extent whole;
   for (const DescrField& field : fields) {
@@ -75,8 +76,8 @@ Extent extent_of(const std::vector<DescrField>& fields) {
   return whole;
 }
 
-/// Whether C would lay the fields out like this, the gaps being members of their own: then a reader of native formats,
-/// which aligns fields by itself, finds them where they are.
+/// Returns true if C would use the same layout, with each gap as a member. A reader of a native format aligns fields by
+/// itself, and then finds them at the right offsets.
 bool is_laid_out_as_in_c(const std::vector<DescrField>& fields) {
   std::int64_t offset = 0;
   for (const DescrField& field : fields) {
@@ -99,8 +100,8 @@ bool is_aligned(const Tensor& tensor, std::int64_t alignment) noexcept {
 
 class Writer {
  public:
-  /// `native`: aligned fields, with the sizes that C's types have here. Otherwise sizes are the standard ones, and
-  /// readers add no gaps.
+  /// `native`: fields are aligned and have the sizes of C's types on this machine. Otherwise sizes are the standard
+  /// ones, and readers add no gaps.
   explicit Writer(bool native) noexcept : native_(native) {}
 
   bool write(const std::vector<DescrField>& fields) {
@@ -109,7 +110,7 @@ class Writer {
     for (const DescrField& field : fields) {
       const std::int64_t size = bytes_of(field, extent_of(field).size);
       if (is_gap(field)) {
-        // A native structure ends at its alignment by itself.
+        // Readers pad a native structure to its alignment, so the last gap may be implied.
         const bool implied = native_ && &field == &fields.back() && is_implied(fields, offset, size);
         if (!implied) write_gap(size);
       } else if (!write(field)) {
@@ -130,7 +131,7 @@ class Writer {
       case 'U': order(is_big_endian(type)); return write_counted(size / 4, 'w');
       case 'f':
       case 'c':
-        if (is_big_endian(type)) return false;  // its bytes are this machine's own
+        if (is_big_endian(type)) return false;  // "g" only exists in this machine's byte order
         if (!native_) switch_to('^');
         text_ += kind_of(type) == 'c' ? "Zg" : "g";
         return true;
@@ -208,7 +209,7 @@ class Writer {
   }
 
   const bool native_;
-  char order_ = '@';  ///< What counts where a format names no order; of single bytes it doesn't matter.
+  char order_ = '@';  ///< The byte order in effect. '@' is the default of a format. Irrelevant for single bytes.
   std::string text_;
 };
 
@@ -219,7 +220,7 @@ std::string described_format(const Tensor& tensor) {
   if (!type.described) return {};
   const std::vector<DescrField>& fields = type.described->fields;
   if (fields.empty()) {
-    // As padding is all that a format could call untyped bytes, which readers then overlook.
+    // Untyped bytes ('V') have no format: it could only be 'x' for padding, which readers skip.
     Writer writer(!is_big_endian(type) && is_aligned(tensor, std::max<std::int64_t>(alignment_of(type), 1)));
     return kind_of(type) != 'V' && writer.write(type) ? writer.take() : std::string();
   }

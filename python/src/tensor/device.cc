@@ -59,7 +59,7 @@ void bind_device(nb::module_& module) {
             try {
               return nb::bool_(self == device_in(other));
             } catch (const std::exception&) {
-              return nb::borrow(Py_NotImplemented);  // whatever it is, it is no device
+              return nb::borrow(Py_NotImplemented);  // `other` names no device
             }
           },
           "other"_a.none())

@@ -42,7 +42,8 @@ constexpr const char* used_name_of() noexcept {
   return std::is_same_v<Managed, DLManagedTensor> ? "used_dltensor" : "used_dltensor_versioned";
 }
 
-/// Of a capsule that nobody consumed: a consumer renames it, and then the struct is the consumer's.
+/// Destructor of a DLPack capsule. Calls the deleter only if the capsule wasn't consumed: a consumer renames the
+/// capsule and then owns the struct.
 template <class Managed>
 void destroy(PyObject* capsule) noexcept {
   if (PyCapsule_IsValid(capsule, name_of<Managed>()) == 0) return;
@@ -57,7 +58,8 @@ PyObject* capsule_of(Managed* managed) noexcept {
   return capsule;
 }
 
-/// Owns what a producer gave, whose deleter may want the interpreter lock: see deferred.h.
+/// Makes an owner of the struct that a producer gave. It calls the deleter at once if the thread holds the GIL, which a
+/// deleter may need; else it leaves the call to drop() (deferred.h). Returns null if there is no deleter.
 template <class Managed>
 std::shared_ptr<const void> owner_of_managed(Managed* managed) {
   if (managed->deleter == nullptr) return nullptr;
@@ -77,8 +79,8 @@ std::shared_ptr<const void> owner_of_managed(Managed* managed) {
   return std::shared_ptr<const void>(managed, Release{});
 }
 
-/// exchange::resolve_memory_kind(). Of an array without elements the pointer that came with it, if there was one, tells
-/// the kind of memory.
+/// Calls exchange::resolve_memory_kind(). For an array without elements, looks up `said` instead, the pointer that the
+/// producer gave, if it isn't null.
 void resolve_memory(Tensor* tensor, void* said) {
   Tensor asked = *tensor;
   if (asked.data == nullptr) asked.data = said;
@@ -87,7 +89,7 @@ void resolve_memory(Tensor* tensor, void* said) {
   tensor->kind = asked.kind;
 }
 
-/// Takes over what a producer gave, also on a throw.
+/// Makes a tensor that owns the producer's struct. Takes ownership of the struct even if it throws.
 template <class Managed>
 Tensor take(Managed* managed, std::uint64_t flags) {
   std::shared_ptr<const void> owner = owner_of_managed(managed);
@@ -102,7 +104,7 @@ Tensor take(Managed* managed, std::uint64_t flags) {
 Tensor take(DLManagedTensorVersioned* managed, bool* copied = nullptr) {
   if (managed == nullptr) throw InvalidDataError("a DLPack producer gave a null pointer");
   if (managed->version.major != DLPACK_MAJOR_VERSION) {
-    // Of other versions nothing but the deleter is known, which is all that an owner is for.
+    // In other major versions only the deleter is at a known place. This owner calls it when the function throws.
     // NOLINTNEXTLINE(clang-analyzer-deadcode.DeadStores)
     const std::shared_ptr<const void> owner = owner_of_managed(managed);
     throw UnsupportedTypeError("a DLPack producer gave a tensor of version " + std::to_string(managed->version.major) +
@@ -113,7 +115,7 @@ Tensor take(DLManagedTensorVersioned* managed, bool* copied = nullptr) {
   return take(managed, flags);
 }
 
-// What __dlpack__ is asked for
+// Arguments of __dlpack__
 
 struct ExportRequest {
   PyObject* stream = nullptr;  // borrowed; null or None: not given
@@ -122,7 +124,7 @@ struct ExportRequest {
   PyObject* copy = nullptr;
 };
 
-/// False, with the Python error set, for arguments that __dlpack__ hasn't.
+/// Reads the arguments of __dlpack__. Returns false, with the Python error set, if one is unknown.
 bool parse(PyObject* const* arguments, Py_ssize_t positional, PyObject* keywords, ExportRequest* request) noexcept {
   if (positional != 0) {
     PyErr_SetString(PyExc_TypeError, "__dlpack__() takes keyword arguments only");
@@ -133,7 +135,7 @@ bool parse(PyObject* const* arguments, Py_ssize_t positional, PyObject* keywords
   return names::read_keywords("__dlpack__", arguments, keywords, known, slots);
 }
 
-/// Of a pair of ints. Throws.
+/// Reads a tuple of two ints of 32 bits. `what` names it in errors. Throws nb::python_error.
 std::pair<long, long> pair_in(PyObject* object, const char* what) {
   if (PyTuple_Check(object) == 0 || PyTuple_GET_SIZE(object) != 2) {
     PyErr_Format(PyExc_TypeError, "%s is a tuple of two ints", what);
@@ -159,17 +161,17 @@ device::Device device_of(const ExportRequest& request) {
   return {.type = static_cast<device::DeviceType>(type), .id = id};
 }
 
-/// Nothing to wait for, and nothing that is to be thrown.
+/// Returns true if there is no event to wait for and no failure to throw.
 bool is_complete(const Tensor& tensor) { return tensor.event.empty() && tensor.event.failure() == nullptr; }
 
-/// Whether the tensor itself can go out, on the queue where its work is: nothing to copy, nothing to order.
+/// Returns true if the tensor can be exported without any work: there is nothing to copy and nothing to order.
 bool goes_as_it_is(const Tensor& tensor, const ExportRequest& request) {
   return is_complete(tensor) && tensor.device.type != device::DeviceType::kOneApi && !given(request.dl_device) &&
          !given(request.copy) && !given(request.stream);
 }
 
-/// Where a copy must be made: the consumer's device, or the tensor's own if it asked for one; nothing if none is
-/// needed.
+/// Returns the device to copy to: the consumer's, or the tensor's own if the consumer asks for a copy there. Returns
+/// nullopt if no copy is needed. Throws ExportError if a copy is needed and copy=False forbids it.
 std::optional<device::Device> copy_target(const Tensor& tensor, const ExportRequest& request) {
   const bool elsewhere = given(request.dl_device) && device_of(request) != exchange::dlpack_device(tensor.device);
   const std::optional<bool> copy = truth(request.copy);
@@ -182,7 +184,8 @@ std::optional<device::Device> copy_target(const Tensor& tensor, const ExportRequ
   return target;
 }
 
-/// Of an event that no driver here can wait for, nor order a queue after, only Arrow can tell.
+/// Throws ExportError if the tensor has an event of a device without a driver here: no driver can wait for it or order
+/// a queue after it, and only Arrow can pass it on. Accepts streams that are out of reach (exchange/sync.h).
 void refuse_foreign_event(const Tensor& tensor) {
   if (exchange::is_out_of_reach(tensor) || exchange::is_ready(tensor)) return;
   try {
@@ -196,7 +199,8 @@ void refuse_foreign_event(const Tensor& tensor) {
   }
 }
 
-/// DLPack's device stands for SYCL's default context of it, and memory may be in another: of a part of the device, say.
+/// Throws ExportError for SYCL memory outside the default context of its device, for example memory of a sub-device. A
+/// device in DLPack stands for its default context.
 void refuse_other_context(const Tensor& tensor) {
   if (tensor.device.type != device::DeviceType::kOneApi || tensor.data == nullptr) return;
   const device::Queue usual = drivers().default_queue(tensor.device);
@@ -210,7 +214,7 @@ Tensor copied_to(const Tensor& tensor, const device::Device& target) {
   try {
     return copy_to(tensor, target, nullptr);
   } catch (const UnsupportedError& error) {
-    throw ExportError(error.what());  // BufferError, says the Python array API standard of a device that isn't there.
+    throw ExportError(error.what());  // The Python array API standard: BufferError for a device that isn't there.
   } catch (const NotFoundError& error) {
     throw ExportError(error.what());
   }
@@ -232,7 +236,7 @@ PyObject* dlpack(PyObject* self, PyObject* const* arguments, Py_ssize_t position
       return export_capsule(own, request, false);
     refuse_foreign_event(own);
     PyObject* const stream = given(request.stream) ? request.stream : nullptr;
-    // A stream is the producer's device's, also where the consumer wants a copy on another.
+    // `stream` is one of the producer's device, even if the consumer asks for a copy on another device.
     check_stream(own.device, stream);
     const std::optional<device::Device> target = copy_target(own, request);
     Tensor tensor = target ? copied_to(own, *target) : own;
@@ -252,7 +256,8 @@ PyObject* dlpack_device(PyObject* self, PyObject* /*unused*/) noexcept {
 
 namespace {
 
-/// Consumes the capsule. `*copied`: its producer says that it is a copy. Throws for one that isn't DLPack's.
+/// Consumes the capsule. Sets `*copied` if the producer says that the memory is a copy. Throws if the object isn't a
+/// DLPack capsule.
 Tensor take_capsule(PyObject* capsule, bool* copied) {
   const char* const name = PyCapsule_CheckExact(capsule) != 0 ? PyCapsule_GetName(capsule) : nullptr;
   if (name != nullptr && std::strcmp(name, kVersioned) == 0) {
@@ -275,15 +280,15 @@ Tensor take_capsule(PyObject* capsule, bool* copied) {
                                                                : "no capsule"));
 }
 
-/// The last type that was seen to lack a method. Its version tells whether it is still the same at its address; 0 is
-/// none.
+/// Caches the last type that lacked a method. `version` is the type's version tag: it shows if the type was changed, or
+/// if another type is at the address now. 0: nothing is cached.
 struct Lacking {
   PyTypeObject* type = nullptr;
   unsigned version = 0;
 };
 
-/// What a method without arguments says; false where the object has none. Types that have none aren't asked again and
-/// again: an attribute that is missing costs more than one that is there.
+/// Calls a method without arguments and returns its truth value, or false if the object has no such method. `lacking`
+/// caches a type without the method, because looking up a missing attribute costs more than an existing one.
 bool says(PyObject* object, PyObject* method, Lacking* lacking) {
   if (Py_TYPE(object) == lacking->type && lacking->version != 0 && lacking->type->tp_version_tag == lacking->version) {
     return false;
@@ -299,8 +304,8 @@ bool says(PyObject* object, PyObject* method, Lacking* lacking) {
   return truth(answer) == true;
 }
 
-/// torch's lazy negation and conjugation are bits beside the memory, which its C functions overlook (2.13), and its
-/// __dlpack__ the first.
+/// Throws ExportError for a torch tensor whose negation or conjugation is lazy: a flag of the tensor, not yet applied
+/// to its memory. torch's C functions ignore both flags (2.13), and its __dlpack__ ignores the negation.
 void refuse_lazy_bits(PyObject* object, const Tensor& tensor) {
   static thread_local Lacking no_neg;
   static thread_local Lacking no_conj;
@@ -311,7 +316,8 @@ void refuse_lazy_bits(PyObject* object, const Tensor& tensor) {
                             : "a tensor whose is_conj() is true isn't what its memory says; call resolve_conj() first");
 }
 
-/// torch's C functions give away what its __dlpack__ refuses: memory whose writes autograd would not see.
+/// Throws ExportError for a torch tensor that requires gradients: autograd wouldn't see writes to its memory. torch's
+/// __dlpack__ refuses such tensors, but its C functions export them.
 void refuse_gradients(PyObject* object) {
   static thread_local Lacking none;
   if (Py_TYPE(object) == none.type && none.version != 0 && none.type->tp_version_tag == none.version) return;
@@ -326,8 +332,9 @@ void refuse_gradients(PyObject* object) {
       "it; call detach() first");
 }
 
-/// After a C function of a library failed: what torch says of tensors without memory of their own (sparse, quantized,
-/// of functorch) is a RuntimeError with a stack trace of C++. Throws.
+/// Throws the error of another library's C function that failed. Turns a RuntimeError into an ExportError with its
+/// first line: torch raises RuntimeError, with a C++ stack trace, for tensors without memory of their own (sparse,
+/// quantized, of functorch).
 [[noreturn]] void fail_as_exporter(PyObject* object) {
   if (PyErr_Occurred() == nullptr) {
     throw ExportError("an object of type " + std::string(Py_TYPE(object)->tp_name) +
@@ -343,7 +350,7 @@ void refuse_gradients(PyObject* object) {
                     " can't be handed over by DLPack: " + std::string(words.substr(0, words.find('\n'))));
 }
 
-/// __dlpack_device__() of the object, or nothing where it has none.
+/// Returns the object's __dlpack_device__(), or nullopt if it has no such method.
 std::optional<device::Device> device_from(PyObject* object) {
   PyObject* const pair = PyObject_CallMethodNoArgs(object, names::__dlpack_device__());
   if (pair == nullptr) {
@@ -362,7 +369,7 @@ bool tensor_from_dlpack(PyObject* object, PyObject* dl_device, PyObject* copy, T
   const nb::object held = optional_attribute(object, names::__dlpack__());
   if (!held.is_valid()) return false;
   const std::optional<device::Device> device = device_from(object);
-  // Of a copy that the producer makes for the host there is nothing to order: it is there.
+  // A copy to the host is complete when the producer returns it, so no stream is passed.
   const bool to_host = given(dl_device) && pair_in(dl_device, "dl_device").first == 1;
   const RequestedStream stream = device && !to_host ? stream_for_dlpack(*device) : RequestedStream{nb::none()};
   static PyObject* const version = Py_BuildValue("(ii)", DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION);
@@ -388,7 +395,8 @@ bool tensor_from_dlpack(PyObject* object, PyObject* dl_device, PyObject* copy, T
   };
   PyObject* capsule = call(0, n);
   if (capsule == nullptr) {
-    // A producer from before DLPack 1.0 knows `stream` alone. Whether it may copy it can't be told then.
+    // A producer older than DLPack 1.0 only knows `stream`. It can't be told whether to copy, so this isn't tried if
+    // `copy` or `dl_device` was given.
     const bool old = PyErr_ExceptionMatches(PyExc_TypeError) != 0 && !given(copy) && !given(dl_device);
     if (!old) throw nb::python_error();
     PyErr_Clear();
@@ -401,7 +409,7 @@ bool tensor_from_dlpack(PyObject* object, PyObject* dl_device, PyObject* copy, T
   if (flagged && truth(copy) == false) {
     throw ExportError("the producer says that it copied the array, and copy=False forbids it");
   }
-  // What is on another device than its producer was a copy, whatever it says.
+  // An array on another device than its producer is a copy, even if the producer doesn't flag it.
   if (copied != nullptr) *copied = flagged || (device && *device != exchange::dlpack_device(out->device));
   refuse_lazy_bits(object, *out);
   note_requested_stream(out, device, stream);
@@ -412,20 +420,20 @@ bool tensor_from_dlpack(PyObject* object, PyObject* dl_device, PyObject* copy, T
 
 namespace {
 
-/// Of other versions, to look through for ours: a list that is longer leads to itself.
+/// The most tables of other versions to follow in search of our version. A longer list is taken for a cycle.
 constexpr int kOlderTables = 100;
 
-/// The table of an object's type, or null if it has none.
+/// Returns the exchange API of an object's type, in our major version, or null if it has none.
 const DLPackExchangeAPI* api_of(PyTypeObject* type) {
   PyObject* capsule = _PyType_Lookup(type, names::__dlpack_c_exchange_api__());
   nb::object held;
   if (capsule == nullptr || PyCapsule_CheckExact(capsule) == 0) {
-    // Not asked of plain classes that have none: getattr() makes an exception first, which takes long.
+    // Skips getattr() for classes whose metaclass is plain `type`: it would first make an exception, which is slow.
     if (capsule == nullptr && Py_IS_TYPE(reinterpret_cast<PyObject*>(type), &PyType_Type)) return nullptr;
     held = optional_attribute(reinterpret_cast<PyObject*>(type), names::__dlpack_c_exchange_api__());
     capsule = held.ptr();
   }
-  // Anything else is a draft's: an address as a number. The protocol in Python serves then.
+  // Drafts of DLPack used an int with an address here. Such objects are imported by the Python protocol instead.
   if (capsule == nullptr || PyCapsule_IsValid(capsule, kApi) == 0) return nullptr;
   const auto* header = static_cast<const DLPackExchangeAPIHeader*>(PyCapsule_GetPointer(capsule, kApi));
   for (int left = kOlderTables; header != nullptr && header->version.major != DLPACK_MAJOR_VERSION; --left) {
@@ -435,7 +443,7 @@ const DLPackExchangeAPI* api_of(PyTypeObject* type) {
   return api != nullptr && api->managed_tensor_from_py_object_no_sync != nullptr ? api : nullptr;
 }
 
-/// New memory for what the prototype says of type, shape and device; nothing else of it counts.
+/// Allocates memory for the type, shape and device of the prototype. Ignores its other fields.
 Tensor empty_like(const DLTensor& prototype) {
   if (prototype.ndim < 0 || (prototype.ndim > 0 && prototype.shape == nullptr)) {
     throw InvalidDataError("a DLPack prototype without a shape");
@@ -444,7 +452,7 @@ Tensor empty_like(const DLTensor& prototype) {
   if (std::ranges::any_of(shape, [](std::int64_t extent) { return extent < 0; })) {
     throw InvalidDataError("a DLPack prototype with a negative extent");
   }
-  // Elements of less than a byte have one each here, as the flag says that goes out with them.
+  // Elements smaller than a byte take one byte each here. The exported flag IS_SUBBYTE_TYPE_PADDED says so.
   const array::ElementType type =
       exchange::element_type_of(prototype.dtype, DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED);
   const device::Device device = {static_cast<device::DeviceType>(prototype.device.device_type),
@@ -452,7 +460,7 @@ Tensor empty_like(const DLTensor& prototype) {
   return empty_on(type, shape, device, nullptr);
 }
 
-/// `set_error` may be null: the caller wants to know no more than that it failed.
+/// Implements managed_tensor_allocator. `set_error` may be null: then the caller only gets the result -1.
 int allocate(DLTensor* prototype, DLManagedTensorVersioned** out, void* context,
              void (*set_error)(void*, const char*, const char*)) noexcept {
   const auto fail = [&](const char* kind, const char* message) {
@@ -499,7 +507,7 @@ int from_object(void* object, DLManagedTensorVersioned** out) noexcept {
 int to_object(DLManagedTensorVersioned* managed, void** out) noexcept {
   *out = guarded([&] {
     Tensor tensor = take(managed);
-    note_default_queue(&tensor);  // what its producer put on our current_work_stream
+    note_default_queue(&tensor);  // the producer's work is on our current_work_stream
     return new_tensor(std::move(tensor));
   });
   return *out != nullptr ? 0 : -1;
@@ -520,7 +528,7 @@ DLPackExchangeAPI exchange_api = {
     .managed_tensor_allocator = allocate,
     .managed_tensor_from_py_object_no_sync = from_object,
     .managed_tensor_to_py_object_no_sync = to_object,
-    // Needs room for shape and strides in elements that outlives the call, and ours are in bytes.
+    // Not implemented: it needs strides in elements whose storage outlives the call, and our strides are in bytes.
     .dltensor_from_py_object_no_sync = nullptr,
     .current_work_stream = current_stream,
 };

@@ -22,7 +22,7 @@ using array::TypeCode;
 constexpr const char* kArrayModule = "dpnp.tensor._usmarray";
 constexpr const char* kMemoryModule = "dpctl.memory._memory";
 
-/// `struct PyUSMArrayObject` of dpnp 0.20, as its header dpnp/tensor/_usmarray.h has it.
+/// `struct PyUSMArrayObject` of dpnp 0.20, as declared in its header dpnp/tensor/_usmarray.h.
 struct UsmNdarray {
   PyObject ob_base;
   void* methods;
@@ -32,7 +32,7 @@ struct UsmNdarray {
   Py_ssize_t* strides;  ///< In elements; null for an array without gaps.
   int type_number;
   int flags;
-  PyObject* base;  ///< dpctl's object of the memory.
+  PyObject* base;  ///< The dpctl object that owns the memory.
   PyObject* array_namespace;
   PyObject* weak_references;
 };
@@ -61,7 +61,8 @@ constexpr NumberedType kTypes[] = {
     {"UAR_CDOUBLE", TypeCode::kComplex, 2 * sizeof(double)},
 };
 
-/// What a Cython module shows to C under a name, if it is of this type; else null, and no Python error.
+/// Returns the address of a C symbol that a Cython module exports under this name and type. Returns null, without a
+/// Python error, if there is none.
 void* c_symbol(nb::handle module, const char* name, const char* type) {
   const nb::object symbols = nb::getattr(module, "__pyx_capi__", nb::none());
   if (PyDict_Check(symbols.ptr()) == 0) return nullptr;
@@ -78,11 +79,11 @@ std::optional<int> c_number(nb::handle module, const char* name) {
   return number;
 }
 
-/// What there is to know of dpnp and dpctl before an array can be read. Guarded by the interpreter lock; types are kept
-/// for good.
+/// The types, functions and constants of dpnp and dpctl that are needed to read an array. Guarded by the GIL. The
+/// references to types are never dropped.
 class Known {
  public:
-  /// Whether the type is dpnp's, of a structure that can be read. Throws nb::python_error.
+  /// Returns true if the type is dpnp's array, with a structure that can be read. Throws nb::python_error.
   bool is_array(PyTypeObject* type) {
     if (type == array_type_) return true;
     if (useless_ || array_type_ != nullptr || std::strcmp(type->tp_name, "dpnp.tensor._usmarray.usm_ndarray") != 0) {
@@ -120,7 +121,7 @@ class Known {
       PyErr_Clear();
       return false;
     }
-    // Not another extension's class of the same name.
+    // Rejects another extension's class of the same name.
     if (nb::getattr(arrays, "usm_ndarray", nb::none()).ptr() != reinterpret_cast<PyObject*>(type)) return false;
     const nb::object memory = nb::getattr(memories, "_Memory", nb::none());
     const auto writable = c_number(arrays, "USM_ARRAY_WRITABLE");
@@ -163,7 +164,8 @@ Known& known() {
   return instance;
 }
 
-/// Strides of an array that tells none, in bytes. Whatever overflows here does so in the checks of every import, too.
+/// Sets the strides, in bytes, of a contiguous array without a list of strides. An overflow here is harmless: the
+/// checks of every import find it.
 void set_strides(array::Extents* extents, std::int64_t itemsize, bool fortran) {
   const auto strides = extents->strides();
   const auto shape = extents->shape();
@@ -220,7 +222,7 @@ void prove_dpnp_array(const DpnpArray& array, const Tensor& said) {
   const bool same = read.type == said.type && std::ranges::equal(read.shape(), said.shape()) &&
                     (empty || (read.data == said.data && std::ranges::equal(read.strides(), said.strides()))) &&
                     read.read_only == said.read_only;
-  // An array without elements or dimensions shows too little to go by.
+  // An array without elements or dimensions isn't sufficient to prove that the structure is right.
   if (!same || (!empty && said.ndim() > 0)) known().prove(same);
 }
 

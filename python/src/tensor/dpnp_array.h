@@ -6,25 +6,24 @@
 
 #include "crossdock/array/tensor.h"
 
-/// dpnp's arrays, read from the C structure that dpnp's own headers show to other extensions. Its dictionary says the
-/// same, in 4 µs.
+/// Import of dpnp's arrays from the C structure that dpnp's own headers declare for other extensions. The array's
+/// dictionary has the same content, but takes 4 µs to read.
 namespace crossdock::python {
 
 struct DpnpArray {
-  /// Type, extents (strides in bytes), data, read_only and owner; nothing was checked yet.
+  /// Has type, extents (strides in bytes), data, read_only and owner. None of it was checked yet.
   array::Tensor tensor;
-  void* queue = nullptr;  ///< The `sycl::queue*` that the array is on, as long as the owner lives.
-  /// False: the structure was never compared with what a dictionary says, and must be before anything in it is used.
+  void* queue = nullptr;  ///< The `sycl::queue*` that the array is on. Valid as long as the owner lives.
+  /// False: the structure was never compared with a dictionary (prove_dpnp_array()). It must not be used before that.
   bool proven = false;
 };
 
-/// What an array of dpnp says: a dpnp.tensor.usm_ndarray, or an object with `__usm_ndarray__` that is one. Nothing for
-/// any other object, and where dpnp or dpctl is of a version whose structure isn't known. Throws what `__usm_ndarray__`
-/// raises.
+/// Reads a dpnp.tensor.usm_ndarray, or an object whose `__usm_ndarray__` is one. Returns nullopt for any other object,
+/// and if the structure of this version of dpnp or dpctl isn't known. Throws the error that `__usm_ndarray__` raises.
 std::optional<DpnpArray> dpnp_array(PyObject* object);
 
-/// Whether the structure of an array that was not yet proven says what its dictionary does. If it doesn't, no structure
-/// is read from now on.
+/// Compares the structure of an array that isn't proven yet with `said`, the content of its dictionary. If they are
+/// equal, later arrays count as proven. If they differ, no structure is read from now on.
 void prove_dpnp_array(const DpnpArray& array, const array::Tensor& said);
 
 }  // namespace crossdock::python

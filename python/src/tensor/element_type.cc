@@ -23,7 +23,7 @@ struct PyElementType {
 
 std::string text_of(nb::handle object) { return utf8_of(nb::str(object)); }
 
-/// dtype[...] of NumPy, without importing it: an object with a typestr `str`, a `name` and a `descr`.
+/// Converts a dtype of NumPy, without importing NumPy: an object with a typestr `str`, a `name` and a `descr`.
 array::ElementType from_numpy(nb::handle dtype) {
   const std::string typestr = text_of(dtype.attr("str"));
   const nb::object fields = nb::getattr(dtype, "fields", nb::none());
@@ -45,11 +45,11 @@ array::ElementType from_numpy(nb::handle dtype) {
   }
 }
 
-/// A class that stands for a type of NumPy's, or of a package that gave it more of them.
+/// Returns true for a class that stands for an element type: of NumPy, or of a package that adds types to NumPy.
 bool is_numpy_type(nb::handle object) {
   if (PyType_Check(object.ptr()) == 0) return false;
   if (is_made_from(reinterpret_cast<PyTypeObject*>(object.ptr()), "numpy.generic")) return true;
-  const nb::object dtype = optional_attribute(object.ptr(), names::dtype());  // as JAX's have
+  const nb::object dtype = optional_attribute(object.ptr(), names::dtype());  // JAX's types have one
   return dtype.is_valid() && is_numpy_dtype(dtype);
 }
 
@@ -70,7 +70,8 @@ nb::object field_object(const array::DescrField& field) {
 
 constexpr int kMostNesting = 16;
 
-/// Limits the work that a descr makes: its lists, tuples and texts may be shared, and nest to more than memory holds.
+/// Limits the work for one descr. A small descr may expand to more than memory holds, because its lists, tuples and
+/// texts may be shared and nested.
 struct DescrBudget {
   int fields = 4096;
   std::size_t bytes = std::size_t{1} << 20;  // of names, titles and types
@@ -82,7 +83,7 @@ std::string string_in(nb::handle object, const char* what, DescrBudget* left) {
                                nb::type_name(object.type()).c_str());
   }
   Py_ssize_t size = 0;
-  const char* const text = PyUnicode_AsUTF8AndSize(object.ptr(), &size);  // kept by the object, and made once
+  const char* const text = PyUnicode_AsUTF8AndSize(object.ptr(), &size);  // made once and cached in the object
   if (text == nullptr) throw nb::python_error();
   if (static_cast<std::size_t>(size) > left->bytes) {
     throw InvalidArgumentError("a descr's names and types have more than 1,048,576 bytes in all");
@@ -139,7 +140,7 @@ std::vector<array::DescrField> fields_in(nb::handle descr, int depth, DescrBudge
   if (depth > kMostNesting) throw InvalidArgumentError("a descr is nested too deeply");
   if (PyList_GET_SIZE(descr.ptr()) > left->fields) throw InvalidArgumentError("a descr has more than 4,096 fields");
   std::vector<array::DescrField> fields;
-  // A tuple of our own: reading a number may run Python, which may change the list.
+  // Copies the list to a tuple, because reading a number may run Python code, which may change the list.
   const nb::object items = checked(PyList_AsTuple(descr.ptr()));
   for (nb::handle item : nb::borrow<nb::tuple>(items)) {
     if (--left->fields < 0) throw InvalidArgumentError("a descr has more than 4,096 fields");
@@ -151,12 +152,12 @@ std::vector<array::DescrField> fields_in(nb::handle descr, int depth, DescrBudge
 nb::object numpy_dtype(const PyElementType& self) {
   const nb::module_ numpy = nb::module_::import_("numpy");
   if (self.type.described && !self.type.described->fields.empty()) {
-    // Not dtype() itself, which makes fields of the gaps that an aligned structure has.
+    // Doesn't call dtype(), which would make fields of the gaps in an aligned structure.
     return nb::module_::import_("numpy.lib.format").attr("descr_to_dtype")(descr_object(self.type));
   }
   const std::string typestr = array::typestr_of(self.type);
   if (!typestr.empty()) return numpy.attr("dtype")(typestr);
-  // NumPy knows these once ml_dtypes, which defines them for it, is there.
+  // The other types are defined for NumPy by the package ml_dtypes, when it is imported.
   const nb::module_ more = nb::module_::import_("ml_dtypes");
   return numpy.attr("dtype")(more.attr(array::element_type_name(self.type).c_str()));
 }
@@ -164,7 +165,7 @@ nb::object numpy_dtype(const PyElementType& self) {
 }  // namespace
 
 bool is_made_from(PyTypeObject* type, const char* name) noexcept {
-  if (type->tp_mro == nullptr) return false;  // a class whose metaclass's mro() runs now
+  if (type->tp_mro == nullptr) return false;  // the class is being made: its metaclass's mro() is running
   const Py_ssize_t n = PyTuple_GET_SIZE(type->tp_mro);
   for (Py_ssize_t i = 0; i < n; ++i) {
     const auto* const base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
@@ -258,7 +259,7 @@ void bind_element_type(nb::module_& module) {
             try {
               return nb::bool_(self.type == element_type_in(other));
             } catch (const std::exception&) {
-              return nb::borrow(Py_NotImplemented);  // whatever it is, it is no type
+              return nb::borrow(Py_NotImplemented);  // `other` names no element type
             }
           },
           "other"_a.none())

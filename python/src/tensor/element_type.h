@@ -8,22 +8,22 @@
 
 namespace crossdock::python {
 
-/// crossdock.DType
+/// Makes a crossdock.DType.
 nanobind::object element_type_object(const array::ElementType& type);
 
-/// What Python programs write for a type: a DType, a name or typestr, a dtype of NumPy or torch, a NumPy scalar type,
-/// bool, int, float or complex. Throws InvalidArgumentError, UnsupportedTypeError.
+/// Converts any object that names an element type: a DType, a name or typestr, a dtype of NumPy or torch, a NumPy
+/// scalar type, bool, int, float or complex. Throws InvalidArgumentError, UnsupportedTypeError.
 array::ElementType element_type_in(nanobind::handle object);
 
-/// The type itself, or one that it is made from, by its tp_name.
+/// Returns true if `name` is the tp_name of the type or of one of its base classes.
 bool is_made_from(PyTypeObject* type, const char* name) noexcept;
 bool is_numpy_dtype(nanobind::handle object) noexcept;
 
-/// True of a typestr under which NumPy shows types that other packages gave it, by their names alone: bytes, a float of
-/// one byte, or a kind that NumPy has no elements of.
+/// Returns true for a typestr that NumPy uses for types of other packages: untyped bytes, a float of one byte, or a
+/// kind that NumPy itself doesn't have. Only the dtype's name identifies such a type.
 bool may_be_another_packages(std::string_view typestr) noexcept;
 
-/// A descr of the array interface as Python has it, and back. Throws nb::type_error, InvalidArgumentError.
+/// Convert a `descr` of the array interface from Python and to Python. Throw nb::type_error, InvalidArgumentError.
 std::vector<array::DescrField> descr_in(nanobind::handle descr);
 nanobind::object descr_object(const array::ElementType& type);
 

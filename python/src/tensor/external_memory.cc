@@ -10,12 +10,13 @@ namespace nb = nanobind;
 
 namespace crossdock::python {
 
-/// A task from the start, so that nothing is left to fail when the memory goes.
+/// The call of the deleter. It is made as a deferred task in advance, so that nothing can fail when the memory is
+/// freed.
 struct ExternalMemory::Call final : Deferred {
   Call(PyObject* function, PyObject* address) noexcept : function_(Py_NewRef(function)), address_(Py_NewRef(address)) {}
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
-  /// Needs the lock, as whatever runs tasks has it.
+  /// Needs the GIL, which every thread that runs deferred tasks holds.
   ~Call() override {
     keep.reset();
     Py_DECREF(function_);
@@ -23,7 +24,7 @@ struct ExternalMemory::Call final : Deferred {
   }
 
   void run() noexcept override {
-    if (!armed || made_in.in_child()) return;  // a forked child has a copy of the bytes, and no right to free them
+    if (!armed || made_in.in_child()) return;  // a forked child has a copy of the bytes, which it must not free
     PyObject* const result = PyObject_CallOneArg(function_, address_);
     if (result == nullptr) PyErr_WriteUnraisable(function_);
     Py_XDECREF(result);

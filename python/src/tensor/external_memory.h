@@ -6,7 +6,7 @@
 
 namespace crossdock::python {
 
-/// Memory of an external allocator, and the Python function that frees it.
+/// Owns memory of an external allocator, with the Python function that frees it.
 ///
 /// The function is called once, with the address, on a Python thread with the GIL held, when the last copy of owner()
 /// is dropped. Its exceptions go to sys.unraisablehook. It isn't called when the interpreter is ending, in a forked
@@ -18,6 +18,7 @@ class ExternalMemory {
 
   /// Returns the owner of the memory. It holds `keep` until the function was called.
   std::shared_ptr<const void> owner(std::shared_ptr<const void> keep) noexcept;
+  /// Transfers the memory from the caller to owner(): from now on the function is called.
   void arm() noexcept;
 
  private:

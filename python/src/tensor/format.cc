@@ -14,10 +14,11 @@ using array::TypeCode;
 
 struct Known {
   TypeCode code;
-  std::uint8_t bytes;  // 0: as the machine's C has it
+  std::uint8_t bytes;
 };
 
-/// Of one character; `native` sizes are those of C on this machine, others are the struct module's standard ones.
+/// Returns the type of a format of one character. `native`: sizes are those of C on this machine, else the standard
+/// ones of the module struct.
 std::optional<Known> number_of(char character, bool native) noexcept {
   switch (character) {
     case '?': return Known{TypeCode::kBool, 1};
@@ -52,19 +53,19 @@ ElementType bytes_of(std::int64_t itemsize) { return array::parse_typestr("|S" +
 
 ElementType untyped(std::int64_t itemsize) { return array::parse_typestr("|V" + std::to_string(itemsize)); }
 
-/// Of code points of 4 bytes each.
+/// Returns the type of a text of `itemsize` bytes, with 4 bytes per code point.
 ElementType text_of(std::int64_t itemsize, bool swapped) {
   return array::parse_typestr((swapped ? ">U" : "<U") + std::to_string(itemsize / 4));
 }
 
-/// Of what isn't a number of the size that the buffer says. `rest`: the format after its order of bytes.
+/// Handles all formats but those of one number whose size is the buffer's. `rest`: the format without its byte order.
 [[gnu::noinline]] std::optional<ElementType> uncommon_type(const char* format, const char* rest, bool native,
                                                            bool swapped, std::int64_t itemsize) {
   std::optional<ElementType> type;
   const std::size_t length = std::strlen(rest);
   if (const auto known = length == 1 ? number_of(*rest, native) : std::nullopt) {
     type = make(*known, swapped);
-  } else if (const char* const last = rest + (*rest == '^' ? 1 : 0);  // unaligned, and native all the same
+  } else if (const char* const last = rest + (*rest == '^' ? 1 : 0);  // '^': native sizes without alignment
              native && (std::strcmp(last, "g") == 0 || std::strcmp(last, "Zg") == 0)) {
     type = array::parse_typestr((*last == 'g' ? "<f" : "<c") +
                                 std::to_string((*last == 'g' ? 1 : 2) * sizeof(long double)));
@@ -83,7 +84,7 @@ ElementType text_of(std::int64_t itemsize, bool swapped) {
                                "\" holds Python objects or pointers, which only their own process can use");
   }
   if (type && type->itemsize() != itemsize) {
-    // ctypes has no format for packed structures, nor for unions.
+    // ctypes uses the format of a byte for packed structures and unions.
     if (itemsize > 1 && type->itemsize() == 1) {
       throw UnsupportedTypeError("a buffer calls its elements of " + std::to_string(itemsize) + " bytes \"" +
                                  std::string(rest) +

@@ -5,15 +5,16 @@
 
 #include "crossdock/array/element_type.h"
 
-/// Formats of Python's buffer protocol (PEP 3118; the struct module's characters).
+/// Formats of Python's buffer protocol (PEP 3118, with the characters of the module struct).
 namespace crossdock::python {
 
-/// The type of a format of one element; nothing for what has no single type: structures, several items. `itemsize` is
-/// the buffer's. Null means bytes. Throws UnsupportedTypeError for Python objects and pointers, InvalidDataError where
-/// itemsize and format disagree.
+/// Converts the format of one element to a type. Returns nullopt if there is no single type: for structures and several
+/// items. `itemsize` is the buffer's. A null format means bytes. Throws UnsupportedTypeError for Python objects and
+/// pointers, and for elements that a buffer calls single bytes although they are larger (packed structures and unions
+/// of ctypes); InvalidDataError if itemsize and format disagree otherwise.
 std::optional<array::ElementType> type_of_format(const char* format, std::int64_t itemsize);
 
-/// The format of a type, for good; null if it has none (bfloat16, dates, structures, vectors).
+/// Returns the format of a type, or null if it has none (bfloat16, dates, structures, vectors). The text is static.
 const char* format_of_type(const array::ElementType& type) noexcept;
 
 }  // namespace crossdock::python

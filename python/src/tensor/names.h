@@ -4,10 +4,10 @@
 
 #include <cstddef>
 
-/// Attribute and keyword names that hot calls use: interned once, so that finding them compares pointers.
+/// Attribute and keyword names for hot calls. They are interned once, so that Python finds them by comparing pointers.
 namespace crossdock::python::names {
 
-/// `name` as an interned string, a reference for good; null with the Python error set.
+/// Returns `name` as an interned string, a borrowed reference that is always valid, or null with the Python error set.
 #define CROSSDOCK_INTERNED(name)                                         \
   inline PyObject* name() noexcept {                                     \
     static PyObject* const interned = PyUnicode_InternFromString(#name); \
@@ -52,7 +52,8 @@ CROSSDOCK_INTERNED(__arrow_c_device_stream__)
 
 #undef CROSSDOCK_INTERNED
 
-/// Which of `known` a keyword is, or -1. Keywords in compiled code are interned, so that pointers tell, as a rule.
+/// Returns the index of a keyword in `known`, or -1. Compares pointers first, because keywords in compiled code are
+/// interned.
 template <std::size_t kCount>
 int index_of(PyObject* name, PyObject* const (&known)[kCount]) noexcept {
   for (std::size_t i = 0; i < kCount; ++i) {
@@ -64,7 +65,8 @@ int index_of(PyObject* name, PyObject* const (&known)[kCount]) noexcept {
   return -1;
 }
 
-/// Puts keyword arguments where `slots` says, which go with `known`. False, with the Python error set, for others.
+/// Stores the value of each keyword `known[i]` in `*slots[i]`. Returns false, with the Python error set, for an unknown
+/// keyword and for a slot that already has a value.
 template <std::size_t kCount>
 bool read_keywords(const char* function, PyObject* const* values, PyObject* keywords, PyObject* const (&known)[kCount],
                    PyObject** const (&slots)[kCount]) noexcept {

@@ -49,7 +49,7 @@ struct PyEvent {
   Device device;
 };
 
-/// A handle as a number; nothing for None.
+/// Reads the argument `native`, a handle as a number. Returns nullopt for None.
 std::optional<std::intptr_t> native_in(nb::handle object) {
   if (object.is_none()) return std::nullopt;
   if (PyIndex_Check(object.ptr()) == 0 || PyBool_Check(object.ptr()) != 0) {
@@ -61,19 +61,19 @@ std::optional<std::intptr_t> native_in(nb::handle object) {
   return native;
 }
 
-/// The driver of a queue of SYCL's; null for any other.
+/// Returns the SYCL driver if the queue is one of SYCL's, else null.
 std::shared_ptr<device::SyclDriver> sycl_of(const Queue& queue) {
   return std::dynamic_pointer_cast<device::SyclDriver>(drivers().for_type(queue.device().type));
 }
 
-/// Of SYCL, in a context of its own or on a part of a device.
+/// Returns true for a SYCL queue that isn't in its device's default context or that is on a sub-device.
 bool in_own_place(const Queue& queue) {
   const auto sycl = sycl_of(queue);
   if (sycl == nullptr) return false;
   return sycl->queue_info(queue).sub_device || !sycl->same_context(queue, drivers().default_queue(queue.device()));
 }
 
-/// A new one beside it, in the same place.
+/// Makes a new queue on the device, and for SYCL in the context, of the queue that `of` names.
 PyQueue make_another(nb::handle of) {
   const Queue like = select_queue(of);
   const auto sycl = sycl_of(like);
@@ -124,7 +124,7 @@ std::string hexadecimal(const void* native) {
   return text.str();
 }
 
-/// Never throws: what can't be asked is left out.
+/// Doesn't throw an error of the driver: leaves out the properties that can't be queried.
 std::string text_of(const PyQueue& self) {
   const Queue& queue = self.queue;
   std::string text = "<crossdock.Queue of " + device::to_string(queue.device());
@@ -132,7 +132,7 @@ std::string text_of(const PyQueue& self) {
     if (const std::string filter = filter_of(queue.device()); !filter.empty()) text += " (\"" + filter + "\")";
     if (const std::string name = name_of(queue); !name.empty()) text += ", name " + utf8_of(nb::repr(displayed(name)));
     if (!in_order(queue)) text += ", out of order";
-  } catch (const std::exception&) {  // its driver is gone, or belongs to the process before a fork
+  } catch (const std::exception&) {  // the driver was closed, or belongs to the parent of a fork
   }
   if (queue.native() != nullptr) text += ", native " + hexadecimal(queue.native());
   return text + ">";
@@ -160,7 +160,7 @@ void order_after(const PyQueue& self, nb::handle object) {
   const PyEvent& event = *given;
   const auto context = context_of(self.queue.device());
   if (context_of(event.device)->driver_name() != context->driver_name()) {
-    wait(event);  // No queue can be ordered after another driver's event.
+    wait(event);  // A queue can't be ordered after an event of another driver.
     return;
   }
   const GilRelease release;

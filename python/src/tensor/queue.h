@@ -10,13 +10,14 @@
 
 namespace crossdock::python {
 
-/// The queue of an argument that was given (offload/selector.h says what that may be); nothing for null and None.
+/// Returns the queue that an argument names: anything that select_queue() accepts (offload/selector.h). Returns nullopt
+/// for null and None.
 std::optional<device::Queue> queue_in(nanobind::handle object);
-/// Of a crossdock.Queue, as long as the object lives; null for anything else.
+/// Returns the queue in a crossdock.Queue, valid as long as the object lives, or null for any other object.
 const device::Queue* queue_or_null(nanobind::handle object) noexcept;
 nanobind::object queue_object(const device::Queue& queue);
 
-/// crossdock.Event; `device` says whose it is.
+/// Makes a crossdock.Event. `device` is the device of the event.
 nanobind::object event_object(const device::Event& event, const device::Device& device);
 
 void bind_queue(nanobind::module_& module);

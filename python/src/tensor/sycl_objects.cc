@@ -31,8 +31,8 @@ constexpr const char* kQueueClass = "dpctl._sycl_queue.SyclQueue";
 constexpr const char* kContextClass = "dpctl._sycl_context.SyclContext";
 constexpr const char* kDeviceClass = "dpctl._sycl_device.SyclDevice";
 
-/// The address of the SYCL object that one of dpctl's holds. dpctl's own method is asked, which checks the object: one
-/// that a derived class in Python has in its place could say any address.
+/// Returns the address of the SYCL object that a dpctl object holds. Calls the method of dpctl's own class `dpctls`,
+/// which checks the object. A method that a derived Python class overrides could return any address.
 void* held_by(nb::handle object, PyTypeObject* dpctls) {
   const nb::object address = nb::handle(reinterpret_cast<PyObject*>(dpctls)).attr("addressof_ref")(object);
   const auto number = PyLong_AsSize_t(address.ptr());
@@ -40,8 +40,8 @@ void* held_by(nb::handle object, PyTypeObject* dpctls) {
   return reinterpret_cast<void*>(number);
 }
 
-/// The queue of a context: its device's own where that is in this context, so that all who name the place by whatever
-/// means are on one queue.
+/// Returns the queue for a context: the device's default queue if that is in this context, else the driver's queue for
+/// the context. So all ways to name the default context lead to the same queue.
 Queue of_context(void* native, const void* pointer) {
   Queue queue = sycl().queue_in(native, pointer);
   const Queue own = drivers().default_queue(queue.device());
@@ -53,7 +53,7 @@ Queue of_context(void* native, const void* pointer) {
 
 SyclDriver& sycl() {
   const auto driver = std::dynamic_pointer_cast<SyclDriver>(drivers().find("sycl"));
-  if (driver == nullptr) drivers().for_type(device::DeviceType::kOneApi);  // throws, and says what was tried
+  if (driver == nullptr) drivers().for_type(device::DeviceType::kOneApi);  // throws; the message says what was tried
   return *driver;
 }
 
@@ -85,7 +85,7 @@ bool stands_for_a_queue(nb::handle object) {
 
 std::string sycl_filter_of(const device::Device& device) {
   const device::DeviceInfo wanted = sycl().info(device);
-  const bool named = !wanted.backend.empty();  // else a number among all of its class has to do
+  const bool named = !wanted.backend.empty();  // else the number counts all devices of this class
   std::int64_t number = 0;
   for (const device::Device& other : sycl().devices()) {
     if (other == device) break;
@@ -122,9 +122,9 @@ std::optional<Queue> sycl_queue_of_device(nb::handle object) {
   PyTypeObject* const type = c_class_of(object, kDeviceClass);
   if (type == nullptr) return std::nullopt;
   if (nb::object(object.attr("parent_device")).is_none()) return sycl_queue_in(cached_queue_of(object), nullptr);
-  // dpctl gives a part another queue, in another context, each time. The last ones are kept: each division of a device
-  // makes new parts.
-  static PyObject* const of_parts = PyDict_New();  // guarded by the interpreter lock
+  // dpctl makes a new queue in a new context each time for a sub-device, so queues are cached here. The cache is
+  // limited to the last kPartsKept, because each partition of a device makes new sub-devices.
+  static PyObject* const of_parts = PyDict_New();  // guarded by the GIL
   if (of_parts == nullptr) throw nb::python_error();
   PyObject* known = PyDict_GetItemWithError(of_parts, object.ptr());
   if (known == nullptr) {
@@ -143,7 +143,8 @@ std::optional<Queue> sycl_queue_of_device(nb::handle object) {
 }
 
 nb::object sycl_queue_capsule(const Queue& queue) {
-  // The native queue is ours as long as anybody holds a Queue: the capsule does, whatever its consumer renames it to.
+  // The native queue lives as long as a Queue holds it. The capsule's context holds one, whatever the consumer renames
+  // the capsule to.
   auto* const keeper = new Queue(queue);
   PyObject* const capsule = PyCapsule_New(
       queue.native(), kQueueCapsule, [](PyObject* self) { delete static_cast<Queue*>(PyCapsule_GetContext(self)); });

@@ -9,33 +9,38 @@
 #include "crossdock/device/queue.h"
 #include "crossdock/device/sycl.h"
 
-/// Python's objects that stand for SYCL's: dpctl's queues, contexts and devices, and capsules of the first two. All of
-/// it under the interpreter lock.
+/// Python objects that stand for SYCL objects: dpctl's queues, contexts and devices, and capsules of queues and
+/// contexts. All functions need the GIL.
 namespace crossdock::python {
 
-/// The driver. Throws UnsupportedError where there is no SYCL, and says what was tried.
+/// Returns the SYCL driver. Throws UnsupportedError if there is no SYCL here; the message says what was tried.
 device::SyclDriver& sycl();
 
-/// The queue of an object that stands for SYCL's queue, context or device: a dpctl.SyclQueue, SyclContext or
-/// SyclDevice, a capsule "SyclQueueRef" or "SyclContextRef" (which is used up), or an object with _get_capsule(). No
-/// queue if it is none of these. `pointer`: of the memory that the context is wanted for, or null. Throws
-/// InvalidDataError, UnsupportedError where there is no SYCL.
+/// Returns the queue for an object that stands for a SYCL queue or context: a crossdock.Queue of SYCL, a
+/// dpctl.SyclQueue or SyclContext, a capsule "SyclQueueRef" or "SyclContextRef", or an object whose _get_capsule()
+/// gives such a capsule. Consumes the capsule. Returns nullopt for any other object. `pointer`: memory in the context,
+/// which selects the context's device, or null. Throws InvalidDataError; UnsupportedError if there is no SYCL here.
 std::optional<device::Queue> sycl_queue_in(nanobind::handle object, const void* pointer);
-/// The queue that dpctl uses for a dpctl.SyclDevice; for a part of one, of which it has none, the same one each time.
-/// No queue for anything else.
+/// Returns the queue that dpctl uses for a dpctl.SyclDevice. For a sub-device, for which dpctl has no such queue,
+/// returns the same queue each time as long as it is cached. Returns nullopt for any other object.
 std::optional<device::Queue> sycl_queue_of_device(nanobind::handle object);
-/// A capsule "SyclQueueRef" with a copy of the queue, which its consumer takes, or it takes with it.
+/// Makes a capsule "SyclQueueRef". The capsule holds `queue`, which keeps the native queue alive until the capsule is
+/// destroyed, also after a consumer has renamed it.
 nanobind::object sycl_queue_capsule(const device::Queue& queue);
-/// A capsule "SyclContextRef" with the context that a queue is in; its consumer copies it.
+/// Makes a capsule "SyclContextRef" with the context of a queue. The capsule keeps the context alive until it is
+/// destroyed; the consumer copies the context.
 nanobind::object sycl_context_capsule(const device::Queue& queue);
-/// The filter string of a device as SYCL itself reads it: with its own backend, and counted among its own devices.
+/// Returns the filter string of a device as SYCL itself understands it: with SYCL's name of the backend, and a number
+/// among SYCL's own devices.
 std::string sycl_filter_of(const device::Device& device);
 
-/// What a capsule stands for, which isn't used up. `pointer` and what it throws: see sycl_queue_in().
+/// Returns the queue for a capsule, without consuming the capsule. `pointer` and errors: see sycl_queue_in().
 device::Queue queue_of_capsule(nanobind::handle capsule, const void* pointer);
-/// A capsule that was taken can't be taken again: as dpctl does it, renamed, with its destructor left to its maker.
+/// Marks a capsule as consumed, so that it can't be consumed again. Renames it as dpctl does, and leaves the destructor
+/// of its producer in place.
 void use_up(nanobind::handle capsule);
-/// Whether an object, of those that sycl_queue_in() takes, is a producer's own queue: that orders its work.
+/// Returns true if `object` is a producer's own queue, which orders the producer's work. Returns false for contexts and
+/// filter strings. `object` must be one that sycl_queue_in() accepts, or a filter string.
 bool stands_for_a_queue(nanobind::handle object);
 
 }  // namespace crossdock::python

@@ -10,25 +10,26 @@
 #include "../errors.h"
 #include "crossdock/array/tensor.h"
 
-/// crossdock.Tensor, and how arrays of other libraries become one. Its type and the hot calls are written against
-/// CPython itself, as nanobind's bookkeeping for each instance costs more than a whole hand-over does.
+/// crossdock.Tensor, and the import of other libraries' arrays. The type and its hot calls use CPython's C API
+/// directly, because nanobind's bookkeeping for each instance costs more than a whole hand-over.
 ///
-/// Everything here needs the interpreter lock. Functions that return a PyObject* return a new reference, or null with
-/// the Python error set; they don't throw. Others throw.
+/// All functions here need the GIL. Functions that return a PyObject* return a new reference, or null with the Python
+/// error set, and don't throw. The other functions throw.
 namespace crossdock::python {
 
-/// The object: its tensor is never changed once it is there, so any thread may use it.
+/// The Python object. Its tensor never changes after construction, so any thread may use it.
 struct PyTensor {
   PyObject ob_base;  // what PyObject_HEAD declares
   array::Tensor tensor;
   PyObject* weak_references;
-  /// What consumers of the buffer protocol are shown who take any strides; `format` is null until the first one came.
+  /// The cached view for consumers of the buffer protocol that accept any strides. Its `format` is null until the view
+  /// has been made for the first such consumer.
   Py_buffer shown;
-  /// The format that they are shown of what isn't one number (described_format()); null until somebody asked.
+  /// The buffer format of elements that aren't one number (described_format()). Null until a consumer asks for it.
   std::unique_ptr<const std::string> format;
 };
 
-/// Its type, made by bind_tensor(). Python code can't derive from it.
+/// The type crossdock.Tensor, made by bind_tensor(). Python code can't derive from it.
 extern PyTypeObject* tensor_type;
 
 inline bool is_tensor(PyObject* object) noexcept { return Py_TYPE(object) == tensor_type; }
@@ -36,16 +37,17 @@ inline const array::Tensor& tensor_of(PyObject* object) noexcept { return reinte
 
 PyObject* new_tensor(array::Tensor&& tensor) noexcept;
 
-/// Throws nb::python_error after a Python call that failed.
+/// Takes over the new reference that a Python call returned. Throws nb::python_error if it is null (the call failed).
 inline nanobind::object checked(PyObject* result) {
   if (result == nullptr) throw nanobind::python_error();
   return nanobind::steal(result);
 }
 
-/// Whether an argument was given: neither left out (null) nor None.
+/// Returns true if an argument was given: it is neither left out (null) nor None.
 inline bool given(PyObject* object) noexcept { return object != nullptr && object != Py_None; }
 
-/// An argument that is true, false or not given. Throws nb::python_error for what is neither true nor false.
+/// Reads an optional bool argument. Returns nullopt if it isn't given. Throws nb::python_error if the object has no
+/// truth value.
 inline std::optional<bool> truth(PyObject* object) {
   if (!given(object)) return std::nullopt;
   const int value = PyObject_IsTrue(object);
@@ -53,30 +55,32 @@ inline std::optional<bool> truth(PyObject* object) {
   return value != 0;
 }
 
-/// A str in UTF-8. Throws nb::python_error (UnicodeEncodeError) for one that has none: lone surrogates.
+/// Returns a str as UTF-8. Throws nb::python_error (UnicodeEncodeError) for a str with lone surrogates, which has no
+/// UTF-8 form.
 std::string utf8_of(nanobind::handle text);
 
-/// An attribute, or no object where there is none: without the cost of an exception. Throws nb::python_error for one
-/// that raises something else.
+/// Returns an attribute, or no object if there is none; a missing attribute doesn't cost an exception. Throws
+/// nb::python_error if the lookup raises another error than AttributeError.
 nanobind::object optional_attribute(PyObject* object, PyObject* name);
 
-/// An owner of memory that a Python object keeps: dropped on a Python thread, see deferred.h.
+/// Returns an owner that holds a reference to `object`, which keeps the memory alive. The reference is dropped on a
+/// Python thread, see deferred.h.
 std::shared_ptr<const void> owner_of(PyObject* object);
 
-/// (1, 2, 3) of numbers.
+/// Makes a tuple of ints.
 PyObject* tuple_of(std::span<const std::int64_t> numbers) noexcept;
 
 void bind_tensor(nanobind::module_& module);
 void bind_asarray(nanobind::module_& module);
 
-// What the files beside this one add to the type.
+// Slots, attributes and methods of the type that other files of this folder implement.
 
-/// Buffer protocol and the array interface of NumPy.
+/// The buffer protocol and NumPy's array interface.
 int get_buffer(PyObject* self, Py_buffer* view, int flags) noexcept;
 PyObject* array_interface(PyObject* self, void* unused) noexcept;
 /// __array__(dtype=None, copy=None)
 PyObject* array_method(PyObject* self, PyObject* const* arguments, Py_ssize_t positional, PyObject* names) noexcept;
-/// __dlpack__, __dlpack_device__, and the capsule for the type attribute __dlpack_c_exchange_api__.
+/// __dlpack__, __dlpack_device__, and the capsule of the type attribute __dlpack_c_exchange_api__.
 PyObject* dlpack(PyObject* self, PyObject* const* arguments, Py_ssize_t positional, PyObject* names) noexcept;
 PyObject* dlpack_device(PyObject* self, PyObject* unused) noexcept;
 PyObject* dlpack_exchange_api() noexcept;
@@ -90,29 +94,29 @@ PyObject* copy_from_method(PyObject* self, PyObject* const* arguments, Py_ssize_
 PyObject* collocate(PyObject* self, PyObject* other) noexcept;
 /// tensor[key]
 PyObject* subscript(PyObject* self, PyObject* key) noexcept;
-/// item(), tolist(), float(), int(), bool(): values of memory that the host can read, waited for.
+/// item(), tolist(), float(), int(), bool(). They wait for pending work, and need memory that the host can read.
 PyObject* item(PyObject* self, PyObject* unused) noexcept;
 PyObject* to_list(PyObject* self, PyObject* unused) noexcept;
 PyObject* as_float(PyObject* self) noexcept;
 PyObject* as_int(PyObject* self) noexcept;
 int as_bool(PyObject* self) noexcept;
 
-// Importers. Each returns false, without an error, if the object doesn't implement the protocol. Each throws if the
-// object breaks its rules.
+// Importers. Each one returns false, without an error, if the object doesn't implement the protocol. It throws if the
+// object implements the protocol but breaks its rules.
 
-/// Options of asarray() that are passed to the producer. Empty: not given.
+/// Options of asarray() that are passed to the producer. Nullopt: not given.
 struct ImportOptions {
-  std::optional<bool> sync{};  ///< Of the CUDA Array Interface.
-  std::optional<bool> copy{};  ///< Of producers that may make one: false forbids it.
+  std::optional<bool> sync{};  ///< For the CUDA Array Interface: whether to respect the stream.
+  std::optional<bool> copy{};  ///< For producers that may make a copy: false forbids it.
 };
 /// Tries all importers, in the order of asarray(). Throws UnsupportedTypeError if the object implements none.
 void tensor_from_any(PyObject* object, const ImportOptions& options, array::Tensor* out);
 bool tensor_from_buffer(PyObject* object, array::Tensor* out);
 bool tensor_from_array_interface(PyObject* object, array::Tensor* out);
 bool tensor_from_exchange_api(PyObject* object, array::Tensor* out);
-/// `copy` as Python has it: true, false, or null for "if need be"; likewise the device, asked of the producer if it
-/// isn't null. `*copied`, where it isn't null: whether the memory is a copy as far as the producer tells. Throws
-/// Python's BufferError of a producer that can't.
+/// Imports by __dlpack__. `dl_device` and `copy` are passed to the producer if they aren't null or None. `copy` is
+/// Python's value: true, false, or null for "only if needed". If `copied` isn't null, `*copied` says whether the memory
+/// is a copy, as far as the producer tells. Passes on the BufferError of a producer that can't do as asked.
 bool tensor_from_dlpack(PyObject* object, PyObject* dl_device, PyObject* copy, array::Tensor* out,
                         bool* copied = nullptr);
 

@@ -31,7 +31,8 @@ using device::Queue;
 
 constexpr const char* kNoStream = "a DLPack exporter's C functions don't tell which stream its work is on";
 
-/// SYCL's streams aren't numbers: what dpctl names is a queue, as an object. Nothing for numbers and None.
+/// Reads a SYCL stream, which is a queue object of dpctl or Crossdock, not a number. Returns nullopt for numbers and
+/// null, and for other devices.
 std::optional<Queue> sycl_stream(const Device& device, PyObject* stream) {
   if (device.type != DeviceType::kOneApi || stream == nullptr || PyIndex_Check(stream) != 0) return std::nullopt;
   auto queue = sycl_queue_in(stream, nullptr);
@@ -39,7 +40,7 @@ std::optional<Queue> sycl_stream(const Device& device, PyObject* stream) {
   return queue;
 }
 
-/// What a DLPack consumer gives as `stream` (null: not given), as a number.
+/// Reads the `stream` of a DLPack consumer (null: not given) as a number.
 exchange::DLPackStream stream_number(PyObject* stream) {
   if (stream == nullptr) return std::nullopt;
   if (PyIndex_Check(stream) == 0 || PyBool_Check(stream) != 0) {
@@ -57,7 +58,7 @@ exchange::DLPackStream stream_number(PyObject* stream) {
 }  // namespace
 
 const device::DriverRegistry& drivers() {
-  // Guarded by the interpreter lock; who comes in between asks dpctl's place twice.
+  // Guarded by the GIL. Another thread may run while dpctl is searched for, and then searches, too.
   static bool prepared = false;
   if (!prepared && holds_lock()) {
     session::Runtime::default_runtime()->set_driver_options(options_for_dpctl());
@@ -91,7 +92,7 @@ Tensor copy_to(const Tensor& tensor, const Device& target, const Queue* queue, s
 }
 
 Tensor copy_to_queue(const Tensor& tensor, const Queue& queue, std::optional<MemoryKind> kind) {
-  // The host's queue orders nothing: what comes to it is there when this returns.
+  // The host's queue orders nothing: a copy to the host is complete when this returns.
   return copy_to(tensor, queue.device(), queue.device() == Device{} ? nullptr : &queue, kind);
 }
 
@@ -104,7 +105,7 @@ Tensor copy_into(const Tensor& to, const Tensor& from, const Queue* queue) {
 Tensor empty_on(const array::ElementType& type, std::span<const std::int64_t> shape, const Device& device,
                 const Queue* queue, std::optional<MemoryKind> kind) {
   const device::DriverRegistry& all = drivers();
-  const GilReleaseIfHeld release;  // it may open the device, and free memory that waits for its work
+  const GilReleaseIfHeld release;  // this may open the device, and free memory on the deferred-free list
   const auto context = all.context(device);
   if (queue != nullptr && queue->device() != context->device()) {
     throw InvalidArgumentError("the queue is one of " + device::to_string(queue->device()) +
@@ -133,7 +134,7 @@ void order_for_dlpack(Tensor* tensor, const Device& of, PyObject* stream) {
   const std::optional<Queue> queue = sycl_stream(of, stream);
   const exchange::DLPackStream number = queue ? std::nullopt : stream_number(stream);
   const device::DriverRegistry& all = drivers();
-  // On a SYCL queue without order it waits for the event, and the work before that may want the lock.
+  // Releases the GIL: on an out-of-order SYCL queue the call waits for the event, and the work before may need the GIL.
   const GilRelease release;
   if (queue) {
     exchange::order_for_dlpack(tensor, *queue, all, wait_for_event);
@@ -147,7 +148,7 @@ RequestedStream stream_for_dlpack(const Device& device) {
   Queue queue = drivers().default_queue(device);
   if (queue.native() == nullptr) return {nb::none()};
   if (device.type == DeviceType::kOneApi) {
-    // A producer that knows SYCL's queues has imported dpctl; to others it can't be said.
+    // A producer that understands SYCL queues has imported dpctl. No stream is passed to others.
     const nb::object dpctl = nb::borrow(PyDict_GetItemString(PyImport_GetModuleDict(), "dpctl"));
     if (!dpctl.is_valid()) return {nb::none()};
     nb::object theirs = dpctl.attr("SyclQueue")(sycl_queue_capsule(queue));
@@ -160,7 +161,7 @@ RequestedStream stream_for_dlpack(const Device& device) {
 void note_requested_stream(Tensor* tensor, const std::optional<Device>& source, const RequestedStream& requested) {
   if (tensor->device == Device{}) return;
   const device::DriverRegistry& all = drivers();
-  const GilRelease release;  // it records: see record_without_lock()
+  const GilRelease release;  // the call records an event: see record_without_lock()
   exchange::note_dlpack_stream(tensor, source, requested.queue, all);
 }
 
@@ -175,7 +176,7 @@ void order_on_default_queue(Tensor* tensor) {
   if (!exchange::is_out_of_reach(*tensor) && exchange::is_ready(*tensor)) [[likely]]
     return;
   const device::DriverRegistry& all = drivers();
-  const GilReleaseIfHeld release;  // the C exchange API may be called without the lock
+  const GilReleaseIfHeld release;  // the C exchange API may be called without the GIL
   exchange::order_on_work_stream(tensor, all, wait_for_event);
 }
 

@@ -12,59 +12,68 @@
 #include "crossdock/device/queue.h"
 #include "crossdock/device/registry.h"
 
-/// Where tensors meet drivers: copies, and the order between queues that protocols ask for. All with the drivers of the
-/// default session context, which are looked for at the first call that needs one. Needs the interpreter lock, and lets
-/// go of it where it waits or copies. Throws.
+/// Operations on tensors that need a driver: copies, and the ordering between queues that protocols demand. They use
+/// the drivers of the default session::Runtime, which are searched for at the first call that needs one. They need the
+/// GIL, unless a comment says otherwise, and release it while they wait or copy. They throw.
 namespace crossdock::python {
 
-/// The drivers that everything here uses. The first call needs the lock: it looks where Python has put dpctl.
+/// Returns the drivers that all functions here use. The first call needs the GIL, because it looks for the Python
+/// package dpctl.
 const device::DriverRegistry& drivers();
-/// The same, where drivers() was called before; without the interpreter lock.
+/// Returns the same drivers, if drivers() was called before. Doesn't need the GIL.
 const device::DriverRegistry& drivers_started();
 
-/// To the Python logger. Without the lock.
+/// Writes a line to the Python logger. Takes the GIL; call it without holding it.
 void say(LogLevel level, std::string_view text);
-/// exchange::transfer(), with Ctrl-C answered where it waits.
+/// Calls exchange::transfer(). Ctrl-C interrupts its waits.
 array::Tensor copy_to(const array::Tensor& tensor, const device::Device& target, const device::Queue* queue,
                       std::optional<device::MemoryKind> kind = {});
-/// A copy for work on `queue`, which may be the host's.
+/// Copies a tensor to the device of `queue`, for work on that queue, which may be the host's.
 array::Tensor copy_to_queue(const array::Tensor& tensor, const device::Queue& queue,
                             std::optional<device::MemoryKind> kind = {});
-/// exchange::transfer_into(), likewise.
+/// Calls exchange::transfer_into(). Ctrl-C interrupts its waits.
 array::Tensor copy_into(const array::Tensor& to, const array::Tensor& from, const device::Queue* queue);
-/// New memory of this device, not zeroed, for work on `queue`, or on the device's default one.
+/// Allocates memory of a device, not zeroed, for work on `queue`, or on the device's default queue if null. Throws
+/// InvalidArgumentError if the queue is one of another device. May be called without the GIL once drivers() was called.
 array::Tensor empty_on(const array::ElementType& type, std::span<const std::int64_t> shape,
                        const device::Device& device, const device::Queue* queue,
                        std::optional<device::MemoryKind> kind = {});
 
-/// What its driver knows of the tensor's pointer.
+/// Returns the information that the tensor's driver has about its pointer.
 device::PointerInfo attributes_of(const array::Tensor& tensor);
 
-/// Waits until the tensor's memory, and its mask's, may be touched; leaves the tensor as it is.
+/// Waits until the work on the memory of the tensor and of its mask is over. Doesn't change the tensor.
 void wait_for(const array::Tensor& tensor);
-/// The same, and then a view without event and queue.
+/// Waits as wait_for(). Returns a view without event and queue.
 array::Tensor waited_for(array::Tensor tensor);
 
-/// exchange::order_for_dlpack() with what Python gives as `stream` (null: not given), with Ctrl-C answered where it
-/// waits. Throws Python's TypeError for what is no stream.
+/// Calls exchange::order_for_dlpack() with the Python argument `stream` (null: not given). Ctrl-C interrupts its waits.
+/// Throws Python's TypeError if `stream` is no stream.
 void order_for_dlpack(array::Tensor* tensor, const device::Device& of, PyObject* stream);
-/// exchange::check_dlpack_stream(), likewise.
+/// Calls exchange::check_dlpack_stream() with the Python argument `stream`. Throws TypeError likewise.
 void check_stream(const device::Device& device, PyObject* stream);
-/// What a DLPack producer is asked to order after its work.
+/// The consumer's stream, which a DLPack producer is asked to order after its work.
 struct RequestedStream {
-  nanobind::object argument;             ///< `stream`; None: not named.
-  std::optional<device::Queue> queue{};  ///< Which one that is of ours.
+  nanobind::object argument;             ///< The argument `stream`. None: no stream is named.
+  std::optional<device::Queue> queue{};  ///< Our queue for that stream.
 };
-/// Of a producer on this device: our queue there, or none.
+/// Returns the stream to pass to a producer on `device`: our default queue there, or none.
 RequestedStream stream_for_dlpack(const device::Device& device);
-/// exchange::note_dlpack_stream(), after a producer was asked so.
-void note_requested_stream(array::Tensor* tensor, const std::optional<device::Device>& source, const RequestedStream& requested);
-/// After a producer by the C exchange API put its work on our default_stream().
+/// Calls exchange::note_dlpack_stream() after a producer was asked with `requested`.
+void note_requested_stream(array::Tensor* tensor, const std::optional<device::Device>& source,
+                           const RequestedStream& requested);
+/// For a tensor from a producer that used the C exchange API and put its work on our default_stream(): sets the
+/// tensor's queue and event accordingly.
 void note_default_queue(array::Tensor* tensor);
 
-/// For the C exchange API, which orders nothing by itself: both sides put their work on current streams.
+// The C exchange API orders nothing by itself: producer and consumer put their work on current streams.
+
+/// As producer: calls exchange::order_on_work_stream(). May be called without the GIL once drivers() was called.
 void order_on_default_queue(array::Tensor* tensor);
+/// Returns our current_work_stream() of a device, see exchange::work_stream().
 void* default_stream(const device::Device& device);
+/// As consumer: asks the producer's `api` for its current stream and calls exchange::note_their_stream(). Throws
+/// ExportError if the API can't tell the stream.
 void note_stream(const DLPackExchangeAPI& api, array::Tensor* tensor);
 
 }  // namespace crossdock::python

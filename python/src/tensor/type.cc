@@ -109,7 +109,7 @@ PyObject* transposed(PyObject* self, void*) noexcept {
   });
 }
 
-/// transpose(2, 0, 1), transpose((2, 0, 1)), or all dimensions reversed.
+/// Accepts transpose(2, 0, 1) and transpose((2, 0, 1)). Without arguments, reverses all dimensions.
 PyObject* transpose(PyObject* self, PyObject* arguments) noexcept {
   return guarded([&]() -> PyObject* {
     nb::handle given = arguments;
@@ -134,7 +134,7 @@ PyObject* representation(PyObject* self) noexcept {
     const array::Tensor& tensor = tensor_of(self);
     std::string text = "<crossdock.Tensor: shape " + array::shape_text(tensor.shape()) + ", " +
                        array::element_type_name(tensor.type) + ", " + device::to_string(tensor.device);
-    // What is of one kind by its device's very type says so in its name.
+    // The kind is shown unless the device's type already implies it.
     if (tensor.kind != array::kind_of(tensor.device.type)) text += std::string(" ") + usm_type_name(tensor.kind);
     if (tensor.read_only) text += ", read-only";
     if (!tensor.c_contiguous()) text += ", strides " + array::shape_text(tensor.strides());
@@ -144,7 +144,7 @@ PyObject* representation(PyObject* self) noexcept {
   });
 }
 
-/// For notebooks: what repr() says, as a table. Reads no byte of the memory.
+/// For notebooks: the content of repr() as a table. Reads no byte of the memory.
 PyObject* html(PyObject* self, PyObject* /*unused*/) noexcept {
   return guarded([&] {
     const array::Tensor& tensor = tensor_of(self);
@@ -152,7 +152,7 @@ PyObject* html(PyObject* self, PyObject* /*unused*/) noexcept {
     const auto row = [&](const char* name, const std::string& value) {
       text.append("<tr><th>").append(name).append("</th><td>");
       for (const char c : value) {
-        // A structured type's field names may hold anything.
+        // Escapes HTML: the field names of a structured type may contain any text.
         if (c == '<')
           text += "&lt;";
         else if (c == '>')
@@ -319,7 +319,7 @@ PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(deallocate)},
                        {Py_tp_doc, const_cast<char*>(kDoc)},
                        {Py_mp_subscript, reinterpret_cast<void*>(subscript)},
                        {Py_mp_length, reinterpret_cast<void*>(length)},
-                       // Without these Python would read the buffer as the text of a number.
+                       // Without these slots, Python would parse the bytes of the buffer as the text of a number.
                        {Py_nb_float, reinterpret_cast<void*>(as_float)},
                        {Py_nb_int, reinterpret_cast<void*>(as_int)},
                        {Py_nb_bool, reinterpret_cast<void*>(as_bool)},
@@ -381,7 +381,7 @@ void bind_tensor(nb::module_& module) {
   const nb::object type = checked(PyType_FromSpec(&spec));
   tensor_type = reinterpret_cast<PyTypeObject*>(type.ptr());
   Py_INCREF(tensor_type);
-  // The type is immutable from here on, but for this attribute, which DLPack wants on the type.
+  // The type is immutable, so this attribute, which DLPack requires on the type, is put into its dictionary directly.
   const nb::object api = checked(dlpack_exchange_api());
   if (PyDict_SetItem(tensor_type->tp_dict, names::__dlpack_c_exchange_api__(), api.ptr()) != 0) {
     throw nb::python_error();

@@ -43,7 +43,7 @@ using device::Queue;
 constexpr const char* kWhere = "__sycl_usm_array_interface__";
 [[noreturn]] void fail(const std::string& what) { throw InvalidDataError(std::string(kWhere) + ": " + what); }
 
-/// Of extents that weren't checked yet.
+/// Returns true if an extent is 0. Works for extents that weren't checked yet.
 bool has_no_elements(const Tensor& tensor) { return std::ranges::find(tensor.shape(), 0) != tensor.shape().end(); }
 
 device::Device device_named(std::string_view filter) {
@@ -56,7 +56,7 @@ device::Device device_named(std::string_view filter) {
   }
 }
 
-/// Throws for what stands for no context.
+/// Returns the queue that a `syclobj` stands for. Throws if it stands for no queue and no context.
 Queue of_syclobj(nb::handle object, const void* pointer) {
   if (const auto queue = sycl_queue_in(object, pointer)) return *queue;
   if (PyUnicode_Check(object.ptr()) != 0) {
@@ -75,8 +75,8 @@ std::int64_t times(std::int64_t elements, std::int64_t itemsize, const char* wha
   return bytes;
 }
 
-/// The memory of an object without an entry `data`: its buffer, which stays locked, and in which the first element is
-/// `offset` bytes from the start.
+/// Sets data, read_only and owner of `*tensor` from the buffer of an object whose dictionary has no entry `data`. The
+/// first element is `offset` bytes from the start of the buffer. The tensor holds the buffer until it is dropped.
 void read_buffer(PyObject* object, std::int64_t offset, Tensor* tensor) {
   if (object == nullptr || PyObject_CheckBuffer(object) == 0) {
     fail("its entry \"data\" is missing, and there is no buffer to take its place");
@@ -99,7 +99,8 @@ void read_buffer(PyObject* object, std::int64_t offset, Tensor* tensor) {
   tensor->owner = std::move(buffer);
 }
 
-/// `shown`: the object itself has shown the dictionary.
+/// Imports a dictionary. `object`: the owner of the memory, or None. `shown`: the dictionary is the object's own
+/// attribute.
 Tensor read(nb::handle interface, nb::handle object, bool shown = false) {
   if (PyDict_Check(interface.ptr()) == 0) {
     PyErr_Format(PyExc_TypeError, "%s must be a dict, not %s", kWhere, Py_TYPE(interface.ptr())->tp_name);
@@ -119,12 +120,12 @@ Tensor read(nb::handle interface, nb::handle object, bool shown = false) {
       offset.is_none() ? 0 : times(integer_in(offset, kWhere, "offset"), tensor.type.itemsize(), "offset");
   if (!object.is_none()) tensor.owner = owner_of(object.ptr());
   if (has_data) {
-    // dpctl's allocations say True of memory that may be written: there the flag means nothing.
+    // dpctl's memory objects set the read-only flag on writable memory, so the flag is ignored for them.
     if (shown && c_class_of(object, "dpctl.memory._memory._Memory") != nullptr) tensor.read_only = false;
   } else {
     read_buffer(object.is_none() ? nullptr : object.ptr(), shift, &tensor);
   }
-  // Of an array without elements the pointer tells the kind of memory alone, and the offset may lead out of it.
+  // In an array without elements, the pointer only tells the kind of memory, and the offset might lead out of it.
   if (tensor.data != nullptr && !has_no_elements(tensor)) tensor.data = moved_by(tensor.data, shift);
   const nb::object syclobj = entry(interface, "syclobj");
   if (syclobj.is_none()) fail("its entry \"syclobj\" is missing");
@@ -133,7 +134,7 @@ Tensor read(nb::handle interface, nb::handle object, bool shown = false) {
   const Queue queue = [&] {
     try {
       return in_capsule ? queue_of_capsule(syclobj, tensor.data) : of_syclobj(syclobj, tensor.data);
-    } catch (const InvalidArgumentError& error) {  // a pointer that isn't of that context
+    } catch (const InvalidArgumentError& error) {  // the pointer isn't bound to that context
       fail(error.what());
     }
   }();
@@ -141,11 +142,11 @@ Tensor read(nb::handle interface, nb::handle object, bool shown = false) {
   if (!has_data && tensor.kind == device::MemoryKind::kDevice && tensor.data != nullptr) {
     fail("its data is missing, and memory of kind \"device\" can have no buffer");
   }
-  if (in_capsule) use_up(syclobj);  // what couldn't be taken in may be offered again
+  if (in_capsule) use_up(syclobj);  // after a failed import the capsule stays usable
   return tensor;
 }
 
-/// A Tensor of memory that `deleter` frees.
+/// Makes a Tensor of memory that `deleter` frees.
 nb::object adopt(nb::handle desc, nb::handle owner, nb::handle deleter) {
   const nb::object data = PyDict_Check(desc.ptr()) != 0 ? entry(desc, "data") : nb::none();
   if (PyTuple_Check(data.ptr()) == 0 || PyTuple_GET_SIZE(data.ptr()) == 0) {
@@ -159,7 +160,7 @@ nb::object adopt(nb::handle desc, nb::handle owner, nb::handle deleter) {
   return made;
 }
 
-/// What goes into `syclobj`.
+/// Returns the entry `syclobj` in the form that the caller asked for.
 nb::object syclobj_of(const Queue& queue, PyObject* form) {
   if (!given(form) || PyUnicode_CompareWithASCIIString(form, "queue") == 0) return queue_object(queue);
   if (PyUnicode_CompareWithASCIIString(form, "context") == 0) return sycl_context_capsule(queue);
@@ -173,10 +174,10 @@ nb::object syclobj_of(const Queue& queue, PyObject* form) {
   throw nb::python_error();
 }
 
-/// An address for arrays without elements, of this kind of memory and in the context of this queue: dpctl takes no null
-/// pointer for any. Kept for good, a few bytes for each kind and context.
+/// Returns an address for arrays without elements, in memory of this kind and of the queue's context: dpctl accepts no
+/// null pointer. Intentional leak: one byte is allocated per kind and context, and never freed.
 void* no_elements(const Queue& queue, device::MemoryKind kind) {
-  static std::vector<Tensor>* const made = new std::vector<Tensor>;  // guarded by the interpreter lock
+  static std::vector<Tensor>* const made = new std::vector<Tensor>;  // guarded by the GIL
   for (const Tensor& one : *made) {
     if (one.kind == kind && (*one.queue == queue || sycl().same_context(*one.queue, queue))) return one.data;
   }
@@ -188,11 +189,11 @@ void* no_elements(const Queue& queue, device::MemoryKind kind) {
 nb::object shown(const Tensor& tensor, PyObject* form) {
   const Queue queue = [&] {
     const device::DriverRegistry& all = drivers();
-    const GilRelease release;  // it may wait for work that wants the lock
+    const GilRelease release;  // the call may wait for work that needs the GIL
     return exchange::export_usm_array(tensor, all);
   }();
   nb::object syclobj = syclobj_of(queue, form);
-  // Only who is given an in-order queue itself comes after what is on it.
+  // A consumer is ordered after the tensor's work only if it gets an in-order queue itself. Otherwise wait here.
   const bool ordered = queue_or_null(syclobj) != nullptr && sycl().queue_info(queue).in_order;
   if (!ordered && !exchange::is_ready(tensor)) wait_for(tensor);
   nb::dict interface = interface_of(tensor, exchange::kUsmArrayVersion, Units::kElements);
@@ -209,7 +210,7 @@ nb::object shown(const Tensor& tensor, PyObject* form) {
 
 bool tensor_from_usm_array(PyObject* object, Tensor* out) {
   std::optional<DpnpArray> direct = dpnp_array(object);
-  // Of arrays without elements the dictionary says more: the start of the memory, which tells its kind.
+  // Arrays without elements are imported by the dictionary, which has a pointer to the memory and so tells its kind.
   if (direct && direct->proven && !has_no_elements(direct->tensor)) {
     *out = std::move(direct->tensor);
     exchange::import_usm_array(out, exchange::kUsmArrayVersion, sycl().wrap_queue(direct->queue), true, drivers());

@@ -4,21 +4,21 @@
 
 #include "crossdock/array/tensor.h"
 
-/// The dictionary of the SYCL USM array interface; what it means is in crossdock/exchange/usm_array.h, and what its
-/// `syclobj` stands for in sycl_objects.h.
+/// Reads and writes the dictionary of the SYCL USM array interface. crossdock/exchange/usm_array.h implements its
+/// meaning, and sycl_objects.h converts its `syclobj`.
 namespace crossdock::python {
 
-/// False if the object has no __sycl_usm_array_interface__. Throws InvalidDataError, Python's TypeError, and what
-/// import_usm_array() throws.
+/// Imports an object by its __sycl_usm_array_interface__, or an array of dpnp from its C structure. Returns false if
+/// the object has no such interface. Throws InvalidDataError, Python's TypeError, and the errors of import_usm_array().
 bool tensor_from_usm_array(PyObject* object, array::Tensor* out);
 
-/// The attribute; AttributeError for other memory.
+/// The attribute __sycl_usm_array_interface__. Raises AttributeError for memory that isn't SYCL's.
 PyObject* usm_array_interface(PyObject* self, void* unused) noexcept;
 /// sycl_usm_array_interface(syclobj=)
 PyObject* usm_array_interface_with(PyObject* self, PyObject* const* arguments, Py_ssize_t positional,
                                    PyObject* keywords) noexcept;
 
-/// from_sycl_usm_array_interface()
+/// Binds from_sycl_usm_array_interface().
 void bind_usm_array(nanobind::module_& module);
 
 }  // namespace crossdock::python

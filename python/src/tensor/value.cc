@@ -25,7 +25,7 @@ using array::TypeCode;
 
 constexpr std::size_t kLargest = 16;  ///< Bytes of the largest number: complex128.
 
-/// Whether its elements are numbers, or bools, that Python has.
+/// Returns true if the elements are numbers or bools that Python has a type for.
 bool is_number(const ElementType& type) noexcept {
   if (type.lanes != 1 || type.described) return false;
   const auto is_one_of = [&](auto... bits) { return ((type.bits == bits) || ...); };
@@ -40,7 +40,7 @@ bool is_number(const ElementType& type) noexcept {
   }
 }
 
-/// A float of `size` bytes at `bytes`, in this machine's order.
+/// Reads a float of `size` bytes in this machine's byte order.
 double real(const std::byte* bytes, std::size_t size) {
   if (size == sizeof(double)) {
     double value = 0;
@@ -67,7 +67,7 @@ PyObject* integer(const std::byte* bytes, const ElementType& type) noexcept {
   return PyLong_FromLongLong(static_cast<std::int64_t>(value << unused) >> unused);
 }
 
-/// One element, of a type that is_number().
+/// Reads one element. Its type must be one for which is_number() is true.
 nb::object value_at(const std::byte* element, const ElementType& type) {
   const auto size = static_cast<std::size_t>(type.itemsize());
   std::array<std::byte, kLargest> bytes{};
@@ -82,7 +82,7 @@ nb::object value_at(const std::byte* element, const ElementType& type) {
     case TypeCode::kInt:
     case TypeCode::kUInt: return checked(integer(bytes.data(), type));
     case TypeCode::kBfloat: {
-      // The upper half of a float32.
+      // A bfloat16 is the upper half of a float32.
       std::uint16_t upper = 0;
       std::memcpy(&upper, bytes.data(), sizeof upper);
       return checked(PyFloat_FromDouble(std::bit_cast<float>(std::uint32_t{upper} << 16U)));
@@ -93,7 +93,8 @@ nb::object value_at(const std::byte* element, const ElementType& type) {
   }
 }
 
-/// Throws what says how its values can be read, where they can't be from here; else they can, once this returns.
+/// Waits until the values can be read on the host. Throws if they can't be read here; the message says how to read
+/// them.
 void make_readable(const Tensor& tensor) {
   if (!tensor.host_accessible()) {
     throw ExportError("the tensor is in memory of " + device::to_string(tensor.device) +
@@ -114,7 +115,7 @@ nb::object the_value(const Tensor& tensor) {
   return value_at(static_cast<const std::byte*>(tensor.data), tensor.type);
 }
 
-/// The values of dimension `dimension` and those after it, from `first` on.
+/// Makes the nested lists of dimension `dimension` and those after it. `first` is the address of their first element.
 nb::object values(const Tensor& tensor, std::size_t dimension, const std::byte* first) {
   if (dimension == tensor.shape().size()) return value_at(first, tensor.type);
   const std::int64_t extent = tensor.shape()[dimension];
@@ -126,7 +127,7 @@ nb::object values(const Tensor& tensor, std::size_t dimension, const std::byte* 
   return list;
 }
 
-/// What float(), int() and bool() make of a tensor of one element.
+/// Implements float(), int() and bool() for a tensor of one element.
 PyObject* converted(PyObject* self, const char* function, PyObject* (*convert)(PyObject*)) noexcept {
   return guarded([&]() -> PyObject* {
     const Tensor& tensor = tensor_of(self);

@@ -54,7 +54,7 @@ PyObject* subscript(PyObject* self, PyObject* key) noexcept {
     for (Py_ssize_t i = 0; i < n; ++i) {
       PyObject* const one = PyTuple_GET_ITEM(keys.ptr(), i);
       if (one == Py_Ellipsis) {
-        // All the dimensions that the other keys leave.
+        // Takes all dimensions that the other keys don't use.
         for (Py_ssize_t left = tensor.ndim() - (n - 1); left > 0; --left) {
           slices.push_back({.start = 0, .step = 1, .count = tensor.shape()[slices.size()], .keep = true});
         }

@@ -5,13 +5,13 @@
 #include <cstring>
 #include <string>
 
-#include "device/release.h"
+#include "crossdock/core/release.h"
 
 namespace crossdock::testing {
 
 /// Lines of /proc/self/maps that have `text` in them.
 inline std::size_t mappings_of(const std::string& text) {
-  device::wait_for_released();  // large ones go on a thread of the library's
+  wait_for_released();  // large ones go on a thread of the library's
   std::size_t count = 0;
   std::FILE* maps = std::fopen("/proc/self/maps", "re");
   if (maps == nullptr) return 0;

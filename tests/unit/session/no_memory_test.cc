@@ -10,7 +10,7 @@
 #include "crossdock/core/error.h"
 #include "crossdock/session/client.h"
 #include "crossdock/session/server.h"
-#include "device/release.h"
+#include "crossdock/core/release.h"
 #include "support/batches.h"
 #include "support/failing_allocations.h"
 #include "support/leftovers.h"
@@ -106,7 +106,7 @@ Outcome run(Whose whose, std::int64_t first, std::int64_t count) {
       outcome.wrong = std::string("afterwards: ") + error.what();
     }
   }
-  device::wait_for_released();  // a thread of the library's closes those of large memory
+  wait_for_released();  // a thread of the library's closes those of large memory
   if (outcome.wrong.empty() && testing::open_descriptors() != before) outcome.wrong = "descriptors are left open";
   return outcome;
 }

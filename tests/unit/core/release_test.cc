@@ -1,6 +1,6 @@
 // Memory that a thread of the library's frees.
 
-#include "device/release.h"
+#include "crossdock/core/release.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-namespace crossdock::device {
+namespace crossdock {
 namespace {
 
 /// Says which thread it went on.
@@ -31,4 +31,4 @@ TEST(Release, SmallMemoryGoesAtOnce) {
 }
 
 }  // namespace
-}  // namespace crossdock::device
+}  // namespace crossdock

@@ -1,4 +1,4 @@
-#include "release.h"
+#include "crossdock/core/release.h"
 
 #include <sys/mman.h>
 
@@ -14,7 +14,7 @@
 #include "crossdock/core/blocked_signals.h"
 #include "crossdock/core/fork.h"
 
-namespace crossdock::device {
+namespace crossdock {
 namespace {
 
 // To hand a piece over costs about as much as to unmap a piece of some dozen pages here.
@@ -120,4 +120,4 @@ void release_memory(std::shared_ptr<void> memory, std::uint64_t size) noexcept {
 
 bool wait_for_released() noexcept { return Releaser::instance().wait(); }
 
-}  // namespace crossdock::device
+}  // namespace crossdock
