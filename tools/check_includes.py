@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the layers against the #include lines of include/, src/ and python/.
+"""Checks the #include lines of include/, src/ and python/ against the layers.
 
     tools/check_includes.py [--root FOLDER]
 

@@ -43,7 +43,7 @@ WORDS = {
     r"[Jj]udg\w+": "check, checker",
     r"told\(|Spy|[Ss]pies|spy": "formatted(), CallbackProbe",
     r"by the letter|letter_server|letter-true|kLetter": "as specified, spec_server, kAsSpecified",
-    r"(come|comes|came) home": "is freed",
+    r"(come|comes|came)[ _]home": "is freed",
     r"(give|gives|gave|given|giving) (\w+ )?back|give_back\w*": "free, release, return",
     r"(let|lets|letting) go|let_go\w*|letting_go": "release",
 }

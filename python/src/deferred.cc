@@ -161,7 +161,7 @@ void drain_deferred() noexcept {
   while (oldest != nullptr) {
     const std::unique_ptr<Deferred> task(oldest);
     oldest = oldest->next_;
-    const device::SimLettingGo after(std::move(task->after_));
+    const device::SimReleaseScope after(std::move(task->after_));
     task->run();
   }
   PyErr_Restore(type, value, traceback);

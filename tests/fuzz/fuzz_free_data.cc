@@ -11,6 +11,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using dissociated::RemoteBuffer;
   constexpr std::uint64_t kWantData = 1;
   constexpr std::uint64_t kFreeData = 2;
+  constexpr std::uint64_t kStepsPerCount = 32;
   fuzz::Input input(fuzz::bytes(data, size));
   const auto rule =
       input.number<std::uint8_t>() % 2 == 0 ? dissociated::FreeRule::kCounted : dissociated::FreeRule::kAsSpecified;
@@ -20,6 +21,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   simulation::PlainLedger plain(rule);
   std::vector<std::uint64_t> freed;
   std::vector<std::uint64_t> expected;
+  std::uint64_t steps = 0;
   while (!input.empty()) {
     freed.clear();
     expected.clear();
@@ -70,8 +72,11 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
           plain.stream_ended();
         }
     }
-    fuzz::require(sender.leases().outstanding() == plain.outstanding());
-    fuzz::require(sender.leases().outstanding_bytes() == plain.outstanding_bytes());
+    // The plain ledger counts its leases one by one: asked after each step, that would be most of the time.
+    if (++steps % kStepsPerCount == 0 || input.empty()) {
+      fuzz::require(sender.leases().outstanding() == plain.outstanding());
+      fuzz::require(sender.leases().outstanding_bytes() == plain.outstanding_bytes());
+    }
   }
   sender.leases().free_all(&freed);
   fuzz::require(sender.leases().outstanding() == 0);

@@ -125,7 +125,7 @@ BY_CHANCE = {"arrow-device-reserved"}
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_these_go_as_specified(name):
+def test_these_export_as_specified(name):
     for report in (xd.check(RIGHT[name]), xd.check(RIGHT[name]())):
         assert {one.rule for one in report.errors} - BY_CHANCE == set(), str(report)
 

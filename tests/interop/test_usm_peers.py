@@ -83,7 +83,7 @@ def host(tensor):
     return np.asarray(tensor.to("cpu"))
 
 
-def free(queue, done):
+def wait_for_frees(queue, done):
     """What a copy kept is freed by later calls of the driver."""
     deadline = time.monotonic() + 60
     while not done() and time.monotonic() < deadline:
@@ -417,7 +417,7 @@ def test_custom_memory_is_adopted_with_its_owner(queue):
     assert not released
     del ours
     gc.collect()
-    free(queue, lambda: released)
+    wait_for_frees(queue, lambda: released)
     assert released == [True]
 
 
@@ -443,7 +443,7 @@ def test_custom_memory_is_adopted_with_its_deleter(queue):
     assert not freed
     del view
     gc.collect()
-    free(queue, lambda: freed)
+    wait_for_frees(queue, lambda: freed)
     assert freed == [interface["data"][0]]
     assert kept() is None
     # What couldn't be taken in stays its caller's.

@@ -190,7 +190,7 @@ def test_a_second_task_is_told_that_the_reader_is_busy(served):
 
 
 class Slow:
-    """A source that doesn't say its schema until it is released."""
+    """A source that doesn't say its schema until `go_on` is set."""
 
     def __init__(self) -> None:
         self.called = threading.Event()

@@ -17,7 +17,7 @@ go_on = threading.Event()
 inside = threading.Event()
 def say(word):
     os.write(1, (word + "\\n").encode())  # One write: two threads say something.
-def stuck():  # no schema until it is released
+def stuck():  # no schema until go_on is set
     say("waiting")
     go_on.wait()
     return batch

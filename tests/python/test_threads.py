@@ -22,7 +22,7 @@ WAIT = 60  # Only ever spent by a test that fails.
 
 
 class Gate:
-    """A Python source that gives one batch and then waits until it is released."""
+    """A Python source that gives one batch and then waits for `go_on`."""
 
     def __init__(self) -> None:
         self.waiting = threading.Event()

@@ -99,7 +99,7 @@ void ServerEnd::check(const Packet& packet) {
   require(freed == expected, name() + ": a message freed " + std::to_string(freed.size()) + " leases where it ends " +
                                  std::to_string(expected.size()) + ", or others than those");
   check_totals();
-  come_home(freed);
+  return_blocks(freed);
   if (refused) return drop();
   if (packet.tagged && packet.tag == kWantData) {
     require(event == Sender::Action::kWantData && sender_.streaming(), name() + ": want_data began no stream");
@@ -247,7 +247,7 @@ void ServerEnd::fail_stream(const std::string& reason) {
   wire_.to_client.send({false, 0, std::move(message), false}, environment_.now);
 }
 
-void ServerEnd::come_home(const std::vector<std::uint64_t>& holders) {
+void ServerEnd::return_blocks(const std::vector<std::uint64_t>& holders) {
   for (const std::uint64_t holder : holders) {
     const auto memory = live_.find(static_cast<std::uint32_t>(holder >> 32));
     if (memory == live_.end()) continue;  // a table's: never used for anything else
@@ -280,7 +280,7 @@ void ServerEnd::drop() {
   std::ranges::sort(expected);
   require(freed == expected, name() + ": its end released " + std::to_string(freed.size()) + " leases; it held " +
                                  std::to_string(expected.size()));
-  come_home(freed);
+  return_blocks(freed);
   if (options_.role != Role::kMetadata) books_.entitled.clear();
   check_nothing_is_out();
 }

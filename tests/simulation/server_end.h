@@ -54,7 +54,7 @@ class ServerEnd {
   void end_if_only_bodies();
   void end_stream();
   void fail_stream(const std::string& reason);
-  void come_home(const std::vector<std::uint64_t>& holders);
+  void return_blocks(const std::vector<std::uint64_t>& holders);
   void check_totals() const;
   void drop();
   std::string name() const { return "consumer " + std::to_string(books_.consumer); }

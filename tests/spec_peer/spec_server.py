@@ -77,7 +77,7 @@ class SpecServer:
     def finish(self) -> None:
         for thread in self._threads:
             thread.join(timeout=20)
-            assert not thread.is_alive(), "the strictly specified server still waits"
+            assert not thread.is_alive(), "the spec server still waits"
         self._listener.close()
         if self._errors:
             raise self._errors.pop(0)

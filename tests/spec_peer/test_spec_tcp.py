@@ -1,4 +1,4 @@
-"""The strictly specified client and server over tcp, where bodies go by value: both ways, every order, every loss."""
+"""The spec peers, client and server, over tcp, where bodies go by value: both ways, every order, every loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our client gets metadata from one such server and bodies from another.
+"""Our client gets metadata from one spec server and bodies from another.
 
 "The streams of metadata and body data are sent across separate connections": every pair of carriers, every order,
 every loss."""
@@ -37,7 +37,7 @@ from spec_server import (
 
 import crossdock as xd
 
-METADATA, BODIES = 1, 2  # what a connection role, in the HELLO of either carrier
+METADATA, BODIES = 1, 2  # the role of a connection, in the HELLO of either carrier
 
 
 class TwoServers:

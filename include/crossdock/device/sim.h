@@ -117,18 +117,18 @@ class CROSSDOCK_EXPORT SimDriver : public Driver {
 
 /// Returns the work that is known to be done, if a simulated queue is releasing memory on the calling thread; null
 /// elsewhere. For owners that can't be destroyed on this thread, for example because they need the GIL: pass the result
-/// on with the owner, for SimLettingGo.
+/// on with the owner, for SimReleaseScope.
 CROSSDOCK_EXPORT std::shared_ptr<const void> sim_release_clock() noexcept;
 
 /// Makes the releases of the calling thread, while this object lives, count as releases on the queue's thread: they are
 /// ordered after the work that was done there.
-class CROSSDOCK_EXPORT SimLettingGo {
+class CROSSDOCK_EXPORT SimReleaseScope {
  public:
   /// `of` is a result of sim_release_clock(). Null changes nothing.
-  explicit SimLettingGo(std::shared_ptr<const void> of) noexcept;
-  SimLettingGo(const SimLettingGo&) = delete;
-  SimLettingGo& operator=(const SimLettingGo&) = delete;
-  ~SimLettingGo();
+  explicit SimReleaseScope(std::shared_ptr<const void> of) noexcept;
+  SimReleaseScope(const SimReleaseScope&) = delete;
+  SimReleaseScope& operator=(const SimReleaseScope&) = delete;
+  ~SimReleaseScope();
 
  private:
   std::shared_ptr<const void> of_;

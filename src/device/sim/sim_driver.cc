@@ -92,11 +92,11 @@ std::optional<SimVerb> sim_verb_of(std::string_view name) noexcept {
 
 std::shared_ptr<const void> sim_release_clock() noexcept { return sim::release_clock(); }
 
-SimLettingGo::SimLettingGo(std::shared_ptr<const void> of) noexcept : of_(std::move(of)), before_(nullptr) {
+SimReleaseScope::SimReleaseScope(std::shared_ptr<const void> of) noexcept : of_(std::move(of)), before_(nullptr) {
   if (of_ != nullptr) before_ = sim::set_release_clock(static_cast<const sim::Clock*>(of_.get()));
 }
 
-SimLettingGo::~SimLettingGo() {
+SimReleaseScope::~SimReleaseScope() {
   if (of_ != nullptr) sim::set_release_clock(static_cast<const sim::Clock*>(before_));
 }
 

@@ -77,7 +77,7 @@ class SyclContext final : public Context {
   Owned<OpaqueDevice> native_device_;
   DeferredFreeList deferred_;
 
-  /// Memory that is to be freed after the work of a queue, and was freed by a thread that may not call the queue.
+  /// Memory that is to be freed after the work of a queue, and was dropped by a thread that may not call the queue.
   struct Freed {
     std::shared_ptr<void> owner;
     std::shared_ptr<const SyclQueue> on;

@@ -1,4 +1,4 @@
-// Frees of a client while the server doesn't read, and who says it when no other call follows.
+// Frees of a client while the server doesn't read, and who sends them when no other call follows.
 #include <future>
 #include <memory>
 #include <optional>
@@ -54,14 +54,14 @@ class FreesTest : public testing::NoLeftovers {
     testing::NoLeftovers::TearDown();
   }
 
-  /// Has the server's thread stand still until drop(): in the log, over a client that breaks the rules.
+  /// Has the server's thread stand still until resume(): in the log, over a client that breaks the rules.
   void stop_the_server() {
     const auto bad = transport::shm_connect(dissociated::parse_uri(server_->uri()).address, {}, 10'000, {});
     const transport::Agreement& agreement = bad->agreement();
     ASSERT_TRUE(bad->send_tagged(agreement.want_data ^ agreement.free_data ^ 1, as_bytes("x"), {}));
     stopped_.get_future().wait();
   }
-  void drop() { go_.set_value(); }
+  void resume() { go_.set_value(); }
 
   std::vector<array::RecordBatch> all_batches(Client& client) {
     std::vector<array::RecordBatch> batches;
@@ -87,7 +87,7 @@ TEST_F(FreesTest, AnIdleClientThatDropsMoreThanTheRingTakesLeavesNothingOut) {
   ASSERT_EQ(kept.size(), static_cast<std::size_t>(kBatches));
   stop_the_server();
   kept.clear();
-  drop();
+  resume();
   EXPECT_TRUE(all_came_back());
   EXPECT_EQ(number_at(*client.get("numbers")->next(), 0), 0) << "over another connection";
 }
@@ -104,7 +104,7 @@ TEST_F(FreesTest, NorDoesOneThatDroppedThemBeforeItHadTheStreamsEnd) {
   int batches = 0;
   while (reader->next()) ++batches;
   EXPECT_EQ(batches, kFew);
-  drop();
+  resume();
   EXPECT_TRUE(all_came_back());
 }
 

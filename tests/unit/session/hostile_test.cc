@@ -306,7 +306,7 @@ class RawClient {
   }
   transport::shm::RingHeader& header() const { return *ring_.header(); }
   std::span<std::byte> data() const { return {ring_.data(), ring_.ring_bytes()}; }
-  void arrive() const {
+  void ring() const {
     const std::byte doorbell{transport::shm::kDoorbell};
     transport::shm::send_packet(socket_.get(), {&doorbell, 1}, {}, "a test");
   }
@@ -345,7 +345,7 @@ TEST_F(HostileTest, GarbageInARingHarmsNobodyElse) {
     raw.header().requests = random();
     raw.header().taken_goal = random();
     raw.header().written = garbage_at + 4096;
-    raw.arrive();
+    raw.ring();
     EXPECT_TRUE(raw.was_dropped()) << "round " << round;
     EXPECT_TRUE(reader->next().has_value());
   }

@@ -273,7 +273,7 @@ TEST_F(SimOrderTest, WhatAQueueLetsGoOfMayGoLaterAndElsewhere) {
     gone = late->buffer != nullptr;
   }
   {
-    const SimLettingGo release_clock(late->after);
+    const SimReleaseScope scope(late->after);
     context_->free(std::move(*late->buffer), queue_);
   }
   EXPECT_EQ(sim_release_clock(), nullptr);
