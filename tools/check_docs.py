@@ -9,13 +9,14 @@ closed or isn't Python where it says so, file of this tree that isn't there, and
 seen by tests/python/test_docs.py.
 """
 
-import argparse
 import ast
 import re
 import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+
+from checking import main
 
 # Where somebody begins to read. Whoever is led to a folder is led to the pages in it.
 START = "README.md"
@@ -63,6 +64,7 @@ class Checker:
         self.root = root
         paths = sorted([*root.glob("*.md"), *root.glob("docs/**/*.md")])
         self.pages = {path.resolve(): Page(root, path) for path in paths}
+        self.checked = len(self.pages)
         dev = root / "dev"
         help_ = re.findall(r"^  \./dev ([a-z]+(?: \| [a-z]+)*)", dev.read_text() if dev.exists() else "", re.MULTILINE)
         self.commands = {name for names in help_ for name in names.split(" | ")}
@@ -114,19 +116,5 @@ class Checker:
                 yield f"./dev has no command {name}"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent)
-    checker = Checker(parser.parse_args().root)
-    faults = list(checker.run())
-    for fault in faults:
-        print(fault)
-    if not checker.pages:
-        print(f"{checker.root}: no page found, so nothing was checked")
-        return 1
-    print(f"{len(checker.pages)} pages, {len(faults)} faults")
-    return 1 if faults else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, Checker))

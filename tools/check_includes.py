@@ -7,12 +7,13 @@ Prints `file:line: what is wrong` for each include that a layer may not have, an
 table is the one of docs/architecture.md; a new layer, driver, transport or library is entered in both.
 """
 
-import argparse
 import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+
+from checking import main
 
 # layer: the layers that it may include. What those may include in their turn is allowed too.
 LAYERS = {
@@ -131,7 +132,7 @@ def place(path: PurePosixPath) -> Place:
 class Checker:
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.files = 0
+        self.checked = 0
 
     def sources(self) -> Iterator[PurePosixPath]:
         for side in ("include", "src", "python"):
@@ -141,7 +142,7 @@ class Checker:
 
     def run(self) -> Iterator[str]:
         for path in self.sources():
-            self.files += 1
+            self.checked += 1
             here = place(path)
             if here.side == "src" and here.layer not in LAYERS:
                 yield f"{path}:1: {'/'.join(path.parts[:2])} is no layer; the layers are: {' '.join(LAYERS)}"
@@ -250,19 +251,5 @@ def without_comments(text: str) -> str:
     return re.sub(tokens, blank, text, flags=re.DOTALL)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent)
-    checker = Checker(parser.parse_args().root)
-    faults = list(checker.run())
-    for fault in faults:
-        print(fault)
-    if checker.files == 0:
-        print(f"{checker.root}: no source file found, so nothing was checked")
-        return 1
-    print(f"{checker.files} files, {len(faults)} includes that are not allowed")
-    return 1 if faults else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, Checker, "includes that are not allowed"))

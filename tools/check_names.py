@@ -1,8 +1,6 @@
 #!/usr/bin/env python3
 """Checks that code and documents use the words of docs/glossary.md: those of this field, and one for each thing.
 
-  check_names.py [FOLDER]     the files that git knows in FOLDER, the repository if it isn't given
-
 Prints `file:line: what is wrong` for each word that has a better one, and exits with 1 if there is any. A name that is
 replaced throughout the project gets an entry here, so that it doesn't come back.
 """
@@ -12,6 +10,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+from checking import main
 
 # A regular expression of the word: what to say instead. Words are matched whole, capitals count.
 WORDS = {
@@ -62,29 +62,29 @@ def findings(path: str, text: str) -> Iterator[str]:
             yield f'{path}:{number}: "{match[0]}": say {instead} (docs/glossary.md)'
 
 
-def check(root: Path) -> list[str]:
-    """All findings in the files of `root` that git knows, new ones included."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=root, capture_output=True, text=True, check=True,
-    ).stdout.split("\0")  # fmt: skip
-    found = []
-    for name in listed:
-        path = root / name
-        if not name or name.startswith(EXEMPT) or not path.is_file():
-            continue
-        try:
-            found += findings(name, path.read_text(encoding="utf-8"))
-        except UnicodeDecodeError:
-            continue  # no text
-    return found
+class Checker:
+    """The files of `root` that git knows, new ones included."""
 
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.checked = 0
 
-def main() -> int:
-    found = check(Path(sys.argv[1] if len(sys.argv) > 1 else "."))
-    print(*found, sep="\n", end="\n" if found else "")
-    return 1 if found else 0
+    def run(self) -> Iterator[str]:
+        listed = subprocess.run(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            cwd=self.root, capture_output=True, text=True, check=True,
+        ).stdout.split("\0")  # fmt: skip
+        for name in listed:
+            path = self.root / name
+            if not name or name.startswith(EXEMPT) or not path.is_file():
+                continue
+            try:
+                text = path.read_text(encoding="utf-8")
+            except UnicodeDecodeError:
+                continue  # no text
+            self.checked += 1
+            yield from findings(name, text)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, Checker))

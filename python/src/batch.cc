@@ -7,6 +7,7 @@
 #include "crossdock/array/tensor.h"
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/batch.h"
+#include "crossdock/exchange/sync.h"
 #include "gil.h"
 #include "tensor/transfer.h"
 #include "wait.h"
@@ -24,7 +25,7 @@ using device::Queue;
 Device event_device(const RecordBatch& batch) { return batch.queue ? batch.queue->device() : batch.device; }
 
 void wait_here(RecordBatch* batch) {
-  if (exchange::is_ready(*batch)) return;
+  if (exchange::is_ready(batch->event)) return;
   const Device device = event_device(*batch);
   const auto context = drivers().context(device);
   wait_for_event(context, batch->event);
@@ -90,7 +91,7 @@ RecordBatch copy_to(const RecordBatch& batch, const Device& target, const Queue*
 
 RecordBatch waited_for(const RecordBatch& batch) {
   RecordBatch mine = batch;
-  if (exchange::is_ready(mine)) return mine;
+  if (exchange::is_ready(mine.event)) return mine;
   const GilRelease release;
   wait_here(&mine);
   return mine;

@@ -133,7 +133,7 @@ std::shared_ptr<std::byte[]> bits_of(const std::byte* bytes, std::int64_t n, std
 void require_host(const Tensor& tensor, const char* what) {
   // Refuses pinned and managed memory too: the new memory made here is host memory, and all buffers of an array must be
   // on one device.
-  if (tensor.device.type != device::DeviceType::kCpu || !is_ready(tensor)) {
+  if (tensor.device.type != device::DeviceType::kCpu || !is_ready(tensor.event)) {
     refuse(std::string(what) + " needs memory that the host can read now",
            "copy the tensor to the host and wait first");
   }

@@ -13,6 +13,7 @@
 #include "crossdock/array/sizes.h"
 #include "crossdock/array/tensor.h"
 #include "crossdock/core/error.h"
+#include "crossdock/exchange/sync.h"
 #include "queue_owned.h"
 
 namespace crossdock::exchange {
@@ -67,7 +68,7 @@ std::vector<std::shared_ptr<const void>> keep_on_queue(const std::shared_ptr<Bat
 /// Prepares a batch for planning: no pending work on host memory, sizes known, structure checked.
 RecordBatch prepared(RecordBatch from, const ContextPtr& executor, const Queue& queue) {
   if (array::host_reaches(from.device.type)) {
-    if (!is_ready(from)) wait_ready(&from, *executor);
+    if (!is_ready(from.event)) wait_ready(&from, *executor);
     std::int64_t copied = 0;
     return array::normalized(std::move(from), &copied, array::Offsets::kFromZero);
   }
@@ -99,15 +100,8 @@ void copy_gathered(const BatchPlan& plan, std::span<const BatchPlan::Part> parts
 
 }  // namespace
 
-bool is_ready(const RecordBatch& batch) {
-  // Read before check(): another thread may record the event meanwhile, and that may fail.
-  const bool nothing_to_wait_for = batch.event.empty();
-  batch.event.check();
-  return nothing_to_wait_for;
-}
-
 void wait_ready(RecordBatch* batch, Context& context) {
-  if (is_ready(*batch)) return;
+  if (is_ready(batch->event)) return;
   context.wait(batch->event);
   const auto done = [](RecordBatch* of) {
     of->event = {};
@@ -124,7 +118,7 @@ void resolve_sizes(RecordBatch* batch, const ContextPtr& context, const Queue& q
   if (unknown.empty()) return;
   std::uint64_t total = 0;
   for (const array::SizesAt& at : unknown) total += static_cast<std::uint64_t>(at.nbytes());
-  if (!is_ready(*batch)) context->order_after(queue, batch->event);
+  if (!is_ready(batch->event)) context->order_after(queue, batch->event);
   const Scratch scratch = make_scratch(total, context, OwningQueue(context, queue));
   std::uint64_t offset = 0;
   for (const array::SizesAt& at : unknown) {
@@ -159,7 +153,7 @@ RecordBatch copy(const RecordBatch& from, const ContextPtr& to, MemoryKind kind,
     return plan->take();
   }
 
-  if (!array::host_reaches(from.device.type) && !is_ready(from)) executor->order_after(queue, from.event);
+  if (!array::host_reaches(from.device.type) && !is_ready(from.event)) executor->order_after(queue, from.event);
   const bool one_queue = to->device() == executor->device();
   device::Buffer target =
       to->allocate(plan->bytes(), kind, device::Sharing::kPrivate, one_queue ? queue : to->make_queue());

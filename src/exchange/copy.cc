@@ -136,7 +136,7 @@ Tensor copy_on_device(const Tensor& from, const ContextPtr& to, MemoryKind kind,
     return made;
   }
 
-  if (!is_ready(from)) executor->order_after(queue, from.event);
+  if (!is_ready(from.event)) executor->order_after(queue, from.event);
   const auto bytes = static_cast<std::uint64_t>(from.nbytes());
   const bool one_queue = to->device() == executor->device();
   device::Buffer target = to->allocate(bytes, kind, device::Sharing::kPrivate, one_queue ? queue : to->make_queue());
@@ -190,7 +190,7 @@ Tensor fetched(const Tensor& from, const ContextPtr& executor, const OwningQueue
                         .device = {},
                         .kind = MemoryKind::kHost,
                         .read_only = false};
-  if (!is_ready(from)) executor->order_after(queue, from.event);
+  if (!is_ready(from.event)) executor->order_after(queue, from.event);
   // If a call throws, the queue keeps both until it is done with them.
   const auto target = owned_on_queue(device::Buffer(place, bytes), executor, owning);
   const auto source =
@@ -209,7 +209,7 @@ Tensor fetched(const Tensor& from, const ContextPtr& executor, const OwningQueue
 Tensor with_few_runs(const Tensor& from, const ContextPtr& executor, const OwningQueue& owning,
                      const ContextPtr& source) {
   if (from.c_contiguous()) return from;
-  if (from.device.type == device::DeviceType::kCpu && is_ready(from)) return dense_on_host(from);
+  if (from.device.type == device::DeviceType::kCpu && is_ready(from.event)) return dense_on_host(from);
   if (count_runs(from) <= kMostRuns) return from;
   // The target's context can't copy from a peer device to the host.
   const bool peers = source != nullptr && source->device() != executor->device();
@@ -264,7 +264,7 @@ Tensor copy_on(const OwningQueue& queue, const Tensor& from, const ContextPtr& t
   Tensor made;
   if (is_host(*executor)) {
     made = packed(from, to);
-  } else if (from.device.type == device::DeviceType::kCpu && !from.c_contiguous() && is_ready(from)) {
+  } else if (from.device.type == device::DeviceType::kCpu && !from.c_contiguous() && is_ready(from.event)) {
     made = copy_on_device(dense_on_host(from), to, kind, executor, queue, nullptr);  // the queue keeps the temporary
   } else if (!from.c_contiguous() && count_runs(from) > kMostRuns) {
     made = with_few_runs(from, executor, queue, source);
@@ -320,7 +320,7 @@ Tensor copy_into(const Tensor& to, const Tensor& from, const ContextPtr& executo
   }
   const Tensor few = with_few_runs(from, executor, owning, source);
   for (const Tensor* one : {&to, &few}) {
-    if (!is_ready(*one)) executor->order_after(queue, one->event);
+    if (!is_ready(one->event)) executor->order_after(queue, one->event);
   }
   order_after_readers(to, *executor, queue, target_owner.get());
   BufferRef place = all_of(to);

@@ -131,7 +131,7 @@ CudaStream export_cuda_array(Tensor* tensor, const device::DriverRegistry& drive
     tensor->queue = drivers.default_queue(before.device());
     if (before.usable_here()) context->order_after(*tensor->queue, context->record(before));
   }
-  if (reachable && !is_ready(*tensor)) {
+  if (reachable && !is_ready(tensor->event)) {
     if (!tensor->queue) tensor->queue = drivers.default_queue(tensor->device);
     drivers.context(device_of_event(*tensor))->order_after(*tensor->queue, tensor->event);
   }

@@ -183,7 +183,7 @@ void check_dlpack(const Tensor& tensor, bool legacy) {
   const std::int64_t id = dlpack_device(tensor.device).id;
   if (id != static_cast<std::int32_t>(id)) [[unlikely]]
     refuse("device ids of more than 32 bits", "hand it over as Arrow data");
-  if (!is_ready(tensor)) [[unlikely]] {
+  if (!is_ready(tensor.event)) [[unlikely]] {
     throw InvalidArgumentError(
         "the tensor's work may not be done, and DLPack carries no event; order the consumer's "
         "queue after it, or wait, first");

@@ -135,7 +135,7 @@ void order_for_dlpack(Tensor* tensor, const Device& of, DLPackStream stream, con
   if (is_out_of_reach(*tensor) && (!native || *native == tensor->queue->native())) {
     tensor->event = {};  // no order is asked for, or the consumer uses the same stream as the work
   }
-  if (is_ready(*tensor)) return;
+  if (is_ready(tensor->event)) return;
   // Pinned and managed memory has device number 0 in DLPack, whatever device works on it.
   const bool numbered = dlpack_device(of) == of || !is_cuda(of.type);
   // A handle has a meaning only for its own driver.
@@ -152,7 +152,7 @@ void order_for_dlpack(Tensor* tensor, const Device& of, DLPackStream stream, con
 }
 
 void order_for_dlpack(Tensor* tensor, const Queue& queue, const DriverRegistry& drivers, const WaitFunction& wait) {
-  if (is_ready(*tensor)) return;
+  if (is_ready(tensor->event)) return;
   // A queue can't be ordered after another driver's work.
   if (!drivers.for_type(device_of_event(*tensor).type)->handles(queue.device().type)) {
     return wait_and_forget(tensor, drivers, wait);
@@ -179,7 +179,7 @@ void order_on_work_stream(Tensor* tensor, const DriverRegistry& drivers, const W
     void* const native = tensor->queue->native();
     if (native == default_handle(tensor->queue->device().type)) tensor->event = {};
   }
-  if (is_ready(*tensor)) [[likely]]
+  if (is_ready(tensor->event)) [[likely]]
     return;
   if (device::host_readable(tensor->device.type)) return wait_and_forget(tensor, drivers, wait);
   // Queues of different CUDA devices can be ordered after each other. For other drivers the queue must be of the

@@ -10,10 +10,10 @@
 
 namespace crossdock::exchange {
 
-bool is_ready(const array::Tensor& tensor) {
+bool is_ready(const device::Event& event) {
   // Read before check(): another thread may record the event meanwhile, and that may fail.
-  const bool nothing_to_wait_for = tensor.event.empty();
-  tensor.event.check();
+  const bool nothing_to_wait_for = event.empty();
+  event.check();
   return nothing_to_wait_for;
 }
 
@@ -67,12 +67,12 @@ void keep_queue(array::Tensor* tensor) {
 
 void order_on(array::Tensor* tensor, device::Context& context, const device::Queue& queue) {
   // Work on this same queue comes first in any case.
-  if (!is_ready(*tensor) && tensor->event.awaits() != queue) context.order_after(queue, tensor->event);
+  if (!is_ready(tensor->event) && tensor->event.awaits() != queue) context.order_after(queue, tensor->event);
   tensor->event = {};
 }
 
 void wait_ready(array::Tensor* tensor, device::Context& context) {
-  if (!is_ready(*tensor)) context.wait(tensor->event);
+  if (!is_ready(tensor->event)) context.wait(tensor->event);
   tensor->event = {};
 }
 

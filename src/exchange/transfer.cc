@@ -34,7 +34,7 @@ Tensor without_foreign_work(Tensor tensor, const Context& executor, const Driver
   if (tensor.mask) {
     tensor.mask = std::make_shared<const Tensor>(without_foreign_work(*tensor.mask, executor, drivers, wait));
   }
-  if (is_ready(tensor)) return tensor;
+  if (is_ready(tensor.event)) return tensor;
   const ContextPtr theirs = drivers.context(device_of_event(tensor));
   if (theirs->driver_name() == executor.driver_name()) return tensor;
   wait(theirs, tensor.event);
@@ -97,7 +97,7 @@ Device device_of_event(const Tensor& tensor) noexcept { return tensor.queue ? te
 
 void wait_for(const Tensor& tensor, const DriverRegistry& drivers, const WaitFunction& wait) {
   if (tensor.mask) wait_for(*tensor.mask, drivers, wait);
-  if (is_ready(tensor)) return;
+  if (is_ready(tensor.event)) return;
   wait(drivers.context(device_of_event(tensor)), tensor.event);
 }
 

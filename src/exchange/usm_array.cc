@@ -100,7 +100,7 @@ Queue export_usm_array(const Tensor& tensor, const device::DriverRegistry& drive
   }
   if (tensor.queue && tensor.queue->device().type == DeviceType::kOneApi) return *tensor.queue;
   Queue queue = drivers.default_queue(tensor.device);
-  if (!is_ready(tensor)) drivers.context(tensor.device)->order_after(queue, tensor.event);
+  if (!is_ready(tensor.event)) drivers.context(tensor.device)->order_after(queue, tensor.event);
   return queue;
 }
 

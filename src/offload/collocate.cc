@@ -44,7 +44,7 @@ Tensor associated(const Tensor& array, const Queue& queue, const device::DriverR
   if (view.queue && *view.queue == queue) return view;
   const ContextPtr context = drivers.context(queue.device());
   const ContextPtr theirs = drivers.context(exchange::device_of_event(view));
-  if (!exchange::is_ready(view) && !view.event.awaits()) {
+  if (!exchange::is_ready(view.event) && !view.event.awaits()) {
     view.event = ordered(context, queue, theirs, std::move(view.event), wait);
   }
   if (view.queue) {

@@ -122,7 +122,8 @@ const dissociated::Receiver::Item* Reader::Impl::look() {
 const dissociated::Receiver::Item* Reader::Impl::wait(std::int64_t deadline) {
   for (bool woken = false;; woken = true) {
     if (const dissociated::Receiver::Item* item = look()) return item;
-    if (woken) stay_patient(deadline);  // the parts of a long message also end the wait, and may arrive without a pause
+    if (woken)
+      check_deadline(deadline);  // the parts of a long message also end the wait, and may arrive without a pause
     ClientConnection& source = due_from();
     try {
       if (!transport::wait_readable(source.transport(), options.wait, deadline, interrupted)) {
@@ -158,8 +159,9 @@ void Reader::Impl::finish(const dissociated::Receiver::Item& item) {
   data_connection.reset();
 }
 
-array::RecordBatch Reader::Impl::receive_batch(const dissociated::Receiver::Item& item,
-                                               const std::shared_ptr<const array::Schema>& of) {
+// Returns nullopt if the memory of the batch hasn't arrived.
+std::optional<array::RecordBatch> Reader::Impl::receive_batch(const dissociated::Receiver::Item& item,
+                                                              const std::shared_ptr<const array::Schema>& of) {
   item.message->batch(*of, &header);
   views.resize(header.buffers.size());
   std::shared_ptr<const void> owner;
@@ -170,6 +172,7 @@ array::RecordBatch Reader::Impl::receive_batch(const dissociated::Receiver::Item
                           "only bodies that are sent by value may be");
     }
     owner = map_remote(item.body);
+    if (!owner) return std::nullopt;
   } else if (header.codec != ipc::Codec::kNone) {
     owner = decompressor.decompress(*of, item.body, item.body_owner, name.c_str(), &header, &views);
   } else {
@@ -191,7 +194,8 @@ array::RecordBatch Reader::Impl::receive_batch(const dissociated::Receiver::Item
   return batch;
 }
 
-// Handles a type 1 body: the address of each buffer. Reads no data of the buffers.
+// Handles a type 1 body: the address of each buffer. Reads no data of the buffers. Returns null if a region isn't
+// announced yet; then no address was taken over.
 std::shared_ptr<const void> Reader::Impl::map_remote(ByteSpan body) {
   dissociated::read_remote_body(body, &remote);
   if (remote.size() != header.buffers.size()) {
@@ -200,7 +204,7 @@ std::shared_ptr<const void> Reader::Impl::map_remote(ByteSpan body) {
   }
   auto lease = std::make_shared<BatchLease>(data_connection ? data_connection : connection);
   try {
-    view_remote(lease.get());
+    if (!view_remote(lease.get())) return nullptr;
   } catch (const InterruptedError&) {
     throw;  // no address was taken over: next() can try again
   } catch (...) {
@@ -211,8 +215,8 @@ std::shared_ptr<const void> Reader::Impl::map_remote(ByteSpan body) {
   return lease;
 }
 
-// Looks up the memory of each buffer, and checks it. Waits for announcements of regions that arrive late.
-void Reader::Impl::view_remote(BatchLease* lease) {
+// Looks up the memory of each buffer, and checks it. Returns false if a region isn't announced yet.
+bool Reader::Impl::view_remote(BatchLease* lease) {
   const device::Region* region = nullptr;
   std::int32_t last_number = -1;
   for (std::size_t i = 0; i < remote.size(); ++i) {
@@ -227,7 +231,9 @@ void Reader::Impl::view_remote(BatchLease* lease) {
     }
     const std::uint16_t number = device::address_region(buffer.address);
     if (number != last_number) {
-      region = &lease->add(this->region(number));
+      std::shared_ptr<const device::Region> found = this->region(number);
+      if (!found) return false;
+      region = &lease->add(std::move(found));
       last_number = number;
     }
     const std::uint64_t offset = device::address_offset(buffer.address);
@@ -238,16 +244,17 @@ void Reader::Impl::view_remote(BatchLease* lease) {
     }
     views[i] = {region->data() + offset, header.buffers[i].length};
   }
+  return true;
 }
 
-// Returns the region with this number. Waits for an announcement that arrives late; throws InterruptedError if it must
-// not wait.
+// Returns the region with this number. If its announcement is late, waits for it, or, in a call that must not wait,
+// returns null until a time limit.
 std::shared_ptr<const device::Region> Reader::Impl::region(std::uint16_t number) {
   transport::Connection& from = bodies_from().transport();
   if (may_wait) return from.region(number, kAnnouncementTimeoutMs, interrupted);
   if (!from.knows_region(number)) {
     if (region_deadline == 0) region_deadline = deadline_ns(kAnnouncementTimeoutMs);
-    if (deadline_ns(0) < region_deadline) throw InterruptedError("the announcement of a region hasn't come yet");
+    if (deadline_ns(0) < region_deadline) return nullptr;
   }
   region_deadline = 0;
   return from.region(number, 0);
@@ -273,13 +280,13 @@ std::shared_ptr<const void> Reader::Impl::view_packed(const dissociated::Receive
   return owner;
 }
 
-// Decodes a message: stores a dictionary, or sets `*out` to a batch.
-void Reader::Impl::deliver(const dissociated::Receiver::Item& item, std::optional<array::RecordBatch>* out) {
+// Decodes a message: stores a dictionary, or sets `*out` to a batch. Returns false if its memory hasn't arrived.
+bool Reader::Impl::deliver(const dissociated::Receiver::Item& item, std::optional<array::RecordBatch>* out) {
   switch (item.message_kind) {
     case ipc::MessageKind::kRecordBatch: {
-      out->emplace(receive_batch(item, schema));
-      if (!options.all_columns) *out = array::select_columns(**out, delivered_schema, selected);
-      return;
+      *out = receive_batch(item, schema);
+      if (*out && !options.all_columns) *out = array::select_columns(**out, delivered_schema, selected);
+      return out->has_value();
     }
     case ipc::MessageKind::kDictionaryBatch: {
       const std::int64_t id = item.message->dictionary_id();
@@ -288,9 +295,9 @@ void Reader::Impl::deliver(const dissociated::Receiver::Item& item, std::optiona
         throw InvalidDataError("the stream \"" + name + "\" sends a dictionary with the id " + std::to_string(id) +
                                ", which no field of its schema names");
       }
-      array::RecordBatch batch = receive_batch(item, values);
-      dictionaries.put(id, std::move(batch), header.is_delta);
-      return;
+      std::optional<array::RecordBatch> batch = receive_batch(item, values);
+      if (batch) dictionaries.put(id, std::move(*batch), header.is_delta);
+      return batch.has_value();
     }
     default:
       throw UnsupportedTypeError("the stream \"" + name +
@@ -300,7 +307,7 @@ void Reader::Impl::deliver(const dissociated::Receiver::Item& item, std::optiona
 
 // Called while messages arrive that are no batch: checks the clock and calls the hook without sleeping. Throws the
 // errors of wait(); an interrupt takes precedence over the deadline.
-void Reader::Impl::stay_patient(std::int64_t deadline) {
+void Reader::Impl::check_deadline(std::int64_t deadline) {
   const std::int64_t now = now_ns();
   const bool late = deadline != 0 && now > deadline;
   if (interrupted && (late || now >= hook_due_ns)) {
@@ -332,16 +339,18 @@ bool Reader::Impl::advance(bool waiting, std::optional<array::RecordBatch>* batc
         finish(*item);
         return true;
       }
-      deliver(*item, batch);
+      if (!deliver(*item, batch)) {
+        unfinished = item;
+        return false;
+      }
       if (*batch) return true;
       item = nullptr;
-      if (may_wait) stay_patient(deadline);  // an endless series of dictionaries must not block the caller
+      if (may_wait) check_deadline(deadline);  // an endless series of dictionaries must not block the caller
     }
   } catch (const TimeoutError&) {
     throw;  // may be called again
   } catch (const InterruptedError&) {
     unfinished = item;  // its memory hasn't arrived
-    if (!may_wait) return false;
     throw;
   } catch (...) {
     batch->reset();

@@ -55,7 +55,7 @@ struct Reader::Impl {
   std::int64_t region_deadline = 0;                         // for the announcement that is awaited; 0: none is awaited
   bool full = false;                                        // Validation::kFull
   bool over = false;
-  std::int64_t hook_due_ns = 0;  // when stay_patient() next calls `interrupted`
+  std::int64_t hook_due_ns = 0;  // when check_deadline() next calls `interrupted`
   std::exception_ptr failure;    // the error that ended the stream early: every later call throws it again
 
   // Kept between batches to reuse their memory:
@@ -69,14 +69,14 @@ struct Reader::Impl {
   const dissociated::Receiver::Item* wait(std::int64_t deadline);
   const dissociated::Receiver::Item* look();
   void check_place(const ClientConnection& source, const transport::Incoming& message) const;
-  void stay_patient(std::int64_t deadline);
-  void deliver(const dissociated::Receiver::Item& item, std::optional<array::RecordBatch>* out);
+  void check_deadline(std::int64_t deadline);
+  bool deliver(const dissociated::Receiver::Item& item, std::optional<array::RecordBatch>* out);
   void put_back();
   void finish(const dissociated::Receiver::Item& item);
-  array::RecordBatch receive_batch(const dissociated::Receiver::Item& item,
-                                   const std::shared_ptr<const array::Schema>& of);
+  std::optional<array::RecordBatch> receive_batch(const dissociated::Receiver::Item& item,
+                                                  const std::shared_ptr<const array::Schema>& of);
   std::shared_ptr<const void> map_remote(ByteSpan body);
-  void view_remote(BatchLease* lease);
+  bool view_remote(BatchLease* lease);
   std::shared_ptr<const device::Region> region(std::uint16_t number);
   std::shared_ptr<const void> view_packed(const dissociated::Receiver::Item& item);
 };

@@ -6,7 +6,6 @@ import dis
 import io
 import itertools
 import os
-import pty
 import signal
 import subprocess
 import sys
@@ -19,6 +18,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
+from tests.terminal import on_a_terminal
 
 import crossdock as xd
 from crossdock import cli
@@ -298,26 +298,8 @@ def test_an_interrupt_anywhere_leaves_no_file(tmp_path):
     assert at > 100
 
 
-def on_a_terminal(*arguments: str) -> bytes:
-    """What the command writes to a terminal."""
-    master, slave = pty.openpty()
-    env = os.environ | {"TERM": "xterm", "COLUMNS": "100"}
-    done = subprocess.Popen([*COMMAND, *arguments], stdout=slave, stderr=slave, env=env)
-    os.close(slave)
-    shown = b""
-    try:
-        while part := os.read(master, 4096):
-            shown += part
-    except OSError:  # EIO: the other end is closed.
-        pass
-    finally:
-        os.close(master)
-    assert done.wait(60) == 0
-    return shown
-
-
 def test_a_terminal_gets_a_progress_bar(serving):
-    shown = on_a_terminal("get", serving.uri, "flights")
+    shown = on_a_terminal([*COMMAND, "get", serving.uri, "flights"], columns=100)
     assert b"\x1b[" in shown
     assert b"flights: 3 rows" in shown
 
@@ -327,7 +309,7 @@ def test_a_terminal_obeys_nothing_that_a_server_says():
     table = pa.table({f"column{evil}": [f"cell{evil}"], "list": [[evil]]})
     with xd.serve({f"name{evil}": table}) as server:
         for arguments in (("ls", server.uri), ("get", server.uri, f"name{evil}")):
-            shown = on_a_terminal(*arguments)
+            shown = on_a_terminal([*COMMAND, *arguments], columns=100)
             assert b"\x1b]" not in shown
             assert b"\x07" not in shown
             assert rb"name\x1b]0;pwned\x07\n" in shown

@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from rich.cells import cell_len
+from tests import terminal
 
 import crossdock as xd
 from crossdock._table import fitted, table_lines
@@ -24,21 +25,9 @@ LONG = pa.table({"text": ["日本語のとても長いテキスト" * 10, "short
 
 
 def on_a_terminal(*arguments: object, columns: int = 80, expect: int = 0) -> list[str]:
-    """The lines that a terminal is sent."""
-    master, slave = pty.openpty()
-    env = os.environ | {"TERM": "xterm", "COLUMNS": str(columns), "LINES": "24"}
-    done = subprocess.Popen([*COMMAND, *map(str, arguments)], stdin=slave, stdout=slave, stderr=slave, env=env)
-    os.close(slave)
-    sent = b""
-    try:
-        while part := os.read(master, 4096):
-            sent += part
-    except OSError:  # EIO: the other end is closed.
-        pass
-    finally:
-        os.close(master)
-    assert done.wait(60) == expect
-    return sent.decode().splitlines()
+    """The lines that the command sends to a terminal."""
+    command = [*COMMAND, *map(str, arguments)]
+    return terminal.on_a_terminal(command, columns=columns, expect=expect).decode().splitlines()
 
 
 def piped(*arguments: object) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
 import signal
 import struct
@@ -17,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from tests.terminal import on_a_terminal
 
 import crossdock as xd
 
@@ -334,19 +334,7 @@ def test_wrong_usage(tmp_path: Path) -> None:
 
 def test_a_narrow_terminal_loses_nothing(tmp_path: Path) -> None:
     path = write_file(tmp_path / "flights.arrow", [BATCH])
-    master, slave = pty.openpty()
-    env = os.environ | {"TERM": "xterm", "COLUMNS": "20"}
-    process = subprocess.Popen([*COMMAND, str(path), "--buffers"], stdout=slave, stderr=slave, env=env)
-    os.close(slave)
-    shown = b""
-    try:
-        while part := os.read(master, 4096):
-            shown += part
-    except OSError:  # EIO: the other end is closed.
-        pass
-    finally:
-        os.close(master)
-    assert process.wait(60) == 0
+    shown = on_a_terminal([*COMMAND, str(path), "--buffers"], columns=20)
     # Lines are broken between words, and nothing else is changed.
     assert shown.decode().split() == inspect(path, "--buffers")[0].split()
 

@@ -49,7 +49,7 @@ def test_these_pages_are_right() -> None:
 
 
 def test_what_is_right_passes(tmp_path: Path) -> None:
-    assert check(tmp_path, {}) == (0, ["3 pages, 0 faults"])
+    assert check(tmp_path, {}) == (0, ["3 files, 0 faults"])
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_fault_is_found(tmp_path: Path, text: str, fault: str) -> None:
 def test_a_page_that_none_leads_to_is_found(tmp_path: Path) -> None:
     assert check(tmp_path, {"docs/lost.md": "[itself](lost.md)\n"}) == (
         1,
-        ["docs/lost.md: no page leads here", "4 pages, 1 faults"],
+        ["docs/lost.md: no page leads here", "4 files, 1 faults"],
     )
 
 

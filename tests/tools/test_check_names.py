@@ -35,8 +35,10 @@ NOT_FOUND = [
 
 
 def check(tree: Path) -> tuple[int, list[str]]:
-    done = subprocess.run([sys.executable, CHECK, tree], capture_output=True, text=True, check=False)
-    return done.returncode, done.stdout.splitlines()
+    done = subprocess.run([sys.executable, CHECK, "--root", tree], capture_output=True, text=True, check=False)
+    *found, summary = done.stdout.splitlines()
+    assert summary.endswith(f" files, {len(found)} faults")
+    return done.returncode, found
 
 
 def test_words_that_have_a_better_one_are_found_and_no_others(tmp_path: Path) -> None:

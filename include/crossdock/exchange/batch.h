@@ -11,9 +11,6 @@
 /// array/record_batch.h.
 namespace crossdock::exchange {
 
-/// True if no work on the memory is pending. Throws the error of failed work, if it is known.
-CROSSDOCK_EXPORT bool is_ready(const array::RecordBatch& batch);
-
 /// Blocks the calling thread until the work on the memory, including that of dictionaries, is over. Clears the event.
 ///
 /// If the host may read the memory, the batch is then treated as one imported from the host: sizes are read and the

@@ -3,13 +3,15 @@
 #include "crossdock/array/tensor.h"
 #include "crossdock/core/export.h"
 #include "crossdock/device/driver.h"
+#include "crossdock/device/event.h"
 #include "crossdock/device/queue.h"
 
-/// Synchronisation of tensors: for protocols that can't carry a tensor's event.
+/// Synchronisation of tensors and batches: for protocols that can't carry a tensor's event.
 namespace crossdock::exchange {
 
-/// True if no work on the memory is pending. Throws the error of failed work, if it is known.
-CROSSDOCK_EXPORT bool is_ready(const array::Tensor& tensor);
+/// Returns true if no work before `event`, the one of a tensor or a batch, is pending. Throws the error of failed work,
+/// if it is known. Doesn't ask the driver.
+CROSSDOCK_EXPORT bool is_ready(const device::Event& event);
 
 /// Makes an event that can't be waited for, for work on a stream whose device has no driver here. Waiting for it or
 /// querying it throws ExportError. The tensor's queue holds the stream, for protocols that can pass it on.

@@ -272,26 +272,27 @@ PyObject* empty(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t pos
 PyMethodDef functions[] = {
     {"asarray", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(asarray)), METH_FASTCALL | METH_KEYWORDS,
      "asarray(obj, device=None, copy=None, queue=None, *, usm_type=None, sync=None)\n--\n\n"
-     "Any array as a Tensor, without a copy where none is asked for.\n\n"
-     "Takes what speaks the buffer protocol, DLPack (in Python or C), Arrow, the CUDA Array Interface, the SYCL USM "
-     "array interface or NumPy's array interface.\n\ndevice: where it must be (\"cpu\", \"cuda:1\"); None: where it "
-     "is. copy: True always copies, False "
-     "raises BufferError where one is needed. queue: where a copy runs; without a device, the array comes to the "
-     "queue's. usm_type: \"device\", \"shared\" or \"host\", the kind of a device's memory it must be in. sync: "
-     "whether "
-     "the stream of an array that comes by the CUDA Array Interface is heeded; None: as "
-     "set_cuda_array_interface_sync() says."},
+     "Returns any array as a Tensor. Copies only if an argument asks for it.\n\n"
+     "Accepts objects with the buffer protocol, DLPack (in Python or C), Arrow, the CUDA Array Interface, the SYCL "
+     "USM array interface or NumPy's array interface.\n\n"
+     "device: the device of the result (\"cpu\", \"cuda:1\"). None: the device of the array.\n"
+     "copy: True always copies. False raises BufferError if a copy is needed. None copies if needed.\n"
+     "queue: the queue on which a copy runs. Without a device, the result is on the device of the queue.\n"
+     "usm_type: the kind of device memory of the result: \"device\", \"shared\" or \"host\".\n"
+     "sync: whether the result is ordered after the stream of the CUDA Array Interface. None: the value of "
+     "set_cuda_array_interface_sync()."},
     {"empty", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(empty)), METH_FASTCALL | METH_KEYWORDS,
      "empty(shape, dtype=\"float64\", *, device=None, queue=None, usm_type=None)\n--\n\n"
-     "A new Tensor in C order whose memory is not set. queue: work on the memory is on it, or ordered after it; "
-     "whatever "
-     "Queue() takes. device: where it is, if that isn't the queue's. With neither it is on the current queue "
-     "(crossdock.offload), if somebody chose one, else in host memory. usm_type: the kind of a device's memory: "
-     "\"device\", \"shared\" or \"host\"."},
+     "Returns a new Tensor in C order. The memory is not initialized.\n\n"
+     "queue: any argument of Queue(). Work on the memory runs on this queue or is ordered after it.\n"
+     "device: the device of the memory, if it isn't the queue's. With neither, the memory is on the current queue "
+     "(crossdock.offload) if the program chose one, else on the host.\n"
+     "usm_type: the kind of device memory: \"device\", \"shared\" or \"host\"."},
     {"from_dlpack", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(from_dlpack)),
      METH_FASTCALL | METH_KEYWORDS,
      "from_dlpack(x, /, *, device=None, copy=None)\n--\n\n"
-     "A Tensor from an object with __dlpack__, by that protocol alone: as the Python array API standard says."},
+     "Returns a Tensor of an object with __dlpack__, as the Python array API standard specifies. Uses no other "
+     "protocol."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace

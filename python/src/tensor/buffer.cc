@@ -109,7 +109,7 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) noexcept {
     whole.ndim = tensor.ndim();
     whole.shape = numbers(tensor.shape());
     whole.strides = numbers(tensor.strides());
-    if (!exchange::is_ready(tensor)) {
+    if (!exchange::is_ready(tensor.event)) {
       wait_for(tensor);  // not cached: if the work fails, the next request waits and fails again
     } else if (wants_format) {
       object->shown = whole;

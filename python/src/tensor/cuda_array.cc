@@ -122,15 +122,15 @@ void bind_cuda_array(nb::module_& module) {
         return checked(new_tensor(tensor_from_cuda_interface(desc, owner, sync)));
       },
       "desc"_a, "owner"_a.none() = nb::none(), "sync"_a.none() = nb::none(),
-      "A Tensor from a dictionary as __cuda_array_interface__ gives it.\n\n"
-      "owner: an object to keep as long as anybody looks at the memory; without one the caller sees to that. "
-      "sync: whether the stream is heeded; False: the caller has seen to the order; None: as "
-      "set_cuda_array_interface_sync() says.");
+      "Returns a Tensor of a dictionary of the CUDA Array Interface.\n\n"
+      "owner: an object that is kept while the memory is in use. Without one, the caller must keep the memory alive.\n"
+      "sync: whether the result is ordered after the stream in the dictionary. False: the caller is responsible for "
+      "the order. None: the value of set_cuda_array_interface_sync().");
   module.def(
       "set_cuda_array_interface_sync", [](bool enabled) { heeded.store(enabled ? 1 : 0); }, "enabled"_a,
-      "Whether the streams of arrays that come by __cuda_array_interface__ are heeded where a call doesn't say: True, "
-      "unless the environment says CROSSDOCK_CUDA_ARRAY_INTERFACE_SYNC=0. With False whoever hands arrays over sees to "
-      "their order.");
+      "Sets whether arrays that are imported by __cuda_array_interface__ are ordered after their stream, for calls "
+      "without `sync`. It is True, unless the environment has CROSSDOCK_CUDA_ARRAY_INTERFACE_SYNC=0. With False, the "
+      "program is responsible for the order.");
 }
 
 }  // namespace crossdock::python

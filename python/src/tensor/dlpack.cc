@@ -187,7 +187,7 @@ std::optional<device::Device> copy_target(const Tensor& tensor, const ExportRequ
 /// Throws ExportError if the tensor has an event of a device without a driver here: no driver can wait for it or order
 /// a queue after it, and only Arrow can pass it on. Accepts streams that are out of reach (exchange/sync.h).
 void refuse_foreign_event(const Tensor& tensor) {
-  if (exchange::is_out_of_reach(tensor) || exchange::is_ready(tensor)) return;
+  if (exchange::is_out_of_reach(tensor) || exchange::is_ready(tensor.event)) return;
   try {
     drivers().context(exchange::device_of_event(tensor));
   } catch (const UnsupportedError& error) {

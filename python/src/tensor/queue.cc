@@ -218,8 +218,8 @@ void bind_queue(nb::module_& module) {
           "the device than its own, the same one for everybody who asks for this name.")
       .def_static(
           "new", make_another, "of"_a,
-          "A new in-order queue, which nobody else has, of the device that `of` names; of a SYCL queue or context in "
-          "the same context.")
+          "Makes a new in-order queue of the device that `of` names. For a SYCL queue or context, the new queue is "
+          "of the same context.")
       .def_prop_ro(
           "device", [](const PyQueue& self) { return self.queue.device(); }, "Whose work it is.")
       .def_prop_ro(
@@ -231,11 +231,11 @@ void bind_queue(nb::module_& module) {
             const std::string name = name_of(self.queue);
             return name.empty() ? nb::none() : nb::object(displayed(name));
           },
-          "What it was asked for as, by Queue(of, name=); None for any other.")
+          "The name given to Queue(of, name=); None for any other queue.")
       .def_prop_ro(
           "in_order", [](const PyQueue& self) { return in_order(self.queue); },
-          "Whether work on it runs one after another, whoever put it there. False of SYCL's queues without order, as "
-          "dpctl's own ones of a device are: there only what comes through Crossdock is in order.")
+          "Whether all work on the queue runs in order. False for out-of-order queues of SYCL, as dpctl makes them "
+          "for a device: there, only the work that is submitted through Crossdock is in order.")
       .def_prop_ro(
           "native", [](const PyQueue& self) { return reinterpret_cast<std::uintptr_t>(self.queue.native()); },
           "The handle as a number, for other libraries.")

@@ -118,7 +118,7 @@ Tensor empty_on(const array::ElementType& type, std::span<const std::int64_t> sh
 }
 
 void wait_for(const Tensor& tensor) {
-  if (tensor.mask || !exchange::is_ready(tensor)) exchange::wait_for(tensor, drivers(), wait_for_event);
+  if (tensor.mask || !exchange::is_ready(tensor.event)) exchange::wait_for(tensor, drivers(), wait_for_event);
 }
 
 Tensor waited_for(Tensor tensor) {
@@ -173,7 +173,7 @@ void note_default_queue(Tensor* tensor) {
 }
 
 void order_on_default_queue(Tensor* tensor) {
-  if (!exchange::is_out_of_reach(*tensor) && exchange::is_ready(*tensor)) [[likely]]
+  if (!exchange::is_out_of_reach(*tensor) && exchange::is_ready(tensor->event)) [[likely]]
     return;
   const device::DriverRegistry& all = drivers();
   const GilReleaseIfHeld release;  // the C exchange API may be called without the GIL

@@ -198,17 +198,16 @@ PyGetSetDef attributes[] = {
     {"readonly", readonly, nullptr, "Whether the memory may only be read. Stays so in every protocol.", nullptr},
     {"pointer", pointer, nullptr, "The address of the first element, on its device; 0 if there is no element.",
      nullptr},
-    {"mask", mask, nullptr, "Which elements are valid, a tensor of the same shape, or None: all are.", nullptr},
-    {"event", event, nullptr, "The work to wait for before the memory is touched, or None: it may be touched now.",
-     nullptr},
-    {"queue", queue, nullptr, "The queue that its producer's work is on, or None.", nullptr},
+    {"mask", mask, nullptr, "A tensor of the same shape that says which elements are valid. None: all are.", nullptr},
+    {"event", event, nullptr, "The pending work on the memory. None: there is none.", nullptr},
+    {"queue", queue, nullptr, "The queue with the work of the producer, or None.", nullptr},
     {"usm_type", usm_type, nullptr,
      "The kind of a device's memory: \"device\", \"shared\" or \"host\" (the host's that the device reaches); None for "
      "the host's own.",
      nullptr},
     {"pointer_attributes", pointer_attributes, nullptr,
-     "What the driver knows of the pointer: device, device_pointer, context, host_accessible, managed, allocation (its "
-     "start and size, or None).",
+     "The attributes of the pointer that the driver reports: device, device_pointer, context, host_accessible, "
+     "managed, and allocation (start and size, or None).",
      nullptr},
     {"T", transposed, nullptr, "The same memory with all dimensions reversed.", nullptr},
     {"__array_interface__", array_interface, nullptr, "NumPy's array interface, version 3; host memory only.", nullptr},
@@ -226,52 +225,54 @@ PyMethodDef methods[] = {
      "transpose(*axes)\n--\n\nThe same memory with its dimensions in another order; without axes, reversed."},
     {"to", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(to)), METH_FASTCALL | METH_KEYWORDS,
      "to($self, /, device, *, queue=None)\n--\n\n"
-     "The same elements in memory of a device: this object if it is there, else a copy. queue: where the copy runs; it "
-     "may still be under way then, and whoever takes the result is ordered after it. Without one it runs on the "
-     "device's "
-     "default queue, and a copy to the host is done when this returns."},
+     "Returns the elements in memory of a device: this tensor if it is there, else a copy.\n\n"
+     "queue: the queue on which the copy runs. The copy may still be under way when this returns; consumers of the "
+     "result are ordered after it. Without a queue, the copy runs on the default queue of the device, and a copy to "
+     "the host is"
+     " complete when this returns."},
     {"copy", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(copy)), METH_FASTCALL | METH_KEYWORDS,
-     "copy($self, /, *, queue=None)\n--\n\nThe same elements in new, writable memory of the same device. queue: as for "
-     "to()."},
+     "copy($self, /, *, queue=None)\n--\n\n"
+     "Returns a copy in new, writable memory of the same device. queue: as for to()."},
     {"copy_to", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(copy_to_method)),
      METH_FASTCALL | METH_KEYWORDS,
      "copy_to($self, queue=None, /, *, usm_type=None)\n--\n\n"
-     "A copy for work on a queue: whatever Queue() takes, or the current one (crossdock.offload). It runs there, and "
-     "may still be under way."},
+     "Returns a copy for work on a queue. The copy runs on that queue and may still be under way when this returns.\n\n"
+     "queue: any argument of Queue(). None: the current queue (crossdock.offload)."},
     {"copy_from", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(copy_from_method)),
      METH_FASTCALL | METH_KEYWORDS,
      "copy_from($self, source, /, *, queue=None)\n--\n\n"
-     "Puts the elements of any array of this shape and type into this one's memory, which must be writable and in C "
-     "order; a source in C order is copied at once, without further memory. Returns the tensor with the end of the "
-     "copy as its event: use that one from then "
-     "on. queue: where it runs, and then it may still be under way; without one it runs on the queue that this tensor "
-     "is on, else the source, and where one of the two is the host's, it is done when this returns."},
+     "Copies the elements of an array of the same shape and type into this tensor's memory, which must be writable "
+     "and in C order. A source in C order needs no further memory.\n\n"
+     "Returns this tensor with the end of the copy as its event: use the result from then on.\n\n"
+     "queue: the queue on which the copy runs; it may still be under way when this returns. Without a queue, the "
+     "copy runs on the queue of this tensor, else on the queue of the source. If one of the two is host memory, it "
+     "is then complete when this returns."},
     {"collocate", collocate, METH_O,
      "collocate($self, other, /)\n--\n\n"
-     "The elements for work on a queue: whatever Queue() takes, or the queue of another array. Where that queue "
-     "reaches the memory this is "
-     "the same memory, associated with the queue, which is ordered after the work that is pending on it; else a copy."},
+     "Returns the elements for work on a queue. If the queue reaches the memory, this is the same memory, associated "
+     "with the queue, and the queue is ordered after the pending work on it. Else it is a copy.\n\n"
+     "other: any argument of Queue(), or an array, whose queue is meant."},
     {"sycl_usm_array_interface", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(usm_array_interface_with)),
      METH_FASTCALL | METH_KEYWORDS,
      "sycl_usm_array_interface($self, /, syclobj=\"queue\")\n--\n\n"
-     "The dictionary of __sycl_usm_array_interface__ with another syclobj: \"context\", a capsule for one consumer, or "
-     "\"filter\", the filter string of a device whose default context it is."},
+     "Returns the dictionary of __sycl_usm_array_interface__ with another syclobj: \"context\", a capsule for one "
+     "consumer, or \"filter\", the filter string of a device if the memory is of its default context."},
     {"item", item, METH_NOARGS,
      "item($self, /)\n--\n\n"
-     "The value of a tensor of one element, as a bool, int, float or complex. Waits; of memory that the host can "
-     "read."},
+     "Returns the value of a tensor of one element, as a bool, int, float or complex. Waits for pending work. For "
+     "memory that the host can read."},
     {"tolist", to_list, METH_NOARGS,
      "tolist($self, /)\n--\n\n"
-     "The values as nested lists of bool, int, float or complex; without dimensions, as item(). Waits; of memory that "
-     "the host can read."},
+     "Returns the values as nested lists of bool, int, float or complex; without dimensions, as item(). Waits for "
+     "pending work. For memory that the host can read."},
     {"_repr_html_", html, METH_NOARGS, "_repr_html_($self, /)\n--\n\nFor notebooks."},
     {"wait", wait, METH_NOARGS,
-     "wait($self, /)\n--\n\nWaits until the memory may be touched. Raises what the work failed with."},
+     "wait($self, /)\n--\n\n"
+     "Waits for the pending work on the memory. Raises the error of failed work."},
     {"unsynchronized", unsynchronized, METH_NOARGS,
      "unsynchronized($self, /)\n--\n\n"
-     "The same memory without its event and queue: nobody waits for anything any more, and the CUDA Array Interface "
-     "shows "
-     "stream None. For those who have seen to the order themselves."},
+     "Returns the same memory without its event and queue. Consumers then wait for nothing, and the CUDA Array "
+     "Interface shows stream None. The caller is responsible for the order of work on the memory."},
     {"__dlpack__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(dlpack)), METH_FASTCALL | METH_KEYWORDS,
      "__dlpack__($self, /, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n"
      "A DLPack capsule: \"dltensor_versioned\" if max_version is (1, 0) or later, else \"dltensor\". Raises "
@@ -279,16 +280,16 @@ PyMethodDef methods[] = {
      "where DLPack can't say what this is, or where copy=False and one is needed."},
     {"to_arrow", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(to_arrow)), METH_FASTCALL | METH_KEYWORDS,
      "to_arrow($self, /, *, bits=False)\n--\n\n"
-     "A Column of this tensor, without a copy. bits: bool, a byte each here, is converted to Arrow's bits; without it "
-     "bool is refused."},
+     "Returns a Column of this tensor, without a copy. bits: True converts bool, which is a byte here, to Arrow's "
+     "bits. False refuses bool."},
     {"__arrow_c_schema__", arrow_schema, METH_NOARGS,
      "__arrow_c_schema__($self, /)\n--\n\n"
      "The Arrow type: of one dimension a number's, of more arrow.fixed_shape_tensor."},
     {"__arrow_c_array__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(arrow_array)),
      METH_FASTCALL | METH_KEYWORDS,
      "__arrow_c_array__($self, requested_schema=None)\n--\n\n"
-     "A pair of capsules of host memory: of a device, a copy. Waits until it may be touched. A requested schema is not "
-     "followed."},
+     "Returns a pair of capsules of host memory; device memory is copied. Waits for pending work. Ignores a "
+     "requested schema."},
     {"__arrow_c_device_array__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(arrow_device_array)),
      METH_FASTCALL | METH_KEYWORDS,
      "__arrow_c_device_array__($self, requested_schema=None, **keywords)\n--\n\n"
@@ -296,7 +297,7 @@ PyMethodDef methods[] = {
     {"__array__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(array_method)),
      METH_FASTCALL | METH_KEYWORDS,
      "__array__($self, dtype=None, copy=None)\n--\n\n"
-     "A NumPy array. Raises BufferError for memory that the host can't read: NumPy gets no copy without a word."},
+     "Returns a NumPy array. Raises BufferError for memory that the host can't read: a copy has to be asked for."},
     {"__dlpack_device__", dlpack_device, METH_NOARGS,
      "__dlpack_device__($self, /)\n--\n\n(device type, device id), DLPack's numbers."},
     {nullptr, nullptr, 0, nullptr}};
@@ -305,11 +306,11 @@ PyMemberDef members[] = {{"__weaklistoffset__", T_PYSSIZET, offsetof(PyTensor, w
                          {nullptr, 0, 0, 0, nullptr}};
 
 constexpr const char* kDoc =
-    "An n-dimensional array in the memory of some device: a view of memory that somebody else owns, which it keeps "
-    "alive.\n\nGet one with asarray(), from_dlpack() or empty(), hand it to anything that takes DLPack, the buffer "
-    "protocol, NumPy's array interface, the CUDA Array Interface or Arrow. Immutable; its memory may be written "
-    "through "
-    "what was made from it unless it is read-only. Safe to share between threads.";
+    "An n-dimensional array in the memory of a device. It is a view of memory that another object owns, and keeps "
+    "that object alive.\n\n"
+    "Make one with asarray(), from_dlpack() or empty(). Every consumer of DLPack, the buffer protocol, NumPy's array"
+    " interface, the CUDA Array Interface or Arrow takes it. It is immutable, but its memory may be written through "
+    "what was made from it, unless it is read-only. Safe to share between threads.";
 
 PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(deallocate)},
                        {Py_tp_repr, reinterpret_cast<void*>(representation)},

@@ -195,7 +195,7 @@ nb::object shown(const Tensor& tensor, PyObject* form) {
   nb::object syclobj = syclobj_of(queue, form);
   // A consumer is ordered after the tensor's work only if it gets an in-order queue itself. Otherwise wait here.
   const bool ordered = queue_or_null(syclobj) != nullptr && sycl().queue_info(queue).in_order;
-  if (!ordered && !exchange::is_ready(tensor)) wait_for(tensor);
+  if (!ordered && !exchange::is_ready(tensor.event)) wait_for(tensor);
   nb::dict interface = interface_of(tensor, exchange::kUsmArrayVersion, Units::kElements);
   interface["offset"] = 0;
   if (tensor.data == nullptr) {
@@ -262,11 +262,11 @@ void bind_usm_array(nb::module_& module) {
         return deleter.is_none() ? checked(new_tensor(read(desc, owner))) : adopt(desc, owner, deleter);
       },
       "desc"_a, "owner"_a.none() = nb::none(), nb::kw_only(), "deleter"_a.none() = nb::none(),
-      "A Tensor from a dictionary as __sycl_usm_array_interface__ gives it.\n\n"
-      "owner: an object to keep as long as anybody looks at the memory, and whose buffer is the memory where the "
-      "dictionary has no data; without one the caller sees to that. deleter: a function that takes the address in "
-      "data and frees it: called once, when nobody looks at the memory any more, and before the owner goes; not if "
-      "this call raises, and not once the interpreter ends.");
+      "Returns a Tensor of a dictionary of the SYCL USM array interface.\n\n"
+      "owner: an object that is kept while the memory is in use. If the dictionary has no data, the owner's buffer "
+      "is the memory. Without an owner, the caller must keep the memory alive.\n"
+      "deleter: a function that takes the address in data and frees it. It is called once, when the memory is no "
+      "longer used, before the owner is released. It isn't called if this call raises, or when the interpreter ends.");
 }
 
 }  // namespace crossdock::python

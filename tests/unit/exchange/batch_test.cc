@@ -12,6 +12,7 @@
 
 #include "crossdock/core/error.h"
 #include "crossdock/device/registry.h"
+#include "crossdock/exchange/sync.h"
 #include "support.h"
 #include "unit/array/made_array.h"
 #include "unit/device/sim/support.h"
@@ -373,7 +374,7 @@ TEST_F(BatchTest, NothingToCopyIsNoCall) {
   const RecordBatch on_device = to_device(batch);
   EXPECT_EQ(driver_->counters().total(), 0u);
   EXPECT_EQ(on_device.device, kZero);
-  EXPECT_TRUE(is_ready(on_device));
+  EXPECT_TRUE(is_ready(on_device.event));
 }
 
 TEST_F(BatchTest, HandlesAreNotCopied) {

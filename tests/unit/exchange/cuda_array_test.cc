@@ -111,7 +111,7 @@ TEST_P(CudaArrayTest, ThePointerSaysWhereItIs) {
   EXPECT_EQ(tensor.device, (Device{DeviceType::kCuda, 0}));
   EXPECT_EQ(tensor.kind, MemoryKind::kDevice);
   EXPECT_FALSE(tensor.queue);
-  EXPECT_TRUE(is_ready(tensor));
+  EXPECT_TRUE(is_ready(tensor.event));
 }
 
 TEST_P(CudaArrayTest, PinnedAndManagedMemory) {
@@ -261,7 +261,7 @@ TEST_P(CudaArrayTest, OfNoElementsThePointerIsIgnored) {
     Tensor tensor = made_tensor("int8", {0, 3}, {3, 1}, reinterpret_cast<void*>(0x1000));
     import(&tensor, version, stream());
     EXPECT_EQ(tensor.data, nullptr);
-    EXPECT_TRUE(is_ready(tensor));
+    EXPECT_TRUE(is_ready(tensor.event));
     EXPECT_FALSE(tensor.queue);
   }
 }
@@ -274,10 +274,10 @@ TEST_P(CudaArrayTest, VersionsZeroToThree) {
     const Tensor tensor = imported(stream(), version);
     ASSERT_TRUE(tensor.queue) << "before version 3 nothing is promised: the legacy default stream's order is taken";
     EXPECT_EQ(tensor.queue->native(), reinterpret_cast<void*>(std::intptr_t{1}));
-    EXPECT_FALSE(is_ready(tensor));
+    EXPECT_FALSE(is_ready(tensor.event));
     const Tensor without_order = imported(stream(), version, false);
     EXPECT_FALSE(without_order.queue);
-    EXPECT_TRUE(is_ready(without_order));
+    EXPECT_TRUE(is_ready(without_order.event));
   }
   EXPECT_FALSE(imported(std::nullopt, 3).queue);
 }
@@ -299,7 +299,7 @@ TEST_P(CudaArrayTest, Streams) {
     const Tensor tensor = imported(number);
     ASSERT_TRUE(tensor.queue);
     EXPECT_EQ(tensor.queue->native(), reinterpret_cast<void*>(number));
-    EXPECT_FALSE(is_ready(tensor));
+    EXPECT_FALSE(is_ready(tensor.event));
   }
 }
 
@@ -513,18 +513,18 @@ TEST_P(CudaArrayTest, WithoutADriverPointerAndStreamAreCarried) {
   EXPECT_EQ(tensor.device, (Device{DeviceType::kCuda, 0}));
   EXPECT_EQ(tensor.data, reinterpret_cast<void*>(0x1000));
   EXPECT_TRUE(is_out_of_reach(tensor));
-  EXPECT_THAT(message_of<ExportError>([&] { is_ready(tensor); }), HasSubstr("stream of cuda:0 (77)"))
+  EXPECT_THAT(message_of<ExportError>([&] { is_ready(tensor.event); }), HasSubstr("stream of cuda:0 (77)"))
       << "no protocol that can't carry the stream may hand it on";
   EXPECT_EQ(export_cuda_array(&tensor, none), 77);
   Tensor free = made_tensor("int8", {4}, {1}, reinterpret_cast<void*>(0x1000));
   import_cuda_array(&free, 3, 77, false, none);
-  EXPECT_TRUE(is_ready(free));
+  EXPECT_TRUE(is_ready(free.event));
   EXPECT_EQ(export_cuda_array(&free, none), std::nullopt);
   Tensor wrong = made_tensor("int8", {4}, {1}, reinterpret_cast<void*>(0x1000));
   EXPECT_THROW(import_cuda_array(&wrong, 3, 0, true, none), InvalidDataError);
   for (const std::int64_t stream : {std::int64_t{0}, std::int64_t{-7}}) {
     import_cuda_array(&wrong, 3, stream, false, none);
-    EXPECT_TRUE(is_ready(wrong)) << "no stream is heeded, so that none can be wrong";
+    EXPECT_TRUE(is_ready(wrong.event)) << "no stream is heeded, so that none can be wrong";
   }
 }
 

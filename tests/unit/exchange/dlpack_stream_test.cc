@@ -92,7 +92,7 @@ class DlpackStreamSim : public device::SimTest {
   }
   void order(Tensor* tensor, DLPackStream stream, const Device& of = device::kZero) {
     order_for_dlpack(tensor, of, stream, drivers_, counted());
-    EXPECT_TRUE(is_ready(*tensor));
+    EXPECT_TRUE(is_ready(tensor->event));
   }
   /// What a consumer reads on a queue, which does nothing about the order.
   std::vector<double> read_on(Tensor tensor, const Queue& queue) {
@@ -173,7 +173,7 @@ TEST_F(DlpackStreamSim, AStreamThatNobodyKnows) {
 TEST_F(DlpackStreamSim, AQueueIsAStreamToo) {
   Tensor tensor = under_way();
   order_for_dlpack(&tensor, theirs_, drivers_, counted());
-  EXPECT_TRUE(is_ready(tensor));
+  EXPECT_TRUE(is_ready(tensor.event));
   EXPECT_EQ(read_on(tensor, theirs_), numbers_);
   EXPECT_EQ(waited_, 0);
   tensor = under_way();
@@ -205,7 +205,7 @@ TEST_F(DlpackStreamSim, OfOursTheWorkStreamIsTheDefaultQueue) {
   EXPECT_EQ(work_stream(kFirst, drivers_), nullptr);
   Tensor tensor = under_way();
   order_on_work_stream(&tensor, drivers_, counted());
-  EXPECT_TRUE(is_ready(tensor));
+  EXPECT_TRUE(is_ready(tensor.event));
   EXPECT_EQ(read_on(tensor, work), numbers_);
   EXPECT_EQ(waited_, 0);
   note_work_stream(&tensor, drivers_);
@@ -241,15 +241,15 @@ TEST(DlpackStreamTest, WithoutADriverTheStreamIsCarried) {
     for (const DLPackStream same : {DLPackStream{}, DLPackStream{standard}}) {
       Tensor shown = tensor;
       order_for_dlpack(&shown, device, same, none);
-      EXPECT_TRUE(is_ready(shown)) << "the very stream that the work is on";
+      EXPECT_TRUE(is_ready(shown.event)) << "the very stream that the work is on";
     }
     EXPECT_THROW(order_for_dlpack(&tensor, device, another, none), ExportError);
     Tensor without_order = tensor;
     order_for_dlpack(&without_order, device, kDLPackNoOrder, none);
-    EXPECT_TRUE(is_ready(without_order)) << "no order is asked for";
+    EXPECT_TRUE(is_ready(without_order.event)) << "no order is asked for";
     Tensor shown = tensor;
     order_on_work_stream(&shown, none);
-    EXPECT_TRUE(is_ready(shown));
+    EXPECT_TRUE(is_ready(shown.event));
     note_their_stream(&tensor, reinterpret_cast<void*>(std::intptr_t{77}), none);
     EXPECT_EQ(number(tensor.queue->native()), 77);
     EXPECT_THROW(order_on_work_stream(&tensor, none), ExportError);
@@ -359,7 +359,7 @@ TEST_P(DlpackStreamCuda, PinnedMemoryIsWaitedForBeforeItIsOnOurWorkStream) {
   Tensor tensor = under_way({DeviceType::kCudaHost, 0});
   const device::Event work = tensor.event;
   order_on_work_stream(&tensor, drivers_);
-  EXPECT_TRUE(is_ready(tensor));
+  EXPECT_TRUE(is_ready(tensor.event));
   EXPECT_TRUE(context_->query(work));
   tensor = under_way({DeviceType::kCudaManaged, 0});
   order_on_work_stream(&tensor, drivers_);

@@ -38,7 +38,7 @@ class ReadyTest : public device::SimTest {
 
 TEST_F(ReadyTest, WithoutAnEventNothingIsWaitedFor) {
   Tensor tensor = made_tensor("int8", {64}, {1}, buffer_.data());
-  EXPECT_TRUE(is_ready(tensor));
+  EXPECT_TRUE(is_ready(tensor.event));
   const std::uint64_t before = driver_->counters().total();
   order_on(&tensor, *context_, queue_);
   wait_ready(&tensor, *context_);
@@ -48,9 +48,9 @@ TEST_F(ReadyTest, WithoutAnEventNothingIsWaitedFor) {
 TEST_F(ReadyTest, AnEventMayBeIncomplete) {
   slow(20ms);
   Tensor tensor = pending();
-  EXPECT_FALSE(is_ready(tensor));
+  EXPECT_FALSE(is_ready(tensor.event));
   finish(queue_);
-  EXPECT_FALSE(is_ready(tensor)) << "it asks no driver";
+  EXPECT_FALSE(is_ready(tensor.event)) << "it asks no driver";
 }
 
 TEST_F(ReadyTest, OrderOnOrdersAndDoesntWait) {
@@ -58,7 +58,7 @@ TEST_F(ReadyTest, OrderOnOrdersAndDoesntWait) {
   Tensor tensor = pending();
   const device::Event before = tensor.event;
   order_on(&tensor, *context_, other_);
-  EXPECT_TRUE(is_ready(tensor));
+  EXPECT_TRUE(is_ready(tensor.event));
   EXPECT_FALSE(context_->query(before));
   read(other_);
   EXPECT_EQ(failure_of(other_), "");
@@ -81,7 +81,7 @@ TEST_F(ReadyTest, WaitReadyWaits) {
   const device::Event before = tensor.event;
   wait_ready(&tensor, *context_);
   EXPECT_TRUE(context_->query(before));
-  EXPECT_TRUE(is_ready(tensor));
+  EXPECT_TRUE(is_ready(tensor.event));
   read(other_);
   EXPECT_EQ(failure_of(other_), "");
 }
@@ -123,7 +123,7 @@ TEST_F(ReadyTest, CopiesKeepTheirEvent) {
   Tensor tensor = pending();
   const Tensor view = tensor;
   wait_ready(&tensor, *context_);
-  EXPECT_FALSE(is_ready(view));
+  EXPECT_FALSE(is_ready(view.event));
 }
 
 TEST_F(ReadyTest, TheFailureIsThrownAndStays) {
@@ -132,7 +132,7 @@ TEST_F(ReadyTest, TheFailureIsThrownAndStays) {
   EXPECT_THAT(message_of<SystemError>([&] { wait_ready(&tensor, *context_); }), HasSubstr("the kernel"));
   EXPECT_NE(tensor.event.native(), nullptr) << "it is as it was";
   for (int i = 0; i < 2; ++i) {
-    EXPECT_THROW(is_ready(tensor), SystemError);
+    EXPECT_THROW(is_ready(tensor.event), SystemError);
     EXPECT_THROW(order_on(&tensor, *context_, other_), SystemError);
     EXPECT_THROW(wait_ready(&tensor, *context_), SystemError);
   }
@@ -141,7 +141,7 @@ TEST_F(ReadyTest, TheFailureIsThrownAndStays) {
 TEST_F(ReadyTest, AFailureWithoutANativeEventIsOneToo) {
   Tensor tensor = made_tensor("int8", {64}, {1}, buffer_.data());
   tensor.event = device::Event::failed(std::make_shared<const SystemError>("never started"));
-  EXPECT_THAT(message_of<SystemError>([&] { is_ready(tensor); }), HasSubstr("never started"));
+  EXPECT_THAT(message_of<SystemError>([&] { is_ready(tensor.event); }), HasSubstr("never started"));
   EXPECT_THROW(order_on(&tensor, *context_, queue_), SystemError);
   EXPECT_THROW(wait_ready(&tensor, *context_), SystemError);
 }
@@ -153,9 +153,9 @@ TEST_F(ReadyTest, AVerbThatFailsLeavesTheEvent) {
   EXPECT_THROW(order_on(&tensor, *context_, other_), ResourceError);
   driver_->fail_next(SimVerb::kWait, 0, ResourceError("no more"));
   EXPECT_THROW(wait_ready(&tensor, *context_), ResourceError);
-  EXPECT_FALSE(is_ready(tensor));
+  EXPECT_FALSE(is_ready(tensor.event));
   wait_ready(&tensor, *context_);
-  EXPECT_TRUE(is_ready(tensor));
+  EXPECT_TRUE(is_ready(tensor.event));
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ class TransferTest : public device::SimTest {
 TEST_F(TransferTest, BetweenAnyTwoPlaces) {
   const Tensor there = sent(device::kZero);
   EXPECT_EQ(there.device, device::kZero);
-  EXPECT_TRUE(is_ready(there));
+  EXPECT_TRUE(is_ready(there.event));
   EXPECT_EQ(waited_, 1) << "the source is its owner's again";
   const Tensor across = transfer(there, device::kOne, {}, nullptr, drivers_, counted());
   EXPECT_EQ(across.device, device::kOne);
