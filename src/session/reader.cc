@@ -159,9 +159,10 @@ void Reader::Impl::finish(const dissociated::Receiver::Item& item) {
   data_connection.reset();
 }
 
-// Returns nullopt if the memory of the batch hasn't arrived.
-std::optional<array::RecordBatch> Reader::Impl::receive_batch(const dissociated::Receiver::Item& item,
-                                                              const std::shared_ptr<const array::Schema>& of) {
+// Sets `*out` to a batch of the schema `of`. Returns false, and leaves `*out` alone, if its memory hasn't arrived.
+bool Reader::Impl::receive_batch(const dissociated::Receiver::Item& item,
+                                 const std::shared_ptr<const array::Schema>& of,
+                                 std::optional<array::RecordBatch>* out) {
   item.message->batch(*of, &header);
   views.resize(header.buffers.size());
   std::shared_ptr<const void> owner;
@@ -172,18 +173,18 @@ std::optional<array::RecordBatch> Reader::Impl::receive_batch(const dissociated:
                           "only bodies that are sent by value may be");
     }
     owner = map_remote(item.body);
-    if (!owner) return std::nullopt;
+    if (!owner) return false;
   } else if (header.codec != ipc::Codec::kNone) {
     owner = decompressor.decompress(*of, item.body, item.body_owner, name.c_str(), &header, &views);
   } else {
     owner = view_packed(item);
   }
   owner = realigner.realign(*of, header, std::move(owner), name.c_str(), &views);
-  array::RecordBatch batch = ipc::assemble(of, header, views, dictionaries.for_schema(*of), std::move(owner));
+  out->emplace(ipc::assemble(of, header, views, dictionaries.for_schema(*of), std::move(owner)));
   if (full) {
-    array::check_full(batch, array::Dictionaries::kTrust);  // they were checked when they arrived
+    array::check_full(**out, array::Dictionaries::kTrust);  // they were checked when they arrived
   } else if (look_inside || of != schema) {
-    array::check_structure(batch);
+    array::check_structure(**out);
   }
   if (options.on_batch) [[unlikely]] {
     options.on_batch({item.sequence, item.metadata, *schema, item.body_type, item.body,
@@ -191,7 +192,7 @@ std::optional<array::RecordBatch> Reader::Impl::receive_batch(const dissociated:
                           ? std::span<const dissociated::RemoteBuffer>(remote)
                           : std::span<const dissociated::RemoteBuffer>()});
   }
-  return batch;
+  return true;
 }
 
 // Handles a type 1 body: the address of each buffer. Reads no data of the buffers. Returns null if a region isn't
@@ -284,9 +285,9 @@ std::shared_ptr<const void> Reader::Impl::view_packed(const dissociated::Receive
 bool Reader::Impl::deliver(const dissociated::Receiver::Item& item, std::optional<array::RecordBatch>* out) {
   switch (item.message_kind) {
     case ipc::MessageKind::kRecordBatch: {
-      *out = receive_batch(item, schema);
-      if (*out && !options.all_columns) *out = array::select_columns(**out, delivered_schema, selected);
-      return out->has_value();
+      if (!receive_batch(item, schema, out)) return false;
+      if (!options.all_columns) *out = array::select_columns(**out, delivered_schema, selected);
+      return true;
     }
     case ipc::MessageKind::kDictionaryBatch: {
       const std::int64_t id = item.message->dictionary_id();
@@ -295,9 +296,10 @@ bool Reader::Impl::deliver(const dissociated::Receiver::Item& item, std::optiona
         throw InvalidDataError("the stream \"" + name + "\" sends a dictionary with the id " + std::to_string(id) +
                                ", which no field of its schema names");
       }
-      std::optional<array::RecordBatch> batch = receive_batch(item, values);
-      if (batch) dictionaries.put(id, std::move(*batch), header.is_delta);
-      return batch.has_value();
+      std::optional<array::RecordBatch> batch;
+      if (!receive_batch(item, values, &batch)) return false;
+      dictionaries.put(id, *std::move(batch), header.is_delta);
+      return true;
     }
     default:
       throw UnsupportedTypeError("the stream \"" + name +

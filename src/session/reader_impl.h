@@ -73,8 +73,8 @@ struct Reader::Impl {
   bool deliver(const dissociated::Receiver::Item& item, std::optional<array::RecordBatch>* out);
   void put_back();
   void finish(const dissociated::Receiver::Item& item);
-  std::optional<array::RecordBatch> receive_batch(const dissociated::Receiver::Item& item,
-                                                  const std::shared_ptr<const array::Schema>& of);
+  bool receive_batch(const dissociated::Receiver::Item& item, const std::shared_ptr<const array::Schema>& of,
+                     std::optional<array::RecordBatch>* out);
   std::shared_ptr<const void> map_remote(ByteSpan body);
   bool view_remote(BatchLease* lease);
   std::shared_ptr<const device::Region> region(std::uint16_t number);
