@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "crossdock/transport/transport.h"
+#include "crossdock/transport/options.h"
 
 namespace crossdock::bench {
 

@@ -14,7 +14,7 @@
 #include "arguments.h"
 #include "crossdock/array/record_batch.h"
 #include "crossdock/core/error.h"
-#include "crossdock/ipc/metadata.h"
+#include "ipc/metadata.h"
 #include "samples.h"
 #include "tables.h"
 

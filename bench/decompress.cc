@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-#include "crossdock/ipc/compression.h"
+#include "ipc/compression.h"
 
 namespace {
 

@@ -10,15 +10,15 @@
 
 #include "arguments.h"
 #include "crossdock/core/error.h"
-#include "crossdock/device/region_table.h"
-#include "crossdock/dissociated/uri.h"
-#include "crossdock/ipc/metadata.h"
-#include "crossdock/transport/shm.h"
+#include "device/region_table.h"
+#include "dissociated/uri.h"
+#include "ipc/metadata.h"
 #include "samples.h"
 #include "session/consumer.h"
 #include "session/server_connection.h"
 #include "session/source_pool.h"
 #include "tables.h"
+#include "transport/shm.h"
 
 namespace crossdock::bench {
 namespace {

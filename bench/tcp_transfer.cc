@@ -28,11 +28,11 @@
 #include <vector>
 
 #include "arguments.h"
-#include "crossdock/core/bytes.h"
+#include "core/bytes.h"
+#include "core/unique_fd.h"
 #include "crossdock/core/error.h"
-#include "crossdock/core/unique_fd.h"
-#include "crossdock/transport/tcp.h"
 #include "samples.h"
+#include "transport/tcp.h"
 
 namespace crossdock::bench {
 namespace {

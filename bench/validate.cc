@@ -12,7 +12,7 @@
 #include "arguments.h"
 #include "crossdock/array/record_batch.h"
 #include "crossdock/core/error.h"
-#include "crossdock/ipc/container.h"
+#include "ipc/container.h"
 #include "samples.h"
 
 namespace crossdock::bench {

@@ -7,7 +7,7 @@ set(pkgconfig_folder ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
 install(TARGETS crossdock EXPORT crossdock-targets COMPONENT crossdock)
 install(DIRECTORY include/crossdock ${PROJECT_BINARY_DIR}/include/crossdock DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-        COMPONENT crossdock FILES_MATCHING PATTERN "*.h")
+        COMPONENT crossdock FILES_MATCHING REGEX "[.](h|hpp)$")
 
 install(EXPORT crossdock-targets NAMESPACE crossdock:: DESTINATION ${cmake_folder} COMPONENT crossdock)
 configure_package_config_file(cmake/crossdock-config.cmake.in ${PROJECT_BINARY_DIR}/crossdock-config.cmake

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pytest
 from tests import leftovers
 
-PACKAGE_TESTS = ("python", "interop", "spec_peer")
+PACKAGE_TESTS = ("python", "check", "interop", "spec_peer")
 
 _FAILED = pytest.StashKey[bool]()
 

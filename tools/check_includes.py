@@ -5,6 +5,9 @@
 
 Prints `file:line: what is wrong` for each include that a layer may not have, and exits with 1 where there is any. The
 table is the one of docs/architecture.md; a new layer, driver, transport or library is entered in both.
+
+A header is public (include/crossdock/<layer>/x.h, installed), for other layers (src/<layer>/x.h), or private to its
+layer (in a folder under src/<layer>/).
 """
 
 import re
@@ -93,7 +96,7 @@ class Place:
     """The layer, side and part of a file."""
 
     side: str  # "include", "src" or "python"
-    layer: str | None  # None: python/, or a header above all layers (include/crossdock/crossdock.h)
+    layer: str | None  # None: python/, or a header above all layers (include/crossdock/crossdock.hpp)
     part: str | None
 
     @property
@@ -176,7 +179,7 @@ class Checker:
     def public_fault(self, here: Place, header: str) -> str | None:
         there = public(header)
         if here.layer is None:
-            return None  # Python and the headers above all layers see every public header.
+            return None  # Python and the header above all layers see every public header.
         if there.layer is None:
             return f"{here.name} may not include {header}, which stands above all layers"
         if there.layer not in LAYERS:
@@ -211,23 +214,25 @@ class Checker:
         return None
 
     def private_fault(self, path: PurePosixPath, here: Place, header: str) -> str | None:
-        """Quoted, and not "crossdock/...": beside the file, or from src/ (or python/src/) on."""
+        """Quoted, and not "crossdock/...": beside the file, or from src/ (in python/: python/src/) on."""
         if here.side == "include":
             return f'a public header names headers as "crossdock/<layer>/...", and no private one: {header}'
-        base = "python/src" if here.side == "python" else "src"
-        for folder in (path.parent, PurePosixPath(base)):
+        bases = ["python/src", "src"] if here.side == "python" else ["src"]
+        for folder in (path.parent, *map(PurePosixPath, bases)):
             target = normal(folder / header)
             if target is None or not (self.root / target).is_file():
                 continue
-            if here.side == "python":
-                return None if target.parts[0] == "python" else f"python/ sees public headers only, not {target}"
-            if target.parts[0] != "src":
-                return f'{target} is named as "crossdock/<layer>/..." or not at all'
-            there = place(target)
-            if there.layer != here.layer:
-                return f"{here.layer} may not include {target}, which is private to {there.layer}"
-            return self.floor_fault(here, there, header)
-        return f"{header} is neither beside the file nor under {base}/"
+            return None if target.parts[0] == "python" else self.inner_fault(here, target)
+        return f"{header} is neither beside the file nor under {' or '.join(f'{folder}/' for folder in bases)}"
+
+    def inner_fault(self, here: Place, target: PurePosixPath) -> str | None:
+        """`target` has no public header's name."""
+        if target.parts[0] != "src":
+            return f'{target} is named as "crossdock/<layer>/..." or not at all'
+        there = place(target)
+        if there.layer != here.layer and len(target.parts) > len(("src", "layer", "header.h")):
+            return f"{here.name} may not include {target}, which is private to {there.layer}"
+        return None if here.layer is None else self.floor_fault(here, there, target.relative_to("src").as_posix())
 
 
 def normal(path: PurePosixPath) -> PurePosixPath | None:

@@ -273,7 +273,7 @@ def show_catalog(uri: str, client: Client, *, as_json: bool) -> None:
     for entry in entries:
         print(f"\n{shown(entry.name)}: {_count(entry.rows)} rows, {_count(entry.bytes)} bytes, {shown(entry.device)}")
         if entry.schema is None:
-            print("    (the schema is known once somebody asks for the table)")
+            print("    (the schema is known only after a client requests the table)")
         else:
             print_schema(_native.describe_schema(entry.schema), "    ")
 
@@ -362,4 +362,4 @@ def show_wire(name: str, client: Client, *, as_json: bool, limit: int, timeout: 
 
 def _say_left_out(log: _native.StreamLog) -> None:
     if log.left_out:
-        print(f"... {counted(log.left_out, 'message')} too many at once to be shown")
+        print(f"... {counted(log.left_out, 'message')} dropped: too many at once")

@@ -370,10 +370,7 @@ class Client:
         uri: str,
         data_uri: str | None,
         timeout_ms: int,
-        any_user: bool,
-        other_users: list[int],
-        token: str,
-        checksum: bool | None,
+        transports: TransportOptions,
     ) -> None: ...
     def get(
         self,
@@ -395,24 +392,26 @@ class Interrupt:
     def cancel(self) -> None: ...
 
 @final
+class TransportOptions:
+    def __init__(self, any_user: bool, other_users: list[int], token: str, checksum: bool | None) -> None: ...
+
+@final
+class ServerOptions:
+    uris: list[str]
+    window: int
+    lease_limit: int
+    lease_patience_ms: int
+    max_leases: int
+    max_streams: int
+    max_connections: int
+    source_threads: int
+    limits: Limits
+    wait: str
+    transports: TransportOptions
+
+@final
 class Server:
-    def __init__(
-        self,
-        uris: list[str],
-        window: int,
-        lease_limit: int,
-        lease_patience_ms: int,
-        max_leases: int,
-        max_streams: int,
-        max_connections: int,
-        source_threads: int,
-        wait: str,
-        any_user: bool,
-        other_users: list[int],
-        token: str,
-        checksum: bool | None,
-        limits: Limits,
-    ) -> None: ...
+    def __init__(self, options: ServerOptions) -> None: ...
     @property
     def uri(self) -> str: ...
     @property

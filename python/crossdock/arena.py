@@ -43,7 +43,7 @@ class Arena:
 
     def __init__(self, reserve: int = 0) -> None:
         if reserve < 0:
-            raise InvalidArgumentError(f"reserve is a number of bytes from 0 on; it was {reserve}")
+            raise InvalidArgumentError(f"reserve must be at least 0 bytes; it was {reserve}")
         self._native = _native.Arena(reserve)
         self._views: dict[int, weakref.ref[NDArray[Any]]] = {}  # The arrays of empty(), by id().
         self._native.on_freeze(partial(_make_read_only, self._views))
@@ -64,23 +64,23 @@ class Arena:
         Raises `InvalidArgumentError` for a negative size, `ArenaFrozenError` after the arena was published.
         """
         if nbytes < 0:
-            raise InvalidArgumentError(f"nbytes is a number of bytes from 0 on; it was {nbytes}")
+            raise InvalidArgumentError(f"nbytes must be at least 0; it was {nbytes}")
         return self._native.allocate(nbytes)
 
     def empty(self, shape: int | Sequence[int], dtype: DTypeLike = "f8") -> NDArray[Any]:
         """Allocates a NumPy array in the arena, in C order, aligned to 64 bytes.
 
-        Its memory is zero, although that isn't promised. Needs NumPy. Raises `InvalidArgumentError` for a negative
+        The memory is zeroed, but don't rely on it. Needs NumPy. Raises `InvalidArgumentError` for a negative
         extent and for types with Python objects, `ArenaFrozenError` after the arena was published.
         """
         import numpy as np
 
         kind: np.dtype[Any] = np.dtype(dtype)
         if kind.hasobject:
-            raise InvalidArgumentError(f"{kind} holds Python objects, which mean nothing to another process")
+            raise InvalidArgumentError(f"{kind} has Python objects, which another process can't use")
         extents = (shape,) if isinstance(shape, int) else tuple(shape)
         if any(extent < 0 for extent in extents):
-            raise InvalidArgumentError(f"an array has no negative extent; shape was {shape!r}")
+            raise InvalidArgumentError(f"the extents of an array must not be negative; shape was {shape!r}")
         memory = self._native.allocate(math.prod(extents) * kind.itemsize)
         array: NDArray[Any] = np.ndarray(extents, kind, buffer=memoryview(memory))
         views, key = self._views, id(array)

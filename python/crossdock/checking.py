@@ -30,7 +30,7 @@ def check(obj: object, *, protocols: Iterable[str] | None = None) -> Report:
     owner isn't, and an exporter's function that crashes ends this process.
 
     Raises InvalidArgumentError for an unknown protocol, UnsupportedTypeError for an object that claims no protocol or
-    not all of `protocols`, and the errors that `obj()` raises.
+    not all of `protocols`, RuntimeError if the object raises SystemExit, and the errors that `obj()` raises.
     """
     from crossdock._check import check as run
 

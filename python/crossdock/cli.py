@@ -34,7 +34,7 @@ NO_READER = 128 + signal.SIGPIPE
 
 _EXIT_CODES = """
 Exit codes: 0 done; 1 failed (the error's name is on stderr); 2 wrong usage or a malformed URI; 3 the name or a file was
-not found; 4 no connection, or out of time; 5 the data was cut off or changed on the way; 130 interrupted;
+not found; 4 no connection, or out of time; 5 the data was truncated or changed on the way; 130 interrupted;
 141 the reader of the output ended first, as in `| head`.
 """
 
@@ -258,7 +258,7 @@ def _server_at(uris: list[str], checksum: bool | None) -> xd.Server:
     """Starts a server. Passes the token only if a URI is for tcp: the variable is set for all commands, and must not be
     an error here if no URI is for tcp."""
     over_tcp = any(uri.lower().startswith("tcp:") for uri in uris)
-    return xd.Server(uris, token=_token() if over_tcp else None, checksum=checksum)
+    return xd.serve(uri=uris, token=_token() if over_tcp else None, checksum=checksum)
 
 
 def _server_at_a_name(table: str) -> xd.Server:
@@ -267,7 +267,7 @@ def _server_at_a_name(table: str) -> xd.Server:
     for number in range(1, _MOST_NAMES):
         uri = f"shm:{name}" if number == 1 else f"shm:{name}-{number}"
         try:
-            server = xd.Server(uri)
+            server = xd.serve(uri=uri)
         except xd.ConnectionError:
             continue  # A running server uses this name.
         if number > 1:
@@ -310,13 +310,15 @@ def serve(
     line."""
     for path in files:
         if path.is_dir():
-            raise typer.BadParameter(f"{shown(str(path))} is a folder; give the files in it", param_hint="FILE")
+            raise typer.BadParameter(f"{shown(str(path))} is a folder; give files", param_hint="FILE")
     names = name or [path.stem for path in files]
     if len(names) != len(files):
         raise typer.BadParameter(f"{len(files)} files need as many names, not {len(names)}", param_hint="--name")
     if len(set(names)) != len(names):
         twice = next(one for one in names if names.count(one) > 1)
-        raise typer.BadParameter(f"{twice!r} would be served twice; tell them apart with --name", param_hint="--name")
+        raise typer.BadParameter(
+            f"{twice!r} would be served twice; give different names with --name", param_hint="--name"
+        )
     if stable not in ("trust", "snapshot"):
         raise typer.BadParameter(f"'trust' or 'snapshot', not {stable!r}", param_hint="--stable")
 
@@ -353,7 +355,7 @@ def _check_format(target: Path) -> None:
         raise typer.BadParameter(f"{shown(str(target))} is a folder; give a file in it", param_hint="--output")
     if target.suffix.lower() not in _FORMATS:
         raise typer.BadParameter(
-            f"{target} ends in none of {', '.join(_FORMATS)}, which say the format", param_hint="--output"
+            f"{target} must end in {', '.join(_FORMATS)}: the ending selects the format", param_hint="--output"
         )
 
 
@@ -522,7 +524,9 @@ def get(
     with _reported():
         if output is not None:
             if not output.parent.is_dir():
-                raise xd.NotFoundError(f"{output.parent}, where {output.name} is to be written, is no folder; make it")
+                raise xd.NotFoundError(
+                    f"{output.parent} doesn't exist or is not a folder; create it to write {output.name}"
+                )
             _pyarrow_for(output)  # before the clock starts
     with _reported(), _connect(uri, timeout, checksum) as client:
         rows = next((entry.rows for entry in client.list() if entry.name == name), None)
@@ -640,7 +644,7 @@ def inspect(
     if not _inspect.is_uri(target):
         for given, option in ((name, "NAME"), (wire or None, "--wire")):
             if given is not None:
-                raise typer.BadParameter(f"{target} is taken for a file; {option} is for a server's URI")
+                raise typer.BadParameter(f"{target} is not a URI; {option} is for the URI of a server")
         with _reported():
             try:
                 _inspect.show_file(Path(target), buffers=buffers, as_json=as_json, limit=limit)
@@ -656,7 +660,7 @@ def inspect(
         option = "--wire" if wire else "--buffers"
         raise typer.BadParameter(f"{option} needs the NAME of a table; see `crossdock ls`")
     if wire and buffers:
-        raise typer.BadParameter("--wire shows messages, --buffers what is in batches: give one of them")
+        raise typer.BadParameter("--wire shows messages, --buffers shows the content of batches: give only one of them")
     with _reported(), _connect(target, timeout, checksum) as client:
         if name is None:
             _inspect.show_catalog(target, client, as_json=as_json)
@@ -673,11 +677,11 @@ def _evaluated(target: str) -> Any:
     """Evaluates `module:expression`. Modules in the current folder can be imported."""
     module, colon, expression = target.partition(":")
     if not colon or not module or not expression.strip():
-        raise typer.BadParameter(f"{target!r} is no module:expression, such as numpy:arange(3)")
+        raise typer.BadParameter(f"{target!r} is not of the form module:expression, for example numpy:arange(3)")
     try:
         code = compile(expression.strip(), target, "eval")
     except SyntaxError as error:
-        raise typer.BadParameter(f"{expression!r} is no expression: {error.msg}") from None
+        raise typer.BadParameter(f"{expression!r} is not a valid expression: {error.msg}") from None
     if os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:

@@ -5,15 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from crossdock import _native
-from crossdock._options import (
-    checked_flag,
-    checked_name,
-    checked_uri,
-    limit,
-    milliseconds,
-    secret,
-    trusted_users,
-)
+from crossdock._options import checked_name, checked_uri, count, milliseconds, transports
 from crossdock.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -28,7 +20,16 @@ __all__ = ["Client", "connect"]
 
 
 class Client:
-    """A connection to a server. Made by `connect()`.
+    """A connection to a server, made by `connect()`. `uri` is the URI that `crossdock serve` prints, or `server.uri`.
+
+    metadata, data: two URIs instead of `uri`, to receive metadata and bodies over separate connections, from one server
+        or from two that publish the same data under the same names. Live streams need a single server.
+    timeout: seconds for connecting, and for each answer that `list()` and `get()` wait for; None: no limit.
+    users: ids of users whose servers are trusted to send data, beside the own user and root, or "any".
+    token: over tcp, the secret that the server demands. Over shm the user ids decide, and it isn't used.
+    checksum: over tcp, protect all messages with a CRC-32C: bytes that changed on the way raise `ProtocolError` and are
+        never returned as data. None: if the server asks for it. True: always; a server that doesn't support it is
+        rejected (`HandshakeError`). False: never.
 
     Thread-safe. Several readers at once are allowed. Readers and batches outlive the client. After a fork it belongs to
     the parent: in the child its methods raise `ForkError`.
@@ -50,15 +51,11 @@ class Client:
         for one in (uri, metadata, data):
             if one is not None:
                 checked_uri(one)
-        any_user, other_users = trusted_users(users)
         self._uri = uri if uri is not None else f"{metadata} and {data}"
         self._closed = False
         first = uri if uri is not None else metadata
         assert first is not None
-        timeout_ms = milliseconds(timeout, "timeout")
-        self._native = _native.Client(
-            first, data, timeout_ms, any_user, other_users, secret(token), checked_flag(checksum, "checksum")
-        )
+        self._native = _native.Client(first, data, milliseconds(timeout, "timeout"), transports(users, token, checksum))
 
     @property
     def closed(self) -> bool:
@@ -72,7 +69,9 @@ class Client:
             server. A larger catalog raises `ResourceError`. Text in it that isn't UTF-8 raises `InvalidDataError`,
             which names the row.
         """
-        return self._native.list(limit(max_entries, "max_entries"), limit(max_bytes, "max_bytes"))
+        return self._native.list(
+            count(max_entries, "max_entries", "entries", least=0), count(max_bytes, "max_bytes", "bytes", least=0)
+        )
 
     def get(
         self,
@@ -138,7 +137,7 @@ class Client:
         interrupt: _native.Interrupt | None = None,
     ) -> _native.RecordBatchReader:
         if isinstance(columns, str):
-            raise TypeError(f"columns is a list of names, not one name; give [{columns!r}]")
+            raise TypeError(f"columns must be a list of names, not one name; give [{columns!r}]")
         return self._native.get(
             checked_name(name),
             None if columns is None else [*columns],
@@ -169,25 +168,4 @@ class Client:
         return f"<crossdock.Client {self._uri}{' (closed)' if self._closed else ''}>"
 
 
-def connect(
-    uri: str | None = None,
-    *,
-    metadata: str | None = None,
-    data: str | None = None,
-    timeout: float | None = 10.0,
-    users: Literal["any"] | Iterable[int] | None = None,
-    token: str | None = None,
-    checksum: bool | None = None,
-) -> Client:
-    """Connects to a server. `uri` is the URI that `crossdock serve` prints, or `server.uri`.
-
-    metadata, data: two URIs instead of `uri`, to receive metadata and bodies over separate connections, from one server
-        or from two that publish the same data under the same names. Live streams need a single server.
-    timeout: seconds for connecting, and for each answer that `list()` and `get()` wait for; None: no limit.
-    users: ids of users whose servers are trusted to send data, beside the own user and root, or "any".
-    token: over tcp, the secret that the server demands. Over shm the user ids decide, and it isn't used.
-    checksum: over tcp, protect all messages with a CRC-32C: bytes that changed on the way raise `ProtocolError` and are
-        never returned as data. None: if the server asks for it. True: always; a server that doesn't support it is
-        rejected (`HandshakeError`). False: never.
-    """
-    return Client(uri, metadata=metadata, data=data, timeout=timeout, users=users, token=token, checksum=checksum)
+connect = Client

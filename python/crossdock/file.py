@@ -62,7 +62,9 @@ def write(
     """
     suffix = os.path.splitext(os.fsdecode(path))[1].lower()
     if suffix in (".parquet", ".csv"):
-        raise InvalidArgumentError(f"{os.fsdecode(path)!r}: this writes Arrow files, whose names don't end in {suffix}")
+        raise InvalidArgumentError(
+            f"{os.fsdecode(path)!r}: write() writes Arrow files, and their names must not end in {suffix}"
+        )
     kind = _sources.kind(source)
     if kind == "file":
         with open(source) as reader:  # type: ignore[arg-type]
@@ -76,5 +78,5 @@ def write(
 def _encoded(path: str | os.PathLike[str]) -> bytes:
     encoded = os.fsencode(path)
     if b"\0" in encoded:
-        raise InvalidArgumentError(f"the path {path!r} has a NUL byte in it")
+        raise InvalidArgumentError(f"the path {path!r} has a NUL byte")
     return encoded

@@ -67,7 +67,7 @@ class DeviceInfo(NamedTuple):
     """What the driver reaches it by: of SYCL, "opencl" or "level_zero"."""
     name: str
     memory: int
-    """Bytes; 0 where nobody says."""
+    """Bytes; 0 if it is unknown."""
     usm_types: tuple[UsmType, ...]
     """The kinds of memory that it has."""
 

@@ -35,7 +35,7 @@ def _rules(names: Iterable[str]) -> set[str]:
     for name in sorted(wanted - set(RULES)):
         near = difflib.get_close_matches(name, RULES, 1)
         hint = f"; {near[0]!r} is one" if near else "; docs/check.md has them"
-        raise InvalidArgumentError(f"allow= has {name!r}, and no rule is called so{hint}")
+        raise InvalidArgumentError(f"allow= has {name!r}, which is not the name of a rule{hint}")
     return wanted
 
 
@@ -56,7 +56,7 @@ def crossdock_check() -> Check:
         allowed = _rules(allow)
         report = crossdock.check(obj, protocols=protocols)
         unneeded = sorted(allowed - {one.rule for one in report})
-        about = f"allow= names what {report.what} doesn't break: {', '.join(unneeded)}" if unneeded else ""
+        about = f"allow= has rules that {report.what} doesn't break: {', '.join(unneeded)}" if unneeded else ""
         if {one.rule for one in report.errors} - allowed:
             pytest.fail("\n".join(filter(None, [str(report), about])), pytrace=False)
         if about:

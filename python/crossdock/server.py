@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from crossdock import _log_thread, _native, _sources
-from crossdock._options import checked_flag, checked_name, checked_uri, milliseconds, secret, trusted_users
+from crossdock._options import checked_name, checked_uri, count, milliseconds, transports
 from crossdock.errors import Error, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def _kind(source: object, mode: str) -> Literal["file", "callable", "table", "li
     can be read only once: it is live.
     """
     if mode not in _MODES:
-        raise InvalidArgumentError(f"mode is one of {', '.join(_MODES)}; it was {mode!r}")
+        raise InvalidArgumentError(f"mode must be one of {', '.join(_MODES)}; it was {mode!r}")
     kind = _sources.kind(source)
     if kind == "arrow":
         if mode != "auto":
@@ -40,7 +40,55 @@ def _kind(source: object, mode: str) -> Literal["file", "callable", "table", "li
 
 
 class Server:
-    """Serves tables by name to other processes, over shared memory or TCP. Made by `serve()`.
+    """Serves tables by name to other processes, over shared memory or TCP: `serve()` starts one that offers `sources`.
+
+    A source is one of:
+
+    - an object with `__len__` and an Arrow PyCapsule method, or with an Arrow method for arrays (a pyarrow table, a
+      polars frame, an array): a table, which is read completely now and shared by all consumers;
+    - a list or tuple of batches of one schema: also a table;
+    - another object with an Arrow PyCapsule method for streams (a record batch reader): a live stream for one consumer,
+      sent batch by batch as it is read; a second consumer gets `ConsumedError`;
+    - the path of an uncompressed Arrow IPC file or stream file: its descriptor is passed, without a copy (see
+      `stable`);
+    - a callable without arguments that returns one of the first three: called for each consumer, on the server's
+      threads. Several of these threads may call one stream, one at a time.
+
+    uri: "shm:flights" is a name that belongs to this user, and "shm:" picks a name; "shm:/run/user/1000/x.sock" is a
+        path; "tcp:" picks a port of this machine's loopback; "tcp://10.0.0.1:7700", or "tcp://*:7700" for all
+        addresses, serves other machines. Consumers connect to `server.uri`.
+        Several URIs: the server listens at all of them, see `server.uris`.
+    window: the number of messages that a consumer may be behind before its stream pauses.
+    lease_limit: bytes of live streams' memory that one consumer may hold, over all its streams, at least 1. Two batches
+        of one stream are always allowed, the current one and the next. A consumer is a process of this machine, with
+        all its connections; over tcp, a connection.
+    lease_patience: seconds that a consumer that has read all its batches may stay at that limit without freeing
+        anything, before it gets batches by value, in its own memory. None: no limit, the stream waits.
+    max_leases: buffers, also of tables and files, that one connection may hold when it asks for another stream, at
+        least 1. At the limit, that stream fails with `LeaseLimitError`.
+    max_streams: streams that one consumer may have at once, at least 1: those that it reads, those of which it holds
+        batches, and those that it has closed while their source is still in a call. Another stream fails with
+        `LeaseLimitError`.
+    max_connections: connections of all clients together. New clients beyond this are rejected with a `ConnectionError`
+        that says so. 0: no limit. A client has one connection, and one more for each stream that it reads at the same
+        time. A stream whose consumer has disconnected counts as one until the current call of its source returns.
+    source_threads: threads that read live sources, at least 1. This is the number of sources that can wait for data at
+        the same time. The sources of one consumer use at most half of them. A stream whose source can't start for 3 s,
+        because no call returns, ends with `ResourceError`.
+    wait: how the server's thread waits: "block" sleeps while nothing arrives, "spin" never sleeps (and uses a whole
+        core), "auto" spins for a short time before it sleeps.
+    users: ids of users that may connect beside the own user, or "any".
+    token: over tcp, a secret that clients must know. They prove that they know it; it is never sent. None: every client
+        that reaches the port is served. Over shm the user id decides, and no token is demanded; a token without a tcp
+        URI raises `InvalidArgumentError`.
+    checksum: over tcp, protect all messages with a CRC-32C: bytes that changed on the way end the connection and are
+        never taken for data. None: with clients that ask for it. True: with all clients; a client that doesn't support
+        it is rejected (`HandshakeError`). False: never.
+    stable: "trust" or "snapshot", for sources that are paths; see `Server.publish()`.
+    limits: limits on the size and nesting of such files; None: those of `Limits()`.
+
+    The server logs to the logger "crossdock", whose level is read when the server starts. If the program has configured
+    no logging, warnings are written to stderr, for example about wrong tokens and clients that break the protocol.
 
     Use it as a context manager, or call `close()`; otherwise it is closed when the interpreter exits. A callable that
     refers to its own server keeps that server alive until then.
@@ -50,6 +98,7 @@ class Server:
 
     def __init__(
         self,
+        sources: Mapping[str, Source] | None = None,
         uri: str | Iterable[str] = "shm:",
         *,
         window: int = 64,
@@ -66,21 +115,11 @@ class Server:
         stable: Stability = "trust",
         limits: _native.Limits | None = None,
     ) -> None:
-        if not 1 <= window < 2**32:
-            raise InvalidArgumentError(f"window is a number of messages from 1 on; it was {window}")
-        if not 1 <= lease_limit < 2**64:
-            raise InvalidArgumentError(f"lease_limit is a number of bytes from 1 on; it was {lease_limit}")
-        if not 1 <= max_leases < 2**64:
-            raise InvalidArgumentError(f"max_leases is a number of buffers from 1 on; it was {max_leases}")
-        if not 1 <= max_streams < 2**32:
-            raise InvalidArgumentError(f"max_streams is a number of streams from 1 on; it was {max_streams}")
-        if not 0 <= max_connections < 2**32:
-            raise InvalidArgumentError(f"max_connections is a number from 0, no limit, on; it was {max_connections}")
-        if not 1 <= source_threads < 2**16:
-            raise InvalidArgumentError(f"source_threads is a number of threads from 1 on; it was {source_threads}")
-        self._stable = _checked_stability(stable)
-        any_user, other_users = trusted_users(users)
-        patience_ms = milliseconds(lease_patience, "lease_patience")
+        if sources is not None and not isinstance(sources, Mapping):
+            raise InvalidArgumentError(
+                "sources must be a mapping from names to sources, as in {'flights': 'flights.arrow'}, not "
+                f"{type(sources).__name__}; give a URI as uri="
+            )
         many = isinstance(uri, Iterable) and not isinstance(uri, (str, bytes))
         uris = [checked_uri(one) for one in (uri if many else (uri,))]  # type: ignore[arg-type]
         if token is not None and uris and all(one.lower().startswith("shm:") for one in uris):
@@ -88,23 +127,31 @@ class Server:
                 "token is for tcp, and this server listens only over shm:, where the user id decides: leave token out; "
                 "users names the users that may connect"
             )
-        self._native = _native.Server(
-            uris,
-            window,
-            lease_limit,
-            patience_ms,
-            max_leases,
-            max_streams,
-            max_connections,
-            source_threads,
-            wait,
-            any_user,
-            other_users,
-            secret(token),
-            checked_flag(checksum, "checksum"),
-            limits or _native.Limits(),
-        )
+        self._stable = _checked_stability(stable)
+        options = _native.ServerOptions()
+        options.uris = uris
+        options.window = count(window, "window", "messages", bits=32)
+        options.lease_limit = count(lease_limit, "lease_limit", "bytes")
+        options.lease_patience_ms = milliseconds(lease_patience, "lease_patience")
+        options.max_leases = count(max_leases, "max_leases", "buffers")
+        options.max_streams = count(max_streams, "max_streams", "streams", bits=32)
+        options.max_connections = count(max_connections, "max_connections", "connections", least=0, bits=32)
+        options.source_threads = count(source_threads, "source_threads", "threads", bits=16)
+        options.wait = wait
+        options.transports = transports(users, token, checksum)
+        options.limits = limits or _native.Limits()
+        self._native = _native.Server(options)
         _log_thread.start()
+        try:
+            for name, source in (sources or {}).items():
+                try:
+                    self.publish(name, source)
+                except Error as error:
+                    error.add_note(f"while publishing {name!r}")
+                    raise
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def uri(self) -> str:
@@ -158,7 +205,7 @@ class Server:
         """
         checked_name(name)
         if not isinstance(replace, bool):
-            raise TypeError(f"replace is True or False, not {type(replace).__name__}")
+            raise TypeError(f"replace must be True or False, not {type(replace).__name__}")
         kind = _kind(source, mode)
         if stable is not None:
             _checked_stability(stable)
@@ -213,107 +260,8 @@ class Server:
 
 def _checked_stability(stable: str) -> str:
     if stable not in _STABILITIES:
-        raise InvalidArgumentError(f"stable is one of {', '.join(_STABILITIES)}; it was {stable!r}")
+        raise InvalidArgumentError(f"stable must be one of {', '.join(_STABILITIES)}; it was {stable!r}")
     return stable
 
 
-def serve(
-    sources: Mapping[str, Source] | None = None,
-    uri: str | Iterable[str] = "shm:",
-    *,
-    window: int = 64,
-    lease_limit: int = 1 << 30,
-    lease_patience: float | None = 0.01,
-    max_leases: int = 1 << 20,
-    max_streams: int = 1024,
-    max_connections: int = 1024,
-    source_threads: int = 64,
-    wait: Wait = "auto",
-    users: Literal["any"] | Iterable[int] | None = None,
-    token: str | None = None,
-    checksum: bool | None = None,
-    stable: Stability = "trust",
-    limits: _native.Limits | None = None,
-) -> Server:
-    """Starts a server that offers `sources` by name, and returns it.
-
-    A source is one of:
-
-    - an object with `__len__` and an Arrow PyCapsule method, or with an Arrow method for arrays (a pyarrow table, a
-      polars frame, an array): a table, which is read completely now and shared by all consumers;
-    - a list or tuple of batches of one schema: also a table;
-    - another object with an Arrow PyCapsule method for streams (a record batch reader): a live stream for one consumer,
-      sent batch by batch as it is read; a second consumer gets `ConsumedError`;
-    - the path of an uncompressed Arrow IPC file or stream file: its descriptor is passed, without a copy (see
-      `stable`);
-    - a callable without arguments that returns one of the first three: called for each consumer, on the server's
-      threads. Several of these threads may call one stream, one at a time.
-
-    uri: "shm:flights" is a name that belongs to this user, and "shm:" picks a name; "shm:/run/user/1000/x.sock" is a
-        path; "tcp:" picks a port of this machine's loopback; "tcp://10.0.0.1:7700", or "tcp://*:7700" for all
-        addresses, serves other machines. Consumers connect to `server.uri`.
-        Several URIs: the server listens at all of them, see `server.uris`.
-    window: the number of messages that a consumer may be behind before its stream pauses.
-    lease_limit: bytes of live streams' memory that one consumer may hold, over all its streams, at least 1. Two batches
-        of one stream are always allowed, the current one and the next. A consumer is a process of this machine, with
-        all its connections; over tcp, a connection.
-    lease_patience: seconds that a consumer that has read all its batches may stay at that limit without freeing
-        anything, before it gets batches by value, in its own memory. None: no limit, the stream waits.
-    max_leases: buffers, also of tables and files, that one connection may hold when it asks for another stream, at
-        least 1. At the limit, that stream fails with `LeaseLimitError`.
-    max_streams: streams that one consumer may have at once, at least 1: those that it reads, those of which it holds
-        batches, and those that it has closed while their source is still in a call. Another stream fails with
-        `LeaseLimitError`.
-    max_connections: connections of all clients together. New clients beyond this are rejected with a `ConnectionError`
-        that says so. 0: no limit. A client has one connection, and one more for each stream that it reads at the same
-        time. A stream whose consumer has disconnected counts as one until the current call of its source returns.
-    source_threads: threads that read live sources, at least 1. This is the number of sources that can wait for data at
-        the same time. The sources of one consumer use at most half of them. A stream whose source can't start for 3 s,
-        because no call returns, ends with `ResourceError`.
-    wait: how the server's thread waits: "block" sleeps while nothing arrives, "spin" never sleeps (and uses a whole
-        core), "auto" spins for a short time before it sleeps.
-    users: ids of users that may connect beside the own user, or "any".
-    token: over tcp, a secret that clients must know. They prove that they know it; it is never sent. None: every client
-        that reaches the port is served. Over shm the user id decides, and no token is demanded; a token without a tcp
-        URI raises `InvalidArgumentError`.
-    checksum: over tcp, protect all messages with a CRC-32C: bytes that changed on the way end the connection and are
-        never taken for data. None: with clients that ask for it. True: with all clients; a client that doesn't support
-        it is rejected (`HandshakeError`). False: never.
-    stable: "trust" or "snapshot", for sources that are paths; see `Server.publish()`.
-    limits: limits on the size and nesting of such files; None: those of `Limits()`.
-
-    The server logs to the logger "crossdock", whose level is read when the server starts. If the program has configured
-    no logging, warnings are written to stderr, for example about wrong tokens and clients that break the protocol.
-    """
-    if sources is not None and not isinstance(sources, Mapping):
-        raise InvalidArgumentError(
-            "sources are names with what they name, as in {'flights': 'flights.arrow'}; "
-            f"this is a {type(sources).__name__}"
-        )
-    server = Server(
-        uri,
-        window=window,
-        lease_limit=lease_limit,
-        lease_patience=lease_patience,
-        max_leases=max_leases,
-        max_streams=max_streams,
-        max_connections=max_connections,
-        source_threads=source_threads,
-        wait=wait,
-        users=users,
-        token=token,
-        checksum=checksum,
-        stable=stable,
-        limits=limits,
-    )
-    try:
-        for name, source in (sources or {}).items():
-            try:
-                server.publish(name, source)
-            except Error as error:
-                error.add_note(f"while publishing {name!r}")
-                raise
-    except BaseException:
-        server.close()
-        raise
-    return server
+serve = Server

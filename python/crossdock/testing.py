@@ -28,14 +28,16 @@ __all__ = ["SimulatedDevices", "counters", "fail_next", "fail_work", "simulated_
 def _code_and_text(error: Error | type[Error] | None) -> tuple[int, str]:
     kind = SystemError if error is None else error if isinstance(error, type) else type(error)
     if kind not in _native.error_classes[1:]:
-        raise InvalidArgumentError(f"error is one of the classes of crossdock.errors, or made of one; it was {error!r}")
+        raise InvalidArgumentError(
+            f"error must be a class of crossdock.errors, or an instance of one; it was {error!r}"
+        )
     text = str(error) if isinstance(error, Error) else ""
     return _native.error_classes.index(kind), text or "this failure was arranged by crossdock.testing"
 
 
 def _check_after(after: int) -> None:
     if after < 0:
-        raise InvalidArgumentError(f"after is a number of calls from 0 on; it was {after}")
+        raise InvalidArgumentError(f"after must be at least 0 calls; it was {after}")
 
 
 def fail_next(verb: str, after: int = 0, error: Error | type[Error] | None = None) -> None:
@@ -115,11 +117,11 @@ def simulated_devices(n: int = 2, *, delay: float = 0.0, memory: int | None = No
     memory: bytes of memory of one device; None: 8 GiB.
     """
     if n < 1:
-        raise InvalidArgumentError(f"n is a number of devices from 1 on; it was {n}")
+        raise InvalidArgumentError(f"n must be at least 1 device; it was {n}")
     if memory is not None and memory < 1:
-        raise InvalidArgumentError(f"memory is a number of bytes from 1 on; it was {memory}")
+        raise InvalidArgumentError(f"memory must be at least 1 byte; it was {memory}")
     if _native.sim_devices() != 0:
-        raise InvalidArgumentError("there are simulated devices already: leave that block first")
+        raise InvalidArgumentError("simulated devices already exist: leave the other block first")
     _native.sim_reset()
     _native.sim_configure(devices=n, delay=delay, memory=memory)
     devices = SimulatedDevices(n)

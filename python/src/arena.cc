@@ -4,9 +4,10 @@
 #include <memory>
 #include <utility>
 
-#include "crossdock/device/region.h"
+#include "crossdock/device/arena.h"
 #include "crossdock/session/runtime.h"
 #include "deferred.h"
+#include "device/region.h"
 #include "gil.h"
 
 namespace nb = nanobind;
@@ -68,7 +69,7 @@ std::shared_ptr<Arena> arena_in(nb::handle arena) { return nb::cast<const PyAren
 
 void bind_arena(nb::module_& module) {
   nb::class_<ArenaBuffer>(module, "ArenaBuffer", nb::type_slots(buffer_slots),
-                          "Memory of an Arena, through the buffer protocol; read-only once the arena is frozen.")
+                          "Memory of an Arena, with the buffer protocol. Read-only after the arena is frozen.")
       .def("__len__", [](const ArenaBuffer& self) { return self.size; })
       .def_prop_ro("nbytes", [](const ArenaBuffer& self) { return self.size; })
       .def_prop_ro("address", [](const ArenaBuffer& self) { return reinterpret_cast<std::uintptr_t>(self.data); });

@@ -4,7 +4,8 @@
 
 #include <memory>
 
-#include "crossdock/device/region.h"
+#include "crossdock/device/arena.h"
+#include "device/region.h"
 
 namespace crossdock::python {
 

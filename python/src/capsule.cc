@@ -73,13 +73,13 @@ nb::object make(Fill&& fill) {
 template <class T>
 T* content(nb::handle capsule, const char* from) {
   if (PyCapsule_IsValid(capsule.ptr(), Traits<T>::kName) == 0) {
-    throw InvalidDataError(std::string(from) + " gave no capsule named \"" + Traits<T>::kName +
-                           "\": it breaks the Arrow PyCapsule interface");
+    throw InvalidDataError(std::string(from) + " must return a capsule named \"" + Traits<T>::kName +
+                           "\", as the Arrow PyCapsule interface specifies");
   }
   T* const value = static_cast<T*>(PyCapsule_GetPointer(capsule.ptr(), Traits<T>::kName));
   if (!live(*value)) {
     throw InvalidDataError(std::string(from) + " gave a capsule \"" + Traits<T>::kName +
-                           "\" whose content was taken before; a capsule serves once");
+                           "\" whose content was already consumed; a capsule can be used only once");
   }
   return value;
 }
@@ -156,7 +156,7 @@ ArrowDeviceArrayStream* device_stream_in(nb::handle capsule, const char* from) {
 void refuse_keywords(const char* method, const nb::kwargs& keywords) {
   for (const auto& [name, value] : keywords) {
     if (value.is_none()) continue;
-    PyErr_Format(PyExc_NotImplementedError, "%s: the keyword %R is not known here; leave it out or give None", method,
+    PyErr_Format(PyExc_NotImplementedError, "%s: the keyword %R is not supported; leave it out or give None", method,
                  name.ptr());
     throw nb::python_error();
   }

@@ -26,14 +26,12 @@ namespace {
 
 class PyClient {
  public:
-  PyClient(const std::string& uri, const std::optional<std::string>& data_uri, int timeout_ms, bool any_user,
-           std::vector<std::uint32_t> other_users, const std::string& token, std::optional<bool> checksum) {
-    session::ClientOptions options;
-    options.timeout_ms = timeout_ms;
-    options.transports = transports(any_user, std::move(other_users), token, checksum);
+  PyClient(const std::string& uri, const std::optional<std::string>& data_uri, int timeout_ms,
+           const session::TransportOptions& transports) {
+    session::ClientOptions options{.timeout_ms = timeout_ms, .transports = session::make_transports(transports)};
     client_ = blocking([&](const transport::InterruptHook& hook) {
-      return data_uri ? std::make_unique<session::Client>(uri, *data_uri, std::move(options), hook)
-                      : std::make_unique<session::Client>(uri, std::move(options), hook);
+      if (data_uri) return std::make_unique<session::Client>(uri, *data_uri, std::move(options), hook);
+      return std::make_unique<session::Client>(uri, std::move(options), hook);
     });
   }
   PyClient(const PyClient&) = delete;
@@ -48,10 +46,10 @@ class PyClient {
     return blocking([&](const transport::InterruptHook& hook) { return client_->list(options, hook); });
   }
 
-  std::unique_ptr<PyReader> get(const std::string& name, std::optional<std::vector<std::string>> columns,
-                                const std::string& wait, int timeout_ms, const std::optional<std::string>& validation,
-                                const ipc::Limits& limits, nb::handle arena, const StreamLog* log,
-                                Interrupt* interrupt) {
+  /// Returns a new object that the caller owns.
+  PyReader* get(const std::string& name, std::optional<std::vector<std::string>> columns, const std::string& wait,
+                int timeout_ms, const std::optional<std::string>& validation, const ipc::Limits& limits,
+                nb::handle arena, const StreamLog* log, Interrupt* interrupt) {
     session::GetOptions options;
     options.limits = limits;
     if (!arena.is_none()) options.arena = arena_in(arena);
@@ -62,7 +60,7 @@ class PyClient {
     options.timeout_ms = timeout_ms;
     if (log != nullptr) log->attach(&options);
     const auto start = [&](const transport::InterruptHook& hook) { return client_->get(name, options, hook); };
-    return std::make_unique<PyReader>(interrupt == nullptr ? blocking(start) : blocking(*interrupt, start));
+    return new PyReader(interrupt == nullptr ? blocking(start) : blocking(*interrupt, start));
   }
 
   void close() {
@@ -81,18 +79,20 @@ std::optional<std::int64_t> known(std::int64_t count) {
 
 void bind_client(nb::module_& module) {
   using session::CatalogEntry;
-  nb::class_<CatalogEntry>(module, "CatalogEntry", "One line of a server's catalog.")
+  nb::class_<CatalogEntry>(module, "CatalogEntry", "One entry of a server's catalog.")
       .def_prop_ro("name", [](const CatalogEntry& self) { return self.name; })
       .def_prop_ro(
           "schema",
           [](const CatalogEntry& self) {
             return self.schema ? std::optional<PySchema>(PySchema{self.schema}) : std::nullopt;
           },
-          "None for a callable, whose schema is known when it is called.")
+          "None for a callable: its schema is known only when it is called.")
       .def_prop_ro(
-          "rows", [](const CatalogEntry& self) { return known(self.rows); }, "None: not known.")
+          "rows", [](const CatalogEntry& self) { return known(self.rows); },
+          "The number of rows; None if it is unknown.")
       .def_prop_ro(
-          "bytes", [](const CatalogEntry& self) { return known(self.bytes); }, "None: not known.")
+          "bytes", [](const CatalogEntry& self) { return known(self.bytes); },
+          "The size of the data in bytes; None if it is unknown.")
       .def_prop_ro("device", [](const CatalogEntry& self) { return self.device; })
       .def("__repr__", [](const CatalogEntry& self) {
         const auto count = [](std::int64_t value) { return value < 0 ? std::string("?") : std::to_string(value); };
@@ -100,25 +100,33 @@ void bind_client(nb::module_& module) {
             .format(self.name, count(self.rows), count(self.bytes), self.device);
       });
 
-  nb::class_<Interrupt>(module, "Interrupt", "Ends the call that it was given to, from another thread.")
+  nb::class_<session::TransportOptions>(module, "TransportOptions")
+      .def(
+          "__init__",
+          [](session::TransportOptions* self, bool any_user, std::vector<std::uint32_t> other_users, std::string token,
+             std::optional<bool> checksum) {
+            using transport::Checksum;
+            new (self) session::TransportOptions{
+                .shm = {.other_users = std::move(other_users), .any_user = any_user},
+                .tcp = {.token = std::move(token),
+                        .checksum = !checksum   ? Checksum::kAuto
+                                    : *checksum ? Checksum::kOn
+                                                : Checksum::kOff},
+            };
+          },
+          "any_user"_a, "other_users"_a, "token"_a, "checksum"_a.none());
+
+  nb::class_<Interrupt>(module, "Interrupt", "Ends a call of another thread, to which it was passed.")
       .def(nb::init<>())
       .def("cancel", &Interrupt::cancel);
 
   nb::class_<PyClient>(module, "Client")
-      .def(nb::init<const std::string&, const std::optional<std::string>&, int, bool, std::vector<std::uint32_t>,
-                    const std::string&, std::optional<bool>>(),
-           "uri"_a, "data_uri"_a.none(), "timeout_ms"_a, "any_user"_a, "other_users"_a, "token"_a, "checksum"_a.none())
+      .def(nb::init<const std::string&, const std::optional<std::string>&, int, const session::TransportOptions&>(),
+           "uri"_a, "data_uri"_a.none(), "timeout_ms"_a, "transports"_a)
       .def("list", &PyClient::list, "max_entries"_a, "max_bytes"_a)
-      .def(
-          "get",
-          [](PyClient& self, const std::string& name, std::optional<std::vector<std::string>> columns,
-             const std::string& wait, int timeout_ms, const std::optional<std::string>& validation,
-             const ipc::Limits& limits, nb::handle arena, const StreamLog* log, Interrupt* interrupt) {
-            return self.get(name, std::move(columns), wait, timeout_ms, validation, limits, arena, log, interrupt)
-                .release();
-          },
-          nb::rv_policy::take_ownership, "name"_a, "columns"_a.none(), "wait"_a, "timeout_ms"_a, "validation"_a.none(),
-          "limits"_a, "arena"_a.none(), "log"_a.none() = nb::none(), "interrupt"_a.none() = nb::none())
+      .def("get", &PyClient::get, nb::rv_policy::take_ownership, "name"_a, "columns"_a.none(), "wait"_a, "timeout_ms"_a,
+           "validation"_a.none(), "limits"_a, "arena"_a.none(), "log"_a.none() = nb::none(),
+           "interrupt"_a.none() = nb::none())
       .def("close", &PyClient::close);
 }
 

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "crossdock/core/error.h"
-#include "crossdock/device/sim.h"
+#include "device/sim.h"
 #include "gil.h"
 #include "text.h"
 
@@ -53,7 +53,7 @@ std::atomic<int> waiting_records{0};
 
 // The eventfd that the log thread waits on, and the process of that thread: a forked child has no copy of the thread.
 std::atomic<int> log_event{-1};
-pid_t log_event_of = 0;  // changed with the GIL held
+pid_t log_event_pid = 0;  // changed with the GIL held
 
 void wake_log_thread() noexcept {
   const int descriptor = log_event.load(std::memory_order_acquire);
@@ -65,10 +65,10 @@ void wake_log_thread() noexcept {
 
 /// Makes a new eventfd for the log thread. Returns -1 if this process has one already.
 int log_descriptor() {
-  if (log_event_of == ::getpid()) return -1;
+  if (log_event_pid == ::getpid()) return -1;
   const int descriptor = ::eventfd(0, EFD_CLOEXEC);
   if (descriptor < 0) throw_errno(errno, "making the descriptor that the thread for log lines waits on");
-  log_event_of = ::getpid();
+  log_event_pid = ::getpid();
   const int of_parent = log_event.exchange(descriptor, std::memory_order_release);
   if (of_parent >= 0) ::close(of_parent);
   wake_log_thread();  // log lines may already be queued
@@ -78,7 +78,7 @@ int log_descriptor() {
 /// Handles the error of a Python call that we made. If it is an interrupt that arrived during the call by chance (the
 /// KeyboardInterrupt of Ctrl-C), clears it, schedules it again for this thread's own Python code, so that it isn't
 /// lost, and returns true. Else returns false.
-bool hand_back_interrupt() noexcept {
+bool reschedule_interrupt() noexcept {
   if (PyErr_ExceptionMatches(PyExc_Exception) != 0) return false;
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
   PyErr_Fetch(&type, &value, &traceback);
@@ -94,7 +94,7 @@ void refresh_log_threshold() noexcept {
   const long value = level != nullptr ? PyLong_AsLong(level) : -1;
   Py_XDECREF(level);
   if (PyErr_Occurred() != nullptr) {
-    if (!hand_back_interrupt()) PyErr_Clear();
+    if (!reschedule_interrupt()) PyErr_Clear();
     return;
   }
   log_threshold.store(value, std::memory_order_relaxed);
@@ -112,7 +112,7 @@ class LogRecord final : public Deferred {
     } catch (nanobind::python_error& error) {
       error.restore();
     }
-    if (result == nullptr && !hand_back_interrupt()) PyErr_WriteUnraisable(logger);
+    if (result == nullptr && !reschedule_interrupt()) PyErr_WriteUnraisable(logger);
     Py_XDECREF(result);
   }
 
@@ -172,7 +172,7 @@ bool thread_may_take_gil() noexcept { return PyGILState_GetThisThreadState() != 
 void drop(std::shared_ptr<const void> owner) noexcept {
   if (owner == nullptr) return;
   if (!interpreter_ending() && thread_may_take_gil()) {
-    if (holds_lock()) {
+    if (holds_gil()) {
       const SavedError saved;
       owner.reset();
     }
@@ -184,7 +184,7 @@ void drop(std::shared_ptr<const void> owner) noexcept {
 
 PyOwner::~PyOwner() {
   if (interpreter_ending()) return;
-  if (holds_lock()) {
+  if (holds_gil()) {
     Py_DECREF(object_);
     return;
   }

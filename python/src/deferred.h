@@ -44,7 +44,7 @@ void drop(std::shared_ptr<const void> owner) noexcept;
 /// Wraps an owner, so that it is dropped by drop() when the last copy of the result is destroyed, on any thread.
 /// Returns null for null.
 template <class T>
-std::shared_ptr<T> held(std::shared_ptr<T> owner) {
+std::shared_ptr<T> defer_drop(std::shared_ptr<T> owner) {
   T* const pointer = owner.get();
   if (pointer == nullptr) return nullptr;
   return std::shared_ptr<T>(pointer, [owner = std::move(owner)](T*) mutable noexcept { drop(std::move(owner)); });

@@ -55,9 +55,9 @@ class SharedReader {
 
  private:
   [[noreturn]] void throw_consumed() const {
-    throw ConsumedError(std::string("batches were taken from this FileReader by ") +
+    throw ConsumedError(std::string("batches were already read from this FileReader by ") +
                         (taker_ == kIteration ? "iteration" : "a consumer of its Arrow stream") +
-                        ", so that others would get a part of the file for the whole: open() it again");
+                        ", so another consumer would get only the remaining ones: open() the file again");
   }
 
   std::mutex mutex_;
@@ -89,7 +89,7 @@ class PyFileReader {
     if (validation == "full") {
       options.validation = array::Validation::kFull;
     } else if (validation != "structure") {
-      throw InvalidArgumentError("validation is \"structure\" or \"full\", not \"" + validation + "\"");
+      throw InvalidArgumentError("validation must be \"structure\" or \"full\", not \"" + validation + "\"");
     }
     const GilRelease release;
     reader_ = std::make_shared<SharedReader>(session::open_file(path_, options));
@@ -145,14 +145,14 @@ void write_file(nb::handle source, const nb::bytes& path, const std::string& for
   if (form == "stream") {
     options.form = ipc::ContainerForm::kStream;
   } else if (form != "file") {
-    throw InvalidArgumentError("form is \"file\" or \"stream\", not \"" + form + "\"");
+    throw InvalidArgumentError("form must be \"file\" or \"stream\", not \"" + form + "\"");
   }
   if (compression == "lz4") {
     options.codec = ipc::Codec::kLz4Frame;
   } else if (compression == "zstd") {
     options.codec = ipc::Codec::kZstd;
   } else if (compression) {
-    throw InvalidArgumentError("compression is \"lz4\", \"zstd\" or None, not \"" + *compression + "\"");
+    throw InvalidArgumentError("compression must be \"lz4\", \"zstd\" or None, not \"" + *compression + "\"");
   }
   auto stream = open_producer(source);
   const std::string name = path_of(path);
@@ -165,11 +165,10 @@ void write_file(nb::handle source, const nb::bytes& path, const std::string& for
 }  // namespace
 
 void bind_file(nb::module_& module) {
-  nb::class_<PyFileReader>(
-      module, "FileReader",
-      "The batches of an Arrow IPC file or stream file, views of the mapped file where it isn't "
-      "compressed. Made by open(). Iterate over it, index it, or hand it to anything that takes an "
-      "Arrow stream. Batches outlive it. Thread-safe.")
+  nb::class_<PyFileReader>(module, "FileReader",
+                           "A reader of an Arrow IPC file or stream file. Made by open(). Iterate over it, index it, "
+                           "or pass it to any consumer of an Arrow stream. Batches that aren't compressed are views of "
+                           "the mapped file. Batches outlive the reader. Thread-safe.")
       .def(nb::init<const nb::bytes&, const std::string&, const ipc::Limits&>(), "path"_a, "validation"_a, "limits"_a)
       .def_prop_ro("schema", [](const PyFileReader& self) { return PySchema{self.about().schema()}; })
       .def_prop_ro(
@@ -179,12 +178,13 @@ void bind_file(nb::module_& module) {
       .def_prop_ro("num_rows", [](const PyFileReader& self) { return self.about().num_rows(); })
       .def_prop_ro(
           "metadata", [](const PyFileReader& self) { return dict_of(self.about().custom_metadata()); },
-          "The footer's custom metadata (of a stream file, the schema message's); the schema has its own.")
+          "The custom metadata of the footer; for a stream file, that of the schema message. The schema has its own "
+          "metadata.")
       .def_prop_ro("closed", &PyFileReader::closed, "True after close().")
       .def(
           "batch", [](PyFileReader& self, std::int64_t index) { return PyRecordBatch{self.batch(index)}; }, "index"_a,
-          "Batch `index`, counted from 0, or from the end if it is negative; iteration isn't moved by it. Stream files "
-          "can only be read in their order: UnsupportedError.")
+          "Returns batch `index`, counted from 0, or from the end if it is negative. Doesn't change the position of "
+          "the iteration. Raises UnsupportedError for a stream file, which can only be read in order.")
       .def(
           "__getitem__", [](PyFileReader& self, std::int64_t index) { return PyRecordBatch{self.at(index)}; },
           "index"_a)
@@ -200,9 +200,9 @@ void bind_file(nb::module_& module) {
           "__arrow_c_stream__",
           [](const PyFileReader& self, nb::handle /*requested_schema*/) { return stream_capsule(self.whole()); },
           "requested_schema"_a.none() = nb::none(),
-          "The whole file, for one consumer: once batches were taken, by iteration or by another consumer, it raises "
-          "ConsumedError, and so does a stream that was handed out before. batch() takes none. A requested schema is "
-          "not followed: the consumer casts.")
+          "Exports the whole file, for one consumer. If batches were read by iteration or by another consumer, it and "
+          "the streams that were exported before raise ConsumedError; batch() doesn't count. Ignores a requested "
+          "schema.")
       .def(
           "__arrow_c_device_stream__",
           [](const PyFileReader& self, nb::handle /*requested_schema*/, const nb::kwargs& keywords) {
@@ -210,9 +210,8 @@ void bind_file(nb::module_& module) {
             return device_stream_capsule(self.whole());
           },
           "requested_schema"_a.none() = nb::none(), "keywords"_a,
-          "As __arrow_c_stream__, with the device that the memory is on.")
-      .def("close", &PyFileReader::close,
-           "Nothing more is read. Batches stay valid, and so does a stream that was handed over.")
+          "Exports the file as __arrow_c_stream__ does, with the device of the memory.")
+      .def("close", &PyFileReader::close, "Ends reading. Batches and exported streams stay valid.")
       .def("__enter__", [](nb::handle self) { return nb::borrow(self); })
       .def(
           "__exit__", [](PyFileReader& self, const nb::args&) { self.close(); }, "exception"_a)

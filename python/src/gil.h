@@ -18,7 +18,7 @@ inline bool interpreter_ending() noexcept {
 
 /// Returns true if this thread holds the GIL. PyGILState_Check() isn't used: it returns true for every thread once a
 /// sub-interpreter has existed.
-inline bool holds_lock() noexcept {
+inline bool holds_gil() noexcept {
   PyThreadState* const mine = PyGILState_GetThisThreadState();
 #if PY_VERSION_HEX >= 0x030D0000
   return mine != nullptr && mine == PyThreadState_GetUnchecked();
@@ -48,7 +48,7 @@ class GilRelease {
 /// The same as GilRelease, for code that a C caller may call with or without the GIL.
 class GilReleaseIfHeld {
  public:
-  GilReleaseIfHeld() noexcept : state_(!interpreter_ending() && holds_lock() ? PyEval_SaveThread() : nullptr) {}
+  GilReleaseIfHeld() noexcept : state_(!interpreter_ending() && holds_gil() ? PyEval_SaveThread() : nullptr) {}
   GilReleaseIfHeld(const GilReleaseIfHeld&) = delete;
   GilReleaseIfHeld& operator=(const GilReleaseIfHeld&) = delete;
   ~GilReleaseIfHeld();

@@ -13,11 +13,11 @@
 #include <utility>
 #include <vector>
 
-#include "crossdock/core/text.h"
-#include "crossdock/device/region_table.h"
-#include "crossdock/session/inspect.h"
-#include "crossdock/session/observe.h"
+#include "core/text.h"
+#include "device/region_table.h"
 #include "gil.h"
+#include "session/inspect.h"
+#include "session/observe.h"
 #include "text.h"
 #include "types.h"
 
@@ -371,14 +371,16 @@ std::size_t StreamLog::left_out() const {
 void bind_inspect(nb::module_& module) {
   nb::class_<PyFileInspector>(module, "FileInspector", "The metadata of an Arrow IPC file or stream file.")
       .def(nb::init<const nb::bytes&>(), "path"_a)
-      .def("about", &PyFileInspector::about, "The file as a whole, and its schema.")
+      .def("about", &PyFileInspector::about, "Returns the properties of the file, with its schema.")
       .def("next", &PyFileInspector::next, "buffers"_a,
-           "The next record batch or dictionary in the file's order; None at the end.");
-  nb::class_<StreamLog>(module, "StreamLog", "What passes while a stream is received; for Client.get().")
+           "Returns the next record batch or dictionary of the file, or None at the end.");
+  nb::class_<StreamLog>(module, "StreamLog",
+                        "A log of the messages and batches of a stream that is received. For Client.get().")
       .def(nb::init<bool, bool>(), "messages"_a, "batches"_a)
-      .def("take_messages", &StreamLog::take_messages, "The messages since the last call, decoded.")
-      .def("take_batches", &StreamLog::take_batches, "The batches and dictionaries since the last call.")
-      .def_prop_ro("left_out", &StreamLog::left_out, "How many of both were too many to keep until somebody asked.");
+      .def("take_messages", &StreamLog::take_messages, "Returns the messages since the last call, decoded.")
+      .def("take_batches", &StreamLog::take_batches, "Returns the batches and dictionaries since the last call.")
+      .def_prop_ro("left_out", &StreamLog::left_out,
+                   "The number of messages and batches that were dropped because the log was full.");
   module.def(
       "describe_schema",
       [](const PySchema& schema) {

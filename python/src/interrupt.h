@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "crossdock/core/error.h"
-#include "crossdock/transport/transport.h"
 #include "deferred.h"
 #include "gil.h"
+#include "transport/transport.h"
 
 /// Support for Ctrl-C in calls that wait.
 namespace crossdock::python {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "crossdock/core/error.h"
-#include "crossdock/ipc/metadata.h"
+#include "ipc/metadata.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -17,8 +17,7 @@ namespace {
 
 template <class Count>
 Count at_least_one(Count count, const char* name) {
-  if (count < 1)
-    throw InvalidArgumentError(std::string(name) + " is a number from 1 on; it was " + std::to_string(count));
+  if (count < 1) throw InvalidArgumentError(std::string(name) + " must be at least 1; it was " + std::to_string(count));
   return count;
 }
 
@@ -27,10 +26,9 @@ Count at_least_one(Count count, const char* name) {
 void bind_limits(nb::module_& module) {
   using ipc::Limits;
   const Limits usual;
-  nb::class_<Limits>(
-      module, "Limits",
-      "Bounds on what data from elsewhere may ask of us. What is over one is an InvalidDataError, before "
-      "memory is taken. Immutable.")
+  nb::class_<Limits>(module, "Limits",
+                     "Limits for data from other processes and files. Data over a limit raises InvalidDataError, "
+                     "before memory is allocated. Immutable.")
       .def(
           "__init__",
           [](Limits* self, std::int32_t depth, std::int32_t fields, std::int32_t buffers, std::int64_t metadata_bytes,
@@ -44,11 +42,13 @@ void bind_limits(nb::module_& module) {
           nb::kw_only(), "max_depth"_a = usual.max_depth, "max_fields"_a = usual.max_fields,
           "max_buffers"_a = usual.max_buffers, "max_metadata_bytes"_a = usual.max_metadata_bytes,
           "max_decompressed_bytes"_a = usual.max_decompressed_bytes)
-      .def_ro("max_depth", &Limits::max_depth, "Levels of nesting; a dictionary's values are one below their field.")
-      .def_ro("max_fields", &Limits::max_fields, "Fields of one schema, at all levels.")
-      .def_ro("max_buffers", &Limits::max_buffers, "Buffers of one batch.")
-      .def_ro("max_metadata_bytes", &Limits::max_metadata_bytes, "Bytes of one message's metadata.")
-      .def_ro("max_decompressed_bytes", &Limits::max_decompressed_bytes, "Bytes that one compressed batch may take.")
+      .def_ro("max_depth", &Limits::max_depth,
+              "The most levels of nesting; the values of a dictionary are one level below their field.")
+      .def_ro("max_fields", &Limits::max_fields, "The most fields of one schema, at all levels.")
+      .def_ro("max_buffers", &Limits::max_buffers, "The most buffers of one batch.")
+      .def_ro("max_metadata_bytes", &Limits::max_metadata_bytes, "The most bytes of the metadata of one message.")
+      .def_ro("max_decompressed_bytes", &Limits::max_decompressed_bytes,
+              "The most bytes of one compressed batch when it is decompressed.")
       .def("__repr__", [](const Limits& self) {
         return "crossdock.Limits(max_depth=" + std::to_string(self.max_depth) +
                ", max_fields=" + std::to_string(self.max_fields) + ", max_buffers=" + std::to_string(self.max_buffers) +

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "array/column.h"
 #include "capsule.h"
-#include "crossdock/array/column.h"
 #include "crossdock/core/error.h"
 #include "deferred.h"
 #include "gil.h"
@@ -75,7 +75,7 @@ void keep_anywhere(RecordBatch* batch, const std::shared_ptr<const void>& owner)
 /// Makes a batch that may be dropped on any thread. `batch` was just imported: its event and dictionaries share its
 /// owner.
 RecordBatch kept_anywhere(RecordBatch batch) {
-  const std::shared_ptr<const void> owner = held(std::move(batch.owner));
+  const std::shared_ptr<const void> owner = defer_drop(std::move(batch.owner));
   keep_anywhere(&batch, owner);
   return batch;
 }
@@ -84,7 +84,7 @@ RecordBatch kept_anywhere(RecordBatch batch) {
 class ProducerStream final : public BatchStream {
  public:
   explicit ProducerStream(std::unique_ptr<BatchStream> stream)
-      : schema_(stream->schema()), stream_(held(std::shared_ptr<BatchStream>(std::move(stream)))) {}
+      : schema_(stream->schema()), stream_(defer_drop(std::shared_ptr<BatchStream>(std::move(stream)))) {}
   const std::shared_ptr<const Schema>& schema() const override { return schema_; }
   device::DeviceType device_type() const override { return stream_->device_type(); }
   std::optional<RecordBatch> next() override {
@@ -122,9 +122,9 @@ std::string type_text(device::DeviceType type) {
 /// Throws UnsupportedTypeError for device memory, which can't be served yet.
 void require_cpu(device::DeviceType type) {
   if (type == device::DeviceType::kCpu) return;
-  throw UnsupportedTypeError("this data is in the memory of " + type_text(type) +
-                             ", and only host memory can be served so far: copy it to the host first, as in "
-                             "crossdock.RecordBatch(data).to(\"cpu\")");
+  throw UnsupportedTypeError(
+      "this data is in memory of " + type_text(type) +
+      ", but only host memory can be served: copy it to the host first, as in crossdock.RecordBatch(data).to(\"cpu\")");
 }
 
 /// Returns true for a schema of one column of numbers, or of fixed-size lists of numbers.
@@ -146,7 +146,8 @@ RecordBatch without_rows(std::shared_ptr<const Schema> schema) {
 std::pair<nb::object, nb::object> pair_from(nb::handle method, const char* name) {
   const nb::object pair = method();
   if (!nb::isinstance<nb::tuple>(pair) || nb::len(pair) != 2) {
-    throw InvalidDataError(std::string(name) + " gave no pair of capsules: it breaks the Arrow PyCapsule interface");
+    throw InvalidDataError(std::string(name) +
+                           " must return a pair of capsules, as the Arrow PyCapsule interface specifies");
   }
   return {nb::object(pair[0]), nb::object(pair[1])};
 }
@@ -177,20 +178,18 @@ std::optional<RecordBatch> take_array(nb::handle producer) {
 }
 
 [[noreturn]] void refuse(nb::handle producer) {
-  throw UnsupportedTypeError(
-      std::string("an object of type ") + nb::type_name(producer.type()).c_str() +
-      " gives no Arrow data: it has none of __arrow_c_stream__, __arrow_c_device_stream__, __arrow_c_array__, "
-      "__arrow_c_device_array__");
+  throw UnsupportedTypeError(std::string("an object of type ") + nb::type_name(producer.type()).c_str() +
+                             " has no Arrow data: it has none of __arrow_c_stream__, __arrow_c_device_stream__, "
+                             "__arrow_c_array__, __arrow_c_device_array__");
 }
 
 [[noreturn]] void refuse_in_list(nb::handle object) {
   const bool stream = method_of(object, names::__arrow_c_stream__()).is_valid() ||
                       method_of(object, names::__arrow_c_device_stream__()).is_valid();
-  throw UnsupportedTypeError(
-      std::string("a list must hold record batches, which have __arrow_c_array__ or __arrow_c_device_array__; this "
-                  "one holds an object of type ") +
-      nb::type_name(object.type()).c_str() +
-      (stream ? ", a table or stream: give that itself, without a list" : ", which has neither"));
+  throw UnsupportedTypeError(std::string("a list must hold record batches, which have __arrow_c_array__ or "
+                                         "__arrow_c_device_array__; this list has an object of type ") +
+                             nb::type_name(object.type()).c_str() +
+                             (stream ? ", a table or stream: pass it without a list" : ", which has neither"));
 }
 
 /// Opens the object's __arrow_c_stream__. Returns null if it has none. device_stream() is the same for
@@ -222,7 +221,7 @@ std::unique_ptr<BatchStream> arrays_of(nb::handle producer) {
     for (const nb::handle batch : nb::borrow<nb::sequence>(producer)) {
       if (!add(batch)) refuse_in_list(batch);
     }
-    if (batches.empty()) throw InvalidArgumentError("a list without a batch says no schema");
+    if (batches.empty()) throw InvalidArgumentError("an empty list has no schema");
   } else {
     if (!add(producer)) refuse(producer);
   }
@@ -307,8 +306,8 @@ std::optional<RecordBatch> open_only_batch(nb::handle producer) {
   if (batches.empty() && is_numbers(*stream->schema())) batches.push_back(without_rows(stream->schema()));
   if (batches.size() > 1 && batches.front().num_rows == 0) batches.erase(batches.begin());
   if (batches.size() != 1) {
-    throw ExportError("the data comes in " + std::to_string(batches.size()) +
-                      " chunks, which are no single array; combine them first");
+    throw ExportError("the data is in " + std::to_string(batches.size()) +
+                      " chunks, not in one; combine the chunks first");
   }
   return std::move(batches.front());
 }

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "crossdock/array/stream.h"
-#include "crossdock/transport/transport.h"
+#include "transport/transport.h"
 
 /// Reads record batches from Python objects that implement the Arrow PyCapsule interface.
 namespace crossdock::python {

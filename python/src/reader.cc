@@ -122,8 +122,7 @@ void PyReader::require_open() const {
   switch (state_.load()) {
     case State::kClosed: throw ClosedError("this RecordBatchReader was closed; get() the table again");
     case State::kHandedOver:
-      throw ConsumedError(
-          "this RecordBatchReader was handed over as a C stream; get() the table again for a second one");
+      throw ConsumedError("this RecordBatchReader was already exported as a C stream; get() the table again");
     case State::kOpen:
     case State::kEnded: break;
   }
@@ -196,8 +195,8 @@ std::unique_ptr<array::BatchStream> PyReader::hand_over() {
   // The consumer would take the remaining batches for the whole table.
   if (begun_.load() || state_.load() == State::kEnded) {
     throw ConsumedError(
-        "batches were taken from this RecordBatchReader by iteration, and it hands over only the whole: get() the "
-        "table again, or iterate over the rest");
+        "batches were already read from this RecordBatchReader by iteration, so it can't export the whole stream: "
+        "get() the table again, or iterate over the remaining batches");
   }
   auto stream = std::make_unique<HandedOver>(std::move(stream_), interrupt_);
   reader_ = nullptr;
@@ -229,16 +228,17 @@ const char* PyReader::state() const noexcept {
   switch (state_.load()) {
     case State::kOpen: return "open";
     case State::kEnded: return "at its end";
-    case State::kHandedOver: return "handed over";
+    case State::kHandedOver: return "exported";
     case State::kClosed: return "closed";
   }
   return "";
 }
 
 void bind_reader(nb::module_& module) {
-  nb::class_<PyReader>(module, "RecordBatchReader",
-                       "One stream of batches: iterate over it, or hand it over whole to anything that takes an Arrow "
-                       "stream. Its batches outlive it, its client and the server.")
+  nb::class_<PyReader>(
+      module, "RecordBatchReader",
+      "A stream of batches. Iterate over it, or pass it to any consumer of an Arrow stream, which then gets the whole "
+      "stream. The batches outlive the reader, its client and the server. Only one thread at a time may read.")
       .def(
           "__init__",
           [](PyReader* self, nb::handle source) {
@@ -246,9 +246,8 @@ void bind_reader(nb::module_& module) {
             new (self) PyReader(open_stream(source));
           },
           "source"_a,
-          "The batches of any object with an Arrow method, without a copy, on whatever device they are: of a stream, "
-          "each "
-          "when it is asked for; of a table, or a list of batches, those.")
+          "Reads the batches of an object with an Arrow method, or of a list of batches, without a copy. Reads a "
+          "stream batch by batch. The batches may be on any device.")
       .def_prop_ro("schema", [](const PyReader& self) { return PySchema{self.schema()}; })
       .def("__iter__", [](nb::handle self) { return nb::borrow(self); })
       .def("__next__",
@@ -262,9 +261,9 @@ void bind_reader(nb::module_& module) {
           "__arrow_c_stream__",
           [](PyReader& self, nb::handle /*requested_schema*/) { return stream_capsule(for_the_cpu(self.hand_over())); },
           "requested_schema"_a.none() = nb::none(),
-          "Hands the whole stream over, once; afterwards this object only knows its schema. Raises ConsumedError when "
-          "batches were taken by iteration before. Batches on a device are copied to the host, each as it is read. A "
-          "requested schema is not followed: the consumer casts.")
+          "Exports the whole stream, once. Afterwards this object has only the schema. Raises ConsumedError if batches "
+          "were already read by iteration. Copies batches on a device to the host, each when it is read. Ignores a "
+          "requested schema.")
       .def(
           "__arrow_c_device_stream__",
           [](PyReader& self, nb::handle /*requested_schema*/, const nb::kwargs& keywords) {
@@ -272,7 +271,7 @@ void bind_reader(nb::module_& module) {
             return device_stream_capsule(self.hand_over());
           },
           "requested_schema"_a.none() = nb::none(), "keywords"_a,
-          "As __arrow_c_stream__, without a copy: with the device that the memory is on, and each batch's event.")
+          "Exports the stream as __arrow_c_stream__ does, but without a copy: each batch has its device and its event.")
       .def(
           "_try_next",
           [](PyReader& self) {
@@ -281,13 +280,15 @@ void bind_reader(nb::module_& module) {
             return std::make_pair(
                 there, batch ? std::optional<PyRecordBatch>(PyRecordBatch{std::move(*batch)}) : std::nullopt);
           },
-          "Without waiting: (True, batch), (True, None) at the end, (False, None) where nothing has come.")
+          "Reads without waiting. Returns (True, batch), (True, None) at the end, or (False, None) if no batch has "
+          "arrived.")
       .def("_prepare_sleep", &PyReader::prepare_sleep,
-           "The descriptor that turns readable when something comes; -1: something has come meanwhile, don't wait.")
-      .def("_awake", &PyReader::awake, "After waiting for that descriptor.")
+           "Returns the descriptor that becomes readable when data arrives, or -1 if data has arrived meanwhile: then "
+           "don't wait.")
+      .def("_awake", &PyReader::awake, "Must be called after the wait for that descriptor.")
       .def("close", &PyReader::close,
-           "No more batches. A next() that waits in another thread raises ClosedError. Batches stay valid, and so does "
-           "a stream that was handed over.")
+           "Ends the stream. A next() that waits in another thread raises ClosedError. Batches and an exported stream "
+           "stay valid.")
       .def("__enter__", [](nb::handle self) { return nb::borrow(self); })
       .def(
           "__exit__", [](PyReader& self, const nb::args&) { self.close(); }, "exception"_a)

@@ -8,7 +8,7 @@
 #include <optional>
 #include <thread>
 
-#include "crossdock/core/fork.h"
+#include "core/fork.h"
 #include "crossdock/session/client.h"
 #include "interrupt.h"
 

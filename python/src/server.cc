@@ -1,6 +1,5 @@
 #include "server.h"
 
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -13,13 +12,13 @@
 #include <vector>
 
 #include "crossdock/session/server.h"
-#include "crossdock/transport/shm.h"
 #include "deferred.h"
 #include "interrupt.h"
 #include "options.h"
 #include "producer.h"
 #include "source_thread.h"
 #include "text.h"
+#include "transport/shm.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -35,22 +34,7 @@ std::vector<std::weak_ptr<session::Server>>& all_servers() {
 
 class PyServer {
  public:
-  PyServer(std::vector<std::string> uris, std::uint32_t window, std::uint64_t lease_limit, int lease_patience_ms,
-           std::uint64_t max_leases, std::uint32_t max_streams, std::uint32_t max_connections,
-           std::uint32_t source_threads, const std::string& wait, bool any_user, std::vector<std::uint32_t> other_users,
-           const std::string& token, std::optional<bool> checksum, const ipc::Limits& limits) {
-    session::ServerOptions options;
-    options.uris = std::move(uris);
-    options.window = window;
-    options.lease_limit = lease_limit;
-    options.lease_patience_ms = lease_patience_ms;
-    options.max_leases = max_leases;
-    options.max_streams = max_streams;
-    options.max_connections = max_connections;
-    options.source_threads = source_threads;
-    options.wait = wait_of(wait);
-    options.limits = limits;
-    options.transports = transports(any_user, std::move(other_users), token, checksum);
+  explicit PyServer(session::ServerOptions options) {
     options.log = log_to_python();
     server_ = blocking(
         [&](const transport::InterruptHook&) { return std::make_shared<session::Server>(std::move(options)); });
@@ -210,14 +194,25 @@ void close_all_servers() {
 }
 
 void bind_server(nb::module_& module) {
+  using session::ServerOptions;
   module.def("shm_names", &transport::shm_names);
+  nb::class_<ServerOptions>(module, "ServerOptions")
+      .def(nb::init<>())
+      .def_rw("uris", &ServerOptions::uris)
+      .def_rw("window", &ServerOptions::window)
+      .def_rw("lease_limit", &ServerOptions::lease_limit)
+      .def_rw("lease_patience_ms", &ServerOptions::lease_patience_ms)
+      .def_rw("max_leases", &ServerOptions::max_leases)
+      .def_rw("max_streams", &ServerOptions::max_streams)
+      .def_rw("max_connections", &ServerOptions::max_connections)
+      .def_rw("source_threads", &ServerOptions::source_threads)
+      .def_rw("limits", &ServerOptions::limits)
+      .def_prop_rw("wait", nullptr, [](ServerOptions& self, const std::string& name) { self.wait = wait_of(name); })
+      .def_prop_rw("transports", nullptr, [](ServerOptions& self, const session::TransportOptions& options) {
+        self.transports = session::make_transports(options);
+      });
   nb::class_<PyServer>(module, "Server")
-      .def(nb::init<std::vector<std::string>, std::uint32_t, std::uint64_t, int, std::uint64_t, std::uint32_t,
-                    std::uint32_t, std::uint32_t, const std::string&, bool, std::vector<std::uint32_t>,
-                    const std::string&, std::optional<bool>, const ipc::Limits&>(),
-           "uris"_a, "window"_a, "lease_limit"_a, "lease_patience_ms"_a, "max_leases"_a, "max_streams"_a,
-           "max_connections"_a, "source_threads"_a, "wait"_a, "any_user"_a, "other_users"_a, "token"_a,
-           "checksum"_a.none(), "limits"_a)
+      .def(nb::init<const ServerOptions&>(), "options"_a)
       .def_prop_ro("uri", &PyServer::uri)
       .def_prop_ro("uris", &PyServer::uris)
       .def_prop_ro("locations", &PyServer::locations)

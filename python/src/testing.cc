@@ -15,7 +15,7 @@
 
 #include "crossdock/core/error.h"
 #include "crossdock/device/registry.h"
-#include "crossdock/device/sim.h"
+#include "device/sim.h"
 #include "gil.h"
 #include "tensor/transfer.h"
 
@@ -37,7 +37,7 @@ std::shared_ptr<SimDriver> simulator() {
 void configure(std::uint32_t devices, double delay, std::optional<std::uint64_t> memory) {
   constexpr double kLongest = 3600;
   if (!(delay >= 0 && delay <= kLongest)) {
-    throw InvalidArgumentError("delay is a number of seconds from 0 to 3600; it was " + std::to_string(delay));
+    throw InvalidArgumentError("delay must be from 0 to 3600 seconds; it was " + std::to_string(delay));
   }
   const std::shared_ptr<SimDriver> driver = simulator();
   driver->set_delay(std::chrono::nanoseconds(std::llround(delay * 1e9)));
@@ -47,7 +47,7 @@ void configure(std::uint32_t devices, double delay, std::optional<std::uint64_t>
 
 SimVerb verb_of(const std::string& name) {
   if (const auto verb = device::sim_verb_of(name)) return *verb;
-  std::string what = "\"" + name + "\" is no verb of a device; there are:";
+  std::string what = "\"" + name + "\" is not a function of the driver; the functions are:";
   for (std::size_t verb = 0; verb < device::kSimVerbs; ++verb) {
     what += " ";
     what += device::sim_verb_name(static_cast<SimVerb>(verb));
@@ -74,7 +74,7 @@ nb::dict counters() {
 /// and back, each way in `pieces` copies into new memory. Returns the seconds of each way, which include the allocation
 /// and the wait. Doesn't use the code that copies arrays.
 std::pair<double, double> plain_copies(std::uintptr_t data, std::uint64_t size, std::uint64_t pieces) {
-  if (pieces == 0 || size % pieces != 0) throw InvalidArgumentError("pieces has to divide size");
+  if (pieces == 0 || size % pieces != 0) throw InvalidArgumentError("size must be a multiple of pieces");
   const device::DriverRegistry& registry = drivers();
   const GilRelease release;
   const device::Device device{.type = device::DeviceType::kExtDev, .id = 0};

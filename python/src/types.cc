@@ -38,7 +38,7 @@ std::string bytes_of(nb::handle object) {
     const auto bytes = nb::borrow<nb::bytes>(object);
     return {bytes.c_str(), bytes.size()};
   }
-  throw nb::type_error("custom_metadata is a mapping of str or bytes to str or bytes");
+  throw nb::type_error("custom_metadata must be a mapping of str or bytes to str or bytes");
 }
 
 array::RecordBatch batch_of(nb::handle source, const std::optional<nb::mapping>& custom_metadata) {
@@ -80,8 +80,8 @@ std::string batch_repr(const PyRecordBatch& self) {
 
 PyObject* no_column(PyObject* /*self*/, PyObject* /*key*/) noexcept {
   PyErr_SetString(PyExc_TypeError,
-                  "a crossdock.RecordBatch hands its columns over and has no way to read them: "
-                  "pyarrow.record_batch(batch)[...], polars.DataFrame(batch)[...] and others do, without a copy");
+                  "a crossdock.RecordBatch can't be indexed; read its columns with another library, without a copy: "
+                  "pyarrow.record_batch(batch)[...], polars.DataFrame(batch)[...]");
   return nullptr;
 }
 
@@ -99,7 +99,7 @@ nb::dict dict_of(const array::Metadata& metadata) {
 }
 
 void bind_types(nb::module_& module) {
-  nb::class_<PySchema>(module, "Schema", "The fields of a stream's batches, in order. Immutable.")
+  nb::class_<PySchema>(module, "Schema", "The fields of the batches of a stream, in order. Immutable.")
       .def_prop_ro("names", names, "The names of the top-level fields.")
       .def("__len__", [](const PySchema& self) { return self.schema->fields().size(); })
       .def(
@@ -119,41 +119,39 @@ void bind_types(nb::module_& module) {
            })
       .def("__arrow_c_schema__", [](const PySchema& self) { return schema_capsule(*self.schema); });
 
-  nb::class_<PyRecordBatch>(
-      module, "RecordBatch",
-      "Columns of equal length in memory that is shared with whoever made it: read-only. It lives "
-      "as long as this object or anything that was imported from it.",
-      nb::type_slots(batch_slots))
+  nb::class_<PyRecordBatch>(module, "RecordBatch",
+                            "Columns of equal length. The memory is read-only, because it is shared with its producer. "
+                            "It lives as long as this object and everything that was imported from it.",
+                            nb::type_slots(batch_slots))
       .def(
           "__init__",
           [](PyRecordBatch* self, nb::handle source, const std::optional<nb::mapping>& custom_metadata) {
             new (self) PyRecordBatch{batch_of(source, custom_metadata)};
           },
           "source"_a, nb::kw_only(), "custom_metadata"_a.none() = nb::none(),
-          "The columns of any object with __arrow_c_array__ or __arrow_c_device_array__, or a stream of one batch, "
-          "without "
-          "a copy, on whatever device they are. custom_metadata: of the message that it is sent or written in, str or "
-          "bytes; None: what "
-          "the source's has, if that is one of ours.")
+          "Imports the columns of an object with __arrow_c_array__ or __arrow_c_device_array__, or of a stream of one "
+          "batch, without a copy. The columns may be on any device.\n\n"
+          "custom_metadata: the metadata of the message in which the batch is sent or written, str or bytes. None: the "
+          "metadata of the source, if it is a RecordBatch.")
       .def_prop_ro("schema", [](const PyRecordBatch& self) { return PySchema{self.batch.schema}; })
       .def_prop_ro("num_rows", [](const PyRecordBatch& self) { return self.batch.num_rows; })
       .def_prop_ro("num_columns", [](const PyRecordBatch& self) { return self.batch.schema->fields().size(); })
       .def_prop_ro(
           "nbytes", [](const PyRecordBatch& self) { return self.batch.nbytes(); },
-          "The sum of the buffers' sizes; dictionaries are not counted, nor what only a device's memory says: the "
-          "bytes of text and of views that came from another library on a device.")
+          "The sum of the sizes of the buffers. Not counted are dictionaries, and sizes that are only known in the "
+          "memory of a device: the bytes of text and views that another library made there.")
       .def_prop_ro(
-          "device", [](const PyRecordBatch& self) { return self.batch.device; }, "Where the columns are.")
-      .def("to", to_device, "device"_a, nb::kw_only(), "queue"_a.none() = nb::none(),
-           "The columns in memory of this device, as in \"cpu\" or \"cuda:0\": this batch if they are there, else a "
-           "copy of what it shows. queue: where the copy runs; it may still be under way when this returns, and "
-           "consumers are told its event. Without one a copy from or to the host is done when this returns.")
-      .def("wait", wait_until_ready,
-           "Waits until the columns may be touched: until the work of whoever made them is done. Raises what that work "
-           "failed with.")
+          "device", [](const PyRecordBatch& self) { return self.batch.device; }, "The device of the memory.")
+      .def(
+          "to", to_device, "device"_a, nb::kw_only(), "queue"_a.none() = nb::none(),
+          "Returns the columns in memory of a device (\"cpu\", \"cuda:0\"): this batch if it is there, else a copy.\n\n"
+          "queue: the queue on which the copy runs. The copy may still be under way when this returns; consumers of "
+          "the result are ordered after it. Without a queue, a copy from or to the host is complete when this returns.")
+      .def("wait", wait_until_ready, "Waits for the pending work on the columns. Raises the error of failed work.")
       .def_prop_ro(
           "custom_metadata", [](const PyRecordBatch& self) { return dict_of(self.batch.custom_metadata); },
-          "Of the message that it came in, or is to go out in; the schema has its own.")
+          "The custom metadata of the message in which the batch was received or will be sent. The schema has its own "
+          "metadata.")
       .def("__len__", [](const PyRecordBatch& self) { return self.batch.num_rows; })
       .def("__repr__", batch_repr)
       .def("__arrow_c_schema__", [](const PyRecordBatch& self) { return schema_capsule(*self.batch.schema); })
@@ -164,8 +162,8 @@ void bind_types(nb::module_& module) {
             return nb::make_tuple(schema_capsule(*self.batch.schema), array_capsule(self.batch));
           },
           "requested_schema"_a.none() = nb::none(),
-          "A pair of capsules. Each export keeps the memory by itself. Of a batch on a device this is a copy on the "
-          "host, and waits for it. A requested schema is not followed: the consumer casts.")
+          "Returns a pair of capsules of host memory, which keep the memory alive. A batch on a device is copied to "
+          "the host; waits for the copy. Ignores a requested schema.")
       .def(
           "__arrow_c_device_array__",
           [](const PyRecordBatch& self, nb::handle /*requested_schema*/, const nb::kwargs& keywords) {
@@ -174,8 +172,8 @@ void bind_types(nb::module_& module) {
             return nb::make_tuple(schema_capsule(*self.batch.schema), device_array_capsule(self.batch));
           },
           "requested_schema"_a.none() = nb::none(), "keywords"_a,
-          "As __arrow_c_array__, without a copy: with the device that the memory is on, and the event that the "
-          "consumer must wait for, if there is one. Unknown keywords raise NotImplementedError unless they are None.");
+          "Returns a pair of capsules without a copy, with the device of the memory and the event, if there is one, "
+          "that the consumer must wait for. Unknown keywords raise NotImplementedError unless they are None.");
 }
 
 }  // namespace crossdock::python

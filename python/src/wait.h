@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "crossdock/device/driver.h"
-#include "crossdock/device/event.h"
+#include "crossdock/device/queue.h"
 
 namespace crossdock::python {
 

@@ -5,7 +5,7 @@
 #include <thread>
 #include <utility>
 
-#include "crossdock/core/blocked_signals.h"
+#include "core/blocked_signals.h"
 
 namespace crossdock::python {
 

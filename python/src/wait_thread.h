@@ -6,9 +6,9 @@
 #include <exception>
 #include <memory>
 
-#include "crossdock/core/fork.h"
+#include "core/fork.h"
 #include "crossdock/device/driver.h"
-#include "crossdock/device/event.h"
+#include "crossdock/device/queue.h"
 
 namespace crossdock::python {
 

@@ -1,17 +1,17 @@
 #include <cstring>
 #include <string>
 
-#include "bits.h"
+#include "array/internal/bits.h"
+#include "array/internal/digits.h"
+#include "array/internal/element_checks.h"
+#include "array/internal/node_path.h"
+#include "array/internal/run_ends.h"
+#include "array/internal/text.h"
+#include "array/internal/union_children.h"
+#include "array/internal/utf8.h"
+#include "core/bytes.h"
 #include "crossdock/array/record_batch.h"
-#include "crossdock/core/bytes.h"
 #include "crossdock/core/error.h"
-#include "digits.h"
-#include "element_checks.h"
-#include "node_path.h"
-#include "run_ends.h"
-#include "text.h"
-#include "union_children.h"
-#include "utf8.h"
 
 namespace crossdock::array {
 namespace {
@@ -67,7 +67,7 @@ class FullChecker {
   [[noreturn]] void fail(const NodeView& in, const std::string& what) const {
     const Place place{parent_, &schema_, in.index};
     throw InvalidDataError(in_field(path_of(&place)) + ": " + what +
-                           " (validation=\"structure\", for data that is trusted, doesn't look at values)");
+                           " (validation=\"structure\", for trusted data, doesn't check values)");
   }
   [[noreturn]] void fail_at(const NodeView& in, std::int64_t element, const std::string& what) const {
     fail(in, "element " + std::to_string(element) + ": " + what);
@@ -258,7 +258,7 @@ class FullChecker {
       if (offset < last) {
         fail_at(in, i,
                 "offset " + std::to_string(offset) + " into the child with type id " + std::to_string(id) + " after " +
-                    std::to_string(last) + ": a dense union's offsets into each child are in order");
+                    std::to_string(last) + ": a dense union's offsets into each child must be in order");
       }
       last = offset;
     }
@@ -309,8 +309,7 @@ class FullChecker {
                                 std::int32_t length) const {
     for (std::int32_t i = length; i < kMaxInline; ++i) {
       if (bytes[i] != std::byte{0}) {
-        fail_at(in, element,
-                "after the " + std::to_string(length) + " bytes of its short view there are others than 0");
+        fail_at(in, element, "the padding after the " + std::to_string(length) + " bytes of its short view isn't 0");
       }
     }
     fail_utf8(in, element);
@@ -333,7 +332,7 @@ class FullChecker {
     }
     const auto* bytes = static_cast<const std::byte*>(variadic.data) + offset;
     if (std::memcmp(view + 4, bytes, sizeof(std::int32_t)) != 0) {
-      fail_at(in, element, "the prefix in its view isn't how its bytes begin");
+      fail_at(in, element, "the prefix in its view differs from its first bytes");
     }
     if (is_text && !is_utf8(bytes, length)) fail_utf8(in, element);
   }

@@ -1,4 +1,4 @@
-#include "crossdock/array/column.h"
+#include "array/column.h"
 
 #include <string_view>
 #include <utility>

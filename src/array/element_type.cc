@@ -1,10 +1,10 @@
-#include "crossdock/array/element_type.h"
+#include "crossdock/array/tensor.h"
 
 #include <algorithm>
 #include <charconv>
 #include <utility>
 
-#include "crossdock/core/bytes.h"
+#include "core/bytes.h"
 #include "crossdock/core/error.h"
 
 namespace crossdock::array {
@@ -61,10 +61,10 @@ struct Parts {
 };
 
 Parts parts_of(std::string_view typestr) {
-  if (typestr.size() < 3) fail_typestr(typestr, "is no byte order, kind and size, as in \"<f4\"");
+  if (typestr.size() < 3) fail_typestr(typestr, "must be a byte order, a kind and a size, as in \"<f4\"");
   Parts parts{.order = typestr[0], .kind = typestr[1], .size = 0, .unit = {}};
   if (std::string_view("<>|=").find(parts.order) == std::string_view::npos) {
-    fail_typestr(typestr, "begins with no byte order: '<', '>' or '|'");
+    fail_typestr(typestr, "must begin with a byte order: '<', '>' or '|'");
   }
   const char* const end = typestr.data() + typestr.size();
   const auto [rest, error] = std::from_chars(typestr.data() + 2, end, parts.size);
@@ -72,7 +72,7 @@ Parts parts_of(std::string_view typestr) {
   parts.unit = std::string_view(rest, static_cast<std::size_t>(end - rest));
   const bool dated = parts.kind == 'm' || parts.kind == 'M';
   const bool bracketed = parts.unit.size() > 2 && parts.unit.front() == '[' && parts.unit.back() == ']';
-  if (!parts.unit.empty() && !(dated && bracketed)) fail_typestr(typestr, "goes on after its size");
+  if (!parts.unit.empty() && !(dated && bracketed)) fail_typestr(typestr, "has extra characters after its size");
   return parts;
 }
 
@@ -137,7 +137,7 @@ std::int64_t itemsize_of(const DescrField& field) {
   std::int64_t size = field.typestr.empty() ? itemsize_of(field.fields) : parse_typestr(field.typestr).itemsize();
   for (const std::int64_t extent : field.shape) {
     if (extent < 0 || !checked_multiply(size, extent, &size)) {
-      throw InvalidArgumentError("the descr's field " + quoted(field.name) + " has a shape that makes no sense");
+      throw InvalidArgumentError("the descr's field " + quoted(field.name) + " has an invalid shape");
     }
   }
   return size;
@@ -200,7 +200,7 @@ ElementType parse_typestr(std::string_view typestr) {
   const bool swapped = parts.order == '>';
   switch (parts.kind) {
     case 'b':
-      if (!has_number('b', parts.size)) fail_typestr(typestr, "names a bool of another size than 1 byte");
+      if (!has_number('b', parts.size)) fail_typestr(typestr, "names a bool whose size isn't 1 byte");
       return number(TypeCode::kBool, 1, false);
     case 'i':
     case 'u':
@@ -219,7 +219,7 @@ ElementType parse_typestr(std::string_view typestr) {
       return described(typestr, parts.size);
     case 'm':
     case 'M':
-      if (parts.size != 8) fail_typestr(typestr, "names a date or duration of another size than 8 bytes");
+      if (parts.size != 8) fail_typestr(typestr, "names a date or duration whose size isn't 8 bytes");
       if (!is_date_unit(parts.unit)) fail_typestr(typestr, "names an unknown unit of time");
       return described(typestr, parts.size);
     case 'S':
@@ -232,13 +232,13 @@ ElementType parse_typestr(std::string_view typestr) {
       return described(typestr, bytes);
     }
     case 'O':
-      throw UnsupportedTypeError("the typestr " + quoted(typestr) +
-                                 " names Python objects, which only their own interpreter can use; convert them to "
-                                 "numbers or bytes");
+      throw UnsupportedTypeError(
+          "the typestr " + quoted(typestr) +
+          " names Python objects, which can't be used outside their interpreter; convert them to numbers or bytes");
     case 't':
       throw UnsupportedTypeError("the typestr " + quoted(typestr) +
                                  " names a bit field; give each bit a byte (\"|b1\") instead");
-    default: fail_typestr(typestr, "has an unknown kind: it is one of b i u f c m M S U V");
+    default: fail_typestr(typestr, "has an unknown kind; the kinds are b i u f c m M S U V");
   }
 }
 
@@ -275,7 +275,7 @@ ElementType parse_element_type(std::string_view name) {
   try {
     return parse_typestr(ordered ? std::string(name) : "<" + std::string(name));
   } catch (const InvalidArgumentError&) {
-    std::string what = "unknown element type " + quoted(name) + "; it is a typestr as in \"f4\" or \"<i8\", or one of";
+    std::string what = "unknown element type " + quoted(name) + "; use a typestr, as in \"f4\" or \"<i8\", or one of";
     for (const Named& named : kNames) what.append(" ").append(named.name);
     throw InvalidArgumentError(what);
   }

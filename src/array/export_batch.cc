@@ -3,11 +3,11 @@
 #include <new>
 #include <optional>
 
-#include "check_structure.h"
+#include "array/internal/check_structure.h"
+#include "array/internal/exported.h"
 #include "crossdock/array/record_batch.h"
 #include "crossdock/array/tensor.h"
 #include "crossdock/core/error.h"
-#include "exported.h"
 
 namespace crossdock::array {
 namespace {
@@ -257,9 +257,8 @@ void export_batch(RecordBatch batch, ArrowDeviceArray* out) {
                                ", and Arrow has no event for memory of the CPU: wait for it first");
   }
   if (totals.sizes > 0 && !host_reaches(batch.device.type)) {
-    throw UnsupportedTypeError(
-        "the sizes of variadic buffers, which go out with a view, would have to be in memory of " +
-        device::to_string(batch.device) + ", and the batch doesn't say where; copy it to the host first");
+    throw UnsupportedTypeError("exporting view columns needs the sizes of variadic buffers in memory of " +
+                               device::to_string(batch.device) + ", and the batch has none; copy it to the host first");
   }
 
   // One pointer per array below the root (one is unused for each dictionary, whose pointer is in its parent's struct),

@@ -1,8 +1,8 @@
+#include "array/internal/format.h"
+#include "array/internal/metadata.h"
+#include "array/internal/text.h"
 #include "crossdock/array/schema.h"
 #include "crossdock/core/error.h"
-#include "format.h"
-#include "metadata.h"
-#include "text.h"
 
 namespace crossdock::array {
 namespace {

@@ -1,14 +1,14 @@
 #include <limits>
 #include <optional>
 
-#include "bits.h"
+#include "array/internal/bits.h"
+#include "array/internal/exported.h"
+#include "array/internal/node_path.h"
+#include "array/internal/text.h"
+#include "core/bytes.h"
 #include "crossdock/array/record_batch.h"
-#include "crossdock/core/bytes.h"
 #include "crossdock/core/error.h"
-#include "crossdock/device/changing_memory.h"
-#include "exported.h"
-#include "node_path.h"
-#include "text.h"
+#include "device/changing_memory.h"
 
 namespace crossdock::array {
 namespace {
@@ -99,14 +99,14 @@ class Importer {
     }
     if (root.length < 0 || root.offset < 0 || root.length > std::numeric_limits<std::int64_t>::max() - root.offset) {
       throw InvalidDataError("top level: length " + std::to_string(root.length) + " and offset " +
-                             std::to_string(root.offset) + " make no sense");
+                             std::to_string(root.offset) + " are invalid");
     }
     if (root.buffers == nullptr) throw InvalidDataError("top level: the array has no pointer to its buffers");
     std::int64_t nulls = root.null_count;
     if (nulls == -1) nulls = count_nulls(root);
     if (nulls != 0) {
       throw InvalidDataError("top level: " + std::to_string(nulls) +
-                             " rows are null as a whole, which a record batch can't say; flatten the struct first");
+                             " rows are null, which a record batch can't represent; flatten the struct first");
     }
   }
 
@@ -114,8 +114,8 @@ class Importer {
     if (root.buffers[0] == nullptr) return 0;
     if (!readable_) {
       throw UnsupportedTypeError(
-          "top level: null count unknown, and the validity bits are not in memory that the host can read now; "
-          "give a null count, or no validity buffer");
+          "top level: the null count is unknown, and the host can't read the validity bits now; give a null count, or "
+          "no validity buffer");
     }
     return root.length - count_bits(static_cast<const std::byte*>(root.buffers[0]), root.offset, root.length);
   }
@@ -148,7 +148,7 @@ class Importer {
     if (array.length < 0 || array.offset < 0 ||
         array.length > std::numeric_limits<std::int64_t>::max() - array.offset) {
       throw InvalidDataError(place(node) + ": length " + std::to_string(array.length) + " and offset " +
-                             std::to_string(array.offset) + " make no sense");
+                             std::to_string(array.offset) + " are invalid");
     }
     if (array.null_count < -1 || array.null_count > array.length) {
       throw InvalidDataError(place(node) + ": null count " + std::to_string(array.null_count) +
@@ -241,7 +241,7 @@ class Importer {
     if (n == 0) return;
     if (sizes == nullptr) {
       throw InvalidDataError(place(index) + ": the sizes of its " + std::to_string(n) +
-                             " variadic buffers aren't there");
+                             " variadic buffers are missing");
     }
     for (std::int64_t i = 0; i < n; ++i) {
       const void* data = array.buffers[n_fixed + i];
@@ -265,7 +265,7 @@ class Importer {
   std::int64_t bytes_of(std::int64_t n, std::int64_t width, std::size_t index) const {
     std::int64_t size;
     if (!checked_multiply(n, width, &size)) {
-      throw InvalidDataError(place(index) + ": " + std::to_string(n) + " elements are more than memory can hold");
+      throw InvalidDataError(place(index) + ": " + std::to_string(n) + " elements exceed the address space");
     }
     return size;
   }

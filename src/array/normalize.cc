@@ -3,14 +3,14 @@
 #include <new>
 #include <type_traits>
 
-#include "bits.h"
+#include "array/internal/bits.h"
+#include "array/internal/node_path.h"
+#include "array/internal/run_ends.h"
+#include "array/internal/text.h"
+#include "array/internal/union_children.h"
+#include "core/bytes.h"
 #include "crossdock/array/record_batch.h"
-#include "crossdock/core/bytes.h"
 #include "crossdock/core/error.h"
-#include "node_path.h"
-#include "run_ends.h"
-#include "text.h"
-#include "union_children.h"
 
 namespace crossdock::array {
 namespace {
@@ -27,7 +27,7 @@ struct Copies {
   std::vector<std::unique_ptr<std::byte, AlignedDelete>> buffers;
 };
 
-/// Rewrites a batch in place. Without an `out`, only finds whether there is something to rewrite.
+/// Rewrites a batch in place. Without `out`, run() changes nothing and only returns whether anything would change.
 class Normalizer {
  public:
   Normalizer(const RecordBatch& in, RecordBatch* out, Offsets offsets, std::int64_t* copied_bytes)
@@ -43,7 +43,8 @@ class Normalizer {
     std::size_t node = 0;
     while (node < schema_.nodes().size()) node = walk(node, 0, in_.num_rows);
     for (std::size_t slot = 0; slot < in_.dictionaries.size(); ++slot) normalize_dictionary(slot);
-    if (copies_ != nullptr) {  // made with an `out` alone. NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker)
+    if (copies_ !=
+        nullptr) {  // copies exist only if `out_` is set. NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker)
       copies_->rest = std::move(out_->owner);
       out_->owner = std::move(copies_);
     }
@@ -304,9 +305,9 @@ class Normalizer {
     }
     const UnionChildren children(layout.field->type);
     for (std::int64_t i = 0; i < length; ++i) {
-      const int of = children.index(load_once<std::int8_t>(ids + i));
+      const int child = children.index(load_once<std::int8_t>(ids + i));
       const auto offset = load_once<std::int32_t>(offsets + i * static_cast<std::int64_t>(sizeof(std::int32_t)));
-      if (of < 0 || !used[static_cast<std::size_t>(of)].add(offset, 1, lengths[static_cast<std::size_t>(of)]))
+      if (child < 0 || !used[static_cast<std::size_t>(child)].add(offset, 1, lengths[static_cast<std::size_t>(child)]))
         return {};
     }
     return used;
@@ -321,8 +322,8 @@ class Normalizer {
     std::byte* const copy = make_copy(buffer, length * kWidth);
     for (std::int64_t i = 0; i < length; ++i) {
       // An id that was valid before may be invalid now, in memory that another process can write.
-      const int of = children.index(load_once<std::int8_t>(ids + i));
-      const std::int64_t by = of < 0 ? 0 : used[static_cast<std::size_t>(of)].range().first;
+      const int child = children.index(load_once<std::int8_t>(ids + i));
+      const std::int64_t by = child < 0 ? 0 : used[static_cast<std::size_t>(child)].range().first;
       const std::int64_t moved = load_le<std::int32_t>(offsets + i * kWidth) - by;
       store_le<std::int32_t>(copy + i * kWidth, static_cast<std::int32_t>(moved));
     }

@@ -1,4 +1,4 @@
-#include "crossdock/array/same_memory.h"
+#include "array/same_memory.h"
 
 #include <algorithm>
 

@@ -3,9 +3,9 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "check_type.h"
+#include "array/internal/check_type.h"
+#include "array/internal/text.h"
 #include "crossdock/core/error.h"
-#include "text.h"
 
 namespace crossdock::array {
 namespace {
@@ -78,8 +78,8 @@ class IdAssigner {
     if (!same_dictionary(known->second, field.dictionary)) {
       throw InvalidDataError(in_field(path) + ": dictionary id " + std::to_string(field.dictionary_id) +
                              " is used by another field with values of type " + type_name(known->second->type) +
-                             ", here they are " + type_name(field.dictionary->type) +
-                             " or differ within; fields may share an id only if they share the values");
+                             ", but its values here are of type " + type_name(field.dictionary->type) +
+                             ", or differ in a nested field; fields may share an id only if they share the values");
     }
     field.dictionary = known->second;
   }

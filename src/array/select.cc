@@ -1,8 +1,8 @@
-#include "check_structure.h"
+#include "array/internal/check_structure.h"
+#include "array/internal/node_path.h"
+#include "array/internal/text.h"
 #include "crossdock/array/record_batch.h"
 #include "crossdock/core/error.h"
-#include "node_path.h"
-#include "text.h"
 
 namespace crossdock::array {
 namespace {

@@ -1,14 +1,14 @@
-#include "crossdock/array/sizes.h"
+#include "array/sizes.h"
 
 #include <memory>
 #include <string>
 #include <unordered_map>
 #include <utility>
 
-#include "crossdock/core/bytes.h"
+#include "array/internal/node_path.h"
+#include "array/internal/text.h"
+#include "core/bytes.h"
 #include "crossdock/core/error.h"
-#include "node_path.h"
-#include "text.h"
 
 namespace crossdock::array {
 namespace {

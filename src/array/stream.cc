@@ -8,8 +8,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "c_status.h"
-#include "crossdock/array/column.h"
+#include "array/column.h"
+#include "array/internal/c_status.h"
 #include "crossdock/core/error.h"
 
 namespace crossdock::array {
@@ -138,7 +138,7 @@ class ImportedStream final : public BatchStream {
 template <typename Form>
 std::unique_ptr<BatchStream> import_as(typename Form::Stream* stream) {
   if (stream == nullptr || stream->release == nullptr) {
-    throw InvalidArgumentError("the Arrow stream was released already; a stream can be taken over once");
+    throw InvalidArgumentError("the Arrow stream was released already; a stream can be consumed only once");
   }
   return std::make_unique<ImportedStream<Form>>(stream);
 }
@@ -190,7 +190,7 @@ struct ExportedStream {
       keep(error.what());
       return EIO;
     } catch (...) {
-      keep("the source threw something that is no std::exception");
+      keep("the source threw an object that isn't a std::exception");
       return EIO;
     }
   }
@@ -228,10 +228,10 @@ struct ExportedStream {
   static void check_place(const RecordBatch& batch, device::DeviceType type) {
     if constexpr (std::is_same_v<Form, Host>) {
       if (batch.device.type == device::DeviceType::kCpu && batch.event.native() == nullptr) return;
-      throw UnsupportedTypeError("a batch is in memory of " + device::to_string(batch.device) +
-                                 (batch.event.native() != nullptr ? ", with an event to wait for" : "") +
-                                 ", which a stream for the CPU can't say: take it as a device stream, or copy it to "
-                                 "the host first");
+      throw UnsupportedTypeError(
+          "a batch is in memory of " + device::to_string(batch.device) +
+          (batch.event.native() != nullptr ? ", with an event to wait for" : "") +
+          ", which a CPU stream can't carry: import it as a device stream, or copy it to the host first");
     } else if (batch.device.type != type) {
       throw InvalidDataError("a batch is on " + device::to_string(batch.device) + " in a stream of device type " +
                              std::to_string(static_cast<std::int32_t>(type)));
@@ -272,11 +272,12 @@ std::unique_ptr<BatchStream> make_stream(std::shared_ptr<const Schema> schema, s
   if (!schema) throw InvalidArgumentError("a stream of batches needs a schema; it was null");
   for (const RecordBatch& batch : batches) {
     if (batch.schema != schema && (!batch.schema || *batch.schema != *schema)) {
-      throw InvalidDataError("a stream of batches was given one of another schema than its own, which is\n" +
-                             schema->to_string());
+      throw InvalidDataError(
+          "a stream of batches was given a batch with another schema; the schema of the stream is\n" +
+          schema->to_string());
     }
     if (batch.device.type != batches.front().device.type) {
-      throw InvalidDataError("a stream of batches was given one on " + device::to_string(batch.device) +
+      throw InvalidDataError("a stream of batches was given a batch on " + device::to_string(batch.device) +
                              " after one on " + device::to_string(batches.front().device) +
                              ": copy them to one device first");
     }

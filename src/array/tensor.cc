@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "crossdock/core/bytes.h"
+#include "core/bytes.h"
 #include "crossdock/core/error.h"
 
 namespace crossdock::array {
@@ -11,7 +11,7 @@ namespace {
 
 [[noreturn]] void fail_overflow(const char* where, const Tensor& tensor) {
   throw InvalidDataError(std::string(where) + ": an array of shape " + shape_text(tensor.shape()) +
-                         " with these strides is larger than memory can be");
+                         " with these strides exceeds the address space");
 }
 
 [[noreturn]] void fail_negative(const char* where, const Tensor& tensor) {
@@ -108,7 +108,7 @@ void check_tensor(Tensor* tensor, const char* where) {
   if (static_cast<std::uintptr_t>(-range.lowest) > address ||
       static_cast<std::uintptr_t>(range.highest) > UINTPTR_MAX - address) {
     throw InvalidDataError(std::string(where) + ": an array of shape " + shape_text(tensor->shape()) +
-                           " reaches over the end of the address space");
+                           " reaches beyond the end of the address space");
   }
 }
 

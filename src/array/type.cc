@@ -1,6 +1,6 @@
-#include "crossdock/array/type.h"
+#include "crossdock/array/schema.h"
 
-#include "text.h"
+#include "array/internal/text.h"
 
 namespace crossdock::array {
 namespace {

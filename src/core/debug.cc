@@ -13,8 +13,8 @@
 #include <mutex>
 #include <string_view>
 
+#include "core/mapping_record.h"
 #include "crossdock/core/error.h"
-#include "crossdock/core/mapping_record.h"
 
 namespace crossdock {
 namespace {
@@ -86,7 +86,7 @@ void report(int signal, std::uintptr_t address) noexcept {
   if (signal == SIGSEGV) {
     line.add("write into read-only Crossdock memory");
   } else if (file) {
-    line.add("read beyond the end of a file that was cut short");
+    line.add("read beyond the end of a file that was truncated");
   } else {
     line.add("read of Crossdock memory that the system couldn't provide");
   }
@@ -95,14 +95,14 @@ void report(int signal, std::uintptr_t address) noexcept {
   line.add_foreign({mapping.label, mapping.label_size}).add("\n  ");
   if (signal == SIGSEGV) {
     line.add(
-        "Tables and arrays that came from Crossdock are shared with other processes. Copy what you want to change: "
+        "Tables and arrays from Crossdock are shared with other processes. Copy the data that you want to change: "
         ".clone() in torch, .copy() in NumPy, or xd.asarray(x, copy=True).\n");
   } else if (file) {
     line.add(
         "Don't truncate files that are open or served: replace them as a whole (write another one and rename it), or "
         "serve them with stable=\"snapshot\".\n");
   } else {
-    line.add("Free memory, or raise the limit of this container.\n");
+    line.add("Free memory, or raise this container's memory limit.\n");
   }
   line.write_out();
 }

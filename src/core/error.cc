@@ -78,7 +78,7 @@ void throw_errno(int error_number, const std::string& doing) {
     // The text may be read in another process, so it names the process that has the limit.
     case EMFILE:
       throw ResourceError(what + "; process " + std::to_string(::getpid()) +
-                              " has as many open as it may: close some there, or raise its limit (ulimit -n)",
+                              " has reached its limit of open files: close some there, or raise the limit (ulimit -n)",
                           error_number);
     case ENOMEM:
     case ENFILE:

@@ -1,4 +1,4 @@
-#include "crossdock/core/fork.h"
+#include "core/fork.h"
 
 #include <pthread.h>
 

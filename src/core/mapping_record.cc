@@ -1,4 +1,4 @@
-#include "crossdock/core/mapping_record.h"
+#include "core/mapping_record.h"
 
 #include <algorithm>
 #include <array>

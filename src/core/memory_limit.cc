@@ -1,4 +1,4 @@
-#include "crossdock/core/memory_limit.h"
+#include "core/memory_limit.h"
 
 #include <sys/sysinfo.h>
 
@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/text.h"
 #include "crossdock/core/error.h"
-#include "crossdock/core/text.h"
 
 namespace crossdock {
 namespace {
@@ -146,26 +146,26 @@ std::optional<MemoryRoom> room_of(const std::string& folder, const Names& names,
   const auto limit = read_number(folder + "/" + names.limit);
   const auto used = read_number(folder + "/" + names.used);
   if (!limit || !used || *limit == kNoLimit) return std::nullopt;
-  const auto less = [](std::uint64_t a, std::uint64_t b) { return a > b ? a - b : 0; };
+  const auto minus_or_zero = [](std::uint64_t a, std::uint64_t b) { return a > b ? a - b : 0; };
   const std::uint64_t caches = std::min(read_caches(folder + "/memory.stat", names), *used);
-  const std::uint64_t kept = *used - caches;
-  std::uint64_t available = less(*limit, kept);
+  const std::uint64_t not_droppable = *used - caches;
+  std::uint64_t available = minus_or_zero(*limit, not_droppable);
   if (free_swap > 0) {
     // Swap that isn't accounted for isn't limited.
     const std::uint64_t swap_limit = read_number(folder + "/" + names.swap_limit).value_or(kNoLimit);
     const std::uint64_t swap_used = read_number(folder + "/" + names.swap_used).value_or(0);
-    const std::uint64_t swap_kept = names.swap_counts_memory ? less(swap_used, caches) : swap_used;
+    const std::uint64_t swap_kept = names.swap_counts_memory ? minus_or_zero(swap_used, caches) : swap_used;
     const std::uint64_t both = available + free_swap;
     if (names.swap_counts_memory) {
-      available = std::min(both, less(swap_limit, swap_kept));
+      available = std::min(both, minus_or_zero(swap_limit, swap_kept));
     } else {
-      available += std::min(free_swap, less(swap_limit, swap_kept));
+      available += std::min(free_swap, minus_or_zero(swap_limit, swap_kept));
     }
   }
   return MemoryRoom{.cgroup = {}, .limit = *limit, .available = available};
 }
 
-std::string in_words(std::uint64_t bytes) {
+std::string size_text(std::uint64_t bytes) {
   constexpr std::array<const char*, 5> kUnits = {"bytes", "KiB", "MiB", "GiB", "TiB"};
   auto value = static_cast<double>(bytes);
   std::size_t unit = 0;
@@ -188,21 +188,22 @@ std::optional<MemoryRoom> memory_room(const MemoryLimitFiles& files) {
   if (!cgroup) return std::nullopt;
   const auto mount = find_mount(files.process + "/mountinfo", names);
   if (!mount) return std::nullopt;
-  // A container may see its own cgroup, or one above it, as the root.
-  const std::string above = mount->root == "/" ? "" : mount->root;
-  const bool inside = cgroup->starts_with(above) && (cgroup->size() == above.size() || (*cgroup)[above.size()] == '/');
-  std::string below = inside ? cgroup->substr(above.size()) : "";
-  while (below.ends_with('/')) below.pop_back();
+  // In a container the mount may show only a part of the tree: `relative` is this process's cgroup within that part.
+  const std::string mount_root = mount->root == "/" ? "" : mount->root;
+  const bool inside =
+      cgroup->starts_with(mount_root) && (cgroup->size() == mount_root.size() || (*cgroup)[mount_root.size()] == '/');
+  std::string relative = inside ? cgroup->substr(mount_root.size()) : "";
+  while (relative.ends_with('/')) relative.pop_back();
 
   std::optional<MemoryRoom> least;
   for (;;) {
-    auto room = room_of(files.root + mount->point + below, *names, files.free_swap);
+    auto room = room_of(files.root + mount->point + relative, *names, files.free_swap);
     if (room && (!least || room->available < least->available)) {
-      room->cgroup = above.empty() && below.empty() ? std::string(1, '/') : above + below;
+      room->cgroup = mount_root.empty() && relative.empty() ? std::string(1, '/') : mount_root + relative;
       least = std::move(room);
     }
-    if (below.empty()) return least;
-    below.resize(below.rfind('/'));
+    if (relative.empty()) return least;
+    relative.resize(relative.rfind('/'));
   }
 }
 
@@ -217,10 +218,10 @@ void check_memory_room(std::uint64_t size, const char* what) {
     return;
   }
   if (size > room->available) {
-    throw ResourceError(std::string(what) + " needs " + in_words(size) + ", and the memory limit of the cgroup " +
-                        printable(room->cgroup) + " (" + in_words(room->limit) + ") leaves " +
-                        in_words(room->available) +
-                        ": raise the limit (memory.max, a container's memory limit), or hold less at once");
+    throw ResourceError(std::string(what) + " needs " + size_text(size) + ", but the cgroup " +
+                        printable(room->cgroup) + " (memory limit " + size_text(room->limit) + ") has only " +
+                        size_text(room->available) +
+                        " left: raise the limit (memory.max, a container's memory limit), or use less memory at once");
   }
   allowance.store(std::min(kStep, (room->available - size) / 4), std::memory_order_relaxed);
 }

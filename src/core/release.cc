@@ -1,4 +1,4 @@
-#include "crossdock/core/release.h"
+#include "core/release.h"
 
 #include <sys/mman.h>
 
@@ -11,13 +11,13 @@
 #include <thread>
 #include <utility>
 
-#include "crossdock/core/blocked_signals.h"
-#include "crossdock/core/fork.h"
+#include "core/blocked_signals.h"
+#include "core/fork.h"
 
 namespace crossdock {
 namespace {
 
-// To hand a piece over costs about as much as to unmap a piece of some dozen pages here.
+// Passing memory to the thread costs about as much as unmapping some dozen pages.
 constexpr std::uint64_t kLarge = 256 << 10;
 // The time that the thread stays without work.
 constexpr std::chrono::milliseconds kIdle{50};
@@ -30,7 +30,8 @@ struct Memory {
   std::unique_ptr<Memory> next{};
 };
 
-void free_now(const Memory& memory) noexcept {
+/// Unmaps the mapping. The destructor closes the descriptor and drops the owner.
+void unmap(const Memory& memory) noexcept {
   if (memory.start != nullptr) ::munmap(const_cast<std::byte*>(memory.start), memory.bytes);
 }
 
@@ -42,9 +43,8 @@ class Releaser {
     return *releaser;
   }
 
-  /// Takes `memory` and returns null; or returns `memory`, which then still belongs to the caller. There is no limit to
-  /// the memory that waits: the caller may be the thread that serves all consumers, with all memory that one of them
-  /// had.
+  /// Takes `memory` and returns null; or returns `memory`, which then still belongs to the caller. The list has
+  /// no limit: the I/O thread may release all memory of a consumer at once, and must not wait.
   std::unique_ptr<Memory> take(std::unique_ptr<Memory> memory) noexcept {
     if (made_in_.in_child()) return memory;  // the thread is the parent's, and perhaps the lock is held there
     const std::lock_guard lock(mutex_);
@@ -82,7 +82,7 @@ class Releaser {
       waiting_ = std::move(memory->next);
       busy_ = true;
       lock.unlock();
-      free_now(*memory);
+      unmap(*memory);
       memory.reset();
       lock.lock();
       busy_ = false;
@@ -102,10 +102,10 @@ class Releaser {
 
 void release(Memory what, std::uint64_t size) noexcept {
   std::unique_ptr<Memory> memory(size >= kLarge ? new (std::nothrow) Memory : nullptr);
-  if (!memory) return free_now(what);
+  if (!memory) return unmap(what);
   *memory = std::move(what);
   memory = Releaser::instance().take(std::move(memory));
-  if (memory) free_now(*memory);
+  if (memory) unmap(*memory);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "crossdock/core/unique_fd.h"
+#include "core/unique_fd.h"
 
 #include <fcntl.h>
 #include <unistd.h>

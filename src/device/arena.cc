@@ -10,11 +10,12 @@
 #include <utility>
 #include <vector>
 
+#include "core/fork.h"
+#include "core/memory_limit.h"
 #include "crossdock/core/error.h"
-#include "crossdock/core/fork.h"
-#include "crossdock/core/memory_limit.h"
-#include "crossdock/device/memfd.h"
-#include "crossdock/device/region.h"
+#include "crossdock/device/arena.h"
+#include "device/memfd.h"
+#include "device/region.h"
 
 namespace crossdock::device {
 
@@ -129,14 +130,14 @@ std::byte* Arena::allocate(std::uint64_t size) {
   impl_->made_in.check("this Arena");
   const std::lock_guard lock(impl_->mutex);
   if (impl_->freezing != 0 || impl_->state.load(std::memory_order_relaxed) != Impl::State::kOpen) {
-    throw ArenaFrozenError("this Arena was published and takes no more data; make a new one for the next table");
+    throw ArenaFrozenError("this Arena was published and is now read-only; make a new one for the next table");
   }
   // Takes at least one byte, so that an empty column's pointer is inside the region, too.
   const std::uint64_t taken = std::max<std::uint64_t>(size, 1);
   const std::uint64_t offset = impl_->end.load(std::memory_order_relaxed);
   if (taken > impl_->reserve - offset) {
-    throw ResourceError("this Arena has room for " + std::to_string(impl_->reserve - offset) + " more bytes, and " +
-                        std::to_string(size) + " were asked for; make it with a larger `reserve`");
+    throw ResourceError("this Arena has room for " + std::to_string(impl_->reserve - offset) + " more bytes, but " +
+                        std::to_string(size) + " were requested; make it with a larger `reserve`");
   }
   check_memory_room(taken, "an allocation in an Arena");
   const std::uint64_t end = align_up(offset + taken, kAlignment);

@@ -1,4 +1,4 @@
-#include "crossdock/device/event.h"
+#include "crossdock/device/queue.h"
 
 #include <atomic>
 #include <exception>
@@ -94,7 +94,7 @@ std::shared_ptr<const Error> Event::failure() const {
 
 void Event::fail(std::shared_ptr<const Error> failure) {
   // An event without a state has no copies that could carry the failure, and says that its work is done.
-  if (!state_) throw InvalidArgumentError("an event that is complete can't fail any more");
+  if (!state_) throw InvalidArgumentError("a complete event can't fail");
   state_->note(std::move(failure));
 }
 

@@ -1,4 +1,4 @@
-#include "crossdock/device/filter.h"
+#include "crossdock/device/registry.h"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "crossdock/core/error.h"
-#include "parse_number.h"
+#include "device/internal/parse_number.h"
 
 namespace crossdock::device {
 namespace {
@@ -43,9 +43,9 @@ std::optional<std::int64_t> number_of(std::string_view word) noexcept {
 }
 
 [[noreturn]] void fail(std::string_view text, const std::string& why) {
-  throw InvalidArgumentError("\"" + std::string(text) + "\" is no filter string: " + why +
-                             "; one is backend:device_type:number, as in \"gpu\", \"cuda:1\" or \"opencl:cpu:0\", in "
-                             "lower case, without spaces, with commas between alternatives");
+  throw InvalidArgumentError("\"" + std::string(text) + "\" is not a filter string: " + why +
+                             "; the form is backend:device_type:number, as in \"gpu\", \"cuda:1\" or \"opencl:cpu:0\", "
+                             "in lower case, without spaces, with commas between alternatives");
 }
 
 /// The next part of a filter.
@@ -66,7 +66,7 @@ Filter parse_one(std::string_view text, std::string_view one) {
     } else {
       any = true;
       if (const auto device_class = class_of(word)) {
-        if (next > Part::kClass) fail(text, "\"" + std::string(word) + "\" stands in the wrong place");
+        if (next > Part::kClass) fail(text, "\"" + std::string(word) + "\" is in the wrong place");
         filter.device_class = device_class;
         next = Part::kNumber;
       } else if (const auto number = number_of(word)) {
@@ -74,18 +74,18 @@ Filter parse_one(std::string_view text, std::string_view one) {
         filter.number = number;
         next = Part::kEnd;
       } else if (is_backend_word(word)) {
-        if (next == Part::kClass) fail(text, "nobody knows a device type \"" + std::string(word) + "\"");
-        if (next > Part::kClass) fail(text, "\"" + std::string(word) + "\" stands in the wrong place");
+        if (next == Part::kClass) fail(text, "\"" + std::string(word) + "\" is not a device type");
+        if (next > Part::kClass) fail(text, "\"" + std::string(word) + "\" is in the wrong place");
         filter.backend = word;
         next = Part::kClass;
       } else {
-        fail(text, "nobody knows \"" + std::string(word) + "\"");
+        fail(text, "\"" + std::string(word) + "\" is not a backend, a device type or a number");
       }
     }
     if (colon == std::string_view::npos) break;
     one.remove_prefix(colon + 1);
   }
-  if (!any) fail(text, "it names nothing");
+  if (!any) fail(text, "all of its parts are empty");
   return filter;
 }
 
@@ -107,7 +107,7 @@ void check_known(std::string_view text, const Filter& filter, std::vector<std::s
   }
   std::string known;
   for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
-  fail(text, "nobody knows \"" + word + "\" (backends are " + known + ")");
+  fail(text, "\"" + word + "\" is not a backend (the backends are " + known + ")");
 }
 
 bool matches(const Filter& filter, const DeviceInfo& info, bool backend_matches) {
@@ -148,7 +148,7 @@ std::vector<std::string> names_of(const Driver& driver) {
 }
 
 [[noreturn]] void fail_none(const DriverRegistry& drivers, std::string_view text) {
-  std::string what = "no device matches \"" + std::string(text) + "\"; there are:";
+  std::string what = "no device matches \"" + std::string(text) + "\"; the devices are:";
   for (const NamedDevice& device : list_devices(drivers)) {
     what += " " + (device.filter.empty() ? to_string(device.info.device) : device.filter) + ",";
   }

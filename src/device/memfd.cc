@@ -1,4 +1,4 @@
-#include "crossdock/device/memfd.h"
+#include "device/memfd.h"
 
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -13,7 +13,7 @@
 #include <cerrno>
 #include <optional>
 
-#include "crossdock/core/bytes.h"
+#include "core/bytes.h"
 #include "crossdock/core/error.h"
 
 #ifndef MFD_NOEXEC_SEAL
@@ -98,8 +98,8 @@ void check_size_limit(std::uint64_t size, const std::string& name) {
   struct rlimit limit {};
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && size > limit.rlim_cur) {
     throw ResourceError("the shared memory \"" + name + "\" would have " + std::to_string(size) +
-                        " bytes, but this process may make files of " + std::to_string(limit.rlim_cur) +
-                        " bytes at most; raise the limit (ulimit -f)");
+                        " bytes, but this process may make files of at most " + std::to_string(limit.rlim_cur) +
+                        " bytes; raise the limit (ulimit -f)");
   }
 }
 
@@ -124,7 +124,7 @@ void fill_holes(const UniqueFd& fd, std::uint64_t offset, std::uint64_t size, co
     if (::fallocate(fd.get(), 0, static_cast<off_t>(offset + done), static_cast<off_t>(step)) == 0) {
       done += step;
     } else if (errno != EINTR) {
-      throw_errno(errno, "taking memory for the shared memory \"" + name + "\"");
+      throw_errno(errno, "allocating the shared memory \"" + name + "\"");
     }
   }
 }
@@ -137,8 +137,8 @@ void seal(const UniqueFd& fd, int seals, const std::string& name) {
   if (::fcntl(fd.get(), F_ADD_SEALS, seals) == 0) return;
   if (errno == EBUSY) {
     throw SystemError("sealing the shared memory \"" + name +
-                      "\": somebody still has a writable mapping of it, or the system is still writing to it (a forked "
-                      "child, direct or asynchronous I/O); let it end, then try again");
+                      "\": a writable mapping of it still exists (in a forked child, say), or the system is still "
+                      "writing to it (direct or asynchronous I/O); wait for that to end, then try again");
   }
   throw_errno(errno, "sealing the shared memory \"" + name + "\"");
 }
@@ -150,27 +150,27 @@ std::string fault_of(const UniqueFd& fd, int seals, std::uint64_t size, const st
   if (::fstatfs(fd.get(), &system) != 0) throw_errno(errno, name + ": inspecting the descriptor");
   // The type of the file system shows huge pages of a fixed pool. st_blksize doesn't show them: transparent huge pages
   // change it too, and they are as good as ordinary pages.
-  if (system.f_type != TMPFS_MAGIC) return "it isn't memory of ordinary pages";
+  if (system.f_type != TMPFS_MAGIC) return "it isn't memory with pages of ordinary size";
   const int missing = seals & ~found;
   if ((missing & F_SEAL_SHRINK) != 0) return "it isn't sealed against shrinking";
   if ((missing & F_SEAL_GROW) != 0) return "it isn't sealed against growing";
   if ((missing & F_SEAL_WRITE) != 0) return "it isn't sealed against writing";
   if ((missing & F_SEAL_FUTURE_WRITE) != 0) return "it isn't sealed against new writers";
-  if ((missing & F_SEAL_SEAL) != 0) return "its seals aren't sealed";
+  if ((missing & F_SEAL_SEAL) != 0) return "its seals can still be changed";
   // The order matters. A sealed file gets no more blocks beyond its end, but the blocks that it has there may be freed
   // at any time. So they are counted first, before the count of all blocks. Blocks within its size can't be freed any
   // more.
   const std::optional<std::uint64_t> beyond = backed_beyond(fd, size);
   const struct stat status = inspect(fd, name);
   if (static_cast<std::uint64_t>(status.st_size) != size) {
-    return "it has " + std::to_string(status.st_size) + " bytes, and " + std::to_string(size) + " were announced";
+    return "it has " + std::to_string(status.st_size) + " bytes, but " + std::to_string(size) + " were announced";
   }
   const std::uint64_t all = static_cast<std::uint64_t>(status.st_blocks) * kBlock;
   const std::uint64_t backed = all - std::min(all, beyond.value_or(0));
   if (backed < size) {
     return "it has holes: memory for " + std::to_string(backed) + " of its " + std::to_string(size) + " bytes";
   }
-  if (!beyond && grows_when_read(fd, size, name)) return "it has holes: reading it takes memory that it doesn't have";
+  if (!beyond && grows_when_read(fd, size, name)) return "it has holes: reading it allocates memory";
   return {};
 }
 

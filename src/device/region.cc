@@ -1,4 +1,4 @@
-#include "crossdock/device/region.h"
+#include "device/region.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -10,12 +10,12 @@
 #include <system_error>
 #include <utility>
 
-#include "changing_mappings.h"
+#include "core/memory_limit.h"
+#include "core/release.h"
 #include "crossdock/core/error.h"
-#include "crossdock/core/memory_limit.h"
-#include "crossdock/core/release.h"
-#include "crossdock/device/memfd.h"
-#include "crossdock/device/region_table.h"
+#include "device/internal/changing_mappings.h"
+#include "device/memfd.h"
+#include "device/region_table.h"
 
 namespace crossdock::device {
 
@@ -60,7 +60,7 @@ const std::byte* map(int fd, std::uint64_t size, int protection, const std::stri
   if (start == MAP_FAILED) {
     throw ResourceError(where + ": mapping " + std::to_string(size) +
                         " bytes: " + std::generic_category().message(errno) +
-                        "; the limits that count are ulimit -v and the number of mappings (vm.max_map_count)");
+                        "; check the limits: ulimit -v and the number of mappings (vm.max_map_count)");
   }
   return static_cast<const std::byte*>(start);
 }
@@ -69,7 +69,7 @@ const std::byte* map(int fd, std::uint64_t size, int protection, const std::stri
 std::string path_behind(int fd) {
   char path[4096];
   const ssize_t size = ::readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), path, sizeof(path));
-  return size > 0 ? std::string(path, static_cast<std::size_t>(size)) : "(path not known)";
+  return size > 0 ? std::string(path, static_cast<std::size_t>(size)) : "(unknown path)";
 }
 
 /// Keeps a mapping out of forked children, which would otherwise share it and the producer's writes.
@@ -104,7 +104,7 @@ Region::~Region() {
 std::shared_ptr<const Region> Region::adopt(UniqueFd fd, RegionKind kind, std::uint64_t size, const FileStamp& stamp,
                                             const std::string& where) {
   if (kind != RegionKind::kFrozen && kind != RegionKind::kRecycled && kind != RegionKind::kFile) {
-    refuse(where, "no such kind of region: " + std::to_string(static_cast<int>(kind)));
+    refuse(where, std::to_string(static_cast<int>(kind)) + " is not a kind of region");
   }
   if (size == 0) refuse(where, "a region of 0 bytes was announced");
   if (size > std::uint64_t{1} << kOffsetBits) {
@@ -120,7 +120,7 @@ std::shared_ptr<const Region> Region::adopt(UniqueFd fd, RegionKind kind, std::u
     }
     if (const FileStamp now = stamp_of(status); now != stamp) {
       throw FileChangedError(where + ": the file changed after it was served: " + difference(stamp, now) +
-                             "; serve it anew, or with stable=\"snapshot\"");
+                             "; serve it again, or with stable=\"snapshot\"");
     }
   } else {
     const int seals = kind == RegionKind::kFrozen ? memfd::kFrozenSeals : memfd::kRecycledSeals;
@@ -147,7 +147,7 @@ std::shared_ptr<const Region> Region::adopt(UniqueFd fd, RegionKind kind, std::u
 
 std::shared_ptr<const Region> Region::open_file(const std::string& path) {
   if (path.empty() || path.find('\0') != std::string::npos) {
-    throw InvalidArgumentError("a file's path is empty or has a zero byte in it");
+    throw InvalidArgumentError("a file's path is empty or has a NUL byte");
   }
   const std::string where = "opening the file " + path;
   const auto check = [&](const struct stat& status) {
@@ -218,7 +218,7 @@ void Region::check_unchanged() const {
   if (kind_ != RegionKind::kFile || !fd_) return;
   if (const FileStamp now = FileStamp::of(fd_.get()); now != stamp_) {
     throw FileChangedError("the file " + name_ + " changed while it was served: " + difference(stamp_, now) +
-                           "; serve it anew, or with stable=\"snapshot\"");
+                           "; serve it again, or with stable=\"snapshot\"");
   }
 }
 

@@ -1,4 +1,4 @@
-#include "crossdock/device/region_table.h"
+#include "device/region_table.h"
 
 #include <limits>
 #include <string>
@@ -49,7 +49,7 @@ void RegionTable::take(std::uint16_t number, std::shared_ptr<const Region> regio
 void RegionTable::put(std::uint16_t number, std::shared_ptr<const Region> region) {
   if (region == nullptr) throw InvalidArgumentError("no region was given for number " + std::to_string(number));
   if (in_use(number)) {
-    throw ProtocolError("the peer announced region " + std::to_string(number) + " twice without taking it back");
+    throw ProtocolError("the peer announced region " + std::to_string(number) + " again without retiring it first");
   }
   put_.insert(number);
   try {

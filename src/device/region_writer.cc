@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "core/memory_limit.h"
 #include "crossdock/core/error.h"
-#include "crossdock/core/memory_limit.h"
-#include "crossdock/device/memfd.h"
-#include "crossdock/device/region.h"
-#include "crossdock/device/region_table.h"
+#include "device/memfd.h"
+#include "device/region.h"
+#include "device/region_table.h"
 
 namespace crossdock::device {
 
@@ -47,7 +47,7 @@ std::uint64_t RegionWriter::append(ByteSpan bytes) {
   constexpr std::uint64_t kLimit = std::uint64_t{1} << kOffsetBits;
   const std::uint64_t offset = align_up(end_, kAlignment);
   if (bytes.size() > kLimit - offset) {
-    throw ResourceError("the shared memory \"" + name_ + "\" would pass 2^48 bytes; publish the table in parts");
+    throw ResourceError("the shared memory \"" + name_ + "\" would exceed 2^48 bytes; publish the table in parts");
   }
   if (!fd_) fd_ = memfd::create(name_);
   memfd::check_size_limit(offset + bytes.size(), name_);

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "crossdock/core/error.h"
-#include "crossdock/device/cuda.h"
-#include "crossdock/device/sim.h"
 #include "crossdock/device/sycl.h"
+#include "device/cuda.h"
+#include "device/sim.h"
 #include "host/host_driver.h"
 
 namespace crossdock::device {
@@ -40,7 +40,7 @@ DriverRegistry::~DriverRegistry() = default;
 void DriverRegistry::check_name_free(std::string_view name) const {
   const auto same_name = [name](const Entry& entry) { return entry.name == name; };
   if (std::any_of(entries_.begin(), entries_.end(), same_name)) {
-    throw InvalidArgumentError("a driver named \"" + std::string(name) + "\" was added already");
+    throw InvalidArgumentError("a driver named \"" + std::string(name) + "\" was already added");
   }
 }
 
@@ -91,7 +91,7 @@ std::shared_ptr<Driver> DriverRegistry::for_type(DeviceType type) const {
     what += ";";
   }
   if (entries_.empty()) what += " none;";
-  what += " install what is missing, or copy the data to host memory first";
+  what += " install the missing library, or copy the data to host memory first";
   throw UnsupportedError(what);
 }
 

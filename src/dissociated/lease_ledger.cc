@@ -1,4 +1,4 @@
-#include "crossdock/dissociated/lease_ledger.h"
+#include "dissociated/lease_ledger.h"
 
 #include <algorithm>
 #include <bit>
@@ -250,8 +250,9 @@ struct LeaseLedger::Impl {
     if (address == 0) return true;
     Slot& slot = probe(address);
     if (slot.address == 0 || (slot.oldest.count == 0 && slot.owed == 0)) [[unlikely]] {
-      throw ProtocolError("free_data names address " + std::to_string(address) +
-                          ", which is not lent on this connection: it was never sent, or freed more often than sent");
+      throw ProtocolError(
+          "free_data names address " + std::to_string(address) +
+          ", which is not leased on this connection: it was never sent, or was freed more often than it was sent");
     }
     if (rule == FreeRule::kAsSpecified) return free_as_specified(slot, steps, freed);
     end_one(slot, freed);

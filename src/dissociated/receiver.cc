@@ -1,4 +1,4 @@
-#include "crossdock/dissociated/receiver.h"
+#include "dissociated/receiver.h"
 
 #include <algorithm>
 #include <bit>
@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "buffer_pool.h"
 #include "crossdock/core/error.h"
+#include "dissociated/internal/buffer_pool.h"
 
 namespace crossdock::dissociated {
 namespace {
@@ -97,11 +97,11 @@ struct Receiver::Impl {
     const std::uint32_t ahead = sequence - due();  // modulo 2^32: a number before the next one due is very far ahead
     if (finished) {
       throw ProtocolError(std::string(what) + " of number " + std::to_string(sequence) +
-                          " came after the stream's end");
+                          " arrived after the stream's end");
     }
     if (ahead >= options.max_ahead) {
-      throw ProtocolError(std::string(what) + " of number " + std::to_string(sequence) + " came where " +
-                          std::to_string(due()) + " is due next: it was taken already, or is more than " +
+      throw ProtocolError(std::string(what) + " of number " + std::to_string(sequence) + " arrived where number " +
+                          std::to_string(due()) + " is due next: it was already taken, or is more than " +
                           std::to_string(options.max_ahead) + " ahead");
     }
     return position + ahead;
@@ -115,13 +115,13 @@ struct Receiver::Impl {
     if (ending != Ending::kNone && at >= end_position) [[unlikely]] {
       if (ending == Ending::kError) return nullptr;
       throw ProtocolError(std::string(what) + " of number " + std::to_string(sequence) +
-                          " came for a stream that ended with number " +
+                          " arrived for a stream that ended with number " +
                           std::to_string(static_cast<std::uint32_t>(end_position)));
     }
     if (size > options.max_buffered_bytes - buffered) {
       throw ProtocolError(std::string(what) + " of number " + std::to_string(sequence) + " has " +
-                          std::to_string(size) + " bytes, and " + std::to_string(buffered) + " wait for number " +
-                          std::to_string(due()) + " already: over the limit of " +
+                          std::to_string(size) + " bytes, and " + std::to_string(buffered) +
+                          " bytes already wait for number " + std::to_string(due()) + ": more than the limit of " +
                           std::to_string(options.max_buffered_bytes) + " (Receiver::Options::max_buffered_bytes)");
     }
     if (at - position >= slots.size()) grow(at - position + 1);
@@ -143,11 +143,11 @@ struct Receiver::Impl {
       throw InvalidDataError("the metadata of message " + std::to_string(sequence) + " has " +
                              std::to_string(metadata.size()) + " bytes; at most " +
                              std::to_string(options.limits.max_metadata_bytes) +
-                             " are taken (ipc::Limits::max_metadata_bytes)");
+                             " are allowed (ipc::Limits::max_metadata_bytes)");
     }
     Slot* const slot = arrival(sequence, metadata.size(), "metadata");
     if (slot == nullptr) return;
-    if (slot->has_metadata) throw ProtocolError("metadata of number " + std::to_string(sequence) + " came twice");
+    if (slot->has_metadata) throw ProtocolError("metadata of number " + std::to_string(sequence) + " arrived twice");
     slot->metadata = metadata_pool.copy_of(metadata);
     slot->has_metadata = true;
     buffered += metadata.size();
@@ -165,14 +165,15 @@ struct Receiver::Impl {
     const bool fails_before_the_end = kind == Ending::kError && ending == Ending::kEnd && at <= end_position;
     if (ending != Ending::kNone && !fails_before_the_end) {
       throw ProtocolError(std::string(what) + " of number " + std::to_string(sequence) +
-                          " came for a stream that ended with number " +
+                          " arrived for a stream that ended with number " +
                           std::to_string(static_cast<std::uint32_t>(end_position)));
     }
-    // With two connections, an error may arrive over the one that is behind.
+    // End of Stream must have the highest number. An error needn't: with two connections, it may arrive over the one
+    // that is behind.
     if (kind == Ending::kEnd && at < furthest) {
       throw ProtocolError(std::string(what) + " has number " + std::to_string(sequence) + ", but number " +
                           std::to_string(static_cast<std::uint32_t>(furthest - 1)) +
-                          " came too: the end must have the last number");
+                          " arrived, too: the end must have the last number");
     }
     if (kind == Ending::kEnd && !begun && at == 0) {
       throw ProtocolError("End of Stream has number 0: a stream must begin with its schema");
@@ -191,13 +192,14 @@ struct Receiver::Impl {
       if (is_schema == begun) {
         message.reset();
         throw ProtocolError(
-            begun ? "message " + std::to_string(due()) + " is a second schema; a stream has one, and it comes first"
-                  : "message " + std::to_string(due()) + " is no schema, with which a stream must begin");
+            begun
+                ? "message " + std::to_string(due()) + " is a second schema; a stream has one schema, its first message"
+                : "message " + std::to_string(due()) + " isn't a schema, but a stream must begin with its schema");
       }
     }
     if (!message->has_body()) {
       if (slot.has_body)
-        throw ProtocolError("a body of number " + std::to_string(due()) + " came, whose message has none");
+        throw ProtocolError("a body of number " + std::to_string(due()) + " arrived, but its message has none");
       return true;
     }
     if (!slot.has_body) return false;
@@ -243,11 +245,11 @@ struct Receiver::Impl {
     const char* const missing = !slot.has_metadata ? (slot.has_body ? "the metadata" : "all") : "the body";
     std::string what = "the connection was lost before End of Stream: ";
     if (furthest <= position && ending == Ending::kNone) {
-      what += "message " + std::to_string(due()) + " never came";
+      what += "message " + std::to_string(due()) + " never arrived";
     } else {
       what += std::string(missing) + " of message " + std::to_string(due()) + " is missing";
       if (furthest > position + 1) {
-        what += "; later ones came, up to number " + std::to_string(static_cast<std::uint32_t>(furthest - 1));
+        what += "; later messages arrived, up to number " + std::to_string(static_cast<std::uint32_t>(furthest - 1));
       }
       if (ending == Ending::kEnd)
         what += "; End of Stream has number " + std::to_string(static_cast<std::uint32_t>(end_position));
@@ -277,13 +279,13 @@ void Receiver::on_tagged(std::uint64_t tag, ByteSpan body, std::shared_ptr<const
   impl_->release_taken();
   const Tag read = read_tag(tag);
   if (!impl_->begun && impl_->position == 0 && read.sequence == 0) {
-    throw ProtocolError("a body of number 0 came; that number is the schema's, which has none");
+    throw ProtocolError("a body of number 0 arrived, but number 0 is the schema, which has no body");
   }
   // The body that is due next doesn't wait for others, and takes no memory of the receiver's own.
   const std::uint64_t counted = owner && read.sequence == impl_->due() ? 0 : body.size();
   Slot* const slot = impl_->arrival(read.sequence, counted, "a body");
   if (slot == nullptr) return;
-  if (slot->has_body) throw ProtocolError("a body of number " + std::to_string(read.sequence) + " came twice");
+  if (slot->has_body) throw ProtocolError("a body of number " + std::to_string(read.sequence) + " arrived twice");
   if (owner) {
     slot->body = body;
     slot->owner = std::move(owner);

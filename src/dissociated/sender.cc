@@ -1,12 +1,12 @@
-#include "crossdock/dissociated/sender.h"
+#include "dissociated/sender.h"
 
 #include <cstring>
 #include <span>
 #include <stdexcept>
 #include <string>
 
+#include "core/text.h"
 #include "crossdock/core/error.h"
-#include "crossdock/core/text.h"
 
 namespace crossdock::dissociated {
 
@@ -17,12 +17,13 @@ Sender::Sender(std::uint64_t want_data, std::optional<std::uint64_t> free_data, 
       leases_(peer.counted_leases ? FreeRule::kCounted : FreeRule::kAsSpecified) {
   if (free_data_ == want_data_) {
     throw InvalidArgumentError("want_data and free_data are both " + std::to_string(want_data_) +
-                               "; a client's messages could not be told apart: choose two tags");
+                               "; they must differ, so that a client's messages can be distinguished");
   }
 }
 
 Sender::Action Sender::on_tagged(std::uint64_t tag, ByteSpan body, std::vector<std::uint64_t>* freed) {
-  if (freeing()) throw std::logic_error("Sender::on_tagged is called while addresses of the message before are left");
+  if (freeing())
+    throw std::logic_error("Sender::on_tagged was called before all addresses of the previous message were taken");
   if (tag == free_data_) {
     if (body.size() % sizeof(std::uint64_t) != 0) {
       throw ProtocolError("a free_data message has " + std::to_string(body.size()) +
@@ -37,16 +38,16 @@ Sender::Action Sender::on_tagged(std::uint64_t tag, ByteSpan body, std::vector<s
   if (tag == want_data_) {
     if (streaming_) {
       throw ProtocolError(
-          "a want_data message came while a stream is under way; a connection carries one at a time: "
-          "wait for its End of Stream, or connect again");
+          "a want_data message arrived while a stream is under way; a connection carries one stream at a time: wait "
+          "for its End of Stream, or connect again");
     }
     streaming_ = true;
     next_ = 0;
     return Action::kWantData;
   }
-  throw ProtocolError("a message of the client has tag " + std::to_string(tag) + "; known are want_data (" +
+  throw ProtocolError("a message of the client has tag " + std::to_string(tag) + "; the known tags are want_data (" +
                       std::to_string(want_data_) + ")" +
-                      (free_data_ ? " and free_data (" + std::to_string(*free_data_) + ")" : " alone"));
+                      (free_data_ ? " and free_data (" + std::to_string(*free_data_) + ")" : " only"));
 }
 
 void Sender::free_more(std::vector<std::uint64_t>* freed) {
@@ -58,7 +59,7 @@ void Sender::free_more(std::vector<std::uint64_t>* freed) {
 bool Sender::on_untagged(ByteSpan message) const {
   if (!peer_.cancel) throw ProtocolError("the client sent an untagged message; clients send tagged ones only");
   if (read_prefix(message).type != MessageType::kEndOfStream) {
-    throw ProtocolError("the client sent an untagged message that is no End of Stream, which would cancel its stream");
+    throw ProtocolError("the client sent an untagged message other than End of Stream, which cancels its stream");
   }
   return streaming_;
 }

@@ -1,11 +1,11 @@
-#include "crossdock/dissociated/uri.h"
+#include "dissociated/uri.h"
 
 #include <algorithm>
 #include <charconv>
 
-#include "base64.h"
+#include "core/text.h"
 #include "crossdock/core/error.h"
-#include "crossdock/core/text.h"
+#include "dissociated/internal/base64.h"
 
 namespace crossdock::dissociated {
 namespace {
@@ -81,9 +81,9 @@ class Parser {
     out.reserve(end - begin);
     for (std::size_t i = begin; i < end; ++i) {
       char c = text_[i];
-      if (c == '#') fail(i, "a fragment ('#') has no meaning here; a '#' in a name is written %23");
+      if (c == '#') fail(i, "a fragment ('#') isn't allowed; a '#' in a name is written %23");
       if (c == ' ') {
-        fail(i, "a space: in a path it is written %20, and a name has none, only letters, digits, '.', '_' and '-'");
+        fail(i, "a space: in a path it is written %20; a name has only letters, digits, '.', '_' and '-'");
       }
       const std::size_t at = i;
       if (c == '%') {
@@ -129,7 +129,7 @@ class Parser {
       std::string reason;
       auto bytes = base64_decode(value, &reason);
       if (!bytes) fail(at, "remote_handle isn't base64: " + reason);
-      if (bytes->empty()) fail(at, "remote_handle holds no bytes");
+      if (bytes->empty()) fail(at, "remote_handle is empty");
       uri_.remote_handle = std::move(*bytes);
     } else {
       if (uri_.role != ChannelRole::kBoth) fail(begin, name + " is given twice");
@@ -205,8 +205,8 @@ std::string format_uri(const Uri& uri) {
   if (uri.role != ChannelRole::kBoth) add(kStream, uri.role == ChannelRole::kMetadata ? kMetadataRole : kDataRole);
   for (const auto& [name, value] : uri.others) {
     if (name.empty() || is_known(name)) {
-      throw UriError("the parameter name " + shown(name) + " can't stand among a Uri's others: it is " +
-                     (name.empty() ? "empty" : "a known one, which has a member of its own"));
+      throw UriError("the parameter name " + shown(name) + " can't be among the other parameters of a Uri: it is " +
+                     (name.empty() ? "empty" : "that of a known parameter, which has a member of its own"));
     }
     add(name, value);
   }

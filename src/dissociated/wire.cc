@@ -1,9 +1,9 @@
-#include "crossdock/dissociated/wire.h"
+#include "dissociated/wire.h"
 
 #include <string>
 
+#include "core/text.h"
 #include "crossdock/core/error.h"
-#include "crossdock/core/text.h"
 
 namespace crossdock::dissociated {
 namespace {
@@ -50,7 +50,7 @@ Prefix read_prefix(ByteSpan message) {
     }
     default:
       throw ProtocolError("an untagged message" + number() + " is of type " + std::to_string(type) +
-                          "; known are 0 (End of Stream), 1 (metadata) and 255 (error)");
+                          "; the known types are 0 (End of Stream), 1 (metadata) and 255 (error)");
   }
 }
 
@@ -63,7 +63,7 @@ Tag read_tag(std::uint64_t tag) {
   }
   if (type > static_cast<unsigned>(BodyType::kRemote)) {
     throw ProtocolError("the tag of body " + std::to_string(sequence) + " says body type " + std::to_string(type) +
-                        "; known are 0 (packed bytes) and 1 (addresses)");
+                        "; the known types are 0 (packed bytes) and 1 (addresses)");
   }
   return {sequence, static_cast<BodyType>(type)};
 }
@@ -106,8 +106,7 @@ void read_remote_body(ByteSpan body, std::vector<RemoteBuffer>* out) {
                           std::to_string(buffer.address) + " and length 0; an absent or empty buffer is (0, 0)");
     }
     if (!checked_add(sum, buffer.length, &sum)) {
-      throw ProtocolError("the lengths in a body of addresses add up to more than 64 bits hold, at buffer " +
-                          std::to_string(i));
+      throw ProtocolError("the lengths in a body of addresses overflow 64 bits at buffer " + std::to_string(i));
     }
     (*out)[i] = buffer;
   }

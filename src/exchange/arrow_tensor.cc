@@ -6,11 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include "crossdock/core/bytes.h"
+#include "core/bytes.h"
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/copy.h"
 #include "crossdock/exchange/sync.h"
-#include "tensor_metadata.h"
+#include "exchange/internal/tensor_metadata.h"
 
 namespace crossdock::exchange {
 namespace {
@@ -60,7 +60,7 @@ ElementType element_of(const array::Type& type) {
     case TypeId::kFloat64: return number(TypeCode::kFloat, 64);
     case TypeId::kTimestamp:
       if (!type.timezone.empty()) {
-        refuse("timestamps of the time zone \"" + type.timezone + "\" are no NumPy dates, which have none",
+        refuse("timestamps of the time zone \"" + type.timezone + "\" can't be NumPy dates, which have no time zone",
                "cast them to timestamps without a time zone first");
       }
       return array::parse_typestr(std::string("<M8") + unit_text(type.unit));
@@ -68,7 +68,7 @@ ElementType element_of(const array::Type& type) {
     case TypeId::kDate64: return array::parse_typestr("<M8[ms]");
     case TypeId::kFixedSizeBinary: return array::parse_typestr("|V" + std::to_string(type.fixed_size));
     default:
-      refuse("a column of type " + array::type_name(type) + " is no array of elements of one size",
+      refuse("a column of type " + array::type_name(type) + " has no elements of fixed size",
              "cast it to a number first");
   }
 }
@@ -134,15 +134,14 @@ void require_host(const Tensor& tensor, const char* what) {
   // Refuses pinned and managed memory too: the new memory made here is host memory, and all buffers of an array must be
   // on one device.
   if (tensor.device.type != device::DeviceType::kCpu || !is_ready(tensor.event)) {
-    refuse(std::string(what) + " needs memory that the host can read now",
-           "copy the tensor to the host and wait first");
+    refuse(std::string(what) + " needs host memory without pending work", "copy the tensor to the host and wait first");
   }
 }
 
 /// Sets the extents: the number of rows first, then the inner dimensions, in C order.
 void set_extents(Tensor* tensor, std::int64_t rows, const std::vector<std::int64_t>& inner) {
   if (inner.size() >= static_cast<std::size_t>(array::kMaxTensorDimensions)) {
-    refuse("a column of " + std::to_string(inner.size() + 1) + " dimensions has more than a tensor can",
+    refuse("a column of " + std::to_string(inner.size() + 1) + " dimensions has more than a tensor supports",
            "flatten some of them first");
   }
   tensor->extents = array::Extents(static_cast<std::int32_t>(inner.size() + 1));
@@ -179,8 +178,8 @@ Rows rows_of(const Field& column, const std::vector<std::int64_t>& lists) {
 void check_no_extension(const Field& field, bool outermost) {
   const std::string* const name = find_value(field.metadata, kExtensionNameKey);
   if (name == nullptr || (outermost && *name == kFixedShapeTensor)) return;
-  refuse("the column is of the extension type " + *name + ", whose meaning a tensor can't say",
-         "take its storage first (in pyarrow, column.storage)");
+  refuse("the column is of the extension type " + *name + ", which a tensor can't represent",
+         "use its storage (in pyarrow, column.storage)");
 }
 
 /// Refuses types that are neither an element nor a list of them. Some of those types have no buffer in which nulls
@@ -204,14 +203,15 @@ std::int64_t count_nulls(const void* validity, std::int64_t first, std::int64_t 
 void check_no_nulls(const RecordBatch& column, std::size_t level, std::int64_t first, std::int64_t n) {
   std::int64_t nulls = column.nodes[level].null_count;
   if (nulls < 0) {
-    refuse("whether the column has nulls stands in memory that the host can't read",
+    refuse("the null count of the column is unknown, and its validity is in memory that the host can't read",
            "give its null count, or copy it to the host first");
   }
   if (nulls == 0) return;
   const void* const validity = column.buffers[level].data;  // lists of one size have no other buffer
   if (level > 0 && column.host_readable() && validity != nullptr) nulls = count_nulls(validity, first, n);
   if (nulls == 0) return;
-  refuse("the column has " + std::to_string(nulls) + " nulls, which a tensor can't say", "fill or drop them first");
+  refuse("the column has " + std::to_string(nulls) + " nulls, which a tensor can't represent",
+         "fill or drop them first");
 }
 
 Tensor unpacked(const RecordBatch& column, std::size_t leaf, std::int64_t first, std::int64_t n) {
@@ -232,15 +232,15 @@ Tensor unpacked(const RecordBatch& column, std::size_t leaf, std::int64_t first,
 
 Tensor tensor_of_column(const RecordBatch& given, BoolPolicy bools) {
   if (given.schema->fields().size() != 1) {
-    refuse("a batch of " + std::to_string(given.schema->fields().size()) + " columns is no single array",
-           "take one of its columns");
+    refuse("a batch of " + std::to_string(given.schema->fields().size()) + " columns is not a single array",
+           "select one of its columns");
   }
   bool unknown_nulls = false;
   for (const array::Node& node : given.nodes) unknown_nulls = unknown_nulls || node.null_count < 0;
   std::int64_t copied = 0;
   const RecordBatch column = unknown_nulls && given.host_readable() ? array::normalized(given, &copied) : given;
   if (!column.dictionaries.empty()) {
-    refuse("a dictionary-encoded column is indices, not values", "decode it, or take its indices");
+    refuse("a dictionary-encoded column holds indices, not values", "decode it, or use its indices");
   }
 
   const Field* leaf = column.schema->fields().data();
@@ -304,7 +304,7 @@ std::int64_t elements_per_row(const Tensor& tensor) {
   std::int64_t per_row = 1;
   for (const std::int64_t extent : tensor.shape().subspan(1)) per_row *= extent;
   if (tensor.ndim() > 1 && per_row > std::numeric_limits<std::int32_t>::max()) {
-    refuse("rows of " + std::to_string(per_row) + " elements are more than a fixed-size list can hold",
+    refuse("rows of " + std::to_string(per_row) + " elements exceed the size of a fixed-size list",
            "reshape the tensor first");
   }
   return per_row;
@@ -312,7 +312,7 @@ std::int64_t elements_per_row(const Tensor& tensor) {
 
 /// Returns the field of the tensor's column. Throws ExportError for a tensor that can't be a column.
 Field field_of(const Tensor& tensor, BoolPolicy bools) {
-  if (tensor.ndim() == 0) refuse("a tensor without dimensions is no column", "give it one dimension");
+  if (tensor.ndim() == 0) refuse("a tensor without dimensions can't be a column", "give it one dimension");
   const bool bits = is_bool(tensor);
   if (bits && bools == BoolPolicy::kRefuse) {
     refuse("bool is bits in Arrow and bytes in tensors",
@@ -320,7 +320,7 @@ Field field_of(const Tensor& tensor, BoolPolicy bools) {
   }
   const bool strided = bits && tensor.ndim() == 1;
   if (!tensor.c_contiguous() && !strided) {
-    refuse("a column has no gaps and no other order than C, but the strides are " + array::shape_text(tensor.strides()),
+    refuse("a column must be contiguous in C order, but the strides are " + array::shape_text(tensor.strides()),
            "make a contiguous copy first");
   }
   Field values;
@@ -339,7 +339,7 @@ Field field_of(const Tensor& tensor, BoolPolicy bools) {
   }
   column.nullable = tensor.mask != nullptr;
   if (tensor.mask && tensor.ndim() > 1) {
-    refuse("a mask of " + std::to_string(tensor.ndim()) + " dimensions is no validity of rows",
+    refuse("a mask of " + std::to_string(tensor.ndim()) + " dimensions can't become row validity",
            "fill the masked elements first");
   }
   return column;
@@ -354,8 +354,8 @@ std::shared_ptr<const array::Schema> schema_of_tensor(const Tensor& tensor, Bool
 RecordBatch column_of_tensor(const Tensor& tensor, BoolPolicy bools) {
   auto schema = schema_of_tensor(tensor, bools);
   if (tensor.byte_offset != 0) {
-    refuse("a column's buffers begin where their handles do, but the tensor begins " +
-               std::to_string(tensor.byte_offset) + " bytes after",
+    refuse("a column's buffers must begin at their memory handles, but the tensor begins " +
+               std::to_string(tensor.byte_offset) + " bytes after its handle",
            "make a contiguous copy first");
   }
   const bool bits = is_bool(tensor);

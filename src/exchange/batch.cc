@@ -9,12 +9,12 @@
 #include <utility>
 #include <vector>
 
-#include "batch_plan.h"
-#include "crossdock/array/sizes.h"
+#include "array/sizes.h"
 #include "crossdock/array/tensor.h"
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/sync.h"
-#include "queue_owned.h"
+#include "exchange/internal/batch_plan.h"
+#include "exchange/internal/queue_owned.h"
 
 namespace crossdock::exchange {
 namespace {
@@ -73,9 +73,9 @@ RecordBatch prepared(RecordBatch from, const ContextPtr& executor, const Queue& 
     return array::normalized(std::move(from), &copied, array::Offsets::kFromZero);
   }
   if (from.device != executor->device() && !from.sizes_known()) {
-    throw InvalidArgumentError("sizes of a batch on " + device::to_string(from.device) + " aren't known, and " +
+    throw InvalidArgumentError("the sizes of a batch on " + device::to_string(from.device) + " aren't known, and " +
                                device::to_string(executor->device()) +
-                               " can't look them up: call resolve_sizes() with the batch's own context first");
+                               " can't read them: call resolve_sizes() with the batch's own context first");
   }
   resolve_sizes(&from, executor, queue);
   array::check_structure(from);

@@ -4,10 +4,10 @@
 #include <string>
 #include <utility>
 
-#include "crossdock/core/bytes.h"
+#include "core/bytes.h"
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/sync.h"
-#include "queue_owned.h"
+#include "exchange/internal/queue_owned.h"
 
 namespace crossdock::exchange {
 namespace {
@@ -60,7 +60,7 @@ void for_each_run(const Tensor& from, std::size_t dimension, std::int64_t source
   }
 }
 
-Tensor make(const Tensor& like, const ContextPtr& to, MemoryKind kind) {
+Tensor without_memory(const Tensor& like, const ContextPtr& to, MemoryKind kind) {
   Tensor made = like;
   made.owner = nullptr;
   made.data = nullptr;
@@ -74,7 +74,7 @@ Tensor make(const Tensor& like, const ContextPtr& to, MemoryKind kind) {
 
 /// Returns a dense copy of `from`, a tensor in host memory without pending work.
 Tensor packed(const Tensor& from, const ContextPtr& host) {
-  Tensor made = make(from, host, MemoryKind::kHost);
+  Tensor made = without_memory(from, host, MemoryKind::kHost);
   array::set_row_major(&made, "a copy");
   device::Buffer target = host->allocate(static_cast<std::uint64_t>(from.nbytes()), MemoryKind::kHost,
                                          device::Sharing::kPrivate, host->make_queue());
@@ -90,7 +90,7 @@ device::Event start_copies(const Tensor& from, const BufferRef& place, Context& 
   BufferRef source;
   std::int64_t offset = 0;
   for_each_run(from, 0, 0, &offset, [&](std::int64_t at, std::int64_t to_offset, std::int64_t size) {
-    if (source.size != 0) executor.copy(target, source, queue);  // the previous one; the last one is recorded
+    if (source.size != 0) executor.copy(target, source, queue);  // the copy of the previous run
     target = place.slice(static_cast<std::uint64_t>(to_offset), static_cast<std::uint64_t>(size));
     source = memory_of(from, at, size);
   });
@@ -129,7 +129,7 @@ Tensor copy_on_device(const Tensor& from, const ContextPtr& to, MemoryKind kind,
   const Queue& queue = owning.queue();
   const array::ByteRange range = array::byte_range(from, "a tensor to copy");
   const std::int64_t covered = range.highest - range.lowest;
-  Tensor made = make(from, to, kind);
+  Tensor made = without_memory(from, to, kind);
   array::set_row_major(&made, "a copy");
   if (covered == 0) {
     made.queue = queue;
@@ -180,7 +180,7 @@ Tensor dense_on_host(const Tensor& from) {
 
 /// Copies a source of too many runs to the host: all bytes that it spans, in one piece. Waits for that copy. `executor`
 /// is a context that can copy from the source to the host.
-Tensor fetched(const Tensor& from, const ContextPtr& executor, const OwningQueue& owning) {
+Tensor packed_through_host(const Tensor& from, const ContextPtr& executor, const OwningQueue& owning) {
   const Queue& queue = owning.queue();
   const array::ByteRange range = array::byte_range(from, "a tensor to copy");
   const std::int64_t covered = range.highest - range.lowest;
@@ -213,7 +213,8 @@ Tensor with_few_runs(const Tensor& from, const ContextPtr& executor, const Ownin
   if (count_runs(from) <= kMostRuns) return from;
   // The target's context can't copy from a peer device to the host.
   const bool peers = source != nullptr && source->device() != executor->device();
-  return peers ? fetched(from, source, OwningQueue(source, source->make_queue())) : fetched(from, executor, owning);
+  return peers ? packed_through_host(from, source, OwningQueue(source, source->make_queue()))
+               : packed_through_host(from, executor, owning);
 }
 
 }  // namespace
@@ -277,7 +278,7 @@ Tensor copy_on(const OwningQueue& queue, const Tensor& from, const ContextPtr& t
 }
 
 /// Returns the bytes that a tensor with elements spans.
-BufferRef all_of(const Tensor& tensor) {
+BufferRef spanned_memory(const Tensor& tensor) {
   const array::ByteRange range = array::byte_range(tensor, "a tensor to copy");
   return memory_of(tensor, range.lowest, range.highest - range.lowest);
 }
@@ -286,11 +287,11 @@ void check_target(const Tensor& to, const Tensor& from) {
   if (to.read_only) throw InvalidArgumentError("the target of a copy is read-only");
   if (to.type != from.type || !std::ranges::equal(to.shape(), from.shape())) {
     throw InvalidArgumentError("elements of type " + array::element_type_name(from.type) + " and shape " +
-                               array::shape_text(from.shape()) + " don't go into a tensor of type " +
+                               array::shape_text(from.shape()) + " can't be copied into a tensor of type " +
                                array::element_type_name(to.type) + " and shape " + array::shape_text(to.shape()));
   }
   if (!to.c_contiguous()) throw UnsupportedError("the target of a copy must be in C order, without gaps");
-  if (to.mask || from.mask) throw UnsupportedError("tensors with masks are copied to new memory only");
+  if (to.mask || from.mask) throw UnsupportedError("tensors with masks can only be copied to new memory");
   for (const Tensor* one : {&to, &from}) {
     if (array::has_addresses(one->device.type)) continue;
     throw UnsupportedError("memory of " + device::to_string(one->device) +
@@ -300,18 +301,18 @@ void check_target(const Tensor& to, const Tensor& from) {
 
 }  // namespace
 
-Tensor copy_into(const Tensor& to, const Tensor& from, const ContextPtr& executor, const Queue& asked,
-                 const ContextPtr& target_owner, const ContextPtr& producer, const ContextPtr& source) {
+Tensor copy_into(const Tensor& to, const Tensor& from, const ContextPtr& executor, const Queue& queue_asked,
+                 const ContextPtr& target_queue_context, const ContextPtr& producer, const ContextPtr& source) {
   check_target(to, from);
   Tensor made = to;
-  if (from.size() != 0 && all_of(to).overlaps(all_of(from))) {
-    throw InvalidArgumentError("a tensor can't be copied onto memory that it shares; copy it to new memory first");
+  if (from.size() != 0 && spanned_memory(to).overlaps(spanned_memory(from))) {
+    throw InvalidArgumentError("source and target of a copy overlap; copy the source to new memory first");
   }
   if (is_host(*executor)) {
     pack(from, to.data);
     return made;
   }
-  const OwningQueue owning(executor, asked);
+  const OwningQueue owning(executor, queue_asked);
   const Queue& queue = owning.queue();
   if (from.size() == 0) {
     keep_queue(&made);
@@ -322,11 +323,11 @@ Tensor copy_into(const Tensor& to, const Tensor& from, const ContextPtr& executo
   for (const Tensor* one : {&to, &few}) {
     if (!is_ready(one->event)) executor->order_after(queue, one->event);
   }
-  order_after_readers(to, *executor, queue, target_owner.get());
-  BufferRef place = all_of(to);
+  order_after_readers(to, *executor, queue, target_queue_context.get());
+  BufferRef place = spanned_memory(to);
   place.read_only = false;
   const auto kept = [&](const Tensor& tensor) {
-    return owned_on_queue(device::Buffer(all_of(tensor), std::const_pointer_cast<void>(tensor.owner)), executor,
+    return owned_on_queue(device::Buffer(spanned_memory(tensor), std::const_pointer_cast<void>(tensor.owner)), executor,
                           owning);
   };
   const auto target_kept = kept(to);
@@ -334,7 +335,7 @@ Tensor copy_into(const Tensor& to, const Tensor& from, const ContextPtr& executo
   try {
     made.event = start_copies(few, place, *executor, queue);
     order_producer_after(few, made.event, *executor, queue, producer.get());
-    order_producer_after(to, made.event, *executor, queue, target_owner.get());
+    order_producer_after(to, made.event, *executor, queue, target_queue_context.get());
     owning.order_caller_after(made.event);
   } catch (...) {
     // Neither owner knows of the work that was started, so they must not continue before that work is done.

@@ -4,11 +4,11 @@
 #include <string>
 
 #include "crossdock/core/error.h"
-#include "crossdock/device/cuda_streams.h"
-#include "crossdock/exchange/foreign_stream.h"
+#include "crossdock/exchange/copy.h"
 #include "crossdock/exchange/sync.h"
-#include "crossdock/exchange/transfer.h"
-#include "stream_handle.h"
+#include "device/cuda_streams.h"
+#include "exchange/foreign_stream.h"
+#include "exchange/internal/stream_handle.h"
 
 namespace crossdock::exchange {
 namespace {
@@ -37,7 +37,7 @@ std::shared_ptr<Context> any_context(const device::DriverRegistry& drivers) {
 void locate(Tensor* tensor, const Context& asked) {
   const device::PointerInfo info = asked.describe(tensor->data);
   if (info.device.type == DeviceType::kCpu) {
-    fail("the driver knows nothing of the pointer in its data: it is freed, made up, or ordinary host memory");
+    fail("the driver doesn't know the pointer in its data: it was freed, is invalid, or is ordinary host memory");
   }
   tensor->data = info.address;
   tensor->device = info.device;
@@ -58,7 +58,7 @@ void locate(Tensor* tensor, const Context& asked) {
 void check_mask(const Tensor& tensor) {
   if (tensor.mask == nullptr || tensor.mask->data == nullptr || tensor.data == nullptr) return;
   if (is_cuda(tensor.mask->device.type) && tensor.mask->device.id == tensor.device.id) return;
-  fail("its mask is in memory of " + device::to_string(tensor.mask->device) + ", and its data in that of " +
+  fail("its mask is in memory of " + device::to_string(tensor.mask->device) + ", but its data is in memory of " +
        device::to_string(tensor.device));
 }
 
@@ -79,11 +79,10 @@ void import_cuda_array(Tensor* tensor, std::int64_t version, CudaStream stream, 
   }
   if (sync && stream && *stream == 0) {
     fail(
-        "stream 0 is ambiguous: it is None, 1 (the legacy default stream) or 2 (the per-thread one); with sync=False "
-        "no "
-        "stream is heeded");
+        "stream 0 is ambiguous: it must be None, 1 (the legacy default stream) or 2 (the per-thread one); with "
+        "sync=False the stream is ignored");
   }
-  if (sync && stream && *stream < 0) fail("stream " + std::to_string(*stream) + " is no stream");
+  if (sync && stream && *stream < 0) fail("stream " + std::to_string(*stream) + " is not a valid stream");
   // Version 0 has no mask, and only version 3 says what `stream` means.
   if (version == 0) tensor->mask = nullptr;
   if (version < kCudaArrayVersion) stream = kLegacyStream;

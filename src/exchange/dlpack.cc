@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "crossdock/core/bytes.h"
+#include "core/bytes.h"
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/sync.h"
 
@@ -69,7 +69,7 @@ Tensor take_over(Managed* managed, std::uint64_t flags) {
 }
 
 [[noreturn]] void refuse(const std::string& what, const char* instead) {
-  throw ExportError("DLPack can't say " + what + "; " + instead);
+  throw ExportError("DLPack " + what + "; " + instead);
 }
 
 }  // namespace
@@ -84,8 +84,8 @@ array::ElementType element_type_of(const DLDataType& dtype, std::uint64_t flags)
   if (bits == 0) throw InvalidDataError(std::string(kWhere) + ": its elements have no bits");
   if (bits % 8 != 0 && !type.padded) {
     throw UnsupportedTypeError(std::string(kWhere) + ": elements of " + std::to_string(bits) +
-                               " bits are packed, which strides in bytes can't follow; give each a byte of its own "
-                               "(DLPack's flag IS_SUBBYTE_TYPE_PADDED)");
+                               " bits are packed, which strides in bytes can't address; store each in a byte of its "
+                               "own (DLPack's flag IS_SUBBYTE_TYPE_PADDED)");
   }
   return type;
 }
@@ -135,7 +135,7 @@ Tensor import_dlpack(DLManagedTensorVersioned* managed) {
   if (managed->version.major != DLPACK_MAJOR_VERSION) {
     throw UnsupportedTypeError(std::string(kWhere) + " of version " + std::to_string(managed->version.major) + "." +
                                std::to_string(managed->version.minor) +
-                               "; version 1 is understood: ask for it with max_version=(1, 3)");
+                               "; version 1 is supported: ask for it with max_version=(1, 3)");
   }
   return take_over(managed, managed->flags);
 }
@@ -157,36 +157,36 @@ device::Device dlpack_device(const device::Device& device) noexcept {
 
 void check_dlpack(const Tensor& tensor, bool legacy) {
   if (tensor.type.described || tensor.type.swapped) [[unlikely]] {
-    refuse("what elements of type " + array::element_type_name(tensor.type) + " are",
+    refuse("can't describe elements of type " + array::element_type_name(tensor.type),
            "convert them to numbers in native byte order, or use the array interface");
   }
   if (tensor.mask) [[unlikely]] {
     throw UnsupportedError(
-        "DLPack can't say which elements are valid; fill or drop the masked ones, or hand it over as Arrow data");
+        "DLPack has no validity mask; fill or drop the masked elements, or export the tensor as Arrow data");
   }
   if (legacy && tensor.read_only) [[unlikely]] {
-    refuse("that memory is read-only before version 1.0", "ask for max_version=(1, 0) or later, or make a copy");
+    refuse("before version 1.0 can't mark memory as read-only", "ask for max_version=(1, 0) or later, or make a copy");
   }
   if (legacy && tensor.type.padded) [[unlikely]]
-    refuse("that elements are padded before version 1.0", "ask for max_version=(1, 2) or later");
+    refuse("before version 1.0 can't mark elements as padded", "ask for max_version=(1, 2) or later");
   const std::int64_t itemsize = tensor.type.itemsize();
   // Numbers mostly have a power of two as their size: a mask is then faster than a division for each dimension.
   const bool power = (itemsize & (itemsize - 1)) == 0;
   for (std::size_t d = 0; d < tensor.strides().size(); ++d) {
     const std::int64_t rest = power ? tensor.strides()[d] & (itemsize - 1) : tensor.strides()[d] % itemsize;
     if (tensor.shape()[d] > 1 && rest != 0) [[unlikely]] {
-      refuse("strides that are no multiple of the element's size (" + std::to_string(tensor.strides()[d]) + " of " +
-                 std::to_string(itemsize) + " bytes)",
+      refuse("can't describe strides that are not a multiple of the element's size (" +
+                 std::to_string(tensor.strides()[d]) + " of " + std::to_string(itemsize) + " bytes)",
              "make a contiguous copy");
     }
   }
   const std::int64_t id = dlpack_device(tensor.device).id;
   if (id != static_cast<std::int32_t>(id)) [[unlikely]]
-    refuse("device ids of more than 32 bits", "hand it over as Arrow data");
+    refuse("can't describe device ids of more than 32 bits", "export the tensor as Arrow data");
   if (!is_ready(tensor.event)) [[unlikely]] {
     throw InvalidArgumentError(
-        "the tensor's work may not be done, and DLPack carries no event; order the consumer's "
-        "queue after it, or wait, first");
+        "work on the tensor may still be pending, and DLPack carries no event; order the consumer's queue after it, or "
+        "wait, first");
   }
 }
 

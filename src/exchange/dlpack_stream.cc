@@ -1,6 +1,7 @@
-#include "crossdock/exchange/dlpack_stream.h"
+#include "crossdock/exchange/dlpack.h"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <span>
 #include <string>
@@ -8,12 +9,11 @@
 #include <vector>
 
 #include "crossdock/core/error.h"
-#include "crossdock/device/cuda_streams.h"
 #include "crossdock/exchange/cuda_array.h"
-#include "crossdock/exchange/dlpack.h"
-#include "crossdock/exchange/foreign_stream.h"
 #include "crossdock/exchange/sync.h"
-#include "stream_handle.h"
+#include "device/cuda_streams.h"
+#include "exchange/foreign_stream.h"
+#include "exchange/internal/stream_handle.h"
 
 namespace crossdock::exchange {
 namespace {
@@ -33,25 +33,33 @@ void* default_handle(DeviceType type) noexcept {
   return is_cuda(type) ? stream_handle(device::kCudaLegacyStream) : nullptr;
 }
 
-/// Returns the stream that a consumer names; nullopt if it asks for no order. Throws as check_dlpack_stream() does for
-/// devices.
+/// Returns the handle of the stream that a consumer names: nullopt if it asks for no order, null for a default stream
+/// without a handle that could be ordered. Throws as check_dlpack_stream() does for devices.
 std::optional<void*> named_stream(const Device& device, DLPackStream stream) {
   if (!stream) return default_handle(device.type);
   const std::int64_t number = *stream;
   if (number == kDLPackNoOrder) return std::nullopt;
-  if (number < 0) throw InvalidArgumentError("stream is -1, a stream's number or handle, or None");
+  if (number < 0) throw InvalidArgumentError("stream must be -1, a stream number or handle, or None");
   if (is_cuda(device.type) && number == 0) {
     throw InvalidArgumentError(
-        "stream 0 is ambiguous on CUDA: it is 1 for the legacy default stream, 2 for the per-thread one");
+        "stream 0 is ambiguous on CUDA: give 1 for the legacy default stream, 2 for the per-thread one");
   }
   if (is_rocm(device.type) && (number == 1 || number == 2)) {
-    throw InvalidArgumentError("streams 1 and 2 mean nothing on ROCm; the default one is 0");
+    throw InvalidArgumentError("streams 1 and 2 are not defined on ROCm; the default stream is 0");
   }
   if (device.type == DeviceType::kOneApi) {
     throw InvalidArgumentError(
-        "stream is a SYCL queue (of dpctl, or crossdock.Queue), -1 or None: SYCL has no numbers");
+        "stream must be a SYCL queue (of dpctl, or crossdock.Queue), -1 or None: SYCL has no stream numbers");
   }
   return stream_handle(number);
+}
+
+/// Returns the devices on which to look for the consumer's stream: the device `of` that it asked for; CUDA's device 0,
+/// by which DLPack may have named pinned or managed memory; and the device of the memory, if the same driver serves it.
+std::array<Device, 3> candidate_devices(const Device& of, const Device& memory, DLPackStream stream) {
+  const bool keeps_number = dlpack_device(of) == of || !is_cuda(of.type);
+  const bool same_driver = of.type == memory.type || (is_cuda(of.type) && is_cuda(memory.type));
+  return {of, keeps_number ? of : Device{DeviceType::kCuda, 0}, same_driver || !stream ? memory : of};
 }
 
 /// Sets the tensor's event to the end of the work that is on the queue now, and its queue.
@@ -136,11 +144,7 @@ void order_for_dlpack(Tensor* tensor, const Device& of, DLPackStream stream, con
     tensor->event = {};  // no order is asked for, or the consumer uses the same stream as the work
   }
   if (is_ready(tensor->event)) return;
-  // Pinned and managed memory has device number 0 in DLPack, whatever device works on it.
-  const bool numbered = dlpack_device(of) == of || !is_cuda(of.type);
-  // A handle has a meaning only for its own driver.
-  const bool family = of.type == tensor->device.type || (is_cuda(of.type) && is_cuda(tensor->device.type));
-  const Device devices[] = {of, numbered ? of : Device{DeviceType::kCuda, 0}, family || !stream ? tensor->device : of};
+  const std::array devices = candidate_devices(of, tensor->device, stream);
   if (tensor->device.type == DeviceType::kCpu || (!stream && tensor->host_accessible())) {
     // A consumer that names no stream may read pinned or managed memory on the host at once.
     wait_for(*tensor, drivers, wait);
@@ -195,7 +199,7 @@ void note_work_stream(Tensor* tensor, const DriverRegistry& drivers) {
   if (queue.native() != nullptr) note_queue(tensor, queue, drivers);
 }
 
-std::optional<Device> device_of_their_stream(const Tensor& tensor, const DriverRegistry& drivers) {
+std::optional<Device> device_of_producer_stream(const Tensor& tensor, const DriverRegistry& drivers) {
   const DeviceType memory = tensor.device.type;
   if (memory == DeviceType::kCpu) return std::nullopt;
   // The streams that work on pinned and managed memory are those of its device.
@@ -204,7 +208,7 @@ std::optional<Device> device_of_their_stream(const Tensor& tensor, const DriverR
   return tensor.device;
 }
 
-void note_their_stream(Tensor* tensor, void* native, const DriverRegistry& drivers) {
+void note_producer_stream(Tensor* tensor, void* native, const DriverRegistry& drivers) {
   // Null is the device's default stream. CUDA calls it 1 where null would mean "none".
   if (native == nullptr) native = default_handle(tensor->device.type);
   if (drivers.context_or_null(tensor->device) == nullptr) return note_unknown_queue(tensor, native);

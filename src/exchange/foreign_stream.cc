@@ -1,11 +1,11 @@
-#include "crossdock/exchange/foreign_stream.h"
+#include "exchange/foreign_stream.h"
 
 #include <string>
 #include <utility>
 
 #include "crossdock/core/error.h"
-#include "crossdock/device/cuda_streams.h"
-#include "stream_handle.h"
+#include "device/cuda_streams.h"
+#include "exchange/internal/stream_handle.h"
 
 namespace crossdock::exchange {
 
@@ -22,24 +22,25 @@ Queue wrap_cuda_stream(std::int64_t handle, const std::optional<Device>& said, s
                        const DriverRegistry& drivers) {
   const auto driver = drivers.for_type(device::DeviceType::kCuda);
   if (said && !driver->handles(said->type)) {
-    throw InvalidArgumentError("a CUDA stream was given that says it is one of " + device::to_string(*said));
+    throw InvalidArgumentError("the device given for a CUDA stream, " + device::to_string(*said) +
+                               ", is not a CUDA device");
   }
-  if (handle < 0) throw InvalidArgumentError("a CUDA stream was given with the handle " + std::to_string(handle));
+  if (handle < 0) throw InvalidArgumentError(std::to_string(handle) + " is not a valid handle of a CUDA stream");
   void* const native = stream_handle(handle);
   if (!device::is_default_cuda_stream(native)) {
     const std::optional<Device> its = driver->device_of_queue(native);
     if (!its) {
       throw InvalidArgumentError("no CUDA device here has the stream " + std::to_string(handle) +
-                                 ": it has ended, or was never one");
+                                 ": it was destroyed, or is not a stream");
     }
     return drivers.context(*its)->wrap_queue(native, std::move(owner));
   }
   const std::optional<Device> its = said ? said : driver->current_device();
   if (!its) {
     throw InvalidArgumentError("stream " + std::to_string(handle) +
-                               " is a default stream of CUDA's, which each device has; nothing says of which device it "
-                               "is: make a context of that device current on this thread, give an object with a "
-                               "`device` or `device_id`, or name the device together with the handle");
+                               " is a default stream, which each CUDA device has, and its device is unknown: make a "
+                               "context of that device current on this thread, pass an object with a `device` or "
+                               "`device_id`, or pass the device together with the handle");
   }
   return drivers.context(*its)->wrap_queue(native, std::move(owner));
 }

@@ -1,4 +1,4 @@
-#include "crossdock/exchange/memory_kind.h"
+#include "exchange/memory_kind.h"
 
 #include <memory>
 #include <utility>

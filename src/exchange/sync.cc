@@ -18,12 +18,11 @@ bool is_ready(const device::Event& event) {
 }
 
 device::Event out_of_reach(const device::Queue& stream) {
-  return device::Event::failed(
-      std::make_shared<const ExportError>("the array's work is on a stream of " + device::to_string(stream.device()) +
-                                          " (" + std::to_string(reinterpret_cast<std::uintptr_t>(stream.native())) +
-                                          "), which can't be waited for, as no driver for it was found: hand it over "
-                                          "by a protocol that carries the stream, "
-                                          "or see to the order yourself and take .unsynchronized()"));
+  return device::Event::failed(std::make_shared<const ExportError>(
+      "the array's work is on a stream of " + device::to_string(stream.device()) + " (" +
+      std::to_string(reinterpret_cast<std::uintptr_t>(stream.native())) +
+      "), which can't be waited for because no driver for it was found: export it by a protocol that carries the "
+      "stream, or order the work yourself and use .unsynchronized()"));
 }
 
 bool is_out_of_reach(const array::Tensor& tensor) noexcept {

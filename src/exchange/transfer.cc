@@ -1,10 +1,9 @@
-#include "crossdock/exchange/transfer.h"
+#include "crossdock/exchange/copy.h"
 
 #include <string>
 #include <utility>
 
 #include "crossdock/core/error.h"
-#include "crossdock/exchange/copy.h"
 #include "crossdock/exchange/sync.h"
 
 namespace crossdock::exchange {
@@ -20,10 +19,10 @@ using device::Queue;
 
 using ContextPtr = std::shared_ptr<Context>;
 
-bool is_the_hosts(const Tensor& tensor) noexcept { return tensor.device.type == DeviceType::kCpu; }
+bool in_host_memory(const Tensor& tensor) noexcept { return tensor.device.type == DeviceType::kCpu; }
 
 /// Returns the context of the queue that a tensor is on; null if it is on none.
-ContextPtr producer_of(const Tensor& tensor, const DriverRegistry& drivers) {
+ContextPtr context_of_queue(const Tensor& tensor, const DriverRegistry& drivers) {
   return tensor.queue ? drivers.context_or_null(tensor.queue->device()) : nullptr;
 }
 
@@ -69,11 +68,11 @@ bool of_two_drivers(const Tensor& from, const Context& executor, const DriverReg
 }
 
 /// Makes the first half of a copy through the host, and reports it to `log`.
-Tensor on_host(const Tensor& from, const Device& target, const char* why, const DriverRegistry& drivers,
-               const WaitFunction& wait, const LogCallback& log) {
+Tensor staged_on_host(const Tensor& from, const Device& target, const char* why, const DriverRegistry& drivers,
+                      const WaitFunction& wait, const LogCallback& log) {
   if (log) {
     log(LogLevel::kInfo, "copying " + std::to_string(from.nbytes()) + " bytes from " + device::to_string(from.device) +
-                             " to " + device::to_string(target) + " by way of the host: " + why);
+                             " to " + device::to_string(target) + " through the host: " + why);
   }
   return transfer(from, Device{}, std::nullopt, nullptr, drivers, wait);
 }
@@ -83,8 +82,8 @@ constexpr const char* kTwoContexts = "they are in two SYCL contexts, which share
 
 /// Clears the event of a tensor whose work was waited for. The queue stays: each reader orders it after its read, so
 /// that the next writer can wait for that queue.
-Tensor ready(Tensor tensor) {
-  if (tensor.mask) tensor.mask = std::make_shared<const Tensor>(ready(*tensor.mask));
+Tensor clear_event(Tensor tensor) {
+  if (tensor.mask) tensor.mask = std::make_shared<const Tensor>(clear_event(*tensor.mask));
   tensor.event = {};
   return tensor;
 }
@@ -111,75 +110,79 @@ Tensor without_event(Tensor tensor) {
 
 Tensor transfer(const Tensor& from, const Device& target, std::optional<MemoryKind> kind, const Queue* queue,
                 const DriverRegistry& drivers, const WaitFunction& wait, const LogCallback& log) {
-  const bool from_host = is_the_hosts(from);
+  const bool from_host = in_host_memory(from);
   const bool to_host = target.type == DeviceType::kCpu;
   const ContextPtr to = drivers.context(target);
   if (from_host && to_host) {
     if (queue != nullptr && queue->device() != Device{}) {
       throw InvalidArgumentError("the queue is one of " + device::to_string(queue->device()) +
-                                 ", but a copy within host memory runs on no device");
+                                 ", but a copy within host memory uses no queue; leave the queue out");
     }
     wait_for(from, drivers, wait);
     return copy(from, to, MemoryKind::kHost, to, to->make_queue());
   }
   const ContextPtr executor = executor_of(target, from.device, queue, drivers);
   if (!from_host && !to_host && of_two_drivers(from, *executor, drivers)) {
-    return transfer(on_host(from, target, kTwoDrivers, drivers, wait, log), target, kind, queue, drivers, wait);
+    return transfer(staged_on_host(from, target, kTwoDrivers, drivers, wait, log), target, kind, queue, drivers, wait);
   }
-  Queue on = queue != nullptr ? *queue : drivers.default_queue(executor->device());
-  if (in_another_context(from, *executor, on)) {
+  Queue copy_queue = queue != nullptr ? *queue : drivers.default_queue(executor->device());
+  if (in_another_context(from, *executor, copy_queue)) {
     if (!to_host) {
-      return transfer(on_host(from, target, kTwoContexts, drivers, wait, log), target, kind, queue, drivers, wait);
+      return transfer(staged_on_host(from, target, kTwoContexts, drivers, wait, log), target, kind, queue, drivers,
+                      wait);
     }
-    on = *from.queue;
+    copy_queue = *from.queue;
   }
-  const bool elsewhere = queue != nullptr && on != *queue;
+  const bool on_other_queue = queue != nullptr && copy_queue != *queue;
   Tensor made =
       copy(without_foreign_work(from, *executor, drivers, wait), to, kind.value_or(array::kind_of(target.type)),
-           executor, on, producer_of(from, drivers), from_host ? nullptr : drivers.context(from.device));
+           executor, copy_queue, context_of_queue(from, drivers), from_host ? nullptr : drivers.context(from.device));
   if (made.data == nullptr) made.device = target;  // a tensor without memory still names its target device
   // Without a queue, the caller may read the result, or change the source, as soon as this returns. With a queue, the
   // caller continues on that queue, even if another one had to make the copy.
-  const bool host_is_free = elsewhere || (queue == nullptr && (from_host || to_host || from.host_accessible()));
-  if (!host_is_free) return made;
+  const bool complete_on_return =
+      on_other_queue || (queue == nullptr && (from_host || to_host || from.host_accessible()));
+  if (!complete_on_return) return made;
   wait_for(made, drivers, wait);
-  return is_the_hosts(made) ? without_event(std::move(made)) : ready(std::move(made));
+  return in_host_memory(made) ? without_event(std::move(made)) : clear_event(std::move(made));
 }
 
 Tensor transfer_into(const Tensor& to, const Tensor& from, const Queue* queue, const DriverRegistry& drivers,
                      const WaitFunction& wait, const LogCallback& log) {
   const ContextPtr executor = executor_of(to.device, from.device, queue, drivers);
-  if (is_the_hosts(to) && is_the_hosts(from)) {
+  if (in_host_memory(to) && in_host_memory(from)) {
     wait_for(from, drivers, wait);
     wait_for(to, drivers, wait);
     return copy_into(to, from, executor, executor->make_queue());
   }
-  const Queue on_named = [&] {
+  const Queue first_choice = [&] {
     if (queue != nullptr) return *queue;
     for (const Tensor* one : {&to, &from}) {
       if (one->queue && one->queue->device() == executor->device() && one->queue->usable_here()) return *one->queue;
     }
     return drivers.default_queue(executor->device());
   }();
-  Queue on = on_named;
-  if (in_another_context(to, *executor, on)) on = *to.queue;
-  if (!is_the_hosts(from) && !is_the_hosts(to)) {
+  Queue copy_queue = first_choice;
+  if (in_another_context(to, *executor, copy_queue)) copy_queue = *to.queue;
+  if (!in_host_memory(from) && !in_host_memory(to)) {
     const bool foreign = of_two_drivers(from, *executor, drivers);
-    if (foreign || in_another_context(from, *executor, on)) {
+    if (foreign || in_another_context(from, *executor, copy_queue)) {
       const char* const why = foreign ? kTwoDrivers : kTwoContexts;
-      return transfer_into(to, on_host(from, to.device, why, drivers, wait, log), queue, drivers, wait);
+      return transfer_into(to, staged_on_host(from, to.device, why, drivers, wait, log), queue, drivers, wait);
     }
   }
-  if (in_another_context(from, *executor, on)) on = *from.queue;
-  if (const ContextPtr readers = producer_of(to, drivers);
+  if (in_another_context(from, *executor, copy_queue)) copy_queue = *from.queue;
+  if (const ContextPtr readers = context_of_queue(to, drivers);
       readers && readers->driver_name() != executor->driver_name()) {
     wait(readers, readers->record(*to.queue));  // copy_into() would also wait, but without handling signals
   }
   Tensor made = copy_into(without_foreign_work(to, *executor, drivers, wait),
-                          without_foreign_work(from, *executor, drivers, wait), executor, on, producer_of(to, drivers),
-                          producer_of(from, drivers), is_the_hosts(from) ? nullptr : drivers.context(from.device));
+                          without_foreign_work(from, *executor, drivers, wait), executor, copy_queue,
+                          context_of_queue(to, drivers), context_of_queue(from, drivers),
+                          in_host_memory(from) ? nullptr : drivers.context(from.device));
   // A caller that names a queue continues on it, even if another one had to make the copy.
-  if (on == on_named && (queue != nullptr || !(from.host_accessible() || to.host_accessible()))) return made;
+  if (copy_queue == first_choice && (queue != nullptr || !(from.host_accessible() || to.host_accessible())))
+    return made;
   try {
     wait_for(made, drivers, wait);
   } catch (...) {
@@ -187,7 +190,7 @@ Tensor transfer_into(const Tensor& to, const Tensor& from, const Queue* queue, c
     if (to.host_accessible()) wait_for(made, drivers, wait_in_driver);
     throw;
   }
-  if (is_the_hosts(to)) return without_event(std::move(made));
+  if (in_host_memory(to)) return without_event(std::move(made));
   made.event = {};
   return made;
 }

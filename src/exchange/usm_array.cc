@@ -36,8 +36,8 @@ void locate(Tensor* tensor, const Context& context, const Queue& queue) {
            ", which is outside the memory that its data points to");
     }
     fail(
-        "its data is no USM pointer of the context that its syclobj stands for: it is freed, made up, of another "
-        "context or platform, or ordinary host memory");
+        "its data is not a USM pointer of the context of its syclobj: it was freed, is invalid, belongs to another "
+        "context or platform, or is ordinary host memory");
   }
   tensor->device = info.device;
   tensor->kind = info.kind;
@@ -87,15 +87,15 @@ Queue export_usm_array(const Tensor& tensor, const device::DriverRegistry& drive
                       " has no __sycl_usm_array_interface__; copy it to a SYCL device");
   }
   if (tensor.mask)
-    throw UnsupportedError(std::string(kWhere) + " has no masks; hand over the array and its mask apart");
+    throw UnsupportedError(std::string(kWhere) + " has no masks; pass the array and its mask separately");
   if (array::typestr_of(tensor.type).empty()) {
     throw ExportError(std::string(kWhere) + " has no typestr for " + array::element_type_name(tensor.type));
   }
   const std::int64_t itemsize = std::max<std::int64_t>(tensor.type.itemsize(), 1);
   for (const std::int64_t stride : tensor.strides()) {
     if (stride % itemsize != 0) {
-      throw ExportError(std::string(kWhere) + " counts strides in elements, and one of " + std::to_string(stride) +
-                        " bytes is no multiple of " + std::to_string(itemsize) + "; copy the array first");
+      throw ExportError(std::string(kWhere) + " counts strides in elements, but a stride of " + std::to_string(stride) +
+                        " bytes is not a multiple of " + std::to_string(itemsize) + "; copy the array first");
     }
   }
   if (tensor.queue && tensor.queue->device().type == DeviceType::kOneApi) return *tensor.queue;

@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "crossdock/core/error.h"
-#include "crossdock/ipc/metadata.h"
+#include "ipc/metadata.h"
 
 namespace crossdock::ipc {
 namespace {

@@ -3,10 +3,10 @@
 #include <cstring>
 #include <string>
 
-#include "batch_checks.h"
-#include "crossdock/ipc/metadata.h"
-#include "flatbuf.h"
-#include "schema_reader.h"
+#include "ipc/internal/batch_checks.h"
+#include "ipc/internal/flatbuf.h"
+#include "ipc/internal/schema_reader.h"
+#include "ipc/metadata.h"
 
 namespace crossdock::ipc {
 namespace {
@@ -82,7 +82,8 @@ std::size_t check_children(const array::Schema& schema, const std::vector<Node>&
   if (parent.id == array::TypeId::kRunEndEncoded && nodes[index].length > 0) at_least = 1;
   if (parent.id == array::TypeId::kFixedSizeList &&
       !checked_multiply<std::int64_t>(nodes[index].length, parent.fixed_size, &at_least)) {
-    fail_field(where, parent, std::to_string(nodes[index].length) + " lists have too many elements to count");
+    fail_field(where, parent,
+               std::to_string(nodes[index].length) + " lists have so many elements that their number overflows");
   }
   std::size_t child = index + 1;
   for (std::int32_t i = 0; i < parent.n_children; ++i) {
@@ -165,8 +166,8 @@ void drop_bitmaps_of_v4(const array::Schema& schema, const char* where, BatchHea
       if (out->buffers[at.first() + dropped].length > 0 && out->nodes[i].null_count != 0) {
         throw UnsupportedTypeError(std::string(where) + ": field \"" + layout.field->name.substr(0, 200) + "\" (" +
                                    array::type_name(layout.field->type) +
-                                   "): its own nulls, which metadata version V4 could say of this type, can't be "
-                                   "carried; write the data again with Arrow 1.0 or later");
+                                   "): it has nulls of its own, which only metadata version V4 supports for this type; "
+                                   "write the data again with Arrow 1.0 or later");
       }
       ++dropped;
     }
@@ -228,7 +229,7 @@ void read_buffers(const flatbuf::RecordBatch& batch, const array::Schema& schema
     const BufferRange& range = out->buffers[i];
     if (lies_in(range, body_length)) continue;
     fail(where, "buffer " + std::to_string(i) + " (offset " + std::to_string(range.offset) + ", length " +
-                    std::to_string(range.length) + ") doesn't lie in the body of " + std::to_string(body_length) +
+                    std::to_string(range.length) + ") isn't inside the body of " + std::to_string(body_length) +
                     " bytes");
   }
   refuse_overlaps(out->buffers, where);

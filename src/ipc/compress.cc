@@ -4,10 +4,10 @@
 #include <string>
 #include <utility>
 
-#include "codec.h"
 #include "crossdock/core/error.h"
-#include "crossdock/ipc/compression.h"
-#include "output_memory.h"
+#include "ipc/compression.h"
+#include "ipc/internal/codec.h"
+#include "ipc/internal/output_memory.h"
 
 namespace crossdock::ipc {
 namespace {
@@ -133,7 +133,7 @@ Compressor& Compressor::operator=(Compressor&&) noexcept = default;
 
 const CompressedBody& Compressor::compress(const array::RecordBatch& batch) {
   if (!batch.host_readable()) {
-    throw InvalidArgumentError("compressing a record batch: its memory can't be read here; copy it to the host first");
+    throw InvalidArgumentError("compressing a record batch: the host can't read its memory; copy it to the host first");
   }
   impl_->plan(batch);
   impl_->run(batch);

@@ -1,4 +1,4 @@
-#include "crossdock/ipc/container.h"
+#include "ipc/container.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include "container_sniff.h"
-#include "flatbuf.h"
-#include "schema_reader.h"
+#include "ipc/internal/container_sniff.h"
+#include "ipc/internal/flatbuf.h"
+#include "ipc/internal/schema_reader.h"
 
 namespace crossdock::ipc {
 namespace {
@@ -72,7 +72,7 @@ class Reader {
     const std::int64_t length = load_le<std::int32_t>(end.data());
     if (length <= 0 || length > tail - kFileHeadSize) {
       fail(tail, "the footer's length is " + std::to_string(length) +
-                     ", but it must lie between the file's head and byte " + std::to_string(tail));
+                     ", but it must be between the file's head and byte " + std::to_string(tail));
     }
     footer_offset_ = tail - length;
     set_where("the footer", footer_offset_);
@@ -131,7 +131,7 @@ class Reader {
         metadata_length > footer_offset_ - offset) {
       fail(footer_offset_, "the footer names a message at " + std::to_string(offset) + " with " +
                                std::to_string(metadata_length) + " bytes of metadata and a body of " +
-                               std::to_string(block.body_length()) + ", which doesn't lie before the footer");
+                               std::to_string(block.body_length()) + ", which doesn't end before the footer");
     }
     // A hostile footer may name one big message many times; blocks of a valid one don't overlap.
     metadata_read_ += metadata_length;
@@ -228,8 +228,8 @@ class Reader {
     const Message message = parse(frame);
     const bool belongs = message.kind() == MessageKind::kRecordBatch || message.kind() == MessageKind::kDictionaryBatch;
     if (!belongs || (expected && message.kind() != *expected)) {
-      fail(frame.metadata_offset, "a message of another kind than belongs here (kind " +
-                                      std::to_string(static_cast<int>(message.kind())) + ")");
+      fail(frame.metadata_offset,
+           "a message of kind " + std::to_string(static_cast<int>(message.kind())) + ", which isn't allowed here");
     }
     if (out_.messages.empty() && out_.has_footer) out_.version = message.version();
     if (message.body_length() > end - body_offset) {
@@ -253,7 +253,7 @@ class Reader {
     const std::int64_t id = message.dictionary_id();
     const auto slot = dictionaries_.find(id);
     if (slot == dictionaries_.end()) {
-      throw InvalidDataError(where_ + ": dictionary " + std::to_string(id) + " belongs to no field of the schema");
+      throw InvalidDataError(where_ + ": dictionary " + std::to_string(id) + " isn't used by any field of the schema");
     }
     message.batch(*slot->second.values, &header_);
     if (in_file_form) listed_.push_back(id);

@@ -5,11 +5,11 @@
 #include <string>
 #include <utility>
 
-#include "batch_checks.h"
-#include "codec.h"
 #include "crossdock/core/error.h"
-#include "crossdock/ipc/compression.h"
-#include "output_memory.h"
+#include "ipc/compression.h"
+#include "ipc/internal/batch_checks.h"
+#include "ipc/internal/codec.h"
+#include "ipc/internal/output_memory.h"
 
 namespace crossdock::ipc {
 namespace {
@@ -57,7 +57,8 @@ struct Decompressor::Impl {
       (*views)[i] = {};
       if (range.length == 0) continue;
       if (range.length < kLengthPrefix) {
-        fail(where, header->codec, i, "its " + std::to_string(range.length) + " bytes have no room for its length");
+        fail(where, header->codec, i,
+             "its " + std::to_string(range.length) + " bytes are too few for its length prefix");
       }
       const ByteSpan bytes =
           body.subspan(static_cast<std::size_t>(range.offset), static_cast<std::size_t>(range.length));
@@ -66,7 +67,7 @@ struct Decompressor::Impl {
       const auto stored = static_cast<std::int64_t>(from.size());
       const bool raw = claimed == kStoredRaw;
       const std::int64_t size = raw ? stored : claimed;
-      if (size < 0) fail(where, header->codec, i, "the length before it is " + std::to_string(claimed));
+      if (size < 0) fail(where, header->codec, i, "its length prefix is " + std::to_string(claimed));
       range.length = size;
       if (size == 0 || (raw && body_lives && is_aligned(from.data()))) {
         // An empty frame is decoded too, to check it.
@@ -76,8 +77,8 @@ struct Decompressor::Impl {
       }
       if (!raw && size > most_decompressed(header->codec, stored)) {
         fail(where, header->codec, i,
-             "the length before it is " + std::to_string(size) + ", more than " + std::to_string(stored) +
-                 " bytes can hold");
+             "its length prefix is " + std::to_string(size) + ", more than its " + std::to_string(stored) +
+                 " compressed bytes can hold");
       }
       if (size > limits.max_decompressed_bytes - total) {
         throw InvalidDataError(std::string(where) + ": the decompressed body would be larger than the limit of " +
@@ -133,7 +134,7 @@ std::shared_ptr<const void> Decompressor::decompress(const array::Schema& schema
                                                      BatchHeader* header, std::vector<array::BufferView>* views) {
   if (header->codec == Codec::kNone || static_cast<std::int64_t>(body.size()) != header->body_length) {
     throw InvalidArgumentError(std::string(where) + ": decompressing a body of " + std::to_string(body.size()) +
-                               " bytes, whose header says " + std::to_string(header->body_length) + " and codec " +
+                               " bytes, but its header says " + std::to_string(header->body_length) + " and codec " +
                                codec_name(header->codec));
   }
   views->resize(header->buffers.size());

@@ -1,14 +1,14 @@
-#include "crossdock/ipc/describe.h"
+#include "ipc/describe.h"
 
 #include <cstring>
 #include <memory>
 #include <span>
 #include <utility>
 
-#include "codec.h"
+#include "core/text.h"
 #include "crossdock/core/error.h"
-#include "crossdock/core/text.h"
-#include "flatbuf.h"
+#include "ipc/internal/codec.h"
+#include "ipc/internal/flatbuf.h"
 
 namespace crossdock::ipc {
 namespace {
@@ -195,7 +195,7 @@ BatchDescription describe_batch(ByteSpan metadata, const array::Schema& schema, 
     values = schema.find_dictionary(message.dictionary_id());
     if (!values) {
       throw InvalidDataError(std::string(where) + ": dictionary " + std::to_string(message.dictionary_id()) +
-                             " belongs to no field of the schema");
+                             " isn't used by any field of the schema");
     }
   }
   const array::Schema& of = values ? *values : schema;

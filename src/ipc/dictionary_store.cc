@@ -1,10 +1,10 @@
-#include "crossdock/ipc/dictionary_store.h"
+#include "ipc/dictionary_store.h"
 
 #include <string>
 #include <utility>
 
-#include "concatenate.h"
 #include "crossdock/core/error.h"
+#include "ipc/internal/concatenate.h"
 
 namespace crossdock::ipc {
 
@@ -30,13 +30,13 @@ void DictionaryStore::put(std::int64_t id, array::RecordBatch values, bool is_de
   }
   const auto known = by_id_.find(id);
   if (known == by_id_.end()) {
-    throw InvalidDataError("dictionary " + std::to_string(id) + " is extended by a delta before it came itself");
+    throw InvalidDataError("dictionary " + std::to_string(id) + " is extended by a delta, but was not sent before it");
   }
   Entry& entry = known->second;
   if (inner != entry.inner_replacements) {
     throw UnsupportedTypeError("dictionary " + std::to_string(id) +
-                               " is extended by a delta after a dictionary within its values was replaced; what its "
-                               "earlier values mean isn't defined then: the writer must send it whole");
+                               " is extended by a delta after a dictionary nested in its values was replaced, which "
+                               "leaves its earlier values undefined: the writer must send it whole");
   }
   const std::int64_t bytes = values.nbytes();
   if (bytes > max_bytes_ - entry.bytes) {

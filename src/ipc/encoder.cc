@@ -3,11 +3,11 @@
 #include <string>
 #include <vector>
 
-#include "crossdock/ipc/metadata.h"
-#include "crossdock/ipc/tensor.h"
-#include "flatbuf.h"
-#include "schema_writer.h"
-#include "type_map.h"
+#include "ipc/internal/flatbuf.h"
+#include "ipc/internal/schema_writer.h"
+#include "ipc/internal/type_map.h"
+#include "ipc/metadata.h"
+#include "ipc/tensor.h"
 
 namespace crossdock::ipc {
 namespace {
@@ -52,7 +52,7 @@ void check_counts(const array::RecordBatch& batch) {
     const std::string field = "encoding a record batch: field \"" + layout[i].field->name + "\": ";
     if (node.offset != 0) {
       throw InvalidArgumentError(field + "its offset is " + std::to_string(node.offset) +
-                                 ", which IPC can't say; pass the batch through array::normalized first");
+                                 ", but IPC requires 0; pass the batch through array::normalized first");
     }
     if (node.length < 0) throw InvalidArgumentError(field + "its length is " + std::to_string(node.length));
   }
@@ -192,7 +192,7 @@ ByteSpan Encoder::tensor(const TensorHeader& tensor) {
   std::int64_t end = 0;
   if (tensor_extent(tensor, kWhere) > data.length || data.offset < 0 || !checked_add(data.offset, data.length, &end) ||
       end > std::numeric_limits<std::int64_t>::max() - static_cast<std::int64_t>(kBodyAlignment)) {
-    throw InvalidDataError(std::string(kWhere) + ": its elements don't lie in its data, " +
+    throw InvalidDataError(std::string(kWhere) + ": its elements aren't inside its data, " +
                            std::to_string(data.length) + " bytes at " + std::to_string(data.offset));
   }
   FlatBufferBuilder& builder = impl_->builder;

@@ -5,10 +5,12 @@
 #include <vector>
 
 #include "crossdock/core/error.h"
-#include "crossdock/ipc/dictionary_store.h"
-#include "crossdock/ipc/realign.h"
-#include "output_memory.h"
-#include "swap_bytes.h"
+#include "ipc/compression.h"
+#include "ipc/container.h"
+#include "ipc/dictionary_store.h"
+#include "ipc/internal/output_memory.h"
+#include "ipc/internal/swap_bytes.h"
+#include "ipc/realign.h"
 
 namespace crossdock::ipc {
 
@@ -163,8 +165,8 @@ const array::Metadata& FileReader::custom_metadata() const noexcept { return imp
 array::RecordBatch FileReader::batch(std::int64_t index) {
   if (!has_footer()) {
     throw UnsupportedError(impl_->file.name +
-                           " is a stream file: its batches can only be read one after the other; write it in the file "
-                           "form for access by number");
+                           " is a stream file: its batches can only be read in order; write it in the file form to "
+                           "read batches by number");
   }
   if (index < 0 || index >= num_batches()) {
     throw InvalidArgumentError("there is no batch " + std::to_string(index) + ": " + impl_->file.name + " has " +

@@ -1,4 +1,4 @@
-#include "crossdock/ipc/file_writer.h"
+#include "ipc/file_writer.h"
 
 #include <cstring>
 #include <string>
@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "crossdock/core/error.h"
-#include "dictionary_writer.h"
-#include "flatbuf.h"
-#include "schema_writer.h"
+#include "ipc/internal/dictionary_writer.h"
+#include "ipc/internal/flatbuf.h"
+#include "ipc/internal/schema_writer.h"
 
 namespace crossdock::ipc {
 namespace {
@@ -34,7 +34,7 @@ struct FileWriter::Impl {
       throw InvalidArgumentError("a compression level was given without a codec");
     }
     if (options.form == ContainerForm::kStream && !options.metadata.empty()) {
-      throw InvalidArgumentError("a stream file has no footer, and so no place for its metadata");
+      throw InvalidArgumentError("footer metadata was given, but a stream file has no footer");
     }
     if (options.form == ContainerForm::kFile) {
       pieces.push_back(as_bytes(kHead));
@@ -100,8 +100,8 @@ struct FileWriter::Impl {
     if (change == DictionaryWriter::Change::kReplacement && options.form == ContainerForm::kFile) {
       throw InvalidDataError(
           "dictionary " + std::to_string(id) +
-          " has other values in this batch than in one before, which the file form can't say: write a stream file, or "
-          "give all batches one dictionary (in pyarrow: table.unify_dictionaries())");
+          " has other values in this batch than in an earlier one, which the file form doesn't support: write a stream "
+          "file, or use one dictionary for all batches (in pyarrow: table.unify_dictionaries())");
     }
     const bool is_delta = change == DictionaryWriter::Change::kDelta;
     write_message(values, &dictionary_blocks, [&](const BodyLayout* layout) {
@@ -111,7 +111,7 @@ struct FileWriter::Impl {
   }
 
   void write(const array::RecordBatch& given) {
-    if (finished) throw InvalidArgumentError("writing a batch to Arrow IPC that was finished already");
+    if (finished) throw InvalidArgumentError("writing a batch to an Arrow IPC file that was already finished");
     if (given.schema != schema && (!given.schema || !(*given.schema == *schema))) {
       throw InvalidDataError("writing Arrow IPC: a batch has another schema than the file");
     }

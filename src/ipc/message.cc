@@ -3,9 +3,9 @@
 #include <memory>
 #include <string>
 
-#include "crossdock/ipc/metadata.h"
-#include "flatbuf.h"
-#include "schema_reader.h"
+#include "ipc/internal/flatbuf.h"
+#include "ipc/internal/schema_reader.h"
+#include "ipc/metadata.h"
 
 namespace crossdock::ipc {
 namespace {
@@ -20,7 +20,7 @@ MessageKind read_kind(const flatbuf::Message& message, const char* where) {
     case flatbuf::MessageHeader::Tensor: return MessageKind::kTensor;
     case flatbuf::MessageHeader::SparseTensor:
       throw UnsupportedTypeError(std::string(where) +
-                                 ": SparseTensor messages aren't carried; send a dense tensor or a table");
+                                 ": SparseTensor messages aren't supported; send a dense tensor or a table");
     case flatbuf::MessageHeader::NONE: throw InvalidDataError(std::string(where) + ": the message has no header");
   }
   throw UnsupportedTypeError(std::string(where) + ": message header number " +
@@ -46,7 +46,7 @@ Message Message::parse(ByteSpan metadata, const Limits& limits, const char* wher
     throw InvalidDataError(std::string(where) + ": the body's length is " + std::to_string(root->body_length()));
   }
   if (out.kind_ == MessageKind::kSchema && root->body_length() != 0) {
-    throw InvalidDataError(std::string(where) + ": a schema message has no body, but this one says " +
+    throw InvalidDataError(std::string(where) + ": a schema message must have no body, but this one has " +
                            std::to_string(root->body_length()) + " bytes");
   }
   if (out.kind_ == MessageKind::kDictionaryBatch && root->header_as_DictionaryBatch()->id() < 0) {

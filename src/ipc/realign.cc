@@ -1,4 +1,4 @@
-#include "crossdock/ipc/realign.h"
+#include "ipc/realign.h"
 
 #include <cstdint>
 #include <cstring>
@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "crossdock/core/error.h"
-#include "output_memory.h"
+#include "ipc/internal/output_memory.h"
 
 namespace crossdock::ipc {
 namespace {
@@ -46,8 +46,7 @@ struct Realigner::Impl {
         total += align_up(static_cast<std::uint64_t>(view.size), kCopyAlignment);
         if (total > static_cast<std::uint64_t>(most)) {
           throw InvalidDataError(std::string(where) +
-                                 ": buffers at addresses that don't suit their elements would take copies of more "
-                                 "than the limit of " +
+                                 ": copies of misaligned buffers would take more than the limit of " +
                                  std::to_string(most) + " bytes (ipc::Limits::max_decompressed_bytes)");
         }
         misaligned.push_back(&view);

@@ -1,4 +1,4 @@
-#include "crossdock/ipc/tensor.h"
+#include "ipc/tensor.h"
 
 #include <algorithm>
 #include <cstring>
@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "crossdock/core/error.h"
-#include "flatbuf.h"
-#include "schema_reader.h"
-#include "type_map.h"
+#include "ipc/internal/flatbuf.h"
+#include "ipc/internal/schema_reader.h"
+#include "ipc/internal/type_map.h"
 
 namespace crossdock::ipc {
 namespace {
@@ -20,7 +20,7 @@ constexpr std::size_t kMostName = 64 << 10;
 }
 
 [[noreturn]] void fail_type(const char* where, const std::string& what) {
-  throw InvalidDataError(std::string(where) + ": the tensor's type makes no sense: " + what);
+  throw InvalidDataError(std::string(where) + ": the tensor's type is invalid: " + what);
 }
 
 /// Refuses invalid parameters of a type, as for a column.
@@ -51,7 +51,7 @@ std::vector<std::int64_t> row_major_strides(const array::Type& type, const std::
     strides[i] = stride;
     // With a dimension of no elements, the other strides have no meaning, but aren't zero.
     if (!checked_multiply<std::int64_t>(stride, std::max<std::int64_t>(shape[i], 1), &stride)) {
-      throw InvalidDataError("a tensor's shape has more bytes than can be counted");
+      throw InvalidDataError("the size of a tensor in bytes overflows 63 bits");
     }
   }
   return strides;
@@ -71,20 +71,21 @@ std::int64_t tensor_extent(const TensorHeader& tensor, const char* where) {
   }
   if (!tensor.names.empty() && tensor.names.size() != tensor.shape.size()) {
     fail(where, "has " + std::to_string(tensor.shape.size()) + " dimensions and " +
-                    std::to_string(tensor.names.size()) + " names of them");
+                    std::to_string(tensor.names.size()) + " names");
   }
   std::int64_t end = width;
   bool empty = false;
   for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
     if (tensor.shape[i] < 0 || tensor.strides[i] < 0) {
       fail(where, "has a size of " + std::to_string(tensor.shape[i]) + " and a stride of " +
-                      std::to_string(tensor.strides[i]) + " in dimension " + std::to_string(i));
+                      std::to_string(tensor.strides[i]) + " in dimension " + std::to_string(i) +
+                      "; neither may be negative");
     }
     empty |= tensor.shape[i] == 0;
     std::int64_t reach = 0;
     if (!checked_multiply<std::int64_t>(std::max<std::int64_t>(tensor.shape[i] - 1, 0), tensor.strides[i], &reach) ||
         !checked_add(end, reach, &end)) {
-      fail(where, "reaches farther than can be counted");
+      fail(where, "has an extent in bytes that overflows 63 bits");
     }
   }
   return empty ? 0 : end;
@@ -135,8 +136,7 @@ TensorHeader Message::tensor() const {
                      " bytes, outside its body of " + std::to_string(body_length_));
   }
   if (extent > out.data.length) {
-    fail(where_,
-         "reaches " + std::to_string(extent) + " bytes far, but its data has " + std::to_string(out.data.length));
+    fail(where_, "spans " + std::to_string(extent) + " bytes, but its data has " + std::to_string(out.data.length));
   }
   out.custom_metadata = custom_metadata();
   return out;

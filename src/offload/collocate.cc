@@ -1,10 +1,9 @@
-#include "crossdock/offload/collocate.h"
+#include "crossdock/offload/placement.h"
 
 #include <memory>
 #include <utility>
 
 #include "crossdock/exchange/sync.h"
-#include "crossdock/offload/placement.h"
 
 namespace crossdock::offload {
 namespace {

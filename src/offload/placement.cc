@@ -16,12 +16,12 @@ using device::Queue;
 
 /// True for the host's own memory: ordinary host memory, whatever queue filled it, or host-readable memory without a
 /// queue.
-bool is_the_hosts(const Tensor& array) noexcept {
+bool is_host_array(const Tensor& array) noexcept {
   return array.device.type == device::DeviceType::kCpu || (!array.queue && device::host_readable(array.device.type));
 }
 
 /// Returns the rank of a kind of memory: new arrays get the kind with the highest rank.
-int weight(MemoryKind kind) noexcept {
+int rank(MemoryKind kind) noexcept {
   switch (kind) {
     case MemoryKind::kDevice: return 2;
     case MemoryKind::kShared: return 1;
@@ -39,20 +39,20 @@ std::string text_of(const Queue& queue) {
 [[noreturn]] void fail_two_queues(std::size_t first, const Queue& one, std::size_t second, const Queue& other) {
   throw ExecutionPlacementError(
       "array " + std::to_string(first) + " is on " + text_of(one) + ", and array " + std::to_string(second) + " on " +
-      text_of(other) + ": name the queue to run on, or bring them to one by collocate(), which copies only where " +
+      text_of(other) + ": pass the queue to run on, or copy them to one queue with collocate(), which copies only if " +
       (one.device() == other.device() ? "contexts differ" : "devices differ"));
 }
 
 [[noreturn]] void fail_out_of_reach(std::size_t position, const Tensor& array, const Queue& queue) {
   throw ExecutionPlacementError("array " + std::to_string(position) + ", in memory of " + to_string(array.device) +
                                 ", can't be used by work on " + text_of(queue) +
-                                ": copy it there first, by collocate() or copy_to()");
+                                ": copy it there first, with collocate() or copy_to()");
 }
 
 }  // namespace
 
 std::optional<Queue> queue_of(const Tensor& array, const device::DriverRegistry& drivers) {
-  if (is_the_hosts(array)) return std::nullopt;
+  if (is_host_array(array)) return std::nullopt;
   if (array.queue) return array.queue;
   return drivers.default_queue(array.device);
 }
@@ -80,8 +80,8 @@ Placement placement(std::span<const Tensor* const> arrays, const std::optional<Q
   std::size_t first = 0;
   for (std::size_t i = 0; i < arrays.size(); ++i) {
     const Tensor& array = *arrays[i];
-    if (is_the_hosts(array)) continue;
-    if (weight(array.kind) > weight(answer.kind)) answer.kind = array.kind;
+    if (is_host_array(array)) continue;
+    if (rank(array.kind) > rank(answer.kind)) answer.kind = array.kind;
     if (queue) {
       if (!accessible(array, *queue, drivers)) fail_out_of_reach(i, array, *queue);
       continue;

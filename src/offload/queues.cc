@@ -1,4 +1,4 @@
-#include "crossdock/offload/queues.h"
+#include "crossdock/offload/queue_manager.h"
 
 #include "crossdock/core/error.h"
 
@@ -24,7 +24,7 @@ Queue Queues::queue(std::string_view filter) const {
 }
 
 Queue Queues::queue(const device::Device& device, const std::string& name) const {
-  if (name.empty()) throw InvalidArgumentError("a queue's name is empty; a device's own queue is the one without name");
+  if (name.empty()) throw InvalidArgumentError("the queue name is empty; use queue(device) for the device's own queue");
   const std::shared_ptr<device::Context> context = drivers_->context(device);
   const std::pair key(to_string(context->device()), name);
   {

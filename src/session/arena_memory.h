@@ -5,8 +5,9 @@
 #include <memory>
 #include <utility>
 
-#include "crossdock/device/region.h"
-#include "crossdock/transport/body_memory.h"
+#include "crossdock/device/arena.h"
+#include "device/region.h"
+#include "transport/body_memory.h"
 
 namespace crossdock::session {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/text.h"
 #include "crossdock/core/error.h"
-#include "crossdock/core/text.h"
 #include "session/catalog_table.h"
 #include "session/live_stream.h"
 #include "session/source_access.h"
@@ -13,10 +13,11 @@ namespace crossdock::session {
 namespace {
 
 void check_name(const std::string& name) {
-  if (name.empty()) throw InvalidArgumentError("a published name can't be empty: the empty ticket is the catalog");
-  if (name.find('\0') != std::string::npos) throw InvalidArgumentError("a published name can't hold a NUL byte");
+  if (name.empty())
+    throw InvalidArgumentError("a published name can't be empty: the empty ticket requests the catalog");
+  if (name.find('\0') != std::string::npos) throw InvalidArgumentError("a published name can't have a NUL byte");
   if (!is_utf8(name)) {
-    throw InvalidArgumentError("a published name must be UTF-8, as the catalog's column is: " + shown(name));
+    throw InvalidArgumentError("a published name must be UTF-8: " + shown(name));
   }
 }
 
@@ -38,7 +39,7 @@ std::shared_ptr<const PublishedTable> Catalog::publish(const std::string& name, 
     const std::lock_guard lock(mutex_);
     if (closed_) throw ClosedError("the server was closed; \"" + name + "\" can't be published");
     if (!options.replace && items_.contains(name)) {
-      throw InvalidArgumentError("\"" + name + "\" is published already; replace it, or withdraw it first");
+      throw InvalidArgumentError("\"" + name + "\" is already published; replace it, or withdraw it first");
     }
   }
   auto item = std::make_shared<Item>();
@@ -79,7 +80,7 @@ std::shared_ptr<const PublishedTable> Catalog::publish(const std::string& name, 
   const auto [place, is_new] = items_.try_emplace(name, item);
   if (!is_new) {
     if (!options.replace) {
-      throw InvalidArgumentError("\"" + name + "\" was published by another thread meanwhile; withdraw it first");
+      throw InvalidArgumentError("\"" + name + "\" was meanwhile published by another thread; withdraw it first");
     }
     replaced = std::exchange(place->second, item);
   }
@@ -103,7 +104,8 @@ void Catalog::withdraw(const std::string& name) {
 void Catalog::close() {
   if (sources_->on_its_thread()) {
     throw InvalidArgumentError(
-        "a source can't close the server that reads it: closing waits for the source; let another thread close");
+        "a source can't close the server that reads it, because closing waits for the source; close the server in "
+        "another thread");
   }
   const std::lock_guard lock(mutex_);
   closed_ = true;
@@ -117,8 +119,8 @@ void Catalog::close() {
 void Catalog::wait_for_sources(const transport::InterruptHook& interrupted) {
   if (!sources_->wait(interrupted)) {
     throw InterruptedError(
-        "closing the server was interrupted in its wait for a source; it is closed, and the source is waited for when "
-        "close() is called again");
+        "closing the server was interrupted while it waited for a source; the server is closed, and another close() "
+        "waits for the source");
   }
   // Destroyed without the lock: a last owner may run a producer's release.
   decltype(items_) items;
@@ -144,18 +146,18 @@ std::unique_ptr<ServerStream> Catalog::open(std::string_view ticket, const trans
   }
   if (peer.role != ChannelRole::kBoth) {
     throw UnsupportedError("\"" + found->first +
-                           "\" is a live stream, which goes to one connection: ask for it with one URI, or publish "
-                           "it as a table");
+                           "\" is a live stream, which can only be sent on one connection: connect with one URI, or "
+                           "publish it as a table");
   }
   if (!peer.same_user && !by_value) {
     throw PermissionError("\"" + found->first +
-                          "\" is a live stream, whose memory is used again and so goes to processes of the server's "
-                          "own user only; publish it as a table for others");
+                          "\" is a live stream, whose memory is reused and can only be sent to processes of the "
+                          "server's own user; publish it as a table for others");
   }
   if (item.consumed) {
     throw ConsumedError("\"" + found->first +
-                        "\" is a one-shot stream and was given to another consumer; publish a callable, which makes a "
-                        "fresh stream for each");
+                        "\" is a stream that can be read once, and was given to another consumer; publish a callable, "
+                        "which makes a new stream for each");
   }
   return open_source(found->first, &item, by_value, counted, waker);
 }
@@ -163,12 +165,12 @@ std::unique_ptr<ServerStream> Catalog::open(std::string_view ticket, const trans
 std::unique_ptr<ServerStream> Catalog::open_source(const std::string& name, Item* item, bool by_value,
                                                    const std::shared_ptr<const CountedStream>& counted,
                                                    const std::shared_ptr<ConnectionWaker>& waker) {
-  const std::uint32_t left = counted->consumer()->left_behind();
+  const std::uint32_t left = counted->consumer()->abandoned();
   if (options_.max_connections != 0 && left >= options_.max_connections) {
-    throw LeaseLimitError("this consumer has left " + std::to_string(left) +
-                          " streams whose sources are still in their producers, and each counts as one of the server's "
+    throw LeaseLimitError("this consumer has disconnected from " + std::to_string(left) +
+                          " streams whose sources are still in a call, and each counts as one of the server's "
                           "connections (max_connections is " +
-                          std::to_string(options_.max_connections) + "): \"" + name + "\" has to wait for them");
+                          std::to_string(options_.max_connections) + "): \"" + name + "\" can start when they return");
   }
   auto source = SourceReader::start({.make = item->make,
                                      .counted = counted,
@@ -224,8 +226,8 @@ void Catalog::throw_not_found(std::string_view name) const {
     }
     known += (known.empty() ? "\"" : ", \"") + other + "\"";
   }
-  throw NotFoundError("nothing is published as " + shown(name) + "; there is " +
-                      (known.empty() ? std::string("nothing") : known));
+  throw NotFoundError("nothing is published as " + shown(name) +
+                      (known.empty() ? "; the catalog is empty" : "; the catalog has " + known));
 }
 
 void Catalog::add_stats(ServerStats* stats) const {

@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "crossdock/session/server.h"
-#include "crossdock/transport/transport.h"
 #include "session/consumer.h"
 #include "session/published_table.h"
 #include "session/server_stream.h"
 #include "session/source_pool.h"
 #include "session/source_reader.h"
 #include "session/waker.h"
+#include "transport/transport.h"
 
 namespace crossdock::session {
 
@@ -43,7 +43,7 @@ class Catalog {
   /// Returns the consumer that a new connection belongs to. I/O thread.
   std::shared_ptr<Consumer> consumer_of(const transport::Agreement& peer) { return consumers_.of(peer); }
   /// Number of sources that no consumer reads any more, but that are still in a call of their producer.
-  std::size_t sources_left_behind() const noexcept { return sources_->left_behind().load(std::memory_order_relaxed); }
+  std::size_t abandoned_sources() const noexcept { return sources_->abandoned().load(std::memory_order_relaxed); }
 
   /// Opens the stream that a ticket names; the empty ticket names the catalog. I/O thread: never waits for a source.
   /// `counted` counts the stream until its source has ended. `waker` is notified when a stream that had nothing to send

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <utility>
 
+#include "core/text.h"
 #include "crossdock/core/error.h"
-#include "crossdock/core/text.h"
-#include "crossdock/device/region_table.h"
+#include "device/region_table.h"
 
 namespace crossdock::session {
 namespace {
@@ -136,14 +136,15 @@ CatalogReader::CatalogReader(const array::Schema& schema, const ListOptions& lim
   for (std::size_t i = 0; i < kColumns; ++i) {
     if (fields.size() < kColumns || fields[i].name != kColumnNames[i] || fields[i].type.id != kColumnTypes[i]) {
       throw InvalidDataError(
-          "the server's catalog isn't one: columns name, schema, rows, bytes, device were expected, not\n" +
+          "the server's catalog is invalid: expected the columns name, schema, rows, bytes, device, but it has\n" +
           schema.to_string());
     }
     first_buffers_.push_back(schema.nodes()[i].first_buffer);
   }
   // A dictionary would be kept from batch to batch, and each batch may make it grow.
   if (!schema.dictionaries().empty()) {
-    throw InvalidDataError("the server's catalog isn't one: a column is dictionary-encoded, in\n" + schema.to_string());
+    throw InvalidDataError("the server's catalog is invalid: a column is dictionary-encoded, in\n" +
+                           schema.to_string());
   }
 }
 
@@ -151,7 +152,7 @@ void CatalogReader::charge(std::uint64_t bytes) {
   bytes_ += bytes;
   if (bytes_ > limits_.max_bytes) {
     throw ResourceError("the server's catalog takes more than " + std::to_string(limits_.max_bytes) + " bytes, after " +
-                        std::to_string(entries_.size()) + " entries; if it is right, raise max_bytes of list()");
+                        std::to_string(entries_.size()) + " entries; if that is expected, raise max_bytes of list()");
   }
 }
 
@@ -168,7 +169,7 @@ void CatalogReader::read(const array::RecordBatch& batch) {
   const auto rows = static_cast<std::uint64_t>(batch.num_rows);
   if (++batches_ > limits_.max_entries || rows > limits_.max_entries - entries_.size()) {
     throw ResourceError("the server's catalog has more than " + std::to_string(limits_.max_entries) +
-                        " entries or batches; if it is right, raise max_entries of list()");
+                        " entries or batches; if that is expected, raise max_entries of list()");
   }
   const ipc::Limits limits;
   for (std::int64_t row = 0; row < batch.num_rows; ++row) {

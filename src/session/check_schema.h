@@ -11,8 +11,9 @@ namespace crossdock::session {
 inline void check_schema(const array::RecordBatch& batch, const array::Schema& announced) {
   if (batch.schema.get() == &announced) return;
   if (batch.schema && batch.schema->fields() == announced.fields()) return;
-  throw InvalidDataError("a source gave a batch of another schema than its own, which is\n" + announced.to_string() +
-                         "\nThe batch has\n" + (batch.schema ? batch.schema->to_string() : std::string("none")));
+  throw InvalidDataError("the schema of a batch differs from the schema that its source announced, which is\n" +
+                         announced.to_string() + "\nThe batch has\n" +
+                         (batch.schema ? batch.schema->to_string() : std::string("none")));
 }
 
 }  // namespace crossdock::session

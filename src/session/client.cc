@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "crossdock/core/error.h"
-#include "crossdock/dissociated/uri.h"
+#include "dissociated/uri.h"
 #include "session/catalog_table.h"
 #include "session/client_pool.h"
 #include "session/reader_impl.h"
@@ -21,12 +21,12 @@ namespace {
 std::shared_ptr<ClientPool> make_pool(const std::string& text, ChannelRole role, const ClientOptions& options) {
   dissociated::Uri uri = dissociated::parse_uri(text);
   if (role == ChannelRole::kBoth && uri.role != ChannelRole::kBoth) {
-    throw UriError("\"" + text + "\" is for one of two connections: give the URIs of both, metadata and data");
+    throw UriError("\"" + text + "\" is for one of two connections: give both URIs, metadata and data");
   }
   if ((role == ChannelRole::kMetadata && uri.role == ChannelRole::kData) ||
       (role == ChannelRole::kData && uri.role == ChannelRole::kMetadata)) {
     throw UriError("\"" + text + "\" was given for the " + (role == ChannelRole::kData ? "data" : "metadata") +
-                   ", and says stream= the other");
+                   ", but its stream= is the other one");
   }
   return std::make_shared<ClientPool>(uri, role, text, options);
 }

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "crossdock/core/error.h"
-#include "crossdock/dissociated/wire.h"
+#include "dissociated/wire.h"
 #include "session/client_pool.h"
 
 namespace crossdock::session {
@@ -55,7 +55,7 @@ void ClientConnection::request(ByteSpan ticket) {
   const std::lock_guard lock(mutex_);
   send_pending();
   if (!pending_.empty() || !send_tagged(connection_->agreement().want_data, ticket)) {
-    throw ConnectionError("the server behind " + where_ + " doesn't read what this client sends it");
+    throw ConnectionError("the server at " + where_ + " doesn't read the messages of this client");
   }
 }
 

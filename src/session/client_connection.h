@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "crossdock/core/fork.h"
-#include "crossdock/device/region.h"
-#include "crossdock/dissociated/wire.h"
-#include "crossdock/session/observe.h"
-#include "crossdock/transport/transport.h"
+#include "core/fork.h"
+#include "device/region.h"
+#include "dissociated/wire.h"
+#include "session/observe.h"
+#include "transport/transport.h"
 
 namespace crossdock::session {
 

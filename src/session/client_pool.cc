@@ -14,7 +14,7 @@ ClientPool::ClientPool(const dissociated::Uri& uri, ChannelRole role, const std:
       options_(std::move(options)),
       transport_(options_.transports->find(uri.scheme)) {
   if (uri.address.empty()) {
-    throw UriError("\"" + text + "\" says not where the server is; take the server's URI (server.uri)");
+    throw UriError("\"" + text + "\" has no address; use the server's URI (server.uri)");
   }
 }
 
@@ -43,6 +43,7 @@ std::shared_ptr<ClientConnection> ClientPool::take(const transport::InterruptHoo
   return made;
 }
 
+// By value: the caller's share ends with this call. NOLINTNEXTLINE(performance-unnecessary-value-param)
 void ClientPool::put_back(std::shared_ptr<ClientConnection> connection) {
   connection->transport().release_regions();
   {

@@ -5,9 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "crossdock/dissociated/uri.h"
 #include "crossdock/session/client.h"
+#include "dissociated/uri.h"
 #include "session/client_connection.h"
+#include "transport/registry.h"
 
 namespace crossdock::session {
 

@@ -21,10 +21,10 @@ void Consumer::give_waiting(std::uint64_t bytes) noexcept {
   sources_->wake_all(*lane_);
 }
 
-void Consumer::leave_behind(int change) noexcept {
+void Consumer::count_abandoned(int change) noexcept {
   const auto by = static_cast<std::uint32_t>(change);  // modulo 2^32: this also adds -1
-  left_behind_.fetch_add(by, std::memory_order_relaxed);
-  sources_->left_behind().fetch_add(by, std::memory_order_relaxed);
+  abandoned_.fetch_add(by, std::memory_order_relaxed);
+  sources_->abandoned().fetch_add(by, std::memory_order_relaxed);
 }
 
 std::shared_ptr<Consumer> Consumers::of(const transport::Agreement& peer) {

@@ -6,8 +6,8 @@
 #include <memory>
 #include <utility>
 
-#include "crossdock/transport/transport.h"
 #include "session/source_pool.h"
+#include "transport/transport.h"
 
 namespace crossdock::session {
 
@@ -48,8 +48,8 @@ class Consumer {
   /// its producer.
   std::uint32_t streams() const noexcept { return streams_.load(std::memory_order_relaxed); }
   /// Number of these sources that have no reader any more.
-  std::uint32_t left_behind() const noexcept { return left_behind_.load(std::memory_order_relaxed); }
-  void leave_behind(int change) noexcept;
+  std::uint32_t abandoned() const noexcept { return abandoned_.load(std::memory_order_relaxed); }
+  void count_abandoned(int change) noexcept;
 
  private:
   friend class CountedStream;
@@ -58,7 +58,7 @@ class Consumer {
   const std::shared_ptr<SourcePool> sources_;
   const std::shared_ptr<SourceLane> lane_ = std::make_shared<SourceLane>();
   std::atomic<std::uint32_t> streams_{0};
-  std::atomic<std::uint32_t> left_behind_{0};
+  std::atomic<std::uint32_t> abandoned_{0};
 };
 
 /// Counts as one stream of its consumer during its lifetime.

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "crossdock/array/same_memory.h"
+#include "array/same_memory.h"
 #include "crossdock/core/error.h"
 
 namespace crossdock::session {

@@ -11,9 +11,9 @@
 #include <random>
 #include <utility>
 
+#include "core/unique_fd.h"
 #include "crossdock/core/error.h"
-#include "crossdock/core/unique_fd.h"
-#include "crossdock/device/region.h"
+#include "device/region.h"
 #include "session/file_sink.h"
 #include "session/file_source.h"
 #include "session/parallel.h"
@@ -58,7 +58,7 @@ class NewFile {
     // On file systems with delayed writes, close() reports their errors.
     if (::close(fd_.release()) != 0) throw_errno(errno, "closing " + path_);
     if (::renameat(folder_.get(), temporary_.c_str(), folder_.get(), name_.c_str()) != 0) {
-      throw_errno(errno, "renaming what was written to " + path_);
+      throw_errno(errno, "renaming the written file to " + path_);
     }
     temporary_.clear();
   }
@@ -88,7 +88,7 @@ UniqueFd open_special(const std::string& path, const transport::InterruptHook& i
     const bool unread_pipe = error == ENXIO && ::stat(path.c_str(), &status) == 0 && S_ISFIFO(status.st_mode);
     if (!unread_pipe && error != EINTR) throw_errno(error, "opening " + path + " for writing");
     if (interrupted && interrupted()) {
-      throw InterruptedError("opening " + path + " for writing was interrupted: nobody reads from that pipe");
+      throw InterruptedError("opening " + path + " for writing was interrupted: the pipe has no reader");
     }
     ::poll(nullptr, 0, kPatienceMs);
   }

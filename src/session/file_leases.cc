@@ -48,7 +48,7 @@ bool FileLeases::watch(const std::shared_ptr<const PublishedTable>& table) {
   return granted;
 }
 
-void FileLeases::look() {
+void FileLeases::check_breaks() {
   if (leases_.empty()) return;
   signalfd_siginfo info{};
   bool told = false;

@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "crossdock/core/unique_fd.h"
+#include "core/unique_fd.h"
 #include "session/published_table.h"
 
 namespace crossdock::session {
@@ -26,7 +26,7 @@ class FileLeases {
   /// Takes a lease for each file of the table. Returns true if the system granted it.
   bool watch(const std::shared_ptr<const PublishedTable>& table);
   /// Marks the tables whose files another process wants to write, and ends the lease once a table has no readers.
-  void look();
+  void check_breaks();
   /// Readable when a lease is being broken; -1 without any.
   int descriptor() const noexcept { return signals_.get(); }
 

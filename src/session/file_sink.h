@@ -3,8 +3,8 @@
 #include <string>
 #include <utility>
 
-#include "crossdock/ipc/file_writer.h"
-#include "crossdock/transport/transport.h"
+#include "ipc/file_writer.h"
+#include "transport/transport.h"
 
 namespace crossdock::session {
 

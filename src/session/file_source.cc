@@ -16,7 +16,7 @@ void FileSource::read(std::int64_t offset, MutableByteSpan to) const {
     if (n == 0) {
       region_->check_unchanged();
       throw FileChangedError("the file " + path_ + " ends at byte " + std::to_string(offset) +
-                             ", before its size: it was cut while it was read");
+                             ", before its size: it was truncated while it was read");
     }
     to = to.subspan(static_cast<std::size_t>(n));
     offset += n;

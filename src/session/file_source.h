@@ -3,8 +3,8 @@
 #include <memory>
 #include <string>
 
-#include "crossdock/device/region.h"
-#include "crossdock/ipc/container.h"
+#include "device/region.h"
+#include "ipc/container.h"
 
 namespace crossdock::session {
 

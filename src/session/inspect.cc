@@ -1,10 +1,10 @@
-#include "crossdock/session/inspect.h"
+#include "session/inspect.h"
 
 #include <array>
 #include <vector>
 
 #include "crossdock/core/error.h"
-#include "crossdock/device/region.h"
+#include "device/region.h"
 #include "session/file_source.h"
 
 namespace crossdock::session {

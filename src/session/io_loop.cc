@@ -16,8 +16,9 @@
 #include <utility>
 
 #include "crossdock/core/error.h"
-#include "crossdock/dissociated/uri.h"
+#include "dissociated/uri.h"
 #include "session/say.h"
+#include "transport/registry.h"
 
 namespace crossdock::session {
 namespace {
@@ -30,21 +31,21 @@ constexpr std::int64_t kSpin = 50'000;
 constexpr std::int64_t kBriefSpin = 5'000;
 // The interval at which epoll is asked, however busy the thread is. It reports new clients, clients that disconnected,
 // and connections that sleep.
-constexpr std::int64_t kLookAround = 250'000;
+constexpr std::int64_t kPollInterval = 250'000;
 // The amount of work after which the clock is read, in about ns.
 constexpr std::uint64_t kWorkPerReading = 20'000;
 constexpr std::uint64_t kPerTurn = 100;
 // How long a connection may have nothing to do, while others are busy, before it is put to sleep. Where memory is
 // shared, checking it costs almost nothing, and waking it costs its peer a system call. Otherwise each check is a
 // system call.
-constexpr std::int64_t kPatience = 1'000'000;
-constexpr std::int64_t kPatienceWithCalls = 100'000;
+constexpr std::int64_t kIdleBeforeSleep = 1'000'000;
+constexpr std::int64_t kIdleBeforeSleepWithCalls = 100'000;
 // Time for accepting new clients before the existing connections continue. Together with the last step of accept(), it
 // is some 300 us.
 constexpr std::int64_t kAcceptTime = 200'000;
 
 // How often flush() is called for each connection when the server closes and nothing else waits.
-constexpr int kLastPushes = 64;
+constexpr int kMaxLastFlushes = 64;
 
 // How long the thread sleeps when epoll fails and so can't wake it.
 constexpr int kBlindMs = 5;
@@ -89,7 +90,7 @@ IoLoop::IoLoop(const ServerOptions& options, const transport::TransportRegistry&
     const dissociated::Uri uri = dissociated::parse_uri(text);
     const auto& transport = transports.find(uri.scheme);
     if (uri.role != ChannelRole::kBoth) {
-      throw UriError("\"" + text + "\" names one of two connections; a server takes every kind: leave stream= out");
+      throw UriError("\"" + text + "\" is for one of two connections, but a server accepts both: leave stream= out");
     }
     const std::uint64_t want = uri.want_data.value_or(random_tag());
     std::uint64_t release = uri.free_data.value_or(random_tag());
@@ -104,8 +105,7 @@ IoLoop::IoLoop(const ServerOptions& options, const transport::TransportRegistry&
     thread_ = std::thread([this] { run(); });
   } catch (const std::system_error& error) {
     throw ResourceError(std::string("the server can't have a thread of its own: ") + error.what() +
-                        "; the limits that count are ulimit -u, ulimit -v and the number of mappings "
-                        "(vm.max_map_count)");
+                        "; check the limits: ulimit -u, ulimit -v and the number of mappings (vm.max_map_count)");
   }
 }
 
@@ -142,7 +142,7 @@ ServerStats IoLoop::stats() {
       answer.set_exception(std::current_exception());
     }
   });
-  if (!posted) throw ClosedError("the server was closed; it has no statistics any more");
+  if (!posted) throw ClosedError("the server was closed and has no statistics");
   return future.get();
 }
 
@@ -192,7 +192,7 @@ void IoLoop::close() {
 void IoLoop::watch_descriptor(int descriptor, std::uint64_t data) {
   epoll_event event{.events = EPOLLIN, .data = {.u64 = data}};
   if (::epoll_ctl(poll_.get(), EPOLL_CTL_ADD, descriptor, &event) != 0) {
-    throw_errno(errno, "watching a descriptor of the server's");
+    throw_errno(errno, "watching a descriptor of the server");
   }
 }
 
@@ -203,7 +203,7 @@ void IoLoop::run() noexcept {
       watch_descriptor(leases_->descriptor(), kLeasesEvent);
     } catch (const std::exception& reason) {
       say(options_.log, LogLevel::kWarning,
-          [&] { return std::string("who wants to write to a served file may be held up for long: ") + reason.what(); });
+          [&] { return std::string("writers of served files may be blocked for long: ") + reason.what(); });
     }
   }
   std::int64_t idle_since = 0;  // ns; 0: the last round had work
@@ -223,17 +223,18 @@ void IoLoop::run() noexcept {
       idle_since = 0;
       continue;
     }
-    read_clock();
-    leases_->look();  // frees in this round may have ended the last use of a file that another process waits to write
+    check_clock();
+    // Frees in this round may have ended the last use of a file that another process waits to write.
+    leases_->check_breaks();
     if (idle_since == 0) idle_since = now_;
-    const std::int64_t patience = options_.wait == transport::WaitMode::kAuto ? kSpin : kBriefSpin;
-    const bool spin = options_.wait == transport::WaitMode::kSpin || now_ - idle_since < patience;
+    const std::int64_t idle_limit = options_.wait == transport::WaitMode::kAuto ? kSpin : kBriefSpin;
+    const bool spin = options_.wait == transport::WaitMode::kSpin || now_ - idle_since < idle_limit;
     if (spin && !awake_.empty()) continue;
     sleep(seen);
     idle_since = 0;
   }
   run_commands();  // answers requests that were made before the end
-  for (Member& member : members_) member.server_end.close(closed_, kLastPushes);
+  for (Member& member : members_) member.server_end.close(closed_, kMaxLastFlushes);
   while (!members_.empty()) remove(members_.front());
   leases_.reset();
   listeners_.clear();
@@ -250,7 +251,7 @@ bool IoLoop::round() {
     if (readable) member->last_busy = now_;
     if (readable || member->ready) busy |= take_turn(*member) || readable;
     if (i < awake_.size() && awake_[i] == member) ++i;  // else it was removed, and another member is at its index
-    if (work_ >= kWorkPerReading || now_ - looked_around_ >= kLookAround) read_clock();
+    if (work_ >= kWorkPerReading || now_ - polled_ >= kPollInterval) check_clock();
   }
   return busy;
 }
@@ -272,11 +273,11 @@ bool IoLoop::take_turn(Member& member) {
     const bool hostile = reason.code() == ErrorCode::kProtocol || reason.code() == ErrorCode::kInvalidData;
     n_protocol_errors_ += hostile;
     say(options_.log, hostile ? LogLevel::kWarning : LogLevel::kInfo, [&] {
-      return std::string("a connection ends: ") + std::string(error_name(reason.code())) + ": " + reason.what();
+      return std::string("a connection ended: ") + std::string(error_name(reason.code())) + ": " + reason.what();
     });
     return end(reason);
   } catch (const std::exception& reason) {
-    say(options_.log, LogLevel::kError, [&] { return std::string("a connection ends: ") + reason.what(); });
+    say(options_.log, LogLevel::kError, [&] { return std::string("a connection ended: ") + reason.what(); });
     return end(reason);
   }
   work_ += kPerTurn + budget.spent();
@@ -351,26 +352,29 @@ void IoLoop::put_idle_to_sleep() noexcept {
   if (options_.wait == transport::WaitMode::kSpin) return;
   for (std::size_t i = 0; i < awake_.size();) {
     Member& member = *awake_[i];
-    const std::int64_t patience = member.server_end.connection().shares_memory() ? kPatience : kPatienceWithCalls;
-    if (member.ready || now_ - member.last_busy < patience || !put_to_sleep(member)) ++i;
+    const std::int64_t idle_limit =
+        member.server_end.connection().shares_memory() ? kIdleBeforeSleep : kIdleBeforeSleepWithCalls;
+    if (member.ready || now_ - member.last_busy < idle_limit || !put_to_sleep(member)) ++i;
   }
 }
 
-void IoLoop::read_clock() {
+// Reads the clock. If kPollInterval is over, also puts idle connections to sleep, polls epoll, which may accept
+// clients, and polls the file leases.
+void IoLoop::check_clock() {
   work_ = 0;
   now_ = now_ns();
-  if (now_ - looked_around_ < kLookAround) return;
+  if (now_ - polled_ < kPollInterval) return;
   put_idle_to_sleep();
-  look_around(0);
-  leases_->look();
+  poll_events(0);
+  leases_->check_breaks();
 }
 
 // Processes the events of epoll: wakes connections, and accepts new clients.
-void IoLoop::look_around(int timeout_ms) {
+void IoLoop::poll_events(int timeout_ms) {
   std::array<epoll_event, kEventsAtOnce> events;
   const int got = ::epoll_wait(poll_.get(), events.data(), static_cast<int>(events.size()), timeout_ms);
   if (got < 0 && errno != EINTR && timeout_ms != 0) ::poll(nullptr, 0, kBlindMs);  // for example without memory
-  now_ = looked_around_ = now_ns();
+  now_ = polled_ = now_ns();
   const std::span<const epoll_event> happened = std::span(events).first(static_cast<std::size_t>(std::max(got, 0)));
   const auto listener_of = [&](const epoll_event& event) -> transport::Listener* {
     const std::uint64_t number = event.data.u64 - kFirstListener;
@@ -380,12 +384,12 @@ void IoLoop::look_around(int timeout_ms) {
     if (event.data.u64 < kFirstListener + listeners_.size()) return nullptr;
     return static_cast<Member*>(event.data.ptr);
   };
-  bool somebody_new = false;
+  bool has_new_clients = false;
   for (const epoll_event& event : happened) {
     if (Member* const member = member_of(event)) wake(*member);
-    somebody_new |= listener_of(event) != nullptr;
+    has_new_clients |= listener_of(event) != nullptr;
   }
-  if (!somebody_new) return;
+  if (!has_new_clients) return;
   if (full()) {  // clients that have just disconnected make room
     for (const epoll_event& event : happened) {
       if (Member* const member = member_of(event)) take_turn(*member);
@@ -397,7 +401,7 @@ void IoLoop::look_around(int timeout_ms) {
 }
 
 bool IoLoop::full() const noexcept {
-  return options_.max_connections != 0 && members_.size() + catalog_.sources_left_behind() >= options_.max_connections;
+  return options_.max_connections != 0 && members_.size() + catalog_.abandoned_sources() >= options_.max_connections;
 }
 
 void IoLoop::accept_from(transport::Listener& listener) {
@@ -441,9 +445,9 @@ void IoLoop::sleep(std::uint64_t seen) {
   if (!deadlines_.empty()) {
     timeout = static_cast<int>(std::clamp<std::int64_t>(deadlines_.begin()->first - now_ms(), 0, kLongestSleepMs));
   }
-  look_around(timeout);
+  poll_events(timeout);
   catalog_.waker()->woke();
-  leases_->look();
+  leases_->check_breaks();
 }
 
 }  // namespace crossdock::session

@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/unique_fd.h"
 #include "crossdock/core/error.h"
-#include "crossdock/core/unique_fd.h"
 #include "crossdock/session/server.h"
 #include "session/catalog.h"
 #include "session/file_leases.h"
@@ -29,7 +29,7 @@ namespace crossdock::session {
 /// A connection is awake or asleep. A connection that is awake gets a turn in each round in which it may make progress.
 /// A connection that had nothing to do for a while is put to sleep, and costs nothing until its descriptor, its
 /// deadline or its source wakes it. Descriptors of connections and listeners are registered once, in one epoll
-/// instance. The loop polls that at least every kLookAround, however busy it is.
+/// instance. The loop polls that at least every kPollInterval, however busy it is.
 class IoLoop {
  public:
   /// Listens before it returns.
@@ -82,8 +82,8 @@ class IoLoop {
   bool put_to_sleep(Member& member) noexcept;
   void put_idle_to_sleep() noexcept;
   void leave_awake(Member& member) noexcept;
-  void read_clock();
-  void look_around(int timeout_ms);
+  void check_clock();
+  void poll_events(int timeout_ms);
   bool full() const noexcept;
   void accept_from(transport::Listener& listener);
   void add(std::unique_ptr<transport::Connection> connection);
@@ -105,7 +105,7 @@ class IoLoop {
   std::set<std::pair<std::int64_t, Member*>> deadlines_;  // in ms, like now_ms_
   std::int64_t now_ms_ = 0;                               // of the round; coarse
   std::int64_t now_ = 0;                                  // ns: when the clock was last read
-  std::int64_t looked_around_ = 0;                        // ns
+  std::int64_t polled_ = 0;                               // ns
   std::uint64_t work_ = 0;                                // since the clock was read, in about ns
   std::uint64_t n_connections_ = 0;
   std::uint64_t n_protocol_errors_ = 0;

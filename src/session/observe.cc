@@ -1,11 +1,11 @@
-#include "crossdock/session/observe.h"
+#include "session/observe.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <utility>
 
+#include "core/text.h"
 #include "crossdock/core/error.h"
-#include "crossdock/core/text.h"
 
 namespace crossdock::session {
 namespace {
@@ -17,7 +17,7 @@ constexpr std::size_t kAddress = sizeof(std::uint64_t);
 
 void decode_free_data(ByteSpan body, WireMessage* out) {
   if (body.size() % kAddress != 0) {
-    throw ProtocolError("a free_data body of " + std::to_string(body.size()) + " bytes, which is no multiple of 8");
+    throw ProtocolError("a free_data body of " + std::to_string(body.size()) + " bytes, which is not a multiple of 8");
   }
   out->n_buffers = body.size() / kAddress;
   for (std::size_t i = 0; i < std::min(out->n_buffers, WireMessage::kShownBuffers); ++i) {

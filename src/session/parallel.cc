@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "crossdock/core/blocked_signals.h"
+#include "core/blocked_signals.h"
 
 namespace crossdock::session {
 namespace {

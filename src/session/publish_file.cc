@@ -3,9 +3,9 @@
 #include <vector>
 
 #include "crossdock/core/error.h"
-#include "crossdock/device/region_table.h"
-#include "crossdock/ipc/container.h"
 #include "crossdock/session/file.h"
+#include "device/region_table.h"
+#include "ipc/container.h"
 #include "session/file_source.h"
 #include "session/published_table.h"
 

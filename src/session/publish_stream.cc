@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "crossdock/core/error.h"
-#include "crossdock/device/region_table.h"
+#include "device/region_table.h"
 #include "session/check_schema.h"
 #include "session/dictionary_tracker.h"
 #include "session/published_table.h"
@@ -27,7 +27,8 @@ class BufferPlacer {
     if (auto arena = runtime_.find_arena(buffer.data, size)) {
       if (arena->frozen()) {
         throw ArenaFrozenError(
-            "this table lies in an arena that was published before; an arena is for one table: build each in its own");
+            "this table is in an arena that was already published; an arena is for one table: build each table in its "
+            "own arena");
       }
       arenas_.push_back(std::move(arena));
       return inside(arenas_.size() - 1, buffer.data);
@@ -71,7 +72,7 @@ class BufferPlacer {
   static constexpr std::uint16_t kCopied = 0xFFFF;
 
   std::uint64_t inside(std::size_t arena, const void* pointer) const {
-    if (arena >= kCopied) throw ResourceError("a table can't lie in more than 65,535 arenas");
+    if (arena >= kCopied) throw ResourceError("a table can't be in more than 65,535 arenas");
     // The provisional address is the pointer itself, which has 47 bits on Linux. The offset is known once the arena is
     // a region.
     return device::make_address(static_cast<std::uint16_t>(arena), reinterpret_cast<std::uintptr_t>(pointer));

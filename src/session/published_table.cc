@@ -6,9 +6,9 @@
 #include <cerrno>
 #include <utility>
 
+#include "core/unique_fd.h"
 #include "crossdock/core/error.h"
-#include "crossdock/core/unique_fd.h"
-#include "crossdock/device/region_table.h"
+#include "device/region_table.h"
 
 namespace crossdock::session {
 
@@ -61,7 +61,7 @@ std::uint32_t TableBuilder::region_index(const std::shared_ptr<const device::Reg
   auto& regions = table_->regions;
   const auto found = std::ranges::find(regions, region);
   if (found != regions.end()) return static_cast<std::uint32_t>(found - regions.begin());
-  if (regions.size() > 0xFFFF) throw ResourceError("a table can't lie in more than 65,536 regions of memory");
+  if (regions.size() > 0xFFFF) throw ResourceError("a table can't have more than 65,536 regions of memory");
   regions.push_back(region);
   return static_cast<std::uint32_t>(regions.size() - 1);
 }

@@ -8,11 +8,11 @@
 
 #include "crossdock/array/schema.h"
 #include "crossdock/array/stream.h"
-#include "crossdock/device/region.h"
-#include "crossdock/dissociated/wire.h"
-#include "crossdock/ipc/metadata.h"
 #include "crossdock/session/runtime.h"
 #include "crossdock/session/source.h"
+#include "device/region.h"
+#include "dissociated/wire.h"
+#include "ipc/metadata.h"
 
 namespace crossdock::session {
 

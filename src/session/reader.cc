@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "crossdock/core/error.h"
-#include "crossdock/dissociated/receiver.h"
+#include "dissociated/receiver.h"
 #include "session/arena_memory.h"
 #include "session/reader_impl.h"
 #include "session/remote_error.h"
@@ -89,7 +89,7 @@ void Reader::Impl::check_place(const ClientConnection& source, const transport::
   if (message.tagged ? of_data : !of_data) return;
   if (of_data && dissociated::read_prefix(message.bytes).type == dissociated::MessageType::kError) return;
   throw ProtocolError(source.where() + " sent " +
-                      (of_data ? "metadata over the connection of bodies" : "a body over the connection of metadata") +
+                      (of_data ? "metadata on the connection of bodies" : "a body on the connection of metadata") +
                       ", for the stream \"" + name + "\"");
 }
 
@@ -127,8 +127,7 @@ const dissociated::Receiver::Item* Reader::Impl::wait(std::int64_t deadline) {
     ClientConnection& source = due_from();
     try {
       if (!transport::wait_readable(source.transport(), options.wait, deadline, interrupted)) {
-        throw TimeoutError("nothing came from " + source.where() + " for the stream \"" + name +
-                           "\" in the time that was given");
+        throw TimeoutError("timed out waiting for " + source.where() + " to send data of the stream \"" + name + "\"");
       }
     } catch (const ConnectionError&) {
       receiver.on_disconnected();
@@ -168,9 +167,9 @@ bool Reader::Impl::receive_batch(const dissociated::Receiver::Item& item,
   std::shared_ptr<const void> owner;
   if (item.body_type == dissociated::BodyType::kRemote) {
     if (header.codec != ipc::Codec::kNone) {
-      throw ProtocolError("the stream \"" + name +
-                          "\" names memory by address for a body that it says is compressed; "
-                          "only bodies that are sent by value may be");
+      throw ProtocolError(
+          "the stream \"" + name +
+          "\" sends a compressed body by address; only bodies that are sent by value may be compressed");
     }
     owner = map_remote(item.body);
     if (!owner) return false;
@@ -200,7 +199,7 @@ bool Reader::Impl::receive_batch(const dissociated::Receiver::Item& item,
 std::shared_ptr<const void> Reader::Impl::map_remote(ByteSpan body) {
   dissociated::read_remote_body(body, &remote);
   if (remote.size() != header.buffers.size()) {
-    throw ProtocolError("a body names " + std::to_string(remote.size()) + " buffers where its metadata has " +
+    throw ProtocolError("a body has " + std::to_string(remote.size()) + " buffers, but its metadata has " +
                         std::to_string(header.buffers.size()));
   }
   auto lease = std::make_shared<BatchLease>(data_connection ? data_connection : connection);
@@ -224,7 +223,7 @@ bool Reader::Impl::view_remote(BatchLease* lease) {
     const dissociated::RemoteBuffer& buffer = remote[i];
     if (buffer.length != static_cast<std::uint64_t>(header.buffers[i].length)) {
       throw ProtocolError("buffer " + std::to_string(i) + " of a body has " + std::to_string(buffer.length) +
-                          " bytes where its metadata says " + std::to_string(header.buffers[i].length));
+                          " bytes, but its metadata says " + std::to_string(header.buffers[i].length));
     }
     if (buffer.length == 0) {
       views[i] = {};
@@ -240,7 +239,7 @@ bool Reader::Impl::view_remote(BatchLease* lease) {
     const std::uint64_t offset = device::address_offset(buffer.address);
     if (offset > region->size() || buffer.length > region->size() - offset) {
       throw ProtocolError("buffer " + std::to_string(i) +
-                          " of a body lies outside its region: " + std::to_string(buffer.length) + " bytes at " +
+                          " of a body is outside its region: " + std::to_string(buffer.length) + " bytes at " +
                           std::to_string(offset) + " of " + std::to_string(region->size()));
     }
     views[i] = {region->data() + offset, header.buffers[i].length};
@@ -294,7 +293,7 @@ bool Reader::Impl::deliver(const dissociated::Receiver::Item& item, std::optiona
       const auto values = schema->find_dictionary(id);
       if (!values) {
         throw InvalidDataError("the stream \"" + name + "\" sends a dictionary with the id " + std::to_string(id) +
-                               ", which no field of its schema names");
+                               ", which no field of its schema uses");
       }
       std::optional<array::RecordBatch> batch;
       if (!receive_batch(item, values, &batch)) return false;
@@ -317,8 +316,8 @@ void Reader::Impl::check_deadline(std::int64_t deadline) {
     if (interrupted()) throw InterruptedError("reading the stream \"" + name + "\" was interrupted");
   }
   if (late) {
-    throw TimeoutError("no batch came from " + pool->where() + " for the stream \"" + name +
-                       "\" in the time that was given, only what goes before one, or a part of it");
+    throw TimeoutError("timed out waiting for " + pool->where() + " to send a whole batch of the stream \"" + name +
+                       "\"; other messages or a part of it arrived");
   }
 }
 

@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "crossdock/device/region_table.h"
-#include "crossdock/dissociated/receiver.h"
-#include "crossdock/ipc/compression.h"
-#include "crossdock/ipc/dictionary_store.h"
-#include "crossdock/ipc/realign.h"
 #include "crossdock/session/client.h"
+#include "device/region_table.h"
+#include "dissociated/receiver.h"
+#include "ipc/compression.h"
+#include "ipc/dictionary_store.h"
+#include "ipc/realign.h"
 #include "session/client_connection.h"
 #include "session/client_pool.h"
 

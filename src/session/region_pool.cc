@@ -4,7 +4,7 @@
 #include <iterator>
 #include <utility>
 
-#include "crossdock/core/bytes.h"
+#include "core/bytes.h"
 #include "crossdock/core/error.h"
 
 namespace crossdock::session {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "crossdock/device/region.h"
+#include "device/region.h"
 #include "session/consumer.h"
 
 namespace crossdock::session {

@@ -3,8 +3,8 @@
 #include <new>
 #include <system_error>
 
+#include "core/text.h"
 #include "crossdock/core/error.h"
-#include "crossdock/core/text.h"
 
 namespace crossdock::session {
 namespace {
@@ -18,7 +18,7 @@ constexpr ErrorCode kTravelling[] = {
 };
 
 // The client's own process may lack the same resource, so the text says which process lacks it.
-constexpr const char* kServerLacks = "the server lacks it, not this client: ";
+constexpr const char* kServerLacks = "the server, not this client, lacks a resource: ";
 
 }  // namespace
 
@@ -34,7 +34,7 @@ std::string to_remote_text(const std::exception& error) {
   if (const auto* system = dynamic_cast<const std::system_error*>(&error);
       system != nullptr && system->code() == std::errc::resource_unavailable_try_again) {
     return std::string(error_name(ErrorCode::kResource)) + ": " + kServerLacks +
-           "no thread can be started; the limits that count are ulimit -u, ulimit -v and the number of mappings "
+           "no thread can be started; check the limits: ulimit -u, ulimit -v and the number of mappings "
            "(vm.max_map_count)";
   }
   return std::string(error_name(ErrorCode::kRemote)) + ": " + error.what();
@@ -44,12 +44,12 @@ void throw_remote(std::string_view text, const std::string& where) {
   for (const ErrorCode code : kTravelling) {
     const std::string_view name = error_name(code);
     if (text.starts_with(name) && text.substr(name.size()).starts_with(": ")) {
-      throw_error(code, printable(text.substr(name.size() + 2)) + " (said by " + where + ")");
+      throw_error(code, printable(text.substr(name.size() + 2)) + " (reported by " + where + ")");
     }
   }
   const std::string_view name = error_name(ErrorCode::kRemote);
   if (text.starts_with(name) && text.substr(name.size()).starts_with(": ")) text.remove_prefix(name.size() + 2);
-  throw RemoteError(printable(text) + " (said by " + where + ")");
+  throw RemoteError(printable(text) + " (reported by " + where + ")");
 }
 
 }  // namespace crossdock::session

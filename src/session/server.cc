@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/fork.h"
 #include "crossdock/core/error.h"
-#include "crossdock/core/fork.h"
-#include "crossdock/dissociated/uri.h"
+#include "dissociated/uri.h"
 #include "session/catalog.h"
 #include "session/io_loop.h"
+#include "transport/registry.h"
 
 namespace crossdock::session {
 

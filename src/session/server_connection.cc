@@ -5,9 +5,9 @@
 #include <limits>
 #include <utility>
 
+#include "core/release.h"
+#include "core/text.h"
 #include "crossdock/core/error.h"
-#include "crossdock/core/release.h"
-#include "crossdock/core/text.h"
 #include "session/remote_error.h"
 #include "session/say.h"
 
@@ -104,7 +104,7 @@ void ServerConnection::start(std::string_view ticket) {
   // A tail that hasn't been sent belongs to the previous stream. The client can't have seen the end of that stream
   // before its new request.
   if (!tail_.empty())
-    throw ProtocolError("the client asked for a stream before it had taken the end of the one before");
+    throw ProtocolError("the client requested a stream before it received the end of the previous one");
   stats_.name = ticket;
   try {
     check_leases();
@@ -122,17 +122,18 @@ void ServerConnection::start(std::string_view ticket) {
 // Leases that a client keeps cost the server memory, and make no memory available.
 void ServerConnection::check_leases() const {
   if (const std::uint32_t streams = consumer_->streams(); streams >= options_.max_streams) {
-    const std::uint32_t left = consumer_->left_behind();
+    const std::uint32_t left = consumer_->abandoned();
     throw LeaseLimitError(
-        "the server's max_streams is " + std::to_string(options_.max_streams) + ", and this consumer has " +
-        std::to_string(streams) + " already" +
-        (left == 0 ? std::string() : ", " + std::to_string(left) + " of them left while their source is in a call") +
+        "the server's max_streams is " + std::to_string(options_.max_streams) + ", and this consumer already has " +
+        std::to_string(streams) +
+        (left == 0 ? std::string()
+                   : ", " + std::to_string(left) + " of them disconnected while their source is in a call") +
         ": a stream counts until it has ended and its batches are released");
   }
   const std::size_t out = sender_->leases().outstanding();
   if (out < options_.max_leases) return;
   throw LeaseLimitError("this connection holds " + std::to_string(out) +
-                        " buffers of the streams before, and the server's max_leases is " +
+                        " buffers of earlier streams, and the server's max_leases is " +
                         std::to_string(options_.max_leases) + ": release batches first, or connect again");
 }
 
@@ -303,9 +304,9 @@ void ServerConnection::check_size() const {
   for (const ByteSpan part : current_.parts) size += part.size();
   if (size <= connection_->max_body()) return;
   throw LeaseLimitError("a batch of " + shown(stats_.name) + " has " + std::to_string(size) +
-                        " bytes and has to go by value, of which the consumer takes " +
+                        " bytes and must be sent by value, but the consumer accepts only " +
                         std::to_string(connection_->max_body()) +
-                        " at once: raise its max_body, or publish smaller batches");
+                        " bytes at once: raise its max_body, or publish smaller batches");
 }
 
 bool ServerConnection::announce_regions() {
@@ -401,7 +402,7 @@ void ServerConnection::fail_stream(const std::exception& reason) {
 
 void ServerConnection::log_end(LogLevel level, const std::exception& reason) const {
   say(options_.log, level,
-      [&] { return "the stream " + shown(stats_.name) + " to " + stats_.peer + " ends: " + to_remote_text(reason); });
+      [&] { return "the stream " + shown(stats_.name) + " to " + stats_.peer + " ended: " + to_remote_text(reason); });
 }
 
 void ServerConnection::stop_stream(const std::exception& reason) {
@@ -415,7 +416,7 @@ void ServerConnection::stop_stream(const std::exception& reason) {
 void ServerConnection::cancel_stream() {
   std::vector<std::byte> message =
       sender_->error(to_remote_text(ClosedError("the stream was cancelled by its consumer")));
-  if (message.empty()) throw ConnectionError("the client cancels streams, but knows no error messages");
+  if (message.empty()) throw ConnectionError("the client cancelled a stream, but doesn't support error messages");
   end_stream(std::move(message));
 }
 

@@ -7,13 +7,13 @@
 #include <unordered_map>
 #include <vector>
 
-#include "crossdock/device/region_table.h"
-#include "crossdock/dissociated/sender.h"
 #include "crossdock/session/server.h"
-#include "crossdock/transport/transport.h"
+#include "device/region_table.h"
+#include "dissociated/sender.h"
 #include "session/consumer.h"
 #include "session/server_stream.h"
 #include "session/turn_budget.h"
+#include "transport/transport.h"
 
 namespace crossdock::session {
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "crossdock/core/error.h"
-#include "crossdock/device/region_table.h"
+#include "device/region_table.h"
 
 namespace crossdock::session {
 
@@ -32,7 +32,7 @@ ServerStream::State TableStream::peek(Outgoing* out) {
     return State::kEnd;
   }
   if (table_->breaking) {
-    throw FileChangedError("the file behind this stream is about to change: another process waits to write to it");
+    throw FileChangedError("the file behind this stream is about to change: another process is waiting to write to it");
   }
   if (file_ != nullptr) file_->check_unchanged();
   const PublishedMessage& message = table_->messages[next_];

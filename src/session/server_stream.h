@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "crossdock/core/bytes.h"
+#include "core/bytes.h"
 #include "crossdock/core/error.h"
-#include "crossdock/device/region.h"
-#include "crossdock/dissociated/wire.h"
+#include "device/region.h"
+#include "dissociated/wire.h"
 #include "session/published_table.h"
 
 namespace crossdock::session {

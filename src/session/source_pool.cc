@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "crossdock/core/blocked_signals.h"
+#include "core/blocked_signals.h"
 #include "crossdock/core/error.h"
 
 namespace crossdock::session {

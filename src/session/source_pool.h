@@ -103,7 +103,7 @@ class SourcePool {
 
   /// Number of sources that have begun and not ended, and that no consumer reads any more. They are in a call of their
   /// producer, or wait for a thread on which to end. The server counts each as a connection.
-  std::atomic<std::uint32_t>& left_behind() noexcept { return left_behind_; }
+  std::atomic<std::uint32_t>& abandoned() noexcept { return abandoned_; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -138,7 +138,7 @@ class SourcePool {
   unsigned called_ = 0;  // idle threads that were woken and haven't continued yet
   Clock::time_point returned_at_{};
   std::atomic<bool> closed_{false};
-  std::atomic<std::uint32_t> left_behind_{0};
+  std::atomic<std::uint32_t> abandoned_{0};
 };
 
 }  // namespace crossdock::session

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "crossdock/core/error.h"
-#include "crossdock/device/region_table.h"
+#include "device/region_table.h"
 #include "session/check_schema.h"
 
 namespace crossdock::session {
@@ -13,14 +13,14 @@ namespace {
 // For a source that throws an object that isn't an exception, an int for example.
 std::exception_ptr not_an_exception() noexcept {
   try {
-    return std::make_exception_ptr(RemoteError("the source threw something that is no std::exception"));
+    return std::make_exception_ptr(RemoteError("the source threw an object that isn't a std::exception"));
   } catch (...) {
     return std::current_exception();
   }
 }
 
 // A truncated stream must never look like one that ended.
-std::exception_ptr cut_short() noexcept {
+std::exception_ptr closed_error() noexcept {
   try {
     return std::make_exception_ptr(ClosedError("the server was closed"));
   } catch (...) {
@@ -54,7 +54,7 @@ SourceTask::Next SourceReader::step() noexcept {
   if (!over_) {
     std::exception_ptr failure;
     try {
-      if (stopped()) std::rethrow_exception(cut_short());
+      if (stopped()) std::rethrow_exception(closed_error());
       const Progress progress = advance();
       if (progress != Progress::kEnd) return progress == Progress::kOn ? Next::kAgain : Next::kWait;
     } catch (const std::exception&) {
@@ -64,8 +64,8 @@ SourceTask::Next SourceReader::step() noexcept {
     }
     end(std::move(failure));
   }
-  if (!drop_buried()) return Next::kWait;  // the last of them wakes this task
-  forget();
+  if (!release_deferred()) return Next::kWait;  // the last of them wakes this task
+  stop_counting();
   waker_->notify();
   return Next::kDone;
 }
@@ -76,11 +76,11 @@ bool SourceReader::stopped() {
 }
 
 SourceReader::Progress SourceReader::advance() {
-  drop_buried();
+  release_deferred();
   if (pending_.empty() && !fetch()) return Progress::kEnd;
   while (!pending_.empty()) {
     Pending& next = pending_.front();
-    if (!next.placed && !place(&next)) return Progress::kNoRoom;
+    if (!next.placed && !prepare_body(&next)) return Progress::kNoRoom;
     if (!push(&next.message)) return Progress::kNoRoom;
     pending_.pop_front();
   }
@@ -96,9 +96,10 @@ bool SourceReader::fetch() {
   std::optional<array::RecordBatch> next = stream_->next();
   if (!next) return false;
   check_schema(*next, *stream_->schema());
-  array::RecordBatch batch = array::normalized(*std::move(next), &bitmap_bytes_, array::Offsets::kFromZero);
+  std::int64_t ignored = 0;  // how much was copied
+  array::RecordBatch batch = array::normalized(*std::move(next), &ignored, array::Offsets::kFromZero);
   dictionaries_.update(batch, [&](std::int64_t id, const array::RecordBatch& given) {
-    array::RecordBatch values = array::normalized(given, &bitmap_bytes_);
+    array::RecordBatch values = array::normalized(given, &ignored);
     const ByteSpan metadata = encoder_.dictionary_batch(values, id, false);
     add_pending(std::move(values), metadata, id);
   });
@@ -125,8 +126,9 @@ void SourceReader::add_pending(array::RecordBatch batch, ByteSpan metadata, std:
   pending.dictionary = dictionary;
 }
 
-// Finds memory from which the batch can be sent. Returns false if there is none yet.
-bool SourceReader::place(Pending* pending) {
+// Allocates memory for the batch and copies it there, or prepares it to be sent by value. Returns false if there is no
+// room yet.
+bool SourceReader::prepare_body(Pending* pending) {
   const array::RecordBatch& batch = pending->batch;
   Message* const message = &pending->message;
   std::uint64_t total = 0;
@@ -145,7 +147,7 @@ bool SourceReader::place(Pending* pending) {
     by_value = block->size == 0;
     message->block = *block;
   }
-  if (by_value && !hold(batch, total, message)) return false;
+  if (by_value && !prepare_by_value(batch, total, message)) return false;
   pending->placed = true;
   if (message->block.size > 0) {
     // stop() may drop the region meanwhile: then no consumer reads this copy.
@@ -177,8 +179,8 @@ void SourceReader::copy_into(const array::RecordBatch& batch, const device::Regi
 // Prepares a batch to be sent by value, from its own memory. Batches of one consumer that wait to be sent are limited
 // to as many bytes as it may lease; one batch per stream may always wait. Returns false if the batch must wait before
 // this.
-bool SourceReader::hold(const array::RecordBatch& batch, std::uint64_t size, Message* message) {
-  auto held = std::make_unique<Held>(Held{.batch = batch, .size = size});
+bool SourceReader::prepare_by_value(const array::RecordBatch& batch, std::uint64_t size, Message* message) {
+  auto held = std::make_unique<ValueBatch>(ValueBatch{.batch = batch, .size = size});
   for (const array::BufferView& buffer : held->batch.buffers) {
     const auto bytes = static_cast<std::size_t>(buffer.size);
     pack({static_cast<const std::byte*>(buffer.data), bytes}, &message->parts);
@@ -188,38 +190,38 @@ bool SourceReader::hold(const array::RecordBatch& batch, std::uint64_t size, Mes
   {
     const std::lock_guard lock(mutex_);
     if (!consumer_->waiting().take(size)) {
-      if (n_held_ > 0) return false;
+      if (n_unsent_values_ > 0) return false;
       consumer_->waiting().take_beyond(size);
     }
-    ++n_held_;
+    ++n_unsent_values_;
   }
-  // If there is no memory for this, it calls the deleter: then too, the batch is put into `buried_`.
-  Held* const raw = held.release();
+  // If there is no memory for this, it calls the deleter: then too, the batch is put into `deferred_`.
+  ValueBatch* const raw = held.release();
   auto self = std::static_pointer_cast<SourceReader>(shared_from_this());
   message->keep = std::shared_ptr<const void>(
-      raw, [self = std::move(self), raw](const void*) { self->defer_release(std::unique_ptr<Held>(raw)); });
+      raw, [self = std::move(self), raw](const void*) { self->defer_release(std::unique_ptr<ValueBatch>(raw)); });
   return true;
 }
 
-void SourceReader::defer_release(std::unique_ptr<Held> held) noexcept {
+void SourceReader::defer_release(std::unique_ptr<ValueBatch> held) noexcept {
   const std::uint64_t size = held->size;
   {
     const std::lock_guard lock(mutex_);
-    held->next = std::move(buried_);
-    buried_ = std::move(held);
-    --n_held_;
+    held->next = std::move(deferred_);
+    deferred_ = std::move(held);
+    --n_unsent_values_;
   }
   consumer_->give_waiting(size);  // this wakes the waiting source, too
 }
 
 // Drops batches that were sent. Returns true if no batch is left to be sent.
-bool SourceReader::drop_buried() {
-  std::unique_ptr<Held> dropped;
+bool SourceReader::release_deferred() {
+  std::unique_ptr<ValueBatch> dropped;
   bool all = false;
   {
     const std::lock_guard lock(mutex_);
-    dropped = std::move(buried_);
-    all = n_held_ == 0;
+    dropped = std::move(deferred_);
+    all = n_unsent_values_ == 0;
   }
   while (dropped) dropped = std::move(dropped->next);
   return all;
@@ -260,11 +262,11 @@ void SourceReader::end(std::exception_ptr failure) noexcept {
 }
 
 // Stops counting the source.
-void SourceReader::forget() noexcept {
+void SourceReader::stop_counting() noexcept {
   std::shared_ptr<const CountedStream> counted;  // dropped without the lock
   const std::lock_guard lock(mutex_);
-  if (left_) consumer_->leave_behind(-1);
-  left_ = false;
+  if (counted_as_abandoned_) consumer_->count_abandoned(-1);
+  counted_as_abandoned_ = false;
   counted = std::move(counted_);
 }
 
@@ -272,16 +274,16 @@ void SourceReader::forget() noexcept {
 
 void SourceReader::stop() noexcept {
   if (sources_.cancel(*this)) {
-    end(cut_short());
-    forget();
+    end(closed_error());
+    stop_counting();
     return;
   }
   {
     const std::lock_guard lock(mutex_);
     stopped_ = true;
-    if (!ended_ && !left_) {
-      left_ = true;
-      consumer_->leave_behind(1);
+    if (!ended_ && !counted_as_abandoned_) {
+      counted_as_abandoned_ = true;
+      consumer_->count_abandoned(1);
     }
   }
   pool_.stop();

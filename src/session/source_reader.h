@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "crossdock/array/stream.h"
-#include "crossdock/ipc/metadata.h"
+#include "ipc/metadata.h"
 #include "session/consumer.h"
 #include "session/dictionary_tracker.h"
 #include "session/region_pool.h"
@@ -92,10 +92,10 @@ class SourceReader final : public SourceTask {
     bool placed = false;
   };
   /// A batch that is sent by value. It is a list node, so that defer_release() needs no memory.
-  struct Held {
+  struct ValueBatch {
     array::RecordBatch batch;
     std::uint64_t size;
-    std::unique_ptr<Held> next{};
+    std::unique_ptr<ValueBatch> next{};
   };
   enum class Progress : std::uint8_t { kOn, kNoRoom, kEnd };
 
@@ -104,14 +104,14 @@ class SourceReader final : public SourceTask {
   bool fetch();
   void open();
   void add_pending(array::RecordBatch batch, ByteSpan metadata, std::optional<std::int64_t> dictionary);
-  bool place(Pending* pending);
+  bool prepare_body(Pending* pending);
   void copy_into(const array::RecordBatch& batch, const device::Region& region, Message* message);
-  bool hold(const array::RecordBatch& batch, std::uint64_t size, Message* message);
+  bool prepare_by_value(const array::RecordBatch& batch, std::uint64_t size, Message* message);
   bool push(Message* message);
   void end(std::exception_ptr failure) noexcept;
-  void forget() noexcept;
-  void defer_release(std::unique_ptr<Held> held) noexcept;
-  bool drop_buried();
+  void stop_counting() noexcept;
+  void defer_release(std::unique_ptr<ValueBatch> held) noexcept;
+  bool release_deferred();
   void drop_queue() noexcept;
   bool stopped();
 
@@ -123,7 +123,6 @@ class SourceReader final : public SourceTask {
   std::unordered_map<std::int64_t, RegionPool::Block> kept_by_id_;  // of the current dictionaries
   RegionPool::Kept kept_;
   std::deque<Pending> pending_;
-  std::int64_t bitmap_bytes_ = 0;
   bool over_ = false;
 
   const std::shared_ptr<Consumer> consumer_;
@@ -139,12 +138,14 @@ class SourceReader final : public SourceTask {
   std::shared_ptr<const CountedStream> counted_;
   std::deque<Message> queue_;
   std::atomic<std::size_t> queued_{0};
-  bool wants_room_ = false;       // in the queue
-  std::size_t n_held_ = 0;        // batches that are sent by value and haven't been sent yet
-  std::unique_ptr<Held> buried_;  // already sent; released on the source's side, which may wait for a GIL
+  bool wants_room_ = false;               // in the queue
+  std::size_t n_unsent_values_ = 0;       // batches that are sent by value and haven't been sent yet
+  std::unique_ptr<ValueBatch> deferred_;  // already sent; released on the source's side, which may wait for a GIL
+  // stopped_: the connection has given up the source. ended_: the source has ended, with or without failure_. over_
+  // (above) is the same for the source's side, without the lock.
   bool stopped_ = false;
   bool ended_ = false;
-  bool left_ = false;  // stopped after the source had begun and before it ended
+  bool counted_as_abandoned_ = false;  // stopped after the source had begun and before it ended
   std::exception_ptr failure_;
 };
 

@@ -1,4 +1,7 @@
 #include "crossdock/session/transports.h"
+#include "transport/registry.h"
+#include "transport/shm.h"
+#include "transport/tcp.h"
 
 namespace crossdock::session {
 

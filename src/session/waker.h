@@ -6,7 +6,7 @@
 #include <mutex>
 #include <utility>
 
-#include "crossdock/core/unique_fd.h"
+#include "core/unique_fd.h"
 
 namespace crossdock::session {
 

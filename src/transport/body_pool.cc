@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "crossdock/core/bytes.h"
+#include "core/bytes.h"
+#include "core/memory_limit.h"
 #include "crossdock/core/error.h"
-#include "crossdock/core/memory_limit.h"
-#include "crossdock/transport/body_memory.h"
+#include "transport/body_memory.h"
 
 namespace crossdock::transport {
 namespace {
@@ -22,9 +22,9 @@ class Block {
  public:
   Block() = default;
   explicit Block(std::uint64_t size) : size_(align_up(size, kPage)) {
-    check_memory_room(size_, "a body that comes by value");
+    check_memory_room(size_, "a body by value");
     void* const at = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (at == MAP_FAILED) throw_errno(errno, "taking memory for a body of " + std::to_string(size) + " bytes");
+    if (at == MAP_FAILED) throw_errno(errno, "allocating memory for a body of " + std::to_string(size) + " bytes");
     data_ = static_cast<std::byte*>(at);
   }
   Block(Block&& other) noexcept : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}

@@ -1,17 +1,17 @@
-#include "crossdock/transport/registry.h"
+#include "transport/registry.h"
 
 #include <algorithm>
 #include <utility>
 
+#include "core/text.h"
 #include "crossdock/core/error.h"
-#include "crossdock/core/text.h"
 
 namespace crossdock::transport {
 
 void TransportRegistry::add(std::shared_ptr<const Transport> transport) {
   const std::string_view scheme = transport->scheme();
   if (std::ranges::any_of(transports_, [&](const auto& known) { return known->scheme() == scheme; })) {
-    throw InvalidArgumentError("a transport for " + std::string(scheme) + ": is registered already");
+    throw InvalidArgumentError("a transport for " + std::string(scheme) + ": is already registered");
   }
   transports_.push_back(std::move(transport));
 }
@@ -29,8 +29,8 @@ const std::shared_ptr<const Transport>& TransportRegistry::find(std::string_view
   }
   std::string known;
   for (const std::string& name : schemes()) known += (known.empty() ? "" : ", ") + name + ":";
-  throw SchemeError("no transport speaks the scheme " + shown(scheme, 40) + "; there is " +
-                    (known.empty() ? std::string("none at all") : known));
+  throw SchemeError("no transport has the scheme " + shown(scheme, 40) + "; the schemes are " +
+                    (known.empty() ? std::string("none") : known));
 }
 
 std::vector<std::string> TransportRegistry::schemes() const {

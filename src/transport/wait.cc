@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "crossdock/core/error.h"
-#include "crossdock/transport/transport.h"
+#include "transport/transport.h"
 
 namespace crossdock::transport {
 

@@ -952,7 +952,7 @@ class ListViewPastTheChild(Data):
         return list_views(3)
 
 
-@breaks("arrow-dictionary-index", "indices lie in the dictionary")
+@breaks("arrow-dictionary-index", "indices are inside the dictionary")
 class IndexPastTheDictionary(Data):
     def node(self) -> Node:
         node = batch()

@@ -227,7 +227,7 @@ class NeedsStream(Tensor):
         pass
 
 
-@breaks("dlpack-error-kind", "what can't be exported raises BufferError")
+@breaks("dlpack-error-kind", "an array that can't be exported raises BufferError")
 class RaisesAnother(Tensor):
     def refuse_legacy(self) -> None:
         raise ValueError("no old ones")
@@ -245,7 +245,7 @@ class OfTheFirstVersion(Tensor):
         return super().__dlpack__(stream=stream, max_version=max_version)
 
 
-@breaks("dlpack-versioned", "who asks for 1.0 or later is to get it")
+@breaks("dlpack-versioned", "a request for 1.0 or later gives a versioned tensor")
 class OldAlthoughAsked(Tensor):
     def wants_versioned(self, max_version: tuple[int, int] | None) -> bool:
         return False
@@ -505,7 +505,7 @@ class RefusesItsDevice(Tensor):
             raise BufferError
 
 
-@breaks("dlpack-dl-device-error", "a device that can't be had raises BufferError")
+@breaks("dlpack-dl-device-error", "a device that isn't available raises BufferError")
 class NoSuchDevice(Tensor):
     def refuse_device(self, device: Any) -> None:
         if device not in (None, self.device):
@@ -841,7 +841,7 @@ for _rule, _says, _changed in (
     ("cai-shape", "the array has a size", {"shape": (1 << 40, 1 << 40)}),
     ("cai-typestr", "typestr has a byte order", {"typestr": "f4"}),
     ("cai-typestr", "typestr has a size that exists", {"typestr": "<f5"}),
-    ("cai-typestr", "Python objects don't live on a GPU", {"typestr": "|O8"}),
+    ("cai-typestr", "Python objects can't be in memory of a GPU", {"typestr": "|O8"}),
     ("cai-typestr", "a size above one byte has an order", {"typestr": "|f4"}),
     ("cai-typestr", "the order of bytes is said, and not 'native'", {"typestr": "=f4"}),
     ("cai-data", "the read-only flag is a bool", {"data": (GPU_POINTER, 0)}),
@@ -991,19 +991,19 @@ class LaundersByDLPack(Both):
         return {"data": (self.pointer(self.memory), True)}
 
 
-@breaks("across-shape", "all protocols tell the same shape")
+@breaks("across-shape", "all protocols have the same shape")
 class FlatInOne(Both):
     def changed(self) -> dict[str, Any]:
         return {"shape": (6,)}
 
 
-@breaks("across-strides", "all protocols tell the same strides")
+@breaks("across-strides", "all protocols have the same strides")
 class BackwardsInOne(Both):
     def changed(self) -> dict[str, Any]:
         return {"strides": (4, 8)}
 
 
-@breaks("across-itemsize", "all protocols tell the same type")
+@breaks("across-itemsize", "all protocols have the same type")
 class HalfInOne(Both):
     def changed(self) -> dict[str, Any]:
         return {"typestr": "<f2", "strides": (12, 4)}
@@ -1018,7 +1018,7 @@ class OnBothSides(Both):
             raise ValueError
 
 
-@breaks("across-pointer", "all protocols show the same memory")
+@breaks("across-pointer", "all protocols export the same memory")
 class OtherMemory(Both):
     def __init__(self) -> None:
         super().__init__()

@@ -296,7 +296,7 @@ class StridesInBytes(Both):
         return {"strides": (12, 4)}
 
 
-@breaks("across-shape", "all protocols tell the same shape")
+@breaks("across-shape", "all protocols have the same shape")
 class FlatInUsm(Both):
     def changed(self) -> dict[str, Any]:
         return {"shape": (6,)}
@@ -323,7 +323,7 @@ class SharedEveryWay(Shared):
     pass
 
 
-@breaks("across-pointer", "all protocols show the same memory")
+@breaks("across-pointer", "all protocols export the same memory")
 class OtherMemory(Shared):
     ELSEWHERE = (c_float * 6)()
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "crossdock/core/bytes.h"
+#include "core/bytes.h"
 #include "crossdock/core/error.h"
 
 /// What every target defines (libFuzzer's entry): 0, always. Under libFuzzer it is given bytes that it hasn't seen; in

@@ -1,8 +1,8 @@
 #include <memory>
 #include <vector>
 
-#include "crossdock/ipc/compression.h"
 #include "fuzz.h"
+#include "ipc/compression.h"
 
 /// The metadata of a schema and of a batch, their lengths before them, and the batch's body.
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

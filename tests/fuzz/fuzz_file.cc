@@ -1,5 +1,5 @@
-#include "crossdock/ipc/container.h"
 #include "fuzz.h"
+#include "ipc/container.h"
 
 /// A whole Arrow IPC file or stream file: every message that is listed lies within it.
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -1,6 +1,6 @@
 #include <vector>
 
-#include "crossdock/dissociated/sender.h"
+#include "dissociated/sender.h"
 #include "fuzz.h"
 #include "simulation/plain_ledger.h"
 

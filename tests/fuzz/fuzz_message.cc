@@ -1,5 +1,5 @@
-#include "crossdock/ipc/metadata.h"
 #include "fuzz.h"
+#include "ipc/metadata.h"
 
 /// The metadata of a schema, its length before it, and of a message of that schema.
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "crossdock/dissociated/wire.h"
+#include "dissociated/wire.h"
 #include "fuzz.h"
 
 /// What is read is what would be written, to the bit: no two forms of one message.

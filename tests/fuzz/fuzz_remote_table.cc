@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "crossdock/dissociated/wire.h"
+#include "dissociated/wire.h"
 #include "fuzz.h"
 
 /// A body of type 1 that is taken is exactly what its pairs would be written as.

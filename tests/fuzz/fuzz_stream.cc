@@ -1,7 +1,7 @@
 #include <memory>
 #include <vector>
 
-#include "crossdock/dissociated/receiver.h"
+#include "dissociated/receiver.h"
 #include "fuzz.h"
 
 /// A server sends whatever the bytes say, in whatever order: what comes out is in sequence, and a stream that is cut

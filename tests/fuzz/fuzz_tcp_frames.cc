@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "crossdock/transport/body_memory.h"
 #include "fuzz.h"
+#include "transport/body_memory.h"
 #include "transport/tcp/crc32c.h"
 #include "transport/tcp/frame_reader.h"
 #include "transport/tcp/frame_writer.h"
@@ -24,12 +24,12 @@ using namespace transport::tcp;
 class Pieces final : public ByteStream {
  public:
   Pieces(ByteSpan bytes, ByteSpan cuts) : bytes_(bytes), cuts_(cuts) {}
-  Moved read(std::span<const iovec> parts) override {
-    if (bytes_.empty()) return {Moved::State::kEnd, 0, 0};
+  IoResult read(std::span<const iovec> parts) override {
+    if (bytes_.empty()) return {IoResult::State::kEnd, 0, 0};
     std::size_t left = bytes_.size();
     if (!cuts_.empty()) {
       const auto cut = std::to_integer<std::size_t>(cuts_[next_++ % cuts_.size()]);
-      if (cut == 0) return {Moved::State::kNothing, 0, 0};
+      if (cut == 0) return {IoResult::State::kWouldBlock, 0, 0};
       left = std::min(left, cut);
     }
     std::size_t moved = 0;
@@ -40,9 +40,9 @@ class Pieces final : public ByteStream {
       bytes_ = bytes_.subspan(count);
       moved += count;
     }
-    return moved == 0 ? Moved{} : Moved{Moved::State::kSome, moved, 0};
+    return moved == 0 ? IoResult{} : IoResult{IoResult::State::kBytes, moved, 0};
   }
-  Moved write(std::span<const iovec>) override { return {}; }
+  IoResult write(std::span<const iovec>) override { return {}; }
 
  private:
   ByteSpan bytes_;
@@ -53,9 +53,9 @@ class Pieces final : public ByteStream {
 /// Keeps what is written.
 class Collected final : public ByteStream {
  public:
-  Moved read(std::span<const iovec>) override { return {}; }
-  Moved write(std::span<const iovec> parts) override {
-    Moved moved{Moved::State::kSome};
+  IoResult read(std::span<const iovec>) override { return {}; }
+  IoResult write(std::span<const iovec> parts) override {
+    IoResult moved{IoResult::State::kBytes};
     for (const iovec& part : parts) {
       const auto* const from = static_cast<const std::byte*>(part.iov_base);
       bytes.insert(bytes.end(), from, from + part.iov_len);

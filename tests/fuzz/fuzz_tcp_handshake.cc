@@ -26,7 +26,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (decode(record, &proof)) holds(proof);
   Welcome welcome;
   if (decode(record, &welcome)) holds(welcome);
-  Refused refused;
+  transport::Refused refused;
   if (decode(record, &refused)) holds(refused);
   return 0;
 }

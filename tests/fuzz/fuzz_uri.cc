@@ -1,4 +1,4 @@
-#include "crossdock/dissociated/uri.h"
+#include "dissociated/uri.h"
 #include "fuzz.h"
 
 /// A URI that is read can be written, and is the same when it is read again.

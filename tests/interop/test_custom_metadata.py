@@ -96,9 +96,9 @@ def test_what_becomes_of_it_in_other_hands() -> None:
 def test_what_is_no_batch_and_no_metadata() -> None:
     with pytest.raises(xd.UnsupportedTypeError, match="__arrow_c_array__"):
         xd.RecordBatch(5)
-    with pytest.raises(TypeError, match="custom_metadata is a mapping"):
+    with pytest.raises(TypeError, match="custom_metadata must be a mapping"):
         xd.RecordBatch(BATCHES[0], custom_metadata={"k": 1})
-    with pytest.raises(xd.InvalidArgumentError, match="a list without a batch"):
+    with pytest.raises(xd.InvalidArgumentError, match="an empty list"):
         xd.serve({"x": []})
     with pytest.raises(xd.InvalidDataError, match="another schema"):
         xd.serve({"x": [BATCHES[0], pa.record_batch({"y": [1]})]})

@@ -233,7 +233,7 @@ def test_a_capsule_is_for_one_consumer(queue):
     memory = filled(queue, np.arange(8, dtype="u1"))
     for capsule in (queue._get_capsule(), queue.sycl_context._get_capsule()):
         xd.asarray(Exporter(memory, syclobj=capsule))
-        with pytest.raises(xd.InvalidDataError, match="used before"):
+        with pytest.raises(xd.InvalidDataError, match="already used"):
             xd.asarray(Exporter(memory, syclobj=capsule))
 
 
@@ -393,7 +393,7 @@ def test_the_buffer_of_the_owner_takes_the_place_of_data(queue):
             xd.from_sycl_usm_array_interface(description | {"offset": 5}, memory)
     with pytest.raises(xd.InvalidDataError, match="no buffer"):
         xd.from_sycl_usm_array_interface(description)
-    with pytest.raises(xd.InvalidDataError, match="no USM pointer"):
+    with pytest.raises(xd.InvalidDataError, match="not a USM pointer"):
         xd.from_sycl_usm_array_interface(description, bytearray(64))
 
 
@@ -456,7 +456,7 @@ def test_custom_memory_is_adopted_with_its_deleter(queue):
     ):
         with pytest.raises(error):
             xd.from_sycl_usm_array_interface(wrong, deleter=free)
-    with pytest.raises(TypeError, match="deleter is a function"):
+    with pytest.raises(TypeError, match="deleter must be a function"):
         xd.from_sycl_usm_array_interface(interface, deleter=1)
     assert len(freed) == 1
 
@@ -726,7 +726,7 @@ def test_wrong_capsules_are_refused(queue):
         def _get_capsule(self):
             raise RuntimeError("half way")
 
-    with pytest.raises(xd.InvalidDataError, match="no capsule"):
+    with pytest.raises(xd.InvalidDataError, match="return a capsule"):
         xd.asarray(Exporter(memory, syclobj=GivesNone()))
     with pytest.raises(RuntimeError, match="half way"):
         xd.asarray(Exporter(memory, syclobj=Raises()))
@@ -744,7 +744,7 @@ def test_a_pointer_of_another_context_is_refused(queue):
 def test_freed_memory_and_host_memory_are_refused(queue):
     values = np.arange(8, dtype="u1")
     memory = filled(queue, values)
-    with pytest.raises(xd.InvalidDataError, match="no USM pointer"):
+    with pytest.raises(xd.InvalidDataError, match="not a USM pointer"):
         xd.asarray(Exporter(memory, data=(values.ctypes.data, False)))
 
 
@@ -861,7 +861,7 @@ def test_a_copy_by_way_of_the_host_says_so(queue, caplog):
         xd.Queue(far).wait()
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == 4
-    assert all(text.startswith("copying 32 bytes from oneapi:0 to ") and "by way of the host" in text for text in told)
+    assert all(text.startswith("copying 32 bytes from oneapi:0 to ") and "through the host" in text for text in told)
     assert "no driver reaches both" in told[-1]
 
 
@@ -1002,7 +1002,7 @@ def test_a_capsule_is_used_up_by_success_only(queue):
             with pytest.raises(xd.InvalidDataError):
                 xd.from_sycl_usm_array_interface(interface | wrong, memory)
         assert xd.from_sycl_usm_array_interface(interface, memory).shape == (8,)
-        with pytest.raises(xd.InvalidDataError, match="used before"):
+        with pytest.raises(xd.InvalidDataError, match="already used"):
             xd.from_sycl_usm_array_interface(interface, memory)
 
 

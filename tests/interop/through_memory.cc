@@ -8,7 +8,7 @@
 #include "crossdock/session/client.h"
 #include "crossdock/session/file.h"
 #include "crossdock/session/server.h"
-#include "crossdock/transport/memory.h"
+#include "transport/memory.h"
 
 namespace {
 

@@ -201,7 +201,7 @@ def test_a_stream_that_is_taken_while_it_is_asked_for_its_schema():
     sources = [Source()]
     reader = xd.RecordBatchReader(sources[0])
     assert isinstance(inner[1], ValueError)
-    assert "taken before" in str(inner[1])
+    assert "already consumed" in str(inner[1])
     assert len(list(reader)) == 2
     del reader
     sources.clear()

@@ -369,7 +369,7 @@ def test_a_folder_is_no_file(files, monkeypatch):
         _, err = crossdock("get", "shm:nobody", "t", "-o", folder, expect=2)
         assert f"{folder} is a folder" in err
     _, err = crossdock("get", "shm:nobody", "t", "-o", files / "nowhere" / "x.arrow", expect=3)
-    assert err.startswith(f"NotFoundError: {files / 'nowhere'}, where x.arrow is to be written, is no folder")
+    assert err.startswith(f"NotFoundError: {files / 'nowhere'} doesn't exist or is not a folder")
 
 
 def test_a_type_that_the_format_lacks_is_named(tmp_path):

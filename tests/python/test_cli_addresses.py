@@ -122,7 +122,7 @@ def test_what_was_meant_is_said_at_the_first_attempt(tmp_path, monkeypatch):
     for uri, words in (
         ("shm://flights", "write shm:flights"),
         ("shm:///tmp/x.sock", "write shm:/tmp/x.sock"),
-        ("shm:new comer", "a name has none, only letters, digits"),
+        ("shm:new comer", "a name has only letters, digits"),
         ("newcomer-f", "did you mean shm:newcomer-f?"),
     ):
         for arguments in (("serve", path, "--uri", uri), ("get", uri, "t")):
@@ -131,7 +131,7 @@ def test_what_was_meant_is_said_at_the_first_attempt(tmp_path, monkeypatch):
             assert words in err
     monkeypatch.chdir(tmp_path)
     _, err = crossdock("serve", path, "--uri", "shm:nowhere/f", expect=3)
-    assert f"the folder of shm:{tmp_path}/nowhere/f isn't there" in err
+    assert f"the folder of shm:{tmp_path}/nowhere/f doesn't exist" in err
 
 
 @pytest.mark.parametrize("name", ["..", ".", "a b", "-x", "a\\b", "n" * 49, "n" * 10_000, "fl\u00fcge", "\udcff\udcfe"])
@@ -239,7 +239,7 @@ def test_broken_protocols_are_logged_without_being_asked_for(serve, tmp_path):
     assert code == 0
     (line,) = err.splitlines()
     assert re.match(
-        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d WARNING: a client of shm:.*: that was no opening of a Crossdock", line
+        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d WARNING: a client of shm:.* was rejected: the client sent no HELLO", line
     )
 
 

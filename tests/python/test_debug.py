@@ -184,7 +184,7 @@ def test_a_file_that_was_cut_short_is_named(tmp_path, opened):
     )
     assert code == -signal.SIGBUS, text
     report, _, rest = text.partition("Fatal Python error: Bus error")
-    assert "crossdock: read beyond the end of a file that was cut short" in report
+    assert "crossdock: read beyond the end of a file that was truncated" in report
     assert "cut.arrow" in report
     assert 'stable="snapshot"' in report
     assert "script.py" in rest

@@ -159,9 +159,9 @@ def test_offload_elsewhere_ends_with_one_line(where, why):
     ("arguments", "why"),
     [
         (["offlaod"], "./dev run knows offload, not 'offlaod'"),
-        (["offload", "gpux"], "nobody knows 'gpux'"),
+        (["offload", "gpux"], "'gpux' is unknown"),
         (["offload", "cuda:1,host"], "names no device of SYCL"),
-        (["offload", ":"], "it names nothing"),
+        (["offload", ":"], "all of its parts are empty"),
         (["offload", "cpu", "gpu"], "one filter string"),
     ],
 )

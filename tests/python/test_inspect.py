@@ -356,7 +356,7 @@ def test_a_catalog(tmp_path: Path) -> None:
         assert out.splitlines()[0].endswith(": 2 tables")
         assert "flights: 3 rows, " in out
         assert cells(out, "s") == ["s", "utf8", "yes", "unit=none"]
-        assert "made: ? rows, ? bytes, cpu\n    (the schema is known once" in out
+        assert "made: ? rows, ? bytes, cpu\n    (the schema is known only after" in out
         tables = inspect_json(server.uri)["tables"]
         assert [(one["name"], one["rows"]) for one in tables] == [("flights", 3), ("made", None)]
         assert tables[1]["fields"] is None
@@ -524,7 +524,7 @@ def test_the_messages_of_a_stream_that_stalls() -> None:
         assert watching.returncode == 130
 
         out, err = inspect(server.uri, "f", "--wire", "--timeout", "1", expect=4)
-        assert err.startswith("TimeoutError: nothing came from shm:")
+        assert err.startswith("TimeoutError: timed out waiting for shm:")
         assert len(out.splitlines()) == 6, out
         go_on.set()
 

@@ -18,7 +18,7 @@ def test_defaults_and_bad_ones() -> None:
     assert "max_decompressed_bytes=4294967296" in repr(xd.Limits())
     assert xd.Limits(max_fields=2).max_fields == 2
     for name in ("max_depth", "max_fields", "max_buffers", "max_metadata_bytes", "max_decompressed_bytes"):
-        with pytest.raises(xd.InvalidArgumentError, match=f"{name} is a number from 1 on; it was 0"):
+        with pytest.raises(xd.InvalidArgumentError, match=f"{name} must be at least 1; it was 0"):
             xd.Limits(**{name: 0})
 
 

@@ -49,13 +49,13 @@ def test_the_same_selector_is_the_same_queue(simulated_devices):
 
 @pytest.mark.parametrize("text", NO_FILTER)
 def test_what_is_no_filter_string_is_refused(simulated_devices, text):
-    with pytest.raises(ValueError, match="is no filter string") as caught:
+    with pytest.raises(ValueError, match="is not a filter string") as caught:
         xd.Queue(text)
     assert "opencl:cpu:0" in str(caught.value)
 
 
 def test_a_backend_that_nobody_knows_is_refused_with_those_that_are(simulated_devices):
-    with pytest.raises(ValueError, match=r'nobody knows "rocm" \(backends are host, .*sim, .*opencl.*hip\)'):
+    with pytest.raises(ValueError, match=r'"rocm" is not a backend \(the backends are host, .*sim, .*opencl.*hip\)'):
         xd.Queue("rocm:gpu:0")
 
 
@@ -454,7 +454,7 @@ def test_kinds_that_there_arent(simulated_devices):
         lambda: xd.empty(3, device="cpu", usm_type="host"),
         lambda: xd.asarray(np.arange(3), usm_type="shared"),
     ):
-        with pytest.raises(xd.InvalidArgumentError, match="name a queue or a device"):
+        with pytest.raises(xd.InvalidArgumentError, match="give a queue or a device"):
             of_the_host()
     assert xd.asarray(np.arange(3)).usm_type is None
 
@@ -510,7 +510,7 @@ def test_what_names_a_queue_names_where_to_collocate(simulated_devices):
         with pytest.raises(xd.InvalidArgumentError, match="on no queue"):
             nowhere(np.arange(3))
     for among in (lambda: offload.placement("sim:1", array), lambda: offload.placement(array, xd.Queue("sim:1"))):
-        with pytest.raises(xd.InvalidArgumentError, match="goes as queue="):
+        with pytest.raises(xd.InvalidArgumentError, match="pass the queue as queue="):
             among()
 
 
@@ -575,7 +575,7 @@ def test_copy_from_memory_that_is_shared_is_refused(simulated_devices, place, co
     values = np.arange(float(count))
     array = xd.asarray(values.copy(), place) if place != "cpu" else xd.asarray(values.copy())
     for source in (array[::-1], array):
-        with pytest.raises(xd.InvalidArgumentError, match="memory that it shares"):
+        with pytest.raises(xd.InvalidArgumentError, match="source and target of a copy overlap"):
             array.copy_from(source)
     np.testing.assert_array_equal(np.asarray(array.to("cpu")), values)
 
@@ -627,7 +627,7 @@ def test_copy_from_refuses(simulated_devices):
     with pytest.raises(xd.InvalidArgumentError, match="read-only"):
         xd.asarray(b"abc").copy_from(np.zeros(3, "u1"))
     memory = xd.asarray(np.arange(8))
-    with pytest.raises(xd.InvalidArgumentError, match="memory that it shares"):
+    with pytest.raises(xd.InvalidArgumentError, match="source and target of a copy overlap"):
         memory[:4].copy_from(memory[2:6])
     for call in (lambda: target.copy_from(), lambda: target.copy_from(target, target)):
         with pytest.raises(TypeError):

@@ -268,9 +268,7 @@ def test_other_objects_are_refused(source):
 def test_a_list_is_one_of_batches():
     with xd.Server() as server:
         for wrong in (TABLE, reader_of(TABLE)):
-            with pytest.raises(
-                xd.UnsupportedTypeError, match=r"must hold record batches.* a table or stream: give that"
-            ):
+            with pytest.raises(xd.UnsupportedTypeError, match=r"must hold record batches.* a table or stream: pass it"):
                 server.publish("x", [*TABLE.to_batches(), wrong])
         with pytest.raises(xd.UnsupportedTypeError, match=r"must hold record batches.*\bint\b"):
             server.publish("x", [1])
@@ -279,15 +277,15 @@ def test_a_list_is_one_of_batches():
 
 def test_a_uri_and_a_name_are_texts():
     for wrong in (5, b"shm:", ["shm:", 5]):
-        with pytest.raises(TypeError, match=r"a URI is a str, .* not (int|bytes)"):
+        with pytest.raises(TypeError, match=r"a URI must be a str, .* not (int|bytes)"):
             xd.serve(uri=wrong)
-    with pytest.raises(TypeError, match=r"a URI is a str, .* not int"):
+    with pytest.raises(TypeError, match=r"a URI must be a str, .* not int"):
         xd.connect(5)
-    with pytest.raises(TypeError, match=r"a URI is a str, .* not bytes"):
+    with pytest.raises(TypeError, match=r"a URI must be a str, .* not bytes"):
         xd.connect(metadata="shm:/x", data=b"shm:/x")
     with xd.serve({"t": TABLE}) as server, xd.connect(server.uri) as client:
         for use in (lambda: server.publish(5, TABLE), lambda: server.withdraw(5), lambda: client.get(5)):
-            with pytest.raises(TypeError, match="the name of a table is a str, not int"):
+            with pytest.raises(TypeError, match="the name of a table must be a str, not int"):
                 use()
 
 
@@ -295,7 +293,7 @@ def test_a_type_that_cant_be_carried_names_its_field():
     array = pa.array([1, 1, 2])
     twice = pa.DictionaryArray.from_arrays([0, 1, 1], pa.array(["a", "b"]).dictionary_encode())
     table = pa.table({"fine": array, "twice": twice})
-    with xd.Server() as server, pytest.raises(xd.UnsupportedTypeError, match='"twice": a dictionary whose values'):
+    with xd.Server() as server, pytest.raises(xd.UnsupportedTypeError, match=r'"twice": .* a dictionary whose values'):
         server.publish("x", table)
 
 
@@ -426,7 +424,7 @@ def test_connections_are_counted_from_the_start():
 
 @pytest.mark.parametrize("suffix", [".parquet", ".CSV"])
 def test_write_makes_no_arrow_file_of_another_formats_name(tmp_path, suffix):
-    with pytest.raises(xd.InvalidArgumentError, match=f"don't end in {suffix.lower()}"):
+    with pytest.raises(xd.InvalidArgumentError, match=f"must not end in {suffix.lower()}"):
         xd.write(pa.table({"x": [1]}), tmp_path / f"x{suffix}")
     assert list(tmp_path.iterdir()) == []
 

@@ -89,7 +89,7 @@ def test_types_that_dlpack_hasnt_go_by_the_array_interface(dtype: str) -> None:
     assert tensor.dtype == source.dtype
     assert np.asarray(tensor).dtype == source.dtype
     assert np.asarray(tensor).ctypes.data == source.ctypes.data
-    with pytest.raises(BufferError, match="DLPack can't say"):
+    with pytest.raises(BufferError, match="DLPack can't describe"):
         tensor.__dlpack__(max_version=(1, 3))
 
 
@@ -350,7 +350,7 @@ def test_capsules_are_used_once() -> None:
     once = Gives(source.__dlpack__(max_version=(1, 0)))
     assert xd.from_dlpack(once).pointer == source.ctypes.data
     assert capsule_name(once.capsule) == "used_dltensor_versioned"
-    with pytest.raises(ValueError, match="consumed before"):
+    with pytest.raises(ValueError, match="already consumed"):
         xd.from_dlpack(once)
     legacy = Gives(source.__dlpack__())
     xd.from_dlpack(legacy)
@@ -359,16 +359,16 @@ def test_capsules_are_used_once() -> None:
 
 def test_wrong_producers() -> None:
     for nonsense in (None, 5, "dltensor", np.arange(3.0), xd.RecordBatch.__doc__):
-        with pytest.raises(ValueError, match="no capsule"):
+        with pytest.raises(ValueError, match="not a capsule"):
             xd.from_dlpack(Gives(nonsense))
     with pytest.raises(KeyError, match="mine"):
         xd.from_dlpack(Gives(KeyError("mine")))
     with pytest.raises(TypeError, match="has no __dlpack__"):
         xd.from_dlpack(object())
-    with pytest.raises(TypeError, match="is no array"):
+    with pytest.raises(TypeError, match="is not an array"):
         xd.asarray(object())
     for values in ([1, 2, 3], (1.5, 2.5), 7, [[1], [2]]):
-        with pytest.raises(TypeError, match=r"is values .*as in numpy\.asarray\(x\)"):
+        with pytest.raises(TypeError, match=r"has values.*as in numpy\.asarray\(x\)"):
             xd.asarray(values)
     with pytest.raises(TypeError):
         xd.asarray()  # type: ignore[call-arg]
@@ -405,7 +405,7 @@ def test_the_array_interface_over_a_buffer() -> None:
     tensor = xd.asarray(Interface(np.zeros(4), data=memory, offset=16))
     np.testing.assert_array_equal(np.asarray(tensor), [2, 3, 4, 5])
     for wrong in ({"offset": 24}, {"offset": -8}, {"strides": (-8,)}, {"shape": (1 << 60,), "strides": (0,)}):
-        with pytest.raises(ValueError, match=r"in its buffer|larger than memory"):
+        with pytest.raises(ValueError, match=r"in its buffer|exceeds the address space"):
             xd.asarray(Interface(np.zeros(4), **{"data": memory, **wrong}))
 
 
@@ -422,17 +422,17 @@ def test_the_array_interface_over_a_buffer() -> None:
         ({"shape": (True,)}, TypeError, "shape"),
         ({"shape": (-4,)}, ValueError, "negative"),
         ({"shape": (1 << 70,)}, ValueError, "64 bits"),
-        ({"shape": (1 << 61,)}, ValueError, "larger than memory"),
+        ({"shape": (1 << 61,)}, ValueError, "exceeds the address space"),
         ({"strides": (8, 8)}, ValueError, "2 strides"),
         ({"strides": [8]}, TypeError, "strides"),
-        ({"strides": (1 << 62,)}, ValueError, "larger than memory"),
+        ({"strides": (1 << 62,)}, ValueError, "exceeds the address space"),
         ({"typestr": 5}, TypeError, "typestr"),
         ({"typestr": "f8"}, ValueError, "typestr"),
         ({"typestr": "|O8"}, TypeError, "Python objects"),
         ({"typestr": "<f8", "descr": [("", "<f4")]}, ValueError, "disagree"),
         ({"descr": "<f8"}, ValueError, "list"),
-        ({"data": (-1, False)}, ValueError, "no address"),
-        ({"data": (1 << 64, False)}, ValueError, "no address"),
+        ({"data": (-1, False)}, ValueError, "not an address"),
+        ({"data": (1 << 64, False)}, ValueError, "not an address"),
         ({"data": ("x", False)}, TypeError, "data"),
         ({"data": (8, 0)}, TypeError, "bool"),
         ({"data": (8,)}, ValueError, "pair"),
@@ -666,7 +666,7 @@ def test_prototypes_that_are_refused_say_why() -> None:
         ((2, 3), {"shape": None}, "shape"),
         ((2,), {"ndim": -1}, "shape"),
         ((-1,), {}, "negative"),
-        ((1 << 40, 1 << 40), {}, "larger than memory"),
+        ((1 << 40, 1 << 40), {}, "exceeds the address space"),
         ((2,), {"bits": 0}, "no bits"),
         ((2,), {"device_type": 8}, "metal"),
         ((1,) * 70, {}, "64 dimensions"),
@@ -687,7 +687,7 @@ def test_an_argument_is_given_once() -> None:
         lambda: xd.asarray(b"x").to("cpu", device="sim:0"),
         lambda: xd.empty(3, "f4", dtype="f8"),
     ):
-        with pytest.raises(TypeError, match="multiple values"):
+        with pytest.raises(TypeError, match=r"multiple values|incompatible function arguments"):
             wrong()
 
 
@@ -868,7 +868,7 @@ def test_streams_are_integers() -> None:
     tensor = xd.asarray(np.arange(3.0))
     tensor.__dlpack__(stream=np.int64(-1))
     for wrong in ("a", 1.0, True):
-        with pytest.raises(TypeError, match="stream is an int or None"):
+        with pytest.raises(TypeError, match="stream must be an int or None"):
             tensor.__dlpack__(stream=wrong)
     with pytest.raises(ValueError, match="64 bits"):
         tensor.__dlpack__(stream=1 << 64)
@@ -877,8 +877,8 @@ def test_streams_are_integers() -> None:
 def test_devices_and_queues_of_nothing(simulated_devices: Any) -> None:
     queue: Any = xd.Queue.new("sim:0")
     for wrong, text in [
-        (lambda: xd.Device(None), "a device is"),  # type: ignore[arg-type]
-        (lambda: xd.Queue("sim:0", native="x"), "native is a queue's handle"),  # type: ignore[arg-type]
+        (lambda: xd.Device(None), "a device must be"),  # type: ignore[arg-type]
+        (lambda: xd.Queue("sim:0", native="x"), "native must be a queue's handle"),  # type: ignore[arg-type]
         (lambda: queue.wait_for(None), "takes a crossdock.Event, not NoneType"),
     ]:
         with pytest.raises((TypeError, ValueError), match=text):
@@ -945,7 +945,7 @@ def test_classes_that_are_no_types() -> None:
         dtype = "f8"
 
     for wrong in (HasADtype, xd.Tensor, np.ndarray, dict):
-        with pytest.raises(xd.InvalidArgumentError, match="names no element type"):
+        with pytest.raises(xd.InvalidArgumentError, match="is not an element type"):
             xd.DType(wrong)
 
 

@@ -57,6 +57,11 @@ def test_special_values() -> None:
         float(xd.asarray(np.array([1j])))
 
 
+def test_more_empty_rows_than_memory_has_room_for():
+    with pytest.raises(MemoryError):
+        xd.asarray(np.empty((1 << 50, 0))).tolist()
+
+
 def test_bfloat16() -> None:
     torch = pytest.importorskip("torch")
     source = torch.tensor([1.5, -2.0, 3.140625, float("inf")], dtype=torch.bfloat16)
@@ -67,7 +72,7 @@ def test_bfloat16() -> None:
 def test_more_than_one_element_is_no_number() -> None:
     tensor = xd.asarray(np.arange(3))
     for convert in (float, int, bool):
-        with pytest.raises(TypeError, match=rf"{convert.__name__}\(\) is for a tensor of one element.*\(3,\).*tolist"):
+        with pytest.raises(TypeError, match=rf"{convert.__name__}\(\) needs a tensor of one element.*\(3,\).*tolist"):
             convert(tensor)
         with pytest.raises(TypeError, match="one element"):
             convert(tensor[:0])

@@ -81,7 +81,7 @@ def test_failures_take_crossdocks_errors_only():
                 devices.fail_next("allocate", error=error)
         with pytest.raises(xd.InvalidArgumentError, match="order_after"):
             devices.fail_next("synchronise")
-        with pytest.raises(xd.InvalidArgumentError, match="after is"):
+        with pytest.raises(xd.InvalidArgumentError, match="after must be"):
             devices.fail_work(after=-1)
 
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "crossdock/dissociated/receiver.h"
+#include "dissociated/receiver.h"
 #include "environment.h"
 
 namespace crossdock::simulation {

@@ -44,7 +44,6 @@ function(add_mutant name)
   add_executable(mutant_${name} ${changed} $<TARGET_OBJECTS:mutant_main> $<TARGET_OBJECTS:simulation>)
   # The objects come before the library, whose own version of that source is then not taken.
   target_link_libraries(mutant_${name} PRIVATE crossdock_dissociated)
-  target_include_directories(mutant_${name} PRIVATE ${PROJECT_SOURCE_DIR}/src/dissociated)
   crossdock_compile_options(mutant_${name})
   target_compile_options(mutant_${name} PRIVATE -O0 -g0 -w)
   add_test(NAME simulation.finds_${name} COMMAND mutant_${name} ${worlds})

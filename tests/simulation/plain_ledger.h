@@ -6,7 +6,7 @@
 #include <map>
 #include <vector>
 
-#include "crossdock/dissociated/lease_ledger.h"
+#include "dissociated/lease_ledger.h"
 
 namespace crossdock::simulation {
 

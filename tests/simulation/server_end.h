@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "crossdock/dissociated/sender.h"
+#include "dissociated/sender.h"
 #include "environment.h"
 #include "plain_ledger.h"
 

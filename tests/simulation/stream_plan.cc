@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "crossdock/device/region_table.h"
+#include "device/region_table.h"
 
 namespace crossdock::simulation {
 namespace {

@@ -7,8 +7,8 @@
 #include <optional>
 #include <vector>
 
-#include "crossdock/dissociated/wire.h"
-#include "crossdock/ipc/metadata.h"
+#include "dissociated/wire.h"
+#include "ipc/metadata.h"
 #include "random.h"
 
 namespace crossdock::simulation {

@@ -102,4 +102,4 @@ def test_a_file_that_is_cut_off_ends_the_connection_alone(path: Path, source: st
     _, said = server.communicate(timeout=60)
     assert server.returncode == 0
     # Either the bytes are missed first, or the file is looked at again first.
-    assert re.search("(a connection|the stream 'file' to .*) ends: FileChangedError: ", said), said
+    assert re.search("(a connection|the stream 'file' to .*) ended: FileChangedError: ", said), said

@@ -215,7 +215,7 @@ def test_a_body_over_the_connection_of_metadata_is_refused(servers: TwoServers) 
             wrong.body(1)
             until_it_goes(metadata)
 
-    expect_refused(servers, act, "a body over the connection of metadata")
+    expect_refused(servers, act, "a body on the connection of metadata")
 
 
 def test_metadata_over_the_connection_of_bodies_is_refused(servers: TwoServers) -> None:
@@ -227,4 +227,4 @@ def test_metadata_over_the_connection_of_bodies_is_refused(servers: TwoServers) 
             Sending(data, packed, data=data).metadata(2)
             until_it_goes(metadata)
 
-    expect_refused(servers, act, "metadata over the connection of bodies")
+    expect_refused(servers, act, "metadata on the connection of bodies")

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "core/bytes.h"
 #include "crossdock/array/stream.h"
-#include "crossdock/core/bytes.h"
-#include "crossdock/ipc/metadata.h"
+#include "ipc/metadata.h"
 
 namespace crossdock::testing {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "crossdock/device/cuda.h"
+#include "device/cuda.h"
 #include "fakes/cuda/cuda_fake.h"
 
 /// CUDA for tests: the fake always, and a real GPU by the same tests where there is one.

@@ -99,17 +99,29 @@ FAULTS = {
         1,
         "it sees device through its interface",
     ),
-    "another layer's private header": (
-        "src/session/server.cc",
+    "a header for other layers, seen from below": (
+        "src/core/error.cc",
         '#include "device/memfd.h"\n',
         1,
-        "session may not include src/device/memfd.h, which is private to device",
+        "core may not include device (device/memfd.h)",
     ),
-    "another layer's private header, by the way of ..": (
+    "another layer's private header": (
         "src/session/server.cc",
-        '#include "../device/memfd.h"\n',
+        '#include "device/internal/number.h"\n',
+        1,
+        "session may not include src/device/internal/number.h, which is private to device",
+    ),
+    "another layer's private header, through ..": (
+        "src/session/server.cc",
+        '#include "../device/internal/number.h"\n',
         1,
         "private to device",
+    ),
+    "a header for other layers that names a transport": (
+        "src/dissociated/uri.cc",
+        '#include "transport/shm.h"\n',
+        1,
+        "dissociated may not include transport",
     ),
     "a public header seen by its file's path": (
         "src/session/server.cc",
@@ -157,13 +169,13 @@ FAULTS = {
     "nanobind outside python/": ("src/session/server.cc", "#include <nanobind/nanobind.h>\n", 1, "seen in python only"),
     "python/ sees no private header": (
         "python/src/module.cc",
-        '#include "../../src/device/memfd.h"\n',
+        '#include "device/internal/number.h"\n',
         1,
-        "python/ sees public headers only",
+        "python/ may not include src/device/internal/number.h, which is private to device",
     ),
     "the protocol has no sockets": ("src/dissociated/wire.cc", "#include <sys/socket.h>\n", 1, "is pure"),
     "the protocol has no clock": ("include/crossdock/dissociated/wire.h", "#include <chrono>\n", 1, "is pure"),
-    "a header above all layers": ("src/core/error.cc", '#include "crossdock/crossdock.h"\n', 1, "above all layers"),
+    "a header above all layers": ("src/core/error.cc", '#include "crossdock/crossdock.hpp"\n', 1, "above all layers"),
     "a layer that isn't there": ("src/session/server.cc", '#include "crossdock/magic/wand.h"\n', 1, "of no layer"),
     "a source of no layer": ("src/magic/wand.cc", "#include <string>\n", 1, "src/magic is no layer"),
     "a header of no layer": ("include/crossdock/magic/wand.h", "", 1, "include/crossdock/<layer>"),
@@ -193,6 +205,8 @@ FAULTS = {
 # Private headers that the cases above reach for.
 OTHERS = {
     "src/device/memfd.h": "",
+    "src/device/internal/number.h": "",
+    "src/transport/shm.h": "",
     "src/transport/memory/link.h": "",
     "src/transport/shm/ring.h": "",
     "include/crossdock/core/error.h": "",
@@ -216,21 +230,22 @@ def test_what_is_allowed_passes(tmp_path: Path) -> None:
         tmp_path,
         {
             **OTHERS,
-            "include/crossdock/crossdock.h": '#include "crossdock/session/server.h"\n',
+            "include/crossdock/crossdock.hpp": '#include "crossdock/session/server.h"\n',
             "include/crossdock/array/c_abi.h": "#include <stdint.h>\n",
             "src/core/version.cc": '#include "crossdock/version.h"\n',
             "src/device/region.cc": '#include <sys/mman.h>\n#include "memfd.h"\n#include "device/memfd.h"\n',
             "src/ipc/encode.cc": '#include <flatbuffers/flatbuffers.h>\n#include "Message_generated.h"\n'
             '#include "crossdock/device/region.h"\n#include "crossdock/core/error.h"\n',
             "src/transport/shm/channel.cc": '#include "ring.h"\n#include "crossdock/transport/transport.h"\n',
-            "src/session/server.cc": '#include "crossdock/transport/shm.h"\n#include "crossdock/transport/memory.h"\n',
+            "src/session/server.cc": '#include "crossdock/transport/shm.h"\n#include "transport/shm.h"\n'
+            '#include "device/memfd.h"\n',
             "python/src/module.cc": '#include <nanobind/nanobind.h>\n#include "crossdock/session/server.h"\n'
-            '#include "holder.h"\n',
+            '#include "holder.h"\n#include "device/memfd.h"\n',
             "python/src/holder.h": "",
             "src/core/comment.cc": '/*\n#include "crossdock/session/server.h"\n*/\n// #include "crossdock/x/y.h"\n',
         },
     )
-    assert check(tmp_path) == (0, ["14 files, 0 includes that are not allowed"])
+    assert check(tmp_path) == (0, ["16 files, 0 includes that are not allowed"])
 
 
 def test_every_fault_is_reported_at_once(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@
 #include "crossdock/array/schema.h"
 #include "crossdock/core/export.h"
 #include "crossdock/device/device.h"
-#include "crossdock/device/event.h"
 #include "crossdock/device/queue.h"
 
 namespace crossdock::array {
@@ -195,10 +194,11 @@ enum class Offsets : std::uint8_t {
 /// the run ends of a run-end encoded node that begins after the first element of its first run, because run ends count
 /// from the start. The children of dense unions and list views, into which any element may point, and the variadic
 /// buffers of views stay whole. Exception: Offsets::kFromZero cuts those children to the part that is pointed into, if
-/// every offset is within them.
+/// every offset is within them. The offsets that it rewrites are new, and aren't counted.
 ///
-/// Allocates nothing if there is nothing to change. A dictionary that needs a change becomes a new object; others keep
-/// theirs. Throws InvalidDataError; InvalidArgumentError if the batch isn't host_readable().
+/// With Offsets::kKeep, allocates nothing if there is nothing to change. A dictionary that needs a change becomes a new
+/// object; other dictionaries stay the same object. Throws InvalidDataError; InvalidArgumentError if the batch isn't
+/// host_readable().
 CROSSDOCK_EXPORT RecordBatch normalized(RecordBatch batch, std::int64_t* copied_bytes,
                                         Offsets offsets = Offsets::kKeep);
 

@@ -9,10 +9,7 @@
 #include <vector>
 
 #include "crossdock/core/export.h"
-#include "crossdock/core/unique_fd.h"
-#include "crossdock/device/buffer.h"
 #include "crossdock/device/device.h"
-#include "crossdock/device/event.h"
 #include "crossdock/device/queue.h"
 
 namespace crossdock::device {
@@ -32,7 +29,7 @@ struct PointerInfo {
   bool managed = false;          ///< The driver moves it to the side that accesses it.
 };
 
-/// A driver's description of one of its devices, for people and for filter strings (filter.h).
+/// A driver's description of one of its devices, for people and for filter strings (registry.h).
 struct DeviceInfo {
   Device device;
   DeviceClass device_class = DeviceClass::kGpu;
@@ -42,15 +39,7 @@ struct DeviceInfo {
   std::uint64_t memory = 0;       ///< Bytes that the device has; 0 if unknown.
 };
 
-/// A handle by which memory is passed to another process: opaque bytes, a descriptor, or both, as the driver needs.
-/// Move-only.
-struct MemoryHandle {
-  std::string driver;             ///< The driver that made the handle. Only this driver can read it.
-  std::vector<std::byte> opaque;  ///< Bytes to pass on unchanged.
-  UniqueFd descriptor;            ///< A descriptor to pass over a Unix socket; empty if the driver needs none.
-  std::uint64_t offset = 0;       ///< Offset of the memory in the object that the handle names, in bytes.
-  std::uint64_t size = 0;         ///< Size of the memory, in bytes.
-};
+struct MemoryHandle;
 
 /// One opened device: the table of verbs that everything else is built on. Made by Driver::open(). It lives as long as
 /// its owner. The buffers, queues and events that it makes keep alive all that they need. Thread-safe.
@@ -99,12 +88,13 @@ class CROSSDOCK_EXPORT Context {
   virtual bool accessible(const BufferRef& memory, const Queue& queue) const = 0;
 
   /// Exports memory to another process. `memory` lies in a buffer that this context allocated as kExportable, and must
-  /// outlive the handle. An importer keeps the memory itself alive, but not our right to write it.
-  virtual MemoryHandle export_memory(const BufferRef& memory) = 0;
+  /// outlive the handle. An importer keeps the memory itself alive, but not our right to write it. By default throws
+  /// UnsupportedError: memory handles are for the drivers of this library.
+  virtual MemoryHandle export_memory(const BufferRef& memory);
   /// Imports memory that a peer exported. Checks the handle as hostile input. Takes the handle, also on failure. The
   /// memory is read-only if the driver doesn't allow two writers. `where` names the handle in errors. Throws
-  /// ProtocolError if the handle is wrong, ResourceError.
-  virtual Buffer import_memory(MemoryHandle handle, const std::string& where) = 0;
+  /// ProtocolError if the handle is wrong, as every handle is by default; ResourceError.
+  virtual Buffer import_memory(MemoryHandle handle, const std::string& where);
 
   // Queues
 

@@ -14,8 +14,8 @@ namespace crossdock::exchange {
 /// Blocks the calling thread until the work on the memory, including that of dictionaries, is over. Clears the event.
 ///
 /// If the host may read the memory, the batch is then treated as one imported from the host: sizes are read and the
-/// structure is checked (array::read_sizes()). `context` is a context of the driver that the event belongs to. Throws
-/// the error of failed work; the event then stays. Throws InvalidDataError for errors that the check finds.
+/// structure is checked, as by array::import_batch(). `context` is a context of the driver that the event belongs to.
+/// Throws the error of failed work; the event then stays. Throws InvalidDataError for errors that the check finds.
 CROSSDOCK_EXPORT void wait_ready(array::RecordBatch* batch, device::Context& context);
 
 /// Reads the sizes that aren't known yet. Does nothing if all are known.

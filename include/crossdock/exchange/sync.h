@@ -3,7 +3,6 @@
 #include "crossdock/array/tensor.h"
 #include "crossdock/core/export.h"
 #include "crossdock/device/driver.h"
-#include "crossdock/device/event.h"
 #include "crossdock/device/queue.h"
 
 /// Synchronisation of tensors and batches: for protocols that can't carry a tensor's event.

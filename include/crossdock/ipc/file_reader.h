@@ -1,24 +1,26 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "crossdock/array/record_batch.h"
 #include "crossdock/array/stream.h"
-#include "crossdock/core/bytes.h"
 #include "crossdock/core/export.h"
-#include "crossdock/ipc/compression.h"
-#include "crossdock/ipc/container.h"
+#include "crossdock/ipc/options.h"
 
 namespace crossdock::ipc {
+
+class ContainerSource;
 
 /// A whole file that can be read in place.
 struct FileBytes {
   std::string name;                   ///< For messages.
-  ByteSpan bytes;                     ///< Bodies are views of these.
+  std::span<const std::byte> bytes;   ///< Bodies are views of these.
   std::shared_ptr<const void> owner;  ///< Keeps `bytes` alive; every batch holds it.
   /// The source of the metadata, of the same size. Null: metadata is read from `bytes`.
   std::shared_ptr<const ContainerSource> metadata{};
@@ -36,12 +38,13 @@ struct FileReaderOptions {
 ///
 /// Uncompressed buffers at multiples of 8 bytes are views of the file: nothing is copied. Buffers at other addresses
 /// are copied, with one allocation for each batch: the format asks writers for that alignment, but not all writers keep
-/// to it. Compressed buffers are decompressed; see Decompressor. Data of a big-endian writer is swapped, which copies
-/// all numbers of more than one byte. Every batch is checked as FileReaderOptions say. Batches outlive the reader. One
-/// thread at a time.
+/// to it. Compressed buffers are decompressed. Data of a big-endian writer is swapped, which copies all numbers of more
+/// than one byte. Every batch is checked as FileReaderOptions say. Batches outlive the reader. One thread at a time.
 class CROSSDOCK_EXPORT FileReader final : public array::BatchStream {
  public:
-  /// Reads all metadata, so that a truncated or malformed file is detected here. Throws as read_container does.
+  /// Reads all metadata, so that a truncated or malformed file is detected here. Throws InvalidDataError (not
+  /// an Arrow file, truncated, malformed), UnsupportedTypeError (a type, codec or metadata version that isn't known),
+  /// and the errors of FileBytes::metadata.
   explicit FileReader(FileBytes file, FileReaderOptions options = {});
   ~FileReader() override;
   FileReader(const FileReader&) = delete;

@@ -7,6 +7,7 @@
 #include "crossdock/core/export.h"
 #include "crossdock/device/queue.h"
 #include "crossdock/device/registry.h"
+#include "crossdock/exchange/copy.h"
 
 /// Compute follows data (way 3 of the offloading text): a function runs where its arrays are. Uses no global state and
 /// reads no byte of an array. Thread-safe.
@@ -23,8 +24,8 @@ CROSSDOCK_EXPORT std::optional<device::Queue> queue_of(const array::Tensor& arra
 CROSSDOCK_EXPORT std::optional<device::Queue> first_queue_of(std::span<const array::Tensor* const> arrays,
                                                              const device::DriverRegistry& drivers);
 
-/// True if work on `queue` may use the array in its place: it belongs to the device and context of the queue, or these
-/// reach it. Throws as DriverRegistry::context().
+/// True if work on `queue` may access the array's memory without a copy: the memory belongs to the queue's device and
+/// context, or they reach it. Throws as DriverRegistry::context().
 CROSSDOCK_EXPORT bool accessible(const array::Tensor& array, const device::Queue& queue,
                                  const device::DriverRegistry& drivers);
 
@@ -44,5 +45,24 @@ struct Placement {
 /// from 0, and says how to bring them together.
 CROSSDOCK_EXPORT Placement placement(std::span<const array::Tensor* const> arrays,
                                      const std::optional<device::Queue>& queue, const device::DriverRegistry& drivers);
+
+/// Returns a view of the same memory, and mask, for work on `queue`. `queue` must reach the memory (accessible()).
+///
+/// Orders `queue` after the array's event and after the work that is on the array's own queue now; `queue` becomes the
+/// view's queue. Waits, by `wait`, if the array's event belongs to another driver. Waits in the driver if the driver
+/// can't order the queue (Context::order_after()). The host's own queue orders nothing and is never an array's queue:
+/// for that queue, waits for the event and returns a view of host memory without a queue.
+///
+/// Throws the errors of the contexts' functions; `queue` may then have been ordered already.
+CROSSDOCK_EXPORT array::Tensor associated(const array::Tensor& array, const device::Queue& queue,
+                                          const device::DriverRegistry& drivers,
+                                          const exchange::WaitFunction& wait = exchange::wait_in_driver);
+
+/// Returns the array in a place that `queue` reaches: by associated(), without a copy, if `queue` reaches it already;
+/// else by a copy that exchange::transfer() makes on the queue. Throws as those functions.
+CROSSDOCK_EXPORT array::Tensor collocate(const array::Tensor& array, const device::Queue& queue,
+                                         const device::DriverRegistry& drivers,
+                                         const exchange::WaitFunction& wait = exchange::wait_in_driver,
+                                         const LogCallback& log = {});
 
 }  // namespace crossdock::offload

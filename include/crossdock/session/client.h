@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -8,11 +9,10 @@
 
 #include "crossdock/array/stream.h"
 #include "crossdock/core/export.h"
-#include "crossdock/device/region.h"
-#include "crossdock/ipc/metadata.h"
-#include "crossdock/session/observe.h"
+#include "crossdock/device/arena.h"
+#include "crossdock/ipc/options.h"
 #include "crossdock/session/transports.h"
-#include "crossdock/transport/transport.h"
+#include "crossdock/transport/options.h"
 
 namespace crossdock::session {
 
@@ -36,6 +36,19 @@ struct ListOptions {
   std::uint64_t max_bytes = std::uint64_t{256} << 20;  ///< Limit of the estimated memory of all names and schemas.
 };
 
+// Observers of a stream, for the tools of this project. Their arguments are defined in src/session/observe.h. An
+// observer that isn't set costs one branch.
+struct WireEvent;
+struct BatchArrival;
+/// Called on the thread that sends or receives; a lock of the connection may be held. The thread that drops a batch
+/// sends the message that frees its addresses. This can be any thread, also after the end of the stream, so several
+/// calls may run at the same time. The observer must not use the client, its readers or their batches. Exceptions that
+/// it throws are discarded.
+using WireObserver = std::function<void(const WireEvent&)>;
+/// Called on the thread that runs Reader::next(), in the order of the stream, with no lock held. An exception that it
+/// throws ends the stream.
+using BatchObserver = std::function<void(const BatchArrival&)>;
+
 struct GetOptions {
   std::vector<std::string> columns;  ///< Top-level fields to keep, in this order; empty: all.
   bool all_columns = true;           ///< False: keeps exactly `columns`, even if it is empty.
@@ -49,7 +62,7 @@ struct GetOptions {
   /// Throws ResourceError when more is received than the arena's `reserve`, and ArenaFrozenError once the arena was
   /// published. Don't publish the arena while this stream is being read.
   std::shared_ptr<device::Arena> arena{};
-  WireObserver on_message{};  ///< See observe.h. The connection keeps the observer until its next stream.
+  WireObserver on_message{};  ///< The connection keeps the observer until its next stream.
   BatchObserver on_batch{};
 };
 
@@ -76,7 +89,7 @@ class CROSSDOCK_EXPORT Reader : public array::BatchStream {
   /// The descriptor to wait for; -1 once the stream has ended. Get it again before each wait: with two connections it
   /// changes.
   int descriptor() const;
-  /// Sets the hook that next() calls while it waits; see transport.h.
+  /// Sets the hook that next() calls while it waits; see transport/options.h.
   void set_interrupt_hook(transport::InterruptHook hook);
   /// Ends the stream: later calls of next() throw ClosedError, unless the end was already reached. Batches that were
   /// returned before stay valid.

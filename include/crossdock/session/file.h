@@ -8,8 +8,8 @@
 #include "crossdock/array/stream.h"
 #include "crossdock/core/export.h"
 #include "crossdock/ipc/file_reader.h"
-#include "crossdock/ipc/file_writer.h"
-#include "crossdock/transport/transport.h"
+#include "crossdock/ipc/options.h"
+#include "crossdock/transport/options.h"
 
 /// Reading and writing Arrow IPC files by path.
 namespace crossdock::session {
@@ -29,15 +29,15 @@ struct OpenOptions {
 /// mapping. Replacing a file by renaming a new one over it, as write_file() does, has no effect on readers that have
 /// the old one open.
 ///
-/// Throws NotFoundError, PermissionError, InvalidArgumentError (not a regular file), and the errors of
-/// ipc::read_container().
+/// Throws NotFoundError, PermissionError, InvalidArgumentError (not a regular file), InvalidDataError,
+/// UnsupportedTypeError, FileChangedError, SystemError.
 CROSSDOCK_EXPORT std::unique_ptr<ipc::FileReader> open_file(const std::string& path, const OpenOptions& options = {});
 
 struct WriteOptions {
   ipc::ContainerForm form = ipc::ContainerForm::kFile;
   ipc::Codec codec = ipc::Codec::kNone;
-  std::optional<int> level{};  ///< See ipc::Compressor.
-  array::Metadata metadata{};  ///< See ipc::FileWriterOptions.
+  std::optional<int> level{};  ///< Of the codec. Absent: its default for columns (LZ4 0, ZSTD 1).
+  array::Metadata metadata{};  ///< The footer's custom metadata; a stream file has no place for it.
 };
 
 struct WriteResult {
@@ -54,8 +54,9 @@ struct WriteResult {
 /// a regular file (a pipe, a device), it is written directly; `interrupted` is called while a pipe has no reader or no
 /// room.
 ///
-/// Throws the errors of the source and of ipc::FileWriter, PermissionError, NotFoundError (the folder doesn't exist),
-/// ResourceError (no space left), InterruptedError, SystemError.
+/// Throws the errors of the source, InvalidArgumentError (a level that the codec doesn't have), InvalidDataError,
+/// UnsupportedTypeError, PermissionError, NotFoundError (the folder doesn't exist), ResourceError (no space left),
+/// InterruptedError, SystemError.
 CROSSDOCK_EXPORT WriteResult write_file(array::BatchStream& source, const std::string& path,
                                         const WriteOptions& options = {},
                                         const transport::InterruptHook& interrupted = {});

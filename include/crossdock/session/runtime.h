@@ -3,9 +3,9 @@
 #include <memory>
 
 #include "crossdock/core/export.h"
-#include "crossdock/device/region.h"
+#include "crossdock/device/arena.h"
 #include "crossdock/device/registry.h"
-#include "crossdock/offload/queues.h"
+#include "crossdock/offload/queue_manager.h"
 
 namespace crossdock::session {
 

@@ -7,17 +7,17 @@
 
 #include "crossdock/core/export.h"
 #include "crossdock/core/log.h"
-#include "crossdock/ipc/metadata.h"
+#include "crossdock/ipc/options.h"
 #include "crossdock/session/runtime.h"
 #include "crossdock/session/source.h"
 #include "crossdock/session/transports.h"
-#include "crossdock/transport/transport.h"
+#include "crossdock/transport/options.h"
 
 namespace crossdock::session {
 
 struct ServerOptions {
   /// Where to listen: one or more addresses. "shm:flights" is a name that belongs to this user, "shm:" picks a name,
-  /// "shm:/run/x.sock" is a path (see transport::shm_listen()). "tcp:" picks a port of the loopback interface,
+  /// "shm:/run/x.sock" is a path (docs/protocol-shm.md has the rules). "tcp:" picks a port of the loopback interface,
   /// "tcp://*:7700" listens on port 7700 of every address.
   std::vector<std::string> uris = {"shm:"};
   std::uint32_t window = 64;  ///< Messages that a consumer may lag behind before its stream pauses; at least 1.
@@ -64,7 +64,7 @@ struct SourceStats {
 };
 struct ConsumerStats {
   std::uint32_t pid = 0;  ///< 0: on another machine, or unknown.
-  std::string peer;       ///< The client in readable form: transport::Agreement::peer.
+  std::string peer;       ///< The client in readable form, as in "tcp://10.0.0.7:55112".
   std::string name;       ///< Name of the stream that it reads; empty between streams.
   std::uint64_t batches = 0, rows = 0, bytes = 0;
   std::uint64_t window = 0;     ///< Messages that it may lag behind.

@@ -3,9 +3,11 @@
 #include <memory>
 
 #include "crossdock/core/export.h"
-#include "crossdock/transport/registry.h"
-#include "crossdock/transport/shm.h"
-#include "crossdock/transport/tcp.h"
+#include "crossdock/transport/options.h"
+
+namespace crossdock::transport {
+class TransportRegistry;
+}
 
 namespace crossdock::session {
 
@@ -15,8 +17,8 @@ struct TransportOptions {
   transport::TcpOptions tcp = {};
 };
 
-/// Makes a registry with every transport that reaches other processes. Doesn't contain make_memory_transport(): add
-/// that yourself if you need it. Throws InvalidArgumentError for options that can't work.
+/// Makes a registry with every transport that reaches other processes, for ServerOptions::transports and
+/// ClientOptions::transports. Throws InvalidArgumentError for options that can't work.
 CROSSDOCK_EXPORT std::shared_ptr<const transport::TransportRegistry> make_transports(
     const TransportOptions& options = {});
 

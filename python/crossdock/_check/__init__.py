@@ -50,20 +50,7 @@ def _claims(thing: object, protocol: str) -> bool:
 
 
 def check(obj: object, *, protocols: Iterable[str] | None = None) -> Report:
-    """Checks how `obj` exports its data, in every protocol that it claims or in those of `protocols`.
-
-    `obj` is the object itself, or a class or a callable without arguments, which claims no protocol, and which makes an
-    object. In the second case a new object is made for each test. Streams that can be read only once need this, and
-    only this shows whether exports outlive their object.
-
-    The object is exported several times, and is unchanged afterwards, except that a stream that can be read only once
-    was read. Memory of devices is never read, and neither is unmapped memory. docs/check.md says which faults can't be
-    detected without a risk.
-
-    Raises InvalidArgumentError for an unknown protocol, and UnsupportedTypeError for an object that claims none, or
-    not one of those that were asked for. What `obj()` raises is raised. RuntimeError where the object ends the program
-    (SystemExit), which must not look like a finding.
-    """
+    """Checks how `obj` exports its data, as `crossdock.check()` specifies."""
     try:
         return _check(obj, protocols)
     except SystemExit as error:
@@ -72,11 +59,11 @@ def check(obj: object, *, protocols: Iterable[str] | None = None) -> Report:
 
 def _check(obj: object, protocols: Iterable[str] | None) -> Report:
     if isinstance(protocols, str):
-        raise TypeError(f"protocols is a list of names, not one name; give [{protocols!r}]")
+        raise TypeError(f"protocols must be a list of names, not one name; give [{protocols!r}]")
     wanted = PROTOCOLS if protocols is None else tuple(protocols)
     for protocol in wanted:
         if protocol not in PROTOCOLS:
-            raise InvalidArgumentError(f"no protocol is called {protocol!r}; there are {', '.join(PROTOCOLS)}")
+            raise InvalidArgumentError(f"{protocol!r} is not a protocol; the protocols are {', '.join(PROTOCOLS)}")
     factory: Callable[[], object] | None = None
     one = obj
     if callable(obj) and (isinstance(obj, type) or not any(_claims(obj, protocol) for protocol in PROTOCOLS)):

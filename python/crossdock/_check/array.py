@@ -118,7 +118,7 @@ class _Examiner:
             )
             return None
         self._buffers_met += raw.n_buffers
-        self.checker.walked += raw.n_buffers
+        self.checker.buffers_read += raw.n_buffers
         if self._buffers_met > BUFFERS:
             self.checker.add(
                 "arrow-array-n-buffers", f"{path}: the array has more than {BUFFERS} buffers, with all under it"

@@ -52,12 +52,12 @@ class _Pair:
         self._capsules: list[object] = list(given) if isinstance(given, tuple) and len(names) > 1 else [given]
         shapes = [type(one).__name__ for one in self._capsules]
         if not all(map(capsule.is_capsule, self._capsules)) or len(self._capsules) != len(names):
-            checker.add("arrow-capsule-type", f"it gave {', '.join(shapes)}; PyCapsules are to be {len(names)}")
+            checker.add("arrow-capsule-type", f"it gave {', '.join(shapes)}; expected {len(names)} PyCapsules")
             return
         for one, name in zip(self._capsules, names, strict=True):
             known = capsule.name_of(one)
             if known != name:
-                checker.add("arrow-capsule-name", f"a capsule is named {known!r}; {name.decode()!r} is its place")
+                checker.add("arrow-capsule-name", f"a capsule is named {known!r} instead of {name.decode()!r}")
                 self.addresses.clear()
                 return
             address = capsule.pointer_of(one)
@@ -105,12 +105,14 @@ def _drop(
     pair = _Pair(checker, exported, names)
     del exported
     if held & set(pair.addresses.values()):
-        checker.add("arrow-capsule-released", "two calls gave the same structure, which only one can take")
+        checker.add("arrow-capsule-released", "two calls gave the same structure, which can be consumed only once")
         return {}
     probes = {}
     for name, address in pair.addresses.items():
         if memory.pointer_at(address + _release_offset(name)) == 0:
-            checker.add("arrow-capsule-released", f"{name.decode()}: what a later call gives was used before")
+            checker.add(
+                "arrow-capsule-released", f"{name.decode()}: a later call gave a structure that was already used"
+            )
         probe = capsule.CallbackProbe(address, _release_offset(name))
         if probe.installed:
             probes[name] = probe
@@ -150,13 +152,13 @@ def _unused(checker: Checker, call: Callable[[], object | None], names: tuple[by
         for name, address in left.items():
             seen[name].add(address)
     for name in left:
-        checker.add("arrow-capsule-leaks", f"{name.decode()}: release isn't called as an unused capsule goes")
+        checker.add("arrow-capsule-leaks", f"{name.decode()}: release isn't called when an unused capsule is destroyed")
 
 
 def _compare_schema(checker: Checker, known: dict[str, Field], method: str, field: Field) -> None:
     for other, before in known.items():
         if before.comparable() != field.comparable():
-            checker.add("arrow-schema-differs", f"{method} tells {_short(field)}, {other} {_short(before)}")
+            checker.add("arrow-schema-differs", f"{method} has {_short(field)}, but {other} has {_short(before)}")
             return
     known[method] = field
 
@@ -208,7 +210,7 @@ class _Examination:
             if not consumed:  # A stream that was read before may be the reason.
                 self.checker.add("arrow-unknown-keyword", f"{method}({UNKNOWN}=1) raised {described(error)}")
             return None
-        self.checker.add("arrow-unknown-keyword", f"{method}({UNKNOWN}=1) was taken")
+        self.checker.add("arrow-unknown-keyword", f"{method}({UNKNOWN}=1) was accepted")
         return given
 
     def requested(
@@ -276,7 +278,8 @@ class _Examination:
         again = schema.examine(Checker(None, None), moved.address)
         if again is None or again.comparable() != field.comparable():
             checker.add(
-                "arrow-capsule-releases-moved", "the schema that was taken is gone, or another, once its capsule is"
+                "arrow-capsule-releases-moved",
+                "the consumed schema was released or changed when its capsule was destroyed",
             )
             return
         probes = self._install_probes(moved.address, abi.ArrowSchema)
@@ -387,7 +390,7 @@ class _Examination:
             again = array.examine(Checker(None, None), moved.address, field, on_host=bool(contents.buffers))
             if again is None or again.addresses != contents.addresses or contents.checksums() != before:
                 checker.add(
-                    rule, f"the array, or its memory, changed or went with the {gone}, while the array was held"
+                    rule, f"the array or its memory was changed or freed with the {gone}, while the array was held"
                 )
                 return False
             held.clear()
@@ -409,7 +412,7 @@ class _Examination:
             return
         raw = memory.load(abi.ArrowArray, pair.addresses[names[1]])
         if raw is None or not raw.release:
-            checker.add("arrow-capsule-released", f"what {method} gives another time was used before")
+            checker.add("arrow-capsule-released", f"another call of {method} gave a structure that was already used")
             return
         places = schema.pointers(raw.children, raw.n_children)
         if not places or not places[0]:
@@ -428,7 +431,7 @@ class _Examination:
             return
         if again is None or again.addresses != held.addresses or held.checksums() != before:
             checker.add(
-                "arrow-moved-child", "a child that was moved out is gone, or changed, once its parent was released"
+                "arrow-moved-child", "a child that was moved out was freed or changed when its parent was released"
             )
             return
         child.release(checker, "a child that was moved out")
@@ -485,7 +488,7 @@ class _Examination:
             checker.protocol = "arrow-array"
             checker.add(
                 "arrow-cpu-method",
-                f"{ARRAY} hands out buffers that {DEVICE_ARRAY} says are of {abi.DEVICES[self.device or 0]}",
+                f"{ARRAY} exports buffers that, by {DEVICE_ARRAY}, are memory of {abi.DEVICES[self.device or 0]}",
             )
 
 
@@ -514,7 +517,7 @@ class _Reading:
         if self.device and self.raw.device_type not in abi.DEVICES:
             checker.add("arrow-device-type", f"the stream's device_type is {self.raw.device_type}")
         if broken:
-            checker.add("arrow-stream-callbacks", f"null, or no function: {', '.join(broken)}")
+            checker.add("arrow-stream-callbacks", f"null, or not a function: {', '.join(broken)}")
             return
         if self.device and self.examination.device is None:
             self.examination.device = self.raw.device_type
@@ -530,7 +533,7 @@ class _Reading:
         if first is not None:
             batch, contents, before = first
             if contents.checksums() != before:
-                checker.add("arrow-stream-batch-lifetime", "the first batch changed, or went, with its stream")
+                checker.add("arrow-stream-batch-lifetime", "the first batch was changed or freed with its stream")
                 return
             batch.release(checker, "a batch")
 
@@ -565,7 +568,7 @@ class _Reading:
         first = None
         kind = abi.ArrowDeviceArray if self.device else abi.ArrowArray
         for _ in range(MOST_BATCHES):
-            if self.checker.walked > array.BUFFERS:
+            if self.checker.buffers_read > array.BUFFERS:
                 break
             out: Any = kind()
             status = abi.GetOut(self.raw.get_next)(self.address, ctypes.addressof(out))

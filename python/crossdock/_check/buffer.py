@@ -59,7 +59,7 @@ def _examine(checker: Checker, info: abi.PyBuffer) -> View | None:
     """Checks a buffer that was requested with all its properties."""
     before = checker.errors()
     if not info.obj:
-        checker.add("buffer-obj", "obj is null: nothing keeps the memory, and nothing can be released")
+        checker.add("buffer-obj", "obj is null, so nothing keeps the memory alive, and the buffer can't be released")
     code = memory.string(info.format) if info.format else b"B"
     size = None
     if code is not None:
@@ -125,16 +125,21 @@ def _writable(checker: Checker, thing: object, readonly: bool) -> None:
         held = _Held(thing, FULL)
     except BufferError:
         if not readonly:
-            checker.add("buffer-writable", "a buffer that is said to be writable is refused to who wants to write")
+            checker.add(
+                "buffer-writable", "the buffer is marked as writable, but a request for a writable buffer is refused"
+            )
         return
     except Exception as error:
         checker.add("buffer-writable", f"the request to write raised {described(error)}")
         return
     if held.info.readonly:
-        checker.add("buffer-writable", "who asks for a writable buffer gets a read-only one, without BufferError")
+        checker.add(
+            "buffer-writable", "a request for a writable buffer returns a read-only one instead of raising BufferError"
+        )
     elif readonly:
         checker.add(
-            "buffer-readonly-varies", "the buffer is read-only for who reads, and writable for who asks to write"
+            "buffer-readonly-varies",
+            "the buffer is read-only by default, but writable if a writable buffer is requested",
         )
     held.release()
 

@@ -83,12 +83,12 @@ class Checker:
         self.exercised: list[str] = []
         self.views: list[View] = []
         self.findings: list[Finding] = []
-        self.walked = 0
+        self.buffers_read = 0
         """Buffers that were looked at by the protocol under way."""
         self._known: set[Finding] = set()
         self._counts: dict[tuple[str, str], int] = {}
         self._errors = 0
-        self._unmade: Exception | None = None
+        self._make_error: Exception | None = None
 
     @property
     def fresh(self) -> bool:
@@ -102,7 +102,7 @@ class Checker:
         try:
             return self._make()
         except Exception as error:
-            self._unmade = error
+            self._make_error = error
             raise
 
     def add(self, rule: str, message: str) -> None:
@@ -133,7 +133,7 @@ class Checker:
     @contextmanager
     def exercising(self, protocol: str) -> Iterator[None]:
         self.exercised.append(protocol)
-        self.walked = 0
+        self.buffers_read = 0
         with self.checking(protocol):
             yield
 
@@ -147,17 +147,17 @@ class Checker:
         try:
             yield
         except Exception as error:
-            if error is self._unmade:
+            if error is self._make_error:
                 raise
             self.stopped(error)
 
     @contextmanager
-    def going_on(self) -> Iterator[None]:
+    def checking_one(self) -> Iterator[None]:
         """The same as checking(), for one entry or member: the other ones are checked nevertheless."""
         try:
             yield
         except Exception as error:
-            if error is self._unmade:
+            if error is self._make_error:
                 raise
             self.stopped(error)
 

@@ -134,7 +134,7 @@ def wrong_descr(descr: object, typestr: object, itemsize: int | None, name: str 
         if descr[0][1] != typestr and len(descr[0]) == 2:
             return f"{name} says {formatted(descr[0][1])}, typestr {formatted(typestr)}"
     elif typestr[1] != "V":
-        return f"{name} has fields, and typestr {formatted(typestr)} is no structured type"
+        return f"{name} has fields, and typestr {formatted(typestr)} isn't a structured type"
     return None
 
 
@@ -165,33 +165,33 @@ class _Dictionary:
             self.add("missing", f"not there: {', '.join(missing)}")
         # Checks each entry by itself first, so that the report lists all errors at once.
         if "version" in given:
-            with checker.going_on():
+            with checker.checking_one():
                 self._version(given["version"])
         shape: tuple[int, ...] | None = None
         itemsize: int | None = None
         if "shape" in given:
-            with checker.going_on():
+            with checker.checking_one():
                 shape = self._shape(given["shape"])
         if "typestr" in given:
-            with checker.going_on():
+            with checker.checking_one():
                 itemsize = self._type(given["typestr"])
         strided = False
-        with checker.going_on():
+        with checker.checking_one():
             problem = wrong_strides(given.get("strides"), shape)
             if problem:
                 self.add("strides", problem)
             strided = problem is None
-        with checker.going_on():
+        with checker.checking_one():
             problem = wrong_descr(given.get("descr"), given.get("typestr"), itemsize)
             if problem:
                 self.add("descr", problem)
-        with checker.going_on():
+        with checker.checking_one():
             self._mask(given.get("mask"), shape)
         if self.cuda:
-            with checker.going_on():
+            with checker.checking_one():
                 self._stream(given.get("stream"))
         address: tuple[int, bool] | None = None
-        with checker.going_on():
+        with checker.checking_one():
             address = self._address(given)
         if shape is None or itemsize is None:
             return None
@@ -220,7 +220,7 @@ class _Dictionary:
         if itemsize is None:
             self.add("typestr", f"typestr is {formatted(typestr)}")
         elif self.cuda and isinstance(typestr, str) and typestr[1] == "O":
-            self.add("typestr", f"typestr is {formatted(typestr)}: Python objects don't live on a GPU")
+            self.add("typestr", f"typestr is {formatted(typestr)}: Python objects can't be in memory of a GPU")
             return None
         return itemsize
 
@@ -250,7 +250,9 @@ class _Dictionary:
         if not is_integer(stream) or stream < 0:  # type: ignore[operator]
             self.add("stream", f"stream is {formatted(stream)}")
         elif stream == 0:
-            self.add("stream-zero", "stream is 0, which may be either default stream, or none; None, 1 or 2 says which")
+            self.add(
+                "stream-zero", "stream is 0, which is ambiguous: use None (no stream), 1 or 2 (the default streams)"
+            )
 
     def _address(self, given: dict[Any, Any]) -> tuple[int, bool] | None:
         """Returns the entry data, or None if it is invalid or if the memory is the object's buffer."""

@@ -47,18 +47,18 @@ def examine(checker: Checker, tensor: abi.DLTensor, version: tuple[int, int] | N
     device = (tensor.device_type, tensor.device_id)
     before = checker.errors()
     if device[0] not in abi.DEVICES:
-        checker.add("dlpack-device-number", f"device type {device[0]} is none of the text")
+        checker.add("dlpack-device-number", f"device type {device[0]} isn't in the specification")
     if device[0] in (abi.CPU, abi.CUDA_HOST, abi.CUDA_MANAGED) and device[1]:
         checker.add("dlpack-device-id", f"device_id is {device[1]} for {abi.DEVICES[device[0]]}, which has 0 alone")
     width = tensor.bits * tensor.lanes
     if tensor.code > _LAST_CODE or tensor.lanes == 0 or tensor.bits == 0:
-        checker.add("dlpack-dtype", f"code {tensor.code}, {tensor.bits} bits, {tensor.lanes} lanes is no type")
+        checker.add("dlpack-dtype", f"code {tensor.code}, {tensor.bits} bits, {tensor.lanes} lanes is not a type")
     elif tensor.code != _OPAQUE and tensor.bits not in _BITS[tensor.code]:
         checker.add("dlpack-dtype", f"code {tensor.code} has no type of {tensor.bits} bits")
     if flags & PADDED and not (tensor.bits < 8):
         checker.add("dlpack-flags", f"the flag for padded sub-byte types is set for one of {tensor.bits} bits")
     if not 0 <= tensor.ndim <= MOST_DIMENSIONS:
-        checker.add("dlpack-ndim", f"ndim is {tensor.ndim}; 0 to {MOST_DIMENSIONS} is a tensor")
+        checker.add("dlpack-ndim", f"ndim is {tensor.ndim}; it must be 0 to {MOST_DIMENSIONS}")
         return None  # The length of shape and strides isn't known.
     shape: list[int] | None = []
     strides: list[int] | None = []
@@ -79,7 +79,7 @@ def examine(checker: Checker, tensor: abi.DLTensor, version: tuple[int, int] | N
         for which, numbers in (("shape", shape), ("strides", strides)):
             if numbers is None:
                 checker.add(
-                    "dlpack-struct-memory", f"{which} can't be read: {tensor.ndim} integers of 64 bits are to be there"
+                    "dlpack-struct-memory", f"{which} can't be read; expected {tensor.ndim} integers of 64 bits"
                 )
         if shape and min(shape) < 0:
             checker.add("dlpack-shape", f"shape {tuple(shape)} is negative")
@@ -114,7 +114,7 @@ def examine(checker: Checker, tensor: abi.DLTensor, version: tuple[int, int] | N
         checker.add("dlpack-extent", f"elements lie from {start:#x} to {end:#x} by strides {steps} and offset")
         return Tensor(device, None)
     if count and view.on_host and (memory.read(start, 1) is None or memory.read(end - 1, 1) is None):
-        checker.add("dlpack-memory", f"{start:#x} to {end:#x} is to be memory of the CPU, and can't be read")
+        checker.add("dlpack-memory", f"{start:#x} to {end:#x} should be memory of the CPU, but can't be read")
     return Tensor(device, view)
 
 
@@ -146,16 +146,16 @@ class Export:
         self.name = name
         self._deleter = managed.deleter or 0
         if self._deleter and not memory.executable(self._deleter):
-            checker.add("dlpack-struct-memory", f"the deleter, {self._deleter:#x}, is no function")
+            checker.add("dlpack-struct-memory", f"the deleter, {self._deleter:#x}, is not a function")
             self._deleter = 0
             memory.store_pointer(self._address + self._struct.deleter.offset, 0)  # The exporter's own call would crash.
         if name == _VERSIONED:
             self.version, self.flags = (managed.major, managed.minor), managed.flags
             if managed.major != 1:
-                checker.add("dlpack-version", f"the version is {managed.major}.{managed.minor}; 1.3 was asked for")
+                checker.add("dlpack-version", f"the version is {managed.major}.{managed.minor}; 1.3 was requested")
                 return
             if self.flags & ~(READ_ONLY | COPIED | PADDED):
-                checker.add("dlpack-flags", f"flags are {self.flags:#x}; 1, 2 and 4 have a meaning")
+                checker.add("dlpack-flags", f"flags are {self.flags:#x}; only 1, 2 and 4 are defined")
         self.tensor = examine(checker, managed.dl_tensor, self.version, self.flags)
 
     @property
@@ -175,7 +175,9 @@ class Export:
         self._capsule = None
         if probe is not None and probe.installed:
             if probe.calls:
-                self._j.add("dlpack-capsule-deletes-used", "the deleter was called as the renamed capsule went")
+                self._j.add(
+                    "dlpack-capsule-deletes-used", "the deleter was called when the renamed capsule was destroyed"
+                )
                 return
             probe.remove()
         if self._deleter:
@@ -216,7 +218,8 @@ def device_of(checker: Checker, thing: Any) -> Device | None:
         return None
     if kind not in abi.DEVICES:
         checker.add(
-            "dlpack-device-number", f"__dlpack_device__ says device type {formatted(kind)}, which is none of the text"
+            "dlpack-device-number",
+            f"__dlpack_device__ has device type {formatted(kind)}, which isn't in the specification",
         )
     return kind, number
 
@@ -268,7 +271,7 @@ def check(checker: Checker) -> None:
     has_device = device_method is not None
     if method is None or not has_device:
         missing = "__dlpack__" if has_device else "__dlpack_device__"
-        checker.add("dlpack-methods", f"{missing} isn't there")
+        checker.add("dlpack-methods", f"{missing} is missing")
         if has_device:
             device_of(checker, thing)
             return
@@ -277,7 +280,7 @@ def check(checker: Checker) -> None:
     try:
         modern = _exports(it, device)
     except _SharedError:
-        checker.add("dlpack-capsule-shared", "two calls gave the same tensor, which only one can take")
+        checker.add("dlpack-capsule-shared", "two calls gave the same tensor, which can be consumed only once")
         return
     del thing, it
     if checker.fresh:
@@ -293,7 +296,8 @@ def _exports(it: _Exporter, device: Device | None) -> bool:
         checker.add("dlpack-raises", f"__dlpack__() raised {described(plain)}")
     elif isinstance(plain, Exception) and not isinstance(plain, BufferError):
         checker.add(
-            "dlpack-error-kind", f"__dlpack__() raised {described(plain)}; BufferError says that it can't be exported"
+            "dlpack-error-kind",
+            f"__dlpack__() raised {described(plain)}; expected BufferError for an array that can't be exported",
         )
     elif isinstance(plain, Export) and plain.version is not None:
         checker.add("dlpack-max-version", "__dlpack__() gave a versioned tensor to a consumer that may not know it")
@@ -315,10 +319,12 @@ def _exports(it: _Exporter, device: Device | None) -> bool:
         if device is not None and export.tensor.device != device:
             checker.add(
                 "dlpack-device-differs",
-                f"__dlpack_device__ says {formatted(device)}, the tensor {export.tensor.device}",
+                f"__dlpack_device__ has {formatted(device)}, but the tensor has {export.tensor.device}",
             )
         if isinstance(plain, Export) and plain.name == _LEGACY and export.flags & READ_ONLY:
-            checker.add("dlpack-legacy-readonly", "the versioned tensor is read-only, and there is an unversioned one")
+            checker.add(
+                "dlpack-legacy-readonly", "the versioned tensor is read-only, but an unversioned one can be exported"
+            )
         if export.view is not None:
             checker.views.append(export.view)
             if isinstance(plain, Export) and plain.view is not None and plain is not export:
@@ -352,7 +358,8 @@ def _unused(it: _Exporter, keywords: dict[str, Any]) -> None:
         if export.drop(thoroughly=number == 0):
             return
     it.checker.add(
-        "dlpack-capsule-leaks", "the deleter isn't called as an unused capsule goes, and its memory isn't used again"
+        "dlpack-capsule-leaks",
+        "the deleter isn't called when an unused capsule is destroyed, and its memory isn't reused",
     )
 
 
@@ -360,9 +367,9 @@ def _same_memory(checker: Checker, one: View, other: View) -> None:
     if one.size == 0:
         return
     if one.copied and one.pointer == other.pointer:
-        checker.add("dlpack-copied-flag", "two exports that are said to be copies are one memory")
+        checker.add("dlpack-copied-flag", "two exports that are marked as copies share their memory")
     elif not one.copied and one.pointer != other.pointer:
-        checker.add("dlpack-copied-flag", "two exports lie in different memory, and none is said to be a copy")
+        checker.add("dlpack-copied-flag", "two exports are in different memory, but none is marked as a copy")
 
 
 def _knows_keywords(it: _Exporter) -> bool:
@@ -391,13 +398,13 @@ def _copies(it: _Exporter, shared: Export) -> None:
     if isinstance(same, Export):
         kept = same.view
         if same.flags & COPIED:
-            checker.add("dlpack-copy-false", "copy=False gave what is said to be a copy")
+            checker.add("dlpack-copy-false", "copy=False gave a tensor that is marked as a copy")
         elif kept and view and view.size and not view.copied and kept.pointer != view.pointer:
             checker.add("dlpack-copy-false", f"copy=False gave other memory: {kept.pointer:#x}, not {view.pointer:#x}")
         same.consume()
     elif not isinstance(same, BufferError):
         checker.add(
-            "dlpack-copy-false", f"copy=False raised {described(same)}; BufferError says that there must be a copy"
+            "dlpack-copy-false", f"copy=False raised {described(same)}; expected BufferError if a copy is needed"
         )
 
 
@@ -425,18 +432,18 @@ def _streams(it: _Exporter, device: Device | None) -> None:
     kind = 0 if device is None else device[0]
     cuda, rocm = kind in (abi.CUDA, abi.CUDA_MANAGED), kind == abi.ROCM
     if kind == abi.CPU and it.gives(max_version=ASKED, stream=1):
-        it.checker.add("dlpack-stream-cpu", "stream=1 was taken; the CPU has no streams")
+        it.checker.add("dlpack-stream-cpu", "stream=1 was accepted, but the CPU has no streams")
     if not cuda and not rocm:
         return
     name = abi.DEVICES[kind]
     for stream in (0,) if cuda else (1, 2):
         if it.gives(max_version=ASKED, stream=stream):
-            it.checker.add("dlpack-stream-zero", f"stream={stream} was taken, which is ambiguous for {name}")
+            it.checker.add("dlpack-stream-zero", f"stream={stream} was accepted, but is ambiguous for {name}")
     if it.gives(max_version=ASKED, stream=-2):
-        it.checker.add("dlpack-stream-negative", "stream=-2 was taken")
+        it.checker.add("dlpack-stream-negative", "stream=-2 was accepted")
     for stream in (-1, 1, 2) if cuda else (-1, 0):
         if not it.gives(max_version=ASKED, stream=stream):
-            it.checker.add("dlpack-stream-taken", f"stream={stream} was refused, which is a stream of {name}")
+            it.checker.add("dlpack-stream-taken", f"stream={stream} was refused, but is a stream of {name}")
 
 
 def _old_versions(it: _Exporter) -> None:
@@ -464,5 +471,5 @@ def _lifetime(checker: Checker, keywords: dict[str, Any]) -> None:
     del thing
     collect()
     if memory.checksum(start, end - start) != before:
-        checker.add("dlpack-lifetime", "the memory changed, or went, with the object, while the export was held")
+        checker.add("dlpack-lifetime", "the memory was changed or freed with the object, while the export was held")
     export.consume()

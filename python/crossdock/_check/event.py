@@ -19,7 +19,7 @@ def check(checker: Checker, device_type: int, address: int) -> None:
     """Checks the event at `address`. `address` must not be null, and the device must not be the CPU."""
     handle = memory.pointer_at(address)
     if handle is None:
-        checker.add("arrow-device-event-memory", f"sync_event is {address:#x}, where no memory can be read")
+        checker.add("arrow-device-event-memory", f"sync_event is {address:#x}, which is not readable memory")
     elif device_type in _HANDLES and not handle:
         checker.add("arrow-device-event-handle", f"the event that sync_event {address:#x} points to is null")
     elif device_type in _CUDA:
@@ -44,7 +44,7 @@ def _cuda(checker: Checker, handle: int) -> None:
     if driver is None or not hasattr(driver, "cuEventQuery"):
         return
     if memory.read(handle, 1) is None:  # The library would read there, and crash.
-        checker.add("arrow-device-event-handle", f"the event is {handle:#x}, where no memory can be read")
+        checker.add("arrow-device-event-handle", f"the event is {handle:#x}, which is not readable memory")
         return
     answer = driver.cuEventQuery(ctypes.c_void_p(handle))
     if answer in _NO_EVENT:
@@ -60,11 +60,11 @@ def _simulated(checker: Checker, address: int) -> None:
     broken = [name for name in ("query", "wait", "last_error") if not memory.executable(getattr(event, name))]
     if broken:
         checker.add(
-            "arrow-device-event-handle", f"the simulated device's event: null, or no function: {', '.join(broken)}"
+            "arrow-device-event-handle", f"the simulated device's event: null, or not a function: {', '.join(broken)}"
         )
         return
     # A result below 0 means that the work failed, which is no error of the export.
     waited = abi.EventCall(event.wait)(address)
     asked = abi.EventCall(event.query)(address)
     if waited > 0 or (waited == 0 and asked != 1):
-        checker.add("arrow-device-event-handle", f"wait() of the event gave {waited}, and query() after it {asked}")
+        checker.add("arrow-device-event-handle", f"wait() of the event returned {waited}, but query() after it {asked}")

@@ -45,21 +45,21 @@ def check(checker: Checker) -> None:
     if optional and not memory.executable(optional):
         broken.append("dltensor_from_py_object_no_sync")
     if broken:
-        checker.add("exchange-functions", f"null, or no function: {', '.join(broken)}")
+        checker.add("exchange-functions", f"null, or not a function: {', '.join(broken)}")
     reference, device = _by_method(checker, thing)
     # The two functions are tested together: one takes the result of the other.
     if not {"managed_tensor_from_py_object_no_sync", "managed_tensor_to_py_object_no_sync"} & set(broken):
-        with checker.going_on():
+        with checker.checking_one():
             _managed(checker, api, thing, reference)
     if optional and "dltensor_from_py_object_no_sync" not in broken:
-        with checker.going_on():
+        with checker.checking_one():
             _borrowed(checker, api, thing, reference)
     if device is not None and device[0] == abi.CPU:
         if "current_work_stream" not in broken:
-            with checker.going_on():
+            with checker.checking_one():
                 _stream(checker, api, device)
         if "managed_tensor_allocator" not in broken:
-            with checker.going_on():
+            with checker.checking_one():
                 _allocator(checker, api)
 
 
@@ -82,9 +82,9 @@ def _compare(checker: Checker, rule: str, got: dlpack.Tensor | None, reference: 
         for what in ("shape", "itemsize", "strides", "pointer"):
             mine, theirs = getattr(got.view, what), getattr(reference.view, what)
             if mine != theirs and not (what in ("strides", "pointer") and (not got.view.size or reference.view.copied)):
-                checker.add(rule, f"its {what} is {mine}, that of __dlpack__ {theirs}")
+                checker.add(rule, f"its {what} is {mine}, but that of __dlpack__ is {theirs}")
         if got.device != reference.device:
-            checker.add(rule, f"its device is {got.device}, that of __dlpack__ {reference.device}")
+            checker.add(rule, f"its device is {got.device}, but that of __dlpack__ is {reference.device}")
 
 
 def _managed(checker: Checker, api: abi.DLPackExchangeAPI, thing: object, reference: dlpack.Tensor | None) -> None:
@@ -116,7 +116,7 @@ def _managed(checker: Checker, api: abi.DLPackExchangeAPI, thing: object, refere
     made = ctypes.cast(result, ctypes.py_object).value
     ctypes.pythonapi.Py_DecRef(ctypes.py_object(made))  # Drops the reference that the function returned.
     if not isinstance(thing, type(made)) and not isinstance(made, type(thing)):
-        checker.add("exchange-to-object", f"it gave a {type(made).__name__}, where {type(thing).__name__} is the type")
+        checker.add("exchange-to-object", f"it gave a {type(made).__name__} instead of a {type(thing).__name__}")
 
 
 def _borrowed(checker: Checker, api: abi.DLPackExchangeAPI, thing: object, reference: dlpack.Tensor | None) -> None:

@@ -32,37 +32,35 @@ _BEYOND = "Crossdock, read-only in every protocol"
 RULES: dict[str, Rule] = {
     # ---- Arrow: capsules and calls
     "arrow-raises": Rule(
-        "error", f"{_P}: Export Protocol", "a method that is there can be called as the text calls it"
+        "error", f"{_P}: Export Protocol", "a method of the object can be called as the specification does"
     ),
     "arrow-refuses": Rule("note", f"{_P}: Export Protocol", "data that isn't exported is not checked"),
     "arrow-capsule-type": Rule(
-        "error", f"{_P}: PyCapsule Standard", "methods give PyCapsules, in the number the text says"
+        "error", f"{_P}: PyCapsule Standard", "methods return PyCapsules, in the specified number"
     ),
     "arrow-capsule-name": Rule("error", f"{_P}: PyCapsule Standard", "each capsule has the name of its structure"),
-    "arrow-capsule-released": Rule(
-        "error", f"{_C}: Released structure", "a structure that is handed over isn't released yet"
-    ),
-    "arrow-capsule-leaks": Rule(
-        "error", f"{_P}: Lifetime Semantics", "a capsule that nobody took releases its structure"
-    ),
+    "arrow-capsule-released": Rule("error", f"{_C}: Released structure", "an exported structure isn't released yet"),
+    "arrow-capsule-leaks": Rule("error", f"{_P}: Lifetime Semantics", "an unused capsule releases its structure"),
     "arrow-capsule-releases-moved": Rule(
-        "error", f"{_P}: Lifetime Semantics", "a capsule whose structure was taken releases nothing"
+        "error", f"{_P}: Lifetime Semantics", "a capsule whose structure was consumed releases nothing"
     ),
     "arrow-released-twice": Rule("error", f"{_C}: Release callback semantics", "release is called once"),
     "arrow-requested-schema": Rule(
-        "error", f"{_P}: Schema Requests", "requested_schema is taken; its own schema is always one that can be given"
+        "error",
+        f"{_P}: Schema Requests",
+        "requested_schema is accepted; the object's own schema can always be requested",
     ),
     "arrow-unknown-keyword": Rule(
         "error",
         f"{_P}: Device Support",
-        "an unknown keyword that isn't None raises NotImplementedError, None is taken",
+        "an unknown keyword that isn't None raises NotImplementedError; None is accepted",
     ),
     "arrow-struct-memory": Rule(
         "error", f"{_C}: Structure definitions", "structures, and the arrays in them, can be read"
     ),
     # ---- Arrow: ArrowSchema
     "arrow-schema-format": Rule(
-        "error", f"{_C}: Data type description", "format is one of the format strings that the text lists"
+        "error", f"{_C}: Data type description", "format is one of the format strings in the specification"
     ),
     "arrow-schema-name": Rule("error", f"{_C}: ArrowSchema.name", "name is null or UTF-8"),
     "arrow-schema-metadata": Rule(
@@ -71,7 +69,7 @@ RULES: dict[str, Rule] = {
         "metadata is a count, and of each pair key and value, with their lengths before them",
     ),
     "arrow-schema-flags": Rule(
-        "warning", f"{_C}: ArrowSchema.flags", "flags are the three of the text, each on its type"
+        "warning", f"{_C}: ArrowSchema.flags", "flags are the three in the specification, each on its type"
     ),
     "arrow-schema-children": Rule(
         "error",
@@ -81,21 +79,25 @@ RULES: dict[str, Rule] = {
     "arrow-schema-dictionary": Rule(
         "error", f"{_C}: ArrowSchema.dictionary", "the format of a dictionary's indices is integer"
     ),
-    "arrow-schema-differs": Rule("error", f"{_P}: Export Protocol", "every method of an object tells the same schema"),
+    "arrow-schema-differs": Rule("error", f"{_P}: Export Protocol", "every method of an object has the same schema"),
     # ---- Arrow: ArrowArray
     "arrow-array-length": Rule(
         "error", f"{_C}: ArrowArray.length", "length and offset are not negative and don't overflow"
     ),
-    "arrow-array-null-count": Rule("error", f"{_C}: ArrowArray.null_count", "null_count is -1 or what the bitmap says"),
-    "arrow-array-n-buffers": Rule("error", f"{_C}: ArrowArray.n_buffers", "n_buffers is what the type has"),
+    "arrow-array-null-count": Rule(
+        "error", f"{_C}: ArrowArray.null_count", "null_count is -1 or agrees with the bitmap"
+    ),
+    "arrow-array-n-buffers": Rule(
+        "error", f"{_C}: ArrowArray.n_buffers", "n_buffers is the number of buffers of the type"
+    ),
     "arrow-array-children": Rule(
         "error", f"{_C}: ArrowArray.n_children", "children are those of the schema, and long enough"
     ),
     "arrow-array-dictionary": Rule(
-        "error", f"{_C}: ArrowArray.dictionary", "a dictionary is there exactly where the schema has one"
+        "error", f"{_C}: ArrowArray.dictionary", "a dictionary is present exactly where the schema has one"
     ),
     "arrow-child-released": Rule(
-        "error", f"{_C}: Released structure", "no child is released when its parent is handed over"
+        "error", f"{_C}: Released structure", "no child is released when its parent is exported"
     ),
     "arrow-buffer-null": Rule(
         "error",
@@ -113,15 +115,15 @@ RULES: dict[str, Rule] = {
     "arrow-run-ends": Rule(
         "error", "Arrow columnar format: Run-End Encoded layout", "run ends rise and reach the length"
     ),
-    "arrow-views": Rule("error", "Arrow columnar format: View layouts", "views lie within their buffers"),
+    "arrow-views": Rule("error", "Arrow columnar format: View layouts", "views are inside their buffers"),
     "arrow-dictionary-index": Rule(
-        "error", "Arrow columnar format: Dictionary-encoded layout", "indices lie in the dictionary"
+        "error", "Arrow columnar format: Dictionary-encoded layout", "indices are inside the dictionary"
     ),
     # ---- Arrow: release
     "arrow-release-unmarked": Rule(
         "error",
         f"{_C}: Release callback semantics",
-        "release sets the release member to null, wherever the structure lies",
+        "release sets the release member to null, also after the structure was moved",
     ),
     "arrow-release-children": Rule(
         "error", f"{_C}: Release callback semantics", "release calls the children's release, and that of the dictionary"
@@ -129,10 +131,10 @@ RULES: dict[str, Rule] = {
     "arrow-relocatable": Rule("error", f"{_C}: Moving an array", "no pointer of a structure points into the structure"),
     "arrow-moved-child": Rule("error", f"{_C}: Moving child arrays", "a child moved out outlives its parent's release"),
     "arrow-lifetime": Rule(
-        "error", f"{_C}: Memory management", "exported memory stays as it is when the object is gone"
+        "error", f"{_C}: Memory management", "exported memory doesn't change when the object is destroyed"
     ),
     # ---- Arrow: streams
-    "arrow-stream-callbacks": Rule("error", f"{_S}: Structure definition", "all four callbacks are there"),
+    "arrow-stream-callbacks": Rule("error", f"{_S}: Structure definition", "all four callbacks are present"),
     "arrow-stream-error": Rule("warning", f"{_S}: get_next", "the stream can be read"),
     "arrow-stream-error-code": Rule("error", f"{_S}: Error handling", "an error's code is a positive errno"),
     "arrow-stream-error-text": Rule("error", f"{_S}: get_last_error", "the text of an error is null or a UTF-8 string"),
@@ -141,102 +143,104 @@ RULES: dict[str, Rule] = {
         "note", f"{_P}: ArrowStream Export", "a stream that can be read once needs a factory"
     ),
     # ---- Arrow: devices
-    "arrow-device-type": Rule("error", f"{_D}: ArrowDeviceType", "device_type is a number of the text, or DLPack's"),
+    "arrow-device-type": Rule(
+        "error", f"{_D}: ArrowDeviceType", "device_type is a number in the specification, or in DLPack's"
+    ),
     "arrow-device-id": Rule("note", f"{_D}: ArrowDeviceArray.device_id", "device_id of the CPU is -1"),
     "arrow-device-event": Rule("error", f"{_D}: ArrowDeviceArray.sync_event", "sync_event is null for the CPU"),
     "arrow-device-event-memory": Rule(
-        "error", f"{_D}: ArrowDeviceArray.sync_event", "sync_event points at memory that holds an event, or is null"
+        "error", f"{_D}: ArrowDeviceArray.sync_event", "sync_event points to an event, or is null"
     ),
     "arrow-device-event-handle": Rule(
-        "error", f"{_D}: ArrowDeviceArray.sync_event", "the event is one that its device's library knows"
+        "error", f"{_D}: ArrowDeviceArray.sync_event", "the library of the device accepts the event"
     ),
     "arrow-device-reserved": Rule("error", f"{_D}: ArrowDeviceArray.reserved", "the reserved bytes are zero"),
     "arrow-device-stream-type": Rule(
         "error", f"{_D}: ArrowDeviceArrayStream.device_type", "all arrays are of the stream's device"
     ),
     "arrow-cpu-method": Rule(
-        "error", f"{_P}: Device Support", "the methods without device hand out memory of the CPU, or raise"
+        "error", f"{_P}: Device Support", "the methods without a device export memory of the CPU, or raise"
     ),
     # ---- DLPack
     "dlpack-methods": Rule(
-        "error", f"{_DA}: Syntax for data interchange", "__dlpack__ and __dlpack_device__ come together"
+        "error",
+        f"{_DA}: Syntax for data interchange",
+        "an object has both __dlpack__ and __dlpack_device__, or neither",
     ),
     "dlpack-raises": Rule("error", f"{_DA}: Raises", "__dlpack__ without arguments exports, or raises BufferError"),
-    "dlpack-error-kind": Rule("warning", f"{_DA}: Raises", "what can't be exported raises BufferError"),
+    "dlpack-error-kind": Rule("warning", f"{_DA}: Raises", "an array that can't be exported raises BufferError"),
     "dlpack-device-result": Rule(
         "error", "Python array API standard, __dlpack_device__", "it gives a tuple of two integers"
     ),
-    "dlpack-device-number": Rule("error", f"{_DL}: DLDeviceType", "the device's type is one of the text"),
+    "dlpack-device-number": Rule("error", f"{_DL}: DLDeviceType", "the device's type is one in the specification"),
     "dlpack-device-id": Rule(
         "error", f"{_DL}: DLDevice.device_id", "device_id is 0 for memory of the CPU, pinned and managed memory"
     ),
     "dlpack-device-differs": Rule(
         "error", f"{_DL}: DLTensor.device", "the tensor's device is that of __dlpack_device__"
     ),
-    "dlpack-keywords": Rule("warning", f"{_DA}: Parameters", "stream, max_version, dl_device and copy are taken"),
+    "dlpack-keywords": Rule("warning", f"{_DA}: Parameters", "stream, max_version, dl_device and copy are accepted"),
     "dlpack-capsule-type": Rule("error", "DLPack, Python Specification", "__dlpack__ gives a PyCapsule"),
     "dlpack-capsule-name": Rule("error", "DLPack, Python Specification", "it is named dltensor or dltensor_versioned"),
     "dlpack-max-version": Rule(
         "error", f"{_DA}: max_version", "without max_version, or below 1.0, no versioned tensor is given"
     ),
-    "dlpack-versioned": Rule("warning", f"{_DA}: max_version", "who asks for 1.0 or later gets a versioned tensor"),
+    "dlpack-versioned": Rule("warning", f"{_DA}: max_version", "a request for 1.0 or later gives a versioned tensor"),
     "dlpack-version": Rule("error", f"{_DL}: DLPackVersion", "the version of a versioned tensor is 1.x"),
     "dlpack-struct-memory": Rule(
         "error", f"{_DL}: DLManagedTensor", "the structure, its shape and its strides can be read"
     ),
-    "dlpack-capsule-leaks": Rule(
-        "error", "DLPack, Python Specification", "a capsule that nobody took calls the deleter, once"
-    ),
+    "dlpack-capsule-leaks": Rule("error", "DLPack, Python Specification", "an unused capsule calls the deleter, once"),
     "dlpack-capsule-deletes-used": Rule(
         "error", "DLPack, Python Specification", "a capsule that was renamed to used_... calls no deleter"
     ),
     "dlpack-capsule-shared": Rule("error", "DLPack, Python Specification", "each call gives a tensor of its own"),
     "dlpack-ndim": Rule("error", f"{_DL}: DLTensor.ndim", "ndim is not negative"),
-    "dlpack-shape": Rule("error", f"{_DL}: DLTensor.shape", "shape is there, not negative, and doesn't overflow"),
+    "dlpack-shape": Rule("error", f"{_DL}: DLTensor.shape", "shape is present, not negative, and doesn't overflow"),
     "dlpack-strides-null": Rule("error", f"{_DL}: DLTensor.strides", "strides are not null since 1.2"),
     "dlpack-strides-null-before": Rule(
-        "note", f"{_DL}: DLTensor.strides", "strides are better not null before 1.2, too"
+        "note", f"{_DL}: DLTensor.strides", "strides should not be null before 1.2, too"
     ),
     "dlpack-dtype": Rule("error", f"{_DL}: DLDataType", "code, bits and lanes fit together"),
     "dlpack-null-data": Rule("error", f"{_DL}: DLTensor.data", "data is null only for size zero"),
     "dlpack-zero-size": Rule("warning", f"{_DL}: DLTensor.data", "data is null for size zero"),
     "dlpack-extent": Rule("error", f"{_DL}: DLTensor.byte_offset", "the first and the last byte have addresses"),
-    "dlpack-memory": Rule("error", f"{_DL}: DLTensor.data", "memory of the CPU is there"),
+    "dlpack-memory": Rule("error", f"{_DL}: DLTensor.data", "memory of the CPU can be read"),
     "dlpack-flags": Rule(
-        "error", f"{_DL}: DLManagedTensorVersioned.flags", "flags are those of the text, where they belong"
+        "error",
+        f"{_DL}: DLManagedTensorVersioned.flags",
+        "flags are those in the specification, where they are allowed",
     ),
     "dlpack-copied-flag": Rule("error", f"{_DA}: copy", "the copied flag is set for copies, and for nothing else"),
     "dlpack-copy-true": Rule("error", f"{_DA}: copy", "copy=True gives other memory each time"),
     "dlpack-copy-false": Rule("error", f"{_DA}: copy", "copy=False shares the memory, or raises BufferError"),
-    "dlpack-dl-device": Rule("error", f"{_DA}: dl_device", "the tensor is on the device that was asked for"),
-    "dlpack-dl-device-error": Rule("error", f"{_DA}: dl_device", "a device that can't be had raises BufferError"),
+    "dlpack-dl-device": Rule("error", f"{_DA}: dl_device", "the tensor is on the requested device"),
+    "dlpack-dl-device-error": Rule("error", f"{_DA}: dl_device", "a device that isn't available raises BufferError"),
     "dlpack-dl-device-own": Rule(
-        "error", f"{_DA}: dl_device", "its own device, as __dlpack_device__ says it, can be asked for"
+        "error", f"{_DA}: dl_device", "its own device, that of __dlpack_device__, can be requested"
     ),
     "dlpack-stream-zero": Rule("error", f"{_DA}: stream", "0 is refused for CUDA; 1 and 2 for ROCm"),
-    "dlpack-stream-negative": Rule("error", f"{_DA}: stream", "below -1 nothing is a stream"),
-    "dlpack-stream-taken": Rule("error", f"{_DA}: stream", "None and -1 are taken, and 1 and 2 for CUDA"),
-    "dlpack-stream-cpu": Rule("warning", f"{_DA}: stream", "a device without streams takes None alone"),
+    "dlpack-stream-negative": Rule("error", f"{_DA}: stream", "a number below -1 is refused"),
+    "dlpack-stream-taken": Rule("error", f"{_DA}: stream", "None and -1 are accepted, and 1 and 2 for CUDA"),
+    "dlpack-stream-cpu": Rule("warning", f"{_DA}: stream", "a device without streams accepts only None"),
     "dlpack-legacy-readonly": Rule(
         "error",
         "DLPack 1.0, DLPACK_FLAG_BITMASK_READ_ONLY",
-        "what is read-only isn't exported unversioned, which can't say so",
+        "read-only memory isn't exported unversioned, without the flag for it",
     ),
     "dlpack-lifetime": Rule(
-        "error", f"{_DL}: DLManagedTensor", "exported memory stays as it is when the object is gone"
+        "error", f"{_DL}: DLManagedTensor", "exported memory doesn't change when the object is destroyed"
     ),
     # ---- DLPack's C exchange API
-    "exchange-on-type": Rule("error", f"{_X}", "the attribute is the type's, the same for every object"),
+    "exchange-on-type": Rule("error", f"{_X}", "the attribute is on the type, the same for every object"),
     "exchange-capsule": Rule("error", f"{_X}", "it is a PyCapsule named dlpack_exchange_api"),
     "exchange-version": Rule("error", f"{_X}Header.version", "the version is 1.x, and 1.3 or later"),
-    "exchange-functions": Rule("error", f"{_X}", "all functions but dltensor_from_py_object_no_sync are there"),
+    "exchange-functions": Rule("error", f"{_X}", "all functions except dltensor_from_py_object_no_sync are present"),
     "exchange-tensor": Rule(
         "error", f"{_X}: managed_tensor_from_py_object_no_sync", "it gives the tensor of __dlpack__"
     ),
     "exchange-dltensor": Rule("error", f"{_X}: dltensor_from_py_object_no_sync", "it gives the tensor of __dlpack__"),
-    "exchange-stream": Rule(
-        "error", f"{_X}: current_work_stream", "it answers 0; for the CPU there is no stream to give"
-    ),
+    "exchange-stream": Rule("error", f"{_X}: current_work_stream", "it returns 0; for the CPU it gives no stream"),
     "exchange-allocator": Rule("error", f"{_X}: managed_tensor_allocator", "it gives a tensor like its prototype"),
     "exchange-to-object": Rule(
         "error", f"{_X}: managed_tensor_to_py_object_no_sync", "it gives an object of the right type"
@@ -245,7 +249,7 @@ RULES: dict[str, Rule] = {
     "cai-raises": Rule("error", f"{_CAI}: Python Interface Specification", "the attribute can be read"),
     "cai-dict": Rule("error", f"{_CAI}: Python Interface Specification", "the attribute is a dict"),
     "cai-missing": Rule(
-        "error", f"{_CAI}: Python Interface Specification", "shape, typestr, data and version are there"
+        "error", f"{_CAI}: Python Interface Specification", "shape, typestr, data and version are present"
     ),
     "cai-shape": Rule("error", f"{_CAI}: shape", "shape is a tuple of 64 integers at most, none of them negative"),
     "cai-typestr": Rule(
@@ -259,7 +263,7 @@ RULES: dict[str, Rule] = {
     "cai-version": Rule("error", f"{_CAI}: version", "version is an integer from 0 to 3"),
     "cai-strides": Rule("error", f"{_CAI}: strides", "strides are None or a tuple of as many integers as shape has"),
     "cai-strides-contiguous": Rule(
-        "error", f"{_CAI}: strides", "from version 2 on, strides of what is C-contiguous are None"
+        "error", f"{_CAI}: strides", "from version 2 on, strides of a C-contiguous array are None"
     ),
     "cai-zero-size": Rule("error", f"{_CAI}: data", "from version 2 on, the pointer is 0 for size zero"),
     "cai-null-pointer": Rule("error", f"{_CAI}: data", "the pointer is 0 only for size zero"),
@@ -269,13 +273,13 @@ RULES: dict[str, Rule] = {
     "cai-descr": Rule(
         "error",
         f"{_CAI}: descr",
-        "descr is a list of (name, type[, shape]) of the size that typestr says, with fields for kind V alone",
+        "descr is a list of (name, type[, shape]) of the size of typestr, with fields for kind V only",
     ),
     "cai-mask": Rule("error", f"{_CAI}: mask", "mask is None, or exports the interface itself, in a shape that fits"),
     # ---- NumPy array interface
     "array-raises": Rule("error", f"{_AI}: __array_interface__", "the attribute can be read"),
     "array-dict": Rule("error", f"{_AI}: __array_interface__", "the attribute is a dict"),
-    "array-missing": Rule("error", f"{_AI}: __array_interface__", "shape, typestr and version are there"),
+    "array-missing": Rule("error", f"{_AI}: __array_interface__", "shape, typestr and version are present"),
     "array-shape": Rule("error", f"{_AI}: shape", "shape is a tuple of 64 integers at most, none of them negative"),
     "array-typestr": Rule(
         "error", f"{_AI}: typestr", "typestr is byte order (< or >, a bar for none), kind and size in bytes, as in <f4"
@@ -289,11 +293,11 @@ RULES: dict[str, Rule] = {
     "array-strides": Rule("error", f"{_AI}: strides", "strides are None or a tuple of as many integers as shape has"),
     "array-null-pointer": Rule("error", f"{_AI}: data", "the pointer is 0 only for size zero"),
     "array-extent": Rule("error", f"{_AI}: strides", "the first and the last byte have addresses"),
-    "array-memory": Rule("error", f"{_AI}: data", "the memory is there"),
+    "array-memory": Rule("error", f"{_AI}: data", "the memory can be read"),
     "array-descr": Rule(
         "error",
         f"{_AI}: descr",
-        "descr is a list of (name, type[, shape]) of the size that typestr says, with fields for kind V alone",
+        "descr is a list of (name, type[, shape]) of the size of typestr, with fields for kind V only",
     ),
     "array-mask": Rule("error", f"{_AI}: mask", "mask is None, or exports an array, in a shape that fits"),
     # ---- SYCL USM array interface
@@ -302,7 +306,7 @@ RULES: dict[str, Rule] = {
     "usm-missing": Rule(
         "error",
         f"{_USM}: __sycl_usm_array_interface__",
-        "shape, typestr, version and syclobj are there, and data or a buffer",
+        "shape, typestr, version and syclobj are present, and data or a buffer",
     ),
     "usm-version": Rule("error", f"{_USM}: version", "version is 1"),
     "usm-shape": Rule("error", f"{_USM}: shape", "shape is a tuple of 64 integers at most, none of them negative"),
@@ -314,12 +318,12 @@ RULES: dict[str, Rule] = {
     "usm-typestr-order": Rule(
         "warning",
         f"{_USM}: keys align with __array_interface__",
-        "typestr says the order of bytes where there are several, as in <f4",
+        "typestr has the byte order of elements of several bytes, as in <f4",
     ),
     "usm-typedescr": Rule(
         "error",
         f"{_USM}: typedescr",
-        "typedescr is a list of (name, type[, shape]) of the size that typestr says, with fields for kind V alone",
+        "typedescr is a list of (name, type[, shape]) of the size of typestr, with fields for kind V only",
     ),
     "usm-strides": Rule(
         "error", f"{_USM}: strides", "strides are None or a tuple of as many integers as shape has, in elements"
@@ -328,12 +332,12 @@ RULES: dict[str, Rule] = {
     "usm-data": Rule(
         "error",
         f"{_USM}: data",
-        "data is a tuple of the address, an int, and the read-only flag, a bool; without it the key isn't there",
+        "data is a tuple of the address, an int, and the read-only flag, a bool; without data the key is absent",
     ),
     "usm-null-pointer": Rule("error", f"{_USM}: data", "the pointer is 0 only for size zero"),
     "usm-extent": Rule("error", f"{_USM}: strides and offset", "the first and the last byte have addresses"),
     "usm-buffer": Rule(
-        "error", f"{_USM}: buffer interface", "the buffer in the place of data gives the bytes of all elements"
+        "error", f"{_USM}: buffer interface", "the buffer instead of data has the bytes of all elements"
     ),
     "usm-syclobj": Rule(
         "error",
@@ -343,7 +347,7 @@ RULES: dict[str, Rule] = {
     "usm-filter": Rule(
         "error",
         f"{_USM}: syclobj, filter selector string",
-        "it is backend:device_type:number, and of a device that is there",
+        "it is backend:device_type:number, of an existing device",
     ),
     "usm-get-capsule": Rule(
         "error", f"{_USM}: syclobj, _get_capsule()", "_get_capsule() can be called, and gives a capsule"
@@ -353,21 +357,21 @@ RULES: dict[str, Rule] = {
     "usm-capsule-shared": Rule(
         "error",
         "Crossdock, a capsule is for one consumer",
-        "each reading, and each _get_capsule(), gives a capsule of its own",
+        "each access, and each _get_capsule(), gives a new capsule",
     ),
-    "usm-capsule-memory": Rule("error", f"{_USM}: syclobj, named capsule", "its pointer leads to a context or a queue"),
+    "usm-capsule-memory": Rule("error", f"{_USM}: syclobj, named capsule", "it points to a context or a queue"),
     "usm-read-only-unsure": Rule(
         "note",
         "dpctl.memory: __sycl_usm_array_interface__",
-        "dpctl.memory says read-only of memory that may be written",
+        "dpctl.memory marks writable memory as read-only",
     ),
     "usm-pointer": Rule(
         "error", f"{_USM}: data", "the pointer is a USM pointer of the context that syclobj stands for"
     ),
     "usm-pointer-unchecked": Rule(
-        "note", f"{_USM}: data", "pointers are checked where dpctl was imported: a run time is asked"
+        "note", f"{_USM}: data", "pointers are checked by the SYCL run time, if dpctl was imported"
     ),
-    "usm-bounds": Rule("error", f"{_USM}: strides and offset", "all elements lie in USM memory of that context"),
+    "usm-bounds": Rule("error", f"{_USM}: strides and offset", "all elements are in USM memory of that context"),
     "usm-device-buffer": Rule(
         "error", f"{_USM}: buffer interface", "memory of kind device, which the host can't read, has no buffer"
     ),
@@ -379,31 +383,33 @@ RULES: dict[str, Rule] = {
     "buffer-null": Rule("error", f"{_B}: Py_buffer.buf", "buf is null only for length zero"),
     "buffer-itemsize": Rule("error", f"{_B}: Py_buffer.itemsize", "itemsize is positive, and that of format"),
     "buffer-ndim": Rule("error", f"{_B}: Py_buffer.ndim", "ndim is 0 to 64"),
-    "buffer-shape": Rule("error", f"{_B}: Py_buffer.shape", "shape is there where it is asked for, and not negative"),
-    "buffer-strides": Rule("error", f"{_B}: Py_buffer.strides", "strides are there where they are asked for"),
+    "buffer-shape": Rule("error", f"{_B}: Py_buffer.shape", "shape is present if it is requested, and not negative"),
+    "buffer-strides": Rule("error", f"{_B}: Py_buffer.strides", "strides are present if they are requested"),
     "buffer-len": Rule("error", f"{_B}: Py_buffer.len", "len is the product of shape times itemsize"),
-    "buffer-memory": Rule("error", f"{_B}: Py_buffer.buf", "the memory is there"),
+    "buffer-memory": Rule("error", f"{_B}: Py_buffer.buf", "the memory can be read"),
     "buffer-writable": Rule("error", f"{_B}: PyBUF_WRITABLE", "a writable buffer is given, or BufferError raised"),
     "buffer-readonly-varies": Rule("error", f"{_B}: Py_buffer.readonly", "readonly is the same for all consumers"),
     "buffer-simple": Rule(
-        "error", f"{_B}: PyBUF_SIMPLE", "what isn't contiguous isn't given to who can't take strides"
+        "error", f"{_B}: PyBUF_SIMPLE", "memory that isn't contiguous isn't exported without strides"
     ),
-    "buffer-lifetime": Rule("error", f"{_B}: Py_buffer.obj", "memory stays as it is while a buffer is held"),
+    "buffer-lifetime": Rule("error", f"{_B}: Py_buffer.obj", "the memory doesn't change while a buffer is held"),
     # ---- several protocols of one object
-    "across-pointer": Rule("error", "Crossdock, one array in every protocol", "all protocols show the same memory"),
-    "across-shape": Rule("error", "Crossdock, one array in every protocol", "all protocols tell the same shape"),
-    "across-strides": Rule("error", "Crossdock, one array in every protocol", "all protocols tell the same strides"),
+    "across-pointer": Rule("error", "Crossdock, one array in every protocol", "all protocols export the same memory"),
+    "across-shape": Rule("error", "Crossdock, one array in every protocol", "all protocols have the same shape"),
+    "across-strides": Rule("error", "Crossdock, one array in every protocol", "all protocols have the same strides"),
     "across-itemsize": Rule(
-        "error", "Crossdock, one array in every protocol", "all protocols tell the same size of elements"
+        "error", "Crossdock, one array in every protocol", "all protocols have the same size of elements"
     ),
     "across-device": Rule(
-        "error", "Crossdock, one array in every protocol", "what is the CPU's in one protocol is no GPU's in another"
+        "error",
+        "Crossdock, one array in every protocol",
+        "memory of the CPU in one protocol isn't memory of a GPU in another",
     ),
-    "across-readonly": Rule("error", _BEYOND, "what is read-only in one protocol is so in every one"),
+    "across-readonly": Rule("error", _BEYOND, "memory that is read-only in one protocol is read-only in all"),
     # ---- every protocol
     "values-raise": Rule(
         "error",
-        "Crossdock, exports can be looked at",
-        "to compare, count or go through what is handed out raises nothing",
+        "Crossdock, exports can be inspected",
+        "comparing, counting or iterating over the exported values raises nothing",
     ),
 }

@@ -269,7 +269,7 @@ def _flags(checker: Checker, path: str, raw: abi.ArrowSchema, known: str | None)
     if raw.flags & ORDERED and not raw.dictionary:
         checker.add("arrow-schema-flags", f"{path}: an ordered dictionary is said to be there, and none is")
     if raw.flags & KEYS_SORTED and known not in ("+m", None):
-        checker.add("arrow-schema-flags", f"{path}: keys are said to be sorted, and this is no map")
+        checker.add("arrow-schema-flags", f"{path}: the flag for sorted keys is set, but this is not a map")
 
 
 def defused(checker: Checker, place: int, what: str, top: int) -> bool:
@@ -282,7 +282,7 @@ def defused(checker: Checker, place: int, what: str, top: int) -> bool:
     callback = memory.pointer_at(place)
     if not callback or memory.executable(callback):
         return False
-    checker.add("arrow-struct-memory", f"{what}: release, {callback:#x}, is no function")
+    checker.add("arrow-struct-memory", f"{what}: release, {callback:#x}, is not a function")
     memory.store_pointer(top, 0)
     return True
 

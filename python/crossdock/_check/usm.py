@@ -68,13 +68,13 @@ class _Interface:
             self.add("missing", f"not there: {', '.join(missing)}")
         # Checks each entry by itself first, so that the report lists all errors at once.
         if "version" in given:
-            with checker.going_on():
+            with checker.checking_one():
                 version = given["version"]
                 if not is_integer(version) or version != _VERSION:
                     self.add("version", f"version is {formatted(version)}")
         context = None
         if "syclobj" in given:
-            with checker.going_on():
+            with checker.checking_one():
                 context = self._syclobj(given["syclobj"])
         view = self._view(given)
         if view is None or checker.errors() != before:
@@ -95,26 +95,26 @@ class _Interface:
         itemsize: int | None = None
         known: tuple[int, ...] | None = None
         if "shape" in given:
-            with checker.going_on():
+            with checker.checking_one():
                 if are_extents(shape):
                     known = shape
                 else:
                     self.add("shape", wrong_shape(shape))
-        with checker.going_on():
+        with checker.checking_one():
             itemsize = self._type(given.get("typestr"), given.get("typedescr"), there="typestr" in given)
         placed = False
-        with checker.going_on():
+        with checker.checking_one():
             problem = wrong_strides(strides, known)
             if problem:
                 self.add("strides", problem)
             placed = problem is None
-        with checker.going_on():
+        with checker.checking_one():
             if not is_integer(offset):
                 self.add("offset", f"offset is {formatted(offset)}")
                 placed = False
         address: tuple[int, bool | None] | None = None
         if "data" in given:
-            with checker.going_on():
+            with checker.checking_one():
                 address = self._address(given["data"])
         if known is None or itemsize is None:
             return None
@@ -161,7 +161,9 @@ class _Interface:
         if not sycl.is_a(self.thing, "Memory"):
             return data
         if data[1]:
-            self.add("read-only-unsure", "data says read-only; dpctl.memory always does, so it isn't checked")
+            self.add(
+                "read-only-unsure", "data is marked as read-only; dpctl.memory always does this, so it isn't checked"
+            )
         return data[0], None
 
     def _data(
@@ -221,7 +223,7 @@ class _Interface:
             return self._capsule(syclobj)
         get_capsule = attribute(syclobj, "_get_capsule")
         if get_capsule is None:
-            self.add("syclobj", f"syclobj is {type(syclobj).__name__}, which stands for no context")
+            self.add("syclobj", f"syclobj is {type(syclobj).__name__}, which is not a context")
             return None
         try:
             got, other = get_capsule(), get_capsule()
@@ -240,7 +242,7 @@ class _Interface:
         if wrong:
             self.add(
                 "filter",
-                f"{formatted(text)}: {formatted(wrong[0])} is no backend:device_type:number, "
+                f"{formatted(text)}: {formatted(wrong[0])} is not of the form backend:device_type:number, "
                 "in lower case, without spaces",
             )
             return None
@@ -249,7 +251,7 @@ class _Interface:
     def _capsule(self, given: object) -> object:
         name = capsule.name_of(given)
         if name in [b"used_" + one for one in _NAMES]:
-            self.add("capsule-used", f"the capsule is named {name!r}: somebody took what it held")
+            self.add("capsule-used", f"the capsule is named {name!r}: its content was already consumed")
         elif name not in _NAMES:
             self.add("capsule-name", f"the capsule is named {name!r}")
         elif not sycl.leads_to_sycl(capsule.pointer_of(given)):
@@ -268,21 +270,21 @@ class _Interface:
             return
         run_time = sycl.run_time()
         if run_time is None:
-            why = "dpctl's library isn't there" if sycl.imported() else "import dpctl first, and it is asked"
-            self.add("pointer-unchecked", f"no run time was asked about {view.pointer:#x}: {why}")
+            why = "dpctl's library isn't found" if sycl.imported() else "import dpctl first"
+            self.add("pointer-unchecked", f"{view.pointer:#x} wasn't checked by the SYCL run time: {why}")
             return
         try:
             with run_time.context(syclobj) as context:
                 self._bounds(view, run_time, context, given)
         except Exception as error:
             rule = "filter" if isinstance(syclobj, str) else "syclobj"
-            self.add(rule, f"{formatted(syclobj)} stands for no context here: {described(error)}")
+            self.add(rule, f"{formatted(syclobj)} is not a context of this process: {described(error)}")
 
     def _bounds(self, view: View, run_time: sycl.RunTime, context: int, given: dict[Any, Any]) -> None:
         kind = run_time.kind(view.pointer, context)
         base = given["data"][0] if "data" in given else view.pointer
         if kind is None and (base == view.pointer or run_time.kind(base, context) is None):
-            self.add("pointer", f"{base:#x} is no USM pointer of the context of {type(given['syclobj']).__name__}")
+            self.add("pointer", f"{base:#x} is not a USM pointer of the context of {type(given['syclobj']).__name__}")
             return
         kind_of_base = run_time.kind(base, context)
         start, end = view.extent()

@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "../deferred.h"
-#include "../tensor/names.h"
 #include "../tensor/queue.h"
 #include "../tensor/tensor.h"
 #include "../tensor/transfer.h"
@@ -12,6 +11,9 @@
 #include "placement.h"
 #include "selector.h"
 #include "usm_type.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
 
 namespace crossdock::python {
 
@@ -24,50 +26,46 @@ PyObject* usm_type(PyObject* self, void* /*unused*/) noexcept {
   return PyUnicode_InternFromString(usm_type_name(*kind));
 }
 
-PyObject* copy_to_method(PyObject* self, PyObject* const* arguments, Py_ssize_t positional,
-                         PyObject* keywords) noexcept {
-  PyObject* usm = nullptr;
-  PyObject* const known[] = {names::usm_type()};
-  PyObject** const out[] = {&usm};
-  if (positional > 1) {
-    PyErr_SetString(PyExc_TypeError, "copy_to() takes a queue, and usm_type as keyword");
-    return nullptr;
-  }
-  if (!names::read_keywords("copy_to", arguments + positional, keywords, known, out)) return nullptr;
-  return guarded([&] {
-    drain_deferred();
-    PyObject* const named = positional == 1 && given(arguments[0]) ? arguments[0] : chosen_queue();
-    const Queue queue = select_queue(named != nullptr ? named : default_queue_object());
-    return new_tensor(copy_to_queue(tensor_of(self), queue, usm_type_in(usm)));
-  });
-}
-
-PyObject* copy_from_method(PyObject* self, PyObject* const* arguments, Py_ssize_t positional,
-                           PyObject* keywords) noexcept {
-  PyObject* named = nullptr;
-  PyObject* const known[] = {names::queue()};
-  PyObject** const out[] = {&named};
-  if (positional != 1) {
-    PyErr_SetString(PyExc_TypeError, "copy_from() takes an array, and queue as keyword");
-    return nullptr;
-  }
-  if (!names::read_keywords("copy_from", arguments + positional, keywords, known, out)) return nullptr;
-  return guarded([&] {
-    drain_deferred();
-    std::optional<Queue> queue = queue_in(named);
-    if (queue && queue->device() == device::Device{}) queue.reset();  // the host's queue orders nothing
-    Tensor source;
-    tensor_from_any(arguments[0], {}, &source);
-    return new_tensor(copy_into(tensor_of(self), source, queue ? &*queue : nullptr));
-  });
-}
-
-PyObject* collocate(PyObject* self, PyObject* other) noexcept {
-  return guarded([&]() -> PyObject* {
-    drain_deferred();
-    const Queue queue = queue_of(other);
-    return new_tensor(collocated(tensor_of(self), queue));
-  });
+void def_queue_methods() {
+  def_tensor_method(
+      "copy_to",
+      [](const TensorObject& self, nb::handle queue, nb::handle usm_type) {
+        drain_deferred();
+        PyObject* const named = queue.is_none() ? chosen_queue() : queue.ptr();
+        const Queue on = select_queue(named != nullptr ? named : default_queue_object());
+        return checked(new_tensor(copy_to_queue(*self, on, usm_type_in(usm_type.ptr()))));
+      },
+      nb::arg().none() = nb::none(), nb::kw_only(), "usm_type"_a.none() = nb::none(),
+      "Returns a copy for work on a queue. The copy runs on that queue and may still be under way when this "
+      "returns.\n\n"
+      "queue: any argument of Queue(). None: the current queue (crossdock.offload).");
+  def_tensor_method(
+      "copy_from",
+      [](const TensorObject& self, nb::handle source, nb::handle queue) {
+        drain_deferred();
+        std::optional<Queue> on = queue_in(queue);
+        if (on && on->device() == device::Device{}) on.reset();  // the host's queue orders nothing
+        Tensor from;
+        tensor_from_any(source.ptr(), {}, &from);
+        return checked(new_tensor(copy_into(*self, from, on ? &*on : nullptr)));
+      },
+      nb::arg().none(), nb::kw_only(), "queue"_a.none() = nb::none(),
+      "Copies the elements of an array of the same shape and type into this tensor's memory, which must be writable "
+      "and in C order. A source in C order needs no further memory.\n\n"
+      "Returns this tensor with the end of the copy as its event: use the result from then on.\n\n"
+      "queue: the queue on which the copy runs; it may still be under way when this returns. Without a queue, the "
+      "copy runs on the queue of this tensor, else on the queue of the source. If one of the two is host memory, it "
+      "is then complete when this returns.");
+  def_tensor_method(
+      "collocate",
+      [](const TensorObject& self, nb::handle other) {
+        drain_deferred();
+        return checked(new_tensor(collocated(*self, queue_of(other))));
+      },
+      nb::arg().none(),
+      "Returns the elements for work on a queue. If the queue reaches the memory, this is the same memory, associated "
+      "with the queue, and the queue is ordered after the pending work on it. Else it is a copy.\n\n"
+      "other: any argument of Queue(), or an array, whose queue is then used.");
 }
 
 }  // namespace crossdock::python

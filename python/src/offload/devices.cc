@@ -11,7 +11,7 @@
 #include "../tensor/device.h"
 #include "../tensor/transfer.h"
 #include "../text.h"
-#include "crossdock/device/filter.h"
+#include "crossdock/device/registry.h"
 #include "usm_type.h"
 
 namespace nb = nanobind;
@@ -62,8 +62,9 @@ nb::list devices() {
 }  // namespace
 
 void bind_devices(nb::module_& module) {
-  module.def("devices", devices,
-             "Every driver that was looked for, found or not, what was tried, and its devices: a list of dicts.");
+  module.def(
+      "devices", devices,
+      "Returns a dict for each driver that was searched for: whether it was found, the paths tried, and its devices.");
 }
 
 }  // namespace crossdock::python

@@ -13,8 +13,7 @@
 #include "../tensor/transfer.h"
 #include "../wait.h"
 #include "crossdock/core/error.h"
-#include "crossdock/device/filter.h"
-#include "crossdock/offload/collocate.h"
+#include "crossdock/device/registry.h"
 #include "crossdock/offload/placement.h"
 #include "selector.h"
 
@@ -34,7 +33,7 @@ class Arrays {
     for (Py_ssize_t i = 0; i < count; ++i) {
       if (PyUnicode_Check(objects[i]) != 0 || queue_or_null(objects[i]) != nullptr) {
         throw InvalidArgumentError("argument " + std::to_string(i) +
-                                   " is a queue among the arrays; one to run on goes as queue=");
+                                   " is a queue, not an array; pass the queue as queue=");
       }
       if (is_tensor(objects[i])) {
         pointers_.push_back(&tensor_of(objects[i]));
@@ -98,7 +97,7 @@ void bind_placement(nb::module_& module) {
   module.attr("DEFAULT_FILTER") = nb::str(device::kDefaultFilter.data(), device::kDefaultFilter.size());
   module.def(
       "queue_of", [](nb::handle of) { return queue_object(queue_of(of)); }, "of"_a,
-      "The queue that an object names, or that an array is on.");
+      "Returns the queue that an object names, or that an array is on.");
   module.def(
       "first_queue_of",
       [](const nb::args& arrays) {
@@ -110,7 +109,7 @@ void bind_placement(nb::module_& module) {
         }();
         return queue ? queue_object(*queue) : nb::none();
       },
-      "arrays"_a, "That of the first array that is on one; None where all are the host's.");
+      "arrays"_a, "Returns the queue of the first array that is on one. None if all are host arrays.");
 }
 
 }  // namespace crossdock::python

@@ -15,9 +15,9 @@
 #include "../tensor/tensor.h"
 #include "../tensor/transfer.h"
 #include "crossdock/core/error.h"
-#include "crossdock/exchange/foreign_stream.h"
-#include "crossdock/offload/queues.h"
+#include "crossdock/offload/queue_manager.h"
 #include "crossdock/session/runtime.h"
+#include "exchange/foreign_stream.h"
 #include "placement.h"
 
 namespace nb = nanobind;
@@ -102,7 +102,7 @@ Queue of_cuda_stream(nb::handle stream, const nb::object& protocol) {
   if (all.find("cuda") == nullptr) {
     throw UnsupportedError("a CUDA stream was given, and CUDA's driver library wasn't found here");
   }
-  const auto owner = held(std::shared_ptr<void>(std::make_shared<PyOwner>(stream.ptr())));
+  const auto owner = defer_drop(std::shared_ptr<void>(std::make_shared<PyOwner>(stream.ptr())));
   return exchange::wrap_cuda_stream(*handle, said_device(stream), owner, all);
 }
 

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "crossdock/array/tensor.h"
-#include "crossdock/device/buffer.h"
+#include "crossdock/device/device.h"
 
 /// Names of kinds of memory, as in SYCL.
 namespace crossdock::python {

@@ -57,8 +57,8 @@ const char* descr_key(Units units) noexcept { return units == Units::kBytes ? "d
 void refuse_mask(const Tensor& tensor) {
   if (!tensor.mask) return;
   throw UnsupportedError(
-      "a tensor with a mask has no __array_interface__, as NumPy would take it without; fill or drop the masked "
-      "elements, or hand it over as Arrow data");
+      "a tensor with a mask has no __array_interface__, because NumPy would ignore the mask; fill or drop the masked "
+      "elements, or export the tensor as Arrow data");
 }
 
 /// Returns the type of elements whose NumPy dtype comes from another package (ml_dtypes): its name says what the
@@ -135,14 +135,14 @@ bool describe_from(const nb::dict& interface, const char* where, Tensor* out, Un
   const nb::object data = entry(interface, "data");
   if (PyTuple_Check(data.ptr()) == 0) return false;
   if (PyTuple_GET_SIZE(data.ptr()) != 2) {
-    throw InvalidDataError(std::string(where) + ": its data is a pair of address and read-only flag");
+    throw InvalidDataError(std::string(where) + ": its data must be a pair of address and read-only flag");
   }
   PyObject* const address = PyTuple_GET_ITEM(data.ptr(), 0);
   if (PyLong_Check(address) == 0 || PyBool_Check(address) != 0) fail_type(where, "data[0]", "an int", address);
   const unsigned long long pointer = PyLong_AsUnsignedLongLong(address);
   if (pointer == static_cast<unsigned long long>(-1) && PyErr_Occurred() != nullptr) {
     PyErr_Clear();
-    throw InvalidDataError(std::string(where) + ": its data[0] is no address: negative, or beyond 64 bits");
+    throw InvalidDataError(std::string(where) + ": its data[0] is not an address: it is negative, or beyond 64 bits");
   }
   PyObject* const read_only = PyTuple_GET_ITEM(data.ptr(), 1);
   if (PyBool_Check(read_only) == 0) fail_type(where, "data[1]", "a bool", read_only);
@@ -157,7 +157,7 @@ void read_mask(const nb::dict& interface, const char* where, Tensor* out,
   if (given.is_none()) return;
   // Guards against endless recursion: a mask may name itself as its mask.
   thread_local bool reading = false;
-  if (reading) throw InvalidDataError(std::string(where) + ": its mask has a mask itself");
+  if (reading) throw InvalidDataError(std::string(where) + ": its mask has a mask");
   struct Reading {
     Reading() { reading = true; }
     ~Reading() { reading = false; }
@@ -167,7 +167,7 @@ void read_mask(const nb::dict& interface, const char* where, Tensor* out,
     const Reading now;
     read(given.ptr(), &mask);
   }
-  if (mask.mask) throw InvalidDataError(std::string(where) + ": its mask has a mask itself");
+  if (mask.mask) throw InvalidDataError(std::string(where) + ": its mask has a mask");
   // NumPy's specification: "broadcastable to the shape of the original array".
   const auto fail = [&] {
     throw InvalidDataError(std::string(where) + ": a mask of shape " + array::shape_text(mask.shape()) +
@@ -192,7 +192,7 @@ nb::dict interface_of(const Tensor& tensor, int version, Units units) {
   const std::string typestr = array::typestr_of(tensor.type);
   if (typestr.empty()) {
     throw ExportError("the array interfaces have no typestr for elements of type " +
-                      array::element_type_name(tensor.type) + "; hand it over by DLPack");
+                      array::element_type_name(tensor.type) + "; export it by DLPack");
   }
   nb::dict interface;
   interface["shape"] = checked(tuple_of(tensor.shape()));
@@ -219,7 +219,7 @@ PyObject* array_interface(PyObject* self, void* /*unused*/) noexcept {
       return nullptr;
     }
     if (array::typestr_of(tensor.type).empty()) {
-      PyErr_Format(PyExc_AttributeError, "a tensor of %s has no __array_interface__: there is no typestr for it",
+      PyErr_Format(PyExc_AttributeError, "a tensor of %s has no __array_interface__: it has no typestr",
                    array::element_type_name(tensor.type).c_str());
       return nullptr;
     }
@@ -246,7 +246,7 @@ PyObject* array_method(PyObject* self, PyObject* const* arguments, Py_ssize_t po
     refuse_mask(tensor);
     if (array::typestr_of(tensor.type).empty()) {
       throw ExportError("NumPy has no elements of type " + array::element_type_name(tensor.type) +
-                        "; hand it over by DLPack");
+                        "; export it by DLPack");
     }
     nb::dict options;
     if (given(dtype)) options["dtype"] = nb::borrow(dtype);
@@ -276,7 +276,7 @@ bool tensor_from_array_interface(PyObject* object, Tensor* out) {
     const nb::object data = entry(interface, "data");
     Tensor memory;
     if (!tensor_from_buffer(data.is_none() ? object : data.ptr(), &memory)) {
-      throw InvalidDataError(std::string(kWhere) + ": its data is neither a pair nor a buffer");
+      throw InvalidDataError(std::string(kWhere) + ": its data must be a pair or a buffer");
     }
     const nb::object offset = entry(interface, "offset");
     const std::int64_t start = offset.is_none() ? 0 : integer_in(offset, kWhere, "offset");

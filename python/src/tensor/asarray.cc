@@ -24,6 +24,7 @@
 #include "usm_array.h"
 
 namespace nb = nanobind;
+using namespace nb::literals;
 
 namespace crossdock::python {
 namespace {
@@ -37,8 +38,7 @@ using device::Queue;
 void refuse_masked_array(PyObject* object) {
   if (PyObject_CheckBuffer(object) == 0 || !is_made_from(Py_TYPE(object), "MaskedArray")) return;
   throw UnsupportedError(
-      "a masked array of NumPy doesn't say its mask in any protocol; fill it first (.filled()), or "
-      "hand over its .data and .mask");
+      "no protocol carries the mask of a NumPy masked array; fill it first (.filled()), or pass its .data and .mask");
 }
 
 /// Imports a NumPy scalar: numbers and bools by their buffer, others by __array__(). The scalar's own
@@ -50,7 +50,8 @@ bool tensor_from_scalar(PyObject* object, const ImportOptions& options, Tensor* 
   const bool number = is("numpy.number") && !is("numpy.timedelta64");
   if ((number || is("numpy.bool") || is("numpy.bool_")) && tensor_from_buffer(object, out)) return true;
   if (options.copy == false) {
-    throw ExportError("a copy is needed of a " + std::string(Py_TYPE(object)->tp_name) + ", and copy=False forbids it");
+    throw ExportError("importing a " + std::string(Py_TYPE(object)->tp_name) +
+                      " needs a copy, but copy=False forbids it");
   }
   const nb::object array = checked(PyObject_CallMethodNoArgs(object, names::__array__()));
   if (!tensor_from_array_interface(array.ptr(), out)) return false;
@@ -67,7 +68,7 @@ void fail_for_buffer(PyObject* object) {
   const std::string format = view.format != nullptr ? view.format : "B";
   PyBuffer_Release(&view);
   throw UnsupportedTypeError("an object of type " + std::string(Py_TYPE(object)->tp_name) +
-                             " has a buffer of format \"" + format + "\", which isn't one number or bytes");
+                             " has a buffer of format \"" + format + "\", which is neither a number nor bytes");
 }
 
 bool tensor_from_array_method(PyObject* object, const ImportOptions& options, Tensor* out) {
@@ -78,8 +79,8 @@ bool tensor_from_array_method(PyObject* object, const ImportOptions& options, Te
   const nb::object array =
       options.copy == false ? held(nb::arg("copy") = false) : nb::object(checked(PyObject_CallNoArgs(held.ptr())));
   if (PyObject_CheckBuffer(array.ptr()) == 0) {
-    throw InvalidDataError("__array__() of an object of type " + std::string(Py_TYPE(object)->tp_name) + " gave a " +
-                           Py_TYPE(array.ptr())->tp_name + ", which is no array");
+    throw InvalidDataError("__array__() of an object of type " + std::string(Py_TYPE(object)->tp_name) +
+                           " returned a " + Py_TYPE(array.ptr())->tp_name + ", which is not an array");
   }
   refuse_masked_array(array.ptr());
   return tensor_from_buffer(array.ptr(), out) || tensor_from_array_interface(array.ptr(), out);
@@ -105,8 +106,8 @@ void require_queue_of(const std::optional<Queue>& queue, const Device& device) {
 void require_device(const Device& device) {
   if (device != Device{}) return;
   throw InvalidArgumentError(
-      "usm_type is the kind of a device's memory, and the host's has none: name a queue or a device that isn't the "
-      "host, as in queue=\"gpu\"");
+      "usm_type is the kind of device memory, but host memory has none: give a queue or a device that isn't the host, "
+      "as in queue=\"gpu\"");
 }
 
 /// Describes memory for error messages, as in "shared memory of oneapi:0".
@@ -131,13 +132,13 @@ Tensor placed(Tensor tensor, const Options& options) {
     if (!queue) return tensor;
     if (std::optional<Tensor> associated = associated_with(tensor, *queue)) return *std::move(associated);
     if (copy == false) {
-      throw ExportError("a copy is needed, as the queue doesn't reach the array's memory, of " +
-                        device::to_string(tensor.device) + " but of another context; and copy=False forbids it");
+      throw ExportError("a copy is needed, because the queue can't access the memory of the array, which is of " +
+                        device::to_string(tensor.device) + " but of another context; copy=False forbids it");
     }
   }
   if (copy == false) {
-    throw ExportError("a copy is needed to bring an array in " + memory_text(tensor.device, usm_type_of(tensor)) +
-                      " to " + memory_text(target, kind) + ", and copy=False forbids it");
+    throw ExportError("an array in " + memory_text(tensor.device, usm_type_of(tensor)) + " needs a copy to " +
+                      memory_text(target, kind) + ", but copy=False forbids it");
   }
   if (queue && queue->device() == target) return copy_to_queue(tensor, *queue, kept);
   return copy_to(tensor, target, queue ? &*queue : nullptr, kept);
@@ -152,7 +153,7 @@ Tensor as_asked(Tensor tensor, const std::optional<Device>& target, std::optiona
   const Device to = elsewhere ? *target : tensor.device;
   if (copy == false) {
     throw ExportError("the producer gave an array in memory of " + device::to_string(tensor.device) + " instead of " +
-                      device::to_string(to) + ", and copy=False forbids to copy it");
+                      device::to_string(to) + ", but copy=False forbids a copy");
   }
   try {
     return copy_to(tensor, to, nullptr, elsewhere ? std::nullopt : std::optional(tensor.kind));
@@ -166,7 +167,7 @@ Tensor as_asked(Tensor tensor, const std::optional<Device>& target, std::optiona
 PyObject* asarray(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t positional,
                   PyObject* keywords) noexcept {
   if (positional < 1 || positional > 4) {
-    PyErr_SetString(PyExc_TypeError, "asarray() takes an object, and optionally device, copy and queue");
+    PyErr_SetString(PyExc_TypeError, "asarray() takes an object and, optionally, device, copy and queue");
     return nullptr;
   }
   PyObject* const object = arguments[0];
@@ -201,7 +202,7 @@ PyObject* asarray(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t p
 PyObject* from_dlpack(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t positional,
                       PyObject* keywords) noexcept {
   if (positional != 1) {
-    PyErr_SetString(PyExc_TypeError, "from_dlpack() takes an object, and device and copy as keywords");
+    PyErr_SetString(PyExc_TypeError, "from_dlpack() takes an object and, as keywords, device and copy");
     return nullptr;
   }
   Options options;
@@ -234,11 +235,12 @@ std::vector<std::int64_t> shape_in(PyObject* object) {
   const auto extent_in = [](PyObject* one) {
     const Py_ssize_t extent = PyNumber_AsSsize_t(one, PyExc_OverflowError);
     if (extent == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
-    if (extent < 0) throw InvalidArgumentError("a tensor has no negative extent; it was " + std::to_string(extent));
+    if (extent < 0)
+      throw InvalidArgumentError("the extents of a tensor must not be negative; one was " + std::to_string(extent));
     return static_cast<std::int64_t>(extent);
   };
   if (PyIndex_Check(object) != 0) return {extent_in(object)};
-  const nb::object sequence = checked(PySequence_Fast(object, "shape is an int or a sequence of them"));
+  const nb::object sequence = checked(PySequence_Fast(object, "shape must be an int or a sequence of ints"));
   std::vector<std::int64_t> shape;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence.ptr()); ++i) {
     shape.push_back(extent_in(PySequence_Fast_GET_ITEM(sequence.ptr(), i)));
@@ -248,7 +250,7 @@ std::vector<std::int64_t> shape_in(PyObject* object) {
 
 PyObject* empty(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t positional, PyObject* keywords) noexcept {
   if (positional < 1 || positional > 2) {
-    PyErr_SetString(PyExc_TypeError, "empty() takes a shape, and optionally a dtype");
+    PyErr_SetString(PyExc_TypeError, "empty() takes a shape and, optionally, a dtype");
     return nullptr;
   }
   PyObject* dtype = positional > 1 ? arguments[1] : nullptr;
@@ -297,38 +299,6 @@ PyMethodDef functions[] = {
 
 }  // namespace
 
-PyObject* to(PyObject* self, PyObject* const* arguments, Py_ssize_t positional, PyObject* keywords) noexcept {
-  Options options;
-  if (positional == 1) options.device = arguments[0];
-  PyObject* const known[] = {names::device(), names::queue()};
-  PyObject** const out[] = {&options.device, &options.queue};
-  if (positional > 1 || !names::read_keywords("to", arguments + positional, keywords, known, out) ||
-      options.device == nullptr) {
-    if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_TypeError, "to() takes a device, and a queue as keyword");
-    return nullptr;
-  }
-  return guarded([&] {
-    drain_deferred();
-    const array::Tensor& tensor = tensor_of(self);
-    if (!given(options.queue) && select_device(options.device) == tensor.device) return Py_NewRef(self);
-    return new_tensor(placed(Tensor(tensor), options));
-  });
-}
-
-PyObject* copy(PyObject* self, PyObject* const* arguments, Py_ssize_t positional, PyObject* keywords) noexcept {
-  PyObject* queue = nullptr;
-  PyObject* const known[] = {names::queue()};
-  PyObject** const out[] = {&queue};
-  if (positional > 0) PyErr_SetString(PyExc_TypeError, "copy() takes a queue as keyword only");
-  if (positional > 0 || !names::read_keywords("copy", arguments + positional, keywords, known, out)) return nullptr;
-  return guarded([&] {
-    drain_deferred();
-    const array::Tensor& tensor = tensor_of(self);
-    const std::optional<Queue> its = queue_in(queue);
-    return new_tensor(copy_to(tensor, tensor.device, its ? &*its : nullptr, tensor.kind));
-  });
-}
-
 void tensor_from_any(PyObject* object, const ImportOptions& options, Tensor* out) {
   if (is_tensor(object)) {
     *out = tensor_of(object);
@@ -358,8 +328,8 @@ void tensor_from_any(PyObject* object, const ImportOptions& options, Tensor* out
   fail_for_buffer(object);
   const bool values = PyList_Check(object) != 0 || PyTuple_Check(object) != 0 || PyNumber_Check(object) != 0;
   throw UnsupportedTypeError(
-      "an object of type " + std::string(Py_TYPE(object)->tp_name) + " is no array: it " +
-      (values ? "is values without an array's memory; make an array of them first, as in numpy.asarray(x)"
+      "an object of type " + std::string(Py_TYPE(object)->tp_name) + " is not an array: it " +
+      (values ? "has values, but no array memory; make an array first, as in numpy.asarray(x)"
               : "has none of __dlpack__, __dlpack_c_exchange_api__, __arrow_c_array__, __arrow_c_device_array__, "
                 "__arrow_c_stream__, __cuda_array_interface__, __sycl_usm_array_interface__, __array_interface__, "
                 "__array__, and no buffer"));
@@ -369,6 +339,27 @@ void bind_asarray(nb::module_& module) {
   for (PyMethodDef* function = functions; function->ml_name != nullptr; ++function) {
     module.attr(function->ml_name) = checked(PyCFunction_NewEx(function, nullptr, nb::str("crossdock").ptr()));
   }
+  def_tensor_method(
+      "to",
+      [](const TensorObject& self, nb::handle device, nb::handle queue) -> nb::object {
+        drain_deferred();
+        if (queue.is_none() && select_device(device) == (*self).device) return self;
+        return checked(new_tensor(placed(Tensor(*self), {.device = device.ptr(), .queue = queue.ptr()})));
+      },
+      "device"_a.none(), nb::kw_only(), "queue"_a.none() = nb::none(),
+      "Returns the elements in memory of a device: this tensor if it is there, else a copy.\n\n"
+      "queue: the queue on which the copy runs. The copy may still be under way when this returns; consumers of the "
+      "result are ordered after it. Without a queue, the copy runs on the default queue of the device, and a copy to "
+      "the host is complete when this returns.");
+  def_tensor_method(
+      "copy",
+      [](const TensorObject& self, nb::handle queue) {
+        drain_deferred();
+        const std::optional<Queue> its = queue_in(queue);
+        return checked(new_tensor(copy_to(*self, (*self).device, its ? &*its : nullptr, (*self).kind)));
+      },
+      nb::kw_only(), "queue"_a.none() = nb::none(),
+      "Returns a copy in new, writable memory of the same device. queue: as for to().");
 }
 
 }  // namespace crossdock::python

@@ -38,7 +38,7 @@ int refuse_what_the_buffer_cant_say(const Tensor& tensor, int flags) {
     return refuse("the tensor is in memory of " + device::to_string(tensor.device) +
                   ", which the host can't read; copy it with .to(\"cpu\")");
   }
-  if (tensor.mask) return refuse("a buffer can't say which elements are valid; the tensor has a mask");
+  if (tensor.mask) return refuse("the buffer protocol has no validity mask, but the tensor has one");
   if ((flags & PyBUF_WRITABLE) != 0 && tensor.read_only) return refuse("the tensor is read-only");
   if ((flags & PyBUF_STRIDES) == PyBUF_STRIDES && (flags & kContiguous) == 0) return 0;
   const bool contiguous = tensor.c_contiguous();
@@ -68,8 +68,8 @@ int refuse_untyped_bytes(const Tensor& tensor, int flags) {
   if (PyErr_Occurred() != nullptr) return -1;
   if (flags != PyBUF_WRITABLE) return 0;
   return refuse("bytes of elements of type " + array::element_type_name(tensor.type) +
-                " may be read, but not written, by a consumer that doesn't ask what they are; give it an array of a "
-                "library that has the type, as in numpy.asarray(tensor)");
+                " can't be exported as writable bytes without a format; pass an array of a library that has the type, "
+                "as in numpy.asarray(tensor)");
 }
 
 }  // namespace

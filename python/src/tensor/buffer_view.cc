@@ -22,7 +22,7 @@ class ReleaseBuffer final : public Deferred {
 
 PyBufferView::~PyBufferView() {
   if (view.obj == nullptr || interpreter_ending()) return;
-  if (holds_lock()) {
+  if (holds_gil()) {
     PyBuffer_Release(&view);
     return;
   }

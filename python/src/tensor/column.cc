@@ -12,8 +12,8 @@
 #include "../producer.h"
 #include "../wait.h"
 #include "crossdock/core/error.h"
-#include "crossdock/exchange/memory_kind.h"
 #include "device.h"
+#include "exchange/memory_kind.h"
 #include "tensor.h"
 #include "transfer.h"
 
@@ -37,25 +37,6 @@ nb::tuple cpu_pair(const RecordBatch& column) {
 
 nb::tuple device_pair(const RecordBatch& column) {
   return nb::make_tuple(column_schema_capsule(*column.schema), device_column_capsule(column));
-}
-
-/// Checks the arguments of the Arrow methods: accepts a requested schema, which is ignored, and, if `keywords_allowed`,
-/// unknown keywords whose value is None. Throws nb::python_error for others.
-void check_arguments(const char* method, bool keywords_allowed, PyObject* const* arguments, Py_ssize_t positional,
-                     PyObject* names) {
-  if (positional > 1) {
-    PyErr_Format(PyExc_TypeError, "%s() takes a requested schema and keywords", method);
-    throw nb::python_error();
-  }
-  const Py_ssize_t n = names != nullptr ? PyTuple_GET_SIZE(names) : 0;
-  for (Py_ssize_t i = 0; i < n; ++i) {
-    PyObject* const name = PyTuple_GET_ITEM(names, i);
-    if (PyUnicode_CompareWithASCIIString(name, "requested_schema") == 0) continue;
-    if (keywords_allowed && arguments[positional + i] == Py_None) continue;
-    PyErr_Format(keywords_allowed ? PyExc_NotImplementedError : PyExc_TypeError,
-                 "%s: the keyword %R is not known here; leave it out or give None", method, name);
-    throw nb::python_error();
-  }
 }
 
 /// Returns the tensor in host memory, ready: waits for it or copies it. The CPU methods of Arrow need host memory.
@@ -82,7 +63,7 @@ array::Tensor from_arrow(nb::handle object, bool bits) {
   array::Tensor tensor;
   if (!tensor_from_arrow(object.ptr(), bits ? BoolPolicy::kConvert : BoolPolicy::kRefuse, true, &tensor)) {
     throw UnsupportedTypeError("an object of type " + std::string(Py_TYPE(object.ptr())->tp_name) +
-                               " is no Arrow column: it has none of __arrow_c_array__, __arrow_c_device_array__, "
+                               " is not an Arrow column: it has none of __arrow_c_array__, __arrow_c_device_array__, "
                                "__arrow_c_stream__, __arrow_c_device_stream__");
   }
   return tensor;
@@ -104,54 +85,8 @@ bool tensor_from_arrow(PyObject* object, BoolPolicy bools, bool streams, array::
   return true;
 }
 
-PyObject* arrow_schema(PyObject* self, PyObject* /*unused*/) noexcept {
-  return guarded([&] {
-    return column_schema_capsule(*exchange::schema_of_tensor(tensor_of(self), BoolPolicy::kRefuse)).release().ptr();
-  });
-}
-
-PyObject* arrow_array(PyObject* self, PyObject* const* arguments, Py_ssize_t positional, PyObject* names) noexcept {
-  return guarded([&] {
-    check_arguments("Tensor.__arrow_c_array__", false, arguments, positional, names);
-    drain_deferred();
-    return cpu_pair(exchange::column_of_tensor(on_host(tensor_of(self)), BoolPolicy::kRefuse)).release().ptr();
-  });
-}
-
-PyObject* arrow_device_array(PyObject* self, PyObject* const* arguments, Py_ssize_t positional,
-                             PyObject* names) noexcept {
-  return guarded([&] {
-    check_arguments("Tensor.__arrow_c_device_array__", true, arguments, positional, names);
-    drain_deferred();
-    const array::Tensor& tensor = tensor_of(self);
-    return device_pair(exchange::column_of_tensor(ready_if_host(tensor), BoolPolicy::kRefuse)).release().ptr();
-  });
-}
-
-PyObject* to_arrow(PyObject* self, PyObject* const* arguments, Py_ssize_t positional, PyObject* names) noexcept {
-  return guarded([&]() -> PyObject* {
-    bool bits = false;
-    const Py_ssize_t n = names != nullptr ? PyTuple_GET_SIZE(names) : 0;
-    if (positional > 0) throw nb::type_error("to_arrow() takes keyword arguments only");
-    for (Py_ssize_t i = 0; i < n; ++i) {
-      if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, i), "bits") != 0) {
-        PyErr_Format(PyExc_TypeError, "to_arrow() got an unexpected keyword argument '%U'", PyTuple_GET_ITEM(names, i));
-        return nullptr;
-      }
-      const int value = PyObject_IsTrue(arguments[i]);
-      if (value < 0) return nullptr;
-      bits = value != 0;
-    }
-    drain_deferred();
-    return nb::cast(
-               PyColumn{converted(ready_if_host(tensor_of(self)), bits ? BoolPolicy::kConvert : BoolPolicy::kRefuse)})
-        .release()
-        .ptr();
-  });
-}
-
 void bind_column(nb::module_& module) {
-  nb::class_<PyColumn>(module, "Column", "One Arrow column, for anything that takes __arrow_c_array__. Immutable.")
+  nb::class_<PyColumn>(module, "Column", "An Arrow column, for consumers of __arrow_c_array__. Immutable.")
       .def("__len__", [](const PyColumn& self) { return self.batch.num_rows; })
       .def_prop_ro("device", [](const PyColumn& self) { return self.batch.device; })
       .def("__arrow_c_schema__", [](const PyColumn& self) { return column_schema_capsule(*self.batch.schema); })
@@ -175,13 +110,47 @@ void bind_column(nb::module_& module) {
                array::type_name(self.batch.schema->fields()[0].type) + ">";
       });
 
+  def_tensor_method(
+      "to_arrow",
+      [](const TensorObject& self, nb::handle bits) {
+        drain_deferred();
+        const BoolPolicy bools = truth(bits.ptr()).value_or(false) ? BoolPolicy::kConvert : BoolPolicy::kRefuse;
+        return PyColumn{converted(ready_if_host(*self), bools)};
+      },
+      nb::kw_only(), "bits"_a.none() = false,
+      "Returns a Column of this tensor, without a copy. bits: True converts bool from bytes to bits, as Arrow stores "
+      "it. With False, a bool tensor raises BufferError.");
+  def_tensor_method(
+      "__arrow_c_schema__",
+      [](const TensorObject& self) {
+        return column_schema_capsule(*exchange::schema_of_tensor(*self, BoolPolicy::kRefuse));
+      },
+      "Returns the Arrow type: the type of the elements for one dimension, arrow.fixed_shape_tensor for more.");
+  def_tensor_method(
+      "__arrow_c_array__",
+      [](const TensorObject& self, nb::handle /*requested_schema*/) {
+        drain_deferred();
+        return cpu_pair(exchange::column_of_tensor(on_host(*self), BoolPolicy::kRefuse));
+      },
+      "requested_schema"_a.none() = nb::none(),
+      "Returns a pair of capsules of host memory; device memory is copied. Waits for pending work. Ignores a "
+      "requested schema.");
+  def_tensor_method(
+      "__arrow_c_device_array__",
+      [](const TensorObject& self, nb::handle /*requested_schema*/, const nb::kwargs& keywords) {
+        drain_deferred();
+        refuse_keywords("Tensor.__arrow_c_device_array__", keywords);
+        return device_pair(exchange::column_of_tensor(ready_if_host(*self), BoolPolicy::kRefuse));
+      },
+      "requested_schema"_a.none() = nb::none(), "keywords"_a,
+      "Returns a pair of capsules, with the device of the memory and the event.");
+
   module.def(
       "from_arrow", [](nb::handle obj, bool bits) { return checked(new_tensor(from_arrow(obj, bits))); }, "obj"_a,
       nb::kw_only(), "bits"_a = false,
-      "A Tensor of an Arrow column without nulls, read-only, without a copy.\n\n"
-      "bits: bool columns, which are bits in Arrow, are converted into new memory, a byte for each; without it they "
-      "are "
-      "refused.");
+      "Returns a read-only Tensor of an Arrow column without nulls, without a copy.\n\n"
+      "bits: True converts a bool column from bits, as Arrow stores it, to bytes in new memory. With False, a bool "
+      "column raises BufferError.");
 }
 
 }  // namespace crossdock::python

@@ -13,14 +13,7 @@ namespace crossdock::python {
 /// has none of these methods.
 bool tensor_from_arrow(PyObject* object, exchange::BoolPolicy bools, bool streams, array::Tensor* out);
 
-// Methods of crossdock.Tensor.
-PyObject* arrow_schema(PyObject* self, PyObject* unused) noexcept;
-PyObject* arrow_array(PyObject* self, PyObject* const* arguments, Py_ssize_t positional, PyObject* names) noexcept;
-PyObject* arrow_device_array(PyObject* self, PyObject* const* arguments, Py_ssize_t positional,
-                             PyObject* names) noexcept;
-PyObject* to_arrow(PyObject* self, PyObject* const* arguments, Py_ssize_t positional, PyObject* names) noexcept;
-
-/// Binds crossdock.Column and from_arrow().
+/// Binds crossdock.Column, from_arrow(), and the Arrow methods of crossdock.Tensor.
 void bind_column(nanobind::module_& module);
 
 }  // namespace crossdock::python

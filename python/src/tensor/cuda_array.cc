@@ -54,7 +54,8 @@ Tensor tensor_from_cuda_interface(nb::handle interface, nb::handle owner, std::o
   const nb::dict dictionary = nb::borrow<nb::dict>(interface);
   Tensor tensor;
   if (!describe_from(dictionary, kWhere, &tensor)) {
-    throw InvalidDataError(std::string(kWhere) + ": its entry \"data\" is missing, or no pair of address and flag");
+    throw InvalidDataError(std::string(kWhere) +
+                           ": its entry \"data\" is missing, or is not a pair of address and flag");
   }
   if (PyDict_GetItemString(interface.ptr(), "version") == nullptr) {
     throw InvalidDataError(std::string(kWhere) + ": its entry \"version\" is missing");
@@ -65,15 +66,15 @@ Tensor tensor_from_cuda_interface(nb::handle interface, nb::handle owner, std::o
   // Version 0 of the interface has no masks, and its consumers don't look for one.
   if (number == 0 && !entry(interface, "mask").is_none() &&
       PyErr_WarnEx(PyExc_UserWarning,
-                   "__cuda_array_interface__: version 0 has no masks, so that the entry \"mask\" is ignored and all "
-                   "elements count as valid; a producer with a mask shows version 1 or later",
+                   "__cuda_array_interface__: version 0 has no masks, so the entry \"mask\" is ignored and all "
+                   "elements count as valid; a producer with a mask must have version 1 or later",
                    1) != 0) {
     throw nb::python_error();
   }
   if (number > 0) {
     read_mask(dictionary, kWhere, &tensor, [&](PyObject* mask, Tensor* out) {
       if (tensor_from_cuda_array(mask, sync, out)) return;
-      PyErr_Format(PyExc_TypeError, "%s: its mask has no __cuda_array_interface__ itself", kWhere);
+      PyErr_Format(PyExc_TypeError, "%s: its mask has no __cuda_array_interface__", kWhere);
       throw nb::python_error();
     });
   }

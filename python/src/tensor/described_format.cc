@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "crossdock/array/element_type.h"
+#include "crossdock/array/tensor.h"
 
 namespace crossdock::python {
 namespace {

@@ -32,26 +32,28 @@ Device device_in(nb::handle object) {
     const long type = PyLong_AsLong(nb::object(object[0]).ptr());
     const long long id = type == -1 ? 0 : PyLong_AsLongLong(nb::object(object[1]).ptr());
     if (PyErr_Occurred() != nullptr) throw nb::python_error();
-    if (type < INT32_MIN || type > INT32_MAX) throw InvalidArgumentError("a device type is a number of 32 bits");
+    if (type < INT32_MIN || type > INT32_MAX) throw InvalidArgumentError("a device type must be a number of 32 bits");
     return {.type = static_cast<DeviceType>(type), .id = id};
   }
   throw InvalidArgumentError(
-      "a device is a crossdock.Device, a text as in \"cuda:0\", or DLPack's pair of numbers, not " +
-      std::string(nb::type_name(object.type()).c_str()) + "; a queue goes as queue=, or into copy_to()");
+      "a device must be a crossdock.Device, a text as in \"cuda:0\", or DLPack's pair of numbers, not " +
+      std::string(nb::type_name(object.type()).c_str()) + "; pass a queue as queue=, or use copy_to()");
 }
 
 void bind_device(nb::module_& module) {
-  nb::class_<Device>(module, "Device", "Where memory is: a type and an id, as Arrow and DLPack number them. Immutable.")
+  nb::class_<Device>(module, "Device",
+                     "The device of memory: a type and an id, with the numbers of Arrow and DLPack. Immutable.")
       .def(
           "__init__", [](Device* self, nb::handle of) { new (self) Device(device_in(of)); }, "of"_a.none(),
-          "A text as in \"cpu\" or \"cuda:1\", or a pair of numbers.")
+          "of: a text (\"cpu\", \"cuda:1\"), or a pair of numbers: type and id.")
       .def_prop_ro(
           "type", [](const Device& self) { return device::device_type_name(self.type); },
-          "The type's name, as in \"cuda\"; empty for a number without a name.")
+          "The name of the type (\"cuda\"); empty for a type without a name.")
       .def_prop_ro(
-          "type_id", [](const Device& self) { return static_cast<std::int32_t>(self.type); }, "The type's number.")
+          "type_id", [](const Device& self) { return static_cast<std::int32_t>(self.type); }, "The number of the type.")
       .def_prop_ro(
-          "id", [](const Device& self) { return self.id; }, "Which one of its type; -1 for the CPU.")
+          "id", [](const Device& self) { return self.id; },
+          "The number of the device among those of its type; -1 for the CPU.")
       .def("__hash__", [](const Device& self) { return static_cast<Py_hash_t>(std::hash<Device>()(self) >> 1); })
       .def(
           "__eq__",

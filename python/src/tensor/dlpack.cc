@@ -1,5 +1,5 @@
 #include "crossdock/exchange/dlpack.h"
-#include "crossdock/exchange/memory_kind.h"
+#include "exchange/memory_kind.h"
 
 #include <nanobind/nanobind.h>
 
@@ -15,8 +15,8 @@
 #include "../gil.h"
 #include "c_descriptor.h"
 #include "crossdock/core/error.h"
+#include "crossdock/exchange/copy.h"
 #include "crossdock/exchange/sync.h"
-#include "crossdock/exchange/transfer.h"
 #include "crossdock/offload/placement.h"
 #include "names.h"
 #include "tensor.h"
@@ -68,7 +68,7 @@ std::shared_ptr<const void> owner_of_managed(Managed* managed) {
       struct Now {
         void operator()(Managed* late) const noexcept { late->deleter(late); }
       };
-      if (holds_lock()) [[likely]] {
+      if (holds_gil()) [[likely]] {
         const SavedError saved;
         Now{}(self);
       } else {
@@ -108,7 +108,7 @@ Tensor take(DLManagedTensorVersioned* managed, bool* copied = nullptr) {
     // NOLINTNEXTLINE(clang-analyzer-deadcode.DeadStores)
     const std::shared_ptr<const void> owner = owner_of_managed(managed);
     throw UnsupportedTypeError("a DLPack producer gave a tensor of version " + std::to_string(managed->version.major) +
-                               "." + std::to_string(managed->version.minor) + "; version 1 was asked for");
+                               "." + std::to_string(managed->version.minor) + "; version 1 was requested");
   }
   const std::uint64_t flags = managed->flags;
   if (copied != nullptr) *copied = (flags & DLPACK_FLAG_BITMASK_IS_COPIED) != 0;
@@ -138,7 +138,7 @@ bool parse(PyObject* const* arguments, Py_ssize_t positional, PyObject* keywords
 /// Reads a tuple of two ints of 32 bits. `what` names it in errors. Throws nb::python_error.
 std::pair<long, long> pair_in(PyObject* object, const char* what) {
   if (PyTuple_Check(object) == 0 || PyTuple_GET_SIZE(object) != 2) {
-    PyErr_Format(PyExc_TypeError, "%s is a tuple of two ints", what);
+    PyErr_Format(PyExc_TypeError, "%s must be a tuple of two ints", what);
     throw nb::python_error();
   }
   const long first = PyLong_AsLong(PyTuple_GET_ITEM(object, 0));
@@ -165,7 +165,7 @@ device::Device device_of(const ExportRequest& request) {
 bool is_complete(const Tensor& tensor) { return tensor.event.empty() && tensor.event.failure() == nullptr; }
 
 /// Returns true if the tensor can be exported without any work: there is nothing to copy and nothing to order.
-bool goes_as_it_is(const Tensor& tensor, const ExportRequest& request) {
+bool needs_no_work(const Tensor& tensor, const ExportRequest& request) {
   return is_complete(tensor) && tensor.device.type != device::DeviceType::kOneApi && !given(request.dl_device) &&
          !given(request.copy) && !given(request.stream);
 }
@@ -178,8 +178,8 @@ std::optional<device::Device> copy_target(const Tensor& tensor, const ExportRequ
   if (!elsewhere && copy != true) return std::nullopt;
   const device::Device target = elsewhere ? device_of(request) : tensor.device;
   if (copy == false) {
-    throw ExportError("a copy is needed to hand a tensor in memory of " + device::to_string(tensor.device) +
-                      " over in that of " + device::to_string(target) + ", and copy=False forbids it");
+    throw ExportError("exporting a tensor in memory of " + device::to_string(tensor.device) + " to " +
+                      device::to_string(target) + " needs a copy, but copy=False forbids it");
   }
   return target;
 }
@@ -191,10 +191,10 @@ void refuse_foreign_event(const Tensor& tensor) {
   try {
     drivers().context(exchange::device_of_event(tensor));
   } catch (const UnsupportedError& error) {
-    throw ExportError("the work on this tensor can't be waited for here, so only Arrow can carry it: " +
+    throw ExportError("this process can't wait for the work on the tensor, so it can only be exported by Arrow: " +
                       std::string(error.what()));
   } catch (const NotFoundError& error) {
-    throw ExportError("the work on this tensor can't be waited for here, so only Arrow can carry it: " +
+    throw ExportError("this process can't wait for the work on the tensor, so it can only be exported by Arrow: " +
                       std::string(error.what()));
   }
 }
@@ -206,8 +206,8 @@ void refuse_other_context(const Tensor& tensor) {
   const device::Queue usual = drivers().default_queue(tensor.device);
   if (tensor.queue == usual || offload::accessible(tensor, usual, drivers())) return;
   throw ExportError(
-      "DLPack names a SYCL device and means its default context, and this memory is in another; copy it to "
-      "a queue of the default context (.copy_to()), or hand it over by __sycl_usm_array_interface__");
+      "a SYCL device in DLPack means its default context, but this memory is in another context; copy it to a queue of "
+      "the default context (.copy_to()), or export it by __sycl_usm_array_interface__");
 }
 
 Tensor copied_to(const Tensor& tensor, const device::Device& target) {
@@ -232,7 +232,7 @@ PyObject* dlpack(PyObject* self, PyObject* const* arguments, Py_ssize_t position
     ExportRequest request;
     if (!parse(arguments, positional, names, &request)) return nullptr;
     const Tensor& own = tensor_of(self);
-    if (goes_as_it_is(own, request)) [[likely]]
+    if (needs_no_work(own, request)) [[likely]]
       return export_capsule(own, request, false);
     refuse_foreign_event(own);
     PyObject* const stream = given(request.stream) ? request.stream : nullptr;
@@ -274,10 +274,10 @@ Tensor take_capsule(PyObject* capsule, bool* copied) {
   }
   const bool used = name != nullptr && std::strncmp(name, "used_dltensor", 13) == 0;
   throw InvalidDataError(std::string("__dlpack__() gave ") +
-                         (used                                 ? "a capsule that was consumed before; each serves once"
+                         (used ? "a capsule that was already consumed; a capsule can be used only once"
                           : PyCapsule_CheckExact(capsule) != 0 ? "a capsule of another name than \"dltensor\" or "
                                                                  "\"dltensor_versioned\""
-                                                               : "no capsule"));
+                                                               : "an object that is not a capsule"));
 }
 
 /// Caches the last type that lacked a method. `version` is the type's version tag: it shows if the type was changed, or
@@ -312,8 +312,10 @@ void refuse_lazy_bits(PyObject* object, const Tensor& tensor) {
   const bool negated = says(object, names::is_neg(), &no_neg);
   const bool complex = tensor.type.code == array::TypeCode::kComplex;
   if (!negated && !(complex && says(object, names::is_conj(), &no_conj))) return;
-  throw ExportError(negated ? "a tensor whose is_neg() is true isn't what its memory says; call resolve_neg() first"
-                            : "a tensor whose is_conj() is true isn't what its memory says; call resolve_conj() first");
+  throw ExportError(negated ? "a tensor whose is_neg() is true can't be exported, because its memory has the values "
+                              "before the negation; call resolve_neg() first"
+                            : "a tensor whose is_conj() is true can't be exported, because its memory has the values "
+                              "before the conjugation; call resolve_conj() first");
 }
 
 /// Throws ExportError for a torch tensor that requires gradients: autograd wouldn't see writes to its memory. torch's
@@ -328,8 +330,8 @@ void refuse_gradients(PyObject* object) {
   }
   if (flag.ptr() != Py_True) return;
   throw ExportError(
-      "a tensor whose requires_grad is true can't be handed over, as autograd wouldn't see what is done with "
-      "it; call detach() first");
+      "a tensor whose requires_grad is true can't be exported, because autograd wouldn't track changes of its memory; "
+      "call detach() first");
 }
 
 /// Throws the error of another library's C function that failed. Turns a RuntimeError into an ExportError with its
@@ -338,7 +340,7 @@ void refuse_gradients(PyObject* object) {
 [[noreturn]] void fail_as_exporter(PyObject* object) {
   if (PyErr_Occurred() == nullptr) {
     throw ExportError("an object of type " + std::string(Py_TYPE(object)->tp_name) +
-                      " can't be handed over by DLPack: its C function failed, and doesn't say why");
+                      " can't be exported by DLPack: its C function failed without an error");
   }
   if (PyErr_ExceptionMatches(PyExc_RuntimeError) == 0) throw nb::python_error();
   const nb::python_error error;
@@ -347,7 +349,7 @@ void refuse_gradients(PyObject* object) {
   if (utf8 == nullptr) throw nb::python_error();
   const std::string_view words(utf8);
   throw ExportError("an object of type " + std::string(Py_TYPE(object)->tp_name) +
-                    " can't be handed over by DLPack: " + std::string(words.substr(0, words.find('\n'))));
+                    " can't be exported by DLPack: " + std::string(words.substr(0, words.find('\n'))));
 }
 
 /// Returns the object's __dlpack_device__(), or nullopt if it has no such method.
@@ -359,7 +361,7 @@ std::optional<device::Device> device_from(PyObject* object) {
     return std::nullopt;
   }
   const nb::object held = nb::steal(pair);
-  const auto [type, id] = pair_in(pair, "what __dlpack_device__() gives");
+  const auto [type, id] = pair_in(pair, "the result of __dlpack_device__()");
   return device::Device{.type = static_cast<device::DeviceType>(type), .id = id};
 }
 
@@ -407,7 +409,7 @@ bool tensor_from_dlpack(PyObject* object, PyObject* dl_device, PyObject* copy, T
   bool flagged = false;
   *out = take_capsule(capsule, &flagged);
   if (flagged && truth(copy) == false) {
-    throw ExportError("the producer says that it copied the array, and copy=False forbids it");
+    throw ExportError("the producer copied the array, but copy=False forbids it");
   }
   // An array on another device than its producer is a copy, even if the producer doesn't flag it.
   if (copied != nullptr) *copied = flagged || (device && *device != exchange::dlpack_device(out->device));

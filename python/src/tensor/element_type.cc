@@ -33,15 +33,15 @@ array::ElementType from_numpy(nb::handle dtype) {
   if (name.starts_with("void")) return array::parse_typestr(typestr);
   if (typestr.front() == '>') {
     throw UnsupportedTypeError("elements of type " + name +
-                               " in the other byte order can't be said in any protocol; "
-                               "swap them first, as in array.byteswap().view(array.dtype.newbyteorder())");
+                               " in the other byte order aren't supported by any protocol; swap them first, as in "
+                               "array.byteswap().view(array.dtype.newbyteorder())");
   }
   try {
     return array::parse_element_type(name);
   } catch (const InvalidArgumentError&) {
     throw UnsupportedTypeError("elements of type " + name +
-                               " mean something to NumPy's package for them alone; hand "
-                               "them over as bytes, as in array.view(\"u1\"), or convert them");
+                               " are defined only by their NumPy extension package; export them as bytes, as in "
+                               "array.view(\"u1\"), or convert them");
   }
 }
 
@@ -79,7 +79,7 @@ struct DescrBudget {
 
 std::string string_in(nb::handle object, const char* what, DescrBudget* left) {
   if (PyUnicode_Check(object.ptr()) == 0) {
-    throw InvalidArgumentError(std::string("a descr's ") + what + " is a str, not " +
+    throw InvalidArgumentError(std::string("a descr's ") + what + " must be a str, not " +
                                nb::type_name(object.type()).c_str());
   }
   Py_ssize_t size = 0;
@@ -105,7 +105,7 @@ std::vector<std::int64_t> shape_in(nb::handle shape) {
     append(shape);
     return extents;
   }
-  if (PyTuple_Check(shape.ptr()) == 0) throw InvalidArgumentError("a descr's shape is an int or a tuple of them");
+  if (PyTuple_Check(shape.ptr()) == 0) throw InvalidArgumentError("a descr's shape must be an int or a tuple of ints");
   if (PyTuple_GET_SIZE(shape.ptr()) > array::kMaxTensorDimensions) {
     throw InvalidArgumentError("a descr's shape has " + std::to_string(PyTuple_GET_SIZE(shape.ptr())) +
                                " dimensions; at most " + std::to_string(array::kMaxTensorDimensions) + " are possible");
@@ -116,7 +116,7 @@ std::vector<std::int64_t> shape_in(nb::handle shape) {
 
 array::DescrField field_in(nb::handle item, int depth, DescrBudget* left) {
   if (PyTuple_Check(item.ptr()) == 0 || (nb::len(item) != 2 && nb::len(item) != 3)) {
-    throw InvalidArgumentError("a descr lists tuples of name, type and, where it has one, shape");
+    throw InvalidArgumentError("a descr must be a list of tuples: name, type and, optionally, shape");
   }
   array::DescrField field;
   nb::object name = item[0];
@@ -136,7 +136,7 @@ array::DescrField field_in(nb::handle item, int depth, DescrBudget* left) {
 }
 
 std::vector<array::DescrField> fields_in(nb::handle descr, int depth, DescrBudget* left) {
-  if (PyList_Check(descr.ptr()) == 0) throw InvalidArgumentError("a descr is a list");
+  if (PyList_Check(descr.ptr()) == 0) throw InvalidArgumentError("a descr must be a list");
   if (depth > kMostNesting) throw InvalidArgumentError("a descr is nested too deeply");
   if (PyList_GET_SIZE(descr.ptr()) > left->fields) throw InvalidArgumentError("a descr has more than 4,096 fields");
   std::vector<array::DescrField> fields;
@@ -214,22 +214,21 @@ array::ElementType element_type_in(nb::handle object) {
   const std::string text = text_of(object);
   constexpr std::string_view kTorch = "torch.";
   if (text.starts_with(kTorch)) return array::parse_element_type(text.substr(kTorch.size()));
-  throw InvalidArgumentError("an object of type " + std::string(nb::type_name(object.type()).c_str()) +
-                             " names no element type; give a name as in \"float32\", a typestr, or a NumPy or torch "
-                             "dtype");
+  throw InvalidArgumentError(
+      "an object of type " + std::string(nb::type_name(object.type()).c_str()) +
+      " is not an element type; give a name, as in \"float32\", a typestr, or a NumPy or torch dtype");
 }
 
 void bind_element_type(nb::module_& module) {
-  nb::class_<PyElementType>(
-      module, "DType",
-      "The type of a tensor's elements. Equal to its names, and to dtypes of NumPy and torch; as with "
-      "NumPy's, their hashes differ, so that keys of a dict should be of one kind.")
+  nb::class_<PyElementType>(module, "DType",
+                            "The type of the elements of a tensor. Compares equal to its names and to dtypes of NumPy "
+                            "and torch. Their hashes differ, so use only one of these kinds as keys of a dict.")
       .def(
           "__init__", [](PyElementType* self, nb::handle of) { new (self) PyElementType{element_type_in(of)}; }, "of"_a,
-          "A name (\"float32\"), a typestr (\"<f4\"), or a dtype of NumPy or torch.")
+          "of: a name (\"float32\"), a typestr (\"<f4\"), or a dtype of NumPy or torch.")
       .def_prop_ro(
           "name", [](const PyElementType& self) { return array::element_type_name(self.type); },
-          "As in \"float32\"; the typestr where there is no other name.")
+          "The name (\"float32\"); the typestr for a type without a name.")
       .def_prop_ro(
           "str",
           [](const PyElementType& self) -> nb::object {
@@ -237,10 +236,10 @@ void bind_element_type(nb::module_& module) {
             if (typestr.empty()) return nb::none();
             return nb::str(typestr.c_str());
           },
-          "The typestr of the array interfaces, as in \"<f4\"; None where there is none (bfloat16 and its like).")
+          "The typestr of the array interfaces (\"<f4\"); None for types without one (for example bfloat16).")
       .def_prop_ro(
           "descr", [](const PyElementType& self) { return descr_object(self.type); },
-          "As NumPy's: the fields of a structured type, or one without a name.")
+          "The descr as in NumPy: the fields of a structured type, else one field without a name.")
       .def_prop_ro(
           "itemsize", [](const PyElementType& self) { return self.type.itemsize(); }, "Bytes of one element.")
       .def_prop_ro(
@@ -249,8 +248,8 @@ void bind_element_type(nb::module_& module) {
             if (self.type.described || self.type.swapped) return nb::none();
             return nb::make_tuple(static_cast<int>(self.type.code), self.type.bits, self.type.lanes);
           },
-          "DLPack's (code, bits, lanes); None for what DLPack can't say.")
-      .def_prop_ro("dtype", numpy_dtype, "NumPy's dtype, so that np.dtype() takes this. Imports NumPy.")
+          "DLPack's (code, bits, lanes); None for a type that DLPack can't describe.")
+      .def_prop_ro("dtype", numpy_dtype, "NumPy's dtype, so that np.dtype() accepts this object. Imports NumPy.")
       .def("__hash__",
            [](const PyElementType& self) { return nb::hash(nb::str(array::element_type_name(self.type).c_str())); })
       .def(

@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "crossdock/array/element_type.h"
+#include "crossdock/array/tensor.h"
 
 namespace crossdock::python {
 

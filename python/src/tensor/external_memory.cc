@@ -4,7 +4,7 @@
 
 #include "../deferred.h"
 #include "../gil.h"
-#include "crossdock/core/fork.h"
+#include "core/fork.h"
 
 namespace nb = nanobind;
 
@@ -32,7 +32,7 @@ struct ExternalMemory::Call final : Deferred {
 
   static void finish(Call* call) noexcept {
     std::unique_ptr<Call> owned(call);
-    if (interpreter_ending() || !holds_lock()) {
+    if (interpreter_ending() || !holds_gil()) {
       defer(std::move(owned));
       return;
     }
@@ -52,7 +52,7 @@ struct ExternalMemory::Call final : Deferred {
 
 ExternalMemory::ExternalMemory(nb::handle deleter, nb::handle address) {
   if (PyCallable_Check(deleter.ptr()) == 0) {
-    PyErr_Format(PyExc_TypeError, "deleter is a function that takes the address, not %s",
+    PyErr_Format(PyExc_TypeError, "deleter must be a function that takes the address, not %s",
                  Py_TYPE(deleter.ptr())->tp_name);
     throw nb::python_error();
   }

@@ -81,19 +81,18 @@ ElementType text_of(std::int64_t itemsize, bool swapped) {
     type = rest[length - 1] == 'x' ? untyped(itemsize) : text_of(itemsize, swapped);
   } else if (*rest == 'O' || *rest == 'P' || *rest == '&') {
     throw UnsupportedTypeError("a buffer of format \"" + std::string(format) +
-                               "\" holds Python objects or pointers, which only their own process can use");
+                               "\" has Python objects or pointers, which can't be used outside their process");
   }
   if (type && type->itemsize() != itemsize) {
     // ctypes uses the format of a byte for packed structures and unions.
     if (itemsize > 1 && type->itemsize() == 1) {
-      throw UnsupportedTypeError("a buffer calls its elements of " + std::to_string(itemsize) + " bytes \"" +
-                                 std::string(rest) +
-                                 "\", as packed structures and unions of ctypes do: what they are "
-                                 "can't be known; view them as bytes, or describe them by NumPy's dtype");
+      throw UnsupportedTypeError("a buffer has the format \"" + std::string(rest) + "\" for elements of " +
+                                 std::to_string(itemsize) +
+                                 " bytes, as packed structures and unions of ctypes do, so their type is unknown; view "
+                                 "them as bytes, or describe them by NumPy's dtype");
     }
-    throw InvalidDataError("a buffer says that its elements have " + std::to_string(itemsize) +
-                           " bytes, but its format \"" + std::string(rest) + "\" has " +
-                           std::to_string(type->itemsize()));
+    throw InvalidDataError("the elements of a buffer have " + std::to_string(itemsize) + " bytes, but its format \"" +
+                           std::string(rest) + "\" has " + std::to_string(type->itemsize()));
   }
   return type;
 }

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "crossdock/array/element_type.h"
+#include "crossdock/array/tensor.h"
 
 /// Formats of Python's buffer protocol (PEP 3118, with the characters of the module struct).
 namespace crossdock::python {

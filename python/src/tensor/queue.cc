@@ -18,7 +18,7 @@
 #include "array_interface.h"
 #include "crossdock/core/error.h"
 #include "crossdock/device/driver.h"
-#include "crossdock/device/filter.h"
+#include "crossdock/device/registry.h"
 #include "crossdock/device/sycl.h"
 #include "crossdock/session/runtime.h"
 #include "device.h"
@@ -53,11 +53,11 @@ struct PyEvent {
 std::optional<std::intptr_t> native_in(nb::handle object) {
   if (object.is_none()) return std::nullopt;
   if (PyIndex_Check(object.ptr()) == 0 || PyBool_Check(object.ptr()) != 0) {
-    PyErr_Format(PyExc_TypeError, "native is a queue's handle, an int, not %s", Py_TYPE(object.ptr())->tp_name);
+    PyErr_Format(PyExc_TypeError, "native must be a queue's handle, an int, not %s", Py_TYPE(object.ptr())->tp_name);
     throw nb::python_error();
   }
   const std::int64_t native = integer_in(object, "Queue()", "native");
-  if (native < 0) throw InvalidArgumentError("native is a queue's handle; it was " + std::to_string(native));
+  if (native < 0) throw InvalidArgumentError("native must be a queue's handle; it was " + std::to_string(native));
   return native;
 }
 
@@ -84,19 +84,20 @@ PyQueue make_another(nb::handle of) {
 
 PyQueue make(nb::handle of, nb::handle handle, nb::handle owner, const std::optional<std::string>& name) {
   const std::optional<std::intptr_t> native = native_in(handle);
-  if (native && name) throw InvalidArgumentError("a queue is another library's (native) or has a name, not both");
+  if (native && name)
+    throw InvalidArgumentError("give either native, for a queue of another library, or name, not both");
   if (name) {
     const Queue own = select_queue(of);
     if (in_own_place(own)) {
       throw InvalidArgumentError(
-          "names are of queues of whole devices in their default context; of a context or a part of a device make one "
-          "by Queue.new(), and pass it on");
+          "only queues of a whole device in its default context can have a name; for another context or a sub-device, "
+          "make a queue with Queue.new() and pass that queue");
     }
     return {session::Runtime::default_runtime()->queues()->queue(own.device(), *name)};
   }
   if (!native) return {select_queue(of)};
   std::shared_ptr<void> keeper;
-  if (!owner.is_none()) keeper = held(std::shared_ptr<void>(std::make_shared<PyOwner>(owner.ptr())));
+  if (!owner.is_none()) keeper = defer_drop(std::shared_ptr<void>(std::make_shared<PyOwner>(owner.ptr())));
   return {context_of(select_queue(of).device())->wrap_queue(reinterpret_cast<void*>(*native), std::move(keeper))};
 }
 
@@ -184,47 +185,46 @@ nb::object queue_object(const Queue& queue) { return nb::cast(PyQueue{queue}); }
 nb::object event_object(const Event& event, const Device& device) { return nb::cast(PyEvent{event, device}); }
 
 void bind_queue(nb::module_& module) {
-  nb::class_<PyEvent>(module, "Event", "A point in a queue's work. Safe to share between threads; lives by itself.")
+  nb::class_<PyEvent>(module, "Event",
+                      "A point in the work of a queue. Stays valid without the queue. Safe to share between threads.")
       .def_prop_ro("device", [](const PyEvent& self) { return self.device; })
-      .def_prop_ro("done", done, "Whether the work before it is done. Raises what that work failed with.")
+      .def_prop_ro("done", done, "Whether the work before this point is done. Raises the error of failed work.")
       .def_prop_ro("native", native,
-                   "The address that Arrow's sync_event has: of a cudaEvent_t, say; 0 if there is nothing to wait for.")
-      .def("wait", wait, "Waits until the work before it is done. Raises what that work failed with.")
+                   "The address for Arrow's sync_event, for example of a cudaEvent_t; 0 if there is no pending work.")
+      .def("wait", wait, "Waits until the work before this point is done. Raises the error of failed work.")
       .def("__repr__",
            [](const PyEvent& self) { return "<crossdock.Event of " + device::to_string(self.device) + ">"; });
 
-  nb::class_<PyQueue>(
-      module, "Queue",
-      "Queue(of, native=None, *, owner=None, name=None)\n--\n\n"
-      "A queue of a device's work: a CUDA stream, a SYCL queue. What Crossdock puts on it runs one after "
-      "another (see in_order); work on two of them at once, unless one waits for the other. Safe to "
-      "share between threads.")
+  nb::class_<PyQueue>(module, "Queue",
+                      "Queue(of, native=None, *, owner=None, name=None)\n--\n\n"
+                      "A queue of work on a device: a CUDA stream or a SYCL queue. Work that Crossdock submits to one "
+                      "queue runs in order (see in_order). Work on two queues may run at the same time, unless one "
+                      "waits for the other. Safe to share between threads.")
       .def(
           "__init__",
           [](PyQueue* self, nb::handle of, nb::handle native, nb::handle owner,
              const std::optional<std::string>& name) { new (self) PyQueue(make(of, native, owner, name)); },
           "of"_a.none(), "native"_a.none() = nb::none(), nb::kw_only(), "owner"_a.none() = nb::none(),
           "name"_a.none() = nb::none(),
-          "The queue that `of` names: a filter string (\"gpu\", \"cuda:1\", \"opencl:cpu:0\"), a Device, a "
-          "dpctl.SyclQueue, SyclDevice or SyclContext, a capsule \"SyclQueueRef\" or an object whose _get_capsule() "
-          "gives "
-          "one, an object with __cuda_stream__, or a Queue. The same name is the same queue everywhere. A default "
-          "stream of CUDA's is that of the device which its object names (`device`, `device_id`), else of the current "
-          "one.\n\n"
-          "native: a queue of device `of` that another library made, by its handle as a number, which must be right (a "
-          "sycl::queue*, a cudaStream_t; 1 and "
-          "2 are CUDA's default streams; 2 is another one on every thread, and the Queue serves on this one alone); "
-          "owner: an object to keep as long as anybody uses it. name: another queue of "
-          "the device than its own, the same one for everybody who asks for this name.")
-      .def_static(
-          "new", make_another, "of"_a,
-          "Makes a new in-order queue of the device that `of` names. For a SYCL queue or context, the new queue is "
-          "of the same context.")
+          "Returns the queue that `of` selects. Equal arguments select the same queue everywhere in the process.\n\n"
+          "of: a filter string (\"gpu\", \"cuda:1\", \"opencl:cpu:0\"), a Device, a Queue, an object with "
+          "__cuda_stream__, a dpctl.SyclQueue, SyclDevice or SyclContext, a capsule \"SyclQueueRef\", or an object "
+          "whose _get_capsule() returns one. A default stream of CUDA belongs to the device that its object has as "
+          "`device` or `device_id`, else to the current device.\n"
+          "native: the handle, as a number, of a queue of that device that another library made: a sycl::queue* or a "
+          "cudaStream_t. The handle must be valid. 1 and 2 are the default streams of CUDA; 2 is the stream of this "
+          "thread, and the Queue can be used only on this thread.\n"
+          "owner: an object that is kept alive as long as the native queue is used.\n"
+          "name: selects another queue than the default queue of the device. The same name always returns the same "
+          "queue.")
+      .def_static("new", make_another, "of"_a,
+                  "Makes a new in-order queue of the device that `of` selects. For a SYCL queue or context, the new "
+                  "queue is of the same context.")
       .def_prop_ro(
-          "device", [](const PyQueue& self) { return self.queue.device(); }, "Whose work it is.")
+          "device", [](const PyQueue& self) { return self.queue.device(); }, "The device on which the work runs.")
       .def_prop_ro(
           "filter", [](const PyQueue& self) { return filter_of(self.queue.device()); },
-          "The filter string that names its device; empty once that is gone.")
+          "The filter string of its device; empty if the device no longer exists.")
       .def_prop_ro(
           "name",
           [](const PyQueue& self) -> nb::object {
@@ -234,8 +234,8 @@ void bind_queue(nb::module_& module) {
           "The name given to Queue(of, name=); None for any other queue.")
       .def_prop_ro(
           "in_order", [](const PyQueue& self) { return in_order(self.queue); },
-          "Whether all work on the queue runs in order. False for out-of-order queues of SYCL, as dpctl makes them "
-          "for a device: there, only the work that is submitted through Crossdock is in order.")
+          "Whether all work on the queue runs in order. False for out-of-order SYCL queues, as dpctl makes for a "
+          "device: on these, only work that is submitted through Crossdock runs in order.")
       .def_prop_ro(
           "native", [](const PyQueue& self) { return reinterpret_cast<std::uintptr_t>(self.queue.native()); },
           "The handle as a number, for other libraries.")
@@ -243,17 +243,18 @@ void bind_queue(nb::module_& module) {
           "_get_capsule",
           [](const PyQueue& self) {
             if (self.queue.device().type == device::DeviceType::kOneApi) return sycl_queue_capsule(self.queue);
-            PyErr_SetString(PyExc_AttributeError, "a queue that isn't SYCL's has no SyclQueueRef");
+            PyErr_SetString(PyExc_AttributeError, "only SYCL queues have a SyclQueueRef");
             throw nb::python_error();
           },
-          "A capsule \"SyclQueueRef\", for dpctl and those that take its queues; SYCL's queues only.")
-      .def("record", record, "An event that stands for the end of the work that is on the queue now.")
+          "Returns a capsule \"SyclQueueRef\", for dpctl and other consumers of its queues. Raises AttributeError for "
+          "other queues than SYCL's.")
+      .def("record", record, "Returns an event for the end of the work that is on the queue now.")
       .def("wait_for", order_after, "event"_a.none(),
-           "Work put on the queue from now on starts after the event. Returns at once, but for an event of another "
-           "driver, which is waited for here.")
+           "Orders work that is submitted from now on after the event. Returns at once, except for an event of another "
+           "driver, for which it waits.")
       .def(
           "wait", [](const PyQueue& self) { wait(record(self)); },
-          "Waits until all the work that is on the queue now is done.")
+          "Waits until all work that is on the queue now is done.")
       .def(
           "__eq__",
           [](const PyQueue& self, nb::handle other) {

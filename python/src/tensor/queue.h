@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "crossdock/array/tensor.h"
-#include "crossdock/device/event.h"
 #include "crossdock/device/queue.h"
 
 namespace crossdock::python {

@@ -59,16 +59,16 @@ SyclDriver& sycl() {
 
 Queue queue_of_capsule(nb::handle capsule, const void* pointer) {
   const char* const name = PyCapsule_GetName(capsule.ptr());
-  if (name == nullptr) throw InvalidDataError("a capsule without a name stands for no SYCL queue or context");
+  if (name == nullptr) throw InvalidDataError("a capsule without a name is not a SYCL queue or context");
   void* const native = PyCapsule_GetPointer(capsule.ptr(), name);
   if (native == nullptr) throw nb::python_error();
   if (std::string_view(name) == kQueueCapsule) return sycl().wrap_queue(native);
   if (std::string_view(name) == kContextCapsule) return of_context(native, pointer);
   if (std::string_view(name) == kUsedQueueCapsule || std::string_view(name) == kUsedContextCapsule) {
-    throw InvalidDataError("a capsule \"" + std::string(name) + "\" was used before; each is for one consumer");
+    throw InvalidDataError("a capsule \"" + std::string(name) + "\" was already used; a capsule can be used only once");
   }
   throw InvalidDataError("a capsule \"" + std::string(name) +
-                         "\" stands for no SYCL queue or context; SyclQueueRef and SyclContextRef are understood");
+                         "\" is not a SYCL queue or context; SyclQueueRef and SyclContextRef are supported");
 }
 
 void use_up(nb::handle capsule) {
@@ -110,7 +110,7 @@ std::optional<Queue> sycl_queue_in(nb::handle object, const void* pointer) {
     capsule = get_capsule();
     if (PyCapsule_CheckExact(capsule.ptr()) == 0) {
       throw InvalidDataError("_get_capsule() of an object of type " + std::string(Py_TYPE(object.ptr())->tp_name) +
-                             " gives no capsule");
+                             " didn't return a capsule");
     }
   }
   Queue queue = queue_of_capsule(capsule, pointer);

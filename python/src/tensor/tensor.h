@@ -6,12 +6,14 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "../errors.h"
 #include "crossdock/array/tensor.h"
 
 /// crossdock.Tensor, and the import of other libraries' arrays. The type and its hot calls use CPython's C API
-/// directly, because nanobind's bookkeeping for each instance costs more than a whole hand-over.
+/// directly, because nanobind's bookkeeping for each instance costs more than a whole hand-over. Methods on no hot path
+/// are in crossdock/_tensor.py.
 ///
 /// All functions here need the GIL. Functions that return a PyObject* return a new reference, or null with the Python
 /// error set, and don't throw. The other functions throw.
@@ -36,6 +38,21 @@ inline bool is_tensor(PyObject* object) noexcept { return Py_TYPE(object) == ten
 inline const array::Tensor& tensor_of(PyObject* object) noexcept { return reinterpret_cast<PyTensor*>(object)->tensor; }
 
 PyObject* new_tensor(array::Tensor&& tensor) noexcept;
+
+/// A crossdock.Tensor as an argument of a function that nanobind calls.
+class TensorObject : public nanobind::object {
+ public:
+  NB_OBJECT(TensorObject, nanobind::object, "crossdock.Tensor", is_tensor)
+  const array::Tensor& operator*() const noexcept { return tensor_of(ptr()); }
+};
+
+/// Adds a method that nanobind calls, for calls that aren't hot. `function` takes a TensorObject first.
+template <class Function, class... Extra>
+void def_tensor_method(const char* name, Function&& function, const Extra&... extra) {
+  nanobind::cpp_function_def(std::forward<Function>(function),
+                             nanobind::scope(reinterpret_cast<PyObject*>(tensor_type)), nanobind::name(name),
+                             nanobind::is_method(), extra...);
+}
 
 /// Takes over the new reference that a Python call returned. Throws nb::python_error if it is null (the call failed).
 inline nanobind::object checked(PyObject* result) {
@@ -72,6 +89,8 @@ PyObject* tuple_of(std::span<const std::int64_t> numbers) noexcept;
 
 void bind_tensor(nanobind::module_& module);
 void bind_asarray(nanobind::module_& module);
+/// Adds the methods that take queues: in ../offload/arrays.cc.
+void def_queue_methods();
 
 // Slots, attributes and methods of the type that other files of this folder implement.
 
@@ -84,22 +103,10 @@ PyObject* array_method(PyObject* self, PyObject* const* arguments, Py_ssize_t po
 PyObject* dlpack(PyObject* self, PyObject* const* arguments, Py_ssize_t positional, PyObject* names) noexcept;
 PyObject* dlpack_device(PyObject* self, PyObject* unused) noexcept;
 PyObject* dlpack_exchange_api() noexcept;
-/// to(device, queue=), copy(queue=)
-PyObject* to(PyObject* self, PyObject* const* arguments, Py_ssize_t positional, PyObject* names) noexcept;
-PyObject* copy(PyObject* self, PyObject* const* arguments, Py_ssize_t positional, PyObject* names) noexcept;
-/// usm_type, copy_to(queue), collocate(other): in ../offload/arrays.cc.
+/// usm_type: in ../offload/arrays.cc.
 PyObject* usm_type(PyObject* self, void* unused) noexcept;
-PyObject* copy_to_method(PyObject* self, PyObject* const* arguments, Py_ssize_t positional, PyObject* names) noexcept;
-PyObject* copy_from_method(PyObject* self, PyObject* const* arguments, Py_ssize_t positional, PyObject* names) noexcept;
-PyObject* collocate(PyObject* self, PyObject* other) noexcept;
 /// tensor[key]
 PyObject* subscript(PyObject* self, PyObject* key) noexcept;
-/// item(), tolist(), float(), int(), bool(). They wait for pending work, and need memory that the host can read.
-PyObject* item(PyObject* self, PyObject* unused) noexcept;
-PyObject* to_list(PyObject* self, PyObject* unused) noexcept;
-PyObject* as_float(PyObject* self) noexcept;
-PyObject* as_int(PyObject* self) noexcept;
-int as_bool(PyObject* self) noexcept;
 
 // Importers. Each one returns false, without an error, if the object doesn't implement the protocol. It throws if the
 // object implements the protocol but breaks its rules.

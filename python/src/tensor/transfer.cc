@@ -11,9 +11,8 @@
 #include "../wait.h"
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/copy.h"
-#include "crossdock/exchange/dlpack_stream.h"
+#include "crossdock/exchange/dlpack.h"
 #include "crossdock/exchange/sync.h"
-#include "crossdock/exchange/transfer.h"
 #include "crossdock/session/runtime.h"
 #include "sycl_objects.h"
 #include "tensor.h"
@@ -29,14 +28,14 @@ using device::DeviceType;
 using device::MemoryKind;
 using device::Queue;
 
-constexpr const char* kNoStream = "a DLPack exporter's C functions don't tell which stream its work is on";
+constexpr const char* kNoStream = "the C functions of a DLPack exporter don't report the stream of its work";
 
 /// Reads a SYCL stream, which is a queue object of dpctl or Crossdock, not a number. Returns nullopt for numbers and
 /// null, and for other devices.
 std::optional<Queue> sycl_stream(const Device& device, PyObject* stream) {
   if (device.type != DeviceType::kOneApi || stream == nullptr || PyIndex_Check(stream) != 0) return std::nullopt;
   auto queue = sycl_queue_in(stream, nullptr);
-  if (!queue) throw InvalidArgumentError("stream is a SYCL queue (of dpctl, or crossdock.Queue), -1 or None");
+  if (!queue) throw InvalidArgumentError("stream must be a SYCL queue (of dpctl, or crossdock.Queue), -1 or None");
   return queue;
 }
 
@@ -44,13 +43,13 @@ std::optional<Queue> sycl_stream(const Device& device, PyObject* stream) {
 exchange::DLPackStream stream_number(PyObject* stream) {
   if (stream == nullptr) return std::nullopt;
   if (PyIndex_Check(stream) == 0 || PyBool_Check(stream) != 0) {
-    PyErr_Format(PyExc_TypeError, "stream is an int or None, not %s", Py_TYPE(stream)->tp_name);
+    PyErr_Format(PyExc_TypeError, "stream must be an int or None, not %s", Py_TYPE(stream)->tp_name);
     throw nb::python_error();
   }
   const nb::object integer = checked(PyNumber_Index(stream));
   int overflow = 0;
   const long long number = PyLong_AsLongLongAndOverflow(integer.ptr(), &overflow);
-  if (overflow != 0) throw InvalidArgumentError("stream is a handle, which has 64 bits at most");
+  if (overflow != 0) throw InvalidArgumentError("stream must be a handle of at most 64 bits");
   if (number == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
   return number;
 }
@@ -60,7 +59,7 @@ exchange::DLPackStream stream_number(PyObject* stream) {
 const device::DriverRegistry& drivers() {
   // Guarded by the GIL. Another thread may run while dpctl is searched for, and then searches, too.
   static bool prepared = false;
-  if (!prepared && holds_lock()) {
+  if (!prepared && holds_gil()) {
     session::Runtime::default_runtime()->set_driver_options(options_for_dpctl());
     prepared = true;
   }
@@ -81,7 +80,7 @@ device::PointerInfo attributes_of(const Tensor& tensor) {
 }
 
 void say(LogLevel level, std::string_view text) {
-  const GilAcquire lock("saying how a copy goes");
+  const GilAcquire lock("logging a copy");
   if (const LogCallback log = log_to_python()) log(level, text);
 }
 
@@ -183,7 +182,7 @@ void order_on_default_queue(Tensor* tensor) {
 void* default_stream(const Device& device) { return exchange::work_stream(device, drivers()); }
 
 void note_stream(const DLPackExchangeAPI& api, Tensor* tensor) {
-  const auto device = exchange::device_of_their_stream(*tensor, drivers());
+  const auto device = exchange::device_of_producer_stream(*tensor, drivers());
   if (!device) return;
   void* native = nullptr;
   const auto type = static_cast<DLDeviceType>(device->type);
@@ -194,7 +193,7 @@ void note_stream(const DLPackExchangeAPI& api, Tensor* tensor) {
   }
   const device::DriverRegistry& all = drivers();
   const GilRelease release;
-  exchange::note_their_stream(tensor, native, all);
+  exchange::note_producer_stream(tensor, native, all);
 }
 
 }  // namespace crossdock::python

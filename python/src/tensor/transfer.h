@@ -72,7 +72,7 @@ void note_default_queue(array::Tensor* tensor);
 void order_on_default_queue(array::Tensor* tensor);
 /// Returns our current_work_stream() of a device, see exchange::work_stream().
 void* default_stream(const device::Device& device);
-/// As consumer: asks the producer's `api` for its current stream and calls exchange::note_their_stream(). Throws
+/// As consumer: asks the producer's `api` for its current stream and calls exchange::note_producer_stream(). Throws
 /// ExportError if the API can't tell the stream.
 void note_stream(const DLPackExchangeAPI& api, array::Tensor* tensor);
 

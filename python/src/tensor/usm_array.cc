@@ -1,5 +1,7 @@
 #include "usm_array.h"
 
+#include <nanobind/stl/optional.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -17,9 +19,9 @@
 #include "array_interface.h"
 #include "buffer_view.h"
 #include "c_descriptor.h"
-#include "crossdock/core/bytes.h"
+#include "core/bytes.h"
 #include "crossdock/core/error.h"
-#include "crossdock/device/filter.h"
+#include "crossdock/device/registry.h"
 #include "crossdock/device/sycl.h"
 #include "crossdock/exchange/sync.h"
 #include "crossdock/exchange/usm_array.h"
@@ -52,7 +54,7 @@ device::Device device_named(std::string_view filter) {
   } catch (const NotFoundError& error) {
     throw NotFoundError(std::string(kWhere) + ": its syclobj: " + error.what());
   } catch (const InvalidArgumentError& error) {
-    fail("its syclobj names no device: " + std::string(error.what()));
+    fail("its syclobj is not a device: " + std::string(error.what()));
   }
 }
 
@@ -66,7 +68,8 @@ Queue of_syclobj(nb::handle object, const void* pointer) {
     return drivers().default_queue(device_named({text, static_cast<std::size_t>(size)}));
   }
   fail(std::string("its syclobj is of type ") + Py_TYPE(object.ptr())->tp_name +
-       "; it is a filter string, a SyclContext, a SyclQueue, a capsule of either, or an object with _get_capsule()");
+       "; it must be a filter string, a SyclContext, a SyclQueue, a capsule of either, or an object with "
+       "_get_capsule()");
 }
 
 std::int64_t times(std::int64_t elements, std::int64_t itemsize, const char* what) {
@@ -79,7 +82,7 @@ std::int64_t times(std::int64_t elements, std::int64_t itemsize, const char* wha
 /// first element is `offset` bytes from the start of the buffer. The tensor holds the buffer until it is dropped.
 void read_buffer(PyObject* object, std::int64_t offset, Tensor* tensor) {
   if (object == nullptr || PyObject_CheckBuffer(object) == 0) {
-    fail("its entry \"data\" is missing, and there is no buffer to take its place");
+    fail("its entry \"data\" is missing, and the owner has no buffer to use instead");
   }
   auto buffer = std::make_shared<PyBufferView>();
   if (PyObject_GetBuffer(object, &buffer->view, PyBUF_SIMPLE) != 0) throw nb::python_error();
@@ -90,9 +93,9 @@ void read_buffer(PyObject* object, std::int64_t offset, Tensor* tensor) {
   const bool overflow =
       __builtin_add_overflow(range.lowest, offset, &first) || __builtin_add_overflow(range.highest, offset, &end);
   if (range.highest != 0 && (overflow || first < 0 || end > view.len)) {
-    fail("its elements, which begin at byte " + std::to_string(offset) + " and reach from " +
-         std::to_string(range.lowest) + " to " + std::to_string(range.highest) + " of there, leave a buffer of " +
-         std::to_string(view.len) + " bytes");
+    fail("its elements, bytes " + std::to_string(range.lowest) + " to " + std::to_string(range.highest) +
+         " from byte " + std::to_string(offset) + ", are not inside its buffer of " + std::to_string(view.len) +
+         " bytes");
   }
   tensor->data = view.buf;
   tensor->read_only = view.readonly != 0;
@@ -113,7 +116,9 @@ Tensor read(nb::handle interface, nb::handle object, bool shown = false) {
   Tensor tensor;
   const bool has_data = describe_from(dictionary, kWhere, &tensor, Units::kElements);
   if (!has_data && PyDict_Contains(dictionary.ptr(), nb::str("data").ptr()) != 0) {
-    fail("its data is no pair of address and read-only flag; the entry is left out where a buffer takes its place");
+    fail(
+        "its data must be a pair of address and read-only flag; to use the owner's buffer instead, leave the entry "
+        "out");
   }
   const nb::object offset = entry(interface, "offset");
   const std::int64_t shift =
@@ -140,7 +145,7 @@ Tensor read(nb::handle interface, nb::handle object, bool shown = false) {
   }();
   exchange::import_usm_array(&tensor, number, queue, ordered, drivers());
   if (!has_data && tensor.kind == device::MemoryKind::kDevice && tensor.data != nullptr) {
-    fail("its data is missing, and memory of kind \"device\" can have no buffer");
+    fail("its data is missing, but memory of kind \"device\" can't have a buffer");
   }
   if (in_capsule) use_up(syclobj);  // after a failed import the capsule stays usable
   return tensor;
@@ -150,7 +155,7 @@ Tensor read(nb::handle interface, nb::handle object, bool shown = false) {
 nb::object adopt(nb::handle desc, nb::handle owner, nb::handle deleter) {
   const nb::object data = PyDict_Check(desc.ptr()) != 0 ? entry(desc, "data") : nb::none();
   if (PyTuple_Check(data.ptr()) == 0 || PyTuple_GET_SIZE(data.ptr()) == 0) {
-    fail("a deleter was given, but no entry \"data\" with the address that it frees");
+    fail("a deleter needs the entry \"data\" with the address that it frees");
   }
   ExternalMemory memory(deleter, PyTuple_GET_ITEM(data.ptr(), 0));
   Tensor tensor = read(desc, owner);
@@ -166,11 +171,12 @@ nb::object syclobj_of(const Queue& queue, PyObject* form) {
   if (PyUnicode_CompareWithASCIIString(form, "context") == 0) return sycl_context_capsule(queue);
   if (PyUnicode_CompareWithASCIIString(form, "filter") == 0) {
     if (!sycl().same_context(queue, drivers().default_queue(queue.device()))) {
-      throw ExportError("a filter string stands for its device's default context, and the memory is in another");
+      throw ExportError(
+          "a filter string stands for its device's default context, but the memory is in another context");
     }
     return nb::str(sycl_filter_of(queue.device()).c_str());
   }
-  PyErr_Format(PyExc_ValueError, "syclobj is \"queue\", \"context\" or \"filter\", not %R", form);
+  PyErr_Format(PyExc_ValueError, "syclobj must be \"queue\", \"context\" or \"filter\", not %R", form);
   throw nb::python_error();
 }
 
@@ -235,25 +241,6 @@ PyObject* usm_array_interface(PyObject* self, void* /*unused*/) noexcept {
   });
 }
 
-PyObject* usm_array_interface_with(PyObject* self, PyObject* const* arguments, Py_ssize_t positional,
-                                   PyObject* keywords) noexcept {
-  PyObject* form = positional > 0 ? arguments[0] : nullptr;
-  PyObject* const known[] = {names::syclobj()};
-  PyObject** const out[] = {&form};
-  if (positional > 1) {
-    PyErr_SetString(PyExc_TypeError, "sycl_usm_array_interface() takes syclobj");
-    return nullptr;
-  }
-  if (!names::read_keywords("sycl_usm_array_interface", arguments + positional, keywords, known, out)) return nullptr;
-  return guarded([&]() -> PyObject* {
-    if (given(form) && PyUnicode_Check(form) == 0) {
-      PyErr_Format(PyExc_TypeError, "syclobj is a str, not %s", Py_TYPE(form)->tp_name);
-      return nullptr;
-    }
-    return shown(tensor_of(self), form).release().ptr();
-  });
-}
-
 void bind_usm_array(nb::module_& module) {
   module.def(
       "from_sycl_usm_array_interface",
@@ -267,6 +254,14 @@ void bind_usm_array(nb::module_& module) {
       "is the memory. Without an owner, the caller must keep the memory alive.\n"
       "deleter: a function that takes the address in data and frees it. It is called once, when the memory is no "
       "longer used, before the owner is released. It isn't called if this call raises, or when the interpreter ends.");
+  def_tensor_method(
+      "sycl_usm_array_interface",
+      [](const TensorObject& self, const std::optional<nb::str>& syclobj) {
+        return shown(*self, syclobj ? syclobj->ptr() : nullptr);
+      },
+      "syclobj"_a.none() = "queue",
+      "Returns the dictionary of __sycl_usm_array_interface__ with another syclobj: \"context\", a capsule for one "
+      "consumer, or \"filter\", the filter string of a device if the memory is of its default context.");
 }
 
 }  // namespace crossdock::python

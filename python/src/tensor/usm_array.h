@@ -14,11 +14,8 @@ bool tensor_from_usm_array(PyObject* object, array::Tensor* out);
 
 /// The attribute __sycl_usm_array_interface__. Raises AttributeError for memory that isn't SYCL's.
 PyObject* usm_array_interface(PyObject* self, void* unused) noexcept;
-/// sycl_usm_array_interface(syclobj=)
-PyObject* usm_array_interface_with(PyObject* self, PyObject* const* arguments, Py_ssize_t positional,
-                                   PyObject* keywords) noexcept;
 
-/// Binds from_sycl_usm_array_interface().
+/// Binds from_sycl_usm_array_interface(), and Tensor.sycl_usm_array_interface().
 void bind_usm_array(nanobind::module_& module);
 
 }  // namespace crossdock::python

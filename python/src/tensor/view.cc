@@ -66,10 +66,10 @@ PyObject* subscript(PyObject* self, PyObject* key) noexcept {
       } else if (PyIndex_Check(one) != 0 && PyBool_Check(one) == 0) {
         slices.push_back(index_of(one, extent, slices.size()));
       } else {
-        PyErr_Format(PyExc_TypeError,
-                     "a tensor is indexed by integers, slices and '...', which give views, not by %s; use an array "
-                     "library for more",
-                     Py_TYPE(one)->tp_name);
+        PyErr_Format(
+            PyExc_TypeError,
+            "a tensor can be indexed by integers, slices and '...', not by %s; use an array library for other indices",
+            Py_TYPE(one)->tp_name);
         throw nb::python_error();
       }
     }

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "context_hold.h"
-#include "crossdock/device/buffer.h"
+#include "crossdock/device/device.h"
 #include "crossdock/device/queue.h"
 
 namespace crossdock::device::cuda {

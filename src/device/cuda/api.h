@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "crossdock/device/cuda_streams.h"
+#include "device/cuda_streams.h"
 
 /// The part of the CUDA driver API that we call. Names, numbers and signatures are those of NVIDIA's public
 /// documentation ("CUDA Driver API", and for the versions of functions, its section on driver entry points); no header

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "allocation.h"
-#include "crossdock/core/bytes.h"
+#include "core/bytes.h"
 #include "crossdock/core/error.h"
 
 namespace crossdock::device::cuda {
@@ -44,8 +44,8 @@ void CudaContext::check_queue(const Queue& queue) const {
   }
   if (!queue.usable_here()) {
     throw InvalidArgumentError(
-        "the cuda driver was given the per-thread default stream of another thread, which can't be named on this one: "
-        "make a queue, and order it after an event that was recorded there");
+        "the cuda driver was given the per-thread default stream of another thread, which has no handle on this "
+        "thread: make a queue, and order it after an event recorded on that thread");
   }
 }
 
@@ -75,7 +75,7 @@ Buffer CudaContext::allocate(std::uint64_t size, MemoryKind kind, Sharing sharin
   check_queue(queue);
   const bool exportable = sharing == Sharing::kExportable;
   if (exportable && kind != MemoryKind::kDevice) {
-    throw UnsupportedError("the cuda driver exports device memory only; pinned and managed memory stay in a process");
+    throw UnsupportedError("the cuda driver exports device memory only, not pinned or managed memory");
   }
   if (kind == MemoryKind::kShared && !hold_->has_managed()) {
     throw UnsupportedError("the cuda driver has no managed memory on " + to_string(device_) +
@@ -135,8 +135,8 @@ Buffer CudaContext::adopt(const BufferRef& memory, std::shared_ptr<void> owner) 
     const bool right = info.device.type == memory.device.type &&
                        (memory.device.type == DeviceType::kCudaManaged || info.device.id == memory.device.id);
     if (!right) {
-      throw InvalidArgumentError("the cuda driver was given memory to adopt as " + to_string(memory.device) +
-                                 "'s, which CUDA says is of " + to_string(info.device));
+      throw InvalidArgumentError("the cuda driver was given memory to adopt as memory of " + to_string(memory.device) +
+                                 ", but CUDA says that it is memory of " + to_string(info.device));
     }
     if (memory.device.type == DeviceType::kCuda && memory.device != device_) {
       throw InvalidArgumentError("the cuda driver was given memory of " + to_string(memory.device) + " to adopt on " +
@@ -177,8 +177,8 @@ void CudaContext::copy(const BufferRef& to, const BufferRef& from, const Queue& 
   check_memory(from, "the source of a copy");
   if (to.read_only) throw InvalidArgumentError("the cuda driver was given read-only memory as the target of a copy");
   if (to.size != from.size) {
-    throw InvalidArgumentError("the cuda driver was asked to copy " + std::to_string(from.size) + " bytes to " +
-                               std::to_string(to.size));
+    throw InvalidArgumentError("the cuda driver was asked to copy " + std::to_string(from.size) +
+                               " bytes into memory of " + std::to_string(to.size) + " bytes");
   }
   const bool from_device = from.device.type == DeviceType::kCuda;
   const bool to_device = to.device.type == DeviceType::kCuda;
@@ -193,7 +193,8 @@ void CudaContext::copy(const BufferRef& to, const BufferRef& from, const Queue& 
                                to_string(to.device) + " to copy on " + to_string(device_));
   }
   if (to.size == 0) return;
-  if (to.overlaps(from)) throw InvalidArgumentError("the cuda driver was asked to copy memory onto itself");
+  if (to.overlaps(from))
+    throw InvalidArgumentError("the cuda driver was asked for a copy whose source and target overlap");
   const Entered entered(*this, "copying memory");
   const CUresult result = peers
                               ? api().memcpy_peer_async(to_address(to.data), context_of(to), to_address(from.data),

@@ -5,10 +5,11 @@
 #include <mutex>
 #include <string>
 
-#include "../deferred_free_list.h"
 #include "context_hold.h"
 #include "crossdock/device/driver.h"
 #include "current.h"
+#include "device/internal/deferred_free_list.h"
+#include "device/memory_handle.h"
 
 namespace crossdock::device::cuda {
 

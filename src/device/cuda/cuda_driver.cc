@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "crossdock/core/error.h"
-#include "crossdock/device/cuda.h"
 #include "cuda_context.h"
 #include "cuda_library.h"
 #include "current.h"
+#include "device/cuda.h"
 
 namespace crossdock::device {
 
@@ -59,7 +59,7 @@ class CudaDriver final : public Driver {
     int count = 0;
     const CUresult result = count_devices(count);
     if (result != kSuccess) return "CUDA couldn't be started: " + library_->text(result);
-    return count == 0 ? "the driver library counts none" : std::string();
+    return count == 0 ? "the driver library reports no devices" : std::string();
   }
 
   Device owning_device(const Device& device) const noexcept override { return {DeviceType::kCuda, device.id}; }

@@ -4,9 +4,10 @@
 #include <utility>
 
 #include "allocation.h"
-#include "crossdock/core/bytes.h"
+#include "core/bytes.h"
 #include "crossdock/core/error.h"
 #include "cuda_context.h"
+#include "device/memory_handle.h"
 
 namespace crossdock::device::cuda {
 
@@ -53,7 +54,7 @@ MemoryHandle CudaContext::export_memory(const BufferRef& memory) {
 
 Buffer CudaContext::import_memory(MemoryHandle handle, const std::string& where) {
   if (handle.driver != driver_name()) {
-    throw ProtocolError(where + ": a memory handle of the driver \"" + handle.driver + "\" came to the cuda driver");
+    throw ProtocolError(where + ": the cuda driver was given a memory handle of the driver \"" + handle.driver + "\"");
   }
   if (handle.opaque.size() != kOpaque) {
     throw ProtocolError(where + ": a memory handle of the cuda driver has " + std::to_string(handle.opaque.size()) +

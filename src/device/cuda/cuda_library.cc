@@ -71,7 +71,8 @@ std::string find_all(const Library& library, Api& api, int& version) {
   if (api.driver_get_version != nullptr) {
     const CUresult result = api.driver_get_version(&version);
     if (result != kSuccess) return "cuDriverGetVersion failed with error " + std::to_string(result);
-    if (version < kOldest) return "is of " + show_version(version) + ", and " + show_version(kOldest) + " is needed";
+    if (version < kOldest)
+      return "is of " + show_version(version) + ", but " + show_version(kOldest) + " or later is needed";
   }
   return finder.missing().empty() ? std::string() : "lacks " + finder.missing();
 }

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "api.h"
+#include "core/fork.h"
+#include "core/library.h"
 #include "crossdock/core/error.h"
-#include "crossdock/core/fork.h"
-#include "crossdock/core/library.h"
 #include "cuda_exports.h"
 
 namespace crossdock::device::cuda {

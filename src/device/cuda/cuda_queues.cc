@@ -58,10 +58,10 @@ Queue CudaContext::wrap_queue(void* native, std::shared_ptr<void> owner) {
     CUcontext its = nullptr;
     check(api().stream_get_ctx(native, &its), "asking a stream for its context");
     if (its != hold_->native()) {
-      throw InvalidArgumentError("the cuda driver was given a stream of another context than the one of " +
+      throw InvalidArgumentError("the cuda driver was given a stream that isn't of the context in which " +
                                  to_string(device_) +
-                                 " that it has open: make the stream in that one (the primary context, which CUDA's "
-                                 "run time uses), or open the device in the stream's");
+                                 " is open: make the stream in that context (usually the primary context, which CUDA's "
+                                 "run time uses), or open the device with the context of the stream");
     }
   }
   if (number == kCudaPerThreadStream) return Queue::of_this_thread(device_, native, std::move(owner));

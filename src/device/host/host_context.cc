@@ -9,9 +9,10 @@
 #include <string>
 #include <utility>
 
+#include "core/memory_limit.h"
 #include "crossdock/core/error.h"
-#include "crossdock/core/memory_limit.h"
-#include "crossdock/device/region_table.h"
+#include "device/memory_handle.h"
+#include "device/region_table.h"
 
 namespace crossdock::device {
 
@@ -110,11 +111,12 @@ void HostContext::copy(const BufferRef& to, const BufferRef& from, const Queue& 
   check_memory(from, "the source of a copy");
   if (to.read_only) throw InvalidArgumentError("the host driver was given read-only memory as the target of a copy");
   if (to.size != from.size) {
-    throw InvalidArgumentError("the host driver was asked to copy " + std::to_string(from.size) + " bytes to " +
-                               std::to_string(to.size));
+    throw InvalidArgumentError("the host driver was asked to copy " + std::to_string(from.size) +
+                               " bytes into memory of " + std::to_string(to.size) + " bytes");
   }
   if (to.size == 0) return;
-  if (overlap(to, from)) throw InvalidArgumentError("the host driver was asked to copy memory onto itself");
+  if (overlap(to, from))
+    throw InvalidArgumentError("the host driver was asked for a copy whose source and target overlap");
   std::memcpy(to.data, from.data, to.size);
 }
 
@@ -155,7 +157,7 @@ MemoryHandle HostContext::export_memory(const BufferRef& memory) {
 
 Buffer HostContext::import_memory(MemoryHandle handle, const std::string& where) {
   if (handle.driver != kName) {
-    throw ProtocolError(where + ": a memory handle of the driver \"" + handle.driver + "\" came to the host driver");
+    throw ProtocolError(where + ": the host driver was given a memory handle of the driver \"" + handle.driver + "\"");
   }
   if (handle.opaque.size() != sizeof(std::uint64_t)) {
     throw ProtocolError(where + ": a memory handle of the host driver has " + std::to_string(handle.opaque.size()) +

@@ -5,7 +5,8 @@
 #include <mutex>
 
 #include "crossdock/device/driver.h"
-#include "crossdock/device/region.h"
+#include "device/memory_handle.h"
+#include "device/region.h"
 
 namespace crossdock::device {
 

@@ -8,10 +8,10 @@
 #include <cstring>
 #include <utility>
 
-#include "crossdock/core/bytes.h"
+#include "core/bytes.h"
 #include "crossdock/core/error.h"
-#include "crossdock/device/memfd.h"
-#include "crossdock/device/sim.h"
+#include "device/memfd.h"
+#include "device/sim.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23  // since Linux 5.14

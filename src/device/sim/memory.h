@@ -10,9 +10,8 @@
 #include <vector>
 
 #include "clock.h"
-#include "crossdock/core/fork.h"
-#include "crossdock/core/unique_fd.h"
-#include "crossdock/device/buffer.h"
+#include "core/fork.h"
+#include "core/unique_fd.h"
 #include "crossdock/device/device.h"
 
 namespace crossdock::device::sim {

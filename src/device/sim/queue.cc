@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-#include "crossdock/core/blocked_signals.h"
+#include "core/blocked_signals.h"
 #include "crossdock/core/error.h"
 #include "world.h"
 

@@ -10,8 +10,8 @@
 #include <variant>
 
 #include "clock.h"
-#include "crossdock/device/buffer.h"
-#include "crossdock/device/event.h"
+#include "crossdock/device/device.h"
+#include "crossdock/device/queue.h"
 #include "memory.h"
 #include "signal.h"
 

@@ -75,14 +75,14 @@ crossdock_sim_event* check_native(void* native) {
   auto* event = static_cast<crossdock_sim_event*>(native);
   if (event->magic != CROSSDOCK_SIM_EVENT_MAGIC) {
     throw InvalidArgumentError(
-        "the sim driver was given an event that isn't a crossdock_sim_event: its magic number is another; what a "
-        "sync_event of EXT_DEV points to is in crossdock/device/sim_event.h");
+        "the sim driver was given an event that isn't a crossdock_sim_event: its magic number is wrong; "
+        "crossdock/device/sim_event.h has the structure of a sync_event of EXT_DEV");
   }
   if (event->version < 1 || event->size < sizeof(crossdock_sim_event) || event->query == nullptr ||
       event->wait == nullptr || event->last_error == nullptr) {
     throw InvalidArgumentError("the sim driver was given a crossdock_sim_event of version " +
                                std::to_string(event->version) + " and " + std::to_string(event->size) +
-                               " bytes, which lacks what version 1 has");
+                               " bytes, which lacks members of version 1");
   }
   return event;
 }

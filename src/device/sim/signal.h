@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "crossdock/device/event.h"
+#include "crossdock/device/queue.h"
 #include "crossdock/device/sim_event.h"
 #include "point.h"
 

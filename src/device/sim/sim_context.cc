@@ -2,8 +2,9 @@
 
 #include <algorithm>
 
-#include "crossdock/core/bytes.h"
+#include "core/bytes.h"
 #include "crossdock/core/error.h"
+#include "device/memory_handle.h"
 
 namespace crossdock::device::sim {
 
@@ -28,7 +29,7 @@ QueueHandle::~QueueHandle() {
 WorkQueue& queue_of(void* native, const World& world) {
   // A caller may pass any number as a handle, so it isn't dereferenced before it is found in the table.
   if (!world.handles().has(native)) {
-    throw InvalidArgumentError("the sim driver was given a native queue that it didn't make, or that has ended");
+    throw InvalidArgumentError("the sim driver was given a native queue that it didn't make, or that was destroyed");
   }
   return *static_cast<QueueHandle*>(native)->queue;
 }
@@ -123,7 +124,7 @@ Buffer SimContext::import_memory(MemoryHandle handle, const std::string& where) 
   world_->enter(SimVerb::kImportMemory);
   world_->check_device(device_);
   if (handle.driver != kName) {
-    throw ProtocolError(where + ": a memory handle of the driver \"" + handle.driver + "\" came to the sim driver");
+    throw ProtocolError(where + ": the sim driver was given a memory handle of the driver \"" + handle.driver + "\"");
   }
   if (handle.opaque.size() != kOpaque) {
     throw ProtocolError(where + ": a memory handle of the sim driver has " + std::to_string(handle.opaque.size()) +

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "crossdock/device/driver.h"
+#include "device/memory_handle.h"
 #include "world.h"
 
 namespace crossdock::device::sim {

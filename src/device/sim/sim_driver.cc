@@ -1,7 +1,7 @@
 #include <utility>
 
 #include "crossdock/core/error.h"
-#include "crossdock/device/sim.h"
+#include "device/sim.h"
 #include "sim_context.h"
 #include "world.h"
 

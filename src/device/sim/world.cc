@@ -8,9 +8,9 @@
 #include <new>
 #include <utility>
 
-#include "crossdock/core/bytes.h"
+#include "core/bytes.h"
 #include "crossdock/core/error.h"
-#include "crossdock/device/memfd.h"
+#include "device/memfd.h"
 
 namespace crossdock::device::sim {
 
@@ -46,22 +46,22 @@ thread_local const Clock* freeing = nullptr;
 /// Removes and returns the failure that is due at this call; null if there is none. Counts the call down for the
 /// failures that are due later.
 template <typename Failures, typename Meant>
-std::shared_ptr<const Error> take_turn(Failures& failures, Meant meant) {
-  std::shared_ptr<const Error> turn;
+std::shared_ptr<const Error> take_due_failure(Failures& failures, Meant applies) {
+  std::shared_ptr<const Error> due_failure;
   for (auto at = failures.begin(); at != failures.end();) {
-    if (!meant(*at)) {
+    if (!applies(*at)) {
       ++at;
     } else if (at->after != 0) {
       --at->after;
       ++at;
-    } else if (turn == nullptr) {
-      turn = at->error;
+    } else if (due_failure == nullptr) {
+      due_failure = at->error;
       at = failures.erase(at);
     } else {
       ++at;  // two are due at one call: this one is for the next call
     }
   }
-  return turn;
+  return due_failure;
 }
 
 }  // namespace
@@ -74,11 +74,10 @@ void complete(Event& event, Point& point) noexcept {
 
 std::shared_ptr<const Error> failure_of(crossdock_sim_event& event, std::int32_t status) noexcept {
   static const ResourceError kNoMemory(
-      "an event that the sim driver waited for failed, and there is no memory to say why");
+      "an event that the sim driver waited for failed; there is no memory for the reason");
   try {
     const char* text = event.last_error(&event);
-    const std::string what =
-        text != nullptr ? text : "an event that the sim driver waited for failed, and doesn't say why";
+    const std::string what = text != nullptr ? text : "an event that the sim driver waited for failed without a reason";
     const auto code = static_cast<ErrorCode>(-status);
     const bool known = status >= -static_cast<std::int32_t>(ErrorCode::kUnsupported);
     return std::make_shared<const Error>(known ? code : ErrorCode::kSystem, what);
@@ -95,7 +94,7 @@ void World::enter(SimVerb verb) {
   {
     const std::lock_guard lock(mutex_);
     ++counters_.calls[static_cast<std::size_t>(verb)];
-    failure = take_turn(verb_failures_[static_cast<std::size_t>(verb)], [](const Injected&) { return true; });
+    failure = take_due_failure(verb_failures_[static_cast<std::size_t>(verb)], [](const Injected&) { return true; });
   }
   if (failure) throw_error(failure->code(), failure->what());
 }
@@ -176,7 +175,7 @@ void World::reset() {
   for (std::vector<Injected>& failures : verb_failures_) failures.clear();
   work_failures_.clear();
   faults_.clear();
-  host_log_ = {};  // the driver doesn't know who owned that memory, and who owns it now
+  host_log_ = {};  // its addresses may belong to other allocations by now
 }
 
 // Memory
@@ -187,7 +186,7 @@ void World::check_room(std::uint64_t size, const Device& device) const {
   const std::uint64_t taken = used == used_.end() ? 0 : used->second;
   if (size <= kMost && taken <= options_.memory && size <= options_.memory - taken) return;
   throw ResourceError("the sim driver has no memory for " + std::to_string(size) + " bytes on " + to_string(device) +
-                      ": " + std::to_string(taken) + " of " + std::to_string(options_.memory) + " are taken");
+                      ": " + std::to_string(taken) + " of " + std::to_string(options_.memory) + " are in use");
 }
 
 std::shared_ptr<View> World::allocate(std::uint64_t size, Device device, MemoryKind kind, bool exportable,
@@ -228,7 +227,7 @@ std::shared_ptr<View> World::import(UniqueFd fd, std::uint64_t whole, Device dev
                                     const std::string& where) {
   const std::uint64_t mapped = align_up(whole, memfd::page_size());
   const std::string fault = memfd::fault_of(fd, kShareSeals, mapped, where);
-  if (!fault.empty()) throw ProtocolError(where + ": a memory handle of the sim driver can't be relied on: " + fault);
+  if (!fault.empty()) throw ProtocolError(where + ": a memory handle of the sim driver can't be trusted: " + fault);
   struct stat status {};
   if (::fstat(fd.get(), &status) != 0) throw_errno(errno, where + ": inspecting memory of the sim driver");
   std::shared_ptr<Block> block;
@@ -282,19 +281,18 @@ void World::drop(View& view) noexcept {
   Block& block = *view.block();
   if (--block.views != 0 || view.freed) return;
   try {
-    std::vector<const Timeline*> told;
+    std::vector<const Timeline*> reported;
     for (const Access& access : block.log.all()) {
       if (access.seen() || access.kind == AccessKind::kAllocate) continue;
       if (freeing != nullptr && freeing->covers(*access.timeline, access.epoch)) continue;
       if (block.kept.covers(*access.timeline, access.epoch)) continue;
       const Timeline* timeline = access.timeline.get();
-      if (std::find(told.begin(), told.end(), timeline) != told.end()) continue;
-      told.push_back(timeline);
+      if (std::find(reported.begin(), reported.end(), timeline) != reported.end()) continue;
+      reported.push_back(timeline);
       access.timeline->fail_since(
-          access.epoch,
-          fault("memory was dropped that " + timeline->name() + " " + doing(access.kind) +
-                ", before anybody waited for that: wait for an event recorded after the work, or free the "
-                "memory on a queue that is ordered after it"));
+          access.epoch, fault("memory was dropped while " + timeline->name() + " still " + doing(access.kind) +
+                              " it: wait for an event recorded after the work, or free the memory on a queue that is "
+                              "ordered after it"));
     }
   } catch (const std::bad_alloc&) {  // then the fault isn't reported
   }
@@ -325,17 +323,17 @@ Place World::resolve(const BufferRef& memory, const char* what) const {
   }
   std::shared_ptr<View> view = find_locked(memory.data);
   if (view == nullptr) {
-    if (ours && memory.size != 0)
-      wrong("memory of " + to_string(memory.device) + " that it hasn't, or that was freed,");
+    if (ours && memory.size != 0) wrong("memory of " + to_string(memory.device) + " that doesn't exist, or was freed,");
     return {.bytes = static_cast<std::byte*>(memory.data),
             .view = nullptr,
             .log = &host_log_,
             .offset = address_of(memory.data)};
   }
   const std::uint64_t offset = address_of(memory.data) - address_of(view->address());
-  if (view->freed) wrong("memory that was freed on a queue already");
+  if (view->freed) wrong("memory that was already freed on a queue");
   if (ours ? view->device() != memory.device : !view->host_visible()) {
-    wrong("memory of " + to_string(view->device()) + ", called memory of " + to_string(memory.device) + ",");
+    wrong("memory of " + to_string(view->device()) + ", which the caller describes as memory of " +
+          to_string(memory.device) + ",");
   }
   if (memory.size > view->size() - offset) {
     wrong(std::to_string(memory.size) + " bytes at " + std::to_string(offset) + " of an allocation of " +
@@ -368,18 +366,18 @@ std::shared_ptr<const Error> World::check_order(const Access& next, const Access
   const std::string then =
       earlier->kind == AccessKind::kAllocate ? " was allocated on " + there : " " + there + " " + doing(earlier->kind);
   return fault(here + " " + doing(next.kind) + " memory that" + then +
-               ", and isn't ordered after that: record an event on " + there + " and order " + here +
+               ", but isn't ordered after that work: record an event on " + there + " and order " + here +
                " after it, or wait for it");
 }
 
 std::shared_ptr<const Error> World::injected_work(const WorkQueue& queue) {
-  return take_turn(work_failures_, [&](const Injected& failure) {
+  return take_due_failure(work_failures_, [&](const Injected& failure) {
     return failure.timeline == nullptr || failure.timeline == queue.timeline().get();
   });
 }
 
 void World::protect(const Block& block) {
-  // One block has few views, and few views are protected.
+  // Searches all views: there are few.
   for (const auto& [address, known] : views_) {
     const std::shared_ptr<View> view = known.lock();
     if (view == nullptr || view->block().get() != &block || !view->host_visible()) continue;
@@ -392,10 +390,10 @@ void World::protect(const Block& block) {
 
 void World::see(Point& point) {
   point.clock().see();
-  see_more();
+  restore_host_access();
 }
 
-void World::see_more() {
+void World::restore_host_access() {
   host_log_.prune(kMostHostAccesses);
   std::erase_if(protected_, [](const std::weak_ptr<View>& known) {
     const std::shared_ptr<View> view = known.lock();
@@ -405,7 +403,7 @@ void World::see_more() {
   });
 }
 
-Clock World::everything() {
+Clock World::clock_of_all_queues() {
   Clock clock;
   std::erase_if(timelines_, [&clock](const std::weak_ptr<Timeline>& known) {
     const std::shared_ptr<Timeline> timeline = known.lock();
@@ -432,8 +430,8 @@ std::shared_ptr<WorkQueue> World::make_queue(const Device& device) {
 void World::copy(const BufferRef& to, const BufferRef& from, const Device& device, WorkQueue& queue) {
   if (to.read_only) throw InvalidArgumentError("the sim driver was given read-only memory as the target of a copy");
   if (to.size != from.size) {
-    throw InvalidArgumentError("the sim driver was asked to copy " + std::to_string(from.size) + " bytes to " +
-                               std::to_string(to.size));
+    throw InvalidArgumentError("the sim driver was asked to copy " + std::to_string(from.size) +
+                               " bytes into memory of " + std::to_string(to.size) + " bytes");
   }
   Place target;
   Place source;
@@ -444,18 +442,19 @@ void World::copy(const BufferRef& to, const BufferRef& from, const Device& devic
     source = resolve(from, "the source of a copy");
     if (to.size == 0) return;
     if (overlap(target, source, to.size)) {
-      throw InvalidArgumentError("the sim driver was asked to copy memory onto itself");
+      throw InvalidArgumentError("the sim driver was asked for a copy whose source and target overlap");
     }
     const bool here =
         (target.view && target.view->device() == device) || (source.view && source.view->device() == device);
     if (!here && (target.view || source.view)) {
       throw InvalidArgumentError("the sim driver was asked for a copy on " + to_string(device) +
-                                 " that has neither end there");
+                                 ", but neither source nor target is memory of that device");
     }
     untouched = target.log->pending(target.offset, target.offset + to.size) == nullptr;
   }
   queue.start();
-  // Fills the target only if no earlier work may still have to read or write there.
+  // Fills the target with a pattern, so that a read that doesn't wait for the copy is noticed. Doesn't if earlier work
+  // may still access the target.
   if (untouched && !target.view) fill_with_pattern(target.bytes, to.size);
   if (untouched && target.view && target.view->host_visible()) {
     const View::Edges parts = target.view->edges(target.offset, target.offset + to.size);
@@ -496,13 +495,14 @@ void World::free(Buffer&& buffer, WorkQueue& queue) {
   buffer = Buffer(memory, std::move(owner));
   const std::lock_guard lock(mutex_);
   const std::shared_ptr<Timeline>& timeline = queue.timeline();
-  // If the end of another queue's work drops the buffer here, this free is ordered after that work, which kept it.
+  // If the end of another queue's work drops this buffer, this free is ordered after that work.
   if (freeing != nullptr) queue.clock.join(*freeing);
   if (view) queue.clock.join(view->block()->kept);
   Clock clock = queue.clock;
   clock.join(timeline, timeline->now());
-  if (!view) keep(memory, clock);
-  // Doesn't hold the buffer while something may throw: if it were dropped here, it would lock the mutex that is held.
+  if (!view) delay_free(memory, clock);
+  // The buffer is moved in last: if something here threw with the buffer in `work`, dropping it would lock the mutex
+  // again.
   FreeWork work{.buffer = {}, .view = view, .clock = std::move(clock), .world = shared_from_this(), .failure = nullptr};
   // Memory that was adopted may have other owners, which know when it is freed. If it is freed here, drop() checks it.
   if (view && view->block()->views == 1) {
@@ -521,7 +521,7 @@ void World::free(Buffer&& buffer, WorkQueue& queue) {
   if (view) view->freed = true;
 }
 
-void World::keep(const BufferRef& memory, const Clock& clock) {
+void World::delay_free(const BufferRef& memory, const Clock& clock) {
   if (memory.device.type != DeviceType::kExtDev) return;
   const std::uint64_t begin = address_of(memory.data);
   auto at = views_.upper_bound(begin);
@@ -539,7 +539,7 @@ void World::free_now(FreeWork& work) noexcept {
     const std::lock_guard lock(mutex_);
     try {
       host_log_.forget(address_of(memory.data), address_of(memory.data) + memory.size, work.clock);
-    } catch (const std::bad_alloc&) {  // then accesses are kept that are over
+    } catch (const std::bad_alloc&) {  // finished accesses stay in the log
     }
   }
   freeing = &work.clock;
@@ -553,7 +553,7 @@ std::shared_ptr<const Clock> release_clock() noexcept {
   try {
     return std::make_shared<const Clock>(*freeing);
   } catch (const std::bad_alloc&) {
-    return nullptr;  // then a fault may be reported that is none
+    return nullptr;  // a false fault may then be reported
   }
 }
 
@@ -591,14 +591,14 @@ void World::order_after(WorkQueue& queue, const Event& event, Signal& signal) {
 void World::order_after_other(WorkQueue& queue, const Event& event, crossdock_sim_event* other) {
   queue.start();
   const std::lock_guard lock(mutex_);
-  queue.clock.join(everything());
+  queue.clock.join(clock_of_all_queues());
   queue.push({.what = WaitWork{.event = event, .point = nullptr, .other = other}, .due = {}});
 }
 
 void World::see_other() {
   const std::lock_guard lock(mutex_);
-  everything().see();
-  see_more();
+  clock_of_all_queues().see();
+  restore_host_access();
 }
 
 void World::deliver(Point& point) {

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "clock.h"
-#include "crossdock/core/fork.h"
-#include "crossdock/device/sim.h"
+#include "core/fork.h"
+#include "device/sim.h"
 #include "memory.h"
 #include "queue.h"
 #include "signal.h"
@@ -122,9 +122,9 @@ class World : public std::enable_shared_from_this<World> {
 
   std::shared_ptr<View> add_view(std::shared_ptr<Block> block, std::uint64_t size, Device device, MemoryKind kind);
   void drop(View& view) noexcept;
-  /// Notes that a share of this memory is dropped after `clock`: the memory itself can't be freed before. Call it with
-  /// the lock held.
-  void keep(const BufferRef& memory, const Clock& clock);
+  /// Orders a later free of these allocations after `clock`: work on a queue holds an owner of the memory until then.
+  /// Call it with the lock held.
+  void delay_free(const BufferRef& memory, const Clock& clock);
   void check_room(std::uint64_t size, const Device& device) const;
   // Call the next ones with the lock held.
   std::shared_ptr<View> find_locked(const void* pointer) const;
@@ -134,9 +134,10 @@ class World : public std::enable_shared_from_this<World> {
   std::shared_ptr<const Error> injected_work(const WorkQueue& queue);
   void protect(const Block& block);
   void see(Point& point);
-  void see_more();
+  /// Forgets host accesses that are done, and gives the host access again to pages without pending work.
+  void restore_host_access();
   std::chrono::steady_clock::time_point due() const;
-  Clock everything();
+  Clock clock_of_all_queues();
 
   const ForkGuard made_in_;
   mutable std::mutex mutex_;

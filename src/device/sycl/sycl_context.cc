@@ -95,7 +95,7 @@ std::shared_ptr<const Error> SyclContext::finish(const Api& api, EventRef event)
   const int code = take_async_error();
   if (code == 0 && status == kStatusComplete) return nullptr;
   const std::string what = code != 0 ? "SYCL reported error " + std::to_string(code)
-                                     : "SYCL couldn't wait, and left its status at " + std::to_string(status);
+                                     : "SYCL couldn't wait (event status " + std::to_string(status) + ")";
   return std::make_shared<const SystemError>("the sycl driver: " + what + " while running the work before an event");
 }
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "../deferred_free_list.h"
 #include "crossdock/device/driver.h"
+#include "device/internal/deferred_free_list.h"
 #include "sycl_library.h"
 
 namespace crossdock::device::sycl {
@@ -34,8 +34,6 @@ class SyclContext final : public Context {
   Event copy_recorded(const BufferRef& to, const BufferRef& from, const Queue& queue) override;
   PointerInfo describe(const void* pointer) const override;
   bool accessible(const BufferRef& memory, const Queue& queue) const override;
-  MemoryHandle export_memory(const BufferRef& memory) override;
-  Buffer import_memory(MemoryHandle handle, const std::string& where) override;
 
   // sycl_context.cc
   Queue make_queue() override;

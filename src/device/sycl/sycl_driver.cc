@@ -68,14 +68,13 @@ class OurDriver final : public SyclDriver {
     char resolved[PATH_MAX];
     const bool cpu = ::realpath(beside.c_str(), resolved) != nullptr;
     std::string why =
-        cpu ? "the CPU's run time is installed, and is used by a process started with "
-              "OCL_ICD_FILENAMES=" +
+        cpu ? "the CPU's run time is installed; to use it, start the process with OCL_ICD_FILENAMES=" +
                   std::string(resolved) + " in the environment; a GPU needs its Level Zero or OpenCL driver"
             : "install a run time for the device (for a GPU, its Level Zero or OpenCL driver; for "
               "the CPU, the package intel-opencl-rt, and where that is in a virtual environment, start the process "
               "with OCL_ICD_FILENAMES in the environment, set to the path of its libintelocl.so)";
     if (const char* const selector = std::getenv("ONEAPI_DEVICE_SELECTOR"); selector != nullptr && *selector != '\0') {
-      why += "; ONEAPI_DEVICE_SELECTOR=" + std::string(selector) + " in the environment leaves out the others";
+      why += "; ONEAPI_DEVICE_SELECTOR=" + std::string(selector) + " in the environment excludes the others";
     }
     return why;
   }
@@ -91,7 +90,8 @@ class OurDriver final : public SyclDriver {
     }
     auto its_device = device_in(native_context, static_cast<int>(number));
     if (its_device == nullptr) {
-      throw InvalidArgumentError("the sycl driver was given a context that hasn't the device " + to_string(device));
+      throw InvalidArgumentError("the sycl driver was given a context that doesn't contain the device " +
+                                 to_string(device));
     }
     auto context = library_->share(
         library_->check(api().context_copy(static_cast<ContextRef>(native_context)), "copying a context"));
@@ -184,7 +184,7 @@ class OurDriver final : public SyclDriver {
     library_->check_fork();
     const SyclQueue* found = library_->queues().find(queue);
     if (found == nullptr) {
-      throw InvalidArgumentError("the sycl driver was asked about a queue that it has neither made nor wrapped");
+      throw InvalidArgumentError("the sycl driver was given a queue that it has neither made nor wrapped");
     }
     return *found;
   }
@@ -205,8 +205,7 @@ class OurDriver final : public SyclDriver {
       auto* const address = const_cast<void*>(pointer);
       const std::optional<MemoryKind> kind = library_->kind_of(address, context);
       if (!kind) {
-        throw InvalidArgumentError(
-            "the sycl driver was given a pointer that isn't bound to the context that came with it");
+        throw InvalidArgumentError("the sycl driver was given a pointer that isn't bound to the given context");
       }
       if (kind != MemoryKind::kHost) {
         if (auto bound = library_->device_of(address, context)) return bound;
@@ -221,7 +220,7 @@ class OurDriver final : public SyclDriver {
                                        : api().queue_create_for(device, note_async_error, properties);
     if (made == nullptr && context != nullptr) {
       throw InvalidArgumentError(
-          "the sycl driver: SYCL makes no queue of this context and device; give a device that the context has");
+          "the sycl driver: SYCL can't make a queue for this context and device; give a device of the context");
     }
     return library_->queues().wrap(library_, library_->check(made, "making a queue").get());
   }

@@ -22,7 +22,7 @@ std::string find_all(const Library& library, Api& api) {
   CROSSDOCK_SYCL_FUNCTIONS(CROSSDOCK_SYCL_FIND)
 #undef CROSSDOCK_SYCL_FIND
   if (missing.empty()) return {};
-  return "lacks " + missing + "; it is no dpctl library, or of another version: install dpctl 0.22 or later";
+  return "lacks " + missing + "; it isn't a dpctl library, or is of another version: install dpctl 0.22 or later";
 }
 
 }  // namespace
@@ -81,7 +81,7 @@ int SyclLibrary::number_of(DeviceRef device) const {
   while (number < 0) {
     parent = own(api_.device_parent(parent != nullptr ? parent.get() : device));
     if (parent == nullptr) {
-      throw InvalidArgumentError("the sycl driver was given something of a device that SYCL doesn't list");
+      throw InvalidArgumentError("the sycl driver was given an object of a device that SYCL doesn't list");
     }
     number = api_.device_position(parent.get(), kEveryDevice);
   }

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "api.h"
-#include "crossdock/core/fork.h"
-#include "crossdock/core/library.h"
-#include "crossdock/device/buffer.h"
+#include "core/fork.h"
+#include "core/library.h"
+#include "crossdock/device/device.h"
 #include "extents.h"
 #include "queue_table.h"
 

@@ -29,7 +29,7 @@ void SyclContext::check_memory(const BufferRef& memory, const char* what) const 
 Buffer SyclContext::allocate(std::uint64_t size, MemoryKind kind, Sharing sharing, const Queue& queue) {
   const SyclQueue& on = look_up(queue);
   if (sharing == Sharing::kExportable) {
-    throw UnsupportedError("the sycl driver has no memory that another process could use: SYCL shares none");
+    throw UnsupportedError("the sycl driver can't make exportable memory: SYCL shares no memory between processes");
   }
   flush_frees();
   deferred_.reclaim();
@@ -76,13 +76,13 @@ Buffer SyclContext::adopt(const BufferRef& memory, std::shared_ptr<void> owner) 
     const PointerInfo info = describe(memory.data);
     if (info.device.type != DeviceType::kOneApi) {
       throw InvalidArgumentError(
-          "the sycl driver was given memory to adopt that belongs to no context it knows; wrap a queue of its context "
-          "first, and hold it");
+          "the sycl driver was given memory to adopt of a context that it doesn't know; wrap a queue of that context "
+          "first, and keep the queue");
     }
     if (info.device != memory.device || info.kind != memory.kind) {
-      throw InvalidArgumentError("the sycl driver was given memory to adopt as " + to_string(memory.device) +
-                                 "'s, which is of " + to_string(info.device) +
-                                 (info.kind != memory.kind ? ", and of another kind" : ""));
+      throw InvalidArgumentError("the sycl driver was given memory to adopt as memory of " + to_string(memory.device) +
+                                 ", but it is memory of " + to_string(info.device) +
+                                 (info.kind != memory.kind ? ", of another kind" : ""));
     }
   }
   return {memory, std::move(owner)};
@@ -126,8 +126,8 @@ void SyclContext::check_reach(const SyclQueue& queue, const BufferRef& memory) c
   if (memory.device.type != DeviceType::kOneApi || memory.kind != MemoryKind::kDevice) return;
   if (library_->kind_of(memory.data, queue.context.get())) return;
   throw UnsupportedError("the sycl driver can't copy device memory of " + to_string(memory.device) +
-                         " on a queue whose context it isn't bound to: contexts share no device memory; copy it to "
-                         "host memory on a queue of its own context first");
+                         " on a queue of another context: contexts share no device memory; copy it to host memory on a "
+                         "queue of its own context first");
 }
 
 void SyclContext::copy(const BufferRef& to, const BufferRef& from, const Queue& queue) {
@@ -148,11 +148,12 @@ Owned<OpaqueEvent> SyclContext::start_copy(const SyclQueue& on, const BufferRef&
   check_memory(from, "the source of a copy");
   if (to.read_only) throw InvalidArgumentError("the sycl driver was given read-only memory as the target of a copy");
   if (to.size != from.size) {
-    throw InvalidArgumentError("the sycl driver was asked to copy " + std::to_string(from.size) + " bytes to " +
-                               std::to_string(to.size));
+    throw InvalidArgumentError("the sycl driver was asked to copy " + std::to_string(from.size) +
+                               " bytes into memory of " + std::to_string(to.size) + " bytes");
   }
   if (to.size == 0) return library_->own(EventRef{});
-  if (to.overlaps(from)) throw InvalidArgumentError("the sycl driver was asked to copy memory onto itself");
+  if (to.overlaps(from))
+    throw InvalidArgumentError("the sycl driver was asked for a copy whose source and target overlap");
   flush_frees();
   check_reach(on, to);
   check_reach(on, from);
@@ -214,16 +215,6 @@ bool SyclContext::accessible(const BufferRef& memory, const Queue& queue) const 
   if (kind != MemoryKind::kDevice || device_count_ == 1) return kind.has_value();
   const auto bound = library_->device_of(memory.data, on.context.get());
   return bound != nullptr && library_->number_of(bound.get()) == device_.id;
-}
-
-MemoryHandle SyclContext::export_memory(const BufferRef& memory) {
-  check_memory(memory, "memory to export");
-  throw UnsupportedError("the sycl driver exports no memory: SYCL shares none between processes");
-}
-
-Buffer SyclContext::import_memory(MemoryHandle handle, const std::string& where) {
-  throw ProtocolError(where + ": a memory handle of the driver \"" + handle.driver +
-                      "\" came to the sycl driver, which exports and imports no memory");
 }
 
 }  // namespace crossdock::device::sycl

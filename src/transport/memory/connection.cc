@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "crossdock/core/error.h"
-#include "crossdock/transport/memory.h"
 #include "link.h"
+#include "transport/memory.h"
 
 namespace crossdock::transport {
 namespace {
@@ -110,7 +110,7 @@ class MemoryConnection final : public Connection {
 std::pair<std::unique_ptr<Connection>, std::unique_ptr<Connection>> memory_pair(const Agreement& agreement,
                                                                                 const MemoryOptions& options) {
   if (options.queue_messages == 0) {
-    throw InvalidArgumentError("memory: MemoryOptions::queue_messages is 0; nothing could ever be sent");
+    throw InvalidArgumentError("memory: MemoryOptions::queue_messages is 0: no message could be sent");
   }
   const auto link = std::make_shared<MemoryLink>(options.queue_messages);
   return {std::make_unique<MemoryConnection>(agreement, options, link, 0),

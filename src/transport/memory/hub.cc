@@ -9,10 +9,9 @@
 #include <string>
 #include <utility>
 
-#include "../accepting.h"
 #include "crossdock/core/error.h"
-#include "crossdock/core/unique_fd.h"
-#include "crossdock/transport/memory.h"
+#include "transport/internal/handshake.h"
+#include "transport/memory.h"
 
 namespace crossdock::transport {
 namespace {
@@ -88,7 +87,7 @@ class MemoryTransport final : public Transport {
     std::string name = address;
     while (name.empty() || (address.empty() && hub_->listeners.contains(name))) name = std::to_string(++hub_->picked);
     if (!hub_->listeners.emplace(name, queue).second) {
-      throw ConnectionError("somebody listens at memory:" + name + " already: choose another name");
+      throw ConnectionError("another listener is already at memory:" + name + ": choose another name");
     }
     return std::make_unique<MemoryListener>(hub_, std::move(name), std::move(queue));
   }
@@ -101,7 +100,7 @@ class MemoryTransport final : public Transport {
       const auto found = hub_->listeners.find(address);
       if (found != hub_->listeners.end()) queue = found->second.lock();
     }
-    if (!queue) throw NotFoundError("nobody listens at memory:" + address + " in this process");
+    if (!queue) throw NotFoundError("no server listens at memory:" + address + " in this process");
     Agreement agreement;
     agreement.want_data = queue->want_data;
     agreement.free_data = queue->free_data;

@@ -88,7 +88,7 @@ void MemoryLink::announce(int end, std::uint16_t number, const device::Region& r
     throw_if_other_gone(end);
     if (!ends_[end].regions.try_emplace(number, std::move(announcement)).second) {
       throw std::logic_error("memory: region number " + std::to_string(number) +
-                             " was announced already; retire it before it is used again");
+                             " was already announced; retire it before it is used again");
     }
     ring(other(end));  // asleep or not: the descriptor becomes readable when a region was sent
   }
@@ -142,7 +142,7 @@ std::shared_ptr<const device::Region> MemoryLink::region(int end, std::uint16_t 
   }
   if (!there()) {
     throw ProtocolError("memory: a message names region " + std::to_string(number) + ", which the peer " +
-                        (sender.gone ? "did not announce before it went away"
+                        (sender.gone ? "did not announce before it disconnected"
                                      : "did not announce within " + std::to_string(timeout_ms) + " ms"));
   }
   Announcement& announcement = sender.regions.at(number);

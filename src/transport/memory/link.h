@@ -11,10 +11,10 @@
 #include <span>
 #include <unordered_map>
 
-#include "crossdock/core/bytes.h"
-#include "crossdock/core/unique_fd.h"
-#include "crossdock/device/region.h"
-#include "crossdock/transport/transport.h"
+#include "core/bytes.h"
+#include "core/unique_fd.h"
+#include "device/region.h"
+#include "transport/transport.h"
 
 namespace crossdock::transport {
 

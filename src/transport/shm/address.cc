@@ -53,7 +53,7 @@ SocketFile::SocketFile(const std::string& address, const ShmOptions& options)
       if (!chosen.name.empty()) {
         if (for_others_) {
           throw UriError(chosen.uri() +
-                         " is a name of this user's own, which the users that may connect can't reach: " +
+                         " is a name, which only this user's programs can reach, but other users may connect: " +
                          "give a path in a folder that they can reach, as in shm:/path/to/" + chosen.name + ".sock");
         }
         make_user_folder();
@@ -124,14 +124,15 @@ bool SocketFile::take_lock(const SocketPath& chosen, bool must) {
       continue;
     }
     if (!lock && errno == ENOENT) {
-      throw NotFoundError("the folder of " + chosen.uri() + " isn't there (" +
-                          chosen.path.substr(0, chosen.path.rfind('/')) + "): make it, or give a name without a slash");
+      throw NotFoundError("the folder of " + chosen.uri() + " doesn't exist (" +
+                          chosen.path.substr(0, chosen.path.rfind('/')) +
+                          "): create it, or give a name without a slash");
     }
     if (!lock) throw_errno(errno, "opening the lock file " + lock_path);
     struct stat held {};
     if (::fstat(lock.get(), &held) != 0) throw_errno(errno, "inspecting the lock file " + lock_path);
     if (!S_ISREG(held.st_mode))
-      throw UriError(lock_path + " is no regular file; it was left alone: choose another path");
+      throw UriError(lock_path + " is not a regular file and was not changed: choose another path");
     if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
       if (errno != EWOULDBLOCK && errno != EINTR) throw_errno(errno, "locking " + lock_path);
       if (errno == EINTR) continue;
@@ -147,7 +148,8 @@ bool SocketFile::take_lock(const SocketPath& chosen, bool must) {
       return true;
     }
   }
-  throw ConnectionError("the lock file " + lock_path + " keeps changing: servers are fighting for " + chosen.uri());
+  throw ConnectionError("the lock file " + lock_path + " keeps changing: several servers are trying to listen at " +
+                        chosen.uri());
 }
 
 /// While the lock is held, a socket left at `path` belongs to no live server of this library. But it may belong to
@@ -159,7 +161,7 @@ void SocketFile::remove_stale(const std::string& path) const {
     throw_errno(errno, "inspecting " + path);
   }
   if (!S_ISSOCK(status.st_mode)) {
-    throw UriError(path + " exists and is no socket; it was left alone: choose another path");
+    throw UriError(path + " exists, is not a socket and was not changed: choose another path");
   }
   const UniqueFd probe = make_socket(path);
   const sockaddr_un address = address_of(path);
@@ -196,8 +198,7 @@ void SocketFile::widen_mode(const std::string& path) const {
   struct stat status {};
   if (!file || ::fstat(file.get(), &status) != 0) throw_errno(errno, "opening " + path);
   if (!S_ISSOCK(status.st_mode) || status.st_dev != device_ || status.st_ino != inode_) {
-    throw ConnectionError(path +
-                          " was replaced by somebody while it was made: choose a folder that only you can write to");
+    throw ConnectionError(path + " was replaced while it was created: choose a folder that only you can write to");
   }
   const std::string by_descriptor = "/proc/self/fd/" + std::to_string(file.get());
   if (::chmod(by_descriptor.c_str(), 0666) != 0) throw_errno(errno, "letting other users connect to " + path);

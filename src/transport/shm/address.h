@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <string>
 
-#include "crossdock/core/fork.h"
-#include "crossdock/core/unique_fd.h"
-#include "crossdock/transport/shm.h"
+#include "core/fork.h"
+#include "core/unique_fd.h"
 #include "socket_path.h"
+#include "transport/shm.h"
 
 namespace crossdock::transport::shm {
 

@@ -8,11 +8,12 @@
 #include <cstring>
 #include <utility>
 
-#include "../deadline.h"
 #include "address.h"
+#include "connection.h"
 #include "crossdock/core/error.h"
 #include "handshake.h"
 #include "socket_path.h"
+#include "transport/internal/deadline.h"
 
 namespace crossdock::transport {
 
@@ -26,18 +27,19 @@ using namespace shm;  // NOLINT(google-build-using-namespace): the private half 
     case ENOENT:
     case ENOTDIR:
       if (!place.name.empty()) {
-        throw NotFoundError("nobody listens at " + uri + ": this user has no server of this name (no " + place.path +
-                            "); is it up? For a socket in the current folder write shm:./" + place.name);
+        throw NotFoundError("no server listens at " + uri + ": this user has no server of this name (" + place.path +
+                            " doesn't exist); is it up? For a socket in the current folder write shm:./" + place.name);
       }
-      throw NotFoundError("nobody listens at " + uri + ": there is no such file; is the server up?");
+      throw NotFoundError("no server listens at " + uri + ": there is no such file; is the server up?");
     case ECONNREFUSED:
-      throw ConnectionError("nobody listens at " + uri +
-                            " any more: what is there was left by a server that is gone, or is no socket");
+      throw ConnectionError("no server listens at " + uri +
+                            ": the file there was left by a server that has ended, or is not a socket");
     case EPROTOTYPE:
-      throw HandshakeError("what listens at " + uri + " is no Crossdock server: a socket of another type");
+      throw HandshakeError("the server at " + uri + " is not a Crossdock server: its socket is of another type");
     case EACCES:
     case EPERM:
-      throw PermissionError(uri + " doesn't let this user connect: the server must name it in ShmOptions::other_users");
+      throw PermissionError(uri +
+                            " doesn't let this user connect: the server must list the user in ShmOptions::other_users");
     default: throw_errno(error, "connecting to " + uri);
   }
 }
@@ -83,28 +85,18 @@ Packet await_answer(int socket, const std::string& where, const Deadline& deadli
 Welcome read_answer(const Packet& packet, const std::string& where) {
   std::uint32_t version = 0;
   const Opening opening = opening_of(packet.content(), &version);
-  const auto versions = [&] {
-    return "it speaks version " + std::to_string(version) + " of the protocol, we speak version " +
-           std::to_string(kProtocolVersion);
-  };
   if (opening == Opening::kRefused) {
     Refused refused;
-    if (!decode(packet.content(), &refused)) throw HandshakeError(where + " refused us in a malformed packet");
-    const std::string what = where + " refused us: " + refused.reason;
-    switch (refused.code) {
-      case Refusal::kUser: throw PermissionError(what);
-      case Refusal::kResources: throw ConnectionError(what);
-      case Refusal::kOtherVersion: throw HandshakeError(what + " (" + versions() + ")");
-      case Refusal::kMalformed: break;
-    }
-    throw HandshakeError(what);
+    if (!decode(packet.content(), &refused))
+      throw HandshakeError(where + " refused the connection in a malformed packet");
+    throw_refused(refused, where, version, kProtocolVersion);
   }
   if (opening != Opening::kWelcome || packet.too_long) {
-    throw HandshakeError(where + " answered with something else: it is no Crossdock server");
+    throw HandshakeError(where + " answered with something else: it is not a Crossdock server");
   }
-  if (version != kProtocolVersion) throw HandshakeError(where + ": " + versions());
+  require_server_version(where, version, kProtocolVersion);
   Welcome welcome;
-  if (!decode(packet.content(), &welcome)) throw HandshakeError(where + " answered with a welcome that is too short");
+  if (!decode(packet.content(), &welcome)) throw HandshakeError(where + " answered with a WELCOME that is too short");
   return welcome;
 }
 
@@ -113,12 +105,12 @@ Welcome read_answer(const Packet& packet, const std::string& where) {
 void require_rings(const Packet& answer, const std::string& where) {
   if (answer.descriptors_cut) {
     throw ResourceError(where +
-                        " passed rings that were cut off in passing: this process has too many descriptors open; raise "
-                        "its limit (ulimit -n)");
+                        " passed rings whose descriptors were lost on the way: this process has too many descriptors "
+                        "open; raise its limit (ulimit -n)");
   }
   if (answer.descriptors != 2) {
     throw ProtocolError(where + " answered with " + std::to_string(answer.descriptors) +
-                        " descriptors, not with those of two rings");
+                        " descriptors instead of two, one for each ring");
   }
 }
 
@@ -127,7 +119,7 @@ void require_rings(const Packet& answer, const std::string& where) {
 std::unique_ptr<Connection> shm_connect(const std::string& address, const ShmOptions& options, int timeout_ms,
                                         const InterruptHook& interrupted, ChannelRole role) {
   check_options(options);
-  if (address.empty()) throw UriError("shm: has no name and no path to connect to: take the server's uri");
+  if (address.empty()) throw UriError("shm: has no name or path to connect to: use the server's uri");
   const SocketPath place = read_address(address);
   if (!place.name.empty()) check_user_folder();
   const std::string& absolute = place.path;
@@ -136,8 +128,8 @@ std::unique_ptr<Connection> shm_connect(const std::string& address, const ShmOpt
   const Credentials peer = peer_credentials(socket.get(), "shm:" + absolute);
   const std::string where = name_peer(absolute, peer);
   if (!user_allowed(peer.uid, options)) {
-    throw PermissionError(where +
-                          " isn't this user's server nor root's: name it in ShmOptions::other_users to trust it");
+    throw PermissionError(
+        where + " is neither this user's server nor root's: to trust it, list its user in ShmOptions::other_users");
   }
 
   const Hello hello{.features = own_features(),
@@ -150,19 +142,10 @@ std::unique_ptr<Connection> shm_connect(const std::string& address, const ShmOpt
   const Packet answer = await_answer(socket.get(), where, deadline);
   const Welcome welcome = read_answer(answer, where);
   require_rings(answer, where);
-  return join(ControlSocket::of_client(std::move(socket)),
-              RingMemory::adopt_own(answer.fds[1], welcome.ring_bytes, where),
-              RingMemory::adopt(answer.fds[0], welcome.ring_bytes, where),
-              {.peer_features = welcome.features,
-               .max_message = options.max_message,
-               .peer_max_message = welcome.max_message,
-               .peer_max_body = welcome.max_body,
-               .role = role,
-               .want_data = welcome.want_data,
-               .free_data = welcome.free_data,
-               .peer = peer,
-               .where = where},
-              options);
+  return std::make_unique<ShmConnection>(ControlSocket::of_client(std::move(socket)),
+                                         RingMemory::adopt_own(answer.fds[1], welcome.ring_bytes, where),
+                                         RingMemory::adopt(answer.fds[0], welcome.ring_bytes, where), peer,
+                                         introduce(hello, welcome, welcome, role, where), options);
 }
 
 }  // namespace crossdock::transport

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -30,24 +31,38 @@ RingView view_of(const RingMemory& own, const RingMemory& peer) {
           .in_bytes = peer.ring_bytes()};
 }
 
+Agreement agreement_of(const Introduction& introduction, const Credentials& user) {
+  return {.want_data = introduction.want_data,
+          .free_data = introduction.free_data,
+          .role = introduction.role,
+          .error_messages = introduction.both(kFeatureErrorMessages),
+          .counted_leases = introduction.both(kFeatureCountedLeases),
+          .cancel = introduction.both(kFeatureCancel),
+          .same_user = user.uid == ::geteuid(),
+          .peer_pid = user.pid,
+          .peer_uid = user.uid,
+          .peer = introduction.where};
+}
+
 }  // namespace
 
-ShmConnection::ShmConnection(Parts parts, const ShmOptions& options)
-    : socket_(std::move(parts.socket)),
-      own_(std::move(parts.own)),
-      peer_(std::move(parts.peer)),
-      agreement_(parts.agreement),
-      barrier_(parts.expedited_barriers),
-      send_limit_(parts.send_limit),
-      body_limit_(parts.body_limit),
+ShmConnection::ShmConnection(std::shared_ptr<ControlSocket> socket, RingMemory own, RingMemory peer,
+                             const Credentials& user, const Introduction& introduction, const ShmOptions& options)
+    : socket_(std::move(socket)),
+      own_(std::move(own)),
+      peer_(std::move(peer)),
+      agreement_(agreement_of(introduction, user)),
+      barrier_(introduction.both(kFeatureBarriers)),
+      send_limit_(std::min(options.max_message, introduction.peer_max_message)),
+      body_limit_(introduction.peer_max_body),
       max_region_bytes_(options.max_region_bytes),
       max_regions_(options.max_regions),
       accept_files_(options.accept_files),
-      retires_at_rest_(parts.retires_at_rest),
-      where_(std::move(parts.where)),
+      retires_at_rest_(introduction.both(kFeatureRetiresAtRest)),
+      where_(introduction.where),
       writer_(view_of(own_, peer_), barrier_, *this, where_),
       reader_(view_of(own_, peer_), barrier_, *this,
-              {.max_message = parts.take_limit, .max_body = options.max_body, .body_memory = pool_}, where_) {
+              {.max_message = introduction.max_message, .max_body = options.max_body, .body_memory = pool_}, where_) {
   last_service_ = last_life_check_ = ticks();
 }
 
@@ -115,7 +130,7 @@ std::size_t ShmConnection::in_flight() {
 
 bool ShmConnection::below_window(std::size_t window) {
   fork_.check(kWhat);
-  if (window == 0) throw InvalidArgumentError("a window of 0 messages would never open");
+  if (window == 0) throw InvalidArgumentError("a window must be at least 1 message");
   writer_.flush();
   const bool below = writer_.below_window(window);
   if (!below) check_peer_lives(false);
@@ -136,12 +151,12 @@ bool ShmConnection::announce(std::uint16_t number, const device::Region& region)
   fork_.check(kWhat);
   if (region.descriptor() < 0) {
     throw InvalidArgumentError("region " + std::to_string(number) + " for " + where_ +
-                               " has no descriptor: only the process that made a region can hand it over");
+                               " has no descriptor: only the process that made a region can announce it");
   }
   if (!agreement_.same_user && region.kind() != device::RegionKind::kFrozen) {
-    throw PermissionError("region " + std::to_string(number) + " is a file or recycled memory, and " + where_ +
+    throw PermissionError("region " + std::to_string(number) + " is a file or recycled memory, but " + where_ +
                           " runs as user " + std::to_string(agreement_.peer_uid) +
-                          ": another user gets frozen memory only; serve a snapshot");
+                          ": another user can only be given frozen memory; serve a snapshot");
   }
   return send_control(encode(RegionPacket{number, region.kind(), region.size(), region.stamp()}), region.descriptor());
 }
@@ -256,26 +271,26 @@ void ShmConnection::service() {
 
 void ShmConnection::handle(Packet& packet) {
   if (packet.left_in_queue) {
-    throw ProtocolError(where_ + " passed descriptors, of which this end takes none (ShmOptions::max_regions is 0)");
+    throw ProtocolError(where_ + " passed descriptors, but this end accepts none (ShmOptions::max_regions is 0)");
   }
   if (packet.descriptors_cut) {
     throw ResourceError(where_ +
-                        " passed a descriptor that was cut off in passing: this process has too many open; "
-                        "raise its descriptor limit (ulimit -n)");
+                        " passed a descriptor that was lost on the way: this process has too many descriptors open; "
+                        "raise its limit (ulimit -n)");
   }
   const auto type = packet.size > 0 ? load_le<std::uint8_t>(packet.bytes.data()) : std::uint8_t{0};
   const int expected = type == kRegion ? 1 : 0;
   if (packet.too_long || packet.descriptors != expected) {
     throw ProtocolError(where_ + " sent a control packet of type " + std::to_string(type) + " with " +
-                        std::to_string(packet.descriptors) + " descriptors, or of more bytes than any has");
+                        std::to_string(packet.descriptors) + " descriptors, or with too many bytes");
   }
   if (type == kDoorbell && packet.size == 1) {
     if (socket_full_.load(std::memory_order_seq_cst)) socket_room_hint_.store(true, std::memory_order_seq_cst);
   } else if (type == kRegion) {
     adopt_region(packet);
   } else {
-    throw ProtocolError(where_ + " sent a control packet of type " + std::to_string(type) + " and " +
-                        std::to_string(packet.size) + " bytes, which means nothing");
+    throw ProtocolError(where_ + " sent an invalid control packet, of type " + std::to_string(type) + " and " +
+                        std::to_string(packet.size) + " bytes");
   }
 }
 
@@ -287,18 +302,19 @@ void ShmConnection::adopt_region(Packet& packet) {
   }
   const std::string name = "region " + std::to_string(announced.number) + " of " + where_;
   if (announced.kind == device::RegionKind::kFile && !accept_files_) {
-    throw ProtocolError(name + " is a file, and ShmOptions::accept_files is off");
+    throw ProtocolError(name + " is a file, but ShmOptions::accept_files is off");
   }
   if (announced.kind != device::RegionKind::kFrozen && !agreement_.same_user) {
     throw ProtocolError(name + " is a file or recycled memory of user " + std::to_string(agreement_.peer_uid) +
-                        ", who isn't ours: from another user only frozen memory is taken");
+                        ", which is another user: from another user only frozen memory is accepted");
   }
   const std::uint64_t mapped = budget_->bytes.load(std::memory_order_relaxed);
   if (budget_->count.load(std::memory_order_relaxed) >= max_regions_ || mapped > max_region_bytes_ ||
       announced.size > max_region_bytes_ - mapped) {
     throw ProtocolError(name + " of " + std::to_string(announced.size) + " bytes is over this end's limit of " +
                         std::to_string(max_region_bytes_) + " bytes in " + std::to_string(max_regions_) +
-                        " regions (ShmOptions::max_region_bytes, max_regions); batches still held count");
+                        " regions (ShmOptions::max_region_bytes, max_regions), which includes the regions of batches "
+                        "that are still held");
   }
   auto region =
       on_budget(device::Region::adopt(std::move(packet.fds[0]), announced.kind, announced.size, announced.stamp, name));
@@ -326,7 +342,7 @@ std::shared_ptr<const device::Region> ShmConnection::on_budget(std::shared_ptr<c
 void ShmConnection::retired(std::uint64_t number) {
   const auto region = static_cast<std::uint16_t>(number);
   if (region != number || !regions_.remove(region)) {
-    throw ProtocolError(where_ + " retired region " + std::to_string(number) + ", which names nothing");
+    throw ProtocolError(where_ + " retired region " + std::to_string(number) + ", which isn't in use");
   }
   const auto next = std::find_if(early_.begin(), early_.end(), [&](const Early& e) { return e.number == region; });
   if (next == early_.end()) return;
@@ -339,7 +355,7 @@ void ShmConnection::retired(std::uint64_t number) {
 void ShmConnection::check_early() const {
   if (early_.empty() || reader_.taken() < early_.front().position) return;
   throw ProtocolError("region " + std::to_string(early_.front().number) + " of " + where_ +
-                      " was announced again, while it is in use");
+                      " was announced again while it is in use");
 }
 
 std::shared_ptr<const device::Region> ShmConnection::region(std::uint16_t number, int timeout_ms,
@@ -354,14 +370,14 @@ std::shared_ptr<const device::Region> ShmConnection::region(std::uint16_t number
       if (const auto& found = regions_.find(number)) return found;
       if (service_due_ && Clock::now() < deadline) continue;
       if (gone_.load(std::memory_order_relaxed)) {
-        throw ConnectionError(where_ + " is gone, and region " + std::to_string(number) + " never came");
+        throw ConnectionError(where_ + " has disconnected, and region " + std::to_string(number) + " never arrived");
       }
       if (interrupted && interrupted()) {
         throw InterruptedError("waiting for region " + std::to_string(number) + " of " + where_ + " was interrupted");
       }
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
       if (left <= 0) {
-        throw ProtocolError(where_ + " named region " + std::to_string(number) + " and didn't announce it within " +
+        throw ProtocolError(where_ + " used region " + std::to_string(number) + " but didn't announce it within " +
                             std::to_string(timeout_ms) + " ms");
       }
       pollfd ask{socket_->get(), POLLIN, 0};

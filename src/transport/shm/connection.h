@@ -10,15 +10,16 @@
 
 #include "barrier.h"
 #include "control_socket.h"
+#include "core/fork.h"
 #include "crossdock/core/error.h"
-#include "crossdock/core/fork.h"
-#include "crossdock/device/region_table.h"
-#include "crossdock/transport/shm.h"
-#include "crossdock/transport/transport.h"
+#include "device/region_table.h"
 #include "packets.h"
 #include "ring.h"
 #include "ring_memory.h"
 #include "socket.h"
+#include "transport/internal/handshake.h"
+#include "transport/shm.h"
+#include "transport/transport.h"
 
 namespace crossdock::transport::shm {
 
@@ -35,19 +36,9 @@ struct RegionBudget {
 /// epoch, and the data read from the socket. Both halves may write packets to the socket, and share the atomics.
 class ShmConnection final : public Connection, private RingOwner {
  public:
-  struct Parts {
-    std::shared_ptr<ControlSocket> socket;
-    RingMemory own;
-    RingMemory peer;
-    Agreement agreement;
-    bool expedited_barriers = false;
-    bool retires_at_rest = false;
-    std::uint64_t send_limit = 0;  ///< Bytes; the smaller of both ends' limits.
-    std::uint64_t take_limit = 0;  ///< Bytes; this end's.
-    std::uint64_t body_limit = 0;  ///< Bytes; the peer's.
-    std::string where;             ///< The peer, for errors: "shm:/run/x.sock (process 12)".
-  };
-  ShmConnection(Parts parts, const ShmOptions& options);
+  /// `own` and `peer` are the rings of both ends. `user` is the peer's.
+  ShmConnection(std::shared_ptr<ControlSocket> socket, RingMemory own, RingMemory peer, const Credentials& user,
+                const Introduction& introduction, const ShmOptions& options);
   ~ShmConnection() override;
   ShmConnection(const ShmConnection&) = delete;
   ShmConnection& operator=(const ShmConnection&) = delete;

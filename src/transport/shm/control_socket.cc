@@ -9,8 +9,8 @@
 #include <mutex>
 #include <thread>
 
-#include "crossdock/core/blocked_signals.h"
-#include "crossdock/core/fork.h"
+#include "core/blocked_signals.h"
+#include "core/fork.h"
 
 namespace crossdock::transport::shm {
 namespace {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "crossdock/core/unique_fd.h"
+#include "core/unique_fd.h"
 
 namespace crossdock::transport::shm {
 

@@ -1,6 +1,5 @@
 #include "packets.h"
 
-#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -12,34 +11,24 @@ constexpr std::array<char, 8> kMagic = {'X', 'D', 'O', 'C', 'K', 'S', 'H', 'M'};
 constexpr std::uint32_t kHelloType = 1;
 constexpr std::uint32_t kWelcomeType = 2;
 constexpr std::uint32_t kRefusedType = 3;
-constexpr std::size_t kMaxReason = 400;
 
 constexpr std::size_t kOpeningBytes = 16;
 constexpr std::size_t kHelloBytes = 56;
 constexpr std::size_t kWelcomeBytes = 64;
-constexpr std::size_t kRefusedBytes = 24;
 constexpr std::size_t kRegionBytes = 56;
 
-std::vector<std::byte> opening(std::size_t size, std::uint32_t type, std::uint32_t version) {
+std::vector<std::byte> opening(std::size_t size, std::uint32_t type) {
   std::vector<std::byte> packet(size);
   std::memcpy(packet.data(), kMagic.data(), kMagic.size());
   store_le(&packet[8], type);
-  store_le(&packet[12], version);
+  store_le(&packet[12], kProtocolVersion);
   return packet;
-}
-
-/// Returns `text`, cut to at most `size` bytes, never within a character.
-std::string cut(std::string text, std::size_t size) {
-  if (text.size() <= size) return text;
-  while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xC0) == 0x80) --size;
-  text.resize(size);
-  return text;
 }
 
 }  // namespace
 
 std::vector<std::byte> encode(const Hello& hello) {
-  std::vector<std::byte> packet = opening(kHelloBytes, kHelloType, hello.version);
+  std::vector<std::byte> packet = opening(kHelloBytes, kHelloType);
   store_le(&packet[16], hello.features);
   store_le(&packet[32], hello.max_message);
   store_le(&packet[40], hello.max_body);
@@ -48,7 +37,7 @@ std::vector<std::byte> encode(const Hello& hello) {
 }
 
 std::vector<std::byte> encode(const Welcome& welcome) {
-  std::vector<std::byte> packet = opening(kWelcomeBytes, kWelcomeType, welcome.version);
+  std::vector<std::byte> packet = opening(kWelcomeBytes, kWelcomeType);
   store_le(&packet[16], welcome.features);
   store_le(&packet[24], welcome.ring_bytes);
   store_le(&packet[32], welcome.max_message);
@@ -59,11 +48,8 @@ std::vector<std::byte> encode(const Welcome& welcome) {
 }
 
 std::vector<std::byte> encode(const Refused& refused) {
-  const std::string reason = cut(refused.reason, kMaxReason);
-  std::vector<std::byte> packet = opening(kRefusedBytes + reason.size(), kRefusedType, refused.version);
-  store_le(&packet[16], static_cast<std::uint32_t>(refused.code));
-  store_le(&packet[20], static_cast<std::uint32_t>(reason.size()));
-  std::memcpy(packet.data() + kRefusedBytes, reason.data(), reason.size());
+  std::vector<std::byte> packet = opening(kOpeningBytes, kRefusedType);
+  append(refused, &packet);
   return packet;
 }
 
@@ -82,7 +68,6 @@ Opening opening_of(ByteSpan packet, std::uint32_t* version) noexcept {
 
 bool decode(ByteSpan packet, Hello* hello) noexcept {
   if (packet.size() < kHelloBytes) return false;
-  hello->version = load_le<std::uint32_t>(&packet[12]);
   hello->features = load_le<std::uint64_t>(&packet[16]);
   hello->max_message = load_le<std::uint64_t>(&packet[32]);
   hello->max_body = load_le<std::uint64_t>(&packet[40]);
@@ -92,7 +77,6 @@ bool decode(ByteSpan packet, Hello* hello) noexcept {
 
 bool decode(ByteSpan packet, Welcome* welcome) noexcept {
   if (packet.size() < kWelcomeBytes) return false;
-  welcome->version = load_le<std::uint32_t>(&packet[12]);
   welcome->features = load_le<std::uint64_t>(&packet[16]);
   welcome->ring_bytes = load_le<std::uint64_t>(&packet[24]);
   welcome->max_message = load_le<std::uint64_t>(&packet[32]);
@@ -102,19 +86,7 @@ bool decode(ByteSpan packet, Welcome* welcome) noexcept {
   return true;
 }
 
-bool decode(ByteSpan packet, Refused* refused) {
-  if (packet.size() < kRefusedBytes) return false;
-  refused->version = load_le<std::uint32_t>(&packet[12]);
-  refused->code = static_cast<Refusal>(load_le<std::uint32_t>(&packet[16]));
-  const std::size_t length = load_le<std::uint32_t>(&packet[20]);
-  const std::string_view rest = as_text(packet.subspan(kRefusedBytes));
-  refused->reason = std::string(rest.substr(0, std::min(length, kMaxReason)));
-  // Text of another process becomes part of our errors and logs: it must not contain line breaks or escape sequences.
-  std::replace_if(
-      refused->reason.begin(), refused->reason.end(),
-      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }, '?');
-  return true;
-}
+bool decode(ByteSpan packet, Refused* refused) { return transport::decode(packet, kOpeningBytes, refused); }
 
 std::vector<std::byte> encode(const RegionPacket& region) {
   std::vector<std::byte> packet(kRegionBytes);

@@ -1,11 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
-#include "crossdock/core/bytes.h"
-#include "crossdock/device/region.h"
+#include "core/bytes.h"
+#include "device/region.h"
+#include "transport/internal/handshake.h"
 
 /// The packets on the control socket, in bytes: three for the handshake, then doorbells and regions. All integers are
 /// little-endian. docs/protocol-shm.md is the specification.
@@ -23,7 +23,6 @@ inline constexpr std::uint64_t kFeatureRetiresAtRest = 16;
 
 /// The client's first packet.
 struct Hello {
-  std::uint32_t version = kProtocolVersion;
   std::uint64_t features = 0;
   std::uint64_t max_message = 0;
   std::uint64_t max_body = 0;
@@ -32,27 +31,12 @@ struct Hello {
 
 /// The server's acceptance, with the descriptors of the rings that it has made: its own, then the client's.
 struct Welcome {
-  std::uint32_t version = kProtocolVersion;
   std::uint64_t features = 0;
   std::uint64_t ring_bytes = 0;  ///< Of each of the two rings.
   std::uint64_t max_message = 0;
   std::uint64_t max_body = 0;
   std::uint64_t want_data = 0;
   std::uint64_t free_data = 0;
-};
-
-enum class Refusal : std::uint32_t {
-  kOtherVersion = 1,  ///< No common version.
-  kUser = 2,          ///< This user may not connect.
-  kMalformed = 3,     ///< The client's packet violates the rules.
-  kResources = 4,     ///< The server has no descriptors or memory left, or already has its maximum of clients.
-};
-
-/// The server's rejection. The socket is closed after it.
-struct Refused {
-  std::uint32_t version = kProtocolVersion;
-  Refusal code = Refusal::kMalformed;
-  std::string reason;  ///< UTF-8, cut off at 400 bytes.
 };
 
 std::vector<std::byte> encode(const Hello& hello);

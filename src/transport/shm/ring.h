@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "barrier.h"
-#include "crossdock/core/bytes.h"
-#include "crossdock/transport/body_memory.h"
-#include "crossdock/transport/transport.h"
+#include "core/bytes.h"
+#include "transport/body_memory.h"
+#include "transport/transport.h"
 
 /// A pair of rings, one for each direction, in memory that is already mapped. Each end writes its own piece of memory
 /// and reads the other's. An end writes its outgoing ring, and how far it has read the incoming one.
@@ -149,7 +149,7 @@ class RingWriter {
   bool write_frame(std::uint32_t flags, std::uint64_t tag, std::span<const ByteSpan> pieces, std::uint64_t payload,
                    Want& want);
   bool has_room(std::uint64_t bytes);
-  bool stalled(std::uint64_t bytes, Want& want);
+  bool record_shortage(std::uint64_t bytes, Want& want);
   std::uint64_t wanted() const noexcept;
   void copy_in(std::uint64_t at, ByteSpan bytes) noexcept;
   void publish();

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "crossdock/core/error.h"
-#include "crossdock/device/memfd.h"
+#include "device/memfd.h"
 
 namespace crossdock::transport::shm {
 
@@ -106,7 +106,7 @@ RingMemory RingMaker::take(UniqueFd* fd) {
 }
 
 void RingMemory::check(const UniqueFd& fd, int seals, std::uint64_t ring_bytes, const std::string& where) {
-  if (!allowed(ring_bytes)) refuse(where, "its size is said to be " + std::to_string(ring_bytes) + " bytes");
+  if (!allowed(ring_bytes)) refuse(where, "its announced size is " + std::to_string(ring_bytes) + " bytes");
   const std::string fault = device::memfd::fault_of(fd, seals, size_of(ring_bytes), where);
   if (!fault.empty()) refuse(where, fault);
 }

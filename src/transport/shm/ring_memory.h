@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
-#include "crossdock/core/fork.h"
-#include "crossdock/core/unique_fd.h"
+#include "core/fork.h"
+#include "core/unique_fd.h"
 #include "ring.h"
 
 namespace crossdock::transport::shm {

@@ -19,7 +19,7 @@ constexpr std::uint64_t kBytesPerCall = 256 << 10;
 /// Limit of doorbells rung in one call, since each costs a system call: as many as a peer needs that fills a quarter of
 /// the smallest ring each time.
 constexpr int kRingsPerCall = static_cast<int>(kBytesPerCall / (kMinRingBytes / 4));
-constexpr std::uint64_t kAhead = 2048;  // bytes: the metadata and the addresses of a dozen columns
+constexpr std::uint64_t kPrefetchBytes = 2048;  // bytes: the metadata and the addresses of a dozen columns
 
 }  // namespace
 
@@ -60,7 +60,7 @@ std::optional<Incoming> RingReader::take_frames() {
         ((header.flags & kTagged) == 0 && header.tag != 0) || (more && header.length == 0)) {
       throw ProtocolError(where_ + " wrote a frame with flags " + std::to_string(header.flags) + ", tag " +
                           std::to_string(header.tag) + " and " + std::to_string(header.length) +
-                          " bytes, which mean nothing together");
+                          " bytes, which is an invalid combination");
     }
     if (in_message_ && (tag_ != header.tag || flags_ != (header.flags & (kTagged | kBody)))) {
       throw ProtocolError(where_ + " began another message within an unfinished one");
@@ -106,8 +106,8 @@ void RingReader::take_body_frame(const FrameHeader& header, bool more) {
     body_ = limits_.body_memory->allocate(body_size_);
   }
   if (length > body_size_ - size_ || more != (length < body_size_ - size_)) {
-    throw ProtocolError(where_ + " said that a body has " + std::to_string(body_size_) + " bytes, and sends " +
-                        std::to_string(size_ + length) + (more ? " and more" : " in all"));
+    throw ProtocolError(where_ + " announced a body of " + std::to_string(body_size_) + " bytes, but sent " +
+                        std::to_string(size_ + length) + (more ? " bytes and more" : " bytes"));
   }
   copy_out(at, body_.get() + size_, length);
   size_ += length;
@@ -117,12 +117,13 @@ void RingReader::take_body_frame(const FrameHeader& header, bool more) {
 bool RingReader::reload() {
   const std::uint64_t written = view_.peer->written.load(std::memory_order_acquire);
   if (written - taken_ > view_.in_bytes || written % sizeof(FrameHeader) != 0) {
-    throw ProtocolError(where_ + " moved its write cursor to " + std::to_string(written) + ", where " +
-                        std::to_string(taken_) + " bytes were read of a ring of " + std::to_string(view_.in_bytes));
+    throw ProtocolError(where_ + " moved its write cursor to " + std::to_string(written) +
+                        ", but the read cursor is at " + std::to_string(taken_) + " and the ring has " +
+                        std::to_string(view_.in_bytes) + " bytes");
   }
   peer_written_ = written;
   // These cache lines are in another processor's cache. Prefetched together, they take no longer than one.
-  const std::uint64_t end = std::min(written, taken_ + kAhead);
+  const std::uint64_t end = std::min(written, taken_ + kPrefetchBytes);
   for (std::uint64_t at = taken_; at < end; at += kCacheLine) {
     __builtin_prefetch(view_.in + (at & (view_.in_bytes - 1)));
   }

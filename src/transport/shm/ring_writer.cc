@@ -15,10 +15,10 @@ namespace {
 constexpr std::uint64_t kBytesPerCall = 256 << 10;
 constexpr int kFramesPerCall = 32;  // of many small parts
 
-constexpr std::uint64_t kAhead = 1024;  // bytes: about a message of a dozen columns
+constexpr std::uint64_t kPrefetchBytes = 1024;  // bytes: about a message of a dozen columns
 
 /// Requests a cache line for writing. Only a hint: it neither reads nor faults.
-void ask_for_line(std::byte* line) noexcept {
+void prefetch_for_write(std::byte* line) noexcept {
 #if defined(__x86_64__)
   asm volatile("prefetchw %0" : : "m"(*line));  // the builtin is this instruction only with a processor option
 #else
@@ -61,8 +61,8 @@ bool RingWriter::send_body(std::uint64_t tag, std::span<const ByteSpan> parts, s
   std::uint64_t size = 0;
   for (const ByteSpan part : parts) {
     if (!checked_add<std::uint64_t>(size, part.size(), &size) || size > limit) {
-      throw InvalidArgumentError("a body of over " + std::to_string(limit) + " bytes is more than " + where_ +
-                                 " takes by value; raise ShmOptions::max_body there");
+      throw InvalidArgumentError("a body by value exceeds the limit of " + std::to_string(limit) + " bytes of " +
+                                 where_ + "; raise ShmOptions::max_body there");
     }
   }
   if (pending() && !flush()) {
@@ -98,7 +98,7 @@ bool RingWriter::retire(std::uint16_t number) {
 
 bool RingWriter::begin_large(std::uint32_t flags, std::uint64_t tag, ByteSpan head, ByteSpan tail) {
   const std::uint64_t first = frame_bytes(max_payload_);
-  if (!has_room(first) && !stalled(first, refused_)) return false;
+  if (!has_room(first) && !record_shortage(first, refused_)) return false;
   // Everything that can fail happens before the first frame: the message is sent completely or not at all.
   try {
     const auto copy = std::make_shared<std::vector<std::byte>>();
@@ -115,7 +115,7 @@ bool RingWriter::begin_large(std::uint32_t flags, std::uint64_t tag, ByteSpan he
 /// Writes a part of the message, at least its first frame; flush() writes the rest.
 bool RingWriter::begin(PendingWrite pending) {
   const std::uint64_t first = frame_bytes(std::min(pending.left, max_payload_));
-  if (!has_room(first) && !stalled(first, refused_)) return false;
+  if (!has_room(first) && !record_shortage(first, refused_)) return false;
   const std::lock_guard lock(mutex_);
   pending_write_ = std::move(pending);
   pending_.store(true, std::memory_order_release);
@@ -171,7 +171,8 @@ bool RingWriter::push_pending() {
 bool RingWriter::write_frame(std::uint32_t flags, std::uint64_t tag, std::span<const ByteSpan> pieces,
                              std::uint64_t payload, Want& want) {
   const std::uint64_t need = frame_bytes(payload);
-  if (view_.out_bytes - (written_ - peer_taken_) < need && !has_room(need) && !stalled(need, want)) [[unlikely]] {
+  if (view_.out_bytes - (written_ - peer_taken_) < need && !has_room(need) && !record_shortage(need, want))
+      [[unlikely]] {
     return false;
   }
   const FrameHeader header{static_cast<std::uint32_t>(payload), flags, tag};
@@ -189,10 +190,10 @@ bool RingWriter::write_frame(std::uint32_t flags, std::uint64_t tag, std::span<c
 void RingWriter::publish() {
   view_.own->written.store(written_, std::memory_order_release);
   look_at_peer();
-  // The peer read the next cache lines when the ring was last filled up to here. They are requested for writing now,
-  // when no message waits for them.
-  for (std::uint64_t at = written_; at < written_ + kAhead; at += kCacheLine) {
-    ask_for_line(view_.out + (at & (view_.out_bytes - 1)));
+  // Prefetches the next cache lines for writing. They are still in the peer's cache, which read them in the ring's last
+  // round. Fetching them now takes that time off the next message.
+  for (std::uint64_t at = written_; at < written_ + kPrefetchBytes; at += kCacheLine) {
+    prefetch_for_write(view_.out + (at & (view_.out_bytes - 1)));
   }
 }
 
@@ -225,19 +226,20 @@ bool RingWriter::has_room(std::uint64_t bytes) {
   const std::uint64_t taken = view_.peer->taken.load(std::memory_order_acquire);
   if (taken - peer_taken_ > written_ - peer_taken_) {
     throw ProtocolError(where_ + " moved its read cursor from " + std::to_string(peer_taken_) + " to " +
-                        std::to_string(taken) + ", with " + std::to_string(written_) + " bytes written");
+                        std::to_string(taken) + ", but the write cursor is at " + std::to_string(written_));
   }
   peer_taken_ = taken;
   return view_.out_bytes - (written_ - taken) >= bytes;
 }
 
-/// Called if there is no room for `bytes`. Returns true if there is room after all.
-bool RingWriter::stalled(std::uint64_t bytes, Want& want) {
+/// Records that a write of `bytes` found no room, so that the peer will wake this end. Returns true if room has come in
+/// the meantime.
+bool RingWriter::record_shortage(std::uint64_t bytes, Want& want) {
   view_.own->written.store(written_, std::memory_order_release);  // corked messages make room once they are taken
   want.store(bytes, std::memory_order_seq_cst);
   if (!asleep_.load(std::memory_order_seq_cst)) {
-    // The receiving thread asks for room before it sleeps: it can't miss a value that was stored before it said that it
-    // sleeps.
+    // No request is needed. The thread that sleeps for both sets asleep_ first and then reads `want`; as asleep_ isn't
+    // set yet, it will see this value.
     look_at_peer();
     return false;
   }
@@ -279,8 +281,8 @@ bool RingWriter::room_came() const noexcept {
 std::size_t RingWriter::in_flight() {
   const std::uint64_t messages = view_.peer->messages_taken.load(std::memory_order_acquire);
   if (messages - peer_messages_ > sent_ - peer_messages_) {
-    throw ProtocolError(where_ + " says that it took " + std::to_string(messages) + " messages, of " +
-                        std::to_string(sent_) + " sent, after " + std::to_string(peer_messages_));
+    throw ProtocolError(where_ + " acknowledged " + std::to_string(messages) + " messages (before: " +
+                        std::to_string(peer_messages_) + "), but only " + std::to_string(sent_) + " were sent to it");
   }
   peer_messages_ = messages;
   return sent_ - messages;

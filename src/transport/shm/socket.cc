@@ -106,8 +106,8 @@ Sent send_packet(int socket, ByteSpan bytes, std::span<const int> fds, const std
       // useless.
       case ETOOMANYREFS:
         throw ResourceError(where +
-                            ": too many descriptors of this user are on their way to processes that don't take them; "
-                            "end those, or raise the limit (ulimit -n)");
+                            ": too many descriptors of this user wait for processes that don't receive them; end those "
+                            "processes, or raise the limit (ulimit -n)");
       case ECONNRESET:
         if (++resets > 1) return Sent::kGone;
         break;

@@ -6,8 +6,8 @@
 #include <span>
 #include <string>
 
-#include "crossdock/core/bytes.h"
-#include "crossdock/core/unique_fd.h"
+#include "core/bytes.h"
+#include "core/unique_fd.h"
 
 /// Packets over a Unix socket (SOCK_SEQPACKET), each with at most two descriptors.
 namespace crossdock::transport::shm {

@@ -12,10 +12,10 @@
 #include <optional>
 #include <string_view>
 
+#include "core/text.h"
 #include "crossdock/core/error.h"
-#include "crossdock/core/text.h"
-#include "crossdock/transport/shm.h"
 #include "entries.h"
+#include "transport/shm.h"
 
 namespace crossdock::transport::shm {
 
@@ -59,9 +59,10 @@ std::optional<std::string> shared_because(const std::string& folder) {
   if (::lstat(folder.c_str(), &status) != 0) {
     return errno == ENOENT ? std::nullopt : std::optional<std::string>(std::strerror(errno));
   }
-  if (!S_ISDIR(status.st_mode)) return "it is no folder";
+  if (!S_ISDIR(status.st_mode)) return "it is not a folder";
   if (status.st_uid != ::geteuid()) return "it belongs to user " + std::to_string(status.st_uid);
-  if ((status.st_mode & 077) != 0) return "its mode lets other users in (chmod 700 " + folder + " mends that)";
+  if ((status.st_mode & 077) != 0)
+    return "its mode gives other users access (to change that: chmod 700 " + folder + ")";
   return std::nullopt;
 }
 
@@ -80,7 +81,7 @@ SocketPath read_address(const std::string& address) {
   if (address.find('\0') != std::string::npos || address.starts_with('@')) {
     const std::string text = printable(address.c_str());
     throw UriError("shm:" + text +
-                   " names an abstract socket, which no file permission protects: give a name or a path" +
+                   " is an abstract socket, which file permissions don't protect: give a name or a path" +
                    (address.starts_with('@') ? " (./" + text + " for a file of this name)" : ""));
   }
   if (address.starts_with("//")) {
@@ -89,7 +90,7 @@ SocketPath read_address(const std::string& address) {
     const std::string rest = bounded_utf8(printable(std::string_view(address).substr(first)), 200);
     const bool is_path = first > 2 || rest.find('/') != std::string::npos;
     throw UriError("shm:" + bounded_utf8(printable(address), 200) +
-                   " begins with //, which is for hosts, and shm: has none: write shm:" +
+                   " begins with //, which is for hosts, but shm: has no host: write shm:" +
                    (rest.empty() ? "NAME"
                     : is_path    ? "/" + rest
                                  : rest));
@@ -97,16 +98,16 @@ SocketPath read_address(const std::string& address) {
   if (address.find('/') == std::string::npos) {
     if (!is_name(address)) {
       throw UriError("shm:" + bounded_utf8(printable(address), 200) +
-                     " is neither a path, which has a slash, nor a server's name: letters, digits, '.', '_' and '-', "
-                     "the first a letter or a digit, at most " +
-                     std::to_string(kMaxName) + " in all");
+                     " is neither a path nor a server's name: a path has a slash; a name has at most " +
+                     std::to_string(kMaxName) +
+                     " letters, digits, '.', '_' and '-', and begins with a letter or a digit");
     }
     return socket_of_name(address);
   }
   SocketPath found{address.starts_with('/') ? address : current_folder(address) + "/" + address, ""};
   if (found.path.size() > kMaxSocketPath) {
     throw UriError("shm:" + bounded_utf8(printable(found.path), 200) + " has a path of " +
-                   std::to_string(found.path.size()) + " bytes, and the system's limit for sockets is " +
+                   std::to_string(found.path.size()) + " bytes, but the system's limit for sockets is " +
                    std::to_string(kMaxSocketPath) + ": choose a shorter one, or a name");
   }
   return found;
@@ -133,8 +134,8 @@ void make_user_folder() {
 void check_user_folder() {
   const std::string folder = user_folder();
   if (const auto reason = shared_because(folder)) {
-    throw PermissionError(folder + ", which holds the sockets of this user's names, isn't this user's alone: " +
-                          *reason + "; mend that, set XDG_RUNTIME_DIR to a folder of your own, or give a path");
+    throw PermissionError(folder + ", the folder of the sockets of this user's servers, isn't private: " + *reason +
+                          "; correct that, set XDG_RUNTIME_DIR to a folder of your own, or give a path");
   }
 }
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "crossdock/core/unique_fd.h"
+#include "core/unique_fd.h"
 
 /// Removes the sockets of killed servers, from folders that contain only servers' sockets.
 namespace crossdock::transport::shm {

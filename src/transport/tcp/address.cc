@@ -9,8 +9,8 @@
 #include <cstring>
 #include <memory>
 
+#include "core/text.h"
 #include "crossdock/core/error.h"
-#include "crossdock/core/text.h"
 
 namespace crossdock::transport::tcp {
 namespace {
@@ -46,20 +46,20 @@ HostPort parse_address(const std::string& address) {
   if (!address.starts_with("//")) fail(address, "two slashes must follow the scheme");
   std::string_view rest = std::string_view(address).substr(2);
   if (rest.ends_with('/')) rest.remove_suffix(1);
-  if (rest.find('/') != std::string_view::npos) fail(address, "nothing but a query may follow the port");
-  if (rest.find('@') != std::string_view::npos) fail(address, "it names a user, and a token doesn't belong into a URI");
+  if (rest.find('/') != std::string_view::npos) fail(address, "only a query may follow the port");
+  if (rest.find('@') != std::string_view::npos) fail(address, "it has a user, but a token must not be in a URI");
   HostPort out;
   std::string_view port;
   if (rest.starts_with('[')) {
     const std::size_t close = rest.find(']');
-    if (close == std::string_view::npos) fail(address, "the bracket isn't closed");
+    if (close == std::string_view::npos) fail(address, "the closing bracket is missing");
     out.host = rest.substr(1, close - 1);
-    if (out.host.find(':') == std::string::npos) fail(address, "only an IPv6 address stands in brackets");
+    if (out.host.find(':') == std::string::npos) fail(address, "only an IPv6 address may be in brackets");
     port = rest.substr(close + 1);
-    if (!port.empty() && !port.starts_with(':')) fail(address, "a port starts with a colon");
+    if (!port.empty() && !port.starts_with(':')) fail(address, "a port must follow a colon");
   } else {
     const std::size_t colon = rest.find(':');
-    if (colon != rest.rfind(':')) fail(address, "an IPv6 address stands in brackets");
+    if (colon != rest.rfind(':')) fail(address, "an IPv6 address must be in brackets");
     out.host = rest.substr(0, colon);
     if (colon != std::string_view::npos) port = rest.substr(colon);
   }
@@ -78,7 +78,7 @@ std::vector<Endpoint> resolve(const HostPort& address) {
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owned(found, ::freeaddrinfo);
   if (error != 0) {
     const std::string why = error == EAI_SYSTEM ? std::strerror(errno) : ::gai_strerror(error);
-    throw NotFoundError("tcp: there is no address for the host " + shown(host) + ": " + why);
+    throw NotFoundError("tcp: no address was found for the host " + shown(host) + ": " + why);
   }
   std::vector<Endpoint> endpoints;
   for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {

@@ -35,27 +35,27 @@ msghdr message_of(std::span<const iovec> parts) noexcept {
 
 }  // namespace
 
-Moved Socket::read(std::span<const iovec> parts) {
+IoResult Socket::read(std::span<const iovec> parts) {
   msghdr message = message_of(parts);
   for (;;) {
     const ssize_t got = ::recvmsg(fd_.get(), &message, MSG_DONTWAIT);
-    if (got > 0) return {Moved::State::kSome, static_cast<std::size_t>(got)};
-    if (got == 0) return {Moved::State::kEnd};
+    if (got > 0) return {IoResult::State::kBytes, static_cast<std::size_t>(got)};
+    if (got == 0) return {IoResult::State::kEnd};
     if (errno == EINTR) continue;
     if (errno == EAGAIN) return {};
-    if (is_end(errno)) return {Moved::State::kEnd, 0, errno};
+    if (is_end(errno)) return {IoResult::State::kEnd, 0, errno};
     throw_errno(errno, "receiving from " + where_);
   }
 }
 
-Moved Socket::write(std::span<const iovec> parts) {
+IoResult Socket::write(std::span<const iovec> parts) {
   const msghdr message = message_of(parts);
   for (;;) {
     const ssize_t sent = ::sendmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sent >= 0) return {Moved::State::kSome, static_cast<std::size_t>(sent)};
+    if (sent >= 0) return {IoResult::State::kBytes, static_cast<std::size_t>(sent)};
     if (errno == EINTR) continue;
     if (errno == EAGAIN || errno == ENOBUFS) return {};
-    if (is_end(errno) || errno == EFAULT) return {Moved::State::kEnd, 0, errno};
+    if (is_end(errno) || errno == EFAULT) return {IoResult::State::kEnd, 0, errno};
     throw_errno(errno, "sending to " + where_);
   }
 }

@@ -8,18 +8,18 @@
 #include <string>
 #include <utility>
 
-#include "crossdock/core/unique_fd.h"
+#include "core/unique_fd.h"
 
 namespace crossdock::transport::tcp {
 
 /// The result of a read or a write.
-struct Moved {
+struct IoResult {
   enum class State : std::uint8_t {
-    kSome,     ///< `bytes` were moved, at least one.
-    kNothing,  ///< No bytes are available now, or there is no room.
-    kEnd,      ///< No bytes can be moved now or later.
+    kBytes,       ///< `bytes` were moved, at least one.
+    kWouldBlock,  ///< No bytes are available now, or there is no room.
+    kEnd,         ///< No bytes can be moved now or later.
   };
-  State state = State::kNothing;
+  State state = State::kWouldBlock;
   std::size_t bytes = 0;
   int error = 0;  ///< With kEnd: the system's error; 0: an orderly end; EFAULT: the data isn't readable any more.
 };
@@ -29,8 +29,8 @@ struct Moved {
 class ByteStream {
  public:
   virtual ~ByteStream() = default;
-  virtual Moved read(std::span<const iovec> parts) = 0;
-  virtual Moved write(std::span<const iovec> parts) = 0;
+  virtual IoResult read(std::span<const iovec> parts) = 0;
+  virtual IoResult write(std::span<const iovec> parts) = 0;
 };
 
 /// A connected TCP socket. Owns its descriptor. Throws SystemError, whose text begins with `where`, for errors that
@@ -38,8 +38,8 @@ class ByteStream {
 class Socket final : public ByteStream {
  public:
   Socket(UniqueFd fd, std::string where) : fd_(std::move(fd)), where_(std::move(where)) {}
-  Moved read(std::span<const iovec> parts) override;
-  Moved write(std::span<const iovec> parts) override;
+  IoResult read(std::span<const iovec> parts) override;
+  IoResult write(std::span<const iovec> parts) override;
   int get() const noexcept { return fd_.get(); }
   /// Returns a second descriptor of the socket, which lives until both are closed. Throws ResourceError.
   UniqueFd duplicate() const { return fd_.duplicate(); }

@@ -8,11 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "../deadline.h"
 #include "address.h"
+#include "connection.h"
 #include "crossdock/core/error.h"
 #include "handshake.h"
 #include "socket_options.h"
+#include "transport/internal/deadline.h"
 
 namespace crossdock::transport {
 
@@ -54,7 +55,7 @@ UniqueFd connect_socket(const HostPort& address, const TcpOptions& options, cons
     int error = 0;
     UniqueFd socket = connect_to(endpoints[i], options, where, deadline, deadline.share(endpoints.size() - i), &error);
     if (socket) return socket;
-    const std::string why = error == ECONNREFUSED ? "nobody listens" : std::generic_category().message(error);
+    const std::string why = error == ECONNREFUSED ? "no server listens" : std::generic_category().message(error);
     tried += (tried.empty() ? "" : "; ") + host_of(endpoints[i]) + ": " + why;
   }
   throw ConnectionError("can't connect to " + where + " (" + tried + "); is the server up, and does it listen there?");
@@ -67,7 +68,7 @@ std::vector<std::byte> await_record(Socket& socket, RecordReader& reader, const 
     switch (reader.read(socket)) {
       case RecordReader::State::kRecord: return reader.next();
       case RecordReader::State::kForeign:
-        throw HandshakeError(where + " answered with something else: it is no Crossdock server");
+        throw HandshakeError(where + " answered with something else: it is not a Crossdock server");
       case RecordReader::State::kEnd:
         throw HandshakeError(where + " closed the connection instead of answering: is it a Crossdock server?");
       case RecordReader::State::kNothing: break;
@@ -76,32 +77,19 @@ std::vector<std::byte> await_record(Socket& socket, RecordReader& reader, const 
   }
 }
 
-[[noreturn]] void throw_refused(ByteSpan record, const std::string& where, const std::string& versions) {
-  Refused refused;
-  if (!decode(record, &refused)) throw HandshakeError(where + " refused us in a malformed record");
-  const std::string what = where + " refused us: " + refused.reason;
-  switch (refused.code) {
-    case Refusal::kToken: throw PermissionError(what);
-    case Refusal::kResources: throw ConnectionError(what);
-    case Refusal::kOtherVersion: throw HandshakeError(what + " (" + versions + ")");
-    case Refusal::kMalformed:
-    case Refusal::kMode:
-    case Refusal::kChecksums: break;
-  }
-  throw HandshakeError(what);
-}
-
 /// Returns the next record, which must be of one of two types.
 std::vector<std::byte> await_answer(Socket& socket, const std::string& where, const Deadline& deadline,
                                     RecordType* type) {
   RecordReader reader;
   std::vector<std::byte> record = await_record(socket, reader, where, deadline);
   const Preamble& preamble = reader.preamble();
-  const std::string versions = "it speaks version " + std::to_string(preamble.version) +
-                               " of the protocol, we speak version " + std::to_string(kProtocolVersion);
-  if (preamble.type == RecordType::kRefused) throw_refused(record, where, versions);
-  if (preamble.version != kProtocolVersion) throw HandshakeError(where + ": " + versions);
-  if (preamble.mode != Mode::kPlain) throw HandshakeError(where + " answered in a mode that wasn't asked for");
+  if (preamble.type == RecordType::kRefused) {
+    Refused refused;
+    if (!decode(record, &refused)) throw HandshakeError(where + " refused the connection in a malformed record");
+    throw_refused(refused, where, preamble.version, kProtocolVersion);
+  }
+  require_server_version(where, preamble.version, kProtocolVersion);
+  if (preamble.mode != Mode::kPlain) throw HandshakeError(where + " answered in a mode that wasn't requested");
   *type = preamble.type;
   return record;
 }
@@ -118,7 +106,7 @@ Welcome shake_hands(Socket& socket, const Hello& hello, const TcpOptions& option
   std::vector<std::byte> asked;
   if (type == RecordType::kChallenge && hello.has_token) {
     Challenge challenge;
-    if (!decode(record, &challenge)) throw HandshakeError(where + " sent a challenge that is too short");
+    if (!decode(record, &challenge)) throw HandshakeError(where + " sent a CHALLENGE that is too short");
     asked = std::move(record);
     const std::array<ByteSpan, 2> so_far = {opening, asked};
     send_record(socket, encode(TokenProof{prove(options.token, kClientRole, so_far)}));
@@ -126,20 +114,20 @@ Welcome shake_hands(Socket& socket, const Hello& hello, const TcpOptions& option
   }
   Welcome welcome;
   if (type != RecordType::kWelcome || !decode(record, &welcome)) {
-    throw HandshakeError(where + " answered with something else, or with a welcome that is too short");
+    throw HandshakeError(where + " answered with something else, or with a WELCOME that is too short");
   }
   if (is_damaged(record, welcome)) {
-    throw HandshakeError(where + "'s welcome arrived damaged: its CRC-32C isn't that of its bytes; check the network");
+    throw HandshakeError(where + "'s WELCOME was damaged on its way: its CRC-32C is wrong; check the network");
   }
   if (!hello.has_token) return welcome;
   if (asked.empty()) {
     throw PermissionError(where +
-                          " asks for no token, so it can't show that it knows ours: leave TcpOptions::token empty to "
-                          "trust it nevertheless, or give the server the token");
+                          " requests no token, so it can't prove that it knows this client's token: leave "
+                          "TcpOptions::token empty to trust it nevertheless, or give the server the token");
   }
   const std::array<ByteSpan, 3> all = {opening, asked, proven_part(record)};
   if (!same(welcome.proof, prove(options.token, kServerRole, all))) {
-    throw PermissionError(where + " doesn't know the token: it isn't the server that it seems to be");
+    throw PermissionError(where + " doesn't know the token: it may be another server than the one expected");
   }
   return welcome;
 }
@@ -150,8 +138,9 @@ std::unique_ptr<Connection> tcp_connect(const std::string& address, const TcpOpt
                                         const InterruptHook& interrupted, ChannelRole role) {
   check_options(options);
   const HostPort to = parse_address(address);
-  if (to.port == 0) throw UriError("tcp:" + address + " has no port to connect to: take the one of the server's uri");
-  if (to.host == "*") throw UriError("tcp:" + address + " is every address of a machine: name the one to connect to");
+  if (to.port == 0) throw UriError("tcp:" + address + " has no port to connect to: use the port of the server's uri");
+  if (to.host == "*")
+    throw UriError("tcp:" + address + " stands for every address of a machine: give the address to connect to");
   const std::string where = to_uri(to.host.empty() ? "127.0.0.1" : to.host, to.port);
   const Deadline deadline(where, timeout_ms, interrupted);
   Socket socket(connect_socket(to, options, where, deadline), where);
@@ -166,20 +155,10 @@ std::unique_ptr<Connection> tcp_connect(const std::string& address, const TcpOpt
   const Welcome welcome = shake_hands(socket, hello, options, where, deadline);
   if (options.checksum == Checksum::kOn && !use_checksums(features, welcome.features)) {
     throw HandshakeError(where +
-                         " offers no checksums, and TcpOptions::checksum of this end demands them: upgrade it, "
-                         "or don't switch them off there");
+                         " offers no checksums, but TcpOptions::checksum of this client requires them: upgrade the "
+                         "server, or don't switch its checksums off");
   }
-  return join(socket.duplicate(),
-              {.own_features = features,
-               .peer_features = welcome.features,
-               .max_message = options.max_message,
-               .peer_max_message = welcome.max_message,
-               .peer_max_body = welcome.max_body,
-               .role = role,
-               .want_data = welcome.want_data,
-               .free_data = welcome.free_data,
-               .where = where},
-              options);
+  return std::make_unique<TcpConnection>(socket.duplicate(), introduce(hello, welcome, welcome, role, where), options);
 }
 
 }  // namespace crossdock::transport

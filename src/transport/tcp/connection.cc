@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "handshake.h"
 #include "socket_options.h"
 
 namespace crossdock::transport::tcp {
@@ -29,22 +30,34 @@ UniqueFd poll_for(int socket) {
   return poll;
 }
 
+Agreement agreement_of(const Introduction& introduction) {
+  return {.want_data = introduction.want_data,
+          .free_data = introduction.free_data,
+          .role = introduction.role,
+          .error_messages = introduction.both(kFeatureErrorMessages),
+          .counted_leases = introduction.both(kFeatureCountedLeases),
+          .cancel = introduction.both(kFeatureCancel),
+          .checksums = use_checksums(introduction.own_features, introduction.peer_features),
+          .same_user = false,
+          .peer = introduction.where};
+}
+
 Checksums checksums_of(const Agreement& agreement) noexcept {
   return agreement.checksums ? Checksums::kEach : Checksums::kNone;
 }
 
 }  // namespace
 
-TcpConnection::TcpConnection(Parts parts, const TcpOptions& options)
-    : agreement_(parts.agreement),
-      send_limit_(parts.send_limit),
-      body_limit_(parts.body_limit),
-      where_(std::move(parts.where)),
-      socket_(std::move(parts.socket), where_),
+TcpConnection::TcpConnection(UniqueFd socket, const Introduction& introduction, const TcpOptions& options)
+    : agreement_(agreement_of(introduction)),
+      send_limit_(std::min(options.max_message, introduction.peer_max_message)),
+      body_limit_(introduction.peer_max_body),
+      where_(introduction.where),
+      socket_(std::move(socket), where_),
       poll_(poll_for(socket_.get())),
       writer_(socket_, options.queue_bytes, checksums_of(agreement_)),
       reader_(socket_, *this,
-              {.max_message = parts.take_limit,
+              {.max_message = introduction.max_message,
                .max_body = options.max_body,
                .body_memory = pool_,
                .checksums = checksums_of(agreement_)},
@@ -105,8 +118,8 @@ void TcpConnection::after_sending() {
 void TcpConnection::throw_gone() const {
   if (writer_.source_lost()) {
     throw FileChangedError("a body that is being sent to " + where_ +
-                           " can't be read any more: the file that it lies in was cut off; replace files as a whole, "
-                           "or serve them with stable=\"snapshot\"");
+                           " can't be read any more: its file was truncated; replace files as a whole, or serve them "
+                           "with stable=\"snapshot\"");
   }
   throw ConnectionError(where_ + (goodbye_.load(std::memory_order_relaxed)
                                       ? " has closed the connection"
@@ -130,7 +143,7 @@ std::size_t TcpConnection::in_flight() {
 }
 
 bool TcpConnection::below_window(std::size_t window) {
-  if (window == 0) throw InvalidArgumentError("a window of 0 messages would never open");
+  if (window == 0) throw InvalidArgumentError("a window must be at least 1 message");
   if (gone_.load(std::memory_order_relaxed)) throw_gone();
   const bool below = in_flight() < window;
   // in_flight() < window is true once the peer has taken more than sent - window.
@@ -197,14 +210,14 @@ void TcpConnection::taken(std::uint64_t messages) {
   const std::uint64_t before = peer_taken_.load(std::memory_order_relaxed);
   const std::uint64_t sent = writer_.sent();
   if (messages < before || messages > sent) {
-    throw ProtocolError(where_ + " says that it has taken " + std::to_string(messages) + " messages, after " +
-                        std::to_string(before) + ", and was sent " + std::to_string(sent));
+    throw ProtocolError(where_ + " acknowledged " + std::to_string(messages) + " messages (before: " +
+                        std::to_string(before) + "), but only " + std::to_string(sent) + " were sent to it");
   }
   peer_taken_.store(messages, std::memory_order_release);
 }
 
 void TcpConnection::window(std::uint64_t messages) {
-  if (messages == 0) throw ProtocolError(where_ + " told a window of 0 messages");
+  if (messages == 0) throw ProtocolError(where_ + " announced a window of 0 messages");
   quantum_ = std::clamp<std::uint64_t>(messages / 4, 1, kQuietMessages);
   acknowledge(received_ - acknowledged_ >= quantum_);
 }
@@ -229,7 +242,7 @@ void TcpConnection::throw_end() const {
 }
 
 std::shared_ptr<const device::Region> TcpConnection::region(std::uint16_t number, int, const InterruptHook&) {
-  throw ProtocolError(where_ + " named region " + std::to_string(number) + ", and no memory is shared over tcp");
+  throw ProtocolError(where_ + " used region " + std::to_string(number) + ", but tcp shares no memory");
 }
 
 // --- waiting ---

@@ -9,13 +9,14 @@
 #include <utility>
 
 #include "byte_stream.h"
+#include "core/fork.h"
+#include "core/unique_fd.h"
 #include "crossdock/core/error.h"
-#include "crossdock/core/fork.h"
-#include "crossdock/core/unique_fd.h"
-#include "crossdock/transport/tcp.h"
-#include "crossdock/transport/transport.h"
 #include "frame_reader.h"
 #include "frame_writer.h"
+#include "transport/internal/handshake.h"
+#include "transport/tcp.h"
+#include "transport/transport.h"
 
 namespace crossdock::transport::tcp {
 
@@ -24,15 +25,7 @@ namespace crossdock::transport::tcp {
 /// Only the receiving half reads, so only it learns which messages the peer has taken. Both halves use the writer.
 class TcpConnection final : public Connection, private ControlFrames {
  public:
-  struct Parts {
-    UniqueFd socket;
-    Agreement agreement;
-    std::uint64_t send_limit = 0;  ///< Bytes; the smaller of both ends' limits.
-    std::uint64_t take_limit = 0;  ///< Bytes; this end's.
-    std::uint64_t body_limit = 0;  ///< Bytes; the peer's.
-    std::string where;             ///< The peer, for errors: "tcp://10.0.0.7:7700".
-  };
-  TcpConnection(Parts parts, const TcpOptions& options);
+  TcpConnection(UniqueFd socket, const Introduction& introduction, const TcpOptions& options);
   ~TcpConnection() override;
   TcpConnection(const TcpConnection&) = delete;
   TcpConnection& operator=(const TcpConnection&) = delete;

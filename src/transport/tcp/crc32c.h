@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "crossdock/core/bytes.h"
+#include "core/bytes.h"
 
 /// CRC-32C (Castagnoli), as in RFC 3720: polynomial 0x1EDC6F41, reflected, initial value and final XOR 0xFFFFFFFF.
 namespace crossdock::transport::tcp {

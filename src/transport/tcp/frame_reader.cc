@@ -27,10 +27,10 @@ std::string hexadecimal(std::uint32_t value) {
 const char* name_of(FrameKind kind) noexcept { return kind == FrameKind::kBody ? "body" : "message"; }
 
 [[noreturn]] void throw_damaged(const std::string& what, std::uint32_t sent, std::uint32_t found) {
-  throw ProtocolError(what + " arrived damaged: its CRC-32C is " + hexadecimal(sent) + ", and its bytes have " +
+  throw ProtocolError(what + " arrived damaged: its CRC-32C is " + hexadecimal(sent) + ", but its bytes have " +
                       hexadecimal(found) +
-                      "; nothing of it was used. Check the network between the two machines, and connect again; a file "
-                      "that is written to while it is served does the same");
+                      "; it was dropped. Check the network between the two machines, and connect again; writing to a "
+                      "file while it is served has the same effect");
 }
 
 }  // namespace
@@ -65,7 +65,7 @@ std::optional<Incoming> FrameReader::take() {
     }
     const std::size_t have = end_ - begin_;
     if (have < wanted_ || have == 0) return std::nullopt;
-    if (goodbye_) throw ProtocolError(where_ + " goes on after it has said goodbye");
+    if (goodbye_) throw ProtocolError(where_ + " sent a frame after its goodbye");
     wanted_ = kHeaderBytes;
     if (have < wanted_) return std::nullopt;
     const FrameHeader header = this->header();
@@ -110,7 +110,7 @@ FrameHeader FrameReader::header() const {
   }
   FrameHeader header;
   if (!load(at, limits_.checksums, &header)) {
-    throw ProtocolError(where_ + " sent what is no frame: kind " + std::to_string(load_le<std::uint64_t>(at)) +
+    throw ProtocolError(where_ + " sent an invalid frame: kind " + std::to_string(load_le<std::uint64_t>(at)) +
                         ", tag " + std::to_string(header.tag) + ", " + std::to_string(header.length) + " bytes");
   }
   check(header);
@@ -132,8 +132,8 @@ void FrameReader::check(const FrameHeader& header) const {
   const std::uint64_t limit = is_body ? limits_.max_body : limits_.max_message;
   if (header.length <= limit) return;
   throw ProtocolError(
-      where_ + " sends a " + name_of(header.kind) + " of " + std::to_string(header.length) +
-      " bytes; this end takes at most " + std::to_string(limit) +
+      where_ + " sent a " + name_of(header.kind) + " of " + std::to_string(header.length) +
+      " bytes; this end accepts at most " + std::to_string(limit) +
       (is_body ? " (TcpOptions::max_body)" : " (TcpOptions::max_message, and max_request of a listener)"));
 }
 
@@ -146,11 +146,11 @@ void FrameReader::begin_large(const FrameHeader& header) {
   if (payload > 0) std::memcpy(large_->bytes.get(), buffer_.get() + begin_, payload);
   std::copy_n(buffer_.get() + begin_ + payload, here - payload, trailer_.begin());
   begin_ += here;
-  extend_large(here);
+  note_received(here);
 }
 
 /// Counts `bytes` more bytes of the large message as received.
-void FrameReader::extend_large(std::uint64_t bytes) {
+void FrameReader::note_received(std::uint64_t bytes) {
   if (limits_.checksums == Checksums::kEach && large_->got < large_->size()) {
     const std::uint64_t payload = std::min(bytes, large_->size() - large_->got);
     large_->checksum = crc32c(large_->checksum, {large_->bytes.get() + large_->got, static_cast<std::size_t>(payload)});
@@ -201,16 +201,16 @@ bool FrameReader::fill(std::size_t* budget) {
     const std::size_t room = room_for_more();  // moves end_: compilers evaluate arguments in different orders
     ask(buffer_.get() + end_, room);
   }
-  const Moved moved = stream_.read(std::span(parts).first(n));
-  if (moved.state == Moved::State::kEnd) ended_ = moved;
-  if (moved.state != Moved::State::kSome) {
+  const IoResult moved = stream_.read(std::span(parts).first(n));
+  if (moved.state == IoResult::State::kEnd) ended_ = moved;
+  if (moved.state != IoResult::State::kBytes) {
     drained_ = true;
     return false;
   }
   drained_ = moved.bytes < asked;
   *budget -= std::min(*budget, moved.bytes);
   const auto to_large = std::min<std::uint64_t>(moved.bytes, of_large);
-  if (large_) extend_large(to_large);
+  if (large_) note_received(to_large);
   end_ += moved.bytes - static_cast<std::size_t>(to_large);
   return true;
 }
@@ -219,13 +219,15 @@ bool FrameReader::fill(std::size_t* budget) {
 std::size_t FrameReader::room_for_more() {
   const std::size_t have = end_ - begin_;
   const std::size_t missing = std::max(wanted_, kHeaderBytes) - have;
-  const std::size_t sensible = after_large_ ? std::max(missing, kReadAhead) : kBuffer;
+  // After a large message, reads little ahead: a body probably follows, and its bytes would be copied.
+  const std::size_t to_read = after_large_ ? std::max(missing, kReadAhead) : kBuffer;
+  // Moves the bytes to the front only if the missing ones and some read-ahead don't fit behind them.
   if (begin_ > 0 && (have == 0 || kBuffer - end_ < std::min(missing + kReadAhead, kBuffer - have))) {
     std::memmove(buffer_.get(), buffer_.get() + begin_, have);
     begin_ = 0;
     end_ = have;
   }
-  return std::min(sensible, kBuffer - end_);
+  return std::min(to_read, kBuffer - end_);
 }
 
 }  // namespace crossdock::transport::tcp

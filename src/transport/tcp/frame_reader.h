@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "byte_stream.h"
-#include "crossdock/transport/body_memory.h"
-#include "crossdock/transport/transport.h"
 #include "frames.h"
+#include "transport/body_memory.h"
+#include "transport/transport.h"
 
 namespace crossdock::transport::tcp {
 
@@ -51,11 +51,12 @@ class FrameReader {
   /// Sets the memory for bodies, from the next body on.
   void receive_into(std::shared_ptr<BodyMemory> memory) noexcept { limits_.body_memory = std::move(memory); }
 
-  /// Whether the next receive() may find a message without reading. Valid after a receive().
+  /// Whether the next receive() may make progress at once: bytes are left in the buffer, or the last call stopped at
+  /// its limit. Valid after a receive().
   bool has_more() const noexcept { return has_more_; }
   /// Whether the last read has emptied the stream.
   bool drained() const noexcept { return drained_; }
-  const std::optional<Moved>& ended() const noexcept { return ended_; }
+  const std::optional<IoResult>& ended() const noexcept { return ended_; }
   /// Whether a message was received in part.
   bool in_message() const noexcept { return large_.has_value() || begin_ != end_; }
 
@@ -76,7 +77,7 @@ class FrameReader {
 
   std::optional<Incoming> take();
   void begin_large(const FrameHeader& header);
-  void extend_large(std::uint64_t bytes);
+  void note_received(std::uint64_t bytes);
   Incoming finish_large();
   FrameHeader header() const;
   void check(const FrameHeader& header) const;
@@ -102,7 +103,7 @@ class FrameReader {
   bool has_more_ = false;
   bool drained_ = false;
   bool goodbye_ = false;
-  std::optional<Moved> ended_;
+  std::optional<IoResult> ended_;
 };
 
 }  // namespace crossdock::transport::tcp

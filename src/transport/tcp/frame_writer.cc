@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "crossdock/device/changing_memory.h"
+#include "device/changing_memory.h"
 
 namespace crossdock::transport::tcp {
 namespace {
@@ -53,8 +53,8 @@ bool FrameWriter::send(FrameKind kind, std::uint64_t tag, ByteSpan head, ByteSpa
   if (queued() == 0 && !corked) {
     std::array<iovec, all.size()> parts{};
     std::ranges::transform(all, parts.begin(), part_of);
-    const Moved moved = stream_.write(parts);
-    if (moved.state == Moved::State::kEnd) end(moved.error, &dropped);
+    const IoResult moved = stream_.write(parts);
+    if (moved.state == IoResult::State::kEnd) end(moved.error, &dropped);
     out = moved.bytes;
     full_ = out < start_size + length + trailer_size(length, checksums_);
   }
@@ -187,11 +187,11 @@ void FrameWriter::push_locked(Dropped* dropped) {
         left -= std::min(left, rest.size());
       }
     }
-    Moved moved{Moved::State::kSome};
+    IoResult moved{IoResult::State::kBytes};
     if (n > 0) moved = stream_.write(std::span(parts).first(n));
-    if (moved.state == Moved::State::kEnd) end(moved.error, dropped);
-    full_ = moved.state != Moved::State::kSome || moved.bytes < asked;
-    if (moved.state != Moved::State::kSome) return;
+    if (moved.state == IoResult::State::kEnd) end(moved.error, dropped);
+    full_ = moved.state != IoResult::State::kBytes || moved.bytes < asked;
+    if (moved.state != IoResult::State::kBytes) return;
     budget -= moved.bytes;
     consume(moved.bytes, dropped);
     if (full_) return;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "byte_stream.h"
-#include "crossdock/core/bytes.h"
+#include "core/bytes.h"
 #include "frames.h"
 #include "piece_buffer.h"
 

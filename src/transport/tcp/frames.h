@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/bytes.h"
 #include "crc32c.h"
-#include "crossdock/core/bytes.h"
 
 /// The frames of both directions of a connection, after the handshake. docs/protocol-tcp.md is the specification.
 namespace crossdock::transport::tcp {

@@ -2,14 +2,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <string>
 #include <vector>
 
 #include "byte_stream.h"
-#include "connection.h"
-#include "crossdock/core/unique_fd.h"
 #include "packets.h"
+#include "transport/tcp.h"
 
 /// Parts of the handshake that both ends share.
 namespace crossdock::transport::tcp {
@@ -40,20 +37,5 @@ class RecordReader {
 /// Sends a whole record on a socket with nothing else in its send buffer, so there is room for it. Returns false if the
 /// peer has disconnected.
 bool send_record(ByteStream& stream, ByteSpan record);
-
-/// Facts that one end knows after the handshake.
-struct Introduction {
-  std::uint64_t own_features = 0;
-  std::uint64_t peer_features = 0;
-  std::uint64_t max_message = 0;  ///< Limit of this end as receiver.
-  std::uint64_t peer_max_message = 0;
-  std::uint64_t peer_max_body = 0;
-  ChannelRole role = ChannelRole::kBoth;
-  std::uint64_t want_data = 0;
-  std::uint64_t free_data = 0;
-  std::string where;
-};
-
-std::unique_ptr<TcpConnection> join(UniqueFd socket, const Introduction& introduction, const TcpOptions& options);
 
 }  // namespace crossdock::transport::tcp

@@ -4,14 +4,13 @@
 #include <array>
 #include <cstring>
 
+#include "core/text.h"
 #include "crc32c.h"
-#include "crossdock/core/text.h"
 
 namespace crossdock::transport::tcp {
 namespace {
 
 constexpr std::array<char, 8> kMagic = {'X', 'D', 'O', 'C', 'K', 'T', 'C', 'P'};
-constexpr std::size_t kMaxReason = 400;
 
 constexpr std::size_t kChecksumBytes = 4;  // a CRC-32C of everything before it; a record of an older end stops there
 constexpr std::size_t kHelloBytes = 88;    // plus the checksum
@@ -19,7 +18,6 @@ constexpr std::size_t kChallengeBytes = 56;
 constexpr std::size_t kProofRecordBytes = 56;
 constexpr std::size_t kWelcomeProof = 64;
 constexpr std::size_t kWelcomeBytes = 96;  // plus the checksum
-constexpr std::size_t kRefusedBytes = 32;
 constexpr std::uint32_t kHasToken = 1;
 
 std::vector<std::byte> record(std::size_t size, RecordType type) {
@@ -91,11 +89,9 @@ std::vector<std::byte> encode(const Welcome& welcome) {
 }
 
 std::vector<std::byte> encode(const Refused& refused) {
-  const std::string reason = bounded_utf8(refused.reason, kMaxReason);
-  std::vector<std::byte> bytes = record(kRefusedBytes + reason.size(), RecordType::kRefused);
-  store_le(&bytes[24], static_cast<std::uint32_t>(refused.code));
-  store_le(&bytes[28], static_cast<std::uint32_t>(reason.size()));
-  std::memcpy(bytes.data() + kRefusedBytes, reason.data(), reason.size());
+  std::vector<std::byte> bytes = record(kPreambleBytes, RecordType::kRefused);
+  append(refused, &bytes);
+  store_le(&bytes[16], static_cast<std::uint32_t>(bytes.size()));
   return bytes;
 }
 
@@ -154,13 +150,6 @@ bool decode(ByteSpan record, Welcome* welcome) noexcept {
   return true;
 }
 
-bool decode(ByteSpan record, Refused* refused) {
-  if (record.size() < kRefusedBytes) return false;
-  refused->code = static_cast<Refusal>(load_le<std::uint32_t>(&record[24]));
-  const std::size_t size = std::min<std::size_t>(load_le<std::uint32_t>(&record[28]), record.size() - kRefusedBytes);
-  // Text of another machine becomes part of our errors and logs: it must not contain line breaks or escape sequences.
-  refused->reason = printable(as_text(record.subspan(kRefusedBytes, std::min(size, kMaxReason))));
-  return true;
-}
+bool decode(ByteSpan record, Refused* refused) { return transport::decode(record, kPreambleBytes, refused); }
 
 }  // namespace crossdock::transport::tcp

@@ -2,11 +2,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <vector>
 
-#include "crossdock/core/bytes.h"
+#include "core/bytes.h"
 #include "token.h"
+#include "transport/internal/handshake.h"
 
 /// The records of the handshake, in bytes. All integers are little-endian. docs/protocol-tcp.md is their specification.
 namespace crossdock::transport::tcp {
@@ -64,21 +64,6 @@ struct Welcome {
   std::uint64_t want_data = 0;
   std::uint64_t free_data = 0;
   Proof proof{};  ///< Zeros without a token.
-};
-
-enum class Refusal : std::uint32_t {
-  kOtherVersion = 1,  ///< No common version.
-  kToken = 2,         ///< A token is needed, or it was the wrong one.
-  kMalformed = 3,     ///< The client's record violates the rules.
-  kResources = 4,     ///< The server has no descriptors or memory left, or already has its maximum of clients.
-  kMode = 5,          ///< The server doesn't protect connections in this way.
-  kChecksums = 6,     ///< The server requires checksums; the client doesn't know them or has them turned off.
-};
-
-/// The server's rejection. The connection is closed after it.
-struct Refused {
-  Refusal code = Refusal::kMalformed;
-  std::string reason;  ///< UTF-8, cut off at 400 bytes.
 };
 
 std::vector<std::byte> encode(const Hello& hello);

@@ -8,7 +8,7 @@
 #include <system_error>
 
 #include "crossdock/core/error.h"
-#include "crossdock/device/memfd.h"
+#include "device/memfd.h"
 
 namespace crossdock::transport::tcp {
 namespace {

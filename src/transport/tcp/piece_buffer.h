@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <span>
 
-#include "crossdock/core/bytes.h"
-#include "crossdock/core/unique_fd.h"
+#include "core/bytes.h"
+#include "core/unique_fd.h"
 
 namespace crossdock::transport::tcp {
 

@@ -42,8 +42,8 @@ void send_unpaced(int socket) noexcept {
 
 void check_options(const TcpOptions& options) {
   const auto refuse = [](const std::string& what) { throw InvalidArgumentError("TcpOptions::" + what); };
-  if (options.max_message == 0) refuse("max_message is 0: no message could pass");
-  if (options.max_request == 0) refuse("max_request is 0: nobody could ask for anything");
+  if (options.max_message == 0) refuse("max_message is 0: no message could be sent");
+  if (options.max_request == 0) refuse("max_request is 0: no client could request a stream");
   if (options.max_message > kSane) refuse("max_message is over 2^60 bytes");
   if (options.max_body > kSane) refuse("max_body is over 2^60 bytes");
   if (options.token.size() > 1024) refuse("token is over 1024 bytes");

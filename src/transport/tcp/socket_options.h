@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "crossdock/transport/tcp.h"
+#include "transport/tcp.h"
 
 namespace crossdock::transport::tcp {
 

@@ -33,7 +33,8 @@ Proof prove(std::string_view token, std::string_view role, std::span<const ByteS
                                            reinterpret_cast<const unsigned char*>(text.data()), text.size(),
                                            reinterpret_cast<unsigned char*>(proof.data()), &size);
   if (made == nullptr || size != proof.size()) {
-    throw SystemError("libcrypto can't make an HMAC-SHA256, which tokens need; is that disabled in its configuration?");
+    throw SystemError(
+        "libcrypto can't compute HMAC-SHA256, which tokens need; check whether its configuration disables it");
   }
   return proof;
 }

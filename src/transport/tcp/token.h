@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "crossdock/core/bytes.h"
+#include "core/bytes.h"
 
 /// Proofs that an end knows the token, without sending it.
 namespace crossdock::transport::tcp {

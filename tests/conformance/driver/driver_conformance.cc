@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "crossdock/core/error.h"
+#include "device/memory_handle.h"
 #include "unit/device/support.h"
 
 namespace crossdock::device {

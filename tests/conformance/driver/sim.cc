@@ -1,4 +1,4 @@
-#include "crossdock/device/sim.h"
+#include "device/sim.h"
 
 #include <chrono>
 

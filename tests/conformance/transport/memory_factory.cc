@@ -1,6 +1,6 @@
 #include "crossdock/core/error.h"
-#include "crossdock/transport/memory.h"
 #include "suite.h"
+#include "transport/memory.h"
 
 namespace crossdock::transport::conformance {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <thread>
 
-#include "crossdock/transport/shm.h"
 #include "suite.h"
+#include "transport/shm.h"
 
 namespace crossdock::transport::conformance {
 namespace {

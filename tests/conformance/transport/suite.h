@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "crossdock/transport/transport.h"
+#include "transport/transport.h"
 
 /// The rules of transport.h, tested once for every transport. A transport plugs in with a file that describes it as an
 /// Implementation and calls INSTANTIATE_TEST_SUITE_P(<Name>, TransportConformance, ::testing::Values(<implementation>),

@@ -5,8 +5,8 @@
 #include <string>
 #include <thread>
 
-#include "crossdock/transport/tcp.h"
 #include "suite.h"
+#include "transport/tcp.h"
 
 namespace crossdock::transport::conformance {
 namespace {

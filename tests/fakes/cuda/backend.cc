@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-#include "crossdock/device/sim.h"
+#include "device/sim.h"
 
 namespace crossdock::cuda_fake {
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string>
 
+#include "device/memory_handle.h"
 #include "state.h"
 
 using namespace crossdock::cuda_fake;

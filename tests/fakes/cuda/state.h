@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "core/unique_fd.h"
 #include "crossdock/core/error.h"
-#include "crossdock/core/unique_fd.h"
 #include "crossdock/device/driver.h"
 #include "device/cuda/api.h"
 

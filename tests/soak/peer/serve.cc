@@ -7,6 +7,7 @@
 #include "soak/peer/consume.h"
 #include "soak/peer/roles.h"
 #include "support/batches.h"
+#include "transport/registry.h"
 
 namespace crossdock::soak {
 namespace {

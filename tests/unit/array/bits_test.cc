@@ -1,4 +1,4 @@
-#include "bits.h"
+#include "array/internal/bits.h"
 
 #include <gtest/gtest.h>
 

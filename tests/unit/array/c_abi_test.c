@@ -2,7 +2,6 @@
 #include "crossdock/array/c_abi.h"
 
 #undef CROSSDOCK_ARRAY_C_ABI_H
-#include "crossdock/array/c_abi.h"
 
 #include <stddef.h>
 

@@ -82,7 +82,7 @@ TEST(ChangingMemory, ALastOffsetThatChangesBetweenExportAndImportIsRefused) {
     import_batch(small.batch.schema, &array);
     ADD_FAILURE() << "the offset was believed";
   } catch (const InvalidDataError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("its data buffer has 11 bytes, but its length asks for 2097152"));
+    EXPECT_THAT(error.what(), HasSubstr("its data buffer has 11 bytes, but its length needs 2097152"));
   }
   test::release(&array);
 

@@ -3,8 +3,8 @@
 
 #include <deque>
 
+#include "core/bytes.h"
 #include "crossdock/array/record_batch.h"
-#include "crossdock/core/bytes.h"
 #include "crossdock/core/error.h"
 #include "made_array.h"
 
@@ -289,7 +289,7 @@ TEST_F(CheckFull, ViewsLieWithinTheirBuffers) {
       {long_view(std::numeric_limits<std::int32_t>::min(), "The ", 1, 0), "-2147483648 bytes"},
       {long_view(std::numeric_limits<std::int32_t>::max(), "The ", 1, std::numeric_limits<std::int32_t>::max()),
        "2147483647 bytes at 2147483647"},
-      {long_view(25, "the ", 1, 0), "the prefix in its view isn't how its bytes begin"},
+      {long_view(25, "the ", 1, 0), "the prefix in its view differs from its first bytes"},
   };
   for (const auto& [view, words] : bad) {
     for (const TypeId id : {TypeId::kUtf8View, TypeId::kBinaryView}) {
@@ -309,8 +309,8 @@ TEST_F(CheckFull, ShortViewsEndWithZeros) {
     check_full(with(short_view(text.substr(0, length))));
     for (std::size_t at = length; at < text.size(); ++at) {
       const Bytes view = short_view(text.substr(0, length), std::string(at - length, '\0') + "\x01");
-      EXPECT_THAT(refused(with(view)), HasSubstr("others than 0")) << length << " " << at;
-      EXPECT_THAT(refused(with(view, TypeId::kBinaryView)), HasSubstr("others than 0"));
+      EXPECT_THAT(refused(with(view)), HasSubstr("isn't 0")) << length << " " << at;
+      EXPECT_THAT(refused(with(view, TypeId::kBinaryView)), HasSubstr("isn't 0"));
     }
   }
 }

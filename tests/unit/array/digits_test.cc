@@ -1,4 +1,4 @@
-#include "digits.h"
+#include "array/internal/digits.h"
 
 #include <gtest/gtest.h>
 

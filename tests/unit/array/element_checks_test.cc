@@ -1,4 +1,4 @@
-#include "element_checks.h"
+#include "array/internal/element_checks.h"
 
 #include <gtest/gtest.h>
 

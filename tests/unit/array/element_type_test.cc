@@ -1,4 +1,4 @@
-#include "crossdock/array/element_type.h"
+#include "crossdock/array/tensor.h"
 
 #include <gmock/gmock.h>
 

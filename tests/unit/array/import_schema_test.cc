@@ -3,9 +3,9 @@
 
 #include <deque>
 
+#include "core/text.h"
 #include "crossdock/array/schema.h"
 #include "crossdock/core/error.h"
-#include "crossdock/core/text.h"
 #include "made_array.h"
 
 namespace crossdock::array {

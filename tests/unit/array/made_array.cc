@@ -4,7 +4,7 @@
 #include <atomic>
 #include <memory>
 
-#include "crossdock/core/bytes.h"
+#include "core/bytes.h"
 
 namespace crossdock::array::test {
 namespace {

@@ -1,4 +1,4 @@
-#include "crossdock/array/sizes.h"
+#include "array/sizes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

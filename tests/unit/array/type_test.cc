@@ -1,4 +1,4 @@
-#include "crossdock/array/type.h"
+#include "crossdock/array/schema.h"
 
 #include <gtest/gtest.h>
 

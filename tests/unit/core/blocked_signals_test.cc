@@ -1,4 +1,4 @@
-#include "crossdock/core/blocked_signals.h"
+#include "core/blocked_signals.h"
 
 #include <gtest/gtest.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-#include "crossdock/core/bytes.h"
+#include "core/bytes.h"
 
 #include <gtest/gtest.h>
 

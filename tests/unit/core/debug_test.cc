@@ -13,7 +13,7 @@
 
 #include <gtest/gtest.h>
 
-#include "crossdock/core/mapping_record.h"
+#include "core/mapping_record.h"
 #include "support/temporary_folder.h"
 
 namespace crossdock {
@@ -134,7 +134,7 @@ TEST(FaultReportDeathTest, AReadBeyondTheEndOfAFileNamesTheFile) {
         if (::ftruncate(::fileno(file), 0) != 0) ::_exit(1);
         ::_exit(static_cast<volatile char*>(start)[kPage]);
       },
-      ::testing::KilledBySignal(SIGBUS), "cut short\n  address .*, byte 4096 of 8192 in the file .*/data.arrow\n");
+      ::testing::KilledBySignal(SIGBUS), "was truncated\n  address .*, byte 4096 of 8192 in the file .*/data.arrow\n");
   ::munmap(start, content.size());
   std::fclose(file);
 }

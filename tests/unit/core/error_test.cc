@@ -61,7 +61,7 @@ TEST(Error, TurnsSystemErrorsIntoTheClassThatHelps) {
   } catch (const Error& error) {
     EXPECT_EQ(std::string(error.what()),
               "opening region 3: Too many open files; process " + std::to_string(::getpid()) +
-                  " has as many open as it may: close some there, or raise its limit (ulimit -n)");
+                  " has reached its limit of open files: close some there, or raise the limit (ulimit -n)");
   }
 }
 

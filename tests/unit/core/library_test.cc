@@ -1,4 +1,4 @@
-#include "crossdock/core/library.h"
+#include "core/library.h"
 
 #include <gmock/gmock.h>
 

@@ -1,5 +1,5 @@
 // What the cgroups of a process leave: trees of files made up by the test, of both versions.
-#include "crossdock/core/memory_limit.h"
+#include "core/memory_limit.h"
 
 #include <gtest/gtest.h>
 

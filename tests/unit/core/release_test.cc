@@ -1,6 +1,6 @@
 // Memory that a thread of the library's frees.
 
-#include "crossdock/core/release.h"
+#include "core/release.h"
 
 #include <gtest/gtest.h>
 

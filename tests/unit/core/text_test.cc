@@ -1,4 +1,4 @@
-#include "crossdock/core/text.h"
+#include "core/text.h"
 
 #include <gtest/gtest.h>
 

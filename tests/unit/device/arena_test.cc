@@ -5,7 +5,8 @@
 #include <thread>
 
 #include "crossdock/core/error.h"
-#include "crossdock/device/region.h"
+#include "crossdock/device/arena.h"
+#include "device/region.h"
 #include "unit/device/mappings.h"
 #include "unit/device/support.h"
 

@@ -1,4 +1,4 @@
-#include "crossdock/device/buffer.h"
+#include "crossdock/device/device.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "deferred_free_list.h"
+#include "device/internal/deferred_free_list.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -92,7 +92,7 @@ TEST(ParseDevice, RefusesWhatNamesNone) {
                            "gpu", "cuda:9223372036854775808", "device type", "device type :0", "device type x:0",
                            "device type 2147483648:0", " cuda:0", "cpu:"}) {
     const std::string what = message_of<InvalidArgumentError>([&] { parse_device(text); });
-    EXPECT_THAT(what, HasSubstr("\"" + std::string(text) + "\" names no device"));
+    EXPECT_THAT(what, HasSubstr("\"" + std::string(text) + "\" is not a device"));
     EXPECT_THAT(what, HasSubstr("cuda_managed"));
     EXPECT_THAT(what, HasSubstr("trainium"));
   }

@@ -1,4 +1,4 @@
-#include "crossdock/device/event.h"
+#include "crossdock/device/queue.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <string>
 
-#include "crossdock/core/release.h"
+#include "core/release.h"
 
 namespace crossdock::testing {
 

@@ -1,4 +1,4 @@
-#include "crossdock/device/region_table.h"
+#include "device/region_table.h"
 
 #include <gmock/gmock.h>
 

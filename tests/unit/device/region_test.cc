@@ -1,4 +1,4 @@
-#include "crossdock/device/region.h"
+#include "device/region.h"
 
 #include <gmock/gmock.h>
 #include <linux/filter.h>
@@ -13,7 +13,8 @@
 #include <utility>
 
 #include "crossdock/core/error.h"
-#include "crossdock/device/changing_memory.h"
+#include "crossdock/device/arena.h"
+#include "device/changing_memory.h"
 #include "unit/device/mappings.h"
 #include "unit/device/support.h"
 
@@ -82,7 +83,7 @@ TEST(RegionAdopt, NamesTheMissingSeal) {
   const std::array<std::pair<int, const char*>, 4> frozen{{{F_SEAL_SHRINK, "sealed against shrinking"},
                                                            {F_SEAL_GROW, "sealed against growing"},
                                                            {F_SEAL_WRITE, "sealed against writing"},
-                                                           {F_SEAL_SEAL, "seals aren't sealed"}}};
+                                                           {F_SEAL_SEAL, "seals can still be changed"}}};
   for (const auto& [seal, text] : frozen) {
     const std::string what = refusal(sealed_of("hello", kFrozenSeals & ~seal), RegionKind::kFrozen, 5);
     EXPECT_THAT(what, HasSubstr(text));
@@ -121,8 +122,8 @@ TEST(RegionAdopt, RefusesADescriptorThatCantBeRead) {
 }
 
 TEST(RegionAdopt, RefusesAnotherSizeThanAnnounced) {
-  EXPECT_THAT(refusal(sealed_of("hello", kFrozenSeals), RegionKind::kFrozen, 4), HasSubstr("has 5 bytes, and 4"));
-  EXPECT_THAT(refusal(sealed_of("hello", kFrozenSeals), RegionKind::kFrozen, 6), HasSubstr("has 5 bytes, and 6"));
+  EXPECT_THAT(refusal(sealed_of("hello", kFrozenSeals), RegionKind::kFrozen, 4), HasSubstr("has 5 bytes, but 4"));
+  EXPECT_THAT(refusal(sealed_of("hello", kFrozenSeals), RegionKind::kFrozen, 6), HasSubstr("has 5 bytes, but 6"));
   EXPECT_THAT(refusal(sealed_of("", kFrozenSeals), RegionKind::kFrozen, 0), HasSubstr("0 bytes"));
   EXPECT_THAT(refusal(sealed_of("hello", kFrozenSeals), RegionKind::kFrozen, (1ULL << 48) + 1), HasSubstr("2^48"));
   EXPECT_THAT(refusal(sealed_of("hello", kFrozenSeals), static_cast<RegionKind>(9), 5), HasSubstr("kind of region"));
@@ -203,7 +204,7 @@ TEST(RegionAdopt, RefusesHugePagesOfAPool) {
   constexpr std::uint64_t kSize = 2 << 20;
   if (!fd || ::ftruncate(fd.get(), kSize) != 0) GTEST_SKIP() << "this system has no huge pages";
   ASSERT_EQ(::fcntl(fd.get(), F_ADD_SEALS, kFrozenSeals), 0);
-  EXPECT_THAT(refusal(fd.duplicate(), RegionKind::kFrozen, kSize), HasSubstr("ordinary pages"));
+  EXPECT_THAT(refusal(fd.duplicate(), RegionKind::kFrozen, kSize), HasSubstr("pages of ordinary size"));
 }
 
 TEST(RegionAdopt, ClosesTheDescriptorOfWhatItRefuses) {

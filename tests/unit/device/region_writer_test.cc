@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "crossdock/core/error.h"
-#include "crossdock/device/region.h"
+#include "device/region.h"
 #include "unit/device/mappings.h"
 #include "unit/device/support.h"
 

@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
-#include "crossdock/core/bytes.h"
-#include "crossdock/core/unique_fd.h"
+#include "core/bytes.h"
+#include "core/unique_fd.h"
 
 namespace crossdock::testing {
 

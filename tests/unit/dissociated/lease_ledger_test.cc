@@ -1,4 +1,4 @@
-#include "crossdock/dissociated/lease_ledger.h"
+#include "dissociated/lease_ledger.h"
 
 #include <chrono>
 #include <deque>
@@ -84,11 +84,11 @@ TEST_F(Ledger, TheEndOfAStreamChangesNothingForOurOwnClients) {
   EXPECT_THAT(free({64}), ElementsAre(1));
   EXPECT_EQ(ledger_.outstanding(), 1u);
   EXPECT_THAT(free({64}), ElementsAre(1));
-  EXPECT_ERROR(free({64}), ProtocolError, "freed more often than sent");
+  EXPECT_ERROR(free({64}), ProtocolError, "freed more often than it was sent");
 }
 
 TEST_F(Ledger, RefusesAnAddressThatWasNeverSent) {
-  EXPECT_ERROR(free({64}), ProtocolError, "address 64, which is not lent");
+  EXPECT_ERROR(free({64}), ProtocolError, "address 64, which is not leased");
   lend({{64, 5}}, 1);
   std::vector<std::uint64_t> freed;
   const std::uint64_t addresses[] = {64, 65, 64};
@@ -144,7 +144,7 @@ TEST_F(AsSpecifiedLedger, AClientThatCountsAfterTheEndIsNoOffender) {
   ledger_.stream_ended();
   EXPECT_THAT(free({64}), ElementsAre(1, 1));
   EXPECT_THAT(free({64}), IsEmpty());  // its third
-  EXPECT_ERROR(free({64}), ProtocolError, "freed more often than sent");
+  EXPECT_ERROR(free({64}), ProtocolError, "freed more often than it was sent");
 }
 
 TEST_F(AsSpecifiedLedger, OwedFreesDoNotTouchTheNextStreamWhileItIsUnderWay) {

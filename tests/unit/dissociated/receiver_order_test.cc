@@ -2,8 +2,8 @@
 #include <random>
 
 #include "crossdock/core/error.h"
-#include "crossdock/dissociated/receiver.h"
-#include "crossdock/dissociated/sender.h"
+#include "dissociated/receiver.h"
+#include "dissociated/sender.h"
 #include "stream_support.h"
 
 /// Sender and Receiver joined by a network that delivers in any order, cuts off anywhere and sends anything: seeded, so

@@ -1,4 +1,4 @@
-#include "crossdock/dissociated/receiver.h"
+#include "dissociated/receiver.h"
 
 #include <algorithm>
 #include <memory>
@@ -177,8 +177,8 @@ TEST_F(ReceiverTest, ALostConnectionNamesTheMissingMessage) {
   receiver_.on_tagged(make_.remote_tag(1), make_.remote(1));
   receiver_.on_disconnected();
   expect_message(receiver_, 1);  // what is complete can still be taken
-  EXPECT_ERROR(receiver_.next(), TruncatedStreamError, "message 2 never came");
-  EXPECT_ERROR(receiver_.next(), TruncatedStreamError, "message 2 never came");
+  EXPECT_ERROR(receiver_.next(), TruncatedStreamError, "message 2 never arrived");
+  EXPECT_ERROR(receiver_.next(), TruncatedStreamError, "message 2 never arrived");
   EXPECT_FALSE(receiver_.finished());
 }
 
@@ -189,7 +189,7 @@ TEST_F(ReceiverTest, ALostConnectionNamesTheMissingBody) {
   receiver_.on_untagged(make_.end(3));
   receiver_.on_disconnected();
   EXPECT_ERROR(receiver_.next(), TruncatedStreamError,
-               "the body of message 1 is missing; later ones came, up to number 2; End of Stream has number 3");
+               "the body of message 1 is missing; later messages arrived, up to number 2; End of Stream has number 3");
 }
 
 TEST_F(ReceiverTest, ALostConnectionNamesTheMissingMetadata) {
@@ -208,7 +208,7 @@ TEST_F(ReceiverTest, ALostConnectionSaysWhereAGapIs) {
 
 TEST_F(ReceiverTest, ALostConnectionBeforeTheSchemaIsTruncatedToo) {
   receiver_.on_disconnected();
-  EXPECT_ERROR(receiver_.next(), TruncatedStreamError, "message 0 never came");
+  EXPECT_ERROR(receiver_.next(), TruncatedStreamError, "message 0 never arrived");
 }
 
 TEST_F(ReceiverTest, ADisconnectionAfterTheEndIsNoError) {
@@ -229,8 +229,8 @@ TEST_F(ReceiverTest, ADisconnectionAfterAnErrorStillTellsTheError) {
 
 TEST_F(ReceiverTest, RefusesAStreamWithoutASchemaFirst) {
   receiver_.on_untagged(make_.batch(0));
-  EXPECT_ERROR(receiver_.next(), ProtocolError, "message 0 is no schema");
-  EXPECT_ERROR(receiver_.next(), ProtocolError, "message 0 is no schema");
+  EXPECT_ERROR(receiver_.next(), ProtocolError, "message 0 isn't a schema");
+  EXPECT_ERROR(receiver_.next(), ProtocolError, "message 0 isn't a schema");
 }
 
 TEST_F(ReceiverTest, RefusesASecondSchema) {
@@ -244,20 +244,21 @@ TEST_F(ReceiverTest, RefusesAStreamThatEndsBeforeItsSchema) {
 }
 
 TEST_F(ReceiverTest, RefusesABodyForTheSchema) {
-  EXPECT_ERROR(receiver_.on_tagged(make_.packed_tag(0), {}), ProtocolError, "number is the schema's");
+  EXPECT_ERROR(receiver_.on_tagged(make_.packed_tag(0), {}), ProtocolError, "number 0 is the schema");
 }
 
 TEST_F(ReceiverTest, RefusesABodyForEndOfStream) {
   begin(receiver_);
   receiver_.on_untagged(make_.end(1));
   EXPECT_ERROR(receiver_.on_tagged(make_.packed_tag(1), {}), ProtocolError,
-               "a body of number 1 came for a stream that ended with number 1");
+               "a body of number 1 arrived for a stream that ended with number 1");
 }
 
 TEST_F(ReceiverTest, RefusesAnEndThatABodyWasSentFor) {
   begin(receiver_);
   receiver_.on_tagged(make_.remote_tag(1), make_.remote(1));
-  EXPECT_ERROR(receiver_.on_untagged(make_.end(1)), ProtocolError, "End of Stream has number 1, but number 1 came too");
+  EXPECT_ERROR(receiver_.on_untagged(make_.end(1)), ProtocolError,
+               "End of Stream has number 1, but number 1 arrived, too");
 }
 
 TEST_F(ReceiverTest, RefusesWhatLiesPastTheEnd) {
@@ -281,15 +282,16 @@ TEST_F(ReceiverTest, RefusesAnythingAfterTheEndWasTaken) {
 TEST_F(ReceiverTest, RefusesWhatComesTwice) {
   begin(receiver_);
   receiver_.on_untagged(make_.batch(1));
-  EXPECT_ERROR(receiver_.on_untagged(make_.batch(1)), ProtocolError, "metadata of number 1 came twice");
+  EXPECT_ERROR(receiver_.on_untagged(make_.batch(1)), ProtocolError, "metadata of number 1 arrived twice");
   receiver_.on_tagged(make_.remote_tag(1), make_.remote(1));
-  EXPECT_ERROR(receiver_.on_tagged(make_.packed_tag(1), {}), ProtocolError, "a body of number 1 came twice");
+  EXPECT_ERROR(receiver_.on_tagged(make_.packed_tag(1), {}), ProtocolError, "a body of number 1 arrived twice");
 }
 
 TEST_F(ReceiverTest, RefusesWhatWasTakenAlready) {
   begin(receiver_);
-  EXPECT_ERROR(receiver_.on_untagged(make_.schema()), ProtocolError, "number 0 came where 1 is due next");
-  EXPECT_ERROR(receiver_.on_tagged(make_.packed_tag(0), {}), ProtocolError, "number 0 came where 1 is due next");
+  EXPECT_ERROR(receiver_.on_untagged(make_.schema()), ProtocolError, "number 0 arrived where number 1 is due next");
+  EXPECT_ERROR(receiver_.on_tagged(make_.packed_tag(0), {}), ProtocolError,
+               "number 0 arrived where number 1 is due next");
 }
 
 TEST_F(ReceiverTest, BoundsHowFarANumberMayBeAhead) {
@@ -319,7 +321,7 @@ TEST_F(ReceiverTest, BoundsWhatWaits) {
   const std::vector<std::byte> body(400);
   receiver.on_tagged(make_.packed_tag(2), body);
   receiver.on_tagged(make_.packed_tag(3), body);
-  EXPECT_ERROR(receiver.on_tagged(make_.packed_tag(4), body), ProtocolError, "800 wait for number 1");
+  EXPECT_ERROR(receiver.on_tagged(make_.packed_tag(4), body), ProtocolError, "800 bytes already wait for number 1");
 }
 
 TEST_F(ReceiverTest, WhatWasTakenNoLongerCountsAsWaiting) {
@@ -340,7 +342,7 @@ TEST_F(ReceiverTest, ABodyWithAnOwnerCountsOnlyWhereItHasToWait) {
   Receiver receiver(options);
   begin(receiver);
   const auto body = std::make_shared<const std::vector<std::byte>>(make_.remote(1).size() + 4000);
-  EXPECT_ERROR(receiver.on_tagged(make_.packed_tag(2), *body, body), ProtocolError, "over the limit of 1000");
+  EXPECT_ERROR(receiver.on_tagged(make_.packed_tag(2), *body, body), ProtocolError, "more than the limit of 1000");
   receiver.on_tagged(make_.remote_tag(1), *body, body);
   receiver.on_untagged(make_.batch(1));
   expect_message(receiver, 1);
@@ -348,7 +350,7 @@ TEST_F(ReceiverTest, ABodyWithAnOwnerCountsOnlyWhereItHasToWait) {
   const std::vector<std::byte> other(400);
   receiver.on_tagged(make_.packed_tag(3), other);
   receiver.on_tagged(make_.packed_tag(4), other);
-  EXPECT_ERROR(receiver.on_tagged(make_.packed_tag(5), other), ProtocolError, "800 wait for number 2");
+  EXPECT_ERROR(receiver.on_tagged(make_.packed_tag(5), other), ProtocolError, "800 bytes already wait for number 2");
 }
 
 TEST_F(ReceiverTest, ABodyWithAnOwnerIsHeldUntilTheNextCall) {
@@ -488,7 +490,7 @@ TEST_F(ReceiverTest, AnErrorBeforeTheSchemaMayComeAfterIt) {
   later.on_untagged(make_.batch(1));
   later.on_tagged(make_.remote_tag(1), make_.remote(1));
   expect_message(later, 1);
-  EXPECT_ERROR(later.on_untagged(make_.error(0, "x")), ProtocolError, "number 0 came where 2 is due next");
+  EXPECT_ERROR(later.on_untagged(make_.error(0, "x")), ProtocolError, "number 0 arrived where number 2 is due next");
 }
 
 TEST_F(ReceiverTest, AnEndBeforeAnErrorsNumberIsStillWrong) {

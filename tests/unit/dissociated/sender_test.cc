@@ -1,4 +1,4 @@
-#include "crossdock/dissociated/sender.h"
+#include "dissociated/sender.h"
 
 #include <stdexcept>
 
@@ -144,9 +144,9 @@ TEST_F(SenderTest, RefusesASecondWantDataWhileAStreamIsUnderWay) {
 
 TEST_F(SenderTest, RefusesUnknownTags) {
   EXPECT_ERROR(sender_.on_tagged(7, {}, &freed_), ProtocolError,
-               "tag 7; known are want_data (100) and free_data (200)");
+               "tag 7; the known tags are want_data (100) and free_data (200)");
   // All 64 bits count: a body's tag is no want_data.
-  EXPECT_ERROR(sender_.on_tagged(kWant | (1ull << 56), {}, &freed_), ProtocolError, "known are");
+  EXPECT_ERROR(sender_.on_tagged(kWant | (1ull << 56), {}, &freed_), ProtocolError, "known tags are");
 }
 
 TEST_F(SenderTest, RefusesFreesOfPartsOfAddresses) {
@@ -179,7 +179,7 @@ TEST_F(SenderTest, ReadsAddressesAtAnyAlignment) {
 
 TEST_F(SenderTest, KnowsNoFreeDataWhereNoneIsOffered) {
   Sender sender(kWant, std::nullopt, {true, true, true});
-  EXPECT_ERROR(sender.on_tagged(kFree, {}, &freed_), ProtocolError, "want_data (100) alone");
+  EXPECT_ERROR(sender.on_tagged(kFree, {}, &freed_), ProtocolError, "want_data (100) only");
   EXPECT_ERROR(sender.on_tagged(0, {}, &freed_), ProtocolError, "tag 0");
 }
 

@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "crossdock/dissociated/wire.h"
-#include "crossdock/ipc/metadata.h"
+#include "dissociated/wire.h"
+#include "ipc/metadata.h"
 #include "support.h"
 
 namespace crossdock::dissociated {

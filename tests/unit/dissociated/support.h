@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "crossdock/core/bytes.h"
+#include "core/bytes.h"
 
 namespace crossdock::dissociated {
 

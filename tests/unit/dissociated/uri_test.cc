@@ -1,4 +1,4 @@
-#include "crossdock/dissociated/uri.h"
+#include "dissociated/uri.h"
 
 #include <random>
 
@@ -108,7 +108,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         BadUri{"", 1, "no scheme"}, BadUri{"/run/x.sock", 12, "no scheme"},
         BadUri{"flights-2.x", 12, "did you mean shm:flights-2.x?"},
-        BadUri{"shm:new comer", 8, "a name has none, only letters, digits"}, BadUri{":/x", 1, "scheme must be"},
+        BadUri{"shm:new comer", 8, "a name has only letters, digits"}, BadUri{":/x", 1, "scheme must be"},
         BadUri{"1shm:/x", 1, "scheme must be"}, BadUri{"sh m:/x", 1, "scheme must be"},
         BadUri{"sh%6d:/x", 1, "scheme must be"}, BadUri{"sh\nm:/x", 1, "scheme must be"},
         BadUri{"?want_data=a:b", 1, "scheme must be"}, BadUri{"shm:/x#y", 7, "%23"}, BadUri{"shm:/a b", 7, "%20"},
@@ -131,11 +131,11 @@ INSTANTIATE_TEST_SUITE_P(
         BadUri{"shm:/x?remote_handle=AA&remote_handle=AA", 25, "remote_handle is given twice"},
         BadUri{"shm:/x?stream=data&stream=data", 20, "stream is given twice"},
         BadUri{"shm:/x?stream=both", 15, "'both'"}, BadUri{"shm:/x?stream=Data", 15, "'Data'"},
-        BadUri{"shm:/x?remote_handle=A", 22, "no whole number of bytes"},
-        BadUri{"shm:/x?remote_handle=AA=", 22, "no whole number of bytes"},
-        BadUri{"shm:/x?remote_handle=AAAA====", 22, "no whole number of bytes"},
-        BadUri{"shm:/x?remote_handle====", 22, "no whole number of bytes"},
-        BadUri{"shm:/x?remote_handle=AB", 22, "belong to no byte"},
+        BadUri{"shm:/x?remote_handle=A", 22, "aren't a whole number of bytes"},
+        BadUri{"shm:/x?remote_handle=AA=", 22, "aren't a whole number of bytes"},
+        BadUri{"shm:/x?remote_handle=AAAA====", 22, "aren't a whole number of bytes"},
+        BadUri{"shm:/x?remote_handle====", 22, "aren't a whole number of bytes"},
+        BadUri{"shm:/x?remote_handle=AB", 22, "has extra bits"},
         BadUri{"shm:/x?remote_handle=A*", 22, "character 2 of it"},
         BadUri{"shm:/x?remote_handle=A=AA", 22, "character 2 of it"},
         BadUri{"shm:/x?remote_handle=%20AAA", 22, "character 1 of it"}));
@@ -177,7 +177,7 @@ TEST(FormatUri, RefusesWhatNoUriCanSay) {
   EXPECT_ERROR(format_uri(uri), UriError, "the address '/a\\nb' has a control character");
   uri.address = "";
   uri.others = {{"want_data", "1"}};
-  EXPECT_ERROR(format_uri(uri), UriError, "a known one");
+  EXPECT_ERROR(format_uri(uri), UriError, "that of a known parameter");
   uri.others = {{"", "1"}};
   EXPECT_ERROR(format_uri(uri), UriError, "it is empty");
 }

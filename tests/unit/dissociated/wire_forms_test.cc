@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "crossdock/core/error.h"
-#include "crossdock/dissociated/receiver.h"
-#include "crossdock/dissociated/sender.h"
+#include "dissociated/receiver.h"
+#include "dissociated/sender.h"
 #include "support.h"
 
 /// Every message of the protocol as the bytes that stand on the wire, written by hand from the text: what Sender and

@@ -1,4 +1,4 @@
-#include "crossdock/dissociated/wire.h"
+#include "dissociated/wire.h"
 
 #include <limits>
 

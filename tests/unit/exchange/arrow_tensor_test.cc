@@ -118,7 +118,7 @@ TEST_F(ArrowTensorTest, TypesThatAreNoArraySayWhatToDo) {
   }
   RecordBatch nothing = numbers(field_of(TypeId::kNull), 0);
   nothing.buffers.clear();
-  EXPECT_THAT(refusal(nothing), HasSubstr("no array of elements"));
+  EXPECT_THAT(refusal(nothing), HasSubstr("no elements of fixed size"));
 }
 
 TEST_F(ArrowTensorTest, WhatATypeMeansIsntLost) {
@@ -129,7 +129,7 @@ TEST_F(ArrowTensorTest, WhatATypeMeansIsntLost) {
   Field truth = field_of(TypeId::kInt8);
   truth.metadata = {{"ARROW:extension:name", "arrow.bool8"}};
   EXPECT_THAT(refusal(numbers(truth, 5)), HasSubstr("extension type arrow.bool8"));
-  EXPECT_THAT(refusal(numbers(list_of(2, truth), 2)), HasSubstr("take its storage first"));
+  EXPECT_THAT(refusal(numbers(list_of(2, truth), 2)), HasSubstr("use its storage"));
   EXPECT_THAT(refusal(numbers(list_of(2, shaped(R"({"shape": [3]})", 3)), 2)), HasSubstr("fixed_shape_tensor"))
       << "of the rows alone its shape is known";
 }

@@ -13,7 +13,6 @@
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/copy.h"
 #include "crossdock/exchange/sync.h"
-#include "crossdock/exchange/transfer.h"
 #include "support/cuda_target_test.h"
 #include "unit/device/support.h"
 #include "unit/exchange/support.h"
@@ -251,8 +250,8 @@ TEST_P(CudaArrayTest, ElementsStayInTheirAllocation) {
 
 TEST_P(CudaArrayTest, APointerThatTheDriverDoesntKnow) {
   char here = 0;
-  EXPECT_THAT(refused(made_tensor("int8", {1}, {1}, &here)), HasSubstr("knows nothing of the pointer"));
-  EXPECT_THAT(refused(made_tensor("int8", {1}, {1}, reinterpret_cast<void*>(0x1000))), HasSubstr("knows nothing"));
+  EXPECT_THAT(refused(made_tensor("int8", {1}, {1}, &here)), HasSubstr("doesn't know the pointer"));
+  EXPECT_THAT(refused(made_tensor("int8", {1}, {1}, reinterpret_cast<void*>(0x1000))), HasSubstr("doesn't know"));
   EXPECT_THAT(refused(made_tensor("int8", {1}, {1}, nullptr)), HasSubstr("null pointer"));
 }
 
@@ -524,7 +523,7 @@ TEST_P(CudaArrayTest, WithoutADriverPointerAndStreamAreCarried) {
   EXPECT_THROW(import_cuda_array(&wrong, 3, 0, true, none), InvalidDataError);
   for (const std::int64_t stream : {std::int64_t{0}, std::int64_t{-7}}) {
     import_cuda_array(&wrong, 3, stream, false, none);
-    EXPECT_TRUE(is_ready(wrong.event)) << "no stream is heeded, so that none can be wrong";
+    EXPECT_TRUE(is_ready(wrong.event)) << "the stream is ignored, so it can't be wrong";
   }
 }
 

@@ -1,6 +1,5 @@
 /* Compiles as C11, and twice over. The numbers are DLPack's. */
 #include "crossdock/array/dlpack_abi.h"
-#include "crossdock/array/dlpack_abi.h"
 
 _Static_assert(sizeof(DLDevice) == 8, "the layout of DLPack");
 _Static_assert(sizeof(DLDataType) == 4, "the layout of DLPack");

@@ -1,4 +1,4 @@
-#include "crossdock/exchange/dlpack_stream.h"
+#include "crossdock/exchange/dlpack.h"
 
 #include <gmock/gmock.h>
 
@@ -48,8 +48,8 @@ TEST(DlpackStreamTest, StreamsThatDevicesHave) {
                                 DeviceType::kRocm, DeviceType::kRocmHost, DeviceType::kOneApi, DeviceType::kExtDev}) {
     check_dlpack_stream({type, 0}, std::nullopt);
     check_dlpack_stream({type, 0}, kDLPackNoOrder);
-    EXPECT_THAT(refused({type, 0}, -2), HasSubstr("stream is -1"));
-    EXPECT_THAT(refused({type, 0}, INT64_MIN), HasSubstr("stream is -1"));
+    EXPECT_THAT(refused({type, 0}, -2), HasSubstr("stream must be -1"));
+    EXPECT_THAT(refused({type, 0}, INT64_MIN), HasSubstr("stream must be -1"));
   }
   for (const DeviceType type : {DeviceType::kCuda, DeviceType::kCudaHost, DeviceType::kCudaManaged}) {
     for (const std::int64_t stream : {std::int64_t{1}, std::int64_t{2}, INT64_MAX})
@@ -215,16 +215,16 @@ TEST_F(DlpackStreamSim, OfOursTheWorkStreamIsTheDefaultQueue) {
 
 TEST_F(DlpackStreamSim, OfTheirsItIsWhatTheySay) {
   Tensor tensor = under_way();
-  EXPECT_EQ(device_of_their_stream(tensor, drivers_), device::kZero);
+  EXPECT_EQ(device_of_producer_stream(tensor, drivers_), device::kZero);
   tensor.event = {};
-  note_their_stream(&tensor, across_.native(), drivers_);
+  note_producer_stream(&tensor, across_.native(), drivers_);
   EXPECT_EQ(tensor.queue, across_) << "whichever device's it is";
   tensor.device = {};
-  EXPECT_EQ(device_of_their_stream(tensor, drivers_), std::nullopt);
+  EXPECT_EQ(device_of_producer_stream(tensor, drivers_), std::nullopt);
   tensor.device = {DeviceType::kMetal, 0};
-  EXPECT_EQ(device_of_their_stream(tensor, drivers_), std::nullopt) << "nobody here could order it";
+  EXPECT_EQ(device_of_producer_stream(tensor, drivers_), std::nullopt) << "nobody here could order it";
   tensor.device = {DeviceType::kCudaManaged, 3};
-  EXPECT_EQ(device_of_their_stream(tensor, drivers_), (Device{DeviceType::kCuda, 3}));
+  EXPECT_EQ(device_of_producer_stream(tensor, drivers_), (Device{DeviceType::kCuda, 3}));
 }
 
 TEST(DlpackStreamTest, WithoutADriverTheStreamIsCarried) {
@@ -250,10 +250,10 @@ TEST(DlpackStreamTest, WithoutADriverTheStreamIsCarried) {
     Tensor shown = tensor;
     order_on_work_stream(&shown, none);
     EXPECT_TRUE(is_ready(shown.event));
-    note_their_stream(&tensor, reinterpret_cast<void*>(std::intptr_t{77}), none);
+    note_producer_stream(&tensor, reinterpret_cast<void*>(std::intptr_t{77}), none);
     EXPECT_EQ(number(tensor.queue->native()), 77);
     EXPECT_THROW(order_on_work_stream(&tensor, none), ExportError);
-    note_their_stream(&tensor, nullptr, none);
+    note_producer_stream(&tensor, nullptr, none);
     EXPECT_EQ(number(tensor.queue->native()), standard);
     note_work_stream(&tensor, none);
     EXPECT_EQ(number(tensor.queue->native()), standard);

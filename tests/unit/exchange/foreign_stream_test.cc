@@ -1,4 +1,4 @@
-#include "crossdock/exchange/foreign_stream.h"
+#include "exchange/foreign_stream.h"
 
 #include <gmock/gmock.h>
 
@@ -143,22 +143,22 @@ TEST_P(ForeignCudaStream, DefaultStreamsAreOfTheDeviceThatIsSaidElseCurrent) {
 }
 
 TEST_P(ForeignCudaStream, WhatIsNoStream) {
-  EXPECT_THAT(refused(-1), HasSubstr("the handle -1"));
-  EXPECT_THAT(refused(1, Device{}), HasSubstr("one of cpu"));
+  EXPECT_THAT(refused(-1), HasSubstr("-1 is not a valid handle"));
+  EXPECT_THAT(refused(1, Device{}), HasSubstr("cpu, is not a CUDA device"));
   if (!on_fake()) return;  // CUDA may look into what it is given
-  EXPECT_THAT(refused(0x1234560), HasSubstr("has ended, or was never one"));
+  EXPECT_THAT(refused(0x1234560), HasSubstr("was destroyed, or is not a stream"));
   void* stream = nullptr;
   on(0, [&] {
     stream = cuda_->make_stream();
     cuda_->run("cuStreamDestroy_v2", stream);
   });
-  EXPECT_THAT(refused(number(stream)), HasSubstr("has ended, or was never one"));
+  EXPECT_THAT(refused(number(stream)), HasSubstr("was destroyed, or is not a stream"));
 }
 
 TEST_P(ForeignCudaStream, OfAnotherContextThanTheOneThatIsOpen) {
   void* foreign = cuda_->make_context(0);
   void* stream = cuda_->make_stream();
-  EXPECT_THAT(refused(number(stream)), HasSubstr("make the stream in that one"));
+  EXPECT_THAT(refused(number(stream)), HasSubstr("make the stream in that context"));
   cuda_->run("cuStreamDestroy_v2", stream);
   cuda_->run("cuCtxDestroy_v2", foreign);
 }

@@ -1,4 +1,4 @@
-#include "crossdock/exchange/transfer.h"
+#include "crossdock/exchange/copy.h"
 
 #include <chrono>
 #include <memory>

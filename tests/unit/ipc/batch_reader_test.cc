@@ -101,7 +101,7 @@ TEST(BatchReader, BuffersMustLieInTheBody) {
   EXPECT_EQ(with({64, 0}), "");
   for (const Buffer bad : {Buffer(-8, 8), Buffer(0, -8), Buffer(0, 65), Buffer(64, 1), Buffer(65, 0), Buffer(kMax, 1),
                            Buffer(1, kMax), Buffer(kMax, kMax), Buffer(kMin, 0), Buffer(0, kMin)}) {
-    EXPECT_THAT(with(bad), HasSubstr("doesn't lie in the body")) << bad.offset() << ' ' << bad.length();
+    EXPECT_THAT(with(bad), HasSubstr("isn't inside the body")) << bad.offset() << ' ' << bad.length();
   }
 }
 
@@ -188,7 +188,8 @@ TEST(BatchReader, ChildrenMustBeLongEnoughForTheirParents) {
       one(field("f", array::Type{.id = TypeId::kFixedSizeList, .fixed_size = 3}, {field("x", TypeId::kInt8)}));
   EXPECT_EQ(error(with_list, {4, {{4, 0}, {12, 0}}, {{0, 0}, {0, 0}, {0, 12}}, 64}), "");
   EXPECT_THAT(error(with_list, {4, {{4, 0}, {11, 0}}, {{0, 0}, {0, 0}, {0, 12}}, 64}), HasSubstr("needs 12"));
-  EXPECT_THAT(error(with_list, {kMax, {{kMax, 0}, {0, 0}}, {{0, 0}, {0, 0}, {0, 0}}, 64}), HasSubstr("too many"));
+  EXPECT_THAT(error(with_list, {kMax, {{kMax, 0}, {0, 0}}, {{0, 0}, {0, 0}, {0, 0}}, 64}),
+              HasSubstr("their number overflows"));
 
   const array::Schema after(
       {field("s", array::Type{.id = TypeId::kStruct}, {field("x", TypeId::kNull)}), field("last", TypeId::kNull)});
@@ -306,7 +307,7 @@ TEST(BatchReader, UnionsOfV4LoseTheirBitmap) {
   }
   for (const std::int64_t nulls : {1, -1}) {
     const std::string refused = error_of<UnsupportedTypeError>([&] { read(schema, with(nulls, {39, 1})); });
-    EXPECT_THAT(refused, HasSubstr("field \"u\" (dense_union[0, 1]): its own nulls"));
+    EXPECT_THAT(refused, HasSubstr("field \"u\" (dense_union[0, 1]): it has nulls of its own"));
   }
   Batch newer = with(0, {0, 0});
   newer.version = flatbuf::MetadataVersion::V5;

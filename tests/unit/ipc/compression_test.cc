@@ -1,4 +1,4 @@
-#include "crossdock/ipc/compression.h"
+#include "ipc/compression.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -249,9 +249,9 @@ TEST(Compression, LengthsThatLie) {
     const auto with_length = [&](std::int64_t length) {
       return broken(codec, {}, [&](auto* body) { store_le(body->data(), length); });
     };
-    EXPECT_THAT(with_length(-2), HasSubstr("the length before it is -2"));
-    EXPECT_THAT(with_length(std::numeric_limits<std::int64_t>::min()), HasSubstr("the length before it is"));
-    EXPECT_THAT(with_length(8001), HasSubstr("holds less"));
+    EXPECT_THAT(with_length(-2), HasSubstr("its length prefix is -2"));
+    EXPECT_THAT(with_length(std::numeric_limits<std::int64_t>::min()), HasSubstr("its length prefix is"));
+    EXPECT_THAT(with_length(8001), HasSubstr("decompresses to fewer"));
     EXPECT_NE(with_length(8008), "");
     EXPECT_THAT(with_length(7999), HasSubstr("too few for 1000 elements")) << "found before anything is decoded";
     EXPECT_THAT(with_length(0), HasSubstr("too few for 1000 elements"));
@@ -306,7 +306,7 @@ TEST(Compression, ABufferIsExactlyOneFrame) {
         << "two frames of which each has the length";
     EXPECT_NE(broken(codec, {}, [](auto* body) { std::fill(body->begin() + 8, body->end(), std::byte{0}); }), "");
     for (const std::size_t n : {1u, 7u}) {
-      EXPECT_THAT(broken(codec, {}, [n](auto* body) { body->resize(n); }), HasSubstr("no room for its length"));
+      EXPECT_THAT(broken(codec, {}, [n](auto* body) { body->resize(n); }), HasSubstr("too few for its length prefix"));
     }
   }
 }
@@ -347,7 +347,8 @@ TEST(Compression, CallsThatMakeNoSense) {
               HasSubstr("decompressing a body of 8 bytes"));
   array::RecordBatch on_gpu = columns.batch;
   on_gpu.device = {.type = device::DeviceType::kCuda, .id = 0};
-  EXPECT_THAT(error_of<InvalidArgumentError>([&] { compressor.compress(on_gpu); }), HasSubstr("can't be read here"));
+  EXPECT_THAT(error_of<InvalidArgumentError>([&] { compressor.compress(on_gpu); }),
+              HasSubstr("the host can't read its memory"));
 }
 
 }  // namespace

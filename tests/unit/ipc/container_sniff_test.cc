@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "crossdock/core/error.h"
-#include "crossdock/ipc/container.h"
+#include "ipc/container.h"
 #include "samples.h"
 
 namespace crossdock::ipc::testing {

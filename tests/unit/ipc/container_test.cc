@@ -1,4 +1,4 @@
-#include "crossdock/ipc/container.h"
+#include "ipc/container.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -148,11 +148,11 @@ TEST(Container, StreamsThatBreakTheOrder) {
   ContainerWriter two_schemas;
   two_schemas.message(encoder.schema(*schema));
   two_schemas.message(encoder.schema(*schema));
-  EXPECT_THAT(error<InvalidDataError>(two_schemas.out), HasSubstr("another kind"));
+  EXPECT_THAT(error<InvalidDataError>(two_schemas.out), HasSubstr("which isn't allowed here"));
   ContainerWriter unknown_dictionary;
   unknown_dictionary.message(encoder.schema(*schema));
   unknown_dictionary.message(encoder.dictionary_batch(make_batch(schema->dictionaries()[0].values, 1), 5, false));
-  EXPECT_THAT(error<InvalidDataError>(unknown_dictionary.out), HasSubstr("dictionary 5 belongs to no field"));
+  EXPECT_THAT(error<InvalidDataError>(unknown_dictionary.out), HasSubstr("dictionary 5 isn't used by any field"));
   ContainerWriter other_batch;
   other_batch.message(encoder.schema(*schema));
   other_batch.message(encoder.record_batch(make_batch(floats(7), 1)));
@@ -298,12 +298,12 @@ TEST(Container, BlocksOutOfRange) {
   };
   constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
   for (const std::int64_t offset : {std::int64_t{-8}, std::int64_t{1} << 40, kMax, kMax - 8}) {
-    EXPECT_THAT(with(offset, 64, 64), HasSubstr("lie before the footer")) << offset;
+    EXPECT_THAT(with(offset, 64, 64), HasSubstr("end before the footer")) << offset;
   }
-  EXPECT_THAT(with(8, 0, 64), HasSubstr("lie before the footer"));
-  EXPECT_THAT(with(8, -1, 64), HasSubstr("lie before the footer"));
-  EXPECT_THAT(with(8, 0x7fffffff, 64), HasSubstr("lie before the footer"));
-  EXPECT_THAT(with(8, 64, -64), HasSubstr("lie before the footer"));
+  EXPECT_THAT(with(8, 0, 64), HasSubstr("end before the footer"));
+  EXPECT_THAT(with(8, -1, 64), HasSubstr("end before the footer"));
+  EXPECT_THAT(with(8, 0x7fffffff, 64), HasSubstr("end before the footer"));
+  EXPECT_THAT(with(8, 64, -64), HasSubstr("end before the footer"));
   EXPECT_NE(with(8, 4, 0), "") << "a block shorter than its prefix";
   EXPECT_NE(with(16, 64, 0), "") << "a block that starts within a message";
 }
@@ -319,7 +319,7 @@ TEST(Container, BlocksOfAnotherKind) {
   std::vector<flatbuf::Block> kept;
   bend.dictionaries = [&](std::vector<flatbuf::Block>* blocks) { kept.swap(*blocks); };
   bend.batches = [&](std::vector<flatbuf::Block>* blocks) { blocks->push_back(kept.front()); };
-  EXPECT_THAT(error<InvalidDataError>(file(bend)), HasSubstr("another kind"));
+  EXPECT_THAT(error<InvalidDataError>(file(bend)), HasSubstr("which isn't allowed here"));
 }
 
 TEST(Container, ReplacedDictionaryInTheFileForm) {

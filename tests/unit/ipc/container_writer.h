@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "crossdock/ipc/metadata.h"
+#include "ipc/metadata.h"
 
 namespace crossdock::ipc::testing {
 

@@ -1,4 +1,4 @@
-#include "crossdock/ipc/describe.h"
+#include "ipc/describe.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -151,7 +151,7 @@ TEST(DescribeBatch, FindsDictionariesAndNamesWhatIsWrong) {
   const auto values = make_batch(schema.dictionaries()[0].values, 2);
   EXPECT_EQ(described(encoder.dictionary_batch(values, 9, false), schema).nodes.size(), 2u);
   EXPECT_THAT(error_of<InvalidDataError>([&] { described(encoder.dictionary_batch(values, 8, false), schema); }),
-              HasSubstr("dictionary 8 belongs to no field"));
+              HasSubstr("dictionary 8 isn't used by any field"));
   EXPECT_THROW(described(encoder.schema(schema), schema), InvalidArgumentError);
   // A batch of another schema.
   EXPECT_THROW(described(encoder.record_batch(make_batch(floats(3), 1)), schema), InvalidDataError);

@@ -1,4 +1,4 @@
-#include "crossdock/ipc/dictionary_store.h"
+#include "ipc/dictionary_store.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -82,7 +82,7 @@ TEST(DictionaryStore, ADeltaOfNothing) {
   const Plain plain;
   DictionaryStore store;
   EXPECT_THAT(error_of<InvalidDataError>([&] { store.put(3, numbers(plain.values, {1}), true); }),
-              HasSubstr("before it came itself"));
+              HasSubstr("was not sent before it"));
 }
 
 TEST(DictionaryStore, ADeltaAfterItsInnerDictionaryWasReplaced) {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "crossdock/ipc/file_writer.h"
+#include "ipc/file_writer.h"
 
 namespace crossdock::ipc::testing {
 

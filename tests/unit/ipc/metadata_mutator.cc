@@ -6,7 +6,7 @@
 #include <fstream>
 #include <stdexcept>
 
-#include "crossdock/core/bytes.h"
+#include "core/bytes.h"
 
 namespace crossdock::ipc::testing {
 namespace {

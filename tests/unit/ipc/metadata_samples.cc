@@ -7,9 +7,9 @@
 
 #include "container_writer.h"
 #include "crossdock/core/error.h"
-#include "crossdock/ipc/container.h"
-#include "crossdock/ipc/describe.h"
-#include "crossdock/ipc/tensor.h"
+#include "ipc/container.h"
+#include "ipc/describe.h"
+#include "ipc/tensor.h"
 #include "samples.h"
 
 namespace crossdock::ipc::testing {

@@ -1,4 +1,4 @@
-#include "crossdock/ipc/realign.h"
+#include "ipc/realign.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,7 +8,7 @@
 
 #include "crossdock/array/record_batch.h"
 #include "crossdock/array/schema.h"
-#include "crossdock/ipc/metadata.h"
+#include "ipc/metadata.h"
 
 namespace crossdock::ipc::testing {
 

@@ -8,6 +8,8 @@
 
 #include "crossdock/core/error.h"
 #include "crossdock/ipc/file_reader.h"
+#include "ipc/compression.h"
+#include "ipc/container.h"
 #include "samples.h"
 
 namespace crossdock::ipc::testing {

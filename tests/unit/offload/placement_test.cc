@@ -7,7 +7,6 @@
 
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/copy.h"
-#include "crossdock/offload/collocate.h"
 #include "unit/device/support.h"
 #include "unit/offload/support.h"
 

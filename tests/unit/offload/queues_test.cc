@@ -1,4 +1,4 @@
-#include "crossdock/offload/queues.h"
+#include "crossdock/offload/queue_manager.h"
 
 #include <atomic>
 #include <thread>

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "crossdock/device/registry.h"
-#include "crossdock/device/sim.h"
-#include "crossdock/offload/queues.h"
+#include "crossdock/offload/queue_manager.h"
+#include "device/sim.h"
 
 namespace crossdock::offload {
 

@@ -8,12 +8,14 @@
 #include <future>
 
 #include "crossdock/core/error.h"
-#include "crossdock/dissociated/uri.h"
 #include "crossdock/session/client.h"
 #include "crossdock/session/server.h"
-#include "crossdock/transport/memory.h"
+#include "dissociated/uri.h"
 #include "support/batches.h"
 #include "support/leftovers.h"
+#include "transport/memory.h"
+#include "transport/registry.h"
+#include "transport/shm.h"
 
 namespace crossdock::session {
 namespace {
@@ -334,7 +336,7 @@ TEST_F(ByValueTest, UnknownSchemesAndWrongRolesAreNamed) {
   expect([&] { Server{options}; }, "'pigeon'");
   options.uris = {};
   expect([&] { Server{options}; }, "at least one URI");
-  expect([&] { Client("memory:x?stream=data&want_data=1", ClientOptions{}); }, "give the URIs of both");
+  expect([&] { Client("memory:x?stream=data&want_data=1", ClientOptions{}); }, "give both URIs");
   expect([&] { Client("shm:x?stream=data", "shm:y", {}); }, "the metadata");
 }
 

@@ -13,14 +13,14 @@
 #include <gtest/gtest.h>
 
 #include "crossdock/core/error.h"
-#include "crossdock/dissociated/uri.h"
-#include "crossdock/dissociated/wire.h"
 #include "crossdock/session/client.h"
 #include "crossdock/session/server.h"
-#include "crossdock/transport/shm.h"
+#include "dissociated/uri.h"
+#include "dissociated/wire.h"
 #include "support/batches.h"
 #include "support/leftovers.h"
 #include "support/process.h"
+#include "transport/shm.h"
 
 namespace crossdock::session {
 namespace {
@@ -283,7 +283,7 @@ TEST_F(ConsumerTest, StreamsAtOnceHaveALimitOverAllConnectionsAndHeldOnesCount) 
     keep_one();
     FAIL() << "a stream over the limit";
   } catch (const LeaseLimitError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("max_streams is 5, and this consumer has 5 already: a stream counts"));
+    EXPECT_THAT(error.what(), HasSubstr("max_streams is 5, and this consumer already has 5: a stream counts"));
   }
   kept.pop_back();
   keep_one();

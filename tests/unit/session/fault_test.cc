@@ -12,7 +12,6 @@
 #include "crossdock/core/error.h"
 #include "crossdock/session/client.h"
 #include "crossdock/session/server.h"
-#include "crossdock/transport/memory.h"
 #include "session/consumer.h"
 #include "session/dictionary_tracker.h"
 #include "session/live_stream.h"
@@ -21,6 +20,7 @@
 #include "session/source_reader.h"
 #include "support/batches.h"
 #include "support/leftovers.h"
+#include "transport/memory.h"
 
 /// Sources that fail, consumers that are slow, and ends that come at a bad moment.
 namespace crossdock::session {
@@ -215,14 +215,14 @@ TEST_F(FaultTest, ASourceThatWasStoppedIsNoStreamThatEnded) {
   while (stream.peek(&out) != ServerStream::State::kReady) std::this_thread::yield();
   stream.pop();  // the schema
   entered.get_future().wait();
-  EXPECT_EQ(consumer->left_behind(), 0u);
+  EXPECT_EQ(consumer->abandoned(), 0u);
   source->stop();
-  EXPECT_EQ(consumer->left_behind(), 1u);
+  EXPECT_EQ(consumer->abandoned(), 1u);
   EXPECT_EQ(consumer->streams(), 1u) << "it is still in its producer";
   sources->close();
   go_on.set_value();
   EXPECT_TRUE(sources->wait({}));
-  EXPECT_EQ(consumer->left_behind(), 0u);
+  EXPECT_EQ(consumer->abandoned(), 0u);
   EXPECT_EQ(consumer->streams(), 0u);
   EXPECT_THROW(stream.peek(&out), ClosedError) << "a consumer would take what it has for the whole stream";
 }
@@ -249,12 +249,12 @@ TEST_F(FaultTest, ASourceThatNeverBeganIsForgottenAtOnce) {
     LiveStream stream(source);
     EXPECT_EQ(consumer->streams(), 2u);
     source->stop();
-    EXPECT_EQ(consumer->left_behind(), 0u);
+    EXPECT_EQ(consumer->abandoned(), 0u);
     EXPECT_EQ(consumer->streams(), 1u);
     Outgoing out;
     EXPECT_THROW(stream.peek(&out), ClosedError) << "a consumer would take nothing for the whole stream";
   }
-  EXPECT_EQ(consumer->left_behind(), 0u) << "it was stopped twice";
+  EXPECT_EQ(consumer->abandoned(), 0u) << "it was stopped twice";
   sources->close();
   go_on.set_value();
   EXPECT_TRUE(sources->wait({}));

@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/unique_fd.h"
 #include "crossdock/core/error.h"
 #include "crossdock/session/client.h"
 #include "crossdock/session/file.h"

@@ -9,15 +9,17 @@
 #include <gtest/gtest.h>
 
 #include "crossdock/core/error.h"
-#include "crossdock/device/region_table.h"
-#include "crossdock/dissociated/uri.h"
 #include "crossdock/session/client.h"
 #include "crossdock/session/server.h"
-#include "crossdock/transport/shm.h"
-#include "crossdock/transport/tcp.h"
+#include "device/region_table.h"
+#include "dissociated/uri.h"
+#include "dissociated/wire.h"
+#include "session/observe.h"
 #include "support/batches.h"
 #include "support/leftovers.h"
 #include "support/log_lines.h"
+#include "transport/shm.h"
+#include "transport/tcp.h"
 
 namespace crossdock::session {
 namespace {
@@ -91,7 +93,7 @@ TEST_P(ForeignFree, EndsTheConnectionThatSentItAndNoOther) {
     EXPECT_THROW(read_to_the_end(*thief), ConnectionError);
   }
   const auto n = static_cast<int>(lent.size());
-  EXPECT_TRUE(log_.wait_until([&] { return log_.count("not lent on this connection") == n; }));
+  EXPECT_TRUE(log_.wait_until([&] { return log_.count("not leased on this connection") == n; }));
   // What the reader holds isn't written to again, and its stream goes on.
   for (int i = 2; i < 50; ++i) expect_numbers(reader->next(), i);
   for (std::size_t i = 0; i < kept.size(); ++i) expect_numbers(kept[i], static_cast<std::int64_t>(i));

@@ -8,14 +8,14 @@
 
 #include <gtest/gtest.h>
 
-#include "crossdock/core/bytes.h"
-#include "crossdock/dissociated/uri.h"
+#include "core/bytes.h"
 #include "crossdock/session/client.h"
 #include "crossdock/session/server.h"
-#include "crossdock/transport/shm.h"
+#include "dissociated/uri.h"
 #include "support/batches.h"
 #include "support/leftovers.h"
 #include "support/log_lines.h"
+#include "transport/shm.h"
 
 namespace crossdock::session {
 namespace {
@@ -41,7 +41,7 @@ class FreesTest : public testing::NoLeftovers {
     options.transports = shm_of(kSmallRing);
     options.log = [this](LogLevel level, std::string_view text) {
       lines_.callback()(level, text);
-      if (text.find("known are want_data") == std::string_view::npos) return;
+      if (text.find("known tags are want_data") == std::string_view::npos) return;
       stopped_.set_value();
       go_.get_future().wait();
     };

@@ -17,24 +17,24 @@
 #include <gtest/gtest.h>
 
 #include "crossdock/core/error.h"
-#include "crossdock/device/region_table.h"
-#include "crossdock/dissociated/uri.h"
-#include "crossdock/dissociated/wire.h"
-#include "crossdock/ipc/compression.h"
-#include "crossdock/ipc/metadata.h"
 #include "crossdock/session/client.h"
 #include "crossdock/session/server.h"
-#include "crossdock/transport/memory.h"
-#include "crossdock/transport/shm.h"
-#include "crossdock/transport/tcp.h"
+#include "device/region_table.h"
+#include "dissociated/uri.h"
+#include "dissociated/wire.h"
+#include "ipc/compression.h"
+#include "ipc/metadata.h"
 #include "support/batches.h"
 #include "support/leftovers.h"
 #include "support/process.h"
 #include "support/temporary_folder.h"
+#include "transport/memory.h"
+#include "transport/shm.h"
 #include "transport/shm/packets.h"
 #include "transport/shm/ring_memory.h"
 #include "transport/shm/socket.h"
 #include "transport/shm/socket_path.h"
+#include "transport/tcp.h"
 
 /// Peers that speak the transport's protocol well and what goes over it badly. What they can do to the transport itself
 /// is tested there.

@@ -7,10 +7,10 @@
 
 #include <gtest/gtest.h>
 
+#include "core/release.h"
 #include "crossdock/core/error.h"
 #include "crossdock/session/client.h"
 #include "crossdock/session/server.h"
-#include "crossdock/core/release.h"
 #include "support/batches.h"
 #include "support/failing_allocations.h"
 #include "support/leftovers.h"

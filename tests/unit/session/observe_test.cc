@@ -1,4 +1,4 @@
-#include "crossdock/session/observe.h"
+#include "session/observe.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,9 +9,9 @@
 #include "crossdock/core/error.h"
 #include "crossdock/session/client.h"
 #include "crossdock/session/server.h"
-#include "crossdock/transport/memory.h"
 #include "support/batches.h"
 #include "support/leftovers.h"
+#include "transport/memory.h"
 
 namespace crossdock::session {
 namespace {
@@ -101,7 +101,7 @@ TEST(DecodeWire, MalformedMessagesAreShownAndNotThrown) {
               HasSubstr("number 1  metadata  malformed: the metadata: "));
   EXPECT_THAT(line(Direction::kReceived, 1ull << 40, {}), HasSubstr("malformed  tag 0x10000000000  0 bytes: "));
   EXPECT_THAT(line(Direction::kReceived, 1ull << 56, as_bytes("short")), HasSubstr("malformed  tag "));
-  EXPECT_THAT(line(Direction::kSent, kFreeData, as_bytes("short")), HasSubstr("no multiple of 8"));
+  EXPECT_THAT(line(Direction::kSent, kFreeData, as_bytes("short")), HasSubstr("not a multiple of 8"));
   EXPECT_THAT(line(Direction::kSent, 3, {}), HasSubstr("neither want_data nor free_data"));
   EXPECT_EQ(decoded(Direction::kSent, 3, {}).kind, WireKind::kBad);
 }

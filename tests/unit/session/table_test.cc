@@ -6,9 +6,9 @@
 #include <gtest/gtest.h>
 
 #include "crossdock/core/error.h"
-#include "crossdock/dissociated/uri.h"
 #include "crossdock/session/client.h"
 #include "crossdock/session/server.h"
+#include "dissociated/uri.h"
 #include "support/batches.h"
 #include "support/leftovers.h"
 #include "support/temporary_folder.h"

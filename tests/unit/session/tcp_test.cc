@@ -9,6 +9,7 @@
 #include "crossdock/session/transports.h"
 #include "support/batches.h"
 #include "support/leftovers.h"
+#include "transport/registry.h"
 
 namespace crossdock::session {
 namespace {

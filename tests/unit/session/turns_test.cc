@@ -19,11 +19,11 @@
 #include <utility>
 #include <vector>
 
-#include "crossdock/core/unique_fd.h"
+#include "core/unique_fd.h"
 #include "crossdock/session/server.h"
-#include "crossdock/transport/registry.h"
 #include "session/turn_budget.h"
 #include "support/batches.h"
+#include "transport/registry.h"
 
 namespace crossdock::session {
 namespace {

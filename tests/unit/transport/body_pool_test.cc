@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "crossdock/core/error.h"
-#include "crossdock/transport/body_memory.h"
+#include "transport/body_memory.h"
 
 namespace crossdock::transport {
 namespace {

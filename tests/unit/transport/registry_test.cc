@@ -1,11 +1,11 @@
-#include "crossdock/transport/registry.h"
+#include "transport/registry.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "crossdock/core/error.h"
-#include "crossdock/transport/memory.h"
-#include "crossdock/transport/shm.h"
+#include "transport/memory.h"
+#include "transport/shm.h"
 
 namespace crossdock::transport {
 namespace {
@@ -34,7 +34,7 @@ TEST(TransportRegistry, SaysWhatThereIsAndWhatIsMissing) {
     }
     return "found";
   };
-  EXPECT_THAT(what("tcp"), HasSubstr("none at all"));
+  EXPECT_THAT(what("tcp"), HasSubstr("the schemes are none"));
   registry.add(make_memory_transport());
   registry.add_missing("ucx", "libucp.so.0, install libucx0");
   EXPECT_THAT(what("tcp"), HasSubstr("memory:"));

@@ -6,7 +6,7 @@
 #include <future>
 #include <thread>
 
-#include "crossdock/device/region.h"
+#include "device/region.h"
 #include "shm_support.h"
 
 namespace crossdock::transport::shm_test {
@@ -388,7 +388,8 @@ TEST_F(ShmConnectionTest, ASignalHasTheHookAsked) {
   std::thread killer([&, done = over.get_future()] {
     while (done.wait_for(1ms) == std::future_status::timeout) ::pthread_kill(self, SIGUSR1);
   });
-  EXPECT_THROW(wait_readable(*client_, WaitMode::kBlock, in_ms(10'000), [] { return signalled.load(); }), InterruptedError);
+  EXPECT_THROW(wait_readable(*client_, WaitMode::kBlock, in_ms(10'000), [] { return signalled.load(); }),
+               InterruptedError);
   over.set_value();
   killer.join();
   ::sigaction(SIGUSR1, &before, nullptr);

@@ -6,11 +6,11 @@
 #include <sys/resource.h>
 
 #include "crossdock/core/error.h"
-#include "crossdock/device/region.h"
-#include "packets.h"
-#include "ring_memory.h"
+#include "device/region.h"
 #include "shm_support.h"
-#include "socket.h"
+#include "transport/shm/packets.h"
+#include "transport/shm/ring_memory.h"
+#include "transport/shm/socket.h"
 
 namespace crossdock::transport::shm_test {
 namespace {
@@ -42,9 +42,11 @@ constexpr unsigned kMessages = 1'000'000;
 #endif
 
 class ShmProcessesByWait : public ShmProcesses, public ::testing::WithParamInterface<WaitMode> {};
-INSTANTIATE_TEST_SUITE_P(Modes, ShmProcessesByWait, ::testing::Values(WaitMode::kSpin, WaitMode::kBlock, WaitMode::kAuto),
-                         [](const auto& test) {
-                           return test.param == WaitMode::kSpin ? "Spin" : test.param == WaitMode::kBlock ? "Block" : "Auto";
+INSTANTIATE_TEST_SUITE_P(Modes, ShmProcessesByWait,
+                         ::testing::Values(WaitMode::kSpin, WaitMode::kBlock, WaitMode::kAuto), [](const auto& test) {
+                           return test.param == WaitMode::kSpin    ? "Spin"
+                                  : test.param == WaitMode::kBlock ? "Block"
+                                                                   : "Auto";
                          });
 
 TEST_P(ShmProcessesByWait, StreamsOneWay) {

@@ -10,10 +10,10 @@
 #include <thread>
 #include <vector>
 
-#include "control_socket.h"
-#include "packets.h"
 #include "shm_support.h"
-#include "socket.h"
+#include "transport/shm/control_socket.h"
+#include "transport/shm/packets.h"
+#include "transport/shm/socket.h"
 
 namespace crossdock::transport::shm_test {
 namespace {
@@ -104,12 +104,12 @@ TEST_F(ShmSlowClose, InAnOpening) {
     send_slow(socket, shm::encode(Hello{.max_message = 1000}), n);
     expect_soon([&] { EXPECT_EQ(listener_->accept(), nullptr); });
     EXPECT_EQ(listener_->handshakes(), 0U);
-    shm::Refused refused;
+    Refused refused;
     ASSERT_TRUE(shm::decode(socket.receive(), &refused));
-    EXPECT_EQ(refused.code, shm::Refusal::kMalformed);
+    EXPECT_EQ(refused.code, Refusal::kMalformed);
     EXPECT_TRUE(socket.receive().empty()) << "the connection has ended, although its socket isn't closed yet";
   }
-  EXPECT_TRUE(log_.says("came with descriptors"));
+  EXPECT_TRUE(log_.says("has descriptors"));
 }
 
 TEST_F(ShmSlowClose, BehindAnOpeningThatIsRefused) {

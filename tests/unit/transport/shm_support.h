@@ -23,14 +23,14 @@
 #include <utility>
 #include <vector>
 
+#include "core/unique_fd.h"
 #include "crossdock/core/error.h"
-#include "crossdock/core/unique_fd.h"
-#include "crossdock/transport/shm.h"
-#include "crossdock/transport/transport.h"
-#include "ring.h"
-#include "ring_memory.h"
 #include "support/leftovers.h"
 #include "support/process.h"
+#include "transport/shm.h"
+#include "transport/shm/ring.h"
+#include "transport/shm/ring_memory.h"
+#include "transport/transport.h"
 
 /// Helpers of the shm transport's tests.
 namespace crossdock::transport::shm_test {
@@ -169,7 +169,8 @@ inline std::vector<std::byte> receive_or_throw(Connection& connection, WaitMode 
   }
 }
 
-inline void send_or_throw(Connection& connection, ByteSpan bytes, WaitMode mode = WaitMode::kAuto, int timeout_ms = 10000) {
+inline void send_or_throw(Connection& connection, ByteSpan bytes, WaitMode mode = WaitMode::kAuto,
+                          int timeout_ms = 10000) {
   const std::int64_t deadline = in_ms(timeout_ms);
   while (!connection.send(bytes, {})) {
     if (!wait_readable(connection, mode, deadline, nullptr)) throw TimeoutError("no room came");

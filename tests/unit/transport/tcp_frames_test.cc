@@ -11,7 +11,7 @@
 #include <new>
 
 #include "crossdock/core/error.h"
-#include "crossdock/device/region.h"
+#include "device/region.h"
 #include "support/failing_allocations.h"
 #include "support/temporary_folder.h"
 #include "transport/tcp/frame_reader.h"
@@ -23,10 +23,10 @@ namespace {
 /// Bytes that are read as many at a time as told, and written likewise.
 class FakeStream final : public ByteStream {
  public:
-  Moved read(std::span<const iovec> parts) override {
-    if (input.empty()) return ended ? Moved{Moved::State::kEnd} : Moved{};
+  IoResult read(std::span<const iovec> parts) override {
+    if (input.empty()) return ended ? IoResult{IoResult::State::kEnd} : IoResult{};
     std::size_t left = std::min(at_once, input.size());
-    Moved moved{Moved::State::kSome};
+    IoResult moved{IoResult::State::kBytes};
     for (const iovec& part : parts) {
       const std::size_t n = std::min(left, part.iov_len);
       std::copy_n(input.begin(), n, static_cast<std::byte*>(part.iov_base));
@@ -36,11 +36,11 @@ class FakeStream final : public ByteStream {
     }
     return moved;
   }
-  Moved write(std::span<const iovec> parts) override {
+  IoResult write(std::span<const iovec> parts) override {
     ++writes;
-    if (ended) return {Moved::State::kEnd};
+    if (ended) return {IoResult::State::kEnd};
     if (room == 0) return {};
-    Moved moved{Moved::State::kSome};
+    IoResult moved{IoResult::State::kBytes};
     for (const iovec& part : parts) {
       const std::size_t n = std::min(room, part.iov_len);
       const auto* from = static_cast<const std::byte*>(part.iov_base);

@@ -8,8 +8,8 @@
 #include <cstring>
 #include <thread>
 
+#include "core/unique_fd.h"
 #include "crossdock/core/error.h"
-#include "crossdock/core/unique_fd.h"
 #include "tcp_support.h"
 #include "transport/tcp/address.h"
 #include "transport/tcp/crc32c.h"
@@ -178,7 +178,7 @@ TEST_F(TcpHandshake, NoTokenWhereOneIsNeeded) {
   options.token = "correct";
   listen(options);
   serve_in_background();
-  expect_connect_fails<PermissionError>({}, "needs a token");
+  expect_connect_fails<PermissionError>({}, "requires a token");
 }
 
 TEST_F(TcpHandshake, AServerThatDoesNotKnowTheTokenIsNotTrusted) {
@@ -186,7 +186,7 @@ TEST_F(TcpHandshake, AServerThatDoesNotKnowTheTokenIsNotTrusted) {
   serve_in_background();
   TcpOptions options;
   options.token = "correct";
-  expect_connect_fails<PermissionError>(options, "asks for no token");
+  expect_connect_fails<PermissionError>(options, "requests no token");
 }
 
 /// A server's end played by the test: `answer` gets the accepted socket.
@@ -258,7 +258,7 @@ TEST_F(TcpHandshake, ClientsNameWhatTheyMet) {
   meet(short_welcome, ErrorCode::kHandshake, "too short");
   meet(encode(some_hello()), ErrorCode::kHandshake, "something else");
   const std::string http = "HTTP/1.1 400 Bad Request\r\n\r\n";
-  meet({as_bytes(http).begin(), as_bytes(http).end()}, ErrorCode::kHandshake, "no Crossdock server");
+  meet({as_bytes(http).begin(), as_bytes(http).end()}, ErrorCode::kHandshake, "not a Crossdock server");
   meet({}, ErrorCode::kHandshake, "instead of answering");
   meet(encode(Refused{Refusal::kResources, "no room\n\x1b[31m"}), ErrorCode::kConnection, "no room\\n\\x1b[31m");
 }
@@ -360,10 +360,10 @@ TEST_F(TcpHandshake, BadOpeningsAreRefusedByName) {
   EXPECT_EQ(send(bad).code, Refusal::kMalformed) << "too short";
   bad = hello;
   store_le(&bad[48], std::uint32_t{3});
-  EXPECT_THAT(send(summed(bad)).reason, HasSubstr("kind 3"));
+  EXPECT_THAT(send(summed(bad)).reason, HasSubstr("channel role 3"));
   bad = hello;
   store_le(&bad[32], std::uint64_t{0});
-  EXPECT_THAT(send(summed(bad)).reason, HasSubstr("takes no message"));
+  EXPECT_THAT(send(summed(bad)).reason, HasSubstr("max_message is 0"));
   EXPECT_EQ(send({as_bytes("GET / HTTP/1.1\r\nHost: x\r\n\r\n").begin(),
                   as_bytes("GET / HTTP/1.1\r\nHost: x\r\n\r\n").begin() + 27})
                 .code,
@@ -389,7 +389,7 @@ TEST_F(TcpHandshake, ADamagedOpeningIsRefusedAtWhateverByte) {
     EXPECT_EQ(preamble.type, RecordType::kRefused) << at;
   }
   stop();
-  EXPECT_THAT(log_, HasSubstr("the opening arrived damaged"));
+  EXPECT_THAT(log_, HasSubstr("the client's HELLO was damaged"));
 }
 
 TEST_F(TcpHandshake, ADamagedWelcomeIsRefusedAtWhateverByte) {
@@ -440,7 +440,7 @@ TEST_F(TcpHandshake, WhoDemandsChecksumsRefusesAPeerWithoutThem) {
   off.checksum = Checksum::kOff;
   listen(on);
   serve_in_background();
-  expect_connect_fails<HandshakeError>(off, "demands checksums");
+  expect_connect_fails<HandshakeError>(off, "requires checksums");
   stop();
   listen(off);
   serve_in_background();
@@ -528,11 +528,11 @@ TEST_F(TcpHandshake, WrongTokensOfOneAddressKeepNobodyElseOut) {
   int late = 0;
   for (const RawSocket& guesser : guessers) {
     const Refused refused = refusal_of(guesser);
-    if (refused.code == Refusal::kToken) {
+    if (refused.code == Refusal::kNotAllowed) {
       ++late;
     } else {
       EXPECT_EQ(refused.code, Refusal::kResources);
-      EXPECT_THAT(refused.reason, HasSubstr("too many wrong tokens came from this address"));
+      EXPECT_THAT(refused.reason, HasSubstr("too many wrong tokens arrived from this address"));
     }
   }
   EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(900));
@@ -560,7 +560,7 @@ TEST_F(TcpHandshake, AProofIsGoodForOneHandshakeOnly) {
     const auto answer = socket.receive_record();
     if (proof) {
       EXPECT_TRUE(decode(answer, &refused));
-      EXPECT_EQ(refused.code, Refusal::kToken);
+      EXPECT_EQ(refused.code, Refusal::kNotAllowed);
     } else {
       EXPECT_TRUE(decode(answer, &welcome));
       const std::array<ByteSpan, 3> all = {opening, challenge, proven_part(answer)};

@@ -10,8 +10,8 @@
 #include <future>
 #include <thread>
 
+#include "core/unique_fd.h"
 #include "crossdock/core/error.h"
-#include "crossdock/core/unique_fd.h"
 #include "support/process.h"
 #include "tcp_support.h"
 

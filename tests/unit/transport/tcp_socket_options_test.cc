@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "crossdock/core/unique_fd.h"
+#include "core/unique_fd.h"
 #include "transport/tcp/socket_options.h"
 
 namespace crossdock::transport::tcp {

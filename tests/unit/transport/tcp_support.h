@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "crossdock/transport/tcp.h"
+#include "transport/tcp.h"
 
 /// Helpers of the tcp transport's tests.
 namespace crossdock::transport::tcp_test {

@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "crossdock/core/error.h"
-#include "crossdock/device/cuda.h"
+#include "device/cuda.h"
+#include "device/memory_handle.h"
 #include "support/cuda_target_test.h"
 #include "unit/device/support.h"
 
@@ -168,7 +169,7 @@ TEST_P(CudaContext, WorksInAContextThatItIsGiven) {
     EXPECT_EQ(in, out);
     EXPECT_EQ(context->describe(buffer.data()).context, foreign);
     EXPECT_THAT(message_of<InvalidArgumentError>([&] { context_->wrap_queue(stream, nullptr); }),
-                HasSubstr("another context"));
+                HasSubstr("isn't of the context"));
   }
   cuda_->run("cuStreamDestroy_v2", stream);
   if (driver_->devices().size() > 1) {
@@ -269,7 +270,7 @@ TEST_P(CudaContext, AdoptsOnlyWhatCudaSaysIsOfTheDevice) {
   wrong.device = context_->device();
   wrong.kind = MemoryKind::kDevice;
   EXPECT_THAT(message_of<InvalidArgumentError>([&] { context_->adopt(wrong, owner(wrong.data)); }),
-              HasSubstr("which CUDA says is of cpu"));
+              HasSubstr("CUDA says that it is memory of cpu"));
   EXPECT_EQ(dropped, 1);
   const Buffer ours = allocate(16);
   EXPECT_EQ(context_->adopt(ours.ref(), owner(ours.data())).data(), ours.data());

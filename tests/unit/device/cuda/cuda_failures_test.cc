@@ -5,7 +5,8 @@
 #include <vector>
 
 #include "crossdock/core/error.h"
-#include "crossdock/device/cuda.h"
+#include "device/cuda.h"
+#include "device/memory_handle.h"
 #include "support/cuda.h"
 #include "unit/device/support.h"
 

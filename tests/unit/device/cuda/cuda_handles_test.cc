@@ -6,7 +6,8 @@
 #include <utility>
 
 #include "crossdock/core/error.h"
-#include "crossdock/device/cuda.h"
+#include "device/cuda.h"
+#include "device/memory_handle.h"
 #include "support/cuda_target_test.h"
 #include "support/process.h"
 #include "unit/device/support.h"

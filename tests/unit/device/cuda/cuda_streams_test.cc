@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "crossdock/core/error.h"
-#include "crossdock/device/cuda.h"
+#include "device/cuda.h"
 #include "support/cuda_target_test.h"
 #include "unit/device/support.h"
 

@@ -1,5 +1,5 @@
 // Devices, counters, injected failures, threads.
-#include "crossdock/device/sim.h"
+#include "device/sim.h"
 
 #include <dirent.h>
 
@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "crossdock/device/registry.h"
+#include "device/memory_handle.h"
 #include "unit/device/mappings.h"
 #include "unit/device/sim/support.h"
 

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <thread>
 
+#include "device/memory_handle.h"
 #include "unit/device/mappings.h"
 #include "unit/device/sim/support.h"
 
@@ -63,7 +64,7 @@ TEST_F(SimTest, NobodyTouchesWhatIsBesideAnAllocationOrWasFreed) {
                   const BufferRef gone{.data = start, .size = 8, .device = kZero, .kind = kind, .read_only = false};
                   context_->copy(next.ref().slice(0, 8), gone, queue_);
                 }),
-                HasSubstr("that was freed"));
+                HasSubstr("doesn't exist, or was freed"));
   }
 }
 
@@ -173,7 +174,7 @@ TEST_F(SimTest, CopiesBetweenTwoDevices) {
   const PointerInfo info = context_->describe(far.data());
   EXPECT_EQ(info.device, kOne) << "every device knows all of the driver's memory";
   EXPECT_THAT(message_of<InvalidArgumentError>([&] { context_->copy(host(seen), far.ref(), queue_); }),
-              HasSubstr("neither end"));
+              HasSubstr("neither source nor target"));
   BufferRef mistaken = far.ref();
   mistaken.device = kZero;
   EXPECT_THROW(context_->copy(near.ref(), mistaken, queue_), InvalidArgumentError);
@@ -200,7 +201,7 @@ TEST_F(SimTest, RefusesMemoryThatIsntThere) {
 TEST_F(SimTest, ADeviceHasSoMuchMemory) {
   driver_->set_memory(10'000);
   Buffer most = allocate(9'000);
-  EXPECT_THAT(message_of<ResourceError>([&] { allocate(1'001); }), HasSubstr("9000 of 10000 are taken"));
+  EXPECT_THAT(message_of<ResourceError>([&] { allocate(1'001); }), HasSubstr("9000 of 10000 are in use"));
   EXPECT_NO_THROW(
       driver_->open(kOne)->allocate(9'000, MemoryKind::kDevice, Sharing::kPrivate, driver_->open(kOne)->make_queue()));
   most = Buffer();

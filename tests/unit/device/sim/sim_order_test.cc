@@ -5,6 +5,7 @@
 #include <new>
 #include <thread>
 
+#include "device/memory_handle.h"
 #include "support/failing_allocations.h"
 #include "unit/device/sim/support.h"
 
@@ -205,7 +206,7 @@ TEST_F(SimOrderTest, DroppingUnderWorkIsReportedToItsEvents) {
   const Event event = recorded(queue_);
   buffer_ = Buffer();
   EXPECT_THAT(crossdock::testing::message_of<Error>([&] { context_->wait(event); }),
-              HasSubstr("dropped that queue 1 of ext_dev:0 writes"));
+              HasSubstr("dropped while queue 1 of ext_dev:0 still writes it"));
   EXPECT_EQ(failure_of(queue_), "");
 }
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "crossdock/core/error.h"
-#include "crossdock/device/sim.h"
+#include "device/sim.h"
 #include "unit/device/support.h"
 
 namespace crossdock::device {

@@ -1,4 +1,4 @@
-#include "sycl/event_wait.h"
+#include "device/sycl/event_wait.h"
 
 #include <gtest/gtest.h>
 

@@ -71,7 +71,7 @@ TEST(SyclLibraries, AreReportedIfTheyArentThere) {
 TEST(SyclLibraries, OfAnotherVersionAreReportedWithWhatTheyLack) {
   std::vector<std::string> tried;
   EXPECT_EQ(make_sycl_driver({CROSSDOCK_SYCL_INCOMPLETE}, &tried), nullptr);
-  EXPECT_THAT(tried, ElementsAre(HasSubstr(": lacks DPCTLQueue_HasEnableProfiling; it is no dpctl library, or of "
+  EXPECT_THAT(tried, ElementsAre(HasSubstr(": lacks DPCTLQueue_HasEnableProfiling; it isn't a dpctl library, or is of "
                                            "another version: install dpctl 0.22 or later")));
 }
 

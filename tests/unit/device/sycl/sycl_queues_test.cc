@@ -4,8 +4,8 @@
 #include <thread>
 
 #include "crossdock/core/error.h"
+#include "device/sycl/async_error.h"
 #include "support/sycl.h"
-#include "sycl/async_error.h"
 #include "unit/device/support.h"
 
 namespace crossdock::device {
@@ -127,7 +127,7 @@ TEST_F(SyclQueues, AreFoundForAContext) {
   }
   const Buffer elsewhere = context_->allocate(8, MemoryKind::kDevice, Sharing::kPrivate, context_->make_queue());
   EXPECT_THAT(message_of<InvalidArgumentError>([&] { driver_->queue_in(native.get(), elsewhere.data()); }),
-              HasSubstr("isn't bound to the context"));
+              HasSubstr("isn't bound to the given context"));
   EXPECT_THROW(driver_->queue_in(nullptr), InvalidArgumentError);
 }
 

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+/// The choices that a program has for waiting and for each transport.
+namespace crossdock::transport {
+
+/// How a thread waits for the other end.
+enum class WaitMode : std::uint8_t {
+  kAuto,   ///< Spins for some tens of microseconds, then sleeps.
+  kSpin,   ///< Never sleeps: lowest latency, but uses a whole core.
+  kBlock,  ///< Sleeps at once; a server first polls for a few microseconds, less than falling asleep takes.
+};
+
+/// Called by a blocking call from time to time and after every signal, with no lock held. If it returns true, the
+/// blocking call throws InterruptedError.
+using InterruptHook = std::function<bool()>;
+
+/// Options of `shm:`, shared memory between processes of one machine.
+struct ShmOptions {
+  /// Size of the ring for one direction: a power of two from 64 KiB to 1 GiB. Only a listener's value is used: the
+  /// listener makes both rings of a connection, and allocates all of their memory when a client connects.
+  std::uint64_t ring_bytes = 1 << 20;
+  /// Larger messages are rejected at the sender, and end the connection at the receiver.
+  std::uint64_t max_message = 64ull << 20;
+  /// Longest message that a listener accepts from a client (clients only request streams and free addresses); at most
+  /// max_message.
+  std::uint64_t max_request = 1ull << 20;
+  /// Longest body by value that is accepted from the peer; 0: none.
+  std::uint64_t max_body = 64ull << 30;
+  /// Limits the bytes and the number of regions of one connection's peer that may be mapped in this process. Batches
+  /// that are still held count.
+  std::uint64_t max_region_bytes = 1ull << 40;
+  std::uint32_t max_regions = 65536;
+  int handshake_timeout_ms = 5000;
+  /// Server: user ids that may connect, in addition to the server's own. The mode of the socket follows from this:
+  /// 0600, or 0666 in a directory that these users can reach. Client: user ids whose servers are trusted to supply
+  /// data, in addition to the client's own and root.
+  std::vector<std::uint32_t> other_users = {};
+  bool any_user = false;
+  bool accept_files = true;  ///< Client: accepts kFile regions. If false: ProtocolError, which names the option.
+};
+
+/// Whether each frame has a CRC-32C. With it, bytes that were changed on the way end the connection (ProtocolError) and
+/// are never delivered. Used if both ends know it and one of them requests it.
+enum class Checksum : std::uint8_t {
+  kAuto,  ///< Doesn't request it: the peer decides.
+  kOn,    ///< Requests it; a peer that doesn't know it, or has kOff, is rejected (HandshakeError).
+  kOff,
+};
+
+/// Options of `tcp:`.
+struct TcpOptions {
+  /// Larger messages are rejected at the sender, and end the connection at the receiver.
+  std::uint64_t max_message = 64ull << 20;
+  /// Longest message that a listener accepts from a client (clients only request streams and free addresses); at most
+  /// max_message.
+  std::uint64_t max_request = 1ull << 20;
+  /// Longest body by value that is accepted from the peer; 0: none.
+  std::uint64_t max_body = 64ull << 30;
+  /// A secret that both ends must know, 1 to 1024 bytes; empty: none. The handshake proves knowledge of it and never
+  /// sends it. An attacker who records a handshake can try guesses offline, so make it long and random. It doesn't
+  /// encrypt the connection.
+  std::string token = {};
+  /// Detects damage by the network. Doesn't protect from an attacker who changes bytes on purpose.
+  Checksum checksum = Checksum::kAuto;
+  int handshake_timeout_ms = 5000;
+  /// Bytes that send() may copy and keep while the socket is full, for one connection.
+  std::size_t queue_bytes = 256 << 10;
+  int send_buffer = 0;     ///< SO_SNDBUF, bytes; 0: the system's, which grows as needed.
+  int receive_buffer = 0;  ///< SO_RCVBUF, bytes; 0: the system's, which grows as needed.
+  /// Seconds of silence before the connection is probed; 0: never. The connection is dead after three unanswered
+  /// probes; these are sent at the same interval, but at most 10 s apart.
+  int keepalive_s = 30;
+  /// TCP_USER_TIMEOUT: ends the connection if sent bytes aren't acknowledged for this time; 0: the system's default,
+  /// about 15 minutes. Also ends the connection to a peer that is alive but doesn't read.
+  int user_timeout_ms = 0;
+  /// Host that the URI of a listener names if it listens at every address of the machine; empty: the host's name.
+  std::string advertised_host = {};
+};
+
+}  // namespace crossdock::transport

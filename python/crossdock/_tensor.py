@@ -1,0 +1,137 @@
+"""Methods of `Tensor` that no hot path calls. The native module adds them to the type."""
+
+from __future__ import annotations
+
+import struct
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from crossdock.errors import ExportError, InvalidArgumentError, UnsupportedError, UnsupportedTypeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from crossdock._native import Tensor
+
+# The characters of the module struct for the types of Python's numbers: by typestr, without its byte order.
+_CHARACTERS = dict(zip("b1 i1 i2 i4 i8 u1 u2 u4 u8 f2 f4 f8 c8 c16".split(), "?bhiqBHIQefdfd", strict=True))
+# The kinds of memory that a type of device implies. Any other type of device implies "device".
+_IMPLIED_KINDS = {"cpu": None, "cuda_host": "host", "rocm_host": "host", "cuda_managed": "shared"}
+_ESCAPED = str.maketrans({"<": "&lt;", ">": "&gt;", "&": "&amp;"})
+
+
+def _elements(tensor: Tensor) -> Iterable[Any]:
+    """Waits for pending work. Returns the elements in C order, as bool, int, float or complex."""
+    if tensor.usm_type == "device":
+        raise ExportError(
+            f'the tensor is in memory of {tensor.device}, which the host can\'t read; copy it with .to("cpu")'
+        )
+    if tensor.mask is not None:
+        raise UnsupportedError("the tensor has a mask, so some of its values may be invalid: see .mask")
+    dtype = tensor.dtype
+    typestr = dtype.str or ""
+    character = _CHARACTERS.get(typestr[1:])
+    if character is None:
+        if dtype == "bfloat16":  # the upper half of a float32; buffers have no format for it
+            tensor.wait()
+            halves = struct.unpack(f"={tensor.size}H", b"".join([tensor.copy()]))
+            return struct.unpack(f"={tensor.size}f", struct.pack(f"={tensor.size}I", *(half << 16 for half in halves)))
+        library = "numpy.asarray(tensor)" if typestr else "torch.from_dlpack(tensor)"
+        raise UnsupportedTypeError(
+            f"elements of type {dtype} have no Python number type; read them with a library that has the type, "
+            f"as in {library}.tolist()"
+        )
+    with memoryview(tensor) as view:
+        data = view.tobytes()
+    order = typestr[0].replace("|", "=")
+    numbers = struct.unpack(f"{order}{len(data) // struct.calcsize(character)}{character}", data)
+    return map(complex, numbers[::2], numbers[1::2]) if typestr[1] == "c" else numbers
+
+
+def _nested(elements: Iterator[Any], shape: tuple[int, ...]) -> Any:
+    if not shape:
+        return next(elements)
+    if len(shape) == 1:
+        return list(islice(elements, shape[0]))
+    rows: list[Any] = [None] * shape[0]  # MemoryError before the first row, if they can't all be stored
+    for row in range(shape[0]):
+        rows[row] = _nested(elements, shape[1:])
+    return rows
+
+
+def _number(tensor: Tensor, function: type) -> Any:
+    if tensor.size != 1:
+        raise TypeError(
+            f"{function.__name__}() needs a tensor of one element, but this one has shape {tensor.shape}: select one "
+            "element, as in tensor[0], or use .tolist()"
+        )
+    return function(*_elements(tensor))
+
+
+def item(self: Tensor) -> bool | int | float | complex:
+    """Returns the value of a tensor of one element, as a bool, int, float or complex. Waits for pending work. For
+    memory that the host can read."""
+    if self.size != 1:
+        raise InvalidArgumentError(
+            f"item() needs a tensor of one element, but this one has shape {self.shape}: select one element, as in "
+            "tensor[0].item(), or use .tolist()"
+        )
+    (value,) = _elements(self)
+    return value  # type: ignore[no-any-return]
+
+
+def tolist(self: Tensor) -> Any:
+    """Returns the values as nested lists of bool, int, float or complex; without dimensions, as item(). Waits for
+    pending work. For memory that the host can read."""
+    return _nested(iter(_elements(self)), self.shape)
+
+
+def __float__(self: Tensor) -> float:
+    return _number(self, float)  # type: ignore[no-any-return]
+
+
+def __int__(self: Tensor) -> int:
+    return _number(self, int)  # type: ignore[no-any-return]
+
+
+def __bool__(self: Tensor) -> bool:
+    return _number(self, bool)  # type: ignore[no-any-return]
+
+
+def _in_c_order(tensor: Tensor) -> bool:
+    expected = tensor.itemsize
+    for extent, stride in zip(reversed(tensor.shape), reversed(tensor.strides), strict=True):
+        if extent != 1 and stride != expected and tensor.size != 0:
+            return False
+        expected *= extent
+    return True
+
+
+def __repr__(self: Tensor) -> str:
+    text = f"<crossdock.Tensor: shape {self.shape}, {self.dtype}, {self.device}"
+    if self.usm_type != _IMPLIED_KINDS.get(self.device.type, "device"):
+        text += f" {self.usm_type}"
+    if self.readonly:
+        text += ", read-only"
+    if not _in_c_order(self):
+        text += f", strides {self.strides}"
+    return text + (", masked>" if self.mask is not None else ">")
+
+
+def _repr_html_(self: Tensor) -> str:
+    """For notebooks: the content of repr() as a table. Reads no byte of the memory."""
+    rows = {
+        "shape": str(self.shape),
+        "dtype": str(self.dtype).translate(_ESCAPED),  # the field names of a structured type may contain any text
+        "device": str(self.device),
+        "usm_type": self.usm_type,
+        "bytes": str(self.nbytes),
+        "strides": None if _in_c_order(self) else str(self.strides),
+        "read-only": "yes" if self.readonly else None,
+        "mask": None if self.mask is None else "yes",
+    }
+    body = "".join(f"<tr><th>{name}</th><td>{value}</td></tr>" for name, value in rows.items() if value is not None)
+    return f"<table><caption>crossdock.Tensor</caption>{body}</table>"
+
+
+METHODS = (item, tolist, __float__, __int__, __bool__, __repr__, _repr_html_)

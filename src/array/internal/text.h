@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "core/text.h"
+
+namespace crossdock::array {
+
+/// Returns the path of a field below `parent` (already printable): "trips.stops.item". A field without a name shows as
+/// its position.
+std::string child_path(const std::string& parent, std::string_view name, std::size_t position);
+
+/// Returns the beginning of an error message, as in `field "trips.stops"`.
+std::string in_field(const std::string& path);
+
+}  // namespace crossdock::array

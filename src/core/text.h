@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+/// Functions for text from other processes or users: to validate it, to shorten it, and to show it safely on terminals
+/// and in logs.
+namespace crossdock {
+
+/// Returns how many bytes the UTF-8 character at the start of `text` takes; 0 if there is no valid one: a stray or
+/// missing continuation byte, an overlong form, a surrogate, a code point beyond U+10FFFF.
+std::size_t utf8_character(std::string_view text) noexcept;
+
+bool is_utf8(std::string_view text) noexcept;
+
+/// Returns at most `limit` bytes of `text`, cut between characters; every byte that isn't UTF-8 becomes '?'.
+std::string bounded_utf8(std::string_view text, std::size_t limit);
+
+/// Returns `text` with line ends and tabs as \n, \r and \t, and other control characters, and bytes that aren't UTF-8,
+/// as \xNN.
+std::string printable(std::string_view text);
+
+/// For error messages: returns at most `limit` bytes of `text`, in single quotes, printable, with quotes and
+/// backslashes as \xNN, and with "..." if it was cut.
+std::string shown(std::string_view text, std::size_t limit = 200);
+
+/// Appends `text` to `*out`. Every byte becomes %XX (RFC 3986, section 2.1), except ASCII letters, digits and the
+/// characters of `plain`.
+void append_percent_encoded(std::string_view text, std::string_view plain, std::string* out);
+
+}  // namespace crossdock

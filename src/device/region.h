@@ -1,0 +1,118 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "core/bytes.h"
+#include "core/fork.h"
+#include "core/mapping_record.h"
+#include "core/unique_fd.h"
+
+namespace crossdock::device {
+
+/// Says what a consumer may rely on. See docs/security.md.
+enum class RegionKind : std::uint8_t {
+  kFrozen = 1,  ///< A memfd sealed against every write; no process can change it any more.
+  /// A memfd that its producer keeps writing to; sealed against new writers, shrinking and growing. Leased per message.
+  kRecycled = 2,
+  /// An ordinary file, passed by descriptor. It can't be sealed: its size and modification time are checked at each
+  /// hand-over.
+  kFile = 3,
+};
+
+/// A file's identity, and the state of its content at the moment it was opened. It is compared at each hand-over.
+struct FileStamp {
+  std::uint64_t device = 0;
+  std::uint64_t inode = 0;
+  std::int64_t size = 0;
+  std::int64_t mtime_ns = 0;
+  /// Not compared: it also changes with names, links and permissions, which don't change the content.
+  std::int64_t ctime_ns = 0;
+  bool operator==(const FileStamp& other) const noexcept {
+    return device == other.device && inode == other.inode && size == other.size && mtime_ns == other.mtime_ns;
+  }
+  /// Returns the stamp of an open file. Throws system errors.
+  static FileStamp of(int fd);
+};
+
+/// Host memory behind a descriptor that can be handed to another process. It is unmapped and closed when the last owner
+/// is dropped, on any thread. A large region is unmapped and closed a moment later, on a thread of the library, so that
+/// the owner doesn't wait for the kernel. Safe to share between threads. After a fork, recycled regions aren't mapped
+/// in the child (MADV_DONTFORK); other regions are.
+class Region {
+ public:
+  Region(const Region&) = delete;
+  Region& operator=(const Region&) = delete;
+  ~Region();
+
+  /// Maps a descriptor that a peer sent, read-only, for a consumer. Checks it first. kFrozen and kRecycled: it must be
+  /// a memfd of ordinary pages with the seals of its kind (kFrozen: WRITE, SHRINK, GROW, SEAL; kRecycled: FUTURE_WRITE,
+  /// SHRINK, GROW, SEAL), have exactly `size` bytes, and have all its blocks allocated. kFile: it must be a regular
+  /// file with exactly `stamp`. On success takes the descriptor, and closes it, since the mapping is enough. Throws
+  /// ProtocolError if the peer's data is wrong (says which check failed), FileChangedError, ResourceError if the
+  /// mapping failed. `where` names the descriptor in errors.
+  static std::shared_ptr<const Region> adopt(UniqueFd fd, RegionKind kind, std::uint64_t size, const FileStamp& stamp,
+                                             const std::string& where);
+
+  /// Opens a regular file read-only and maps it, as a kFile region. Throws NotFoundError, PermissionError,
+  /// InvalidArgumentError (not a regular file).
+  static std::shared_ptr<const Region> open_file(const std::string& path);
+
+  /// Makes a recycled region: writable here, pre-faulted, with the seals of its kind. `name` shows up in
+  /// /proc/PID/maps. Throws ResourceError, also if a cgroup's memory limit leaves less room (core/memory_limit.h).
+  static std::shared_ptr<Region> make_recycled(std::uint64_t size, const char* name);
+
+  RegionKind kind() const noexcept { return kind_; }
+  std::uint64_t size() const noexcept { return size_; }
+  /// Returns the mapping's start; null if this process made the region without mapping it (RegionWriter).
+  const std::byte* data() const noexcept { return data_; }
+  /// Returns the mapping's start for writing: for kRecycled in the process that made the region; else null.
+  std::byte* writable() const noexcept { return writable_ ? const_cast<std::byte*>(data_) : nullptr; }
+  bool contains(const void* pointer, std::uint64_t size) const noexcept;
+  /// Returns the descriptor to pass on; -1 at a consumer.
+  int descriptor() const noexcept { return fd_.get(); }
+  const FileStamp& stamp() const noexcept { return stamp_; }
+  /// For kFile at its producer: throws FileChangedError, which says what changed, if the file's size or modification
+  /// time differs from `stamp()`. A file that was renamed, unlinked, or given another mode hasn't changed. For other
+  /// regions does nothing.
+  void check_unchanged() const;
+
+ private:
+  friend class RegionWriter;
+  friend class Arena;
+  Region() = default;
+  ForkGuard made_in_;
+  UniqueFd fd_;
+  RegionKind kind_ = RegionKind::kFrozen;
+  bool writable_ = false;
+  std::uint64_t size_ = 0;
+  const std::byte* data_ = nullptr;
+  std::uint64_t mapped_ = 0;  // bytes of address space to free
+  FileStamp stamp_;
+  std::string name_;
+  MappingRecord record_;  // of a mapping that is read-only here
+};
+
+/// Writes bytes once into a new memfd and freezes it: the one copy of ordinary heap data. It never maps the memfd, so
+/// no page must be faulted in, and no writable mapping exists when it is sealed. Use it on one thread at a time.
+class RegionWriter {
+ public:
+  explicit RegionWriter(const char* name);
+  /// Appends `bytes` at the next 64-byte boundary. Returns the offset, which is never 0: the first 64 bytes stay
+  /// unused. Throws ResourceError, SystemError (then nothing was appended), ForkError.
+  std::uint64_t append(ByteSpan bytes);
+  std::uint64_t size() const noexcept { return end_; }
+  /// Seals the memfd and returns it as a region, whose size is size() rounded up to 64. The writer is empty afterwards.
+  std::shared_ptr<const Region> freeze();
+
+ private:
+  ForkGuard made_in_;
+  UniqueFd fd_;
+  std::string name_;
+  std::uint64_t end_ = 64;
+};
+
+}  // namespace crossdock::device

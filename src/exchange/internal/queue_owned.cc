@@ -1,0 +1,85 @@
+#include "exchange/internal/queue_owned.h"
+
+#include <atomic>
+#include <exception>
+#include <new>
+#include <optional>
+#include <utility>
+
+namespace crossdock::exchange {
+namespace {
+
+/// Memory that can't be freed any more. It stays in a list, so that leak checkers report it as reachable.
+struct Leaked {
+  device::Buffer buffer;
+  Leaked* next;
+};
+std::atomic<Leaked*> leaked{nullptr};
+
+void leak(device::Buffer buffer) noexcept {
+  auto* const kept = new (std::nothrow) Leaked{.buffer = std::move(buffer), .next = leaked.load()};
+  while (kept != nullptr && !leaked.compare_exchange_weak(kept->next, kept)) {
+  }
+}
+
+struct QueueOwned {
+  device::Buffer buffer;
+  std::shared_ptr<device::Context> context;
+  OwningQueue queue;
+
+  QueueOwned(device::Buffer memory, std::shared_ptr<device::Context> of, OwningQueue on) noexcept
+      : buffer(std::move(memory)), context(std::move(of)), queue(std::move(on)) {}
+  QueueOwned(const QueueOwned&) = delete;
+  QueueOwned& operator=(const QueueOwned&) = delete;
+  ~QueueOwned() {
+    if (buffer.data() == nullptr) return;
+    try {
+      queue.order_after_caller();
+      context->free(std::move(buffer), queue.queue());
+      return;
+    } catch (const std::exception&) {
+      // The memory is still owned here, and the queue may be working on it.
+    }
+    if (wait_for_all(*context, queue.queue())) return;
+    // The queue takes no work and can't be waited for, so it may still access the memory. Leaking it is safe; freeing
+    // it is not.
+    leak(std::move(buffer));
+  }
+};
+
+}  // namespace
+
+OwningQueue::OwningQueue(const std::shared_ptr<device::Context>& context, const device::Queue& asked)
+    : context_(context), asked_(asked), queue_(asked.thread_bound() ? context->make_queue() : asked) {
+  order_after_caller();
+}
+
+void OwningQueue::order_caller_after(const device::Event& event) const {
+  if (asked_.thread_bound()) context_->order_after(asked_, event);
+}
+
+void OwningQueue::order_after_caller() const {
+  if (asked_.thread_bound() && asked_.usable_here()) context_->order_after(queue_, context_->record(asked_));
+}
+
+std::shared_ptr<const void> owned_on_queue(device::Buffer buffer, std::shared_ptr<device::Context> context,
+                                           const OwningQueue& queue) {
+  return std::make_shared<const QueueOwned>(std::move(buffer), std::move(context), queue);
+}
+
+bool wait_for_all(device::Context& context, const device::Queue& queue) noexcept {
+  std::optional<device::Event> done;
+  try {
+    done = context.record(queue);
+  } catch (const std::exception&) {
+    return false;
+  }
+  try {
+    context.wait(*done);
+  } catch (const std::exception&) {
+    // Failed work is over too.
+  }
+  return true;
+}
+
+}  // namespace crossdock::exchange

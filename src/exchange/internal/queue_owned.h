@@ -1,0 +1,39 @@
+#pragma once
+
+#include <memory>
+
+#include "crossdock/device/device.h"
+#include "crossdock/device/driver.h"
+#include "crossdock/device/queue.h"
+
+namespace crossdock::exchange {
+
+/// The queue on which memory is freed. It is `asked` itself, or, if `asked` is bound to the calling thread, a new queue
+/// of the same context that is ordered after the work on `asked` now. The reason: any thread may drop the last owner,
+/// and on another thread the handle of a thread-bound queue means another queue.
+class OwningQueue {
+ public:
+  OwningQueue(const std::shared_ptr<device::Context>& context, const device::Queue& asked);
+
+  const device::Queue& queue() const noexcept { return queue_; }
+  /// Orders `asked` after `event`, an event of queue(): the caller continues on `asked`.
+  void order_caller_after(const device::Event& event) const;
+  /// Orders queue() after the work on `asked` now, if the calling thread is the one that `asked` is bound to.
+  void order_after_caller() const;
+
+ private:
+  std::shared_ptr<device::Context> context_;
+  device::Queue asked_;
+  device::Queue queue_;
+};
+
+/// Makes an owner that frees `buffer` on `queue`, after the work that is on it at that time, without blocking. If the
+/// driver refuses to free, waits for the queue; if that fails too, leaks the memory. `context` is the queue's. The
+/// memory may be of another device, or the host's.
+std::shared_ptr<const void> owned_on_queue(device::Buffer buffer, std::shared_ptr<device::Context> context,
+                                           const OwningQueue& queue);
+
+/// Waits for all work on the queue. False if the driver can't record an event on it.
+bool wait_for_all(device::Context& context, const device::Queue& queue) noexcept;
+
+}  // namespace crossdock::exchange

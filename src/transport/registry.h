@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "crossdock/core/log.h"
+#include "transport/transport.h"
+
+namespace crossdock::transport {
+
+/// A way to listen and to connect, named by the scheme of a URI. Thread-safe. Its listeners and connections keep alive
+/// what they need of it.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual std::string_view scheme() const noexcept = 0;
+  /// Whether its listeners accept clients of other users, with whom memory is then shared. False where bodies are sent
+  /// by value.
+  virtual bool shares_with_others() const noexcept = 0;
+  /// Listens at `address`: the address of the URI, percent-decoded, without scheme and query. If it is empty, the
+  /// transport chooses one. Throws the errors of the transport's own listen function.
+  virtual std::unique_ptr<Listener> listen(const std::string& address, std::uint64_t want_data, std::uint64_t free_data,
+                                           LogCallback log) const = 0;
+  virtual std::unique_ptr<Connection> connect(const std::string& address, ChannelRole role, int timeout_ms,
+                                              const InterruptHook& interrupted) const = 0;
+};
+
+/// The transports that a process chooses to use. It is built once and passed to its users; there is no global one. Add
+/// transports from one thread only; a const registry is thread-safe.
+class TransportRegistry {
+ public:
+  /// Throws InvalidArgumentError if the transport's scheme is already registered.
+  void add(std::shared_ptr<const Transport> transport);
+  /// Registers a scheme that this build or this machine can't use. `needs` completes the error text "scheme ucx: needs
+  /// ...".
+  void add_missing(std::string scheme, std::string needs);
+  /// Returns the transport of a scheme. Throws SchemeError, whose text says what the scheme needs or which schemes
+  /// there are.
+  const std::shared_ptr<const Transport>& find(std::string_view scheme) const;
+  std::vector<std::string> schemes() const;
+
+ private:
+  struct Missing {
+    std::string scheme;
+    std::string needs;
+  };
+  std::vector<std::shared_ptr<const Transport>> transports_;
+  std::vector<Missing> missing_;
+};
+
+}  // namespace crossdock::transport

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "crossdock/core/log.h"
+#include "transport/registry.h"
+#include "transport/transport.h"
+
+namespace crossdock::transport {
+
+/// Listens at `address`, the address of a URI: "//127.0.0.1:7700", "//[::1]:7700", "//name:7700". Port 0, or no port,
+/// picks one. No host means 127.0.0.1. Other machines can connect only if the host allows it: an address of this
+/// machine, or "*" for all addresses. Throws UriError, NotFoundError (no such name), ConnectionError (in use),
+/// PermissionError, SystemError.
+std::unique_ptr<Listener> tcp_listen(const std::string& address, std::uint64_t want_data, std::uint64_t free_data,
+                                     const TcpOptions& options, LogCallback log);
+
+/// Connects and shakes hands. Tries the addresses of the name one after the other until one answers. The time limit and
+/// the hook apply to everything except the name lookup. Throws UriError, NotFoundError (no such name), ConnectionError
+/// (no server there), PermissionError (the token), HandshakeError (not a server of this protocol, or another version;
+/// the text names both versions), TimeoutError, InterruptedError.
+std::unique_ptr<Connection> tcp_connect(const std::string& address, const TcpOptions& options, int timeout_ms,
+                                        const InterruptHook& interrupted, ChannelRole role = ChannelRole::kBoth);
+
+/// Makes a transport from tcp_listen() and tcp_connect(), for a registry. Throws InvalidArgumentError for options that
+/// can't work.
+std::shared_ptr<const Transport> make_tcp_transport(const TcpOptions& options = {});
+
+}  // namespace crossdock::transport

@@ -1,0 +1,152 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/bytes.h"
+#include "core/channel_role.h"
+#include "crossdock/transport/options.h"
+#include "device/region.h"
+#include "transport/body_memory.h"
+
+/// Connections that carry whole messages, tagged or not. This layer knows nothing of the protocol in them.
+namespace crossdock::transport {
+
+/// The features and facts that both ends agreed on before the first message.
+struct Agreement {
+  std::uint64_t want_data = 0;
+  std::uint64_t free_data = 0;
+  ChannelRole role = ChannelRole::kBoth;  ///< The role that the client asked for.
+  bool error_messages = false;            ///< Both ends know message type 255.
+  bool counted_leases = false;            ///< The client frees each address as often as it was sent.
+  bool cancel = false;                    ///< Both ends know an End of Stream that is sent by the client.
+  bool checksums = false;  ///< Bytes changed on the way end the connection and are never delivered as data.
+  bool same_user = true;   ///< The peer is a process of our own user on this machine. False for every other machine.
+  std::uint32_t peer_pid = 0;  ///< 0: on another machine, or unknown.
+  std::uint32_t peer_uid = 0;
+  std::string peer;  ///< The peer in readable form: "a client of shm:/run/x.sock (process 12)", "tcp://10.0.0.7:55112".
+};
+
+/// A message that was received. `bytes` is a private copy, 8-aligned. Without an owner, the bytes belong to the
+/// connection and are valid until its next receive(). A message that the peer sent by send_body() has an owner: its
+/// bytes are 64-aligned memory of its own, valid as long as the owner is held, on any thread.
+struct Incoming {
+  bool tagged = false;
+  std::uint64_t tag = 0;
+  ByteSpan bytes;
+  std::shared_ptr<const void> owner{};
+};
+
+/// Either end of a connection. One thread may use the sending half while another uses the receiving half; each half may
+/// be used by one thread at a time. Destroying it closes the connection: the peer sees the end after it has received
+/// every message that was sent.
+class Connection {
+ public:
+  virtual ~Connection() = default;
+  virtual const Agreement& agreement() const noexcept = 0;
+
+  // --- sending ---
+  // No call blocks. If a call returns false, there was no room and nothing was sent: try again after the peer has made
+  // progress. The message is `head` followed by `tail`. Throws ConnectionError once the peer has disconnected,
+  // InvalidArgumentError for a message over max_message().
+  virtual bool send(ByteSpan head, ByteSpan tail) = 0;
+  virtual bool send_tagged(std::uint64_t tag, ByteSpan head, ByteSpan tail) = 0;
+  /// Corks the connection: the next message may be delayed until the one after it is sent, so that both leave in one
+  /// packet. Any send uncorks it, even one that finds no room or throws.
+  virtual void cork() noexcept {}
+  virtual std::uint64_t max_message() const noexcept = 0;
+  /// Sends a tagged message of any size up to max_body(): `parts` one after the other. The bytes are read in place,
+  /// also after the call, until the whole message has been sent. `keep` keeps them alive until then, and is dropped on
+  /// the thread that sends the last of them. The spans themselves are copied. Throws InvalidArgumentError for a message
+  /// over max_body().
+  virtual bool send_body(std::uint64_t tag, std::span<const ByteSpan> parts, std::shared_ptr<const void> keep) = 0;
+  virtual std::uint64_t max_body() const noexcept = 0;
+  /// Returns the number of messages that were sent and that the peer hasn't received yet, for the limit of a window.
+  /// Over a network, it is as of the last receive(): messages that the peer received since may still count.
+  virtual std::size_t in_flight() = 0;
+  /// Returns whether fewer than `window` messages are in flight. False has the same effect as a send() that found no
+  /// room: after prepare_sleep() the peer rings once it has received something.
+  virtual bool below_window(std::size_t window) = 0;
+  /// Passes a region to the peer under a number, before the first message that names this number. Returns false if
+  /// there is no room. Throws std::logic_error unless shares_memory().
+  virtual bool announce(std::uint16_t number, const device::Region& region) = 0;
+  /// Withdraws a region's number. From the next message on, the number names no region, and may be announced anew at
+  /// once; messages sent earlier still find the old region under it. The peer unmaps the region when its last batch is
+  /// dropped. Returns false if there is no room: the peer wasn't told, so don't reuse the number yet.
+  virtual bool retire(std::uint16_t number) = 0;
+  virtual bool shares_memory() const noexcept = 0;
+  /// Sends more of the messages that send() accepted but couldn't place whole yet, a bounded number of bytes. Returns
+  /// true if nothing is left to send. Either half may call it; receive(), in_flight() and prepare_sleep() call it too.
+  /// Destroying a connection drops whatever is left. Throws the errors of send().
+  virtual bool flush() { return true; }
+  /// Returns how many bytes the sending half has passed on in all calls so far, as a measure of a call's cost. Bytes
+  /// that a send() has accepted and that still wait for room don't count yet.
+  virtual std::uint64_t pushed() const noexcept { return 0; }
+
+  // --- receiving ---
+  /// Returns the next message, if there is one. Bounded work. Throws ConnectionError once the peer has disconnected and
+  /// its last message was returned, ProtocolError if the peer violated the framing.
+  virtual std::optional<Incoming> receive() = 0;
+  /// Sets the memory for bodies that the peer sends by send_body(), from the next body on; null: a pool that belongs to
+  /// the connection.
+  virtual void receive_into(std::shared_ptr<BodyMemory> memory) = 0;
+  /// Returns the region that the peer announced under this number. Waits up to `timeout_ms` for an announcement that
+  /// arrives after the message. Throws ProtocolError if none arrived, and InterruptedError, after which it may be
+  /// called again.
+  virtual std::shared_ptr<const device::Region> region(std::uint16_t number, int timeout_ms,
+                                                       const InterruptHook& interrupted = nullptr) = 0;
+
+  /// Returns whether region() can answer without waiting, with a region or with an error. Bounded work.
+  virtual bool knows_region(std::uint16_t number) = 0;
+  /// Called between streams: releases the connection's own references to regions, so that each region is unmapped when
+  /// its last other owner is dropped. Only has an effect if the peer is known to take back regions that no stream under
+  /// way and no lease names.
+  virtual void release_regions() noexcept {}
+  /// Called before the next request is sent: references regions again that still have another owner.
+  virtual void keep_regions() noexcept {}
+
+  // --- waiting, for the thread that receives ---
+  /// Returns whether receive() may have a message, the peer may have disconnected, or a send() that returned false may
+  /// work now. Used for spinning: costs a few loads and no system call (over a network, one). It can't detect a peer
+  /// that was killed, or a region that was sent: poll descriptor() from time to time as well.
+  virtual bool readable() const { return true; }
+  /// Tells the peer that this end is about to sleep. Returns false if something has arrived in the meantime: then don't
+  /// sleep. After true, poll descriptor() for reading, then call wake().
+  virtual bool prepare_sleep() = 0;
+  virtual void wake() = 0;
+  /// Readable when the peer has rung, sent a region, or disconnected; over a network, whenever something has arrived.
+  virtual int descriptor() const noexcept = 0;
+};
+
+/// A listening end. Use it from one thread at a time. Destroying it stops listening and removes its files from the file
+/// system.
+class Listener {
+ public:
+  virtual ~Listener() = default;
+  /// The URI for clients to connect to, without parameters.
+  virtual std::string uri() const = 0;
+  /// Readable when accept() has something to do: wait for it, then call accept(). The descriptor stays the same for the
+  /// whole life of the listener.
+  virtual int descriptor() const noexcept = 0;
+  /// Accepts clients, continues their handshakes, and returns a connection whose handshake is complete, if there is
+  /// one. Never blocks, and does bounded work, about 0.1 ms: a handshake may take several calls. After null, there is
+  /// more to do while descriptor() is readable. A client that stalls in its handshake delays no other client. Clients
+  /// that break the rules are dropped and reported through the log.
+  virtual std::unique_ptr<Connection> accept() = 0;
+  /// The number of clients whose handshake is under way.
+  virtual std::size_t handshakes() const noexcept = 0;
+  /// While on, rejects every client that completes its handshake, with the message "the server has reached its limit of
+  /// connections".
+  virtual void reject_all(bool on) = 0;
+};
+
+/// Waits until `connection` may have something to receive, until the deadline (steady clock, ns; 0: none), or until the
+/// hook returns true. Returns false at the deadline. Throws InterruptedError.
+bool wait_readable(Connection& connection, WaitMode mode, std::int64_t deadline_ns, const InterruptHook& interrupted);
+
+}  // namespace crossdock::transport
