@@ -46,6 +46,8 @@ void store_le(std::byte* to, T value) noexcept {
 /// end up outside of its object, as long as it isn't dereferenced.
 template <class T>
 T* moved_by(T* pointer, std::int64_t distance) noexcept {
+  // Pointer arithmetic out of an object's bounds is undefined; arithmetic on its address isn't.
+  // NOLINTNEXTLINE(performance-no-int-to-ptr)
   return reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(pointer) + static_cast<std::uintptr_t>(distance));
 }
 
