@@ -8,6 +8,7 @@ selects where work runs, and `crossdock.testing` simulates devices.
 
 from typing import TYPE_CHECKING, Any
 
+from crossdock import errors
 from crossdock._native import (
     CatalogEntry,
     Column,
@@ -34,36 +35,7 @@ from crossdock.arena import Arena
 from crossdock.checking import check
 from crossdock.client import Client, connect
 from crossdock.debugging import debug
-from crossdock.errors import (
-    ArenaFrozenError,
-    ClosedError,
-    ConnectionError,
-    ConsumedError,
-    Error,
-    ExecutionPlacementError,
-    ExportError,
-    FileChangedError,
-    ForkError,
-    HandshakeError,
-    InterruptedError,
-    InvalidArgumentError,
-    InvalidDataError,
-    LeaseLimitError,
-    NotFoundError,
-    OutOfMemoryError,
-    PermissionError,
-    ProtocolError,
-    RemoteError,
-    ResourceError,
-    SchemeError,
-    StreamBusyError,
-    SystemError,
-    TimeoutError,
-    TruncatedStreamError,
-    UnsupportedError,
-    UnsupportedTypeError,
-    UriError,
-)
+from crossdock.errors import *  # noqa: F403
 from crossdock.file import open, write
 from crossdock.server import Server, serve
 
@@ -74,50 +46,22 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Arena",
-    "ArenaFrozenError",
     "AsyncRecordBatchReader",
     "CatalogEntry",
     "CheckFailedError",
     "Client",
-    "ClosedError",
     "Column",
-    "ConnectionError",
-    "ConsumedError",
     "DType",
     "Device",
-    "Error",
     "Event",
-    "ExecutionPlacementError",
-    "ExportError",
-    "FileChangedError",
     "FileReader",
-    "ForkError",
-    "HandshakeError",
-    "InterruptedError",
-    "InvalidArgumentError",
-    "InvalidDataError",
-    "LeaseLimitError",
     "Limits",
-    "NotFoundError",
-    "OutOfMemoryError",
-    "PermissionError",
-    "ProtocolError",
     "Queue",
     "RecordBatch",
     "RecordBatchReader",
-    "RemoteError",
-    "ResourceError",
     "Schema",
-    "SchemeError",
     "Server",
-    "StreamBusyError",
-    "SystemError",
     "Tensor",
-    "TimeoutError",
-    "TruncatedStreamError",
-    "UnsupportedError",
-    "UnsupportedTypeError",
-    "UriError",
     "__version__",
     "asarray",
     "check",
@@ -135,6 +79,7 @@ __all__ = [
     "testing",
     "write",
 ]
+__all__ += errors.__all__
 
 # Names that are imported on first use, because their modules are slow to import or rarely used: name and module.
 _LATER = {"AsyncRecordBatchReader": "crossdock.aio", "CheckFailedError": "crossdock.checking"}

@@ -10,7 +10,6 @@ from crossdock.errors import ClosedError, StreamBusyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from crossdock._native import RecordBatch, RecordBatchReader, Schema
 
@@ -87,9 +86,7 @@ class AsyncRecordBatchReader:
     async def __aenter__(self) -> AsyncRecordBatchReader:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def _opened(self) -> RecordBatchReader:

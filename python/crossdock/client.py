@@ -10,7 +10,6 @@ from crossdock.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from types import TracebackType
 
     from crossdock._typing import Validation, Wait
     from crossdock.aio import AsyncRecordBatchReader
@@ -159,9 +158,7 @@ class Client:
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

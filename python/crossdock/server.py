@@ -11,8 +11,6 @@ from crossdock._options import checked_name, checked_uri, count, milliseconds, t
 from crossdock.errors import Error, InvalidArgumentError
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from crossdock._typing import Mode, Source, Stability, Wait
 
 __all__ = ["Server", "serve"]
@@ -249,9 +247,7 @@ class Server:
     def __enter__(self) -> Server:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

@@ -69,6 +69,10 @@ def counters() -> dict[str, int]:
 class SimulatedDevices:
     """The result of `simulated_devices()`: the devices, their counters, and functions that cause failures."""
 
+    counters = staticmethod(counters)
+    fail_next = staticmethod(fail_next)
+    fail_work = staticmethod(fail_work)
+
     def __init__(self, count: int) -> None:
         self._count = count
 
@@ -80,21 +84,9 @@ class SimulatedDevices:
         """The names of the devices, as arrays show them: "ext_dev:0" is the first. "sim:0" is the same device."""
         return [f"ext_dev:{number}" for number in range(self._count)]
 
-    def counters(self) -> dict[str, int]:
-        """See `crossdock.testing.counters`."""
-        return counters()
-
     def reset_counters(self) -> None:
         """Sets all counters to 0, and cancels arranged failures that haven't happened yet."""
         _native.sim_reset()
-
-    def fail_next(self, verb: str, after: int = 0, error: Error | type[Error] | None = None) -> None:
-        """See `crossdock.testing.fail_next`."""
-        fail_next(verb, after, error)
-
-    def fail_work(self, after: int = 0, error: Error | type[Error] | None = None) -> None:
-        """See `crossdock.testing.fail_work`."""
-        fail_work(after, error)
 
     def take_faults(self) -> list[str]:
         """Returns the missing orders between queues that were found so far. They don't fail the test any more."""
