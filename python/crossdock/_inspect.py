@@ -29,7 +29,7 @@ def is_uri(target: str) -> bool:
     return _URI.match(target) is not None
 
 
-def _count(count: int | None) -> str:
+def number(count: int | None) -> str:
     return "?" if count is None else f"{count:,}"
 
 
@@ -134,10 +134,10 @@ class _Messages:
             self._has_header = True
         counts = (message["rows"], message["nulls"], message["body_bytes"], message["data_bytes"])
         about = self._about(message)
-        line = self._ROW.format(what, *map(_count, counts), about).rstrip()
+        line = self._ROW.format(what, *map(number, counts), about).rstrip()
         width = terminal_width()
         if width is not None and len(line) > width:
-            line = f"{self._ROW.format(what, *map(_count, counts), '').rstrip()}\n{wrapped('  ' + about, width)}"
+            line = f"{self._ROW.format(what, *map(number, counts), '').rstrip()}\n{wrapped('  ' + about, width)}"
         print(line, flush=True)
         if self._buffers:
             self._print_buffers(message)
@@ -172,7 +172,7 @@ class _Messages:
         left_out = 0
         for node in message["nodes"]:
             path = shown(node["path"])
-            first = (path, shown(node["type"]), _count(node["rows"]), _count(node["nulls"]))
+            first = (path, shown(node["type"]), number(node["rows"]), number(node["nulls"]))
             if not node["buffers"]:
                 rows.append((*first, "(none)", "", "", ""))
             for buffer in node["buffers"]:
@@ -189,14 +189,14 @@ class _Messages:
 
 def _buffer(buffer: BufferAbout) -> tuple[str, str, str, str]:
     kind = buffer["kind"] if buffer["variadic"] is None else f"{buffer['kind']} {buffer['variadic']}"
-    decompressed = "" if buffer["decompressed"] is None else _count(buffer["decompressed"])
+    decompressed = "" if buffer["decompressed"] is None else number(buffer["decompressed"])
     if buffer["size"] == 0:
         at = ""
     elif "region" in buffer:
         at = f"region {buffer['region']} + {buffer['offset']:#x}"
     else:
-        at = _count(buffer["offset"])
-    return kind, _count(buffer["size"]), decompressed, at
+        at = number(buffer["offset"])
+    return kind, number(buffer["size"]), decompressed, at
 
 
 # ---- files, catalogs and streams ----
@@ -271,7 +271,7 @@ def show_catalog(uri: str, client: Client, *, as_json: bool) -> None:
         return
     print(f"{shown(uri)}: {counted(len(entries), 'table')}")
     for entry in entries:
-        print(f"\n{shown(entry.name)}: {_count(entry.rows)} rows, {_count(entry.bytes)} bytes, {shown(entry.device)}")
+        print(f"\n{shown(entry.name)}: {number(entry.rows)} rows, {number(entry.bytes)} bytes, {shown(entry.device)}")
         if entry.schema is None:
             print("    (the schema is known only after a client requests the table)")
         else:

@@ -128,17 +128,21 @@ def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Se
     return left_out
 
 
-def _print_left_out(parts: Sequence[str], hint: str = "") -> None:
-    """Prints a line under a table that doesn't show everything. Prints nothing if `parts` is empty."""
+def _print_left_out(columns: int, rows: int = 0, hint: str = "") -> None:
+    """Prints a line under a table that doesn't show so many columns and rows. Prints nothing if it shows all."""
+    parts = [_inspect.counted(count, f"more {one}") for count, one in ((rows, "row"), (columns, "column")) if count]
     if parts:
         print(wrapped(f"... and {', '.join(parts)}{hint}", terminal_width()))
 
 
-def _pyarrow(why: str) -> Any:
+def _pyarrow_for(path: Path, doing: str) -> Any:
+    """Imports pyarrow and its module for this file, which takes longer than writing a small table."""
     try:
         import pyarrow
     except ImportError:
-        raise _MissingPackageError(f"{why} needs pyarrow: pip install pyarrow") from None
+        raise _MissingPackageError(f"{doing} {path} needs pyarrow: pip install pyarrow") from None
+    if path.suffix.lower() in (".parquet", ".csv"):
+        importlib.import_module(f"pyarrow.{path.suffix.lower()[1:]}")
     return pyarrow
 
 
@@ -221,18 +225,13 @@ def _common(
 
 def _source_of(path: Path, stable: str) -> tuple[Source, str | None]:
     """Returns the source for a file, and its stability if it is served as a file."""
-    suffix = path.suffix.lower()
-    if suffix == ".parquet":
-        _pyarrow(f"reading {path}")
-        import pyarrow.parquet
-
-        return pyarrow.parquet.read_table(path), None
-    if suffix == ".csv":
-        _pyarrow(f"reading {path}")
-        import pyarrow.csv
-
-        return pyarrow.csv.read_csv(path), None
-    return path, stable
+    match path.suffix.lower():
+        case ".parquet":
+            return _pyarrow_for(path, "reading").parquet.read_table(path), None
+        case ".csv":
+            return _pyarrow_for(path, "reading").csv.read_csv(path), None
+        case _:
+            return path, stable
 
 
 def _on_end(handler: Any) -> None:
@@ -359,14 +358,6 @@ def _check_format(target: Path) -> None:
         )
 
 
-def _pyarrow_for(target: Path) -> Any:
-    """Imports pyarrow and its writer for this file, which takes longer than writing a small table."""
-    pyarrow = _pyarrow(f"writing {target}")
-    if target.suffix.lower() in (".parquet", ".csv"):
-        importlib.import_module(f"pyarrow.{target.suffix.lower()[1:]}")
-    return pyarrow
-
-
 def _open(path: Path, suffix: str, schema: Any, pyarrow: Any) -> Any:
     """Opens pyarrow's writer for the format that the suffix names."""
     match suffix:
@@ -386,7 +377,7 @@ def _write(target: Path, schema: xd.Schema, batches: Iterable[xd.RecordBatch]) -
     This is one function, not an object with a method for each step: an interrupt may come between any two instructions,
     and the `finally` that removes the partial file must enclose all of them.
     """
-    pyarrow = _pyarrow_for(target)
+    pyarrow = _pyarrow_for(target, "writing")
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
         with _open(partial, target.suffix.lower(), pyarrow.schema(schema), pyarrow) as sink:
@@ -493,10 +484,7 @@ def _print_head(batches: list[xd.RecordBatch], rows: int) -> None:
     )
     if terminal_width() is None:
         return
-    more = [_inspect.counted(rows - head.num_rows, "more row")] if rows > head.num_rows else []
-    if left_out:
-        more.append(_inspect.counted(left_out, "more column"))
-    _print_left_out(more, "; --columns A,B chooses" if left_out else "")
+    _print_left_out(left_out, rows - head.num_rows, "; --columns A,B chooses" if left_out else "")
 
 
 @app.command(short_help="Gets a table: into a file, or to look at it.", epilog=_TOKEN + _EXIT_CODES)
@@ -527,7 +515,7 @@ def get(
                 raise xd.NotFoundError(
                     f"{output.parent} doesn't exist or is not a folder; create it to write {output.name}"
                 )
-            _pyarrow_for(output)  # before the clock starts
+            _pyarrow_for(output, "writing")  # before the clock starts
     with _reported(), _connect(uri, timeout, checksum) as client:
         rows = next((entry.rows for entry in client.list() if entry.name == name), None)
         names = None if columns is None else [column for column in columns.split(",") if column]
@@ -557,10 +545,6 @@ def get(
 _MOST_OF_A_WAIT = 1.0  # The most seconds to wait for one of several servers.
 
 
-def _count(count: int | None) -> str:
-    return "?" if count is None else f"{count:,}"
-
-
 def _list_servers(timeout: float) -> None:
     """Prints this user's servers that listen at a name, with the names of their tables."""
     rows = []
@@ -574,7 +558,7 @@ def _list_servers(timeout: float) -> None:
         except xd.Error as error:
             rows.append((uri, "?", type(error).__name__))
         else:
-            rows.append((uri, _count(len(tables)), ", ".join(tables)))
+            rows.append((uri, f"{len(tables):,}", ", ".join(tables)))
     if rows:
         _print_table(("uri", "tables", "names"), rows, frozenset((1,)))
     else:
@@ -603,15 +587,15 @@ def ls(
         rows = [
             (
                 entry.name,
-                _count(entry.rows),
-                _count(entry.bytes),
-                _count(None if entry.schema is None else len(entry.schema)),
+                _inspect.number(entry.rows),
+                _inspect.number(entry.bytes),
+                _inspect.number(None if entry.schema is None else len(entry.schema)),
                 entry.device,
             )
             for entry in client.list()
         ]
         left_out = _print_table(("name", "rows", "bytes", "columns", "device"), rows, frozenset((1, 2, 3)))
-        _print_left_out([_inspect.counted(left_out, "more column")] if left_out else [])
+        _print_left_out(left_out)
 
 
 # ---- inspect ----
@@ -789,7 +773,7 @@ def devices(
             for device in driver["devices"]
         ]
         left_out = _print_table(("driver", "device", "filter string", "memory", "kinds", "name"), rows, frozenset((3,)))
-        _print_left_out([_inspect.counted(left_out, "more column")] if left_out else [], "; --json has all")
+        _print_left_out(left_out, hint="; --json has all")
         for driver in drivers:
             if not driver["devices"]:
                 why = "; ".join(driver["tried"]) or "tests make simulated ones (crossdock.testing)"

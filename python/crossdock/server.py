@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from crossdock import _log_thread, _native, _sources
 from crossdock._options import checked_name, checked_uri, count, milliseconds, transports
 from crossdock.errors import Error, InvalidArgumentError
+from crossdock.file import _encoded
 
 if TYPE_CHECKING:
     from crossdock._typing import Mode, Source, Stability, Wait
@@ -210,9 +210,7 @@ class Server:
             if kind != "file":
                 raise InvalidArgumentError(f"stable is for paths; this source is a {kind}")
         if kind == "file":
-            path = os.fsencode(source)  # type: ignore[arg-type]
-            if b"\0" in path:
-                raise InvalidArgumentError(f"the path {source!r} has a NUL byte in it")
+            path = _encoded(source)  # type: ignore[arg-type]
             self._native.publish_file(name, path, (stable or self._stable) == "snapshot", replace)
         elif kind == "callable":
             self._native.publish_callable(name, source, replace)
