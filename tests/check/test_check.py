@@ -425,11 +425,11 @@ def test_what_is_no_exception_of_the_exporter_is_raised(monkeypatch):
 
     with pytest.raises(LookupError, match="no more"):
         xd.check(make)
-    monkeypatch.setattr(_check.dictionary, "product", None)
+    monkeypatch.setattr(_check.dictionary, "prod", None)
     with pytest.raises(TypeError, match="not callable"):  # As the fixture above has it.
         xd.check(tensors.ArrayInterface)
     monkeypatch.undo()
-    monkeypatch.setattr(_check.dictionary, "product", None)
+    monkeypatch.setattr(_check.dictionary, "prod", None)
     assert errors(xd.check(tensors.ArrayInterface)) == ["values-raise"]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from crossdock._check import across, arrow, buffer, dictionary, dlpack, exchange, usm
 from crossdock._check.checker import Checker, described, quick_collections
@@ -32,6 +33,14 @@ _ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "buffer": (),
     "sycl-usm-array-interface": (usm.ATTRIBUTE,),
     **{name: (method,) for name, method in _ARROW.items()},
+}
+_CHECKS_OF_ARRAYS: dict[str, Callable[[Checker], None]] = {
+    "dlpack": dlpack.check,
+    "dlpack-exchange": exchange.check,
+    "cuda-array-interface": partial(dictionary.check, attribute=dictionary.CUDA),
+    "array-interface": partial(dictionary.check, attribute=dictionary.NUMPY),
+    "buffer": buffer.check,
+    "sycl-usm-array-interface": usm.check,
 }
 PROTOCOLS = tuple(_ATTRIBUTES)
 
@@ -84,10 +93,10 @@ def _check(obj: object, protocols: Iterable[str] | None) -> Report:
 
 
 def _run(checker: Checker, claimed: list[str]) -> None:
-    of_arrays = [protocol for protocol in claimed if protocol not in _ARROW]
+    of_arrays = [protocol for protocol in claimed if protocol in _CHECKS_OF_ARRAYS]
     for protocol in of_arrays:
         with checker.exercising(protocol):
-            _check_array(checker, protocol)
+            _CHECKS_OF_ARRAYS[protocol](checker)
     if len(of_arrays) > 1:
         together = checker
         if checker.fresh:
@@ -95,7 +104,7 @@ def _run(checker: Checker, claimed: list[str]) -> None:
             together = Checker(None, checker.object())
             for protocol in of_arrays:
                 with together.exercising(protocol):
-                    _check_array(together, protocol)
+                    _CHECKS_OF_ARRAYS[protocol](together)
         if len(together.views) > 1:
             with together.checking("across"):
                 across.check(together)
@@ -104,17 +113,3 @@ def _run(checker: Checker, claimed: list[str]) -> None:
     methods = [_ARROW[protocol] for protocol in claimed if protocol in _ARROW]
     if methods:
         arrow.check(checker, methods)
-
-
-def _check_array(checker: Checker, protocol: str) -> None:
-    """Checks one protocol of arrays."""
-    if protocol == "dlpack":
-        dlpack.check(checker)
-    elif protocol == "buffer":
-        buffer.check(checker)
-    elif protocol == "dlpack-exchange":
-        exchange.check(checker)
-    elif protocol == "sycl-usm-array-interface":
-        usm.check(checker)
-    else:
-        dictionary.check(checker, dictionary.CUDA if protocol == "cuda-array-interface" else dictionary.NUMPY)

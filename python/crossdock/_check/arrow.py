@@ -17,6 +17,13 @@ UNKNOWN = "a_keyword_of_the_future"
 
 _SCHEMA_RELEASE = abi.ArrowSchema.release.offset
 _ARRAY_RELEASE = abi.ArrowArray.release.offset
+_RELEASE = {
+    b"arrow_schema": _SCHEMA_RELEASE,
+    b"arrow_array": _ARRAY_RELEASE,
+    b"arrow_device_array": _ARRAY_RELEASE,
+    b"arrow_array_stream": abi.ArrowArrayStream.release.offset,
+    b"arrow_device_array_stream": abi.ArrowDeviceArrayStream.release.offset,
+}
 
 
 class Moved:
@@ -30,13 +37,13 @@ class Moved:
         self._release = release
         memory.store_pointer(address + release, 0)
 
-    def release(self, checker: Checker | None, what: str) -> None:
+    def release(self, checker: Checker, what: str) -> None:
         """Calls the release callback, if there is one."""
         callback = memory.pointer_at(self.address + self._release)
         if not callback or not memory.executable(callback):
             return  # A callback that is no function was reported before.
         abi.Release(callback)(self.address)
-        if memory.pointer_at(self.address + self._release) and checker is not None:
+        if memory.pointer_at(self.address + self._release):
             checker.add(
                 "arrow-release-unmarked",
                 f"{what}: release isn't null after it was called, at the address it was moved to",
@@ -47,9 +54,11 @@ class _Pair:
     """The result of one call: capsules by their names, each with a readable structure."""
 
     def __init__(self, checker: Checker, given: object, names: tuple[bytes, ...]) -> None:
-        self.checker = checker
+        """Checks the capsules. `addresses` is empty if they can't be used. `given`: None if the call has failed."""
         self.addresses: dict[bytes, int] = {}
         self._capsules: list[object] = list(given) if isinstance(given, tuple) and len(names) > 1 else [given]
+        if given is None:
+            return  # The error was reported before.
         shapes = [type(one).__name__ for one in self._capsules]
         if not all(map(capsule.is_capsule, self._capsules)) or len(self._capsules) != len(names):
             checker.add("arrow-capsule-type", f"it gave {', '.join(shapes)}; expected {len(names)} PyCapsules")
@@ -61,28 +70,14 @@ class _Pair:
                 self.addresses.clear()
                 return
             address = capsule.pointer_of(one)
-            place = address + _release_offset(name)
+            place = address + _RELEASE[name]
             if schema.defused(checker, place, name.decode(), place):
                 self.addresses.clear()
                 return
             self.addresses[name] = address
 
-    @property
-    def usable(self) -> bool:
-        return bool(self.addresses)
-
     def drop(self) -> None:
         self._capsules.clear()
-
-
-def _release_offset(name: bytes) -> int:
-    return {
-        b"arrow_schema": _SCHEMA_RELEASE,
-        b"arrow_array": _ARRAY_RELEASE,
-        b"arrow_device_array": _ARRAY_RELEASE,
-        b"arrow_array_stream": abi.ArrowArrayStream.release.offset,
-        b"arrow_device_array_stream": abi.ArrowDeviceArrayStream.release.offset,
-    }[name]
 
 
 def _drop(
@@ -99,21 +94,17 @@ def _drop(
     Takes the result out of the list `given`, because a reference in the caller would keep it alive. `held`: addresses
     of structures that another call returned.
     """
-    exported = given.pop()
-    if exported is None:
-        return {}
-    pair = _Pair(checker, exported, names)
-    del exported
+    pair = _Pair(checker, given.pop(), names)
     if held & set(pair.addresses.values()):
         checker.add("arrow-capsule-released", "two calls gave the same structure, which can be consumed only once")
         return {}
     probes = {}
     for name, address in pair.addresses.items():
-        if memory.pointer_at(address + _release_offset(name)) == 0:
+        if memory.pointer_at(address + _RELEASE[name]) == 0:
             checker.add(
                 "arrow-capsule-released", f"{name.decode()}: a later call gave a structure that was already used"
             )
-        probe = capsule.CallbackProbe(address, _release_offset(name))
+        probe = capsule.CallbackProbe(address, _RELEASE[name])
         if probe.installed:
             probes[name] = probe
     addresses = dict(pair.addresses)
@@ -139,14 +130,8 @@ def _unused(checker: Checker, call: Callable[[], object | None], names: tuple[by
     seen: dict[bytes, set[int]] = {name: set() for name in names}
     left: dict[bytes, int] = {}
     for number in range(capsule.TRIES):
-        given = [call()]
-        if given[0] is None:
-            return
-        left = {
-            name: at
-            for name, at in _drop(checker, given, names, thoroughly=number == 0).items()
-            if at not in seen[name]
-        }
+        dropped = _drop(checker, [call()], names, thoroughly=number == 0)
+        left = {name: address for name, address in dropped.items() if address not in seen[name]}
         if not left:
             return
         for name, address in left.items():
@@ -195,6 +180,11 @@ class _Examination:
         elif not self._may_refuse(method):
             self.checker.add("arrow-refuses", f"{method}() raised {described(error)}")
 
+    def _consumed(self, method: str, error: Exception) -> None:
+        self.checker.add(
+            "arrow-stream-consumed", f"{method}() raised {described(error)}, after another stream was read"
+        )
+
     def _may_refuse(self, method: str) -> bool:
         """Returns whether the method is for memory of the CPU, and the object has other memory."""
         return method in (ARRAY, STREAM) and self.device not in (None, abi.CPU)
@@ -228,9 +218,7 @@ class _Examination:
                 self.checker.add("arrow-unknown-keyword", f"{method}({UNKNOWN}=None) raised {described(error)}")
             error = second
         if error is not None and consumed:
-            self.checker.add(
-                "arrow-stream-consumed", f"{method}() raised {described(error)}, after another stream was read"
-            )
+            self._consumed(method, error)
         elif error is not None and not self._may_refuse(method):
             self.checker.add(
                 "arrow-requested-schema", f"{method} with its own schema requested raised {described(error)}"
@@ -255,12 +243,8 @@ class _Examination:
     def check_schema(self) -> None:
         checker, names = self.checker, (b"arrow_schema",)
         thing = checker.object()
-        given = self.call(thing, SCHEMA)
-        if given is None:
-            return
-        pair = _Pair(checker, given, names)
-        del given
-        if not pair.usable:
+        pair = _Pair(checker, self.call(thing, SCHEMA), names)
+        if not pair.addresses:
             return
         field = schema.examine(checker, pair.addresses[b"arrow_schema"])
         if field is None:
@@ -322,12 +306,8 @@ class _Examination:
         device = method == DEVICE_ARRAY
         names = (b"arrow_schema", b"arrow_device_array" if device else b"arrow_array")
         thing: Any = checker.object()
-        given = self.call(thing, method)
-        if given is None:
-            return
-        pair = _Pair(checker, given, names)
-        del given
-        if not pair.usable:
+        pair = _Pair(checker, self.call(thing, method), names)
+        if not pair.addresses:
             return
         field = schema.examine(checker, pair.addresses[names[0]])
         if field is not None:
@@ -408,7 +388,7 @@ class _Examination:
             _unused(checker, lambda: self.call(checker.object(), method), names)
             return
         pair = _Pair(checker, self.call(checker.object(), method), names)
-        if not pair.usable:
+        if not pair.addresses:
             return
         raw = memory.load(abi.ArrowArray, pair.addresses[names[1]])
         if raw is None or not raw.release:
@@ -454,16 +434,12 @@ class _Examination:
         elif given is None:
             given, error = self._tried(thing, method, {})
             if error is not None and consumed:
-                checker.add(
-                    "arrow-stream-consumed", f"{method}() raised {described(error)}, after another stream was read"
-                )
+                self._consumed(method, error)
             elif error is not None:
                 self.refused(method, error)
-        if given is None:
-            return
         pair = _Pair(checker, given, (name,))
         del given, wish
-        if not pair.usable:
+        if not pair.addresses:
             return
         _Reading(self, method, pair, device).check(thing)
         del thing
@@ -521,7 +497,7 @@ class _Reading:
             return
         if self.device and self.examination.device is None:
             self.examination.device = self.raw.device_type
-        moved = Moved(self.kind, source, _release_offset(name))
+        moved = Moved(self.kind, source, _RELEASE[name])
         self.address = moved.address
         self.pair.drop()
         del thing

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ctypes
 import struct
 from ctypes import c_int, c_void_p, py_object
+from math import prod
 
 from crossdock._check import abi, memory
-from crossdock._check.checker import Checker, View, collect, described, is_contiguous, product
+from crossdock._check.checker import Checker, View, collect, described, is_contiguous
 
 SIMPLE, WRITABLE, FORMAT, ND, STRIDES, INDIRECT = 0, 0x1, 0x4, 0x8, 0x18, 0x118
 FULL_RO = INDIRECT | FORMAT
@@ -57,7 +58,7 @@ def contiguous_bytes(thing: object) -> tuple[int, int, bool]:
 
 def _examine(checker: Checker, info: abi.PyBuffer) -> View | None:
     """Checks a buffer that was requested with all its properties."""
-    before = checker.errors()
+    before = checker.errors
     if not info.obj:
         checker.add("buffer-obj", "obj is null, so nothing keeps the memory alive, and the buffer can't be released")
     code = memory.string(info.format) if info.format else b"B"
@@ -85,12 +86,12 @@ def _examine(checker: Checker, info: abi.PyBuffer) -> View | None:
         if strides is None:
             checker.add("buffer-strides", f"strides are not there for ndim {info.ndim}")
     given, steps = tuple(shape or ()), tuple(strides or ())
-    if shape is not None and info.len != product(given) * info.itemsize:
+    if shape is not None and info.len != prod(given) * info.itemsize:
         checker.add(
             "buffer-len",
-            f"len is {info.len}, shape {given} of {info.itemsize} bytes has {product(given) * info.itemsize}",
+            f"len is {info.len}, shape {given} of {info.itemsize} bytes has {prod(given) * info.itemsize}",
         )
-    if info.suboffsets or checker.errors() != before:
+    if info.suboffsets or checker.errors != before:
         return None
     view = View(checker.protocol, info.buf or 0, given, steps, info.itemsize, bool(info.readonly))
     start, end = view.extent()

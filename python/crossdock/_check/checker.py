@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from crossdock._check.report import Finding
@@ -38,7 +39,7 @@ class View:
 
     @property
     def size(self) -> int:
-        return product(self.shape)
+        return prod(self.shape)
 
     def extent(self) -> tuple[int, int]:
         """Returns the address of the first byte of the elements, and the address after the last."""
@@ -47,13 +48,6 @@ class View:
         low = sum(min(0, (count - 1) * step) for count, step in zip(self.shape, self.strides, strict=True))
         high = sum(max(0, (count - 1) * step) for count, step in zip(self.shape, self.strides, strict=True))
         return self.pointer + low, self.pointer + high + self.itemsize
-
-
-def product(shape: tuple[int, ...]) -> int:
-    result = 1
-    for count in shape:
-        result *= count
-    return result
 
 
 def contiguous(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
@@ -87,7 +81,8 @@ class Checker:
         """Buffers that were looked at by the protocol under way."""
         self._known: set[Finding] = set()
         self._counts: dict[tuple[str, str], int] = {}
-        self._errors = 0
+        self.errors = 0
+        """The number of errors so far, including repeated ones."""
         self._make_error: Exception | None = None
 
     @property
@@ -108,7 +103,7 @@ class Checker:
     def add(self, rule: str, message: str) -> None:
         known = RULES[rule]
         finding = Finding(self.protocol, rule, known.severity, known.section, known.asks, message)
-        self._errors += known.severity == "error"
+        self.errors += known.severity == "error"
         if finding in self._known:
             return
         count = self._counts.get((self.protocol, rule), 0) + 1
@@ -126,10 +121,6 @@ class Checker:
                 found.append(Finding(protocol, rule, known.severity, known.section, known.asks, more))
         return found
 
-    def errors(self) -> int:
-        """Returns the number of errors so far, including repeated ones."""
-        return self._errors
-
     @contextmanager
     def exercising(self, protocol: str) -> Iterator[None]:
         self.exercised.append(protocol)
@@ -144,12 +135,8 @@ class Checker:
         The block ends, but the other checks are made. Without this, the whole report would be lost.
         """
         self.protocol = protocol
-        try:
+        with self.checking_one():
             yield
-        except Exception as error:
-            if error is self._make_error:
-                raise
-            self.stopped(error)
 
     @contextmanager
     def checking_one(self) -> Iterator[None]:

@@ -6,6 +6,7 @@ The checker of SYCL's interface, the third one, also uses the checks of single e
 from __future__ import annotations
 
 import re
+from math import prod
 from typing import Any, TypeGuard
 
 from crossdock._check import memory
@@ -18,7 +19,6 @@ from crossdock._check.checker import (
     formatted,
     formatted_address,
     is_contiguous,
-    product,
 )
 
 CUDA, NUMPY = "__cuda_array_interface__", "__array_interface__"
@@ -108,7 +108,7 @@ def _size_of_descr(descr: object, depth: int, left: list[int]) -> int | None:
         if len(field) == 3:
             if not are_extents(field[2]):
                 return None
-            size *= product(field[2])
+            size *= prod(field[2])
         total += size
     return total
 
@@ -154,7 +154,7 @@ class _Dictionary:
 
     def examine(self, given: object) -> View | None:
         """Checks all entries. Returns the view that the dictionary describes, or None if a rule is broken."""
-        checker, before = self.checker, self.checker.errors()
+        checker, before = self.checker, self.checker.errors
         if not isinstance(given, dict):
             self.add("dict", f"{self.attribute} is {type(given).__name__}")
             return None
@@ -195,13 +195,13 @@ class _Dictionary:
             address = self._address(given)
         if shape is None or itemsize is None:
             return None
-        if product(shape) * itemsize >= 1 << 63:
+        if prod(shape) * itemsize >= 1 << 63:
             self.add("shape", f"shape {formatted(shape)} of {itemsize} bytes is more than 2^63 bytes")
             return None
         if address is None or not strided:
             return None
         view = self._view(address, shape, given.get("strides"), itemsize)
-        return view if checker.errors() == before else None
+        return view if checker.errors == before else None
 
     def _shape(self, shape: Any) -> tuple[int, ...] | None:
         if are_extents(shape):
@@ -275,7 +275,7 @@ class _Dictionary:
 
     def _view(self, address: tuple[int, bool], shape: tuple[int, ...], strides: Any, itemsize: int) -> View | None:
         pointer, readonly = address
-        count = product(shape)
+        count = prod(shape)
         steps = contiguous(shape, itemsize) if strides is None else strides
         if self.cuda and self.version >= 2:
             if count == 0 and pointer:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from crossdock._check import abi, capsule, memory
-from crossdock._check.checker import Checker, View, attribute, collect, contiguous, described, formatted, product
+from crossdock._check.checker import Checker, View, attribute, collect, contiguous, described, formatted
 
 READ_ONLY, COPIED, PADDED = 1, 2, 4
 ASKED = (1, 3)
@@ -45,7 +46,7 @@ class Tensor:
 def examine(checker: Checker, tensor: abi.DLTensor, version: tuple[int, int] | None, flags: int) -> Tensor | None:
     """Checks the members of a DLTensor. Returns None if it can't be used."""
     device = (tensor.device_type, tensor.device_id)
-    before = checker.errors()
+    before = checker.errors
     if device[0] not in abi.DEVICES:
         checker.add("dlpack-device-number", f"device type {device[0]} isn't in the specification")
     if device[0] in (abi.CPU, abi.CUDA_HOST, abi.CUDA_MANAGED) and device[1]:
@@ -86,7 +87,7 @@ def examine(checker: Checker, tensor: abi.DLTensor, version: tuple[int, int] | N
             return None
         if not shape or strides is None:
             return None
-    count = product(tuple(shape or ()))
+    count = prod(tuple(shape or ()))
     if count * max(width, 1) // 8 >= 1 << 63:
         checker.add("dlpack-shape", f"shape {tuple(shape or ())} of {width} bits is more than 2^63 bytes")
         return None
@@ -94,7 +95,7 @@ def examine(checker: Checker, tensor: abi.DLTensor, version: tuple[int, int] | N
         checker.add("dlpack-null-data", f"data is null for {count} elements")
     if not count and tensor.data:
         checker.add("dlpack-zero-size", "data isn't null for a tensor without elements")
-    if width % 8 or checker.errors() != before:
+    if width % 8 or checker.errors != before:
         return Tensor(device, None)
     itemsize = width // 8
     given = tuple(shape or ())

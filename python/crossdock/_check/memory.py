@@ -56,10 +56,10 @@ def _read_by_pipe(address: int, size: int) -> bytes | None:
 
 def read(address: int, size: int) -> bytes | None:
     """Returns `size` bytes at `address`, or None if not all of them can be read."""
-    if not _sane(address, size):
-        return b"" if size == 0 else None
     if size == 0:
         return b""
+    if not _sane(address, size):
+        return None
     if _readv is None:
         return _read_by_pipe(address, size)
     into = ctypes.create_string_buffer(size)

@@ -215,10 +215,7 @@ class _Examiner:
     def _children(self, of: Field, raw: abi.ArrowSchema, depth: int, top: int) -> bool:
         """Checks the children. Returns whether they are complete, and as many as the type has."""
         checker, path, layout = self.checker, of.path, of.layout
-        if raw.n_children > FIELDS - self._fields:
-            self._too_many(path)
-            return False
-        if depth == DEPTH and raw.n_children:
+        if raw.n_children > FIELDS - self._fields or (depth == DEPTH and raw.n_children):
             self._too_many(path)
             return False
         children = pointers(raw.children, raw.n_children)

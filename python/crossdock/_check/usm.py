@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from math import prod
 from typing import Any
 
 from crossdock._check import buffer, capsule, sycl
@@ -14,7 +15,6 @@ from crossdock._check.checker import (
     described,
     formatted,
     formatted_address,
-    product,
 )
 from crossdock._check.dictionary import (
     are_extents,
@@ -56,7 +56,7 @@ class _Interface:
         self.checker.add(f"usm-{rule}", message)
 
     def examine(self, given: object) -> None:
-        checker, before = self.checker, self.checker.errors()
+        checker, before = self.checker, self.checker.errors
         if not isinstance(given, dict):
             self.add("dict", f"{ATTRIBUTE} is {type(given).__name__}")
             return
@@ -77,7 +77,7 @@ class _Interface:
             with checker.checking_one():
                 context = self._syclobj(given["syclobj"])
         view = self._view(given)
-        if view is None or checker.errors() != before:
+        if view is None or checker.errors != before:
             return
         if context is not None:
             self._located(view, context, given)
@@ -118,7 +118,7 @@ class _Interface:
                 address = self._address(given["data"])
         if known is None or itemsize is None:
             return None
-        if product(known) * itemsize >= 1 << 63:
+        if prod(known) * itemsize >= 1 << 63:
             self.add("shape", f"shape {formatted(known)} of {itemsize} bytes is more than 2^63 bytes")
             return None
         if not placed:
@@ -175,8 +175,8 @@ class _Interface:
         offset: int,
     ) -> View | None:
         pointer, readonly = address
-        if product(shape) * itemsize and not pointer:
-            self.add("null-pointer", f"the pointer is 0 for {product(shape)} elements")
+        if prod(shape) * itemsize and not pointer:
+            self.add("null-pointer", f"the pointer is 0 for {prod(shape)} elements")
             return None
         start = pointer + offset * itemsize if pointer else 0
         view = View(self.checker.protocol, start, shape, steps, itemsize, readonly, device=None)
