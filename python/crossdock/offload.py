@@ -58,18 +58,18 @@ class DeviceInfo(NamedTuple):
 
     device: Device
     filter: str
-    """The filter string with all its parts that names it, as in "opencl:cpu:0"."""
+    """The complete filter string that selects it, for example "opencl:cpu:0"."""
     driver: str
-    """Whose it is: "cuda", "sycl", "sim" or "host"."""
+    """The name of its driver: "cuda", "sycl", "sim" or "host"."""
     device_type: str
-    """"cpu", "gpu" or "accelerator"."""
+    """The class of the device: "cpu", "gpu" or "accelerator"."""
     backend: str
-    """What the driver reaches it by: of SYCL, "opencl" or "level_zero"."""
+    """The interface that its driver uses. For SYCL: "opencl" or "level_zero"."""
     name: str
     memory: int
-    """Bytes; 0 if it is unknown."""
+    """The size of its memory in bytes; 0 if it is unknown."""
     usm_types: tuple[UsmType, ...]
-    """The kinds of memory that it has."""
+    """The kinds of memory that it supports."""
 
 
 def devices() -> list[DeviceInfo]:

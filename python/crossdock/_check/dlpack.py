@@ -40,7 +40,7 @@ class Tensor:
 
     device: Device
     view: View | None
-    """None where elements are no whole bytes, or where what was told can't be right."""
+    """None if the size of an element isn't a whole number of bytes, or if a member is wrong."""
 
 
 def examine(checker: Checker, tensor: abi.DLTensor, version: tuple[int, int] | None, flags: int) -> Tensor | None:
@@ -235,7 +235,7 @@ class _Exporter:
     def __init__(self, checker: Checker, thing: Any) -> None:
         self.checker, self.thing = checker, thing
         self.held: set[int] = set()
-        """Where the tensors of exports lie that nobody used up yet."""
+        """The addresses of the exported tensors that weren't consumed yet."""
 
     def call(self, **keywords: Any) -> Export | Exception:
         try:

@@ -96,9 +96,9 @@ PyObject* leave_out_of_turn(Scope& scope, const nb::object& value) noexcept {
     scope.entered.reset();
     PyErr_SetString(PyExc_RuntimeError,
                     left.is_valid()
-                        ? "a scope of current() ends that isn't the innermost one of this task: scopes end in the "
-                          "reverse order (a generator that yields inside one gives its caller the queue); it has ended"
-                        : "a scope of current() ends that this task isn't in: scopes end in the task that began them");
+                        ? "this scope of current() ended before a scope inside it: leave scopes in the reverse order, "
+                          "and don't yield inside a scope, because the caller would run with its queue"
+                        : "this task isn't in this scope of current(): leave a scope in the task that entered it");
     return nullptr;
   });
 }

@@ -80,8 +80,9 @@ std::optional<Device> said_device(nb::handle stream) {
       says = says || number.is_valid();
     }
     if (!says) {
-      throw InvalidDataError("a stream says that its device is of type " + std::string(Py_TYPE(device.ptr())->tp_name) +
-                             ", which has no number");
+      throw InvalidDataError("the attribute \"device\" of a stream is of type " +
+                             std::string(Py_TYPE(device.ptr())->tp_name) +
+                             "; it must be a number, or an object with a number as index, device_id or id");
     }
   }
   return found(optional_attribute(stream.ptr(), names::device_id()));
@@ -91,16 +92,21 @@ std::optional<Device> said_device(nb::handle stream) {
 Queue of_cuda_stream(nb::handle stream, const nb::object& protocol) {
   const nb::object pair = PyCallable_Check(protocol.ptr()) != 0 ? protocol() : protocol;
   if (PyTuple_Check(pair.ptr()) == 0 || nb::len(pair) != 2) {
-    throw InvalidDataError("__cuda_stream__ gives a pair of version and handle");
+    throw InvalidDataError("__cuda_stream__ must be, or return, a pair of version and handle");
   }
   const auto version = whole_number(nb::object(pair[0]));
   const auto handle = whole_number(nb::object(pair[1]));
-  if (!version || !handle) throw InvalidDataError("__cuda_stream__ gives two numbers, its version and a handle");
-  if (*version != 0)
-    throw UnsupportedError("__cuda_stream__ is of version " + std::to_string(*version) + "; 0 is known");
+  if (!version || !handle) {
+    throw InvalidDataError("version and handle of __cuda_stream__ must be two integers of at most 64 bits");
+  }
+  if (*version != 0) {
+    throw UnsupportedError("__cuda_stream__ has version " + std::to_string(*version) + "; only 0 is supported");
+  }
   const device::DriverRegistry& all = queues().drivers();
   if (all.find("cuda") == nullptr) {
-    throw UnsupportedError("a CUDA stream was given, and CUDA's driver library wasn't found here");
+    throw UnsupportedError(
+        "a CUDA stream can't be used, because CUDA's driver library wasn't found; `crossdock devices` lists the paths "
+        "that were tried");
   }
   const auto owner = defer_drop(std::shared_ptr<void>(std::make_shared<PyOwner>(stream.ptr())));
   return exchange::wrap_cuda_stream(*handle, said_device(stream), owner, all);
@@ -140,7 +146,7 @@ std::optional<Queue> named_queue(nb::handle of) {
 
 Queue select_queue(nb::handle of) {
   if (auto queue = named_queue(of)) return *std::move(queue);
-  PyErr_Format(PyExc_TypeError, "a queue is %s, not %s", kWhatNamesAQueue, Py_TYPE(of.ptr())->tp_name);
+  PyErr_Format(PyExc_TypeError, "a queue must be %s, not %s", kWhatNamesAQueue, Py_TYPE(of.ptr())->tp_name);
   throw nb::python_error();
 }
 
@@ -152,10 +158,10 @@ Queue queue_of(nb::handle of) {
     placed = placement_of(&object, 1, nullptr);
   } catch (const UnsupportedTypeError&) {
     throw UnsupportedTypeError("an object of type " + std::string(Py_TYPE(object)->tp_name) +
-                               " is neither an array nor a queue; a queue is " + kWhatNamesAQueue);
+                               " is neither an array nor a queue; a queue must be " + kWhatNamesAQueue);
   }
   if (placed.is_valid()) return *queue_or_null(placed);
-  throw InvalidArgumentError("an array of the host is on no queue; name one to collocate with");
+  throw InvalidArgumentError("an array in host memory is on no queue; give a queue instead");
 }
 
 Device select_device(nb::handle of) {

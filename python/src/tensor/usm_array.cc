@@ -82,7 +82,7 @@ std::int64_t times(std::int64_t elements, std::int64_t itemsize, const char* wha
 /// first element is `offset` bytes from the start of the buffer. The tensor holds the buffer until it is dropped.
 void read_buffer(PyObject* object, std::int64_t offset, Tensor* tensor) {
   if (object == nullptr || PyObject_CheckBuffer(object) == 0) {
-    fail("its entry \"data\" is missing, and the owner has no buffer to use instead");
+    fail("its entry \"data\" is missing, and the owner has no buffer; add the address and the read-only flag as data");
   }
   auto buffer = std::make_shared<PyBufferView>();
   if (PyObject_GetBuffer(object, &buffer->view, PyBUF_SIMPLE) != 0) throw nb::python_error();
@@ -93,9 +93,9 @@ void read_buffer(PyObject* object, std::int64_t offset, Tensor* tensor) {
   const bool overflow =
       __builtin_add_overflow(range.lowest, offset, &first) || __builtin_add_overflow(range.highest, offset, &end);
   if (range.highest != 0 && (overflow || first < 0 || end > view.len)) {
-    fail("its elements, bytes " + std::to_string(range.lowest) + " to " + std::to_string(range.highest) +
-         " from byte " + std::to_string(offset) + ", are not inside its buffer of " + std::to_string(view.len) +
-         " bytes");
+    fail("its buffer of " + std::to_string(view.len) + " bytes doesn't hold all elements, which are bytes " +
+         std::to_string(range.lowest) + " to " + std::to_string(range.highest) + " from byte " +
+         std::to_string(offset) + " on; correct its shape, strides or offset");
   }
   tensor->data = view.buf;
   tensor->read_only = view.readonly != 0;
