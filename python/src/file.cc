@@ -1,4 +1,4 @@
-#include "file.h"
+#include "module.h"
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>

@@ -1,4 +1,4 @@
-#include "limits.h"
+#include "module.h"
 
 #include <nanobind/stl/string.h>
 

@@ -1,22 +1,17 @@
-#include <nanobind/nanobind.h>
+#include "module.h"
+
 #include <nanobind/stl/string_view.h>
 
 #include "arena.h"
-#include "client.h"
+#include "crossdock/core/debug.h"
 #include "crossdock/version.h"
-#include "debug.h"
 #include "deferred.h"
 #include "errors.h"
-#include "file.h"
 #include "inspect.h"
-#include "limits.h"
-#include "offload/devices.h"
 #include "offload/manager.h"
 #include "reader.h"
-#include "server.h"
 #include "source_thread.h"
 #include "tensor/tensor.h"
-#include "testing.h"
 #include "types.h"
 
 namespace nb = nanobind;
@@ -62,10 +57,11 @@ NB_MODULE(_native, module) {
   crossdock::python::bind_offload(module);
   crossdock::python::bind_devices(module);
   crossdock::python::bind_testing(module);
-  crossdock::python::bind_debug(module);
   crossdock::python::bind_deferred(module);
 
   crossdock::python::register_source_threads_at_fork(module);
+  module.def("report_faults", crossdock::report_faults);
+  module.def("stop_reporting_faults", crossdock::stop_reporting_faults);
   module.def("close_all_servers", crossdock::python::close_all_servers);
   nb::module_::import_("atexit").attr("register")(module.attr("close_all_servers"));
 }

@@ -1,4 +1,4 @@
-#include "server.h"
+#include "module.h"
 
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>

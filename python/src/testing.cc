@@ -1,4 +1,4 @@
-#include "testing.h"
+#include "module.h"
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>

@@ -1,4 +1,4 @@
-#include "devices.h"
+#include "../module.h"
 
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
