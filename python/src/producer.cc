@@ -9,6 +9,7 @@
 #include "capsule.h"
 #include "crossdock/core/error.h"
 #include "deferred.h"
+#include "derived_stream.h"
 #include "gil.h"
 #include "source_thread.h"
 #include "tensor/names.h"
@@ -97,21 +98,6 @@ class ProducerStream final : public BatchStream {
  private:
   std::shared_ptr<const Schema> schema_;
   std::shared_ptr<BatchStream> stream_;
-};
-
-/// A live source. Only the server's threads read it.
-class LiveSource final : public BatchStream {
- public:
-  explicit LiveSource(std::unique_ptr<BatchStream> stream) : stream_(std::move(stream)) {}
-  const std::shared_ptr<const Schema>& schema() const override { return stream_->schema(); }
-  device::DeviceType device_type() const override { return stream_->device_type(); }
-  std::optional<RecordBatch> next() override {
-    mark_source_thread();
-    return for_consumer([&] { return stream_->next(); });
-  }
-
- private:
-  std::unique_ptr<BatchStream> stream_;
 };
 
 std::string type_text(device::DeviceType type) {
@@ -256,21 +242,6 @@ std::string describe(const nb::python_error& error) {
   return text;
 }
 
-class InterruptibleStream final : public array::BatchStream {
- public:
-  InterruptibleStream(std::unique_ptr<array::BatchStream> stream, transport::InterruptHook hook)
-      : stream_(std::move(stream)), hook_(std::move(hook)) {}
-  const std::shared_ptr<const array::Schema>& schema() const override { return stream_->schema(); }
-  std::optional<array::RecordBatch> next() override {
-    if (hook_()) throw InterruptedError("reading the table was interrupted");
-    return stream_->next();
-  }
-
- private:
-  std::unique_ptr<array::BatchStream> stream_;
-  transport::InterruptHook hook_;
-};
-
 }  // namespace
 
 std::unique_ptr<BatchStream> open_producer(nb::handle producer) {
@@ -278,7 +249,10 @@ std::unique_ptr<BatchStream> open_producer(nb::handle producer) {
 }
 
 std::unique_ptr<BatchStream> open_live(nb::handle producer) {
-  return std::make_unique<LiveSource>(open_producer(producer));
+  return derived_stream(open_producer(producer), [](BatchStream& stream) {
+    mark_source_thread();
+    return for_consumer([&] { return stream.next(); });
+  });
 }
 
 std::unique_ptr<BatchStream> open_stream(nb::handle producer) {
@@ -335,7 +309,10 @@ std::function<std::unique_ptr<BatchStream>()> factory_of(nb::handle callable) {
 
 std::unique_ptr<array::BatchStream> interruptible_stream(std::unique_ptr<array::BatchStream> stream,
                                                          transport::InterruptHook hook) {
-  return std::make_unique<InterruptibleStream>(std::move(stream), std::move(hook));
+  return derived_stream(std::move(stream), [hook = std::move(hook)](BatchStream& of) {
+    if (hook()) throw InterruptedError("reading the table was interrupted");
+    return of.next();
+  });
 }
 
 }  // namespace crossdock::python

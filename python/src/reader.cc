@@ -12,6 +12,7 @@
 #include "batch.h"
 #include "capsule.h"
 #include "deferred.h"
+#include "derived_stream.h"
 #include "gil.h"
 #include "producer.h"
 #include "types.h"
@@ -24,48 +25,16 @@ namespace {
 
 constexpr const char* kClosedMeanwhile = "this RecordBatchReader was closed while next() waited";
 
-/// A stream that was handed over to a C consumer. The consumer may call it with or without the GIL.
-class HandedOver final : public array::BatchStream {
- public:
-  HandedOver(std::unique_ptr<array::BatchStream> stream, std::shared_ptr<Interrupt> interrupt)
-      : stream_(std::move(stream)), interrupt_(std::move(interrupt)) {}
-  const std::shared_ptr<const array::Schema>& schema() const override { return stream_->schema(); }
-  device::DeviceType device_type() const override { return stream_->device_type(); }
-  std::optional<array::RecordBatch> next() override {
-    try {
-      // A Python source in this process may need the GIL to make the batch.
-      const GilReleaseIfHeld release;
-      return stream_->next();
-    } catch (const InterruptedError&) {
-      interrupt_->raise_later();
-      throw;
-    }
-  }
-
- private:
-  std::unique_ptr<array::BatchStream> stream_;
-  std::shared_ptr<Interrupt> interrupt_;
-};
-
 /// Copies the batches of a stream to the host, for __arrow_c_stream__, which must return host memory.
-class OnHost final : public array::BatchStream {
- public:
-  explicit OnHost(std::unique_ptr<array::BatchStream> stream) : stream_(std::move(stream)) {}
-  const std::shared_ptr<const array::Schema>& schema() const override { return stream_->schema(); }
-  std::optional<array::RecordBatch> next() override {
-    std::optional<array::RecordBatch> batch = stream_->next();
-    if (!batch) return batch;
-    const GilReleaseIfHeld release;
-    return brought_to_host(*std::move(batch));
-  }
-
- private:
-  std::unique_ptr<array::BatchStream> stream_;
-};
-
 std::unique_ptr<array::BatchStream> for_the_cpu(std::unique_ptr<array::BatchStream> stream) {
   if (stream->device_type() == device::DeviceType::kCpu) return stream;
-  return std::make_unique<OnHost>(std::move(stream));
+  const auto next = [](array::BatchStream& of) {
+    std::optional<array::RecordBatch> batch = of.next();
+    if (!batch) return batch;
+    const GilReleaseIfHeld release;
+    return std::optional(brought_to_host(*std::move(batch)));
+  };
+  return std::make_unique<DerivedStream<decltype(next)>>(std::move(stream), device::DeviceType::kCpu, next);
 }
 
 }  // namespace
@@ -198,7 +167,16 @@ std::unique_ptr<array::BatchStream> PyReader::hand_over() {
         "batches were already read from this RecordBatchReader by iteration, so it can't export the whole stream: "
         "get() the table again, or iterate over the remaining batches");
   }
-  auto stream = std::make_unique<HandedOver>(std::move(stream_), interrupt_);
+  // The consumer may call the stream with or without the GIL.
+  auto stream = derived_stream(std::move(stream_), [interrupt = interrupt_](array::BatchStream& of) {
+    try {
+      const GilReleaseIfHeld without_gil;  // a Python source in this process may need the GIL to make the batch
+      return of.next();
+    } catch (const InterruptedError&) {
+      interrupt->raise_later();
+      throw;
+    }
+  });
   reader_ = nullptr;
   state_.store(State::kHandedOver);
   return stream;
