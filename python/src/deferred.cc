@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <cerrno>
-#include <new>
 #include <string>
 #include <string_view>
 
@@ -26,24 +25,6 @@ int drain_from_main_thread(void* /*unused*/) {
   drain_deferred();
   return 0;
 }
-
-class DropOwner final : public Deferred {
- public:
-  explicit DropOwner(std::shared_ptr<const void> owner) noexcept : owner_(std::move(owner)) {}
-  void run() noexcept override { owner_.reset(); }
-
- private:
-  std::shared_ptr<const void> owner_;
-};
-
-class DropObject final : public Deferred {
- public:
-  explicit DropObject(PyObject* object) noexcept : object_(object) {}
-  void run() noexcept override { Py_CLEAR(object_); }
-
- private:
-  PyObject* object_;
-};
 
 PyObject* logger = nullptr;  // Set with the GIL held, and never dropped.
 // The logger's level when it was last queried. Lines below it aren't queued.
@@ -178,18 +159,16 @@ void drop(std::shared_ptr<const void> owner) noexcept {
     }
     return;  // Without the GIL, the parameter is destroyed here. Its destructor takes the GIL if it needs it.
   }
-  auto* const task = new (std::nothrow) DropOwner(std::move(owner));
-  if (task != nullptr) defer(std::unique_ptr<Deferred>(task));
+  defer_call([owner = std::move(owner)]() mutable { owner.reset(); });
 }
 
 PyOwner::~PyOwner() {
   if (interpreter_ending()) return;
   if (holds_gil()) {
     Py_DECREF(object_);
-    return;
+  } else {
+    defer_call([object = object_] { Py_DECREF(object); });
   }
-  auto* const task = new (std::nothrow) DropObject(object_);
-  if (task != nullptr) defer(std::unique_ptr<Deferred>(task));
 }
 
 LogCallback log_to_python() {

@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 
 #include <memory>
+#include <new>
 #include <utility>
 
 #include "crossdock/array/record_batch.h"
@@ -30,6 +31,20 @@ class Deferred {
 /// Defers a task to a Python thread. Callable from any thread, also without the GIL. Never blocks. Leaks the task if
 /// the interpreter is ending, as no thread could run it.
 void defer(std::unique_ptr<Deferred> task) noexcept;
+/// Defers the call `call()`, which must not throw. If there is no memory for the task, destroys `call` without a call.
+template <class Call>
+void defer_call(Call call) noexcept {
+  class Task final : public Deferred {
+   public:
+    explicit Task(Call&& call) noexcept : call_(std::move(call)) {}
+    void run() noexcept override { call_(); }
+
+   private:
+    Call call_;
+  };
+  auto* const task = new (std::nothrow) Task(std::move(call));
+  if (task != nullptr) defer(std::unique_ptr<Deferred>(task));
+}
 /// Runs the deferred tasks, oldest first. Needs the GIL. Keeps the Python error of this thread.
 void drain_deferred() noexcept;
 

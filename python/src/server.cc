@@ -47,18 +47,10 @@ class PyServer {
   ~PyServer() {
     // A source's thread can't wait for its own end, so the server is closed by a Python thread.
     if (is_source_thread()) {
-      class Close final : public Deferred {
-       public:
-        explicit Close(std::shared_ptr<session::Server> server) : server_(std::move(server)) {}
-        void run() noexcept override {
-          const GilRelease release;
-          server_.reset();
-        }
-
-       private:
-        std::shared_ptr<session::Server> server_;
-      };
-      defer(std::make_unique<Close>(std::move(server_)));
+      defer_call([server = std::move(server_)]() mutable {
+        const GilRelease release;
+        server.reset();
+      });
       return;
     }
     const GilRelease release;
