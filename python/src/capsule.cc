@@ -12,27 +12,17 @@ namespace crossdock::python {
 namespace {
 
 template <class T>
-struct Traits;
+constexpr const char* kName = nullptr;
 template <>
-struct Traits<ArrowSchema> {
-  static constexpr const char* kName = "arrow_schema";
-};
+constexpr const char* kName<ArrowSchema> = "arrow_schema";
 template <>
-struct Traits<ArrowArray> {
-  static constexpr const char* kName = "arrow_array";
-};
+constexpr const char* kName<ArrowArray> = "arrow_array";
 template <>
-struct Traits<ArrowDeviceArray> {
-  static constexpr const char* kName = "arrow_device_array";
-};
+constexpr const char* kName<ArrowDeviceArray> = "arrow_device_array";
 template <>
-struct Traits<ArrowArrayStream> {
-  static constexpr const char* kName = "arrow_array_stream";
-};
+constexpr const char* kName<ArrowArrayStream> = "arrow_array_stream";
 template <>
-struct Traits<ArrowDeviceArrayStream> {
-  static constexpr const char* kName = "arrow_device_array_stream";
-};
+constexpr const char* kName<ArrowDeviceArrayStream> = "arrow_device_array_stream";
 
 template <class T>
 bool live(const T& value) noexcept {
@@ -51,8 +41,8 @@ void release(ArrowDeviceArray& value) noexcept {
 template <class T>
 void destroy(PyObject* capsule) noexcept {
   // A capsule that a consumer renamed doesn't own its structure any more.
-  if (PyCapsule_IsValid(capsule, Traits<T>::kName) == 0) return;
-  const std::unique_ptr<T> value(static_cast<T*>(PyCapsule_GetPointer(capsule, Traits<T>::kName)));
+  if (PyCapsule_IsValid(capsule, kName<T>) == 0) return;
+  const std::unique_ptr<T> value(static_cast<T*>(PyCapsule_GetPointer(capsule, kName<T>)));
   release(*value);
 }
 
@@ -61,7 +51,7 @@ template <class T, class Fill>
 nb::object make(Fill&& fill) {
   auto value = std::make_unique<T>();
   fill(value.get());
-  PyObject* const capsule = PyCapsule_New(value.get(), Traits<T>::kName, &destroy<T>);
+  PyObject* const capsule = PyCapsule_New(value.get(), kName<T>, &destroy<T>);
   if (capsule == nullptr) {
     release(*value);
     throw nb::python_error();
@@ -72,13 +62,13 @@ nb::object make(Fill&& fill) {
 
 template <class T>
 T* content(nb::handle capsule, const char* from) {
-  if (PyCapsule_IsValid(capsule.ptr(), Traits<T>::kName) == 0) {
-    throw InvalidDataError(std::string(from) + " must return a capsule named \"" + Traits<T>::kName +
+  if (PyCapsule_IsValid(capsule.ptr(), kName<T>) == 0) {
+    throw InvalidDataError(std::string(from) + " must return a capsule named \"" + kName<T> +
                            "\", as the Arrow PyCapsule interface specifies");
   }
-  T* const value = static_cast<T*>(PyCapsule_GetPointer(capsule.ptr(), Traits<T>::kName));
+  T* const value = static_cast<T*>(PyCapsule_GetPointer(capsule.ptr(), kName<T>));
   if (!live(*value)) {
-    throw InvalidDataError(std::string(from) + " gave a capsule \"" + Traits<T>::kName +
+    throw InvalidDataError(std::string(from) + " gave a capsule \"" + kName<T> +
                            "\" whose content was already consumed; a capsule can be used only once");
   }
   return value;
@@ -89,6 +79,15 @@ T* content(nb::handle capsule, const char* from) {
 array::RecordBatch with_event(const array::RecordBatch& batch) {
   record_without_lock(batch.event);
   return batch.device.type == device::DeviceType::kCpu && batch.queue ? on_host(batch) : batch;
+}
+
+/// Exports the column of a batch of one column, without the struct of columns.
+void export_column(const array::RecordBatch& column, ArrowDeviceArray* out) {
+  array::export_batch(column, out);
+  ArrowArray whole = out->array;
+  out->array = *whole.children[0];
+  whole.children[0]->release = nullptr;  // the child was moved out, and keeps the memory by itself
+  whole.release(&whole);
 }
 
 }  // namespace
@@ -114,23 +113,14 @@ nb::object column_schema_capsule(const array::Schema& schema) {
 }
 
 nb::object device_column_capsule(const array::RecordBatch& column) {
-  return make<ArrowDeviceArray>([&](ArrowDeviceArray* out) {
-    ArrowDeviceArray whole{};
-    array::export_batch(with_event(column), &whole);
-    *out = whole;
-    out->array = *whole.array.children[0];
-    whole.array.children[0]->release = nullptr;  // the child was moved out, and keeps the memory by itself
-    whole.array.release(&whole.array);
-  });
+  return make<ArrowDeviceArray>([&](ArrowDeviceArray* out) { export_column(with_event(column), out); });
 }
 
 nb::object column_capsule(const array::RecordBatch& column) {
   return make<ArrowArray>([&](ArrowArray* out) {
     ArrowDeviceArray whole{};
-    array::export_batch(on_host(column), &whole);
-    *out = *whole.array.children[0];
-    whole.array.children[0]->release = nullptr;
-    whole.array.release(&whole.array);
+    export_column(on_host(column), &whole);
+    *out = whole.array;
   });
 }
 

@@ -71,10 +71,6 @@ class PyClient {
   std::unique_ptr<session::Client> client_;
 };
 
-std::optional<std::int64_t> known(std::int64_t count) {
-  return count < 0 ? std::nullopt : std::optional<std::int64_t>(count);
-}
-
 }  // namespace
 
 void bind_client(nb::module_& module) {
@@ -88,10 +84,10 @@ void bind_client(nb::module_& module) {
           },
           "None for a callable: its schema is known only when it is called.")
       .def_prop_ro(
-          "rows", [](const CatalogEntry& self) { return known(self.rows); },
+          "rows", [](const CatalogEntry& self) { return count_or_none(self.rows); },
           "The number of rows; None if it is unknown.")
       .def_prop_ro(
-          "bytes", [](const CatalogEntry& self) { return known(self.bytes); },
+          "bytes", [](const CatalogEntry& self) { return count_or_none(self.bytes); },
           "The size of the data in bytes; None if it is unknown.")
       .def_prop_ro("device", [](const CatalogEntry& self) { return self.device; })
       .def("__repr__", [](const CatalogEntry& self) {

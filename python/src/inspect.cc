@@ -38,8 +38,6 @@ nb::list pairs_of(const array::Metadata& metadata) {
   return result;
 }
 
-nb::object known(std::int64_t count) { return count < 0 ? nb::object(nb::none()) : nb::object(nb::int_(count)); }
-
 /// Adds the description of a schema to a dict.
 void put_schema(const array::Schema& schema, nb::dict* to) {
   nb::list fields;
@@ -49,7 +47,7 @@ void put_schema(const array::Schema& schema, nb::dict* to) {
     one["depth"] = field.depth;
     one["type"] = escaped(field.type);
     one["nullable"] = field.nullable;
-    one["dictionary"] = known(field.dictionary_id);
+    one["dictionary"] = count_or_none(field.dictionary_id);
     one["index_type"] = field.index_type.empty() ? nb::object(nb::none()) : escaped(field.index_type);
     one["ordered"] = field.ordered;
     one["extension"] = field.extension.empty() ? nb::object(nb::none()) : escaped(field.extension);
@@ -70,9 +68,9 @@ struct Whereabouts {
 nb::dict dict_of(const ipc::BufferDescription& buffer, std::size_t index, const Whereabouts& where) {
   nb::dict result;
   result["kind"] = escaped(buffer.kind);
-  result["variadic"] = known(buffer.variadic);
+  result["variadic"] = count_or_none(buffer.variadic);
   result["size"] = buffer.range.length;
-  result["decompressed"] = known(buffer.decompressed);
+  result["decompressed"] = count_or_none(buffer.decompressed);
   if (where.remote.empty()) {
     result["offset"] = where.body_offset + buffer.range.offset;
   } else {
@@ -99,9 +97,9 @@ nb::dict dict_of(const ipc::BatchDescription& batch, bool replaces, bool with_no
   result["kind"] = escaped(ipc::kind_name(batch.message.kind));
   result["version"] = batch.message.version;
   result["rows"] = batch.message.num_rows;
-  result["nulls"] = known(batch.null_count);
+  result["nulls"] = count_or_none(batch.null_count);
   result["body_bytes"] = batch.message.body_length;
-  result["data_bytes"] = known(data_bytes(batch));
+  result["data_bytes"] = count_or_none(data_bytes(batch));
   result["compression"] = batch.message.codec == ipc::Codec::kNone
                               ? nb::object(nb::none())
                               : escaped(ipc::compression_name(batch.message.codec));
@@ -120,7 +118,7 @@ nb::dict dict_of(const ipc::BatchDescription& batch, bool replaces, bool with_no
     one["path"] = escaped(node.path);
     one["type"] = escaped(node.type);
     one["rows"] = node.length;
-    one["nulls"] = known(node.null_count);
+    one["nulls"] = count_or_none(node.null_count);
     one["buffers"] = buffers;
     nodes.append(one);
   }

@@ -19,6 +19,7 @@
 #include "source_thread.h"
 #include "text.h"
 #include "transport/shm.h"
+#include "types.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -103,16 +104,13 @@ class PyServer {
 
   nb::dict stats() const {
     const session::ServerStats stats = blocking([this](const transport::InterruptHook&) { return server_->stats(); });
-    const auto known = [](std::int64_t count) -> nb::object {
-      return count < 0 ? nb::none() : nb::object(nb::int_(count));
-    };
     nb::list sources;
     for (const session::SourceStats& source : stats.sources) {
       nb::dict entry;
       entry["name"] = displayed(source.name);
       entry["kind"] = source.kind;
-      entry["rows"] = known(source.rows);
-      entry["bytes"] = known(source.bytes);
+      entry["rows"] = count_or_none(source.rows);
+      entry["bytes"] = count_or_none(source.bytes);
       entry["bytes_copied"] = source.bytes_copied;
       entry["consumers"] = source.consumers;
       sources.append(entry);

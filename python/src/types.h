@@ -2,6 +2,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <cstdint>
 #include <memory>
 #include <utility>
 
@@ -19,6 +20,11 @@ struct PySchema {
 struct PyRecordBatch {
   array::RecordBatch batch;
 };
+
+/// Returns a count, or None for a negative one, which is unknown.
+inline nanobind::object count_or_none(std::int64_t count) {
+  return count < 0 ? nanobind::object(nanobind::none()) : nanobind::object(nanobind::int_(count));
+}
 
 /// Converts metadata to a dict, as pyarrow does. If a key occurs twice, the last value counts.
 nanobind::dict dict_of(const array::Metadata& metadata);

@@ -155,13 +155,7 @@ Tensor as_asked(Tensor tensor, const std::optional<Device>& target, std::optiona
     throw ExportError("the producer gave an array in memory of " + device::to_string(tensor.device) + " instead of " +
                       device::to_string(to) + ", but copy=False forbids a copy");
   }
-  try {
-    return copy_to(tensor, to, nullptr, elsewhere ? std::nullopt : std::optional(tensor.kind));
-  } catch (const UnsupportedError& error) {
-    throw ExportError(error.what());  // The Python array API standard: BufferError for a device that isn't there.
-  } catch (const NotFoundError& error) {
-    throw ExportError(error.what());
-  }
+  return copy_for_dlpack(tensor, to, elsewhere ? std::nullopt : std::optional(tensor.kind));
 }
 
 PyObject* asarray(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t positional,

@@ -210,16 +210,6 @@ void refuse_other_context(const Tensor& tensor) {
       "the default context (.copy_to()), or export it by __sycl_usm_array_interface__");
 }
 
-Tensor copied_to(const Tensor& tensor, const device::Device& target) {
-  try {
-    return copy_to(tensor, target, nullptr);
-  } catch (const UnsupportedError& error) {
-    throw ExportError(error.what());  // The Python array API standard: BufferError for a device that isn't there.
-  } catch (const NotFoundError& error) {
-    throw ExportError(error.what());
-  }
-}
-
 PyObject* export_capsule(const Tensor& tensor, const ExportRequest& request, bool copied) {
   if (is_versioned(request)) return capsule_of(exchange::export_dlpack(tensor, copied));
   return capsule_of(exchange::export_dlpack_legacy(tensor));
@@ -239,7 +229,7 @@ PyObject* dlpack(PyObject* self, PyObject* const* arguments, Py_ssize_t position
     // `stream` is one of the producer's device, even if the consumer asks for a copy on another device.
     check_stream(own.device, stream);
     const std::optional<device::Device> target = copy_target(own, request);
-    Tensor tensor = target ? copied_to(own, *target) : own;
+    Tensor tensor = target ? copy_for_dlpack(own, *target) : own;
     refuse_other_context(tensor);
     order_for_dlpack(&tensor, own.device, stream);
     return export_capsule(tensor, request, target.has_value());

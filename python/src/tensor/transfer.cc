@@ -90,6 +90,16 @@ Tensor copy_to(const Tensor& tensor, const Device& target, const Queue* queue, s
   return exchange::transfer(tensor, target, kind, queue, all, wait_for_event, say);
 }
 
+Tensor copy_for_dlpack(const Tensor& tensor, const Device& target, std::optional<MemoryKind> kind) {
+  try {
+    return copy_to(tensor, target, nullptr, kind);
+  } catch (const UnsupportedError& error) {
+    throw ExportError(error.what());
+  } catch (const NotFoundError& error) {
+    throw ExportError(error.what());
+  }
+}
+
 Tensor copy_to_queue(const Tensor& tensor, const Queue& queue, std::optional<MemoryKind> kind) {
   // The host's queue orders nothing: a copy to the host is complete when this returns.
   return copy_to(tensor, queue.device(), queue.device() == Device{} ? nullptr : &queue, kind);

@@ -28,6 +28,10 @@ void say(LogLevel level, std::string_view text);
 /// Calls exchange::transfer(). Ctrl-C interrupts its waits.
 array::Tensor copy_to(const array::Tensor& tensor, const device::Device& target, const device::Queue* queue,
                       std::optional<device::MemoryKind> kind = {});
+/// Calls copy_to() for the Python array API standard, which wants a BufferError for a device that isn't there: throws
+/// ExportError in place of UnsupportedError and NotFoundError.
+array::Tensor copy_for_dlpack(const array::Tensor& tensor, const device::Device& target,
+                              std::optional<device::MemoryKind> kind = {});
 /// Copies a tensor to the device of `queue`, for work on that queue, which may be the host's.
 array::Tensor copy_to_queue(const array::Tensor& tensor, const device::Queue& queue,
                             std::optional<device::MemoryKind> kind = {});
