@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <utility>
 
 #include "crossdock/device/arena.h"
 #include "crossdock/session/runtime.h"

@@ -7,7 +7,6 @@
 #include <new>
 #include <utility>
 
-#include "crossdock/array/record_batch.h"
 #include "crossdock/core/log.h"
 
 /// Tasks that the library's threads defer to Python threads. The server's I/O thread never takes the GIL: it pushes

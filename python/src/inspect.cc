@@ -8,12 +8,10 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
-#include "core/text.h"
 #include "device/region_table.h"
 #include "gil.h"
 #include "session/inspect.h"

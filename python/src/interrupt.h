@@ -3,7 +3,6 @@
 #include <nanobind/nanobind.h>
 
 #include <atomic>
-#include <memory>
 #include <utility>
 
 #include "crossdock/core/error.h"

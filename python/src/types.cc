@@ -7,7 +7,6 @@
 #include <new>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "batch.h"
 #include "capsule.h"

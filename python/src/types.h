@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <utility>
 
 #include "crossdock/array/record_batch.h"
 #include "crossdock/array/schema.h"

@@ -3,14 +3,12 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
-#include <exception>
 #include <optional>
 #include <string>
 
 #include "../gil.h"
 #include "../tensor/sycl_objects.h"
 #include "../tensor/tensor.h"
-#include "crossdock/core/error.h"
 
 namespace nb = nanobind;
 

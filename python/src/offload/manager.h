@@ -2,8 +2,6 @@
 
 #include <nanobind/nanobind.h>
 
-#include "crossdock/device/queue.h"
-
 /// The current queues of Python programs. They are context variables: each thread and asyncio task has its own, and
 /// child tasks inherit it. Uses CPython's C API directly, because they are read at every allocation.
 namespace crossdock::python {

@@ -1,6 +1,5 @@
 #include "array_interface.h"
 
-#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>

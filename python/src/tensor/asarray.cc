@@ -1,6 +1,5 @@
 #include <nanobind/nanobind.h>
 
-#include <cstring>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,7 +14,6 @@
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/dlpack.h"
 #include "cuda_array.h"
-#include "device.h"
 #include "element_type.h"
 #include "names.h"
 #include "queue.h"

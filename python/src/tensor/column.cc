@@ -4,7 +4,6 @@
 
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "../capsule.h"
 #include "../deferred.h"
@@ -12,7 +11,6 @@
 #include "../producer.h"
 #include "../wait.h"
 #include "crossdock/core/error.h"
-#include "device.h"
 #include "exchange/memory_kind.h"
 #include "tensor.h"
 #include "transfer.h"

@@ -21,7 +21,6 @@
 #include "crossdock/device/registry.h"
 #include "crossdock/device/sycl.h"
 #include "crossdock/session/runtime.h"
-#include "device.h"
 #include "sycl_objects.h"
 #include "tensor.h"
 #include "transfer.h"

@@ -4,7 +4,6 @@
 
 #include <optional>
 
-#include "crossdock/array/tensor.h"
 #include "crossdock/device/queue.h"
 
 namespace crossdock::python {

@@ -2,10 +2,8 @@
 
 #include <cstdint>
 #include <memory>
-#include <utility>
 
 #include "../offload/dpctl.h"
-#include "../offload/selector.h"
 #include "c_descriptor.h"
 #include "crossdock/core/error.h"
 #include "names.h"

@@ -1,6 +1,5 @@
 #include "transfer.h"
 
-#include <memory>
 #include <span>
 #include <string>
 #include <utility>

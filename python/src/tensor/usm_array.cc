@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,7 +13,6 @@
 
 #include "../deferred.h"
 #include "../gil.h"
-#include "../offload/dpctl.h"
 #include "../offload/selector.h"
 #include "array_interface.h"
 #include "buffer_view.h"

@@ -3,7 +3,6 @@
 #include <string>
 #include <vector>
 
-#include "crossdock/core/error.h"
 #include "tensor.h"
 
 namespace nb = nanobind;
