@@ -53,7 +53,7 @@ class PyClient {
     session::GetOptions options;
     options.limits = limits;
     if (!arena.is_none()) options.arena = arena_in(arena);
-    options.validation = validation_of(validation);
+    if (validation) options.validation = validation_of(*validation);
     options.all_columns = !columns.has_value();
     if (columns) options.columns = std::move(*columns);
     options.wait = wait_of(wait);

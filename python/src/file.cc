@@ -15,6 +15,7 @@
 #include "deferred.h"
 #include "gil.h"
 #include "interrupt.h"
+#include "options.h"
 #include "producer.h"
 #include "types.h"
 
@@ -86,11 +87,7 @@ class PyFileReader {
   PyFileReader(const nb::bytes& path, const std::string& validation, const ipc::Limits& limits) : path_(path_of(path)) {
     session::OpenOptions options;
     options.limits = limits;
-    if (validation == "full") {
-      options.validation = array::Validation::kFull;
-    } else if (validation != "structure") {
-      throw InvalidArgumentError("validation must be \"structure\" or \"full\", not \"" + validation + "\"");
-    }
+    options.validation = validation_of(validation);
     const GilRelease release;
     reader_ = std::make_shared<SharedReader>(session::open_file(path_, options));
   }

@@ -12,10 +12,6 @@ namespace {
   for (;;) pause();
 }
 
-void restore(PyThreadState* state) noexcept {
-  if (state != nullptr) enter(state);
-}
-
 PyGILState_STATE ensure(const char* doing) {
   if (interpreter_ending()) throw ClosedError(std::string(doing) + ": the Python interpreter is ending");
   return PyGILState_Ensure();
@@ -33,10 +29,6 @@ void enter(PyThreadState* state) noexcept {
     block_forever();
   }
 }
-
-GilRelease::~GilRelease() { restore(state_); }
-
-GilReleaseIfHeld::~GilReleaseIfHeld() { restore(state_); }
 
 GilAcquire::GilAcquire(const char* doing) : state_(ensure(doing)) {}
 

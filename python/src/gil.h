@@ -36,25 +36,24 @@ void enter(PyThreadState* state) noexcept;
 /// unwinding C++ frames that don't allow it.
 class GilRelease {
  public:
-  GilRelease() noexcept : state_(interpreter_ending() ? nullptr : PyEval_SaveThread()) {}
+  GilRelease() noexcept : GilRelease(!interpreter_ending()) {}
   GilRelease(const GilRelease&) = delete;
   GilRelease& operator=(const GilRelease&) = delete;
-  ~GilRelease();
+  ~GilRelease() {
+    if (state_ != nullptr) enter(state_);
+  }
+
+ protected:
+  explicit GilRelease(bool release) noexcept : state_(release ? PyEval_SaveThread() : nullptr) {}
 
  private:
   PyThreadState* state_;
 };
 
 /// The same as GilRelease, for code that a C caller may call with or without the GIL.
-class GilReleaseIfHeld {
+class GilReleaseIfHeld : public GilRelease {
  public:
-  GilReleaseIfHeld() noexcept : state_(!interpreter_ending() && holds_gil() ? PyEval_SaveThread() : nullptr) {}
-  GilReleaseIfHeld(const GilReleaseIfHeld&) = delete;
-  GilReleaseIfHeld& operator=(const GilReleaseIfHeld&) = delete;
-  ~GilReleaseIfHeld();
-
- private:
-  PyThreadState* state_;
+  GilReleaseIfHeld() noexcept : GilRelease(!interpreter_ending() && holds_gil()) {}
 };
 
 /// Saves the Python error of this thread for its lifetime, while a destructor may run Python code, which would take the

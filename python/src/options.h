@@ -1,6 +1,5 @@
 #pragma once
 
-#include <optional>
 #include <string>
 
 #include "crossdock/array/record_batch.h"
@@ -17,13 +16,11 @@ inline transport::WaitMode wait_of(const std::string& name) {
   throw InvalidArgumentError("wait must be \"auto\", \"spin\" or \"block\", not \"" + name + "\"");
 }
 
-/// Reads the option `validation`: "structure" or "full". Returns nullopt for nullopt: the origin of the data decides.
-/// Throws InvalidArgumentError for others.
-inline std::optional<array::Validation> validation_of(const std::optional<std::string>& name) {
-  if (!name) return std::nullopt;
-  if (*name == "structure") return array::Validation::kStructure;
-  if (*name == "full") return array::Validation::kFull;
-  throw InvalidArgumentError("validation must be \"structure\", \"full\" or None, not \"" + *name + "\"");
+/// Reads the option `validation`: "structure" or "full". Throws InvalidArgumentError for others.
+inline array::Validation validation_of(const std::string& name) {
+  if (name == "structure") return array::Validation::kStructure;
+  if (name == "full") return array::Validation::kFull;
+  throw InvalidArgumentError("validation must be \"structure\" or \"full\", not \"" + name + "\"");
 }
 
 }  // namespace crossdock::python

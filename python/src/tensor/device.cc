@@ -15,12 +15,9 @@ namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace crossdock::python {
-namespace {
 
 using device::Device;
 using device::DeviceType;
-
-}  // namespace
 
 nb::object device_object(const Device& device) { return nb::cast(device); }
 

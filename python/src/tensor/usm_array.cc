@@ -59,12 +59,7 @@ device::Device device_named(std::string_view filter) {
 /// Returns the queue that a `syclobj` stands for. Throws if it stands for no queue and no context.
 Queue of_syclobj(nb::handle object, const void* pointer) {
   if (const auto queue = sycl_queue_in(object, pointer)) return *queue;
-  if (PyUnicode_Check(object.ptr()) != 0) {
-    Py_ssize_t size = 0;
-    const char* const text = PyUnicode_AsUTF8AndSize(object.ptr(), &size);
-    if (text == nullptr) throw nb::python_error();
-    return drivers().default_queue(device_named({text, static_cast<std::size_t>(size)}));
-  }
+  if (PyUnicode_Check(object.ptr()) != 0) return drivers().default_queue(device_named(utf8_of(object)));
   fail(std::string("its syclobj is of type ") + Py_TYPE(object.ptr())->tp_name +
        "; it must be a filter string, a SyclContext, a SyclQueue, a capsule of either, or an object with "
        "_get_capsule()");
