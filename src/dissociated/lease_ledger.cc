@@ -70,7 +70,6 @@ class Table {
   std::size_t capacity() const noexcept { return slots_.size(); }
   void occupy() noexcept { ++occupied_; }
   const std::vector<Slot>& slots() const noexcept { return slots_; }
-  std::vector<Slot>& slots() noexcept { return slots_; }
 
   /// Returns a copy with room for at least one more address, and without idle slots. `hash` computes the hash of an
   /// address as this table uses it.
@@ -280,16 +279,6 @@ std::size_t LeaseLedger::free(std::span<const std::uint64_t> addresses, std::vec
 }
 
 void LeaseLedger::stream_ended() noexcept { ++impl_->generation; }
-
-void LeaseLedger::free_all(std::vector<std::uint64_t>* freed) {
-  freed->reserve(freed->size() + impl_->pairs);
-  for (Table& table : impl_->tables) {
-    for (Slot& slot : table.slots()) {
-      while (slot.oldest.count != 0) impl_->end_one(slot, freed);
-    }
-  }
-  *impl_ = Impl(impl_->rule);
-}
 
 std::size_t LeaseLedger::outstanding() const noexcept { return impl_->pairs; }
 std::uint64_t LeaseLedger::outstanding_bytes() const noexcept { return impl_->bytes; }

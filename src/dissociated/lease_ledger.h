@@ -60,9 +60,6 @@ class LeaseLedger {
   /// FreeRule::kAsSpecified.
   void stream_ended() noexcept;
 
-  /// Frees all leases of a consumer that has disconnected. Appends the holder of every outstanding pair.
-  void free_all(std::vector<std::uint64_t>* freed);
-
   std::size_t outstanding() const noexcept;          ///< Pairs lent and not freed.
   std::uint64_t outstanding_bytes() const noexcept;  ///< Sum of their lengths.
   /// Approximate bytes of the ledger itself. Leases of the same address, holder and length don't add to it.

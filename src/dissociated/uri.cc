@@ -166,51 +166,8 @@ class Parser {
   Uri uri_;
 };
 
-// Characters that aren't escaped in each part of a URI: those allowed in a path and a query (RFC 3986, pchar and '/'),
-// without the separators of the part. Brackets aren't escaped, so that an IPv6 host stays readable.
-constexpr std::string_view kAddressPlain = "-._~!$&'()*+,;=:@/[]";
-constexpr std::string_view kNamePlain = "-._~!$'()*+,;:@/[]";
-constexpr std::string_view kValuePlain = "-._~!$'()*+,;=:@/[]";
-
-void encode(std::string_view text, std::string_view plain, const char* what, std::string* out) {
-  if (std::ranges::any_of(text, is_control)) {
-    throw UriError(std::string("the ") + what + " " + shown(text) + " has a control character; no URI may contain one");
-  }
-  append_percent_encoded(text, plain, out);
-}
-
 }  // namespace
 
 Uri parse_uri(std::string_view text) { return Parser(text).parse(); }
-
-std::string format_uri(const Uri& uri) {
-  const bool lower = std::none_of(uri.scheme.begin(), uri.scheme.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
-  if (!lower || !is_scheme(uri.scheme)) {
-    throw UriError("the scheme " + shown(uri.scheme) +
-                   " must be a lower-case letter, then lower-case letters, digits, '+', '-' or '.'");
-  }
-  std::string out = uri.scheme + ":";
-  encode(uri.address, kAddressPlain, "address", &out);
-  char separator = '?';
-  const auto add = [&](std::string_view name, std::string_view value) {
-    out += separator;
-    separator = '&';
-    encode(name, kNamePlain, "parameter name", &out);
-    out += '=';
-    encode(value, kValuePlain, "parameter value", &out);
-  };
-  if (uri.want_data) add(kWantData, std::to_string(*uri.want_data));
-  if (uri.free_data) add(kFreeData, std::to_string(*uri.free_data));
-  if (!uri.remote_handle.empty()) add(kRemoteHandle, base64_encode(uri.remote_handle));
-  if (uri.role != ChannelRole::kBoth) add(kStream, uri.role == ChannelRole::kMetadata ? kMetadataRole : kDataRole);
-  for (const auto& [name, value] : uri.others) {
-    if (name.empty() || is_known(name)) {
-      throw UriError("the parameter name " + shown(name) + " can't be among the other parameters of a Uri: it is " +
-                     (name.empty() ? "empty" : "that of a known parameter, which has a member of its own"));
-    }
-    add(name, value);
-  }
-  return out;
-}
 
 }  // namespace crossdock::dissociated

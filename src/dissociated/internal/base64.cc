@@ -5,8 +5,6 @@
 namespace crossdock::dissociated {
 namespace {
 
-constexpr char kAlphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-
 /// Returns the six bits of a character; -1 if it is in neither alphabet.
 int digit_of(char c) noexcept {
   if (c >= 'A' && c <= 'Z') return c - 'A';
@@ -18,19 +16,6 @@ int digit_of(char c) noexcept {
 }
 
 }  // namespace
-
-std::string base64_encode(ByteSpan bytes) {
-  std::string out;
-  out.reserve((bytes.size() * 4 + 2) / 3);
-  std::uint32_t bits = 0;
-  int count = 0;
-  for (const std::byte byte : bytes) {
-    bits = (bits << 8) | std::to_integer<std::uint32_t>(byte);
-    for (count += 8; count >= 6; count -= 6) out += kAlphabet[(bits >> (count - 6)) & 63];
-  }
-  if (count > 0) out += kAlphabet[(bits << (6 - count)) & 63];
-  return out;
-}
 
 std::optional<std::vector<std::byte>> base64_decode(std::string_view text, std::string* reason) {
   std::size_t padding = 0;
