@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <deque>
-#include <limits>
 #include <string>
 #include <utility>
 

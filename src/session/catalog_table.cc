@@ -1,11 +1,7 @@
 #include "session/catalog_table.h"
 
-#include <bit>
-#include <cstring>
 #include <optional>
-#include <string>
 #include <string_view>
-#include <utility>
 
 #include "core/text.h"
 #include "crossdock/core/error.h"

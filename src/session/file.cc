@@ -6,10 +6,8 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <random>
-#include <utility>
 
 #include "core/unique_fd.h"
 #include "crossdock/core/error.h"

@@ -13,9 +13,7 @@
 #include <random>
 #include <span>
 #include <system_error>
-#include <utility>
 
-#include "crossdock/core/error.h"
 #include "dissociated/uri.h"
 #include "session/say.h"
 #include "transport/registry.h"

@@ -1,6 +1,5 @@
 #include "session/live_stream.h"
 
-#include <utility>
 
 namespace crossdock::session {
 

@@ -1,7 +1,6 @@
 #include "session/server_stream.h"
 
 #include <array>
-#include <utility>
 
 #include "crossdock/core/error.h"
 #include "device/region_table.h"

@@ -2,14 +2,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "core/bytes.h"
-#include "crossdock/core/error.h"
 #include "device/region.h"
 #include "dissociated/wire.h"
 #include "session/published_table.h"

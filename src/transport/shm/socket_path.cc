@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <optional>
-#include <string_view>
 
 #include "core/text.h"
 #include "crossdock/core/error.h"
