@@ -260,8 +260,6 @@ struct LeaseLedger::Impl {
 
 LeaseLedger::LeaseLedger(FreeRule rule) : impl_(std::make_unique<Impl>(rule)) {}
 LeaseLedger::~LeaseLedger() = default;
-LeaseLedger::LeaseLedger(LeaseLedger&&) noexcept = default;
-LeaseLedger& LeaseLedger::operator=(LeaseLedger&&) noexcept = default;
 
 void LeaseLedger::lend(std::span<const RemoteBuffer> buffers, std::uint64_t holder, std::int64_t now_ms) {
   for (const RemoteBuffer& buffer : buffers) {

@@ -37,8 +37,6 @@ class LeaseLedger {
  public:
   explicit LeaseLedger(FreeRule rule = FreeRule::kCounted);
   ~LeaseLedger();
-  LeaseLedger(LeaseLedger&&) noexcept;
-  LeaseLedger& operator=(LeaseLedger&&) noexcept;
 
   /// Records that a body with these buffers was sent; pairs with address 0 are skipped. free() returns `holder` once
   /// for each pair that is freed. Holders are numbers that the caller chooses (a slot of a pool, a published table).
