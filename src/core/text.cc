@@ -83,17 +83,19 @@ std::string shown(std::string_view text, std::size_t limit) {
   return out;
 }
 
-void append_percent_encoded(std::string_view text, std::string_view plain, std::string* out) {
+std::string percent_encoded(std::string_view text, std::string_view plain) {
   static constexpr char kHex[] = "0123456789ABCDEF";
+  std::string out;
   for (const char c : text) {
     const bool is_word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
     if (is_word || plain.find(c) != std::string_view::npos) {
-      *out += c;
+      out += c;
     } else {
       const auto byte = static_cast<unsigned char>(c);
-      *out += {'%', kHex[byte >> 4], kHex[byte & 15]};
+      out += {'%', kHex[byte >> 4], kHex[byte & 15]};
     }
   }
+  return out;
 }
 
 }  // namespace crossdock

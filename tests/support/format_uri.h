@@ -29,14 +29,11 @@ inline std::string format_uri(const dissociated::Uri& uri) {
   // The characters of a path and a query (RFC 3986, pchar and '/') without the separators of each part.
   constexpr std::string_view kInAddress = "-._~!$&'()*+,;=:@/[]";
   constexpr std::string_view kInParameter = "-._~!$'()*+,;:@/[]";
-  std::string out = uri.scheme + ":";
-  append_percent_encoded(uri.address, kInAddress, &out);
+  std::string out = uri.scheme + ":" + percent_encoded(uri.address, kInAddress);
   char separator = '?';
   const auto add = [&](std::string_view name, std::string_view value) {
     out += std::exchange(separator, '&');
-    append_percent_encoded(name, kInParameter, &out);
-    out += '=';
-    append_percent_encoded(value, kInParameter, &out);
+    out += percent_encoded(name, kInParameter) + "=" + percent_encoded(value, kInParameter);
   };
   if (uri.want_data) add("want_data", std::to_string(*uri.want_data));
   if (uri.free_data) add("free_data", std::to_string(*uri.free_data));
