@@ -21,15 +21,11 @@ const std::shared_ptr<const Transport>& TransportRegistry::find(std::string_view
     if (transport->scheme() == scheme) return transport;
   }
   std::string known;
-  for (const std::string& name : schemes()) known += (known.empty() ? "" : ", ") + name + ":";
+  for (const auto& transport : transports_) {
+    known += (known.empty() ? "" : ", ") + std::string(transport->scheme()) + ":";
+  }
   throw SchemeError("no transport has the scheme " + shown(scheme, 40) + "; the schemes are " +
                     (known.empty() ? std::string("none") : known));
-}
-
-std::vector<std::string> TransportRegistry::schemes() const {
-  std::vector<std::string> names;
-  for (const auto& transport : transports_) names.emplace_back(transport->scheme());
-  return names;
 }
 
 }  // namespace crossdock::transport

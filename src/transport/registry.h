@@ -36,7 +36,6 @@ class TransportRegistry {
   void add(std::shared_ptr<const Transport> transport);
   /// Returns the transport of a scheme. Throws SchemeError, whose text says which schemes there are.
   const std::shared_ptr<const Transport>& find(std::string_view scheme) const;
-  std::vector<std::string> schemes() const;
 
  private:
   std::vector<std::shared_ptr<const Transport>> transports_;
