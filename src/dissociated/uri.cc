@@ -48,43 +48,6 @@ int digit_of(char c) noexcept {
   return -1;
 }
 
-/// Decodes both alphabets of RFC 4648, with or without padding. Returns nullopt if the text isn't base64; then
-/// `*reason` says why.
-std::optional<std::vector<std::byte>> base64_decode(std::string_view text, std::string* reason) {
-  std::size_t padding = 0;
-  while (!text.empty() && text.back() == '=') {
-    text.remove_suffix(1);
-    ++padding;
-  }
-  if (text.size() % 4 == 1 || (padding != 0 && (text.size() + padding) % 4 != 0) || padding > 2) {
-    *reason = std::to_string(text.size()) + " characters and " + std::to_string(padding) +
-              " of padding aren't a whole number of bytes";
-    return std::nullopt;
-  }
-  std::vector<std::byte> out;
-  out.reserve(text.size() * 3 / 4);
-  std::uint32_t bits = 0;
-  int count = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const int digit = digit_of(text[i]);
-    if (digit < 0) {
-      *reason = "character " + std::to_string(i + 1) + " of it isn't in a base64 alphabet";
-      return std::nullopt;
-    }
-    bits = (bits << 6) | static_cast<std::uint32_t>(digit);
-    count += 6;
-    if (count >= 8) {
-      count -= 8;
-      out.push_back(static_cast<std::byte>(bits >> count));
-    }
-  }
-  if ((bits & ((1u << count) - 1)) != 0) {
-    *reason = "its last character has extra bits: it was truncated or changed";
-    return std::nullopt;
-  }
-  return out;
-}
-
 class Parser {
  public:
   explicit Parser(std::string_view text) : text_(text) {}
@@ -172,11 +135,8 @@ class Parser {
       set_once(begin, kFreeData, &uri_.free_data, number(at, kFreeData, value));
     } else if (name == kRemoteHandle) {
       if (!uri_.remote_handle.empty()) fail(begin, name + " is given twice");
-      std::string reason;
-      auto bytes = base64_decode(value, &reason);
-      if (!bytes) fail(at, "remote_handle isn't base64: " + reason);
-      if (bytes->empty()) fail(at, "remote_handle is empty");
-      uri_.remote_handle = std::move(*bytes);
+      uri_.remote_handle = base64(at, value);
+      if (uri_.remote_handle.empty()) fail(at, "remote_handle is empty");
     } else {
       if (uri_.role != ChannelRole::kBoth) fail(begin, name + " is given twice");
       if (value != kMetadataRole && value != kDataRole) {
@@ -206,6 +166,34 @@ class Parser {
                    "; it must be a decimal number, or a hexadecimal one that starts with 0x");
     }
     return result;
+  }
+
+  /// Decodes both alphabets of RFC 4648, with or without padding.
+  std::vector<std::byte> base64(std::size_t at, std::string_view text) const {
+    const auto refuse = [&](const std::string& why) { fail(at, "remote_handle isn't base64: " + why); };
+    const std::size_t given = text.size();
+    while (text.ends_with('=')) text.remove_suffix(1);
+    const std::size_t padding = given - text.size();
+    if (text.size() % 4 == 1 || (padding != 0 && given % 4 != 0) || padding > 2) {
+      refuse(std::to_string(text.size()) + " characters and " + std::to_string(padding) +
+             " of padding aren't a whole number of bytes");
+    }
+    std::vector<std::byte> out;
+    out.reserve(text.size() * 3 / 4);
+    std::uint32_t bits = 0;
+    int count = 0;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      const int digit = digit_of(text[i]);
+      if (digit < 0) refuse("character " + std::to_string(i + 1) + " of it isn't in a base64 alphabet");
+      bits = (bits << 6) | static_cast<std::uint32_t>(digit);
+      count += 6;
+      if (count >= 8) {
+        count -= 8;
+        out.push_back(static_cast<std::byte>(bits >> count));
+      }
+    }
+    if ((bits & ((1u << count) - 1)) != 0) refuse("its last character has extra bits: it was truncated or changed");
+    return out;
   }
 
   std::string_view text_;

@@ -22,7 +22,7 @@ TEST(TransportRegistry, FindsByScheme) {
   EXPECT_THROW(registry.add(make_memory_transport()), InvalidArgumentError);
 }
 
-TEST(TransportRegistry, SaysWhatThereIsAndWhatIsMissing) {
+TEST(TransportRegistry, SaysWhatThereIs) {
   TransportRegistry registry;
   const auto what = [&](const char* scheme) -> std::string {
     try {
