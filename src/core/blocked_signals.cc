@@ -2,20 +2,14 @@
 
 #include <pthread.h>
 
-#include <csignal>
-#include <new>
-
 namespace crossdock {
 
 BlockedSignals::BlockedSignals() noexcept {
-  static_assert(sizeof(sigset_t) <= sizeof before_ && alignof(sigset_t) <= 8);
   sigset_t all;
   ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, new (before_) sigset_t{});
+  ::pthread_sigmask(SIG_SETMASK, &all, &before_);
 }
 
-BlockedSignals::~BlockedSignals() {
-  ::pthread_sigmask(SIG_SETMASK, std::launder(reinterpret_cast<const sigset_t*>(before_)), nullptr);
-}
+BlockedSignals::~BlockedSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
 }  // namespace crossdock

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cstddef>
+#include <csignal>
 
 namespace crossdock {
 
@@ -14,7 +14,7 @@ class BlockedSignals {
   ~BlockedSignals();
 
  private:
-  alignas(8) std::byte before_[128];  // a sigset_t
+  sigset_t before_;
 };
 
 }  // namespace crossdock

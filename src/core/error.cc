@@ -2,73 +2,66 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <string>
 #include <system_error>
 
 namespace crossdock {
 
+namespace {
+
+struct Kind {
+  ErrorCode code;
+  std::string_view name;
+  void (*raise)(const std::string& what, int system_errno);
+};
+
+template <ErrorCode C>
+constexpr Kind kind(std::string_view name) {
+  return {C, name, [](const std::string& what, int system_errno) { throw ErrorOf<C>(what, system_errno); }};
+}
+
+constexpr Kind kKinds[] = {
+    kind<ErrorCode::kInvalidArgument>("InvalidArgumentError"),
+    kind<ErrorCode::kUri>("UriError"),
+    kind<ErrorCode::kScheme>("SchemeError"),
+    kind<ErrorCode::kNotFound>("NotFoundError"),
+    kind<ErrorCode::kUnsupportedType>("UnsupportedTypeError"),
+    kind<ErrorCode::kInvalidData>("InvalidDataError"),
+    kind<ErrorCode::kProtocol>("ProtocolError"),
+    kind<ErrorCode::kHandshake>("HandshakeError"),
+    kind<ErrorCode::kTruncatedStream>("TruncatedStreamError"),
+    kind<ErrorCode::kFileChanged>("FileChangedError"),
+    kind<ErrorCode::kArenaFrozen>("ArenaFrozenError"),
+    kind<ErrorCode::kFork>("ForkError"),
+    kind<ErrorCode::kLeaseLimit>("LeaseLimitError"),
+    kind<ErrorCode::kTimeout>("TimeoutError"),
+    kind<ErrorCode::kClosed>("ClosedError"),
+    kind<ErrorCode::kPermission>("PermissionError"),
+    kind<ErrorCode::kResource>("ResourceError"),
+    kind<ErrorCode::kSystem>("SystemError"),
+    kind<ErrorCode::kInterrupted>("InterruptedError"),
+    kind<ErrorCode::kConsumed>("ConsumedError"),
+    kind<ErrorCode::kConnection>("ConnectionError"),
+    kind<ErrorCode::kRemote>("RemoteError"),
+    kind<ErrorCode::kStreamBusy>("StreamBusyError"),
+    kind<ErrorCode::kUnsupported>("UnsupportedError"),
+    kind<ErrorCode::kExport>("ExportError"),
+    kind<ErrorCode::kExecutionPlacement>("ExecutionPlacementError"),
+};
+
+}  // namespace
+
 std::string_view error_name(ErrorCode code) noexcept {
-  switch (code) {
-    case ErrorCode::kInvalidArgument: return "InvalidArgumentError";
-    case ErrorCode::kUri: return "UriError";
-    case ErrorCode::kScheme: return "SchemeError";
-    case ErrorCode::kNotFound: return "NotFoundError";
-    case ErrorCode::kUnsupportedType: return "UnsupportedTypeError";
-    case ErrorCode::kInvalidData: return "InvalidDataError";
-    case ErrorCode::kProtocol: return "ProtocolError";
-    case ErrorCode::kHandshake: return "HandshakeError";
-    case ErrorCode::kTruncatedStream: return "TruncatedStreamError";
-    case ErrorCode::kFileChanged: return "FileChangedError";
-    case ErrorCode::kArenaFrozen: return "ArenaFrozenError";
-    case ErrorCode::kFork: return "ForkError";
-    case ErrorCode::kLeaseLimit: return "LeaseLimitError";
-    case ErrorCode::kTimeout: return "TimeoutError";
-    case ErrorCode::kClosed: return "ClosedError";
-    case ErrorCode::kPermission: return "PermissionError";
-    case ErrorCode::kResource: return "ResourceError";
-    case ErrorCode::kSystem: return "SystemError";
-    case ErrorCode::kInterrupted: return "InterruptedError";
-    case ErrorCode::kConsumed: return "ConsumedError";
-    case ErrorCode::kConnection: return "ConnectionError";
-    case ErrorCode::kRemote: return "RemoteError";
-    case ErrorCode::kStreamBusy: return "StreamBusyError";
-    case ErrorCode::kUnsupported: return "UnsupportedError";
-    case ErrorCode::kExport: return "ExportError";
-    case ErrorCode::kExecutionPlacement: return "ExecutionPlacementError";
-  }
-  return "Error";
+  const auto* const found = std::ranges::find(kKinds, code, &Kind::code);
+  return found == std::end(kKinds) ? "Error" : found->name;
 }
 
 void throw_error(ErrorCode code, const std::string& what, int system_errno) {
-  switch (code) {
-    case ErrorCode::kInvalidArgument: throw InvalidArgumentError(what, system_errno);
-    case ErrorCode::kUri: throw UriError(what, system_errno);
-    case ErrorCode::kScheme: throw SchemeError(what, system_errno);
-    case ErrorCode::kNotFound: throw NotFoundError(what, system_errno);
-    case ErrorCode::kUnsupportedType: throw UnsupportedTypeError(what, system_errno);
-    case ErrorCode::kInvalidData: throw InvalidDataError(what, system_errno);
-    case ErrorCode::kProtocol: throw ProtocolError(what, system_errno);
-    case ErrorCode::kHandshake: throw HandshakeError(what, system_errno);
-    case ErrorCode::kTruncatedStream: throw TruncatedStreamError(what, system_errno);
-    case ErrorCode::kFileChanged: throw FileChangedError(what, system_errno);
-    case ErrorCode::kArenaFrozen: throw ArenaFrozenError(what, system_errno);
-    case ErrorCode::kFork: throw ForkError(what, system_errno);
-    case ErrorCode::kLeaseLimit: throw LeaseLimitError(what, system_errno);
-    case ErrorCode::kTimeout: throw TimeoutError(what, system_errno);
-    case ErrorCode::kClosed: throw ClosedError(what, system_errno);
-    case ErrorCode::kPermission: throw PermissionError(what, system_errno);
-    case ErrorCode::kResource: throw ResourceError(what, system_errno);
-    case ErrorCode::kSystem: throw SystemError(what, system_errno);
-    case ErrorCode::kInterrupted: throw InterruptedError(what, system_errno);
-    case ErrorCode::kConsumed: throw ConsumedError(what, system_errno);
-    case ErrorCode::kConnection: throw ConnectionError(what, system_errno);
-    case ErrorCode::kRemote: throw RemoteError(what, system_errno);
-    case ErrorCode::kStreamBusy: throw StreamBusyError(what, system_errno);
-    case ErrorCode::kUnsupported: throw UnsupportedError(what, system_errno);
-    case ErrorCode::kExport: throw ExportError(what, system_errno);
-    case ErrorCode::kExecutionPlacement: throw ExecutionPlacementError(what, system_errno);
-  }
+  const auto* const found = std::ranges::find(kKinds, code, &Kind::code);
+  if (found != std::end(kKinds)) found->raise(what, system_errno);
   throw Error(code, what, system_errno);
 }
 

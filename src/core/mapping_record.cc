@@ -35,16 +35,13 @@ std::atomic<std::uint32_t> slots_made{0};
 // free.
 std::atomic<std::uint64_t> free_slots{0};
 
-/// Returns a slot, which must have been made.
-Slot& made_slot(std::uint32_t number) noexcept {
-  return (*chunks[(number - 1) / kSlotsPerChunk].load(std::memory_order_acquire))[(number - 1) % kSlotsPerChunk];
-}
-
 /// Returns a slot; null if its chunk doesn't exist.
 Slot* find_slot(std::uint32_t number) noexcept {
   Chunk* const chunk = chunks[(number - 1) / kSlotsPerChunk].load(std::memory_order_acquire);
   return chunk == nullptr ? nullptr : &(*chunk)[(number - 1) % kSlotsPerChunk];
 }
+
+Slot& made_slot(std::uint32_t number) noexcept { return *find_slot(number); }
 
 std::uint64_t with_next_count(std::uint64_t head, std::uint32_t number) noexcept {
   return ((head >> 32) + 1) << 32 | number;
@@ -119,15 +116,6 @@ MappingRecord::MappingRecord(const void* start, std::size_t size, MappingKind ki
     slot.label[i].store(word, std::memory_order_relaxed);
   }
   slot.version.fetch_add(1, std::memory_order_release);
-}
-
-MappingRecord& MappingRecord::operator=(MappingRecord&& other) noexcept {
-  if (this != &other) {
-    release();
-    slot_ = other.slot_;
-    other.slot_ = 0;
-  }
-  return *this;
 }
 
 void MappingRecord::release() noexcept {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 
 namespace crossdock {
 
@@ -20,10 +21,12 @@ class MappingRecord {
   /// `label` names the content of the mapping, as in "region 3 of shm:name" or a file's path. Keeps its first 240
   /// bytes.
   MappingRecord(const void* start, std::size_t size, MappingKind kind, std::string_view label) noexcept;
-  MappingRecord(MappingRecord&& other) noexcept : slot_(other.slot_) { other.slot_ = 0; }
-  MappingRecord& operator=(MappingRecord&& other) noexcept;
+  MappingRecord(MappingRecord&& other) noexcept : slot_(std::exchange(other.slot_, 0)) {}
   MappingRecord(const MappingRecord&) = delete;
-  MappingRecord& operator=(const MappingRecord&) = delete;
+  MappingRecord& operator=(MappingRecord other) noexcept {
+    std::swap(slot_, other.slot_);
+    return *this;
+  }
   ~MappingRecord() { release(); }
 
  private:

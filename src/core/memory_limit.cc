@@ -10,7 +10,6 @@
 #include <fstream>
 #include <sstream>
 #include <string_view>
-#include <vector>
 
 #include "core/text.h"
 #include "crossdock/core/error.h"
@@ -126,15 +125,12 @@ std::optional<Mount> find_mount(const std::string& path, const Names* names) {
     if (dash == std::string::npos) continue;
     std::istringstream front(line.substr(0, dash));
     std::istringstream back(line.substr(dash + 3));
-    std::string id;
-    std::string parent;
-    std::string device;
+    std::string skipped;
     std::string root;
     std::string point;
     std::string type;
-    std::string source;
     std::string options;
-    if (!(front >> id >> parent >> device >> root >> point) || !(back >> type >> source >> options)) continue;
+    if (!(front >> skipped >> skipped >> skipped >> root >> point) || !(back >> type >> skipped >> options)) continue;
     const bool fits = names == &kVersion2 ? type == "cgroup2" : type == "cgroup" && has_word(options, "memory");
     if (fits) return Mount{unescaped(root), unescaped(point)};
   }

@@ -1,18 +1,7 @@
 #include "core/text.h"
 
 namespace crossdock {
-
 namespace {
-
-/// Returns the letter of the escape for a line end or a tab; 0 for every other byte.
-char escape_letter(unsigned char byte) noexcept {
-  switch (byte) {
-    case '\n': return 'n';
-    case '\r': return 'r';
-    case '\t': return 't';
-    default: return 0;
-  }
-}
 
 /// Appends the character at the start of `text`. If it isn't printable, or is one of `escaped`, appends its first byte
 /// as \n, \r, \t or \xNN instead. Returns how many bytes of `text` it used.
@@ -21,8 +10,8 @@ std::size_t append_printable(std::string_view text, std::string_view escaped, st
   const std::size_t size = utf8_character(text);
   const auto byte = static_cast<unsigned char>(text[0]);
   if (size == 0 || byte < 0x20 || byte == 0x7F || escaped.find(text[0]) != std::string_view::npos) {
-    if (const char letter = escape_letter(byte); letter != 0) {
-      *out += {'\\', letter};
+    if (const std::size_t named = std::string_view("\n\r\t").find(text[0]); named != std::string_view::npos) {
+      *out += {'\\', "nrt"[named]};
     } else {
       *out += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
     }
@@ -70,14 +59,10 @@ std::string bounded_utf8(std::string_view text, std::size_t limit) {
   std::string out;
   while (!text.empty()) {
     const std::size_t size = utf8_character(text);
-    if (out.size() + (size == 0 ? 1 : size) > limit) break;
-    if (size == 0) {
-      out += '?';
-      text.remove_prefix(1);
-    } else {
-      out += text.substr(0, size);
-      text.remove_prefix(size);
-    }
+    const std::string_view kept = size == 0 ? "?" : text.substr(0, size);
+    if (out.size() + kept.size() > limit) break;
+    out += kept;
+    text.remove_prefix(kept.size());
   }
   return out;
 }
@@ -98,17 +83,19 @@ std::string shown(std::string_view text, std::size_t limit) {
   return out;
 }
 
-void append_percent_encoded(std::string_view text, std::string_view plain, std::string* out) {
+std::string percent_encoded(std::string_view text, std::string_view plain) {
   static constexpr char kHex[] = "0123456789ABCDEF";
+  std::string out;
   for (const char c : text) {
     const bool is_word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
     if (is_word || plain.find(c) != std::string_view::npos) {
-      *out += c;
+      out += c;
     } else {
       const auto byte = static_cast<unsigned char>(c);
-      *out += {'%', kHex[byte >> 4], kHex[byte & 15]};
+      out += {'%', kHex[byte >> 4], kHex[byte & 15]};
     }
   }
+  return out;
 }
 
 }  // namespace crossdock

@@ -25,8 +25,8 @@ std::string printable(std::string_view text);
 /// backslashes as \xNN, and with "..." if it was cut.
 std::string shown(std::string_view text, std::size_t limit = 200);
 
-/// Appends `text` to `*out`. Every byte becomes %XX (RFC 3986, section 2.1), except ASCII letters, digits and the
-/// characters of `plain`.
-void append_percent_encoded(std::string_view text, std::string_view plain, std::string* out);
+/// Returns `text` with every byte as %XX (RFC 3986, section 2.1), except ASCII letters, digits and the characters of
+/// `plain`.
+std::string percent_encoded(std::string_view text, std::string_view plain);
 
 }  // namespace crossdock

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <deque>
-#include <limits>
 #include <string>
 #include <utility>
 
@@ -70,7 +69,6 @@ class Table {
   std::size_t capacity() const noexcept { return slots_.size(); }
   void occupy() noexcept { ++occupied_; }
   const std::vector<Slot>& slots() const noexcept { return slots_; }
-  std::vector<Slot>& slots() noexcept { return slots_; }
 
   /// Returns a copy with room for at least one more address, and without idle slots. `hash` computes the hash of an
   /// address as this table uses it.
@@ -262,8 +260,6 @@ struct LeaseLedger::Impl {
 
 LeaseLedger::LeaseLedger(FreeRule rule) : impl_(std::make_unique<Impl>(rule)) {}
 LeaseLedger::~LeaseLedger() = default;
-LeaseLedger::LeaseLedger(LeaseLedger&&) noexcept = default;
-LeaseLedger& LeaseLedger::operator=(LeaseLedger&&) noexcept = default;
 
 void LeaseLedger::lend(std::span<const RemoteBuffer> buffers, std::uint64_t holder, std::int64_t now_ms) {
   for (const RemoteBuffer& buffer : buffers) {
@@ -280,16 +276,6 @@ std::size_t LeaseLedger::free(std::span<const std::uint64_t> addresses, std::vec
 }
 
 void LeaseLedger::stream_ended() noexcept { ++impl_->generation; }
-
-void LeaseLedger::free_all(std::vector<std::uint64_t>* freed) {
-  freed->reserve(freed->size() + impl_->pairs);
-  for (Table& table : impl_->tables) {
-    for (Slot& slot : table.slots()) {
-      while (slot.oldest.count != 0) impl_->end_one(slot, freed);
-    }
-  }
-  *impl_ = Impl(impl_->rule);
-}
 
 std::size_t LeaseLedger::outstanding() const noexcept { return impl_->pairs; }
 std::uint64_t LeaseLedger::outstanding_bytes() const noexcept { return impl_->bytes; }

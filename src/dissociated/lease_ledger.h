@@ -37,8 +37,6 @@ class LeaseLedger {
  public:
   explicit LeaseLedger(FreeRule rule = FreeRule::kCounted);
   ~LeaseLedger();
-  LeaseLedger(LeaseLedger&&) noexcept;
-  LeaseLedger& operator=(LeaseLedger&&) noexcept;
 
   /// Records that a body with these buffers was sent; pairs with address 0 are skipped. free() returns `holder` once
   /// for each pair that is freed. Holders are numbers that the caller chooses (a slot of a pool, a published table).
@@ -59,9 +57,6 @@ class LeaseLedger {
   /// Tells the ledger that the stream's last body was sent: its leases now belong to an ended stream. See
   /// FreeRule::kAsSpecified.
   void stream_ended() noexcept;
-
-  /// Frees all leases of a consumer that has disconnected. Appends the holder of every outstanding pair.
-  void free_all(std::vector<std::uint64_t>* freed);
 
   std::size_t outstanding() const noexcept;          ///< Pairs lent and not freed.
   std::uint64_t outstanding_bytes() const noexcept;  ///< Sum of their lengths.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <charconv>
-#include <cstring>
 #include <limits>
 #include <optional>
 #include <string>
@@ -318,16 +317,6 @@ const Receiver::Item* Receiver::next() {
 
 bool Receiver::finished() const noexcept { return impl_->finished; }
 bool Receiver::due_has_metadata() const noexcept { return impl_->slot_of(impl_->due()).has_metadata; }
-
-void Receiver::restart() {
-  if (!impl_->finished) {
-    throw StreamBusyError(
-        "Receiver: the stream is still under way; take its items until kEnd or kError before another begins");
-  }
-  const bool disconnected = impl_->disconnected;
-  impl_ = std::make_unique<Impl>(Options(impl_->options));
-  impl_->disconnected = disconnected;
-}
 
 void Receiver::set_next_sequence(std::uint32_t sequence) {
   impl_->release_taken();

@@ -66,10 +66,6 @@ class Receiver {
   /// Returns whether the metadata of the next message has arrived and only its body is missing. With two connections,
   /// this says which one to read.
   bool due_has_metadata() const noexcept;
-  /// Prepares for another stream on the same connection. Call it before the next want_data is sent. Throws
-  /// StreamBusyError unless finished. After kError, a connection that carries only bodies may still contain some of the
-  /// old stream: don't reuse it.
-  void restart();
 
   /// For tests of the roll-over: sets the number that is due next, as if all before it had been taken. Only while no
   /// message is waiting.

@@ -5,7 +5,6 @@
 
 #include "core/text.h"
 #include "crossdock/core/error.h"
-#include "dissociated/internal/base64.h"
 
 namespace crossdock::dissociated {
 namespace {
@@ -36,6 +35,16 @@ int hex_digit(char c) noexcept {
   if (is_digit(c)) return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
   if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+/// Returns the six bits of a character; -1 if it is in neither alphabet.
+int digit_of(char c) noexcept {
+  if (c >= 'A' && c <= 'Z') return c - 'A';
+  if (c >= 'a' && c <= 'z') return c - 'a' + 26;
+  if (c >= '0' && c <= '9') return c - '0' + 52;
+  if (c == '-' || c == '+') return 62;
+  if (c == '_' || c == '/') return 63;
   return -1;
 }
 
@@ -126,11 +135,8 @@ class Parser {
       set_once(begin, kFreeData, &uri_.free_data, number(at, kFreeData, value));
     } else if (name == kRemoteHandle) {
       if (!uri_.remote_handle.empty()) fail(begin, name + " is given twice");
-      std::string reason;
-      auto bytes = base64_decode(value, &reason);
-      if (!bytes) fail(at, "remote_handle isn't base64: " + reason);
-      if (bytes->empty()) fail(at, "remote_handle is empty");
-      uri_.remote_handle = std::move(*bytes);
+      uri_.remote_handle = base64(at, value);
+      if (uri_.remote_handle.empty()) fail(at, "remote_handle is empty");
     } else {
       if (uri_.role != ChannelRole::kBoth) fail(begin, name + " is given twice");
       if (value != kMetadataRole && value != kDataRole) {
@@ -162,55 +168,40 @@ class Parser {
     return result;
   }
 
+  /// Decodes both alphabets of RFC 4648, with or without padding.
+  std::vector<std::byte> base64(std::size_t at, std::string_view text) const {
+    const auto refuse = [&](const std::string& why) { fail(at, "remote_handle isn't base64: " + why); };
+    const std::size_t given = text.size();
+    while (text.ends_with('=')) text.remove_suffix(1);
+    const std::size_t padding = given - text.size();
+    if (text.size() % 4 == 1 || (padding != 0 && given % 4 != 0) || padding > 2) {
+      refuse(std::to_string(text.size()) + " characters and " + std::to_string(padding) +
+             " of padding aren't a whole number of bytes");
+    }
+    std::vector<std::byte> out;
+    out.reserve(text.size() * 3 / 4);
+    std::uint32_t bits = 0;
+    int count = 0;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      const int digit = digit_of(text[i]);
+      if (digit < 0) refuse("character " + std::to_string(i + 1) + " of it isn't in a base64 alphabet");
+      bits = (bits << 6) | static_cast<std::uint32_t>(digit);
+      count += 6;
+      if (count >= 8) {
+        count -= 8;
+        out.push_back(static_cast<std::byte>(bits >> count));
+      }
+    }
+    if ((bits & ((1u << count) - 1)) != 0) refuse("its last character has extra bits: it was truncated or changed");
+    return out;
+  }
+
   std::string_view text_;
   Uri uri_;
 };
 
-// Characters that aren't escaped in each part of a URI: those allowed in a path and a query (RFC 3986, pchar and '/'),
-// without the separators of the part. Brackets aren't escaped, so that an IPv6 host stays readable.
-constexpr std::string_view kAddressPlain = "-._~!$&'()*+,;=:@/[]";
-constexpr std::string_view kNamePlain = "-._~!$'()*+,;:@/[]";
-constexpr std::string_view kValuePlain = "-._~!$'()*+,;=:@/[]";
-
-void encode(std::string_view text, std::string_view plain, const char* what, std::string* out) {
-  if (std::ranges::any_of(text, is_control)) {
-    throw UriError(std::string("the ") + what + " " + shown(text) + " has a control character; no URI may contain one");
-  }
-  append_percent_encoded(text, plain, out);
-}
-
 }  // namespace
 
 Uri parse_uri(std::string_view text) { return Parser(text).parse(); }
-
-std::string format_uri(const Uri& uri) {
-  const bool lower = std::none_of(uri.scheme.begin(), uri.scheme.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
-  if (!lower || !is_scheme(uri.scheme)) {
-    throw UriError("the scheme " + shown(uri.scheme) +
-                   " must be a lower-case letter, then lower-case letters, digits, '+', '-' or '.'");
-  }
-  std::string out = uri.scheme + ":";
-  encode(uri.address, kAddressPlain, "address", &out);
-  char separator = '?';
-  const auto add = [&](std::string_view name, std::string_view value) {
-    out += separator;
-    separator = '&';
-    encode(name, kNamePlain, "parameter name", &out);
-    out += '=';
-    encode(value, kValuePlain, "parameter value", &out);
-  };
-  if (uri.want_data) add(kWantData, std::to_string(*uri.want_data));
-  if (uri.free_data) add(kFreeData, std::to_string(*uri.free_data));
-  if (!uri.remote_handle.empty()) add(kRemoteHandle, base64_encode(uri.remote_handle));
-  if (uri.role != ChannelRole::kBoth) add(kStream, uri.role == ChannelRole::kMetadata ? kMetadataRole : kDataRole);
-  for (const auto& [name, value] : uri.others) {
-    if (name.empty() || is_known(name)) {
-      throw UriError("the parameter name " + shown(name) + " can't be among the other parameters of a Uri: it is " +
-                     (name.empty() ? "empty" : "that of a known parameter, which has a member of its own"));
-    }
-    add(name, value);
-  }
-  return out;
-}
 
 }  // namespace crossdock::dissociated

@@ -30,9 +30,5 @@ struct Uri {
 /// for example for a known parameter given twice or without a value, control characters (also percent-encoded ones), a
 /// fragment, or a bad percent escape.
 Uri parse_uri(std::string_view text);
-/// Formats a URI, with decimal integers and URL-safe base64 without padding. parse_uri(format_uri(u)) == u. Throws
-/// UriError for values that no URI can express: an invalid scheme, control characters, a known parameter or an empty
-/// name among `others`.
-std::string format_uri(const Uri& uri);
 
 }  // namespace crossdock::dissociated

@@ -116,14 +116,4 @@ void read_remote_body(ByteSpan body, std::vector<RemoteBuffer>* out) {
   }
 }
 
-void write_free_data(std::span<const std::uint64_t> addresses, std::vector<std::byte>* out) {
-  const std::size_t start = out->size();
-  out->resize(start + kWord * addresses.size());
-  std::byte* to = out->data() + start;
-  for (const std::uint64_t address : addresses) {
-    store_le(to, address);
-    to += kWord;
-  }
-}
-
 }  // namespace crossdock::dissociated

@@ -57,7 +57,4 @@ void write_remote_body(std::span<const RemoteBuffer> buffers, std::vector<std::b
 /// overflows, and an address without a length.
 void read_remote_body(ByteSpan body, std::vector<RemoteBuffer>* out);
 
-/// Appends addresses to a free_data body ("one or more" addresses).
-void write_free_data(std::span<const std::uint64_t> addresses, std::vector<std::byte>* out);
-
 }  // namespace crossdock::dissociated

@@ -7,7 +7,6 @@
 #include "crossdock/core/error.h"
 #include "session/catalog_table.h"
 #include "session/live_stream.h"
-#include "session/source_access.h"
 
 namespace crossdock::session {
 namespace {
@@ -21,19 +20,14 @@ void check_name(const std::string& name) {
   }
 }
 
-void check_source(const std::string& name, Source& source) {
-  const bool from_stream = source.kind() == Source::Kind::kTable || source.kind() == Source::Kind::kLive;
-  if ((from_stream && !SourceAccess::stream(source)) ||
-      (source.kind() == Source::Kind::kFactory && !SourceAccess::make(source))) {
-    throw InvalidArgumentError("the source for \"" + name + "\" is null, or was published before");
-  }
-}
-
 }  // namespace
 
 std::shared_ptr<const PublishedTable> Catalog::publish(const std::string& name, Source source, PublishOptions options) {
   check_name(name);
-  check_source(name, source);
+  const bool from_stream = source.kind() == Source::Kind::kTable || source.kind() == Source::Kind::kLive;
+  if ((from_stream && !source.stream_) || (source.kind() == Source::Kind::kFactory && !source.make_)) {
+    throw InvalidArgumentError("the source for \"" + name + "\" is null, or was published before");
+  }
   {
     // Reading a source may take long: check these errors before it as well as after it.
     const std::lock_guard lock(mutex_);
@@ -44,29 +38,28 @@ std::shared_ptr<const PublishedTable> Catalog::publish(const std::string& name, 
   }
   auto item = std::make_shared<Item>();
   switch (source.kind()) {
-    case Source::Kind::kTable: item->table = publish_stream(*SourceAccess::stream(source), *options_.runtime); break;
+    case Source::Kind::kTable: item->table = publish_stream(*source.stream_, *options_.runtime); break;
     case Source::Kind::kFile: {
-      const std::string& path = SourceAccess::path(source);
-      item->table = publish_file(path, SourceAccess::stability(source), *options_.runtime, options_.limits);
+      item->table = publish_file(source.path_, source.stability_, *options_.runtime, options_.limits);
       // Sealed memory may be given to all users: no second copy is needed.
       const bool sealed = std::string_view(item->table->kind) == "snapshot";
-      item->table_for_others = others_ && !sealed
-                                   ? publish_file(path, Stability::kSnapshot, *options_.runtime, options_.limits)
-                                   : item->table;
+      item->table_for_others =
+          others_ && !sealed ? publish_file(source.path_, Stability::kSnapshot, *options_.runtime, options_.limits)
+                             : item->table;
       break;
     }
     case Source::Kind::kLive: {
       item->kind = "live";
       item->one_shot = true;
-      item->schema = SourceAccess::stream(source)->schema();
+      item->schema = source.stream_->schema();
       // std::function requires a copyable callable, so the stream is in a shared_ptr. There is only one stream.
-      auto stream = std::make_shared<std::unique_ptr<array::BatchStream>>(std::move(SourceAccess::stream(source)));
+      auto stream = std::make_shared<std::unique_ptr<array::BatchStream>>(std::move(source.stream_));
       item->make = std::make_shared<SourceReader::Make>([stream] { return std::move(*stream); });
       break;
     }
     case Source::Kind::kFactory:
       item->kind = "factory";
-      item->make = std::make_shared<SourceReader::Make>(std::move(SourceAccess::make(source)));
+      item->make = std::make_shared<SourceReader::Make>(std::move(source.make_));
       break;
   }
   if (item->table) {

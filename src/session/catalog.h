@@ -6,7 +6,6 @@
 #include <mutex>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "crossdock/session/server.h"
 #include "session/consumer.h"

@@ -1,11 +1,7 @@
 #include "session/catalog_table.h"
 
-#include <bit>
-#include <cstring>
 #include <optional>
-#include <string>
 #include <string_view>
-#include <utility>
 
 #include "core/text.h"
 #include "crossdock/core/error.h"
@@ -93,11 +89,7 @@ std::shared_ptr<const PublishedTable> publish_catalog(const std::vector<CatalogR
   ipc::Encoder encoder;
   for (const CatalogRow& row : rows) {
     columns[kName].append(as_bytes(row.name));
-    if (row.schema) {
-      columns[kSchema].append(encoder.schema(*row.schema));
-    } else {
-      columns[kSchema].append(std::nullopt);
-    }
+    columns[kSchema].append(row.schema ? std::optional(encoder.schema(*row.schema)) : std::nullopt);
     columns[kRows].append_int(row.rows);
     columns[kBytes].append_int(row.bytes);
     columns[kDevice].append(as_bytes("cpu"));

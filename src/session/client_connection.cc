@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "crossdock/core/error.h"
-#include "dissociated/wire.h"
 #include "session/client_pool.h"
 
 namespace crossdock::session {

@@ -3,18 +3,19 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <random>
-#include <utility>
 
 #include "core/unique_fd.h"
 #include "crossdock/core/error.h"
 #include "device/region.h"
-#include "session/file_sink.h"
+#include "ipc/file_writer.h"
 #include "session/file_source.h"
 #include "session/parallel.h"
 
@@ -23,6 +24,7 @@ namespace {
 
 constexpr mode_t kMode = 0666;  // minus the process's umask
 constexpr mode_t kPermissions = 07777;
+constexpr int kHookIntervalMs = 50;  // between calls of the interrupt hook
 
 /// The new file until it is complete: in the same folder, under a short temporary name, so that the final name may be
 /// as long as the system allows.
@@ -71,6 +73,50 @@ class NewFile {
   UniqueFd fd_;
 };
 
+/// Writes data directly from its memory (writev) to a descriptor, which the caller continues to own. If the descriptor
+/// is non-blocking (a pipe), a wait for room calls the hook, and throws InterruptedError if the hook returns true.
+class FileSink final : public ipc::Sink {
+ public:
+  FileSink(int fd, const std::string& name, const transport::InterruptHook& interrupted)
+      : fd_(fd), name_(name), interrupted_(interrupted) {}
+
+  void write(std::span<const ByteSpan> pieces) override {
+    constexpr std::size_t kMostPieces = 256;  // below the system's limit, which is 1,024
+    std::array<iovec, kMostPieces> vectors;
+    std::size_t done = 0;  // bytes written of the first piece
+    while (!pieces.empty()) {
+      std::size_t n = 0;
+      for (const ByteSpan piece : pieces.first(std::min(pieces.size(), kMostPieces))) {
+        const std::size_t skip = n == 0 ? done : 0;
+        vectors[n++] = {const_cast<std::byte*>(piece.data()) + skip, piece.size() - skip};
+      }
+      const ssize_t written = ::writev(fd_, vectors.data(), static_cast<int>(n));
+      if (written < 0) {
+        if (errno != EINTR && errno != EAGAIN) throw_errno(errno, "writing to " + name_);
+        if (errno == EAGAIN) wait_for_room();
+        continue;
+      }
+      done += static_cast<std::size_t>(written);
+      while (!pieces.empty() && done >= pieces.front().size()) {
+        done -= pieces.front().size();
+        pieces = pieces.subspan(1);
+      }
+    }
+  }
+
+ private:
+  void wait_for_room() const {
+    pollfd fd{fd_, POLLOUT, 0};
+    while (::poll(&fd, 1, kHookIntervalMs) <= 0) {
+      if (interrupted_ && interrupted_()) throw InterruptedError("writing to " + name_ + " was interrupted");
+    }
+  }
+
+  const int fd_;
+  const std::string& name_;
+  const transport::InterruptHook& interrupted_;
+};
+
 /// Resolves the symbolic links of a path. Returns the path itself if the file doesn't exist yet.
 std::string resolved(const std::string& path) {
   const std::unique_ptr<char, void (*)(void*)> real(::realpath(path.c_str(), nullptr), &std::free);
@@ -79,7 +125,6 @@ std::string resolved(const std::string& path) {
 
 /// Opens a file that isn't a regular one. Waits for a reader of a pipe, as open() would, but in short intervals.
 UniqueFd open_special(const std::string& path, const transport::InterruptHook& interrupted) {
-  constexpr int kPatienceMs = 50;
   while (true) {
     UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
     if (fd) return fd;
@@ -90,7 +135,7 @@ UniqueFd open_special(const std::string& path, const transport::InterruptHook& i
     if (interrupted && interrupted()) {
       throw InterruptedError("opening " + path + " for writing was interrupted: the pipe has no reader");
     }
-    ::poll(nullptr, 0, kPatienceMs);
+    ::poll(nullptr, 0, kHookIntervalMs);
   }
 }
 

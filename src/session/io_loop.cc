@@ -13,9 +13,7 @@
 #include <random>
 #include <span>
 #include <system_error>
-#include <utility>
 
-#include "crossdock/core/error.h"
 #include "dissociated/uri.h"
 #include "session/say.h"
 #include "transport/registry.h"
@@ -113,14 +111,18 @@ IoLoop::~IoLoop() {
   if (thread_.joinable()) close();
 }
 
-bool IoLoop::post(std::function<void()> command) {
+// Runs a command on the I/O thread. Returns its result, or throws its error; throws ClosedError after close().
+template <typename Command>
+auto IoLoop::ask(Command command) {
+  const auto task = std::make_shared<std::packaged_task<decltype(command())()>>(std::move(command));
+  auto answer = task->get_future();
   {
     const std::lock_guard lock(mutex_);
-    if (closing_) return false;
-    commands_.push_back(std::move(command));
+    if (closing_) throw ClosedError("the server was closed");
+    commands_.emplace_back([task] { (*task)(); });
   }
   catalog_.waker()->notify();
-  return true;
+  return answer.get();
 }
 
 void IoLoop::run_commands() {
@@ -133,17 +135,7 @@ void IoLoop::run_commands() {
 }
 
 ServerStats IoLoop::stats() {
-  std::promise<ServerStats> answer;
-  std::future<ServerStats> future = answer.get_future();
-  const bool posted = post([&] {
-    try {
-      answer.set_value(collect_stats());
-    } catch (...) {
-      answer.set_exception(std::current_exception());
-    }
-  });
-  if (!posted) throw ClosedError("the server was closed and has no statistics");
-  return future.get();
+  return ask([this] { return collect_stats(); });
 }
 
 ServerStats IoLoop::collect_stats() {
@@ -162,17 +154,9 @@ ServerStats IoLoop::collect_stats() {
 
 void IoLoop::watch(const std::shared_ptr<const PublishedTable>& table) noexcept {
   try {
-    std::promise<void> done;
-    std::future<void> future = done.get_future();
-    const bool posted = post([&] {
-      try {
-        leases_->watch(table);
-        done.set_value();
-      } catch (...) {
-        done.set_exception(std::current_exception());
-      }
-    });
-    if (posted) future.get();
+    ask([&] { leases_->watch(table); });
+  } catch (const ClosedError&) {
+    // The server no longer serves the file.
   } catch (const std::exception& reason) {
     say(options_.log, LogLevel::kWarning,
         [&] { return std::string("a published file is served without a read lease: ") + reason.what(); });

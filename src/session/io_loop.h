@@ -90,7 +90,8 @@ class IoLoop {
   void sleep(std::uint64_t seen);
   ServerStats collect_stats();
   void run_commands();
-  bool post(std::function<void()> command);
+  template <typename Command>
+  auto ask(Command command);
 
   const ServerOptions& options_;
   Catalog& catalog_;

@@ -1,6 +1,5 @@
 #include "session/live_stream.h"
 
-#include <utility>
 
 namespace crossdock::session {
 
@@ -39,11 +38,7 @@ ServerStream::State LiveStream::peek(Outgoing* out) {
 
 void LiveStream::pop() {
   has_current_ = false;
-  if (std::exchange(current_by_value_, false)) {
-    source_->pop();
-    return;
-  }
-  if (slots_[current_].out == 0) free_slots_.push_back(current_);
+  if (!std::exchange(current_by_value_, false) && slots_[current_].out == 0) free_slots_.push_back(current_);
   source_->pop();
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <utility>
 
 #include "core/text.h"
 #include "crossdock/core/error.h"

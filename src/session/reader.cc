@@ -5,13 +5,23 @@
 #include <utility>
 
 #include "crossdock/core/error.h"
+#include "crossdock/device/arena.h"
 #include "dissociated/receiver.h"
-#include "session/arena_memory.h"
 #include "session/reader_impl.h"
 #include "session/remote_error.h"
 
 namespace crossdock::session {
 namespace {
+
+/// Receives bodies into an arena. The arena keeps all of them: no memory is reused.
+class ArenaMemory final : public transport::BodyMemory {
+ public:
+  explicit ArenaMemory(std::shared_ptr<device::Arena> arena) noexcept : arena_(std::move(arena)) {}
+  std::shared_ptr<std::byte> allocate(std::uint64_t size) override { return {arena_, arena_->allocate(size)}; }
+
+ private:
+  std::shared_ptr<device::Arena> arena_;
+};
 
 // How much later than the message that names it a region's announcement may arrive.
 constexpr int kAnnouncementTimeoutMs = 5000;

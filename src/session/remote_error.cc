@@ -14,7 +14,7 @@ namespace {
 constexpr ErrorCode kTravelling[] = {
     ErrorCode::kNotFound,    ErrorCode::kUnsupportedType, ErrorCode::kFileChanged, ErrorCode::kLeaseLimit,
     ErrorCode::kClosed,      ErrorCode::kPermission,      ErrorCode::kConsumed,    ErrorCode::kResource,
-    ErrorCode::kInvalidData, ErrorCode::kProtocol,        ErrorCode::kUnsupported,
+    ErrorCode::kInvalidData, ErrorCode::kProtocol,        ErrorCode::kUnsupported, ErrorCode::kRemote,
 };
 
 // The client's own process may lack the same resource, so the text says which process lacks it.
@@ -29,15 +29,15 @@ std::string to_remote_text(const std::exception& error) {
   }
   // Standard exceptions that report the lack of a resource.
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
-    return std::string(error_name(ErrorCode::kResource)) + ": " + kServerLacks + "no memory is left";
+    return to_remote_text(ResourceError("no memory is left"));
   }
   if (const auto* system = dynamic_cast<const std::system_error*>(&error);
       system != nullptr && system->code() == std::errc::resource_unavailable_try_again) {
-    return std::string(error_name(ErrorCode::kResource)) + ": " + kServerLacks +
-           "no thread can be started; check the limits: ulimit -u, ulimit -v and the number of mappings "
-           "(vm.max_map_count)";
+    return to_remote_text(
+        ResourceError("no thread can be started; check the limits: ulimit -u, ulimit -v and the number of mappings "
+                      "(vm.max_map_count)"));
   }
-  return std::string(error_name(ErrorCode::kRemote)) + ": " + error.what();
+  return to_remote_text(RemoteError(error.what()));
 }
 
 void throw_remote(std::string_view text, const std::string& where) {
@@ -47,8 +47,6 @@ void throw_remote(std::string_view text, const std::string& where) {
       throw_error(code, printable(text.substr(name.size() + 2)) + " (reported by " + where + ")");
     }
   }
-  const std::string_view name = error_name(ErrorCode::kRemote);
-  if (text.starts_with(name) && text.substr(name.size()).starts_with(": ")) text.remove_prefix(name.size() + 2);
   throw RemoteError(printable(text) + " (reported by " + where + ")");
 }
 

@@ -261,11 +261,7 @@ bool ServerConnection::pump(std::int64_t now_ms, TurnBudget& budget) {
       if (state == ServerStream::State::kEnd) {
         const dissociated::PrefixBytes end = sender_->end_of_stream();
         // End of Stream is sent with the metadata, and also tells the end of the bodies.
-        if (role_ == ChannelRole::kData) {
-          end_stream({});
-        } else {
-          end_stream({end.begin(), end.end()});
-        }
+        end_stream(role_ == ChannelRole::kData ? std::vector<std::byte>() : std::vector(end.begin(), end.end()));
         progress = true;
         continue;
       }

@@ -1,12 +1,20 @@
 #include "session/server_stream.h"
 
 #include <array>
-#include <utility>
 
 #include "crossdock/core/error.h"
 #include "device/region_table.h"
 
 namespace crossdock::session {
+namespace {
+
+// Counts one more reader of the table until the last owner of the result is dropped.
+std::shared_ptr<const void> count_reader(const std::shared_ptr<const PublishedTable>& table) {
+  ++table->readers;
+  return {table.get(), [table](const void*) { --table->readers; }};
+}
+
+}  // namespace
 
 void pack(ByteSpan buffer, std::vector<ByteSpan>* parts) {
   static constexpr std::array<std::byte, 64> kZeros{};
@@ -18,7 +26,7 @@ void pack(ByteSpan buffer, std::vector<ByteSpan>* parts) {
 
 TableStream::TableStream(std::shared_ptr<const PublishedTable> table, bool by_value)
     : table_(std::move(table)),
-      reading_(std::make_shared<const Reading>(table_)),
+      reading_(count_reader(table_)),
       readable_(by_value ? &table_->readable_regions() : nullptr) {
   for (const auto& region : table_->regions) {
     if (region->kind() == device::RegionKind::kFile) file_ = region.get();

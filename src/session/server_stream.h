@@ -2,14 +2,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "core/bytes.h"
-#include "crossdock/core/error.h"
 #include "device/region.h"
 #include "dissociated/wire.h"
 #include "session/published_table.h"
@@ -65,19 +62,6 @@ class ServerStream {
   virtual void take_dropped(std::vector<std::uint32_t>*) {}
 };
 
-/// Counts one more reader of a published table during its lifetime: a stream, or a body that is being sent from the
-/// table's memory. I/O thread only.
-class Reading {
- public:
-  explicit Reading(std::shared_ptr<const PublishedTable> table) : table_(std::move(table)) { ++table_->readers; }
-  ~Reading() { --table_->readers; }
-  Reading(const Reading&) = delete;
-  Reading& operator=(const Reading&) = delete;
-
- private:
-  std::shared_ptr<const PublishedTable> table_;
-};
-
 /// Sends a published table to one consumer, at this consumer's speed.
 class TableStream final : public ServerStream {
  public:
@@ -94,7 +78,7 @@ class TableStream final : public ServerStream {
   void pack_body(const PublishedMessage& message);
 
   std::shared_ptr<const PublishedTable> table_;
-  std::shared_ptr<const Reading> reading_;
+  std::shared_ptr<const void> reading_;  // shared by bodies that are being sent from the table's memory
   const device::Region* file_ = nullptr;
   const std::vector<std::shared_ptr<const device::Region>>* readable_;  // for sending by value, else null
   std::size_t next_ = 0;

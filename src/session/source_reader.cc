@@ -10,23 +10,18 @@
 namespace crossdock::session {
 namespace {
 
-// For a source that throws an object that isn't an exception, an int for example.
-std::exception_ptr not_an_exception() noexcept {
+// Never throws: without memory, it returns the error that says so.
+template <typename E>
+std::exception_ptr made(const char* what) noexcept {
   try {
-    return std::make_exception_ptr(RemoteError("the source threw an object that isn't a std::exception"));
+    return std::make_exception_ptr(E(what));
   } catch (...) {
     return std::current_exception();
   }
 }
 
 // A truncated stream must never look like one that ended.
-std::exception_ptr closed_error() noexcept {
-  try {
-    return std::make_exception_ptr(ClosedError("the server was closed"));
-  } catch (...) {
-    return std::current_exception();
-  }
-}
+std::exception_ptr closed_error() noexcept { return made<ClosedError>("the server was closed"); }
 
 }  // namespace
 
@@ -60,7 +55,7 @@ SourceTask::Next SourceReader::step() noexcept {
     } catch (const std::exception&) {
       failure = std::current_exception();
     } catch (...) {
-      failure = not_an_exception();
+      failure = made<RemoteError>("the source threw an object that isn't a std::exception");
     }
     end(std::move(failure));
   }

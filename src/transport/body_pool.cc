@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -17,32 +18,24 @@ namespace {
 
 constexpr std::uint64_t kPage = 4096;
 
-/// A private mapping: a page is allocated when bytes are written to it.
-class Block {
- public:
-  Block() = default;
-  explicit Block(std::uint64_t size) : size_(align_up(size, kPage)) {
-    check_memory_room(size_, "a body by value");
-    void* const at = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (at == MAP_FAILED) throw_errno(errno, "allocating memory for a body of " + std::to_string(size) + " bytes");
-    data_ = static_cast<std::byte*>(at);
-  }
-  Block(Block&& other) noexcept : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-  Block& operator=(Block&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(size_, other.size_);
-    return *this;
-  }
-  ~Block() {
-    if (data_ != nullptr) ::munmap(data_, size_);
-  }
-  std::byte* data() const noexcept { return data_; }
-  std::uint64_t size() const noexcept { return size_; }
-
- private:
-  std::byte* data_ = nullptr;
-  std::uint64_t size_ = 0;
+struct Unmap {
+  std::uint64_t size = 0;
+  void operator()(std::byte* data) const noexcept { ::munmap(data, size); }
 };
+
+/// A private mapping: a page is allocated when bytes are written to it.
+struct Block {
+  std::unique_ptr<std::byte, Unmap> data;
+  std::uint64_t size() const noexcept { return data.get_deleter().size; }
+};
+
+Block make_block(std::uint64_t wanted) {
+  const std::uint64_t size = align_up(wanted, kPage);
+  check_memory_room(size, "a body by value");
+  void* const at = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (at == MAP_FAILED) throw_errno(errno, "allocating memory for a body of " + std::to_string(wanted) + " bytes");
+  return {{static_cast<std::byte*>(at), Unmap{size}}};
+}
 
 /// State that the pool shares with the bodies in use.
 class FreeBlocks {
@@ -106,8 +99,8 @@ class BodyPool final : public BodyMemory {
   std::shared_ptr<std::byte> allocate(std::uint64_t size) override {
     const std::uint64_t wanted = std::max<std::uint64_t>(size, 1);
     Block block = free_blocks_->take(wanted);
-    if (block.data() == nullptr) block = Block(wanted);
-    std::byte* const data = block.data();
+    if (!block.data) block = make_block(wanted);
+    std::byte* const data = block.data.get();
     return {data, [free_blocks = free_blocks_, held = std::move(block)](std::byte*) mutable {
               free_blocks->put(std::move(held));
             }};

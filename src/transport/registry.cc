@@ -16,27 +16,16 @@ void TransportRegistry::add(std::shared_ptr<const Transport> transport) {
   transports_.push_back(std::move(transport));
 }
 
-void TransportRegistry::add_missing(std::string scheme, std::string needs) {
-  missing_.push_back({std::move(scheme), std::move(needs)});
-}
-
 const std::shared_ptr<const Transport>& TransportRegistry::find(std::string_view scheme) const {
   for (const auto& transport : transports_) {
     if (transport->scheme() == scheme) return transport;
   }
-  for (const Missing& missing : missing_) {
-    if (missing.scheme == scheme) throw SchemeError("scheme " + missing.scheme + ": needs " + missing.needs);
-  }
   std::string known;
-  for (const std::string& name : schemes()) known += (known.empty() ? "" : ", ") + name + ":";
+  for (const auto& transport : transports_) {
+    known += (known.empty() ? "" : ", ") + std::string(transport->scheme()) + ":";
+  }
   throw SchemeError("no transport has the scheme " + shown(scheme, 40) + "; the schemes are " +
                     (known.empty() ? std::string("none") : known));
-}
-
-std::vector<std::string> TransportRegistry::schemes() const {
-  std::vector<std::string> names;
-  for (const auto& transport : transports_) names.emplace_back(transport->scheme());
-  return names;
 }
 
 }  // namespace crossdock::transport

@@ -34,21 +34,11 @@ class TransportRegistry {
  public:
   /// Throws InvalidArgumentError if the transport's scheme is already registered.
   void add(std::shared_ptr<const Transport> transport);
-  /// Registers a scheme that this build or this machine can't use. `needs` completes the error text "scheme ucx: needs
-  /// ...".
-  void add_missing(std::string scheme, std::string needs);
-  /// Returns the transport of a scheme. Throws SchemeError, whose text says what the scheme needs or which schemes
-  /// there are.
+  /// Returns the transport of a scheme. Throws SchemeError, whose text says which schemes there are.
   const std::shared_ptr<const Transport>& find(std::string_view scheme) const;
-  std::vector<std::string> schemes() const;
 
  private:
-  struct Missing {
-    std::string scheme;
-    std::string needs;
-  };
   std::vector<std::shared_ptr<const Transport>> transports_;
-  std::vector<Missing> missing_;
 };
 
 }  // namespace crossdock::transport

@@ -78,7 +78,5 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
       fuzz::require(sender.leases().outstanding_bytes() == plain.outstanding_bytes());
     }
   }
-  sender.leases().free_all(&freed);
-  fuzz::require(sender.leases().outstanding() == 0);
   return 0;
 }

@@ -234,7 +234,7 @@ void Client::finish(Due how) {
 }
 
 void Client::ask() {
-  if (asked_ != 0) receiver_.restart();
+  receiver_ = Receiver();
   record_ = std::make_shared<StreamRecord>();
   record_->plan = choose_(random_);
   books_.records.push_back(record_);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -64,7 +65,7 @@ class ServerEnd {
   Wire& wire_;
   Books& books_;
   Random random_;
-  dissociated::Sender sender_;
+  std::optional<dissociated::Sender> sender_;  // until the connection ends
   PlainLedger model_;
   bool gone_ = false;
 

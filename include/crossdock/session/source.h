@@ -20,8 +20,6 @@ enum class Stability : std::uint8_t {
   kSnapshot,
 };
 
-struct SourceAccess;  // src/session: gives access to a source's members
-
 /// Data to be published under a name. Each value is given to Server::publish() once.
 class CROSSDOCK_EXPORT Source {
  public:
@@ -45,7 +43,7 @@ class CROSSDOCK_EXPORT Source {
   Kind kind() const noexcept { return kind_; }
 
  private:
-  friend struct SourceAccess;
+  friend class Catalog;  // src/session: publishes sources
   Source() = default;
   Kind kind_ = Kind::kTable;
   std::unique_ptr<array::BatchStream> stream_;

@@ -8,6 +8,7 @@
 
 #include "core/bytes.h"
 #include "core/channel_role.h"
+#include "transport/transport.h"
 
 /// Parts of the handshake that the transports share. The packets of each are its own: docs/protocol-shm.md and
 /// docs/protocol-tcp.md specify them.
@@ -45,10 +46,7 @@ struct Introduction {
   std::uint64_t max_message = 0;  ///< Limit of this end as receiver.
   std::uint64_t peer_max_message = 0;
   std::uint64_t peer_max_body = 0;
-  ChannelRole role = ChannelRole::kBoth;
-  std::uint64_t want_data = 0;
-  std::uint64_t free_data = 0;
-  std::string where;  ///< The peer, for errors: "tcp://10.0.0.7:7700".
+  Agreement agreement;  ///< The peer's name, the tags and the role; the transport adds the rest.
   bool both(std::uint64_t feature) const noexcept { return (own_features & peer_features & feature) != 0; }
 };
 
@@ -61,10 +59,10 @@ Introduction introduce(const Own& own, const Peer& peer, const Welcome& welcome,
           .max_message = own.max_message,
           .peer_max_message = peer.max_message,
           .peer_max_body = peer.max_body,
-          .role = role,
-          .want_data = welcome.want_data,
-          .free_data = welcome.free_data,
-          .where = where};
+          .agreement = {.want_data = welcome.want_data,
+                        .free_data = welcome.free_data,
+                        .role = role,
+                        .peer = where}};
 }
 
 // --- the bytes of a rejection ---

@@ -1,67 +1,172 @@
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <array>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
 #include <cstring>
+#include <deque>
 #include <memory>
+#include <mutex>
+#include <new>
 #include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <unordered_map>
 #include <utility>
 
+#include "core/unique_fd.h"
 #include "crossdock/core/error.h"
-#include "link.h"
 #include "transport/memory.h"
 
 namespace crossdock::transport {
 namespace {
 
+constexpr std::chrono::milliseconds kHookInterval{100};
+
+/// A message in a queue: a private copy, 64-aligned, as it would be after crossing a ring.
+struct Message {
+  bool tagged = false;
+  std::uint64_t tag = 0;
+  std::size_t size = 0;
+  std::shared_ptr<std::byte> bytes{};
+  bool body = false;  // sent by value: the receiver gets the owner of the bytes
+};
+
+/// An announced region: its descriptor. The receiver maps it when it first asks for it.
+struct Announcement {
+  UniqueFd fd;
+  device::RegionKind kind;
+  std::uint64_t size;
+  device::FileStamp stamp;
+  std::shared_ptr<const device::Region> mapped;
+};
+
+struct End {
+  UniqueFd doorbell;  // an eventfd
+  bool asleep = false;
+  bool gone = false;
+  // Sent by this end:
+  std::deque<Message> queue;
+  std::unordered_map<std::uint16_t, Announcement> regions;
+  std::size_t room_at = 0;  // set if it found no room: ring it once fewer messages than this are queued; 0: none
+
+  void ring() const noexcept {
+    const std::uint64_t one = 1;
+    // EAGAIN means that the counter is full: then the descriptor is readable anyway.
+    [[maybe_unused]] const ssize_t written = ::write(doorbell.get(), &one, sizeof one);
+  }
+  void ring_if_asleep() noexcept {
+    if (std::exchange(asleep, false)) ring();
+  }
+};
+
+/// State that the two ends share. The ends are guarded by the mutex, except for the descriptors of their doorbells.
+struct MemoryLink {
+  MemoryLink() {
+    for (End& end : ends) {
+      end.doorbell.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+      if (!end.doorbell) throw_errno(errno, "making the doorbell of an in-process connection");
+    }
+  }
+  std::mutex mutex;
+  std::condition_variable announced;
+  std::array<End, 2> ends;
+};
+
 class MemoryConnection final : public Connection {
  public:
-  MemoryConnection(const Agreement& agreement, const MemoryOptions& options, std::shared_ptr<MemoryLink> link, int end)
+  MemoryConnection(const Agreement& agreement, const MemoryOptions& options, std::shared_ptr<MemoryLink> link,
+                   std::size_t end)
       : agreement_(agreement),
-        max_message_(options.max_message),
-        max_body_(options.max_body),
-        shares_memory_(options.shares_memory),
+        options_(options),
         link_(std::move(link)),
-        end_(end) {}
-  ~MemoryConnection() override { link_->close(end_); }
+        self_(link_->ends[end]),
+        other_(link_->ends[1 - end]) {}
+  ~MemoryConnection() override {
+    {
+      const std::lock_guard lock(link_->mutex);
+      self_.gone = true;
+      other_.queue.clear();  // no receiver is left for these
+      other_.regions.clear();
+      other_.ring();
+    }
+    link_->announced.notify_all();
+  }
+  MemoryConnection(const MemoryConnection&) = delete;
+  MemoryConnection& operator=(const MemoryConnection&) = delete;
 
   const Agreement& agreement() const noexcept override { return agreement_; }
 
   bool send(ByteSpan head, ByteSpan tail) override {
     check_size(head, tail);
-    return link_->push(end_, false, 0, std::array{head, tail});
+    return push(false, 0, std::array{head, tail}, false);
   }
   bool send_tagged(std::uint64_t tag, ByteSpan head, ByteSpan tail) override {
     check_size(head, tail);
-    return link_->push(end_, true, tag, std::array{head, tail});
+    return push(true, tag, std::array{head, tail}, false);
   }
-  std::uint64_t max_message() const noexcept override { return max_message_; }
+  std::uint64_t max_message() const noexcept override { return options_.max_message; }
   bool send_body(std::uint64_t tag, std::span<const ByteSpan> parts, std::shared_ptr<const void>) override {
     std::uint64_t size = 0;
     for (const ByteSpan part : parts) size += part.size();
-    if (size > max_body_) {
+    if (size > options_.max_body) {
       throw InvalidArgumentError("memory: a body of " + std::to_string(size) +
-                                 " bytes is over this connection's limit of " + std::to_string(max_body_) +
+                                 " bytes is over this connection's limit of " + std::to_string(options_.max_body) +
                                  " (MemoryOptions::max_body)");
     }
-    return link_->push(end_, true, tag, parts, true);
+    return push(true, tag, parts, true);
   }
-  std::uint64_t max_body() const noexcept override { return max_body_; }
-  std::size_t in_flight() override { return link_->in_flight(end_); }
-  bool below_window(std::size_t window) override { return link_->below_window(end_, window); }
+  std::uint64_t max_body() const noexcept override { return options_.max_body; }
+  std::size_t in_flight() override {
+    const std::lock_guard lock(link_->mutex);
+    return self_.queue.size();
+  }
+  bool below_window(std::size_t window) override {
+    const std::lock_guard lock(link_->mutex);
+    const bool below = self_.queue.size() < window;
+    self_.room_at = below ? 0 : window;
+    return below;
+  }
+
   bool announce(std::uint16_t number, const device::Region& region) override {
-    if (!shares_memory_) throw std::logic_error("memory: this connection was made to share no memory");
-    link_->announce(end_, number, region);
+    if (!options_.shares_memory) throw std::logic_error("memory: this connection was made to share no memory");
+    UniqueFd fd(::fcntl(region.descriptor(), F_DUPFD_CLOEXEC, 0));
+    if (!fd) throw_errno(errno, "memory: duplicating the descriptor of region " + std::to_string(number));
+    Announcement announcement{std::move(fd), region.kind(), region.size(), region.stamp(), nullptr};
+    {
+      const std::lock_guard lock(link_->mutex);
+      throw_if_other_gone();
+      if (!self_.regions.try_emplace(number, std::move(announcement)).second) {
+        throw std::logic_error("memory: region number " + std::to_string(number) +
+                               " was already announced; retire it before it is used again");
+      }
+      other_.ring();  // asleep or not: the descriptor becomes readable when a region was sent
+    }
+    link_->announced.notify_all();
     return true;
   }
   bool retire(std::uint16_t number) override {
-    link_->retire(end_, number);
+    std::shared_ptr<const device::Region> unmapped_without_the_lock;
+    const std::lock_guard lock(link_->mutex);
+    throw_if_other_gone();
+    const auto found = self_.regions.find(number);
+    if (found == self_.regions.end()) {
+      throw std::logic_error("memory: region number " + std::to_string(number) +
+                             " is retired, but was never announced");
+    }
+    unmapped_without_the_lock = std::move(found->second.mapped);
+    self_.regions.erase(found);
     return true;
   }
-  bool shares_memory() const noexcept override { return shares_memory_; }
+  bool shares_memory() const noexcept override { return options_.shares_memory; }
 
   std::optional<Incoming> receive() override {
-    std::optional<MemoryLink::Message> message = link_->pop(end_);
+    std::optional<Message> message = pop();
     if (!message) return std::nullopt;
     if (message->body) {
       if (body_memory_) {
@@ -75,34 +180,127 @@ class MemoryConnection final : public Connection {
     return Incoming{current_.tagged, current_.tag, {current_.bytes.get(), current_.size}};
   }
   void receive_into(std::shared_ptr<BodyMemory> memory) override { body_memory_ = std::move(memory); }
+
   std::shared_ptr<const device::Region> region(std::uint16_t number, int timeout_ms,
                                                const InterruptHook& interrupted) override {
-    return link_->region(end_, number, timeout_ms, interrupted);
+    using Clock = std::chrono::steady_clock;
+    const auto deadline = Clock::now() + std::chrono::milliseconds(std::max(timeout_ms, 0));
+    std::unique_lock lock(link_->mutex);
+    const auto there = [&] { return other_.regions.contains(number); };
+    while (!there() && !other_.gone) {
+      if (interrupted) {
+        lock.unlock();  // the hook may call anything
+        if (interrupted()) {
+          throw InterruptedError("memory: waiting for region " + std::to_string(number) + " was interrupted");
+        }
+        lock.lock();
+      }
+      const auto until = interrupted ? std::min(deadline, Clock::now() + kHookInterval) : deadline;
+      link_->announced.wait_until(lock, until, [&] { return there() || other_.gone; });
+      if (Clock::now() >= deadline) break;
+    }
+    if (!there()) {
+      throw ProtocolError("memory: a message names region " + std::to_string(number) + ", which the peer " +
+                          (other_.gone ? "did not announce before it disconnected"
+                                       : "did not announce within " + std::to_string(timeout_ms) + " ms"));
+    }
+    Announcement& announcement = other_.regions.at(number);
+    if (!announcement.mapped) {
+      announcement.mapped = device::Region::adopt(std::move(announcement.fd), announcement.kind, announcement.size,
+                                                  announcement.stamp, "memory: region " + std::to_string(number));
+    }
+    return announcement.mapped;
   }
-  bool knows_region(std::uint16_t number) override { return link_->knows_region(end_, number); }
+  bool knows_region(std::uint16_t number) override {
+    const std::lock_guard lock(link_->mutex);
+    return other_.regions.contains(number) || other_.gone;
+  }
 
-  bool readable() const override { return link_->readable(end_); }
-  bool prepare_sleep() override { return link_->prepare_sleep(end_); }
-  void wake() override { link_->wake(end_); }
-  int descriptor() const noexcept override { return link_->descriptor(end_); }
+  bool readable() const override {
+    const std::lock_guard lock(link_->mutex);
+    return has_news();
+  }
+  bool prepare_sleep() override {
+    const std::lock_guard lock(link_->mutex);
+    self_.asleep = !has_news();
+    return self_.asleep;
+  }
+  void wake() override {
+    const std::lock_guard lock(link_->mutex);
+    self_.asleep = false;
+    if (other_.gone) return;  // stays readable, like a socket whose peer has disconnected
+    std::uint64_t rings = 0;
+    // EAGAIN only means that the other end didn't ring.
+    [[maybe_unused]] const ssize_t got = ::read(self_.doorbell.get(), &rings, sizeof rings);
+  }
+  int descriptor() const noexcept override { return self_.doorbell.get(); }
 
  private:
   void check_size(ByteSpan head, ByteSpan tail) const {
-    if (head.size() > max_message_ || tail.size() > max_message_ - head.size()) {
+    if (head.size() > options_.max_message || tail.size() > options_.max_message - head.size()) {
       throw InvalidArgumentError("memory: a message of " + std::to_string(head.size() + tail.size()) +
-                                 " bytes is over this connection's limit of " + std::to_string(max_message_) +
+                                 " bytes is over this connection's limit of " + std::to_string(options_.max_message) +
                                  " (MemoryOptions::max_message)");
     }
   }
 
+  bool push(bool tagged, std::uint64_t tag, std::span<const ByteSpan> parts, bool body) {
+    {
+      const std::lock_guard lock(link_->mutex);
+      throw_if_other_gone();
+      if (self_.queue.size() >= options_.queue_messages) {
+        self_.room_at = options_.queue_messages;
+        return false;
+      }
+      self_.room_at = 0;
+    }
+    // Copies without the lock. The room stays free meanwhile, because only this half pushes.
+    Message message{.tagged = tagged, .tag = tag, .body = body};
+    for (const ByteSpan part : parts) message.size += part.size();
+    constexpr std::align_val_t kAlignment{64};
+    message.bytes = {static_cast<std::byte*>(::operator new(message.size, kAlignment)),
+                     [](std::byte* bytes) { ::operator delete(bytes, kAlignment); }};
+    std::byte* to = message.bytes.get();
+    for (const ByteSpan part : parts) {
+      if (!part.empty()) std::memcpy(to, part.data(), part.size());
+      to += part.size();
+    }
+
+    const std::lock_guard lock(link_->mutex);
+    throw_if_other_gone();
+    self_.queue.push_back(std::move(message));
+    other_.ring_if_asleep();
+    return true;
+  }
+
+  std::optional<Message> pop() {
+    const std::lock_guard lock(link_->mutex);
+    if (other_.queue.empty()) {
+      if (other_.gone) throw ConnectionError("memory: the other end of the in-process connection was destroyed");
+      return std::nullopt;
+    }
+    Message message = std::move(other_.queue.front());
+    other_.queue.pop_front();
+    if (other_.queue.size() < other_.room_at) other_.ring_if_asleep();
+    return message;
+  }
+
+  // With the mutex held:
+  void throw_if_other_gone() const {
+    if (other_.gone) {
+      throw ConnectionError(
+          "memory: the other end of the in-process connection was destroyed; nothing more can be sent");
+    }
+  }
+  bool has_news() const { return !other_.queue.empty() || other_.gone || self_.queue.size() < self_.room_at; }
+
   const Agreement agreement_;
-  const std::uint64_t max_message_;
-  const std::uint64_t max_body_;
-  const bool shares_memory_;
+  const MemoryOptions options_;
   const std::shared_ptr<MemoryLink> link_;
-  const int end_;
+  End& self_;
+  End& other_;
   std::shared_ptr<BodyMemory> body_memory_;
-  MemoryLink::Message current_;  // the message that the last receive() returned
+  Message current_;  // the message that the last receive() returned
 };
 
 }  // namespace
@@ -112,7 +310,7 @@ std::pair<std::unique_ptr<Connection>, std::unique_ptr<Connection>> memory_pair(
   if (options.queue_messages == 0) {
     throw InvalidArgumentError("memory: MemoryOptions::queue_messages is 0: no message could be sent");
   }
-  const auto link = std::make_shared<MemoryLink>(options.queue_messages);
+  const auto link = std::make_shared<MemoryLink>();
   return {std::make_unique<MemoryConnection>(agreement, options, link, 0),
           std::make_unique<MemoryConnection>(agreement, options, link, 1)};
 }

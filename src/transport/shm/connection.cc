@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <chrono>
 #include <exception>
 
@@ -32,16 +31,14 @@ RingView view_of(const RingMemory& own, const RingMemory& peer) {
 }
 
 Agreement agreement_of(const Introduction& introduction, const Credentials& user) {
-  return {.want_data = introduction.want_data,
-          .free_data = introduction.free_data,
-          .role = introduction.role,
-          .error_messages = introduction.both(kFeatureErrorMessages),
-          .counted_leases = introduction.both(kFeatureCountedLeases),
-          .cancel = introduction.both(kFeatureCancel),
-          .same_user = user.uid == ::geteuid(),
-          .peer_pid = user.pid,
-          .peer_uid = user.uid,
-          .peer = introduction.where};
+  Agreement agreement = introduction.agreement;
+  agreement.error_messages = introduction.both(kFeatureErrorMessages);
+  agreement.counted_leases = introduction.both(kFeatureCountedLeases);
+  agreement.cancel = introduction.both(kFeatureCancel);
+  agreement.same_user = user.uid == ::geteuid();
+  agreement.peer_pid = user.pid;
+  agreement.peer_uid = user.uid;
+  return agreement;
 }
 
 }  // namespace
@@ -59,7 +56,7 @@ ShmConnection::ShmConnection(std::shared_ptr<ControlSocket> socket, RingMemory o
       max_regions_(options.max_regions),
       accept_files_(options.accept_files),
       retires_at_rest_(introduction.both(kFeatureRetiresAtRest)),
-      where_(introduction.where),
+      where_(agreement_.peer),
       writer_(view_of(own_, peer_), barrier_, *this, where_),
       reader_(view_of(own_, peer_), barrier_, *this,
               {.max_message = introduction.max_message, .max_body = options.max_body, .body_memory = pool_}, where_) {

@@ -3,14 +3,10 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#include <atomic>
 #include <cerrno>
-#include <exception>
-#include <mutex>
-#include <thread>
+#include <chrono>
 
-#include "core/blocked_signals.h"
-#include "core/fork.h"
+#include "core/destroyer.h"
 
 namespace crossdock::transport::shm {
 namespace {
@@ -48,82 +44,29 @@ bool end_and_drain(int socket) noexcept {
   return false;
 }
 
+Destroyer<ControlSocket>& closer() {
+  static auto* const made = new Destroyer<ControlSocket>(std::chrono::milliseconds(0));
+  return *made;
+}
+
+void dispose(ControlSocket* raw) noexcept {
+  std::unique_ptr<ControlSocket> socket(raw);
+  // A forked child closes what it inherited, and doesn't end the connection.
+  if (!closer().usable() || end_and_drain(socket->get())) return;
+  closer().add(std::move(socket), true);
+}
+
 }  // namespace
-
-/// Closes sockets for which this may take long. Never destroyed: closing may continue until the process exits, and the
-/// kernel doesn't let it delay the exit.
-class SocketCloser {
- public:
-  static SocketCloser& instance() {
-    static auto* const closer = new SocketCloser;
-    return *closer;
-  }
-
-  void take(std::unique_ptr<ControlSocket> socket) noexcept {
-    const std::lock_guard lock(mutex_);
-    socket->next_ = std::move(first_);
-    first_ = std::move(socket);
-    waiting_.fetch_add(1, std::memory_order_relaxed);
-    start_thread();
-  }
-
-  std::size_t waiting() noexcept {
-    const std::size_t waiting = waiting_.load(std::memory_order_relaxed);
-    if (waiting > 0) {
-      const std::lock_guard lock(mutex_);
-      start_thread();
-    }
-    return waiting;
-  }
-
-  static void dispose(ControlSocket* raw) noexcept {
-    std::unique_ptr<ControlSocket> socket(raw);
-    // A forked child closes what it inherited, and doesn't end the connection; the thread belongs to its parent.
-    if (instance().made_in_.in_child() || end_and_drain(socket->get())) return;
-    instance().take(std::move(socket));
-  }
-
- private:
-  void start_thread() noexcept {
-    if (running_ || !first_) return;
-    try {
-      const BlockedSignals blocked;  // only the threads of the program itself take signals
-      std::thread([this] { run(); }).detach();
-      running_ = true;
-    } catch (const std::exception&) {
-      // The next socket, or the next call of waiting_to_close(), tries again.
-    }
-  }
-
-  void run() noexcept {
-    std::unique_lock lock(mutex_);
-    while (first_) {
-      std::unique_ptr<ControlSocket> socket = std::move(first_);
-      first_ = std::move(socket->next_);
-      lock.unlock();
-      socket.reset();
-      waiting_.fetch_sub(1, std::memory_order_relaxed);
-      lock.lock();
-    }
-    running_ = false;
-  }
-
-  const ForkGuard made_in_;
-  std::mutex mutex_;
-  std::unique_ptr<ControlSocket> first_;
-  std::atomic<std::size_t> waiting_{0};  // including the one that is being closed
-  bool running_ = false;
-};
 
 std::shared_ptr<ControlSocket> ControlSocket::of_client(UniqueFd fd) {
   return std::shared_ptr<ControlSocket>(new ControlSocket(std::move(fd)));
 }
 
 std::shared_ptr<ControlSocket> ControlSocket::of_server(UniqueFd fd) {
-  SocketCloser::instance();  // made before any fork that could copy its sockets
-  return {new ControlSocket(std::move(fd)), SocketCloser::dispose};
+  closer();  // made before any fork that could copy its sockets
+  return {new ControlSocket(std::move(fd)), dispose};
 }
 
-std::size_t ControlSocket::waiting_to_close() noexcept { return SocketCloser::instance().waiting(); }
+std::size_t ControlSocket::waiting_to_close() noexcept { return closer().left(); }
 
 }  // namespace crossdock::transport::shm

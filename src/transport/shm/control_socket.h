@@ -27,12 +27,12 @@ class ControlSocket {
   /// How many sockets of this process wait to be closed by that thread. If the thread couldn't be started, tries again.
   static std::size_t waiting_to_close() noexcept;
 
+  std::unique_ptr<ControlSocket> next;  ///< In the list of that thread.
+
  private:
-  friend class SocketCloser;
   explicit ControlSocket(UniqueFd fd) noexcept : fd_(std::move(fd)) {}
 
   UniqueFd fd_;
-  std::unique_ptr<ControlSocket> next_;  // in the list of that thread: adding a socket needs no memory
 };
 
 }  // namespace crossdock::transport::shm

@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <optional>
-#include <string_view>
 
 #include "core/text.h"
 #include "crossdock/core/error.h"
@@ -27,13 +26,6 @@ constexpr std::string_view kSubfolder = "/crossdock";
 
 bool is_letter_or_digit(char c) noexcept {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-}
-
-/// Encodes all characters but unreserved ones and slashes (RFC 3986, section 2.3).
-std::string percent_encode(std::string_view path) {
-  std::string encoded;
-  append_percent_encoded(path, "-._~/", &encoded);
-  return encoded;
 }
 
 std::string current_folder(const std::string& path) {
@@ -75,7 +67,7 @@ bool is_name(std::string_view text) noexcept {
          std::ranges::all_of(text, [](char c) { return is_letter_or_digit(c) || c == '.' || c == '_' || c == '-'; });
 }
 
-std::string SocketPath::uri() const { return "shm:" + (name.empty() ? percent_encode(path) : name); }
+std::string SocketPath::uri() const { return "shm:" + (name.empty() ? percent_encoded(path, "-._~/") : name); }
 
 SocketPath read_address(const std::string& address) {
   if (address.find('\0') != std::string::npos || address.starts_with('@')) {

@@ -6,8 +6,6 @@
 #include <unistd.h>
 
 #include <exception>
-#include <string>
-#include <string_view>
 
 #include "entries.h"
 

@@ -28,8 +28,12 @@ std::uint16_t parse_port(const std::string& address, std::string_view text) {
   return port;
 }
 
-std::string_view without(std::string_view text, std::string_view prefix) {
-  return text.starts_with(prefix) ? text.substr(prefix.size()) : text;
+bool is_v6(const Endpoint& endpoint) noexcept { return endpoint.storage.ss_family == AF_INET6; }
+const sockaddr_in& v4_of(const Endpoint& endpoint) noexcept {
+  return reinterpret_cast<const sockaddr_in&>(endpoint.storage);
+}
+const sockaddr_in6& v6_of(const Endpoint& endpoint) noexcept {
+  return reinterpret_cast<const sockaddr_in6&>(endpoint.storage);
 }
 
 Endpoint endpoint_of(int socket, int (*ask)(int, sockaddr*, socklen_t*), const char* doing) {
@@ -63,7 +67,7 @@ HostPort parse_address(const std::string& address) {
     out.host = rest.substr(0, colon);
     if (colon != std::string_view::npos) port = rest.substr(colon);
   }
-  if (!port.empty()) out.port = parse_port(address, without(port, ":"));
+  if (!port.empty()) out.port = parse_port(address, port.substr(1));
   return out;
 }
 
@@ -95,10 +99,7 @@ Endpoint local_endpoint(int socket) { return endpoint_of(socket, ::getsockname, 
 Endpoint peer_endpoint(int socket) { return endpoint_of(socket, ::getpeername, "asking for a tcp peer's address"); }
 
 std::uint16_t port_of(const Endpoint& endpoint) noexcept {
-  if (endpoint.storage.ss_family == AF_INET6) {
-    return ntohs(reinterpret_cast<const sockaddr_in6*>(&endpoint.storage)->sin6_port);
-  }
-  return ntohs(reinterpret_cast<const sockaddr_in*>(&endpoint.storage)->sin_port);
+  return ntohs(is_v6(endpoint) ? v6_of(endpoint).sin6_port : v4_of(endpoint).sin_port);
 }
 
 std::string host_of(const Endpoint& endpoint) {
@@ -110,19 +111,16 @@ std::string host_of(const Endpoint& endpoint) {
 
 bool same_host(const Endpoint& one, const Endpoint& other) noexcept {
   if (one.storage.ss_family != other.storage.ss_family) return false;
-  if (one.storage.ss_family != AF_INET6) {
-    return reinterpret_cast<const sockaddr_in*>(&one.storage)->sin_addr.s_addr ==
-           reinterpret_cast<const sockaddr_in*>(&other.storage)->sin_addr.s_addr;
-  }
-  const auto* first = reinterpret_cast<const sockaddr_in6*>(&one.storage);
-  const auto* second = reinterpret_cast<const sockaddr_in6*>(&other.storage);
-  return IN6_ARE_ADDR_EQUAL(&first->sin6_addr, &second->sin6_addr) && first->sin6_scope_id == second->sin6_scope_id;
+  if (!is_v6(one)) return v4_of(one).sin_addr.s_addr == v4_of(other).sin_addr.s_addr;
+  const sockaddr_in6& first = v6_of(one);
+  const sockaddr_in6& second = v6_of(other);
+  return IN6_ARE_ADDR_EQUAL(&first.sin6_addr, &second.sin6_addr) && first.sin6_scope_id == second.sin6_scope_id;
 }
 
 bool same_peer(const Endpoint& one, const Endpoint& other) noexcept {
-  if (one.storage.ss_family != AF_INET6 || other.storage.ss_family != AF_INET6) return same_host(one, other);
-  const in6_addr& first = reinterpret_cast<const sockaddr_in6*>(&one.storage)->sin6_addr;
-  const in6_addr& second = reinterpret_cast<const sockaddr_in6*>(&other.storage)->sin6_addr;
+  if (!is_v6(one) || !is_v6(other)) return same_host(one, other);
+  const in6_addr& first = v6_of(one).sin6_addr;
+  const in6_addr& second = v6_of(other).sin6_addr;
   // A socket for both families shows an IPv4 address as an address in ::ffff:0:0/96.
   const bool by_network = !IN6_IS_ADDR_V4MAPPED(&first) && !IN6_IS_ADDR_V4MAPPED(&second);
   constexpr std::size_t kNetwork = 8;
@@ -130,16 +128,14 @@ bool same_peer(const Endpoint& one, const Endpoint& other) noexcept {
 }
 
 bool is_wildcard(const Endpoint& endpoint) noexcept {
-  if (endpoint.storage.ss_family == AF_INET6) {
-    return IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6*>(&endpoint.storage)->sin6_addr);
-  }
-  return reinterpret_cast<const sockaddr_in*>(&endpoint.storage)->sin_addr.s_addr == htonl(INADDR_ANY);
+  return is_v6(endpoint) ? IN6_IS_ADDR_UNSPECIFIED(&v6_of(endpoint).sin6_addr)
+                         : v4_of(endpoint).sin_addr.s_addr == htonl(INADDR_ANY);
 }
 
 bool is_loopback(const Endpoint& endpoint) noexcept {
-  in_addr v4 = reinterpret_cast<const sockaddr_in*>(&endpoint.storage)->sin_addr;
-  if (endpoint.storage.ss_family == AF_INET6) {
-    const in6_addr& v6 = reinterpret_cast<const sockaddr_in6*>(&endpoint.storage)->sin6_addr;
+  in_addr v4 = v4_of(endpoint).sin_addr;
+  if (is_v6(endpoint)) {
+    const in6_addr& v6 = v6_of(endpoint).sin6_addr;
     if (!IN6_IS_ADDR_V4MAPPED(&v6)) return IN6_IS_ADDR_LOOPBACK(&v6);
     std::memcpy(&v4, v6.s6_addr + 12, sizeof v4);
   }

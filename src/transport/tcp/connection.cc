@@ -31,15 +31,13 @@ UniqueFd poll_for(int socket) {
 }
 
 Agreement agreement_of(const Introduction& introduction) {
-  return {.want_data = introduction.want_data,
-          .free_data = introduction.free_data,
-          .role = introduction.role,
-          .error_messages = introduction.both(kFeatureErrorMessages),
-          .counted_leases = introduction.both(kFeatureCountedLeases),
-          .cancel = introduction.both(kFeatureCancel),
-          .checksums = use_checksums(introduction.own_features, introduction.peer_features),
-          .same_user = false,
-          .peer = introduction.where};
+  Agreement agreement = introduction.agreement;
+  agreement.error_messages = introduction.both(kFeatureErrorMessages);
+  agreement.counted_leases = introduction.both(kFeatureCountedLeases);
+  agreement.cancel = introduction.both(kFeatureCancel);
+  agreement.checksums = use_checksums(introduction.own_features, introduction.peer_features);
+  agreement.same_user = false;
+  return agreement;
 }
 
 Checksums checksums_of(const Agreement& agreement) noexcept {
@@ -52,7 +50,7 @@ TcpConnection::TcpConnection(UniqueFd socket, const Introduction& introduction, 
     : agreement_(agreement_of(introduction)),
       send_limit_(std::min(options.max_message, introduction.peer_max_message)),
       body_limit_(introduction.peer_max_body),
-      where_(introduction.where),
+      where_(agreement_.peer),
       socket_(std::move(socket), where_),
       poll_(poll_for(socket_.get())),
       writer_(socket_, options.queue_bytes, checksums_of(agreement_)),

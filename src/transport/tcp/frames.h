@@ -79,8 +79,7 @@ inline std::size_t trailer_size(std::uint64_t length, Checksums checksums) noexc
   return checksum + static_cast<std::size_t>(-(length + checksum) & (kFrameAlignment - 1));
 }
 
-inline constexpr std::size_t kMostTrailer = kFrameAlignment - 1 + kChecksumBytes;
-using Trailer = std::array<std::byte, kMostTrailer>;
+using Trailer = std::array<std::byte, kFrameAlignment - 1 + kChecksumBytes>;
 
 /// Returns the CRC-32C with which a trailer must end, given that of its payload. It also covers the zeros before it.
 inline std::uint32_t trailer_checksum(std::uint32_t payload, ByteSpan trailer) noexcept {

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstring>
 
-#include "core/text.h"
 #include "crc32c.h"
 
 namespace crossdock::transport::tcp {

@@ -10,10 +10,8 @@
 /// Proofs that an end knows the token, without sending it.
 namespace crossdock::transport::tcp {
 
-inline constexpr std::size_t kNonceBytes = 32;
-inline constexpr std::size_t kProofBytes = 32;
-using Nonce = std::array<std::byte, kNonceBytes>;
-using Proof = std::array<std::byte, kProofBytes>;
+using Nonce = std::array<std::byte, 32>;
+using Proof = std::array<std::byte, 32>;
 
 /// Returns random bytes that were never used before. Throws SystemError.
 Nonce make_nonce();

@@ -31,9 +31,7 @@ TEST(Text, CutsBetweenCharacters) {
 TEST(Text, ReplacesWhatIsNotUtf8) { EXPECT_EQ(bounded_utf8("a\xFF\xC3z\xE2\x82", 10), "a??z??"); }
 
 TEST(Text, EncodesAllButWordsAndWhatIsPlain) {
-  std::string out = "x:";
-  append_percent_encoded("aZ09 /%\xFF\n~", "/", &out);
-  EXPECT_EQ(out, "x:aZ09%20/%25%FF%0A%7E");
+  EXPECT_EQ(percent_encoded("aZ09 /%\xFF\n~", "/"), "aZ09%20/%25%FF%0A%7E");
 }
 
 TEST(Text, ShowsControlsAndGarbageEscaped) {

@@ -97,19 +97,6 @@ TEST_F(Ledger, RefusesAnAddressThatWasNeverSent) {
   EXPECT_EQ(ledger_.outstanding(), 0u);
 }
 
-TEST_F(Ledger, TakesEverythingHomeFromAConsumerThatIsGone) {
-  lend({{64, 5}, {128, 1}}, 1);
-  lend({{64, 5}}, 2);
-  std::vector<std::uint64_t> freed = {99};
-  ledger_.free_all(&freed);
-  EXPECT_THAT(freed, UnorderedElementsAre(99, 1, 1, 2));
-  EXPECT_EQ(ledger_.outstanding(), 0u);
-  EXPECT_EQ(ledger_.outstanding_bytes(), 0u);
-  EXPECT_ERROR(free({64}), ProtocolError, "address 64");
-  lend({{64, 5}}, 3);
-  EXPECT_THAT(free({64}), ElementsAre(3));
-}
-
 TEST_F(Ledger, ItsMemoryGrowsWithWhatIsLent) {
   const std::uint64_t empty = ledger_.memory();
   for (std::uint64_t i = 1; i <= 10'000; ++i) lend({{64 * i, 5}}, 1);
@@ -250,10 +237,7 @@ TEST_P(LedgerOfWidth, AgreesWithAPlainOneOverManyRandomSteps) {
       ASSERT_EQ(std::pair(ledger_.outstanding(), ledger_.outstanding_bytes()), plain.totals());
     }
   }
-  std::vector<std::uint64_t> freed;
-  const std::size_t expected = plain.totals().first;
-  ledger_.free_all(&freed);
-  EXPECT_EQ(freed.size(), expected);
+  EXPECT_EQ(std::pair(ledger_.outstanding(), ledger_.outstanding_bytes()), plain.totals());
 }
 
 TEST_F(Ledger, StopsAfterSoManyStepsAndGoesOn) {

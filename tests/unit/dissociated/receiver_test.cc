@@ -499,39 +499,5 @@ TEST_F(ReceiverTest, AnEndBeforeAnErrorsNumberIsStillWrong) {
   EXPECT_ERROR(receiver_.on_untagged(make_.end(2)), ProtocolError, "ended with number 3");
 }
 
-// Several streams on one connection, one at a time.
-
-TEST_F(ReceiverTest, RestartsForTheNextStream) {
-  EXPECT_ERROR(receiver_.restart(), StreamBusyError, "still under way");
-  begin(receiver_);
-  receiver_.on_untagged(make_.end(1));
-  EXPECT_ERROR(receiver_.restart(), StreamBusyError, "still under way");
-  receiver_.next();
-  receiver_.restart();
-  EXPECT_FALSE(receiver_.finished());
-  begin(receiver_);
-}
-
-TEST_F(ReceiverTest, ARestartBringsNoLostConnectionBack) {
-  begin(receiver_);
-  receiver_.on_untagged(make_.end(1));
-  receiver_.next();
-  receiver_.on_disconnected();
-  receiver_.restart();
-  EXPECT_THROW(receiver_.next(), TruncatedStreamError);
-}
-
-TEST_F(ReceiverTest, RestartForgetsWhatAnErrorLeftBehind) {
-  begin(receiver_);
-  receiver_.on_untagged(make_.batch(2));
-  receiver_.on_untagged(make_.error(3, "no"));
-  receiver_.next();
-  receiver_.restart();
-  begin(receiver_);
-  receiver_.on_tagged(make_.remote_tag(2), make_.remote(2));
-  receiver_.on_untagged(make_.end(3));
-  EXPECT_EQ(receiver_.next(), nullptr);
-}
-
 }  // namespace
 }  // namespace crossdock::dissociated

@@ -22,9 +22,7 @@ class SenderTest : public ::testing::Test {
     ASSERT_EQ(sender.on_tagged(kWant, bytes_of("ticket"), &freed_), Sender::Action::kWantData);
   }
   Sender::Action free(Sender& sender, std::initializer_list<std::uint64_t> addresses) {
-    std::vector<std::byte> body;
-    write_free_data({addresses.begin(), addresses.size()}, &body);
-    return sender.on_tagged(kFree, body, &freed_);
+    return sender.on_tagged(kFree, std::as_bytes(std::span(addresses.begin(), addresses.size())), &freed_);
   }
   void lend(Sender& sender, std::initializer_list<RemoteBuffer> buffers, std::uint64_t holder) {
     sender.leases().lend({buffers.begin(), buffers.size()}, holder);
@@ -44,9 +42,7 @@ TEST_F(SenderTest, FreesALongMessageInBoundedSlices) {
     addresses.push_back(64 * i);
     addresses.push_back(0);
   }
-  std::vector<std::byte> body;
-  write_free_data(addresses, &body);
-  EXPECT_EQ(sender_.on_tagged(kFree, body, &freed_), Sender::Action::kFreed);
+  EXPECT_EQ(sender_.on_tagged(kFree, std::as_bytes(std::span(addresses)), &freed_), Sender::Action::kFreed);
   std::size_t slices = 1;
   for (std::size_t before = 0; sender_.freeing(); ++slices) {
     EXPECT_LE(freed_.size() - before, Sender::kStepsPerCall);
@@ -64,9 +60,7 @@ TEST_F(SenderTest, RefusesWhatIsWrongInALaterSlice) {
   want(sender_);
   std::vector<std::uint64_t> addresses(Sender::kStepsPerCall, 0);
   addresses.push_back(64);
-  std::vector<std::byte> body;
-  write_free_data(addresses, &body);
-  sender_.on_tagged(kFree, body, &freed_);
+  sender_.on_tagged(kFree, std::as_bytes(std::span(addresses)), &freed_);
   ASSERT_TRUE(sender_.freeing());
   EXPECT_ERROR(sender_.free_more(&freed_), ProtocolError, "address 64");
   EXPECT_FALSE(sender_.freeing());

@@ -224,11 +224,6 @@ TEST_F(WireForms, ReadsAStreamOfAddresses) {
 // "Data Stream Sequence": "one or more unsigned, little-endian 64-bit integers which indicate the addresses/offsets
 // that can be freed"; "Client Sequence": "an arbitrary number", in as many messages as the client likes.
 TEST_F(WireForms, FreeDataIsAddresses) {
-  std::vector<std::byte> body;
-  const std::uint64_t addresses[] = {kAddress, 0x0102030405060708};
-  write_free_data(addresses, &body);
-  EXPECT_EQ(body, bytes({0x40, 0, 0, 0, 0, 0, 0x03, 0, 8, 7, 6, 5, 4, 3, 2, 1}));
-
   ask();
   const RemoteBuffer lent[] = {{kAddress, 24}, {0x80, 1}, {0xC0, 1}};
   sender_.leases().lend(lent, 7);

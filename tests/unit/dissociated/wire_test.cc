@@ -170,16 +170,5 @@ TEST_F(RemoteBody, TakesAddressZeroWithALengthForElsewhereAnAddressIsOpaque) {
   EXPECT_THAT(out_, ::testing::ElementsAre(RemoteBuffer{0, 5}));
 }
 
-// free_data: addresses, one after the other.
-
-TEST(Wire, FreeDataIsAddressesAppended) {
-  std::vector<std::byte> body;
-  const std::uint64_t first[] = {0x0102};
-  const std::uint64_t more[] = {0xFFFFFFFFFFFFFFFF, 64};
-  write_free_data(first, &body);
-  write_free_data(more, &body);
-  EXPECT_EQ(body, bytes({2, 1, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255, 64, 0, 0, 0, 0, 0, 0, 0}));
-}
-
 }  // namespace
 }  // namespace crossdock::dissociated

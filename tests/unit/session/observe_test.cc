@@ -46,9 +46,8 @@ std::vector<std::byte> untagged(MessageType type, std::uint32_t number, ByteSpan
 
 TEST(DecodeWire, RequestsAndWhatIsGivenBack) {
   EXPECT_EQ(line(Direction::kSent, kWantData, as_bytes("fli\nghts")), "-> tagged    want_data  ticket 'fli\\nghts'");
-  std::vector<std::byte> addresses;
-  dissociated::write_free_data(std::vector<std::uint64_t>{0x40, 0x80, 0x10000000000c0}, &addresses);
-  EXPECT_EQ(line(Direction::kSent, kFreeData, addresses),
+  const std::uint64_t addresses[] = {0x40, 0x80, 0x10000000000c0};
+  EXPECT_EQ(line(Direction::kSent, kFreeData, std::as_bytes(std::span(addresses))),
             "-> tagged    free_data  3 addresses: 0x40, 0x80, 0x10000000000c0");
   EXPECT_EQ(line(Direction::kSent, std::nullopt, untagged(MessageType::kEndOfStream, 0)),
             "-> untagged  type 0  cancel");

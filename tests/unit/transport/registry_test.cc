@@ -10,7 +10,6 @@
 namespace crossdock::transport {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(TransportRegistry, FindsByScheme) {
@@ -20,11 +19,10 @@ TEST(TransportRegistry, FindsByScheme) {
   registry.add(make_shm_transport());
   EXPECT_EQ(registry.find("memory"), memory);
   EXPECT_EQ(registry.find("shm")->scheme(), "shm");
-  EXPECT_THAT(registry.schemes(), ElementsAre("memory", "shm"));
   EXPECT_THROW(registry.add(make_memory_transport()), InvalidArgumentError);
 }
 
-TEST(TransportRegistry, SaysWhatThereIsAndWhatIsMissing) {
+TEST(TransportRegistry, SaysWhatThereIs) {
   TransportRegistry registry;
   const auto what = [&](const char* scheme) -> std::string {
     try {
@@ -36,9 +34,8 @@ TEST(TransportRegistry, SaysWhatThereIsAndWhatIsMissing) {
   };
   EXPECT_THAT(what("tcp"), HasSubstr("the schemes are none"));
   registry.add(make_memory_transport());
-  registry.add_missing("ucx", "libucp.so.0, install libucx0");
-  EXPECT_THAT(what("tcp"), HasSubstr("memory:"));
-  EXPECT_EQ(what("ucx"), "scheme ucx: needs libucp.so.0, install libucx0");
+  registry.add(make_shm_transport());
+  EXPECT_THAT(what("tcp"), HasSubstr("the schemes are memory:, shm:"));
   EXPECT_THAT(what("a\nb"), HasSubstr("\\n")) << "what came from outside is shown, not printed";
 }
 
