@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <string>
 #include <system_error>
 #include <utility>
 
@@ -134,13 +133,10 @@ std::shared_ptr<const Region> Region::adopt(UniqueFd fd, RegionKind kind, std::u
   if (kind == RegionKind::kFile) region->stamp_ = stamp;
   region->data_ = map(fd.get(), size, PROT_READ, where);
   region->mapped_ = size;
-  if (kind == RegionKind::kFile) {
-    region->record_ = {region->data_, size, MappingKind::kFile, path_behind(fd.get()) + ", " + where};
-  } else {
-    region->record_ = {region->data_, size, MappingKind::kMemory, where};
-  }
-  if (kind == RegionKind::kRecycled) changing::add(region->data_, size, changing::Content::kRecycled);
-  if (kind == RegionKind::kFile) changing::add(region->data_, size, changing::Content::kFile);
+  const bool file = kind == RegionKind::kFile;
+  region->record_ = {region->data_, size, file ? MappingKind::kFile : MappingKind::kMemory,
+                     file ? path_behind(fd.get()) + ", " + where : where};
+  if (kind != RegionKind::kFrozen) changing::add(region->data_, size, kind);
   if (kind == RegionKind::kRecycled) keep_from_children(region->data_, size, where);
   return region;
 }
@@ -176,7 +172,7 @@ std::shared_ptr<const Region> Region::open_file(const std::string& path) {
   region->data_ = map(region->fd_.get(), region->size_, PROT_READ, where);
   region->mapped_ = region->size_;
   region->record_ = {region->data_, region->size_, MappingKind::kFile, path};
-  changing::add(region->data_, region->size_, changing::Content::kFile);
+  changing::add(region->data_, region->size_, RegionKind::kFile);
   return region;
 }
 
@@ -193,7 +189,7 @@ std::shared_ptr<Region> Region::make_recycled(std::uint64_t size, const char* na
   region->mapped_ = size;
   region->size_ = size;
   region->writable_ = true;
-  changing::add(region->data_, size, changing::Content::kRecycled);
+  changing::add(region->data_, size, RegionKind::kRecycled);
   keep_from_children(region->data_, size, where);
   // Faulting in by madvise() reports a lack of memory; with MAP_POPULATE it would be a SIGBUS at the first write.
   if (::madvise(const_cast<std::byte*>(region->data_), size, MADV_POPULATE_WRITE) != 0) {
