@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <utility>
 
 #include "core/bytes.h"
 #include "crossdock/core/error.h"

@@ -2,7 +2,6 @@
 
 #include <cstring>
 #include <limits>
-#include <memory>
 #include <utility>
 #include <vector>
 

@@ -36,8 +36,8 @@ void memory(std::string_view driver, const BufferRef& memory, bool reachable, co
 void copy(std::string_view driver, const BufferRef& to, const BufferRef& from) {
   if (to.read_only) fail(driver, "given read-only memory as the target of a copy");
   if (to.size != from.size) {
-    fail(driver, "asked to copy " + std::to_string(from.size) + " bytes into memory of " + std::to_string(to.size) +
-                     " bytes");
+    fail(driver,
+         "asked to copy " + std::to_string(from.size) + " bytes into memory of " + std::to_string(to.size) + " bytes");
   }
   if (to.overlaps(from)) fail(driver, "asked for a copy whose source and target overlap");
 }
@@ -45,8 +45,8 @@ void copy(std::string_view driver, const BufferRef& to, const BufferRef& from) {
 std::uint64_t handle(std::string_view driver, const MemoryHandle& handle, std::size_t opaque_size, std::size_t size_at,
                      const std::string& where) {
   if (handle.driver != driver) {
-    throw ProtocolError(where + ": the " + std::string(driver) +
-                        " driver was given a memory handle of the driver \"" + handle.driver + "\"");
+    throw ProtocolError(where + ": the " + std::string(driver) + " driver was given a memory handle of the driver \"" +
+                        handle.driver + "\"");
   }
   if (handle.opaque.size() != opaque_size) {
     throw ProtocolError(where + ": a memory handle of the " + std::string(driver) + " driver has " +

@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <iterator>
 #include <new>
-#include <utility>
 
 #include "core/bytes.h"
 #include "crossdock/core/error.h"
