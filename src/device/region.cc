@@ -18,6 +18,8 @@
 
 namespace crossdock::device {
 
+using memfd::inspect;
+
 namespace {
 
 FileStamp stamp_of(const struct stat& status) noexcept {
@@ -43,12 +45,6 @@ std::string difference(const FileStamp& before, const FileStamp& now) {
   compare("size", before.size, now.size);
   compare("modification time (ns)", before.mtime_ns, now.mtime_ns);
   return text;
-}
-
-struct stat inspect(int fd, const std::string& where) {
-  struct stat status {};
-  if (::fstat(fd, &status) != 0) throw_errno(errno, where + ": inspecting the descriptor");
-  return status;
 }
 
 const std::byte* map(int fd, std::uint64_t size, int protection, const std::string& where) {

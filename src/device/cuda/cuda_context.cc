@@ -35,8 +35,6 @@ CudaContext::CudaContext(std::shared_ptr<ContextHold> hold)
   check(api().device_get_count(&device_count_), "counting the devices");
 }
 
-std::string_view CudaContext::driver_name() const noexcept { return "cuda"; }
-
 void CudaContext::check_queue(const Queue& queue) const {
   checks::queue("cuda", queue, device_);
   if (!queue.usable_here()) {

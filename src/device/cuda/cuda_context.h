@@ -17,7 +17,7 @@ class CudaContext final : public Context {
  public:
   explicit CudaContext(std::shared_ptr<ContextHold> hold);
 
-  std::string_view driver_name() const noexcept override;
+  std::string_view driver_name() const noexcept override { return "cuda"; }
   Device device() const noexcept override { return device_; }
 
   // cuda_context.cc

@@ -50,8 +50,6 @@ std::shared_ptr<Region> HostExports::find(const void* pointer, std::uint64_t siz
   return region && region->contains(pointer, size) ? region : nullptr;
 }
 
-std::string_view HostContext::driver_name() const noexcept { return kName; }
-
 Buffer HostContext::allocate(std::uint64_t size, MemoryKind kind, Sharing sharing, const Queue& queue) {
   check_queue(queue);
   if (kind != MemoryKind::kHost) throw UnsupportedError("the host driver has host memory only");

@@ -31,8 +31,6 @@ SyclContext::~SyclContext() {
   if (!library_->in_child()) flush_frees();
 }
 
-std::string_view SyclContext::driver_name() const noexcept { return "sycl"; }
-
 const SyclQueue& SyclContext::look_up(const Queue& queue) const {
   library_->check_fork();
   checks::queue("sycl", queue, device_);

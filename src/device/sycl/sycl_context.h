@@ -22,7 +22,7 @@ class SyclContext final : public Context {
   SyclContext(const SyclContext&) = delete;
   SyclContext& operator=(const SyclContext&) = delete;
 
-  std::string_view driver_name() const noexcept override;
+  std::string_view driver_name() const noexcept override { return "sycl"; }
   Device device() const noexcept override { return device_; }
 
   // sycl_memory.cc
