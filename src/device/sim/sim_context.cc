@@ -46,11 +46,9 @@ Buffer SimContext::allocate(std::uint64_t size, MemoryKind kind, Sharing sharing
   world_->check_device(device_);
   WorkQueue& work = check_queue(queue);
   if (size == 0) return {};
-  const BufferRef memory{.data = nullptr, .size = size, .device = device_, .kind = kind, .read_only = false};
   std::shared_ptr<View> view = world_->allocate(size, device_, kind, sharing == Sharing::kExportable, work);
-  BufferRef placed = memory;
-  placed.data = view->address();
-  return {placed, world_->own(std::move(view))};
+  const BufferRef memory{.data = view->address(), .size = size, .device = device_, .kind = kind, .read_only = false};
+  return {memory, world_->own(std::move(view))};
 }
 
 Buffer SimContext::adopt(const BufferRef& memory, std::shared_ptr<void> owner) {
