@@ -73,7 +73,7 @@ void run_jobs(std::size_t n, std::vector<Coder>* coders, const Parallel* paralle
   if (coders->size() < workers) coders->resize(workers);
   std::atomic<std::size_t> next{0};
   const std::function<void(int)> run = [&](int worker) {
-    for (std::size_t turn; (turn = next.fetch_add(1, std::memory_order_relaxed)) < n;) {
+    for (std::size_t turn = next++; turn < n; turn = next++) {
       work((*coders)[static_cast<std::size_t>(worker)], order[turn]);
     }
   };
