@@ -55,7 +55,7 @@ Body make_body(ipc::Codec codec, int columns, std::int64_t rows) {
   ipc::Compressor compressor(codec);
   const ipc::CompressedBody& made = compressor.compress(out.batch);
   ipc::Encoder encoder;
-  const ByteSpan metadata = encoder.record_batch(out.batch, made.layout);
+  const ByteSpan metadata = encoder.record_batch(out.batch, &made.layout);
   out.metadata.assign(metadata.begin(), metadata.end());
   for (const ByteSpan piece : made.pieces) out.bytes.insert(out.bytes.end(), piece.begin(), piece.end());
   return out;

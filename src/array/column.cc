@@ -1,7 +1,6 @@
 #include "array/column.h"
 
 #include <string_view>
-#include <utility>
 
 namespace crossdock::array {
 namespace {

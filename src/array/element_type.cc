@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <utility>
 
 #include "core/bytes.h"
 #include "crossdock/core/error.h"
@@ -91,27 +90,18 @@ bool is_date_unit(std::string_view unit) noexcept {
 }
 
 ElementType number(TypeCode code, std::int64_t bytes, bool swapped) {
-  ElementType type;
-  type.code = code;
-  type.bits = static_cast<std::uint8_t>(8 * bytes);
-  type.swapped = swapped && bytes > 1;
-  return type;
+  return {.code = code, .bits = static_cast<std::uint8_t>(8 * bytes), .swapped = swapped && bytes > 1};
 }
 
 ElementType described(std::string_view typestr, std::int64_t itemsize, std::vector<DescrField> fields = {}) {
-  ElementType type;
-  type.code = TypeCode::kOpaque;
-  type.bits = 8;
-  type.described = std::make_shared<const DescribedType>(
-      DescribedType{.typestr = std::string(typestr), .fields = std::move(fields), .itemsize = itemsize});
-  return type;
+  return {.code = TypeCode::kOpaque,
+          .bits = 8,
+          .described = std::make_shared<const DescribedType>(
+              DescribedType{.typestr = std::string(typestr), .fields = std::move(fields), .itemsize = itemsize})};
 }
 
 bool one_of(std::int64_t size, std::initializer_list<std::int64_t> sizes) noexcept {
-  for (const std::int64_t one : sizes) {
-    if (one == size) return true;
-  }
-  return false;
+  return std::ranges::find(sizes, size) != sizes.end();
 }
 
 /// True if a typestr of this kind and size is a number with the same format on every machine. Other sizes that a
@@ -262,13 +252,7 @@ ElementType structured_type(std::string_view typestr, std::vector<DescrField> fi
 
 ElementType parse_element_type(std::string_view name) {
   for (const Named& named : kNames) {
-    if (named.name == name) {
-      ElementType type;
-      type.code = named.code;
-      type.bits = named.bits;
-      type.padded = named.bits < 8;
-      return type;
-    }
+    if (named.name == name) return {.code = named.code, .bits = named.bits, .padded = named.bits < 8};
   }
   const std::string_view orders = "<>|=";
   const bool ordered = !name.empty() && orders.find(name.front()) != std::string_view::npos;

@@ -1,7 +1,6 @@
 #include "array/internal/format.h"
 #include "array/internal/metadata.h"
 #include "array/internal/text.h"
-#include "crossdock/array/schema.h"
 #include "crossdock/core/error.h"
 
 namespace crossdock::array {

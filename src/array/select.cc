@@ -1,7 +1,6 @@
 #include "array/internal/check_structure.h"
 #include "array/internal/node_path.h"
 #include "array/internal/text.h"
-#include "crossdock/array/record_batch.h"
 #include "crossdock/core/error.h"
 
 namespace crossdock::array {

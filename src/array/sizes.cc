@@ -3,7 +3,6 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
-#include <utility>
 
 #include "array/internal/node_path.h"
 #include "array/internal/text.h"

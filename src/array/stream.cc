@@ -26,7 +26,6 @@ struct Host {
     to->device_type = ARROW_DEVICE_CPU;
     from.release = nullptr;
   }
-  static ArrowArray* inner(Array* array) noexcept { return array; }
   static device::DeviceType device_type(const Stream&) noexcept { return device::DeviceType::kCpu; }
 };
 
@@ -37,7 +36,6 @@ struct AnyDevice {
     *to = from;
     from.array.release = nullptr;
   }
-  static ArrowArray* inner(Array* array) noexcept { return &array->array; }
   static device::DeviceType device_type(const Stream& stream) noexcept {
     return static_cast<device::DeviceType>(stream.device_type);
   }
@@ -102,12 +100,12 @@ class ImportedStream final : public BatchStream {
   std::optional<RecordBatch> take() {
     typename Form::Array array{};
     if (const int status = stream_.get_next(&stream_, &array)) fail(&stream_, status, "a batch");
-    if (Form::inner(&array)->release == nullptr) {
+    ArrowDeviceArray wide;
+    Form::widen(std::move(array), &wide);
+    if (wide.array.release == nullptr) {
       over_ = true;
       return std::nullopt;
     }
-    ArrowDeviceArray wide;
-    Form::widen(std::move(array), &wide);
     try {
       if (const auto type = static_cast<device::DeviceType>(wide.device_type); type != device_type()) {
         throw InvalidDataError("the producer of an Arrow stream gave an array on " +

@@ -1,7 +1,5 @@
 #include "crossdock/device/driver.h"
 
-#include <string>
-
 #include "crossdock/core/error.h"
 #include "device/memory_handle.h"
 

@@ -3,7 +3,6 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
-#include <utility>
 
 #include "crossdock/device/driver.h"
 

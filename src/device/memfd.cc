@@ -4,7 +4,6 @@
 #include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -26,12 +25,6 @@ namespace {
 constexpr std::uint64_t kBlock = 512;  // the unit of st_blocks
 constexpr long kCachestat = 451;       // since Linux 6.5, and newer than Debian 12's headers; the same on all machines
 
-struct stat inspect(const UniqueFd& fd, const std::string& name) {
-  struct stat status {};
-  if (::fstat(fd.get(), &status) != 0) throw_errno(errno, name + ": inspecting the descriptor");
-  return status;
-}
-
 /// Returns the bytes of memory that the file has beyond `size` bytes: fallocate() can allocate some there without
 /// making the file longer. Returns nothing if the system doesn't say: before Linux 6.5, and for other users' files.
 std::optional<std::uint64_t> backed_beyond(const UniqueFd& fd, std::uint64_t size) {
@@ -50,7 +43,7 @@ std::optional<std::uint64_t> backed_beyond(const UniqueFd& fd, std::uint64_t siz
 /// costs one step only.
 bool grows_when_read(const UniqueFd& fd, std::uint64_t size, const std::string& name) {
   constexpr std::uint64_t kStep = 1 << 20;
-  auto blocks = inspect(fd, name).st_blocks;
+  auto blocks = inspect(fd.get(), name).st_blocks;
   for (std::uint64_t at = 0; at < size; at += kStep) {
     const std::uint64_t step = std::min(kStep, size - at);
     void* const start = ::mmap(nullptr, step, PROT_READ, MAP_SHARED, fd.get(), static_cast<off_t>(at));
@@ -58,7 +51,7 @@ bool grows_when_read(const UniqueFd& fd, std::uint64_t size, const std::string& 
     const auto* const bytes = static_cast<const volatile std::byte*>(start);
     for (std::uint64_t page = 0; page < step; page += page_size()) static_cast<void>(bytes[page]);
     ::munmap(start, step);
-    const auto now = inspect(fd, name).st_blocks;
+    const auto now = inspect(fd.get(), name).st_blocks;
     if (now > blocks) return true;
     blocks = now;
   }
@@ -129,8 +122,14 @@ void fill_holes(const UniqueFd& fd, std::uint64_t offset, std::uint64_t size, co
   }
 }
 
+struct stat inspect(int fd, const std::string& where) {
+  struct stat status {};
+  if (::fstat(fd, &status) != 0) throw_errno(errno, where + ": inspecting the descriptor");
+  return status;
+}
+
 bool fully_backed(const UniqueFd& fd, std::uint64_t size, const std::string& name) {
-  return static_cast<std::uint64_t>(inspect(fd, "the shared memory \"" + name + "\"").st_blocks) * kBlock >= size;
+  return static_cast<std::uint64_t>(inspect(fd.get(), "the shared memory \"" + name + "\"").st_blocks) * kBlock >= size;
 }
 
 void seal(const UniqueFd& fd, int seals, const std::string& name) {
@@ -161,7 +160,7 @@ std::string fault_of(const UniqueFd& fd, int seals, std::uint64_t size, const st
   // at any time. So they are counted first, before the count of all blocks. Blocks within its size can't be freed any
   // more.
   const std::optional<std::uint64_t> beyond = backed_beyond(fd, size);
-  const struct stat status = inspect(fd, name);
+  const struct stat status = inspect(fd.get(), name);
   if (static_cast<std::uint64_t>(status.st_size) != size) {
     return "it has " + std::to_string(status.st_size) + " bytes, but " + std::to_string(size) + " were announced";
   }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/stat.h>
+
 #include <cstdint>
 #include <string>
 
@@ -32,6 +34,9 @@ void check_size_limit(std::uint64_t size, const std::string& name);
 void fill_holes(const UniqueFd& fd, std::uint64_t offset, std::uint64_t size, const std::string& name);
 /// Returns true if every page of the file's first `size` bytes has memory.
 bool fully_backed(const UniqueFd& fd, std::uint64_t size, const std::string& name);
+
+/// Returns the state of an open file. Errors begin with `where`.
+struct stat inspect(int fd, const std::string& where);
 
 /// Adds seals. Throws SystemError, which says what to do, if a writable mapping is left somewhere.
 void seal(const UniqueFd& fd, int seals, const std::string& name);

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <string>
 #include <system_error>
 #include <utility>
 
@@ -18,6 +17,8 @@
 #include "device/region_table.h"
 
 namespace crossdock::device {
+
+using memfd::inspect;
 
 namespace {
 
@@ -46,37 +47,11 @@ std::string difference(const FileStamp& before, const FileStamp& now) {
   return text;
 }
 
-struct stat inspect(int fd, const std::string& where) {
-  struct stat status {};
-  if (::fstat(fd, &status) != 0) throw_errno(errno, where + ": inspecting the descriptor");
-  return status;
-}
-
-const std::byte* map(int fd, std::uint64_t size, int protection, const std::string& where) {
-  void* start = ::mmap(nullptr, size, protection, MAP_SHARED, fd, 0);
-  if (start == MAP_FAILED && errno == ENOMEM && wait_for_released()) {
-    start = ::mmap(nullptr, size, protection, MAP_SHARED, fd, 0);
-  }
-  if (start == MAP_FAILED) {
-    throw ResourceError(where + ": mapping " + std::to_string(size) +
-                        " bytes: " + std::generic_category().message(errno) +
-                        "; check the limits: ulimit -v and the number of mappings (vm.max_map_count)");
-  }
-  return static_cast<const std::byte*>(start);
-}
-
 /// Returns the path of an open file, as the system knows it.
 std::string path_behind(int fd) {
   char path[4096];
   const ssize_t size = ::readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), path, sizeof(path));
   return size > 0 ? std::string(path, static_cast<std::size_t>(size)) : "(unknown path)";
-}
-
-/// Keeps a mapping out of forked children, which would otherwise share it and the producer's writes.
-void keep_from_children(const std::byte* start, std::uint64_t size, const std::string& where) {
-  if (::madvise(const_cast<std::byte*>(start), size, MADV_DONTFORK) != 0) {
-    throw_errno(errno, where + ": keeping a mapping from forked children");
-  }
 }
 
 [[noreturn]] void refuse(const std::string& where, const std::string& why) {
@@ -99,6 +74,25 @@ Region::~Region() {
   const bool ours = kind_ != RegionKind::kRecycled || !made_in_.in_child();
   if (data_ != nullptr && kind_ != RegionKind::kFrozen) changing::remove(data_);
   release_memory(ours ? data_ : nullptr, mapped_, std::move(fd_), size_);
+}
+
+void Region::map(int fd, std::uint64_t size, int protection, const std::string& where) {
+  void* start = ::mmap(nullptr, size, protection, MAP_SHARED, fd, 0);
+  if (start == MAP_FAILED && errno == ENOMEM && wait_for_released()) {
+    start = ::mmap(nullptr, size, protection, MAP_SHARED, fd, 0);
+  }
+  if (start == MAP_FAILED) {
+    throw ResourceError(where + ": mapping " + std::to_string(size) +
+                        " bytes: " + std::generic_category().message(errno) +
+                        "; check the limits: ulimit -v and the number of mappings (vm.max_map_count)");
+  }
+  data_ = static_cast<const std::byte*>(start);
+  mapped_ = size_ = size;
+  if (kind_ != RegionKind::kFrozen) changing::add(data_, size, kind_);
+  // Forked children would otherwise share the mapping and the producer's writes.
+  if (kind_ == RegionKind::kRecycled && ::madvise(start, size, MADV_DONTFORK) != 0) {
+    throw_errno(errno, where + ": keeping a mapping from forked children");
+  }
 }
 
 std::shared_ptr<const Region> Region::adopt(UniqueFd fd, RegionKind kind, std::uint64_t size, const FileStamp& stamp,
@@ -129,19 +123,12 @@ std::shared_ptr<const Region> Region::adopt(UniqueFd fd, RegionKind kind, std::u
 
   std::shared_ptr<Region> region(new Region);
   region->kind_ = kind;
-  region->size_ = size;
   region->name_ = where;
   if (kind == RegionKind::kFile) region->stamp_ = stamp;
-  region->data_ = map(fd.get(), size, PROT_READ, where);
-  region->mapped_ = size;
-  if (kind == RegionKind::kFile) {
-    region->record_ = {region->data_, size, MappingKind::kFile, path_behind(fd.get()) + ", " + where};
-  } else {
-    region->record_ = {region->data_, size, MappingKind::kMemory, where};
-  }
-  if (kind == RegionKind::kRecycled) changing::add(region->data_, size, changing::Content::kRecycled);
-  if (kind == RegionKind::kFile) changing::add(region->data_, size, changing::Content::kFile);
-  if (kind == RegionKind::kRecycled) keep_from_children(region->data_, size, where);
+  region->map(fd.get(), size, PROT_READ, where);
+  const bool file = kind == RegionKind::kFile;
+  region->record_ = {region->data_, size, file ? MappingKind::kFile : MappingKind::kMemory,
+                     file ? path_behind(fd.get()) + ", " + where : where};
   return region;
 }
 
@@ -171,12 +158,9 @@ std::shared_ptr<const Region> Region::open_file(const std::string& path) {
   check(status);
   region->kind_ = RegionKind::kFile;
   region->stamp_ = stamp_of(status);
-  region->size_ = static_cast<std::uint64_t>(status.st_size);
   region->name_ = path;
-  region->data_ = map(region->fd_.get(), region->size_, PROT_READ, where);
-  region->mapped_ = region->size_;
+  region->map(region->fd_.get(), static_cast<std::uint64_t>(status.st_size), PROT_READ, where);
   region->record_ = {region->data_, region->size_, MappingKind::kFile, path};
-  changing::add(region->data_, region->size_, changing::Content::kFile);
   return region;
 }
 
@@ -189,12 +173,8 @@ std::shared_ptr<Region> Region::make_recycled(std::uint64_t size, const char* na
   std::shared_ptr<Region> region(new Region);
   region->kind_ = RegionKind::kRecycled;
   region->name_ = name;
-  region->data_ = map(fd.get(), size, PROT_READ | PROT_WRITE, where);
-  region->mapped_ = size;
-  region->size_ = size;
+  region->map(fd.get(), size, PROT_READ | PROT_WRITE, where);
   region->writable_ = true;
-  changing::add(region->data_, size, changing::Content::kRecycled);
-  keep_from_children(region->data_, size, where);
   // Faulting in by madvise() reports a lack of memory; with MAP_POPULATE it would be a SIGBUS at the first write.
   if (::madvise(const_cast<std::byte*>(region->data_), size, MADV_POPULATE_WRITE) != 0) {
     if (errno == EINVAL) {  // before Linux 5.14

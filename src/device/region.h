@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -84,6 +83,8 @@ class Region {
   friend class RegionWriter;
   friend class Arena;
   Region() = default;
+  /// Maps the file's first `size` bytes, and lists the mapping if its content can change. Call it when `kind_` is set.
+  void map(int fd, std::uint64_t size, int protection, const std::string& where);
   ForkGuard made_in_;
   UniqueFd fd_;
   RegionKind kind_ = RegionKind::kFrozen;

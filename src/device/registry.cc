@@ -38,10 +38,8 @@ DriverRegistry::DriverRegistry(DriverOptions options) : options_(std::move(optio
 DriverRegistry::~DriverRegistry() = default;
 
 void DriverRegistry::check_name_free(std::string_view name) const {
-  const auto same_name = [name](const Entry& entry) { return entry.name == name; };
-  if (std::any_of(entries_.begin(), entries_.end(), same_name)) {
-    throw InvalidArgumentError("a driver named \"" + std::string(name) + "\" was already added");
-  }
+  if (std::ranges::find(entries_, name, &Entry::name) == entries_.end()) return;
+  throw InvalidArgumentError("a driver named \"" + std::string(name) + "\" was already added");
 }
 
 void DriverRegistry::add(std::shared_ptr<Driver> driver, std::vector<std::string> tried) {
@@ -57,8 +55,7 @@ void DriverRegistry::add_missing(std::string name, std::vector<std::string> trie
 }
 
 std::shared_ptr<Driver> DriverRegistry::find(std::string_view name) const noexcept {
-  const auto found = std::find_if(entries_.begin(), entries_.end(),
-                                  [name](const Entry& entry) { return entry.driver != nullptr && entry.name == name; });
+  const auto found = std::ranges::find(entries_, name, &Entry::name);
   return found == entries_.end() ? nullptr : found->driver;
 }
 

@@ -1,8 +1,9 @@
 #include "crossdock/exchange/arrow_tensor.h"
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <limits>
-#include <memory>
 #include <utility>
 #include <vector>
 
@@ -37,27 +38,29 @@ const char* unit_text(TimeUnit unit) noexcept {
   return "";
 }
 
-ElementType number(TypeCode code, int bits) {
-  ElementType type;
-  type.code = code;
-  type.bits = static_cast<std::uint8_t>(bits);
-  return type;
-}
+/// The types of numbers that are the same in both.
+struct Number {
+  TypeId id;
+  TypeCode code;
+  std::uint8_t bits;
+};
+
+constexpr Number kNumbers[] = {
+    {TypeId::kInt8, TypeCode::kInt, 8},       {TypeId::kInt16, TypeCode::kInt, 16},
+    {TypeId::kInt32, TypeCode::kInt, 32},     {TypeId::kInt64, TypeCode::kInt, 64},
+    {TypeId::kUInt8, TypeCode::kUInt, 8},     {TypeId::kUInt16, TypeCode::kUInt, 16},
+    {TypeId::kUInt32, TypeCode::kUInt, 32},   {TypeId::kUInt64, TypeCode::kUInt, 64},
+    {TypeId::kFloat16, TypeCode::kFloat, 16}, {TypeId::kFloat32, TypeCode::kFloat, 32},
+    {TypeId::kFloat64, TypeCode::kFloat, 64},
+};
+constexpr Number kBool{TypeId::kBool, TypeCode::kBool, 8};  // bits in Arrow
 
 /// Returns the element type of an Arrow type of fixed width. Throws ExportError.
 ElementType element_of(const array::Type& type) {
+  for (const Number& number : kNumbers) {
+    if (number.id == type.id) return {.code = number.code, .bits = number.bits};
+  }
   switch (type.id) {
-    case TypeId::kInt8: return number(TypeCode::kInt, 8);
-    case TypeId::kInt16: return number(TypeCode::kInt, 16);
-    case TypeId::kInt32: return number(TypeCode::kInt, 32);
-    case TypeId::kInt64: return number(TypeCode::kInt, 64);
-    case TypeId::kUInt8: return number(TypeCode::kUInt, 8);
-    case TypeId::kUInt16: return number(TypeCode::kUInt, 16);
-    case TypeId::kUInt32: return number(TypeCode::kUInt, 32);
-    case TypeId::kUInt64: return number(TypeCode::kUInt, 64);
-    case TypeId::kFloat16: return number(TypeCode::kFloat, 16);
-    case TypeId::kFloat32: return number(TypeCode::kFloat, 32);
-    case TypeId::kFloat64: return number(TypeCode::kFloat, 64);
     case TypeId::kTimestamp:
       if (!type.timezone.empty()) {
         refuse("timestamps of the time zone \"" + type.timezone + "\" can't be NumPy dates, which have no time zone",
@@ -99,24 +102,10 @@ array::Type arrow_type_of(const ElementType& type) {
     return result;
   }
   if (type.swapped || type.lanes != 1) fail();
-  const auto pick = [&](TypeId one, TypeId two, TypeId four, TypeId eight) {
-    switch (type.bits) {
-      case 8: return one;
-      case 16: return two;
-      case 32: return four;
-      case 64: return eight;
-      default: return TypeId::kNull;
-    }
-  };
-  constexpr TypeId kNone = TypeId::kNull;
-  switch (type.code) {
-    case TypeCode::kInt: result.id = pick(TypeId::kInt8, TypeId::kInt16, TypeId::kInt32, TypeId::kInt64); break;
-    case TypeCode::kUInt: result.id = pick(TypeId::kUInt8, TypeId::kUInt16, TypeId::kUInt32, TypeId::kUInt64); break;
-    case TypeCode::kFloat: result.id = pick(kNone, TypeId::kFloat16, TypeId::kFloat32, TypeId::kFloat64); break;
-    case TypeCode::kBool: result.id = type.bits == 8 ? TypeId::kBool : kNone; break;
-    default: break;
-  }
-  if (result.id == TypeId::kNull) fail();
+  const auto same = [&](const Number& number) { return number.code == type.code && number.bits == type.bits; };
+  const auto* const number = std::ranges::find_if(kNumbers, same);
+  if (number == std::end(kNumbers) && !same(kBool)) fail();
+  result.id = number != std::end(kNumbers) ? number->id : kBool.id;
   return result;
 }
 
@@ -222,7 +211,7 @@ Tensor unpacked(const RecordBatch& column, std::size_t leaf, std::int64_t first,
     bytes[i] = static_cast<const std::byte*>(bits.data)[bit / 8] >> (bit % 8) & std::byte{1};
   }
   Tensor tensor;
-  tensor.type = number(TypeCode::kBool, 8);
+  tensor.type = {.code = kBool.code, .bits = kBool.bits};
   tensor.data = bytes.get();
   tensor.owner = std::move(bytes);
   return tensor;

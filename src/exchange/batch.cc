@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 

@@ -60,22 +60,36 @@ void for_each_run(const Tensor& from, std::size_t dimension, std::int64_t source
   }
 }
 
-Tensor without_memory(const Tensor& like, const ContextPtr& to, MemoryKind kind) {
+/// Returns the bytes that a tensor with elements spans.
+BufferRef spanned_memory(const Tensor& tensor) {
+  const array::ByteRange range = array::byte_range(tensor, "a tensor to copy");
+  return memory_of(tensor, range.lowest, range.highest - range.lowest);
+}
+
+/// Keeps the tensor's memory until the queue is done with it, or the result is dropped.
+std::shared_ptr<const void> keep_on_queue(const Tensor& tensor, const ContextPtr& context, const OwningQueue& queue) {
+  return owned_on_queue(device::Buffer(spanned_memory(tensor), std::const_pointer_cast<void>(tensor.owner)), context,
+                        queue);
+}
+
+/// Returns a tensor for a copy of `like` in C order, still without memory and mask.
+Tensor without_memory(const Tensor& like, const device::Device& device, MemoryKind kind) {
   Tensor made = like;
+  made.mask = nullptr;
   made.owner = nullptr;
   made.data = nullptr;
   made.event = {};
   made.queue.reset();
   made.read_only = false;
   made.kind = kind;
-  made.device = to->device();
+  made.device = device;
+  array::set_row_major(&made, "a copy");
   return made;
 }
 
 /// Returns a dense copy of `from`, a tensor in host memory without pending work.
 Tensor packed(const Tensor& from, const ContextPtr& host) {
-  Tensor made = without_memory(from, host, MemoryKind::kHost);
-  array::set_row_major(&made, "a copy");
+  Tensor made = without_memory(from, host->device(), MemoryKind::kHost);
   device::Buffer target = host->allocate(static_cast<std::uint64_t>(from.nbytes()), MemoryKind::kHost,
                                          device::Sharing::kPrivate, host->make_queue());
   made.data = target.data();
@@ -127,11 +141,9 @@ void order_after_readers(const Tensor& to, Context& executor, const Queue& queue
 Tensor copy_on_device(const Tensor& from, const ContextPtr& to, MemoryKind kind, const ContextPtr& executor,
                       const OwningQueue& owning, const ContextPtr& producer) {
   const Queue& queue = owning.queue();
-  const array::ByteRange range = array::byte_range(from, "a tensor to copy");
-  const std::int64_t covered = range.highest - range.lowest;
-  Tensor made = without_memory(from, to, kind);
-  array::set_row_major(&made, "a copy");
-  if (covered == 0) {
+  const bool empty = spanned_memory(from).size == 0;
+  Tensor made = without_memory(from, to->device(), kind);
+  if (empty) {
     made.queue = queue;
     return made;
   }
@@ -145,9 +157,7 @@ Tensor copy_on_device(const Tensor& from, const ContextPtr& to, MemoryKind kind,
   made.data = place.data;
   // From here on, after a throw, the memory is freed only after the work that was started.
   made.owner = owned_on_queue(std::move(target), executor, owning);
-  const std::shared_ptr<const void> source =
-      owned_on_queue(device::Buffer(memory_of(from, range.lowest, covered), std::const_pointer_cast<void>(from.owner)),
-                     executor, owning);
+  const std::shared_ptr<const void> source = keep_on_queue(from, executor, owning);
   try {
     made.event = start_copies(from, place, *executor, queue);
     made.queue = queue;
@@ -163,17 +173,10 @@ Tensor copy_on_device(const Tensor& from, const ContextPtr& to, MemoryKind kind,
 
 /// Returns a copy in C order, in ordinary host memory that is ready now. `from` must be host memory, too.
 Tensor dense_on_host(const Tensor& from) {
-  Tensor dense = from;
-  dense.mask = nullptr;
-  dense.event = {};
-  dense.queue.reset();
-  dense.device = {};
-  dense.kind = MemoryKind::kHost;
-  dense.read_only = false;
-  array::set_row_major(&dense, "a copy");
+  Tensor dense = without_memory(from, {}, MemoryKind::kHost);
   auto bytes = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(from.nbytes()));
   pack(from, bytes.get());
-  dense.data = from.data != nullptr ? bytes.get() : nullptr;
+  if (from.data != nullptr) dense.data = bytes.get();
   dense.owner = std::shared_ptr<std::byte[]>(std::move(bytes));
   return dense;
 }
@@ -193,10 +196,8 @@ Tensor packed_through_host(const Tensor& from, const ContextPtr& executor, const
   if (!is_ready(from.event)) executor->order_after(queue, from.event);
   // If a call throws, the queue keeps both until it is done with them.
   const auto target = owned_on_queue(device::Buffer(place, bytes), executor, owning);
-  const auto source =
-      owned_on_queue(device::Buffer(memory_of(from, range.lowest, covered), std::const_pointer_cast<void>(from.owner)),
-                     executor, owning);
-  executor->copy(place, memory_of(from, range.lowest, covered), queue);
+  const auto source = keep_on_queue(from, executor, owning);
+  executor->copy(place, spanned_memory(from), queue);
   device::Event copied = executor->record(queue);
   executor->wait(copied);
   Tensor view = from;
@@ -277,12 +278,6 @@ Tensor copy_on(const OwningQueue& queue, const Tensor& from, const ContextPtr& t
   return made;
 }
 
-/// Returns the bytes that a tensor with elements spans.
-BufferRef spanned_memory(const Tensor& tensor) {
-  const array::ByteRange range = array::byte_range(tensor, "a tensor to copy");
-  return memory_of(tensor, range.lowest, range.highest - range.lowest);
-}
-
 void check_target(const Tensor& to, const Tensor& from) {
   if (to.read_only) throw InvalidArgumentError("the target of a copy is read-only");
   if (to.type != from.type || !std::ranges::equal(to.shape(), from.shape())) {
@@ -326,12 +321,8 @@ Tensor copy_into(const Tensor& to, const Tensor& from, const ContextPtr& executo
   order_after_readers(to, *executor, queue, target_queue_context.get());
   BufferRef place = spanned_memory(to);
   place.read_only = false;
-  const auto kept = [&](const Tensor& tensor) {
-    return owned_on_queue(device::Buffer(spanned_memory(tensor), std::const_pointer_cast<void>(tensor.owner)), executor,
-                          owning);
-  };
-  const auto target_kept = kept(to);
-  const auto source_kept = kept(few);
+  const auto target_kept = keep_on_queue(to, executor, owning);
+  const auto source_kept = keep_on_queue(few, executor, owning);
   try {
     made.event = start_copies(few, place, *executor, queue);
     order_producer_after(few, made.event, *executor, queue, producer.get());

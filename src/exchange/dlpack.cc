@@ -1,6 +1,5 @@
 #include "crossdock/exchange/dlpack.h"
 
-#include <limits>
 #include <memory>
 #include <new>
 #include <string>

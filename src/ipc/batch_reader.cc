@@ -26,22 +26,6 @@ static_assert(sizeof(BufferRange) == sizeof(flatbuf::Buffer), "Buffer structs ar
        "field \"" + layout.field->name.substr(0, 200) + "\" (" + array::type_name(layout.field->type) + "): " + what);
 }
 
-Codec read_codec(const flatbuf::BodyCompression* compression, const char* where) {
-  if (compression == nullptr) return Codec::kNone;
-  if (compression->method() != flatbuf::BodyCompressionMethod::BUFFER) {
-    throw UnsupportedTypeError(std::string(where) + ": the body is compressed by method " +
-                               std::to_string(static_cast<int>(compression->method())) +
-                               ", which isn't known to this version; it reads buffers that are compressed one by one");
-  }
-  switch (compression->codec()) {
-    case flatbuf::CompressionType::LZ4_FRAME: return Codec::kLz4Frame;
-    case flatbuf::CompressionType::ZSTD: return Codec::kZstd;
-  }
-  throw UnsupportedTypeError(std::string(where) + ": the body is compressed with codec " +
-                             std::to_string(static_cast<int>(compression->codec())) +
-                             ", which isn't known to this version; it reads LZ4_FRAME (0) and ZSTD (1)");
-}
-
 /// True if a buffer of `size` bytes holds `length` elements (`length` isn't negative). The number of bytes that offsets
 /// point into can't be told from metadata.
 inline bool is_long_enough(BufferKind kind, std::int32_t width, std::int64_t length, std::int64_t size) {
@@ -236,6 +220,22 @@ void read_buffers(const flatbuf::RecordBatch& batch, const array::Schema& schema
 }
 
 }  // namespace
+
+Codec read_codec(const flatbuf::BodyCompression* compression, const char* where) {
+  if (compression == nullptr) return Codec::kNone;
+  if (compression->method() != flatbuf::BodyCompressionMethod::BUFFER) {
+    throw UnsupportedTypeError(std::string(where) + ": the body is compressed by method " +
+                               std::to_string(static_cast<int>(compression->method())) +
+                               ", which isn't known to this version; it reads buffers that are compressed one by one");
+  }
+  switch (compression->codec()) {
+    case flatbuf::CompressionType::LZ4_FRAME: return Codec::kLz4Frame;
+    case flatbuf::CompressionType::ZSTD: return Codec::kZstd;
+  }
+  throw UnsupportedTypeError(std::string(where) + ": the body is compressed with codec " +
+                             std::to_string(static_cast<int>(compression->codec())) +
+                             ", which isn't known to this version; it reads LZ4_FRAME (0) and ZSTD (1)");
+}
 
 void check_lengths(const array::Schema& schema, const char* where, BatchHeader* out) {
   const LayoutNode* layout = schema.nodes().data();

@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <atomic>
-#include <numeric>
 #include <string>
 #include <utility>
 
@@ -14,7 +12,6 @@ namespace {
 
 constexpr std::uint64_t kAlignment = 8;
 constexpr std::size_t kWorthThreads = 256 << 10;
-constexpr int kMostWorkers = 16;
 constexpr std::uint64_t kBodyAlignment = 64;
 constexpr std::byte kPadding[kBodyAlignment]{};
 
@@ -36,7 +33,6 @@ struct Compressor::Impl {
   std::size_t needed = 0;  // bytes of `scratch` that this batch needs
   std::vector<BufferEncoder> encoders;
   std::vector<Job> jobs;
-  std::vector<std::size_t> order;
   CompressedBody out;
 
   void plan(const array::RecordBatch& batch) {
@@ -56,25 +52,10 @@ struct Compressor::Impl {
   }
 
   void run(const array::RecordBatch& batch) {
-    const auto size_of = [&](std::size_t job) { return batch.buffers[jobs[job].buffer].size; };
-    order.resize(jobs.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::ranges::sort(order, [&](std::size_t a, std::size_t b) { return size_of(a) > size_of(b); });
-    std::atomic<std::size_t> next{0};
-    const int most = static_cast<int>(std::min<std::size_t>(jobs.size(), kMostWorkers));
-    if (encoders.size() < static_cast<std::size_t>(most)) encoders.resize(static_cast<std::size_t>(most));
-    const std::function<void(int)> work = [&](int worker) {
-      while (true) {
-        const std::size_t turn = next.fetch_add(1, std::memory_order_relaxed);
-        if (turn >= order.size()) return;
-        encode(batch, &jobs[order[turn]], encoders[static_cast<std::size_t>(worker)]);
-      }
-    };
-    if (parallel && most > 1 && needed >= kWorthThreads) {
-      parallel(most, work);
-    } else {
-      work(0);
-    }
+    run_jobs(
+        jobs.size(), &encoders, parallel && needed >= kWorthThreads ? &parallel : nullptr,
+        [&](std::size_t job) { return batch.buffers[jobs[job].buffer].size; },
+        [&](BufferEncoder& encoder, std::size_t job) { encode(batch, &jobs[job], encoder); });
   }
 
   void encode(const array::RecordBatch& batch, Job* job, BufferEncoder& encoder) const noexcept {

@@ -1,18 +1,14 @@
 #include "ipc/container.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <cstring>
-#include <memory>
 #include <numeric>
 #include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
-#include <vector>
 
 #include "ipc/internal/container_sniff.h"
 #include "ipc/internal/flatbuf.h"

@@ -1,7 +1,5 @@
 #include <algorithm>
-#include <atomic>
 #include <cstring>
-#include <numeric>
 #include <string>
 #include <utility>
 
@@ -18,7 +16,6 @@ constexpr std::int64_t kAlignment = 64;
 constexpr std::uintptr_t kRawAlignment = 8;
 // Below this size a second thread costs more than it saves.
 constexpr std::int64_t kWorthThreads = 1 << 20;
-constexpr int kMostWorkers = 16;
 
 /// One buffer to write: decoded, or copied because its address isn't aligned.
 struct Job {
@@ -39,7 +36,6 @@ struct Decompressor::Impl {
   OutputMemory memory;
   std::vector<BufferDecoder> decoders;
   std::vector<Job> jobs;
-  std::vector<std::size_t> order;
   std::vector<const char*> faults;
 
   [[noreturn]] static void fail(const char* where, Codec codec, std::size_t buffer, const std::string& what) {
@@ -93,31 +89,18 @@ struct Decompressor::Impl {
 
   void run(Codec codec, std::byte* to, std::int64_t total) {
     faults.assign(jobs.size(), nullptr);
-    // Starts with the largest jobs, so that no thread still works on one at the end.
-    order.resize(jobs.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::ranges::sort(order, [&](std::size_t a, std::size_t b) { return jobs[a].size > jobs[b].size; });
-    std::atomic<std::size_t> next{0};
-    const int most = static_cast<int>(std::min<std::size_t>(jobs.size(), kMostWorkers));
-    if (decoders.size() < static_cast<std::size_t>(most)) decoders.resize(static_cast<std::size_t>(most));
-    const std::function<void(int)> work = [&](int worker) {
-      while (true) {
-        const std::size_t turn = next.fetch_add(1, std::memory_order_relaxed);
-        if (turn >= order.size()) return;
-        const Job& job = jobs[order[turn]];
-        const MutableByteSpan target(to + job.at, static_cast<std::size_t>(job.size));
-        if (job.raw) {
-          std::memcpy(target.data(), job.from.data(), target.size());
-        } else {
-          faults[order[turn]] = decoders[static_cast<std::size_t>(worker)].decode(codec, job.from, target);
-        }
-      }
-    };
-    if (parallel && most > 1 && total >= kWorthThreads) {
-      parallel(most, work);
-    } else {
-      work(0);
-    }
+    run_jobs(
+        jobs.size(), &decoders, parallel && total >= kWorthThreads ? &parallel : nullptr,
+        [&](std::size_t i) { return jobs[i].size; },
+        [&](BufferDecoder& decoder, std::size_t i) {
+          const Job& job = jobs[i];
+          const MutableByteSpan target(to + job.at, static_cast<std::size_t>(job.size));
+          if (job.raw) {
+            std::memcpy(target.data(), job.from.data(), target.size());
+          } else {
+            faults[i] = decoder.decode(codec, job.from, target);
+          }
+        });
   }
 };
 

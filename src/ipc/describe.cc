@@ -1,8 +1,6 @@
 #include "ipc/describe.h"
 
-#include <cstring>
 #include <memory>
-#include <span>
 #include <utility>
 
 #include "core/text.h"
@@ -67,32 +65,12 @@ void paths_below(const std::vector<array::Field>& fields, const std::string& par
   }
 }
 
-MessageKind kind_of(const flatbuf::Message& message, const char* where) {
-  switch (message.header_type()) {
-    case flatbuf::MessageHeader::Schema: return MessageKind::kSchema;
-    case flatbuf::MessageHeader::DictionaryBatch: return MessageKind::kDictionaryBatch;
-    case flatbuf::MessageHeader::RecordBatch: return MessageKind::kRecordBatch;
-    case flatbuf::MessageHeader::Tensor: return MessageKind::kTensor;
-    case flatbuf::MessageHeader::SparseTensor: return MessageKind::kSparseTensor;
-    case flatbuf::MessageHeader::NONE: break;
-  }
-  throw InvalidDataError(std::string(where) + ": message header number " +
-                         std::to_string(static_cast<int>(message.header_type())) + " isn't known");
-}
-
 void summarize_batch(const flatbuf::RecordBatch* batch, const char* where, MessageSummary* out) {
   if (batch == nullptr) return;
   out->num_rows = batch->length();
   out->n_nodes = batch->nodes() ? batch->nodes()->size() : 0;
   out->n_buffers = batch->buffers() ? batch->buffers()->size() : 0;
-  if (batch->compression() == nullptr) return;
-  switch (batch->compression()->codec()) {
-    case flatbuf::CompressionType::LZ4_FRAME: out->codec = Codec::kLz4Frame; return;
-    case flatbuf::CompressionType::ZSTD: out->codec = Codec::kZstd; return;
-  }
-  throw UnsupportedTypeError(std::string(where) + ": the body is compressed with codec " +
-                             std::to_string(static_cast<int>(batch->compression()->codec())) +
-                             ", which isn't known to this version");
+  out->codec = read_codec(batch->compression(), where);
 }
 
 std::int64_t count_nulls(const array::Schema& schema, const std::vector<array::Node>& nodes) {
@@ -151,15 +129,8 @@ std::string_view buffer_kind_name(array::BufferKind kind) noexcept {
 }
 
 MessageSummary summarize(ByteSpan metadata, const Limits& limits, const char* where) {
-  // Makes an aligned copy if necessary, and keeps it until the end of this function.
-  std::vector<std::uint64_t> aligned;
-  if (reinterpret_cast<std::uintptr_t>(metadata.data()) % sizeof(std::uint64_t) != 0 &&
-      metadata.size() <= static_cast<std::uint64_t>(limits.max_metadata_bytes)) {
-    aligned.resize(metadata.size() / sizeof(std::uint64_t) + 1);
-    std::memcpy(aligned.data(), metadata.data(), metadata.size());
-    metadata = std::as_bytes(std::span(aligned)).first(metadata.size());
-  }
-  const auto* message = verified_root<flatbuf::Message>(metadata, limits, where);
+  std::shared_ptr<const void> copy;
+  const auto* message = verified_root<flatbuf::Message>(aligned(metadata, limits, &copy), limits, where);
   check_version(message->version(), where);
   MessageSummary out;
   out.kind = kind_of(*message, where);

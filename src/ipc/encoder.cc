@@ -143,20 +143,6 @@ struct Encoder::Impl {
     builder.Finish(flatbuf::CreateMessage(builder, flatbuf::MetadataVersion::V5, kind, header, body_length, metadata));
     return {reinterpret_cast<const std::byte*>(builder.GetBufferPointer()), builder.GetSize()};
   }
-
-  ByteSpan record_batch(const array::RecordBatch& batch, const BodyLayout* body) {
-    builder.Clear();
-    const WrittenBatch written = write_batch(builder, batch, body);
-    return finish(flatbuf::MessageHeader::RecordBatch, written.table.Union(), written.body_length,
-                  batch.custom_metadata);
-  }
-
-  ByteSpan dictionary_batch(const array::RecordBatch& values, std::int64_t id, bool is_delta, const BodyLayout* body) {
-    builder.Clear();
-    const WrittenBatch written = write_batch(builder, values, body);
-    const auto header = flatbuf::CreateDictionaryBatch(builder, id, written.table, is_delta);
-    return finish(flatbuf::MessageHeader::DictionaryBatch, header.Union(), written.body_length, values.custom_metadata);
-  }
 };
 
 Encoder::Encoder() : impl_(std::make_unique<Impl>()) {}
@@ -171,19 +157,20 @@ ByteSpan Encoder::schema(const array::Schema& schema, std::span<const std::int64
   return impl_->finish(flatbuf::MessageHeader::Schema, header.Union(), 0, custom_metadata);
 }
 
-ByteSpan Encoder::record_batch(const array::RecordBatch& batch) { return impl_->record_batch(batch, nullptr); }
-
-ByteSpan Encoder::record_batch(const array::RecordBatch& batch, const BodyLayout& body) {
-  return impl_->record_batch(batch, &body);
-}
-
-ByteSpan Encoder::dictionary_batch(const array::RecordBatch& values, std::int64_t id, bool is_delta) {
-  return impl_->dictionary_batch(values, id, is_delta, nullptr);
+ByteSpan Encoder::record_batch(const array::RecordBatch& batch, const BodyLayout* body) {
+  impl_->builder.Clear();
+  const WrittenBatch written = write_batch(impl_->builder, batch, body);
+  return impl_->finish(flatbuf::MessageHeader::RecordBatch, written.table.Union(), written.body_length,
+                       batch.custom_metadata);
 }
 
 ByteSpan Encoder::dictionary_batch(const array::RecordBatch& values, std::int64_t id, bool is_delta,
-                                   const BodyLayout& body) {
-  return impl_->dictionary_batch(values, id, is_delta, &body);
+                                   const BodyLayout* body) {
+  impl_->builder.Clear();
+  const WrittenBatch written = write_batch(impl_->builder, values, body);
+  const auto header = flatbuf::CreateDictionaryBatch(impl_->builder, id, written.table, is_delta);
+  return impl_->finish(flatbuf::MessageHeader::DictionaryBatch, header.Union(), written.body_length,
+                       values.custom_metadata);
 }
 
 ByteSpan Encoder::tensor(const TensorHeader& tensor) {

@@ -1,6 +1,5 @@
 #include "crossdock/ipc/file_reader.h"
 
-#include <string>
 #include <utility>
 #include <vector>
 

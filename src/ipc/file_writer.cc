@@ -1,6 +1,5 @@
 #include "ipc/file_writer.h"
 
-#include <cstring>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -104,10 +103,8 @@ struct FileWriter::Impl {
           "file, or use one dictionary for all batches (in pyarrow: table.unify_dictionaries())");
     }
     const bool is_delta = change == DictionaryWriter::Change::kDelta;
-    write_message(values, &dictionary_blocks, [&](const BodyLayout* layout) {
-      return layout != nullptr ? encoder.dictionary_batch(values, id, is_delta, *layout)
-                               : encoder.dictionary_batch(values, id, is_delta);
-    });
+    write_message(values, &dictionary_blocks,
+                  [&](const BodyLayout* layout) { return encoder.dictionary_batch(values, id, is_delta, layout); });
   }
 
   void write(const array::RecordBatch& given) {
@@ -119,9 +116,7 @@ struct FileWriter::Impl {
     const array::RecordBatch batch = array::normalized(given, &copied, array::Offsets::kFromZero);
     dictionaries.update(batch, [this](std::int64_t id, const array::RecordBatch& values,
                                       DictionaryWriter::Change change) { write_dictionary(id, values, change); });
-    write_message(batch, &batch_blocks, [&](const BodyLayout* layout) {
-      return layout != nullptr ? encoder.record_batch(batch, *layout) : encoder.record_batch(batch);
-    });
+    write_message(batch, &batch_blocks, [&](const BodyLayout* layout) { return encoder.record_batch(batch, layout); });
   }
 
   void finish() {

@@ -8,39 +8,40 @@
 #include "ipc/metadata.h"
 
 namespace crossdock::ipc {
-namespace {
 
-constexpr std::uintptr_t kFlatbufferAlignment = 8;
+ByteSpan aligned(ByteSpan bytes, const Limits& limits, std::shared_ptr<const void>* copy) {
+  if (reinterpret_cast<std::uintptr_t>(bytes.data()) % sizeof(std::uint64_t) == 0 ||
+      bytes.size() > static_cast<std::uint64_t>(limits.max_metadata_bytes)) {
+    return bytes;
+  }
+  auto words = std::make_shared_for_overwrite<std::uint64_t[]>(bytes.size() / sizeof(std::uint64_t) + 1);
+  std::memcpy(words.get(), bytes.data(), bytes.size());
+  *copy = words;
+  return {reinterpret_cast<const std::byte*>(words.get()), bytes.size()};
+}
 
-MessageKind read_kind(const flatbuf::Message& message, const char* where) {
+MessageKind kind_of(const flatbuf::Message& message, const char* where) {
   switch (message.header_type()) {
     case flatbuf::MessageHeader::Schema: return MessageKind::kSchema;
     case flatbuf::MessageHeader::DictionaryBatch: return MessageKind::kDictionaryBatch;
     case flatbuf::MessageHeader::RecordBatch: return MessageKind::kRecordBatch;
     case flatbuf::MessageHeader::Tensor: return MessageKind::kTensor;
-    case flatbuf::MessageHeader::SparseTensor:
-      throw UnsupportedTypeError(std::string(where) +
-                                 ": SparseTensor messages aren't supported; send a dense tensor or a table");
+    case flatbuf::MessageHeader::SparseTensor: return MessageKind::kSparseTensor;
     case flatbuf::MessageHeader::NONE: throw InvalidDataError(std::string(where) + ": the message has no header");
   }
   throw UnsupportedTypeError(std::string(where) + ": message header number " +
                              std::to_string(static_cast<int>(message.header_type())) + " isn't known to this version");
 }
 
-}  // namespace
-
 Message Message::parse(ByteSpan metadata, const Limits& limits, const char* where) {
   Message out;
-  if (reinterpret_cast<std::uintptr_t>(metadata.data()) % kFlatbufferAlignment != 0 &&
-      metadata.size() <= static_cast<std::uint64_t>(limits.max_metadata_bytes)) {
-    auto copy = std::make_shared_for_overwrite<std::uint64_t[]>(metadata.size() / sizeof(std::uint64_t) + 1);
-    std::memcpy(copy.get(), metadata.data(), metadata.size());
-    metadata = {reinterpret_cast<const std::byte*>(copy.get()), metadata.size()};
-    out.copy_ = std::move(copy);
-  }
-  const auto* root = verified_root<flatbuf::Message>(metadata, limits, where);
+  const auto* root = verified_root<flatbuf::Message>(aligned(metadata, limits, &out.copy_), limits, where);
   check_version(root->version(), where);
-  out.kind_ = read_kind(*root, where);
+  out.kind_ = kind_of(*root, where);
+  if (out.kind_ == MessageKind::kSparseTensor) {
+    throw UnsupportedTypeError(std::string(where) +
+                               ": SparseTensor messages aren't supported; send a dense tensor or a table");
+  }
   if (root->header() == nullptr) throw InvalidDataError(std::string(where) + ": the message's header is absent");
   if (root->body_length() < 0) {
     throw InvalidDataError(std::string(where) + ": the body's length is " + std::to_string(root->body_length()));

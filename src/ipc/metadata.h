@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "core/bytes.h"
@@ -128,14 +127,12 @@ class Encoder {
   // marker, no length. The message's custom metadata is the batch's.
   ByteSpan schema(const array::Schema& schema, std::span<const std::int64_t> features = {},
                   const array::Metadata& custom_metadata = {});
-  /// Writes the header of a normalized batch (array::normalized: offsets 0). Buffer offsets are written for a body that
-  /// is packed at 64-byte alignment. A null count of -1 becomes 0 if there is no bitmap; else it stays -1, because no
-  /// buffer is read here.
-  ByteSpan record_batch(const array::RecordBatch& batch);
-  ByteSpan dictionary_batch(const array::RecordBatch& values, std::int64_t id, bool is_delta);
-  /// The same for a body with the layout `body`, which has one range for each buffer.
-  ByteSpan record_batch(const array::RecordBatch& batch, const BodyLayout& body);
-  ByteSpan dictionary_batch(const array::RecordBatch& values, std::int64_t id, bool is_delta, const BodyLayout& body);
+  /// Writes the header of a normalized batch (array::normalized: offsets 0). Buffer offsets are those of `body`, which
+  /// has one range for each buffer; without it, those of a body that is packed at 64-byte alignment. A null count of -1
+  /// becomes 0 if there is no bitmap; else it stays -1, because no buffer is read here.
+  ByteSpan record_batch(const array::RecordBatch& batch, const BodyLayout* body = nullptr);
+  ByteSpan dictionary_batch(const array::RecordBatch& values, std::int64_t id, bool is_delta,
+                            const BodyLayout* body = nullptr);
   /// Writes a dense tensor whose data lies at `tensor.data` in its body. The body ends with the data, padded to 64.
   /// Throws InvalidDataError for a tensor that tensor_extent() refuses, or that is longer than its data.
   ByteSpan tensor(const TensorHeader& tensor);

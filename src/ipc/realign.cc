@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "crossdock/core/error.h"
-#include "ipc/internal/output_memory.h"
 
 namespace crossdock::ipc {
 namespace {
@@ -27,51 +26,37 @@ bool all_suit_everything(const std::vector<array::BufferView>& views) noexcept {
 
 }  // namespace
 
-struct Realigner::Impl {
-  std::int64_t most = 0;
-  OutputMemory memory;
-  std::vector<array::BufferView*> misaligned;
-
-  /// Lists the misaligned buffers. Returns the number of bytes that their copies take.
-  std::uint64_t find(const array::Schema& schema, const BatchHeader& header, const char* where,
-                     std::vector<array::BufferView>* views) {
-    misaligned.clear();
-    std::uint64_t total = 0;
-    array::BufferCursor at(header.variadic_counts);
-    for (const array::LayoutNode& node : schema.nodes()) {
-      at.enter(node);
-      for (std::uint8_t i = 0; i < node.type.n_buffers; ++i) {
-        array::BufferView& view = (*views)[at.first() + i];
-        if (address_of(view) % array::element_alignment(node.type.buffers[i], node.type.width) == 0) continue;
-        total += align_up(static_cast<std::uint64_t>(view.size), kCopyAlignment);
-        if (total > static_cast<std::uint64_t>(most)) {
-          throw InvalidDataError(std::string(where) +
-                                 ": copies of misaligned buffers would take more than the limit of " +
-                                 std::to_string(most) + " bytes (ipc::Limits::max_decompressed_bytes)");
-        }
-        misaligned.push_back(&view);
+std::uint64_t Realigner::find(const array::Schema& schema, const BatchHeader& header, const char* where,
+                              std::vector<array::BufferView>* views) {
+  misaligned_.clear();
+  std::uint64_t total = 0;
+  array::BufferCursor at(header.variadic_counts);
+  for (const array::LayoutNode& node : schema.nodes()) {
+    at.enter(node);
+    for (std::uint8_t i = 0; i < node.type.n_buffers; ++i) {
+      array::BufferView& view = (*views)[at.first() + i];
+      if (address_of(view) % array::element_alignment(node.type.buffers[i], node.type.width) == 0) continue;
+      total += align_up(static_cast<std::uint64_t>(view.size), kCopyAlignment);
+      if (total > static_cast<std::uint64_t>(most_)) {
+        throw InvalidDataError(std::string(where) +
+                               ": copies of misaligned buffers would take more than the limit of " +
+                               std::to_string(most_) + " bytes (ipc::Limits::max_decompressed_bytes)");
       }
+      misaligned_.push_back(&view);
     }
-    return total;
   }
-};
-
-Realigner::Realigner(const Limits& limits) : impl_(std::make_unique<Impl>()) {
-  impl_->most = limits.max_decompressed_bytes;
+  return total;
 }
-Realigner::~Realigner() = default;
-Realigner::Realigner(Realigner&&) noexcept = default;
-Realigner& Realigner::operator=(Realigner&&) noexcept = default;
 
 std::shared_ptr<const void> Realigner::realign(const array::Schema& schema, const BatchHeader& header,
                                                std::shared_ptr<const void> owner, const char* where,
                                                std::vector<array::BufferView>* views) {
   if (all_suit_everything(*views)) return owner;
-  const std::uint64_t total = impl_->find(schema, header, where, views);
-  if (impl_->misaligned.empty()) return owner;
-  const std::shared_ptr<std::byte> copies = impl_->memory.take(static_cast<std::size_t>(total));
+  const std::uint64_t total = find(schema, header, where, views);
+  if (misaligned_.empty()) return owner;
+  const std::shared_ptr<std::byte> copies = memory_.take(static_cast<std::size_t>(total));
   std::byte* to = copies.get();
-  for (array::BufferView* view : impl_->misaligned) {
+  for (array::BufferView* view : misaligned_) {
     if (view->size > 0) std::memcpy(to, view->data, static_cast<std::size_t>(view->size));
     view->data = to;
     to += align_up(static_cast<std::uint64_t>(view->size), kCopyAlignment);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "crossdock/array/record_batch.h"
+#include "ipc/internal/output_memory.h"
 #include "ipc/metadata.h"
 
 namespace crossdock::ipc {
@@ -13,10 +14,7 @@ namespace crossdock::ipc {
 /// bodies freed. One thread at a time; the batches may be dropped on any thread.
 class Realigner {
  public:
-  explicit Realigner(const Limits& limits = {});
-  ~Realigner();
-  Realigner(Realigner&&) noexcept;
-  Realigner& operator=(Realigner&&) noexcept;
+  explicit Realigner(const Limits& limits = {}) : most_(limits.max_decompressed_bytes) {}
 
   /// Copies the buffers whose address isn't a multiple of array::element_alignment() to 64-aligned memory, and changes
   /// their `*views` to the copies. Other buffers stay in their place.
@@ -30,8 +28,13 @@ class Realigner {
                                       std::vector<array::BufferView>* views);
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  /// Lists the misaligned buffers. Returns the number of bytes that their copies take.
+  std::uint64_t find(const array::Schema& schema, const BatchHeader& header, const char* where,
+                     std::vector<array::BufferView>* views);
+
+  std::int64_t most_;
+  OutputMemory memory_;
+  std::vector<array::BufferView*> misaligned_;
 };
 
 }  // namespace crossdock::ipc

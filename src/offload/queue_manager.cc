@@ -1,7 +1,5 @@
 #include "crossdock/offload/queue_manager.h"
 
-#include <utility>
-
 namespace crossdock::offload {
 namespace {
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "crossdock/array/record_batch.h"
 #include "crossdock/array/tensor.h"

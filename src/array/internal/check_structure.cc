@@ -7,7 +7,6 @@
 #include "array/internal/run_ends.h"
 #include "array/internal/text.h"
 #include "core/bytes.h"
-#include "crossdock/array/record_batch.h"
 #include "crossdock/core/error.h"
 
 namespace crossdock::array {

@@ -36,19 +36,14 @@ constexpr CUresult kInvalidValue = 1;
 constexpr CUresult kOutOfMemory = 2;
 constexpr CUresult kNotInitialized = 3;
 constexpr CUresult kDeinitialized = 4;
-constexpr CUresult kStubLibrary = 34;
 constexpr CUresult kNoDevice = 100;
 constexpr CUresult kInvalidDevice = 101;
 constexpr CUresult kInvalidContext = 201;
 constexpr CUresult kMapFailed = 205;
 constexpr CUresult kInvalidHandle = 400;
-constexpr CUresult kNotFound = 500;
 constexpr CUresult kNotReady = 600;
-constexpr CUresult kIllegalAddress = 700;
 constexpr CUresult kContextIsDestroyed = 709;
-constexpr CUresult kLaunchFailed = 719;
 constexpr CUresult kNotSupported = 801;
-constexpr CUresult kUnknown = 999;
 
 // CUdevice_attribute
 constexpr int kManagedMemory = 83;

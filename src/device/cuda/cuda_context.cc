@@ -5,12 +5,12 @@
 #include "allocation.h"
 #include "core/bytes.h"
 #include "crossdock/core/error.h"
+#include "device/internal/driver_checks.h"
 
 namespace crossdock::device::cuda {
 
 namespace {
 
-constexpr std::uint64_t kMost = std::uint64_t{1} << 48;
 // Smaller allocations may share a block of this size, and a handle opens the whole block to the importer.
 constexpr std::uint64_t kBlock = std::uint64_t{2} << 20;
 
@@ -35,13 +35,8 @@ CudaContext::CudaContext(std::shared_ptr<ContextHold> hold)
   check(api().device_get_count(&device_count_), "counting the devices");
 }
 
-std::string_view CudaContext::driver_name() const noexcept { return "cuda"; }
-
 void CudaContext::check_queue(const Queue& queue) const {
-  if (queue.device() != device_) {
-    throw InvalidArgumentError("the cuda driver was given a queue of " + to_string(queue.device()) + " for work on " +
-                               to_string(device_));
-  }
+  checks::queue("cuda", queue, device_);
   if (!queue.usable_here()) {
     throw InvalidArgumentError(
         "the cuda driver was given the per-thread default stream of another thread, which has no handle on this "
@@ -53,13 +48,7 @@ void CudaContext::check_memory(const BufferRef& memory, const char* what) const 
   const DeviceType type = memory.device.type;
   const bool cuda = type == DeviceType::kCuda || type == DeviceType::kCudaHost || type == DeviceType::kCudaManaged;
   const bool there = memory.device.id >= 0 && memory.device.id < device_count_;
-  if (cuda ? !there : !host_readable(type)) {
-    throw InvalidArgumentError("the cuda driver was given memory of " + to_string(memory.device) + " as " + what);
-  }
-  if (memory.data == nullptr && memory.size != 0) {
-    throw InvalidArgumentError("the cuda driver was given a null pointer to " + std::to_string(memory.size) +
-                               " bytes as " + what);
-  }
+  checks::memory("cuda", memory, cuda ? there : host_readable(type), what);
 }
 
 BufferRef CudaContext::memory(CUdeviceptr pointer, std::uint64_t size, MemoryKind kind) const noexcept {
@@ -84,9 +73,7 @@ Buffer CudaContext::allocate(std::uint64_t size, MemoryKind kind, Sharing sharin
   const Entered entered(*this, "allocating memory");
   deferred_.reclaim();
   if (size == 0) return {};
-  if (size > kMost) {
-    throw ResourceError("the cuda driver can't allocate " + std::to_string(size) + " bytes: more than 2^48");
-  }
+  checks::size("cuda", size);
 
   CUdeviceptr pointer = 0;
   CUevent allocated = nullptr;
@@ -175,11 +162,7 @@ void CudaContext::copy(const BufferRef& to, const BufferRef& from, const Queue& 
   check_queue(queue);
   check_memory(to, "the target of a copy");
   check_memory(from, "the source of a copy");
-  if (to.read_only) throw InvalidArgumentError("the cuda driver was given read-only memory as the target of a copy");
-  if (to.size != from.size) {
-    throw InvalidArgumentError("the cuda driver was asked to copy " + std::to_string(from.size) +
-                               " bytes into memory of " + std::to_string(to.size) + " bytes");
-  }
+  checks::copy("cuda", to, from);
   const bool from_device = from.device.type == DeviceType::kCuda;
   const bool to_device = to.device.type == DeviceType::kCuda;
   // Pinned and managed memory belongs to its device, too.
@@ -193,8 +176,6 @@ void CudaContext::copy(const BufferRef& to, const BufferRef& from, const Queue& 
                                to_string(to.device) + " to copy on " + to_string(device_));
   }
   if (to.size == 0) return;
-  if (to.overlaps(from))
-    throw InvalidArgumentError("the cuda driver was asked for a copy whose source and target overlap");
   const Entered entered(*this, "copying memory");
   const CUresult result = peers
                               ? api().memcpy_peer_async(to_address(to.data), context_of(to), to_address(from.data),

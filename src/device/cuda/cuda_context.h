@@ -17,7 +17,7 @@ class CudaContext final : public Context {
  public:
   explicit CudaContext(std::shared_ptr<ContextHold> hold);
 
-  std::string_view driver_name() const noexcept override;
+  std::string_view driver_name() const noexcept override { return "cuda"; }
   Device device() const noexcept override { return device_; }
 
   // cuda_context.cc
@@ -55,6 +55,8 @@ class CudaContext final : public Context {
   CudaLibrary& library() const noexcept { return hold_->library(); }
   void check(CUresult result, const char* doing) const { library().check(result, doing); }
   void check_queue(const Queue& queue) const;
+  /// Throws for an event whose query or wait had this result, and makes the event carry the failure of its work.
+  void fail_event(Event event, CUresult result, const char* doing) const;
   void check_memory(const BufferRef& memory, const char* what) const;
   /// Returns the BufferRef of memory of this device.
   BufferRef memory(CUdeviceptr pointer, std::uint64_t size, MemoryKind kind) const noexcept;

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <utility>
 
@@ -7,7 +6,7 @@
 #include "core/bytes.h"
 #include "crossdock/core/error.h"
 #include "cuda_context.h"
-#include "device/memory_handle.h"
+#include "device/internal/driver_checks.h"
 
 namespace crossdock::device::cuda {
 
@@ -53,18 +52,7 @@ MemoryHandle CudaContext::export_memory(const BufferRef& memory) {
 }
 
 Buffer CudaContext::import_memory(MemoryHandle handle, const std::string& where) {
-  if (handle.driver != driver_name()) {
-    throw ProtocolError(where + ": the cuda driver was given a memory handle of the driver \"" + handle.driver + "\"");
-  }
-  if (handle.opaque.size() != kOpaque) {
-    throw ProtocolError(where + ": a memory handle of the cuda driver has " + std::to_string(handle.opaque.size()) +
-                        " bytes instead of " + std::to_string(kOpaque));
-  }
-  const auto whole = load_le<std::uint64_t>(handle.opaque.data() + kSizeAt);
-  if (handle.size == 0 || handle.offset > whole || handle.size > whole - handle.offset) {
-    throw ProtocolError(where + ": a memory handle names " + std::to_string(handle.size) + " bytes at " +
-                        std::to_string(handle.offset) + " of " + std::to_string(whole));
-  }
+  checks::handle(driver_name(), handle, kOpaque, kSizeAt, where);
   const Entered entered(*this, "importing memory");
   const CUuuid device = uuid();
   if (std::memcmp(handle.opaque.data() + kUuidAt, &device, sizeof device) != 0) {

@@ -7,29 +7,21 @@ namespace crossdock::device::cuda {
 
 namespace {
 
-/// A stream of our own. Its destruction doesn't wait: CUDA finishes the stream's work before it frees the stream.
-struct OwnStream {
+/// A stream or an event of our own. The destruction of a stream doesn't wait: CUDA finishes the stream's work before it
+/// frees the stream.
+template <typename Native, auto kDestroy>
+struct Own {
   std::shared_ptr<ContextHold> hold;
-  CUstream stream = nullptr;
+  Native native = nullptr;
 
-  ~OwnStream() {
-    if (stream == nullptr || hold->library().in_child()) return;
+  ~Own() {
+    if (native == nullptr || hold->library().in_child()) return;
     const Current current(hold->library(), hold->native());
-    if (current.result() == kSuccess) hold->api().stream_destroy(stream);
+    if (current.result() == kSuccess) (hold->api().*kDestroy)(native);
   }
 };
-
-/// An event of our own. Other libraries get a pointer to its handle.
-struct OwnEvent {
-  std::shared_ptr<ContextHold> hold;
-  CUevent event = nullptr;
-
-  ~OwnEvent() {
-    if (event == nullptr || hold->library().in_child()) return;
-    const Current current(hold->library(), hold->native());
-    if (current.result() == kSuccess) hold->api().event_destroy(event);
-  }
-};
+using OwnStream = Own<CUstream, &Api::stream_destroy>;
+using OwnEvent = Own<CUevent, &Api::event_destroy>;
 
 CUevent handle_of(const Event& event) noexcept { return *static_cast<CUevent*>(event.native()); }
 
@@ -45,8 +37,8 @@ Queue CudaContext::make_queue() {
   const Entered entered(*this, "making a queue");
   auto own = std::make_shared<OwnStream>();
   own->hold = hold_;
-  check(api().stream_create(&own->stream, kStreamNonBlocking), "making a queue");
-  void* native = own->stream;
+  check(api().stream_create(&own->native, kStreamNonBlocking), "making a queue");
+  void* native = own->native;
   return {device_, native, std::move(own)};
 }
 
@@ -82,12 +74,18 @@ Event CudaContext::record(const Queue& queue) {
   const Entered entered(*this, "recording an event");
   auto own = std::make_shared<OwnEvent>();
   own->hold = hold_;
-  check(api().event_create(&own->event, kEventDisableTiming), "making an event");
-  const CUresult result = api().event_record(own->event, queue.native());
-  void* native = &own->event;
+  check(api().event_create(&own->native, kEventDisableTiming), "making an event");
+  const CUresult result = api().event_record(own->native, queue.native());
+  void* native = &own->native;  // other libraries get a pointer to the handle
   if (result == kSuccess) return {native, std::move(own)};
   if (of_the_call(result)) library().fail(result, "recording an event");
   return Event::failed(std::make_shared<const Error>(library().error(result, "running the work before an event")));
+}
+
+void CudaContext::fail_event(Event event, CUresult result, const char* doing) const {
+  if (of_the_call(result)) library().fail(result, doing);
+  event.fail(std::make_shared<const Error>(library().error(result, "running the work before an event")));
+  event.check();
 }
 
 bool CudaContext::query(const Event& event) {
@@ -99,9 +97,7 @@ bool CudaContext::query(const Event& event) {
     deferred_.reclaim();
     return true;
   }
-  if (of_the_call(result)) library().fail(result, "querying an event");
-  Event(event).fail(std::make_shared<const Error>(library().error(result, "running the work before an event")));
-  event.check();
+  fail_event(event, result, "querying an event");
   return true;
 }
 
@@ -110,9 +106,7 @@ void CudaContext::wait(const Event& event) {
   const Entered entered(*this, "waiting for an event");
   const CUresult result = api().event_synchronize(handle_of(event));
   if (result == kSuccess) return deferred_.reclaim();
-  if (of_the_call(result)) library().fail(result, "waiting for an event");
-  Event(event).fail(std::make_shared<const Error>(library().error(result, "running the work before an event")));
-  event.check();
+  fail_event(event, result, "waiting for an event");
 }
 
 DeferredFreeList::Watch CudaContext::watch(const std::shared_ptr<ContextHold>& hold) {

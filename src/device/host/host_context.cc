@@ -11,8 +11,7 @@
 
 #include "core/memory_limit.h"
 #include "crossdock/core/error.h"
-#include "device/memory_handle.h"
-#include "device/region_table.h"
+#include "device/internal/driver_checks.h"
 
 namespace crossdock::device {
 
@@ -20,32 +19,15 @@ namespace {
 
 constexpr std::string_view kName = "host";
 constexpr std::uint64_t kAlignment = 64;
-constexpr std::uint64_t kMost = std::uint64_t{1} << kOffsetBits;
 
-void check_queue(const Queue& queue) {
-  if (queue.device() != Device{}) {
-    throw InvalidArgumentError("the host driver was given a queue of " + to_string(queue.device()));
-  }
-}
+void check_queue(const Queue& queue) { checks::queue(kName, queue, {}); }
 
 void check_memory(const BufferRef& memory, const char* what) {
-  if (!host_readable(memory.device.type)) {
-    throw InvalidArgumentError("the host driver was given memory of " + to_string(memory.device) + " as " + what);
-  }
-  if (memory.data == nullptr && memory.size != 0) {
-    throw InvalidArgumentError("the host driver was given a null pointer to " + std::to_string(memory.size) +
-                               " bytes as " + what);
-  }
+  checks::memory(kName, memory, host_readable(memory.device.type), what);
 }
 
 BufferRef host_memory(void* data, std::uint64_t size, bool read_only) noexcept {
   return {.data = data, .size = size, .device = {}, .kind = MemoryKind::kHost, .read_only = read_only};
-}
-
-bool overlap(const BufferRef& a, const BufferRef& b) noexcept {
-  const auto start_a = reinterpret_cast<std::uintptr_t>(a.data);
-  const auto start_b = reinterpret_cast<std::uintptr_t>(b.data);
-  return start_a < start_b ? start_b - start_a < a.size : start_a - start_b < b.size;
 }
 
 }  // namespace
@@ -68,15 +50,11 @@ std::shared_ptr<Region> HostExports::find(const void* pointer, std::uint64_t siz
   return region && region->contains(pointer, size) ? region : nullptr;
 }
 
-std::string_view HostContext::driver_name() const noexcept { return kName; }
-
 Buffer HostContext::allocate(std::uint64_t size, MemoryKind kind, Sharing sharing, const Queue& queue) {
   check_queue(queue);
   if (kind != MemoryKind::kHost) throw UnsupportedError("the host driver has host memory only");
   if (size == 0) return {};
-  if (size > kMost) {
-    throw ResourceError("the host driver can't allocate " + std::to_string(size) + " bytes: more than 2^48");
-  }
+  checks::size(kName, size);
   if (sharing == Sharing::kExportable) {
     std::shared_ptr<Region> region = Region::make_recycled(size, "crossdock-host");
     exports_->add(region);
@@ -109,15 +87,8 @@ void HostContext::copy(const BufferRef& to, const BufferRef& from, const Queue& 
   check_queue(queue);
   check_memory(to, "the target of a copy");
   check_memory(from, "the source of a copy");
-  if (to.read_only) throw InvalidArgumentError("the host driver was given read-only memory as the target of a copy");
-  if (to.size != from.size) {
-    throw InvalidArgumentError("the host driver was asked to copy " + std::to_string(from.size) +
-                               " bytes into memory of " + std::to_string(to.size) + " bytes");
-  }
-  if (to.size == 0) return;
-  if (overlap(to, from))
-    throw InvalidArgumentError("the host driver was asked for a copy whose source and target overlap");
-  std::memcpy(to.data, from.data, to.size);
+  checks::copy(kName, to, from);
+  if (to.size != 0) std::memcpy(to.data, from.data, to.size);
 }
 
 PointerInfo HostContext::describe(const void* pointer) const {
@@ -156,19 +127,8 @@ MemoryHandle HostContext::export_memory(const BufferRef& memory) {
 }
 
 Buffer HostContext::import_memory(MemoryHandle handle, const std::string& where) {
-  if (handle.driver != kName) {
-    throw ProtocolError(where + ": the host driver was given a memory handle of the driver \"" + handle.driver + "\"");
-  }
-  if (handle.opaque.size() != sizeof(std::uint64_t)) {
-    throw ProtocolError(where + ": a memory handle of the host driver has " + std::to_string(handle.opaque.size()) +
-                        " bytes instead of 8");
-  }
+  const std::uint64_t whole = checks::handle(kName, handle, sizeof(std::uint64_t), 0, where);
   if (!handle.descriptor) throw ProtocolError(where + ": a memory handle of the host driver lacks its descriptor");
-  const auto whole = load_le<std::uint64_t>(handle.opaque.data());
-  if (handle.size == 0 || handle.offset > whole || handle.size > whole - handle.offset) {
-    throw ProtocolError(where + ": a memory handle names " + std::to_string(handle.size) + " bytes at " +
-                        std::to_string(handle.offset) + " of " + std::to_string(whole));
-  }
   const std::shared_ptr<const Region> region =
       Region::adopt(std::move(handle.descriptor), RegionKind::kRecycled, whole, {}, where);
   auto* data = const_cast<std::byte*>(region->data()) + handle.offset;

@@ -27,7 +27,7 @@ class HostContext final : public Context {
  public:
   HostContext() : exports_(std::make_shared<HostExports>()) {}
 
-  std::string_view driver_name() const noexcept override;
+  std::string_view driver_name() const noexcept override { return "host"; }
   Device device() const noexcept override { return {}; }
 
   Buffer allocate(std::uint64_t size, MemoryKind kind, Sharing sharing, const Queue& queue) override;

@@ -11,16 +11,9 @@
 namespace crossdock::device {
 namespace {
 
-using changing::Content;
-
 struct Mapping {
   std::uint64_t size;
-  Content content;
-};
-
-struct Found {
-  std::uint64_t left;  ///< Bytes to the mapping's end.
-  Content content;
+  RegionKind kind;
 };
 
 struct Mappings {
@@ -40,7 +33,7 @@ void before_fork() { mappings().mutex.lock(); }
 void after_fork_in_parent() { mappings().mutex.unlock(); }
 void after_fork_in_child() {
   Mappings& all = mappings();
-  std::erase_if(all.by_start, [](const auto& entry) { return entry.second.content == Content::kRecycled; });
+  std::erase_if(all.by_start, [](const auto& entry) { return entry.second.kind == RegionKind::kRecycled; });
   all.counted();
   all.mutex.unlock();
 }
@@ -56,7 +49,8 @@ Mappings& mappings() {
 
 std::uintptr_t address_of(const void* pointer) noexcept { return reinterpret_cast<std::uintptr_t>(pointer); }
 
-std::optional<Found> find(const void* pointer) noexcept {
+/// Returns the rest of a mapping, from `pointer` on.
+std::optional<Mapping> find(const void* pointer) noexcept {
   Mappings& all = mappings();
   // A caller has a pointer into a mapping from the region, which was listed before that.
   if (all.count.load(std::memory_order_relaxed) == 0) return std::nullopt;
@@ -66,17 +60,17 @@ std::optional<Found> find(const void* pointer) noexcept {
   const auto& [start, mapping] = *--after;
   const std::uint64_t distance = address_of(pointer) - start;
   if (distance >= mapping.size) return std::nullopt;
-  return Found{mapping.size - distance, mapping.content};
+  return Mapping{mapping.size - distance, mapping.kind};
 }
 
 }  // namespace
 
 namespace changing {
 
-void add(const void* start, std::uint64_t size, Content content) {
+void add(const void* start, std::uint64_t size, RegionKind kind) {
   Mappings& all = mappings();
   const std::lock_guard lock(all.mutex);
-  all.by_start.emplace(address_of(start), Mapping{size, content});
+  all.by_start.emplace(address_of(start), Mapping{size, kind});
   all.counted();
 }
 
@@ -90,13 +84,13 @@ void remove(const void* start) noexcept {
 }  // namespace changing
 
 std::optional<std::uint64_t> bytes_left_in_changing_memory(const void* pointer) noexcept {
-  const std::optional<Found> found = find(pointer);
-  return found ? std::optional(found->left) : std::nullopt;
+  const std::optional<Mapping> rest = find(pointer);
+  return rest ? std::optional(rest->size) : std::nullopt;
 }
 
 bool in_mapped_file(const void* pointer) noexcept {
-  const std::optional<Found> found = find(pointer);
-  return found && found->content == Content::kFile;
+  const std::optional<Mapping> rest = find(pointer);
+  return rest && rest->kind == RegionKind::kFile;
 }
 
 }  // namespace crossdock::device

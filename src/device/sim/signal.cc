@@ -1,7 +1,5 @@
 #include "signal.h"
 
-#include <utility>
-
 #include "crossdock/core/error.h"
 #include "world.h"
 
@@ -9,7 +7,20 @@ namespace crossdock::device::sim {
 
 namespace {
 
-std::int32_t status_of(const Error& error) noexcept { return -static_cast<std::int32_t>(error.code()); }
+/// Calls `function`, which returns a status. Returns the code of what it throws, below 0, and keeps the text.
+template <typename Function>
+std::int32_t guarded(Signal& signal, Function function) noexcept {
+  auto code = ErrorCode::kResource;
+  try {
+    return function();
+  } catch (const Error& error) {
+    code = error.code();
+    signal.note(error.what());
+  } catch (const std::exception& error) {
+    signal.note(error.what());
+  }
+  return -static_cast<std::int32_t>(code);
+}
 
 }  // namespace
 
@@ -36,30 +47,16 @@ void Signal::note(const std::string& error) noexcept {
 }
 
 std::int32_t Signal::query_entry(crossdock_sim_event* self) noexcept {
-  auto* signal = static_cast<Signal*>(self);
-  try {
-    return signal->world_->query(*signal) ? 1 : 0;
-  } catch (const Error& error) {
-    signal->note(error.what());
-    return status_of(error);
-  } catch (const std::exception& error) {
-    signal->note(error.what());
-    return -static_cast<std::int32_t>(ErrorCode::kResource);
-  }
+  auto& signal = static_cast<Signal&>(*self);
+  return guarded(signal, [&] { return signal.world_->query(signal) ? 1 : 0; });
 }
 
 std::int32_t Signal::wait_entry(crossdock_sim_event* self) noexcept {
-  auto* signal = static_cast<Signal*>(self);
-  try {
-    signal->world_->wait(*signal);
+  auto& signal = static_cast<Signal&>(*self);
+  return guarded(signal, [&] {
+    signal.world_->wait(signal);
     return 0;
-  } catch (const Error& error) {
-    signal->note(error.what());
-    return status_of(error);
-  } catch (const std::exception& error) {
-    signal->note(error.what());
-    return -static_cast<std::int32_t>(ErrorCode::kResource);
-  }
+  });
 }
 
 const char* Signal::error_entry(crossdock_sim_event* self) noexcept {

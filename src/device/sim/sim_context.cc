@@ -4,7 +4,7 @@
 
 #include "core/bytes.h"
 #include "crossdock/core/error.h"
-#include "device/memory_handle.h"
+#include "device/internal/driver_checks.h"
 
 namespace crossdock::device::sim {
 
@@ -35,10 +35,7 @@ WorkQueue& queue_of(void* native, const World& world) {
 }
 
 WorkQueue& SimContext::check_queue(const Queue& queue) const {
-  if (queue.device() != device_) {
-    throw InvalidArgumentError("the sim driver was given a queue of " + to_string(queue.device()) + " for " +
-                               to_string(device_));
-  }
+  checks::queue(kName, queue, device_);
   return queue_of(queue.native(), *world_);
 }
 
@@ -49,11 +46,9 @@ Buffer SimContext::allocate(std::uint64_t size, MemoryKind kind, Sharing sharing
   world_->check_device(device_);
   WorkQueue& work = check_queue(queue);
   if (size == 0) return {};
-  const BufferRef memory{.data = nullptr, .size = size, .device = device_, .kind = kind, .read_only = false};
   std::shared_ptr<View> view = world_->allocate(size, device_, kind, sharing == Sharing::kExportable, work);
-  BufferRef placed = memory;
-  placed.data = view->address();
-  return {placed, world_->own(std::move(view))};
+  const BufferRef memory{.data = view->address(), .size = size, .device = device_, .kind = kind, .read_only = false};
+  return {memory, world_->own(std::move(view))};
 }
 
 Buffer SimContext::adopt(const BufferRef& memory, std::shared_ptr<void> owner) {
@@ -123,23 +118,11 @@ MemoryHandle SimContext::export_memory(const BufferRef& memory) {
 Buffer SimContext::import_memory(MemoryHandle handle, const std::string& where) {
   world_->enter(SimVerb::kImportMemory);
   world_->check_device(device_);
-  if (handle.driver != kName) {
-    throw ProtocolError(where + ": the sim driver was given a memory handle of the driver \"" + handle.driver + "\"");
-  }
-  if (handle.opaque.size() != kOpaque) {
-    throw ProtocolError(where + ": a memory handle of the sim driver has " + std::to_string(handle.opaque.size()) +
-                        " bytes instead of " + std::to_string(kOpaque));
-  }
+  const std::uint64_t whole = checks::handle(kName, handle, kOpaque, 0, where);
   if (!handle.descriptor) throw ProtocolError(where + ": a memory handle of the sim driver lacks its descriptor");
-  const auto whole = load_le<std::uint64_t>(handle.opaque.data());
   const auto kind = load_le<std::uint64_t>(handle.opaque.data() + sizeof(std::uint64_t));
   if (kind > static_cast<std::uint64_t>(MemoryKind::kShared)) {
     throw ProtocolError(where + ": a memory handle of the sim driver is of the memory kind " + std::to_string(kind));
-  }
-  constexpr std::uint64_t kMost = std::uint64_t{1} << 47;
-  if (handle.size == 0 || whole > kMost || handle.offset > whole || handle.size > whole - handle.offset) {
-    throw ProtocolError(where + ": a memory handle names " + std::to_string(handle.size) + " bytes at " +
-                        std::to_string(handle.offset) + " of " + std::to_string(whole));
   }
   const auto memory_kind = static_cast<MemoryKind>(kind);
   std::shared_ptr<View> view = world_->import(std::move(handle.descriptor), whole, device_, memory_kind, where);
@@ -210,13 +193,15 @@ Event SimContext::record(const Queue& queue) {
   return event;
 }
 
+void SimContext::see_other(crossdock_sim_event& event, std::int32_t status) {
+  world_->see_other();
+  if (status >= 0) return;
+  const auto failure = failure_of(event, status);
+  throw_error(failure->code(), failure->what());
+}
+
 bool SimContext::query(const Event& event) {
-  if (event.native() == nullptr) {
-    world_->enter(SimVerb::kQuery);
-    event.check();
-    return true;
-  }
-  crossdock_sim_event* native = check_native(event.native());
+  crossdock_sim_event* native = event.native() != nullptr ? check_native(event.native()) : nullptr;
   if (Signal* signal = ours(native)) {
     const bool done = world_->query(*signal);
     event.check();
@@ -224,35 +209,21 @@ bool SimContext::query(const Event& event) {
   }
   world_->enter(SimVerb::kQuery);
   event.check();
+  if (native == nullptr) return true;
   const std::int32_t status = native->query(native);
-  if (status != 0) world_->see_other();
-  if (status < 0) {
-    const auto failure = failure_of(*native, status);
-    throw_error(failure->code(), failure->what());
-  }
+  if (status != 0) see_other(*native, status);
   return status != 0;
 }
 
 void SimContext::wait(const Event& event) {
-  if (event.native() == nullptr) {
-    world_->enter(SimVerb::kWait);
-    event.check();
-    return;
-  }
-  crossdock_sim_event* native = check_native(event.native());
+  crossdock_sim_event* native = event.native() != nullptr ? check_native(event.native()) : nullptr;
   if (Signal* signal = ours(native)) {
     world_->wait(*signal);
-    event.check();
-    return;
+    return event.check();
   }
   world_->enter(SimVerb::kWait);
   event.check();
-  const std::int32_t status = native->wait(native);
-  world_->see_other();
-  if (status < 0) {
-    const auto failure = failure_of(*native, status);
-    throw_error(failure->code(), failure->what());
-  }
+  if (native != nullptr) see_other(*native, native->wait(native));
 }
 
 }  // namespace crossdock::device::sim

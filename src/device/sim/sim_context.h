@@ -54,6 +54,8 @@ class SimContext final : public Context {
   WorkQueue& check_queue(const Queue& queue) const;
   /// Returns the signal of an event of this world; null for an event of another library or another driver.
   Signal* ours(crossdock_sim_event* native) const noexcept;
+  /// Notes that the host has seen an event of another library to be over. Throws if `status` says that it failed.
+  void see_other(crossdock_sim_event& event, std::int32_t status);
 
   std::shared_ptr<World> world_;
   Device device_;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include "crossdock/core/error.h"
@@ -84,10 +85,9 @@ class Simulated final : public SimDriver {
 std::string_view sim_verb_name(SimVerb verb) noexcept { return kVerbNames[static_cast<std::size_t>(verb)]; }
 
 std::optional<SimVerb> sim_verb_of(std::string_view name) noexcept {
-  for (std::size_t verb = 0; verb < kSimVerbs; ++verb) {
-    if (kVerbNames[verb] == name) return static_cast<SimVerb>(verb);
-  }
-  return std::nullopt;
+  const auto* const found = std::ranges::find(kVerbNames, name);
+  if (found == kVerbNames.end()) return std::nullopt;
+  return static_cast<SimVerb>(found - kVerbNames.begin());
 }
 
 std::shared_ptr<const void> sim_release_clock() noexcept { return sim::release_clock(); }

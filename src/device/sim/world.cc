@@ -1,12 +1,8 @@
 #include "world.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <iterator>
 #include <new>
-#include <utility>
 
 #include "core/bytes.h"
 #include "crossdock/core/error.h"
@@ -208,8 +204,7 @@ std::shared_ptr<View> World::allocate(std::uint64_t size, Device device, MemoryK
   std::shared_ptr<View> view = add_view(block, size, device, kind);
   const std::lock_guard lock(mutex_);
   if (exportable) {
-    struct stat status {};
-    if (::fstat(descriptor.get(), &status) != 0) throw_errno(errno, "inspecting memory of the sim driver");
+    const struct stat status = memfd::inspect(descriptor.get(), "memory of the sim driver");
     std::erase_if(shared_, [](const auto& known) { return known.second.expired(); });
     shared_[{status.st_dev, status.st_ino}] = block;
     view->descriptor = std::move(descriptor);
@@ -228,8 +223,7 @@ std::shared_ptr<View> World::import(UniqueFd fd, std::uint64_t whole, Device dev
   const std::uint64_t mapped = align_up(whole, memfd::page_size());
   const std::string fault = memfd::fault_of(fd, kShareSeals, mapped, where);
   if (!fault.empty()) throw ProtocolError(where + ": a memory handle of the sim driver can't be trusted: " + fault);
-  struct stat status {};
-  if (::fstat(fd.get(), &status) != 0) throw_errno(errno, where + ": inspecting memory of the sim driver");
+  const struct stat status = memfd::inspect(fd.get(), where + ": memory of the sim driver");
   std::shared_ptr<Block> block;
   {
     const std::lock_guard lock(mutex_);
@@ -389,8 +383,12 @@ void World::protect(const Block& block) {
 }
 
 void World::see(Point& point) {
-  point.clock().see();
-  restore_host_access();
+  {
+    const std::lock_guard lock(mutex_);
+    point.clock().see();
+    restore_host_access();
+  }
+  deliver(point);
 }
 
 void World::restore_host_access() {
@@ -615,11 +613,7 @@ bool World::query(Signal& signal) {
   enter(SimVerb::kQuery);
   const std::shared_ptr<Point>& point = signal.point();
   if (!point->done()) return false;
-  {
-    const std::lock_guard lock(mutex_);
-    see(*point);
-  }
-  deliver(*point);
+  see(*point);
   return true;
 }
 
@@ -627,11 +621,7 @@ void World::wait(Signal& signal) {
   enter(SimVerb::kWait);
   const std::shared_ptr<Point>& point = signal.point();
   point->wait();
-  {
-    const std::lock_guard lock(mutex_);
-    see(*point);
-  }
-  deliver(*point);
+  see(*point);
 }
 
 }  // namespace crossdock::device::sim

@@ -126,6 +126,8 @@ class World : public std::enable_shared_from_this<World> {
   /// Call it with the lock held.
   void delay_free(const BufferRef& memory, const Clock& clock);
   void check_room(std::uint64_t size, const Device& device) const;
+  /// Notes that the host knows a complete event, then throws like deliver().
+  void see(Point& point);
   // Call the next ones with the lock held.
   std::shared_ptr<View> find_locked(const void* pointer) const;
   Place resolve(const BufferRef& memory, const char* what) const;
@@ -133,7 +135,6 @@ class World : public std::enable_shared_from_this<World> {
   std::shared_ptr<const Error> check_order(const Access& next, const AccessLog& log, const WorkQueue& queue);
   std::shared_ptr<const Error> injected_work(const WorkQueue& queue);
   void protect(const Block& block);
-  void see(Point& point);
   /// Forgets host accesses that are done, and gives the host access again to pages without pending work.
   void restore_host_access();
   std::chrono::steady_clock::time_point due() const;

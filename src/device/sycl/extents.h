@@ -22,7 +22,7 @@ class Extents {
 
  private:
   mutable std::mutex mutex_;
-  std::map<std::uintptr_t, std::uint64_t> sizes_;
+  std::map<const void*, std::uint64_t> sizes_;
 };
 
 }  // namespace crossdock::device::sycl

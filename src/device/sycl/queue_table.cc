@@ -1,8 +1,8 @@
 #include "queue_table.h"
 
-#include <mutex>
 #include <utility>
 
+#include "crossdock/core/error.h"
 #include "sycl_library.h"
 
 namespace crossdock::device::sycl {
@@ -63,6 +63,7 @@ std::shared_ptr<SyclQueue> QueueTable::wrap(const std::shared_ptr<SyclLibrary>& 
 }
 
 std::shared_ptr<SyclQueue> QueueTable::wrap_theirs(const std::shared_ptr<SyclLibrary>& library, void* native) {
+  if (native == nullptr) throw InvalidArgumentError("the sycl driver was given a null sycl::queue");
   auto entry = wrap(library, native);
   if (!entry->noted.exchange(true, std::memory_order_relaxed)) note_wrapped(entry);
   return entry;
@@ -88,10 +89,13 @@ void QueueTable::close() noexcept {
   }
 }
 
-const SyclQueue* QueueTable::find(const Queue& queue) const {
+const SyclQueue& QueueTable::find(const Queue& queue) const {
   const std::shared_lock lock(mutex_);
   const auto found = by_native_.find(queue.native());
-  return found != by_native_.end() && found->second->device == queue.device() ? found->second : nullptr;
+  if (found == by_native_.end() || found->second->device != queue.device()) {
+    throw InvalidArgumentError("the sycl driver was given a queue that it has neither made nor wrapped");
+  }
+  return *found->second;
 }
 
 std::vector<std::shared_ptr<SyclQueue>> QueueTable::all() const {

@@ -48,9 +48,10 @@ class QueueTable {
   /// InvalidArgumentError if SYCL doesn't list the queue's device, SystemError.
   std::shared_ptr<SyclQueue> wrap(const std::shared_ptr<SyclLibrary>& library, void* native);
   /// Returns the same as wrap(), for a queue that another library holds and may pass again. Keeps it for a while.
+  /// Throws InvalidArgumentError for null, too.
   std::shared_ptr<SyclQueue> wrap_theirs(const std::shared_ptr<SyclLibrary>& library, void* native);
-  /// Returns the entry of a Queue, which keeps it alive; null if it isn't in this table.
-  const SyclQueue* find(const Queue& queue) const;
+  /// Returns the entry of a Queue, which keeps it alive. Throws InvalidArgumentError if it isn't in this table.
+  const SyclQueue& find(const Queue& queue) const;
   /// Releases the queues that are held only because they were wrapped lately, and holds none from now on. Queues hold
   /// the library, and the library holds this table.
   void close() noexcept;

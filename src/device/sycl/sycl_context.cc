@@ -4,6 +4,7 @@
 
 #include "async_error.h"
 #include "crossdock/core/error.h"
+#include "device/internal/driver_checks.h"
 #include "event_wait.h"
 
 namespace crossdock::device::sycl {
@@ -30,19 +31,10 @@ SyclContext::~SyclContext() {
   if (!library_->in_child()) flush_frees();
 }
 
-std::string_view SyclContext::driver_name() const noexcept { return "sycl"; }
-
 const SyclQueue& SyclContext::look_up(const Queue& queue) const {
   library_->check_fork();
-  if (queue.device() != device_) {
-    throw InvalidArgumentError("the sycl driver was given a queue of " + to_string(queue.device()) + " for work on " +
-                               to_string(device_));
-  }
-  const SyclQueue* found = library_->queues().find(queue);
-  if (found == nullptr) {
-    throw InvalidArgumentError("the sycl driver was given a queue that it has neither made nor wrapped");
-  }
-  return *found;
+  checks::queue("sycl", queue, device_);
+  return library_->queues().find(queue);
 }
 
 Queue SyclContext::make_queue() {
@@ -54,13 +46,9 @@ Queue SyclContext::make_queue() {
 
 Queue SyclContext::wrap_queue(void* native, std::shared_ptr<void> owner) {
   library_->check_fork();
-  if (native == nullptr) throw InvalidArgumentError("the sycl driver was given a null sycl::queue");
-  const std::shared_ptr<SyclQueue> queue = library_->queues().wrap_theirs(library_, native);
-  if (queue->device != device_) {
-    throw InvalidArgumentError("the sycl driver was given a queue of " + to_string(queue->device) + " to use on " +
-                               to_string(device_));
-  }
-  return queue->queue(std::move(owner));
+  Queue queue = library_->queues().wrap_theirs(library_, native)->queue(std::move(owner));
+  checks::queue("sycl", queue, device_);
+  return queue;
 }
 
 void SyclContext::order_after(const Queue& queue, const Event& event) {

@@ -3,7 +3,6 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
-#include <string>
 #include <vector>
 
 #include "crossdock/device/driver.h"
@@ -23,7 +22,7 @@ class SyclContext final : public Context {
   SyclContext(const SyclContext&) = delete;
   SyclContext& operator=(const SyclContext&) = delete;
 
-  std::string_view driver_name() const noexcept override;
+  std::string_view driver_name() const noexcept override { return "sycl"; }
   Device device() const noexcept override { return device_; }
 
   // sycl_memory.cc

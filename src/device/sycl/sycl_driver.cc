@@ -100,7 +100,6 @@ class OurDriver final : public SyclDriver {
 
   Queue wrap_queue(void* native, std::shared_ptr<void> owner) override {
     library_->devices();
-    if (native == nullptr) throw InvalidArgumentError("the sycl driver was given a null sycl::queue");
     return library_->queues().wrap_theirs(library_, native)->queue(std::move(owner));
   }
 
@@ -182,11 +181,7 @@ class OurDriver final : public SyclDriver {
 
   const SyclQueue& look_up(const Queue& queue) const {
     library_->check_fork();
-    const SyclQueue* found = library_->queues().find(queue);
-    if (found == nullptr) {
-      throw InvalidArgumentError("the sycl driver was given a queue that it has neither made nor wrapped");
-    }
-    return *found;
+    return library_->queues().find(queue);
   }
 
   /// Returns the device `number` of a context, or the first part of that device in it; null if the context has neither.

@@ -3,13 +3,13 @@
 #include <utility>
 
 #include "crossdock/core/error.h"
+#include "device/internal/driver_checks.h"
 #include "sycl_context.h"
 
 namespace crossdock::device::sycl {
 
 namespace {
 
-constexpr std::uint64_t kMost = std::uint64_t{1} << 48;
 constexpr std::size_t kAlignment = 64;
 
 }  // namespace
@@ -17,13 +17,7 @@ constexpr std::size_t kAlignment = 64;
 void SyclContext::check_memory(const BufferRef& memory, const char* what) const {
   const bool ours = memory.device.type == DeviceType::kOneApi;
   const bool there = memory.device.id >= 0 && memory.device.id < device_count_;
-  if (ours ? !there : !host_readable(memory.device.type)) {
-    throw InvalidArgumentError("the sycl driver was given memory of " + to_string(memory.device) + " as " + what);
-  }
-  if (memory.data == nullptr && memory.size != 0) {
-    throw InvalidArgumentError("the sycl driver was given a null pointer to " + std::to_string(memory.size) +
-                               " bytes as " + what);
-  }
+  checks::memory("sycl", memory, ours ? there : host_readable(memory.device.type), what);
 }
 
 Buffer SyclContext::allocate(std::uint64_t size, MemoryKind kind, Sharing sharing, const Queue& queue) {
@@ -43,9 +37,7 @@ Buffer SyclContext::allocate(std::uint64_t size, MemoryKind kind, Sharing sharin
                            " memory on " + to_string(device_) + ": the device has none");
   }
   if (size == 0) return {};
-  if (size > kMost) {
-    throw ResourceError("the sycl driver can't allocate " + std::to_string(size) + " bytes: more than 2^48");
-  }
+  checks::size("sycl", size);
   const auto allocate = host ? api().alloc_host : shared ? api().alloc_shared : api().alloc_device;
   void* memory = allocate(kAlignment, size, on.native);
   if (memory == nullptr) {
@@ -146,14 +138,8 @@ Event SyclContext::copy_recorded(const BufferRef& to, const BufferRef& from, con
 Owned<OpaqueEvent> SyclContext::start_copy(const SyclQueue& on, const BufferRef& to, const BufferRef& from) {
   check_memory(to, "the target of a copy");
   check_memory(from, "the source of a copy");
-  if (to.read_only) throw InvalidArgumentError("the sycl driver was given read-only memory as the target of a copy");
-  if (to.size != from.size) {
-    throw InvalidArgumentError("the sycl driver was asked to copy " + std::to_string(from.size) +
-                               " bytes into memory of " + std::to_string(to.size) + " bytes");
-  }
+  checks::copy("sycl", to, from);
   if (to.size == 0) return library_->own(EventRef{});
-  if (to.overlaps(from))
-    throw InvalidArgumentError("the sycl driver was asked for a copy whose source and target overlap");
   flush_frees();
   check_reach(on, to);
   check_reach(on, from);

@@ -14,14 +14,6 @@ constexpr std::int64_t kMostPerLz4Byte = 255;
 constexpr std::int64_t kMostPerZstdByte = 32 << 10;
 constexpr std::int64_t kSlack = 1 << 10;
 
-struct FreeLz4 {
-  void operator()(LZ4F_dctx* context) const noexcept { LZ4F_freeDecompressionContext(context); }
-};
-struct FreeZstd {
-  void operator()(ZSTD_DCtx* context) const noexcept { ZSTD_freeDCtx(context); }
-  void operator()(ZSTD_CCtx* context) const noexcept { ZSTD_freeCCtx(context); }
-};
-
 constexpr const char* kNoMemory = "there is no memory for the codec";
 constexpr const char* kTooLong = "it decompresses to more bytes than its length prefix says";
 constexpr const char* kTooShort = "it decompresses to fewer bytes than its length prefix says";
@@ -85,36 +77,23 @@ std::int64_t most_decompressed(Codec codec, std::int64_t compressed) noexcept {
   return most;
 }
 
-struct BufferDecoder::Contexts {
-  std::unique_ptr<LZ4F_dctx, FreeLz4> lz4;
-  std::unique_ptr<ZSTD_DCtx, FreeZstd> zstd;
-};
-
-BufferDecoder::BufferDecoder() : contexts_(std::make_unique<Contexts>()) {}
-BufferDecoder::~BufferDecoder() = default;
-BufferDecoder::BufferDecoder(BufferDecoder&&) noexcept = default;
+void FreeContext::operator()(LZ4F_dctx_s* context) const noexcept { LZ4F_freeDecompressionContext(context); }
+void FreeContext::operator()(ZSTD_CCtx_s* context) const noexcept { ZSTD_freeCCtx(context); }
+void FreeContext::operator()(ZSTD_DCtx_s* context) const noexcept { ZSTD_freeDCtx(context); }
 
 const char* BufferDecoder::decode(Codec codec, ByteSpan from, MutableByteSpan to) noexcept {
   if (codec == Codec::kLz4Frame) {
-    if (!contexts_->lz4) {
+    if (!lz4_) {
       LZ4F_dctx* made = nullptr;
       if (LZ4F_isError(LZ4F_createDecompressionContext(&made, LZ4F_VERSION)) != 0) return kNoMemory;
-      contexts_->lz4.reset(made);
+      lz4_.reset(made);
     }
-    return decode_lz4(contexts_->lz4.get(), from, to);
+    return decode_lz4(lz4_.get(), from, to);
   }
-  if (!contexts_->zstd) contexts_->zstd.reset(ZSTD_createDCtx());
-  if (!contexts_->zstd) return kNoMemory;
-  return decode_zstd(contexts_->zstd.get(), from, to);
+  if (!zstd_) zstd_.reset(ZSTD_createDCtx());
+  if (!zstd_) return kNoMemory;
+  return decode_zstd(zstd_.get(), from, to);
 }
-
-struct BufferEncoder::Contexts {
-  std::unique_ptr<ZSTD_CCtx, FreeZstd> zstd;
-};
-
-BufferEncoder::BufferEncoder() : contexts_(std::make_unique<Contexts>()) {}
-BufferEncoder::~BufferEncoder() = default;
-BufferEncoder::BufferEncoder(BufferEncoder&&) noexcept = default;
 
 std::size_t BufferEncoder::bound(Codec codec, std::size_t size) noexcept {
   if (codec == Codec::kZstd) return ZSTD_compressBound(size);
@@ -128,10 +107,9 @@ std::size_t BufferEncoder::encode(Codec codec, int level, ByteSpan from, Mutable
     const std::size_t written = LZ4F_compressFrame(to.data(), to.size(), from.data(), from.size(), &preferences);
     return LZ4F_isError(written) != 0 ? 0 : written;
   }
-  if (!contexts_->zstd) contexts_->zstd.reset(ZSTD_createCCtx());
-  if (!contexts_->zstd) return 0;
-  const std::size_t written =
-      ZSTD_compressCCtx(contexts_->zstd.get(), to.data(), to.size(), from.data(), from.size(), level);
+  if (!zstd_) zstd_.reset(ZSTD_createCCtx());
+  if (!zstd_) return 0;
+  const std::size_t written = ZSTD_compressCCtx(zstd_.get(), to.data(), to.size(), from.data(), from.size(), level);
   return ZSTD_isError(written) != 0 ? 0 : written;
 }
 

@@ -5,7 +5,6 @@
 #include <limits>
 #include <memory>
 #include <new>
-#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -142,7 +141,7 @@ class Concatenation {
   }
 
   /// Allocates zeroed memory as the buffer that is being added.
-  std::byte* take(std::int64_t size) {
+  std::byte* allocate_buffer(std::int64_t size) {
     if (size == 0) return nullptr;
     Block block(static_cast<std::byte*>(::operator new(static_cast<std::size_t>(size), kAlignment)));
     std::memset(block.get(), 0, static_cast<std::size_t>(size));
@@ -154,7 +153,7 @@ class Concatenation {
 
   /// An absent validity bitmap counts as all ones.
   void add_bits(std::size_t b, const std::vector<BufferCursor>& here, const Lengths& lengths, std::int64_t length) {
-    std::byte* const to = take(length / 8 + (length % 8 != 0));
+    std::byte* const to = allocate_buffer(length / 8 + (length % 8 != 0));
     std::int64_t end = 0;
     for (std::size_t p = 0; p < parts_.size(); ++p) {
       const std::byte* from = bytes_of(buffer(p, b, here));
@@ -168,7 +167,7 @@ class Concatenation {
                     const Lengths& lengths, std::int64_t length) {
     std::int64_t size = 0;
     if (!checked_multiply(length, width, &size)) fail(layout, "its size");
-    std::byte* to = take(size);
+    std::byte* to = allocate_buffer(size);
     for (std::size_t p = 0; p < parts_.size(); ++p) {
       const auto n = static_cast<std::size_t>(lengths[p] * width);
       if (n == 0) continue;
@@ -182,7 +181,7 @@ class Concatenation {
     for (std::size_t p = 0; p < parts_.size(); ++p) {
       if (!checked_add(size, buffer(p, b, here).size, &size)) fail(layout, "its size");
     }
-    std::byte* to = take(size);
+    std::byte* to = allocate_buffer(size);
     for (std::size_t p = 0; p < parts_.size(); ++p) {
       const BufferView& from = buffer(p, b, here);
       if (from.size == 0) continue;
@@ -196,7 +195,7 @@ class Concatenation {
   void add_offsets(const LayoutNode& layout, std::size_t b, const std::vector<BufferCursor>& here,
                    const Lengths& lengths, std::int64_t length) {
     using Unsigned = std::make_unsigned_t<Offset>;
-    std::byte* const to = take((length + 1) * static_cast<std::int64_t>(sizeof(Offset)));
+    std::byte* const to = allocate_buffer((length + 1) * static_cast<std::int64_t>(sizeof(Offset)));
     std::int64_t end = 0;
     std::int64_t base = 0;
     for (std::size_t p = 0; p < parts_.size(); ++p) {
@@ -216,7 +215,7 @@ class Concatenation {
   void add_run_ends(const LayoutNode& layout, std::size_t b, const std::vector<BufferCursor>& here,
                     const Lengths& lengths, std::int64_t length, const Lengths& run_lengths) {
     const auto all = [&]<class End>(End) {
-      std::byte* const to = take(length * static_cast<std::int64_t>(sizeof(End)));
+      std::byte* const to = allocate_buffer(length * static_cast<std::int64_t>(sizeof(End)));
       std::int64_t end = 0;
       std::int64_t base = 0;
       for (std::size_t p = 0; p < parts_.size(); ++p) {

@@ -41,6 +41,16 @@ const Root* verified_root(ByteSpan bytes, const Limits& limits, const char* wher
   return flatbuffers::GetRoot<Root>(reinterpret_cast<const std::uint8_t*>(bytes.data()));
 }
 
+/// Returns `bytes`, or, if they aren't 8-aligned, a copy that `*copy` owns. Doesn't copy more than the limit, which
+/// verified_root() refuses.
+ByteSpan aligned(ByteSpan bytes, const Limits& limits, std::shared_ptr<const void>* copy);
+
+/// Returns the kind of a message. Throws InvalidDataError if it has none, UnsupportedTypeError for an unknown one.
+MessageKind kind_of(const flatbuf::Message& message, const char* where);
+
+/// Returns the codec of a body; absent means none. Throws UnsupportedTypeError for an unknown one.
+Codec read_codec(const flatbuf::BodyCompression* compression, const char* where);
+
 /// Accepts versions V4 and V5; throws UnsupportedTypeError for any other.
 inline void check_version(flatbuf::MetadataVersion version, const char* where) {
   if (version == flatbuf::MetadataVersion::V5 || version == flatbuf::MetadataVersion::V4) return;

@@ -1,6 +1,5 @@
 #include "ipc/internal/schema_writer.h"
 
-#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -26,6 +26,13 @@ using namespace device::cuda;  // CUDA's types and numbers
 using device::kCudaLegacyStream;
 using device::kCudaPerThreadStream;
 
+// Results that only the fake returns, or names.
+constexpr CUresult kStubLibrary = 34;
+constexpr CUresult kNotFound = 500;
+constexpr CUresult kIllegalAddress = 700;
+constexpr CUresult kLaunchFailed = 719;
+constexpr CUresult kUnknown = 999;
+
 struct DoubleContext;
 
 struct DoubleStream {

@@ -47,7 +47,7 @@ struct Encoded {
 Encoded encode(Compressor& compressor, const array::RecordBatch& batch) {
   const CompressedBody& compressed = compressor.compress(batch);
   Encoded out;
-  out.metadata = to_vector(Encoder().record_batch(batch, compressed.layout));
+  out.metadata = to_vector(Encoder().record_batch(batch, &compressed.layout));
   for (const ByteSpan piece : compressed.pieces) out.body.insert(out.body.end(), piece.begin(), piece.end());
   EXPECT_EQ(static_cast<std::int64_t>(out.body.size()), compressed.layout.body_length);
   return out;
@@ -204,7 +204,7 @@ std::string broken(Codec codec, const Limits& limits, Change&& change) {
   change(&body);
   BodyLayout layout{codec, {{0, 0}, {0, static_cast<std::int64_t>(body.size())}}, 0};
   layout.body_length = static_cast<std::int64_t>(body.size());
-  const auto metadata = to_vector(Encoder().record_batch(batch, layout));
+  const auto metadata = to_vector(Encoder().record_batch(batch, &layout));
   BatchHeader header;
   Message::parse(metadata, {}, "bad.arrow").batch(*batch.schema, &header);
   std::vector<array::BufferView> views;

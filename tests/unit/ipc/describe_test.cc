@@ -57,7 +57,7 @@ TEST(Summarize, SaysWhatEachKindOfMessageSays) {
   BodyLayout layout;
   layout.codec = Codec::kZstd;
   layout.buffers.resize(4);
-  summary = summarize(encoder.record_batch(make_batch(schema, 0), layout), {}, "the test");
+  summary = summarize(encoder.record_batch(make_batch(schema, 0), &layout), {}, "the test");
   EXPECT_EQ(summary.codec, Codec::kZstd);
 }
 

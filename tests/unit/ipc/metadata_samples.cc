@@ -169,7 +169,7 @@ MetadataSample compressed() {
   body.codec = Codec::kZstd;
   body.buffers = {{0, 20}, {24, 40}};
   body.body_length = 64;
-  return message("compressed", Encoder().record_batch(make_batch(schema, 8, true), body), schema);
+  return message("compressed", Encoder().record_batch(make_batch(schema, 8, true), &body), schema);
 }
 
 /// A file of a dictionary and a batch; the sample is its footer.

@@ -113,8 +113,8 @@ void put(Bytes* out, const array::RecordBatch& batch, const std::vector<Made>& b
     const CompressedBody& made = compressor.compress(big);
     for (const ByteSpan piece : made.pieces) body.insert(body.end(), piece.begin(), piece.end());
     return frame(out,
-                 dictionary < 0 ? encoder.record_batch(big, made.layout)
-                                : encoder.dictionary_batch(big, dictionary, false, made.layout),
+                 dictionary < 0 ? encoder.record_batch(big, &made.layout)
+                                : encoder.dictionary_batch(big, dictionary, false, &made.layout),
                  body);
   }
   for (const Bytes& bytes : kept) {

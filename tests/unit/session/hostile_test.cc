@@ -651,7 +651,7 @@ TEST_F(HostileTest, WhatIsOverAReadersLimitsIsRefusedByName) {
     t.schema(c);
     ipc::Compressor compressor(ipc::Codec::kZstd);
     const ipc::CompressedBody& body = compressor.compress(t.batch);
-    Truth::metadata(c, 1, t.encoder.record_batch(t.batch, body.layout));
+    Truth::metadata(c, 1, t.encoder.record_batch(t.batch, &body.layout));
     std::vector<std::byte> bytes;
     for (const ByteSpan piece : body.pieces) bytes.insert(bytes.end(), piece.begin(), piece.end());
     c.send_tagged(dissociated::write_tag(1, dissociated::BodyType::kPacked), bytes, {});
@@ -815,7 +815,7 @@ TEST_F(HostileTest, NumbersAtOddAddressesReachNobody) {
     truth.schema(c);
     truth.record_batch(c);
     truth.body(c);
-    Truth::metadata(c, 2, truth.encoder.record_batch(truth.batch, layout));
+    Truth::metadata(c, 2, truth.encoder.record_batch(truth.batch, &layout));
     c.send_tagged(dissociated::write_tag(2, dissociated::BodyType::kPacked), body, {});
     Truth::end(c, 3);
   });
