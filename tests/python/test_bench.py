@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import os
 import subprocess
 import sys
@@ -152,7 +153,7 @@ def test_exchange_compares_with_every_peer(tmp_path):
 
 def test_offload_compares_with_dpctl(tmp_path):
     result = run("offload", tmp_path)
-    assert min(result["current"].values()) > 0
+    assert all(map(math.isfinite, result["current"].values()))  # Differences of times: noise may make one negative.
     assert result["cpp"]["read_in_scope"] > 0
     if result["sycl"] is None:
         assert result["copies"] is None
