@@ -1,6 +1,5 @@
 #include "session/live_stream.h"
 
-
 namespace crossdock::session {
 
 ServerStream::State LiveStream::peek(Outgoing* out) {

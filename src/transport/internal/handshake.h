@@ -59,10 +59,7 @@ Introduction introduce(const Own& own, const Peer& peer, const Welcome& welcome,
           .max_message = own.max_message,
           .peer_max_message = peer.max_message,
           .peer_max_body = peer.max_body,
-          .agreement = {.want_data = welcome.want_data,
-                        .free_data = welcome.free_data,
-                        .role = role,
-                        .peer = where}};
+          .agreement = {.want_data = welcome.want_data, .free_data = welcome.free_data, .role = role, .peer = where}};
 }
 
 // --- the bytes of a rejection ---
