@@ -117,7 +117,7 @@ TEST_F(BatchTest, SlicesOfEveryTypeComeBackFromADevice) {
   for (const Field& of : array::test::every_type()) {
     for (const auto& [start, length] : {std::pair{0, 5}, {3, 11}, {9, 1}, {13, 0}, {8, 12}}) {
       SCOPED_TRACE(type_name(of.type) + " rows " + std::to_string(start) + " + " + std::to_string(length));
-      const auto sliced = [&] {
+      const auto sliced = [&, start = start, length = length] {
         ArrowArray array = array::test::make_struct({of}, 21, 2, true);
         array.offset = start;
         array.length = length;

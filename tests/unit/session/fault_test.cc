@@ -299,7 +299,7 @@ TEST_F(FaultTest, AConsumerThatGivesBackSlowlyIsWaitedFor) {
   std::vector<std::uint64_t> lent;
   int errors = 0;
   int by_value = 0;
-  const auto take_all = [&] {
+  const auto take_all = [&, &peers = peers] {
     while (const auto message = peers->receive()) {
       if (!message->tagged) {
         errors += dissociated::read_prefix(message->bytes).type == dissociated::MessageType::kError;
@@ -330,7 +330,7 @@ TEST_F(FaultTest, AConsumerThatGivesBackSlowlyIsWaitedFor) {
     }
     return lent.size() == n;
   };
-  const auto free_one = [&](std::size_t i) {
+  const auto free_one = [&, &peers = peers](std::size_t i) {
     ASSERT_TRUE(peers->send_tagged(2, std::as_bytes(std::span(&lent[i], 1)), {}));
   };
   ASSERT_TRUE(peers->send_tagged(1, as_bytes("s"), {}));

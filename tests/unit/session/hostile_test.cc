@@ -576,7 +576,7 @@ TEST_F(HostileTest, AServerThatLiesIsFoundOutBeforeAByteIsRead) {
        }},
   };
   for (const auto& [what, lie] : lies) {
-    EXPECT_THAT(outcome_of([&](auto& c) {
+    EXPECT_THAT(outcome_of([&, &lie = lie](auto& c) {
                   Truth truth;
                   lie(truth);
                   c.announce(7, *truth.region);

@@ -185,8 +185,8 @@ TEST_F(ShmNames, TwoSlashesAreRefusedWithTheRightSpelling) {
            {"//", "write shm:NAME"},
            {"////", "write shm:NAME"},
        }) {
-    for (const auto& use : {std::function([&] { shm_listen(address, 0, 0, {}, nullptr); }),
-                            std::function([&] { shm_connect(address, {}, 100, nullptr); })}) {
+    for (const auto& use : {std::function([address = address] { shm_listen(address, 0, 0, {}, nullptr); }),
+                            std::function([address = address] { shm_connect(address, {}, 100, nullptr); })}) {
       const std::string text = thrown<UriError>(use);
       EXPECT_TRUE(text.ends_with(spelling)) << text;
     }
