@@ -39,6 +39,7 @@ __all__ = [
     "devices",
     "placement",
     "set_global_queue",
+    "usm_type",
 ]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -92,6 +93,16 @@ def accessible(array: Any, queue: QueueLike) -> bool:
     with `collocate()` or `copy_to()`. Arrays in ordinary host memory are accessible to no device.
     """
     return _native.accessible(array, queue)
+
+
+def usm_type(*arrays: Any) -> UsmType | None:
+    """Returns the kind of memory for new arrays of a function on these arrays: the strongest of their kinds, where
+    "device" comes before "shared", and that before "host".
+
+    None: all arrays are in ordinary host memory.
+    """
+    kinds = {asarray(array).usm_type for array in arrays}
+    return next((kind for kind in ("device", "shared", "host") if kind in kinds), None)
 
 
 def collocate(*arrays: Any, to: Any = None) -> tuple[Tensor, ...]:

@@ -21,15 +21,11 @@ using device::DeviceType;
 using device::MemoryKind;
 using device::Queue;
 
-/// Returns the device of the batch's event. For host memory, this may be a device that writes there.
-Device event_device(const RecordBatch& batch) { return batch.queue ? batch.queue->device() : batch.device; }
-
 void wait_here(RecordBatch* batch) {
-  if (exchange::is_ready(batch->event)) return;
-  const Device device = event_device(*batch);
-  const auto context = drivers().context(device);
-  wait_for_event(context, batch->event);
-  exchange::wait_ready(batch, *context);  // returns at once: the work is over
+  if (batch->ready()) return;
+  const auto context = exchange::context_of_work(*batch, drivers());
+  wait_for_event(context, batch->pending());
+  exchange::wait_ready(batch, *context);  // doesn't block: the work is over
 }
 
 /// Implements copy_to(). `named` is the queue, or null. Call without the GIL.
@@ -91,20 +87,24 @@ RecordBatch copy_to(const RecordBatch& batch, const Device& target, const Queue*
 
 RecordBatch waited_for(const RecordBatch& batch) {
   RecordBatch mine = batch;
-  if (exchange::is_ready(mine.event)) return mine;
+  if (mine.ready()) return mine;
   const GilRelease release;
   wait_here(&mine);
   return mine;
 }
 
 RecordBatch brought_to_host(RecordBatch batch) {
-  if (batch.device.type != DeviceType::kCpu) return copied(std::move(batch), Device{}, nullptr);
+  if (!array::host_reaches(batch.device.type)) return copied(std::move(batch), Device{}, nullptr);
   wait_here(&batch);
+  exchange::share_with_host(&batch);
   return batch;
 }
 
 RecordBatch on_host(const RecordBatch& batch) {
-  return batch.device.type == DeviceType::kCpu ? waited_for(batch) : copy_to(batch, Device{}, nullptr);
+  if (batch.device.type == DeviceType::kCpu && batch.ready()) return batch;
+  RecordBatch mine = batch;
+  const GilRelease release;
+  return brought_to_host(std::move(mine));
 }
 
 }  // namespace crossdock::python

@@ -4,6 +4,7 @@
 
 #include "batch.h"
 #include "crossdock/core/error.h"
+#include "crossdock/exchange/sync.h"
 #include "wait.h"
 
 namespace nb = nanobind;
@@ -74,11 +75,15 @@ T* content(nb::handle capsule, const char* from) {
   return value;
 }
 
-/// Prepares a batch for export with its event. Waits if the memory is the host's and a device still writes there,
-/// because Arrow has no event for CPU memory.
-array::RecordBatch with_event(const array::RecordBatch& batch) {
-  record_without_lock(batch.event);
-  return batch.device.type == device::DeviceType::kCpu && batch.queue ? on_host(batch) : batch;
+/// Prepares a batch for export with an event for all that is pending. Waits if the memory is the host's, because Arrow
+/// has no event for CPU memory.
+array::RecordBatch with_event(array::RecordBatch batch) {
+  if (batch.device.type == device::DeviceType::kCpu) return on_host(batch);
+  // Recorded here, where the GIL can be released: the event stands for the queue from now on.
+  batch.event = pending_without_lock(batch);
+  exchange::keep_queue(&batch);
+  batch.queue.reset();
+  return batch;
 }
 
 /// Exports the column of a batch of one column, without the struct of columns.

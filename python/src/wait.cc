@@ -107,11 +107,11 @@ bool wait_on_another_thread(const ContextPtr& context, const device::Event& even
 
 }  // namespace
 
-void record_without_lock(const device::Event& event) {
-  if (!event.awaits()) [[likely]]
-    return;
+device::Event pending_without_lock(const device::Memory& memory) {
+  if (!memory.queue) [[likely]]
+    return memory.pending();
   const GilReleaseIfHeld release;
-  event.native();
+  return memory.pending();
 }
 
 void wait_for_event(const ContextPtr& context, const device::Event& event) {

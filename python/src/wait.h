@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "crossdock/device/driver.h"
+#include "crossdock/device/memory.h"
 #include "crossdock/device/queue.h"
 
 namespace crossdock::python {
@@ -14,9 +15,9 @@ namespace crossdock::python {
 /// the event can be waited for again.
 void wait_for_event(const std::shared_ptr<device::Context>& context, const device::Event& event);
 
-/// Records an event made by Event::end_of(), without the GIL. Call it before taking the native handle, which would
-/// otherwise record the event while the GIL is held. That could deadlock: SYCL blocks all submissions while a thread
-/// waits for a host task, and dpctl's host tasks need the GIL. Releases the GIL if it is held.
-void record_without_lock(const device::Event& event);
+/// Calls Memory::pending() without the GIL, which it releases if it is held. Recording an event while the GIL is held
+/// could deadlock: SYCL blocks all submissions while a thread waits for a host task, and dpctl's host tasks need the
+/// GIL.
+device::Event pending_without_lock(const device::Memory& memory);
 
 }  // namespace crossdock::python

@@ -249,17 +249,17 @@ void export_batch(RecordBatch batch, ArrowDeviceArray* out) {
   Totals totals;
   count(&batch, *batch.schema, &totals);
 
-  const bool has_event = batch.event.need() != nullptr;
-  if (batch.device.type == device::DeviceType::kCpu && batch.queue && batch.queue->device() != batch.device &&
-      has_event) {
-    throw InvalidArgumentError("the batch is still being copied to the host by a queue of " +
-                               device::to_string(batch.queue->device()) +
-                               ", and Arrow has no event for memory of the CPU: wait for it first");
+  if (batch.device.type == device::DeviceType::kCpu && !batch.ready()) {
+    throw InvalidArgumentError("work" + (batch.queue ? " of " + device::to_string(batch.queue->device()) : "") +
+                               " on the batch may be pending, and Arrow has no event for memory of the CPU: wait for "
+                               "it first");
   }
   if (totals.sizes > 0 && !host_reaches(batch.device.type)) {
     throw UnsupportedTypeError("exporting view columns needs the sizes of variadic buffers in memory of " +
                                device::to_string(batch.device) + ", and the batch has none; copy it to the host first");
   }
+
+  batch.event = batch.pending();
 
   // One pointer per array below the root (one is unused for each dictionary, whose pointer is in its parent's struct),
   // and the root's one buffer, its absent validity.

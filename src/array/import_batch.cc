@@ -7,6 +7,7 @@
 #include "array/internal/text.h"
 #include "core/bytes.h"
 #include "crossdock/array/record_batch.h"
+#include "crossdock/array/tensor.h"
 #include "crossdock/core/error.h"
 #include "device/changing_memory.h"
 
@@ -295,9 +296,7 @@ class Importer {
     const auto slot = static_cast<std::size_t>(schema_.nodes()[index].dictionary_slot);
     auto dictionary = std::make_shared<RecordBatch>();
     dictionary->schema = schema_.dictionaries()[slot].values;
-    dictionary->owner = batch_.owner;
-    dictionary->device = batch_.device;
-    dictionary->event = batch_.event;
+    static_cast<device::Memory&>(*dictionary) = batch_;
     const std::string above = path_.empty() ? node_path(schema_, index) : path_;
     Importer(dictionary.get(), above + ".dictionary").import_column(array);
     batch_.dictionaries[slot] = std::move(dictionary);
@@ -325,6 +324,8 @@ RecordBatch import_batch(std::shared_ptr<const Schema> schema, ArrowDeviceArray*
   batch.schema = std::move(schema);
   batch.owner = owner;
   batch.device = {.type = static_cast<device::DeviceType>(array->device_type), .id = array->device_id};
+  batch.kind = kind_of(batch.device.type);
+  batch.read_only = true;
   if (array->sync_event != nullptr) batch.event = device::Event(array->sync_event, owner);
   Importer importer(&batch, "");
   if (is_bare_column(array->array, *batch.schema)) {

@@ -74,12 +74,9 @@ RecordBatch select_columns(const RecordBatch& batch, std::shared_ptr<const Schem
   if (!batch.counts_fit()) throw InvalidArgumentError("select_columns" + counts_message(batch));
   const std::vector<Range> ranges = column_ranges(batch);
   RecordBatch out;
+  static_cast<device::Memory&>(out) = batch;
   out.num_rows = batch.num_rows;
-  out.owner = batch.owner;
   out.custom_metadata = batch.custom_metadata;
-  out.device = batch.device;
-  out.event = batch.event;
-  out.queue = batch.queue;
   out.nodes.reserve(schema->nodes().size());
   out.buffers.reserve(static_cast<std::size_t>(schema->n_buffers()));
   out.dictionaries.reserve(schema->dictionaries().size());

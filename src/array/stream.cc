@@ -225,10 +225,10 @@ struct ExportedStream {
 
   static void check_place(const RecordBatch& batch, device::DeviceType type) {
     if constexpr (std::is_same_v<Form, Host>) {
-      if (batch.device.type == device::DeviceType::kCpu && batch.event.native() == nullptr) return;
+      if (batch.device.type == device::DeviceType::kCpu && batch.ready()) return;
       throw UnsupportedTypeError(
           "a batch is in memory of " + device::to_string(batch.device) +
-          (batch.event.native() != nullptr ? ", with an event to wait for" : "") +
+          (batch.ready() ? "" : ", with work that may be pending") +
           ", which a CPU stream can't carry: import it as a device stream, or copy it to the host first");
     } else if (batch.device.type != type) {
       throw InvalidDataError("a batch is on " + device::to_string(batch.device) + " in a stream of device type " +

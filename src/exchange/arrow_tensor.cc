@@ -122,7 +122,7 @@ std::shared_ptr<std::byte[]> bits_of(const std::byte* bytes, std::int64_t n, std
 void require_host(const Tensor& tensor, const char* what) {
   // Refuses pinned and managed memory too: the new memory made here is host memory, and all buffers of an array must be
   // on one device.
-  if (tensor.device.type != device::DeviceType::kCpu || !is_ready(tensor.event)) {
+  if (tensor.device.type != device::DeviceType::kCpu || !tensor.ready()) {
     refuse(std::string(what) + " needs host memory without pending work", "copy the tensor to the host and wait first");
   }
 }
@@ -262,7 +262,7 @@ Tensor tensor_of_column(const RecordBatch& given, BoolPolicy bools) {
   } else {
     tensor.type = element_of(leaf->type);
     const array::BufferView& values = column.buffers[lists.size() + 1];
-    tensor.device = column.device;
+    static_cast<device::Memory&>(tensor) = column;
     tensor.kind = array::kind_of(tensor.device.type);
     tensor.data = const_cast<void*>(values.data);
     const std::int64_t offset = first * tensor.type.itemsize();
@@ -272,9 +272,6 @@ Tensor tensor_of_column(const RecordBatch& given, BoolPolicy bools) {
       tensor.data = moved_by(tensor.data, offset);
     }
     tensor.read_only = true;
-    tensor.owner = column.owner;
-    tensor.event = column.event;
-    tensor.queue = column.queue;
   }
   set_extents(&tensor, column.num_rows, rows.shape);
   array::check_tensor(&tensor, "an Arrow column");
@@ -352,13 +349,10 @@ RecordBatch column_of_tensor(const Tensor& tensor, BoolPolicy bools) {
   const std::int64_t n_rows = tensor.shape()[0];
   const std::int64_t per_row = elements_per_row(tensor);
 
-  RecordBatch batch;
-  batch.num_rows = n_rows;
-  batch.owner = tensor.owner;
-  batch.device = tensor.device;
   tensor.event.check();
-  batch.event = tensor.event;
-  batch.queue = tensor.queue;
+  RecordBatch batch;
+  static_cast<device::Memory&>(batch) = tensor;
+  batch.num_rows = n_rows;
   std::shared_ptr<std::byte[]> packed;
   std::shared_ptr<std::byte[]> validity;
   array::BufferView data{tensor.data, tensor.nbytes()};

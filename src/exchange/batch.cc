@@ -66,7 +66,7 @@ std::vector<std::shared_ptr<const void>> keep_on_queue(const std::shared_ptr<Bat
 /// Prepares a batch for planning: no pending work on host memory, sizes known, structure checked.
 RecordBatch prepared(RecordBatch from, const ContextPtr& executor, const Queue& queue) {
   if (array::host_reaches(from.device.type)) {
-    if (!is_ready(from.event)) wait_ready(&from, *executor);
+    wait_ready(&from, *executor);
     std::int64_t copied = 0;
     return array::normalized(std::move(from), &copied, array::Offsets::kFromZero);
   }
@@ -99,15 +99,17 @@ void copy_gathered(const BatchPlan& plan, std::span<const BatchPlan::Part> parts
 }  // namespace
 
 void wait_ready(RecordBatch* batch, Context& context) {
-  if (is_ready(batch->event)) return;
-  context.wait(batch->event);
-  const auto done = [](RecordBatch* of) {
-    of->event = {};
-    of->queue.reset();
-  };
-  for (RecordBatch* dictionary : array::own_dictionaries(batch)) done(dictionary);
-  done(batch);
+  if (batch->ready()) return;
+  wait_ready(static_cast<device::Memory*>(batch), context);
+  for (RecordBatch* dictionary : array::own_dictionaries(batch)) forget_work(dictionary);
   if (batch->host_readable()) array::read_sizes(batch);
+}
+
+void share_with_host(RecordBatch* batch) {
+  if (batch->device.type == DeviceType::kCpu) return;
+  for (RecordBatch* dictionary : array::own_dictionaries(batch)) share_with_host(dictionary);
+  batch->device = {};
+  batch->kind = MemoryKind::kHost;
 }
 
 void resolve_sizes(RecordBatch* batch, const ContextPtr& context, const Queue& queue) {
@@ -116,7 +118,7 @@ void resolve_sizes(RecordBatch* batch, const ContextPtr& context, const Queue& q
   if (unknown.empty()) return;
   std::uint64_t total = 0;
   for (const array::SizesAt& at : unknown) total += static_cast<std::uint64_t>(at.nbytes());
-  if (!is_ready(batch->event)) context->order_after(queue, batch->event);
+  order_on(*batch, *context, queue);
   const Scratch scratch = make_scratch(total, context, OwningQueue(context, queue));
   std::uint64_t offset = 0;
   for (const array::SizesAt& at : unknown) {
@@ -147,11 +149,14 @@ RecordBatch copy(const RecordBatch& from, const ContextPtr& to, MemoryKind kind,
   const std::size_t n_gathered = plan->lay_out(!by_host);
   const std::vector<RecordBatch*> made = plan->made();
   if (plan->bytes() == 0) {
-    for (RecordBatch* batch : made) batch->device = to->device();
+    for (RecordBatch* batch : made) {
+      batch->device = to->device();
+      batch->kind = kind;
+    }
     return plan->take();
   }
 
-  if (!array::host_reaches(from.device.type) && !is_ready(from.event)) executor->order_after(queue, from.event);
+  if (!array::host_reaches(from.device.type)) order_on(from, *executor, queue);
   const bool one_queue = to->device() == executor->device();
   device::Buffer target =
       to->allocate(plan->bytes(), kind, device::Sharing::kPrivate, one_queue ? queue : to->make_queue());
@@ -182,9 +187,9 @@ RecordBatch copy(const RecordBatch& from, const ContextPtr& to, MemoryKind kind,
   }
   const auto fill = [&](RecordBatch* batch) {
     batch->device = place.device;
+    batch->kind = place.kind;
     batch->owner = owner;
-    batch->event = done;
-    if (!by_host) batch->queue = queue;
+    if (!by_host) batch->set_queue(executor, queue, done);
   };
   fill(&result);
   for (RecordBatch* dictionary : std::span(made).subspan(1)) fill(dictionary);

@@ -74,13 +74,9 @@ std::shared_ptr<const void> keep_on_queue(const Tensor& tensor, const ContextPtr
 
 /// Returns a tensor for a copy of `like` in C order, still without memory and mask.
 Tensor without_memory(const Tensor& like, const device::Device& device, MemoryKind kind) {
-  Tensor made = like;
-  made.mask = nullptr;
-  made.owner = nullptr;
-  made.data = nullptr;
-  made.event = {};
-  made.queue.reset();
-  made.read_only = false;
+  Tensor made;
+  made.type = like.type;
+  made.extents = like.extents;
   made.kind = kind;
   made.device = device;
   array::set_row_major(&made, "a copy");
@@ -113,42 +109,25 @@ device::Event start_copies(const Tensor& from, const BufferRef& place, Context& 
 
 /// Orders the tensor's queue after the copy: the producer may continue its work there, or free the memory, and that
 /// must not happen during the copy.
-void order_producer_after(const Tensor& from, const device::Event& copied, Context& executor, const Queue& queue,
-                          Context* producer) {
-  if (!from.queue) return;
-  if (!from.queue->usable_here()) {
-    executor.wait(copied);  // a queue of another thread can't be ordered from here
-  } else if (from.queue->device() == queue.device()) {
-    if (*from.queue != queue) executor.order_after(*from.queue, copied);
-  } else if (producer != nullptr && producer->device() == from.queue->device()) {
-    if (producer->driver_name() != executor.driver_name())
-      return executor.wait(copied);  // queues of another driver can't be ordered after this event
-    producer->order_after(*from.queue, copied);
+void order_producer_after(const Tensor& from, const device::Event& copied, Context& executor, const Queue& queue) {
+  if (!from.queue || *from.queue == queue) return;
+  // A queue of another thread can't be ordered from here, and one of another driver not after this event.
+  if (!from.queue->usable_here() || from.context->driver_name() != executor.driver_name()) {
+    executor.wait(copied);
+  } else {
+    from.context->order_after(*from.queue, copied);
   }
-}
-
-/// Makes `queue` wait for pending reads of the target memory. Each reader has already ordered the target's own queue
-/// after its read (order_producer_after()), so waiting for that queue is enough.
-void order_after_readers(const Tensor& to, Context& executor, const Queue& queue, Context* owner) {
-  if (!to.queue || *to.queue == queue || !to.queue->usable_here()) return;
-  Context* const theirs = to.queue->device() == queue.device() ? &executor : owner;
-  if (theirs == nullptr || theirs->device() != to.queue->device()) return;
-  const device::Event read = theirs->record(*to.queue);
-  if (theirs->driver_name() != executor.driver_name()) return theirs->wait(read);
-  executor.order_after(queue, read);
 }
 
 Tensor copy_on_device(const Tensor& from, const ContextPtr& to, MemoryKind kind, const ContextPtr& executor,
-                      const OwningQueue& owning, const ContextPtr& producer) {
+                      const OwningQueue& owning) {
   const Queue& queue = owning.queue();
   const bool empty = spanned_memory(from).size == 0;
   Tensor made = without_memory(from, to->device(), kind);
-  if (empty) {
-    made.queue = queue;
-    return made;
-  }
+  made.set_queue(executor, queue);
+  if (empty) return made;
 
-  if (!is_ready(from.event)) executor->order_after(queue, from.event);
+  order_on(from, *executor, queue);
   const auto bytes = static_cast<std::uint64_t>(from.nbytes());
   const bool one_queue = to->device() == executor->device();
   device::Buffer target = to->allocate(bytes, kind, device::Sharing::kPrivate, one_queue ? queue : to->make_queue());
@@ -159,9 +138,8 @@ Tensor copy_on_device(const Tensor& from, const ContextPtr& to, MemoryKind kind,
   made.owner = owned_on_queue(std::move(target), executor, owning);
   const std::shared_ptr<const void> source = keep_on_queue(from, executor, owning);
   try {
-    made.event = start_copies(from, place, *executor, queue);
-    made.queue = queue;
-    order_producer_after(from, made.event, *executor, queue, producer.get());
+    made.set_queue(executor, queue, start_copies(from, place, *executor, queue));
+    order_producer_after(from, made.event, *executor, queue);
     owning.order_caller_after(made.event);
   } catch (...) {
     // The source's owner doesn't know of the work that was started, so it must not continue before that work is done.
@@ -193,7 +171,7 @@ Tensor packed_through_host(const Tensor& from, const ContextPtr& executor, const
                         .device = {},
                         .kind = MemoryKind::kHost,
                         .read_only = false};
-  if (!is_ready(from.event)) executor->order_after(queue, from.event);
+  order_on(from, *executor, queue);
   // If a call throws, the queue keeps both until it is done with them.
   const auto target = owned_on_queue(device::Buffer(place, bytes), executor, owning);
   const auto source = keep_on_queue(from, executor, owning);
@@ -210,7 +188,7 @@ Tensor packed_through_host(const Tensor& from, const ContextPtr& executor, const
 Tensor with_few_runs(const Tensor& from, const ContextPtr& executor, const OwningQueue& owning,
                      const ContextPtr& source) {
   if (from.c_contiguous()) return from;
-  if (from.device.type == device::DeviceType::kCpu && is_ready(from.event)) return dense_on_host(from);
+  if (from.device.type == device::DeviceType::kCpu && from.ready()) return dense_on_host(from);
   if (count_runs(from) <= kMostRuns) return from;
   // The target's context can't copy from a peer device to the host.
   const bool peers = source != nullptr && source->device() != executor->device();
@@ -235,7 +213,7 @@ Tensor empty(const array::ElementType& type, std::span<const std::int64_t> shape
   const array::ByteRange range = array::byte_range(tensor, "a new tensor");
   const OwningQueue owning(context, queue);
   if (range.highest == 0) {
-    if (!is_host(*context)) tensor.queue = owning.queue();
+    if (!is_host(*context)) tensor.set_queue(context, owning.queue());
     return tensor;
   }
   device::Buffer buffer =
@@ -245,34 +223,32 @@ Tensor empty(const array::ElementType& type, std::span<const std::int64_t> shape
   tensor.owner = is_host(*context) ? buffer.release() : owned_on_queue(std::move(buffer), context, owning);
   if (is_host(*context)) return tensor;
   // Other queues may use the memory only after it was allocated on this one.
-  tensor.queue = owning.queue();
-  tensor.event = context->record(owning.queue());
-  owning.order_caller_after(tensor.event);
+  tensor.set_queue(context, owning.queue());
+  if (queue.thread_bound()) owning.order_caller_after(tensor.pending());
   return tensor;
 }
 
 namespace {
 
 Tensor copy_on(const OwningQueue& queue, const Tensor& from, const ContextPtr& to, MemoryKind kind,
-               const ContextPtr& executor, const ContextPtr& producer, const ContextPtr& source) {
+               const ContextPtr& executor, const ContextPtr& source) {
   if (!array::has_addresses(from.device.type)) {
     throw UnsupportedError("memory of " + device::to_string(from.device) +
                            " has handles instead of addresses, which can't be copied here");
   }
   // Copies the mask first, so that the result's event comes after it.
   std::shared_ptr<const Tensor> mask;
-  if (from.mask)
-    mask = std::make_shared<const Tensor>(copy_on(queue, *from.mask, to, kind, executor, producer, source));
+  if (from.mask) mask = std::make_shared<const Tensor>(copy_on(queue, *from.mask, to, kind, executor, source));
   Tensor made;
   if (is_host(*executor)) {
     made = packed(from, to);
-  } else if (from.device.type == device::DeviceType::kCpu && !from.c_contiguous() && is_ready(from.event)) {
-    made = copy_on_device(dense_on_host(from), to, kind, executor, queue, nullptr);  // the queue keeps the temporary
+  } else if (from.device.type == device::DeviceType::kCpu && !from.c_contiguous() && from.ready()) {
+    made = copy_on_device(dense_on_host(from), to, kind, executor, queue);  // the queue keeps the temporary
   } else if (!from.c_contiguous() && count_runs(from) > kMostRuns) {
     made = with_few_runs(from, executor, queue, source);
-    if (!is_host(*to)) made = copy_on_device(made, to, kind, executor, queue, nullptr);
+    if (!is_host(*to)) made = copy_on_device(made, to, kind, executor, queue);
   } else {
-    made = copy_on_device(from, to, kind, executor, queue, producer);
+    made = copy_on_device(from, to, kind, executor, queue);
   }
   made.mask = std::move(mask);
   return made;
@@ -297,7 +273,7 @@ void check_target(const Tensor& to, const Tensor& from) {
 }  // namespace
 
 Tensor copy_into(const Tensor& to, const Tensor& from, const ContextPtr& executor, const Queue& queue_asked,
-                 const ContextPtr& target_queue_context, const ContextPtr& producer, const ContextPtr& source) {
+                 const ContextPtr& source) {
   check_target(to, from);
   Tensor made = to;
   if (from.size() != 0 && spanned_memory(to).overlaps(spanned_memory(from))) {
@@ -311,36 +287,35 @@ Tensor copy_into(const Tensor& to, const Tensor& from, const ContextPtr& executo
   const Queue& queue = owning.queue();
   if (from.size() == 0) {
     keep_queue(&made);
-    made.queue = queue;
+    made.set_queue(executor, queue);
     return made;
   }
   const Tensor few = with_few_runs(from, executor, owning, source);
-  for (const Tensor* one : {&to, &few}) {
-    if (!is_ready(one->event)) executor->order_after(queue, one->event);
-  }
-  order_after_readers(to, *executor, queue, target_queue_context.get());
+  // Each reader of the target has ordered the target's queue after its read (order_producer_after()).
+  for (const Tensor* one : {&to, &few}) order_on(*one, *executor, queue);
   BufferRef place = spanned_memory(to);
   place.read_only = false;
   const auto target_kept = keep_on_queue(to, executor, owning);
   const auto source_kept = keep_on_queue(few, executor, owning);
+  device::Event copied;
   try {
-    made.event = start_copies(few, place, *executor, queue);
-    order_producer_after(few, made.event, *executor, queue, producer.get());
-    order_producer_after(to, made.event, *executor, queue, target_queue_context.get());
-    owning.order_caller_after(made.event);
+    copied = start_copies(few, place, *executor, queue);
+    order_producer_after(few, copied, *executor, queue);
+    order_producer_after(to, copied, *executor, queue);
+    owning.order_caller_after(copied);
   } catch (...) {
     // Neither owner knows of the work that was started, so they must not continue before that work is done.
     wait_for_all(*executor, queue);
     throw;
   }
   keep_queue(&made);
-  made.queue = queue;
+  made.set_queue(executor, queue, std::move(copied));
   return made;
 }
 
 Tensor copy(const Tensor& from, const ContextPtr& to, MemoryKind kind, const ContextPtr& executor, const Queue& queue,
-            const ContextPtr& producer, const ContextPtr& source) {
-  return copy_on(OwningQueue(executor, queue), from, to, kind, executor, producer, source);
+            const ContextPtr& source) {
+  return copy_on(OwningQueue(executor, queue), from, to, kind, executor, source);
 }
 
 }  // namespace crossdock::exchange

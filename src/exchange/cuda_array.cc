@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/copy.h"
@@ -33,19 +34,25 @@ std::shared_ptr<Context> any_context(const device::DriverRegistry& drivers) {
 
 [[noreturn]] void fail(const std::string& what) { throw InvalidDataError(std::string(kWhere) + ": " + what); }
 
-/// Sets the address that the device uses, its device and its kind. Checks that all elements lie in the allocation.
-void locate(Tensor* tensor, const Context& asked) {
-  const device::PointerInfo info = asked.describe(tensor->data);
-  if (info.device.type == DeviceType::kCpu) {
+/// Sets the address, the device and the kind of memory. The address is the device's; for pinned memory, whose device
+/// type is the host's, it is the host's. Checks that all elements lie in the allocation. `pointer` is the one in the
+/// dictionary: without elements it only tells the device and the kind.
+void locate(Tensor* tensor, const void* pointer, const Context& asked) {
+  const device::PointerInfo info = asked.describe(pointer);
+  const bool known = info.device.type != DeviceType::kCpu;
+  if (known) {
+    tensor->device = info.device;
+    tensor->kind = info.kind;
+  }
+  if (tensor->data == nullptr) return;
+  if (!known) {
     fail("the driver doesn't know the pointer in its data: it was freed, is invalid, or is ordinary host memory");
   }
-  tensor->data = info.address;
-  tensor->device = info.device;
-  tensor->kind = info.kind;
+  tensor->data = info.host_address != nullptr ? info.host_address : info.address;
   if (info.base == nullptr || info.size == 0) return;
   const array::ByteRange range = array::byte_range(*tensor, kWhere);
   const auto* const base = static_cast<const std::byte*>(info.base);
-  const auto* const first = static_cast<const std::byte*>(tensor->data);
+  const auto* const first = static_cast<const std::byte*>(info.address);
   const std::int64_t before = first - base;
   const auto after = static_cast<std::int64_t>(info.size) - before;
   if (range.lowest < -before || range.highest > after) {
@@ -88,6 +95,7 @@ void import_cuda_array(Tensor* tensor, std::int64_t version, CudaStream stream, 
   if (version < kCudaArrayVersion) stream = kLegacyStream;
   tensor->device = {DeviceType::kCuda, 0};
   tensor->kind = MemoryKind::kDevice;
+  const void* const pointer = tensor->data;
   array::check_tensor(tensor, kWhere);
   const bool ordered = sync && stream && tensor->data != nullptr;
   const std::shared_ptr<Context> asked = any_context(drivers);
@@ -95,15 +103,18 @@ void import_cuda_array(Tensor* tensor, std::int64_t version, CudaStream stream, 
     // Nothing can be ordered here: keeps the stream for a consumer that can.
     if (!ordered) return;
     tensor->queue = device::Queue(tensor->device, stream_handle(*stream), keeper_of(*tensor));
-    tensor->event = out_of_reach(*tensor->queue);
     return;
   }
-  if (tensor->data != nullptr) locate(tensor, *asked);
+  if (tensor->data == nullptr && stream) {
+    // Without elements, the stream tells the device, unless each device has it.
+    tensor->device = drivers.for_type(DeviceType::kCuda)->device_of_queue(stream_handle(*stream)).value_or(tensor->device);
+  }
+  if (pointer != nullptr) locate(tensor, pointer, *asked);
   check_mask(*tensor);
   if (!ordered) return;
   // Work on a stream of another device may reach this memory: pinned, managed, or a peer's.
-  tensor->queue = wrap_stream(stream_handle(*stream), tensor->device, keeper_of(*tensor), drivers);
-  tensor->event = drivers.context(tensor->queue->device())->record(*tensor->queue);
+  device::Queue queue = wrap_stream(stream_handle(*stream), tensor->device, keeper_of(*tensor), drivers);
+  tensor->set_queue(drivers.context(queue.device()), std::move(queue));
 }
 
 namespace {
@@ -123,16 +134,18 @@ CudaStream export_cuda_array(Tensor* tensor, const device::DriverRegistry& drive
     throw ExportError("memory of " + device::to_string(tensor->device) +
                       " has no __cuda_array_interface__; copy it to a CUDA device");
   }
-  const bool reachable = !is_out_of_reach(*tensor);
-  if (reachable && tensor->queue && means_another_stream(*tensor)) {
-    const device::Queue before = *tensor->queue;
-    const std::shared_ptr<Context> context = drivers.context(before.device());
-    tensor->queue = drivers.default_queue(before.device());
-    if (before.usable_here()) context->order_after(*tensor->queue, context->record(before));
+  if (!tensor->out_of_reach() && !tensor->ready()) {
+    const std::shared_ptr<Context> context = context_of_work(*tensor, drivers);
+    const bool keep = tensor->queue && !means_another_stream(*tensor);
+    const device::Queue queue = keep ? *tensor->queue : drivers.default_queue(context->device());
+    order_on(*tensor, *context, queue);
+    tensor->set_queue(context, queue);
   }
-  if (reachable && !is_ready(tensor->event)) {
-    if (!tensor->queue) tensor->queue = drivers.default_queue(tensor->device);
-    drivers.context(device_of_event(*tensor))->order_after(*tensor->queue, tensor->event);
+  if (tensor->kind == MemoryKind::kHost && tensor->data != nullptr) {
+    // The interface has addresses of the device.
+    if (const auto context = drivers.context_or_null(tensor->device)) {
+      tensor->data = context->describe(tensor->data).address;
+    }
   }
   if (!tensor->queue) return std::nullopt;
   const auto handle = static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(tensor->queue->native()));

@@ -182,11 +182,6 @@ void check_dlpack(const Tensor& tensor, bool legacy) {
   const std::int64_t id = dlpack_device(tensor.device).id;
   if (id != static_cast<std::int32_t>(id)) [[unlikely]]
     refuse("can't describe device ids of more than 32 bits", "export the tensor as Arrow data");
-  if (!is_ready(tensor.event)) [[unlikely]] {
-    throw InvalidArgumentError(
-        "work on the tensor may still be pending, and DLPack carries no event; order the consumer's queue after it, or "
-        "wait, first");
-  }
 }
 
 void describe_dlpack(const Tensor& tensor, std::int64_t* shape, std::int64_t* strides, DLTensor* out) noexcept {
@@ -210,8 +205,21 @@ void describe_dlpack(const Tensor& tensor, std::int64_t* shape, std::int64_t* st
   out->byte_offset = tensor.byte_offset + static_cast<std::uint64_t>(before);
 }
 
-DLManagedTensorVersioned* export_dlpack(const Tensor& tensor, bool copied) {
+namespace {
+
+void check_order(const Tensor& tensor, Order order) {
+  if (order == Order::kMade || tensor.ready()) [[likely]]
+    return;
+  throw InvalidArgumentError(
+      "work on the tensor may still be pending, and DLPack carries no event; order the consumer's queue after it, or "
+      "wait, first");
+}
+
+}  // namespace
+
+DLManagedTensorVersioned* export_dlpack(const Tensor& tensor, Order order, bool copied) {
   check_dlpack(tensor, false);
+  check_order(tensor, order);
   std::uint64_t flags = 0;
   if (tensor.read_only) flags |= DLPACK_FLAG_BITMASK_READ_ONLY;
   if (copied) flags |= DLPACK_FLAG_BITMASK_IS_COPIED;
@@ -222,8 +230,9 @@ DLManagedTensorVersioned* export_dlpack(const Tensor& tensor, bool copied) {
   return managed;
 }
 
-DLManagedTensor* export_dlpack_legacy(const Tensor& tensor) {
+DLManagedTensor* export_dlpack_legacy(const Tensor& tensor, Order order) {
   check_dlpack(tensor, true);
+  check_order(tensor, order);
   return give_away<DLManagedTensor>(tensor);
 }
 

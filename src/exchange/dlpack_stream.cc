@@ -61,20 +61,14 @@ std::array<Device, 3> candidate_devices(const Device& of, const Device& memory, 
   return {of, keeps_number ? of : Device{DeviceType::kCuda, 0}, same_driver || !stream ? memory : of};
 }
 
-/// Sets the tensor's event to the end of the work that is on the queue now, and its queue.
 void note_queue(Tensor* tensor, const Queue& queue, const DriverRegistry& drivers) {
-  const ContextPtr context = drivers.context(queue.device());
-  // SYCL's events cost more than the whole hand-over: the event is made when it is first needed.
-  tensor->event =
-      queue.device().type == DeviceType::kOneApi ? device::Event::end_of(context, queue) : context->record(queue);
-  tensor->queue = queue;
+  tensor->set_queue(drivers.context(queue.device()), queue);
 }
 
-/// Sets queue and event for work on a stream whose driver isn't here. The tensor may be handed to a consumer that can
-/// wait for that stream.
+/// Sets the queue for work on a stream whose driver isn't here. The tensor may be handed to a consumer that can wait
+/// for that stream.
 void note_unknown_queue(Tensor* tensor, void* native) {
   tensor->queue = Queue(tensor->device, native, std::const_pointer_cast<void>(tensor->owner));
-  tensor->event = out_of_reach(*tensor->queue);
 }
 
 /// Assumes that the producer has ordered its work before the default stream of `device`. Does so only if the interface
@@ -87,17 +81,17 @@ void note_default_stream(Tensor* tensor, const Device& device, const DriverRegis
   note_queue(tensor, context->wrap_queue(native, nullptr), drivers);
 }
 
-/// Orders the consumer's stream after the tensor's event. Orders it on the device of the stream if that can be told;
-/// else on the first of `devices` that has this stream; for a handle that names a stream on each device, on all of
-/// them. Returns false if none has it, or if the stream is of another driver than the event.
+/// Orders the consumer's stream after what is pending on the tensor. Orders it on the device of the stream if that can
+/// be told; else on the first of `devices` that has this stream; for a handle that names a stream on each device, on
+/// all of them. Returns false if none has it, or if the stream is of another driver than the event.
 bool order_stream(std::span<const Device> devices, void* native, const Tensor& tensor, const DriverRegistry& drivers) {
-  const auto driver = drivers.for_type(device_of_event(tensor).type);
-  const auto order_on = [&](const ContextPtr& context) {
-    context->order_after(context->wrap_queue(native, nullptr), tensor.event);
+  const auto driver = drivers.for_type(context_of_work(tensor, drivers)->device().type);
+  const auto order_stream_of = [&](const ContextPtr& context) {
+    order_on(tensor, *context, context->wrap_queue(native, nullptr));
   };
   if (driver->handles(devices.front().type)) {
     if (const auto its = driver->device_of_queue(native)) {
-      order_on(drivers.context(*its));
+      order_stream_of(drivers.context(*its));
       return true;
     }
   }
@@ -112,7 +106,7 @@ bool order_stream(std::span<const Device> devices, void* native, const Tensor& t
   bool ordered = false;
   for (const ContextPtr& context : contexts) {
     try {
-      order_on(context);
+      order_stream_of(context);
     } catch (const InvalidArgumentError&) {
       if (contexts.size() == 1) throw;
       continue;
@@ -123,11 +117,6 @@ bool order_stream(std::span<const Device> devices, void* native, const Tensor& t
   return ordered;
 }
 
-void wait_and_forget(Tensor* tensor, const DriverRegistry& drivers, const WaitFunction& wait) {
-  wait_for(*tensor, drivers, wait);
-  tensor->event = {};
-}
-
 }  // namespace
 
 void check_dlpack_stream(const Device& device, DLPackStream stream) {
@@ -136,31 +125,19 @@ void check_dlpack_stream(const Device& device, DLPackStream stream) {
   }
 }
 
-void order_for_dlpack(Tensor* tensor, const Device& of, DLPackStream stream, const DriverRegistry& drivers,
+void order_for_dlpack(const Tensor& tensor, const Device& of, DLPackStream stream, const DriverRegistry& drivers,
                       const WaitFunction& wait) {
-  const std::optional<void*> native = named_stream(stream ? of : tensor->device, stream);
-  if (is_out_of_reach(*tensor) && (!native || *native == tensor->queue->native())) {
-    tensor->event = {};  // no order is asked for, or the consumer uses the same stream as the work
+  const std::optional<void*> native = named_stream(stream ? of : tensor.device, stream);
+  // Nothing is to order if no order is asked for, or if the consumer uses the same stream as the work.
+  if (tensor.out_of_reach() && (!native || *native == tensor.queue->native())) return;
+  if (tensor.ready()) return;
+  const std::array devices = candidate_devices(of, tensor.device, stream);
+  // A consumer that names no stream may read pinned or managed memory on the host at once.
+  const bool host_reads = tensor.device.type == DeviceType::kCpu || (!stream && tensor.host_accessible());
+  // A default stream without a handle can't be ordered, nor a stream of another driver.
+  if (host_reads || (native && (*native == nullptr || !order_stream(devices, *native, tensor, drivers)))) {
+    wait_for(tensor, drivers, wait);
   }
-  if (is_ready(tensor->event)) return;
-  const std::array devices = candidate_devices(of, tensor->device, stream);
-  if (tensor->device.type == DeviceType::kCpu || (!stream && tensor->host_accessible())) {
-    // A consumer that names no stream may read pinned or managed memory on the host at once.
-    wait_for(*tensor, drivers, wait);
-  } else if (native && (*native == nullptr || !order_stream(devices, *native, *tensor, drivers))) {
-    // A default stream without a handle that could be ordered, or a stream of another driver.
-    wait_for(*tensor, drivers, wait);
-  }
-  tensor->event = {};
-}
-
-void order_for_dlpack(Tensor* tensor, const Queue& queue, const DriverRegistry& drivers, const WaitFunction& wait) {
-  if (is_ready(tensor->event)) return;
-  // A queue can't be ordered after another driver's work.
-  if (!drivers.for_type(device_of_event(*tensor).type)->handles(queue.device().type)) {
-    return wait_and_forget(tensor, drivers, wait);
-  }
-  order_on(tensor, *drivers.context(queue.device()), queue);
 }
 
 void note_dlpack_stream(Tensor* tensor, const std::optional<Device>& source, const std::optional<Queue>& asked,
@@ -176,18 +153,16 @@ void* work_stream(const Device& device, const DriverRegistry& drivers) {
   return drivers.default_queue(device).native();
 }
 
-void order_on_work_stream(Tensor* tensor, const DriverRegistry& drivers, const WaitFunction& wait) {
+void order_on_work_stream(const Tensor& tensor, const DriverRegistry& drivers, const WaitFunction& wait) {
   // Without a driver, our work stream is the default stream: see work_stream().
-  if (is_out_of_reach(*tensor)) {
-    void* const native = tensor->queue->native();
-    if (native == default_handle(tensor->queue->device().type)) tensor->event = {};
-  }
-  if (is_ready(tensor->event)) [[likely]]
+  if (tensor.out_of_reach() && tensor.queue->native() == default_handle(tensor.queue->device().type)) return;
+  if (tensor.ready()) [[likely]]
     return;
-  if (device::host_readable(tensor->device.type)) return wait_and_forget(tensor, drivers, wait);
+  const Device works = context_of_work(tensor, drivers)->device();
+  if (device::host_readable(tensor.device.type)) return wait_for(tensor, drivers, wait);
   // Queues of different CUDA devices can be ordered after each other. For other drivers the queue must be of the
-  // event's own device.
-  const Device device = is_cuda(tensor->device.type) ? tensor->device : device_of_event(*tensor);
+  // work's own device.
+  const Device device = is_cuda(tensor.device.type) ? tensor.device : works;
   order_on(tensor, *drivers.context(device), drivers.default_queue(device));
 }
 

@@ -2,34 +2,10 @@
 
 #include <algorithm>
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "crossdock/core/error.h"
-
 namespace crossdock::exchange {
-
-bool is_ready(const device::Event& event) {
-  // Read before check(): another thread may record the event meanwhile, and that may fail.
-  const bool nothing_to_wait_for = event.empty();
-  event.check();
-  return nothing_to_wait_for;
-}
-
-device::Event out_of_reach(const device::Queue& stream) {
-  return device::Event::failed(std::make_shared<const ExportError>(
-      "the array's work is on a stream of " + device::to_string(stream.device()) + " (" +
-      std::to_string(reinterpret_cast<std::uintptr_t>(stream.native())) +
-      "), which can't be waited for because no driver for it was found: export it by a protocol that carries the "
-      "stream, or order the work yourself and use .unsynchronized()"));
-}
-
-bool is_out_of_reach(const array::Tensor& tensor) noexcept {
-  if (!tensor.queue || !tensor.event.empty()) return false;
-  const std::shared_ptr<const Error> failure = tensor.event.failure();
-  return failure != nullptr && failure->code() == ErrorCode::kExport;
-}
 
 namespace {
 
@@ -50,29 +26,93 @@ const QueuesKept* queues_kept(const std::shared_ptr<const void>& owner) noexcept
 
 }  // namespace
 
-void keep_queue(array::Tensor* tensor) {
-  if (!tensor->queue) return;
-  const QueuesKept* const before = queues_kept(tensor->owner);
-  if (before != nullptr && std::ranges::find(before->queues, *tensor->queue) != before->queues.end()) return;
+void wait_in_driver(const std::shared_ptr<device::Context>& context, const device::Event& event) {
+  context->wait(event);
+}
+
+std::shared_ptr<device::Context> context_of_work(const device::Memory& memory, const device::DriverRegistry& drivers) {
+  if (memory.out_of_reach()) memory.pending();  // throws
+  return memory.context != nullptr ? memory.context : drivers.context(memory.device);
+}
+
+void order_on(const device::Memory& memory, device::Context& context, const device::Queue& queue) {
+  if (memory.queue == queue && context.in_order(queue)) {
+    if (void* const native = memory.event.need(); native != nullptr && native != memory.recorded.native()) {
+      context.order_after(queue, memory.event);
+    }
+    return;
+  }
+  const device::Event event = memory.pending();
+  if (event.native() == nullptr) return;
+  device::Context* const theirs = memory.context.get();
+  if (theirs != nullptr && theirs->driver_name() != context.driver_name()) return theirs->wait(event);
+  context.order_after(queue, event);
+}
+
+void order_on(const array::Tensor& tensor, const device::Queue& queue, const device::DriverRegistry& drivers,
+              const WaitFunction& wait) {
+  if (tensor.mask) order_on(*tensor.mask, queue, drivers, wait);
+  if (tensor.ready()) return;
+  const auto context = drivers.context(queue.device());
+  const auto theirs = context_of_work(tensor, drivers);
+  if (theirs->driver_name() != context->driver_name()) return wait(theirs, tensor.pending());
+  order_on(tensor, *context, queue);
+}
+
+void add_work(device::Memory* memory, const std::shared_ptr<device::Context>& context, const device::Event& event) {
+  if (event.need() == nullptr) return;
+  if (memory->ready()) {
+    memory->event = event;
+    memory->context = context;
+    return;
+  }
+  if (memory->out_of_reach()) memory->pending();  // throws
+  const std::shared_ptr<device::Context> its = memory->context != nullptr ? memory->context : context;
+  if (its->driver_name() != context->driver_name()) return context->wait(event);
+  const device::Queue queue = memory->queue ? *memory->queue : its->make_queue();
+  order_on(*memory, *its, queue);
+  its->order_after(queue, event);
+  keep_queue(memory);
+  memory->set_queue(its, queue);
+}
+
+void wait_ready(device::Memory* memory, device::Context& context) {
+  if (memory->ready()) return;
+  (memory->context != nullptr ? *memory->context : context).wait(memory->pending());
+  forget_work(memory);
+}
+
+void wait_for(const array::Tensor& tensor, const device::DriverRegistry& drivers, const WaitFunction& wait) {
+  if (tensor.mask) wait_for(*tensor.mask, drivers, wait);
+  if (!tensor.ready()) wait(context_of_work(tensor, drivers), tensor.pending());
+}
+
+void keep_queue(device::Memory* memory) {
+  if (!memory->queue) return;
+  const QueuesKept* const before = queues_kept(memory->owner);
+  if (before != nullptr && std::ranges::find(before->queues, *memory->queue) != before->queues.end()) return;
   auto kept = std::unique_ptr<QueuesKept, DropQueuesKept>(new QueuesKept);
   if (before != nullptr) {
     *kept = *before;
   } else {
-    kept->owner = tensor->owner;
+    kept->owner = memory->owner;
   }
-  kept->queues.push_back(*tensor->queue);
-  tensor->owner = std::shared_ptr<const void>(std::shared_ptr<const QueuesKept>(std::move(kept)));
+  kept->queues.push_back(*memory->queue);
+  memory->owner = std::shared_ptr<const void>(std::shared_ptr<const QueuesKept>(std::move(kept)));
 }
 
-void order_on(array::Tensor* tensor, device::Context& context, const device::Queue& queue) {
-  // Work on this same queue comes first in any case.
-  if (!is_ready(tensor->event) && tensor->event.awaits() != queue) context.order_after(queue, tensor->event);
-  tensor->event = {};
+void forget_work(device::Memory* memory) {
+  keep_queue(memory);
+  memory->event = {};
+  memory->queue.reset();
+  memory->context.reset();
+  memory->recorded = {};
 }
 
-void wait_ready(array::Tensor* tensor, device::Context& context) {
-  if (!is_ready(tensor->event)) context.wait(tensor->event);
-  tensor->event = {};
+array::Tensor without_event(array::Tensor tensor) {
+  if (tensor.mask) tensor.mask = std::make_shared<const array::Tensor>(without_event(*tensor.mask));
+  forget_work(&tensor);
+  return tensor;
 }
 
 }  // namespace crossdock::exchange

@@ -21,11 +21,6 @@ using ContextPtr = std::shared_ptr<Context>;
 
 bool in_host_memory(const Tensor& tensor) noexcept { return tensor.device.type == DeviceType::kCpu; }
 
-/// Returns the context of the queue that a tensor is on; null if it is on none.
-ContextPtr context_of_queue(const Tensor& tensor, const DriverRegistry& drivers) {
-  return tensor.queue ? drivers.context_or_null(tensor.queue->device()) : nullptr;
-}
-
 /// Waits for work that the queues of `executor` can't be ordered after: events of other drivers. Returns the tensor
 /// without such events.
 Tensor without_foreign_work(Tensor tensor, const Context& executor, const DriverRegistry& drivers,
@@ -33,10 +28,10 @@ Tensor without_foreign_work(Tensor tensor, const Context& executor, const Driver
   if (tensor.mask) {
     tensor.mask = std::make_shared<const Tensor>(without_foreign_work(*tensor.mask, executor, drivers, wait));
   }
-  if (is_ready(tensor.event)) return tensor;
-  const ContextPtr theirs = drivers.context(device_of_event(tensor));
+  if (tensor.ready()) return tensor;
+  const ContextPtr theirs = context_of_work(tensor, drivers);
   if (theirs->driver_name() == executor.driver_name()) return tensor;
-  wait(theirs, tensor.event);
+  wait(theirs, tensor.pending());
   tensor.event = {};
   return tensor;
 }
@@ -90,24 +85,6 @@ Tensor clear_event(Tensor tensor) {
 
 }  // namespace
 
-void wait_in_driver(const std::shared_ptr<Context>& context, const device::Event& event) { context->wait(event); }
-
-Device device_of_event(const Tensor& tensor) noexcept { return tensor.queue ? tensor.queue->device() : tensor.device; }
-
-void wait_for(const Tensor& tensor, const DriverRegistry& drivers, const WaitFunction& wait) {
-  if (tensor.mask) wait_for(*tensor.mask, drivers, wait);
-  if (is_ready(tensor.event)) return;
-  wait(drivers.context(device_of_event(tensor)), tensor.event);
-}
-
-Tensor without_event(Tensor tensor) {
-  if (tensor.mask) tensor.mask = std::make_shared<const Tensor>(without_event(*tensor.mask));
-  keep_queue(&tensor);
-  tensor.event = {};
-  tensor.queue.reset();
-  return tensor;
-}
-
 Tensor transfer(const Tensor& from, const Device& target, std::optional<MemoryKind> kind, const Queue* queue,
                 const DriverRegistry& drivers, const WaitFunction& wait, const LogCallback& log) {
   const bool from_host = in_host_memory(from);
@@ -136,7 +113,7 @@ Tensor transfer(const Tensor& from, const Device& target, std::optional<MemoryKi
   const bool on_other_queue = queue != nullptr && copy_queue != *queue;
   Tensor made =
       copy(without_foreign_work(from, *executor, drivers, wait), to, kind.value_or(array::kind_of(target.type)),
-           executor, copy_queue, context_of_queue(from, drivers), from_host ? nullptr : drivers.context(from.device));
+           executor, copy_queue, from_host ? nullptr : drivers.context(from.device));
   if (made.data == nullptr) made.device = target;  // a tensor without memory still names its target device
   // Without a queue, the caller may read the result, or change the source, as soon as this returns. With a queue, the
   // caller continues on that queue, even if another one had to make the copy.
@@ -145,6 +122,18 @@ Tensor transfer(const Tensor& from, const Device& target, std::optional<MemoryKi
   if (!complete_on_return) return made;
   wait_for(made, drivers, wait);
   return in_host_memory(made) ? without_event(std::move(made)) : clear_event(std::move(made));
+}
+
+Tensor on_host(const Tensor& from, const DriverRegistry& drivers, const WaitFunction& wait, const LogCallback& log) {
+  const bool shared = from.host_accessible() && (!from.mask || from.mask->host_accessible());
+  if (!shared) return transfer(from, Device{}, {}, nullptr, drivers, wait, log);
+  Tensor here = from;
+  if (here.mask) here.mask = std::make_shared<const Tensor>(on_host(*here.mask, drivers, wait, log));
+  wait_for(here, drivers, wait);
+  forget_work(&here);
+  here.device = {};
+  here.kind = MemoryKind::kHost;
+  return here;
 }
 
 Tensor transfer_into(const Tensor& to, const Tensor& from, const Queue* queue, const DriverRegistry& drivers,
@@ -172,13 +161,8 @@ Tensor transfer_into(const Tensor& to, const Tensor& from, const Queue* queue, c
     }
   }
   if (in_another_context(from, *executor, copy_queue)) copy_queue = *from.queue;
-  if (const ContextPtr readers = context_of_queue(to, drivers);
-      readers && readers->driver_name() != executor->driver_name()) {
-    wait(readers, readers->record(*to.queue));  // copy_into() would also wait, but without handling signals
-  }
   Tensor made = copy_into(without_foreign_work(to, *executor, drivers, wait),
                           without_foreign_work(from, *executor, drivers, wait), executor, copy_queue,
-                          context_of_queue(to, drivers), context_of_queue(from, drivers),
                           in_host_memory(from) ? nullptr : drivers.context(from.device));
   // A caller that names a queue continues on it, even if another one had to make the copy.
   if (copy_queue == first_choice && (queue != nullptr || !(from.host_accessible() || to.host_accessible())))

@@ -62,23 +62,21 @@ void locate(Tensor* tensor, const Context& context, const Queue& queue) {
 
 bool is_usm(const Tensor& tensor) noexcept { return tensor.device.type == DeviceType::kOneApi; }
 
-void import_usm_array(Tensor* tensor, std::int64_t version, const Queue& queue, bool ordered,
-                      const device::DriverRegistry& drivers) {
+void import_usm_array(Tensor* tensor, std::int64_t version, const Queue& queue, const device::DriverRegistry& drivers) {
   if (version != kUsmArrayVersion) fail("version " + std::to_string(version) + "; version 1 is understood");
   tensor->device = queue.device();
   tensor->kind = device::MemoryKind::kDevice;
   const void* const said = tensor->data;
   array::check_tensor(tensor, kWhere);
   const std::shared_ptr<Context> context = drivers.context(queue.device());
-  tensor->queue = queue;
   if (tensor->data == nullptr) {
     // Without elements the pointer may be any; if it is one of SYCL's, it tells the kind of memory.
     const device::PointerInfo info = context->describe(said);
     if (info.device == tensor->device) tensor->kind = info.kind;
-    return;
+  } else {
+    locate(tensor, *context, queue);
   }
-  locate(tensor, *context, queue);
-  if (ordered) tensor->event = device::Event::end_of(context, queue);
+  tensor->set_queue(context, queue);
 }
 
 Queue export_usm_array(const Tensor& tensor, const device::DriverRegistry& drivers) {
@@ -98,9 +96,10 @@ Queue export_usm_array(const Tensor& tensor, const device::DriverRegistry& drive
                         " bytes is not a multiple of " + std::to_string(itemsize) + "; copy the array first");
     }
   }
-  if (tensor.queue && tensor.queue->device().type == DeviceType::kOneApi) return *tensor.queue;
-  Queue queue = drivers.default_queue(tensor.device);
-  if (!is_ready(tensor.event)) drivers.context(tensor.device)->order_after(queue, tensor.event);
+  const bool has_queue = tensor.queue && tensor.queue->device().type == DeviceType::kOneApi;
+  Queue queue = has_queue ? *tensor.queue : drivers.default_queue(tensor.device);
+  const std::shared_ptr<Context> context = drivers.context(queue.device());
+  if (!has_queue || context->in_order(queue)) order_on(tensor, *context, queue);
   return queue;
 }
 

@@ -11,6 +11,7 @@ namespace crossdock::offload {
 namespace {
 
 using array::Tensor;
+using device::Device;
 using device::MemoryKind;
 using device::Queue;
 
@@ -27,6 +28,12 @@ int rank(MemoryKind kind) noexcept {
     case MemoryKind::kShared: return 1;
     default: return 0;
   }
+}
+
+/// True if work on `queue` comes after all that is pending on the array, whatever order is made.
+bool comes_after(const std::optional<Queue>& queue, const Tensor& array) noexcept {
+  return (!array.queue || array.queue == queue) && array.event.native() == nullptr &&
+         (array.mask == nullptr || comes_after(queue, *array.mask));
 }
 
 std::string text_of(const Queue& queue) {
@@ -75,7 +82,7 @@ bool accessible(const Tensor& array, const Queue& queue, const device::DriverReg
 }
 
 Placement placement(std::span<const Tensor* const> arrays, const std::optional<Queue>& queue,
-                    const device::DriverRegistry& drivers) {
+                    const device::DriverRegistry& drivers, const exchange::WaitFunction& wait) {
   Placement answer{.queue = queue, .kind = MemoryKind::kHost};
   std::size_t first = 0;
   for (std::size_t i = 0; i < arrays.size(); ++i) {
@@ -94,6 +101,10 @@ Placement placement(std::span<const Tensor* const> arrays, const std::optional<Q
     } else if (its != *answer.queue) {
       fail_two_queues(first, *answer.queue, i, its);
     }
+  }
+  for (const Tensor* array : arrays) {
+    if (comes_after(answer.queue, *array)) continue;
+    exchange::order_on(*array, answer.queue.value_or(Queue(Device{}, nullptr, nullptr)), drivers, wait);
   }
   return answer;
 }

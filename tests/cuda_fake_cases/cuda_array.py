@@ -81,6 +81,10 @@ class Cuda:
         self.library.crossdockCudaFakeFaults.restype = c_uint64
         return int(self.library.crossdockCudaFakeFaults(None, c_uint64(0)))
 
+    def calls(self, function: str) -> int:
+        self.library.crossdockCudaFakeCalls.restype = c_uint64
+        return int(self.library.crossdockCudaFakeCalls(function.encode()))
+
     def live(self) -> Live:
         live = Live()
         self.library.crossdockCudaFakeLive(ctypes.byref(live))
@@ -640,13 +644,13 @@ def test_whose_memory_isnt_cudas_has_no_interface(floats: np.ndarray) -> None:
 # ---- DLPack ---------------------------------------------------------------------------------------------------------
 
 
-def comes_after(tensor: Any, stream: int, device: int = 0) -> bool:
-    """Whether what is put on a stream now comes after the tensor's work, which is under way."""
-    assert CUDA.under_way(tensor.event)
+def comes_after(event: xd.Event, stream: int, device: int = 0) -> bool:
+    """Whether what is put on a stream now comes after the work before an event, which is under way."""
+    assert CUDA.under_way(event)
     there = xd.Queue(f"cuda:{device}", native=stream).record()
     waits = CUDA.under_way(there)
     there.wait()
-    return waits and bool(tensor.event.done)
+    return waits and bool(event.done)
 
 
 @pytest.mark.parametrize(("stream", "ordered"), [(None, 1), (1, 1), (2, 2), ("own", "own"), (-1, None)])
@@ -654,10 +658,11 @@ def test_the_streams_that_dlpack_knows(floats: np.ndarray, stream: Any, ordered:
     own = CUDA.stream()
     CUDA.slow_down(0.05)
     there = xd.asarray(floats).to("cuda:0", queue=xd.Queue.new("cuda:0"))
+    work = there.event
     there.__dlpack__(stream=own if stream == "own" else stream, max_version=(1, 0))
     for number in (1, 2, own):
         if number == (own if ordered == "own" else ordered):
-            assert comes_after(there, number)
+            assert comes_after(work, number)
             break
     else:
         assert ordered is None
@@ -686,8 +691,9 @@ def test_another_devices_copy_comes_before_the_stream_that_was_named(floats: np.
     stream = CUDA.stream()
     CUDA.slow_down(0.05)
     there = xd.asarray(floats).to("cuda:0", queue=xd.Queue.new("cuda:0"))
+    work = there.event
     capsule = there.__dlpack__(stream=stream, dl_device=(2, 1), max_version=(1, 0))
-    assert comes_after(there, stream)
+    assert comes_after(work, stream)
     del capsule
 
 
@@ -731,8 +737,9 @@ def test_streams_for_memory_that_every_device_reaches(floats: np.ndarray, kind: 
     array.memory.fill(0, produced)
     tensor = xd.asarray(array)
     assert tensor.__dlpack_device__() == ({"managed": 13, "pinned": 3}[kind], 0)
+    work = tensor.event
     tensor.__dlpack__(stream=stream, max_version=(1, 0))
-    assert comes_after(tensor, stream, device)
+    assert comes_after(work, stream, device)
     tensor.wait()
     tensor.__dlpack__(stream=1, max_version=(1, 0))
 

@@ -188,8 +188,9 @@ def test_a_consumers_stream_on_a_peer(floats: np.ndarray) -> None:
     stream = CUDA.stream(1)
     CUDA.slow_down(0.05)
     there = xd.asarray(floats).to("cuda:0", queue=xd.Queue.new("cuda:0"))
+    work = there.event
     there.__dlpack__(stream=stream, max_version=(1, 0))
-    assert comes_after(there, stream, 1)
+    assert comes_after(work, stream, 1)
 
 
 def test_a_stream_that_has_ended_is_refused(floats: np.ndarray) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import crossdock as xd
-from crossdock import offload
+from crossdock import offload, testing
 
 
 @pytest.fixture(autouse=True)
@@ -814,3 +814,50 @@ def test_the_error_is_where_the_guide_names_it() -> None:
     assert offload.ExecutionPlacementError is xd.ExecutionPlacementError
     assert "ExecutionPlacementError" in offload.__all__
     assert "ExecutionPlacementError" in dir(offload)
+
+
+# ---- order, and the arrays of a package ------------------------------------------------------------------------------
+
+
+@pytest.mark.simulated_devices(2, delay=0.01)
+def test_a_packages_scope_reaches_its_arrays(simulated_devices: testing.SimulatedDevices) -> None:
+    """As the offloading text has it: `with pkg2.current("gpu:2"): A1c = A1.copy_to()`."""
+    package = offload.Package("pkg2")
+    with package.current("gpu:0"):
+        a1 = package.asarray(xd.empty((3, 4), queue=package.current_queue()))
+    with package.current("gpu:1"), offload.current("gpu:0"):
+        here = [a1.copy_to(), a1[1:].copy_to(), a1.T.copy_to(), a1.copy().copy_to(), a1.unsynchronized().copy_to()]
+        assert [copy.device for copy in here] == ["ext_dev:1"] * 5
+        assert xd.empty((3, 4), queue="gpu:1").copy_to().device == "ext_dev:0", "one of nobody's"
+        assert a1.copy_to("gpu:0").device == "ext_dev:0", "a queue that is named comes first"
+    assert [copy.copy_to().device for copy in here] == ["ext_dev:0"] * 5, "outside: the package's default queue"
+    del package
+    gc.collect()
+    assert a1.copy_to().device == "ext_dev:0"
+    with pytest.raises(xd.UnsupportedTypeError):
+        offload.Package("x").asarray(5)
+
+
+@pytest.mark.simulated_devices(1, delay=0.01)
+def test_the_kind_of_new_arrays(simulated_devices: testing.SimulatedDevices) -> None:
+    of = {kind: xd.empty(3, queue="gpu:0", usm_type=kind) for kind in ("device", "shared", "host")}
+    assert offload.usm_type(np.zeros(3)) is None
+    assert offload.usm_type(of["host"], np.zeros(3)) == "host"
+    assert offload.usm_type(of["host"], of["shared"]) == "shared"
+    assert offload.usm_type(of["shared"], of["device"], of["host"]) == "device"
+
+
+@pytest.mark.simulated_devices(1, delay=0.02)
+def test_the_queue_of_a_placement_comes_after_the_arrays(simulated_devices: testing.SimulatedDevices) -> None:
+    source = np.arange(6.0)
+    one, other = xd.Queue.new("gpu:0"), xd.Queue.new("gpu:0")
+    array = xd.asarray(source).to("gpu:0", queue=one)
+    counted = simulated_devices.counters()
+    assert offload.placement(array, array) == one
+    assert simulated_devices.counters() == counted, "it is the arrays' own queue"
+    assert offload.placement(array, queue=other) == other
+    # As a kernel there: nothing orders this copy.
+    np.testing.assert_array_equal(np.asarray(array.unsynchronized().to("cpu", queue=other)), source)
+    brought = array.to("cpu", queue=one)
+    assert offload.placement(brought) == offload.current_queue()
+    np.testing.assert_array_equal(np.frombuffer(brought.unsynchronized()), source)

@@ -153,7 +153,6 @@ Tensor Kernels::numbers(const Queue& queue, std::int64_t rows, std::int64_t colu
   const auto context = drivers_->context(queue.device());
   Tensor made = xd::exchange::empty(xd::array::ElementType{}, shape, context, xd::device::MemoryKind::kDevice, queue);
   program.submit(program.numbers, queue, {{made.data, kPointer}}, {static_cast<std::size_t>(made.size()), 1, 1}, 1);
-  made.event = context->record(queue);
   return made;
 }
 
@@ -165,7 +164,7 @@ Tensor Kernels::gemm(const Queue& queue, const Tensor& a, const Tensor& b) {
   xd::offload::placement(both, queue, *drivers_);
   const Program& program = program_for(queue);
   const auto context = drivers_->context(queue.device());
-  for (Tensor array : {a, b}) xd::exchange::order_on(&array, *context, queue);
+  for (const Tensor* array : both) xd::exchange::order_on(*array, *context, queue);
   const std::array<std::int64_t, 2> shape{a.shape()[0], b.shape()[1]};
   Tensor made = xd::exchange::empty(xd::array::ElementType{}, shape, context, xd::device::MemoryKind::kDevice, queue);
   auto inner = static_cast<std::uint64_t>(a.shape()[1]);
@@ -174,7 +173,6 @@ Tensor Kernels::gemm(const Queue& queue, const Tensor& a, const Tensor& b) {
       program.gemm, queue,
       {{a.data, kPointer}, {b.data, kPointer}, {made.data, kPointer}, {&inner, kUint64}, {&columns, kUint64}},
       {static_cast<std::size_t>(shape[0]), static_cast<std::size_t>(shape[1]), 1}, 2);
-  made.event = context->record(queue);
   return made;
 }
 

@@ -10,8 +10,7 @@
 #include "crossdock/array/c_abi.h"
 #include "crossdock/array/schema.h"
 #include "crossdock/core/export.h"
-#include "crossdock/device/device.h"
-#include "crossdock/device/queue.h"
+#include "crossdock/device/memory.h"
 
 namespace crossdock::array {
 
@@ -35,10 +34,10 @@ struct BufferView {
   bool size_known() const noexcept { return size != kUnknownSize; }
 };
 
-/// A record batch: flat arrays of nodes and buffers in the schema's preorder, and one owner that keeps the memory
-/// alive. The memory is read-only, as Arrow memory is once exported. A plain movable value; not to be shared between
-/// threads while it is changed.
-struct RecordBatch {
+/// A record batch: flat arrays of nodes and buffers in the schema's preorder. All buffers, dictionaries' too, are
+/// memory of one device with one owner, and have the same pending work. The memory is read-only, as Arrow memory is
+/// once exported. A plain movable value; not to be shared between threads while it is changed.
+struct RecordBatch : device::Memory {
   std::shared_ptr<const Schema> schema;
   std::int64_t num_rows = 0;
   std::vector<Node> nodes;  ///< schema->nodes().size()
@@ -47,15 +46,10 @@ struct RecordBatch {
   /// The number of variadic buffers of each node of a view type, in preorder: schema->n_variadic() numbers.
   std::vector<std::int64_t> variadic_counts;
   std::vector<std::shared_ptr<const RecordBatch>> dictionaries;  ///< One per schema->dictionaries(); one column each.
-  std::shared_ptr<const void> owner;                             ///< Keeps every buffer alive.
   /// Custom metadata of the IPC message of this batch, received or to be sent. The C data interface has no place for
   /// it: only this library's export_batch() and import_batch() pass it on.
   Metadata custom_metadata;
 
-  device::Device device;  ///< The device of every buffer, dictionaries' too.
-  /// The end of work that must be over, or be ordered first, before the buffers, dictionaries' too, are accessed.
-  device::Event event;
-  std::optional<device::Queue> queue{};  ///< The queue that this work is on, if it is known.
   /// For each node of a view type, in the order of variadic_counts, the sizes of its variadic buffers: int64 numbers in
   /// the device's memory, where an array of the C data interface must have them. Empty for batches on the host, whose
   /// sizes are written on export.
@@ -69,7 +63,7 @@ struct RecordBatch {
   /// True if the numbers of nodes, variadic counts, buffers and dictionaries are those that the schema asks for.
   CROSSDOCK_EXPORT bool counts_fit() const noexcept;
 
-  /// True if this process may read the buffers now: host memory of any kind, and no event to wait for.
+  /// True if this process may read the buffers now: host memory of any kind, and nothing pending.
   CROSSDOCK_EXPORT bool host_readable() const noexcept;
 };
 

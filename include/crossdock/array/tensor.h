@@ -11,8 +11,7 @@
 #include <vector>
 
 #include "crossdock/core/export.h"
-#include "crossdock/device/device.h"
-#include "crossdock/device/queue.h"
+#include "crossdock/device/memory.h"
 
 namespace crossdock::array {
 
@@ -151,22 +150,15 @@ class Extents {
   std::unique_ptr<std::int64_t[]> heap_;
 };
 
-/// An n-dimensional array in the memory of a device: a view, the owner that keeps its memory alive, and all properties
-/// that the interchange protocols carry. Copies are views of the same memory. A plain value: one thread at a time may
-/// change it.
-struct Tensor {
+/// An n-dimensional array in the memory of a device: a view of that memory, and all properties that the interchange
+/// protocols carry. Copies are views of the same memory. A plain value: one thread at a time may change it.
+struct Tensor : device::Memory {
   ElementType type;
   Extents extents;
   /// Address of the first element (index 0 of every dimension) on the device; null if there is no element. For memory
   /// with handles instead of addresses (see has_addresses()), the handle.
   void* data = nullptr;
-  std::uint64_t byte_offset = 0;  ///< From a handle to the first element; 0 for memory with addresses.
-  device::Device device;
-  device::MemoryKind kind = device::MemoryKind::kHost;
-  bool read_only = false;
-  std::shared_ptr<const void> owner;     ///< Keeps the memory alive, and all that `event` and `queue` need.
-  device::Event event;                   ///< Work that must be over, or ordered first, before an access.
-  std::optional<device::Queue> queue{};  ///< The queue of the producer's work, if it named one.
+  std::uint64_t byte_offset = 0;         ///< From a handle to the first element; 0 for memory with addresses.
   std::shared_ptr<const Tensor> mask{};  ///< Which elements are valid, of the same shape; null if all are.
 
   std::int32_t ndim() const noexcept { return extents.ndim(); }

@@ -21,6 +21,7 @@ struct PointerInfo {
   Device device;
   MemoryKind kind = MemoryKind::kHost;
   void* address = nullptr;       ///< The device's address; differs from the host's address where host memory is mapped.
+  void* host_address = nullptr;  ///< The host's address, for kHost memory that the driver knows; else null.
   void* base = nullptr;          ///< Start of the allocation that it lies in; null if unknown.
   std::uint64_t size = 0;        ///< Size of that allocation in bytes; 0 if unknown.
   void* context = nullptr;       ///< The native context that it belongs to; null if there is none, or it is unknown.
@@ -103,6 +104,8 @@ class CROSSDOCK_EXPORT Context {
   /// every thread, returns the queue of the calling thread; calls of other threads with that Queue throw
   /// InvalidArgumentError.
   virtual Queue wrap_queue(void* native, std::shared_ptr<void> owner) = 0;
+  /// Returns true if all work on the queue runs in the order in which it was put there.
+  virtual bool in_order(const Queue& /*queue*/) const { return true; }
   /// Orders work that is put on `queue` from now on after `event`. Doesn't wait, except with drivers that have no other
   /// way to order. Throws the failure that the event carries already.
   virtual void order_after(const Queue& queue, const Event& event) = 0;

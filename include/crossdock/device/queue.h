@@ -53,8 +53,6 @@ class Queue {
   std::uint64_t thread_ = 0;
 };
 
-class Context;
-
 /// A point in a queue's work: a native handle, its owner, and the failure that it may carry. It may be copied freely:
 /// copies are the same event, and the native event is destroyed with the last copy. Safe to share between threads.
 ///
@@ -66,24 +64,14 @@ class CROSSDOCK_EXPORT Event {
   /// `native` is a pointer of the type that the Arrow interface defines for the device's type (`cudaEvent_t*`,
   /// `sycl::event*`, …). `owner` keeps it alive, and destroys it with its last copy; null if the caller keeps it alive.
   Event(void* native, std::shared_ptr<void> owner);
-  /// Makes an event for the end of the work that is on `queue`, a queue of `context`, at the first use of the event.
-  /// For producers that name a queue but no event. native() records it at that first use. If it is never used, for
-  /// example because the consumer works on the same queue, nothing is put on the queue.
-  static Event end_of(std::shared_ptr<Context> context, Queue queue);
   /// Makes an event for work that failed before it had a native event.
   static Event failed(std::shared_ptr<const Error> failure);
 
-  /// Returns the native handle; null if there is none. Records an event that end_of() made; if that fails, the event
-  /// carries the failure.
+  /// Returns the native handle; null if there is nothing to wait for, unless the event failed.
   void* native() const noexcept;
-  /// Returns the native handle like native(), but throws the failure that the event carries, that of recording too. For
-  /// callers that can't go on without the handle.
+  /// Returns the native handle, or throws the failure that the event carries. For callers that can't go on without the
+  /// handle.
   void* need() const;
-  /// Returns true if there is no native handle and none will be recorded: there is nothing to wait for, unless the
-  /// event failed.
-  bool empty() const noexcept;
-  /// Returns the queue that end_of() was given, as long as the event isn't recorded; nothing otherwise.
-  std::optional<Queue> awaits() const noexcept;
 
   /// Returns the failure of the work before this event, as far as it is known; null if there is none. Waiting for the
   /// event, or ordering a queue after it, throws it.

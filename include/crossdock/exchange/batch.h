@@ -11,18 +11,24 @@
 /// array/record_batch.h.
 namespace crossdock::exchange {
 
-/// Blocks the calling thread until the work on the memory, including that of dictionaries, is over. Clears the event.
+/// Blocks the calling thread until the work on the memory, including that of dictionaries, is over; then nothing is
+/// pending any more (see sync.h).
 ///
 /// If the host may read the memory, the batch is then treated as one imported from the host: sizes are read and the
-/// structure is checked, as by array::import_batch(). `context` is a context of the driver that the event belongs to.
-/// Throws the error of failed work; the event then stays. Throws InvalidDataError for errors that the check finds.
+/// structure is checked, as by array::import_batch(). `context` is a context of the driver that the work belongs to.
+/// Throws the error of failed work; the batch is then as it was. Throws InvalidDataError for errors that the check
+/// finds.
 CROSSDOCK_EXPORT void wait_ready(array::RecordBatch* batch, device::Context& context);
+
+/// Makes the batch one of ordinary host memory, without a copy. The host may read its memory (array::host_reaches()), and
+/// nothing is pending on it: call wait_ready() first.
+CROSSDOCK_EXPORT void share_with_host(array::RecordBatch* batch);
 
 /// Reads the sizes that aren't known yet. Does nothing if all are known.
 ///
 /// Starts one small copy for each such buffer (for a view type, one for all its buffers) on `queue`, a queue of
-/// `context`, after the batch's event. Then waits once for all of them. Throws InvalidDataError, which names the field,
-/// for a negative size; also the errors of the context's functions.
+/// `context`, after what is pending on the batch. Then waits once for all of them. Throws InvalidDataError, which names
+/// the field, for a negative size; also the errors of the context's functions.
 CROSSDOCK_EXPORT void resolve_sizes(array::RecordBatch* batch, const std::shared_ptr<device::Context>& context,
                                     const device::Queue& queue);
 
@@ -30,8 +36,8 @@ CROSSDOCK_EXPORT void resolve_sizes(array::RecordBatch* batch, const std::shared
 /// is copied once.
 ///
 /// `executor` is the copy executor: the target's context, or the source's if the target is the host. It copies on
-/// `queue`, which is one of its own queues. That queue is first ordered after the batch's event, which must belong to
-/// `executor`'s driver; call wait_ready() first for events of other drivers. The result's event is the end of the
+/// `queue`, which is one of its own queues. That queue is first ordered after what is pending on the batch
+/// (order_on()); call wait_ready() first for events of other drivers. The result's event is the end of the
 /// copies. If there are no bytes to copy, the result has no event.
 ///
 /// All data lies in one allocation; each buffer begins at a multiple of 64 bytes. When the last owner is destroyed, the

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -12,15 +11,16 @@
 #include "crossdock/device/driver.h"
 #include "crossdock/device/queue.h"
 #include "crossdock/device/registry.h"
+#include "crossdock/exchange/sync.h"
 
 /// Explicit copies: the only functions of this layer whose cost grows with the size of the data.
 namespace crossdock::exchange {
 
 /// Allocates a tensor in C order. The memory is not zeroed.
 ///
-/// Work on `queue` may use the memory; work on other queues must be ordered after the result's event, which stands for
-/// the allocation. When the tensor's last view is destroyed, the memory is freed after the work that is on `queue` at
-/// that time.
+/// Work on `queue` may use the memory; work on other queues must be ordered after what is pending on the result, which
+/// includes the allocation. When the tensor's last view is destroyed, the memory is freed after the work that is on
+/// `queue` at that time.
 ///
 /// Thread-bound queues, here and below: if `queue` is bound to the calling thread (Queue::thread_bound()), a new queue
 /// takes its place and becomes the tensor's queue. The new queue is ordered after the work that is on `queue` now, and
@@ -35,8 +35,9 @@ CROSSDOCK_EXPORT array::Tensor empty(const array::ElementType& type, std::span<c
 /// Copies the elements of `from`, and its mask, to new writable memory of `to`. The result is in C order.
 ///
 /// `executor` is the copy executor: the target's context, or the source's if the target is the host. It copies on
-/// `queue`, which is one of its own queues. That queue is first ordered after the tensor's event, which must belong to
-/// `executor`'s driver; call wait_ready() first for events of other drivers. The result's event is the end of the copy.
+/// `queue`, which is one of its own queues. That queue is first ordered after what is pending on the tensor
+/// (order_on()). An event without a queue must belong to `executor`'s driver; call wait_ready() first for events of
+/// other drivers. The result's event is the end of the copy.
 /// The source's memory and the target's are kept until then. When the target's last view is destroyed, its memory is
 /// freed after the work that is on `queue` at that time. Waits only in the cases named below.
 ///
@@ -45,26 +46,23 @@ CROSSDOCK_EXPORT array::Tensor empty(const array::ElementType& type, std::span<c
 /// between its elements, and is waited for. Throws the errors of the context's functions, after waiting for the work
 /// that was started.
 ///
-/// The tensor's own queue is ordered after the copy, so that later work of its producer is too. If that queue belongs
-/// to another device than `executor`'s, this needs `producer`, the context of that device. If the tensor's queue is
-/// bound to another thread, the copy is waited for. `source` is the context of the source's device; it is needed for
-/// more than 1,024 runs if neither end is the host.
+/// The tensor's own queue is ordered after the copy, so that later work of its producer is too. If that queue is bound
+/// to another thread, or belongs to another driver, the copy is waited for. `source` is the context of the source's
+/// device; it is needed for more than 1,024 runs if neither end is the host.
 CROSSDOCK_EXPORT array::Tensor copy(const array::Tensor& from, const std::shared_ptr<device::Context>& to,
                                     device::MemoryKind kind, const std::shared_ptr<device::Context>& executor,
                                     const device::Queue& queue,
-                                    const std::shared_ptr<device::Context>& producer = nullptr,
                                     const std::shared_ptr<device::Context>& source = nullptr);
 
 /// Copies the elements of `from` into `to`. Both have the same type and shape, and neither has a mask. `to` is
 /// writable, in C order and without gaps.
 ///
-/// The copy starts after pending work on both tensors, and after the work that is on the target's queue now. That queue
-/// is ordered after earlier copies that read the memory through this tensor. The caller must wait for readers of the
-/// same memory through another tensor with a queue of its own, or through a tensor without a queue.
+/// The copy starts after what is pending on both tensors. The target's queue is ordered after earlier copies that read
+/// the memory through this tensor. The caller must wait for readers of the same memory through another tensor with a
+/// queue of its own, or through a tensor without a queue.
 ///
 /// The result is `to`, with the end of the copy as its event, on `queue`. The memory of both is kept until then, and
-/// the queues of both tensors are ordered after the copy. `executor`, `queue`, `producer` and `source` are as in
-/// copy(). `target_queue_context` is the context of the device of `to`'s queue, as `producer` is for `from`'s. If
+/// the queues of both tensors are ordered after the copy. `executor`, `queue` and `source` are as in copy(). If
 /// `executor` is the host's own context, both tensors must be host memory without pending work, and the copy is
 /// complete on return.
 ///
@@ -73,8 +71,6 @@ CROSSDOCK_EXPORT array::Tensor copy(const array::Tensor& from, const std::shared
 /// otherwise as copy().
 CROSSDOCK_EXPORT array::Tensor copy_into(const array::Tensor& to, const array::Tensor& from,
                                          const std::shared_ptr<device::Context>& executor, const device::Queue& queue,
-                                         const std::shared_ptr<device::Context>& target_queue_context = nullptr,
-                                         const std::shared_ptr<device::Context>& producer = nullptr,
                                          const std::shared_ptr<device::Context>& source = nullptr);
 
 /// Copies the elements of `from`, of any strides, to `to` in C order. Both are host memory that may be accessed now.
@@ -86,13 +82,6 @@ CROSSDOCK_EXPORT void pack(const array::Tensor& from, void* to) noexcept;
 //
 // It goes through the host if the two ends are memory of two drivers or of two SYCL contexts. The copy to the host is
 // then waited for, and reported to `log` at level kInfo; an empty `log` reports nothing.
-
-/// Waits for an event of a context where there is no other way. May be Context::wait(), or a function that does more,
-/// such as handling signals. It may throw: the transfer then ends, while the work continues.
-using WaitFunction = std::function<void(const std::shared_ptr<device::Context>&, const device::Event&)>;
-
-/// The default `WaitFunction`: blocks in the driver until the event is over.
-CROSSDOCK_EXPORT void wait_in_driver(const std::shared_ptr<device::Context>& context, const device::Event& event);
 
 /// Copies the elements to new writable memory of `target`, in C order. The memory is of this kind; nullopt means the
 /// device's usual kind.
@@ -110,6 +99,12 @@ CROSSDOCK_EXPORT array::Tensor transfer(const array::Tensor& from, const device:
                                         const device::DriverRegistry& drivers,
                                         const WaitFunction& wait = wait_in_driver, const LogCallback& log = {});
 
+/// Returns the tensor in memory of the host, with nothing pending. Memory that the host can access (pinned, managed, and
+/// SYCL's host and shared memory) is shared, after a wait for what is pending on it; other memory is copied as
+/// transfer() does. Throws as transfer().
+CROSSDOCK_EXPORT array::Tensor on_host(const array::Tensor& from, const device::DriverRegistry& drivers,
+                                       const WaitFunction& wait = wait_in_driver, const LogCallback& log = {});
+
 /// Copies the elements of `from` into `to`'s memory, as copy_into() does.
 ///
 /// Runs on `queue`. If that is null, runs on the queue of `to`, else on that of `from`, else on the device's default
@@ -119,16 +114,5 @@ CROSSDOCK_EXPORT array::Tensor transfer(const array::Tensor& from, const device:
 CROSSDOCK_EXPORT array::Tensor transfer_into(const array::Tensor& to, const array::Tensor& from,
                                              const device::Queue* queue, const device::DriverRegistry& drivers,
                                              const WaitFunction& wait = wait_in_driver, const LogCallback& log = {});
-
-/// Returns the device that the tensor's event belongs to: its queue's, else its own.
-CROSSDOCK_EXPORT device::Device device_of_event(const array::Tensor& tensor) noexcept;
-
-/// Waits, by `wait`, until the work on the memory is over, its mask too.
-CROSSDOCK_EXPORT void wait_for(const array::Tensor& tensor, const device::DriverRegistry& drivers,
-                               const WaitFunction& wait);
-
-/// Returns the tensor without its event and queue, its mask too. The caller is responsible for the order of later
-/// accesses. The owner keeps the queue.
-CROSSDOCK_EXPORT array::Tensor without_event(array::Tensor tensor);
 
 }  // namespace crossdock::exchange

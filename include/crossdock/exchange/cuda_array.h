@@ -20,13 +20,13 @@ using CudaStream = std::optional<std::int64_t>;
 /// Completes a tensor from the entries of a dictionary. The caller has set type, extents, data and read_only of
 /// `*tensor`, and owner and mask if there are any.
 ///
-/// Asks the driver for the pointer's attributes: the device, the kind of memory, the address that the device uses, and
-/// the allocation that the elements must not leave. If no CUDA driver was found, pointer and stream are kept unchanged,
-/// on device 0, with an event that is out of reach (sync.h). Opens a device only for arrays and streams of that device;
-/// if no device is open yet, opens one to ask it.
+/// Asks the driver for the pointer's attributes: the device, the kind of memory, the address (the host's for pinned
+/// memory, else the device's), and the allocation that the elements must not leave. Without elements, the pointer or the
+/// stream tells the device. If no CUDA driver was found, pointer and stream are kept unchanged, on device 0, and the
+/// stream is out of reach (device::Memory::out_of_reach()). Opens a device only for arrays and streams of that device; if
+/// no device is open yet, opens one to ask it.
 ///
-/// Order: with `sync`, the tensor's event is the end of the work that is on `stream` now, and `stream` becomes the
-/// tensor's queue. Work on other queues is ordered after that event, and `stream` after that work. Versions 0 to 2
+/// Order: with `sync`, `stream` becomes the tensor's queue, and all work on it is pending on the tensor. Versions 0 to 2
 /// promise no order, so the legacy default stream is used for them. `stream` may belong to another device that works on
 /// this memory. A default stream is that of the memory's device; the per-thread one is the calling thread's. Without
 /// `sync` the array counts as ready, whatever `stream` says. Doesn't wait.
@@ -40,10 +40,11 @@ CROSSDOCK_EXPORT void import_cuda_array(array::Tensor* tensor, std::int64_t vers
 /// Returns the stream to show to a consumer: synchronising with it is enough. Returns nullopt if there is nothing to
 /// wait for and the tensor has no queue.
 ///
-/// Orders a queue after the tensor's event and makes it the tensor's queue: the tensor's own queue, or the default
-/// queue of the tensor's device if it has none, or the default queue of that queue's device if the queue is bound to
-/// another thread. The caller must keep the queue as long as the stream is shown. Doesn't wait. Throws ExportError for
-/// memory that isn't CUDA's, or for elements without a typestr.
+/// Orders a queue after what is pending on the tensor and makes it the tensor's queue: the tensor's own queue, or the
+/// default queue of the tensor's device if it has none, or the default queue of that queue's device if the queue is
+/// bound to another thread. Sets `tensor->data` to the device's address, which may differ from the host's for pinned
+/// memory. The caller must keep the queue as long as the stream is shown. Doesn't wait. Throws ExportError for memory
+/// that isn't CUDA's, or for elements without a typestr.
 CROSSDOCK_EXPORT CudaStream export_cuda_array(array::Tensor* tensor, const device::DriverRegistry& drivers);
 
 /// True for memory that a CUDA device can reach: its own, pinned, or managed.

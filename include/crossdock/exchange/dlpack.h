@@ -41,12 +41,18 @@ CROSSDOCK_EXPORT array::Tensor import_dlpack(DLManagedTensor* managed);
 ///
 /// Throws ExportError for elements that are byte-swapped or described (structured, text, dates), for strides that
 /// aren't a multiple of the element size, for device ids beyond 31 bits, and with `legacy` for read-only memory. The
-/// text of the error names the cause and says what to do. Throws UnsupportedError if the tensor has a mask. Throws
-/// InvalidArgumentError if its event may not be complete: call order_on() or wait_ready() first.
+/// text of the error names the cause and says what to do. Throws UnsupportedError if the tensor has a mask.
 CROSSDOCK_EXPORT void check_dlpack(const array::Tensor& tensor, bool legacy);
 
 /// Returns the device as DLPack numbers it: the CPU, pinned and managed memory are device 0, whatever id they had.
 CROSSDOCK_EXPORT device::Device dlpack_device(const device::Device& device) noexcept;
+
+/// Says whether the caller has ordered the consumer after what is pending on a tensor (order_for_dlpack(),
+/// order_on_work_stream()), since DLPack carries no event.
+enum class Order : std::uint8_t {
+  kNone,  ///< Nothing may be pending. The export throws InvalidArgumentError otherwise: order it, or wait_ready().
+  kMade,
+};
 
 /// Exports a view of the tensor. The memory lives until the deleter is called, once, on any thread.
 ///
@@ -54,15 +60,16 @@ CROSSDOCK_EXPORT device::Device dlpack_device(const device::Device& device) noex
 /// `copied` if the caller made this memory for the hand-over and shares it with no other holder. The version is 1.3.
 /// Strides are null only if there are no dimensions, and the pointer is null if there are no elements. Throws as
 /// check_dlpack().
-CROSSDOCK_EXPORT DLManagedTensorVersioned* export_dlpack(const array::Tensor& tensor, bool copied = false);
-CROSSDOCK_EXPORT DLManagedTensor* export_dlpack_legacy(const array::Tensor& tensor);
+CROSSDOCK_EXPORT DLManagedTensorVersioned* export_dlpack(const array::Tensor& tensor, Order order = Order::kNone,
+                                                         bool copied = false);
+CROSSDOCK_EXPORT DLManagedTensor* export_dlpack_legacy(const array::Tensor& tensor, Order order = Order::kNone);
 
 // Order between the streams of producer and consumer. DLPack itself leaves it to two other interfaces: the argument
 // `stream` of `__dlpack__` (the Python array API standard, which defines its numbers) and `current_work_stream` of the
 // C exchange API (DLPack 1.3).
 //
-// An exported tensor has no event any more (dlpack.h); an imported one gets its event here. A stream whose device has
-// no driver here is kept as described for streams out of reach in sync.h.
+// An imported tensor gets its queue here. A stream whose device has no driver here is out of reach
+// (device::Memory::out_of_reach()): it can be passed on, but not be waited for.
 
 /// `stream` of `__dlpack__` as a number; nullopt for None, which means the default stream if the interface has one.
 using DLPackStream = std::optional<std::int64_t>;
@@ -80,9 +87,9 @@ CROSSDOCK_EXPORT void check_dlpack_stream(const device::Device& device, DLPackSt
 
 // __dlpack__
 
-/// For a producer: orders the consumer's stream after the tensor's event, then clears the event.
+/// For a producer: orders the consumer's stream after what is pending on the tensor. Export it with Order::kMade then.
 ///
-/// `of` is the device of the tensor that the consumer asked for; `*tensor` may be a copy of it on another device.
+/// `of` is the device of the tensor that the consumer asked for; `tensor` may be a copy of it on another device.
 /// `stream` is a stream of `of`. For pinned and managed memory, which DLPack gives no device number, it may be a stream
 /// of any device.
 ///
@@ -91,16 +98,12 @@ CROSSDOCK_EXPORT void check_dlpack_stream(const device::Device& device, DLPackSt
 /// waits only for host memory.
 ///
 /// Throws InvalidArgumentError for a stream that the interface of `of` doesn't have or that no driver here knows.
-/// Throws ExportError if the tensor's work is on a stream out of reach and the consumer names another stream.
-CROSSDOCK_EXPORT void order_for_dlpack(array::Tensor* tensor, const device::Device& of, DLPackStream stream,
+/// Throws ExportError if the tensor's work is on a stream out of reach and the consumer names another stream. For a
+/// consumer that names a queue, as SYCL's do, call order_on().
+CROSSDOCK_EXPORT void order_for_dlpack(const array::Tensor& tensor, const device::Device& of, DLPackStream stream,
                                        const device::DriverRegistry& drivers,
                                        const WaitFunction& wait = wait_in_driver);
-/// The same for a consumer that names a queue, as SYCL consumers do.
-CROSSDOCK_EXPORT void order_for_dlpack(array::Tensor* tensor, const device::Queue& queue,
-                                       const device::DriverRegistry& drivers,
-                                       const WaitFunction& wait = wait_in_driver);
-
-/// For a consumer, after an import: sets the tensor's event and queue. `source` is the producer's device, or nullopt if
+/// For a consumer, after an import: sets the tensor's queue. `source` is the producer's device, or nullopt if
 /// the producer didn't say. `asked` is the queue that the producer was given as `stream`. Work on that queue may access
 /// the memory at once, and other queues are ordered after it. If `asked` is nullopt, the producer has used the default
 /// stream, if its interface has one.
@@ -113,17 +116,17 @@ CROSSDOCK_EXPORT void note_dlpack_stream(array::Tensor* tensor, const std::optio
 /// Returns the answer to current_work_stream(): the device's default queue; null if it has none, or if it has no driver
 /// here.
 CROSSDOCK_EXPORT void* work_stream(const device::Device& device, const device::DriverRegistry& drivers);
-/// For a producer: orders work_stream() of the tensor's device, on which the consumer continues, after the tensor's
-/// event, then clears the event. Waits instead if the host can read the memory by its type (pinned memory).
-CROSSDOCK_EXPORT void order_on_work_stream(array::Tensor* tensor, const device::DriverRegistry& drivers,
+/// For a producer: orders work_stream() of the tensor's device, on which the consumer continues, after what is pending
+/// on the tensor. Waits instead if the host can read the memory by its type (pinned memory).
+CROSSDOCK_EXPORT void order_on_work_stream(const array::Tensor& tensor, const device::DriverRegistry& drivers,
                                            const WaitFunction& wait = wait_in_driver);
-/// Sets event and queue of a tensor that was imported with its work on work_stream() of its device.
+/// Sets the queue of a tensor that was imported with its work on work_stream() of its device.
 CROSSDOCK_EXPORT void note_work_stream(array::Tensor* tensor, const device::DriverRegistry& drivers);
 
 /// For a consumer: returns the device whose current_work_stream() the producer has used; nullopt if it doesn't matter.
 CROSSDOCK_EXPORT std::optional<device::Device> device_of_producer_stream(const array::Tensor& tensor,
                                                                          const device::DriverRegistry& drivers);
-/// For a consumer: sets event and queue from `native`, the answer of the producer's current_work_stream(). Null is the
+/// For a consumer: sets the queue from `native`, the answer of the producer's current_work_stream(). Null is the
 /// default stream of that device.
 CROSSDOCK_EXPORT void note_producer_stream(array::Tensor* tensor, void* native, const device::DriverRegistry& drivers);
 

@@ -1,32 +1,67 @@
 #pragma once
 
+#include <functional>
+#include <memory>
+
 #include "crossdock/array/tensor.h"
 #include "crossdock/core/export.h"
 #include "crossdock/device/driver.h"
+#include "crossdock/device/memory.h"
 #include "crossdock/device/queue.h"
+#include "crossdock/device/registry.h"
 
-/// Synchronisation of tensors and batches: for protocols that can't carry a tensor's event.
+/// The order between the work that is pending on memory (device::Memory::pending()) and its next use. The functions
+/// take the memory of tensors and of batches; they don't look at a tensor's mask, except where it is said.
 namespace crossdock::exchange {
 
-/// Returns true if no work before `event`, the one of a tensor or a batch, is pending. Throws the error of failed work,
-/// if it is known. Doesn't ask the driver.
-CROSSDOCK_EXPORT bool is_ready(const device::Event& event);
+/// Waits for an event of a context where there is no other way. May be Context::wait(), or a function that does more,
+/// such as handling signals. It may throw: the caller's operation then ends, while the work continues.
+using WaitFunction = std::function<void(const std::shared_ptr<device::Context>&, const device::Event&)>;
 
-/// Makes an event that can't be waited for, for work on a stream whose device has no driver here. Waiting for it or
-/// querying it throws ExportError. The tensor's queue holds the stream, for protocols that can pass it on.
-CROSSDOCK_EXPORT device::Event out_of_reach(const device::Queue& stream);
-/// True if the tensor has such an event.
-CROSSDOCK_EXPORT bool is_out_of_reach(const array::Tensor& tensor) noexcept;
+/// The default `WaitFunction`: blocks in the driver until the event is over.
+CROSSDOCK_EXPORT void wait_in_driver(const std::shared_ptr<device::Context>& context, const device::Event& event);
 
-/// Makes the tensor's owner keep the tensor's queue, which may own resources that the memory needs. Keeps each queue
+/// Returns the context that the memory's pending work belongs to: that of its queue, else that of its device. Throws as
+/// DriverRegistry::context(), and ExportError for a queue that is out of reach.
+CROSSDOCK_EXPORT std::shared_ptr<device::Context> context_of_work(const device::Memory& memory,
+                                                                  const device::DriverRegistry& drivers);
+
+/// Orders `queue`, a queue of `context`, after everything that is pending on the memory: work put on `queue` from now
+/// on may access the memory. Doesn't wait, except in the driver for work on a queue of another driver, and as
+/// Context::order_after(). Puts nothing on `queue` if it is in-order and the memory's own. Throws as Memory::pending()
+/// and Context::order_after().
+CROSSDOCK_EXPORT void order_on(const device::Memory& memory, device::Context& context, const device::Queue& queue);
+
+/// Orders `queue` after everything that is pending on the tensor and its mask. Waits, by `wait`, for work of another
+/// driver than the queue's, and for all work if `queue` is the host's.
+CROSSDOCK_EXPORT void order_on(const array::Tensor& tensor, const device::Queue& queue,
+                               const device::DriverRegistry& drivers, const WaitFunction& wait);
+
+/// Makes the work before `event`, an event of `context`, pending on the memory, besides what is pending already. For
+/// work that isn't on the memory's queue. Puts an order on that queue, or on a new one if the memory has another event.
+/// Doesn't wait, except in the driver for an event of another driver than the queue's. Throws the failure that the
+/// event carries.
+CROSSDOCK_EXPORT void add_work(device::Memory* memory, const std::shared_ptr<device::Context>& context,
+                               const device::Event& event);
+
+/// Blocks the calling thread until everything that is pending on the memory is over; then nothing is pending any more,
+/// and the owner keeps the queue (keep_queue()). `context` is that of the work if the memory has no queue. Throws the
+/// error of failed work; the memory is then as it was.
+CROSSDOCK_EXPORT void wait_ready(device::Memory* memory, device::Context& context);
+
+/// Waits, by `wait`, until the work on the tensor's memory is over, its mask's too. Doesn't change the tensor.
+CROSSDOCK_EXPORT void wait_for(const array::Tensor& tensor, const device::DriverRegistry& drivers,
+                               const WaitFunction& wait);
+
+/// Makes the memory's owner keep the memory's queue, which may own resources that the memory needs. Keeps each queue
 /// once.
-CROSSDOCK_EXPORT void keep_queue(array::Tensor* tensor);
+CROSSDOCK_EXPORT void keep_queue(device::Memory* memory);
 
-/// Orders `queue` after the tensor's event and clears the event: work put on `queue` from now on may access the memory.
-/// Doesn't block. Throws the error of an event that failed.
-CROSSDOCK_EXPORT void order_on(array::Tensor* tensor, device::Context& context, const device::Queue& queue);
+/// Forgets what is pending: the memory then has neither event nor queue, and the owner keeps the queue. The caller is
+/// responsible for the order of later accesses.
+CROSSDOCK_EXPORT void forget_work(device::Memory* memory);
 
-/// Blocks the calling thread until the work on the memory is over. Throws its error if it failed.
-CROSSDOCK_EXPORT void wait_ready(array::Tensor* tensor, device::Context& context);
+/// Returns the tensor without its event and queue, its mask too, as forget_work() does.
+CROSSDOCK_EXPORT array::Tensor without_event(array::Tensor tensor);
 
 }  // namespace crossdock::exchange

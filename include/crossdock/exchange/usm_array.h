@@ -21,18 +21,16 @@ inline constexpr int kUsmArrayVersion = 1;
 /// allocation that the elements must not leave. An array without elements may have any pointer; if it is one of the
 /// device's, it tells the kind of memory.
 ///
-/// Order: the interface carries no event. A producer must have finished its work, or have put it on an in-order queue.
-/// With `ordered`, `queue` is the producer's own queue, and the tensor's event is the end of the work that is on it
-/// when the event is first needed (device::Event::end_of); work on the same queue then doesn't wait. Without `ordered`
-/// the array counts as ready. Puts nothing on any queue.
+/// Order: the interface carries no event. A producer must have finished its work, or have put it on an in-order queue,
+/// which `queue` then is; it becomes the tensor's queue. Puts nothing on any queue.
 ///
 /// Throws InvalidDataError for another version, for a pointer that isn't bound to the context, for elements outside the
 /// allocation, and for invalid extents; also the errors of the queue's context.
 CROSSDOCK_EXPORT void import_usm_array(array::Tensor* tensor, std::int64_t version, const device::Queue& queue,
-                                       bool ordered, const device::DriverRegistry& drivers);
+                                       const device::DriverRegistry& drivers);
 
 /// Returns the queue to show to a consumer; the tensor's work comes in its order. This is the tensor's queue, else its
-/// device's default queue, which is first ordered after the tensor's event.
+/// device's default queue, which is first ordered after what is pending on the tensor.
 ///
 /// That is enough for an in-order queue. If the queue isn't in-order, the caller must wait for the event
 /// (wait_ready()), because the interface can't carry one. Doesn't wait. Throws ExportError for memory that isn't

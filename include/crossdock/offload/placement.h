@@ -38,13 +38,15 @@ struct Placement {
 /// Finds where work on these arrays runs. Ignores host arrays.
 ///
 /// Without `queue`, all other arrays must be associated with the same queue, which is the result. With `queue`, it must
-/// reach all of them, and is the result. Puts nothing on any queue: the caller orders the queue after the arrays'
-/// events (exchange::order_on()).
+/// reach all of them, and is the result. The queue is ordered after everything that is pending on the arrays: work put
+/// on it from now on may access them. Waits, by `wait`, for work of another driver, and if all arrays are the host's.
+/// Puts nothing on an array's own queue if that is the result.
 ///
 /// Throws ExecutionPlacementError, which names the first array that fits and the first that doesn't, by their positions
 /// from 0, and says how to bring them together.
 CROSSDOCK_EXPORT Placement placement(std::span<const array::Tensor* const> arrays,
-                                     const std::optional<device::Queue>& queue, const device::DriverRegistry& drivers);
+                                     const std::optional<device::Queue>& queue, const device::DriverRegistry& drivers,
+                                     const exchange::WaitFunction& wait = exchange::wait_in_driver);
 
 /// Returns a view of the same memory, and mask, for work on `queue`. `queue` must reach the memory (accessible()).
 ///

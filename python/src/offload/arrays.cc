@@ -31,14 +31,16 @@ void def_queue_methods() {
       "copy_to",
       [](const TensorObject& self, nb::handle queue, nb::handle usm_type) {
         drain_deferred();
-        PyObject* const named = queue.is_none() ? chosen_queue() : queue.ptr();
+        PyObject* const package = reinterpret_cast<PyTensor*>(self.ptr())->package;
+        PyObject* const named = queue.is_none() ? chosen_queue(package) : queue.ptr();
         const Queue on = select_queue(named != nullptr ? named : default_queue_object());
-        return checked(new_tensor(copy_to_queue(*self, on, usm_type_in(usm_type.ptr()))));
+        return derived(self.ptr(), copy_to_queue(*self, on, usm_type_in(usm_type.ptr())));
       },
       nb::arg().none() = nb::none(), nb::kw_only(), "usm_type"_a.none() = nb::none(),
       "Returns a copy for work on a queue. The copy runs on that queue and may still be under way when this "
       "returns.\n\n"
-      "queue: any argument of Queue(). None: the current queue (crossdock.offload).");
+      "queue: any argument of Queue(). None: the current queue of the package that made this tensor "
+      "(Package.asarray()), else of crossdock.offload.");
   def_tensor_method(
       "copy_from",
       [](const TensorObject& self, nb::handle source, nb::handle queue) {
@@ -47,7 +49,7 @@ void def_queue_methods() {
         if (on && on->device() == device::Device{}) on.reset();  // the host's queue orders nothing
         Tensor from;
         tensor_from_any(source.ptr(), {}, &from);
-        return checked(new_tensor(copy_into(*self, from, on ? &*on : nullptr)));
+        return derived(self.ptr(), copy_into(*self, from, on ? &*on : nullptr));
       },
       nb::arg().none(), nb::kw_only(), "queue"_a.none() = nb::none(),
       "Copies the elements of an array of the same shape and type into this tensor's memory, which must be writable "
@@ -60,7 +62,7 @@ void def_queue_methods() {
       "collocate",
       [](const TensorObject& self, nb::handle other) {
         drain_deferred();
-        return checked(new_tensor(collocated(*self, queue_of(other))));
+        return derived(self.ptr(), collocated(*self, queue_of(other)));
       },
       nb::arg().none(),
       "Returns the elements for work on a queue. If the queue reaches the memory, this is the same memory, associated "

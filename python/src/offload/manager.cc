@@ -15,6 +15,8 @@ namespace nb = nanobind;
 namespace crossdock::python {
 namespace {
 
+using array::Tensor;
+
 /// crossdock.offload.Package: a default queue, and a context variable for the current queue.
 struct Package {
   nb::object variable;
@@ -80,6 +82,16 @@ PyObject* place(PyObject* self, PyObject* const* arguments, Py_ssize_t positiona
   });
 }
 
+PyObject* own(PyObject* self, PyObject* array) noexcept {
+  return guarded([&] {
+    Tensor tensor;
+    tensor_from_any(array, {}, &tensor);
+    PyObject* const made = new_tensor(std::move(tensor));
+    if (made != nullptr) reinterpret_cast<PyTensor*>(made)->package = Py_NewRef(self);
+    return made;
+  });
+}
+
 PyObject* name(PyObject* self, void* /*unused*/) noexcept {
   return PyObject_GetAttrString(value_of<Package>(self).variable.ptr(), "name");
 }
@@ -101,11 +113,16 @@ PyMethodDef methods[] = {
      "set_default_queue($self, queue, /)\n--\n\n"
      "Sets the queue that is current outside of all scopes, in every thread. None: the queue of the first GPU, or else "
      "of the first accelerator, or else of a CPU."},
+    {"asarray", own, METH_O,
+     "asarray($self, obj, /)\n--\n\n"
+     "Returns any array as a Tensor of this package, without a copy: its copy_to(), and that of its views and copies, "
+     "goes to the package's current queue if no queue is named."},
     {"placement", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(place)), METH_FASTCALL | METH_KEYWORDS,
      "placement($self, /, *arrays, queue=None)\n--\n\n"
      "Returns the queue to run on: compute follows data. It is the queue of the arrays, which must all be on the same "
      "one. Host arrays are ignored; if all arrays are host arrays, it is the current queue. With `queue`, it is that "
-     "queue, which must reach all arrays. Submits no work. Raises ExecutionPlacementError, which names both sides and "
+     "queue, which must reach all arrays. The queue is ordered after what is pending on the arrays. Raises "
+     "ExecutionPlacementError, which names both sides and "
      "says what to do."},
     {nullptr, nullptr, 0, nullptr}};
 PyGetSetDef attributes[] = {
@@ -128,8 +145,8 @@ PyType_Spec spec = {"crossdock.offload.Package", sizeof(Object<Package>), 0,
 
 }  // namespace
 
-PyObject* chosen_queue() noexcept {
-  PyObject* const queue = chosen_in(*global);
+PyObject* chosen_queue(PyObject* package) noexcept {
+  PyObject* const queue = chosen_in(package != nullptr ? value_of<Package>(package) : *global);
   if (queue == nullptr) PyErr_Clear();
   return queue;
 }

@@ -6,9 +6,10 @@
 /// child tasks inherit it. Uses CPython's C API directly, because they are read at every allocation.
 namespace crossdock::python {
 
-/// Returns the queue that was chosen for the calling task or thread, or for the process, through crossdock.offload
-/// itself (not through a package). A borrowed reference, or null if none was chosen.
-PyObject* chosen_queue() noexcept;
+/// Returns the queue that was chosen for the calling task or thread, or for the process, through a
+/// crossdock.offload.Package, or, if that is null, through crossdock.offload itself. A borrowed reference, or null if
+/// none was chosen.
+PyObject* chosen_queue(PyObject* package = nullptr) noexcept;
 
 /// Binds crossdock.offload.Package, current(), current_queue() and others.
 void bind_offload(nanobind::module_& module);

@@ -69,6 +69,23 @@ void fail_for_buffer(PyObject* object) {
                              " has a buffer of format \"" + format + "\", which is neither a number nor bytes");
 }
 
+/// Returns true if the buffer of objects of this type tells all: they have no device protocol, and are neither masked
+/// arrays nor scalars of NumPy. Caches the last type, because most objects with a buffer are of the same one.
+bool has_plain_buffer(PyTypeObject* type) {
+  struct Known {
+    PyTypeObject* type = nullptr;
+    unsigned version = 0;  // the type's version tag: it shows if the type was changed
+    bool plain = false;
+  };
+  static Known known;  // guarded by the GIL
+  if (type == known.type && known.version != 0 && type->tp_version_tag == known.version) return known.plain;
+  const bool plain = _PyType_Lookup(type, names::__sycl_usm_array_interface__()) == nullptr &&
+                     _PyType_Lookup(type, names::__cuda_array_interface__()) == nullptr &&
+                     !is_made_from(type, "MaskedArray") && !is_made_from(type, "numpy.generic");
+  known = {type, type->tp_version_tag, plain};
+  return plain;
+}
+
 bool tensor_from_array_method(PyObject* object, const ImportOptions& options, Tensor* out) {
   const nb::object held = optional_attribute(object, names::__array__());
   if (!held.is_valid()) return false;
@@ -134,6 +151,7 @@ Tensor placed(Tensor tensor, const Options& options) {
                         device::to_string(tensor.device) + " but of another context; copy=False forbids it");
     }
   }
+  if (elsewhere && copy != true && !queue && target == Device{} && tensor.host_accessible()) return on_host(tensor);
   if (copy == false) {
     throw ExportError("an array in " + memory_text(tensor.device, usm_type_of(tensor)) + " needs a copy to " +
                       memory_text(target, kind) + ", but copy=False forbids it");
@@ -149,6 +167,7 @@ Tensor as_asked(Tensor tensor, const std::optional<Device>& target, std::optiona
   const bool elsewhere = target && *target != there;
   if (!elsewhere && (copy != true || copied)) return tensor;
   const Device to = elsewhere ? *target : tensor.device;
+  if (copy != true && to == Device{} && tensor.host_accessible()) return on_host(tensor);
   if (copy == false) {
     throw ExportError("the producer gave an array in memory of " + device::to_string(tensor.device) + " instead of " +
                       device::to_string(to) + ", but copy=False forbids a copy");
@@ -297,12 +316,13 @@ void tensor_from_any(PyObject* object, const ImportOptions& options, Tensor* out
     return;
   }
   if (PyObject_CheckBuffer(object) != 0) {
-    // SYCL's shared memory may also have a buffer, but that says less than the SYCL interface. Looks the attribute up
-    // on the type, which is cheap, because most objects are imported in this branch.
-    const bool usm = _PyType_Lookup(Py_TYPE(object), names::__sycl_usm_array_interface__()) != nullptr;
-    if (usm && tensor_from_usm_array(object, out)) return;
-    refuse_masked_array(object);
-    if (tensor_from_scalar(object, options, out) || tensor_from_buffer(object, out)) return;
+    if (!has_plain_buffer(Py_TYPE(object))) {
+      // Shared, managed and pinned memory may also have a buffer, but that doesn't tell its device and its stream.
+      if (tensor_from_usm_array(object, out) || tensor_from_cuda_array(object, options.sync, out)) return;
+      refuse_masked_array(object);
+      if (tensor_from_scalar(object, options, out)) return;
+    }
+    if (tensor_from_buffer(object, out)) return;
     // NumPy's dates, texts and structures have no buffer, or one without a single format, and DLPack has no such types.
     if (tensor_from_array_interface(object, out)) return;
   }
@@ -336,10 +356,12 @@ void bind_asarray(nb::module_& module) {
       [](const TensorObject& self, nb::handle device, nb::handle queue) -> nb::object {
         drain_deferred();
         if (queue.is_none() && select_device(device) == (*self).device) return self;
-        return checked(new_tensor(placed(Tensor(*self), {.device = device.ptr(), .queue = queue.ptr()})));
+        return derived(self.ptr(), placed(Tensor(*self), {.device = device.ptr(), .queue = queue.ptr()}));
       },
       "device"_a.none(), nb::kw_only(), "queue"_a.none() = nb::none(),
-      "Returns the elements in memory of a device: this tensor if it is there, else a copy.\n\n"
+      "Returns the elements in memory of a device: this tensor if it is there, else a copy. On the way to the CPU, "
+      "memory that the host can read (pinned, managed, SYCL's host and shared memory) is shared, after a wait for the "
+      "pending work; with a queue it is copied.\n\n"
       "queue: the queue on which the copy runs. The copy may still be under way when this returns; consumers of the "
       "result are ordered after it. Without a queue, the copy runs on the default queue of the device, and a copy to "
       "the host is complete when this returns.");
@@ -348,7 +370,7 @@ void bind_asarray(nb::module_& module) {
       [](const TensorObject& self, nb::handle queue) {
         drain_deferred();
         const std::optional<Queue> its = queue_in(queue);
-        return checked(new_tensor(copy_to(*self, (*self).device, its ? &*its : nullptr, (*self).kind)));
+        return derived(self.ptr(), copy_to(*self, (*self).device, its ? &*its : nullptr, (*self).kind));
       },
       nb::kw_only(), "queue"_a.none() = nb::none(),
       "Returns a copy in new, writable memory of the same device. queue: as for to().");

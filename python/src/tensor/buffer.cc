@@ -109,8 +109,8 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) noexcept {
     whole.ndim = tensor.ndim();
     whole.shape = numbers(tensor.shape());
     whole.strides = numbers(tensor.strides());
-    if (!exchange::is_ready(tensor.event)) {
-      wait_for(tensor);  // not cached: if the work fails, the next request waits and fails again
+    if (!tensor.ready()) {
+      wait_for(tensor);  // not cached: there may be new work on its queue when the next request comes
     } else if (wants_format) {
       object->shown = whole;
     }

@@ -37,16 +37,10 @@ nb::tuple device_pair(const RecordBatch& column) {
   return nb::make_tuple(column_schema_capsule(*column.schema), device_column_capsule(column));
 }
 
-/// Returns the tensor in host memory, ready: waits for it or copies it. The CPU methods of Arrow need host memory.
-array::Tensor on_host(const array::Tensor& tensor) {
-  if (tensor.device.type == device::DeviceType::kCpu) return waited_for(tensor);
-  return copy_to(tensor, device::Device{}, nullptr);
-}
-
 /// Waits for a tensor in host memory, as Arrow arrays of the CPU have no event. Other tensors keep their event.
 array::Tensor ready_if_host(const array::Tensor& tensor) {
-  record_without_lock(tensor.event);
-  return tensor.device.type == device::DeviceType::kCpu ? waited_for(tensor) : tensor;
+  refuse_other_context(tensor, "Arrow");
+  return tensor.device.type == device::DeviceType::kCpu ? on_host(tensor) : tensor;
 }
 
 /// Calls exchange::column_of_tensor(). Releases the GIL if the conversion reads every byte.

@@ -103,11 +103,15 @@ PyObject* cuda_array_interface(PyObject* self, void* /*unused*/) noexcept {
                    array::element_type_name(tensor.type).c_str(), device::to_string(tensor.device).c_str());
       return nullptr;
     }
-    nb::dict interface = interface_of(tensor, exchange::kCudaArrayVersion);
     // The exported stream outlives this object: it is the tensor's own queue, or the device's default queue, which is
     // never destroyed.
     Tensor shown = tensor;
-    const exchange::CudaStream stream = exchange::export_cuda_array(&shown, drivers());
+    const device::DriverRegistry& all = drivers();
+    const exchange::CudaStream stream = [&] {
+      const GilRelease release;
+      return exchange::export_cuda_array(&shown, all);
+    }();
+    nb::dict interface = interface_of(shown, exchange::kCudaArrayVersion);
     interface["stream"] = stream ? nb::int_(*stream) : nb::object(nb::none());
     interface["mask"] = tensor.mask ? checked(new_tensor(Tensor(*tensor.mask))) : nb::none();
     return interface.release().ptr();

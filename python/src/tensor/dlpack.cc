@@ -161,13 +161,15 @@ device::Device device_of(const ExportRequest& request) {
   return {.type = static_cast<device::DeviceType>(type), .id = id};
 }
 
-/// Returns true if there is no event to wait for and no failure to throw.
-bool is_complete(const Tensor& tensor) { return tensor.event.empty() && tensor.event.failure() == nullptr; }
-
 /// Returns true if the tensor can be exported without any work: there is nothing to copy and nothing to order.
 bool needs_no_work(const Tensor& tensor, const ExportRequest& request) {
   return is_complete(tensor) && tensor.device.type != device::DeviceType::kOneApi && !given(request.dl_device) &&
          !given(request.copy) && !given(request.stream);
+}
+
+/// Returns true if the consumer asks for memory of the host, and gets the tensor's own.
+bool shared_with_host(const Tensor& tensor, const device::Device& target, std::optional<bool> copy) noexcept {
+  return target == device::Device{} && copy != true && tensor.host_accessible();
 }
 
 /// Returns the device to copy to: the consumer's, or the tensor's own if the consumer asks for a copy there. Returns
@@ -177,6 +179,7 @@ std::optional<device::Device> copy_target(const Tensor& tensor, const ExportRequ
   const std::optional<bool> copy = truth(request.copy);
   if (!elsewhere && copy != true) return std::nullopt;
   const device::Device target = elsewhere ? device_of(request) : tensor.device;
+  if (shared_with_host(tensor, target, copy)) return std::nullopt;
   if (copy == false) {
     throw ExportError("exporting a tensor in memory of " + device::to_string(tensor.device) + " to " +
                       device::to_string(target) + " needs a copy, but copy=False forbids it");
@@ -185,11 +188,11 @@ std::optional<device::Device> copy_target(const Tensor& tensor, const ExportRequ
 }
 
 /// Throws ExportError if the tensor has an event of a device without a driver here: no driver can wait for it or order
-/// a queue after it, and only Arrow can pass it on. Accepts streams that are out of reach (exchange/sync.h).
+/// a queue after it, and only Arrow can pass it on. Accepts streams that are out of reach (device/memory.h).
 void refuse_foreign_event(const Tensor& tensor) {
-  if (exchange::is_out_of_reach(tensor) || exchange::is_ready(tensor.event)) return;
+  if (tensor.queue || tensor.ready()) return;
   try {
-    drivers().context(exchange::device_of_event(tensor));
+    drivers().context(tensor.device);
   } catch (const UnsupportedError& error) {
     throw ExportError("this process can't wait for the work on the tensor, so it can only be exported by Arrow: " +
                       std::string(error.what()));
@@ -199,20 +202,9 @@ void refuse_foreign_event(const Tensor& tensor) {
   }
 }
 
-/// Throws ExportError for SYCL memory outside the default context of its device, for example memory of a sub-device. A
-/// device in DLPack stands for its default context.
-void refuse_other_context(const Tensor& tensor) {
-  if (tensor.device.type != device::DeviceType::kOneApi || tensor.data == nullptr) return;
-  const device::Queue usual = drivers().default_queue(tensor.device);
-  if (tensor.queue == usual || offload::accessible(tensor, usual, drivers())) return;
-  throw ExportError(
-      "a SYCL device in DLPack means its default context, but this memory is in another context; copy it to a queue of "
-      "the default context (.copy_to()), or export it by __sycl_usm_array_interface__");
-}
-
 PyObject* export_capsule(const Tensor& tensor, const ExportRequest& request, bool copied) {
-  if (is_versioned(request)) return capsule_of(exchange::export_dlpack(tensor, copied));
-  return capsule_of(exchange::export_dlpack_legacy(tensor));
+  if (is_versioned(request)) return capsule_of(exchange::export_dlpack(tensor, exchange::Order::kMade, copied));
+  return capsule_of(exchange::export_dlpack_legacy(tensor, exchange::Order::kMade));
 }
 
 }  // namespace
@@ -229,9 +221,10 @@ PyObject* dlpack(PyObject* self, PyObject* const* arguments, Py_ssize_t position
     // `stream` is one of the producer's device, even if the consumer asks for a copy on another device.
     check_stream(own.device, stream);
     const std::optional<device::Device> target = copy_target(own, request);
-    Tensor tensor = target ? copy_for_dlpack(own, *target) : own;
-    refuse_other_context(tensor);
-    order_for_dlpack(&tensor, own.device, stream);
+    const bool to_host = given(request.dl_device) && shared_with_host(own, device_of(request), truth(request.copy));
+    const Tensor tensor = target ? copy_for_dlpack(own, *target) : to_host ? on_host(own) : own;
+    refuse_other_context(tensor, "DLPack");
+    order_for_dlpack(tensor, own.device, stream);
     return export_capsule(tensor, request, target.has_value());
   });
 }
@@ -461,8 +454,8 @@ int allocate(DLTensor* prototype, DLManagedTensorVersioned** out, void* context,
   try {
     *out = nullptr;
     Tensor tensor = empty_like(*prototype);
-    order_on_default_queue(&tensor);
-    *out = exchange::export_dlpack(tensor);
+    order_on_default_queue(tensor);
+    *out = exchange::export_dlpack(tensor, exchange::Order::kMade);
     return 0;
   } catch (const std::bad_alloc&) {
     fail("MemoryError", "crossdock has no memory for a tensor");
@@ -485,10 +478,9 @@ int from_object(void* object, DLManagedTensorVersioned** out) noexcept {
       return 0;
     }
     refuse_foreign_event(self);
-    refuse_other_context(self);
-    Tensor tensor = self;
-    order_on_default_queue(&tensor);
-    *out = exchange::export_dlpack(tensor);
+    refuse_other_context(self, "DLPack");
+    order_on_default_queue(self);
+    *out = exchange::export_dlpack(self, exchange::Order::kMade);
     return 0;
   } catch (...) {
     set_python_error();

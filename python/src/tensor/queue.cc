@@ -20,6 +20,7 @@
 #include "crossdock/device/driver.h"
 #include "crossdock/device/registry.h"
 #include "crossdock/device/sycl.h"
+#include "crossdock/exchange/sync.h"
 #include "crossdock/session/runtime.h"
 #include "sycl_objects.h"
 #include "tensor.h"
@@ -31,6 +32,7 @@ using namespace nb::literals;
 namespace crossdock::python {
 namespace {
 
+using array::Tensor;
 using device::Device;
 using device::Event;
 using device::Queue;
@@ -102,7 +104,7 @@ PyQueue make(nb::handle of, nb::handle handle, nb::handle owner, const std::opti
 
 PyEvent record(const PyQueue& self) {
   const auto context = context_of(self.queue.device());
-  const GilRelease release;  // see record_without_lock()
+  const GilRelease release;  // see pending_without_lock()
   return {context->record(self.queue), self.queue.device()};
 }
 
@@ -140,14 +142,11 @@ std::string text_of(const PyQueue& self) {
 
 bool done(const PyEvent& self) {
   const auto context = context_of(self.device);
-  const GilRelease release;  // see record_without_lock()
+  const GilRelease release;
   return context->query(self.event);
 }
 
-std::uintptr_t native(const PyEvent& self) {
-  record_without_lock(self.event);
-  return reinterpret_cast<std::uintptr_t>(self.event.native());
-}
+std::uintptr_t native(const PyEvent& self) { return reinterpret_cast<std::uintptr_t>(self.event.native()); }
 
 void wait(const PyEvent& self) { wait_for_event(context_of(self.device), self.event); }
 
@@ -167,6 +166,16 @@ void order_after(const PyQueue& self, nb::handle object) {
   context->order_after(self.queue, event.event);
 }
 
+nb::object after(const TensorObject& self, const PyEvent& event) {
+  const auto context = context_of(event.device);
+  Tensor tensor = *self;
+  {
+    const GilRelease release;  // see pending_without_lock()
+    exchange::add_work(&tensor, context, event.event);
+  }
+  return derived(self.ptr(), std::move(tensor));
+}
+
 }  // namespace
 
 std::optional<Queue> queue_in(nb::handle object) {
@@ -182,6 +191,13 @@ const Queue* queue_or_null(nb::handle object) noexcept {
 nb::object queue_object(const Queue& queue) { return nb::cast(PyQueue{queue}); }
 
 nb::object event_object(const Event& event, const Device& device) { return nb::cast(PyEvent{event, device}); }
+
+void def_after() {
+  def_tensor_method("after", after, "event"_a,
+                    "Returns the same memory, on which the work before an event is pending, too: every consumer comes "
+                    "after it. For a result whose work isn't on its queue, as in "
+                    "asarray(result).after(queue.record()).");
+}
 
 void bind_queue(nb::module_& module) {
   nb::class_<PyEvent>(module, "Event",

@@ -19,5 +19,7 @@ nanobind::object queue_object(const device::Queue& queue);
 nanobind::object event_object(const device::Event& event, const device::Device& device);
 
 void bind_queue(nanobind::module_& module);
+/// Adds Tensor.after(). Call it once the type Tensor exists.
+void def_after();
 
 }  // namespace crossdock::python

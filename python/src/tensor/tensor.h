@@ -21,9 +21,10 @@ namespace crossdock::python {
 
 /// The Python object. Its tensor never changes after construction, so any thread may use it.
 struct PyTensor {
-  PyObject ob_base;  // what PyObject_HEAD declares
+  PyObject ob_base;           // what PyObject_HEAD declares
+  PyObject* weak_references;  // directly after it: the type has its offset
+  PyObject* package;          // the crossdock.offload.Package that made it, or null
   array::Tensor tensor;
-  PyObject* weak_references;
   /// The cached view for consumers of the buffer protocol that accept any strides. Its `format` is null until the view
   /// has been made for the first such consumer.
   Py_buffer shown;
@@ -38,6 +39,13 @@ inline bool is_tensor(PyObject* object) noexcept { return Py_TYPE(object) == ten
 inline const array::Tensor& tensor_of(PyObject* object) noexcept { return reinterpret_cast<PyTensor*>(object)->tensor; }
 
 PyObject* new_tensor(array::Tensor&& tensor) noexcept;
+/// Makes a tensor of the same package as `self`: a view of it, or a copy.
+nanobind::object derived(PyObject* self, array::Tensor&& tensor);
+
+/// Returns true if nothing can be pending on the tensor, and it carries no failure to throw.
+inline bool is_complete(const array::Tensor& tensor) noexcept {
+  return !tensor.queue && tensor.event.native() == nullptr && tensor.event.failure() == nullptr;
+}
 
 /// A crossdock.Tensor as an argument of a function that nanobind calls.
 class TensorObject : public nanobind::object {

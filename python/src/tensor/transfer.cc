@@ -12,6 +12,7 @@
 #include "crossdock/exchange/copy.h"
 #include "crossdock/exchange/dlpack.h"
 #include "crossdock/exchange/sync.h"
+#include "crossdock/offload/placement.h"
 #include "crossdock/session/runtime.h"
 #include "sycl_objects.h"
 #include "tensor.h"
@@ -104,6 +105,13 @@ Tensor copy_to_queue(const Tensor& tensor, const Queue& queue, std::optional<Mem
   return copy_to(tensor, queue.device(), queue.device() == Device{} ? nullptr : &queue, kind);
 }
 
+Tensor on_host(const Tensor& tensor) {
+  if (tensor.device == Device{} && !tensor.mask && tensor.ready()) return tensor;
+  const device::DriverRegistry& all = drivers();
+  const GilRelease release;
+  return exchange::on_host(tensor, all, wait_for_event, say);
+}
+
 Tensor copy_into(const Tensor& to, const Tensor& from, const Queue* queue) {
   const device::DriverRegistry& all = drivers();
   const GilRelease release;
@@ -126,7 +134,7 @@ Tensor empty_on(const array::ElementType& type, std::span<const std::int64_t> sh
 }
 
 void wait_for(const Tensor& tensor) {
-  if (tensor.mask || !exchange::is_ready(tensor.event)) exchange::wait_for(tensor, drivers(), wait_for_event);
+  if (tensor.mask || !tensor.ready()) exchange::wait_for(tensor, drivers(), wait_for_event);
 }
 
 Tensor waited_for(Tensor tensor) {
@@ -134,18 +142,27 @@ Tensor waited_for(Tensor tensor) {
   return exchange::without_event(std::move(tensor));
 }
 
+void refuse_other_context(const Tensor& tensor, const char* protocol) {
+  if (tensor.device.type != DeviceType::kOneApi || tensor.data == nullptr) return;
+  const Queue usual = drivers().default_queue(tensor.device);
+  if (tensor.queue == usual || offload::accessible(tensor, usual, drivers())) return;
+  throw ExportError("a SYCL device in " + std::string(protocol) +
+                    " means its default context, but this memory is in another context; copy it to a queue of the "
+                    "default context (.copy_to()), or export it by __sycl_usm_array_interface__");
+}
+
 void check_stream(const Device& device, PyObject* stream) {
   if (!sycl_stream(device, stream)) exchange::check_dlpack_stream(device, stream_number(stream));
 }
 
-void order_for_dlpack(Tensor* tensor, const Device& of, PyObject* stream) {
+void order_for_dlpack(const Tensor& tensor, const Device& of, PyObject* stream) {
   const std::optional<Queue> queue = sycl_stream(of, stream);
   const exchange::DLPackStream number = queue ? std::nullopt : stream_number(stream);
   const device::DriverRegistry& all = drivers();
   // Releases the GIL: on an out-of-order SYCL queue the call waits for the event, and the work before may need the GIL.
   const GilRelease release;
   if (queue) {
-    exchange::order_for_dlpack(tensor, *queue, all, wait_for_event);
+    exchange::order_on(tensor, *queue, all, wait_for_event);
   } else {
     exchange::order_for_dlpack(tensor, of, number, all, wait_for_event);
   }
@@ -169,7 +186,7 @@ RequestedStream stream_for_dlpack(const Device& device) {
 void note_requested_stream(Tensor* tensor, const std::optional<Device>& source, const RequestedStream& requested) {
   if (tensor->device == Device{}) return;
   const device::DriverRegistry& all = drivers();
-  const GilRelease release;  // the call records an event: see record_without_lock()
+  const GilRelease release;  // the call may record an event: see pending_without_lock()
   exchange::note_dlpack_stream(tensor, source, requested.queue, all);
 }
 
@@ -180,8 +197,8 @@ void note_default_queue(Tensor* tensor) {
   exchange::note_work_stream(tensor, all);
 }
 
-void order_on_default_queue(Tensor* tensor) {
-  if (!exchange::is_out_of_reach(*tensor) && exchange::is_ready(tensor->event)) [[likely]]
+void order_on_default_queue(const Tensor& tensor) {
+  if (tensor.ready()) [[likely]]
     return;
   const device::DriverRegistry& all = drivers();
   const GilReleaseIfHeld release;  // the C exchange API may be called without the GIL

@@ -37,6 +37,9 @@ array::Tensor copy_to_queue(const array::Tensor& tensor, const device::Queue& qu
                             std::optional<device::MemoryKind> kind = {});
 /// Calls exchange::transfer_into(). Ctrl-C interrupts its waits.
 array::Tensor copy_into(const array::Tensor& to, const array::Tensor& from, const device::Queue* queue);
+/// Calls exchange::on_host(). Ctrl-C interrupts its waits.
+array::Tensor on_host(const array::Tensor& tensor);
+
 /// Allocates memory of a device, not zeroed, for work on `queue`, or on the device's default queue if null. Throws
 /// InvalidArgumentError if the queue is one of another device. May be called without the GIL once drivers() was called.
 array::Tensor empty_on(const array::ElementType& type, std::span<const std::int64_t> shape,
@@ -53,7 +56,7 @@ array::Tensor waited_for(array::Tensor tensor);
 
 /// Calls exchange::order_for_dlpack() with the Python argument `stream` (null: not given). Ctrl-C interrupts its waits.
 /// Throws Python's TypeError if `stream` is no stream.
-void order_for_dlpack(array::Tensor* tensor, const device::Device& of, PyObject* stream);
+void order_for_dlpack(const array::Tensor& tensor, const device::Device& of, PyObject* stream);
 /// Calls exchange::check_dlpack_stream() with the Python argument `stream`. Throws TypeError likewise.
 void check_stream(const device::Device& device, PyObject* stream);
 /// The consumer's stream, which a DLPack producer is asked to order after its work.
@@ -70,10 +73,14 @@ void note_requested_stream(array::Tensor* tensor, const std::optional<device::De
 /// tensor's queue and event accordingly.
 void note_default_queue(array::Tensor* tensor);
 
+/// Throws ExportError for SYCL memory outside the default context of its device, for example memory of a sub-device. A
+/// device in `protocol` ("DLPack", "Arrow") stands for its default context.
+void refuse_other_context(const array::Tensor& tensor, const char* protocol);
+
 // The C exchange API orders nothing by itself: producer and consumer put their work on current streams.
 
 /// As producer: calls exchange::order_on_work_stream(). May be called without the GIL once drivers() was called.
-void order_on_default_queue(array::Tensor* tensor);
+void order_on_default_queue(const array::Tensor& tensor);
 /// Returns our current_work_stream() of a device, see exchange::work_stream().
 void* default_stream(const device::Device& device);
 /// As consumer: asks the producer's `api` for its current stream and calls exchange::note_producer_stream(). Throws

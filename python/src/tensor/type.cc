@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "../deferred.h"
+#include "../wait.h"
 #include "column.h"
 #include "crossdock/exchange/copy.h"
 #include "cuda_array.h"
@@ -31,6 +32,7 @@ void deallocate(PyObject* self) noexcept {
   auto* const object = reinterpret_cast<PyTensor*>(self);
   if (object->weak_references != nullptr) PyObject_ClearWeakRefs(self);
   object->tensor.~Tensor();
+  Py_CLEAR(object->package);
   object->format.~unique_ptr();
   PyTypeObject* const type = Py_TYPE(self);
   type->tp_free(self);
@@ -62,8 +64,16 @@ PyObject* mask(PyObject* self, void*) noexcept {
 
 PyObject* event(PyObject* self, void*) noexcept {
   const array::Tensor& tensor = tensor_of(self);
-  if (tensor.event.empty() && tensor.event.failure() == nullptr) Py_RETURN_NONE;
-  return guarded([&] { return event_object(tensor.event, exchange::device_of_event(tensor)).release().ptr(); });
+  if (is_complete(tensor)) Py_RETURN_NONE;
+  return guarded([&] {
+    device::Event pending;
+    try {
+      pending = pending_without_lock(tensor);
+    } catch (const Error& failure) {
+      pending = device::Event::failed(std::make_shared<const Error>(failure));
+    }
+    return event_object(std::move(pending), tensor.queue ? tensor.queue->device() : tensor.device).release().ptr();
+  });
 }
 
 PyObject* queue(PyObject* self, void*) noexcept {
@@ -93,7 +103,7 @@ PyObject* transposed(PyObject* self, void*) noexcept {
     const array::Tensor& tensor = tensor_of(self);
     std::vector<std::int32_t> axes;
     for (std::int32_t axis = tensor.ndim(); axis-- > 0;) axes.push_back(axis);
-    return new_tensor(array::transpose(tensor, axes));
+    return derived(self, array::transpose(tensor, axes)).release().ptr();
   });
 }
 
@@ -110,7 +120,7 @@ nb::object transpose(const TensorObject& self, const nb::args& arguments) {
     const bool named = axis >= -tensor.ndim() && axis < tensor.ndim();
     axes.push_back(named ? static_cast<std::int32_t>(axis < 0 ? axis + tensor.ndim() : axis) : -1);
   }
-  return checked(new_tensor(array::transpose(tensor, axes)));
+  return derived(self.ptr(), array::transpose(tensor, axes));
 }
 
 Py_ssize_t length(PyObject* self) noexcept {
@@ -137,7 +147,10 @@ PyGetSetDef attributes[] = {
      nullptr},
     {"mask", mask, nullptr,
      "A tensor of the same shape with the validity of each element. None: all elements are valid.", nullptr},
-    {"event", event, nullptr, "The pending work on the memory. None: there is none.", nullptr},
+    {"event", event, nullptr,
+     "An event for the work that is pending on the memory now: what the tensor came with, and all work that is on its "
+     "queue at this moment. None: there is none.",
+     nullptr},
     {"queue", queue, nullptr, "The queue with the work of the producer, or None.", nullptr},
     {"usm_type", usm_type, nullptr,
      "The kind of device memory: \"device\", \"shared\" or \"host\" (host memory that the device can access). None for "
@@ -172,7 +185,7 @@ PyMethodDef methods[] = {
      "__dlpack_device__($self, /)\n--\n\nReturns (device type, device id), DLPack's numbers."},
     {nullptr, nullptr, 0, nullptr}};
 
-PyMemberDef members[] = {{"__weaklistoffset__", T_PYSSIZET, offsetof(PyTensor, weak_references), READONLY, nullptr},
+PyMemberDef members[] = {{"__weaklistoffset__", T_PYSSIZET, sizeof(PyObject), READONLY, nullptr},
                          {nullptr, 0, 0, 0, nullptr}};
 
 constexpr const char* kDoc =
@@ -202,9 +215,16 @@ PyObject* new_tensor(array::Tensor&& tensor) noexcept {
   if (object == nullptr) return nullptr;
   new (&object->tensor) array::Tensor(std::move(tensor));
   object->weak_references = nullptr;
+  object->package = nullptr;
   object->shown.format = nullptr;
   new (&object->format) std::unique_ptr<const std::string>();
   return reinterpret_cast<PyObject*>(object);
+}
+
+nb::object derived(PyObject* self, array::Tensor&& tensor) {
+  nb::object made = checked(new_tensor(std::move(tensor)));
+  reinterpret_cast<PyTensor*>(made.ptr())->package = Py_XNewRef(reinterpret_cast<PyTensor*>(self)->package);
+  return made;
 }
 
 std::string utf8_of(nb::handle text) {
@@ -254,10 +274,11 @@ void bind_tensor(nb::module_& module) {
       "wait", [](const TensorObject& self) { wait_for(*self); },
       "Waits for the pending work on the memory. Raises the error of failed work.");
   def_tensor_method(
-      "unsynchronized", [](const TensorObject& self) { return checked(new_tensor(exchange::without_event(*self))); },
+      "unsynchronized", [](const TensorObject& self) { return derived(self.ptr(), exchange::without_event(*self)); },
       "Returns the same memory without its event and queue. Consumers then wait for nothing, and the CUDA Array "
       "Interface shows stream None. The caller is responsible for the order of work on the memory.");
   def_queue_methods();
+  def_after();
   for (nb::handle method : nb::module_::import_("crossdock._tensor").attr("METHODS")) {
     nb::setattr(type, method.attr("__name__"), method);
   }

@@ -127,7 +127,6 @@ Tensor read(nb::handle interface, nb::handle object, bool shown = false) {
   if (tensor.data != nullptr && !has_no_elements(tensor)) tensor.data = moved_by(tensor.data, shift);
   const nb::object syclobj = entry(interface, "syclobj");
   if (syclobj.is_none()) fail("its entry \"syclobj\" is missing");
-  const bool ordered = stands_for_a_queue(syclobj);
   const bool in_capsule = PyCapsule_CheckExact(syclobj.ptr()) != 0;
   const Queue queue = [&] {
     try {
@@ -136,7 +135,7 @@ Tensor read(nb::handle interface, nb::handle object, bool shown = false) {
       fail(error.what());
     }
   }();
-  exchange::import_usm_array(&tensor, number, queue, ordered, drivers());
+  exchange::import_usm_array(&tensor, number, queue, drivers());
   if (!has_data && tensor.kind == device::MemoryKind::kDevice && tensor.data != nullptr) {
     fail("its data is missing, but memory of kind \"device\" can't have a buffer");
   }
@@ -194,7 +193,7 @@ nb::object shown(const Tensor& tensor, PyObject* form) {
   nb::object syclobj = syclobj_of(queue, form);
   // A consumer is ordered after the tensor's work only if it gets an in-order queue itself. Otherwise wait here.
   const bool ordered = queue_or_null(syclobj) != nullptr && sycl().queue_info(queue).in_order;
-  if (!ordered && !exchange::is_ready(tensor.event)) wait_for(tensor);
+  if (!ordered && !tensor.ready()) wait_for(tensor);
   nb::dict interface = interface_of(tensor, exchange::kUsmArrayVersion, Units::kElements);
   interface["offset"] = 0;
   if (tensor.data == nullptr) {
@@ -212,7 +211,7 @@ bool tensor_from_usm_array(PyObject* object, Tensor* out) {
   // Arrays without elements are imported by the dictionary, which has a pointer to the memory and so tells its kind.
   if (direct && direct->proven && !has_no_elements(direct->tensor)) {
     *out = std::move(direct->tensor);
-    exchange::import_usm_array(out, exchange::kUsmArrayVersion, sycl().wrap_queue(direct->queue), true, drivers());
+    exchange::import_usm_array(out, exchange::kUsmArrayVersion, sycl().wrap_queue(direct->queue), drivers());
     return true;
   }
   const nb::object interface = optional_attribute(object, names::__sycl_usm_array_interface__());

@@ -72,7 +72,7 @@ PyObject* subscript(PyObject* self, PyObject* key) noexcept {
         throw nb::python_error();
       }
     }
-    return new_tensor(array::slice(tensor, slices));
+    return derived(self, array::slice(tensor, slices)).release().ptr();
   });
 }
 

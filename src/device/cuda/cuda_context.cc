@@ -215,6 +215,7 @@ PointerInfo CudaContext::describe(const void* pointer) const {
   info.host_accessible = info.kind != MemoryKind::kDevice;
   info.context = context;
   if (on_device != 0) info.address = to_pointer(on_device);
+  if (info.kind == MemoryKind::kHost) info.host_address = on_host;
   info.base = to_pointer(start);
   info.size = start != 0 ? size : 0;
   return info;

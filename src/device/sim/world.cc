@@ -75,7 +75,7 @@ std::shared_ptr<const Error> failure_of(crossdock_sim_event& event, std::int32_t
     const char* text = event.last_error(&event);
     const std::string what = text != nullptr ? text : "an event that the sim driver waited for failed without a reason";
     const auto code = static_cast<ErrorCode>(-status);
-    const bool known = status >= -static_cast<std::int32_t>(ErrorCode::kUnsupported);
+    const bool known = error_name(code) != error_name(ErrorCode{});
     return std::make_shared<const Error>(known ? code : ErrorCode::kSystem, what);
   } catch (const std::bad_alloc&) {
     return {std::shared_ptr<void>(), &kNoMemory};

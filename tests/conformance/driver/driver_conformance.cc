@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "crossdock/core/error.h"
+#include "crossdock/device/memory.h"
 #include "device/memory_handle.h"
 #include "unit/device/support.h"
 
@@ -400,19 +401,20 @@ TEST_P(DriverConformance, AFailedEventIsThrownAtWhoeverNeedsIt) {
   EXPECT_EQ(download(buffer.ref()), "fine");
 }
 
-TEST_P(DriverConformance, AnEventThatCantBeRecordedIsThrownAtWhoeverNeedsIt) {
-  // Recorded when it is needed, which nobody sees before.
-  const Queue foreign({.type = static_cast<DeviceType>(77), .id = 0}, nullptr, nullptr);
-  EXPECT_THROW(context_->query(Event::end_of(context_, foreign)), InvalidArgumentError);
-  EXPECT_THROW(context_->wait(Event::end_of(context_, foreign)), InvalidArgumentError);
-  EXPECT_THROW(context_->order_after(*queue_, Event::end_of(context_, foreign)), InvalidArgumentError);
-  const Event event = Event::end_of(context_, foreign);
-  EXPECT_FALSE(event.empty());
-  EXPECT_NO_THROW(event.check()) << "nobody has needed it";
-  EXPECT_THROW(event.need(), InvalidArgumentError);
-  EXPECT_TRUE(event.empty());
-  EXPECT_THROW(event.check(), InvalidArgumentError);
-  EXPECT_NO_THROW(context_->wait(Event::end_of(context_, *queue_)));
+TEST_P(DriverConformance, MemorysPendingWorkIsWhatIsOnItsQueueNow) {
+  Memory memory{.device = context_->device()};
+  EXPECT_TRUE(memory.ready());
+  EXPECT_EQ(memory.pending().native(), nullptr);
+  memory.set_queue(context_, *queue_);
+  EXPECT_FALSE(memory.ready());
+  const Buffer buffer = allocate(4, quirks().kinds.front());
+  upload(buffer.ref(), "work");
+  EXPECT_NO_THROW(context_->wait(memory.pending()));
+  memory.queue = Queue({.type = static_cast<DeviceType>(77), .id = 0}, nullptr, nullptr);
+  EXPECT_THROW(memory.pending(), InvalidArgumentError) << "it isn't a queue of that context";
+  memory.context = nullptr;
+  EXPECT_TRUE(memory.out_of_reach());
+  EXPECT_THROW(memory.pending(), ExportError);
 }
 
 TEST_P(DriverConformance, WrapsForeignQueues) {

@@ -272,7 +272,7 @@ TEST(ExportedStream, TheCpusFormRefusesADevicesBatch) {
   EXPECT_THAT(refusal(device_batch(device::DeviceType::kCuda, nullptr)), HasSubstr("copy it to the host first"));
   RecordBatch pending = number_batch(0, 1);
   pending.event = device::Event(&native, nullptr);
-  EXPECT_THAT(refusal(pending), HasSubstr("with an event to wait for"));
+  EXPECT_THAT(refusal(pending), HasSubstr("with work that may be pending"));
 }
 
 TEST(ExportedStream, ErrorsHaveAnErrnoAndTheirName) {

@@ -374,7 +374,7 @@ TEST_F(BatchTest, NothingToCopyIsNoCall) {
   const RecordBatch on_device = to_device(batch);
   EXPECT_EQ(driver_->counters().total(), 0u);
   EXPECT_EQ(on_device.device, kZero);
-  EXPECT_TRUE(is_ready(on_device.event));
+  EXPECT_TRUE(on_device.ready());
 }
 
 TEST_F(BatchTest, HandlesAreNotCopied) {

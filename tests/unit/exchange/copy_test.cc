@@ -213,7 +213,7 @@ TEST_F(CopyTest, TheSourcesQueueOnAnotherDeviceIsOrderedAfterTheCopy) {
 TEST_F(CopyTest, OnTheHostIsDoneAtOnce) {
   const std::uint64_t before = driver_->counters().total();
   const Tensor made = copy(strided({6, 4}, {8, 48}, 0), host_, MemoryKind::kHost, host_, host_->make_queue());
-  EXPECT_TRUE(is_ready(made.event));
+  EXPECT_TRUE(made.ready());
   EXPECT_FALSE(made.queue);
   EXPECT_THAT(made.strides(), ElementsAre(32, 8));
   EXPECT_EQ(values_now(made), values_now(strided({6, 4}, {8, 48}, 0)));
@@ -283,7 +283,7 @@ TEST_F(CopyTest, TooManyRunsGoByWayOfTheHost) {
   ASSERT_EQ(got.size(), 2000u);
   for (std::size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], 3999 - 2.0 * static_cast<double>(i));
   const Tensor host = fetched(from);
-  EXPECT_TRUE(is_ready(host.event));
+  EXPECT_TRUE(host.ready());
   EXPECT_TRUE(host.c_contiguous());
   EXPECT_EQ(*static_cast<const double*>(host.data), 3999);
 }
@@ -317,7 +317,7 @@ TEST_F(CopyTest, OfNothingAsksTheDriverForNothing) {
   EXPECT_EQ(there.device, device::kZero);
   EXPECT_EQ(there.data, nullptr);
   EXPECT_THAT(there.shape(), ElementsAre(3, 0, 2));
-  EXPECT_TRUE(is_ready(there.event));
+  EXPECT_EQ(there.event.native(), nullptr);
   const Tensor back = fetched(there);
   EXPECT_EQ(back.device, Device{});
   EXPECT_EQ(back.data, nullptr);
@@ -411,7 +411,7 @@ TEST_F(CopyTest, OneQueueIsntOrderedAfterItself) {
   const Tensor there = sent(source(), queue_);
   const std::uint64_t before = calls(SimVerb::kOrderAfter);
   const Tensor back = fetched(there, queue_);
-  EXPECT_EQ(calls(SimVerb::kOrderAfter) - before, 1u) << "its event, which may be another queue's, and no more";
+  EXPECT_EQ(calls(SimVerb::kOrderAfter), before);
 }
 
 TEST_F(CopyTest, AStridedHostSourceThatIsntReadyIsntReadNow) {
@@ -428,7 +428,7 @@ TEST_F(CopyTest, ManyRunsOfOneDeviceComeToAnother) {
   const Tensor whole = made_tensor("float64", {2000, 2}, {16, 8}, numbers_.data());
   const Tensor there = view(sent(whole), {2000}, {16}, 0);
   slow(1ms);
-  Tensor across = copy(there, second, MemoryKind::kDevice, second, queue, context_, context_);
+  Tensor across = copy(there, second, MemoryKind::kDevice, second, queue, context_);
   EXPECT_EQ(across.device, device::kOne);
   Tensor back = copy(across, host_, MemoryKind::kHost, second, queue);
   wait_ready(&back, *second);
@@ -602,7 +602,7 @@ TEST_F(CopyTest, WorkThatFailsIsCarriedByTheEvent) {
   const Tensor there = sent(source());
   EXPECT_THAT(message_of<SystemError>([&] { context_->wait(there.event); }), HasSubstr("the kernel"));
   EXPECT_THROW(fetched(there), SystemError);
-  EXPECT_THROW(is_ready(there.event), SystemError);
+  EXPECT_THROW(there.ready(), SystemError);
   EXPECT_EQ(values(sent(source())), values_now(source())) << "the queue goes on";
 }
 

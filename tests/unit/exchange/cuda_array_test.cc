@@ -110,7 +110,7 @@ TEST_P(CudaArrayTest, ThePointerSaysWhereItIs) {
   EXPECT_EQ(tensor.device, (Device{DeviceType::kCuda, 0}));
   EXPECT_EQ(tensor.kind, MemoryKind::kDevice);
   EXPECT_FALSE(tensor.queue);
-  EXPECT_TRUE(is_ready(tensor.event));
+  EXPECT_TRUE(tensor.ready());
 }
 
 TEST_P(CudaArrayTest, PinnedAndManagedMemory) {
@@ -133,18 +133,23 @@ TEST_P(CudaArrayTest, PinnedAndManagedMemory) {
   cuda_->run("cuMemFreeHost", pinned);
 }
 
-TEST_P(CudaArrayTest, HostMemoryMappedForTheDeviceHasTheDevicesAddress) {
+TEST_P(CudaArrayTest, HostMemoryMappedForTheDeviceComesWithTheHostsAddressAndGoesWithTheDevices) {
   alignas(64) static char memory[64];
   cuda_->run("cuMemHostRegister_v2", static_cast<void*>(memory), sizeof memory, 0u);
   std::uint64_t on_device = 0;
   cuda_->run("cuMemHostGetDevicePointer_v2", &on_device, static_cast<void*>(memory), 0u);
   Tensor tensor = made_tensor("int8", {32}, {1}, memory + 16);
   import(&tensor);
+  EXPECT_EQ(tensor.data, memory + 16);
+  EXPECT_EQ(tensor.device.type, DeviceType::kCudaHost);
+  tensor.data = reinterpret_cast<void*>(on_device + 16);
+  import(&tensor);
+  EXPECT_EQ(tensor.data, memory + 16);
+  export_cuda_array(&tensor, drivers_);
   EXPECT_EQ(tensor.data, reinterpret_cast<void*>(on_device + 16));
   if (on_fake()) {
     EXPECT_NE(tensor.data, memory + 16);
   }
-  EXPECT_EQ(tensor.device.type, DeviceType::kCudaHost);
   cuda_->run("cuMemHostUnregister", static_cast<void*>(memory));
 }
 
@@ -218,12 +223,11 @@ TEST_P(CudaArrayTest, TheStreamShownOfWorkOnAnotherDevice) {
   fill('y');
   Tensor tensor = imported(stream());
   const device::Queue across = there->make_queue();
-  there->order_after(across, tensor.event);
-  tensor.event = there->record(across);
-  tensor.queue = across;
+  there->order_after(across, tensor.pending());
+  tensor.set_queue(there, across);
   EXPECT_EQ(export_cuda_array(&tensor, drivers_), reinterpret_cast<std::intptr_t>(across.native()));
   // A default stream, by whose handle the reader would mean one of the memory's device
-  tensor.queue = there->wrap_queue(reinterpret_cast<void*>(std::uintptr_t{1}), nullptr);
+  tensor.set_queue(there, there->wrap_queue(reinterpret_cast<void*>(std::uintptr_t{1}), nullptr));
   EXPECT_EQ(export_cuda_array(&tensor, drivers_),
             reinterpret_cast<std::intptr_t>(drivers_.default_queue({DeviceType::kCuda, 1}).native()));
   EXPECT_EQ(*tensor.queue, drivers_.default_queue({DeviceType::kCuda, 1}));
@@ -260,7 +264,7 @@ TEST_P(CudaArrayTest, OfNoElementsThePointerIsIgnored) {
     Tensor tensor = made_tensor("int8", {0, 3}, {3, 1}, reinterpret_cast<void*>(0x1000));
     import(&tensor, version, stream());
     EXPECT_EQ(tensor.data, nullptr);
-    EXPECT_TRUE(is_ready(tensor.event));
+    EXPECT_TRUE(tensor.ready());
     EXPECT_FALSE(tensor.queue);
   }
 }
@@ -273,10 +277,10 @@ TEST_P(CudaArrayTest, VersionsZeroToThree) {
     const Tensor tensor = imported(stream(), version);
     ASSERT_TRUE(tensor.queue) << "before version 3 nothing is promised: the legacy default stream's order is taken";
     EXPECT_EQ(tensor.queue->native(), reinterpret_cast<void*>(std::intptr_t{1}));
-    EXPECT_FALSE(is_ready(tensor.event));
+    EXPECT_FALSE(tensor.ready());
     const Tensor without_order = imported(stream(), version, false);
     EXPECT_FALSE(without_order.queue);
-    EXPECT_TRUE(is_ready(without_order.event));
+    EXPECT_TRUE(without_order.ready());
   }
   EXPECT_FALSE(imported(std::nullopt, 3).queue);
 }
@@ -298,7 +302,7 @@ TEST_P(CudaArrayTest, Streams) {
     const Tensor tensor = imported(number);
     ASSERT_TRUE(tensor.queue);
     EXPECT_EQ(tensor.queue->native(), reinterpret_cast<void*>(number));
-    EXPECT_FALSE(is_ready(tensor.event));
+    EXPECT_FALSE(tensor.ready());
   }
 }
 
@@ -344,7 +348,7 @@ TEST_P(CudaArrayTest, WorkElsewhereComesAfterTheProducers) {
   fill('p');
   Tensor tensor = imported(stream());
   const device::Queue mine = context_->make_queue();
-  order_on(&tensor, *context_, mine);
+  order_on(tensor, *context_, mine);
   EXPECT_EQ(read_on(mine), std::string(256, 'p'));
 }
 
@@ -355,7 +359,7 @@ TEST_P(CudaArrayTest, WithoutTheOrderItIsARace) {
   Tensor tensor = imported(stream(), 3, false);
   EXPECT_FALSE(tensor.queue);
   const device::Queue mine = context_->make_queue();
-  order_on(&tensor, *context_, mine);
+  order_on(tensor, *context_, mine);
   EXPECT_THROW(read_on(mine), SystemError);
   expected_faults_ = 1;
 }
@@ -437,7 +441,7 @@ TEST_P(CudaArrayTest, ImportingWaitsForNothing) {
   slow_down();
   fill('p');
   const Tensor tensor = imported(stream());
-  EXPECT_FALSE(context_->query(tensor.event));
+  EXPECT_FALSE(context_->query(tensor.pending()));
   EXPECT_EQ(cuda_->calls("cuEventSynchronize") + cuda_->calls("cuStreamSynchronize"), 0u);
 }
 
@@ -461,8 +465,8 @@ TEST_P(CudaArrayTest, ShowsTheStreamThatIsEnough) {
   Tensor legacy = imported(1);
   EXPECT_EQ(export_cuda_array(&legacy, drivers_), 1);
   Tensor null = imported(1);
-  null.event = {};
   null.queue = device::Queue({DeviceType::kCuda, 0}, nullptr, nullptr);
+  null.context = nullptr;
   EXPECT_EQ(export_cuda_array(&null, drivers_), 1) << "0 is never shown";
 }
 
@@ -472,8 +476,8 @@ TEST_P(CudaArrayTest, WorkOnSeveralStreamsIsJoinedOnTheOneShown) {
   const device::Queue shown = context_->make_queue();
   Tensor tensor = imported(std::nullopt);
   cuda_->run("cuMemsetD8Async", pointer_, static_cast<unsigned char>('w'), std::size_t{256}, working.native());
+  tensor.set_queue(context_, shown);
   tensor.event = context_->record(working);
-  tensor.queue = shown;
   EXPECT_EQ(export_cuda_array(&tensor, drivers_), reinterpret_cast<std::intptr_t>(shown.native()));
   EXPECT_EQ(read_on(shown), std::string(256, 'w'));
 }
@@ -482,6 +486,7 @@ TEST_P(CudaArrayTest, AnEventWithoutAQueueGoesOnTheDefaultOne) {
   slow_down();
   fill('e');
   Tensor tensor = imported(stream());
+  tensor.event = tensor.pending();
   tensor.queue.reset();
   const CudaStream shown = export_cuda_array(&tensor, drivers_);
   ASSERT_TRUE(tensor.queue) << "to be kept as long as the stream is shown";
@@ -499,7 +504,7 @@ TEST_P(CudaArrayTest, OtherMemoryIsntShown) {
 
 TEST_P(CudaArrayTest, AFailedEventIsThrown) {
   Tensor tensor = imported(stream());
-  tensor.event.fail(std::make_shared<const SystemError>("the kernel before it failed"));
+  tensor.event = device::Event::failed(std::make_shared<const SystemError>("the kernel before it failed"));
   EXPECT_THROW(export_cuda_array(&tensor, drivers_), SystemError);
 }
 
@@ -511,19 +516,19 @@ TEST_P(CudaArrayTest, WithoutADriverPointerAndStreamAreCarried) {
   import_cuda_array(&tensor, 3, 77, true, none);
   EXPECT_EQ(tensor.device, (Device{DeviceType::kCuda, 0}));
   EXPECT_EQ(tensor.data, reinterpret_cast<void*>(0x1000));
-  EXPECT_TRUE(is_out_of_reach(tensor));
-  EXPECT_THAT(message_of<ExportError>([&] { is_ready(tensor.event); }), HasSubstr("stream of cuda:0 (77)"))
+  EXPECT_TRUE(tensor.out_of_reach());
+  EXPECT_THAT(message_of<ExportError>([&] { tensor.pending(); }), HasSubstr("stream of cuda:0 (77)"))
       << "no protocol that can't carry the stream may hand it on";
   EXPECT_EQ(export_cuda_array(&tensor, none), 77);
   Tensor free = made_tensor("int8", {4}, {1}, reinterpret_cast<void*>(0x1000));
   import_cuda_array(&free, 3, 77, false, none);
-  EXPECT_TRUE(is_ready(free.event));
+  EXPECT_TRUE(free.ready());
   EXPECT_EQ(export_cuda_array(&free, none), std::nullopt);
   Tensor wrong = made_tensor("int8", {4}, {1}, reinterpret_cast<void*>(0x1000));
   EXPECT_THROW(import_cuda_array(&wrong, 3, 0, true, none), InvalidDataError);
   for (const std::int64_t stream : {std::int64_t{0}, std::int64_t{-7}}) {
     import_cuda_array(&wrong, 3, stream, false, none);
-    EXPECT_TRUE(is_ready(wrong.event)) << "the stream is ignored, so it can't be wrong";
+    EXPECT_TRUE(wrong.ready()) << "the stream is ignored, so it can't be wrong";
   }
 }
 

@@ -91,8 +91,7 @@ class DlpackStreamSim : public device::SimTest {
     return transfer(source, device::kZero, {}, &mine_, drivers_);
   }
   void order(Tensor* tensor, DLPackStream stream, const Device& of = device::kZero) {
-    order_for_dlpack(tensor, of, stream, drivers_, counted());
-    EXPECT_TRUE(is_ready(tensor->event));
+    order_for_dlpack(*tensor, of, stream, drivers_, counted());
   }
   /// What a consumer reads on a queue, which does nothing about the order.
   std::vector<double> read_on(Tensor tensor, const Queue& queue) {
@@ -165,19 +164,18 @@ TEST_F(DlpackStreamSim, AStreamOfAnotherDriversCopyIsWaitedFor) {
 TEST_F(DlpackStreamSim, AStreamThatNobodyKnows) {
   Tensor tensor = under_way();
   int made_up = 0;
-  EXPECT_THROW(order_for_dlpack(&tensor, device::kZero, number(&made_up), drivers_), InvalidArgumentError);
-  EXPECT_FALSE(tensor.event.empty()) << "nothing is forgotten";
+  EXPECT_THROW(order_for_dlpack(tensor, device::kZero, number(&made_up), drivers_), InvalidArgumentError);
+  EXPECT_FALSE(tensor.event.native() == nullptr) << "nothing is forgotten";
   wait_for(tensor, drivers_, wait_in_driver);
 }
 
 TEST_F(DlpackStreamSim, AQueueIsAStreamToo) {
   Tensor tensor = under_way();
-  order_for_dlpack(&tensor, theirs_, drivers_, counted());
-  EXPECT_TRUE(is_ready(tensor.event));
+  order_on(tensor, theirs_, drivers_, counted());
   EXPECT_EQ(read_on(tensor, theirs_), numbers_);
   EXPECT_EQ(waited_, 0);
   tensor = under_way();
-  order_for_dlpack(&tensor, drivers_.context(Device{})->make_queue(), drivers_, counted());
+  order_on(tensor, drivers_.context(Device{})->make_queue(), drivers_, counted());
   EXPECT_EQ(waited_, 1) << "another driver's";
 }
 
@@ -187,7 +185,7 @@ TEST_F(DlpackStreamSim, WhatComesInIsOnTheStreamThatWasAsked) {
   tensor.queue.reset();
   note_dlpack_stream(&tensor, device::kZero, mine_, drivers_);
   EXPECT_EQ(tensor.queue, mine_);
-  order_on(&tensor, *drivers_.context(device::kZero), theirs_);
+  order_on(tensor, *drivers_.context(device::kZero), theirs_);
   EXPECT_EQ(read_on(tensor, theirs_), numbers_);
   Tensor unasked = tensor;
   unasked.queue.reset();
@@ -204,13 +202,11 @@ TEST_F(DlpackStreamSim, OfOursTheWorkStreamIsTheDefaultQueue) {
   EXPECT_EQ(work_stream({}, drivers_), nullptr);
   EXPECT_EQ(work_stream(kFirst, drivers_), nullptr);
   Tensor tensor = under_way();
-  order_on_work_stream(&tensor, drivers_, counted());
-  EXPECT_TRUE(is_ready(tensor.event));
+  order_on_work_stream(tensor, drivers_, counted());
   EXPECT_EQ(read_on(tensor, work), numbers_);
   EXPECT_EQ(waited_, 0);
   note_work_stream(&tensor, drivers_);
   EXPECT_EQ(tensor.queue, work);
-  EXPECT_FALSE(tensor.event.empty());
 }
 
 TEST_F(DlpackStreamSim, OfTheirsItIsWhatTheySay) {
@@ -236,23 +232,17 @@ TEST(DlpackStreamTest, WithoutADriverTheStreamIsCarried) {
     Tensor tensor = made_tensor("int8", {1}, {1}, &byte);
     tensor.device = device;
     note_dlpack_stream(&tensor, device, std::nullopt, none);
-    EXPECT_TRUE(is_out_of_reach(tensor));
+    EXPECT_TRUE(tensor.out_of_reach());
     EXPECT_EQ(number(tensor.queue->native()), standard);
     for (const DLPackStream same : {DLPackStream{}, DLPackStream{standard}}) {
-      Tensor shown = tensor;
-      order_for_dlpack(&shown, device, same, none);
-      EXPECT_TRUE(is_ready(shown.event)) << "the very stream that the work is on";
+      EXPECT_NO_THROW(order_for_dlpack(tensor, device, same, none)) << "the very stream that the work is on";
     }
-    EXPECT_THROW(order_for_dlpack(&tensor, device, another, none), ExportError);
-    Tensor without_order = tensor;
-    order_for_dlpack(&without_order, device, kDLPackNoOrder, none);
-    EXPECT_TRUE(is_ready(without_order.event)) << "no order is asked for";
-    Tensor shown = tensor;
-    order_on_work_stream(&shown, none);
-    EXPECT_TRUE(is_ready(shown.event));
+    EXPECT_THROW(order_for_dlpack(tensor, device, another, none), ExportError);
+    EXPECT_NO_THROW(order_for_dlpack(tensor, device, kDLPackNoOrder, none)) << "no order is asked for";
+    EXPECT_NO_THROW(order_on_work_stream(tensor, none));
     note_producer_stream(&tensor, reinterpret_cast<void*>(std::intptr_t{77}), none);
     EXPECT_EQ(number(tensor.queue->native()), 77);
-    EXPECT_THROW(order_on_work_stream(&tensor, none), ExportError);
+    EXPECT_THROW(order_on_work_stream(tensor, none), ExportError);
     note_producer_stream(&tensor, nullptr, none);
     EXPECT_EQ(number(tensor.queue->native()), standard);
     note_work_stream(&tensor, none);
@@ -282,7 +272,7 @@ class DlpackStreamCuda : public CudaTargetTest {
   /// Orders a consumer's stream, and reads on it; `waits`: how often that waits.
   void expect_ordered(Tensor tensor, DLPackStream stream, const Queue& on, int waits = 0) {
     int waited = 0;
-    order_for_dlpack(&tensor, tensor.device, stream, drivers_,
+    order_for_dlpack(tensor, tensor.device, stream, drivers_,
                      [&](const std::shared_ptr<device::Context>& context, const device::Event& event) {
                        ++waited;
                        context->wait(event);
@@ -351,18 +341,17 @@ TEST_P(DlpackStreamCuda, WhoSaysNothingHasUsedTheLegacyStream) {
   ASSERT_TRUE(tensor.queue);
   EXPECT_EQ(number(tensor.queue->native()), 1);
   const Queue mine = context_->make_queue();
-  order_on(&tensor, *context_, mine);
+  order_on(tensor, *context_, mine);
   EXPECT_EQ(read_on(tensor, mine), bytes_);
 }
 
 TEST_P(DlpackStreamCuda, PinnedMemoryIsWaitedForBeforeItIsOnOurWorkStream) {
   Tensor tensor = under_way({DeviceType::kCudaHost, 0});
   const device::Event work = tensor.event;
-  order_on_work_stream(&tensor, drivers_);
-  EXPECT_TRUE(is_ready(tensor.event));
+  order_on_work_stream(tensor, drivers_);
   EXPECT_TRUE(context_->query(work));
   tensor = under_way({DeviceType::kCudaManaged, 0});
-  order_on_work_stream(&tensor, drivers_);
+  order_on_work_stream(tensor, drivers_);
   EXPECT_EQ(read_on(tensor, drivers_.default_queue(kFirst)), bytes_);
 }
 
@@ -370,10 +359,9 @@ TEST_P(DlpackStreamCuda, OurWorkStreamIsOneOfTheMemorysDevice) {
   if (!two_) GTEST_SKIP() << "one device";
   Tensor tensor = under_way();
   const Queue across = drivers_.context(kSecond)->make_queue();
-  drivers_.context(kSecond)->order_after(across, tensor.event);
-  tensor.event = drivers_.context(kSecond)->record(across);
-  tensor.queue = across;  // worked on by a peer
-  order_on_work_stream(&tensor, drivers_);
+  drivers_.context(kSecond)->order_after(across, tensor.pending());
+  tensor.set_queue(drivers_.context(kSecond), across);  // worked on by a peer
+  order_on_work_stream(tensor, drivers_);
   EXPECT_EQ(read_on(tensor, drivers_.default_queue(kFirst)), bytes_);
 }
 

@@ -38,9 +38,9 @@ class ReadyTest : public device::SimTest {
 
 TEST_F(ReadyTest, WithoutAnEventNothingIsWaitedFor) {
   Tensor tensor = made_tensor("int8", {64}, {1}, buffer_.data());
-  EXPECT_TRUE(is_ready(tensor.event));
+  EXPECT_TRUE(tensor.ready());
   const std::uint64_t before = driver_->counters().total();
-  order_on(&tensor, *context_, queue_);
+  order_on(tensor, *context_, queue_);
   wait_ready(&tensor, *context_);
   EXPECT_EQ(driver_->counters().total(), before);
 }
@@ -48,17 +48,17 @@ TEST_F(ReadyTest, WithoutAnEventNothingIsWaitedFor) {
 TEST_F(ReadyTest, AnEventMayBeIncomplete) {
   slow(20ms);
   Tensor tensor = pending();
-  EXPECT_FALSE(is_ready(tensor.event));
+  EXPECT_FALSE(tensor.ready());
   finish(queue_);
-  EXPECT_FALSE(is_ready(tensor.event)) << "it asks no driver";
+  EXPECT_FALSE(tensor.ready()) << "it asks no driver";
 }
 
 TEST_F(ReadyTest, OrderOnOrdersAndDoesntWait) {
   slow(20ms);
   Tensor tensor = pending();
   const device::Event before = tensor.event;
-  order_on(&tensor, *context_, other_);
-  EXPECT_TRUE(is_ready(tensor.event));
+  order_on(tensor, *context_, other_);
+  EXPECT_FALSE(tensor.ready()) << "it is as it was, for others";
   EXPECT_FALSE(context_->query(before));
   read(other_);
   EXPECT_EQ(failure_of(other_), "");
@@ -69,7 +69,7 @@ TEST_F(ReadyTest, WithoutTheOrderItIsARace) {
   slow(20ms);
   Tensor tensor = pending();
   tensor.event = {};
-  order_on(&tensor, *context_, other_);
+  order_on(tensor, *context_, other_);
   read(other_);
   EXPECT_NE(failure_of(other_), "");
   finish(queue_);  // it reads what ends with the test
@@ -81,7 +81,7 @@ TEST_F(ReadyTest, WaitReadyWaits) {
   const device::Event before = tensor.event;
   wait_ready(&tensor, *context_);
   EXPECT_TRUE(context_->query(before));
-  EXPECT_TRUE(is_ready(tensor.event));
+  EXPECT_TRUE(tensor.ready());
   read(other_);
   EXPECT_EQ(failure_of(other_), "");
 }
@@ -123,7 +123,7 @@ TEST_F(ReadyTest, CopiesKeepTheirEvent) {
   Tensor tensor = pending();
   const Tensor view = tensor;
   wait_ready(&tensor, *context_);
-  EXPECT_FALSE(is_ready(view.event));
+  EXPECT_FALSE(view.ready());
 }
 
 TEST_F(ReadyTest, TheFailureIsThrownAndStays) {
@@ -132,8 +132,8 @@ TEST_F(ReadyTest, TheFailureIsThrownAndStays) {
   EXPECT_THAT(message_of<SystemError>([&] { wait_ready(&tensor, *context_); }), HasSubstr("the kernel"));
   EXPECT_NE(tensor.event.native(), nullptr) << "it is as it was";
   for (int i = 0; i < 2; ++i) {
-    EXPECT_THROW(is_ready(tensor.event), SystemError);
-    EXPECT_THROW(order_on(&tensor, *context_, other_), SystemError);
+    EXPECT_THROW(tensor.ready(), SystemError);
+    EXPECT_THROW(order_on(tensor, *context_, other_), SystemError);
     EXPECT_THROW(wait_ready(&tensor, *context_), SystemError);
   }
 }
@@ -141,8 +141,8 @@ TEST_F(ReadyTest, TheFailureIsThrownAndStays) {
 TEST_F(ReadyTest, AFailureWithoutANativeEventIsOneToo) {
   Tensor tensor = made_tensor("int8", {64}, {1}, buffer_.data());
   tensor.event = device::Event::failed(std::make_shared<const SystemError>("never started"));
-  EXPECT_THAT(message_of<SystemError>([&] { is_ready(tensor.event); }), HasSubstr("never started"));
-  EXPECT_THROW(order_on(&tensor, *context_, queue_), SystemError);
+  EXPECT_THAT(message_of<SystemError>([&] { tensor.ready(); }), HasSubstr("never started"));
+  EXPECT_THROW(order_on(tensor, *context_, queue_), SystemError);
   EXPECT_THROW(wait_ready(&tensor, *context_), SystemError);
 }
 
@@ -150,12 +150,46 @@ TEST_F(ReadyTest, AVerbThatFailsLeavesTheEvent) {
   slow(5ms);
   Tensor tensor = pending();
   driver_->fail_next(SimVerb::kOrderAfter, 0, ResourceError("no more"));
-  EXPECT_THROW(order_on(&tensor, *context_, other_), ResourceError);
+  EXPECT_THROW(order_on(tensor, *context_, other_), ResourceError);
   driver_->fail_next(SimVerb::kWait, 0, ResourceError("no more"));
   EXPECT_THROW(wait_ready(&tensor, *context_), ResourceError);
-  EXPECT_FALSE(is_ready(tensor.event));
+  EXPECT_FALSE(tensor.ready());
   wait_ready(&tensor, *context_);
-  EXPECT_TRUE(is_ready(tensor.event));
+  EXPECT_TRUE(tensor.ready());
+}
+
+TEST_F(ReadyTest, WorkAddedIsPendingBesidesTheRest) {
+  slow(10ms);
+  Tensor tensor = made_tensor("int8", {64}, {1}, buffer_.data());
+  tensor.device = device::kZero;
+  add_work(&tensor, context_, device::Event());
+  EXPECT_TRUE(tensor.ready()) << "a complete event adds nothing";
+  context_->copy(buffer_.ref(), host(source_).as_read_only(), queue_);
+  const device::Event first = recorded(queue_);
+  add_work(&tensor, context_, first);
+  EXPECT_EQ(tensor.event.native(), first.native());
+  EXPECT_FALSE(tensor.queue);
+  context_->copy(scratch_.ref(), host(source_).as_read_only(), other_);
+  const device::Event second = recorded(other_);
+  add_work(&tensor, context_, second);
+  context_->wait(tensor.pending());
+  EXPECT_TRUE(context_->query(first));
+  EXPECT_TRUE(context_->query(second));
+}
+
+TEST_F(ReadyTest, WorkAddedComesBeforeTheMemorysQueue) {
+  slow(10ms);
+  Tensor tensor = made_tensor("int8", {64}, {1}, buffer_.data());
+  tensor.device = device::kZero;
+  tensor.set_queue(context_, other_);
+  context_->copy(buffer_.ref(), host(source_).as_read_only(), queue_);
+  add_work(&tensor, context_, recorded(queue_));
+  EXPECT_EQ(tensor.queue, other_);
+  read(other_);
+  EXPECT_EQ(failure_of(other_), "");
+  EXPECT_THAT(driver_->faults(), IsEmpty());
+  const auto failed = device::Event::failed(std::make_shared<const SystemError>("never started"));
+  EXPECT_THROW(add_work(&tensor, context_, failed), SystemError);
 }
 
 }  // namespace

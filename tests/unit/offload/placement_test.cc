@@ -65,7 +65,7 @@ TEST_F(PlacementTest, ArraysOfTheHostDontVote) {
 
 TEST_F(PlacementTest, MemoryOfTheHostIsNobodysWhateverBroughtItThere) {
   Tensor brought = host();
-  brought.queue = zero_;
+  brought.set_queue(drivers_->context(kZero), zero_);
   EXPECT_EQ(placed({brought, on(one_)}).queue, one_);
   EXPECT_EQ(placed({brought}).queue, std::nullopt);
 }
@@ -84,7 +84,7 @@ TEST_F(PlacementTest, CollocatesWithoutACopyWhereTheQueueReaches) {
   const Tensor returned = collocate(sent, queues_->queue("host"), *drivers_);
   EXPECT_EQ(returned.device, device::Device{});
   EXPECT_EQ(returned.queue, std::nullopt);
-  EXPECT_TRUE(returned.event.empty());
+  EXPECT_TRUE(returned.event.native() == nullptr);
   drivers_->context(kZero)->wait(drivers_->context(kZero)->record(zero_));
   drivers_->context(kOne)->wait(drivers_->context(kOne)->record(one_));
 }

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "crossdock/core/export.h"
+#include "crossdock/device/device.h"
+#include "crossdock/device/driver.h"
+#include "crossdock/device/queue.h"
+
+namespace crossdock::device {
+
+/// Everything about an array's memory that must go along when the array is handed over, except its addresses: where it
+/// is, what keeps it alive, and which work on it is pending. Tensors and record batches are made of it. A plain value:
+/// copies stand for the same memory, and one thread at a time may change one.
+///
+/// The rule of order: pending on the memory is its event, and all work that is on its queue at the moment of the
+/// hand-over. Each way out comes after both: pending().
+struct Memory {
+  Device device;
+  MemoryKind kind = MemoryKind::kHost;
+  bool read_only = false;
+  std::shared_ptr<const void> owner{};  ///< Keeps the memory alive, and all that `event` and `queue` need.
+  Event event{};                 ///< Work that must be over, or ordered first. Of the queue's driver, if there is one.
+  std::optional<Queue> queue{};  ///< The queue of the producer's work, if it named one.
+  /// The context of the queue's device, or of the event's. If it is null and there is a queue, no driver here can order
+  /// or wait for that queue: then the queue is only passed on, by protocols that can carry it. If it is null and there
+  /// is an event alone, the event is one of the memory's device.
+  std::shared_ptr<Context> context{};
+  /// An event that was recorded on the queue, or none. If it is `event`, the end of the queue's work comes after that,
+  /// too.
+  Event recorded{};
+
+  /// Returns true if nothing can be pending: there is no queue, and no event to wait for. Throws the failure that the
+  /// event carries. Doesn't ask the driver.
+  bool ready() const { return event.need() == nullptr && !queue; }
+  /// Returns true if the work is on a queue that no driver here can order or wait for.
+  bool out_of_reach() const noexcept { return queue && context == nullptr; }
+  /// Returns an event for the end of all that is pending now; a complete event if nothing is. With a queue, records an
+  /// event on it, after `event` if there is one, and doesn't wait. On threads that can't record on the queue
+  /// (Queue::usable_here()), returns `event` alone. Throws the failure of the work if it is known, ExportError if the
+  /// queue is out of reach, and as Context::record().
+  CROSSDOCK_EXPORT Event pending() const;
+  /// Makes `on`, a queue of `its` context, the memory's queue. The caller has ordered it after all that was pending.
+  /// The memory's event is `end` from now on, an event of the queue's work, or none. If the queue is bound to the
+  /// calling thread and there is no `end`, records an event for other threads.
+  CROSSDOCK_EXPORT void set_queue(std::shared_ptr<Context> its, Queue on, Event end = {});
+};
+
+}  // namespace crossdock::device

@@ -1,0 +1,32 @@
+#include "crossdock/device/memory.h"
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "crossdock/core/error.h"
+
+namespace crossdock::device {
+
+Event Memory::pending() const {
+  event.check();
+  if (!queue) return event;
+  if (context == nullptr) {
+    throw ExportError("the array's work is on a stream of " + to_string(queue->device()) + " (" +
+                      std::to_string(reinterpret_cast<std::uintptr_t>(queue->native())) +
+                      "), which can't be waited for because no driver for it was found: export it by a protocol that "
+                      "carries the stream, or order the work yourself and use .unsynchronized()");
+  }
+  if (!queue->usable_here()) return event;
+  if (event.native() != nullptr && event.native() != recorded.native()) context->order_after(*queue, event);
+  return context->record(*queue);
+}
+
+void Memory::set_queue(std::shared_ptr<Context> its, Queue on, Event end) {
+  event = on.thread_bound() && end.native() == nullptr ? its->record(on) : std::move(end);
+  recorded = event;
+  queue = std::move(on);
+  context = std::move(its);
+}
+
+}  // namespace crossdock::device

@@ -1,0 +1,101 @@
+"""Work that is put on the queue of SYCL memory after the array was made: every way out comes after it.
+
+What is pending on memory is its event, and whatever is on its queue at the moment of the hand-over.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests.interop.test_usm_peers import KINDS, Exporter, dpm, dpnp, sycl_queue
+
+import crossdock as xd
+
+SIZE = 4096
+SLOW = 1 << 26
+
+
+@pytest.fixture(scope="module", params=["in order", "out of order"])
+def queue(request):
+    return sycl_queue(property="in_order") if request.param == "in order" else sycl_queue()
+
+
+@pytest.fixture(scope="module")
+def slow(queue):
+    """Two large allocations, to copy between."""
+    return tuple(dpm.MemoryUSMDevice(SLOW, queue=queue) for _ in range(2))
+
+
+class Kept:
+    """Memory that was imported, and whose owner goes on working on its queue: a slow copy, and then ours."""
+
+    def __init__(self, queue, kind, slow):
+        self.queue, self.slow = queue, slow
+        self.memory = KINDS[kind](SIZE, queue=queue)
+        self.memory.memset(1)
+        self.source = dpm.MemoryUSMHost(SIZE, queue=queue)
+        self.tensor = xd.asarray(Exporter(self.memory))
+        self.tensor.wait()
+        assert self.tensor.queue == xd.Queue(queue)
+
+    def write(self, value):
+        self.source.memset(value)
+        first = self.queue.memcpy_async(*self.slow, SLOW)
+        self.queue.memcpy_async(self.memory, self.source, SIZE, [first])
+
+
+class OnHost:
+    """Shows Arrow's interface for the CPU alone."""
+
+    def __init__(self, of):
+        self.of = of
+
+    def __arrow_c_array__(self, requested_schema=None):
+        return self.of.__arrow_c_array__()
+
+
+def copied_back(array):
+    return np.asarray(array.to("cpu"))
+
+
+WAYS = {
+    "to cpu": copied_back,
+    "to cpu on another queue": lambda t: np.asarray(t.to("cpu", queue=xd.Queue.new(t.queue))),
+    "to cpu on its queue": lambda t: np.asarray(t.to("cpu", queue=t.queue)),
+    "copy": lambda t: copied_back(t.copy()),
+    "copy_to": lambda t: copied_back(t.copy_to(xd.Queue.new(t.queue))),
+    "copy_from": lambda t: copied_back(xd.empty(SIZE, dtype="u1", device=t.device).copy_from(t)),
+    "collocate": lambda t: copied_back(t.collocate(xd.Queue.new(t.queue))),
+    "wait": lambda t: (t.wait(), copied_back(t.unsynchronized()))[1],
+    "event": lambda t: (t.event.wait(), copied_back(t.unsynchronized()))[1],
+    "column": lambda t: copied_back(xd.asarray(t.to_arrow())),
+    "arrow on the host": lambda t: pa.array(OnHost(t)).to_numpy(),
+    "dpnp": lambda t: dpnp.asnumpy(dpnp.asarray(t)),
+    "dlpack to dpnp": lambda t: dpnp.asnumpy(dpnp.from_dlpack(t)),
+}
+HOST_WAYS = {
+    "buffer": lambda t: np.asarray(memoryview(t)),
+    "numpy": np.asarray,
+    "bytes": lambda t: np.frombuffer(bytes(t), "u1"),
+    "tolist": lambda t: np.array(t.tolist(), "u1"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_way_out_comes_after_it(queue, slow, kind, way):
+    kept = Kept(queue, kind, slow)
+    kept.write(7)
+    np.testing.assert_array_equal(WAYS[way](kept.tensor), np.full(SIZE, 7, "u1"))
+    queue.wait()
+
+
+@pytest.mark.parametrize("way", HOST_WAYS)
+@pytest.mark.parametrize("kind", ["shared", "host"])
+def test_the_host_reads_after_it(queue, slow, kind, way):
+    kept = Kept(queue, kind, slow)
+    for value in (7, 9):  # The second time with whatever is remembered of the first.
+        kept.write(value)
+        np.testing.assert_array_equal(HOST_WAYS[way](kept.tensor), np.full(SIZE, value, "u1"))
+    queue.wait()
