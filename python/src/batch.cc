@@ -23,9 +23,8 @@ using device::Queue;
 
 void wait_here(RecordBatch* batch) {
   if (batch->ready()) return;
-  const auto context = exchange::context_of_work(*batch, drivers());
-  wait_for_event(context, batch->pending());
-  exchange::wait_ready(batch, *context);  // doesn't block: the work is over
+  wait_for_event(exchange::context_of_work(*batch, drivers()), batch->pending());
+  exchange::mark_ready(batch);
 }
 
 /// Implements copy_to(). `named` is the queue, or null. Call without the GIL.
@@ -62,18 +61,8 @@ RecordBatch copied(RecordBatch batch, const Device& target, const Queue* named) 
   const Queue own = drivers().default_queue(batch.device);
   exchange::resolve_sizes(&batch, from, own);
   RecordBatch result = exchange::copy(batch, to, array::kind_of(target.type), to, queue);
-  // Orders the source's own queues after the copy, so that they don't write or free the memory while it is read.
-  if (result.event.native() != nullptr) {
-    from->order_after(own, result.event);
-    if (batch.queue && batch.queue->device() == from->device()) {
-      // A per-thread stream of another thread can't be ordered here, so wait for the copy instead.
-      if (batch.queue->usable_here()) {
-        from->order_after(*batch.queue, result.event);
-      } else {
-        wait_for_event(to, result.event);
-      }
-    }
-  }
+  // The source's memory may be freed on its device's own queue.
+  if (result.event.native() != nullptr) from->order_after(own, result.event);
   return result;
 }
 

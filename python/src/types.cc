@@ -66,8 +66,12 @@ PyRecordBatch to_device(const PyRecordBatch& self, nb::handle device, nb::handle
 
 void wait_until_ready(PyRecordBatch& self) {
   drain_deferred();
+  array::RecordBatch waited = waited_for(self.batch);
+  // The batch stays on its queue: work that its owner puts there later is pending on it, too.
+  waited.queue = self.batch.queue;
+  waited.context = self.batch.context;
   // Another thread may have waited and stored its result meanwhile. Both results are right.
-  self.batch = waited_for(self.batch);
+  self.batch = std::move(waited);
 }
 
 std::string batch_repr(const PyRecordBatch& self) {

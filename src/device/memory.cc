@@ -8,18 +8,22 @@
 
 namespace crossdock::device {
 
+void Memory::check_reach() const {
+  if (!out_of_reach()) return;
+  throw ExportError("the array's work is on a stream of " + to_string(queue->device()) + " (" +
+                    std::to_string(reinterpret_cast<std::uintptr_t>(queue->native())) +
+                    "), which can't be waited for because no driver for it was found: export it by a protocol that "
+                    "carries the stream, or order the work yourself and use .unsynchronized()");
+}
+
 Event Memory::pending() const {
   event.check();
-  if (!queue) return event;
-  if (context == nullptr) {
-    throw ExportError("the array's work is on a stream of " + to_string(queue->device()) + " (" +
-                      std::to_string(reinterpret_cast<std::uintptr_t>(queue->native())) +
-                      "), which can't be waited for because no driver for it was found: export it by a protocol that "
-                      "carries the stream, or order the work yourself and use .unsynchronized()");
-  }
-  if (!queue->usable_here()) return event;
-  if (event.native() != nullptr && event.native() != recorded.native()) context->order_after(*queue, event);
-  return context->record(*queue);
+  check_reach();
+  if (!queue || !queue->usable_here()) return event;
+  if (!queue_covers_event()) context->order_after(*queue, event);
+  Event end = context->record(*queue);
+  end.check();
+  return end;
 }
 
 void Memory::set_queue(std::shared_ptr<Context> its, Queue on, Event end) {

@@ -101,7 +101,12 @@ void copy_gathered(const BatchPlan& plan, std::span<const BatchPlan::Part> parts
 void wait_ready(RecordBatch* batch, Context& context) {
   if (batch->ready()) return;
   wait_ready(static_cast<device::Memory*>(batch), context);
+  mark_ready(batch);
+}
+
+void mark_ready(RecordBatch* batch) {
   for (RecordBatch* dictionary : array::own_dictionaries(batch)) forget_work(dictionary);
+  forget_work(batch);
   if (batch->host_readable()) array::read_sizes(batch);
 }
 
@@ -184,6 +189,7 @@ RecordBatch copy(const RecordBatch& from, const ContextPtr& to, MemoryKind kind,
   if (!by_host) {
     if (n_gathered == parts.size()) done = executor->record(queue);
     owning.order_caller_after(done);
+    order_producer_after(from, done, *executor, queue);
   }
   const auto fill = [&](RecordBatch* batch) {
     batch->device = place.device;

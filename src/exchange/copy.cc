@@ -107,25 +107,15 @@ device::Event start_copies(const Tensor& from, const BufferRef& place, Context& 
   return executor.copy_recorded(target, source, queue);
 }
 
-/// Orders the tensor's queue after the copy: the producer may continue its work there, or free the memory, and that
-/// must not happen during the copy.
-void order_producer_after(const Tensor& from, const device::Event& copied, Context& executor, const Queue& queue) {
-  if (!from.queue || *from.queue == queue) return;
-  // A queue of another thread can't be ordered from here, and one of another driver not after this event.
-  if (!from.queue->usable_here() || from.context->driver_name() != executor.driver_name()) {
-    executor.wait(copied);
-  } else {
-    from.context->order_after(*from.queue, copied);
-  }
-}
-
 Tensor copy_on_device(const Tensor& from, const ContextPtr& to, MemoryKind kind, const ContextPtr& executor,
                       const OwningQueue& owning) {
   const Queue& queue = owning.queue();
   const bool empty = spanned_memory(from).size == 0;
   Tensor made = without_memory(from, to->device(), kind);
-  made.set_queue(executor, queue);
-  if (empty) return made;
+  if (empty) {
+    made.set_queue(executor, queue);
+    return made;
+  }
 
   order_on(from, *executor, queue);
   const auto bytes = static_cast<std::uint64_t>(from.nbytes());

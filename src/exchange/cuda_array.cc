@@ -107,7 +107,8 @@ void import_cuda_array(Tensor* tensor, std::int64_t version, CudaStream stream, 
   }
   if (tensor->data == nullptr && stream) {
     // Without elements, the stream tells the device, unless each device has it.
-    tensor->device = drivers.for_type(DeviceType::kCuda)->device_of_queue(stream_handle(*stream)).value_or(tensor->device);
+    tensor->device =
+        drivers.for_type(DeviceType::kCuda)->device_of_queue(stream_handle(*stream)).value_or(tensor->device);
   }
   if (pointer != nullptr) locate(tensor, pointer, *asked);
   check_mask(*tensor);
@@ -135,9 +136,10 @@ CudaStream export_cuda_array(Tensor* tensor, const device::DriverRegistry& drive
                       " has no __cuda_array_interface__; copy it to a CUDA device");
   }
   if (!tensor->out_of_reach() && !tensor->ready()) {
-    const std::shared_ptr<Context> context = context_of_work(*tensor, drivers);
     const bool keep = tensor->queue && !means_another_stream(*tensor);
-    const device::Queue queue = keep ? *tensor->queue : drivers.default_queue(context->device());
+    const device::Device device = tensor->queue ? tensor->queue->device() : tensor->device;
+    const std::shared_ptr<Context> context = drivers.context(device);
+    const device::Queue queue = keep ? *tensor->queue : drivers.default_queue(device);
     order_on(*tensor, *context, queue);
     tensor->set_queue(context, queue);
   }

@@ -83,7 +83,7 @@ void note_default_stream(Tensor* tensor, const Device& device, const DriverRegis
 
 /// Orders the consumer's stream after what is pending on the tensor. Orders it on the device of the stream if that can
 /// be told; else on the first of `devices` that has this stream; for a handle that names a stream on each device, on
-/// all of them. Returns false if none has it, or if the stream is of another driver than the event.
+/// all of them. Returns false if none has it, or if the stream is of another driver than the work.
 bool order_stream(std::span<const Device> devices, void* native, const Tensor& tensor, const DriverRegistry& drivers) {
   const auto driver = drivers.for_type(context_of_work(tensor, drivers)->device().type);
   const auto order_stream_of = [&](const ContextPtr& context) {
@@ -160,10 +160,9 @@ void order_on_work_stream(const Tensor& tensor, const DriverRegistry& drivers, c
     return;
   const Device works = context_of_work(tensor, drivers)->device();
   if (device::host_readable(tensor.device.type)) return wait_for(tensor, drivers, wait);
-  // Queues of different CUDA devices can be ordered after each other. For other drivers the queue must be of the
-  // work's own device.
-  const Device device = is_cuda(tensor.device.type) ? tensor.device : works;
-  order_on(tensor, *drivers.context(device), drivers.default_queue(device));
+  // Queues of different CUDA devices can be ordered after each other. With other drivers only those of one device can.
+  if (!is_cuda(tensor.device.type) && works != tensor.device) return wait_for(tensor, drivers, wait);
+  order_on(tensor, drivers.default_queue(tensor.device), drivers, wait);
 }
 
 void note_work_stream(Tensor* tensor, const DriverRegistry& drivers) {

@@ -31,15 +31,14 @@ void wait_in_driver(const std::shared_ptr<device::Context>& context, const devic
 }
 
 std::shared_ptr<device::Context> context_of_work(const device::Memory& memory, const device::DriverRegistry& drivers) {
-  if (memory.out_of_reach()) memory.pending();  // throws
+  memory.check_reach();
   return memory.context != nullptr ? memory.context : drivers.context(memory.device);
 }
 
 void order_on(const device::Memory& memory, device::Context& context, const device::Queue& queue) {
   if (memory.queue == queue && context.in_order(queue)) {
-    if (void* const native = memory.event.need(); native != nullptr && native != memory.recorded.native()) {
-      context.order_after(queue, memory.event);
-    }
+    memory.event.check();
+    if (!memory.queue_covers_event()) context.order_after(queue, memory.event);
     return;
   }
   const device::Event event = memory.pending();
@@ -59,17 +58,19 @@ void order_on(const array::Tensor& tensor, const device::Queue& queue, const dev
   order_on(tensor, *context, queue);
 }
 
-void add_work(device::Memory* memory, const std::shared_ptr<device::Context>& context, const device::Event& event) {
+void add_work(device::Memory* memory, const std::shared_ptr<device::Context>& context, const device::Event& event,
+              const device::DriverRegistry& drivers, const WaitFunction& wait) {
   if (event.need() == nullptr) return;
-  if (memory->ready()) {
+  const bool first = memory->ready();
+  const bool on_host = memory->device.type == device::DeviceType::kCpu;
+  const std::shared_ptr<device::Context> its = first && on_host ? context : context_of_work(*memory, drivers);
+  if (its->device() != context->device()) return wait(context, event);
+  if (first) {
     memory->event = event;
-    memory->context = context;
+    memory->context = its;
     return;
   }
-  if (memory->out_of_reach()) memory->pending();  // throws
-  const std::shared_ptr<device::Context> its = memory->context != nullptr ? memory->context : context;
-  if (its->driver_name() != context->driver_name()) return context->wait(event);
-  const device::Queue queue = memory->queue ? *memory->queue : its->make_queue();
+  const device::Queue queue = memory->queue && memory->queue->usable_here() ? *memory->queue : its->make_queue();
   order_on(*memory, *its, queue);
   its->order_after(queue, event);
   keep_queue(memory);

@@ -21,8 +21,14 @@ using ContextPtr = std::shared_ptr<Context>;
 
 bool in_host_memory(const Tensor& tensor) noexcept { return tensor.device.type == DeviceType::kCpu; }
 
-/// Waits for work that the queues of `executor` can't be ordered after: events of other drivers. Returns the tensor
-/// without such events.
+/// True if the tensor's queue is one of another driver than `executor`'s: it can't be ordered after the copy.
+bool is_on_foreign_queue(const Tensor& tensor, const Context& executor) noexcept {
+  if (tensor.mask && is_on_foreign_queue(*tensor.mask, executor)) return true;
+  return tensor.queue && tensor.context && tensor.context->driver_name() != executor.driver_name();
+}
+
+/// Waits for work that the queues of `executor` can't be ordered after: that of other drivers. Returns the tensor
+/// without such work.
 Tensor without_foreign_work(Tensor tensor, const Context& executor, const DriverRegistry& drivers,
                             const WaitFunction& wait) {
   if (tensor.mask) {
@@ -32,7 +38,7 @@ Tensor without_foreign_work(Tensor tensor, const Context& executor, const Driver
   const ContextPtr theirs = context_of_work(tensor, drivers);
   if (theirs->driver_name() == executor.driver_name()) return tensor;
   wait(theirs, tensor.pending());
-  tensor.event = {};
+  forget_work(&tensor);
   return tensor;
 }
 
@@ -75,14 +81,6 @@ Tensor staged_on_host(const Tensor& from, const Device& target, const char* why,
 constexpr const char* kTwoDrivers = "no driver reaches both";
 constexpr const char* kTwoContexts = "they are in two SYCL contexts, which share no device memory";
 
-/// Clears the event of a tensor whose work was waited for. The queue stays: each reader orders it after its read, so
-/// that the next writer can wait for that queue.
-Tensor clear_event(Tensor tensor) {
-  if (tensor.mask) tensor.mask = std::make_shared<const Tensor>(clear_event(*tensor.mask));
-  tensor.event = {};
-  return tensor;
-}
-
 }  // namespace
 
 Tensor transfer(const Tensor& from, const Device& target, std::optional<MemoryKind> kind, const Queue* queue,
@@ -119,9 +117,9 @@ Tensor transfer(const Tensor& from, const Device& target, std::optional<MemoryKi
   // caller continues on that queue, even if another one had to make the copy.
   const bool complete_on_return =
       on_other_queue || (queue == nullptr && (from_host || to_host || from.host_accessible()));
-  if (!complete_on_return) return made;
+  if (!complete_on_return && !is_on_foreign_queue(from, *executor)) return made;
   wait_for(made, drivers, wait);
-  return in_host_memory(made) ? without_event(std::move(made)) : clear_event(std::move(made));
+  return complete_on_return && in_host_memory(made) ? without_event(std::move(made)) : made;
 }
 
 Tensor on_host(const Tensor& from, const DriverRegistry& drivers, const WaitFunction& wait, const LogCallback& log) {
@@ -165,8 +163,9 @@ Tensor transfer_into(const Tensor& to, const Tensor& from, const Queue* queue, c
                           without_foreign_work(from, *executor, drivers, wait), executor, copy_queue,
                           in_host_memory(from) ? nullptr : drivers.context(from.device));
   // A caller that names a queue continues on it, even if another one had to make the copy.
-  if (copy_queue == first_choice && (queue != nullptr || !(from.host_accessible() || to.host_accessible())))
-    return made;
+  const bool goes_on =
+      copy_queue == first_choice && (queue != nullptr || !(from.host_accessible() || to.host_accessible()));
+  if (goes_on && !is_on_foreign_queue(from, *executor) && !is_on_foreign_queue(to, *executor)) return made;
   try {
     wait_for(made, drivers, wait);
   } catch (...) {
@@ -174,9 +173,7 @@ Tensor transfer_into(const Tensor& to, const Tensor& from, const Queue* queue, c
     if (to.host_accessible()) wait_for(made, drivers, wait_in_driver);
     throw;
   }
-  if (in_host_memory(to)) return without_event(std::move(made));
-  made.event = {};
-  return made;
+  return in_host_memory(to) ? without_event(std::move(made)) : made;
 }
 
 }  // namespace crossdock::exchange

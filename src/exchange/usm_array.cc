@@ -97,6 +97,8 @@ Queue export_usm_array(const Tensor& tensor, const device::DriverRegistry& drive
     }
   }
   const bool has_queue = tensor.queue && tensor.queue->device().type == DeviceType::kOneApi;
+  tensor.event.check();
+  if (has_queue && tensor.queue_covers_event()) return *tensor.queue;
   Queue queue = has_queue ? *tensor.queue : drivers.default_queue(tensor.device);
   const std::shared_ptr<Context> context = drivers.context(queue.device());
   if (!has_queue || context->in_order(queue)) order_on(tensor, *context, queue);

@@ -19,8 +19,8 @@ Tensor associated(const Tensor& array, const Queue& queue, const device::DriverR
   if (queue.device() == Device{}) return exchange::on_host(array, drivers, wait);
   Tensor view = array;
   if (view.mask) view.mask = std::make_shared<const Tensor>(associated(*view.mask, queue, drivers, wait));
-  if (view.queue && *view.queue == queue) return view;
   exchange::order_on(view, queue, drivers, wait);
+  if (view.queue && *view.queue == queue) return view;
   exchange::keep_queue(&view);
   view.set_queue(drivers.context(queue.device()), queue);
   return view;

@@ -6,6 +6,8 @@
 #include <string>
 
 #include "crossdock/core/error.h"
+#include "crossdock/exchange/sync.h"
+#include "offload/find_placement.h"
 
 namespace crossdock::offload {
 namespace {
@@ -28,12 +30,6 @@ int rank(MemoryKind kind) noexcept {
     case MemoryKind::kShared: return 1;
     default: return 0;
   }
-}
-
-/// True if work on `queue` comes after all that is pending on the array, whatever order is made.
-bool comes_after(const std::optional<Queue>& queue, const Tensor& array) noexcept {
-  return (!array.queue || array.queue == queue) && array.event.native() == nullptr &&
-         (array.mask == nullptr || comes_after(queue, *array.mask));
 }
 
 std::string text_of(const Queue& queue) {
@@ -81,31 +77,53 @@ bool accessible(const Tensor& array, const Queue& queue, const device::DriverReg
   return drivers.context(queue.device())->accessible(memory, queue);
 }
 
-Placement placement(std::span<const Tensor* const> arrays, const std::optional<Queue>& queue,
-                    const device::DriverRegistry& drivers, const exchange::WaitFunction& wait) {
+Placement find_placement(std::span<const Tensor* const> arrays, const std::optional<Queue>& queue,
+                         const device::DriverRegistry& drivers, bool* ordered) {
   Placement answer{.queue = queue, .kind = MemoryKind::kHost};
   std::size_t first = 0;
+  const Queue* own = nullptr;  // the queue of the result, where an array has it as its own
+  *ordered = true;
   for (std::size_t i = 0; i < arrays.size(); ++i) {
     const Tensor& array = *arrays[i];
-    if (is_host_array(array)) continue;
-    if (rank(array.kind) > rank(answer.kind)) answer.kind = array.kind;
-    if (queue) {
-      if (!accessible(array, *queue, drivers)) fail_out_of_reach(i, array, *queue);
+    if (array.mask || array.event.native() != nullptr || array.event.failure() != nullptr) *ordered = false;
+    if (is_host_array(array)) {
+      if (array.queue) *ordered = false;
       continue;
     }
-    if (array.queue && answer.queue && *array.queue == *answer.queue) continue;
-    const Queue its = *queue_of(array, drivers);
-    if (!answer.queue) {
-      answer.queue = its;
-      first = i;
-    } else if (its != *answer.queue) {
-      fail_two_queues(first, *answer.queue, i, its);
+    if (rank(array.kind) > rank(answer.kind)) answer.kind = array.kind;
+    if (own != nullptr && array.queue && *array.queue == *own) continue;
+    if (queue) {
+      if (!accessible(array, *queue, drivers)) fail_out_of_reach(i, array, *queue);
+    } else {
+      const Queue its = *queue_of(array, drivers);
+      if (!answer.queue) {
+        answer.queue = its;
+        first = i;
+      } else if (its != *answer.queue) {
+        fail_two_queues(first, *answer.queue, i, its);
+      }
+    }
+    if (!array.queue) continue;
+    if (*array.queue == *answer.queue && array.context && array.context->in_order(*array.queue)) {
+      own = &*array.queue;
+    } else {
+      *ordered = false;
     }
   }
-  for (const Tensor* array : arrays) {
-    if (comes_after(answer.queue, *array)) continue;
-    exchange::order_on(*array, answer.queue.value_or(Queue(Device{}, nullptr, nullptr)), drivers, wait);
-  }
+  return answer;
+}
+
+void order_placement(std::span<const Tensor* const> arrays, const Placement& placement,
+                     const device::DriverRegistry& drivers, const exchange::WaitFunction& wait) {
+  const Queue queue = placement.queue.value_or(Queue(Device{}, nullptr, nullptr));
+  for (const Tensor* array : arrays) exchange::order_on(*array, queue, drivers, wait);
+}
+
+Placement placement(std::span<const Tensor* const> arrays, const std::optional<Queue>& queue,
+                    const device::DriverRegistry& drivers, const exchange::WaitFunction& wait) {
+  bool ordered = false;
+  Placement answer = find_placement(arrays, queue, drivers, &ordered);
+  if (!ordered) order_placement(arrays, answer, drivers, wait);
   return answer;
 }
 

@@ -12,6 +12,7 @@ from ctypes import c_int64, c_uint, c_void_p
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from tests.cuda_fake_cases.cuda_array import (
     CUDA,
@@ -286,3 +287,108 @@ def test_work_that_is_on_no_queue_of_the_arrays() -> None:
     assert read(both).tobytes() == b"\1" * 48
     with pytest.raises(TypeError):
         result.after(None)
+
+
+@on_the_fake
+def test_an_event_of_another_device_isnt_handed_on() -> None:
+    with xd.testing.simulated_devices(1):
+        foreign = xd.Queue.new("sim:0").record()
+        tensor = Kept().tensor.after(foreign)
+        assert tensor.event is not None
+        assert tensor.event.device == "cuda:0"
+        stream = tensor.__cuda_array_interface__["stream"]
+        assert stream == tensor.queue.native
+        column = xd.from_arrow(tensor.to_arrow())
+        assert column.after(foreign).event.device == "cuda:0"
+        here = xd.asarray(np.zeros(3)).after(foreign)
+        assert here.event is not None
+        assert here.event.device == "ext_dev:0"
+        here.wait()
+        np.testing.assert_array_equal(np.asarray(here), np.zeros(3))
+        here.after(xd.Queue.new("cuda:0").record()).wait()
+
+
+@on_the_fake
+def test_after_on_another_thread_than_a_per_thread_stream() -> None:
+    array = DeviceArray(np.zeros((3, 4), "f4"), stream=2)
+    CUDA.slow_down(0.03)
+    array.memory.fill(7, 2)
+    tensor = xd.asarray(array)
+    queue = xd.Queue.new("cuda:0")
+    result = in_a_thread(lambda: tensor.after(queue.record()))
+    np.testing.assert_array_equal(in_a_thread(lambda: read(result)), FILLED)
+
+
+def test_another_drivers_queue_is_waited_for_once() -> None:
+    kept = Kept()
+    here = kept.tensor.to("cpu", queue=kept.tensor.queue)
+    with xd.testing.simulated_devices(1):
+        before = CUDA.calls("cuEventRecord") if CUDA.is_fake else 0
+        there = here.to("sim:0")
+        assert not CUDA.is_fake or CUDA.calls("cuEventRecord") - before == 1
+        np.testing.assert_array_equal(np.asarray(there.to("cpu")), FILLED)
+
+
+def numbers_of(batch: Any) -> Array:
+    found: Array = pa.record_batch(ArrowOnHost(batch)).column(0).to_numpy()
+    return found
+
+
+BATCH_WAYS: dict[str, Callable[[xd.RecordBatch], Array]] = {
+    "to cpu": lambda batch: numbers_of(batch.to("cpu")),
+    "to cpu on a queue": lambda batch: numbers_of(batch.to("cpu", queue=xd.Queue.new("cuda:0"))),
+    "arrow on the host": numbers_of,
+    "reader": lambda batch: pa.table(xd.RecordBatchReader([batch]))["x"].to_numpy(),
+}
+
+
+@on_the_fake
+@pytest.mark.parametrize("waited", [False, True])
+@pytest.mark.parametrize("way", BATCH_WAYS)
+def test_a_batch_comes_after_it_too(way: str, waited: bool) -> None:
+    """Also after a wait: a batch stays on its queue."""
+    queue = xd.Queue.new("cuda:0")
+    batch = xd.RecordBatch(pa.record_batch({"x": np.zeros(12, "f4")})).to("cuda:0", queue=queue)
+    if waited:
+        batch.wait()
+    _, capsule = batch.__arrow_c_device_array__()
+    pointer = first_values(capsule)
+    CUDA.slow_down(0.03)
+    CUDA("cuMemsetD8Async", c_void_p(pointer), ctypes.c_ubyte(7), ctypes.c_size_t(48), c_void_p(queue.native))
+    np.testing.assert_array_equal(BATCH_WAYS[way](batch), FILLED.reshape(12))
+    queue.wait()
+
+
+def first_values(capsule: Any) -> int:
+    """The address of the values of a batch's first column."""
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    batch = (c_int64 * 10).from_address(get(capsule, b"arrow_device_array"))
+    column = (c_int64 * 10).from_address(c_int64.from_address(batch[6]).value)
+    return c_int64.from_address(column[5] + 8).value
+
+
+@on_the_fake
+def test_a_producers_queue_goes_on_after_a_batchs_copy() -> None:
+    queue = xd.Queue.new("cuda:0")
+    batch = xd.RecordBatch(pa.record_batch({"x": np.zeros(12, "f4")})).to("cuda:0", queue=queue)
+    _, capsule = batch.__arrow_c_device_array__()
+    pointer = first_values(capsule)
+    CUDA.slow_down(0.03)
+    copied = batch.to("cpu", queue=xd.Queue.new("cuda:0"))
+    CUDA("cuMemsetD8Async", c_void_p(pointer), ctypes.c_ubyte(7), ctypes.c_size_t(48), c_void_p(queue.native))
+    np.testing.assert_array_equal(numbers_of(copied), np.zeros(12, "f4"))
+    queue.wait()
+
+
+@on_the_fake
+@pytest.mark.parametrize("result", [2, 719], ids=["out of memory", "the kernel failed"])
+@pytest.mark.parametrize(
+    "way", ["wait", "copy on a queue", "copy_to", "copy_from on a queue", "collocate", "dlpack", "exchange", "arrow"]
+)
+def test_a_failure_to_record_reaches_every_way_out(way: str, result: int) -> None:
+    kept = Kept()
+    CUDA.library.crossdockCudaFakeFail(b"cuEventRecord", ctypes.c_int(1), ctypes.c_int(result))
+    with pytest.raises((xd.SystemError, xd.ResourceError, MemoryError, BufferError)):
+        WAYS[way](kept.tensor)
+    CUDA("cuStreamSynchronize", c_void_p(kept.stream))

@@ -100,7 +100,10 @@ def test_the_event_goes_along_and_is_waited_for(simulated_devices):
         events.append(ctypes.c_void_p.from_address(address_of(capsule) + SYNC_EVENT).value)
     assert events[0] == events[1] is not None
     there.wait()
-    _, ready = there.__arrow_c_device_array__()
+    _, later = there.__arrow_c_device_array__()
+    assert ctypes.c_void_p.from_address(address_of(later) + SYNC_EVENT).value is not None, "it stays on its queue"
+    other.wait()
+    _, ready = other.__arrow_c_device_array__()
     assert ctypes.c_void_p.from_address(address_of(ready) + SYNC_EVENT).value is None
 
 

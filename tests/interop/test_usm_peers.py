@@ -571,6 +571,14 @@ def test_the_last_reference_goes_in_a_host_task(script):
 
 CALLS = [
     "theirs.event.done",
+    "theirs.wait()",
+    "theirs.__array_interface__",
+    "theirs.tolist()",
+    "memoryview(theirs)",
+    "np.asarray(theirs)",
+    "theirs.sycl_usm_array_interface('context')",
+    "xd.offload.placement(theirs, queue=ours.queue)",
+    "theirs.after(ours.queue.record())",
     "theirs.event.native",
     "ours.queue.wait()",
     "ours.queue.record().done",
@@ -598,7 +606,7 @@ def test_no_call_holds_the_lock_that_a_host_task_wants(script, call):
     queue, in_order = dpctl.SyclQueue(), dpctl.SyclQueue(property="in_order")
     to, of = (dpctl.memory.MemoryUSMDevice(1 << 26, queue=queue) for _ in range(2))
     ours = xd.asarray(np.arange(100.0), queue=xd.Queue.new(in_order))
-    array = dpnp.arange(100, sycl_queue=in_order)
+    array = dpnp.arange(100, usm_type="shared", sycl_queue=in_order)
     ours.wait()
     for each in (queue, in_order):
         each.wait()

@@ -99,3 +99,23 @@ def test_the_host_reads_after_it(queue, slow, kind, way):
         kept.write(value)
         np.testing.assert_array_equal(HOST_WAYS[way](kept.tensor), np.full(SIZE, value, "u1"))
     queue.wait()
+
+
+@pytest.mark.parametrize("placed", ["its own queue", "named", "collocated", "another"])
+def test_work_on_the_queue_of_a_placement_comes_after_it(queue, slow, placed):
+    """Also on a queue that isn't in-order, where nothing else orders a kernel."""
+    kept = Kept(queue, "device", slow)
+    other = sycl_queue(queue.sycl_context, queue.sycl_device)
+    target = dpm.MemoryUSMHost(SIZE, queue=queue)
+    kept.write(7)
+    if placed == "its own queue":
+        assert xd.offload.placement(kept.tensor) == xd.Queue(queue)
+    elif placed == "named":
+        xd.offload.placement(kept.tensor, queue=queue)
+    elif placed == "collocated":
+        kept.tensor.collocate(queue)
+    else:
+        xd.offload.placement(kept.tensor, queue=other)
+    (other if placed == "another" else queue).memcpy_async(target, kept.memory, SIZE).wait()
+    assert bytes(target.copy_to_host()) == b"\7" * SIZE
+    queue.wait()

@@ -160,8 +160,9 @@ def test_a_program_that_closes_all_descriptors_waits_on(script: Any) -> None:
     with simulated_devices(1, delay=0.05):
         for _ in range(2):
             there = xd.asarray(np.arange(24.0)).to("sim:0", queue=xd.Queue.new("sim:0"))
+            work = there.event
             there.wait()
-            assert there.event.done
+            assert work.done
             os.closerange(3, 256)
     """).finish()
 

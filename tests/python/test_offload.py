@@ -826,6 +826,7 @@ def test_a_packages_scope_reaches_its_arrays(simulated_devices: testing.Simulate
     with package.current("gpu:0"):
         a1 = package.asarray(xd.empty((3, 4), queue=package.current_queue()))
     with package.current("gpu:1"), offload.current("gpu:0"):
+        assert xd.asarray(a1, copy=True).copy_to().device == "ext_dev:1"
         here = [a1.copy_to(), a1[1:].copy_to(), a1.T.copy_to(), a1.copy().copy_to(), a1.unsynchronized().copy_to()]
         assert [copy.device for copy in here] == ["ext_dev:1"] * 5
         assert xd.empty((3, 4), queue="gpu:1").copy_to().device == "ext_dev:0", "one of nobody's"

@@ -21,14 +21,14 @@ struct Memory {
   MemoryKind kind = MemoryKind::kHost;
   bool read_only = false;
   std::shared_ptr<const void> owner{};  ///< Keeps the memory alive, and all that `event` and `queue` need.
-  Event event{};                 ///< Work that must be over, or ordered first. Of the queue's driver, if there is one.
+  Event event{};  ///< Work that must be over, or ordered first. If there is a queue, an event of its driver.
   std::optional<Queue> queue{};  ///< The queue of the producer's work, if it named one.
   /// The context of the queue's device, or of the event's. If it is null and there is a queue, no driver here can order
   /// or wait for that queue: then the queue is only passed on, by protocols that can carry it. If it is null and there
   /// is an event alone, the event is one of the memory's device.
   std::shared_ptr<Context> context{};
-  /// An event that was recorded on the queue, or none. If it is `event`, the end of the queue's work comes after that,
-  /// too.
+  /// An event that was recorded on the queue, or none. If `event` is this same event, it needs no order of its own: the
+  /// queue's end comes after it.
   Event recorded{};
 
   /// Returns true if nothing can be pending: there is no queue, and no event to wait for. Throws the failure that the
@@ -36,6 +36,10 @@ struct Memory {
   bool ready() const { return event.need() == nullptr && !queue; }
   /// Returns true if the work is on a queue that no driver here can order or wait for.
   bool out_of_reach() const noexcept { return queue && context == nullptr; }
+  /// Throws ExportError, which names the queue, if it is out of reach.
+  CROSSDOCK_EXPORT void check_reach() const;
+  /// Returns true if work that is put on the queue from now on comes after `event`.
+  bool queue_covers_event() const noexcept { return event.native() == nullptr || event.native() == recorded.native(); }
   /// Returns an event for the end of all that is pending now; a complete event if nothing is. With a queue, records an
   /// event on it, after `event` if there is one, and doesn't wait. On threads that can't record on the queue
   /// (Queue::usable_here()), returns `event` alone. Throws the failure of the work if it is known, ExportError if the

@@ -11,9 +11,9 @@
 
 namespace crossdock::device {
 
-/// An in-order queue of a device's work (a CUDA stream, a SYCL queue): a native handle and its owner. It may be copied
-/// freely: copies are the same queue, which ends with the last copy. That end waits for nothing. Safe to share between
-/// threads.
+/// A queue of a device's work (a CUDA stream, a SYCL queue), in-order or not (Context::in_order()): a native handle and
+/// its owner. It may be copied freely: copies are the same queue, which ends with the last copy. That end waits for
+/// nothing. Safe to share between threads.
 class Queue {
  public:
   /// For drivers; other code gets queues from Context::make_queue() and wrap_queue(). `owner` keeps `native` alive, and

@@ -20,8 +20,12 @@ namespace crossdock::exchange {
 /// finds.
 CROSSDOCK_EXPORT void wait_ready(array::RecordBatch* batch, device::Context& context);
 
-/// Makes the batch one of ordinary host memory, without a copy. The host may read its memory (array::host_reaches()), and
-/// nothing is pending on it: call wait_ready() first.
+/// Forgets what is pending, as forget_work() does, for a batch whose work is over: the caller has waited for it. Reads
+/// sizes and checks the structure as wait_ready() does, and throws as it does.
+CROSSDOCK_EXPORT void mark_ready(array::RecordBatch* batch);
+
+/// Makes the batch one of ordinary host memory, without a copy. The host may read its memory (array::host_reaches()),
+/// and nothing is pending on it: call wait_ready() first.
 CROSSDOCK_EXPORT void share_with_host(array::RecordBatch* batch);
 
 /// Reads the sizes that aren't known yet. Does nothing if all are known.

@@ -21,15 +21,16 @@ using WaitFunction = std::function<void(const std::shared_ptr<device::Context>&,
 /// The default `WaitFunction`: blocks in the driver until the event is over.
 CROSSDOCK_EXPORT void wait_in_driver(const std::shared_ptr<device::Context>& context, const device::Event& event);
 
-/// Returns the context that the memory's pending work belongs to: that of its queue, else that of its device. Throws as
-/// DriverRegistry::context(), and ExportError for a queue that is out of reach.
+/// Returns the context that the memory's pending work belongs to: `memory.context` if it is set, else that of the
+/// memory's device. Throws as DriverRegistry::context(), and ExportError for a queue that is out of reach.
 CROSSDOCK_EXPORT std::shared_ptr<device::Context> context_of_work(const device::Memory& memory,
                                                                   const device::DriverRegistry& drivers);
 
 /// Orders `queue`, a queue of `context`, after everything that is pending on the memory: work put on `queue` from now
-/// on may access the memory. Doesn't wait, except in the driver for work on a queue of another driver, and as
-/// Context::order_after(). Puts nothing on `queue` if it is in-order and the memory's own. Throws as Memory::pending()
-/// and Context::order_after().
+/// on may access the memory. An event of memory without a context must belong to the driver of `context`. Doesn't wait,
+/// except in the driver for work on a queue of another driver, and as Context::order_after(). If `queue` is in-order
+/// and the memory's own, puts at most the order after the memory's event on it. Throws as Memory::pending() and
+/// Context::order_after().
 CROSSDOCK_EXPORT void order_on(const device::Memory& memory, device::Context& context, const device::Queue& queue);
 
 /// Orders `queue` after everything that is pending on the tensor and its mask. Waits, by `wait`, for work of another
@@ -38,11 +39,13 @@ CROSSDOCK_EXPORT void order_on(const array::Tensor& tensor, const device::Queue&
                                const device::DriverRegistry& drivers, const WaitFunction& wait);
 
 /// Makes the work before `event`, an event of `context`, pending on the memory, besides what is pending already. For
-/// work that isn't on the memory's queue. Puts an order on that queue, or on a new one if the memory has another event.
-/// Doesn't wait, except in the driver for an event of another driver than the queue's. Throws the failure that the
-/// event carries.
+/// work that isn't on the memory's queue. Puts an order on that queue. Makes a new queue the memory's if that queue
+/// can't be used on this thread, or if the memory has another event and no queue. Waits, by `wait`, for an event of
+/// another device than the memory's own work: an event that is handed on must be one of the memory's device. Host
+/// memory, for which every consumer waits, may have an event of any device. Throws the failure that the event carries.
 CROSSDOCK_EXPORT void add_work(device::Memory* memory, const std::shared_ptr<device::Context>& context,
-                               const device::Event& event);
+                               const device::Event& event, const device::DriverRegistry& drivers,
+                               const WaitFunction& wait = wait_in_driver);
 
 /// Blocks the calling thread until everything that is pending on the memory is over; then nothing is pending any more,
 /// and the owner keeps the queue (keep_queue()). `context` is that of the work if the memory has no queue. Throws the

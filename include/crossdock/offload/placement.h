@@ -40,7 +40,7 @@ struct Placement {
 /// Without `queue`, all other arrays must be associated with the same queue, which is the result. With `queue`, it must
 /// reach all of them, and is the result. The queue is ordered after everything that is pending on the arrays: work put
 /// on it from now on may access them. Waits, by `wait`, for work of another driver, and if all arrays are the host's.
-/// Puts nothing on an array's own queue if that is the result.
+/// Puts at most the order after an array's event on an in-order queue that is the array's own.
 ///
 /// Throws ExecutionPlacementError, which names the first array that fits and the first that doesn't, by their positions
 /// from 0, and says how to bring them together.

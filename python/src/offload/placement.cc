@@ -15,6 +15,7 @@
 #include "crossdock/core/error.h"
 #include "crossdock/device/registry.h"
 #include "crossdock/offload/placement.h"
+#include "offload/find_placement.h"
 #include "selector.h"
 
 namespace nb = nanobind;
@@ -57,18 +58,20 @@ nb::object placement_of(PyObject* const* arrays, Py_ssize_t count, PyObject* que
   std::optional<device::Queue> named;
   if (given(queue)) named = select_queue(queue);
   const device::DriverRegistry& known = drivers();
-  // Arrays that are all on the queue of the result need no call of a driver. Others may need an order, or a queue of a
-  // device that has to be opened first.
-  const std::optional<device::Queue>& first = named || all.pointers().empty() ? named : all.pointers().front()->queue;
-  const bool may_wait = std::any_of(all.pointers().begin(), all.pointers().end(), [&](const Tensor* array) {
-    return array->mask || array->event.native() != nullptr ||
-           (array->queue ? array->queue != first : array->device.type != device::DeviceType::kCpu);
+  // An array without a queue uses the default queue of its device, which may have to be opened.
+  const bool may_open = std::any_of(all.pointers().begin(), all.pointers().end(), [](const Tensor* array) {
+    return !array->queue && array->device.type != device::DeviceType::kCpu;
   });
+  bool ordered = false;
   const offload::Placement placed = [&] {
     std::optional<GilRelease> release;
-    if (may_wait) release.emplace();
-    return offload::placement(all.pointers(), named, known, wait_for_event);
+    if (may_open) release.emplace();
+    return offload::find_placement(all.pointers(), named, known, &ordered);
   }();
+  if (!ordered) {
+    const GilRelease release;  // see pending_without_lock()
+    offload::order_placement(all.pointers(), placed, known, wait_for_event);
+  }
   return placed.queue ? queue_object(*placed.queue) : nb::object();
 }
 

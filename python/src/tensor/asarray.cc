@@ -206,7 +206,7 @@ PyObject* asarray(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t p
       tensor_from_any(object, {.sync = truth(options.sync), .copy = truth(options.copy)}, &tensor);
     }
     if (!as_it_is) tensor = placed(std::move(tensor), options);
-    return new_tensor(std::move(tensor));
+    return is_tensor(object) ? derived(object, std::move(tensor)).release().ptr() : new_tensor(std::move(tensor));
   });
 }
 

@@ -168,10 +168,11 @@ void order_after(const PyQueue& self, nb::handle object) {
 
 nb::object after(const TensorObject& self, const PyEvent& event) {
   const auto context = context_of(event.device);
+  const device::DriverRegistry& all = drivers();
   Tensor tensor = *self;
   {
     const GilRelease release;  // see pending_without_lock()
-    exchange::add_work(&tensor, context, event.event);
+    exchange::add_work(&tensor, context, event.event, all, wait_for_event);
   }
   return derived(self.ptr(), std::move(tensor));
 }

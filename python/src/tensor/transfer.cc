@@ -134,7 +134,10 @@ Tensor empty_on(const array::ElementType& type, std::span<const std::int64_t> sh
 }
 
 void wait_for(const Tensor& tensor) {
-  if (tensor.mask || !tensor.ready()) exchange::wait_for(tensor, drivers(), wait_for_event);
+  if (!tensor.mask && tensor.ready()) return;
+  const device::DriverRegistry& all = drivers();
+  const GilReleaseIfHeld release;  // see pending_without_lock()
+  exchange::wait_for(tensor, all, wait_for_event);
 }
 
 Tensor waited_for(Tensor tensor) {

@@ -66,13 +66,16 @@ PyObject* event(PyObject* self, void*) noexcept {
   const array::Tensor& tensor = tensor_of(self);
   if (is_complete(tensor)) Py_RETURN_NONE;
   return guarded([&] {
+    const device::Device device_of_work = tensor.queue     ? tensor.queue->device()
+                                          : tensor.context ? tensor.context->device()
+                                                           : tensor.device;
     device::Event pending;
     try {
       pending = pending_without_lock(tensor);
     } catch (const Error& failure) {
       pending = device::Event::failed(std::make_shared<const Error>(failure));
     }
-    return event_object(std::move(pending), tensor.queue ? tensor.queue->device() : tensor.device).release().ptr();
+    return event_object(std::move(pending), device_of_work).release().ptr();
   });
 }
 

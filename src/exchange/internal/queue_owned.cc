@@ -67,6 +67,17 @@ std::shared_ptr<const void> owned_on_queue(device::Buffer buffer, std::shared_pt
   return std::make_shared<const QueueOwned>(std::move(buffer), std::move(context), queue);
 }
 
+void order_producer_after(const device::Memory& from, const device::Event& copied, device::Context& executor,
+                          const device::Queue& queue) {
+  if (!from.queue || *from.queue == queue) return;
+  // A queue of another thread can't be ordered from here, and one of another driver not after this event.
+  if (!from.queue->usable_here() || from.context->driver_name() != executor.driver_name()) {
+    executor.wait(copied);
+  } else {
+    from.context->order_after(*from.queue, copied);
+  }
+}
+
 bool wait_for_all(device::Context& context, const device::Queue& queue) noexcept {
   std::optional<device::Event> done;
   try {

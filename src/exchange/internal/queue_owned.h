@@ -4,6 +4,7 @@
 
 #include "crossdock/device/device.h"
 #include "crossdock/device/driver.h"
+#include "crossdock/device/memory.h"
 #include "crossdock/device/queue.h"
 
 namespace crossdock::exchange {
@@ -32,6 +33,12 @@ class OwningQueue {
 /// memory may be of another device, or the host's.
 std::shared_ptr<const void> owned_on_queue(device::Buffer buffer, std::shared_ptr<device::Context> context,
                                            const OwningQueue& queue);
+
+/// Orders the memory's own queue after a copy that `executor` makes on `queue`, whose end is `copied`: the producer may
+/// continue its work there, or free the memory, and that must not happen during the copy. Waits for the copy if the
+/// memory's queue can't be ordered here.
+void order_producer_after(const device::Memory& from, const device::Event& copied, device::Context& executor,
+                          const device::Queue& queue);
 
 /// Waits for all work on the queue. False if the driver can't record an event on it.
 bool wait_for_all(device::Context& context, const device::Queue& queue) noexcept;

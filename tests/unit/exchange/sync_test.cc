@@ -31,6 +31,9 @@ class ReadyTest : public device::SimTest {
   }
   void read(const device::Queue& queue) { context_->copy(scratch_.ref(), buffer_.ref(), queue); }
 
+  void SetUp() override { drivers_.add(driver_); }
+
+  device::DriverRegistry drivers_;
   std::string source_ = std::string(64, 'r');
   device::Buffer buffer_ = ready(64);
   device::Buffer scratch_ = ready(64);
@@ -162,16 +165,16 @@ TEST_F(ReadyTest, WorkAddedIsPendingBesidesTheRest) {
   slow(10ms);
   Tensor tensor = made_tensor("int8", {64}, {1}, buffer_.data());
   tensor.device = device::kZero;
-  add_work(&tensor, context_, device::Event());
+  add_work(&tensor, context_, device::Event(), drivers_);
   EXPECT_TRUE(tensor.ready()) << "a complete event adds nothing";
   context_->copy(buffer_.ref(), host(source_).as_read_only(), queue_);
   const device::Event first = recorded(queue_);
-  add_work(&tensor, context_, first);
+  add_work(&tensor, context_, first, drivers_);
   EXPECT_EQ(tensor.event.native(), first.native());
   EXPECT_FALSE(tensor.queue);
   context_->copy(scratch_.ref(), host(source_).as_read_only(), other_);
   const device::Event second = recorded(other_);
-  add_work(&tensor, context_, second);
+  add_work(&tensor, context_, second, drivers_);
   context_->wait(tensor.pending());
   EXPECT_TRUE(context_->query(first));
   EXPECT_TRUE(context_->query(second));
@@ -183,13 +186,37 @@ TEST_F(ReadyTest, WorkAddedComesBeforeTheMemorysQueue) {
   tensor.device = device::kZero;
   tensor.set_queue(context_, other_);
   context_->copy(buffer_.ref(), host(source_).as_read_only(), queue_);
-  add_work(&tensor, context_, recorded(queue_));
+  add_work(&tensor, context_, recorded(queue_), drivers_);
   EXPECT_EQ(tensor.queue, other_);
   read(other_);
   EXPECT_EQ(failure_of(other_), "");
   EXPECT_THAT(driver_->faults(), IsEmpty());
   const auto failed = device::Event::failed(std::make_shared<const SystemError>("never started"));
-  EXPECT_THROW(add_work(&tensor, context_, failed), SystemError);
+  EXPECT_THROW(add_work(&tensor, context_, failed, drivers_), SystemError);
+}
+
+TEST_F(ReadyTest, WorkOfAnotherDeviceIsWaitedForUnlessTheMemoryIsTheHosts) {
+  const auto second = driver_->open(device::kOne);
+  const device::Event other = second->record(second->make_queue());
+  int waited = 0;
+  const WaitFunction counted = [&](const std::shared_ptr<device::Context>& context, const device::Event& event) {
+    ++waited;
+    context->wait(event);
+  };
+  Tensor there = made_tensor("int8", {64}, {1}, buffer_.data());
+  there.device = device::kZero;
+  add_work(&there, second, other, drivers_, counted);
+  EXPECT_EQ(waited, 1);
+  EXPECT_TRUE(there.ready()) << "an event that is handed on is one of the memory's device";
+  Tensor here = made_tensor("int8", {64}, {1}, source_.data());
+  add_work(&here, second, other, drivers_, counted);
+  EXPECT_EQ(waited, 1);
+  EXPECT_EQ(here.event.native(), other.native());
+  EXPECT_EQ(context_of_work(here, drivers_), second);
+  wait_for(here, drivers_, counted);
+  EXPECT_EQ(waited, 2);
+  add_work(&here, context_, recorded(queue_), drivers_, counted);
+  EXPECT_EQ(waited, 3) << "beside another device's";
 }
 
 }  // namespace
