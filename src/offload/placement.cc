@@ -85,7 +85,7 @@ Placement find_placement(std::span<const Tensor* const> arrays, const std::optio
   *ordered = true;
   for (std::size_t i = 0; i < arrays.size(); ++i) {
     const Tensor& array = *arrays[i];
-    if (array.mask || array.event.native() != nullptr || array.event.failure() != nullptr) *ordered = false;
+    if (array.mask || !array.event.none()) *ordered = false;
     if (is_host_array(array)) {
       if (array.queue) *ordered = false;
       continue;

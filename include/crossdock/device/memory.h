@@ -33,13 +33,13 @@ struct Memory {
 
   /// Returns true if nothing can be pending: there is no queue, and no event to wait for. Throws the failure that the
   /// event carries. Doesn't ask the driver.
-  bool ready() const { return event.need() == nullptr && !queue; }
+  bool ready() const { return (event.none() || event.need() == nullptr) && !queue; }
   /// Returns true if the work is on a queue that no driver here can order or wait for.
   bool out_of_reach() const noexcept { return queue && context == nullptr; }
   /// Throws ExportError, which names the queue, if it is out of reach.
   CROSSDOCK_EXPORT void check_reach() const;
   /// Returns true if work that is put on the queue from now on comes after `event`.
-  bool queue_covers_event() const noexcept { return event.native() == nullptr || event.native() == recorded.native(); }
+  bool queue_covers_event() const noexcept { return event.none() || event.native() == recorded.native(); }
   /// Returns an event for the end of all that is pending now; a complete event if nothing is. With a queue, records an
   /// event on it, after `event` if there is one, and doesn't wait. On threads that can't record on the queue
   /// (Queue::usable_here()), returns `event` alone. Throws the failure of the work if it is known, ExportError if the

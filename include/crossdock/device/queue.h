@@ -67,6 +67,8 @@ class CROSSDOCK_EXPORT Event {
   /// Makes an event for work that failed before it had a native event.
   static Event failed(std::shared_ptr<const Error> failure);
 
+  /// Returns true for a default-constructed event: there is nothing to wait for, and no failure. Costs no call.
+  bool none() const noexcept { return state_ == nullptr; }
   /// Returns the native handle; null if there is nothing to wait for, unless the event failed.
   void* native() const noexcept;
   /// Returns the native handle, or throws the failure that the event carries. For callers that can't go on without the

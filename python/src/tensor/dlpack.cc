@@ -290,8 +290,8 @@ bool says(PyObject* object, PyObject* method, Lacking* lacking) {
 /// Throws ExportError for a torch tensor whose negation or conjugation is lazy: a flag of the tensor, not yet applied
 /// to its memory. torch's C functions ignore both flags (2.13), and its __dlpack__ ignores the negation.
 void refuse_lazy_bits(PyObject* object, const Tensor& tensor) {
-  static thread_local Lacking no_neg;
-  static thread_local Lacking no_conj;
+  static Lacking no_neg;   // guarded by the GIL
+  static Lacking no_conj;  // guarded by the GIL
   const bool negated = says(object, names::is_neg(), &no_neg);
   const bool complex = tensor.type.code == array::TypeCode::kComplex;
   if (!negated && !(complex && says(object, names::is_conj(), &no_conj))) return;
@@ -304,7 +304,7 @@ void refuse_lazy_bits(PyObject* object, const Tensor& tensor) {
 /// Throws ExportError for a torch tensor that requires gradients: autograd wouldn't see writes to its memory. torch's
 /// __dlpack__ refuses such tensors, but its C functions export them.
 void refuse_gradients(PyObject* object) {
-  static thread_local Lacking none;
+  static Lacking none;  // guarded by the GIL
   if (Py_TYPE(object) == none.type && none.version != 0 && none.type->tp_version_tag == none.version) return;
   const nb::object flag = attribute(object, names::requires_grad());
   if (!flag.is_valid()) {

@@ -44,7 +44,8 @@ nanobind::object derived(PyObject* self, array::Tensor&& tensor);
 
 /// Returns true if nothing can be pending on the tensor, and it carries no failure to throw.
 inline bool is_complete(const array::Tensor& tensor) noexcept {
-  return !tensor.queue && tensor.event.native() == nullptr && tensor.event.failure() == nullptr;
+  if (tensor.queue) return false;
+  return tensor.event.none() || (tensor.event.native() == nullptr && tensor.event.failure() == nullptr);
 }
 
 /// A crossdock.Tensor as an argument of a function that nanobind calls.
