@@ -1,5 +1,6 @@
 #include "transfer.h"
 
+#include <atomic>
 #include <span>
 #include <string>
 #include <utility>
@@ -57,12 +58,13 @@ exchange::DLPackStream stream_number(PyObject* stream) {
 }  // namespace
 
 const device::DriverRegistry& drivers() {
-  // Guarded by the GIL. Another thread may run while dpctl is searched for, and then searches, too.
-  static bool prepared = false;
-  if (!prepared && holds_gil()) {
-    session::Runtime::default_runtime()->set_driver_options(options_for_dpctl());
-    prepared = true;
-  }
+  static std::atomic<const device::DriverRegistry*> known{nullptr};  // the default runtime keeps its drivers for good
+  if (const auto* const all = known.load(std::memory_order_acquire)) [[likely]]
+    return *all;
+  if (!holds_gil()) return drivers_started();
+  // Another thread may run while dpctl is searched for, and then searches, too.
+  session::Runtime::default_runtime()->set_driver_options(options_for_dpctl());
+  known.store(&drivers_started(), std::memory_order_release);
   return drivers_started();
 }
 
