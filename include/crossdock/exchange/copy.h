@@ -99,8 +99,8 @@ CROSSDOCK_EXPORT array::Tensor transfer(const array::Tensor& from, const device:
                                         const device::DriverRegistry& drivers,
                                         const WaitFunction& wait = wait_in_driver, const LogCallback& log = {});
 
-/// Returns the tensor in memory of the host, with nothing pending. Memory that the host can access (pinned, managed, and
-/// SYCL's host and shared memory) is shared, after a wait for what is pending on it; other memory is copied as
+/// Returns the tensor in memory of the host, with nothing pending. Memory that the host can access (pinned, managed,
+/// and SYCL's host and shared memory) is shared, after a wait for what is pending on it; other memory is copied as
 /// transfer() does. Throws as transfer().
 CROSSDOCK_EXPORT array::Tensor on_host(const array::Tensor& from, const device::DriverRegistry& drivers,
                                        const WaitFunction& wait = wait_in_driver, const LogCallback& log = {});

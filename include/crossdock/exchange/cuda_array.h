@@ -21,14 +21,14 @@ using CudaStream = std::optional<std::int64_t>;
 /// `*tensor`, and owner and mask if there are any.
 ///
 /// Asks the driver for the pointer's attributes: the device, the kind of memory, the address (the host's for pinned
-/// memory, else the device's), and the allocation that the elements must not leave. Without elements, the pointer or the
-/// stream tells the device. If no CUDA driver was found, pointer and stream are kept unchanged, on device 0, and the
-/// stream is out of reach (device::Memory::out_of_reach()). Opens a device only for arrays and streams of that device; if
-/// no device is open yet, opens one to ask it.
+/// memory, else the device's), and the allocation that the elements must not leave. Without elements, the pointer or
+/// the stream tells the device. If no CUDA driver was found, pointer and stream are kept unchanged, on device 0, and
+/// the stream is out of reach (device::Memory::out_of_reach()). Opens a device only for arrays and streams of that
+/// device; if no device is open yet, opens one to ask it.
 ///
-/// Order: with `sync`, `stream` becomes the tensor's queue, and all work on it is pending on the tensor. Versions 0 to 2
-/// promise no order, so the legacy default stream is used for them. `stream` may belong to another device that works on
-/// this memory. A default stream is that of the memory's device; the per-thread one is the calling thread's. Without
+/// Order: with `sync`, `stream` becomes the tensor's queue, and all work on it is pending on the tensor. Versions 0 to
+/// 2 promise no order, so the legacy default stream is used for them. `stream` may belong to another device that works
+/// on this memory. A default stream is that of the memory's device; the per-thread one is the calling thread's. Without
 /// `sync` the array counts as ready, whatever `stream` says. Doesn't wait.
 ///
 /// Throws InvalidDataError for a version above 3 or below 0, for stream 0 or a negative one with `sync`, for a pointer
