@@ -27,7 +27,8 @@ struct Copies {
   std::vector<std::unique_ptr<std::byte, AlignedDelete>> buffers;
 };
 
-/// Rewrites a batch in place. Without `out`, run() changes nothing and only returns whether anything would change.
+/// Replaces the nodes and buffer views of `*out` by the normal form of `in` (see normalized()). Never writes to buffers
+/// that exist. Without `out`, run() changes nothing and only returns whether anything would change.
 class Normalizer {
  public:
   Normalizer(const RecordBatch& in, RecordBatch* out, Offsets offsets, std::int64_t* copied_bytes)
@@ -83,7 +84,8 @@ class Normalizer {
     *copied_bytes_ += size;
   }
 
-  /// Replaces a buffer by new memory that the batch owns.
+  /// Replaces a buffer by new memory that the batch owns. The caller adds its size to `*copied_bytes_`, unless it holds
+  /// rewritten offsets, which don't count.
   std::byte* make_copy(std::size_t buffer, std::int64_t size) {
     if (copies_ == nullptr) copies_ = std::make_shared<Copies>();
     auto* copy = static_cast<std::byte*>(

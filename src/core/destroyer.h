@@ -23,11 +23,13 @@ class Destroyer {
   /// `idle`: the time that the thread stays without work.
   explicit Destroyer(std::chrono::milliseconds idle) noexcept : idle_(idle) {}
 
-  /// False in a forked child: the thread is the parent's, and perhaps the lock is held there. Then call nothing else.
+  /// False in a forked child: the thread is the parent's, and perhaps the lock is held there. Then call no other
+  /// member.
   bool usable() const noexcept { return !made_in_.in_child(); }
 
-  /// Takes an object and returns null. If no thread can be started, returns the object; with `keep`, keeps it until a
-  /// later call starts the thread. The number of objects has no limit: an I/O thread may add many, and must not wait.
+  /// Takes an object, to destroy it on the thread, and returns null. If no thread can be started: without `keep`,
+  /// returns the object; with `keep`, holds it until a later add() or left() starts the thread. The number of objects
+  /// has no limit: an I/O thread may add many, and must not wait.
   std::unique_ptr<T> add(std::unique_ptr<T> object, bool keep = false) noexcept {
     const std::lock_guard lock(mutex_);
     if (!has_thread() && !keep) return object;

@@ -33,7 +33,7 @@ Destroyer<Memory>& destroyer() {
   return *made;
 }
 
-/// Destroys `what`, here or on the thread.
+/// Destroys `what` on the thread. Where that can't be, `what` or its copy is destroyed here, as it goes out of scope.
 void release(Memory what, std::uint64_t size) noexcept {
   std::unique_ptr<Memory> memory(size >= kLarge ? new (std::nothrow) Memory : nullptr);
   if (!memory || !destroyer().usable()) return;

@@ -17,8 +17,7 @@ using device::Device;
 using device::MemoryKind;
 using device::Queue;
 
-/// True for the host's own memory: ordinary host memory, whatever queue filled it, or host-readable memory without a
-/// queue.
+/// True for ordinary host memory, with or without a queue, and for pinned memory without a queue.
 bool is_host_array(const Tensor& array) noexcept {
   return array.device.type == device::DeviceType::kCpu || (!array.queue && device::host_readable(array.device.type));
 }
@@ -46,7 +45,7 @@ std::string text_of(const Queue& queue) {
       (one.device() == other.device() ? "contexts differ" : "devices differ"));
 }
 
-[[noreturn]] void fail_out_of_reach(std::size_t position, const Tensor& array, const Queue& queue) {
+[[noreturn]] void fail_inaccessible(std::size_t position, const Tensor& array, const Queue& queue) {
   throw ExecutionPlacementError("array " + std::to_string(position) + ", in memory of " + to_string(array.device) +
                                 ", can't be used by work on " + text_of(queue) +
                                 ": copy it there first, with collocate() or copy_to()");
@@ -93,7 +92,7 @@ Placement find_placement(std::span<const Tensor* const> arrays, const std::optio
     if (rank(array.kind) > rank(answer.kind)) answer.kind = array.kind;
     if (own != nullptr && array.queue && *array.queue == *own) continue;
     if (queue) {
-      if (!accessible(array, *queue, drivers)) fail_out_of_reach(i, array, *queue);
+      if (!accessible(array, *queue, drivers)) fail_inaccessible(i, array, *queue);
     } else {
       const Queue its = *queue_of(array, drivers);
       if (!answer.queue) {

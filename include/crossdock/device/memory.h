@@ -14,8 +14,8 @@ namespace crossdock::device {
 /// is, what keeps it alive, and which work on it is pending. Tensors and record batches are made of it. A plain value:
 /// copies stand for the same memory, and one thread at a time may change one.
 ///
-/// The rule of order: pending on the memory is its event, and all work that is on its queue at the moment of the
-/// hand-over. Each way out comes after both: pending().
+/// Pending work is the event, and all work that is on the queue at the moment of an export. Each export is ordered
+/// after both: pending().
 struct Memory {
   Device device;
   MemoryKind kind = MemoryKind::kHost;
@@ -31,8 +31,8 @@ struct Memory {
   /// queue's end comes after it.
   Event recorded{};
 
-  /// Returns true if nothing can be pending: there is no queue, and no event to wait for. Throws the failure that the
-  /// event carries. Doesn't ask the driver.
+  /// Returns true if there is no pending work: neither a queue, whose work may be complete, nor an event. Throws the
+  /// failure that the event carries. Doesn't ask the driver.
   bool ready() const { return (event.none() || event.need() == nullptr) && !queue; }
   /// Returns true if the work is on a queue that no driver here can order or wait for.
   bool out_of_reach() const noexcept { return queue && context == nullptr; }

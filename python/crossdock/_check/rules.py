@@ -32,8 +32,10 @@ _BEYOND = "Crossdock, read-only in every protocol"
 
 RULES: dict[str, Rule] = {
     # ---- Arrow: capsules and calls
-    "arrow-raises": Rule(f"{_P}: Export Protocol", "a method of the object can be called as the specification does"),
-    "arrow-refuses": Rule(f"{_P}: Export Protocol", "data that isn't exported is not checked", "note"),
+    "arrow-raises": Rule(f"{_P}: Export Protocol", "each method accepts the arguments of the specification"),
+    "arrow-refuses": Rule(
+        f"{_P}: Export Protocol", "the method exports the data; data of a method that raises isn't checked", "note"
+    ),
     "arrow-capsule-type": Rule(f"{_P}: PyCapsule Standard", "methods return PyCapsules, in the specified number"),
     "arrow-capsule-name": Rule(f"{_P}: PyCapsule Standard", "each capsule has the name of its structure"),
     "arrow-capsule-released": Rule(f"{_C}: Released structure", "an exported structure isn't released yet"),
@@ -56,7 +58,8 @@ RULES: dict[str, Rule] = {
     "arrow-schema-name": Rule(f"{_C}: ArrowSchema.name", "name is null or UTF-8"),
     "arrow-schema-metadata": Rule(
         f"{_C}: ArrowSchema.metadata",
-        "metadata is a count, and of each pair key and value, with their lengths before them",
+        "metadata is the number of pairs; then, for each pair, "
+        "the key's length, the key, the value's length and the value",
     ),
     "arrow-schema-flags": Rule(
         f"{_C}: ArrowSchema.flags", "flags are the three in the specification, each on its type", "warning"
@@ -108,7 +111,9 @@ RULES: dict[str, Rule] = {
     "arrow-stream-error-text": Rule(f"{_S}: get_last_error", "the text of an error is null or a UTF-8 string"),
     "arrow-stream-batch-lifetime": Rule(f"{_S}: Result lifetimes", "batches outlive their stream's release"),
     "arrow-stream-consumed": Rule(
-        f"{_P}: ArrowStream Export", "a stream that can be read once needs a factory", "note"
+        f"{_P}: ArrowStream Export",
+        "the object can be read again after one stream was read; else pass a factory to the checker",
+        "note",
     ),
     # ---- Arrow: devices
     "arrow-device-type": Rule(f"{_D}: ArrowDeviceType", "device_type is a number in the specification, or in DLPack's"),
@@ -125,7 +130,7 @@ RULES: dict[str, Rule] = {
         f"{_D}: ArrowDeviceArrayStream.device_type", "all arrays are of the stream's device"
     ),
     "arrow-cpu-method": Rule(
-        f"{_P}: Device Support", "the methods without a device export memory of the CPU, or raise"
+        f"{_P}: Device Support", "__arrow_c_array__ and __arrow_c_stream__ export memory of the CPU, or raise"
     ),
     # ---- DLPack
     "dlpack-methods": Rule(
@@ -179,7 +184,7 @@ RULES: dict[str, Rule] = {
     "dlpack-stream-cpu": Rule(f"{_DA}: stream", "a device without streams accepts only None", "warning"),
     "dlpack-legacy-readonly": Rule(
         "DLPack 1.0, DLPACK_FLAG_BITMASK_READ_ONLY",
-        "read-only memory isn't exported unversioned, without the flag for it",
+        "read-only memory is exported as a versioned tensor only, because the unversioned one has no read-only flag",
     ),
     "dlpack-lifetime": Rule(f"{_DL}: DLManagedTensor", "exported memory doesn't change when the object is destroyed"),
     # ---- DLPack's C exchange API

@@ -31,7 +31,7 @@ struct FreeAligned {
 };
 using Block = std::unique_ptr<std::byte, FreeAligned>;
 
-/// The owner of the new batch: its own buffers, and the parts, whose bytes of views it still shows.
+/// The owner of the new batch: its own buffers, and the parts, into whose memory its views still point.
 struct Memory {
   std::vector<Block> blocks;
   std::vector<std::shared_ptr<const void>> parts;

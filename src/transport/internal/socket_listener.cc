@@ -15,7 +15,9 @@ namespace {
 
 constexpr int kAcceptsPerTurn = 8;
 constexpr std::chrono::milliseconds kBackoff{200};
-constexpr int kOutcomesPerTurn = 8;  // handshakes that get ready, or end: reading one that goes on costs little
+// At most so many handshakes become ready or end in one turn. One that needs more bytes costs little, and doesn't
+// count.
+constexpr int kFinishedPerTurn = 8;
 
 UniqueFd open_reserve() noexcept { return UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
@@ -38,7 +40,7 @@ SocketListener::SocketListener(std::unique_ptr<ServerSocket> socket, const char*
 std::unique_ptr<Connection> SocketListener::accept() {
   fork_.check(what_);
   const bool waits = poll_.look();
-  // Advances the handshakes under way before it accepts new clients: so no client is dropped whose packet can be read.
+  // First, because make_room() must not reject a client whose handshake message has already arrived.
   advance_all();
   if (!has_work() && (backoff_ ? Clock::now() >= *backoff_ : waits)) {
     if (!reserve_) reserve_ = open_reserve();
@@ -65,10 +67,10 @@ bool SocketListener::full() const noexcept {
          std::ranges::all_of(clients_, [](const Client& client) { return client.rejection.has_value(); });
 }
 
-/// Reads what clients have sent, and drops those whose time is over. Stops after a few outcomes.
+/// Reads what clients have sent, and drops those whose time is over. Stops after kFinishedPerTurn.
 void SocketListener::advance_all() {
   const auto now = Clock::now();
-  int left = kOutcomesPerTurn;
+  int left = kFinishedPerTurn;
   for (auto next = clients_.begin(); next != clients_.end() && left > 0;) {
     const auto client = next++;
     if (client->state == State::kReady) continue;
