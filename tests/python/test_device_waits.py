@@ -57,8 +57,9 @@ def test_ctrl_c_ends_a_wait(simulated_devices: testing.SimulatedDevices) -> None
         rows.to("cpu")
     assert not there.event.done
     # The work goes on, and may be waited for again.
+    work = there.event
     there.wait()
-    assert there.event.done
+    assert work.done
 
 
 GIVING_UP = """
@@ -135,9 +136,10 @@ def test_a_wait_that_found_no_thread_sees_the_end_and_the_failure(script: Any) -
     _native.sim_configure(devices=2, delay=0.2, memory=None)
     before = threads()
     soon = xd.asarray(np.arange(24.0)).to("sim:0", queue=xd.Queue.new("sim:0"))
-    assert not soon.event.done
+    work = soon.event
+    assert not work.done
     soon.wait()
-    assert soon.event.done
+    assert work.done
     np.testing.assert_array_equal(soon.to("cpu"), np.arange(24.0))
     testing.fail_work(error=xd.SystemError("the kernel went wrong"))
     wrong = xd.asarray(np.arange(24.0)).to("sim:0", queue=xd.Queue.new("sim:0"))
@@ -184,8 +186,9 @@ def test_one_thread_serves_all_waits(simulated_devices: testing.SimulatedDevices
     before = set(os.listdir("/proc/self/task"))
     for _ in range(20):
         there = source.to("sim:0", queue=queue)
+        work = there.event
         there.wait()
-        assert there.event.done
+        assert work.done
     ended.set()
     watcher.join()
     assert seen
@@ -206,12 +209,13 @@ def test_a_handler_that_waits_itself_disturbs_no_wait(simulated_devices: testing
     try:
         for rounds in range(1, 4):
             mine, others = (source.to("sim:0", queue=xd.Queue.new("sim:0")) for _ in range(2))
+            work = [mine.event, others.event]
             signal.setitimer(signal.ITIMER_REAL, 0.05)
             mine.wait()
-            assert mine.event.done
+            assert work[0].done
             while len(under_way) < rounds:
                 time.sleep(0.001)  # A signal that is late after all.
-            assert others.event.done
+            assert work[1].done
             np.testing.assert_array_equal(others.to("cpu"), np.arange(24.0))
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -264,8 +268,9 @@ def test_other_threads_wait_too(simulated_devices: testing.SimulatedDevices) -> 
     done: list[bool] = []
 
     def wait() -> None:
+        work = there.event
         there.wait()
-        done.append(there.event.done)
+        done.append(work.done)
 
     thread = threading.Thread(target=wait)
     thread.start()
