@@ -115,7 +115,8 @@ void import_cuda_array(Tensor* tensor, std::int64_t version, CudaStream stream, 
   if (!ordered) return;
   // Work on a stream of another device may reach this memory: pinned, managed, or a peer's.
   device::Queue queue = wrap_stream(stream_handle(*stream), tensor->device, keeper_of(*tensor), drivers);
-  tensor->set_queue(drivers.context(queue.device()), std::move(queue));
+  std::shared_ptr<Context> context = drivers.context(queue.device());
+  tensor->set_queue(std::move(context), std::move(queue));
 }
 
 namespace {
