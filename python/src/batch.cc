@@ -1,11 +1,5 @@
 #include "batch.h"
 
-#include <memory>
-#include <string>
-#include <utility>
-
-#include "crossdock/array/tensor.h"
-#include "crossdock/core/error.h"
 #include "crossdock/exchange/batch.h"
 #include "crossdock/exchange/sync.h"
 #include "gil.h"
@@ -17,8 +11,6 @@ namespace {
 
 using array::RecordBatch;
 using device::Device;
-using device::DeviceType;
-using device::MemoryKind;
 using device::Queue;
 
 void wait_here(RecordBatch* batch) {
@@ -27,51 +19,13 @@ void wait_here(RecordBatch* batch) {
   exchange::mark_ready(batch);
 }
 
-/// Implements copy_to(). `named` is the queue, or null. Call without the GIL.
-RecordBatch copied(RecordBatch batch, const Device& target, const Queue* named) {
-  const bool from_host = batch.device.type == DeviceType::kCpu;
-  const bool to_host = target.type == DeviceType::kCpu;
-  const auto to = drivers().context(target);
-  if (from_host) wait_here(&batch);
-  const Device& moving = to_host ? batch.device : target;
-  const auto executor = drivers().context(moving);
-  if (named != nullptr && named->device() != executor->device()) {
-    throw InvalidArgumentError("the queue is one of " + device::to_string(named->device()) + ", but the copy from " +
-                               device::to_string(batch.device) + " to " + device::to_string(target) +
-                               " runs on a queue of " + device::to_string(executor->device()));
-  }
-  if (from_host && to_host) return exchange::copy(batch, to, MemoryKind::kHost, to, to->make_queue());
-  const Queue queue = named != nullptr ? *named : drivers().default_queue(moving);
-  if (from_host) {
-    RecordBatch result = exchange::copy(batch, to, array::kind_of(target.type), to, queue);
-    // A caller that names no queue may change the source as soon as this returns.
-    if (named == nullptr) wait_here(&result);
-    return result;
-  }
-  const auto from = drivers().context(batch.device);
-  if (to_host) {
-    RecordBatch result = exchange::copy(batch, to, MemoryKind::kHost, from, queue);
-    if (named == nullptr) wait_here(&result);
-    return result;
-  }
-  // A driver can't access memory of another driver, so the copy is made in two steps, through host memory.
-  if (from->driver_name() != to->driver_name()) {
-    return copied(copied(std::move(batch), Device{}, nullptr), target, named);
-  }
-  const Queue own = drivers().default_queue(batch.device);
-  exchange::resolve_sizes(&batch, from, own);
-  RecordBatch result = exchange::copy(batch, to, array::kind_of(target.type), to, queue);
-  // The source's memory may be freed on its device's own queue.
-  if (result.event.native() != nullptr) from->order_after(own, result.event);
-  return result;
-}
-
 }  // namespace
 
 RecordBatch copy_to(const RecordBatch& batch, const Device& target, const Queue* queue) {
-  RecordBatch mine = batch;  // A copy, because other threads may use `batch` once the GIL is released.
+  const RecordBatch mine = batch;  // A copy, because other threads may use `batch` once the GIL is released.
+  const device::DriverRegistry& all = drivers();
   const GilRelease release;
-  return copied(std::move(mine), target, queue);
+  return exchange::transfer(mine, target, {}, queue, all, wait_for_event, say);
 }
 
 RecordBatch waited_for(const RecordBatch& batch) {
@@ -82,18 +36,12 @@ RecordBatch waited_for(const RecordBatch& batch) {
   return mine;
 }
 
-RecordBatch brought_to_host(RecordBatch batch) {
-  if (!array::host_reaches(batch.device.type)) return copied(std::move(batch), Device{}, nullptr);
-  wait_here(&batch);
-  exchange::share_with_host(&batch);
-  return batch;
-}
-
 RecordBatch on_host(const RecordBatch& batch) {
-  if (batch.device.type == DeviceType::kCpu && batch.ready()) return batch;
-  RecordBatch mine = batch;
-  const GilRelease release;
-  return brought_to_host(std::move(mine));
+  if (batch.device == Device{} && batch.ready()) return batch;
+  const RecordBatch mine = batch;
+  const device::DriverRegistry& all = drivers();
+  const GilReleaseIfHeld release;
+  return exchange::on_host(mine, all, wait_for_event, say);
 }
 
 }  // namespace crossdock::python

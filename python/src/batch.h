@@ -20,11 +20,8 @@ array::RecordBatch copy_to(const array::RecordBatch& batch, const device::Device
 /// Waits for the work on the batch. Returns the same batch without an event. Throws the error of the work if it failed.
 array::RecordBatch waited_for(const array::RecordBatch& batch);
 
-/// Returns the batch in ordinary host memory. Shares memory that the host can read by its type (pinned and managed
-/// memory), copies other memory. Waits, so the result is ready.
+/// Returns the batch in ordinary host memory. Shares memory that the host can access, copies other memory. Waits, so
+/// the result is ready. May be called without the GIL once drivers() was called.
 array::RecordBatch on_host(const array::RecordBatch& batch);
-
-/// The same as on_host(), for threads without the GIL.
-array::RecordBatch brought_to_host(array::RecordBatch batch);
 
 }  // namespace crossdock::python

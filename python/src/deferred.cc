@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "crossdock/core/error.h"
-#include "device/sim.h"
+#include "device/release_order.h"
 #include "gil.h"
 #include "text.h"
 
@@ -116,7 +116,7 @@ void log_record(LogLevel level, std::string_view text) {
 
 void defer(std::unique_ptr<Deferred> task) noexcept {
   Deferred* const raw = task.release();
-  raw->after_ = device::sim_release_clock();
+  raw->after_ = device::release_order();
   raw->next_ = pending.load(std::memory_order_relaxed);
   while (!pending.compare_exchange_weak(raw->next_, raw, std::memory_order_release, std::memory_order_relaxed)) {
   }
@@ -142,7 +142,7 @@ void drain_deferred() noexcept {
   while (oldest != nullptr) {
     const std::unique_ptr<Deferred> task(oldest);
     oldest = oldest->next_;
-    const device::SimReleaseScope after(std::move(task->after_));
+    const device::ReleaseScope after(std::move(task->after_));
     task->run();
   }
   PyErr_Restore(type, value, traceback);

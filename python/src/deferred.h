@@ -24,7 +24,7 @@ class Deferred {
   friend void defer(std::unique_ptr<Deferred>) noexcept;
   friend void drain_deferred() noexcept;
   Deferred* next_ = nullptr;
-  std::shared_ptr<const void> after_;  // for the simulator: the work that its queue had done when it deferred this task
+  std::shared_ptr<const void> after_;  // see device/release_order.h
 };
 
 /// Defers a task to a Python thread. Callable from any thread, also without the GIL. Never blocks. Leaks the task if

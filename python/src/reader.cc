@@ -32,7 +32,7 @@ std::unique_ptr<array::BatchStream> for_the_cpu(std::unique_ptr<array::BatchStre
     std::optional<array::RecordBatch> batch = of.next();
     if (!batch) return batch;
     const GilReleaseIfHeld release;
-    return std::optional(brought_to_host(*std::move(batch)));
+    return std::optional(on_host(*batch));
   };
   return std::make_unique<DerivedStream<decltype(next)>>(std::move(stream), device::DeviceType::kCpu, next);
 }

@@ -55,10 +55,7 @@ PyRecordBatch to_device(const PyRecordBatch& self, nb::handle device, nb::handle
   const device::Device target = select_device(device);
   const std::optional<device::Queue> named = queue_in(queue);
   if (target == self.batch.device) {
-    if (named && named->device() != drivers().context(target)->device()) {
-      throw InvalidArgumentError("the queue is one of " + device::to_string(named->device()) +
-                                 ", but the memory is on " + device::to_string(target));
-    }
+    if (named) require_queue_of(*named, target);
     return self;
   }
   return {copy_to(self.batch, target, named ? &*named : nullptr)};

@@ -254,7 +254,7 @@ void export_batch(RecordBatch batch, ArrowDeviceArray* out) {
                                " on the batch may be pending, and Arrow has no event for memory of the CPU: wait for "
                                "it first");
   }
-  if (totals.sizes > 0 && !host_reaches(batch.device.type)) {
+  if (totals.sizes > 0 && !device::host_reaches(batch.device.type)) {
     throw UnsupportedTypeError("exporting view columns needs the sizes of variadic buffers in memory of " +
                                device::to_string(batch.device) + ", and the batch has none; copy it to the host first");
   }
@@ -281,7 +281,7 @@ void export_batch(RecordBatch batch, ArrowDeviceArray* out) {
 
   const RecordBatch& exported = block->batch;
   const std::size_t n_columns = exported.schema->fields().size();
-  Writer writer(block, arrays, origins, pointers, buffers, sizes, host_reaches(exported.device.type));
+  Writer writer(block, arrays, origins, pointers, buffers, sizes, device::host_reaches(exported.device.type));
   ArrowArray& root = out->array;
   root.length = exported.num_rows;
   root.n_buffers = 1;

@@ -324,7 +324,7 @@ RecordBatch import_batch(std::shared_ptr<const Schema> schema, ArrowDeviceArray*
   batch.schema = std::move(schema);
   batch.owner = owner;
   batch.device = {.type = static_cast<device::DeviceType>(array->device_type), .id = array->device_id};
-  batch.kind = kind_of(batch.device.type);
+  batch.kind = device::kind_of(batch.device.type);
   batch.read_only = true;
   if (array->sync_event != nullptr) batch.event = device::Event(array->sync_event, owner);
   Importer importer(&batch, "");

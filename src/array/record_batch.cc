@@ -34,7 +34,7 @@ bool RecordBatch::counts_fit() const noexcept {
 }
 
 bool RecordBatch::host_readable() const noexcept {
-  return !queue && event.native() == nullptr && event.failure() == nullptr && host_reaches(device.type);
+  return !queue && event.native() == nullptr && event.failure() == nullptr && device::host_reaches(device.type);
 }
 
 }  // namespace crossdock::array

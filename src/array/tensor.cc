@@ -45,10 +45,6 @@ std::int64_t Tensor::nbytes() const noexcept { return size() * type.itemsize(); 
 bool Tensor::c_contiguous() const noexcept { return contiguous(*this, true); }
 bool Tensor::f_contiguous() const noexcept { return contiguous(*this, false); }
 
-bool Tensor::host_accessible() const noexcept {
-  return host_reaches(device.type) || (kind != device::MemoryKind::kDevice && has_addresses(device.type));
-}
-
 ByteRange byte_range(const Tensor& tensor, const char* where) {
   const auto shape = tensor.shape();
   const auto strides = tensor.strides();
@@ -103,7 +99,7 @@ void check_tensor(Tensor* tensor, const char* where) {
   if (tensor->data == nullptr) {
     throw InvalidDataError(std::string(where) + ": a null pointer to an array of shape " + shape_text(tensor->shape()));
   }
-  if (!has_addresses(tensor->device.type)) return;
+  if (!device::has_addresses(tensor->device.type)) return;
   const auto address = reinterpret_cast<std::uintptr_t>(tensor->data);
   if (static_cast<std::uintptr_t>(-range.lowest) > address ||
       static_cast<std::uintptr_t>(range.highest) > UINTPTR_MAX - address) {
@@ -111,30 +107,6 @@ void check_tensor(Tensor* tensor, const char* where) {
                            " reaches beyond the end of the address space");
   }
 }
-
-bool has_addresses(device::DeviceType type) noexcept {
-  using device::DeviceType;
-  switch (type) {
-    case DeviceType::kOpenCl:
-    case DeviceType::kVulkan:
-    case DeviceType::kMetal:
-    case DeviceType::kWebGpu: return false;
-    default: return !device::device_type_name(type).empty();
-  }
-}
-
-device::MemoryKind kind_of(device::DeviceType type) noexcept {
-  using device::DeviceType;
-  switch (type) {
-    case DeviceType::kCpu:
-    case DeviceType::kCudaHost:
-    case DeviceType::kRocmHost: return device::MemoryKind::kHost;
-    case DeviceType::kCudaManaged: return device::MemoryKind::kShared;
-    default: return device::MemoryKind::kDevice;
-  }
-}
-
-bool host_reaches(device::DeviceType type) noexcept { return kind_of(type) != device::MemoryKind::kDevice; }
 
 std::string shape_text(std::span<const std::int64_t> shape) {
   std::string text = "(";
@@ -182,7 +154,7 @@ Tensor slice(const Tensor& tensor, std::span<const Slice> slices) {
   if (empty || tensor.data == nullptr) {
     view.data = nullptr;
     view.byte_offset = 0;
-  } else if (has_addresses(tensor.device.type)) {
+  } else if (device::has_addresses(tensor.device.type)) {
     view.data = moved_by(tensor.data, offset);
   } else {
     view.byte_offset = tensor.byte_offset + static_cast<std::uint64_t>(offset);

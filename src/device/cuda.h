@@ -15,9 +15,9 @@ std::vector<std::string> cuda_library_candidates();
 /// Makes the driver "cuda", for NVIDIA's GPUs, on the first of `candidates` that is CUDA's driver library, 11.2 or
 /// later; null if none is. `*tried`, if given, gets a line for each candidate that isn't: its name and the reason.
 ///
-/// The first call of devices(), open(), device_of_queue() or current_device() starts CUDA, and no earlier call does. So
-/// a process that only lists drivers may fork and use CUDA in the child. Once CUDA is started, the process's children
-/// can't use it: their calls here throw ForkError, and objects that they drop are left to the parent.
+/// The first call of devices(), open(), context_of_queue() or current_context() starts CUDA, and no earlier call does.
+/// So a process that only lists drivers may fork and use CUDA in the child. Once CUDA is started, the process's
+/// children can't use it: their calls here throw ForkError, and objects that they drop are left to the parent.
 ///
 /// - **Devices** are kCuda, by ordinal. Memory is kCuda (kDevice), kCudaHost (kHost: pinned) or kCudaManaged (kShared)
 ///   with that ordinal; open() accepts each of the three types for the device that it names.

@@ -80,6 +80,28 @@ bool host_readable(DeviceType type) noexcept {
   return type == DeviceType::kCpu || type == DeviceType::kCudaHost || type == DeviceType::kRocmHost;
 }
 
+bool has_addresses(DeviceType type) noexcept {
+  switch (type) {
+    case DeviceType::kOpenCl:
+    case DeviceType::kVulkan:
+    case DeviceType::kMetal:
+    case DeviceType::kWebGpu: return false;
+    default: return !device_type_name(type).empty();
+  }
+}
+
+MemoryKind kind_of(DeviceType type) noexcept {
+  switch (type) {
+    case DeviceType::kCpu:
+    case DeviceType::kCudaHost:
+    case DeviceType::kRocmHost: return MemoryKind::kHost;
+    case DeviceType::kCudaManaged: return MemoryKind::kShared;
+    default: return MemoryKind::kDevice;
+  }
+}
+
+bool host_reaches(DeviceType type) noexcept { return kind_of(type) != MemoryKind::kDevice; }
+
 std::string to_string(const Device& device) {
   if (device.type == DeviceType::kCpu) return "cpu";
   const std::string_view name = device_type_name(device.type);

@@ -24,6 +24,7 @@ struct DriverRegistry::Opened {
   std::mutex mutex;
   std::shared_ptr<Context> context;
   std::unique_ptr<Queue> queue;
+  std::unordered_map<void*, std::weak_ptr<Context>> others;  ///< By native context.
   /// Returns the context, opened if it isn't yet. Call it with the lock held.
   const std::shared_ptr<Context>& open(const DriverRegistry& registry, const Device& device) {
     if (context == nullptr) {
@@ -134,6 +135,20 @@ std::shared_ptr<Context> DriverRegistry::context(const Device& device) const {
   return entry->open(*this, device);
 }
 
+std::shared_ptr<Context> DriverRegistry::context(const Device& device, void* native_context) const {
+  if (native_context == nullptr || !for_type(device.type)->one_context_each()) return context(device);
+  const std::shared_ptr<Opened> entry = opened(device);
+  const std::lock_guard lock(entry->mutex);
+  std::erase_if(entry->others, [](const auto& other) { return other.second.expired(); });
+  std::weak_ptr<Context>& known = entry->others[native_context];
+  std::shared_ptr<Context> context = known.lock();
+  if (context == nullptr) {
+    const std::shared_ptr<Driver> driver = for_type(device.type);
+    known = context = driver->open(driver->owning_device(device), native_context);
+  }
+  return context;
+}
+
 std::shared_ptr<Context> DriverRegistry::context_or_null(const Device& device) const {
   try {
     return context(device);
@@ -144,10 +159,11 @@ std::shared_ptr<Context> DriverRegistry::context_or_null(const Device& device) c
   }
 }
 
-std::shared_ptr<Context> DriverRegistry::opened_context(const Driver& driver) const noexcept {
+std::shared_ptr<Context> DriverRegistry::opened_context(DeviceType type) const noexcept {
   const std::lock_guard lock(mutex_);
   for (const auto& [device, entry] : opened_) {
-    if (for_type(device.type).get() != &driver) continue;  // never throws: a driver was found when it was opened
+    // Never throws: a driver was found when the device was opened.
+    if (!for_type(device.type)->handles(type)) continue;
     // A thread that opens the device now holds the lock, and may take long.
     const std::unique_lock looking(entry->mutex, std::try_to_lock);
     if (looking.owns_lock() && entry->context != nullptr) return entry->context;
@@ -174,6 +190,12 @@ Queue DriverRegistry::default_queue(const Device& device) const {
   const std::lock_guard lock(entry->mutex);
   if (entry->queue == nullptr) entry->queue = std::make_unique<Queue>(*queue);
   return *entry->queue;
+}
+
+Queue DriverRegistry::queue_in(const Device& device, void* native_context) const {
+  if (native_context == nullptr) return default_queue(device);
+  const std::shared_ptr<Driver> driver = for_type(device.type);
+  return driver->open(driver->owning_device(device), native_context)->make_queue();
 }
 
 std::shared_ptr<const DriverRegistry> make_default_registry(const DriverOptions& options) {

@@ -114,26 +114,6 @@ class SimDriver : public Driver {
   virtual void reset() = 0;
 };
 
-/// Returns the work that is known to be done, if a simulated queue is releasing memory on the calling thread; null
-/// elsewhere. For owners that can't be destroyed on this thread, for example because they need the GIL: pass the result
-/// on with the owner, for SimReleaseScope.
-std::shared_ptr<const void> sim_release_clock() noexcept;
-
-/// Makes the releases of the calling thread, while this object lives, count as releases on the queue's thread: they are
-/// ordered after the work that was done there.
-class SimReleaseScope {
- public:
-  /// `of` is a result of sim_release_clock(). Null changes nothing.
-  explicit SimReleaseScope(std::shared_ptr<const void> of) noexcept;
-  SimReleaseScope(const SimReleaseScope&) = delete;
-  SimReleaseScope& operator=(const SimReleaseScope&) = delete;
-  ~SimReleaseScope();
-
- private:
-  std::shared_ptr<const void> of_;
-  const void* before_;
-};
-
 /// The byte that fills memory whose content must not be read yet: new allocations, targets of pending copies.
 inline constexpr std::byte kSimPattern{0xA5};
 

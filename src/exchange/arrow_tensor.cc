@@ -263,10 +263,10 @@ Tensor tensor_of_column(const RecordBatch& given, BoolPolicy bools) {
     tensor.type = element_of(leaf->type);
     const array::BufferView& values = column.buffers[lists.size() + 1];
     static_cast<device::Memory&>(tensor) = column;
-    tensor.kind = array::kind_of(tensor.device.type);
+    tensor.kind = device::kind_of(tensor.device.type);
     tensor.data = const_cast<void*>(values.data);
     const std::int64_t offset = first * tensor.type.itemsize();
-    if (!array::has_addresses(tensor.device.type)) {
+    if (!device::has_addresses(tensor.device.type)) {
       tensor.byte_offset = static_cast<std::uint64_t>(offset);
     } else if (tensor.data != nullptr) {
       tensor.data = moved_by(tensor.data, offset);

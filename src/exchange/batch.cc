@@ -31,7 +31,7 @@ BufferRef memory_of(const void* data, std::uint64_t size, const Device& device) 
   return {.data = const_cast<void*>(data),
           .size = size,
           .device = device,
-          .kind = array::kind_of(device.type),
+          .kind = device::kind_of(device.type),
           .read_only = true};
 }
 
@@ -65,7 +65,7 @@ std::vector<std::shared_ptr<const void>> keep_on_queue(const std::shared_ptr<Bat
 
 /// Prepares a batch for planning: no pending work on host memory, sizes known, structure checked.
 RecordBatch prepared(RecordBatch from, const ContextPtr& executor, const Queue& queue) {
-  if (array::host_reaches(from.device.type)) {
+  if (device::host_reaches(from.device.type)) {
     wait_ready(&from, *executor);
     std::int64_t copied = 0;
     return array::normalized(std::move(from), &copied, array::Offsets::kFromZero);
@@ -111,10 +111,8 @@ void mark_ready(RecordBatch* batch) {
 }
 
 void share_with_host(RecordBatch* batch) {
-  if (batch->device.type == DeviceType::kCpu) return;
   for (RecordBatch* dictionary : array::own_dictionaries(batch)) share_with_host(dictionary);
-  batch->device = {};
-  batch->kind = MemoryKind::kHost;
+  share_with_host(static_cast<device::Memory*>(batch));
 }
 
 void resolve_sizes(RecordBatch* batch, const ContextPtr& context, const Queue& queue) {
@@ -140,14 +138,15 @@ void resolve_sizes(RecordBatch* batch, const ContextPtr& context, const Queue& q
   }
 }
 
-RecordBatch copy(const RecordBatch& from, const ContextPtr& to, MemoryKind kind, const ContextPtr& executor,
-                 const Queue& asked) {
-  if (!array::has_addresses(from.device.type)) {
+RecordBatch copy(const RecordBatch& from, const CopyPlan& how) {
+  const ContextPtr& to = how.to;
+  const ContextPtr& executor = how.executor;
+  if (!device::has_addresses(from.device.type)) {
     throw UnsupportedError("memory of " + device::to_string(from.device) +
                            " has handles instead of addresses, which can't be copied here");
   }
   const bool by_host = executor->device().type == DeviceType::kCpu;
-  const OwningQueue owning(executor, asked);
+  const OwningQueue owning(executor, how.queue);
   const Queue& queue = owning.queue();
   const auto plan = std::make_shared<BatchPlan>(std::make_shared<const RecordBatch>(prepared(from, executor, queue)),
                                                 to->device().type == DeviceType::kCpu);
@@ -156,15 +155,15 @@ RecordBatch copy(const RecordBatch& from, const ContextPtr& to, MemoryKind kind,
   if (plan->bytes() == 0) {
     for (RecordBatch* batch : made) {
       batch->device = to->device();
-      batch->kind = kind;
+      batch->kind = how.kind;
     }
     return plan->take();
   }
 
-  if (!array::host_reaches(from.device.type)) order_on(from, *executor, queue);
+  if (!device::host_reaches(from.device.type)) order_on(from, *executor, queue);
   const bool one_queue = to->device() == executor->device();
   device::Buffer target =
-      to->allocate(plan->bytes(), kind, device::Sharing::kPrivate, one_queue ? queue : to->make_queue());
+      to->allocate(plan->bytes(), how.kind, device::Sharing::kPrivate, one_queue ? queue : to->make_queue());
   const BufferRef place = target.ref();
   for (BatchPlan::Part& part : plan->parts()) *part.address = static_cast<std::byte*>(place.data) + part.at;
   RecordBatch result = plan->take();
@@ -194,6 +193,7 @@ RecordBatch copy(const RecordBatch& from, const ContextPtr& to, MemoryKind kind,
   const auto fill = [&](RecordBatch* batch) {
     batch->device = place.device;
     batch->kind = place.kind;
+    batch->native_context = one_queue ? queue.native_context() : nullptr;
     batch->owner = owner;
     if (!by_host) batch->set_queue(executor, queue, done);
   };

@@ -107,11 +107,11 @@ device::Event start_copies(const Tensor& from, const BufferRef& place, Context& 
   return executor.copy_recorded(target, source, queue);
 }
 
-Tensor copy_on_device(const Tensor& from, const ContextPtr& to, MemoryKind kind, const ContextPtr& executor,
-                      const OwningQueue& owning) {
+Tensor copy_on_device(const Tensor& from, const CopyPlan& plan, const OwningQueue& owning) {
+  const ContextPtr& executor = plan.executor;
   const Queue& queue = owning.queue();
   const bool empty = spanned_memory(from).size == 0;
-  Tensor made = without_memory(from, to->device(), kind);
+  Tensor made = without_memory(from, plan.to->device(), plan.kind);
   if (empty) {
     made.set_queue(executor, queue);
     return made;
@@ -119,8 +119,10 @@ Tensor copy_on_device(const Tensor& from, const ContextPtr& to, MemoryKind kind,
 
   order_on(from, *executor, queue);
   const auto bytes = static_cast<std::uint64_t>(from.nbytes());
-  const bool one_queue = to->device() == executor->device();
-  device::Buffer target = to->allocate(bytes, kind, device::Sharing::kPrivate, one_queue ? queue : to->make_queue());
+  const bool one_queue = plan.to->device() == executor->device();
+  device::Buffer target =
+      plan.to->allocate(bytes, plan.kind, device::Sharing::kPrivate, one_queue ? queue : plan.to->make_queue());
+  if (one_queue) made.native_context = queue.native_context();
   const BufferRef place = target.ref();
   made.device = place.device;
   made.data = place.data;
@@ -209,6 +211,7 @@ Tensor empty(const array::ElementType& type, std::span<const std::int64_t> shape
   device::Buffer buffer =
       context->allocate(static_cast<std::uint64_t>(range.highest), kind, device::Sharing::kPrivate, owning.queue());
   tensor.device = buffer.device();
+  tensor.native_context = queue.native_context();
   tensor.data = buffer.data();
   tensor.owner = is_host(*context) ? buffer.release() : owned_on_queue(std::move(buffer), context, owning);
   if (is_host(*context)) return tensor;
@@ -220,25 +223,25 @@ Tensor empty(const array::ElementType& type, std::span<const std::int64_t> shape
 
 namespace {
 
-Tensor copy_on(const OwningQueue& queue, const Tensor& from, const ContextPtr& to, MemoryKind kind,
-               const ContextPtr& executor, const ContextPtr& source) {
-  if (!array::has_addresses(from.device.type)) {
+Tensor copy_on(const OwningQueue& queue, const Tensor& from, const CopyPlan& plan) {
+  const ContextPtr& executor = plan.executor;
+  if (!device::has_addresses(from.device.type)) {
     throw UnsupportedError("memory of " + device::to_string(from.device) +
                            " has handles instead of addresses, which can't be copied here");
   }
   // Copies the mask first, so that the result's event comes after it.
   std::shared_ptr<const Tensor> mask;
-  if (from.mask) mask = std::make_shared<const Tensor>(copy_on(queue, *from.mask, to, kind, executor, source));
+  if (from.mask) mask = std::make_shared<const Tensor>(copy_on(queue, *from.mask, plan));
   Tensor made;
   if (is_host(*executor)) {
-    made = packed(from, to);
+    made = packed(from, plan.to);
   } else if (from.device.type == device::DeviceType::kCpu && !from.c_contiguous() && from.ready()) {
-    made = copy_on_device(dense_on_host(from), to, kind, executor, queue);  // the queue keeps the temporary
+    made = copy_on_device(dense_on_host(from), plan, queue);  // the queue keeps the temporary
   } else if (!from.c_contiguous() && count_runs(from) > kMostRuns) {
-    made = with_few_runs(from, executor, queue, source);
-    if (!is_host(*to)) made = copy_on_device(made, to, kind, executor, queue);
+    made = with_few_runs(from, executor, queue, plan.source);
+    if (!is_host(*plan.to)) made = copy_on_device(made, plan, queue);
   } else {
-    made = copy_on_device(from, to, kind, executor, queue);
+    made = copy_on_device(from, plan, queue);
   }
   made.mask = std::move(mask);
   return made;
@@ -254,7 +257,7 @@ void check_target(const Tensor& to, const Tensor& from) {
   if (!to.c_contiguous()) throw UnsupportedError("the target of a copy must be in C order, without gaps");
   if (to.mask || from.mask) throw UnsupportedError("tensors with masks can only be copied to new memory");
   for (const Tensor* one : {&to, &from}) {
-    if (array::has_addresses(one->device.type)) continue;
+    if (device::has_addresses(one->device.type)) continue;
     throw UnsupportedError("memory of " + device::to_string(one->device) +
                            " has handles instead of addresses, which can't be copied here");
   }
@@ -262,9 +265,9 @@ void check_target(const Tensor& to, const Tensor& from) {
 
 }  // namespace
 
-Tensor copy_into(const Tensor& to, const Tensor& from, const ContextPtr& executor, const Queue& queue_asked,
-                 const ContextPtr& source) {
+Tensor copy_into(const Tensor& to, const Tensor& from, const CopyPlan& plan) {
   check_target(to, from);
+  const ContextPtr& executor = plan.executor;
   Tensor made = to;
   if (from.size() != 0 && spanned_memory(to).overlaps(spanned_memory(from))) {
     throw InvalidArgumentError("source and target of a copy overlap; copy the source to new memory first");
@@ -273,14 +276,14 @@ Tensor copy_into(const Tensor& to, const Tensor& from, const ContextPtr& executo
     pack(from, to.data);
     return made;
   }
-  const OwningQueue owning(executor, queue_asked);
+  const OwningQueue owning(executor, plan.queue);
   const Queue& queue = owning.queue();
   if (from.size() == 0) {
     keep_queue(&made);
     made.set_queue(executor, queue);
     return made;
   }
-  const Tensor few = with_few_runs(from, executor, owning, source);
+  const Tensor few = with_few_runs(from, executor, owning, plan.source);
   // Each reader of the target has ordered the target's queue after its read (order_producer_after()).
   for (const Tensor* one : {&to, &few}) order_on(*one, *executor, queue);
   BufferRef place = spanned_memory(to);
@@ -303,9 +306,8 @@ Tensor copy_into(const Tensor& to, const Tensor& from, const ContextPtr& executo
   return made;
 }
 
-Tensor copy(const Tensor& from, const ContextPtr& to, MemoryKind kind, const ContextPtr& executor, const Queue& queue,
-            const ContextPtr& source) {
-  return copy_on(OwningQueue(executor, queue), from, to, kind, executor, source);
+Tensor copy(const Tensor& from, const CopyPlan& plan) {
+  return copy_on(OwningQueue(plan.executor, plan.queue), from, plan);
 }
 
 }  // namespace crossdock::exchange

@@ -8,6 +8,7 @@
 #include "crossdock/exchange/copy.h"
 #include "crossdock/exchange/sync.h"
 #include "device/cuda_streams.h"
+#include "device/interface.h"
 #include "exchange/foreign_stream.h"
 #include "exchange/internal/stream_handle.h"
 
@@ -25,9 +26,9 @@ constexpr std::int64_t kLegacyStream = device::kCudaLegacyStream;
 /// Returns a context to query about pointers; null if there is no driver or no device. The context of any device knows
 /// all pointers of its driver, so an open one is used if there is one, and no other device is opened for the query.
 std::shared_ptr<Context> any_context(const device::DriverRegistry& drivers) {
+  if (auto opened = drivers.opened_context(DeviceType::kCuda)) return opened;
   const auto driver = drivers.find("cuda");
   if (driver == nullptr) return nullptr;
-  if (auto opened = drivers.opened_context(*driver)) return opened;
   const auto devices = driver->devices();
   return devices.empty() ? nullptr : drivers.context(devices.front());
 }
@@ -43,6 +44,7 @@ void locate(Tensor* tensor, const void* pointer, const Context& asked) {
   if (known) {
     tensor->device = info.device;
     tensor->kind = info.kind;
+    tensor->native_context = info.other_context;
   }
   if (tensor->data == nullptr) return;
   if (!known) {
@@ -75,9 +77,7 @@ std::shared_ptr<void> keeper_of(const Tensor& tensor) { return std::const_pointe
 
 }  // namespace
 
-bool is_cuda(DeviceType type) noexcept {
-  return type == DeviceType::kCuda || type == DeviceType::kCudaHost || type == DeviceType::kCudaManaged;
-}
+bool is_cuda(DeviceType type) noexcept { return device::interface_of(type).device == DeviceType::kCuda; }
 
 void import_cuda_array(Tensor* tensor, std::int64_t version, CudaStream stream, bool sync,
                        const device::DriverRegistry& drivers) {
@@ -107,15 +107,16 @@ void import_cuda_array(Tensor* tensor, std::int64_t version, CudaStream stream, 
   }
   if (tensor->data == nullptr && stream) {
     // Without elements, the stream tells the device, unless each device has it.
-    tensor->device =
-        drivers.for_type(DeviceType::kCuda)->device_of_queue(stream_handle(*stream)).value_or(tensor->device);
+    const auto its = drivers.for_type(DeviceType::kCuda)->context_of_queue(stream_handle(*stream));
+    if (its) tensor->device = its->device;
   }
   if (pointer != nullptr) locate(tensor, pointer, *asked);
   check_mask(*tensor);
   if (!ordered) return;
-  // Work on a stream of another device may reach this memory: pinned, managed, or a peer's.
-  device::Queue queue = wrap_stream(stream_handle(*stream), tensor->device, keeper_of(*tensor), drivers);
-  std::shared_ptr<Context> context = drivers.context(queue.device());
+  // Work on a stream of another device or context may reach this memory: pinned, managed, or a peer's.
+  device::Queue queue =
+      wrap_stream(stream_handle(*stream), {tensor->device, tensor->native_context}, keeper_of(*tensor), drivers);
+  std::shared_ptr<Context> context = drivers.context(queue);
   tensor->set_queue(std::move(context), std::move(queue));
 }
 
@@ -123,10 +124,11 @@ namespace {
 
 /// True if a reader of the dictionary would take the handle of the tensor's queue for another stream. The handle of
 /// another thread's per-thread stream names the reader's own stream, and a default stream is that of the memory's
-/// device.
+/// device and context.
 bool means_another_stream(const Tensor& tensor) noexcept {
-  return !tensor.queue->usable_here() ||
-         (device::is_default_cuda_stream(tensor.queue->native()) && tensor.queue->device().id != tensor.device.id);
+  const device::Queue& queue = *tensor.queue;
+  const bool there = queue.device().id == tensor.device.id && queue.native_context() == tensor.native_context;
+  return !queue.usable_here() || (device::is_default_cuda_stream(queue.native()) && !there);
 }
 
 }  // namespace
@@ -139,8 +141,8 @@ CudaStream export_cuda_array(Tensor* tensor, const device::DriverRegistry& drive
   if (!tensor->out_of_reach() && !tensor->ready()) {
     const bool keep = tensor->queue && !means_another_stream(*tensor);
     const device::Device device = tensor->queue ? tensor->queue->device() : tensor->device;
-    const std::shared_ptr<Context> context = drivers.context(device);
     const device::Queue queue = keep ? *tensor->queue : drivers.default_queue(device);
+    const std::shared_ptr<Context> context = drivers.context(queue);
     order_on(*tensor, *context, queue);
     tensor->set_queue(context, queue);
   }

@@ -8,6 +8,7 @@
 #include "core/bytes.h"
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/sync.h"
+#include "device/interface.h"
 
 namespace crossdock::exchange {
 namespace {
@@ -98,7 +99,7 @@ Tensor view_dlpack(const DLTensor& dl, std::uint64_t flags) {
   Tensor tensor;
   tensor.type = element_type_of(dl.dtype, flags);
   tensor.device = {static_cast<DeviceType>(dl.device.device_type), dl.device.device_id};
-  tensor.kind = array::kind_of(tensor.device.type);
+  tensor.kind = device::kind_of(tensor.device.type);
   tensor.read_only = (flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0;
   tensor.extents = Extents(dl.ndim);
   const auto shape = tensor.extents.shape();
@@ -118,7 +119,7 @@ Tensor view_dlpack(const DLTensor& dl, std::uint64_t flags) {
   }
   tensor.data = dl.data;
   tensor.byte_offset = dl.byte_offset;
-  if (dl.byte_offset != 0 && dl.data != nullptr && array::has_addresses(tensor.device.type)) {
+  if (dl.byte_offset != 0 && dl.data != nullptr && device::has_addresses(tensor.device.type)) {
     if (dl.byte_offset > UINTPTR_MAX - reinterpret_cast<std::uintptr_t>(dl.data)) {
       throw InvalidDataError(std::string(kWhere) + ": its byte_offset overflows");
     }
@@ -145,13 +146,8 @@ Tensor import_dlpack(DLManagedTensor* managed) {
 }
 
 device::Device dlpack_device(const device::Device& device) noexcept {
-  switch (device.type) {
-    case DeviceType::kCpu:
-    case DeviceType::kCudaHost:
-    case DeviceType::kRocmHost:
-    case DeviceType::kCudaManaged: return {device.type, 0};
-    default: return device;
-  }
+  const bool numbered = device.type != DeviceType::kCpu && device::interface_of(device.type).device == device.type;
+  return {device.type, numbered ? device.id : 0};
 }
 
 void check_dlpack(const Tensor& tensor, bool legacy) {
@@ -194,7 +190,7 @@ void describe_dlpack(const Tensor& tensor, std::int64_t* shape, std::int64_t* st
     if (strides[d] < 0 && shape[d] > 1) [[unlikely]]
       before -= tensor.strides()[d] * (shape[d] - 1);
   }
-  if (before != 0 && (tensor.data == nullptr || !array::has_addresses(tensor.device.type))) before = 0;
+  if (before != 0 && (tensor.data == nullptr || !device::has_addresses(tensor.device.type))) before = 0;
   out->data = static_cast<std::byte*>(tensor.data) - before;
   out->device.device_type = static_cast<DLDeviceType>(tensor.device.type);
   out->device.device_id = static_cast<std::int32_t>(dlpack_device(tensor.device).id);

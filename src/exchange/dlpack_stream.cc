@@ -8,9 +8,8 @@
 #include <vector>
 
 #include "crossdock/core/error.h"
-#include "crossdock/exchange/cuda_array.h"
 #include "crossdock/exchange/sync.h"
-#include "device/cuda_streams.h"
+#include "device/interface.h"
 #include "exchange/foreign_stream.h"
 #include "exchange/internal/stream_handle.h"
 
@@ -21,48 +20,33 @@ using array::Tensor;
 using device::Device;
 using device::DeviceType;
 using device::DriverRegistry;
+using device::Interface;
+using device::interface_of;
 using device::Queue;
 
 using ContextPtr = std::shared_ptr<device::Context>;
 
-bool is_rocm(DeviceType type) noexcept { return type == DeviceType::kRocm || type == DeviceType::kRocmHost; }
-
-/// Returns the handle of the default stream of a device's interface; null if there is no handle that could be ordered.
-void* default_handle(DeviceType type) noexcept {
-  return is_cuda(type) ? stream_handle(device::kCudaLegacyStream) : nullptr;
-}
-
 /// Returns the handle of the stream that a consumer names: nullopt if it asks for no order, null for a default stream
 /// without a handle that could be ordered. Throws as check_dlpack_stream() does for devices.
 std::optional<void*> named_stream(const Device& device, DLPackStream stream) {
-  if (!stream) return default_handle(device.type);
-  const std::int64_t number = *stream;
-  if (number == kDLPackNoOrder) return std::nullopt;
-  if (number < 0) throw InvalidArgumentError("stream must be -1, a stream number or handle, or None");
-  if (is_cuda(device.type) && number == 0) {
-    throw InvalidArgumentError(
-        "stream 0 is ambiguous on CUDA: give 1 for the legacy default stream, 2 for the per-thread one");
-  }
-  if (is_rocm(device.type) && (number == 1 || number == 2)) {
-    throw InvalidArgumentError("streams 1 and 2 are not defined on ROCm; the default stream is 0");
-  }
-  if (device.type == DeviceType::kOneApi) {
-    throw InvalidArgumentError(
-        "stream must be a SYCL queue (of dpctl, or crossdock.Queue), -1 or None: SYCL has no stream numbers");
-  }
-  return stream_handle(number);
+  const Interface its = interface_of(device.type);
+  if (!stream) return its.default_stream;
+  if (*stream == kDLPackNoOrder) return std::nullopt;
+  if (*stream < 0) throw InvalidArgumentError("stream must be -1, a stream number or handle, or None");
+  if (its.check_stream != nullptr) its.check_stream(*stream);
+  return stream_handle(*stream);
 }
 
-/// Returns the devices on which to look for the consumer's stream: the device `of` that it asked for; CUDA's device 0,
-/// by which DLPack may have named pinned or managed memory; and the device of the memory, if the same driver serves it.
+/// Returns the devices on which to look for the consumer's stream: the device `of` that it asked for; the device 0, by
+/// which DLPack may have named pinned or managed memory; and the device of the memory, if the same driver serves it.
 std::array<Device, 3> candidate_devices(const Device& of, const Device& memory, DLPackStream stream) {
-  const bool keeps_number = dlpack_device(of) == of || !is_cuda(of.type);
-  const bool same_driver = of.type == memory.type || (is_cuda(of.type) && is_cuda(memory.type));
-  return {of, keeps_number ? of : Device{DeviceType::kCuda, 0}, same_driver || !stream ? memory : of};
+  const DeviceType queues = interface_of(of.type).device;
+  const bool same_driver = queues == interface_of(memory.type).device;
+  return {of, queues == of.type ? of : Device{queues, 0}, same_driver || !stream ? memory : of};
 }
 
 void note_queue(Tensor* tensor, const Queue& queue, const DriverRegistry& drivers) {
-  tensor->set_queue(drivers.context(queue.device()), queue);
+  tensor->set_queue(drivers.context(queue), queue);
 }
 
 /// Sets the queue for work on a stream whose driver isn't here. The tensor may be handed to a consumer that can wait
@@ -74,8 +58,9 @@ void note_unknown_queue(Tensor* tensor, void* native) {
 /// Assumes that the producer has ordered its work before the default stream of `device`. Does so only if the interface
 /// has a default stream that applies when no stream is named.
 void note_default_stream(Tensor* tensor, const Device& device, const DriverRegistry& drivers) {
-  if (!is_cuda(device.type) && !is_rocm(device.type)) return;
-  void* const native = default_handle(device.type);
+  const Interface its = interface_of(device.type);
+  if (!its.has_default_stream) return;
+  void* const native = its.default_stream;
   const ContextPtr context = drivers.context_or_null(device);
   if (context == nullptr) return note_unknown_queue(tensor, native);
   note_queue(tensor, context->wrap_queue(native, nullptr), drivers);
@@ -90,8 +75,8 @@ bool order_stream(std::span<const Device> devices, void* native, const Tensor& t
     order_on(tensor, *context, context->wrap_queue(native, nullptr));
   };
   if (driver->handles(devices.front().type)) {
-    if (const auto its = driver->device_of_queue(native)) {
-      order_stream_of(drivers.context(*its));
+    if (const auto its = driver->context_of_queue(native)) {
+      order_stream_of(drivers.context(its->device, its->native));
       return true;
     }
   }
@@ -112,7 +97,7 @@ bool order_stream(std::span<const Device> devices, void* native, const Tensor& t
       continue;
     }
     ordered = true;
-    if (!is_cuda(context->device().type) || !device::is_default_cuda_stream(native)) break;
+    if (native > interface_of(context->device().type).last_of_each_device) break;
   }
   return ordered;
 }
@@ -144,7 +129,7 @@ void note_dlpack_stream(Tensor* tensor, const std::optional<Device>& source, con
                         const DriverRegistry& drivers) {
   if (tensor->device.type == DeviceType::kCpu || tensor->data == nullptr) return;
   if (asked) return note_queue(tensor, *asked, drivers);
-  const bool theirs = source && (is_cuda(source->type) || is_rocm(source->type));
+  const bool theirs = source && interface_of(source->type).has_default_stream;
   note_default_stream(tensor, theirs ? *source : tensor->device, drivers);
 }
 
@@ -155,13 +140,16 @@ void* work_stream(const Device& device, const DriverRegistry& drivers) {
 
 void order_on_work_stream(const Tensor& tensor, const DriverRegistry& drivers, const WaitFunction& wait) {
   // Without a driver, our work stream is the default stream: see work_stream().
-  if (tensor.out_of_reach() && tensor.queue->native() == default_handle(tensor.queue->device().type)) return;
+  if (tensor.out_of_reach() && tensor.queue->native() == interface_of(tensor.queue->device().type).default_stream) {
+    return;
+  }
   if (tensor.ready()) [[likely]]
     return;
   const Device works = context_of_work(tensor, drivers)->device();
   if (device::host_readable(tensor.device.type)) return wait_for(tensor, drivers, wait);
-  // Queues of different CUDA devices can be ordered after each other. With other drivers only those of one device can.
-  if (!is_cuda(tensor.device.type) && works != tensor.device) return wait_for(tensor, drivers, wait);
+  if (!interface_of(tensor.device.type).orders_across_devices && works != tensor.device) {
+    return wait_for(tensor, drivers, wait);
+  }
   order_on(tensor, drivers.default_queue(tensor.device), drivers, wait);
 }
 
@@ -173,19 +161,17 @@ void note_work_stream(Tensor* tensor, const DriverRegistry& drivers) {
 }
 
 std::optional<Device> device_of_producer_stream(const Tensor& tensor, const DriverRegistry& drivers) {
-  const DeviceType memory = tensor.device.type;
-  if (memory == DeviceType::kCpu) return std::nullopt;
-  // The streams that work on pinned and managed memory are those of its device.
-  if (is_cuda(memory)) return Device{DeviceType::kCuda, tensor.device.id};
-  if (!is_rocm(memory) && drivers.context_or_null(tensor.device) == nullptr) return std::nullopt;
-  return tensor.device;
+  if (tensor.device.type == DeviceType::kCpu) return std::nullopt;
+  const Interface its = interface_of(tensor.device.type);
+  if (!its.has_default_stream && drivers.context_or_null(tensor.device) == nullptr) return std::nullopt;
+  return Device{its.device, tensor.device.id};
 }
 
 void note_producer_stream(Tensor* tensor, void* native, const DriverRegistry& drivers) {
-  // Null is the device's default stream. CUDA calls it 1 where null would mean "none".
-  if (native == nullptr) native = default_handle(tensor->device.type);
+  // Null is the device's default stream, which may have another handle where null would mean "none".
+  if (native == nullptr) native = interface_of(tensor->device.type).default_stream;
   if (drivers.context_or_null(tensor->device) == nullptr) return note_unknown_queue(tensor, native);
-  if (native != nullptr) note_queue(tensor, wrap_stream(native, tensor->device, nullptr, drivers), drivers);
+  if (native != nullptr) note_queue(tensor, wrap_stream(native, {tensor->device}, nullptr, drivers), drivers);
 }
 
 }  // namespace crossdock::exchange

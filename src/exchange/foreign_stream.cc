@@ -11,11 +11,13 @@ namespace crossdock::exchange {
 
 using device::Device;
 using device::DriverRegistry;
+using device::NativeContext;
 using device::Queue;
 
-Queue wrap_stream(void* native, const Device& otherwise, std::shared_ptr<void> owner, const DriverRegistry& drivers) {
-  const Device its = drivers.for_type(otherwise.type)->device_of_queue(native).value_or(otherwise);
-  return drivers.context(its)->wrap_queue(native, std::move(owner));
+Queue wrap_stream(void* native, const NativeContext& otherwise, std::shared_ptr<void> owner,
+                  const DriverRegistry& drivers) {
+  const auto its = drivers.for_type(otherwise.device.type)->context_of_queue(native).value_or(otherwise);
+  return drivers.context(its.device, its.native)->wrap_queue(native, std::move(owner));
 }
 
 Queue wrap_cuda_stream(std::int64_t handle, const std::optional<Device>& said, std::shared_ptr<void> owner,
@@ -27,22 +29,19 @@ Queue wrap_cuda_stream(std::int64_t handle, const std::optional<Device>& said, s
   }
   if (handle < 0) throw InvalidArgumentError(std::to_string(handle) + " is not a valid handle of a CUDA stream");
   void* const native = stream_handle(handle);
-  if (!device::is_default_cuda_stream(native)) {
-    const std::optional<Device> its = driver->device_of_queue(native);
-    if (!its) {
-      throw InvalidArgumentError("no CUDA device here has the stream " + std::to_string(handle) +
-                                 ": it was destroyed, or is not a stream");
-    }
-    return drivers.context(*its)->wrap_queue(native, std::move(owner));
+  const bool own = !device::is_default_cuda_stream(native);
+  const auto its = own    ? driver->context_of_queue(native)
+                   : said ? std::optional(NativeContext{*said})
+                          : driver->current_context();
+  if (its) return drivers.context(its->device, its->native)->wrap_queue(native, std::move(owner));
+  if (own) {
+    throw InvalidArgumentError("no CUDA device here has the stream " + std::to_string(handle) +
+                               ": it was destroyed, or is not a stream");
   }
-  const std::optional<Device> its = said ? said : driver->current_device();
-  if (!its) {
-    throw InvalidArgumentError("stream " + std::to_string(handle) +
-                               " is a default stream, which each CUDA device has, and its device is unknown: make a "
-                               "context of that device current on this thread, pass an object with a `device` or "
-                               "`device_id`, or pass the device together with the handle");
-  }
-  return drivers.context(*its)->wrap_queue(native, std::move(owner));
+  throw InvalidArgumentError("stream " + std::to_string(handle) +
+                             " is a default stream, which each CUDA device has, and its device is unknown: make a "
+                             "context of that device current on this thread, pass an object with a `device` or "
+                             "`device_id`, or pass the device together with the handle");
 }
 
 }  // namespace crossdock::exchange

@@ -52,7 +52,7 @@ void order_on(const array::Tensor& tensor, const device::Queue& queue, const dev
               const WaitFunction& wait) {
   if (tensor.mask) order_on(*tensor.mask, queue, drivers, wait);
   if (tensor.ready()) return;
-  const auto context = drivers.context(queue.device());
+  const auto context = drivers.context(queue);
   const auto theirs = context_of_work(tensor, drivers);
   if (theirs->driver_name() != context->driver_name()) return wait(theirs, tensor.pending());
   order_on(tensor, *context, queue);
@@ -67,7 +67,7 @@ void add_work(device::Memory* memory, const std::shared_ptr<device::Context>& co
   if (its->device() != context->device()) return wait(context, event);
   if (first) {
     memory->event = event;
-    memory->context = its;
+    memory->context = context;
     return;
   }
   const device::Queue queue = memory->queue && memory->queue->usable_here() ? *memory->queue : its->make_queue();
@@ -83,9 +83,13 @@ void wait_ready(device::Memory* memory, device::Context& context) {
   forget_work(memory);
 }
 
+void wait_for(const device::Memory& memory, const device::DriverRegistry& drivers, const WaitFunction& wait) {
+  if (!memory.ready()) wait(context_of_work(memory, drivers), memory.pending());
+}
+
 void wait_for(const array::Tensor& tensor, const device::DriverRegistry& drivers, const WaitFunction& wait) {
   if (tensor.mask) wait_for(*tensor.mask, drivers, wait);
-  if (!tensor.ready()) wait(context_of_work(tensor, drivers), tensor.pending());
+  wait_for(static_cast<const device::Memory&>(tensor), drivers, wait);
 }
 
 void keep_queue(device::Memory* memory) {
@@ -108,6 +112,12 @@ void forget_work(device::Memory* memory) {
   memory->queue.reset();
   memory->context.reset();
   memory->recorded = {};
+}
+
+void share_with_host(device::Memory* memory) noexcept {
+  memory->device = {};
+  memory->kind = device::MemoryKind::kHost;
+  memory->native_context = nullptr;
 }
 
 array::Tensor without_event(array::Tensor tensor) {

@@ -1,76 +1,114 @@
-#include "crossdock/exchange/copy.h"
-
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "crossdock/core/error.h"
+#include "crossdock/exchange/batch.h"
+#include "crossdock/exchange/copy.h"
 #include "crossdock/exchange/sync.h"
 
 namespace crossdock::exchange {
 namespace {
 
+using array::RecordBatch;
 using array::Tensor;
 using device::Context;
 using device::Device;
 using device::DeviceType;
 using device::DriverRegistry;
+using device::Memory;
 using device::MemoryKind;
 using device::Queue;
 
-using ContextPtr = std::shared_ptr<Context>;
+bool in_host_memory(const Memory& memory) noexcept { return memory.device.type == DeviceType::kCpu; }
 
-bool in_host_memory(const Tensor& tensor) noexcept { return tensor.device.type == DeviceType::kCpu; }
+const void* address_of(const Tensor& tensor) noexcept { return tensor.data; }
+const void* address_of(const RecordBatch& batch) noexcept {
+  for (const array::BufferView& buffer : batch.buffers) {
+    if (buffer.data != nullptr) return buffer.data;
+  }
+  return nullptr;
+}
 
-/// True if the tensor's queue is one of another driver than `executor`'s: it can't be ordered after the copy.
+/// True if the memory's queue is one of another driver than `executor`'s: it can't be ordered after the copy.
+bool is_on_foreign_queue(const Memory& memory, const Context& executor) noexcept {
+  return memory.queue && memory.context && memory.context->driver_name() != executor.driver_name();
+}
 bool is_on_foreign_queue(const Tensor& tensor, const Context& executor) noexcept {
   if (tensor.mask && is_on_foreign_queue(*tensor.mask, executor)) return true;
-  return tensor.queue && tensor.context && tensor.context->driver_name() != executor.driver_name();
+  return is_on_foreign_queue(static_cast<const Memory&>(tensor), executor);
 }
 
-/// Waits for work that the queues of `executor` can't be ordered after: that of other drivers. Returns the tensor
-/// without such work.
-Tensor without_foreign_work(Tensor tensor, const Context& executor, const DriverRegistry& drivers,
-                            const WaitFunction& wait) {
-  if (tensor.mask) {
-    tensor.mask = std::make_shared<const Tensor>(without_foreign_work(*tensor.mask, executor, drivers, wait));
+/// Waits for work that the queues of the executor can't be ordered after: that of other drivers. Such work isn't
+/// pending on the tensor then.
+void prepare(Tensor* tensor, const CopyPlan& plan, const DriverRegistry& drivers, const WaitFunction& wait) {
+  if (tensor->mask) {
+    Tensor mask = *tensor->mask;
+    prepare(&mask, plan, drivers, wait);
+    tensor->mask = std::make_shared<const Tensor>(std::move(mask));
   }
-  if (tensor.ready()) return tensor;
-  const ContextPtr theirs = context_of_work(tensor, drivers);
-  if (theirs->driver_name() == executor.driver_name()) return tensor;
-  wait(theirs, tensor.pending());
-  forget_work(&tensor);
-  return tensor;
+  if (tensor->ready()) return;
+  const auto theirs = context_of_work(*tensor, drivers);
+  if (theirs->driver_name() == plan.executor->driver_name()) return;
+  wait(theirs, tensor->pending());
+  forget_work(tensor);
 }
 
-/// True for SYCL memory of a context that `queue` isn't in: no work on that queue reaches it.
-bool in_another_context(const Tensor& tensor, const Context& executor, const Queue& queue) {
-  if (tensor.device.type != DeviceType::kOneApi || !tensor.queue || *tensor.queue == queue) return false;
-  if (tensor.queue->device() != queue.device() || tensor.kind != MemoryKind::kDevice) return false;
-  const device::BufferRef memory{
-      .data = tensor.data, .size = 0, .device = tensor.device, .kind = tensor.kind, .read_only = true};
-  return tensor.data != nullptr && !executor.accessible(memory, queue);
+/// Does the same for a batch. Also waits for work on memory that the host reads, and reads sizes that the executor's
+/// device can't read.
+void prepare(RecordBatch* batch, const CopyPlan& plan, const DriverRegistry& drivers, const WaitFunction& wait) {
+  const bool on_host = batch->host_accessible();
+  const auto theirs = context_of_work(*batch, drivers);
+  if (!batch->ready() && (on_host || theirs->driver_name() != plan.executor->driver_name())) {
+    wait(theirs, batch->pending());
+    mark_ready(batch);
+  }
+  if (!on_host && plan.source->device() != plan.executor->device()) {
+    resolve_sizes(batch, plan.source, drivers.queue_in(batch->device, batch->native_context));
+  }
 }
 
-/// Returns the copy executor: the target's context, or the source's if the target is the host.
-ContextPtr executor_of(const Device& to, const Device& from, const Queue* queue, const DriverRegistry& drivers) {
-  ContextPtr executor = drivers.context(to.type == DeviceType::kCpu ? from : to);
-  // Pinned and managed memory is worked on by the queues of its device.
-  if (queue != nullptr && queue->device() != executor->device()) {
+/// Makes what was copied to the host ordinary host memory. The caller has waited for the copy.
+void finish(Tensor* made) { *made = without_event(std::move(*made)); }
+void finish(RecordBatch* made) { mark_ready(made); }
+
+/// True if the memory is in a native context that work on `queue` doesn't reach.
+bool in_another_context(const Memory& memory, const Queue& queue) noexcept {
+  return !in_host_memory(memory) && memory.kind == MemoryKind::kDevice &&
+         memory.native_context != queue.native_context();
+}
+
+/// Returns a queue in the memory's own native context: its own queue if possible.
+Queue queue_beside(const Memory& memory, const DriverRegistry& drivers) {
+  const bool own = memory.queue && memory.queue->usable_here() && !in_another_context(memory, *memory.queue);
+  return own ? *memory.queue : drivers.queue_in(memory.device, memory.native_context);
+}
+
+/// Returns the device whose queues make a copy: the target's, or the source's if the target is the host.
+Device copying_device(const Device& to, const Device& from, const Queue* queue, const DriverRegistry& drivers) {
+  const Device& memory = to.type == DeviceType::kCpu ? from : to;
+  const Device works = drivers.for_type(memory.type)->owning_device(memory);
+  if (queue != nullptr && queue->device() != works) {
     throw InvalidArgumentError("the queue is one of " + device::to_string(queue->device()) + ", but the copy from " +
-                               device::to_string(from) + " to " + device::to_string(to) + " runs on a queue of " +
-                               device::to_string(executor->device()));
+                               device::to_string(from) + " to " + device::to_string(to) +
+                               (works == Device{} ? " uses no queue; leave the queue out"
+                                                  : " runs on a queue of " + device::to_string(works)));
   }
-  return executor;
+  return works;
 }
 
-/// True if no driver reaches both ends of the copy.
-bool of_two_drivers(const Tensor& from, const Context& executor, const DriverRegistry& drivers) {
-  return drivers.context(from.device)->driver_name() != executor.driver_name();
+/// Returns the reason why no queue that reaches `from` can copy to where `queue` works; null if there is none.
+const char* why_through_host(const Memory& from, const Queue& queue, const DriverRegistry& drivers) {
+  if (in_host_memory(from)) return nullptr;
+  if (!drivers.for_type(from.device.type)->handles(queue.device().type)) return "no driver reaches both";
+  if (in_another_context(from, queue)) return "they are in two native contexts, which share no device memory";
+  return nullptr;
 }
 
 /// Makes the first half of a copy through the host, and reports it to `log`.
-Tensor staged_on_host(const Tensor& from, const Device& target, const char* why, const DriverRegistry& drivers,
-                      const WaitFunction& wait, const LogCallback& log) {
+template <class Array>
+Array through_host(const Array& from, const Device& target, const char* why, const DriverRegistry& drivers,
+                   const WaitFunction& wait, const LogCallback& log) {
   if (log) {
     log(LogLevel::kInfo, "copying " + std::to_string(from.nbytes()) + " bytes from " + device::to_string(from.device) +
                              " to " + device::to_string(target) + " through the host: " + why);
@@ -78,48 +116,49 @@ Tensor staged_on_host(const Tensor& from, const Device& target, const char* why,
   return transfer(from, Device{}, std::nullopt, nullptr, drivers, wait);
 }
 
-constexpr const char* kTwoDrivers = "no driver reaches both";
-constexpr const char* kTwoContexts = "they are in two SYCL contexts, which share no device memory";
+template <class Array>
+Array transfer_any(Array from, const Device& target, std::optional<MemoryKind> kind, const Queue* queue,
+                   const DriverRegistry& drivers, const WaitFunction& wait, const LogCallback& log) {
+  const bool from_host = in_host_memory(from);
+  const bool to_host = target.type == DeviceType::kCpu;
+  const Device works = copying_device(target, from.device, queue, drivers);
+  Queue copy_queue = queue != nullptr ? *queue : drivers.default_queue(works);
+  if (!to_host) {
+    if (const char* const why = why_through_host(from, copy_queue, drivers)) {
+      return transfer(through_host(from, target, why, drivers, wait, log), target, kind, queue, drivers, wait);
+    }
+  } else if (in_another_context(from, copy_queue)) {
+    copy_queue = queue_beside(from, drivers);
+  }
+  const auto executor = drivers.context(copy_queue);
+  const CopyPlan plan{.to = to_host ? drivers.context(target) : executor,
+                      .kind = kind.value_or(device::kind_of(target.type)),
+                      .executor = executor,
+                      .queue = copy_queue,
+                      .source = from_host ? nullptr : drivers.context(from.device, from.native_context)};
+  prepare(&from, plan, drivers, wait);
+  Array made = copy(from, plan);
+  if (made.owner == nullptr) made.device = target;  // an array without memory still names its target device
+  // Without a queue, the caller may read the result, or change the source, as soon as this returns. With a queue, the
+  // caller continues on that queue, even if another one had to make the copy.
+  const bool complete_on_return =
+      queue != nullptr ? copy_queue != *queue : from_host || to_host || from.host_accessible();
+  if (!complete_on_return && !is_on_foreign_queue(from, *executor)) return made;
+  wait_for(made, drivers, wait);
+  if (complete_on_return && to_host) finish(&made);
+  return made;
+}
 
 }  // namespace
 
 Tensor transfer(const Tensor& from, const Device& target, std::optional<MemoryKind> kind, const Queue* queue,
                 const DriverRegistry& drivers, const WaitFunction& wait, const LogCallback& log) {
-  const bool from_host = in_host_memory(from);
-  const bool to_host = target.type == DeviceType::kCpu;
-  const ContextPtr to = drivers.context(target);
-  if (from_host && to_host) {
-    if (queue != nullptr && queue->device() != Device{}) {
-      throw InvalidArgumentError("the queue is one of " + device::to_string(queue->device()) +
-                                 ", but a copy within host memory uses no queue; leave the queue out");
-    }
-    wait_for(from, drivers, wait);
-    return copy(from, to, MemoryKind::kHost, to, to->make_queue());
-  }
-  const ContextPtr executor = executor_of(target, from.device, queue, drivers);
-  if (!from_host && !to_host && of_two_drivers(from, *executor, drivers)) {
-    return transfer(staged_on_host(from, target, kTwoDrivers, drivers, wait, log), target, kind, queue, drivers, wait);
-  }
-  Queue copy_queue = queue != nullptr ? *queue : drivers.default_queue(executor->device());
-  if (in_another_context(from, *executor, copy_queue)) {
-    if (!to_host) {
-      return transfer(staged_on_host(from, target, kTwoContexts, drivers, wait, log), target, kind, queue, drivers,
-                      wait);
-    }
-    copy_queue = *from.queue;
-  }
-  const bool on_other_queue = queue != nullptr && copy_queue != *queue;
-  Tensor made =
-      copy(without_foreign_work(from, *executor, drivers, wait), to, kind.value_or(array::kind_of(target.type)),
-           executor, copy_queue, from_host ? nullptr : drivers.context(from.device));
-  if (made.data == nullptr) made.device = target;  // a tensor without memory still names its target device
-  // Without a queue, the caller may read the result, or change the source, as soon as this returns. With a queue, the
-  // caller continues on that queue, even if another one had to make the copy.
-  const bool complete_on_return =
-      on_other_queue || (queue == nullptr && (from_host || to_host || from.host_accessible()));
-  if (!complete_on_return && !is_on_foreign_queue(from, *executor)) return made;
-  wait_for(made, drivers, wait);
-  return complete_on_return && in_host_memory(made) ? without_event(std::move(made)) : made;
+  return transfer_any(from, target, kind, queue, drivers, wait, log);
+}
+
+RecordBatch transfer(const RecordBatch& from, const Device& target, std::optional<MemoryKind> kind, const Queue* queue,
+                     const DriverRegistry& drivers, const WaitFunction& wait, const LogCallback& log) {
+  return transfer_any(from, target, kind, queue, drivers, wait, log);
 }
 
 Tensor on_host(const Tensor& from, const DriverRegistry& drivers, const WaitFunction& wait, const LogCallback& log) {
@@ -129,39 +168,49 @@ Tensor on_host(const Tensor& from, const DriverRegistry& drivers, const WaitFunc
   if (here.mask) here.mask = std::make_shared<const Tensor>(on_host(*here.mask, drivers, wait, log));
   wait_for(here, drivers, wait);
   forget_work(&here);
-  here.device = {};
-  here.kind = MemoryKind::kHost;
+  share_with_host(&here);
+  return here;
+}
+
+RecordBatch on_host(const RecordBatch& from, const DriverRegistry& drivers, const WaitFunction& wait,
+                    const LogCallback& log) {
+  if (!from.host_accessible()) return transfer(from, Device{}, {}, nullptr, drivers, wait, log);
+  RecordBatch here = from;
+  wait_for(here, drivers, wait);
+  share_with_host(&here);
+  mark_ready(&here);
   return here;
 }
 
 Tensor transfer_into(const Tensor& to, const Tensor& from, const Queue* queue, const DriverRegistry& drivers,
                      const WaitFunction& wait, const LogCallback& log) {
-  const ContextPtr executor = executor_of(to.device, from.device, queue, drivers);
-  if (in_host_memory(to) && in_host_memory(from)) {
-    wait_for(from, drivers, wait);
-    wait_for(to, drivers, wait);
-    return copy_into(to, from, executor, executor->make_queue());
-  }
+  const Device works = copying_device(to.device, from.device, queue, drivers);
   const Queue first_choice = [&] {
     if (queue != nullptr) return *queue;
     for (const Tensor* one : {&to, &from}) {
-      if (one->queue && one->queue->device() == executor->device() && one->queue->usable_here()) return *one->queue;
+      if (one->queue && one->queue->device() == works && one->queue->usable_here()) return *one->queue;
     }
-    return drivers.default_queue(executor->device());
+    return drivers.default_queue(works);
   }();
-  Queue copy_queue = first_choice;
-  if (in_another_context(to, *executor, copy_queue)) copy_queue = *to.queue;
-  if (!in_host_memory(from) && !in_host_memory(to)) {
-    const bool foreign = of_two_drivers(from, *executor, drivers);
-    if (foreign || in_another_context(from, *executor, copy_queue)) {
-      const char* const why = foreign ? kTwoDrivers : kTwoContexts;
-      return transfer_into(to, staged_on_host(from, to.device, why, drivers, wait, log), queue, drivers, wait);
+  Queue copy_queue = in_another_context(to, first_choice) ? queue_beside(to, drivers) : first_choice;
+  if (!in_host_memory(to)) {
+    if (const char* const why = why_through_host(from, copy_queue, drivers)) {
+      return transfer_into(to, through_host(from, to.device, why, drivers, wait, log), queue, drivers, wait);
     }
+  } else if (in_another_context(from, copy_queue)) {
+    copy_queue = queue_beside(from, drivers);
   }
-  if (in_another_context(from, *executor, copy_queue)) copy_queue = *from.queue;
-  Tensor made = copy_into(without_foreign_work(to, *executor, drivers, wait),
-                          without_foreign_work(from, *executor, drivers, wait), executor, copy_queue,
-                          in_host_memory(from) ? nullptr : drivers.context(from.device));
+  const auto executor = drivers.context(copy_queue);
+  const CopyPlan plan{.to = executor,
+                      .kind = to.kind,
+                      .executor = executor,
+                      .queue = copy_queue,
+                      .source = in_host_memory(from) ? nullptr : drivers.context(from.device, from.native_context)};
+  Tensor source = from;
+  Tensor target = to;
+  prepare(&source, plan, drivers, wait);
+  prepare(&target, plan, drivers, wait);
+  Tensor made = copy_into(target, source, plan);
   // A caller that names a queue continues on it, even if another one had to make the copy.
   const bool goes_on =
       copy_queue == first_choice && (queue != nullptr || !(from.host_accessible() || to.host_accessible()));

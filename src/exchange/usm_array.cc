@@ -65,10 +65,11 @@ bool is_usm(const Tensor& tensor) noexcept { return tensor.device.type == Device
 void import_usm_array(Tensor* tensor, std::int64_t version, const Queue& queue, const device::DriverRegistry& drivers) {
   if (version != kUsmArrayVersion) fail("version " + std::to_string(version) + "; version 1 is understood");
   tensor->device = queue.device();
+  tensor->native_context = queue.native_context();
   tensor->kind = device::MemoryKind::kDevice;
   const void* const said = tensor->data;
   array::check_tensor(tensor, kWhere);
-  const std::shared_ptr<Context> context = drivers.context(queue.device());
+  const std::shared_ptr<Context> context = drivers.context(queue);
   if (tensor->data == nullptr) {
     // Without elements the pointer may be any; if it is one of SYCL's, it tells the kind of memory.
     const device::PointerInfo info = context->describe(said);
@@ -100,7 +101,7 @@ Queue export_usm_array(const Tensor& tensor, const device::DriverRegistry& drive
   tensor.event.check();
   if (has_queue && tensor.queue_covers_event()) return *tensor.queue;
   Queue queue = has_queue ? *tensor.queue : drivers.default_queue(tensor.device);
-  const std::shared_ptr<Context> context = drivers.context(queue.device());
+  const std::shared_ptr<Context> context = drivers.context(queue);
   if (!has_queue || context->in_order(queue)) order_on(tensor, *context, queue);
   return queue;
 }

@@ -22,7 +22,7 @@ Tensor associated(const Tensor& array, const Queue& queue, const device::DriverR
   exchange::order_on(view, queue, drivers, wait);
   if (view.queue && *view.queue == queue) return view;
   exchange::keep_queue(&view);
-  view.set_queue(drivers.context(queue.device()), queue);
+  view.set_queue(drivers.context(queue), queue);
   return view;
 }
 

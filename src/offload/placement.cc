@@ -68,12 +68,13 @@ std::optional<Queue> first_queue_of(std::span<const Tensor* const> arrays, const
 
 bool accessible(const Tensor& array, const Queue& queue, const device::DriverRegistry& drivers) {
   if (array.mask && !accessible(*array.mask, queue, drivers)) return false;
+  if (array.kind == MemoryKind::kDevice && array.native_context != queue.native_context()) return false;
   const device::BufferRef memory{.data = array.data,
                                  .size = static_cast<std::uint64_t>(array.nbytes()),
                                  .device = array.device,
                                  .kind = array.kind,
                                  .read_only = array.read_only};
-  return drivers.context(queue.device())->accessible(memory, queue);
+  return drivers.context(queue)->accessible(memory, queue);
 }
 
 Placement find_placement(std::span<const Tensor* const> arrays, const std::optional<Queue>& queue,

@@ -36,7 +36,7 @@ class Engine {
 double last_of(const Tensor& array, const xd::device::DriverRegistry& drivers) {
   const auto host = drivers.context({});
   const auto executor = drivers.context(array.device);
-  Tensor here = xd::exchange::copy(array, host, xd::device::MemoryKind::kHost, executor, *array.queue);
+  Tensor here = xd::exchange::copy(array, {host, xd::device::MemoryKind::kHost, executor, *array.queue});
   xd::exchange::wait_ready(&here, *executor);
   return static_cast<const double*>(here.data)[here.size() - 1];
 }

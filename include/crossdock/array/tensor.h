@@ -156,7 +156,7 @@ struct Tensor : device::Memory {
   ElementType type;
   Extents extents;
   /// Address of the first element (index 0 of every dimension) on the device; null if there is no element. For memory
-  /// with handles instead of addresses (see has_addresses()), the handle.
+  /// with handles instead of addresses (see device::has_addresses()), the handle.
   void* data = nullptr;
   std::uint64_t byte_offset = 0;         ///< From a handle to the first element; 0 for memory with addresses.
   std::shared_ptr<const Tensor> mask{};  ///< Which elements are valid, of the same shape; null if all are.
@@ -172,9 +172,6 @@ struct Tensor : device::Memory {
   /// no element.
   CROSSDOCK_EXPORT bool c_contiguous() const noexcept;
   CROSSDOCK_EXPORT bool f_contiguous() const noexcept;
-
-  /// True for host memory of any kind, and for device memory that the host may read (pinned, managed).
-  CROSSDOCK_EXPORT bool host_accessible() const noexcept;
 };
 
 /// Range of the bytes of a tensor's elements, relative to the first element: from `lowest` (at most 0) to `highest`,
@@ -194,17 +191,6 @@ CROSSDOCK_EXPORT void set_row_major(Tensor* tensor, const char* where);
 /// elements; the pointer fits, for host memory. Sets the pointer to null if there are no elements. Throws
 /// InvalidDataError.
 CROSSDOCK_EXPORT void check_tensor(Tensor* tensor, const char* where);
-
-/// True if a device type's memory has addresses, to which offsets may be added: all types but those of OpenCL, Vulkan,
-/// Metal and WebGPU, and unknown types.
-CROSSDOCK_EXPORT bool has_addresses(device::DeviceType type) noexcept;
-
-/// Returns the kind of memory that a device type alone implies: pinned and managed memory of CUDA and ROCm have device
-/// types of their own.
-CROSSDOCK_EXPORT device::MemoryKind kind_of(device::DeviceType type) noexcept;
-
-/// True if the host may read memory of this device type once the work on it is over, managed memory included.
-CROSSDOCK_EXPORT bool host_reaches(device::DeviceType type) noexcept;
 
 /// One dimension of a slice: `count` elements from `start`, `step` apart. The same numbers as from Python's
 /// slice.indices().

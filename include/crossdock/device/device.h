@@ -72,6 +72,17 @@ enum class MemoryKind : std::uint8_t {
   kShared,  ///< The driver moves it to the side that accesses it.
 };
 
+/// True if a device type's memory has addresses, to which offsets may be added: all types but those of OpenCL, Vulkan,
+/// Metal and WebGPU, and unknown types.
+CROSSDOCK_EXPORT bool has_addresses(DeviceType type) noexcept;
+
+/// Returns the kind of memory that a device type alone implies: pinned and managed memory of CUDA and ROCm have device
+/// types of their own.
+CROSSDOCK_EXPORT MemoryKind kind_of(DeviceType type) noexcept;
+
+/// True if the host may read memory of this device type once the work on it is over, managed memory included.
+CROSSDOCK_EXPORT bool host_reaches(DeviceType type) noexcept;
+
 /// A view of memory. It doesn't own the memory, and keeps nothing alive. A plain value.
 struct BufferRef {
   void* data = nullptr;    ///< The device's address. Only the driver may dereference it.

@@ -25,8 +25,9 @@ struct PointerInfo {
   void* base = nullptr;          ///< Start of the allocation that it lies in; null if unknown.
   std::uint64_t size = 0;        ///< Size of that allocation in bytes; 0 if unknown.
   void* context = nullptr;       ///< The native context that it belongs to; null if there is none, or it is unknown.
-  bool host_accessible = false;  ///< Any host thread may read it, once the work that writes it is done.
-  bool managed = false;          ///< The driver moves it to the side that accesses it.
+  void* other_context = nullptr;  ///< The same if it isn't the device's usual one, else null.
+  bool host_accessible = false;   ///< Any host thread may read it, once the work that writes it is done.
+  bool managed = false;           ///< The driver moves it to the side that accesses it.
 };
 
 /// A driver's description of one of its devices, for people and for filter strings (registry.h).
@@ -37,6 +38,12 @@ struct DeviceInfo {
   std::string name;     ///< The vendor's name for it.
   std::vector<MemoryKind> kinds;  ///< The kinds that Context::allocate() supports there.
   std::uint64_t memory = 0;       ///< Bytes that the device has; 0 if unknown.
+};
+
+/// A context of a device, by its native handle (`CUcontext`, `sycl::context*`); null for the device's usual context.
+struct NativeContext {
+  Device device;
+  void* native = nullptr;
 };
 
 struct MemoryHandle;
@@ -56,6 +63,9 @@ class CROSSDOCK_EXPORT Context {
 
   virtual std::string_view driver_name() const noexcept = 0;
   virtual Device device() const noexcept = 0;
+  /// Returns the native context that the device was opened in; null for its usual one. Device memory of one native
+  /// context can't be used in another.
+  virtual void* native_context() const noexcept { return nullptr; }
 
   // Memory
 
@@ -150,13 +160,15 @@ class CROSSDOCK_EXPORT Driver {
   /// Returns the device whose context and queues work on memory of `device`: `device` itself, except for pinned and
   /// managed memory, which have device types of their own.
   virtual Device owning_device(const Device& device) const noexcept { return device; }
-  /// Returns the device of a queue that other code made, by its handle as Context::wrap_queue() takes it. Returns
+  /// Returns true if a Context serves one native context alone. Else a device's usual Context serves all of them.
+  virtual bool one_context_each() const noexcept { return false; }
+  /// Returns the context of a queue that other code made, by its handle as Context::wrap_queue() takes it. Returns
   /// nothing if every device has a queue with this handle (CUDA's default streams), if the handle is no queue as far as
   /// the driver can tell, or if the driver can't tell. Opens no device.
-  virtual std::optional<Device> device_of_queue(void* /*native*/) const { return std::nullopt; }
-  /// Returns the device that the calling thread currently uses in the vendor's library (the device of CUDA's current
-  /// context). Returns nothing if it uses none, or if the library has no current device. Opens no device.
-  virtual std::optional<Device> current_device() const { return std::nullopt; }
+  virtual std::optional<NativeContext> context_of_queue(void* /*native*/) const { return std::nullopt; }
+  /// Returns the context that the calling thread currently uses in the vendor's library. Returns nothing if it uses
+  /// none, or if the library has no current context. Opens no device.
+  virtual std::optional<NativeContext> current_context() const { return std::nullopt; }
   /// Opens a device in its usual context, or in `native_context`, which must outlive the result. Throws NotFoundError
   /// if there is no such device, UnsupportedError if the driver has no contexts.
   virtual std::shared_ptr<Context> open(const Device& device, void* native_context = nullptr) = 0;

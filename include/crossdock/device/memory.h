@@ -20,6 +20,7 @@ struct Memory {
   Device device;
   MemoryKind kind = MemoryKind::kHost;
   bool read_only = false;
+  void* native_context = nullptr;       ///< The native context that it belongs to; null for its device's usual one.
   std::shared_ptr<const void> owner{};  ///< Keeps the memory alive, and all that `event` and `queue` need.
   Event event{};  ///< Work that must be over, or ordered first. If there is a queue, an event of its driver.
   std::optional<Queue> queue{};  ///< The queue of the producer's work, if it named one.
@@ -31,6 +32,10 @@ struct Memory {
   /// queue's end comes after it.
   Event recorded{};
 
+  /// Returns true for host memory of any kind, and for device memory that the host may read (pinned, managed).
+  bool host_accessible() const noexcept {
+    return host_reaches(device.type) || (kind != MemoryKind::kDevice && has_addresses(device.type));
+  }
   /// Returns true if there is no pending work: neither a queue, whose work may be complete, nor an event. Throws the
   /// failure that the event carries. Doesn't ask the driver.
   bool ready() const { return (event.none() || event.need() == nullptr) && !queue; }

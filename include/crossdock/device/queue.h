@@ -17,13 +17,14 @@ namespace crossdock::device {
 class Queue {
  public:
   /// For drivers; other code gets queues from Context::make_queue() and wrap_queue(). `owner` keeps `native` alive, and
-  /// ends the queue with its last copy; null if the caller keeps it alive.
-  Queue(Device device, void* native, std::shared_ptr<void> owner) noexcept
-      : device_(device), native_(native), owner_(std::move(owner)) {}
+  /// ends the queue with its last copy; null if the caller keeps it alive. `native_context` is as below.
+  Queue(Device device, void* native, std::shared_ptr<void> owner, void* native_context = nullptr) noexcept
+      : device_(device), native_(native), native_context_(native_context), owner_(std::move(owner)) {}
   /// For a handle that means another queue on every thread (CUDA's per-thread default stream): makes the queue that the
   /// handle means on the calling thread.
-  static Queue of_this_thread(Device device, void* native, std::shared_ptr<void> owner) noexcept {
-    Queue queue(device, native, std::move(owner));
+  static Queue of_this_thread(Device device, void* native, std::shared_ptr<void> owner,
+                              void* native_context = nullptr) noexcept {
+    Queue queue(device, native, std::move(owner), native_context);
     queue.thread_ = this_thread();
     return queue;
   }
@@ -31,6 +32,9 @@ class Queue {
   const Device& device() const noexcept { return device_; }
   /// Returns the queue of the device's interface (`cudaStream_t`, `sycl::queue*`); null for the host's queue.
   void* native() const noexcept { return native_; }
+  /// Returns the native context that it belongs to; null if that is its device's usual one. See
+  /// Context::native_context().
+  void* native_context() const noexcept { return native_context_; }
   /// Returns true if the handle means this queue on one thread alone: no other thread may put work on it, or record on
   /// it. Work that may be needed later from another thread (memory to free) is put on another queue that is ordered
   /// after it.
@@ -38,9 +42,11 @@ class Queue {
   /// Returns true if the queue may be used on the calling thread.
   bool usable_here() const noexcept { return !thread_bound() || thread_ == this_thread(); }
 
-  /// Returns true for the same queue: drivers give one queue one native handle.
+  /// Returns true for the same queue: drivers give one queue one native handle. Default streams have the same handle in
+  /// every context.
   bool operator==(const Queue& other) const noexcept {
-    return device_ == other.device_ && native_ == other.native_ && thread_ == other.thread_;
+    return device_ == other.device_ && native_ == other.native_ && native_context_ == other.native_context_ &&
+           thread_ == other.thread_;
   }
 
  private:
@@ -49,6 +55,7 @@ class Queue {
 
   Device device_;
   void* native_;
+  void* native_context_;
   std::shared_ptr<void> owner_;
   std::uint64_t thread_ = 0;
 };

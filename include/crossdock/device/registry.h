@@ -61,15 +61,23 @@ class CROSSDOCK_EXPORT DriverRegistry {
   /// first call opens the device in its usual context; later calls share it. If the device can't be opened, the next
   /// call tries again. Throws like for_type() and Driver::open().
   std::shared_ptr<Context> context(const Device& device) const;
+  /// Returns the context that serves a native context (Driver::one_context_each()); for null, as above. If it isn't the
+  /// device's usual one, it is shared as long as somebody holds it, and the native context must outlive it. Throws
+  /// likewise.
+  std::shared_ptr<Context> context(const Device& device, void* native_context) const;
+  /// Returns the context that the queue belongs to. Throws likewise.
+  std::shared_ptr<Context> context(const Queue& queue) const { return context(queue.device(), queue.native_context()); }
   /// Returns the same as context(), or null if that throws UnsupportedError or NotFoundError: no driver here has the
   /// device.
   std::shared_ptr<Context> context_or_null(const Device& device) const;
-  /// Returns any context of this driver that was opened here before; null if none was. Opens nothing, and doesn't wait
-  /// for a context that another thread is opening.
-  std::shared_ptr<Context> opened_context(const Driver& driver) const noexcept;
+  /// Returns any context of the driver for this type that was opened here before; null if none was. Opens nothing, and
+  /// doesn't wait for a context that another thread is opening.
+  std::shared_ptr<Context> opened_context(DeviceType type) const noexcept;
   /// Returns the device's queue for work that names no queue. It is made once, by the device's context() or by
   /// DriverOptions::default_queue. Throws like context(), DriverOptions::default_queue and Context::make_queue().
   Queue default_queue(const Device& device) const;
+  /// Returns a queue in a native context of the device: default_queue() for null, else a new one. Throws likewise.
+  Queue queue_in(const Device& device, void* native_context) const;
 
  private:
   struct Entry;

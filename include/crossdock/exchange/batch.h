@@ -6,6 +6,7 @@
 #include "crossdock/core/export.h"
 #include "crossdock/device/driver.h"
 #include "crossdock/device/queue.h"
+#include "crossdock/exchange/copy.h"
 
 /// Operations on record batches of any device that need a driver. For import and export in C form see
 /// array/record_batch.h.
@@ -24,8 +25,7 @@ CROSSDOCK_EXPORT void wait_ready(array::RecordBatch* batch, device::Context& con
 /// sizes and checks the structure as wait_ready() does, and throws as it does.
 CROSSDOCK_EXPORT void mark_ready(array::RecordBatch* batch);
 
-/// Makes the batch one of ordinary host memory, without a copy. The host may read its memory (array::host_reaches()),
-/// and nothing is pending on it: call wait_ready() first.
+/// Makes the batch one of ordinary host memory, without a copy, as share_with_host() of sync.h does.
 CROSSDOCK_EXPORT void share_with_host(array::RecordBatch* batch);
 
 /// Reads the sizes that aren't known yet. Does nothing if all are known.
@@ -36,16 +36,15 @@ CROSSDOCK_EXPORT void share_with_host(array::RecordBatch* batch);
 CROSSDOCK_EXPORT void resolve_sizes(array::RecordBatch* batch, const std::shared_ptr<device::Context>& context,
                                     const device::Queue& queue);
 
-/// Copies the rows of `from` to new memory of `to`: every type, and dictionaries too. A dictionary that columns share
-/// is copied once.
+/// Copies the rows of `from` to new memory: every type, and dictionaries too. A dictionary that columns share is copied
+/// once. For the plan see copy.h.
 ///
-/// `executor` is the copy executor: the target's context, or the source's if the target is the host. It copies on
-/// `queue`, which is one of its own queues. That queue is first ordered after what is pending on the batch
-/// (order_on()); call wait_ready() first for events of other drivers. The result's event is the end of the
-/// copies. If there are no bytes to copy, the result has no event.
+/// The plan's queue is first ordered after what is pending on the batch (order_on()); call wait_ready() first for
+/// events of other drivers. The result's event is the end of the copies. If there are no bytes to copy, the result has
+/// no event.
 ///
 /// All data lies in one allocation; each buffer begins at a multiple of 64 bytes. When the last owner is destroyed, the
-/// allocation is freed after the work that is on `queue` at that time. `from`'s memory is kept until the copies are
+/// allocation is freed after the work that is on the queue at that time. `from`'s memory is kept until the copies are
 /// done. The number of driver calls depends on the number of buffers alone: all host buffers smaller than kGathered
 /// bytes share one copy, and every other buffer has a copy of its own.
 ///
@@ -53,14 +52,22 @@ CROSSDOCK_EXPORT void resolve_sizes(array::RecordBatch* batch, const std::shared
 /// Offsets::kFromZero. From a device no data is read. Buffers are cut to the elements shown; bitmaps are cut to whole
 /// bytes, so that an offset of up to 7 may stay. Data that offsets, run ends or type ids point into is copied whole.
 ///
-/// Waits only for sizes that aren't known (resolve_sizes(), with `executor`'s device) and for the event of a batch in
-/// host memory. If `executor` is the host driver's context, the copy is complete on return. Throws UnsupportedError for
-/// memory that has no addresses, InvalidDataError for a batch whose structure is wrong, InvalidArgumentError for
-/// unknown sizes on a device other than `executor`'s, and the errors of the context's functions. After a throw, the
+/// Waits only for sizes that aren't known (resolve_sizes(), with the executor's device) and for the event of a batch in
+/// host memory. If the executor is the host driver's context, the copy is complete on return. Throws UnsupportedError
+/// for memory that has no addresses, InvalidDataError for a batch whose structure is wrong, InvalidArgumentError for
+/// unknown sizes on a device other than the executor's, and the errors of the context's functions. After a throw, the
 /// memory of copies that were started is kept until they are done.
-CROSSDOCK_EXPORT array::RecordBatch copy(const array::RecordBatch& from, const std::shared_ptr<device::Context>& to,
-                                         device::MemoryKind kind, const std::shared_ptr<device::Context>& executor,
-                                         const device::Queue& queue);
+CROSSDOCK_EXPORT array::RecordBatch copy(const array::RecordBatch& from, const CopyPlan& plan);
+
+/// Copies a batch between any two places, as transfer() of copy.h does for tensors.
+CROSSDOCK_EXPORT array::RecordBatch transfer(const array::RecordBatch& from, const device::Device& target,
+                                             std::optional<device::MemoryKind> kind, const device::Queue* queue,
+                                             const device::DriverRegistry& drivers,
+                                             const WaitFunction& wait = wait_in_driver, const LogCallback& log = {});
+
+/// Returns the batch in memory of the host, with nothing pending, as on_host() of copy.h does for tensors.
+CROSSDOCK_EXPORT array::RecordBatch on_host(const array::RecordBatch& from, const device::DriverRegistry& drivers,
+                                            const WaitFunction& wait = wait_in_driver, const LogCallback& log = {});
 
 /// Host buffers of at least this many bytes have a copy of their own. For smaller ones, an extra copy in host memory
 /// costs less than a driver call.

@@ -52,7 +52,10 @@ CROSSDOCK_EXPORT void add_work(device::Memory* memory, const std::shared_ptr<dev
 /// error of failed work; the memory is then as it was.
 CROSSDOCK_EXPORT void wait_ready(device::Memory* memory, device::Context& context);
 
-/// Waits, by `wait`, until the work on the tensor's memory is over, its mask's too. Doesn't change the tensor.
+/// Waits, by `wait`, until everything that is pending on the memory is over. Doesn't change it.
+CROSSDOCK_EXPORT void wait_for(const device::Memory& memory, const device::DriverRegistry& drivers,
+                               const WaitFunction& wait);
+/// Does the same for a tensor and its mask.
 CROSSDOCK_EXPORT void wait_for(const array::Tensor& tensor, const device::DriverRegistry& drivers,
                                const WaitFunction& wait);
 
@@ -63,6 +66,10 @@ CROSSDOCK_EXPORT void keep_queue(device::Memory* memory);
 /// Forgets what is pending: the memory then has neither event nor queue, and the owner keeps the queue. The caller is
 /// responsible for the order of later accesses.
 CROSSDOCK_EXPORT void forget_work(device::Memory* memory);
+
+/// Makes memory that the host can access (Memory::host_accessible()) ordinary host memory, without a copy. The caller
+/// has waited for the work on it.
+CROSSDOCK_EXPORT void share_with_host(device::Memory* memory) noexcept;
 
 /// Returns the tensor without its event and queue, its mask too, as forget_work() does.
 CROSSDOCK_EXPORT array::Tensor without_event(array::Tensor tensor);

@@ -110,13 +110,6 @@ struct Options {
   PyObject* sync = nullptr;
 };
 
-/// Throws InvalidArgumentError if the queue belongs to another device than the one where the array will be.
-void require_queue_of(const std::optional<Queue>& queue, const Device& device) {
-  if (!queue || queue->device() == drivers().context(device)->device()) return;
-  throw InvalidArgumentError("the queue is one of " + device::to_string(queue->device()) + ", but the memory is on " +
-                             device::to_string(device));
-}
-
 /// Throws InvalidArgumentError for the host: a kind of memory is only meaningful for a device that has several.
 void require_device(const Device& device) {
   if (device != Device{}) return;
@@ -143,7 +136,7 @@ Tensor placed(Tensor tensor, const Options& options) {
   const auto kept = kind || target != tensor.device ? kind : std::optional(tensor.kind);
   const bool elsewhere = target != tensor.device || (kind && kind != usm_type_of(tensor));
   if (!elsewhere && copy != true) {
-    require_queue_of(queue, target);
+    if (queue) require_queue_of(*queue, target);
     if (!queue) return tensor;
     if (std::optional<Tensor> associated = associated_with(tensor, *queue)) return *std::move(associated);
     if (copy == false) {

@@ -73,7 +73,7 @@ bool tensor_from_arrow(PyObject* object, BoolPolicy bools, bool streams, array::
   std::optional<GilRelease> release;
   if (bools == BoolPolicy::kConvert) release.emplace();
   *out = exchange::tensor_of_column(*batch, bools);
-  if (exchange::leaves_kind_open(out->device.type)) exchange::resolve_memory_kind(out, all);
+  if (exchange::leaves_kind_open(out->device.type)) exchange::resolve_memory_kind(out, out->data, all);
   return true;
 }
 

@@ -79,16 +79,6 @@ std::shared_ptr<const void> owner_of_managed(Managed* managed) {
   return std::shared_ptr<const void>(managed, Release{});
 }
 
-/// Calls exchange::resolve_memory_kind(). For an array without elements, looks up `said` instead, the pointer that the
-/// producer gave, if it isn't null.
-void resolve_memory(Tensor* tensor, void* said) {
-  Tensor asked = *tensor;
-  if (asked.data == nullptr) asked.data = said;
-  exchange::resolve_memory_kind(&asked, drivers());
-  tensor->device = asked.device;
-  tensor->kind = asked.kind;
-}
-
 /// Makes a tensor that owns the producer's struct. Takes ownership of the struct even if it throws.
 template <class Managed>
 Tensor take(Managed* managed, std::uint64_t flags) {
@@ -96,8 +86,11 @@ Tensor take(Managed* managed, std::uint64_t flags) {
   Tensor tensor = exchange::view_dlpack(managed->dl_tensor, flags);
   tensor.owner = std::move(owner);
   const device::DeviceType type = tensor.device.type;
-  if (exchange::leaves_kind_open(type) || exchange::leaves_device_open(type))
-    resolve_memory(&tensor, managed->dl_tensor.data);
+  if (exchange::leaves_kind_open(type) || exchange::leaves_device_open(type)) {
+    // For an array without elements, the pointer that the producer gave tells the memory.
+    const void* const address = tensor.data != nullptr ? tensor.data : managed->dl_tensor.data;
+    exchange::resolve_memory_kind(&tensor, address, drivers());
+  }
   return tensor;
 }
 
@@ -163,8 +156,8 @@ device::Device device_of(const ExportRequest& request) {
 
 /// Returns true if the tensor can be exported without any work: there is nothing to copy and nothing to order.
 bool needs_no_work(const Tensor& tensor, const ExportRequest& request) {
-  return is_complete(tensor) && tensor.device.type != device::DeviceType::kOneApi && !given(request.dl_device) &&
-         !given(request.copy) && !given(request.stream);
+  return is_complete(tensor) && tensor.native_context == nullptr && !given(request.dl_device) && !given(request.copy) &&
+         !given(request.stream);
 }
 
 /// Returns true if the consumer asks for memory of the host, and gets the tensor's own.
@@ -473,7 +466,7 @@ int from_object(void* object, DLManagedTensorVersioned** out) noexcept {
       return -1;
     }
     const Tensor& self = tensor_of(static_cast<PyObject*>(object));
-    if (is_complete(self) && self.device.type != device::DeviceType::kOneApi) [[likely]] {
+    if (is_complete(self) && self.native_context == nullptr) [[likely]] {
       *out = exchange::export_dlpack(self);
       return 0;
     }

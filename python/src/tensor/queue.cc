@@ -37,7 +37,7 @@ using device::Device;
 using device::Event;
 using device::Queue;
 
-std::shared_ptr<device::Context> context_of(const Device& device) { return drivers().context(device); }
+std::shared_ptr<device::Context> context_of(const Queue& queue) { return drivers().context(queue); }
 
 /// crossdock.Queue
 struct PyQueue {
@@ -47,7 +47,9 @@ struct PyQueue {
 /// crossdock.Event
 struct PyEvent {
   Event event;
-  Device device;
+  device::NativeContext of;  ///< The context of its queue.
+
+  std::shared_ptr<device::Context> context() const { return drivers().context(of.device, of.native); }
 };
 
 /// Reads the argument `native`, a handle as a number. Returns nullopt for None.
@@ -78,7 +80,7 @@ bool in_own_place(const Queue& queue) {
 PyQueue make_another(nb::handle of) {
   const Queue like = select_queue(of);
   const auto sycl = sycl_of(like);
-  if (sycl == nullptr) return {context_of(like.device())->make_queue()};
+  if (sycl == nullptr) return {context_of(like)->make_queue()};
   const device::SyclQueueInfo info = sycl->queue_info(like);
   return {sycl->make_queue({.native_device = info.native_device.get(), .native_context = info.context.get()})};
 }
@@ -99,13 +101,13 @@ PyQueue make(nb::handle of, nb::handle handle, nb::handle owner, const std::opti
   if (!native) return {select_queue(of)};
   std::shared_ptr<void> keeper;
   if (!owner.is_none()) keeper = defer_drop(std::shared_ptr<void>(std::make_shared<PyOwner>(owner.ptr())));
-  return {context_of(select_queue(of).device())->wrap_queue(reinterpret_cast<void*>(*native), std::move(keeper))};
+  return {context_of(select_queue(of))->wrap_queue(reinterpret_cast<void*>(*native), std::move(keeper))};
 }
 
 PyEvent record(const PyQueue& self) {
-  const auto context = context_of(self.queue.device());
+  const auto context = context_of(self.queue);
   const GilRelease release;  // see pending_without_lock()
-  return {context->record(self.queue), self.queue.device()};
+  return {context->record(self.queue), {self.queue.device(), self.queue.native_context()}};
 }
 
 std::string filter_of(const Device& device) { return device::filter_of(drivers(), device); }
@@ -141,14 +143,14 @@ std::string text_of(const PyQueue& self) {
 }
 
 bool done(const PyEvent& self) {
-  const auto context = context_of(self.device);
+  const auto context = self.context();
   const GilRelease release;
   return context->query(self.event);
 }
 
 std::uintptr_t native(const PyEvent& self) { return reinterpret_cast<std::uintptr_t>(self.event.native()); }
 
-void wait(const PyEvent& self) { wait_for_event(context_of(self.device), self.event); }
+void wait(const PyEvent& self) { wait_for_event(self.context(), self.event); }
 
 void order_after(const PyQueue& self, nb::handle object) {
   PyEvent* given = nullptr;
@@ -157,8 +159,8 @@ void order_after(const PyQueue& self, nb::handle object) {
     throw nb::python_error();
   }
   const PyEvent& event = *given;
-  const auto context = context_of(self.queue.device());
-  if (context_of(event.device)->driver_name() != context->driver_name()) {
+  const auto context = context_of(self.queue);
+  if (event.context()->driver_name() != context->driver_name()) {
     wait(event);  // A queue can't be ordered after an event of another driver.
     return;
   }
@@ -167,7 +169,7 @@ void order_after(const PyQueue& self, nb::handle object) {
 }
 
 nb::object after(const TensorObject& self, const PyEvent& event) {
-  const auto context = context_of(event.device);
+  const auto context = event.context();
   const device::DriverRegistry& all = drivers();
   Tensor tensor = *self;
   {
@@ -191,7 +193,7 @@ const Queue* queue_or_null(nb::handle object) noexcept {
 
 nb::object queue_object(const Queue& queue) { return nb::cast(PyQueue{queue}); }
 
-nb::object event_object(const Event& event, const Device& device) { return nb::cast(PyEvent{event, device}); }
+nb::object event_object(const Event& event, const device::NativeContext& of) { return nb::cast(PyEvent{event, of}); }
 
 void def_after() {
   def_tensor_method("after", after, "event"_a,
@@ -203,13 +205,13 @@ void def_after() {
 void bind_queue(nb::module_& module) {
   nb::class_<PyEvent>(module, "Event",
                       "A point in the work of a queue. Stays valid without the queue. Safe to share between threads.")
-      .def_prop_ro("device", [](const PyEvent& self) { return self.device; })
+      .def_prop_ro("device", [](const PyEvent& self) { return self.of.device; })
       .def_prop_ro("done", done, "Whether the work before this point is done. Raises the error of failed work.")
       .def_prop_ro("native", native,
                    "The address for Arrow's sync_event, for example of a cudaEvent_t; 0 if there is no pending work.")
       .def("wait", wait, "Waits until the work before this point is done. Raises the error of failed work.")
       .def("__repr__",
-           [](const PyEvent& self) { return "<crossdock.Event of " + device::to_string(self.device) + ">"; });
+           [](const PyEvent& self) { return "<crossdock.Event of " + device::to_string(self.of.device) + ">"; });
 
   nb::class_<PyQueue>(module, "Queue",
                       "Queue(of, native=None, *, owner=None, name=None)\n--\n\n"

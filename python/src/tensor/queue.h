@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "crossdock/device/driver.h"
 #include "crossdock/device/queue.h"
 
 namespace crossdock::python {
@@ -15,8 +16,8 @@ std::optional<device::Queue> queue_in(nanobind::handle object);
 const device::Queue* queue_or_null(nanobind::handle object) noexcept;
 nanobind::object queue_object(const device::Queue& queue);
 
-/// Makes a crossdock.Event. `device` is the device of the event.
-nanobind::object event_object(const device::Event& event, const device::Device& device);
+/// Makes a crossdock.Event. `of` is the context of the event.
+nanobind::object event_object(const device::Event& event, const device::NativeContext& of);
 
 void bind_queue(nanobind::module_& module);
 /// Adds Tensor.after(). Call it once the type Tensor exists.

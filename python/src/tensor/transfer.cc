@@ -120,17 +120,19 @@ Tensor copy_into(const Tensor& to, const Tensor& from, const Queue* queue) {
   return exchange::transfer_into(to, from, queue, all, wait_for_event, say);
 }
 
+void require_queue_of(const Queue& queue, const Device& device) {
+  if (queue.device() == drivers().for_type(device.type)->owning_device(device)) return;
+  throw InvalidArgumentError("the queue is one of " + device::to_string(queue.device()) + ", but the memory is on " +
+                             device::to_string(device));
+}
+
 Tensor empty_on(const array::ElementType& type, std::span<const std::int64_t> shape, const Device& device,
                 const Queue* queue, std::optional<MemoryKind> kind) {
   const device::DriverRegistry& all = drivers();
   const GilReleaseIfHeld release;  // this may open the device, and free memory on the deferred-free list
-  const auto context = all.context(device);
-  if (queue != nullptr && queue->device() != context->device()) {
-    throw InvalidArgumentError("the queue is one of " + device::to_string(queue->device()) +
-                               ", which can't order work on memory of " + device::to_string(device));
-  }
-  Tensor made = exchange::empty(type, shape, context, kind.value_or(array::kind_of(device.type)),
-                                queue != nullptr ? *queue : all.default_queue(device));
+  const Queue on = queue != nullptr ? *queue : all.default_queue(device);
+  require_queue_of(on, device);
+  Tensor made = exchange::empty(type, shape, all.context(on), kind.value_or(device::kind_of(device.type)), on);
   if (made.data == nullptr) made.device = device;
   return made;
 }
@@ -148,12 +150,13 @@ Tensor waited_for(Tensor tensor) {
 }
 
 void refuse_other_context(const Tensor& tensor, const char* protocol) {
-  if (tensor.device.type != DeviceType::kOneApi || tensor.data == nullptr) return;
-  const Queue usual = drivers().default_queue(tensor.device);
-  if (tensor.queue == usual || offload::accessible(tensor, usual, drivers())) return;
-  throw ExportError("a SYCL device in " + std::string(protocol) +
-                    " means its default context, but this memory is in another context; copy it to a queue of the "
-                    "default context (.copy_to()), or export it by __sycl_usm_array_interface__");
+  if (tensor.native_context == nullptr || tensor.data == nullptr) [[likely]]
+    return;
+  if (offload::accessible(tensor, drivers().default_queue(tensor.device), drivers())) return;
+  throw ExportError("a device in " + std::string(protocol) +
+                    " means its usual context, but this memory is in another context; copy it to a queue of the usual "
+                    "context (.copy_to()), or export it by a protocol that tells the context: "
+                    "__sycl_usm_array_interface__ or __cuda_array_interface__");
 }
 
 void check_stream(const Device& device, PyObject* stream) {

@@ -40,6 +40,8 @@ array::Tensor copy_into(const array::Tensor& to, const array::Tensor& from, cons
 /// Calls exchange::on_host(). Ctrl-C interrupts its waits.
 array::Tensor on_host(const array::Tensor& tensor);
 
+/// Throws InvalidArgumentError if the queue can't order work on memory of the device.
+void require_queue_of(const device::Queue& queue, const device::Device& device);
 /// Allocates memory of a device, not zeroed, for work on `queue`, or on the device's default queue if null. Throws
 /// InvalidArgumentError if the queue is one of another device. May be called without the GIL once drivers() was called.
 array::Tensor empty_on(const array::ElementType& type, std::span<const std::int64_t> shape,
@@ -73,8 +75,8 @@ void note_requested_stream(array::Tensor* tensor, const std::optional<device::De
 /// tensor's queue and event accordingly.
 void note_default_queue(array::Tensor* tensor);
 
-/// Throws ExportError for SYCL memory outside the default context of its device, for example memory of a sub-device. A
-/// device in `protocol` ("DLPack", "Arrow") stands for its default context.
+/// Throws ExportError for memory in another native context than the usual one of its device, for example memory of a
+/// SYCL sub-device. A device in `protocol` ("DLPack", "Arrow") stands for its usual context.
 void refuse_other_context(const array::Tensor& tensor, const char* protocol);
 
 // The C exchange API orders nothing by itself: producer and consumer put their work on current streams.

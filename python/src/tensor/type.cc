@@ -66,16 +66,17 @@ PyObject* event(PyObject* self, void*) noexcept {
   const array::Tensor& tensor = tensor_of(self);
   if (is_complete(tensor)) Py_RETURN_NONE;
   return guarded([&] {
-    const device::Device device_of_work = tensor.queue     ? tensor.queue->device()
-                                          : tensor.context ? tensor.context->device()
-                                                           : tensor.device;
+    const device::NativeContext of =
+        tensor.queue     ? device::NativeContext{tensor.queue->device(), tensor.queue->native_context()}
+        : tensor.context ? device::NativeContext{tensor.context->device(), tensor.context->native_context()}
+                         : device::NativeContext{tensor.device, tensor.native_context};
     device::Event pending;
     try {
       pending = pending_without_lock(tensor);
     } catch (const Error& failure) {
       pending = device::Event::failed(std::make_shared<const Error>(failure));
     }
-    return event_object(std::move(pending), device_of_work).release().ptr();
+    return event_object(pending, of).release().ptr();
   });
 }
 

@@ -85,6 +85,8 @@ constexpr std::uint64_t kProcAddressLegacyStream = 1;
   F(device_get_uuid, "cuDeviceGetUuid", 9020, "cuDeviceGetUuid", (CUuuid*, CUdevice))                                \
   F(device_primary_ctx_retain, "cuDevicePrimaryCtxRetain", 7000, "cuDevicePrimaryCtxRetain", (CUcontext*, CUdevice)) \
   F(device_primary_ctx_release, "cuDevicePrimaryCtxRelease", 11000, "cuDevicePrimaryCtxRelease_v2", (CUdevice))      \
+  F(device_primary_ctx_get_state, "cuDevicePrimaryCtxGetState", 7000, "cuDevicePrimaryCtxGetState",                  \
+    (CUdevice, unsigned*, int*))                                                                                     \
   F(ctx_get_current, "cuCtxGetCurrent", 4000, "cuCtxGetCurrent", (CUcontext*))                                       \
   F(ctx_push_current, "cuCtxPushCurrent", 4000, "cuCtxPushCurrent_v2", (CUcontext))                                  \
   F(ctx_pop_current, "cuCtxPopCurrent", 4000, "cuCtxPopCurrent_v2", (CUcontext*))                                    \

@@ -15,6 +15,18 @@ CUdevice device_of(const CudaLibrary& library, int ordinal) {
   return device;
 }
 
+/// Returns true if `context` is the device's primary context. Doesn't make that context if it doesn't exist.
+bool is_primary(const CudaLibrary& library, CUdevice device, CUcontext context) noexcept {
+  unsigned flags = 0;
+  int active = 0;
+  CUcontext primary = nullptr;
+  const Api& api = library.api();
+  if (api.device_primary_ctx_get_state(device, &flags, &active) != kSuccess || active == 0) return false;
+  if (api.device_primary_ctx_retain(&primary, device) != kSuccess) return false;
+  api.device_primary_ctx_release(device);
+  return primary == context;
+}
+
 bool has(const CudaLibrary& library, CUdevice device, int attribute) noexcept {
   int value = 0;
   return library.api().device_get_attribute(&value, attribute, device) == kSuccess && value != 0;
@@ -27,11 +39,13 @@ std::shared_ptr<ContextHold> ContextHold::primary(const std::shared_ptr<CudaLibr
   const CUresult result = library->api().device_primary_ctx_retain(&hold->context_, hold->device_);
   if (result != kSuccess) library->fail(result, "opening cuda:" + std::to_string(ordinal));
   hold->retained_ = true;
+  library->contexts().add(hold);
   return hold;
 }
 
 std::shared_ptr<ContextHold> ContextHold::foreign(const std::shared_ptr<CudaLibrary>& library, int ordinal,
                                                   CUcontext context) {
+  if (is_primary(*library, device_of(*library, ordinal), context)) return primary(library, ordinal);
   auto hold = std::make_shared<ContextHold>(library, ordinal, device_of(*library, ordinal));
   hold->context_ = context;
   const Current current(*library, context);
@@ -42,7 +56,25 @@ std::shared_ptr<ContextHold> ContextHold::foreign(const std::shared_ptr<CudaLibr
     throw InvalidArgumentError("the cuda driver was given a context of another device to open cuda:" +
                                std::to_string(ordinal));
   }
+  library->contexts().add(hold);
   return hold;
+}
+
+std::optional<NativeContext> ContextHold::name_of(const CudaLibrary& library, CUcontext context) {
+  if (const auto held = library.contexts().find(context)) {
+    return NativeContext{{DeviceType::kCuda, held->ordinal()}, held->native_unless_primary()};
+  }
+  const Current there(library, context);
+  CUdevice its = 0;
+  int count = 0;
+  if (there.result() != kSuccess || library.api().ctx_get_device(&its) != kSuccess) return std::nullopt;
+  if (library.api().device_get_count(&count) != kSuccess) return std::nullopt;
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    CUdevice one = 0;
+    if (library.api().device_get(&one, ordinal) != kSuccess || one != its) continue;
+    return NativeContext{{DeviceType::kCuda, ordinal}, is_primary(library, its, context) ? nullptr : context};
+  }
+  return std::nullopt;
 }
 
 ContextHold::ContextHold(std::shared_ptr<CudaLibrary> library, int ordinal, CUdevice device)

@@ -2,7 +2,9 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 
+#include "crossdock/device/driver.h"
 #include "cuda_library.h"
 
 namespace crossdock::device::cuda {
@@ -12,9 +14,13 @@ class ContextHold {
  public:
   /// Retains the device's primary context until the last holder is gone. Throws like CudaLibrary::check().
   static std::shared_ptr<ContextHold> primary(const std::shared_ptr<CudaLibrary>& library, int ordinal);
-  /// Holds a context of other code, which outlives this. Throws InvalidArgumentError if it is of another device.
+  /// Holds a context of other code, which outlives this; if it is the primary one, as primary(). Throws
+  /// InvalidArgumentError if it is of another device.
   static std::shared_ptr<ContextHold> foreign(const std::shared_ptr<CudaLibrary>& library, int ordinal,
                                               CUcontext context);
+  /// Returns the device of a context, and its handle unless it is the device's primary one; nothing if CUDA doesn't
+  /// know it. Opens nothing.
+  static std::optional<NativeContext> name_of(const CudaLibrary& library, CUcontext context);
 
   /// Used by the two functions above: makes an object without a context yet.
   ContextHold(std::shared_ptr<CudaLibrary> library, int ordinal, CUdevice device);
@@ -26,6 +32,8 @@ class ContextHold {
   const std::shared_ptr<CudaLibrary>& shared_library() const noexcept { return library_; }
   const Api& api() const noexcept { return library_->api(); }
   CUcontext native() const noexcept { return context_; }
+  /// Returns the context if it isn't the device's primary one, else null.
+  CUcontext native_unless_primary() const noexcept { return retained_ ? nullptr : context_; }
   CUdevice cu_device() const noexcept { return device_; }
   int ordinal() const noexcept { return ordinal_; }
   bool has_pools() const noexcept { return has_pools_; }

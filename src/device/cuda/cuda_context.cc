@@ -36,7 +36,7 @@ CudaContext::CudaContext(std::shared_ptr<ContextHold> hold)
 }
 
 void CudaContext::check_queue(const Queue& queue) const {
-  checks::queue("cuda", queue, device_);
+  checks::queue("cuda", queue, {device_, native_context()});
   if (!queue.usable_here()) {
     throw InvalidArgumentError(
         "the cuda driver was given the per-thread default stream of another thread, which has no handle on this "
@@ -214,6 +214,11 @@ PointerInfo CudaContext::describe(const void* pointer) const {
   info.device = {.type = type_of(info.kind), .id = ordinal};
   info.host_accessible = info.kind != MemoryKind::kDevice;
   info.context = context;
+  if (context == hold_->native()) {
+    info.other_context = native_context();
+  } else if (context != nullptr) {
+    if (const auto its = ContextHold::name_of(library(), context)) info.other_context = its->native;
+  }
   if (on_device != 0) info.address = to_pointer(on_device);
   if (info.kind == MemoryKind::kHost) info.host_address = on_host;
   info.base = to_pointer(start);

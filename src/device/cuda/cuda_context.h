@@ -19,6 +19,7 @@ class CudaContext final : public Context {
 
   std::string_view driver_name() const noexcept override { return "cuda"; }
   Device device() const noexcept override { return device_; }
+  void* native_context() const noexcept override { return hold_->native_unless_primary(); }
 
   // cuda_context.cc
   Buffer allocate(std::uint64_t size, MemoryKind kind, Sharing sharing, const Queue& queue) override;

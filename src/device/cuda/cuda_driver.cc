@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -68,60 +67,36 @@ class CudaDriver final : public Driver {
     return type == DeviceType::kCuda || type == DeviceType::kCudaHost || type == DeviceType::kCudaManaged;
   }
 
-  std::optional<Device> device_of_queue(void* native) const override {
+  bool one_context_each() const noexcept override { return true; }
+
+  std::optional<NativeContext> context_of_queue(void* native) const override {
     if (is_default_cuda_stream(native) || library_->start() != kSuccess) return std::nullopt;
     CUcontext now = nullptr;
     if (library_->api().ctx_get_current(&now) != kSuccess) return std::nullopt;
     // By CUDA's documentation, the call may fail on a thread without a context. So any open context is made current.
-    const std::shared_ptr<ContextHold> any = now == nullptr ? opened() : nullptr;
+    const std::shared_ptr<ContextHold> any = now == nullptr ? library_->contexts().find(nullptr) : nullptr;
     const Current asking(*library_, any != nullptr ? any->native() : now);
     CUcontext its = nullptr;
     if (library_->api().stream_get_ctx(native, &its) != kSuccess || its == nullptr) return std::nullopt;
-    const Current there(*library_, its);
-    return there.result() == kSuccess ? device_of_current() : std::nullopt;
+    return ContextHold::name_of(*library_, its);
   }
 
-  std::optional<Device> current_device() const override {
-    return library_->start() == kSuccess ? device_of_current() : std::nullopt;
+  std::optional<NativeContext> current_context() const override {
+    CUcontext now = nullptr;
+    if (library_->start() != kSuccess || library_->api().ctx_get_current(&now) != kSuccess || now == nullptr) {
+      return std::nullopt;
+    }
+    return ContextHold::name_of(*library_, now);
   }
 
   std::shared_ptr<Context> open(const Device& device, void* native_context) override {
     const int ordinal = find(device);
-    auto hold = native_context == nullptr ? ContextHold::primary(library_, ordinal)
-                                          : ContextHold::foreign(library_, ordinal, native_context);
-    {
-      const std::lock_guard lock(mutex_);
-      std::erase_if(opened_, [](const std::weak_ptr<ContextHold>& of) { return of.expired(); });
-      opened_.push_back(hold);
-    }
-    return std::make_shared<CudaContext>(std::move(hold));
+    return std::make_shared<CudaContext>(native_context == nullptr
+                                             ? ContextHold::primary(library_, ordinal)
+                                             : ContextHold::foreign(library_, ordinal, native_context));
   }
 
  private:
-  /// Returns a context that was opened here and is still held; null if there is none.
-  std::shared_ptr<ContextHold> opened() const {
-    const std::lock_guard lock(mutex_);
-    for (const std::weak_ptr<ContextHold>& hold : opened_) {
-      if (auto held = hold.lock()) return held;
-    }
-    return nullptr;
-  }
-
-  /// Returns the device of the calling thread's current context.
-  std::optional<Device> device_of_current() const {
-    CUdevice device = 0;
-    if (library_->api().ctx_get_device(&device) != kSuccess) return std::nullopt;
-    int count = 0;
-    if (count_devices(count) != kSuccess) return std::nullopt;
-    for (int ordinal = 0; ordinal < count; ++ordinal) {
-      CUdevice one = 0;
-      if (library_->api().device_get(&one, ordinal) == kSuccess && one == device) {
-        return Device{DeviceType::kCuda, ordinal};
-      }
-    }
-    return std::nullopt;
-  }
-
   /// Returns the ordinal of a device. Throws NotFoundError.
   int find(const Device& device) const {
     int count = 0;
@@ -140,8 +115,6 @@ class CudaDriver final : public Driver {
   }
 
   std::shared_ptr<CudaLibrary> library_;
-  mutable std::mutex mutex_;
-  std::vector<std::weak_ptr<ContextHold>> opened_;
 };
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "api.h"
+#include "context_table.h"
 #include "core/fork.h"
 #include "core/library.h"
 #include "crossdock/core/error.h"
@@ -47,6 +48,9 @@ class CudaLibrary {
     if (result != kSuccess) fail(result, doing);
   }
 
+  /// Returns the contexts that are held here.
+  ContextTable& contexts() noexcept { return contexts_; }
+  const ContextTable& contexts() const noexcept { return contexts_; }
   /// Returns the exportable memory of this process.
   CudaExports& exports() noexcept { return exports_; }
   /// Returns a random token that tells this library's handles from those of other processes. start() sets it.
@@ -61,6 +65,7 @@ class CudaLibrary {
   std::optional<ForkGuard> guard_;
   std::atomic<bool> guarded_{false};  ///< guard_ is set and may be read.
   std::array<std::byte, 16> token_{};
+  ContextTable contexts_;
   CudaExports exports_;
 };
 

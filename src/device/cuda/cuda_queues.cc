@@ -39,7 +39,7 @@ Queue CudaContext::make_queue() {
   own->hold = hold_;
   check(api().stream_create(&own->native, kStreamNonBlocking), "making a queue");
   void* native = own->native;
-  return {device_, native, std::move(own)};
+  return {device_, native, std::move(own), native_context()};
 }
 
 Queue CudaContext::wrap_queue(void* native, std::shared_ptr<void> owner) {
@@ -50,14 +50,14 @@ Queue CudaContext::wrap_queue(void* native, std::shared_ptr<void> owner) {
     CUcontext its = nullptr;
     check(api().stream_get_ctx(native, &its), "asking a stream for its context");
     if (its != hold_->native()) {
-      throw InvalidArgumentError("the cuda driver was given a stream that isn't of the context in which " +
-                                 to_string(device_) +
-                                 " is open: make the stream in that context (usually the primary context, which CUDA's "
-                                 "run time uses), or open the device with the context of the stream");
+      throw InvalidArgumentError("the cuda driver was given a stream of another context than that in which " +
+                                 to_string(device_) + " is open");
     }
   }
-  if (number == kCudaPerThreadStream) return Queue::of_this_thread(device_, native, std::move(owner));
-  return {device_, native, std::move(owner)};
+  if (number == kCudaPerThreadStream) {
+    return Queue::of_this_thread(device_, native, std::move(owner), native_context());
+  }
+  return {device_, native, std::move(owner), native_context()};
 }
 
 void CudaContext::order_after(const Queue& queue, const Event& event) {

@@ -20,7 +20,7 @@ namespace {
 constexpr std::string_view kName = "host";
 constexpr std::uint64_t kAlignment = 64;
 
-void check_queue(const Queue& queue) { checks::queue(kName, queue, {}); }
+void check_queue(const Queue& queue) { checks::queue(kName, queue, {Device{}}); }
 
 void check_memory(const BufferRef& memory, const char* what) {
   checks::memory(kName, memory, host_readable(memory.device.type), what);

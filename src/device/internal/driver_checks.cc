@@ -15,9 +15,11 @@ constexpr std::uint64_t kMost = std::uint64_t{1} << 48;
 
 }  // namespace
 
-void queue(std::string_view driver, const Queue& queue, const Device& device) {
-  if (queue.device() == device) return;
-  fail(driver, "given a queue of " + to_string(queue.device()) + " for work on " + to_string(device));
+void queue(std::string_view driver, const Queue& queue, const NativeContext& context) {
+  const bool same_device = queue.device() == context.device;
+  if (same_device && queue.native_context() == context.native) return;
+  fail(driver, "given a queue of " + to_string(queue.device()) + (same_device ? " in another context" : "") +
+                   " for work on " + to_string(context.device));
 }
 
 void size(std::string_view driver, std::uint64_t size) {

@@ -3,14 +3,14 @@
 #include <string>
 #include <string_view>
 
-#include "crossdock/device/queue.h"
+#include "crossdock/device/driver.h"
 #include "device/memory_handle.h"
 
 /// The checks of arguments that several drivers make. `driver` is the driver's name, for errors.
 namespace crossdock::device::checks {
 
-/// Throws InvalidArgumentError for a queue of another device than `device`.
-void queue(std::string_view driver, const Queue& queue, const Device& device);
+/// Throws InvalidArgumentError for a queue of another device or native context.
+void queue(std::string_view driver, const Queue& queue, const NativeContext& context);
 /// Throws ResourceError for more than 2^48 bytes.
 void size(std::string_view driver, std::uint64_t size);
 /// Throws InvalidArgumentError for memory that the driver can't reach, and for a null pointer to bytes. `what` names

@@ -35,7 +35,7 @@ WorkQueue& queue_of(void* native, const World& world) {
 }
 
 WorkQueue& SimContext::check_queue(const Queue& queue) const {
-  checks::queue(kName, queue, device_);
+  checks::queue(kName, queue, {device_});
   return queue_of(queue.native(), *world_);
 }
 

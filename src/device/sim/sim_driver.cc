@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "crossdock/core/error.h"
+#include "device/release_order.h"
 #include "device/sim.h"
 #include "sim_context.h"
 #include "world.h"
@@ -46,9 +47,9 @@ class Simulated final : public SimDriver {
 
   bool handles(DeviceType type) const noexcept override { return type == DeviceType::kExtDev; }
 
-  std::optional<Device> device_of_queue(void* native) const override {
+  std::optional<NativeContext> context_of_queue(void* native) const override {
     if (!world_->handles().has(native)) return std::nullopt;
-    return sim::queue_of(native, *world_).device();
+    return NativeContext{sim::queue_of(native, *world_).device()};
   }
 
   std::shared_ptr<Context> open(const Device& device, void* native_context) override {
@@ -90,16 +91,14 @@ std::optional<SimVerb> sim_verb_of(std::string_view name) noexcept {
   return static_cast<SimVerb>(found - kVerbNames.begin());
 }
 
-std::shared_ptr<const void> sim_release_clock() noexcept { return sim::release_clock(); }
-
-SimReleaseScope::SimReleaseScope(std::shared_ptr<const void> of) noexcept : of_(std::move(of)), before_(nullptr) {
-  if (of_ != nullptr) before_ = sim::set_release_clock(static_cast<const sim::Clock*>(of_.get()));
+std::shared_ptr<SimDriver> make_sim_driver(const SimOptions& options) {
+  static constexpr ReleaseHook kHook{
+      .done = []() noexcept -> std::shared_ptr<const void> { return sim::release_clock(); },
+      .set_done = [](const void* done) noexcept -> const void* {
+        return sim::set_release_clock(static_cast<const sim::Clock*>(done));
+      }};
+  install_release_hook(kHook);
+  return std::make_shared<Simulated>(options);
 }
-
-SimReleaseScope::~SimReleaseScope() {
-  if (of_ != nullptr) sim::set_release_clock(static_cast<const sim::Clock*>(before_));
-}
-
-std::shared_ptr<SimDriver> make_sim_driver(const SimOptions& options) { return std::make_shared<Simulated>(options); }
 
 }  // namespace crossdock::device

@@ -15,9 +15,9 @@ SyclQueue::~SyclQueue() {
 
 Queue SyclQueue::queue(std::shared_ptr<void> owner) const {
   std::shared_ptr<const SyclQueue> self = shared_from_this();
-  if (owner == nullptr) return {device, native, std::const_pointer_cast<SyclQueue>(std::move(self))};
+  if (owner == nullptr) return {device, native, std::const_pointer_cast<SyclQueue>(std::move(self)), native_context};
   using Both = std::pair<std::shared_ptr<const SyclQueue>, std::shared_ptr<void>>;
-  return {device, native, std::make_shared<Both>(std::move(self), std::move(owner))};
+  return {device, native, std::make_shared<Both>(std::move(self), std::move(owner)), native_context};
 }
 
 std::shared_ptr<SyclQueue> QueueTable::find_equal(const Api& api, QueueRef queue, std::size_t hash) const {
@@ -39,10 +39,11 @@ std::shared_ptr<SyclQueue> QueueTable::wrap(const std::shared_ptr<SyclLibrary>& 
   }
   auto entry = std::make_shared<SyclQueue>();
   entry->hash = hash;
-  entry->context = library->share(library->check(api.queue_context(given), "asking a queue for its context"));
+  entry->context = library->share_context(library->check(api.queue_context(given), "asking a queue for its context"));
   entry->native_device = library->share(library->check(api.queue_device(given), "asking a queue for its device"));
   const int number = library->number_of(entry->native_device.get());
   entry->device = {.type = DeviceType::kOneApi, .id = number};
+  if (entry->context != library->default_context(number)) entry->native_context = entry->context.get();
   entry->in_order = api.queue_is_in_order(given);
   entry->profiling = api.queue_has_profiling(given);
   DeviceRef whole = library->devices()[static_cast<std::size_t>(number)].get();

@@ -22,7 +22,8 @@ struct SyclQueue : std::enable_shared_from_this<SyclQueue> {
   std::shared_ptr<SyclLibrary> library;
   QueueRef native = nullptr;
   std::size_t hash = 0;
-  std::shared_ptr<OpaqueContext> context;       ///< Never null.
+  std::shared_ptr<OpaqueContext> context;       ///< Never null; shared by all queues of this context.
+  ContextRef native_context = nullptr;          ///< The same; null for the default context of the device.
   std::shared_ptr<OpaqueDevice> native_device;  ///< Never null; may be a part of the device.
   Device device;
   bool in_order = false;

@@ -20,9 +20,7 @@ SyclContext::SyclContext(std::shared_ptr<SyclLibrary> library, int number, std::
     : library_(std::move(library)),
       device_{.type = DeviceType::kOneApi, .id = number},
       device_count_(static_cast<std::int64_t>(library_->devices().size())),
-      default_context_(library_->share(
-          library_->check(api().device_context(library_->devices()[static_cast<std::size_t>(number)].get()),
-                          "looking for a device's default context"))),
+      default_context_(library_->default_context(number)),
       context_(context != nullptr ? std::move(context) : default_context_),
       native_device_(std::move(native_device)),
       deferred_(watch(library_)) {}
@@ -33,7 +31,7 @@ SyclContext::~SyclContext() {
 
 const SyclQueue& SyclContext::look_up(const Queue& queue) const {
   library_->check_fork();
-  checks::queue("sycl", queue, device_);
+  checks::queue("sycl", queue, {device_, queue.native_context()});
   return library_->queues().find(queue);
 }
 
@@ -47,7 +45,7 @@ Queue SyclContext::make_queue() {
 Queue SyclContext::wrap_queue(void* native, std::shared_ptr<void> owner) {
   library_->check_fork();
   Queue queue = library_->queues().wrap_theirs(library_, native)->queue(std::move(owner));
-  checks::queue("sycl", queue, device_);
+  checks::queue("sycl", queue, {device_, queue.native_context()});
   return queue;
 }
 

@@ -24,6 +24,7 @@ class SyclContext final : public Context {
 
   std::string_view driver_name() const noexcept override { return "sycl"; }
   Device device() const noexcept override { return device_; }
+  void* native_context() const noexcept override { return context_ == default_context_ ? nullptr : context_.get(); }
 
   // sycl_memory.cc
   Buffer allocate(std::uint64_t size, MemoryKind kind, Sharing sharing, const Queue& queue) override;

@@ -93,7 +93,7 @@ class OurDriver final : public SyclDriver {
       throw InvalidArgumentError("the sycl driver was given a context that doesn't contain the device " +
                                  to_string(device));
     }
-    auto context = library_->share(
+    auto context = library_->share_context(
         library_->check(api().context_copy(static_cast<ContextRef>(native_context)), "copying a context"));
     return std::make_shared<SyclContext>(library_, static_cast<int>(number), std::move(context), std::move(its_device));
   }

@@ -88,6 +88,23 @@ int SyclLibrary::number_of(DeviceRef device) const {
   return number;
 }
 
+std::shared_ptr<OpaqueContext> SyclLibrary::default_context(int number) {
+  DeviceRef device = devices()[static_cast<std::size_t>(number)].get();
+  return share_context(check(api_.device_context(device), "looking for a device's default context"));
+}
+
+std::shared_ptr<OpaqueContext> SyclLibrary::share_context(Owned<OpaqueContext> owned) {
+  const std::lock_guard lock(contexts_mutex_);
+  std::erase_if(contexts_, [](const auto& known) { return known.expired(); });
+  for (const std::weak_ptr<OpaqueContext>& known : contexts_) {
+    auto held = known.lock();
+    if (held != nullptr && api_.context_equal(held.get(), owned.get())) return held;
+  }
+  auto made = share(std::move(owned));
+  contexts_.push_back(made);
+  return made;
+}
+
 std::optional<MemoryKind> SyclLibrary::kind_of(const void* pointer, ContextRef context) const noexcept {
   switch (api_.pointer_type(const_cast<void*>(pointer), context)) {
     case kTypeDevice: return MemoryKind::kDevice;

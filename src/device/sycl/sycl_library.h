@@ -49,6 +49,8 @@ class SyclLibrary : public std::enable_shared_from_this<SyclLibrary> {
   /// Returns the number of a device, or of the root device that it is a part of. Throws InvalidArgumentError for a
   /// device that SYCL doesn't list.
   int number_of(DeviceRef device) const;
+  /// Returns the default context of the device `number`, which dpctl and libraries built on it use.
+  std::shared_ptr<OpaqueContext> default_context(int number);
   /// Returns the kind of the memory at an address, in a context; none if the memory isn't bound to the context.
   std::optional<MemoryKind> kind_of(const void* pointer, ContextRef context) const noexcept;
   /// Returns the device that memory of a context is bound to; null if SYCL doesn't say.
@@ -83,6 +85,9 @@ class SyclLibrary : public std::enable_shared_from_this<SyclLibrary> {
     return {owned.release(), [self = shared_from_this(), drop](Opaque* ref) { drop(ref); }};
   }
 
+  /// The same for a context. Equal contexts are one object as long as it is held, so that pointers can be compared.
+  std::shared_ptr<OpaqueContext> share_context(Owned<OpaqueContext> owned);
+
   /// Returns the queues that are held.
   QueueTable& queues() noexcept { return queues_; }
   /// Returns the memory that was allocated by this driver.
@@ -95,6 +100,8 @@ class SyclLibrary : public std::enable_shared_from_this<SyclLibrary> {
   std::vector<Owned<OpaqueDevice>> devices_;
   std::optional<ForkGuard> guard_;
   std::atomic<bool> guarded_{false};  ///< guard_ is set and may be read.
+  std::mutex contexts_mutex_;
+  std::vector<std::weak_ptr<OpaqueContext>> contexts_;  ///< Those that are shared.
   QueueTable queues_;
   Extents extents_;
 };

@@ -182,10 +182,14 @@ PointerInfo SyclContext::describe(const void* pointer) const {
   info.address = const_cast<void*>(pointer);
   info.host_accessible = true;
   if (pointer == nullptr || describe_in(default_context_.get(), device_, pointer, info)) return info;
-  if (context_ != default_context_ && describe_in(context_.get(), device_, pointer, info)) return info;
+  const auto found_in = [&](const std::shared_ptr<OpaqueContext>& context, const Device& device) {
+    if (context == default_context_ || !describe_in(context.get(), device, pointer, info)) return false;
+    info.other_context = context.get();
+    return true;
+  };
+  if (found_in(context_, device_)) return info;
   for (const std::shared_ptr<SyclQueue>& queue : library_->queues().all()) {
-    if (api().context_equal(queue->context.get(), default_context_.get())) continue;
-    if (describe_in(queue->context.get(), queue->device, pointer, info)) return info;
+    if (found_in(queue->context, queue->device)) return info;
   }
   return info;
 }

@@ -60,10 +60,20 @@ DoubleStream& own_stream(CUstream handle) {
   return stream;
 }
 
-void copy(CUdeviceptr to, CUdeviceptr from, std::size_t size, DoubleStream& stream) {
+void copy_between(CUdeviceptr to, CUdeviceptr from, std::size_t size, DoubleStream& stream) {
   if (size == 0) return;
   order_default_streams(stream);
   stream.context->backend->copy(bytes_at(to, size), bytes_at(from, size), stream.queue);
+}
+
+/// Copies within one context: its streams don't reach the device memory of others. Memory of pools is the device's.
+void copy(CUdeviceptr to, CUdeviceptr from, std::size_t size, DoubleStream& stream) {
+  for (const CUdeviceptr pointer : {to, from}) {
+    const auto* found = block_of(pointer, size);
+    if (found == nullptr || found->second.source != Source::kAlloc) continue;
+    if (found->second.context != stream.context) throw Failure{kInvalidValue};
+  }
+  copy_between(to, from, size, stream);
 }
 
 /// Copies, and waits outside the lock.
@@ -273,7 +283,7 @@ CUDA_FAKE CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdev
     };
     check(to, to_context);
     check(from, from_context);
-    copy(to, from, size, own_stream(stream));
+    copy_between(to, from, size, own_stream(stream));
   });
 }
 

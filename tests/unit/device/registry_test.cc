@@ -175,14 +175,14 @@ TEST(Registry, KnowsWhatIsOpenAlready) {
   const auto driver = std::make_shared<CountingDriver>();
   registry.add(driver);
   registry.add(std::make_shared<NamedDriver>());
-  EXPECT_EQ(registry.opened_context(*driver), nullptr);
+  EXPECT_EQ(registry.opened_context(kFour.type), nullptr);
   driver->failing = true;
   EXPECT_THROW(registry.context(kFour), ResourceError);
-  EXPECT_EQ(registry.opened_context(*driver), nullptr);
+  EXPECT_EQ(registry.opened_context(kFour.type), nullptr);
   driver->failing = false;
   const auto context = registry.context(kFour);
-  EXPECT_EQ(registry.opened_context(*driver), context);
-  EXPECT_EQ(registry.opened_context(*registry.find("named")), nullptr) << "another driver's";
+  EXPECT_EQ(registry.opened_context(kFour.type), context);
+  EXPECT_EQ(registry.opened_context(DeviceType::kCpu), nullptr) << "another driver's";
 }
 
 TEST(Registry, RefusesANameTwiceAndNothing) {

@@ -357,7 +357,7 @@ TEST_F(ArrowTensorDeviceTest, TheEventGoesBothWays) {
   slow(20ms);
   std::vector<std::int64_t> numbers(8, 7);
   RecordBatch column = column_of_tensor(
-      copy(made_tensor("int64", {8}, {8}, numbers.data()), context_, device::MemoryKind::kDevice, context_, queue_),
+      copy(made_tensor("int64", {8}, {8}, numbers.data()), {context_, device::MemoryKind::kDevice, context_, queue_}),
       BoolPolicy::kRefuse);
   ASSERT_NE(column.event.native(), nullptr);
   // The tensor is gone; its event isn't, and is still the one to wait for.

@@ -59,10 +59,10 @@ class BatchTest : public device::SimTest {
     return imported(fields, array::test::make_struct(fields, rows, offset, true));
   }
   RecordBatch to_device(const RecordBatch& batch) {
-    return copy(batch, context_, MemoryKind::kDevice, context_, queue_);
+    return copy(batch, {context_, MemoryKind::kDevice, context_, queue_});
   }
   RecordBatch to_host(const RecordBatch& batch) {
-    RecordBatch result = copy(batch, host_, MemoryKind::kHost, context_, queue_);
+    RecordBatch result = copy(batch, {host_, MemoryKind::kHost, context_, queue_});
     wait_ready(&result, *context_);
     return result;
   }
@@ -145,17 +145,19 @@ TEST_F(BatchTest, DeviceToDeviceAndBackAgain) {
   const RecordBatch batch = made(fields, 13);
   RecordBatch first = to_device(batch);
   RecordBatch imported = handed_over(std::move(first));
-  EXPECT_THAT(message_of<InvalidArgumentError>([&] { copy(imported, other, MemoryKind::kDevice, other, queue); }),
+  EXPECT_THAT(message_of<InvalidArgumentError>([&] {
+                copy(imported, {other, MemoryKind::kDevice, other, queue});
+              }),
               HasSubstr("resolve_sizes()"))
       << "the other device can't look";
   resolve_sizes(&imported, context_, queue_);
-  RecordBatch second = copy(imported, other, MemoryKind::kDevice, other, queue);
+  RecordBatch second = copy(imported, {other, MemoryKind::kDevice, other, queue});
   // The memory is freed on its own queue, which must come after what the other device reads.
   context_->order_after(queue_, second.event);
   imported = {};
   EXPECT_EQ(second.device, kOne);
   EXPECT_EQ(second.queue->device(), kOne);
-  RecordBatch third = copy(second, host_, MemoryKind::kHost, other, queue);
+  RecordBatch third = copy(second, {host_, MemoryKind::kHost, other, queue});
   wait_ready(&third, *other);
   EXPECT_EQ(text_of(std::move(third)), text_of(batch));
   second = {};
@@ -168,7 +170,7 @@ TEST_F(BatchTest, HostToHostIsOneAllocationThatOwnsItself) {
   RecordBatch batch = made({field("u", TypeId::kUtf8)}, 9);
   const std::string expected = text_of(batch);
   batch.owner = std::shared_ptr<const void>(&released, [keep = batch.owner, &released](const void*) { ++released; });
-  RecordBatch result = copy(batch, host_, MemoryKind::kHost, host_, host_->make_queue());
+  RecordBatch result = copy(batch, {host_, MemoryKind::kHost, host_, host_->make_queue()});
   batch = {};
   EXPECT_EQ(released, 1);
   EXPECT_EQ(text_of(std::move(result)), expected);
@@ -189,7 +191,7 @@ TEST_F(BatchTest, CallsDependOnTheBuffersAlone) {
     const RecordBatch imported = handed_over(on_device);
     quiet();
     driver_->reset();
-    RecordBatch result = copy(imported, host_, MemoryKind::kHost, context_, queue_);
+    RecordBatch result = copy(imported, {host_, MemoryKind::kHost, context_, queue_});
     const device::SimCounters down = driver_->counters();
     EXPECT_EQ(down.of(SimVerb::kWait), 1u) << "for all sizes at once";
     wait_ready(&result, *context_);
@@ -242,7 +244,7 @@ TEST_F(BatchTest, AsynchronousOnItsQueue) {
   EXPECT_FALSE(context_->query(on_device.event));
   EXPECT_EQ(on_device.queue->native(), queue_.native());
   // Another queue comes after it by way of the event alone.
-  RecordBatch back = copy(handed_over(on_device), host_, MemoryKind::kHost, context_, other_);
+  RecordBatch back = copy(handed_over(on_device), {host_, MemoryKind::kHost, context_, other_});
   EXPECT_FALSE(back.host_readable());
   EXPECT_THROW(handed_over(back), InvalidArgumentError) << "the CPU has no events";
   wait_ready(&back, *context_);
@@ -259,7 +261,7 @@ TEST_F(BatchTest, SourcesAreKeptUntilTheCopiesAreDone) {
   RecordBatch on_device = to_device(batch);
   batch = {};
   EXPECT_EQ(released, 0);
-  RecordBatch back = copy(on_device, host_, MemoryKind::kHost, context_, queue_);
+  RecordBatch back = copy(on_device, {host_, MemoryKind::kHost, context_, queue_});
   on_device = {};
   wait_ready(&back, *context_);
   finish(queue_);

@@ -50,7 +50,7 @@ class CopyTest : public device::SimTest {
   }
   Tensor sent(const Tensor& from) { return sent(from, queue_); }
   Tensor sent(const Tensor& from, const Queue& queue) {
-    return copy(from, context_, MemoryKind::kDevice, context_, queue);
+    return copy(from, {context_, MemoryKind::kDevice, context_, queue});
   }
   /// A view of `whole`, which was sent, with these extents and its first element there.
   static Tensor view(const Tensor& whole, std::vector<std::int64_t> shape, std::vector<std::int64_t> strides,
@@ -62,7 +62,7 @@ class CopyTest : public device::SimTest {
   }
   Tensor fetched(const Tensor& from) { return fetched(from, queue_); }
   Tensor fetched(const Tensor& from, const Queue& queue) {
-    return copy(from, host_, MemoryKind::kHost, context_, queue);
+    return copy(from, {host_, MemoryKind::kHost, context_, queue});
   }
   /// In C order; waits.
   std::vector<double> values(Tensor tensor) {
@@ -118,29 +118,31 @@ TEST_F(CopyTest, IntoMemoryThatIsThere) {
   const Tensor target = sent(source());
   const std::uint64_t allocated = calls(SimVerb::kAllocate);
   Tensor other = made_tensor("float64", {4, 6}, {48, 8}, numbers_.data() + 100);
-  const Tensor filled = copy_into(target, other, context_, other_);
+  const Tensor filled = copy_into(target, other, {context_, device::MemoryKind::kDevice, context_, other_});
   EXPECT_EQ(filled.data, target.data);
   EXPECT_EQ(filled.queue, other_);
   EXPECT_EQ(calls(SimVerb::kAllocate), allocated);
   overwrite(target, queue_);  // its own queue comes after the copy
   EXPECT_EQ(failure_of(queue_), "");
-  const Tensor again = copy_into(filled, other, context_, queue_);
+  const Tensor again = copy_into(filled, other, {context_, device::MemoryKind::kDevice, context_, queue_});
   EXPECT_EQ(values(again), values_now(other));
 }
 
 TEST_F(CopyTest, IntoMemoryThatIsThereWithGapsInTheSource) {
   const Tensor target = sent(source());
   const Tensor columns = strided({4, 6}, {16, 64}, 0);
-  EXPECT_EQ(values(copy_into(target, columns, context_, queue_)), values_now(columns));
+  EXPECT_EQ(values(copy_into(target, columns, {context_, device::MemoryKind::kDevice, context_, queue_})),
+            values_now(columns));
   const Tensor there = sent(made_tensor("float64", {40, 40}, {320, 8}, numbers_.data()));
   const Tensor part = view(there, {4, 6}, {16, 320}, 3);
-  EXPECT_EQ(values(copy_into(target, part, context_, queue_)), values_now(strided({4, 6}, {16, 320}, 3)));
+  EXPECT_EQ(values(copy_into(target, part, {context_, device::MemoryKind::kDevice, context_, queue_})),
+            values_now(strided({4, 6}, {16, 320}, 3)));
   std::vector<double> room(24);
   const Tensor host = made_tensor("float64", {4, 6}, {48, 8}, room.data());
-  const Tensor back = copy_into(host, part, context_, queue_);
+  const Tensor back = copy_into(host, part, {context_, device::MemoryKind::kDevice, context_, queue_});
   context_->wait(back.event);
   EXPECT_EQ(room, values_now(strided({4, 6}, {16, 320}, 3)));
-  copy_into(host, columns, host_, host_->make_queue());
+  copy_into(host, columns, {host_, device::MemoryKind::kDevice, host_, host_->make_queue()});
   EXPECT_EQ(room, values_now(columns));
 }
 
@@ -152,14 +154,17 @@ TEST_F(CopyTest, IntoMemoryThatDoesntFit) {
   masked.mask = std::make_shared<const Tensor>(source());
   const Tensor flat = made_tensor("float64", {24}, {8}, numbers_.data());
   const Tensor ints = made_tensor("int64", {4, 6}, {48, 8}, numbers_.data());
-  const auto into = [&](const Tensor& to, const Tensor& from) { return copy_into(to, from, context_, queue_); };
+  const auto into = [&](const Tensor& to, const Tensor& from) {
+    return copy_into(to, from, {context_, device::MemoryKind::kDevice, context_, queue_});
+  };
   EXPECT_THROW(into(read_only, source()), InvalidArgumentError);
   EXPECT_THROW(into(target, flat), InvalidArgumentError);
   EXPECT_THROW(into(target, ints), InvalidArgumentError);
   EXPECT_THROW(into(target, masked), UnsupportedError);
   EXPECT_THROW(into(view(target, {2, 3}, {96, 8}, 0), view(target, {2, 3}, {48, 8}, 0)), UnsupportedError);
   const Tensor shifted = made_tensor("float64", {4, 6}, {48, 8}, numbers_.data() + 3);
-  EXPECT_THROW(copy_into(source(), shifted, host_, host_->make_queue()), InvalidArgumentError);
+  EXPECT_THROW(copy_into(source(), shifted, {host_, device::MemoryKind::kDevice, host_, host_->make_queue()}),
+               InvalidArgumentError);
   EXPECT_THROW(into(target, view(target, {4, 6}, {-48, -8}, 23)), InvalidArgumentError);
   EXPECT_THROW(into(view(target, {2, 6}, {48, 8}, 0), view(target, {2, 6}, {48, 8}, 6)), InvalidArgumentError);
   finish(queue_);
@@ -171,9 +176,10 @@ TEST_F(CopyTest, AFailureOnTheWayIntoMemoryIsWaitedFor) {
   slow(3ms);
   driver_->fail_next(SimVerb::kRecord, 0, Error(ErrorCode::kResource, "no more"));
   const std::uint64_t waited = calls(SimVerb::kWait);
-  EXPECT_THROW(copy_into(target, source(), context_, queue_), ResourceError);
+  EXPECT_THROW(copy_into(target, source(), {context_, device::MemoryKind::kDevice, context_, queue_}), ResourceError);
   EXPECT_GT(calls(SimVerb::kWait), waited) << "what was started goes on behind its owners' backs";
-  EXPECT_EQ(values(copy_into(target, source(), context_, queue_)), values_now(source()));
+  EXPECT_EQ(values(copy_into(target, source(), {context_, device::MemoryKind::kDevice, context_, queue_})),
+            values_now(source()));
 }
 
 TEST_F(CopyTest, ArraysWithoutElementsAreOnTheQueue) {
@@ -189,9 +195,9 @@ TEST_F(CopyTest, BetweenDevices) {
   const Queue queue = second->make_queue();
   slow(3ms);
   {
-    const Tensor across = copy(sent(source()), second, MemoryKind::kDevice, second, queue, context_);
+    const Tensor across = copy(sent(source()), {second, MemoryKind::kDevice, second, queue, context_});
     EXPECT_EQ(across.device, device::kOne);
-    Tensor back = copy(across, host_, MemoryKind::kHost, second, queue);
+    Tensor back = copy(across, {host_, MemoryKind::kHost, second, queue});
     wait_ready(&back, *second);
     EXPECT_EQ(values_now(back), values_now(source()));
   }
@@ -204,7 +210,7 @@ TEST_F(CopyTest, TheSourcesQueueOnAnotherDeviceIsOrderedAfterTheCopy) {
   const Queue queue = second->make_queue();
   const Tensor there = sent(source());
   slow(3ms);
-  Tensor across = copy(there, second, MemoryKind::kDevice, second, queue, context_);
+  Tensor across = copy(there, {second, MemoryKind::kDevice, second, queue, context_});
   overwrite(there, queue_);
   wait_ready(&across, *second);
   EXPECT_EQ(failure_of(queue_), "");
@@ -212,7 +218,7 @@ TEST_F(CopyTest, TheSourcesQueueOnAnotherDeviceIsOrderedAfterTheCopy) {
 
 TEST_F(CopyTest, OnTheHostIsDoneAtOnce) {
   const std::uint64_t before = driver_->counters().total();
-  const Tensor made = copy(strided({6, 4}, {8, 48}, 0), host_, MemoryKind::kHost, host_, host_->make_queue());
+  const Tensor made = copy(strided({6, 4}, {8, 48}, 0), {host_, MemoryKind::kHost, host_, host_->make_queue()});
   EXPECT_TRUE(made.ready());
   EXPECT_FALSE(made.queue);
   EXPECT_THAT(made.strides(), ElementsAre(32, 8));
@@ -222,7 +228,7 @@ TEST_F(CopyTest, OnTheHostIsDoneAtOnce) {
 
 TEST_F(CopyTest, IntoEachKindOfMemory) {
   for (const MemoryKind kind : {MemoryKind::kDevice, MemoryKind::kHost, MemoryKind::kShared}) {
-    const Tensor made = copy(source(), context_, kind, context_, queue_);
+    const Tensor made = copy(source(), {context_, kind, context_, queue_});
     EXPECT_EQ(made.kind, kind);
     EXPECT_EQ(values(made), values_now(source()));
   }
@@ -262,7 +268,7 @@ TEST_F(CopyTest, GapsOfADeviceAreLeftOut) {
   for (const auto& one : cases) {
     const Tensor from = view(whole, one.shape, one.strides, one.first);
     const std::uint64_t copies = calls(SimVerb::kCopy);
-    const Tensor made = copy(from, context_, MemoryKind::kDevice, context_, queue_);
+    const Tensor made = copy(from, {context_, MemoryKind::kDevice, context_, queue_});
     EXPECT_EQ(calls(SimVerb::kCopy) - copies, one.runs) << array::shape_text(one.strides);
     EXPECT_TRUE(made.c_contiguous());
     EXPECT_EQ(values(made), values_now(strided(one.shape, one.strides, static_cast<std::size_t>(one.first))));
@@ -275,7 +281,7 @@ TEST_F(CopyTest, TooManyRunsGoByWayOfTheHost) {
   const Tensor whole = sent(made_tensor("float64", {4000}, {8}, many.data()));
   const Tensor from = view(whole, {2000}, {-16}, 3999);
   const std::uint64_t copies = calls(SimVerb::kCopy);
-  const Tensor made = copy(from, context_, MemoryKind::kDevice, context_, queue_);
+  const Tensor made = copy(from, {context_, MemoryKind::kDevice, context_, queue_});
   EXPECT_EQ(calls(SimVerb::kCopy) - copies, 2u) << "there in one piece, and back packed";
   EXPECT_TRUE(made.c_contiguous());
   EXPECT_EQ(made.device, from.device);
@@ -302,7 +308,7 @@ TEST_F(CopyTest, RunsAreAsLongAsTheyCanBe) {
   for (const auto& one : cases) {
     const Tensor from = view(whole, one.shape, one.strides, one.first);
     const auto before = driver_->counters();
-    const Tensor made = copy(from, context_, MemoryKind::kDevice, context_, queue_);
+    const Tensor made = copy(from, {context_, MemoryKind::kDevice, context_, queue_});
     const auto after = driver_->counters();
     EXPECT_EQ(after.of(SimVerb::kCopy) - before.of(SimVerb::kCopy), one.runs) << array::shape_text(one.strides);
     EXPECT_EQ(after.bytes_copied - before.bytes_copied, static_cast<std::uint64_t>(made.nbytes()));
@@ -428,9 +434,9 @@ TEST_F(CopyTest, ManyRunsOfOneDeviceComeToAnother) {
   const Tensor whole = made_tensor("float64", {2000, 2}, {16, 8}, numbers_.data());
   const Tensor there = view(sent(whole), {2000}, {16}, 0);
   slow(1ms);
-  Tensor across = copy(there, second, MemoryKind::kDevice, second, queue, context_);
+  Tensor across = copy(there, {second, MemoryKind::kDevice, second, queue, context_});
   EXPECT_EQ(across.device, device::kOne);
-  Tensor back = copy(across, host_, MemoryKind::kHost, second, queue);
+  Tensor back = copy(across, {host_, MemoryKind::kHost, second, queue});
   wait_ready(&back, *second);
   EXPECT_EQ(values_now(back), values_now(strided({2000}, {16}, 0)));
   device::Event end = second->record(queue);
@@ -569,7 +575,7 @@ TEST_P(CopyFailureTest, LeavesNoMemoryUnderWorkAndNoneBehind) {
     driver_->fail_next(GetParam(), after, ResourceError("no more"));
     bool failed = false;
     try {
-      const Tensor made = copy(part, context_, MemoryKind::kDevice, context_, other_);
+      const Tensor made = copy(part, {context_, MemoryKind::kDevice, context_, other_});
     } catch (const ResourceError& error) {
       EXPECT_STREQ(error.what(), "no more");
       failed = true;

@@ -368,7 +368,7 @@ TEST_P(CudaArrayTest, TheProducersStreamComesAfterTheConsumersWork) {
   slow_down();
   fill('1');
   device::Queue mine = context_->make_queue();
-  Tensor made = copy(imported(stream()), context_, MemoryKind::kDevice, context_, mine);
+  Tensor made = copy(imported(stream()), {context_, MemoryKind::kDevice, context_, mine});
   fill('2');
   std::string bytes(256, '?');
   context_->copy({.data = bytes.data(), .size = 256, .device = {}, .kind = MemoryKind::kHost, .read_only = false},
@@ -397,7 +397,7 @@ TEST_P(CudaArrayTest, ThePerThreadStreamOfAnotherThread) {
   EXPECT_EQ(read_on(*shown.queue), std::string(256, 't'));
   // A stream that can't be named here can't be ordered after the copy: that is waited for.
   const device::Queue mine = context_->make_queue();
-  const Tensor made = copy(*imported_there, context_, MemoryKind::kDevice, context_, mine);
+  const Tensor made = copy(*imported_there, {context_, MemoryKind::kDevice, context_, mine});
   EXPECT_TRUE(context_->query(made.event));
   EXPECT_FALSE(made.queue->thread_bound());
 }
@@ -407,7 +407,7 @@ TEST_P(CudaArrayTest, CopiesOnThePerThreadStreamGoWithAnyThread) {
   const device::Queue own = context_->wrap_queue(reinterpret_cast<void*>(std::uintptr_t{2}), nullptr);
   Tensor source = imported(std::nullopt);
   cuda_->run("cuMemsetD8Async", pointer_, static_cast<unsigned char>('c'), std::size_t{256}, own.native());
-  auto made = std::make_unique<Tensor>(copy(source, context_, MemoryKind::kDevice, context_, own));
+  auto made = std::make_unique<Tensor>(copy(source, {context_, MemoryKind::kDevice, context_, own}));
   auto fresh = std::make_unique<Tensor>(
       empty(array::parse_element_type("int8"), std::vector<std::int64_t>{256}, context_, MemoryKind::kDevice, own));
   EXPECT_FALSE(made->queue->thread_bound()) << "what lasts is on a queue that any thread may name";
@@ -429,7 +429,7 @@ TEST_P(CudaArrayTest, CopiesOnThePerThreadStreamGoWithAnyThread) {
 TEST_P(CudaArrayTest, WhatGoesOnItsOwnThreadComesAfterItsOwnStreamsWork) {
   slow_down();
   const device::Queue own = context_->wrap_queue(reinterpret_cast<void*>(std::uintptr_t{2}), nullptr);
-  auto made = std::make_unique<Tensor>(copy(imported(std::nullopt), context_, MemoryKind::kDevice, context_, own));
+  auto made = std::make_unique<Tensor>(copy(imported(std::nullopt), {context_, MemoryKind::kDevice, context_, own}));
   cuda_->run("cuMemsetD8Async", reinterpret_cast<std::uint64_t>(made->data), static_cast<unsigned char>('o'),
              std::size_t{256}, own.native());
   made.reset();

@@ -38,15 +38,15 @@ class ForeignStreamTest : public device::SimTest {
 
 TEST_F(ForeignStreamTest, IsOfTheDeviceThatItWasMadeOn) {
   const Queue theirs = driver_->open(device::kOne)->make_queue();
-  EXPECT_EQ(wrap_stream(theirs.native(), device::kZero, nullptr, drivers_), theirs);
-  EXPECT_EQ(wrap_stream(queue_.native(), device::kOne, nullptr, drivers_), queue_);
+  EXPECT_EQ(wrap_stream(theirs.native(), {device::kZero}, nullptr, drivers_), theirs);
+  EXPECT_EQ(wrap_stream(queue_.native(), {device::kOne}, nullptr, drivers_), queue_);
 }
 
 TEST_F(ForeignStreamTest, WhatTheDriverCantTellIsOfTheOtherDevice) {
-  EXPECT_EQ(wrap_stream(nullptr, Device{}, nullptr, drivers_).device(), Device{});
+  EXPECT_EQ(wrap_stream(nullptr, {Device{}}, nullptr, drivers_).device(), Device{});
   int made_up = 0;
-  EXPECT_THROW(wrap_stream(&made_up, device::kZero, nullptr, drivers_), InvalidArgumentError);
-  EXPECT_THROW(wrap_stream(&made_up, kFirst, nullptr, drivers_), UnsupportedError);
+  EXPECT_THROW(wrap_stream(&made_up, {device::kZero}, nullptr, drivers_), InvalidArgumentError);
+  EXPECT_THROW(wrap_stream(&made_up, {kFirst}, nullptr, drivers_), UnsupportedError);
   EXPECT_THROW(wrap_cuda_stream(1, kFirst, nullptr, drivers_), UnsupportedError);
 }
 
@@ -56,6 +56,9 @@ class ForeignCudaStream : public CudaTargetTest {
     CudaTargetTest::SetUp();
     if (IsSkipped()) return;
     drivers_.add(driver_);
+  }
+  std::uint64_t retained() const {
+    return cuda_->calls("cuDevicePrimaryCtxRetain") - cuda_->calls("cuDevicePrimaryCtxRelease_v2");
   }
   bool two() const { return driver_->devices().size() > 1; }
   /// What another library does on a device, with its primary context current.
@@ -89,8 +92,8 @@ TEST_P(ForeignCudaStream, IsOfTheDeviceThatItWasMadeOn) {
       void* there = cuda_->make_stream();
       EXPECT_EQ(wrapped(there).device(), kSecond);
       EXPECT_EQ(wrapped(here).device(), kFirst) << "whichever is current";
-      EXPECT_EQ(wrap_stream(here, kSecond, nullptr, drivers_).device(), kFirst);
-      EXPECT_EQ(wrap_stream(there, kFirst, nullptr, drivers_).device(), kSecond);
+      EXPECT_EQ(wrap_stream(here, {kSecond}, nullptr, drivers_).device(), kFirst);
+      EXPECT_EQ(wrap_stream(there, {kFirst}, nullptr, drivers_).device(), kSecond);
       EXPECT_EQ(wrapped(there, kFirst).device(), kSecond) << "the handle says it";
       // A thread that uses no device of its own
       std::thread([&] { EXPECT_EQ(wrapped(there).device(), kSecond); }).join();
@@ -104,10 +107,10 @@ TEST_P(ForeignCudaStream, OpensNoOtherDevice) {
   if (!on_fake() || !two()) GTEST_SKIP() << "needs a second device, and to see what is retained";
   on(1, [&] {
     void* there = cuda_->make_stream();
-    const std::uint64_t before = cuda_->calls("cuDevicePrimaryCtxRetain");
-    EXPECT_EQ(wrap_stream(there, kFirst, nullptr, drivers_).device(), kSecond);
+    const std::uint64_t before = retained();
+    EXPECT_EQ(wrap_stream(there, {kFirst}, nullptr, drivers_).device(), kSecond);
     EXPECT_EQ(wrapped(there).device(), kSecond);
-    EXPECT_EQ(cuda_->calls("cuDevicePrimaryCtxRetain"), before + 1);
+    EXPECT_EQ(retained(), before + 1) << "by the registry, for the second device";
     cuda_->run("cuStreamDestroy_v2", there);
   });
 }
@@ -118,7 +121,7 @@ TEST_P(ForeignCudaStream, WithoutACurrentContextAnOpenOneIsAsked) {
   on(0, [&] { stream = cuda_->make_stream(); });
   const auto open = drivers_.context(kFirst);
   const std::uint64_t before = cuda_->calls("cuCtxPushCurrent_v2");
-  EXPECT_EQ(driver_->device_of_queue(stream), kFirst);
+  EXPECT_EQ(driver_->context_of_queue(stream)->device, kFirst);
   EXPECT_EQ(cuda_->calls("cuCtxPushCurrent_v2"), before + 1);
   EXPECT_EQ(cuda_->current(), nullptr) << "the thread is left as it was";
   on(0, [&] { cuda_->run("cuStreamDestroy_v2", stream); });
@@ -138,7 +141,7 @@ TEST_P(ForeignCudaStream, DefaultStreamsAreOfTheDeviceThatIsSaidElseCurrent) {
     EXPECT_THAT(refused(handle), HasSubstr("make a context of that device current"));
     EXPECT_EQ(wrap_cuda_stream(handle, last, nullptr, drivers_).device(), last);
   }
-  EXPECT_EQ(driver_->current_device(), std::nullopt);
+  EXPECT_FALSE(driver_->current_context());
   EXPECT_THROW(wrap_cuda_stream(1, Device{DeviceType::kCuda, 1000}, nullptr, drivers_), NotFoundError);
 }
 
@@ -155,12 +158,24 @@ TEST_P(ForeignCudaStream, WhatIsNoStream) {
   EXPECT_THAT(refused(number(stream)), HasSubstr("was destroyed, or is not a stream"));
 }
 
-TEST_P(ForeignCudaStream, OfAnotherContextThanTheOneThatIsOpen) {
-  void* foreign = cuda_->make_context(0);
+TEST_P(ForeignCudaStream, IsOfItsOwnContext) {
+  void* theirs = cuda_->make_context(0);
   void* stream = cuda_->make_stream();
-  EXPECT_THAT(refused(number(stream)), HasSubstr("make the stream in that context"));
+  {
+    const Queue queue = wrapped(stream);
+    EXPECT_EQ(queue.device(), kFirst);
+    EXPECT_EQ(queue.native_context(), theirs);
+    const auto context = drivers_.context(queue);
+    EXPECT_EQ(context->native_context(), theirs);
+    EXPECT_NE(context, drivers_.context(kFirst));
+    EXPECT_EQ(context, drivers_.context(wrapped(stream))) << "one for each native context";
+    context->wait(context->record(queue));
+    // A default stream is that of the context that is current.
+    EXPECT_EQ(wrapped(nullptr).native_context(), theirs);
+    EXPECT_EQ(wrapped(nullptr, kFirst).native_context(), nullptr);
+  }
   cuda_->run("cuStreamDestroy_v2", stream);
-  cuda_->run("cuCtxDestroy_v2", foreign);
+  cuda_->run("cuCtxDestroy_v2", theirs);
 }
 
 CROSSDOCK_ON_CUDA(ForeignCudaStream);

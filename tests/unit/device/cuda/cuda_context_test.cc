@@ -169,7 +169,7 @@ TEST_P(CudaContext, WorksInAContextThatItIsGiven) {
     EXPECT_EQ(in, out);
     EXPECT_EQ(context->describe(buffer.data()).context, foreign);
     EXPECT_THAT(message_of<InvalidArgumentError>([&] { context_->wrap_queue(stream, nullptr); }),
-                HasSubstr("isn't of the context"));
+                HasSubstr("of another context"));
   }
   cuda_->run("cuStreamDestroy_v2", stream);
   if (driver_->devices().size() > 1) {
@@ -412,8 +412,8 @@ TEST_P(CudaContext, BelongsToTheProcessThatStartedIt) {
     };
     expect_fork_error([&] { driver_->devices(); });
     expect_fork_error([&] { driver_->open(context_->device()); });
-    expect_fork_error([&] { driver_->current_device(); });
-    expect_fork_error([&] { driver_->device_of_queue(context_.get()); });
+    expect_fork_error([&] { driver_->current_context(); });
+    expect_fork_error([&] { driver_->context_of_queue(context_.get()); });
     expect_fork_error([&] { allocate(8); });
     expect_fork_error([&] { context_->describe(buffer.data()); });
     expect_fork_error([&] { context_->make_queue(); });

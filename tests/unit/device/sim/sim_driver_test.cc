@@ -77,13 +77,13 @@ TEST(SimDriver, TellsAQueuesDevice) {
   void* ended = nullptr;
   {
     const Queue second = driver->open(kOne)->make_queue();
-    EXPECT_EQ(driver->device_of_queue(first.native()), kZero);
-    EXPECT_EQ(driver->device_of_queue(second.native()), kOne);
+    EXPECT_EQ(driver->context_of_queue(first.native())->device, kZero);
+    EXPECT_EQ(driver->context_of_queue(second.native())->device, kOne);
     ended = second.native();
   }
-  EXPECT_EQ(driver->device_of_queue(ended), std::nullopt);
-  EXPECT_EQ(driver->device_of_queue(nullptr), std::nullopt);
-  EXPECT_EQ(driver->current_device(), std::nullopt) << "there is no such thing";
+  EXPECT_FALSE(driver->context_of_queue(ended));
+  EXPECT_FALSE(driver->context_of_queue(nullptr));
+  EXPECT_FALSE(driver->current_context()) << "there is no such thing";
 }
 
 TEST(SimDriver, OpensNoOtherDeviceAndNoNativeContext) {

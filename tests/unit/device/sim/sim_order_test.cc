@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "device/memory_handle.h"
+#include "device/release_order.h"
 #include "support/failing_allocations.h"
 #include "unit/device/sim/support.h"
 
@@ -265,7 +266,7 @@ TEST_F(SimOrderTest, WhatAQueueLetsGoOfMayGoLaterAndElsewhere) {
   context_->free(Buffer(elsewhere, std::shared_ptr<void>(shared.get(),
                                                          [late, shared](void*) {
                                                            const std::lock_guard lock(late->mutex);
-                                                           late->after = sim_release_clock();
+                                                           late->after = release_order();
                                                            late->buffer = shared;
                                                          })),
                  other_);
@@ -274,10 +275,10 @@ TEST_F(SimOrderTest, WhatAQueueLetsGoOfMayGoLaterAndElsewhere) {
     gone = late->buffer != nullptr;
   }
   {
-    const SimReleaseScope scope(late->after);
+    const ReleaseScope scope(late->after);
     context_->free(std::move(*late->buffer), queue_);
   }
-  EXPECT_EQ(sim_release_clock(), nullptr);
+  EXPECT_EQ(release_order(), nullptr);
   EXPECT_EQ(failure_of(queue_), "");
   EXPECT_THAT(driver_->faults(), IsEmpty());
 }
