@@ -34,7 +34,7 @@ LAYERS = {
 
 # Parts of a layer that must not know each other. What lies in none of them is the layer's own, for all.
 PARTS = {
-    "device": {"host", "sim", "cuda", "sycl", "hip"},
+    "device": {"host", "sim", "cuda", "sycl", "rocm"},
     "transport": {"memory", "shm", "tcp", "ucx", "fabric"},
 }
 # Only these layers may name a part of another layer; the others get it through the layer's interface.

@@ -89,6 +89,14 @@ void set_row_major(Tensor* tensor, const char* where) {
   }
 }
 
+void Tensor::advance(std::int64_t bytes) noexcept {
+  if (device::has_addresses(device.type)) {
+    data = moved_by(data, bytes);
+  } else {
+    byte_offset += static_cast<std::uint64_t>(bytes);
+  }
+}
+
 void check_tensor(Tensor* tensor, const char* where) {
   const ByteRange range = byte_range(*tensor, where);
   if (range.highest == range.lowest) {
@@ -154,10 +162,8 @@ Tensor slice(const Tensor& tensor, std::span<const Slice> slices) {
   if (empty || tensor.data == nullptr) {
     view.data = nullptr;
     view.byte_offset = 0;
-  } else if (device::has_addresses(tensor.device.type)) {
-    view.data = moved_by(tensor.data, offset);
   } else {
-    view.byte_offset = tensor.byte_offset + static_cast<std::uint64_t>(offset);
+    view.advance(offset);
   }
   if (tensor.mask) view.mask = std::make_shared<const Tensor>(slice(*tensor.mask, slices));
   return view;

@@ -11,6 +11,15 @@
 
 namespace crossdock::device {
 
+namespace {
+
+bool has_device(const Driver& driver, const Device& device) {
+  const std::vector<Device> devices = driver.devices();
+  return std::ranges::find(devices, driver.owning_device(device)) != devices.end();
+}
+
+}  // namespace
+
 /// One driver that was looked for; `driver` is null if it wasn't found.
 struct DriverRegistry::Entry {
   std::string name;
@@ -28,7 +37,7 @@ struct DriverRegistry::Opened {
   /// Returns the context, opened if it isn't yet. Call it with the lock held.
   const std::shared_ptr<Context>& open(const DriverRegistry& registry, const Device& device) {
     if (context == nullptr) {
-      const std::shared_ptr<Driver> driver = registry.for_type(device.type);
+      const std::shared_ptr<Driver> driver = registry.for_device(device);
       context = driver->open(driver->owning_device(device));
     }
     return context;
@@ -93,6 +102,16 @@ std::shared_ptr<Driver> DriverRegistry::for_type(DeviceType type) const {
   throw UnsupportedError(what);
 }
 
+std::shared_ptr<Driver> DriverRegistry::for_device(const Device& device) const {
+  std::shared_ptr<Driver> first = for_type(device.type);
+  for (const Entry& entry : entries_) {
+    if (entry.driver == nullptr || entry.driver == first || !entry.driver->handles(device.type)) continue;
+    if (has_device(*first, device)) break;
+    if (has_device(*entry.driver, device)) return entry.driver;
+  }
+  return first;
+}
+
 std::vector<Device> devices_of(const Driver& driver, std::string* why) {
   try {
     std::vector<Device> devices = driver.devices();
@@ -136,14 +155,14 @@ std::shared_ptr<Context> DriverRegistry::context(const Device& device) const {
 }
 
 std::shared_ptr<Context> DriverRegistry::context(const Device& device, void* native_context) const {
-  if (native_context == nullptr || !for_type(device.type)->one_context_each()) return context(device);
+  if (native_context == nullptr || !for_device(device)->one_context_each()) return context(device);
   const std::shared_ptr<Opened> entry = opened(device);
   const std::lock_guard lock(entry->mutex);
   std::erase_if(entry->others, [](const auto& other) { return other.second.expired(); });
   std::weak_ptr<Context>& known = entry->others[native_context];
   std::shared_ptr<Context> context = known.lock();
   if (context == nullptr) {
-    const std::shared_ptr<Driver> driver = for_type(device.type);
+    const std::shared_ptr<Driver> driver = for_device(device);
     known = context = driver->open(driver->owning_device(device), native_context);
   }
   return context;
@@ -194,7 +213,8 @@ Queue DriverRegistry::default_queue(const Device& device) const {
 
 Queue DriverRegistry::queue_in(const Device& device, void* native_context) const {
   if (native_context == nullptr) return default_queue(device);
-  const std::shared_ptr<Driver> driver = for_type(device.type);
+  const std::shared_ptr<Driver> driver = for_device(device);
+  if (driver->one_context_each()) return context(device, native_context)->make_queue();
   return driver->open(driver->owning_device(device), native_context)->make_queue();
 }
 

@@ -265,12 +265,7 @@ Tensor tensor_of_column(const RecordBatch& given, BoolPolicy bools) {
     static_cast<device::Memory&>(tensor) = column;
     tensor.kind = device::kind_of(tensor.device.type);
     tensor.data = const_cast<void*>(values.data);
-    const std::int64_t offset = first * tensor.type.itemsize();
-    if (!device::has_addresses(tensor.device.type)) {
-      tensor.byte_offset = static_cast<std::uint64_t>(offset);
-    } else if (tensor.data != nullptr) {
-      tensor.data = moved_by(tensor.data, offset);
-    }
+    if (tensor.data != nullptr) tensor.advance(first * tensor.type.itemsize());
     tensor.read_only = true;
   }
   set_extents(&tensor, column.num_rows, rows.shape);

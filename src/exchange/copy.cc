@@ -129,15 +129,11 @@ Tensor copy_on_device(const Tensor& from, const CopyPlan& plan, const OwningQueu
   // From here on, after a throw, the memory is freed only after the work that was started.
   made.owner = owned_on_queue(std::move(target), executor, owning);
   const std::shared_ptr<const void> source = keep_on_queue(from, executor, owning);
-  try {
+  start_work(*executor, queue, [&] {
     made.set_queue(executor, queue, start_copies(from, place, *executor, queue));
     order_producer_after(from, made.event, *executor, queue);
     owning.order_caller_after(made.event);
-  } catch (...) {
-    // The source's owner doesn't know of the work that was started, so it must not continue before that work is done.
-    wait_for_all(*executor, queue);
-    throw;
-  }
+  });
   return made;
 }
 
@@ -167,9 +163,11 @@ Tensor packed_through_host(const Tensor& from, const ContextPtr& executor, const
   // If a call throws, the queue keeps both until it is done with them.
   const auto target = owned_on_queue(device::Buffer(place, bytes), executor, owning);
   const auto source = keep_on_queue(from, executor, owning);
-  executor->copy(place, spanned_memory(from), queue);
-  device::Event copied = executor->record(queue);
-  executor->wait(copied);
+  executor->wait(start_work(*executor, queue, [&] {
+    device::Event copied = executor->copy_recorded(place, spanned_memory(from), queue);
+    order_producer_after(from, copied, *executor, queue);
+    return copied;
+  }));
   Tensor view = from;
   view.device = {};
   view.data = bytes.get() - range.lowest;
@@ -290,19 +288,14 @@ Tensor copy_into(const Tensor& to, const Tensor& from, const CopyPlan& plan) {
   place.read_only = false;
   const auto target_kept = keep_on_queue(to, executor, owning);
   const auto source_kept = keep_on_queue(few, executor, owning);
-  device::Event copied;
-  try {
-    copied = start_copies(few, place, *executor, queue);
+  keep_queue(&made);
+  start_work(*executor, queue, [&] {
+    device::Event copied = start_copies(few, place, *executor, queue);
     order_producer_after(few, copied, *executor, queue);
     order_producer_after(to, copied, *executor, queue);
     owning.order_caller_after(copied);
-  } catch (...) {
-    // Neither owner knows of the work that was started, so they must not continue before that work is done.
-    wait_for_all(*executor, queue);
-    throw;
-  }
-  keep_queue(&made);
-  made.set_queue(executor, queue, std::move(copied));
+    made.set_queue(executor, queue, std::move(copied));
+  });
   return made;
 }
 

@@ -118,14 +118,10 @@ Tensor view_dlpack(const DLTensor& dl, std::uint64_t flags) {
     array::set_row_major(&tensor, kWhere);
   }
   tensor.data = dl.data;
-  tensor.byte_offset = dl.byte_offset;
-  if (dl.byte_offset != 0 && dl.data != nullptr && device::has_addresses(tensor.device.type)) {
-    if (dl.byte_offset > UINTPTR_MAX - reinterpret_cast<std::uintptr_t>(dl.data)) {
-      throw InvalidDataError(std::string(kWhere) + ": its byte_offset overflows");
-    }
-    tensor.data = moved_by(dl.data, static_cast<std::int64_t>(dl.byte_offset));
-    tensor.byte_offset = 0;
+  if (dl.data != nullptr && dl.byte_offset > UINTPTR_MAX - reinterpret_cast<std::uintptr_t>(dl.data)) {
+    throw InvalidDataError(std::string(kWhere) + ": its byte_offset overflows");
   }
+  if (dl.data != nullptr) tensor.advance(static_cast<std::int64_t>(dl.byte_offset));
   array::check_tensor(&tensor, kWhere);
   return tensor;
 }

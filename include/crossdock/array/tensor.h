@@ -168,6 +168,9 @@ struct Tensor : device::Memory {
   CROSSDOCK_EXPORT std::int64_t size() const noexcept;    ///< Number of elements. Doesn't overflow in a checked tensor.
   CROSSDOCK_EXPORT std::int64_t nbytes() const noexcept;  ///< size() times the bytes of one element.
 
+  /// Moves the first element by that many bytes: the address, or the offset from the handle.
+  CROSSDOCK_EXPORT void advance(std::int64_t bytes) noexcept;
+
   /// True if the elements are in C order without gaps; dimensions of one element may have any stride. True if there is
   /// no element.
   CROSSDOCK_EXPORT bool c_contiguous() const noexcept;

@@ -51,9 +51,12 @@ class CROSSDOCK_EXPORT DriverRegistry {
   std::vector<std::string> names() const;
   /// Returns a number that changes whenever the devices of a driver change. A choice among them may then be made again.
   std::uint64_t devices_version() const noexcept;
-  /// Returns the driver for memory of this type. Throws UnsupportedError, which lists the drivers and the libraries
-  /// that were tried.
+  /// Returns the driver for memory of this type, the first of several. Throws UnsupportedError, which lists the drivers
+  /// and the libraries that were tried.
   std::shared_ptr<Driver> for_type(DeviceType type) const;
+  /// Returns the driver for memory of this device: of several for its type, the first that has the device, or else the
+  /// first of all. Throws as for_type(), and as Driver::devices() if there are several.
+  std::shared_ptr<Driver> for_device(const Device& device) const;
   /// Returns the reports of all drivers that were looked for, in that order.
   std::vector<DriverReport> reports() const;
 

@@ -48,7 +48,8 @@ void Allocation::free_to_pool() noexcept {
   // The pool must not reuse the memory before this allocation was reached in its own stream.
   const bool ordered = stream != nullptr && api.stream_wait_event(stream, allocated_, 0) == kSuccess &&
                        api.mem_free_async(pointer_, stream) == kSuccess;
-  if (!ordered && api.event_synchronize(allocated_) == kSuccess) api.mem_free(pointer_);
+  // Without an order, waits for all work, also that of a stream that was destroyed.
+  if (!ordered && api.ctx_synchronize() == kSuccess) api.mem_free(pointer_);
   api.event_destroy(allocated_);
 }
 

@@ -90,6 +90,7 @@ constexpr std::uint64_t kProcAddressLegacyStream = 1;
   F(ctx_get_current, "cuCtxGetCurrent", 4000, "cuCtxGetCurrent", (CUcontext*))                                       \
   F(ctx_push_current, "cuCtxPushCurrent", 4000, "cuCtxPushCurrent_v2", (CUcontext))                                  \
   F(ctx_pop_current, "cuCtxPopCurrent", 4000, "cuCtxPopCurrent_v2", (CUcontext*))                                    \
+  F(ctx_synchronize, "cuCtxSynchronize", 2000, "cuCtxSynchronize", ())                                               \
   F(ctx_get_device, "cuCtxGetDevice", 2000, "cuCtxGetDevice", (CUdevice*))                                           \
   F(mem_alloc, "cuMemAlloc", 3020, "cuMemAlloc_v2", (CUdeviceptr*, std::size_t))                                     \
   F(mem_free, "cuMemFree", 3020, "cuMemFree_v2", (CUdeviceptr))                                                      \

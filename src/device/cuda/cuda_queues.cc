@@ -2,6 +2,7 @@
 
 #include "crossdock/core/error.h"
 #include "cuda_context.h"
+#include "device/leak.h"
 
 namespace crossdock::device::cuda {
 
@@ -111,11 +112,15 @@ void CudaContext::wait(const Event& event) {
 
 DeferredFreeList::Watch CudaContext::watch(const std::shared_ptr<ContextHold>& hold) {
   return {
-      .over = [hold](const Event& event) { return hold->api().event_query(handle_of(event)) != kNotReady; },
+      .over =
+          [hold](const Event& event) {
+            const CUresult result = hold->api().event_query(handle_of(event));
+            return result != kNotReady && !of_the_call(result);
+          },
       .wait =
           [hold](const Event& event) {
             const Current current(hold->library(), hold->native());
-            hold->api().event_synchronize(handle_of(event));
+            if (of_the_call(hold->api().event_synchronize(handle_of(event)))) hold->api().ctx_synchronize();
           },
       .in_child = [hold] { return hold->library().in_child(); },
   };
@@ -128,8 +133,10 @@ void CudaContext::defer_free(std::shared_ptr<void> owner, const Queue& queue) {
   } catch (const std::exception&) {  // no memory for an event
   }
   if (done.native() == nullptr) {
-    // Or the stream accepts no more work: it is broken, or not of this context. Later calls with it report that.
-    api().stream_synchronize(queue.native());
+    // Or the stream accepts no more work: it is broken, destroyed, or not of this context. Later calls report that.
+    CUresult result = api().stream_synchronize(queue.native());
+    if (of_the_call(result)) result = api().ctx_synchronize();
+    if (of_the_call(result)) leak(std::move(owner));
     return;
   }
   deferred_.add(std::move(owner), std::move(done), queue);

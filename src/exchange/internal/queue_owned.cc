@@ -1,26 +1,13 @@
 #include "exchange/internal/queue_owned.h"
 
-#include <atomic>
 #include <exception>
-#include <new>
 #include <optional>
 #include <utility>
 
+#include "device/leak.h"
+
 namespace crossdock::exchange {
 namespace {
-
-/// Memory that can't be freed any more. It stays in a list, so that leak checkers report it as reachable.
-struct Leaked {
-  device::Buffer buffer;
-  Leaked* next;
-};
-std::atomic<Leaked*> leaked{nullptr};
-
-void leak(device::Buffer buffer) noexcept {
-  auto* const kept = new (std::nothrow) Leaked{.buffer = std::move(buffer), .next = leaked.load()};
-  while (kept != nullptr && !leaked.compare_exchange_weak(kept->next, kept)) {
-  }
-}
 
 struct QueueOwned {
   device::Buffer buffer;
@@ -41,9 +28,7 @@ struct QueueOwned {
       // The memory is still owned here, and the queue may be working on it.
     }
     if (wait_for_all(*context, queue.queue())) return;
-    // The queue takes no work and can't be waited for, so it may still access the memory. Leaking it is safe; freeing
-    // it is not.
-    leak(std::move(buffer));
+    device::leak(buffer.release());  // the queue takes no work and can't be waited for, so it may still use the memory
   }
 };
 

@@ -72,7 +72,11 @@ CUDA_FAKE void crossdockCudaFakeForget() {
 
 CUDA_FAKE void crossdockCudaFakeFail(const char* function, int nth, int result) {
   const std::lock_guard lock(state().mutex);
-  state().failures[function][state().calls[function] + static_cast<std::uint64_t>(nth)] = result;
+  if (nth == 0) {
+    state().failures.erase(function);
+  } else {
+    state().failures[function][state().calls[function] + static_cast<std::uint64_t>(nth)] = result;
+  }
 }
 
 CUDA_FAKE uint64_t crossdockCudaFakeCalls(const char* function) {

@@ -26,6 +26,7 @@ void crossdockCudaFakeReset(void);
 /// Destroys all that is alive but contexts, as the end of a primary context does.
 void crossdockCudaFakeForget(void);
 /// The `nth` call of `function` (as it is exported) from now on, 1 for the next, fails with `result` and does nothing.
+/// For 0, no call of it fails any more.
 void crossdockCudaFakeFail(const char* function, int nth, int result);
 /// Calls of `function` (as it is exported) since the last reset.
 uint64_t crossdockCudaFakeCalls(const char* function);

@@ -69,6 +69,21 @@ TEST(Registry, HasTheHostDriverByDefault) {
   EXPECT_NE(make_default_registry(), registry) << "registries are made, not shared";
 }
 
+TEST(Registry, OfTwoDriversForATypeTheFirstThatHasTheDeviceServesIt) {
+  DriverRegistry registry;
+  const auto named = std::make_shared<NamedDriver>();
+  const auto counting = std::make_shared<CountingDriver>();
+  registry.add(named);
+  registry.add(counting);
+  EXPECT_EQ(registry.for_type(DeviceType::kExtDev), named);
+  EXPECT_EQ(registry.for_device(kFour), named) << "both have it";
+  EXPECT_EQ(registry.for_device(kFive), counting);
+  EXPECT_EQ(registry.for_device({.type = DeviceType::kExtDev, .id = 6}), named) << "none has it";
+  EXPECT_NE(registry.context(kFive), nullptr);
+  EXPECT_EQ(counting->opened, 1);
+  EXPECT_THROW(registry.context(kFour), UnsupportedError);
+}
+
 TEST(Registry, ReportsWhatWasFoundAndWhatWasTried) {
   DriverRegistry registry;
   registry.add(std::make_shared<NamedDriver>(), {"libnamed.so.2: not there"});

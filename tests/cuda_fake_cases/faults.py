@@ -1,0 +1,254 @@
+"""What goes wrong while work is pending: owners and streams that go first, calls that fail, threads, forks, the end."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from ctypes import c_int, c_size_t, c_uint64, c_void_p
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.cuda_fake_cases.cuda_array import CUDA, no_faults, on_the_fake, read, two_devices
+from tests.cuda_fake_cases.pending_work import DEVICES, FILLED, HOST_WAYS, WAYS, Array, Kept
+
+import crossdock as xd
+
+__all__ = ["no_faults"]
+
+pytestmark = on_the_fake
+
+LATER: dict[str, Callable[[xd.Tensor, xd.Queue], xd.Tensor]] = {
+    "copy": lambda t, queue: t.copy(queue=queue),
+    "copy_to": lambda t, queue: t.copy_to(queue),
+    "copy_from": lambda t, queue: xd.empty((3, 4), "f4", queue=queue).copy_from(t, queue=queue),
+    "collocate": lambda t, queue: t.collocate(queue),
+    "a part": lambda t, queue: t[::-1].copy(queue=queue)[::-1],
+    "to the host": lambda t, queue: t.to("cpu", queue=queue),
+}
+
+
+@pytest.mark.parametrize("way", LATER)
+def test_an_owner_that_dies_while_its_work_is_pending(way: str) -> None:
+    kept = Kept()
+    made = LATER[way](kept.tensor, xd.Queue.new("cuda:0"))
+    del kept
+    gc.collect()
+    np.testing.assert_array_equal(read(made), FILLED)
+
+
+@pytest.mark.parametrize("way", LATER)
+def test_memory_of_our_own_that_dies_while_work_is_pending(way: str) -> None:
+    queue = xd.Queue.new("cuda:0")
+    mine = xd.asarray(np.zeros((3, 4), "f4")).to("cuda:0", queue=queue)
+    CUDA.slow_down(0.03)
+    CUDA("cuMemsetD8Async", c_uint64(mine.pointer), ctypes.c_ubyte(7), c_size_t(48), c_void_p(queue.native))
+    made = LATER[way](mine, xd.Queue.new("cuda:0"))
+    del mine, queue
+    gc.collect()
+    np.testing.assert_array_equal(read(made), FILLED)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", DEVICES)
+def test_a_stream_that_is_destroyed_before_its_array(way: str, kind: str) -> None:
+    kept = Kept(kind)
+    CUDA("cuStreamSynchronize", c_void_p(kept.stream))
+    CUDA("cuStreamDestroy_v2", c_void_p(kept.stream))
+    found: Any = None
+    try:
+        found = WAYS[way](kept.tensor)
+    except (xd.Error, BufferError, AssertionError) as error:
+        found = str(error)
+    match found:
+        case str() if way == "cuda array":  # the handle goes on as it came, and the consumer finds that it is none
+            assert "cuMemcpyAsync gave 400" in found
+        case str():
+            assert "CUDA_ERROR_INVALID_HANDLE" in found
+        case _:  # a new stream has the handle
+            np.testing.assert_array_equal(found, FILLED)
+    np.testing.assert_array_equal(read(kept.tensor.unsynchronized()), FILLED)
+
+
+@two_devices
+def test_an_event_of_another_device_is_waited_for() -> None:
+    kept = Kept()
+    CUDA("cuStreamSynchronize", c_void_p(kept.stream))
+    CUDA.slow_down(0.03)
+    there = xd.Queue.new("cuda:1")
+    far = xd.asarray(np.zeros(12, "f4")).to("cuda:1", queue=there)
+    event = far.copy(queue=there).event
+    after = kept.tensor.after(event)
+    assert event.done
+    np.testing.assert_array_equal(read(after), FILLED)
+
+
+def exports(kind: str, queue: xd.Queue | None = None) -> dict[str, Callable[[xd.Tensor], Any]]:
+    """Every way out, without calls of CUDA by the consumer. Makes a new queue each time, unless one is given."""
+
+    def on_a_queue(take: Callable[[xd.Tensor, xd.Queue], xd.Tensor]) -> Callable[[xd.Tensor], Any]:
+        return lambda t: take(t, queue or xd.Queue.new("cuda:0"))
+
+    return {
+        **{way: on_a_queue(take) for way, take in LATER.items()},
+        **(HOST_WAYS if kind != "device" else {}),
+        "wait": xd.Tensor.wait,
+        "dlpack": lambda t: t.__dlpack__(stream=1, max_version=(1, 0)),
+        "arrow": lambda t: t.__arrow_c_device_array__(),
+        "arrow on the host": lambda t: t.to_arrow().__arrow_c_array__(),
+        "read": read,
+    }
+
+
+def failure_of(take: Callable[[xd.Tensor], Any], tensor: xd.Tensor) -> str:
+    """The text of the error; empty if there was none."""
+    try:
+        take(tensor)
+    except (xd.Error, BufferError, MemoryError) as error:
+        return str(error)
+    return ""
+
+
+# Of CUDA's functions, those whose failure an export can meet.
+FAILING = (
+    "cuEventCreate",
+    "cuEventRecord",
+    "cuStreamWaitEvent",
+    "cuEventSynchronize",
+    "cuEventQuery",
+    "cuStreamCreate",
+    "cuMemAlloc_v2",
+    "cuMemAllocAsync",
+    "cuMemcpyAsync",
+    "cuMemHostAlloc",
+    "cuPointerGetAttributes",
+    "cuCtxPushCurrent_v2",
+)
+
+
+@pytest.mark.parametrize("kind", DEVICES)
+def test_each_call_fails_in_turn(kind: str) -> None:
+    """Either a way out works, or an error is raised. Afterwards nothing is lost, and the way works again."""
+    kept = Kept(kind)
+    CUDA.slow_down(0)
+    met = 0
+    for way, take in exports(kind).items():
+        take(kept.tensor)
+        before = alive()
+        for function in FAILING:
+            for nth in range(1, 20):
+                kept.array.memory.fill(7, kept.stream)
+                first = CUDA.calls(function) + nth
+                CUDA.library.crossdockCudaFakeFail(function.encode(), c_int(nth), c_int(2))
+                failure = failure_of(take, kept.tensor)
+                assert "CUDA_ERROR_OUT_OF_MEMORY" in failure or not failure, f"{way}: {function} {nth}: {failure}"
+                met += failure != ""
+                reached = CUDA.calls(function) >= first
+                CUDA.library.crossdockCudaFakeFail(function.encode(), c_int(0), c_int(0))
+                if not reached:
+                    break
+        take(kept.tensor)
+        assert alive() == before, way
+    assert met > 20
+    np.testing.assert_array_equal(read(kept.tensor), FILLED)
+
+
+def alive() -> dict[str, int]:
+    """What is alive once the work is over."""
+    gc.collect()
+    CUDA("cuCtxSynchronize")
+    xd.empty(1, device="cuda:0").wait()  # frees what is left of work that is over
+    live = CUDA.live()
+    return {name: getattr(live, name) for name in ("allocations", "streams", "contexts")}
+
+
+def test_two_threads_export_what_a_third_works_on() -> None:
+    kept = Kept()
+    CUDA.slow_down(0)
+    over = threading.Event()
+
+    def work() -> int:
+        done = 0
+        here = np.empty(12, "f4")
+        while not over.is_set():
+            arguments = (c_void_p(here.ctypes.data), c_uint64(kept.tensor.pointer), c_size_t(48))
+            CUDA.on(0, "cuMemcpyAsync", *arguments, c_void_p(kept.stream))
+            done += 1
+        CUDA.on(0, "cuStreamSynchronize", c_void_p(kept.stream))
+        return done
+
+    def export() -> Array:
+        CUDA("cuCtxPushCurrent_v2", CUDA.contexts[0])
+        return np.stack([WAYS[way](kept.tensor) for way in ("to cpu", "dlpack", "copy", "arrow") for _ in range(20)])
+
+    with ThreadPoolExecutor(3) as threads:
+        worker = threads.submit(work)
+        exports = [threads.submit(export) for _ in range(2)]
+        try:
+            found = [one.result() for one in exports]
+        finally:
+            over.set()
+        assert worker.result() > 0
+    for values in found:
+        np.testing.assert_array_equal(values, np.broadcast_to(FILLED, (80, 3, 4)))
+
+
+@pytest.mark.parametrize("kind", DEVICES)
+def test_a_fork_while_work_is_pending(kind: str) -> None:
+    """The child is told that it has no CUDA, and nothing there waits or is freed. The parent goes on."""
+    kept = Kept(kind)
+    queue = xd.Queue.new("cuda:0")
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            for way, take in exports(kind, queue).items():
+                assert "fork" in failure_of(take, kept.tensor), way
+            del kept, take
+            gc.collect()
+            status = 0
+        except BaseException as error:
+            os.write(2, f"{error!r}\n".encode())
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    np.testing.assert_array_equal(read(kept.tensor), FILLED)
+
+
+ENDS = {
+    "an array that is kept": "kept = made",
+    "a copy under way": "kept = made.copy(queue=xd.Queue.new('cuda:0'))",
+    "a batch": "kept = xd.RecordBatch(pa.record_batch({'x': [1, 2]})).to('cuda:0', queue=queue)",
+    "an export": "kept = made.__dlpack__(stream=1, max_version=(1, 0))",
+    "pinned memory": "kept = made.to('cuda_host:0', queue=xd.Queue.new('cuda:0'))",
+    "a cycle": "kept = [made]; kept.append(kept); del kept",
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_the_interpreter_ends_while_work_is_pending(end: str) -> None:
+    code = f"""
+        import numpy as np
+        import pyarrow as pa
+        import crossdock as xd
+
+        queue = xd.Queue.new("cuda:0")
+        made = xd.asarray(np.arange(12.0)).to("cuda:0", queue=queue)
+        {ENDS[end]}
+        print("ends", flush=True)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env={**os.environ, "CROSSDOCK_CUDA_FAKE_DELAY_US": "50000"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ends\n", "")
