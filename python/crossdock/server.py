@@ -52,6 +52,9 @@ class Server:
     - a callable without arguments that returns one of the first three: called for each consumer, on the server's
       threads. Several of these threads may call one stream, one at a time.
 
+    The data may be on any device that Crossdock has a driver for: it is copied once, from the device into the memory
+    that is published.
+
     uri: "shm:flights" is a name that belongs to this user, and "shm:" picks a name; "shm:/run/user/1000/x.sock" is a
         path; "tcp:" picks a port of this machine's loopback; "tcp://10.0.0.1:7700", or "tcp://*:7700" for all
         addresses, serves other machines. Consumers connect to `server.uri`.
@@ -188,9 +191,9 @@ class Server:
     ) -> None:
         """Offers `source` under `name`. See `serve()` for what a source may be.
 
-        A table is read completely before this returns. It is copied once into shared memory, or not at all if it is in
-        an `Arena`, which this freezes. A live stream and a callable are read on a thread of the server when a consumer
-        asks.
+        A table is read completely before this returns. It is copied once into shared memory, also from a device, or not
+        at all if it is in an `Arena`, which this freezes. A live stream and a callable are read on a thread of the
+        server when a consumer asks.
 
         mode: "table" reads a one-shot stream completely now; "live" sends an object that could be a table batch by
             batch, to one consumer.

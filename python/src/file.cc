@@ -17,6 +17,7 @@
 #include "interrupt.h"
 #include "options.h"
 #include "producer.h"
+#include "reader.h"
 #include "types.h"
 
 namespace nb = nanobind;
@@ -151,7 +152,7 @@ void write_file(nb::handle source, const nb::bytes& path, const std::string& for
   } else if (compression) {
     throw InvalidArgumentError("compression must be \"lz4\", \"zstd\" or None, not \"" + *compression + "\"");
   }
-  auto stream = open_producer(source);
+  auto stream = on_host(open_producer(source));
   const std::string name = path_of(path);
   blocking([&](const transport::InterruptHook& hook) {
     const auto interruptible = interruptible_stream(std::move(stream), hook);

@@ -14,6 +14,7 @@
 #include "source_thread.h"
 #include "tensor/names.h"
 #include "tensor/tensor.h"
+#include "tensor/transfer.h"
 
 namespace nb = nanobind;
 
@@ -100,19 +101,6 @@ class ProducerStream final : public BatchStream {
   std::shared_ptr<BatchStream> stream_;
 };
 
-std::string type_text(device::DeviceType type) {
-  const std::string_view name = device::device_type_name(type);
-  return name.empty() ? "device type " + std::to_string(static_cast<std::int32_t>(type)) : std::string(name);
-}
-
-/// Throws UnsupportedTypeError for device memory, which can't be served yet.
-void require_cpu(device::DeviceType type) {
-  if (type == device::DeviceType::kCpu) return;
-  throw UnsupportedTypeError(
-      "this data is in memory of " + type_text(type) +
-      ", but only host memory can be served: copy it to the host first, as in crossdock.RecordBatch(data).to(\"cpu\")");
-}
-
 /// Returns true for a schema of one column of numbers, or of fixed-size lists of numbers.
 bool is_numbers(const Schema& schema) noexcept {
   const auto n_nodes = static_cast<std::int32_t>(schema.nodes().size());
@@ -143,13 +131,13 @@ nb::object method_of(nb::handle producer, PyObject* name) { return optional_attr
 /// Returns true if the object's attribute is_cpu is true. This is cheaper than a device array of host memory.
 bool says_cpu(nb::handle producer) { return method_of(producer, names::is_cpu()).ptr() == Py_True; }
 
-/// Imports an array by the method that makes no copy: __arrow_c_array__ would copy data on a device to the host.
-/// Returns nullopt if the object has neither method.
-std::optional<RecordBatch> take_array(nb::handle producer) {
+/// Imports an array by the method that makes no copy: __arrow_c_array__ would copy data on a device to the host. Tries
+/// __arrow_c_array__ first if `on_host`. Returns nullopt if the object has neither method.
+std::optional<RecordBatch> take_array(nb::handle producer, bool on_host = false) {
   const nb::object on_device = method_of(producer, names::__arrow_c_device_array__());
-  if (!on_device.is_valid() || says_cpu(producer)) {
-    if (const nb::object on_host = method_of(producer, names::__arrow_c_array__()); on_host.is_valid()) {
-      const auto [schema, array] = pair_from(on_host, "__arrow_c_array__");
+  if (!on_device.is_valid() || on_host || says_cpu(producer)) {
+    if (const nb::object host = method_of(producer, names::__arrow_c_array__()); host.is_valid()) {
+      const auto [schema, array] = pair_from(host, "__arrow_c_array__");
       ArrowArray* const c_array = array_in(array, "__arrow_c_array__");
       const array::TableSchema type = array::import_table_schema(schema_in(schema, "__arrow_c_array__"));
       ArrowDeviceArray taken = on_cpu(*c_array);
@@ -195,10 +183,10 @@ std::unique_ptr<BatchStream> device_stream(nb::handle producer) {
 }
 
 /// Makes a stream of an object with an Arrow array method, or of a list or tuple of such objects.
-std::unique_ptr<BatchStream> arrays_of(nb::handle producer) {
+std::unique_ptr<BatchStream> arrays_of(nb::handle producer, bool on_host) {
   std::vector<RecordBatch> batches;
   const auto add = [&](nb::handle object) {
-    std::optional<RecordBatch> batch = take_array(object);
+    std::optional<RecordBatch> batch = take_array(object, on_host);
     if (!batch) return false;
     batches.push_back(*std::move(batch));
     return true;
@@ -215,20 +203,33 @@ std::unique_ptr<BatchStream> arrays_of(nb::handle producer) {
   return array::make_stream(std::move(schema), std::move(batches));
 }
 
-/// Opens a stream of host memory. Tries the host method first: if the data is on a device, the producer makes the copy.
-std::unique_ptr<BatchStream> open(nb::handle producer) {
-  auto stream = host_stream(producer);
-  if (stream == nullptr) stream = device_stream(producer);
-  if (stream == nullptr) stream = arrays_of(producer);
-  require_cpu(stream->device_type());
-  return stream;
+/// Opens a stream on the data's own device, so that no copy is made. Tries the producer's methods for the host first if
+/// `on_host`.
+std::unique_ptr<BatchStream> open(nb::handle producer, bool on_host = false) {
+  auto stream = on_host ? host_stream(producer) : device_stream(producer);
+  if (stream == nullptr) stream = on_host ? device_stream(producer) : host_stream(producer);
+  return stream != nullptr ? std::move(stream) : arrays_of(producer, on_host);
 }
 
-/// Opens a stream on the data's own device, so that no copy is made.
-std::unique_ptr<BatchStream> open_anywhere(nb::handle producer) {
-  auto stream = device_stream(producer);
-  if (stream == nullptr) stream = host_stream(producer);
-  return stream != nullptr ? std::move(stream) : arrays_of(producer);
+/// Opens a stream of memory that the host can read or a driver here can copy.
+std::unique_ptr<BatchStream> open_in_reach(nb::handle producer) {
+  auto stream = open(producer);
+  const device::DeviceType type = stream->device_type();
+  if (type == device::DeviceType::kCpu) return stream;
+  const device::DriverRegistry& all = drivers();  // the readers of the stream may need them, without the GIL
+  if (device::host_reaches(type)) return stream;
+  try {
+    all.for_type(type);
+    return stream;
+  } catch (const UnsupportedError&) {
+    // The producer may copy the data to the host, unless its stream could be taken only once.
+    try {
+      stream = open(producer, true);
+    } catch (const std::exception&) {
+    }
+    if (stream->device_type() != device::DeviceType::kCpu) throw;
+    return stream;
+  }
 }
 
 /// Formats a Python exception as "ValueError: text".
@@ -245,7 +246,7 @@ std::string describe(const nb::python_error& error) {
 }  // namespace
 
 std::unique_ptr<BatchStream> open_producer(nb::handle producer) {
-  return std::make_unique<ProducerStream>(open(producer));
+  return std::make_unique<ProducerStream>(open_in_reach(producer));
 }
 
 std::unique_ptr<BatchStream> open_live(nb::handle producer) {
@@ -256,7 +257,7 @@ std::unique_ptr<BatchStream> open_live(nb::handle producer) {
 }
 
 std::unique_ptr<BatchStream> open_stream(nb::handle producer) {
-  return std::make_unique<ProducerStream>(open_anywhere(producer));
+  return std::make_unique<ProducerStream>(open(producer));
 }
 
 std::optional<RecordBatch> open_array(nb::handle producer) {

@@ -12,21 +12,22 @@
 /// Reads record batches from Python objects that implement the Arrow PyCapsule interface.
 namespace crossdock::python {
 
-/// Opens a stream of host batches from an object with an Arrow PyCapsule method, or from a list or tuple of such
-/// objects. The methods are tried in this order: __arrow_c_stream__, __arrow_c_device_stream__, __arrow_c_array__,
-/// __arrow_c_device_array__; items of a list need one of the last two. A struct array becomes a batch. Any other array
-/// becomes a table of one column, with the name in its schema. The stream and its batches may be dropped on any thread
-/// (see deferred.h). Needs the GIL; next() doesn't. Throws UnsupportedTypeError (no such method, or memory of another
-/// device), and the errors of the producer.
+/// Opens a stream of batches from an object with an Arrow PyCapsule method, or from a list or tuple of such objects.
+/// Each batch is where the object's data is, with its event; nothing is copied. The methods are tried in this order:
+/// __arrow_c_device_stream__, __arrow_c_stream__, __arrow_c_device_array__, __arrow_c_array__; items of a list need one
+/// of the last two. A struct array becomes a batch. Any other array becomes a table of one column, with the name in its
+/// schema. The stream and its batches may be dropped on any thread (see deferred.h). Needs the GIL; next() doesn't.
+/// Throws UnsupportedTypeError (no such method), and the errors of the producer.
+std::unique_ptr<array::BatchStream> open_stream(nanobind::handle producer);
+
+/// The same as open_stream(), for data that will be served or written: its memory can be read by the host, by its type,
+/// or copied by a driver. If the data is on a device without a driver, tries the methods for the host first, in which
+/// the producer copies. Throws UnsupportedError, which names the device, if it has none.
 std::unique_ptr<array::BatchStream> open_producer(nanobind::handle producer);
 
 /// The same as open_producer(), for a live source, which only the server's own threads read. Marks these threads
 /// (source_thread.h), and turns errors into RemoteError, except UnsupportedTypeError.
 std::unique_ptr<array::BatchStream> open_live(nanobind::handle producer);
-
-/// Opens a stream of batches on any device, without a copy; each batch has its event. The same as open_producer()
-/// otherwise, but tries __arrow_c_device_stream__ first.
-std::unique_ptr<array::BatchStream> open_stream(nanobind::handle producer);
 
 /// Imports one batch, on any device, from an object with __arrow_c_device_array__ or __arrow_c_array__. Prefers the
 /// first method, unless the object's attribute is_cpu is true. Returns nullopt if the object has neither. The batch may

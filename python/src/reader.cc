@@ -25,8 +25,9 @@ namespace {
 
 constexpr const char* kClosedMeanwhile = "this RecordBatchReader was closed while next() waited";
 
-/// Copies the batches of a stream to the host, for __arrow_c_stream__, which must return host memory.
-std::unique_ptr<array::BatchStream> for_the_cpu(std::unique_ptr<array::BatchStream> stream) {
+}  // namespace
+
+std::unique_ptr<array::BatchStream> on_host(std::unique_ptr<array::BatchStream> stream) {
   if (stream->device_type() == device::DeviceType::kCpu) return stream;
   const auto next = [](array::BatchStream& of) {
     std::optional<array::RecordBatch> batch = of.next();
@@ -36,8 +37,6 @@ std::unique_ptr<array::BatchStream> for_the_cpu(std::unique_ptr<array::BatchStre
   };
   return std::make_unique<DerivedStream<decltype(next)>>(std::move(stream), device::DeviceType::kCpu, next);
 }
-
-}  // namespace
 
 /// Holds `in_use_` while one thread uses `stream_`, without the GIL. The destructor closes the stream if close() was
 /// called meanwhile.
@@ -237,7 +236,7 @@ void bind_reader(nb::module_& module) {
       .def("__arrow_c_schema__", [](const PyReader& self) { return schema_capsule(*self.schema()); })
       .def(
           "__arrow_c_stream__",
-          [](PyReader& self, nb::handle /*requested_schema*/) { return stream_capsule(for_the_cpu(self.hand_over())); },
+          [](PyReader& self, nb::handle /*requested_schema*/) { return stream_capsule(on_host(self.hand_over())); },
           "requested_schema"_a.none() = nb::none(),
           "Exports the whole stream, once. Afterwards this object has only the schema. Raises ConsumedError if batches "
           "were already read by iteration. Copies batches on a device to the host, each when it is read. Ignores a "

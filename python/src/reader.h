@@ -14,6 +14,9 @@
 
 namespace crossdock::python {
 
+/// Returns the batches of a stream in host memory, each as on_host() does when it is read.
+std::unique_ptr<array::BatchStream> on_host(std::unique_ptr<array::BatchStream> stream);
+
 /// crossdock.RecordBatchReader: a session::Reader, or another library's stream. Any Python thread may close it while
 /// another thread waits in next(), and so may a signal handler that runs inside next(). After a fork it is only usable
 /// in the parent.

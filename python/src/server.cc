@@ -20,6 +20,7 @@
 #include "text.h"
 #include "transport/shm.h"
 #include "types.h"
+#include "wait.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -67,7 +68,7 @@ class PyServer {
     auto stream = open_producer(producer);
     blocking([&](const transport::InterruptHook& hook) {
       server_->publish(name, session::Source::table(interruptible_stream(std::move(stream), hook)),
-                       {.replace = replace});
+                       {.replace = replace, .wait = wait_for_event});
     });
   }
   void publish_live(const std::string& name, nb::handle producer, bool replace) {

@@ -10,9 +10,8 @@
 #include "array/sizes.h"
 #include "crossdock/array/tensor.h"
 #include "crossdock/core/error.h"
-#include "crossdock/exchange/sync.h"
+#include "exchange/batch_copy.h"
 #include "exchange/internal/batch_plan.h"
-#include "exchange/internal/queue_owned.h"
 
 namespace crossdock::exchange {
 namespace {
@@ -27,12 +26,18 @@ using device::Queue;
 
 using ContextPtr = std::shared_ptr<Context>;
 
+bool is_host(const Context& context) noexcept { return context.device().type == DeviceType::kCpu; }
+
 BufferRef memory_of(const void* data, std::uint64_t size, const Device& device) noexcept {
   return {.data = const_cast<void*>(data),
           .size = size,
           .device = device,
           .kind = device::kind_of(device.type),
           .read_only = true};
+}
+
+BufferRef memory_of(const BatchPlan::Part& part, const Device& device) noexcept {
+  return memory_of(part.from, part.size, part.on_host ? Device{} : device);
 }
 
 BufferRef host_memory(void* data, std::uint64_t size) noexcept {
@@ -48,19 +53,6 @@ Scratch make_scratch(std::uint64_t size, const ContextPtr& context, const Owning
   std::shared_ptr<std::byte[]> bytes(new std::byte[size]);
   const BufferRef memory = host_memory(bytes.get(), size);
   return {memory, owned_on_queue(device::Buffer(memory, std::move(bytes)), context, queue)};
-}
-
-/// Keeps all memory that the copies read until they are done. Makes one call of the driver for each part, so that the
-/// number of calls depends on the number of buffers and not on where they lie.
-std::vector<std::shared_ptr<const void>> keep_on_queue(const std::shared_ptr<BatchPlan>& plan, std::size_t first,
-                                                       const Device& device, const ContextPtr& context,
-                                                       const OwningQueue& queue) {
-  std::vector<std::shared_ptr<const void>> kept;
-  for (const BatchPlan::Part& part : std::span(plan->parts()).subspan(first)) {
-    const BufferRef memory = memory_of(part.from, part.size, part.on_host ? Device{} : device);
-    kept.push_back(owned_on_queue(device::Buffer(memory, plan), context, queue));
-  }
-  return kept;
 }
 
 /// Prepares a batch for planning: no pending work on host memory, sizes known, structure checked.
@@ -123,14 +115,15 @@ void resolve_sizes(RecordBatch* batch, const ContextPtr& context, const Queue& q
   for (const array::SizesAt& at : unknown) total += static_cast<std::uint64_t>(at.nbytes());
   order_on(*batch, *context, queue);
   const Scratch scratch = make_scratch(total, context, OwningQueue(context, queue));
-  std::uint64_t offset = 0;
-  for (const array::SizesAt& at : unknown) {
-    const auto size = static_cast<std::uint64_t>(at.nbytes());
-    context->copy(scratch.memory.slice(offset, size), memory_of(at.numbers, size, batch->device), queue);
-    offset += size;
-  }
-  device::Event done = context->record(queue);
-  context->wait(done);
+  context->wait(start_work(*context, queue, [&] {
+    std::uint64_t offset = 0;
+    for (const array::SizesAt& at : unknown) {
+      const auto size = static_cast<std::uint64_t>(at.nbytes());
+      context->copy(scratch.memory.slice(offset, size), memory_of(at.numbers, size, batch->device), queue);
+      offset += size;
+    }
+    return context->record(queue);
+  }));
   const auto* numbers = static_cast<const std::byte*>(scratch.memory.data);
   for (const array::SizesAt& at : unknown) {
     array::set_sizes(at, numbers);
@@ -138,68 +131,102 @@ void resolve_sizes(RecordBatch* batch, const ContextPtr& context, const Queue& q
   }
 }
 
-RecordBatch copy(const RecordBatch& from, const CopyPlan& how) {
-  const ContextPtr& to = how.to;
-  const ContextPtr& executor = how.executor;
+BatchCopy::BatchCopy(const RecordBatch& from, bool to_host, ContextPtr executor, const Queue& queue)
+    : from_(from), executor_(std::move(executor)), queue_(executor_, queue) {
   if (!device::has_addresses(from.device.type)) {
     throw UnsupportedError("memory of " + device::to_string(from.device) +
                            " has handles instead of addresses, which can't be copied here");
   }
-  const bool by_host = executor->device().type == DeviceType::kCpu;
-  const OwningQueue owning(executor, how.queue);
-  const Queue& queue = owning.queue();
-  const auto plan = std::make_shared<BatchPlan>(std::make_shared<const RecordBatch>(prepared(from, executor, queue)),
-                                                to->device().type == DeviceType::kCpu);
-  const std::size_t n_gathered = plan->lay_out(!by_host);
-  const std::vector<RecordBatch*> made = plan->made();
-  if (plan->bytes() == 0) {
-    for (RecordBatch* batch : made) {
-      batch->device = to->device();
-      batch->kind = how.kind;
-    }
-    return plan->take();
-  }
+  plan_ = std::make_shared<BatchPlan>(std::make_shared<const RecordBatch>(prepared(from, executor_, queue_.queue())),
+                                      to_host);
+  n_gathered_ = plan_->lay_out(!is_host(*executor_));
+  if (plan_->bytes() > 0 && !device::host_reaches(from.device.type)) order_on(from_, *executor_, queue_.queue());
+}
 
-  if (!device::host_reaches(from.device.type)) order_on(from, *executor, queue);
-  const bool one_queue = to->device() == executor->device();
-  device::Buffer target =
-      to->allocate(plan->bytes(), how.kind, device::Sharing::kPrivate, one_queue ? queue : to->make_queue());
-  const BufferRef place = target.ref();
-  for (BatchPlan::Part& part : plan->parts()) *part.address = static_cast<std::byte*>(place.data) + part.at;
-  RecordBatch result = plan->take();
-  const std::span<const BatchPlan::Part> parts = plan->parts();
+BatchCopy::BatchCopy(const RecordBatch& from, const device::DriverRegistry& drivers)
+    : BatchCopy(from, true, drivers.context(from.device, from.native_context),
+                drivers.queue_in(from.device, from.native_context)) {}
+
+std::uint64_t BatchCopy::bytes() const noexcept { return plan_->bytes(); }
+
+device::Event BatchCopy::start(const BufferRef& target) {
+  return start_work(*executor_, queue(), [&] { return start_copies(target); });
+}
+
+device::Event BatchCopy::start_copies(const BufferRef& target) {
+  const bool by_host = is_host(*executor_);
+  const std::span<const BatchPlan::Part> parts = plan_->parts();
+  copy_gathered(*plan_, parts.first(n_gathered_), target, executor_, queue_);
+  device::Event done;
+  for (std::size_t i = n_gathered_; i < parts.size(); ++i) {
+    const BatchPlan::Part& part = parts[i];
+    const BufferRef piece = target.slice(part.at, part.size);
+    const BufferRef its = memory_of(part, from_.device);
+    if (by_host || i + 1 < parts.size()) {
+      executor_->copy(piece, its, queue());
+    } else {
+      done = executor_->copy_recorded(piece, its, queue());
+    }
+  }
+  if (by_host) return done;
+  if (n_gathered_ == parts.size()) done = executor_->record(queue());
+  queue_.order_caller_after(done);
+  order_producer_after(from_, done, *executor_, queue());
+  return done;
+}
+
+RecordBatch BatchCopy::made(const BufferRef& target, const std::shared_ptr<const void>& owner,
+                            const device::Event* done) {
+  for (const BatchPlan::Part& part : plan_->parts()) *part.address = static_cast<std::byte*>(target.data) + part.at;
+  for (RecordBatch* batch : plan_->made()) {
+    batch->device = target.device;
+    batch->kind = target.kind;
+    batch->native_context = target.device.type == DeviceType::kCpu ? nullptr : queue().native_context();
+    batch->owner = owner;
+    if (done != nullptr) batch->set_queue(executor_, queue(), *done);
+  }
+  return plan_->take();
+}
+
+RecordBatch BatchCopy::into(device::Buffer target) && {
+  const BufferRef memory = target.ref();
+  if (bytes() == 0) return made(memory, nullptr, nullptr);
+  const bool by_host = is_host(*executor_);
   // From here on, after a throw, the memory is freed only after the work that was started.
   const std::shared_ptr<const void> owner =
-      by_host ? target.release() : owned_on_queue(std::move(target), executor, owning);
-  std::vector<std::shared_ptr<const void>> kept;
-  if (!by_host && n_gathered < parts.size()) kept = keep_on_queue(plan, n_gathered, from.device, executor, owning);
-  copy_gathered(*plan, parts.first(n_gathered), place, executor, owning);
-  device::Event done;
-  for (std::size_t i = n_gathered; i < parts.size(); ++i) {
-    const BatchPlan::Part& part = parts[i];
-    const BufferRef piece = place.slice(part.at, part.size);
-    const BufferRef its = memory_of(part.from, part.size, part.on_host ? Device{} : from.device);
-    if (by_host || i + 1 < parts.size()) {
-      executor->copy(piece, its, queue);
-    } else {
-      done = executor->copy_recorded(piece, its, queue);
-    }
+      by_host ? target.release() : owned_on_queue(std::move(target), executor_, queue_);
+  std::shared_ptr<const void> kept;  // all memory that the copies read
+  if (!by_host && n_gathered_ < plan_->parts().size()) {
+    const BufferRef first = memory_of(plan_->parts()[n_gathered_], from_.device);
+    kept = owned_on_queue(device::Buffer(first, plan_), executor_, queue_);
   }
-  if (!by_host) {
-    if (n_gathered == parts.size()) done = executor->record(queue);
-    owning.order_caller_after(done);
-    order_producer_after(from, done, *executor, queue);
+  const device::Event done = start(memory);
+  return made(memory, owner, by_host ? nullptr : &done);
+}
+
+RecordBatch BatchCopy::to_host(std::byte* memory, std::shared_ptr<const void> owner, const WaitFunction& wait) && {
+  const BufferRef target = host_memory(memory, bytes());
+  if (bytes() == 0) return made(target, nullptr, nullptr);
+  auto used = std::make_shared<std::pair<std::shared_ptr<BatchPlan>, std::shared_ptr<const void>>>(plan_, owner);
+  try {
+    wait(executor_, start(target));
+  } catch (...) {
+    owned_on_queue(device::Buffer(target, std::move(used)), executor_, queue_);  // and drops it
+    throw;
   }
-  const auto fill = [&](RecordBatch* batch) {
-    batch->device = place.device;
-    batch->kind = place.kind;
-    batch->native_context = one_queue ? queue.native_context() : nullptr;
-    batch->owner = owner;
-    if (!by_host) batch->set_queue(executor, queue, done);
-  };
-  fill(&result);
-  for (RecordBatch* dictionary : std::span(made).subspan(1)) fill(dictionary);
-  return result;
+  return made(target, owner, nullptr);
+}
+
+RecordBatch copy(const RecordBatch& from, const CopyPlan& plan) {
+  const Context& to = *plan.to;
+  BatchCopy copy(from, is_host(to), plan.executor, plan.queue);
+  device::Buffer target({.data = nullptr, .size = 0, .device = to.device(), .kind = plan.kind}, nullptr);
+  if (copy.bytes() > 0) {
+    const bool one_queue = to.device() == plan.executor->device();
+    target = plan.to->allocate(copy.bytes(), plan.kind, device::Sharing::kPrivate,
+                               one_queue ? copy.queue() : plan.to->make_queue());
+  }
+  return std::move(copy).into(std::move(target));
 }
 
 }  // namespace crossdock::exchange

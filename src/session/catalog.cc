@@ -38,7 +38,7 @@ std::shared_ptr<const PublishedTable> Catalog::publish(const std::string& name, 
   }
   auto item = std::make_shared<Item>();
   switch (source.kind()) {
-    case Source::Kind::kTable: item->table = publish_stream(*source.stream_, *options_.runtime); break;
+    case Source::Kind::kTable: item->table = publish_stream(*source.stream_, *options_.runtime, options.wait); break;
     case Source::Kind::kFile: {
       item->table = publish_file(source.path_, source.stability_, *options_.runtime, options_.limits);
       // Sealed memory may be given to all users: no second copy is needed.
@@ -170,7 +170,8 @@ std::unique_ptr<ServerStream> Catalog::open_source(const std::string& name, Item
                                      .queue_limit = options_.window,
                                      .by_value = by_value,
                                      .waker = waker,
-                                     .bytes_copied = item->bytes_copied});
+                                     .bytes_copied = item->bytes_copied,
+                                     .runtime = options_.runtime});
   ++item->consumers;
   if (item->one_shot) {
     item->consumed = true;

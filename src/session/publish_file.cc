@@ -17,7 +17,7 @@ std::shared_ptr<const PublishedTable> publish_file(const std::string& path, Stab
   ipc::Container container = ipc::read_container(*source, path, limits);
   if (container.compressed || container.endianness != ipc::Endianness::kLittle) {
     const std::unique_ptr<ipc::FileReader> decoded = open_file(path, {.limits = limits});
-    return publish_stream(*decoded, runtime, "snapshot");
+    return publish_stream(*decoded, runtime, exchange::wait_in_driver, "snapshot");
   }
 
   ByteSpan file(region->data(), region->size());

@@ -4,18 +4,28 @@
 
 #include "crossdock/core/error.h"
 #include "device/region_table.h"
-#include "session/check_schema.h"
 #include "session/dictionary_tracker.h"
 #include "session/published_table.h"
+#include "session/source_batch.h"
 
 namespace crossdock::session {
 namespace {
 
 // Finds memory for each buffer that can be passed to consumers: an arena's memory is used directly; other buffers are
-// copied into one region, which is written once.
+// copied into one region, which is written once. Batches on devices are copied into an arena made for them, because
+// their drivers need mapped memory.
 class BufferPlacer {
  public:
-  BufferPlacer(const Runtime& runtime, TableBuilder& builder) : runtime_(runtime), builder_(builder) {}
+  BufferPlacer(const Runtime& runtime, TableBuilder& builder, const exchange::WaitFunction& wait)
+      : runtime_(runtime), builder_(builder), wait_(wait) {}
+
+  // Returns a copy of a batch on a device, in normal form.
+  array::RecordBatch copied(const array::RecordBatch& batch, std::int64_t* bitmap_bytes) {
+    exchange::BatchCopy copy = plan_copy(batch, runtime_);
+    if (!from_devices_) arenas_.push_back(from_devices_ = std::make_shared<device::Arena>());
+    std::byte* const memory = from_devices_->allocate(copy.bytes());
+    return copied_to(std::move(copy), memory, from_devices_, wait_, &builder_.table().bytes_copied, bitmap_bytes);
+  }
 
   // Returns a local address. Regions are known only at the end, so arenas and the copy get their indices in the order
   // in which they are first used.
@@ -65,7 +75,7 @@ class BufferPlacer {
       buffer.address =
           device::make_address(provisional == kCopied ? index_of_copy : index_of_arena[provisional], offset);
     }
-    if (!arenas_.empty()) builder_.table().kind = "arena";
+    if (arenas_.size() > (from_devices_ ? 1 : 0)) builder_.table().kind = "arena";
   }
 
  private:
@@ -80,17 +90,19 @@ class BufferPlacer {
 
   const Runtime& runtime_;
   TableBuilder& builder_;
+  const exchange::WaitFunction& wait_;
   std::vector<std::shared_ptr<device::Arena>> arenas_;
+  std::shared_ptr<device::Arena> from_devices_;  // one of these
   std::optional<device::RegionWriter> writer_;
 };
 
 }  // namespace
 
 std::shared_ptr<const PublishedTable> publish_stream(array::BatchStream& stream, const Runtime& runtime,
-                                                     const char* kind) {
+                                                     const exchange::WaitFunction& wait, const char* kind) {
   TableBuilder builder(stream.schema());
   builder.table().kind = kind;
-  BufferPlacer placer(runtime, builder);
+  BufferPlacer placer(runtime, builder, wait);
   ipc::Encoder encoder;
   DictionaryTracker dictionaries;
   std::vector<dissociated::RemoteBuffer> buffers;
@@ -108,14 +120,22 @@ std::shared_ptr<const PublishedTable> publish_stream(array::BatchStream& stream,
   };
 
   while (std::optional<array::RecordBatch> next = stream.next()) {
-    check_schema(*next, *stream.schema());
-    const array::Offsets offsets = placer.in_arena(*next) ? array::Offsets::kKeep : array::Offsets::kFromZero;
-    const array::RecordBatch batch = array::normalized(*std::move(next), &bitmap_bytes, offsets);
+    check_announced(*next, stream);
+    array::RecordBatch batch = *std::move(next);
+    const bool on_host = wait_on_host(&batch, runtime, wait);
+    if (on_host) {
+      const array::Offsets offsets = placer.in_arena(batch) ? array::Offsets::kKeep : array::Offsets::kFromZero;
+      batch = array::normalized(std::move(batch), &bitmap_bytes, offsets);
+    } else {
+      check_structure(batch);
+    }
     dictionaries.update(batch, [&](std::int64_t id, const array::RecordBatch& given) {
-      const array::RecordBatch values = array::normalized(given, &bitmap_bytes);
+      const array::RecordBatch values =
+          on_host ? array::normalized(given, &bitmap_bytes) : placer.copied(given, &bitmap_bytes);
       place_all(values);
       builder.add(encoder.dictionary_batch(values, id, false), true, buffers, 0);
     });
+    if (!on_host) batch = placer.copied(batch, &bitmap_bytes);
     place_all(batch);
     builder.add(encoder.record_batch(batch), true, buffers, batch.num_rows);
   }

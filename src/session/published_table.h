@@ -8,6 +8,7 @@
 
 #include "crossdock/array/schema.h"
 #include "crossdock/array/stream.h"
+#include "crossdock/exchange/sync.h"
 #include "crossdock/session/runtime.h"
 #include "crossdock/session/source.h"
 #include "device/region.h"
@@ -82,9 +83,10 @@ class TableBuilder {
 };
 
 /// Reads the whole stream. Buffers in an arena of `runtime` stay in their memory, and the arena is frozen; all other
-/// buffers are copied once, into one region. Throws ArenaFrozenError if such an arena was published before.
+/// buffers are copied once, those of devices into a second region. Waits for devices by `wait`. Throws ArenaFrozenError
+/// if such an arena was published before.
 std::shared_ptr<const PublishedTable> publish_stream(array::BatchStream& stream, const Runtime& runtime,
-                                                     const char* kind = "table");
+                                                     const exchange::WaitFunction& wait, const char* kind = "table");
 
 /// Publishes an Arrow IPC file or stream file: passes its descriptor (kTrust), or copies it once into sealed memory
 /// (kSnapshot). A file that can't be passed unchanged, because bodies are compressed or of a big-endian writer, is

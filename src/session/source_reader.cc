@@ -5,7 +5,7 @@
 
 #include "crossdock/core/error.h"
 #include "device/region_table.h"
-#include "session/check_schema.h"
+#include "session/source_batch.h"
 
 namespace crossdock::session {
 namespace {
@@ -18,6 +18,12 @@ std::exception_ptr made(const char* what) noexcept {
   } catch (...) {
     return std::current_exception();
   }
+}
+
+std::uint64_t body_size(const array::RecordBatch& batch) noexcept {
+  std::uint64_t size = 0;
+  for (const array::BufferView& buffer : batch.buffers) size += align_up(static_cast<std::uint64_t>(buffer.size), 64);
+  return size;
 }
 
 // A truncated stream must never look like one that ended.
@@ -37,6 +43,7 @@ SourceReader::SourceReader(Options options)
       sources_(consumer_->sources()),
       waker_(std::move(options.waker)),
       bytes_copied_(std::move(options.bytes_copied)),
+      runtime_(std::move(options.runtime)),
       queue_limit_(options.queue_limit),
       by_value_(options.by_value),
       pool_(consumer_),
@@ -90,16 +97,27 @@ bool SourceReader::fetch() {
   }
   std::optional<array::RecordBatch> next = stream_->next();
   if (!next) return false;
-  check_schema(*next, *stream_->schema());
+  check_announced(*next, *stream_);
+  array::RecordBatch batch = *std::move(next);
+  const bool on_host = wait_on_host(&batch, *runtime_, exchange::wait_in_driver);
   std::int64_t ignored = 0;  // how much was copied
-  array::RecordBatch batch = array::normalized(*std::move(next), &ignored, array::Offsets::kFromZero);
+  if (on_host) {
+    batch = array::normalized(std::move(batch), &ignored, array::Offsets::kFromZero);
+  } else {
+    check_structure(batch);
+  }
+  const auto add = [&](array::RecordBatch rows, std::optional<std::int64_t> dictionary) {
+    Pending& pending = add_pending(rows.num_rows, dictionary);
+    if (on_host) {
+      encode(&pending, std::move(rows));
+    } else {
+      pending.copy = plan_copy(std::move(rows), *runtime_);
+    }
+  };
   dictionaries_.update(batch, [&](std::int64_t id, const array::RecordBatch& given) {
-    array::RecordBatch values = array::normalized(given, &ignored);
-    const ByteSpan metadata = encoder_.dictionary_batch(values, id, false);
-    add_pending(std::move(values), metadata, id);
+    add(on_host ? array::normalized(given, &ignored) : given, id);
   });
-  const ByteSpan metadata = encoder_.record_batch(batch);
-  add_pending(std::move(batch), metadata, std::nullopt);
+  add(std::move(batch), std::nullopt);
   return true;
 }
 
@@ -112,27 +130,40 @@ void SourceReader::open() {
   first.placed = true;
 }
 
-void SourceReader::add_pending(array::RecordBatch batch, ByteSpan metadata, std::optional<std::int64_t> dictionary) {
+SourceReader::Pending& SourceReader::add_pending(std::int64_t rows, std::optional<std::int64_t> dictionary) {
   Pending& pending = pending_.emplace_back();
   pending.message.has_body = true;
-  pending.message.rows = dictionary ? 0 : batch.num_rows;
-  pending.message.metadata.assign(metadata.begin(), metadata.end());
-  pending.batch = std::move(batch);
+  pending.message.rows = dictionary ? 0 : rows;
   pending.dictionary = dictionary;
+  return pending;
+}
+
+// Stores a batch in normal form, with its metadata.
+void SourceReader::encode(Pending* pending, array::RecordBatch batch) {
+  const ByteSpan metadata = pending->dictionary ? encoder_.dictionary_batch(batch, *pending->dictionary, false)
+                                                : encoder_.record_batch(batch);
+  pending->message.metadata.assign(metadata.begin(), metadata.end());
+  pending->batch = std::move(batch);
+}
+
+// Makes the copy of a batch on a device, in `memory`. Waits for it.
+void SourceReader::copy_from_device(Pending* pending, std::byte* memory, const std::shared_ptr<const void>& owner) {
+  std::uint64_t copied = 0;
+  std::int64_t ignored = 0;
+  exchange::BatchCopy copy = *std::exchange(pending->copy, std::nullopt);
+  encode(pending, copied_to(std::move(copy), memory, owner, exchange::wait_in_driver, &copied, &ignored));
+  bytes_copied_->fetch_add(copied, std::memory_order_relaxed);
 }
 
 // Allocates memory for the batch and copies it there, or prepares it to be sent by value. Returns false if there is no
 // room yet.
 bool SourceReader::prepare_body(Pending* pending) {
-  const array::RecordBatch& batch = pending->batch;
   Message* const message = &pending->message;
-  std::uint64_t total = 0;
-  for (const array::BufferView& buffer : batch.buffers) total += align_up(static_cast<std::uint64_t>(buffer.size), 64);
-  message->buffers.resize(batch.buffers.size());
+  const std::uint64_t total = pending->copy ? pending->copy->bytes() : body_size(pending->batch);
   message->by_value = false;  // an earlier try may have set it
   message->parts.clear();
   message->bytes = 0;
-  bool by_value = by_value_;
+  bool by_value = by_value_ || pending->in_heap;
   if (!by_value && total > 0) {
     const std::optional<RegionPool::Block> block = pool_.allocate(total, kept_);
     if (!block) {
@@ -142,11 +173,17 @@ bool SourceReader::prepare_body(Pending* pending) {
     by_value = block->size == 0;
     message->block = *block;
   }
-  if (by_value && !prepare_by_value(batch, total, message)) return false;
+  if (pending->copy && message->block.size == 0) {
+    const std::shared_ptr<std::byte[]> memory(new std::byte[total]);
+    copy_from_device(pending, memory.get(), memory);
+    pending->in_heap = true;
+  }
+  message->buffers.assign(pending->batch.buffers.size(), {});
+  if (by_value && !prepare_by_value(pending->batch, body_size(pending->batch), message)) return false;
   pending->placed = true;
   if (message->block.size > 0) {
     // stop() may drop the region meanwhile: then no consumer reads this copy.
-    if (const auto region = pool_.region(message->block.region)) copy_into(batch, *region, message);
+    if (const auto region = pool_.region(message->block.region)) copy_into(pending, region);
   }
   if (pending->dictionary) {
     RegionPool::Block& before = kept_by_id_[*pending->dictionary];
@@ -157,18 +194,27 @@ bool SourceReader::prepare_body(Pending* pending) {
   return true;
 }
 
-void SourceReader::copy_into(const array::RecordBatch& batch, const device::Region& region, Message* message) {
-  std::byte* const base = region.writable();
+void SourceReader::copy_into(Pending* pending, const std::shared_ptr<device::Region>& region) {
+  Message* const message = &pending->message;
+  std::byte* const base = region->writable();
   std::uint64_t at = message->block.offset;
-  for (std::size_t i = 0; i < batch.buffers.size(); ++i) {
-    const auto size = static_cast<std::uint64_t>(batch.buffers[i].size);
+  const bool from_device = pending->copy.has_value();
+  if (from_device) copy_from_device(pending, base + at, region);
+  message->buffers.resize(pending->batch.buffers.size());
+  for (std::size_t i = 0; i < message->buffers.size(); ++i) {
+    const array::BufferView& buffer = pending->batch.buffers[i];
+    const auto size = static_cast<std::uint64_t>(buffer.size);
     if (size == 0) continue;
-    std::memcpy(base + at, batch.buffers[i].data, size);
+    if (from_device) {
+      at = static_cast<std::uint64_t>(static_cast<const std::byte*>(buffer.data) - base);
+    } else {
+      std::memcpy(base + at, buffer.data, size);
+    }
     message->buffers[i] = {device::make_address(static_cast<std::uint16_t>(message->block.region), at), size};
     message->bytes += size;
     at += align_up(size, 64);
   }
-  bytes_copied_->fetch_add(message->bytes, std::memory_order_relaxed);
+  if (!from_device) bytes_copied_->fetch_add(message->bytes, std::memory_order_relaxed);
 }
 
 // Prepares a batch to be sent by value, from its own memory. Batches of one consumer that wait to be sent are limited

@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "crossdock/array/stream.h"
+#include "crossdock/session/runtime.h"
+#include "exchange/batch_copy.h"
 #include "ipc/metadata.h"
 #include "session/consumer.h"
 #include "session/dictionary_tracker.h"
@@ -23,9 +25,9 @@
 namespace crossdock::session {
 
 /// The source's side of a live stream, on the threads of a SourcePool. Each step calls the producer at most once,
-/// copies the batch into recycled memory, and queues it. A batch that is sent by value isn't copied: it stays in its
-/// memory until it is sent. If there is no room, the source waits without occupying a thread. The pool owns this object
-/// until the source has ended, and the connection owns it until it no longer needs it.
+/// copies the batch into recycled memory, and queues it. A batch that is sent by value isn't copied, unless it is on a
+/// device: it stays in its memory until it is sent. If there is no room, the source waits without occupying a thread.
+/// The pool owns this object until the source has ended, and the connection owns it until it no longer needs it.
 class SourceReader final : public SourceTask {
  public:
   using Make = std::function<std::unique_ptr<array::BatchStream>()>;
@@ -37,6 +39,7 @@ class SourceReader final : public SourceTask {
     bool by_value = false;  ///< No memory is shared with the consumer, so no batch is copied into shared memory.
     std::shared_ptr<ConnectionWaker> waker;
     std::shared_ptr<std::atomic<std::uint64_t>> bytes_copied;  ///< The number of copied bytes is added to this.
+    std::shared_ptr<const Runtime> runtime;                    ///< Its drivers copy batches on devices.
   };
   struct Message {
     std::vector<std::byte> metadata;
@@ -89,6 +92,9 @@ class SourceReader final : public SourceTask {
     array::RecordBatch batch;
     Message message;
     std::optional<std::int64_t> dictionary{};
+    std::optional<exchange::BatchCopy>
+        copy{};            ///< Instead of `batch` and metadata, until a batch on a device is copied.
+    bool in_heap = false;  ///< Copied from a device to be sent by value.
     bool placed = false;
   };
   /// A batch that is sent by value. It is a list node, so that defer_release() needs no memory.
@@ -103,9 +109,11 @@ class SourceReader final : public SourceTask {
   Progress advance();
   bool fetch();
   void open();
-  void add_pending(array::RecordBatch batch, ByteSpan metadata, std::optional<std::int64_t> dictionary);
+  Pending& add_pending(std::int64_t rows, std::optional<std::int64_t> dictionary);
+  void encode(Pending* pending, array::RecordBatch batch);
   bool prepare_body(Pending* pending);
-  void copy_into(const array::RecordBatch& batch, const device::Region& region, Message* message);
+  void copy_from_device(Pending* pending, std::byte* memory, const std::shared_ptr<const void>& owner);
+  void copy_into(Pending* pending, const std::shared_ptr<device::Region>& region);
   bool prepare_by_value(const array::RecordBatch& batch, std::uint64_t size, Message* message);
   bool push(Message* message);
   void end(std::exception_ptr failure) noexcept;
@@ -129,6 +137,7 @@ class SourceReader final : public SourceTask {
   SourcePool& sources_;  // kept alive by the consumer
   const std::shared_ptr<ConnectionWaker> waker_;
   const std::shared_ptr<std::atomic<std::uint64_t>> bytes_copied_;
+  const std::shared_ptr<const Runtime> runtime_;
   const std::size_t queue_limit_;
   const bool by_value_;
   RegionPool pool_;

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import c_size_t, c_uint, c_uint64, c_void_p
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,22 @@ def test_it_is_shared_after_what_is_pending(kind: str) -> None:
     np.testing.assert_array_equal(np.frombuffer(here, "f4").reshape(3, 4), FILLED)
     kept.write(1)
     assert np.from_dlpack(kept.tensor, device="cpu", copy=False).tobytes() == b"\1" * 48
+
+
+@pytest.mark.parametrize("live", [False, True])
+@pytest.mark.parametrize("kind", DEVICES)
+def test_it_is_served_and_written_after_what_is_pending(kind: str, live: bool, tmp_path: Path) -> None:
+    """So is a device's memory: one copy."""
+    kept = Kept(kind)
+    source: Any = (lambda: kept.tensor) if live else kept.tensor
+    with xd.serve({"t": source}) as server, xd.connect(server.uri) as client:
+        column = pa.table(client.get("t"))[0].combine_chunks()
+        assert server.stats()["sources"][0]["bytes_copied"] == 48
+    np.testing.assert_array_equal(column.to_numpy_ndarray(), FILLED)
+    kept.write(1)
+    xd.write(source, tmp_path / "t.arrow")
+    written = pa.table(xd.open(tmp_path / "t.arrow"))[0].combine_chunks()
+    assert written.to_numpy_ndarray().tobytes() == b"\1" * 48
 
 
 def test_registered_memory_is_read_where_the_host_has_it() -> None:

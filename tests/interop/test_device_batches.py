@@ -195,16 +195,6 @@ def test_the_devices_method_is_preferred_for_a_device(simulated_devices):
     assert xd.RecordBatch(Both(there.__arrow_c_device_array__())).device == "sim:0"
 
 
-def test_serving_device_memory_says_what_to_do(simulated_devices):
-    there = xd.RecordBatch(pa.record_batch({"x": [1]})).to("sim:0")
-    with xd.Server() as server:
-        with pytest.raises(xd.UnsupportedTypeError, match=r'to\("cpu"\)'):
-            server.publish("t", Gives(there.__arrow_c_device_array__()))
-        with pytest.raises(xd.UnsupportedTypeError, match=r'to\("cpu"\)'):
-            server.publish("t", [there])
-        server.publish("t", there.to("cpu"))
-
-
 def test_nanoarrows_device_arrays_both_ways(simulated_devices):
     table = pa.record_batch({"x": [1, None, 3], "t": ["a", None, "ccc"]})
     batch = xd.RecordBatch(na_device.c_device_array(table))

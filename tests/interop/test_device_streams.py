@@ -163,11 +163,6 @@ def test_a_stream_of_one_batch_is_a_batch_and_of_one_column_a_tensor(simulated_d
         np.testing.assert_array_equal(np.asarray(tensor.to("cpu")), [1.5, 2.5])
 
 
-def test_serving_a_devices_stream_says_what_to_do(simulated_devices):
-    with xd.Server() as server, pytest.raises(xd.UnsupportedTypeError, match=r'to\("cpu"\)'):
-        server.publish("t", stream_of(there()))
-
-
 def test_the_checker_finds_nothing_wrong(simulated_devices):
     queue = xd.Queue("sim:0")
     report = xd.check(lambda: xd.RecordBatchReader(there(queue=queue)))

@@ -143,7 +143,7 @@ def test_memory_of_another_device_is_refused():
     ctypes.c_int32.from_address(
         address + 88
     ).value = 2  # device_type, behind an 80 byte ArrowArray and the device's number
-    with xd.Server() as server, pytest.raises(xd.UnsupportedTypeError, match="memory of cuda"):
+    with xd.Server() as server, pytest.raises(xd.UnsupportedError, match="no driver for memory of cuda"):
         server.publish("gpu", Gives(__arrow_c_device_array__=capsules))
     ctypes.c_int32.from_address(address + 88).value = 1
 

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ WAITS: dict[str, Callable[[Any, xd.Queue], Any]] = {
 
 
 @pytest.mark.simulated_devices(1, delay=SLOW)
-def test_ctrl_c_ends_a_wait(simulated_devices: testing.SimulatedDevices) -> None:
+def test_ctrl_c_ends_a_wait(simulated_devices: testing.SimulatedDevices, tmp_path: Path) -> None:
     source = np.arange(24.0)
     batch = pa.record_batch({"a": source})
     queue = xd.Queue.new("sim:0")
@@ -53,9 +54,16 @@ def test_ctrl_c_ends_a_wait(simulated_devices: testing.SimulatedDevices) -> None
         with pytest.raises(KeyboardInterrupt), ctrl_c():
             wait(there, queue)
         assert not there.event.done, f"{name} waited all the same"
-    with pytest.raises(KeyboardInterrupt), ctrl_c():
-        rows.to("cpu")
-    assert not there.event.done
+    with xd.Server() as server:
+        for wait_for_rows in (
+            lambda: rows.to("cpu"),
+            lambda: server.publish("rows", rows),
+            lambda: xd.write(rows, tmp_path / "rows.arrow"),
+        ):
+            with pytest.raises(KeyboardInterrupt), ctrl_c():
+                wait_for_rows()
+            assert not there.event.done
+        assert server.stats()["sources"] == []
     # The work goes on, and may be waited for again.
     work = there.event
     there.wait()

@@ -7,6 +7,7 @@
 
 #include "crossdock/core/export.h"
 #include "crossdock/core/log.h"
+#include "crossdock/exchange/sync.h"
 #include "crossdock/ipc/options.h"
 #include "crossdock/session/runtime.h"
 #include "crossdock/session/source.h"
@@ -59,7 +60,7 @@ struct SourceStats {
   std::string kind;        ///< "table", "arena", "file", "snapshot", "live", "factory".
   std::int64_t rows = -1;  ///< -1: not known (live).
   std::int64_t bytes = -1;
-  std::uint64_t bytes_copied = 0;  ///< By the one copy of heap data, or by the copies of a live stream.
+  std::uint64_t bytes_copied = 0;  ///< By the one copy of heap or device data, or by the copies of a live stream.
   std::uint64_t consumers = 0;     ///< Number of streams started.
 };
 struct ConsumerStats {
@@ -85,6 +86,8 @@ struct ServerStats {
 struct PublishOptions {
   /// Replaces the source that is published under this name, if there is one, in one atomic step.
   bool replace = false;
+  /// Waits for devices while a table is read. By default blocks in the driver; live sources always do.
+  exchange::WaitFunction wait = exchange::wait_in_driver;
 };
 
 /// Serves tables by name over the Dissociated IPC protocol. Has one thread of its own, and up to
@@ -120,7 +123,8 @@ class CROSSDOCK_EXPORT Server {
   ///
   /// Throws InvalidArgumentError (a name that is taken, without `replace`; a name that is empty, isn't UTF-8 or
   /// contains a NUL byte; a null source), UnsupportedTypeError, InvalidDataError, ArenaFrozenError, NotFoundError and
-  /// PermissionError (for files), FileChangedError, ResourceError, ClosedError, and the errors of the source. If it
+  /// PermissionError (for files), FileChangedError, ResourceError, UnsupportedError (memory of a device without a
+  /// driver), ClosedError, and the errors of the source and of devices' work. If it
   /// throws, nothing was published and nothing replaced. `source` is consumed in either case.
   void publish(const std::string& name, Source source, PublishOptions options = {});
   /// Removes a name: new requests no longer find it. Streams under way continue, and the memory lives until the last

@@ -11,6 +11,7 @@
 
 #include "crossdock/core/error.h"
 #include "crossdock/session/client.h"
+#include "crossdock/session/runtime.h"
 #include "crossdock/session/server.h"
 #include "session/consumer.h"
 #include "session/dictionary_tracker.h"
@@ -192,7 +193,8 @@ std::shared_ptr<SourceReader> read_source(SourceReader::Make make, std::shared_p
                               .counted = std::move(counted),
                               .queue_limit = 8,
                               .waker = std::make_shared<ConnectionWaker>(std::make_shared<Waker>(), nullptr),
-                              .bytes_copied = std::make_shared<std::atomic<std::uint64_t>>()});
+                              .bytes_copied = std::make_shared<std::atomic<std::uint64_t>>(),
+                              .runtime = Runtime::default_runtime()});
 }
 
 TEST_F(FaultTest, ASourceThatWasStoppedIsNoStreamThatEnded) {

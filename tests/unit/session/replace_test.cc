@@ -23,7 +23,7 @@ using testing::number_at;
 using testing::number_batch;
 using testing::number_stream;
 
-constexpr PublishOptions kReplace{.replace = true};
+const PublishOptions kReplace{.replace = true};
 
 class ReplaceTest : public testing::NoLeftovers {};
 

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "crossdock/array/record_batch.h"
+#include "crossdock/exchange/sync.h"
+#include "exchange/internal/queue_owned.h"
+
+namespace crossdock::exchange {
+
+class BatchPlan;
+
+/// copy() of a batch (batch.h) in two steps, for callers that allocate the target: it is planned, then made. Errors and
+/// order are those of copy(). Used by one thread at a time. May be dropped after either step.
+class BatchCopy {
+ public:
+  /// Plans a copy by `executor` on `queue`, to host memory or not. Keeps the batch. Orders the queue after what is
+  /// pending on it, and waits for sizes that aren't known.
+  BatchCopy(const array::RecordBatch& from, bool to_host, std::shared_ptr<device::Context> executor,
+            const device::Queue& queue);
+  /// Plans a copy to host memory on the default queue of the batch's device. Throws as DriverRegistry::context().
+  BatchCopy(const array::RecordBatch& from, const device::DriverRegistry& drivers);
+
+  const device::Queue& queue() const noexcept { return queue_.queue(); }
+  /// Returns the size of the target, which must be aligned to 64 bytes.
+  std::uint64_t bytes() const noexcept;
+
+  /// Starts the copy, and returns its target: with the end of the copy as its event, unless the host made the copy.
+  array::RecordBatch into(device::Buffer target) &&;
+  /// Copies to host memory that `owner` keeps, waits by `wait`, and returns a batch that is ready. On a throw, which
+  /// may be an interrupted wait, `owner` is kept until the work that was started is over; afterwards by the batch
+  /// alone.
+  array::RecordBatch to_host(std::byte* memory, std::shared_ptr<const void> owner, const WaitFunction& wait) &&;
+
+ private:
+  device::Event start(const device::BufferRef& target);
+  device::Event start_copies(const device::BufferRef& target);
+  array::RecordBatch made(const device::BufferRef& target, const std::shared_ptr<const void>& owner,
+                          const device::Event* done);
+
+  device::Memory from_;
+  std::shared_ptr<device::Context> executor_;
+  OwningQueue queue_;
+  std::shared_ptr<BatchPlan> plan_;
+  std::size_t n_gathered_ = 0;
+};
+
+}  // namespace crossdock::exchange
