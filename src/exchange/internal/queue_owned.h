@@ -43,8 +43,8 @@ void order_producer_after(const device::Memory& from, const device::Event& copie
 /// Waits for all work on the queue. False if the driver can't record an event on it.
 bool wait_for_all(device::Context& context, const device::Queue& queue) noexcept;
 
-/// Returns the result of `start`, a function that starts work on `queue` and orders the producer of the memory after it.
-/// If it throws, waits for that work first: the producer doesn't know of it and may change or free the memory next.
+/// Returns the result of `start`, a function that starts work on `queue` and orders the producer of the memory after
+/// it. If it throws, waits for that work first: the producer doesn't know of it and may change or free the memory next.
 template <typename Start>
 auto start_work(device::Context& context, const device::Queue& queue, Start start) {
   try {
