@@ -238,7 +238,9 @@ std::vector<std::string> sycl_library_candidates(const std::vector<std::string>&
 std::shared_ptr<SyclDriver> make_sycl_driver(const std::vector<std::string>& candidates,
                                              std::vector<std::string>* tried) {
   std::shared_ptr<SyclLibrary> library = SyclLibrary::open(candidates, tried);
-  return library != nullptr ? std::make_shared<OurDriver>(std::move(library)) : nullptr;
+  if (library != nullptr) return std::make_shared<OurDriver>(std::move(library));
+  if (tried != nullptr && !tried->empty()) tried->back() += " (it comes with the Python package dpctl)";
+  return nullptr;
 }
 
 }  // namespace crossdock::device
