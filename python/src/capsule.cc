@@ -1,10 +1,18 @@
 #include "capsule.h"
 
+#include <exception>
+#include <optional>
 #include <string>
+#include <utility>
 
+#include "array/column.h"
 #include "batch.h"
 #include "crossdock/core/error.h"
+#include "crossdock/core/log.h"
 #include "crossdock/exchange/sync.h"
+#include "deferred.h"
+#include "derived_stream.h"
+#include "gil.h"
 #include "wait.h"
 
 namespace nb = nanobind;
@@ -86,54 +94,117 @@ array::RecordBatch with_event(array::RecordBatch batch) {
   return batch;
 }
 
-/// Exports the column of a batch of one column, without the struct of columns.
-void export_column(const array::RecordBatch& column, ArrowDeviceArray* out) {
-  array::export_batch(column, out);
+/// Converts a batch. Call without the GIL. Adds a line to `log` if bytes are copied.
+array::RecordBatch converted(array::RecordBatch batch, const array::Conversion& to, const LogCallback& log) {
+  std::int64_t copied = 0;
+  batch = to.apply(std::move(batch), &copied);
+  if (copied > 0 && log) {
+    log(LogLevel::kInfo, "copying " + std::to_string(copied) + " bytes: a consumer requested " +
+                             std::to_string(batch.num_rows) + " rows in another encoding");
+  }
+  return batch;
+}
+
+array::RecordBatch as_requested(array::RecordBatch batch, const Request& request) {
+  if (request == nullptr) return batch;
+  const LogCallback log = log_to_python();
+  const GilRelease release;
+  return converted(std::move(batch), *request, log);
+}
+
+std::unique_ptr<array::BatchStream> as_requested(std::unique_ptr<array::BatchStream> stream, const Request& request) {
+  if (request == nullptr) return stream;
+  auto next = [request, log = log_to_python(), failure = std::exception_ptr()](array::BatchStream& of) mutable {
+    if (failure) std::rethrow_exception(failure);
+    std::optional<array::RecordBatch> batch = of.next();
+    if (!batch) return batch;
+    const GilReleaseIfHeld release;
+    try {
+      return std::optional(converted(*std::move(batch), *request, log));
+    } catch (...) {
+      failure = std::current_exception();
+      throw;
+    }
+  };
+  return derived_stream(std::move(stream), std::move(next), request->schema());
+}
+
+void export_as(Form form, const array::RecordBatch& batch, ArrowDeviceArray* out) {
+  array::export_batch(batch, out);
+  if (form == Form::kTable) return;
   ArrowArray whole = out->array;
   out->array = *whole.children[0];
   whole.children[0]->release = nullptr;  // the child was moved out, and keeps the memory by itself
   whole.release(&whole);
 }
+void export_as(Form form, const array::RecordBatch& batch, ArrowArray* out) {
+  ArrowDeviceArray whole{};
+  export_as(form, batch, &whole);
+  *out = whole.array;
+}
+
+template <class T>
+nb::tuple capsules(const array::RecordBatch& batch, Form form) {
+  return nb::make_tuple(schema_capsule(*batch.schema, form), make<T>([&](T* out) { export_as(form, batch, out); }));
+}
 
 }  // namespace
 
-nb::object schema_capsule(const array::Schema& schema) {
-  return make<ArrowSchema>([&](ArrowSchema* out) { array::export_schema(schema, out); });
+Request request_of(nb::handle requested, const std::shared_ptr<const array::Schema>& has, device::DeviceType on,
+                   Form form) {
+  if (requested.is_none()) return nullptr;
+  if (PyCapsule_IsValid(requested.ptr(), kName<ArrowSchema>) == 0) {
+    PyErr_Format(PyExc_TypeError, "requested_schema must be a capsule \"arrow_schema\" or None, not %s",
+                 Py_TYPE(requested.ptr())->tp_name);
+    throw nb::python_error();
+  }
+  const array::TableSchema asked = array::import_table_schema(schema_in(requested, "requested_schema"));
+  if (asked.of_column != (form == Form::kColumn)) {
+    throw UnsupportedTypeError(form == Form::kColumn
+                                   ? "a struct is requested, but this is a column of another type"
+                                   : "a column is requested, but this is a table: request a struct of its columns");
+  }
+  if (*asked.schema == *has) return nullptr;
+  auto request = std::make_shared<const array::Conversion>(*has, asked.schema, form == Form::kTable);
+  if (request->effort() == array::Conversion::Effort::kCast) {
+    // The specification allows to export the schema that there is, and pyarrow casts tables. Its pa.array() doesn't.
+    if (form == Form::kTable) return nullptr;
+    throw UnsupportedTypeError(
+        "numbers of another type are requested: request the type that there is, and cast the result");
+  }
+  if (request->effort() == array::Conversion::Effort::kRead && on != device::DeviceType::kCpu) {
+    throw UnsupportedError(
+        "the requested schema needs a conversion, which is only made in host memory: copy the data "
+        "first (RecordBatch.to(\"cpu\")), use the method for the CPU (__arrow_c_array__, "
+        "__arrow_c_stream__), or request the schema that there is");
+  }
+  return request;
 }
 
-nb::object array_capsule(const array::RecordBatch& batch) {
-  return make<ArrowArray>([&](ArrowArray* out) {
-    ArrowDeviceArray whole{};
-    array::export_batch(on_host(batch), &whole);
-    *out = whole.array;
+nb::object schema_capsule(const array::Schema& schema, Form form) {
+  return make<ArrowSchema>([&](ArrowSchema* out) {
+    if (form == Form::kTable) return array::export_schema(schema, out);
+    array::export_field(schema.fields()[0], out);
   });
 }
 
-nb::object device_array_capsule(const array::RecordBatch& batch) {
-  return make<ArrowDeviceArray>([&](ArrowDeviceArray* out) { array::export_batch(with_event(batch), out); });
+nb::tuple array_capsules(const array::RecordBatch& batch, nb::handle requested, Form form) {
+  const Request request = request_of(requested, batch.schema, device::DeviceType::kCpu, form);
+  return capsules<ArrowArray>(as_requested(on_host(batch), request), form);
 }
 
-nb::object column_schema_capsule(const array::Schema& schema) {
-  return make<ArrowSchema>([&](ArrowSchema* out) { array::export_field(schema.fields()[0], out); });
+nb::tuple device_array_capsules(const array::RecordBatch& batch, nb::handle requested, Form form) {
+  const Request request = request_of(requested, batch.schema, batch.device.type, form);
+  return capsules<ArrowDeviceArray>(as_requested(with_event(batch), request), form);
 }
 
-nb::object device_column_capsule(const array::RecordBatch& column) {
-  return make<ArrowDeviceArray>([&](ArrowDeviceArray* out) { export_column(with_event(column), out); });
-}
-
-nb::object column_capsule(const array::RecordBatch& column) {
-  return make<ArrowArray>([&](ArrowArray* out) {
-    ArrowDeviceArray whole{};
-    export_column(on_host(column), &whole);
-    *out = whole.array;
-  });
-}
-
-nb::object stream_capsule(std::unique_ptr<array::BatchStream> stream) {
+nb::object stream_capsule(std::unique_ptr<array::BatchStream> stream, const Request& request) {
+  stream = as_requested(std::move(stream), request);
   return make<ArrowArrayStream>([&](ArrowArrayStream* out) { array::export_stream(std::move(stream), out); });
 }
 
-nb::object device_stream_capsule(std::unique_ptr<array::BatchStream> stream) {
+nb::object device_stream_capsule(std::unique_ptr<array::BatchStream> stream, const Request& request) {
+  stream = as_requested(std::move(stream), request);
   return make<ArrowDeviceArrayStream>(
       [&](ArrowDeviceArrayStream* out) { array::export_device_stream(std::move(stream), out); });
 }

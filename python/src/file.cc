@@ -196,16 +196,20 @@ void bind_file(nb::module_& module) {
       .def("__arrow_c_schema__", [](const PyFileReader& self) { return schema_capsule(*self.about().schema()); })
       .def(
           "__arrow_c_stream__",
-          [](const PyFileReader& self, nb::handle /*requested_schema*/) { return stream_capsule(self.whole()); },
+          [](const PyFileReader& self, nb::handle requested) {
+            const Request request = request_of(requested, self.about().schema());
+            return stream_capsule(self.whole(), request);
+          },
           "requested_schema"_a.none() = nb::none(),
           "Exports the whole file, for one consumer. If batches were read by iteration or by another consumer, it and "
-          "the streams that were exported before raise ConsumedError; batch() doesn't count. Ignores a requested "
-          "schema.")
+          "the streams that were exported before raise ConsumedError; batch() doesn't count.\n\n"
+          "requested_schema: as for RecordBatch.__arrow_c_array__. Each batch is converted when it is read.")
       .def(
           "__arrow_c_device_stream__",
-          [](const PyFileReader& self, nb::handle /*requested_schema*/, const nb::kwargs& keywords) {
+          [](const PyFileReader& self, nb::handle requested, const nb::kwargs& keywords) {
             refuse_keywords("FileReader.__arrow_c_device_stream__", keywords);
-            return device_stream_capsule(self.whole());
+            const Request request = request_of(requested, self.about().schema());
+            return device_stream_capsule(self.whole(), request);
           },
           "requested_schema"_a.none() = nb::none(), "keywords"_a,
           "Exports the file as __arrow_c_stream__ does, with the device of the memory.")

@@ -65,7 +65,10 @@ class PyReader::Use {
 };
 
 PyReader::PyReader(std::unique_ptr<array::BatchStream> stream)
-    : schema_(stream->schema()), interrupt_(std::make_shared<Interrupt>()), stream_(std::move(stream)) {}
+    : schema_(stream->schema()),
+      device_type_(stream->device_type()),
+      interrupt_(std::make_shared<Interrupt>()),
+      stream_(std::move(stream)) {}
 
 PyReader::PyReader(std::unique_ptr<session::Reader> reader)
     : PyReader(std::unique_ptr<array::BatchStream>(std::move(reader))) {
@@ -236,19 +239,25 @@ void bind_reader(nb::module_& module) {
       .def("__arrow_c_schema__", [](const PyReader& self) { return schema_capsule(*self.schema()); })
       .def(
           "__arrow_c_stream__",
-          [](PyReader& self, nb::handle /*requested_schema*/) { return stream_capsule(on_host(self.hand_over())); },
+          [](PyReader& self, nb::handle requested) {
+            const Request request = request_of(requested, self.schema());
+            return stream_capsule(on_host(self.hand_over()), request);
+          },
           "requested_schema"_a.none() = nb::none(),
           "Exports the whole stream, once. Afterwards this object has only the schema. Raises ConsumedError if batches "
-          "were already read by iteration. Copies batches on a device to the host, each when it is read. Ignores a "
-          "requested schema.")
+          "were already read by iteration. Copies batches on a device to the host, each when it is read.\n\n"
+          "requested_schema: as for RecordBatch.__arrow_c_array__. Each batch is converted when it is read. A request "
+          "that is refused doesn't consume the reader.")
       .def(
           "__arrow_c_device_stream__",
-          [](PyReader& self, nb::handle /*requested_schema*/, const nb::kwargs& keywords) {
+          [](PyReader& self, nb::handle requested, const nb::kwargs& keywords) {
             refuse_keywords("RecordBatchReader.__arrow_c_device_stream__", keywords);
-            return device_stream_capsule(self.hand_over());
+            const Request request = request_of(requested, self.schema(), self.device_type());
+            return device_stream_capsule(self.hand_over(), request);
           },
           "requested_schema"_a.none() = nb::none(), "keywords"_a,
-          "Exports the stream as __arrow_c_stream__ does, but without a copy: each batch has its device and its event.")
+          "Exports the stream as __arrow_c_stream__ does, but each batch has its device and its event. Raises "
+          "UnsupportedError if data of a device would have to be converted.")
       .def(
           "_try_next",
           [](PyReader& self) {

@@ -30,6 +30,7 @@ class PyReader {
   ~PyReader();
 
   const std::shared_ptr<const array::Schema>& schema() const noexcept { return schema_; }
+  device::DeviceType device_type() const noexcept { return device_type_; }
   /// Returns the next batch, or nullopt at the end. Needs the GIL, and releases it while it waits. Throws the errors of
   /// session::Reader::next(), ConsumedError after hand_over(), ClosedError after close(), StreamBusyError while another
   /// thread uses the reader, ForkError in a forked child.
@@ -56,7 +57,8 @@ class PyReader {
   void note_taken(bool batch) noexcept;
 
   ForkGuard made_in_;
-  std::shared_ptr<const array::Schema> schema_;
+  const std::shared_ptr<const array::Schema> schema_;
+  const device::DeviceType device_type_;
   std::shared_ptr<Interrupt> interrupt_;
   std::mutex in_use_;                  // Held while a thread uses `stream_`. Never waited for with the GIL held.
   std::atomic<std::thread::id> user_;  // The thread that holds it.

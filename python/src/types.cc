@@ -157,23 +157,28 @@ void bind_types(nb::module_& module) {
       .def("__arrow_c_schema__", [](const PyRecordBatch& self) { return schema_capsule(*self.batch.schema); })
       .def(
           "__arrow_c_array__",
-          [](const PyRecordBatch& self, nb::handle /*requested_schema*/) {
+          [](const PyRecordBatch& self, nb::handle requested) {
             drain_deferred();
-            return nb::make_tuple(schema_capsule(*self.batch.schema), array_capsule(self.batch));
+            return array_capsules(self.batch, requested);
           },
           "requested_schema"_a.none() = nb::none(),
           "Returns a pair of capsules of host memory, which keep the memory alive. A batch on a device is copied to "
-          "the host; waits for the copy. Ignores a requested schema.")
+          "the host; waits for the copy.\n\n"
+          "requested_schema: a capsule of the schema in which the columns are wanted. Columns that it wants in another "
+          "encoding are copied: text and binary data or lists with offsets of another width, text and binary data as "
+          "views, dictionaries as plain values, and back. Raises UnsupportedTypeError if it differs in more than that.")
       .def(
           "__arrow_c_device_array__",
-          [](const PyRecordBatch& self, nb::handle /*requested_schema*/, const nb::kwargs& keywords) {
+          [](const PyRecordBatch& self, nb::handle requested, const nb::kwargs& keywords) {
             drain_deferred();
             refuse_keywords("RecordBatch.__arrow_c_device_array__", keywords);
-            return nb::make_tuple(schema_capsule(*self.batch.schema), device_array_capsule(self.batch));
+            return device_array_capsules(self.batch, requested);
           },
           "requested_schema"_a.none() = nb::none(), "keywords"_a,
           "Returns a pair of capsules without a copy, with the device of the memory and the event, if there is one, "
-          "that the consumer must wait for. Unknown keywords raise NotImplementedError unless they are None.");
+          "that the consumer must wait for. Unknown keywords raise NotImplementedError unless they are None.\n\n"
+          "requested_schema: as for __arrow_c_array__, but raises UnsupportedError if data of a device would have to "
+          "be converted.");
 }
 
 }  // namespace crossdock::python

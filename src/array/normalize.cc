@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <limits>
-#include <new>
 #include <type_traits>
 
 #include "array/internal/bits.h"
+#include "array/internal/copies.h"
 #include "array/internal/node_path.h"
 #include "array/internal/run_ends.h"
 #include "array/internal/text.h"
@@ -14,18 +14,6 @@
 
 namespace crossdock::array {
 namespace {
-
-constexpr std::align_val_t kAlignment{64};
-
-struct AlignedDelete {
-  void operator()(std::byte* bytes) const noexcept { ::operator delete(bytes, kAlignment); }
-};
-
-/// The owner of a batch with some copied buffers: keeps the copies, and the rest of the batch's memory.
-struct Copies {
-  std::shared_ptr<const void> rest;
-  std::vector<std::unique_ptr<std::byte, AlignedDelete>> buffers;
-};
 
 /// Replaces the nodes and buffer views of `*out` by the normal form of `in` (see normalized()). Never writes to buffers
 /// that exist. Without `out`, run() changes nothing and only returns whether anything would change.
@@ -88,10 +76,7 @@ class Normalizer {
   /// rewritten offsets, which don't count.
   std::byte* make_copy(std::size_t buffer, std::int64_t size) {
     if (copies_ == nullptr) copies_ = std::make_shared<Copies>();
-    auto* copy = static_cast<std::byte*>(
-        ::operator new(align_up(static_cast<std::uint64_t>(size), static_cast<std::uint64_t>(kAlignment)), kAlignment));
-    std::unique_ptr<std::byte, AlignedDelete> owned(copy);
-    copies_->buffers.push_back(std::move(owned));
+    std::byte* const copy = copies_->add(size);
     out_->buffers[buffer] = {copy, size};
     return copy;
   }

@@ -62,6 +62,43 @@ def files() -> None:
     put("file", "no_continuation_marker", sink.getvalue().to_pybytes())
 
 
+def conversions() -> None:
+    """Columns in the form of fuzz_convert.cc: buffers one after another, with sizes where no length says them."""
+
+    def column(array: pa.Array) -> bytes:
+        array = pa.concat_arrays([array])
+        buffers = [bytes(buffer) if buffer else b"\xff" * -(-len(array) // 8) for buffer in array.buffers()]
+        exact = [-(-len(array) // 8)]
+        if pa.types.is_dictionary(array.type):
+            exact.append(len(array) * array.type.index_type.bit_width // 8)
+            rest = bytes([len(array.dictionary)]) + column(array.dictionary)
+        elif array.type == pa.string_view():
+            exact.append(len(array) * 16)
+            data = [*buffers, b""][2]
+            rest = bytes([len(data)]) + data + b"\0\0"
+        elif pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
+            exact.append((len(array) + 1) * (4 if pa.types.is_list(array.type) else 8))
+            rest = bytes([len(array.values)]) + column(array.values)
+        else:
+            exact.append((len(array) + 1) * (4 if array.type == pa.utf8() else 8))
+            rest = bytes([len(buffers[2])]) + buffers[2] + b"\0"
+        return (
+            b"\0"
+            + b"".join(buffer[:size].ljust(size, b"\0") for buffer, size in zip(buffers, exact, strict=False))
+            + rest
+        )
+
+    words = pa.array(["short", None, "longer than twelve bytes", "short"])
+    encodings = [words, words.cast(pa.large_utf8()), words.cast(pa.string_view())]
+    for index, kind in ((pa.int8(), pa.utf8()), (pa.uint64(), pa.large_utf8()), (pa.int16(), pa.string_view())):
+        encoded = words.dictionary_encode()
+        encodings.append(pa.DictionaryArray.from_arrays(encoded.indices.cast(index), encoded.dictionary.cast(kind)))
+    for which, array in enumerate(encodings):
+        put("convert", f"text_{which}", bytes([0, which, (which + 2) % 6, len(array)]) + column(array))
+        lists = pa.ListArray.from_arrays(pa.array([0, 1, 1, 4], pa.int32()), array)
+        put("convert", f"lists_{which}", bytes([1, which, 0x80 + (which + 1) % 6, len(lists)]) + column(lists))
+
+
 def compressed_bodies() -> None:
     table = pa.table({"x": pa.array([7] * 300 + [None], pa.int64()), "s": pa.array(["same"] * 300 + ["z"])})
     for codec in ("lz4", "zstd"):
@@ -164,6 +201,7 @@ def uris() -> None:
 if __name__ == "__main__":
     messages()
     files()
+    conversions()
     compressed_bodies()
     wire()
     streams()

@@ -399,7 +399,7 @@ def test_conversions_of_bool_let_others_run() -> None:
 def test_arrow_methods_hold_to_the_text() -> None:
     tensor = xd.asarray(np.arange(3))
     tensor.__arrow_c_array__(None)
-    tensor.__arrow_c_array__(requested_schema=pa.int32().__arrow_c_schema__())
+    tensor.__arrow_c_array__(requested_schema=pa.int64().__arrow_c_schema__())
     tensor.__arrow_c_device_array__(requested_schema=None, future=None)
     with pytest.raises(NotImplementedError, match="future"):
         tensor.__arrow_c_device_array__(future=1)

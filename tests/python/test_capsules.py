@@ -76,15 +76,6 @@ def test_capsules_that_nobody_takes_are_released(client):
     client.get("t").__arrow_c_device_stream__()
 
 
-def test_a_requested_schema_is_taken_and_not_followed(client):
-    wanted = pa.schema([("x", pa.int32())]).__arrow_c_schema__()
-    batch = next(client.get("t"))
-    assert pa.RecordBatch._import_from_c_capsule(*batch.__arrow_c_array__(wanted)) == BATCH
-    wanted = pa.schema([("x", pa.int32())]).__arrow_c_schema__()
-    capsule = client.get("t").__arrow_c_stream__(requested_schema=wanted)
-    assert pa.RecordBatchReader._import_from_c_capsule(capsule).read_all().to_batches() == [BATCH]
-
-
 def test_unknown_keywords_may_only_be_none(client):
     reader = client.get("t")
     batch = next(client.get("t"))

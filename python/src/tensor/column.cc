@@ -29,14 +29,6 @@ struct PyColumn {
   RecordBatch batch;
 };
 
-nb::tuple cpu_pair(const RecordBatch& column) {
-  return nb::make_tuple(column_schema_capsule(*column.schema), column_capsule(column));
-}
-
-nb::tuple device_pair(const RecordBatch& column) {
-  return nb::make_tuple(column_schema_capsule(*column.schema), device_column_capsule(column));
-}
-
 /// Waits for a tensor in host memory, as Arrow arrays of the CPU have no event. Other tensors keep their event.
 array::Tensor ready_if_host(const array::Tensor& tensor) {
   refuse_other_context(tensor, "Arrow");
@@ -81,20 +73,20 @@ void bind_column(nb::module_& module) {
   nb::class_<PyColumn>(module, "Column", "An Arrow column, for consumers of __arrow_c_array__. Immutable.")
       .def("__len__", [](const PyColumn& self) { return self.batch.num_rows; })
       .def_prop_ro("device", [](const PyColumn& self) { return self.batch.device; })
-      .def("__arrow_c_schema__", [](const PyColumn& self) { return column_schema_capsule(*self.batch.schema); })
+      .def("__arrow_c_schema__", [](const PyColumn& self) { return schema_capsule(*self.batch.schema, Form::kColumn); })
       .def(
           "__arrow_c_array__",
-          [](const PyColumn& self, nb::handle /*requested_schema*/) {
+          [](const PyColumn& self, nb::handle requested) {
             drain_deferred();
-            return cpu_pair(self.batch);
+            return array_capsules(self.batch, requested, Form::kColumn);
           },
           "requested_schema"_a.none() = nb::none())
       .def(
           "__arrow_c_device_array__",
-          [](const PyColumn& self, nb::handle /*requested_schema*/, const nb::kwargs& keywords) {
+          [](const PyColumn& self, nb::handle requested, const nb::kwargs& keywords) {
             drain_deferred();
             refuse_keywords("Column.__arrow_c_device_array__", keywords);
-            return device_pair(self.batch);
+            return device_array_capsules(self.batch, requested, Form::kColumn);
           },
           "requested_schema"_a.none() = nb::none(), "keywords"_a)
       .def("__repr__", [](const PyColumn& self) {
@@ -115,24 +107,26 @@ void bind_column(nb::module_& module) {
   def_tensor_method(
       "__arrow_c_schema__",
       [](const TensorObject& self) {
-        return column_schema_capsule(*exchange::schema_of_tensor(*self, BoolPolicy::kRefuse));
+        return schema_capsule(*exchange::schema_of_tensor(*self, BoolPolicy::kRefuse), Form::kColumn);
       },
       "Returns the Arrow type: the type of the elements for one dimension, arrow.fixed_shape_tensor for more.");
   def_tensor_method(
       "__arrow_c_array__",
-      [](const TensorObject& self, nb::handle /*requested_schema*/) {
+      [](const TensorObject& self, nb::handle requested) {
         drain_deferred();
-        return cpu_pair(exchange::column_of_tensor(on_host(*self), BoolPolicy::kRefuse));
+        return array_capsules(exchange::column_of_tensor(on_host(*self), BoolPolicy::kRefuse), requested,
+                              Form::kColumn);
       },
       "requested_schema"_a.none() = nb::none(),
-      "Returns a pair of capsules of host memory; device memory is copied. Waits for pending work. Ignores a "
-      "requested schema.");
+      "Returns a pair of capsules of host memory; device memory is copied. Waits for pending work.\n\n"
+      "requested_schema: as for RecordBatch.__arrow_c_array__, the type of this column.");
   def_tensor_method(
       "__arrow_c_device_array__",
-      [](const TensorObject& self, nb::handle /*requested_schema*/, const nb::kwargs& keywords) {
+      [](const TensorObject& self, nb::handle requested, const nb::kwargs& keywords) {
         drain_deferred();
         refuse_keywords("Tensor.__arrow_c_device_array__", keywords);
-        return device_pair(exchange::column_of_tensor(ready_if_host(*self), BoolPolicy::kRefuse));
+        return device_array_capsules(exchange::column_of_tensor(ready_if_host(*self), BoolPolicy::kRefuse), requested,
+                                     Form::kColumn);
       },
       "requested_schema"_a.none() = nb::none(), "keywords"_a,
       "Returns a pair of capsules, with the device of the memory and the event.");

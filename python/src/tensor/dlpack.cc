@@ -86,7 +86,7 @@ Tensor take(Managed* managed, std::uint64_t flags) {
   Tensor tensor = exchange::view_dlpack(managed->dl_tensor, flags);
   tensor.owner = std::move(owner);
   const device::DeviceType type = tensor.device.type;
-  if (exchange::leaves_kind_open(type) || exchange::leaves_device_open(type)) {
+  if (type != device::DeviceType::kCpu && (exchange::leaves_kind_open(type) || exchange::leaves_device_open(type))) {
     // For an array without elements, the pointer that the producer gave tells the memory.
     const void* const address = tensor.data != nullptr ? tensor.data : managed->dl_tensor.data;
     exchange::resolve_memory_kind(&tensor, address, drivers());
