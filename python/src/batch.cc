@@ -1,6 +1,9 @@
 #include "batch.h"
 
+#include <utility>
+
 #include "crossdock/exchange/batch.h"
+#include "crossdock/exchange/copy.h"
 #include "crossdock/exchange/sync.h"
 #include "gil.h"
 #include "tensor/transfer.h"
@@ -10,38 +13,52 @@ namespace crossdock::python {
 namespace {
 
 using array::RecordBatch;
+using array::Tensor;
 using device::Device;
+using device::MemoryKind;
 using device::Queue;
 
-void wait_here(RecordBatch* batch) {
-  if (batch->ready()) return;
-  wait_for_event(exchange::context_of_work(*batch, drivers()), batch->pending());
-  exchange::mark_ready(batch);
-}
+// Throw the failure of work, as ready() does.
+bool is_ready(const RecordBatch& batch) { return batch.ready(); }
+bool is_ready(const Tensor& tensor) { return !tensor.mask && tensor.ready(); }
 
 }  // namespace
 
-RecordBatch copy_to(const RecordBatch& batch, const Device& target, const Queue* queue) {
-  const RecordBatch mine = batch;  // A copy, because other threads may use `batch` once the GIL is released.
-  const device::DriverRegistry& all = drivers();
-  const GilRelease release;
-  return exchange::transfer(mine, target, {}, queue, all, wait_for_event, say);
-}
-
-RecordBatch waited_for(const RecordBatch& batch) {
-  RecordBatch mine = batch;
-  if (mine.ready()) return mine;
-  const GilRelease release;
-  wait_here(&mine);
-  return mine;
-}
-
-RecordBatch on_host(const RecordBatch& batch) {
-  if (batch.device == Device{} && batch.ready()) return batch;
-  const RecordBatch mine = batch;
-  const device::DriverRegistry& all = drivers();
+void order_on(const RecordBatch& batch, const Queue& queue) {
+  if (queue.device() == Device{} || batch.ready()) return;
   const GilReleaseIfHeld release;
-  return exchange::on_host(mine, all, wait_for_event, say);
+  const device::DriverRegistry& all = drivers();
+  const auto theirs = exchange::context_of_work(batch, all);
+  const auto context = all.context(queue);
+  if (theirs->driver_name() != context->driver_name()) return wait_for_event(theirs, batch.pending());
+  exchange::order_on(batch, *context, queue);
 }
+
+template <class Array>
+Array copy_to(Array from, const Device& target, const Queue* queue, std::optional<MemoryKind> kind) {
+  const GilReleaseIfHeld release;
+  return exchange::transfer(from, target, kind, queue, drivers(), wait_for_event, say);
+}
+
+template <class Array>
+void wait_for(const Array& array) {
+  if (is_ready(array)) return;
+  const GilReleaseIfHeld release;  // see pending_without_lock()
+  exchange::wait_for(array, drivers(), wait_for_event);
+}
+
+template <class Array>
+Array on_host(Array array) {
+  if (array.device == Device{} && is_ready(array)) return array;
+  const GilReleaseIfHeld release;
+  return exchange::on_host(array, drivers(), wait_for_event, say);
+}
+
+template Tensor copy_to(Tensor, const Device&, const Queue*, std::optional<MemoryKind>);
+template RecordBatch copy_to(RecordBatch, const Device&, const Queue*, std::optional<MemoryKind>);
+template void wait_for(const Tensor&);
+template void wait_for(const RecordBatch&);
+template Tensor on_host(Tensor);
+template RecordBatch on_host(RecordBatch);
 
 }  // namespace crossdock::python

@@ -12,6 +12,7 @@
 #include "crossdock/exchange/sync.h"
 #include "deferred.h"
 #include "derived_stream.h"
+#include "errors.h"
 #include "gil.h"
 #include "wait.h"
 
@@ -67,20 +68,6 @@ nb::object make(Fill&& fill) {
   }
   static_cast<void>(value.release());  // the capsule owns it now
   return nb::steal(capsule);
-}
-
-template <class T>
-T* content(nb::handle capsule, const char* from) {
-  if (PyCapsule_IsValid(capsule.ptr(), kName<T>) == 0) {
-    throw InvalidDataError(std::string(from) + " must return a capsule named \"" + kName<T> +
-                           "\", as the Arrow PyCapsule interface specifies");
-  }
-  T* const value = static_cast<T*>(PyCapsule_GetPointer(capsule.ptr(), kName<T>));
-  if (!live(*value)) {
-    throw InvalidDataError(std::string(from) + " gave a capsule \"" + kName<T> +
-                           "\" whose content was already consumed; a capsule can be used only once");
-  }
-  return value;
 }
 
 /// Prepares a batch for export with an event for all that is pending. Waits if the memory is the host's, because Arrow
@@ -150,15 +137,27 @@ nb::tuple capsules(const array::RecordBatch& batch, Form form) {
 
 }  // namespace
 
+template <class T>
+T* content(nb::handle capsule, const char* from) {
+  if (PyCapsule_IsValid(capsule.ptr(), kName<T>) == 0) {
+    throw InvalidDataError(std::string(from) + " must return a capsule named \"" + kName<T> +
+                           "\", as the Arrow PyCapsule interface specifies");
+  }
+  T* const value = static_cast<T*>(PyCapsule_GetPointer(capsule.ptr(), kName<T>));
+  if (!live(*value)) {
+    throw InvalidDataError(std::string(from) + " gave a capsule \"" + kName<T> +
+                           "\" whose content was already consumed; a capsule can be used only once");
+  }
+  return value;
+}
+
 Request request_of(nb::handle requested, const std::shared_ptr<const array::Schema>& has, device::DeviceType on,
                    Form form) {
   if (requested.is_none()) return nullptr;
   if (PyCapsule_IsValid(requested.ptr(), kName<ArrowSchema>) == 0) {
-    PyErr_Format(PyExc_TypeError, "requested_schema must be a capsule \"arrow_schema\" or None, not %s",
-                 Py_TYPE(requested.ptr())->tp_name);
-    throw nb::python_error();
+    throw_type_error(requested, "requested_schema must be a capsule \"arrow_schema\" or None");
   }
-  const array::TableSchema asked = array::import_table_schema(schema_in(requested, "requested_schema"));
+  const array::TableSchema asked = array::import_table_schema(*content<ArrowSchema>(requested, "requested_schema"));
   if (asked.of_column != (form == Form::kColumn)) {
     throw UnsupportedTypeError(form == Form::kColumn
                                    ? "a struct is requested, but this is a column of another type"
@@ -209,22 +208,17 @@ nb::object device_stream_capsule(std::unique_ptr<array::BatchStream> stream, con
       [&](ArrowDeviceArrayStream* out) { array::export_device_stream(std::move(stream), out); });
 }
 
-ArrowSchema* schema_in(nb::handle capsule, const char* from) { return content<ArrowSchema>(capsule, from); }
-ArrowArray* array_in(nb::handle capsule, const char* from) { return content<ArrowArray>(capsule, from); }
-ArrowDeviceArray* device_array_in(nb::handle capsule, const char* from) {
-  return content<ArrowDeviceArray>(capsule, from);
-}
-ArrowArrayStream* stream_in(nb::handle capsule, const char* from) { return content<ArrowArrayStream>(capsule, from); }
-ArrowDeviceArrayStream* device_stream_in(nb::handle capsule, const char* from) {
-  return content<ArrowDeviceArrayStream>(capsule, from);
-}
+template ArrowSchema* content(nb::handle, const char*);
+template ArrowArray* content(nb::handle, const char*);
+template ArrowDeviceArray* content(nb::handle, const char*);
+template ArrowArrayStream* content(nb::handle, const char*);
+template ArrowDeviceArrayStream* content(nb::handle, const char*);
 
 void refuse_keywords(const char* method, const nb::kwargs& keywords) {
   for (const auto& [name, value] : keywords) {
     if (value.is_none()) continue;
-    PyErr_Format(PyExc_NotImplementedError, "%s: the keyword %R is not supported; leave it out or give None", method,
+    throw_python(PyExc_NotImplementedError, "%s: the keyword %R is not supported; leave it out or give None", method,
                  name.ptr());
-    throw nb::python_error();
   }
 }
 

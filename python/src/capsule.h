@@ -36,14 +36,11 @@ nanobind::tuple device_array_capsules(const array::RecordBatch& batch, nanobind:
 nanobind::object stream_capsule(std::unique_ptr<array::BatchStream> stream, const Request& request);
 nanobind::object device_stream_capsule(std::unique_ptr<array::BatchStream> stream, const Request& request);
 
-/// Return the structure in a producer's capsule. The capsule owns it until the caller moves it out. `from` names the
-/// producer's method in errors. Throw InvalidDataError if the object is no such capsule, or if its content was moved
-/// out before.
-ArrowSchema* schema_in(nanobind::handle capsule, const char* from);
-ArrowArray* array_in(nanobind::handle capsule, const char* from);
-ArrowDeviceArray* device_array_in(nanobind::handle capsule, const char* from);
-ArrowArrayStream* stream_in(nanobind::handle capsule, const char* from);
-ArrowDeviceArrayStream* device_stream_in(nanobind::handle capsule, const char* from);
+/// Returns the structure in a producer's capsule: a schema, array or stream of Arrow's C interfaces. The capsule owns
+/// it until the caller moves it out. `from` names the producer's method in errors. Throws InvalidDataError if the
+/// object is no such capsule, or if its content was moved out before.
+template <class T>
+T* content(nanobind::handle capsule, const char* from);
 
 /// Applies the rule of the device methods that an unknown keyword must be None. Throws Python's NotImplementedError.
 void refuse_keywords(const char* method, const nanobind::kwargs& keywords);

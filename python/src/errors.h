@@ -16,6 +16,18 @@ void register_errors(nanobind::module_& module);
 /// directly, without nanobind. Needs the GIL.
 void set_python_error() noexcept;
 
+/// Throws a Python exception of class `type`. The text is formatted as by PyErr_Format().
+template <class... Values>
+[[noreturn]] void throw_python(PyObject* type, const char* format, Values... values) {
+  PyErr_Format(type, format, values...);
+  throw nanobind::python_error();
+}
+
+/// Throws Python's TypeError with the text "`rule`, not <the object's type>".
+[[noreturn]] inline void throw_type_error(nanobind::handle object, const char* rule) {
+  throw_python(PyExc_TypeError, "%s, not %s", rule, Py_TYPE(object.ptr())->tp_name);
+}
+
 /// Calls `work`. Returns its result, or null with the Python error set if it throws.
 template <class Work>
 PyObject* guarded(Work&& work) noexcept {

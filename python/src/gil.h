@@ -56,6 +56,13 @@ class GilReleaseIfHeld : public GilRelease {
   GilReleaseIfHeld() noexcept : GilRelease(!interpreter_ending() && holds_gil()) {}
 };
 
+/// Calls `call()` without the GIL, which it releases if it is held.
+template <class Call>
+auto without_gil(Call&& call) {
+  const GilReleaseIfHeld release;
+  return call();
+}
+
 /// Saves the Python error of this thread for its lifetime, while a destructor may run Python code, which would take the
 /// error for its own. Needs the GIL.
 class SavedError {

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "tensor/names.h"
 #include "tensor/tensor.h"
 #include "tensor/transfer.h"
+#include "types.h"
 
 namespace nb = nanobind;
 
@@ -35,14 +37,6 @@ RecordBatch take_batch(const array::TableSchema& schema, ArrowDeviceArray* array
   } taken{*array};
   array->array.release = nullptr;
   return array::import_table(schema, &taken.value);
-}
-
-ArrowDeviceArray on_cpu(const ArrowArray& array) noexcept {
-  ArrowDeviceArray result{};
-  result.array = array;
-  result.device_id = -1;
-  result.device_type = ARROW_DEVICE_CPU;
-  return result;
 }
 
 /// Reads a source on a thread of the server. Turns errors into RemoteError, which tells the consumer that the failure
@@ -126,29 +120,39 @@ std::pair<nb::object, nb::object> pair_from(nb::handle method, const char* name)
   return {nb::object(pair[0]), nb::object(pair[1])};
 }
 
-nb::object method_of(nb::handle producer, PyObject* name) { return optional_attribute(producer.ptr(), name); }
-
 /// Returns true if the object's attribute is_cpu is true. This is cheaper than a device array of host memory.
-bool says_cpu(nb::handle producer) { return method_of(producer, names::is_cpu()).ptr() == Py_True; }
+bool says_cpu(nb::handle producer) { return optional_attribute(producer.ptr(), names::is_cpu()).ptr() == Py_True; }
+
+/// Imports the array of a method that returns a pair of capsules. Reads the schema before it moves the array out.
+template <class CArray>
+RecordBatch take_from(nb::handle method, const char* name) {
+  const auto [schema, array] = pair_from(method, name);
+  auto* const moved = content<CArray>(array, name);
+  const array::TableSchema type = array::import_table_schema(*content<ArrowSchema>(schema, name));
+  if constexpr (std::is_same_v<CArray, ArrowDeviceArray>) {
+    return take_batch(type, moved);
+  } else {
+    ArrowDeviceArray on_cpu{};
+    on_cpu.array = std::exchange(*moved, {});
+    on_cpu.device_id = -1;
+    on_cpu.device_type = ARROW_DEVICE_CPU;
+    return take_batch(type, &on_cpu);
+  }
+}
 
 /// Imports an array by the method that makes no copy: __arrow_c_array__ would copy data on a device to the host. Tries
 /// __arrow_c_array__ first if `on_host`. Returns nullopt if the object has neither method.
 std::optional<RecordBatch> take_array(nb::handle producer, bool on_host = false) {
-  const nb::object on_device = method_of(producer, names::__arrow_c_device_array__());
+  // Arrow can't tell a native context: such a batch of our own is taken as it is.
+  PyRecordBatch* own = nullptr;
+  if (nb::try_cast(producer, own) && own != nullptr && own->batch.native_context != nullptr) return own->batch;
+  const nb::object on_device = optional_attribute(producer.ptr(), names::__arrow_c_device_array__());
   if (!on_device.is_valid() || on_host || says_cpu(producer)) {
-    if (const nb::object host = method_of(producer, names::__arrow_c_array__()); host.is_valid()) {
-      const auto [schema, array] = pair_from(host, "__arrow_c_array__");
-      ArrowArray* const c_array = array_in(array, "__arrow_c_array__");
-      const array::TableSchema type = array::import_table_schema(schema_in(schema, "__arrow_c_array__"));
-      ArrowDeviceArray taken = on_cpu(*c_array);
-      c_array->release = nullptr;
-      return take_batch(type, &taken);
-    }
+    const nb::object host = optional_attribute(producer.ptr(), names::__arrow_c_array__());
+    if (host.is_valid()) return take_from<ArrowArray>(host, "__arrow_c_array__");
   }
   if (!on_device.is_valid()) return std::nullopt;
-  const auto [schema, array] = pair_from(on_device, "__arrow_c_device_array__");
-  ArrowDeviceArray* const c_array = device_array_in(array, "__arrow_c_device_array__");
-  return take_batch(array::import_table_schema(schema_in(schema, "__arrow_c_device_array__")), c_array);
+  return take_from<ArrowDeviceArray>(on_device, "__arrow_c_device_array__");
 }
 
 [[noreturn]] void refuse(nb::handle producer) {
@@ -158,28 +162,26 @@ std::optional<RecordBatch> take_array(nb::handle producer, bool on_host = false)
 }
 
 [[noreturn]] void refuse_in_list(nb::handle object) {
-  const bool stream = method_of(object, names::__arrow_c_stream__()).is_valid() ||
-                      method_of(object, names::__arrow_c_device_stream__()).is_valid();
+  const bool stream = optional_attribute(object.ptr(), names::__arrow_c_stream__()).is_valid() ||
+                      optional_attribute(object.ptr(), names::__arrow_c_device_stream__()).is_valid();
   throw UnsupportedTypeError(std::string("a list must hold record batches, which have __arrow_c_array__ or "
                                          "__arrow_c_device_array__; this list has an object of type ") +
                              nb::type_name(object.type()).c_str() +
                              (stream ? ", a table or stream: pass it without a list" : ", which has neither"));
 }
 
-/// Opens the object's __arrow_c_stream__. Returns null if it has none. device_stream() is the same for
-/// __arrow_c_device_stream__.
-std::unique_ptr<BatchStream> host_stream(nb::handle producer) {
-  const nb::object method = method_of(producer, names::__arrow_c_stream__());
-  if (!method.is_valid()) return nullptr;
-  const nb::object capsule = method();
-  return array::import_stream(stream_in(capsule, "__arrow_c_stream__"));
-}
-
-std::unique_ptr<BatchStream> device_stream(nb::handle producer) {
-  const nb::object method = method_of(producer, names::__arrow_c_device_stream__());
-  if (!method.is_valid()) return nullptr;
-  const nb::object capsule = method();
-  return array::import_device_stream(device_stream_in(capsule, "__arrow_c_device_stream__"));
+/// Opens the object's __arrow_c_stream__ if `on_host`, else its __arrow_c_device_stream__. If it has none, opens the
+/// other; if it has neither, returns null.
+std::unique_ptr<BatchStream> stream_of(nb::handle producer, bool on_host) {
+  for (const bool host : {on_host, !on_host}) {
+    const nb::object method =
+        optional_attribute(producer.ptr(), host ? names::__arrow_c_stream__() : names::__arrow_c_device_stream__());
+    if (!method.is_valid()) continue;
+    const nb::object capsule = method();
+    if (host) return array::import_stream(content<ArrowArrayStream>(capsule, "__arrow_c_stream__"));
+    return array::import_device_stream(content<ArrowDeviceArrayStream>(capsule, "__arrow_c_device_stream__"));
+  }
+  return nullptr;
 }
 
 /// Makes a stream of an object with an Arrow array method, or of a list or tuple of such objects.
@@ -206,8 +208,7 @@ std::unique_ptr<BatchStream> arrays_of(nb::handle producer, bool on_host) {
 /// Opens a stream on the data's own device, so that no copy is made. Tries the producer's methods for the host first if
 /// `on_host`.
 std::unique_ptr<BatchStream> open(nb::handle producer, bool on_host = false) {
-  auto stream = on_host ? host_stream(producer) : device_stream(producer);
-  if (stream == nullptr) stream = on_host ? device_stream(producer) : host_stream(producer);
+  auto stream = stream_of(producer, on_host);
   return stream != nullptr ? std::move(stream) : arrays_of(producer, on_host);
 }
 
@@ -216,10 +217,10 @@ std::unique_ptr<BatchStream> open_in_reach(nb::handle producer) {
   auto stream = open(producer);
   const device::DeviceType type = stream->device_type();
   if (type == device::DeviceType::kCpu) return stream;
-  const device::DriverRegistry& all = drivers();  // the readers of the stream may need them, without the GIL
+  drivers();  // started here, because the server's threads read the stream without the GIL
   if (device::host_reaches(type)) return stream;
   try {
-    all.for_type(type);
+    drivers().for_type(type);
     return stream;
   } catch (const UnsupportedError&) {
     // The producer may copy the data to the host, unless its stream could be taken only once.
@@ -267,8 +268,7 @@ std::optional<RecordBatch> open_array(nb::handle producer) {
 }
 
 std::optional<RecordBatch> open_only_batch(nb::handle producer) {
-  auto opened = device_stream(producer);
-  if (opened == nullptr) opened = host_stream(producer);
+  auto opened = stream_of(producer, false);
   if (opened == nullptr) return std::nullopt;
   const auto stream = std::make_unique<ProducerStream>(std::move(opened));
   std::vector<RecordBatch> batches;

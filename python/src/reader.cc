@@ -15,6 +15,7 @@
 #include "derived_stream.h"
 #include "gil.h"
 #include "producer.h"
+#include "tensor/transfer.h"
 #include "types.h"
 
 namespace nb = nanobind;
@@ -29,11 +30,11 @@ constexpr const char* kClosedMeanwhile = "this RecordBatchReader was closed whil
 
 std::unique_ptr<array::BatchStream> on_host(std::unique_ptr<array::BatchStream> stream) {
   if (stream->device_type() == device::DeviceType::kCpu) return stream;
+  drivers();  // started here, so that the consumer's thread needn't take the GIL for it
   const auto next = [](array::BatchStream& of) {
     std::optional<array::RecordBatch> batch = of.next();
-    if (!batch) return batch;
-    const GilReleaseIfHeld release;
-    return std::optional(on_host(*batch));
+    if (batch) batch = on_host(*std::move(batch));
+    return batch;
   };
   return std::make_unique<DerivedStream<decltype(next)>>(std::move(stream), device::DeviceType::kCpu, next);
 }

@@ -11,7 +11,9 @@
 #include "batch.h"
 #include "capsule.h"
 #include "crossdock/core/error.h"
+#include "crossdock/exchange/batch.h"
 #include "deferred.h"
+#include "exchange/contexts.h"
 #include "offload/selector.h"
 #include "producer.h"
 #include "tensor/queue.h"
@@ -55,15 +57,21 @@ PyRecordBatch to_device(const PyRecordBatch& self, nb::handle device, nb::handle
   const device::Device target = select_device(device);
   const std::optional<device::Queue> named = queue_in(queue);
   if (target == self.batch.device) {
-    if (named) require_queue_of(*named, target);
-    return self;
+    if (!named) return self;
+    require_queue_of(*named, target);
+    if (!exchange::in_another_context(self.batch, *named, drivers())) {
+      order_on(self.batch, *named);
+      return self;
+    }
   }
   return {copy_to(self.batch, target, named ? &*named : nullptr)};
 }
 
 void wait_until_ready(PyRecordBatch& self) {
   drain_deferred();
-  array::RecordBatch waited = waited_for(self.batch);
+  array::RecordBatch waited = self.batch;  // a copy, because other threads may use the batch meanwhile
+  wait_for(waited);
+  exchange::mark_ready(&waited);
   // The batch stays on its queue: work that its owner puts there later is pending on it, too.
   waited.queue = self.batch.queue;
   waited.context = self.batch.context;

@@ -2,10 +2,11 @@
 #include <string>
 
 #include "array/internal/bits.h"
+#include "array/internal/check_structure.h"
 #include "array/internal/digits.h"
 #include "array/internal/element_checks.h"
+#include "array/internal/integers.h"
 #include "array/internal/node_path.h"
-#include "array/internal/run_ends.h"
 #include "array/internal/text.h"
 #include "array/internal/union_children.h"
 #include "array/internal/utf8.h"
@@ -36,16 +37,9 @@ struct NodeView {
     return node.null_count < 0 ? count_bits(data(0), node.offset, node.length) != node.length : node.null_count > 0;
   }
   bool is_valid(std::int64_t element) const noexcept {
-    const std::byte* bits = data(0);
-    const std::int64_t bit = node.offset + element;
-    return bits == nullptr || (std::to_integer<int>(bits[bit / 8] >> (bit % 8)) & 1) != 0;
+    return data(0) == nullptr || bit_at(data(0), node.offset + element);
   }
 };
-
-template <typename T>
-T number_at(const std::byte* numbers, std::int64_t i) noexcept {
-  return load_once<T>(numbers + i * static_cast<std::int64_t>(sizeof(T)));
-}
 
 class FullChecker {
  public:
@@ -66,8 +60,7 @@ class FullChecker {
  private:
   [[noreturn]] void fail(const NodeView& in, const std::string& what) const {
     const Place place{parent_, &schema_, in.index};
-    throw InvalidDataError(in_field(path_of(&place)) + ": " + what +
-                           " (validation=\"structure\", for trusted data, doesn't check values)");
+    throw_invalid(path_of(&place), what + " (validation=\"structure\", for trusted data, doesn't check values)");
   }
   [[noreturn]] void fail_at(const NodeView& in, std::int64_t element, const std::string& what) const {
     fail(in, "element " + std::to_string(element) + ": " + what);
@@ -116,13 +109,11 @@ class FullChecker {
   void check_offsets(const NodeView& in) const {
     const std::byte* offsets = in.elements(1, sizeof(Offset));
     const std::int64_t n = in.node.length + 1;
-    if (sizeof(Offset) == sizeof(std::int32_t) ? are_ordered32(offsets, n) : are_ordered64(offsets, n)) return;
+    if (are_ordered<Offset>(offsets, n)) return;
     for (std::int64_t i = 0; i < in.node.length; ++i) {
       const auto begin = number_at<Offset>(offsets, i);
       const auto end = number_at<Offset>(offsets, i + 1);
-      if (begin < 0 || end < begin) {
-        fail_at(in, i, offsets_text(begin, end));
-      }
+      if (begin < 0 || end < begin) fail_at(in, i, offsets_text(begin, end));
     }
   }
 
@@ -135,7 +126,9 @@ class FullChecker {
     const std::int64_t n = in.node.length;
     const std::int64_t first = number_at<Offset>(offsets, 0);
     const std::int64_t last = number_at<Offset>(offsets, n);
-    if (!in_order(first, last, in.buffers[2].size)) fail_offsets(in, first, last);
+    if (const std::int64_t size = in.buffers[2].size; !in_order(first, last, size)) {
+      fail(in, offsets_text(first, last) + ", and its data buffer has " + std::to_string(size) + " bytes");
+    }
     if (is_ascii(data + first, last - first)) return;
     // Checks the text as a whole. If it is valid and no element begins within a character, each element is valid.
     bool whole = is_utf8(data + first, last - first);
@@ -159,10 +152,6 @@ class FullChecker {
   static std::string offsets_text(std::int64_t begin, std::int64_t end) {
     return "its offsets run from " + std::to_string(begin) + " to " + std::to_string(end);
   }
-  [[noreturn]] void fail_offsets(const NodeView& in, std::int64_t begin, std::int64_t end) const {
-    fail(in, offsets_text(begin, end) + ", and its data buffer has " + std::to_string(in.buffers[2].size) + " bytes");
-  }
-
   [[noreturn]] void fail_utf8(const NodeView& in, std::int64_t element) const {
     fail_at(in, element, "it isn't UTF-8");
   }
@@ -194,7 +183,7 @@ class FullChecker {
   template <typename Int>
   void check_times(const NodeView& in, TypeId as) const {
     const Type& type = in.layout->field->type;
-    const std::int64_t day = kSecondsPerDay * units_per_second(type.unit);
+    const std::int64_t day = kSecondsPerDay * kUnitsPerSecond[static_cast<std::size_t>(type.unit)];
     const std::byte* times = in.elements(1, sizeof(Int));
     if (are_below(as, times, in.node.length, day)) return;
     for (std::int64_t i = 0; i < in.node.length; ++i) {
@@ -205,15 +194,7 @@ class FullChecker {
   }
 
   static constexpr std::int64_t kSecondsPerDay = 86400;
-  static std::int64_t units_per_second(TimeUnit unit) noexcept {
-    switch (unit) {
-      case TimeUnit::kSecond: return 1;
-      case TimeUnit::kMilli: return 1'000;
-      case TimeUnit::kMicro: return 1'000'000;
-      case TimeUnit::kNano: return 1'000'000'000;
-    }
-    return 1;
-  }
+  static constexpr std::int64_t kUnitsPerSecond[] = {1, 1'000, 1'000'000, 1'000'000'000};  ///< By TimeUnit.
 
   /// True if a node is a map's entries, or their keys.
   bool is_of_map(std::size_t index) const noexcept {
@@ -342,10 +323,7 @@ class FullChecker {
     const std::byte* offsets = in.elements(1, sizeof(Int));
     const std::byte* sizes = in.elements(2, sizeof(Int));
     const std::int64_t length = batch_.nodes[in.index + 1].length;
-    if (sizeof(Int) == sizeof(std::int32_t) ? are_lists32(offsets, sizes, in.node.length, length)
-                                            : are_lists64(offsets, sizes, in.node.length, length)) {
-      return;
-    }
+    if (are_lists<Int>(offsets, sizes, in.node.length, length)) return;
     for (std::int64_t i = 0; i < in.node.length; ++i) {
       const std::int64_t offset = number_at<Int>(offsets, i);
       const std::int64_t size = number_at<Int>(sizes, i);
@@ -386,10 +364,7 @@ class FullChecker {
 
 void check_full(const RecordBatch& batch, Dictionaries dictionaries) {
   check_structure(batch);
-  if (!batch.host_readable()) {
-    throw InvalidArgumentError("check_full() needs host memory without an event to wait for; the batch is on " +
-                               device::to_string(batch.device));
-  }
+  check_readable(batch, "check_full()");
   FullChecker(batch, nullptr, dictionaries).run();
 }
 

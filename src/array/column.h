@@ -15,12 +15,11 @@ struct TableSchema {
   bool of_column = false;  ///< The producer's arrays are the one column itself, not structs.
 };
 
-/// Reads `field`; the caller keeps its ownership. A struct is a table; any other type is a table of one column with the
-/// name of the field. Throws as import_schema().
-TableSchema import_table_schema(ArrowSchema* field);
+/// Reads `field` as import_schema() does: a struct is a table, any other type a table of one column with the name of
+/// the field.
+TableSchema import_table_schema(const ArrowSchema& field);
 
-/// Imports an array whose type import_table_schema() has read, as import_batch() does. On a throw `*array` may be taken
-/// over, too: the caller releases it if its release isn't null.
+/// Imports an array whose type import_table_schema() has read, as import_batch() does.
 RecordBatch import_table(const TableSchema& schema, ArrowDeviceArray* array);
 
 }  // namespace crossdock::array

@@ -45,6 +45,18 @@ constexpr Named kNames[] = {
     {"float4_e2m1fn", TypeCode::kFloat4E2m1fn, 4},
 };
 
+/// A kind of numbers, as typestrs name it.
+struct Kind {
+  char kind;
+  TypeCode code;
+};
+
+constexpr Kind kKinds[] = {{'b', TypeCode::kBool},
+                           {'i', TypeCode::kInt},
+                           {'u', TypeCode::kUInt},
+                           {'f', TypeCode::kFloat},
+                           {'c', TypeCode::kComplex}};
+
 std::string quoted(std::string_view text) { return "\"" + std::string(text) + "\""; }
 
 [[noreturn]] void fail_typestr(std::string_view typestr, const char* why) {
@@ -87,10 +99,6 @@ bool is_date_unit(std::string_view unit) noexcept {
     if (unit == known) return true;
   }
   return digits == 0 && unit == "generic";
-}
-
-ElementType number(TypeCode code, std::int64_t bytes, bool swapped) {
-  return {.code = code, .bits = static_cast<std::uint8_t>(8 * bytes), .swapped = swapped && bytes > 1};
 }
 
 ElementType described(std::string_view typestr, std::int64_t itemsize, std::vector<DescrField> fields = {}) {
@@ -168,15 +176,8 @@ std::string element_type_name(const ElementType& type) {
 std::string typestr_of(const ElementType& type) {
   if (type.described) return type.described->typestr;
   if (type.lanes != 1 || type.bits % 8 != 0) return {};
-  char kind = 0;
-  switch (type.code) {
-    case TypeCode::kInt: kind = 'i'; break;
-    case TypeCode::kUInt: kind = 'u'; break;
-    case TypeCode::kFloat: kind = 'f'; break;
-    case TypeCode::kComplex: kind = 'c'; break;
-    case TypeCode::kBool: kind = 'b'; break;
-    default: break;
-  }
+  const Kind* const known = std::ranges::find(kKinds, type.code, &Kind::code);
+  const char kind = known != std::end(kKinds) ? known->kind : '\0';
   const int bytes = type.bits / 8;
   if (!has_number(kind, bytes)) return {};
   std::string typestr;
@@ -187,24 +188,21 @@ std::string typestr_of(const ElementType& type) {
 
 ElementType parse_typestr(std::string_view typestr) {
   const Parts parts = parts_of(typestr);
-  const bool swapped = parts.order == '>';
+  if (has_number(parts.kind, parts.size)) {
+    const TypeCode code = std::ranges::find(kKinds, parts.kind, &Kind::kind)->code;
+    return {.code = code,
+            .bits = static_cast<std::uint8_t>(8 * parts.size),
+            .swapped = parts.order == '>' && parts.size > 1};
+  }
   switch (parts.kind) {
-    case 'b':
-      if (!has_number('b', parts.size)) fail_typestr(typestr, "names a bool whose size isn't 1 byte");
-      return number(TypeCode::kBool, 1, false);
+    case 'b': fail_typestr(typestr, "names a bool whose size isn't 1 byte");
     case 'i':
-    case 'u':
-      if (!has_number(parts.kind, parts.size)) {
-        fail_typestr(typestr, "names an integer that isn't of 1, 2, 4 or 8 bytes");
-      }
-      return number(parts.kind == 'i' ? TypeCode::kInt : TypeCode::kUInt, parts.size, swapped);
+    case 'u': fail_typestr(typestr, "names an integer that isn't of 1, 2, 4 or 8 bytes");
     case 'f':
-      if (has_number('f', parts.size)) return number(TypeCode::kFloat, parts.size, swapped);
       // The format of a float of 10 to 16 bytes depends on the machine: it is carried, not interpreted.
       if (!one_of(parts.size, {10, 12, 16})) fail_typestr(typestr, "names a float of an unknown size");
       return described(typestr, parts.size);
     case 'c':
-      if (has_number('c', parts.size)) return number(TypeCode::kComplex, parts.size, swapped);
       if (!one_of(parts.size, {20, 24, 32})) fail_typestr(typestr, "names a complex number of an unknown size");
       return described(typestr, parts.size);
     case 'm':

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <new>
 #include <optional>
+#include <utility>
 
 #include "array/internal/check_structure.h"
 #include "array/internal/exported.h"
@@ -83,9 +84,7 @@ struct Totals {
 
 void check_counts(const RecordBatch& batch) {
   if (batch.schema == nullptr) throw InvalidDataError("top level: the batch has no schema");
-  if (!batch.counts_fit()) {
-    throw InvalidDataError("top level" + counts_message(batch));
-  }
+  if (!batch.counts_fit()) throw InvalidDataError("top level" + counts_message(batch));
 }
 
 /// Counts arrays, buffers and sizes. `batch` is null for a missing dictionary, which counts as an empty one of the
@@ -119,31 +118,23 @@ void count(const RecordBatch* batch, const Schema& schema, Totals* totals) {
 }
 
 /// Fills the parts of a block, each from its beginning.
-class Writer {
- public:
-  Writer(Block* block, ArrowArray* arrays, Origin* origins, ArrowArray** pointers, const void** buffers,
-         std::int64_t* sizes, bool host) noexcept
-      : block_(block),
-        arrays_(arrays),
-        origins_(origins),
-        pointers_(pointers),
-        buffers_(buffers),
-        sizes_(sizes),
-        host_(host) {}
+struct Writer {
+  Block* block;
+  ArrowArray* arrays;
+  Origin* origins;
+  ArrowArray** pointers;
+  const void** buffers;
+  std::int64_t* sizes;
+  bool host;
+
+  /// Takes the first `n` that are left of a part.
+  template <typename T>
+  static T* take(T** part, std::size_t n) noexcept {
+    return std::exchange(*part, *part + n);
+  }
 
   Origin* take_origin(const BufferView* views, std::int64_t n_views) noexcept {
-    return new (origins_++) Origin{block_, views, n_views};
-  }
-
-  ArrowArray** take_pointers(std::size_t n) noexcept {
-    ArrowArray** taken = pointers_;
-    pointers_ += n;
-    return taken;
-  }
-  const void** take_buffers(std::size_t n) noexcept {
-    const void** taken = buffers_;
-    buffers_ += n;
-    return taken;
+    return new (take(&origins, 1)) Origin{block, views, n_views};
   }
 
   /// Writes all nodes of a batch, and the pointers to its columns to `tops`.
@@ -158,52 +149,51 @@ class Writer {
     const std::size_t n = schema.nodes().size();
     BufferCursor at(batch != nullptr ? std::span<const std::int64_t>(batch->variadic_counts)
                                      : std::span<const std::int64_t>());
-    const void* const* sizes =
+    const void* const* known_sizes =
         batch != nullptr && !batch->variadic_sizes.empty() ? batch->variadic_sizes.data() : nullptr;
     for (std::size_t i = 0; i < n; ++i) {
       while (frames[depth].left == 0) --depth;
       --frames[depth].left;
       const LayoutNode& layout = schema.nodes()[i];
-      ArrowArray* array = arrays_++;
+      ArrowArray* array = take(&arrays, 1);
       *frames[depth].next++ = array;  // NOLINT(clang-analyzer-core.NullDereference): null only where there are no nodes
       if (batch != nullptr) {
         at.enter(layout);
         write_one(batch->nodes[i], batch->buffers.data() + at.first(), at.n_variadic(), layout, array);
         if (layout.type.variadic) {
           array->buffers[array->n_buffers - 1] =
-              sizes != nullptr ? *sizes++
-                               : write_sizes(batch->buffers.data() + at.end() - at.n_variadic(), at.n_variadic());
+              known_sizes != nullptr ? *known_sizes++
+                                     : write_sizes(batch->buffers.data() + at.end() - at.n_variadic(), at.n_variadic());
         }
       } else {
         write_one(Node{}, nullptr, 0, layout, array);
       }
       if (layout.n_children > 0) {
-        array->children = take_pointers(static_cast<std::size_t>(layout.n_children));
+        array->children = take(&pointers, static_cast<std::size_t>(layout.n_children));
         frames[++depth] = {array->children, layout.n_children};
       }
       if (layout.dictionary_slot >= 0) write_dictionary(batch, schema, layout, array);
     }
   }
 
- private:
   /// `views` are the node's buffers, or null for an empty node. The last `n_variadic` of them are variadic.
   void write_one(const Node& node, const BufferView* views, std::size_t n_variadic, const LayoutNode& layout,
                  ArrowArray* array) noexcept {
     const std::size_t n_views = layout.type.n_buffers + n_variadic;
     const std::size_t n_buffers = n_views + (layout.type.variadic ? 1 : 0);
-    const void** buffers = take_buffers(n_buffers);
+    const void** own = take(&buffers, n_buffers);
     const bool has_validity = layout.type.has_validity();
     for (std::size_t b = 0; b < n_views; ++b) {
       const BufferView view = views != nullptr ? views[b] : BufferView{};
       // An absent validity buffer, which is always the first, is a null pointer. Others are never null on the host.
-      const void* empty = !host_ ? view.data : b == 0 && has_validity ? nullptr : kZeros;
-      buffers[b] = view.size != 0 && view.data != nullptr ? view.data : empty;
+      const void* empty = !host ? view.data : b == 0 && has_validity ? nullptr : kZeros;
+      own[b] = view.size != 0 && view.data != nullptr ? view.data : empty;
     }
-    if (layout.type.variadic) buffers[n_views] = host_ ? kZeros : nullptr;  // for the caller to fill in
+    if (layout.type.variadic) own[n_views] = host ? kZeros : nullptr;  // for the caller to fill in
     std::int64_t null_count = node.null_count;
     if (layout.id == TypeId::kNull) {
       null_count = node.length;
-    } else if (!has_validity || buffers[0] == nullptr) {
+    } else if (!has_validity || own[0] == nullptr) {
       null_count = 0;
     }
     array->length = node.length;
@@ -211,7 +201,7 @@ class Writer {
     array->offset = node.offset;
     array->n_buffers = static_cast<std::int64_t>(n_buffers);
     array->n_children = layout.n_children;
-    array->buffers = n_buffers > 0 ? buffers : nullptr;
+    array->buffers = n_buffers > 0 ? own : nullptr;
     array->children = nullptr;
     array->dictionary = nullptr;
     array->release = release_array;
@@ -219,10 +209,10 @@ class Writer {
   }
 
   const void* write_sizes(const BufferView* variadic, std::size_t n) noexcept {
-    if (n == 0) return host_ ? kZeros : nullptr;
-    const std::int64_t* sizes = sizes_;
-    for (std::size_t i = 0; i < n; ++i) *sizes_++ = variadic[i].data != nullptr ? variadic[i].size : 0;
-    return sizes;
+    if (n == 0) return host ? kZeros : nullptr;
+    std::int64_t* const own = take(&sizes, n);
+    for (std::size_t i = 0; i < n; ++i) own[i] = variadic[i].data != nullptr ? variadic[i].size : 0;
+    return own;
   }
 
   void write_dictionary(const RecordBatch* batch, const Schema& schema, const LayoutNode& layout,
@@ -231,20 +221,21 @@ class Writer {
     const RecordBatch* dictionary = batch != nullptr ? batch->dictionaries[slot].get() : nullptr;
     write(dictionary, *schema.dictionaries()[slot].values, &array->dictionary);
   }
-
-  Block* block_;
-  ArrowArray* arrays_;
-  Origin* origins_;
-  ArrowArray** pointers_;
-  const void** buffers_;
-  std::int64_t* sizes_;
-  bool host_;
 };
+
+/// Takes memory for `n` objects from `*next`.
+template <typename T>
+T* part(std::byte** next, std::size_t n) noexcept {
+  T* const taken = reinterpret_cast<T*>(*next);
+  *next = reinterpret_cast<std::byte*>(taken + n);
+  return taken;
+}
 
 }  // namespace
 
 void export_batch(RecordBatch batch, ArrowDeviceArray* out) {
   *out = ArrowDeviceArray{};
+  batch.check_usual_context("Arrow");
   check_counts(batch);
   Totals totals;
   count(&batch, *batch.schema, &totals);
@@ -265,30 +256,27 @@ void export_batch(RecordBatch batch, ArrowDeviceArray* out) {
   // and the root's one buffer, its absent validity.
   static_assert(sizeof(Block) % alignof(ArrowArray) == 0 && alignof(ArrowArray) == alignof(void*) &&
                 alignof(Origin) == alignof(void*));
-  const std::size_t arrays_size = totals.arrays * sizeof(ArrowArray);
-  const std::size_t origins_size = (totals.arrays + 1) * sizeof(Origin);
-  const std::size_t pointers_size = totals.arrays * sizeof(void*);
-  const std::size_t buffers_size = (totals.buffers + 1) * sizeof(const void*);
-  const std::size_t sizes_size = totals.sizes * sizeof(std::int64_t);
-  const std::size_t size = sizeof(Block) + arrays_size + origins_size + pointers_size + buffers_size + sizes_size;
-  auto* memory = static_cast<std::byte*>(::operator new(size));
-  auto* block = new (memory) Block(std::move(batch), static_cast<std::int64_t>(totals.arrays) + 1);
-  auto* arrays = reinterpret_cast<ArrowArray*>(memory + sizeof(Block));
-  auto* origins = reinterpret_cast<Origin*>(memory + sizeof(Block) + arrays_size);
-  auto* pointers = reinterpret_cast<ArrowArray**>(memory + sizeof(Block) + arrays_size + origins_size);
-  auto* buffers = reinterpret_cast<const void**>(memory + sizeof(Block) + arrays_size + origins_size + pointers_size);
-  auto* sizes = reinterpret_cast<std::int64_t*>(memory + size - sizes_size);
-
+  const std::size_t size = sizeof(Block) + totals.arrays * (sizeof(ArrowArray) + sizeof(Origin) + sizeof(void*)) +
+                           sizeof(Origin) + (totals.buffers + 1) * sizeof(void*) + totals.sizes * sizeof(std::int64_t);
+  auto* next = static_cast<std::byte*>(::operator new(size));
+  auto* block = new (next) Block(std::move(batch), static_cast<std::int64_t>(totals.arrays) + 1);
+  next += sizeof(Block);
   const RecordBatch& exported = block->batch;
   const std::size_t n_columns = exported.schema->fields().size();
-  Writer writer(block, arrays, origins, pointers, buffers, sizes, device::host_reaches(exported.device.type));
+  Writer writer{.block = block,
+                .arrays = part<ArrowArray>(&next, totals.arrays),
+                .origins = part<Origin>(&next, totals.arrays + 1),
+                .pointers = part<ArrowArray*>(&next, totals.arrays),
+                .buffers = part<const void*>(&next, totals.buffers + 1),
+                .sizes = part<std::int64_t>(&next, totals.sizes),
+                .host = device::host_reaches(exported.device.type)};
   ArrowArray& root = out->array;
   root.length = exported.num_rows;
   root.n_buffers = 1;
-  root.buffers = writer.take_buffers(1);
+  root.buffers = Writer::take(&writer.buffers, 1);
   root.buffers[0] = nullptr;
   root.n_children = static_cast<std::int64_t>(n_columns);
-  root.children = n_columns > 0 ? writer.take_pointers(n_columns) : nullptr;
+  root.children = n_columns > 0 ? Writer::take(&writer.pointers, n_columns) : nullptr;
   writer.write(&exported, *exported.schema, root.children);
   root.release = release_array;
   root.private_data = writer.take_origin(nullptr, kRoot);

@@ -1,7 +1,6 @@
 #include "array/internal/format.h"
 #include "array/internal/metadata.h"
 #include "array/internal/text.h"
-#include "crossdock/core/error.h"
 
 namespace crossdock::array {
 namespace {
@@ -37,8 +36,8 @@ void release_schema(ArrowSchema* schema) noexcept {
 /// truncated silently.
 void check_no_nul(const std::string& text, const char* what, const std::string& path) {
   if (text.find('\0') != std::string::npos) {
-    throw InvalidDataError(in_field(path) + ": its " + what +
-                           " holds a NUL character, which the Arrow C data interface can't carry; rename it");
+    throw_invalid(path, std::string("its ") + what +
+                            " holds a NUL character, which the Arrow C data interface can't carry; rename it");
   }
 }
 

@@ -1,8 +1,11 @@
 #include <limits>
 #include <optional>
 
+#include "array/column.h"
 #include "array/internal/bits.h"
+#include "array/internal/check_structure.h"
 #include "array/internal/exported.h"
+#include "array/internal/integers.h"
 #include "array/internal/node_path.h"
 #include "array/internal/text.h"
 #include "core/bytes.h"
@@ -86,28 +89,24 @@ class Importer {
   }
 
  private:
-  std::string place(std::size_t node) const {
-    const std::string here = node_path(schema_, node);
-    return in_field(path_.empty() ? here : path_);
+  [[noreturn]] void fail(std::size_t node, const std::string& what) const {
+    throw_invalid(path_.empty() ? node_path(schema_, node) : path_, what);
   }
 
   void check_root(const ArrowArray& root) const {
     const auto n_columns = static_cast<std::int64_t>(schema_.fields().size());
     if (root.n_buffers != 1 || root.n_children != n_columns || root.dictionary != nullptr) {
-      throw InvalidDataError("top level: the array has " + std::to_string(root.n_buffers) + " buffers and " +
-                             std::to_string(root.n_children) + " children; a struct array of this schema has 1 and " +
-                             std::to_string(n_columns));
+      throw_invalid("", "the array has " + std::to_string(root.n_buffers) + " buffers and " +
+                            std::to_string(root.n_children) + " children; a struct array of this schema has 1 and " +
+                            std::to_string(n_columns));
     }
-    if (root.length < 0 || root.offset < 0 || root.length > std::numeric_limits<std::int64_t>::max() - root.offset) {
-      throw InvalidDataError("top level: length " + std::to_string(root.length) + " and offset " +
-                             std::to_string(root.offset) + " are invalid");
-    }
-    if (root.buffers == nullptr) throw InvalidDataError("top level: the array has no pointer to its buffers");
+    check_node({root.length, root.null_count, root.offset}, [](const std::string& what) { throw_invalid("", what); });
+    if (root.buffers == nullptr) throw_invalid("", "the array has no pointer to its buffers");
     std::int64_t nulls = root.null_count;
     if (nulls == -1) nulls = count_nulls(root);
     if (nulls != 0) {
-      throw InvalidDataError("top level: " + std::to_string(nulls) +
-                             " rows are null, which a record batch can't represent; flatten the struct first");
+      throw_invalid(
+          "", std::to_string(nulls) + " rows are null, which a record batch can't represent; flatten the struct first");
     }
   }
 
@@ -122,39 +121,26 @@ class Importer {
   }
 
   const ArrowArray& child_of(const ArrowArray& parent, std::int64_t i, std::size_t node) const {
-    if (parent.children == nullptr || parent.children[i] == nullptr) {
-      throw InvalidDataError(place(node) + ": the pointer to its array is null");
-    }
+    if (parent.children == nullptr || parent.children[i] == nullptr) fail(node, "the pointer to its array is null");
     return *parent.children[i];
   }
 
   void check_array(const ArrowArray& array, std::size_t node) const {
     const LayoutNode& layout = schema_.nodes()[node];
-    if (array.release == nullptr) throw InvalidDataError(place(node) + ": its array was released or moved out");
+    if (array.release == nullptr) fail(node, "its array was released or moved out");
     if (!has_buffers_of(array, layout.type) || array.n_children != layout.n_children) {
-      throw InvalidDataError(place(node) + ": its array has " + std::to_string(array.n_buffers) + " buffers and " +
-                             std::to_string(array.n_children) + " children; " + type_name(layout.field->type) +
-                             (layout.type.variadic ? " has at least " : " has ") +
-                             std::to_string(layout.type.n_buffers + (layout.type.variadic ? 1 : 0)) + " and " +
-                             std::to_string(layout.n_children));
+      fail(node, "its array has " + std::to_string(array.n_buffers) + " buffers and " +
+                     std::to_string(array.n_children) + " children; " + type_name(layout.field->type) +
+                     (layout.type.variadic ? " has at least " : " has ") +
+                     std::to_string(layout.type.n_buffers + (layout.type.variadic ? 1 : 0)) + " and " +
+                     std::to_string(layout.n_children));
     }
-    if (array.n_buffers > 0 && array.buffers == nullptr) {
-      throw InvalidDataError(place(node) + ": its array has no pointer to its buffers");
-    }
+    if (array.n_buffers > 0 && array.buffers == nullptr) fail(node, "its array has no pointer to its buffers");
     if ((array.dictionary != nullptr) != (layout.dictionary_slot >= 0)) {
-      throw InvalidDataError(place(node) + (array.dictionary != nullptr
-                                                ? ": its array has a dictionary, its schema has none"
-                                                : ": it is dictionary-encoded, but its array has no dictionary"));
+      fail(node, array.dictionary != nullptr ? "its array has a dictionary, its schema has none"
+                                             : "it is dictionary-encoded, but its array has no dictionary");
     }
-    if (array.length < 0 || array.offset < 0 ||
-        array.length > std::numeric_limits<std::int64_t>::max() - array.offset) {
-      throw InvalidDataError(place(node) + ": length " + std::to_string(array.length) + " and offset " +
-                             std::to_string(array.offset) + " are invalid");
-    }
-    if (array.null_count < -1 || array.null_count > array.length) {
-      throw InvalidDataError(place(node) + ": null count " + std::to_string(array.null_count) +
-                             " is out of range for length " + std::to_string(array.length));
-    }
+    check_node({array.length, array.null_count, array.offset}, [&](const std::string& what) { fail(node, what); });
   }
 
   std::size_t import_node(const ArrowArray& array, std::size_t index, const Window* window) {
@@ -181,8 +167,8 @@ class Importer {
 
   void cut(const Window& window, std::size_t index, Node* node) const {
     if (window.start > node->length || window.length > node->length - window.start) {
-      throw InvalidDataError(place(index) + ": length " + std::to_string(node->length) + ", but the batch shows " +
-                             std::to_string(window.length) + " rows from row " + std::to_string(window.start));
+      fail(index, "length " + std::to_string(node->length) + ", but the batch shows " + std::to_string(window.length) +
+                      " rows from row " + std::to_string(window.start));
     }
     if (window.start == 0 && window.length == node->length) return;
     // Sums are at most length + offset, which was checked. The null count of a part is unknown, unless the whole has no
@@ -232,18 +218,14 @@ class Importer {
     const std::int64_t n_fixed = schema_.nodes()[index].type.n_buffers;
     const std::int64_t n = array.n_buffers - n_fixed - 1;
     if (n > kMaxBuffers - static_cast<std::int64_t>(batch_.buffers.size())) {
-      throw InvalidDataError(place(index) + ": with its " + std::to_string(n) +
-                             " variadic buffers the batch has more " + "than " + std::to_string(kMaxBuffers) +
-                             "; compact the column, or split the table");
+      fail(index, "with its " + std::to_string(n) + " variadic buffers the batch has more than " +
+                      std::to_string(kMaxBuffers) + "; compact the column, or split the table");
     }
     batch_.variadic_counts.push_back(n);
     const auto* sizes = static_cast<const std::byte*>(array.buffers[array.n_buffers - 1]);
     if (!readable_) batch_.variadic_sizes.push_back(sizes);
     if (n == 0) return;
-    if (sizes == nullptr) {
-      throw InvalidDataError(place(index) + ": the sizes of its " + std::to_string(n) +
-                             " variadic buffers are missing");
-    }
+    if (sizes == nullptr) fail(index, "the sizes of its " + std::to_string(n) + " variadic buffers are missing");
     for (std::int64_t i = 0; i < n; ++i) {
       const void* data = array.buffers[n_fixed + i];
       if (const std::optional<std::int64_t> exported = exported_size(array, n_fixed + i)) {
@@ -254,10 +236,10 @@ class Importer {
         batch_.buffers.push_back(data != nullptr ? BufferView{data, kUnknownSize} : BufferView{});
         continue;
       }
-      const auto size = load_once<std::int64_t>(sizes + i * static_cast<std::int64_t>(sizeof(std::int64_t)));
+      const auto size = number_at<std::int64_t>(sizes, i);
       if (size < 0 || (size > 0 && data == nullptr)) {
-        throw InvalidDataError(place(index) + ": variadic buffer " + std::to_string(i) + " has " +
-                               (size < 0 ? "a size of " : "a null pointer and a size of ") + std::to_string(size));
+        fail(index, "variadic buffer " + std::to_string(i) + " has " +
+                        (size < 0 ? "a size of " : "a null pointer and a size of ") + std::to_string(size));
       }
       batch_.buffers.push_back(size > 0 ? BufferView{data, size} : BufferView{});
     }
@@ -265,9 +247,7 @@ class Importer {
 
   std::int64_t bytes_of(std::int64_t n, std::int64_t width, std::size_t index) const {
     std::int64_t size;
-    if (!checked_multiply(n, width, &size)) {
-      throw InvalidDataError(place(index) + ": " + std::to_string(n) + " elements exceed the address space");
-    }
+    if (!checked_multiply(n, width, &size)) fail(index, std::to_string(n) + " elements exceed the address space");
     return size;
   }
 
@@ -283,10 +263,8 @@ class Importer {
     if (end == 0 || offsets.data == nullptr) return 0;
     if (!readable_) return kUnknownSize;
     const auto* numbers = static_cast<const std::byte*>(offsets.data);
-    const std::int64_t last =
-        kind == BufferKind::kOffsets32
-            ? load_once<std::int32_t>(numbers + end * static_cast<std::int64_t>(sizeof(std::int32_t)))
-            : load_once<std::int64_t>(numbers + end * static_cast<std::int64_t>(sizeof(std::int64_t)));
+    const std::int64_t last = kind == BufferKind::kOffsets32 ? std::int64_t{number_at<std::int32_t>(numbers, end)}
+                                                             : number_at<std::int64_t>(numbers, end);
     if (last <= 0) return 0;  // check_structure refuses a negative one
     const std::optional<std::uint64_t> left = device::bytes_left_in_changing_memory(data);
     return left && static_cast<std::uint64_t>(last) > *left ? static_cast<std::int64_t>(*left) : last;
@@ -308,9 +286,8 @@ class Importer {
   const std::string path_;
 };
 
-}  // namespace
-
-RecordBatch import_batch(std::shared_ptr<const Schema> schema, ArrowDeviceArray* array) {
+/// `of_column`: the array is the one column itself, whatever its shape.
+RecordBatch import_as(std::shared_ptr<const Schema> schema, ArrowDeviceArray* array, bool of_column) {
   if (schema == nullptr || array == nullptr) throw InvalidArgumentError("import_batch needs a schema and an array");
   if (array->array.release == nullptr) {
     throw InvalidArgumentError("the ArrowArray was released already; each may be consumed once");
@@ -328,7 +305,7 @@ RecordBatch import_batch(std::shared_ptr<const Schema> schema, ArrowDeviceArray*
   batch.read_only = true;
   if (array->sync_event != nullptr) batch.event = device::Event(array->sync_event, owner);
   Importer importer(&batch, "");
-  if (is_bare_column(array->array, *batch.schema)) {
+  if (of_column || is_bare_column(array->array, *batch.schema)) {
     importer.import_column(array->array);
   } else {
     importer.import_struct(array->array);
@@ -339,6 +316,16 @@ RecordBatch import_batch(std::shared_ptr<const Schema> schema, ArrowDeviceArray*
   owner->array = *array;
   array->array.release = nullptr;
   return batch;
+}
+
+}  // namespace
+
+RecordBatch import_batch(std::shared_ptr<const Schema> schema, ArrowDeviceArray* array) {
+  return import_as(std::move(schema), array, false);
+}
+
+RecordBatch import_table(const TableSchema& schema, ArrowDeviceArray* array) {
+  return import_as(schema.schema, array, schema.of_column);
 }
 
 }  // namespace crossdock::array

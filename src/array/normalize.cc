@@ -3,9 +3,10 @@
 #include <type_traits>
 
 #include "array/internal/bits.h"
+#include "array/internal/check_structure.h"
 #include "array/internal/copies.h"
+#include "array/internal/integers.h"
 #include "array/internal/node_path.h"
-#include "array/internal/run_ends.h"
 #include "array/internal/text.h"
 #include "array/internal/union_children.h"
 #include "core/bytes.h"
@@ -42,7 +43,7 @@ class Normalizer {
 
  private:
   [[noreturn]] void fail(std::size_t node, const std::string& what) const {
-    throw InvalidDataError(in_field(node_path(schema_, node)) + ": " + what);
+    throw_invalid(node_path(schema_, node), what);
   }
 
   void set_node(std::size_t node, std::int64_t length, std::int64_t null_count) {
@@ -105,7 +106,7 @@ class Normalizer {
     constexpr auto kWidth = static_cast<std::int64_t>(sizeof(Offset));
     const auto* data = static_cast<const std::byte*>(old.data) + start * kWidth;
     const auto first = load_once<Offset>(data);
-    const auto last = load_once<Offset>(data + length * kWidth);
+    const auto last = number_at<Offset>(data, length);
     if (first < 0 || last < first) {
       fail(node, "its offsets run from " + std::to_string(first) + " to " + std::to_string(last));
     }
@@ -225,8 +226,8 @@ class Normalizer {
     Extent used;
     std::int64_t empty_from = 0;  // the highest offset of an empty list
     for (std::int64_t i = 0; i < length; ++i) {
-      const std::int64_t offset = load_once<Int>(offsets + i * kWidth);
-      const std::int64_t size = load_once<Int>(sizes + i * kWidth);
+      const std::int64_t offset = number_at<Int>(offsets, i);
+      const std::int64_t size = number_at<Int>(sizes, i);
       // If a list is invalid, it stays invalid, and the child stays whole.
       if (offset < 0 || (size != 0 && !used.add(offset, size, child_length))) return range;
       if (size == 0) empty_from = std::max(empty_from, offset);
@@ -293,7 +294,7 @@ class Normalizer {
     const UnionChildren children(layout.field->type);
     for (std::int64_t i = 0; i < length; ++i) {
       const int child = children.index(load_once<std::int8_t>(ids + i));
-      const auto offset = load_once<std::int32_t>(offsets + i * static_cast<std::int64_t>(sizeof(std::int32_t)));
+      const auto offset = number_at<std::int32_t>(offsets, i);
       if (child < 0 || !used[static_cast<std::size_t>(child)].add(offset, 1, lengths[static_cast<std::size_t>(child)]))
         return {};
     }
@@ -388,10 +389,7 @@ class Normalizer {
 }  // namespace
 
 RecordBatch normalized(RecordBatch batch, std::int64_t* copied_bytes, Offsets offsets) {
-  if (!batch.host_readable()) {
-    throw InvalidArgumentError("normalized() needs host memory without an event to wait for; the batch is on " +
-                               device::to_string(batch.device));
-  }
+  check_readable(batch, "normalized()");
   check_structure(batch);
   Normalizer(batch, &batch, offsets, copied_bytes).run();
   return batch;

@@ -5,7 +5,6 @@
 
 #include "array/internal/check_type.h"
 #include "array/internal/text.h"
-#include "crossdock/core/error.h"
 
 namespace crossdock::array {
 namespace {
@@ -26,18 +25,12 @@ class Checker {
 
  private:
   void check(const Field& field, const std::string& path, int depth) {
-    if (depth > kMaxDepth) {
-      throw InvalidDataError(in_field(path) + ": nested deeper than " + std::to_string(kMaxDepth) + " levels");
-    }
-    if (++count_ > kMaxFields) {
-      throw InvalidDataError(in_field(path) + ": the schema has more than " + std::to_string(kMaxFields) +
-                             " fields; split the table");
-    }
+    check_limits(++count_, depth, path);
     check_type(field, path);
     if (field.dictionary) {
       if (field.dictionary_id < -1) {
-        throw InvalidDataError(in_field(path) + ": dictionary id " + std::to_string(field.dictionary_id) +
-                               " is negative; leave it at -1 to have one assigned");
+        throw_invalid(path, "dictionary id " + std::to_string(field.dictionary_id) +
+                                " is negative; leave it at -1 to have one assigned");
       }
       if (field.dictionary_id >= 0) ids_.insert(field.dictionary_id);
       check(*field.dictionary, path + ".dictionary", depth + 1);
@@ -72,14 +65,13 @@ class IdAssigner {
       return;
     }
     if (!known->second) {
-      throw InvalidDataError(in_field(path) + ": the dictionary's values use the dictionary's own id " +
-                             std::to_string(field.dictionary_id));
+      throw_invalid(path, "the dictionary's values use the dictionary's own id " + std::to_string(field.dictionary_id));
     }
     if (!same_dictionary(known->second, field.dictionary)) {
-      throw InvalidDataError(in_field(path) + ": dictionary id " + std::to_string(field.dictionary_id) +
-                             " is used by another field with values of type " + type_name(known->second->type) +
-                             ", but its values here are of type " + type_name(field.dictionary->type) +
-                             ", or differ in a nested field; fields may share an id only if they share the values");
+      throw_invalid(path, "dictionary id " + std::to_string(field.dictionary_id) +
+                              " is used by another field with values of type " + type_name(known->second->type) +
+                              ", but its values here are of type " + type_name(field.dictionary->type) +
+                              ", or differ in a nested field; fields may share an id only if they share the values");
     }
     field.dictionary = known->second;
   }
@@ -95,45 +87,32 @@ class IdAssigner {
 };
 
 /// Lays the fields out in preorder.
-class Flattener {
- public:
-  Flattener(std::vector<LayoutNode>* nodes, std::vector<DictionarySlot>* slots) : nodes_(nodes), slots_(slots) {}
+struct Flattener {
+  std::vector<LayoutNode>& nodes;
+  std::vector<DictionarySlot>& slots;
+  std::int32_t& n_buffers;
+  std::int32_t& n_variadic;
+  std::unordered_map<std::int64_t, std::shared_ptr<const Schema>> schemas{};  ///< Of dictionaries, by id.
 
   void add(const Field& field) {
-    LayoutNode node{};
+    LayoutNode& node = nodes.emplace_back();
     node.type = type_layout(field.type);
     node.id = field.type.id;
     node.nullable = field.nullable;
     node.n_children = static_cast<std::int32_t>(field.children.size());
     node.fixed_size = field.type.id == TypeId::kFixedSizeList ? field.type.fixed_size : 0;
-    node.first_buffer = n_buffers_;
-    node.dictionary_slot = -1;
+    node.first_buffer = n_buffers;
+    node.dictionary_slot = field.dictionary ? static_cast<std::int32_t>(slots.size()) : -1;
     node.field = &field;
-    n_buffers_ += node.type.n_buffers;
-    if (node.type.variadic) ++n_variadic_;
+    n_buffers += node.type.n_buffers;
+    if (node.type.variadic) ++n_variadic;
     if (field.dictionary) {
-      node.dictionary_slot = static_cast<std::int32_t>(slots_->size());
-      slots_->push_back({field.dictionary_id, values_of(field)});
+      std::shared_ptr<const Schema>& values = schemas[field.dictionary_id];
+      if (!values) values = std::make_shared<Schema>(std::vector<Field>{*field.dictionary});
+      slots.push_back({field.dictionary_id, values});
     }
-    nodes_->push_back(node);
     for (const Field& child : field.children) add(child);
   }
-
-  std::int32_t n_buffers() const noexcept { return n_buffers_; }
-  std::int32_t n_variadic() const noexcept { return n_variadic_; }
-
- private:
-  std::shared_ptr<const Schema> values_of(const Field& field) {
-    std::shared_ptr<const Schema>& values = schemas_[field.dictionary_id];
-    if (!values) values = std::make_shared<Schema>(std::vector<Field>{*field.dictionary});
-    return values;
-  }
-
-  std::vector<LayoutNode>* nodes_;
-  std::vector<DictionarySlot>* slots_;
-  std::unordered_map<std::int64_t, std::shared_ptr<const Schema>> schemas_;
-  std::int32_t n_buffers_ = 0;
-  std::int32_t n_variadic_ = 0;
 };
 
 void describe(const Field& field, int indent, std::string* out) {
@@ -169,10 +148,8 @@ Schema::Schema(std::vector<Field> fields, Metadata metadata)
   Checker checker;
   checker.check(fields_, "", 1);
   IdAssigner(checker).assign(fields_, "");
-  Flattener flattener(&nodes_, &dictionaries_);
+  Flattener flattener{nodes_, dictionaries_, n_buffers_, n_variadic_};
   for (const Field& field : fields_) flattener.add(field);
-  n_buffers_ = flattener.n_buffers();
-  n_variadic_ = flattener.n_variadic();
 }
 
 std::string Schema::to_string() const {

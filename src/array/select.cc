@@ -6,34 +6,30 @@
 namespace crossdock::array {
 namespace {
 
-/// The places of one column's parts in a batch's flat arrays.
-struct Range {
-  std::size_t node, node_end;
-  std::size_t buffer, buffer_end;
-  std::size_t slot, slot_end;
-  std::size_t count, count_end;  ///< Variadic counts.
+/// The place of a column in a batch's flat arrays.
+struct Start {
+  std::size_t node, buffer, slot;
+  std::size_t count;  ///< Of variadic counts.
 };
 
-std::vector<Range> column_ranges(const RecordBatch& batch) {
+/// Returns where each column begins, and where the last one ends.
+std::vector<Start> column_starts(const RecordBatch& batch) {
   const Schema& schema = *batch.schema;
   BufferCursor at(batch.variadic_counts);
-  std::vector<Range> ranges;
-  ranges.reserve(schema.fields().size());
-  Range range{};
-  while (range.node_end < schema.nodes().size()) {
-    range = {range.node_end,   subtree_end(schema, range.node_end),
-             range.buffer_end, range.buffer_end,
-             range.slot_end,   range.slot_end,
-             range.count_end,  range.count_end};
-    for (std::size_t i = range.node; i < range.node_end; ++i) {
-      at.enter(schema.nodes()[i]);
-      range.buffer_end = at.end();
-      if (schema.nodes()[i].type.variadic) ++range.count_end;
-      if (schema.nodes()[i].dictionary_slot >= 0) ++range.slot_end;
+  std::vector<Start> starts;
+  starts.reserve(schema.fields().size() + 1);
+  Start next = starts.emplace_back();
+  while (next.node < schema.nodes().size()) {
+    for (const std::size_t end = subtree_end(schema, next.node); next.node < end; ++next.node) {
+      const LayoutNode& layout = schema.nodes()[next.node];
+      at.enter(layout);
+      next.buffer = at.end();
+      if (layout.type.variadic) ++next.count;
+      if (layout.dictionary_slot >= 0) ++next.slot;
     }
-    ranges.push_back(range);
+    starts.push_back(next);
   }
-  return ranges;
+  return starts;
 }
 
 template <typename T>
@@ -61,9 +57,7 @@ int index_of(const Schema& schema, const std::string& name) {
     }
     found = static_cast<int>(i);
   }
-  if (found < 0) {
-    throw NotFoundError("no column \"" + printable(name) + "\"; there are " + names_of(schema));
-  }
+  if (found < 0) throw NotFoundError("no column \"" + printable(name) + "\"; there are " + names_of(schema));
   return found;
 }
 
@@ -72,7 +66,7 @@ int index_of(const Schema& schema, const std::string& name) {
 RecordBatch select_columns(const RecordBatch& batch, std::shared_ptr<const Schema> schema,
                            const std::vector<int>& indices) {
   if (!batch.counts_fit()) throw InvalidArgumentError("select_columns" + counts_message(batch));
-  const std::vector<Range> ranges = column_ranges(batch);
+  const std::vector<Start> starts = column_starts(batch);
   RecordBatch out;
   static_cast<device::Memory&>(out) = batch;
   out.num_rows = batch.num_rows;
@@ -86,21 +80,21 @@ RecordBatch select_columns(const RecordBatch& batch, std::shared_ptr<const Schem
   }
   for (std::size_t i = 0; i < indices.size(); ++i) {
     const int index = indices[i];
-    if (index < 0 || static_cast<std::size_t>(index) >= ranges.size()) {
+    const auto n_columns = std::ssize(starts) - 1;
+    if (index < 0 || index >= n_columns) {
       throw InvalidArgumentError("select_columns: there is no column " + std::to_string(index) + " among " +
-                                 std::to_string(ranges.size()));
+                                 std::to_string(n_columns));
     }
-    const Range& range = ranges[static_cast<std::size_t>(index)];
-    append(batch.nodes, range.node, range.node_end, &out.nodes);
-    append(batch.buffers, range.buffer, range.buffer_end, &out.buffers);
-    append(batch.variadic_counts, range.count, range.count_end, &out.variadic_counts);
-    if (!batch.variadic_sizes.empty()) append(batch.variadic_sizes, range.count, range.count_end, &out.variadic_sizes);
-    append(batch.dictionaries, range.slot, range.slot_end, &out.dictionaries);
+    const Start& from = starts[static_cast<std::size_t>(index)];
+    const Start& to = starts[static_cast<std::size_t>(index) + 1];
+    append(batch.nodes, from.node, to.node, &out.nodes);
+    append(batch.buffers, from.buffer, to.buffer, &out.buffers);
+    append(batch.variadic_counts, from.count, to.count, &out.variadic_counts);
+    if (!batch.variadic_sizes.empty()) append(batch.variadic_sizes, from.count, to.count, &out.variadic_sizes);
+    append(batch.dictionaries, from.slot, to.slot, &out.dictionaries);
   }
   out.schema = std::move(schema);
-  if (!out.counts_fit()) {
-    throw InvalidArgumentError("select_columns" + counts_message(out));
-  }
+  if (!out.counts_fit()) throw InvalidArgumentError("select_columns" + counts_message(out));
   return out;
 }
 

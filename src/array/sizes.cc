@@ -4,6 +4,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "array/internal/check_structure.h"
 #include "array/internal/node_path.h"
 #include "array/internal/text.h"
 #include "core/bytes.h"
@@ -79,18 +80,16 @@ void set_sizes(const SizesAt& at, const void* numbers) {
         at.width == 4 ? load_le<std::int32_t>(bytes + i * 4) : load_le<std::int64_t>(bytes + i * 8);
     BufferView& buffer = at.batch->buffers[at.first_buffer + static_cast<std::size_t>(i)];
     if (size < 0 || (size > 0 && buffer.data == nullptr)) {
-      throw InvalidDataError(in_field(node_path(*at.batch->schema, at.node)) + ": its bytes have " +
-                             (size < 0 ? "a size of " : "a null pointer and a size of ") + std::to_string(size));
+      throw_invalid(node_path(*at.batch->schema, at.node),
+                    std::string("its bytes have ") + (size < 0 ? "a size of " : "a null pointer and a size of ") +
+                        std::to_string(size));
     }
     buffer = size > 0 ? BufferView{buffer.data, size} : BufferView{};
   }
 }
 
 void read_sizes(RecordBatch* batch) {
-  if (!batch->host_readable()) {
-    throw InvalidArgumentError("read_sizes() needs host memory without an event to wait for; the batch is on " +
-                               device::to_string(batch->device));
-  }
+  check_readable(*batch, "read_sizes()");
   for (const SizesAt& at : unknown_sizes(batch)) set_sizes(at, at.numbers);
   check_structure(*batch);
 }

@@ -41,125 +41,9 @@ struct AnyDevice {
   }
 };
 
-/// Returns the exception of the last call of a stream that this library exported, for which the C interface has no
-/// place. Null for other producers' streams.
-template <typename Form>
-std::exception_ptr exported_failure(const typename Form::Stream& stream) noexcept;
-
-template <typename Form>
-class ImportedStream final : public BatchStream {
- public:
-  /// Moves the stream, as the C stream interface defines it, before the first call of the producer. If a callback or
-  /// another thread accesses the source stream meanwhile, it finds it already taken.
-  explicit ImportedStream(typename Form::Stream* from) : stream_(*from) {
-    if (stream_.get_schema == nullptr || stream_.get_next == nullptr) {
-      stream_.release = nullptr;  // the caller still owns it
-      throw InvalidDataError("an Arrow stream without get_schema or get_next can't be read");
-    }
-    from->release = nullptr;
-    try {
-      read_schema();
-    } catch (...) {
-      *from = stream_;
-      throw;
-    }
-  }
-
-  ~ImportedStream() override {
-    if (stream_.release != nullptr) stream_.release(&stream_);
-  }
-
-  const std::shared_ptr<const Schema>& schema() const override { return schema_.schema; }
-  device::DeviceType device_type() const override { return Form::device_type(stream_); }
-
-  std::optional<RecordBatch> next() override {
-    if (failure_) std::rethrow_exception(failure_);
-    if (over_) return std::nullopt;
-    try {
-      return take();
-    } catch (...) {
-      failure_ = std::current_exception();
-      throw;
-    }
-  }
-
- private:
-  void read_schema() {
-    ArrowSchema c_schema{};
-    if (const int status = stream_.get_schema(&stream_, &c_schema)) fail(&stream_, status, "its schema");
-    struct Release {
-      ArrowSchema* schema;
-      ~Release() {
-        if (schema->release != nullptr) schema->release(schema);
-      }
-    } release{&c_schema};
-    if (c_schema.release == nullptr) throw InvalidDataError("the producer of an Arrow stream gave a released schema");
-    schema_ = import_table_schema(&c_schema);
-  }
-
-  std::optional<RecordBatch> take() {
-    typename Form::Array array{};
-    if (const int status = stream_.get_next(&stream_, &array)) fail(&stream_, status, "a batch");
-    ArrowDeviceArray wide;
-    Form::widen(std::move(array), &wide);
-    if (wide.array.release == nullptr) {
-      over_ = true;
-      return std::nullopt;
-    }
-    try {
-      if (const auto type = static_cast<device::DeviceType>(wide.device_type); type != device_type()) {
-        throw InvalidDataError("the producer of an Arrow stream gave an array on " +
-                               device::to_string({.type = type, .id = wide.device_id}) +
-                               " in a stream of device type " +
-                               std::to_string(static_cast<std::int32_t>(device_type())));
-      }
-      return import_table(schema_, &wide);
-    } catch (...) {
-      if (wide.array.release != nullptr) wide.array.release(&wide.array);
-      throw;
-    }
-  }
-
-  [[noreturn]] static void fail(typename Form::Stream* stream, int status, const char* what) {
-    if (const std::exception_ptr ours = exported_failure<Form>(*stream)) std::rethrow_exception(ours);
-    const char* const text = stream->get_last_error != nullptr ? stream->get_last_error(stream) : nullptr;
-    throw_status(status, std::string("the producer of an Arrow stream failed to give ") + what + ": " +
-                             (text != nullptr && *text != '\0' ? text : std::strerror(status)));
-  }
-
-  typename Form::Stream stream_{};
-  TableSchema schema_;
-  bool over_ = false;
-  std::exception_ptr failure_;
-};
-
-template <typename Form>
-std::unique_ptr<BatchStream> import_as(typename Form::Stream* stream) {
-  if (stream == nullptr || stream->release == nullptr) {
-    throw InvalidArgumentError("the Arrow stream was released already; a stream can be consumed only once");
-  }
-  return std::make_unique<ImportedStream<Form>>(stream);
+std::string in_stream_of(const device::Device& device, device::DeviceType type) {
+  return device::to_string(device) + " in a stream of device type " + std::to_string(static_cast<std::int32_t>(type));
 }
-
-class MadeStream final : public BatchStream {
- public:
-  MadeStream(std::shared_ptr<const Schema> schema, std::vector<RecordBatch> batches) noexcept
-      : schema_(std::move(schema)),
-        batches_(std::move(batches)),
-        device_type_(batches_.empty() ? device::DeviceType::kCpu : batches_.front().device.type) {}
-  const std::shared_ptr<const Schema>& schema() const override { return schema_; }
-  device::DeviceType device_type() const override { return device_type_; }
-  std::optional<RecordBatch> next() override {
-    if (next_ == batches_.size()) return std::nullopt;
-    return std::move(batches_[next_++]);  // releases each batch as soon as it is taken
-  }
-
- private:
-  std::shared_ptr<const Schema> schema_;
-  std::vector<RecordBatch> batches_;
-  device::DeviceType device_type_;
-  std::size_t next_ = 0;
-};
 
 // The target of `private_data` of an exported stream. Its callbacks are called from C, so no exception may leave them.
 template <typename Form>
@@ -231,8 +115,7 @@ struct ExportedStream {
           (batch.ready() ? "" : ", with work that may be pending") +
           ", which a CPU stream can't carry: import it as a device stream, or copy it to the host first");
     } else if (batch.device.type != type) {
-      throw InvalidDataError("a batch is on " + device::to_string(batch.device) + " in a stream of device type " +
-                             std::to_string(static_cast<std::int32_t>(type)));
+      throw InvalidDataError("a batch is on " + in_stream_of(batch.device, type));
     }
   }
 
@@ -245,13 +128,125 @@ struct ExportedStream {
     c->private_data = nullptr;
     c->release = nullptr;
   }
+
+  /// Returns the exception of the last call of a stream that this library exported, for which the C interface has no
+  /// place. Null for other producers' streams.
+  static std::exception_ptr failure_of(const typename Form::Stream& stream) noexcept {
+    return stream.release == &release ? static_cast<const ExportedStream*>(stream.private_data)->failure : nullptr;
+  }
+};
+
+/// Releases a C structure that was not moved out.
+struct Release {
+  template <typename C>
+  void operator()(C* c) const {
+    if (c->release != nullptr) c->release(c);
+  }
 };
 
 template <typename Form>
-std::exception_ptr exported_failure(const typename Form::Stream& stream) noexcept {
-  if (stream.release != &ExportedStream<Form>::release) return nullptr;
-  return static_cast<const ExportedStream<Form>*>(stream.private_data)->failure;
+class ImportedStream final : public BatchStream {
+ public:
+  /// Moves the stream, as the C stream interface defines it, before the first call of the producer. If a callback or
+  /// another thread accesses the source stream meanwhile, it finds it already taken.
+  explicit ImportedStream(typename Form::Stream* from) : stream_(*from) {
+    if (stream_.get_schema == nullptr || stream_.get_next == nullptr) {
+      stream_.release = nullptr;  // the caller still owns it
+      throw InvalidDataError("an Arrow stream without get_schema or get_next can't be read");
+    }
+    from->release = nullptr;
+    try {
+      read_schema();
+    } catch (...) {
+      *from = stream_;
+      throw;
+    }
+  }
+
+  ~ImportedStream() override {
+    if (stream_.release != nullptr) stream_.release(&stream_);
+  }
+
+  const std::shared_ptr<const Schema>& schema() const override { return schema_.schema; }
+  device::DeviceType device_type() const override { return Form::device_type(stream_); }
+
+  std::optional<RecordBatch> next() override {
+    if (failure_) std::rethrow_exception(failure_);
+    if (over_) return std::nullopt;
+    try {
+      return take();
+    } catch (...) {
+      failure_ = std::current_exception();
+      throw;
+    }
+  }
+
+ private:
+  void read_schema() {
+    ArrowSchema c_schema{};
+    if (const int status = stream_.get_schema(&stream_, &c_schema)) fail(&stream_, status, "its schema");
+    const std::unique_ptr<ArrowSchema, Release> released(&c_schema);
+    if (c_schema.release == nullptr) throw InvalidDataError("the producer of an Arrow stream gave a released schema");
+    schema_ = import_table_schema(c_schema);
+  }
+
+  std::optional<RecordBatch> take() {
+    typename Form::Array array{};
+    if (const int status = stream_.get_next(&stream_, &array)) fail(&stream_, status, "a batch");
+    ArrowDeviceArray wide;
+    Form::widen(std::move(array), &wide);
+    if (wide.array.release == nullptr) {
+      over_ = true;
+      return std::nullopt;
+    }
+    const std::unique_ptr<ArrowArray, Release> released(&wide.array);
+    if (const auto type = static_cast<device::DeviceType>(wide.device_type); type != device_type()) {
+      throw InvalidDataError("the producer of an Arrow stream gave an array on " +
+                             in_stream_of({.type = type, .id = wide.device_id}, device_type()));
+    }
+    return import_table(schema_, &wide);
+  }
+
+  [[noreturn]] static void fail(typename Form::Stream* stream, int status, const char* what) {
+    if (const std::exception_ptr ours = ExportedStream<Form>::failure_of(*stream)) std::rethrow_exception(ours);
+    const char* const text = stream->get_last_error != nullptr ? stream->get_last_error(stream) : nullptr;
+    throw_status(status, std::string("the producer of an Arrow stream failed to give ") + what + ": " +
+                             (text != nullptr && *text != '\0' ? text : std::strerror(status)));
+  }
+
+  typename Form::Stream stream_{};
+  TableSchema schema_;
+  bool over_ = false;
+  std::exception_ptr failure_;
+};
+
+template <typename Form>
+std::unique_ptr<BatchStream> import_as(typename Form::Stream* stream) {
+  if (stream == nullptr || stream->release == nullptr) {
+    throw InvalidArgumentError("the Arrow stream was released already; a stream can be consumed only once");
+  }
+  return std::make_unique<ImportedStream<Form>>(stream);
 }
+
+class MadeStream final : public BatchStream {
+ public:
+  MadeStream(std::shared_ptr<const Schema> schema, std::vector<RecordBatch> batches) noexcept
+      : schema_(std::move(schema)),
+        batches_(std::move(batches)),
+        device_type_(batches_.empty() ? device::DeviceType::kCpu : batches_.front().device.type) {}
+  const std::shared_ptr<const Schema>& schema() const override { return schema_; }
+  device::DeviceType device_type() const override { return device_type_; }
+  std::optional<RecordBatch> next() override {
+    if (next_ == batches_.size()) return std::nullopt;
+    return std::move(batches_[next_++]);  // releases each batch as soon as it is taken
+  }
+
+ private:
+  std::shared_ptr<const Schema> schema_;
+  std::vector<RecordBatch> batches_;
+  device::DeviceType device_type_;
+  std::size_t next_ = 0;
+};
 
 template <typename Form>
 void export_as(std::unique_ptr<BatchStream> stream, typename Form::Stream* out) {

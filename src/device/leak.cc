@@ -1,6 +1,7 @@
 #include "device/leak.h"
 
 #include <atomic>
+#include <cstddef>
 #include <new>
 #include <utility>
 
@@ -16,8 +17,14 @@ std::atomic<Leaked*> leaked{nullptr};
 }  // namespace
 
 void leak(std::shared_ptr<const void> owner) noexcept {
-  auto* const kept = new (std::nothrow) Leaked{.owner = std::move(owner), .next = leaked.load()};
-  while (kept != nullptr && !leaked.compare_exchange_weak(kept->next, kept)) {
+  auto* const kept = new (std::nothrow) Leaked{.owner = nullptr, .next = leaked.load()};
+  if (kept == nullptr) {  // loses the reference, which so is never dropped
+    alignas(std::shared_ptr<const void>) std::byte lost[sizeof owner];
+    new (lost) std::shared_ptr<const void>(std::move(owner));
+    return;
+  }
+  kept->owner = std::move(owner);
+  while (!leaked.compare_exchange_weak(kept->next, kept)) {
   }
 }
 

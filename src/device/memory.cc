@@ -16,6 +16,14 @@ void Memory::check_reach() const {
                     "carries the stream, or order the work yourself and use .unsynchronized()");
 }
 
+void Memory::fail_other_context(const char* protocol) const {
+  throw ExportError("a device in " + std::string(protocol) + " means its usual context, but this memory of " +
+                    to_string(device) +
+                    " is in another context; copy it to a queue of the usual "
+                    "context (.copy_to()), or export it by a protocol that tells the context: "
+                    "__sycl_usm_array_interface__ or __cuda_array_interface__");
+}
+
 Event Memory::pending() const {
   event.check();
   check_reach();

@@ -33,7 +33,6 @@ struct DriverRegistry::Opened {
   std::mutex mutex;
   std::shared_ptr<Context> context;
   std::unique_ptr<Queue> queue;
-  std::unordered_map<void*, std::weak_ptr<Context>> others;  ///< By native context.
   /// Returns the context, opened if it isn't yet. Call it with the lock held.
   const std::shared_ptr<Context>& open(const DriverRegistry& registry, const Device& device) {
     if (context == nullptr) {
@@ -155,17 +154,9 @@ std::shared_ptr<Context> DriverRegistry::context(const Device& device) const {
 }
 
 std::shared_ptr<Context> DriverRegistry::context(const Device& device, void* native_context) const {
-  if (native_context == nullptr || !for_device(device)->one_context_each()) return context(device);
-  const std::shared_ptr<Opened> entry = opened(device);
-  const std::lock_guard lock(entry->mutex);
-  std::erase_if(entry->others, [](const auto& other) { return other.second.expired(); });
-  std::weak_ptr<Context>& known = entry->others[native_context];
-  std::shared_ptr<Context> context = known.lock();
-  if (context == nullptr) {
-    const std::shared_ptr<Driver> driver = for_device(device);
-    known = context = driver->open(driver->owning_device(device), native_context);
-  }
-  return context;
+  const std::shared_ptr<Driver> driver = native_context != nullptr ? for_device(device) : nullptr;
+  if (driver == nullptr || !driver->one_context_each()) return context(device);
+  return driver->open(driver->owning_device(device), native_context);
 }
 
 std::shared_ptr<Context> DriverRegistry::context_or_null(const Device& device) const {
@@ -214,8 +205,7 @@ Queue DriverRegistry::default_queue(const Device& device) const {
 Queue DriverRegistry::queue_in(const Device& device, void* native_context) const {
   if (native_context == nullptr) return default_queue(device);
   const std::shared_ptr<Driver> driver = for_device(device);
-  if (driver->one_context_each()) return context(device, native_context)->make_queue();
-  return driver->open(driver->owning_device(device), native_context)->make_queue();
+  return driver->queue_in({driver->owning_device(device), native_context});
 }
 
 std::shared_ptr<const DriverRegistry> make_default_registry(const DriverOptions& options) {

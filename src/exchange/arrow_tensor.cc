@@ -263,7 +263,6 @@ Tensor tensor_of_column(const RecordBatch& given, BoolPolicy bools) {
     tensor.type = element_of(leaf->type);
     const array::BufferView& values = column.buffers[lists.size() + 1];
     static_cast<device::Memory&>(tensor) = column;
-    tensor.kind = device::kind_of(tensor.device.type);
     tensor.data = const_cast<void*>(values.data);
     if (tensor.data != nullptr) tensor.advance(first * tensor.type.itemsize());
     tensor.read_only = true;

@@ -11,6 +11,7 @@
 #include "crossdock/array/tensor.h"
 #include "crossdock/core/error.h"
 #include "exchange/batch_copy.h"
+#include "exchange/contexts.h"
 #include "exchange/internal/batch_plan.h"
 
 namespace crossdock::exchange {
@@ -28,16 +29,13 @@ using ContextPtr = std::shared_ptr<Context>;
 
 bool is_host(const Context& context) noexcept { return context.device().type == DeviceType::kCpu; }
 
-BufferRef memory_of(const void* data, std::uint64_t size, const Device& device) noexcept {
-  return {.data = const_cast<void*>(data),
-          .size = size,
-          .device = device,
-          .kind = device::kind_of(device.type),
-          .read_only = true};
+BufferRef memory_of(const void* data, std::uint64_t size, const device::Memory& memory) noexcept {
+  return {
+      .data = const_cast<void*>(data), .size = size, .device = memory.device, .kind = memory.kind, .read_only = true};
 }
 
-BufferRef memory_of(const BatchPlan::Part& part, const Device& device) noexcept {
-  return memory_of(part.from, part.size, part.on_host ? Device{} : device);
+BufferRef memory_of(const BatchPlan::Part& part, const device::Memory& memory) noexcept {
+  return memory_of(part.from, part.size, part.on_host ? device::Memory{} : memory);
 }
 
 BufferRef host_memory(void* data, std::uint64_t size) noexcept {
@@ -115,15 +113,21 @@ void resolve_sizes(RecordBatch* batch, const ContextPtr& context, const Queue& q
   for (const array::SizesAt& at : unknown) total += static_cast<std::uint64_t>(at.nbytes());
   order_on(*batch, *context, queue);
   const Scratch scratch = make_scratch(total, context, OwningQueue(context, queue));
-  context->wait(start_work(*context, queue, [&] {
+  start_work(*context, queue, [&](device::Event* copied) {
     std::uint64_t offset = 0;
     for (const array::SizesAt& at : unknown) {
       const auto size = static_cast<std::uint64_t>(at.nbytes());
-      context->copy(scratch.memory.slice(offset, size), memory_of(at.numbers, size, batch->device), queue);
+      const BufferRef place = scratch.memory.slice(offset, size);
+      const BufferRef source = memory_of(at.numbers, size, *batch);
       offset += size;
+      if (&at != &unknown.back()) {
+        context->copy(place, source, queue);
+      } else {
+        *copied = context->copy_recorded(place, source, queue);
+      }
     }
-    return context->record(queue);
-  }));
+    context->wait(*copied);
+  });
   const auto* numbers = static_cast<const std::byte*>(scratch.memory.data);
   for (const array::SizesAt& at : unknown) {
     array::set_sizes(at, numbers);
@@ -144,35 +148,32 @@ BatchCopy::BatchCopy(const RecordBatch& from, bool to_host, ContextPtr executor,
 }
 
 BatchCopy::BatchCopy(const RecordBatch& from, const device::DriverRegistry& drivers)
-    : BatchCopy(from, true, drivers.context(from.device, from.native_context),
-                drivers.queue_in(from.device, from.native_context)) {}
+    : BatchCopy(from, true, drivers.context(from.device, from.native_context.get()), queue_beside(from, drivers)) {}
 
 std::uint64_t BatchCopy::bytes() const noexcept { return plan_->bytes(); }
 
 device::Event BatchCopy::start(const BufferRef& target) {
-  return start_work(*executor_, queue(), [&] { return start_copies(target); });
+  return start_work(*executor_, queue(), [&](device::Event* copied) { start_copies(target, copied); });
 }
 
-device::Event BatchCopy::start_copies(const BufferRef& target) {
+void BatchCopy::start_copies(const BufferRef& target, device::Event* copied) {
   const bool by_host = is_host(*executor_);
   const std::span<const BatchPlan::Part> parts = plan_->parts();
   copy_gathered(*plan_, parts.first(n_gathered_), target, executor_, queue_);
-  device::Event done;
   for (std::size_t i = n_gathered_; i < parts.size(); ++i) {
     const BatchPlan::Part& part = parts[i];
     const BufferRef piece = target.slice(part.at, part.size);
-    const BufferRef its = memory_of(part, from_.device);
+    const BufferRef its = memory_of(part, from_);
     if (by_host || i + 1 < parts.size()) {
       executor_->copy(piece, its, queue());
     } else {
-      done = executor_->copy_recorded(piece, its, queue());
+      *copied = executor_->copy_recorded(piece, its, queue());
     }
   }
-  if (by_host) return done;
-  if (n_gathered_ == parts.size()) done = executor_->record(queue());
-  queue_.order_caller_after(done);
-  order_producer_after(from_, done, *executor_, queue());
-  return done;
+  if (by_host) return;
+  if (n_gathered_ == parts.size()) *copied = executor_->record(queue());
+  queue_.order_caller_after(*copied);
+  order_producer_after(from_, *copied, *executor_, queue());
 }
 
 RecordBatch BatchCopy::made(const BufferRef& target, const std::shared_ptr<const void>& owner,
@@ -181,7 +182,7 @@ RecordBatch BatchCopy::made(const BufferRef& target, const std::shared_ptr<const
   for (RecordBatch* batch : plan_->made()) {
     batch->device = target.device;
     batch->kind = target.kind;
-    batch->native_context = target.device.type == DeviceType::kCpu ? nullptr : queue().native_context();
+    batch->native_context = target.data != nullptr ? context_of_new(target.device, queue()) : nullptr;
     batch->owner = owner;
     if (done != nullptr) batch->set_queue(executor_, queue(), *done);
   }
@@ -197,7 +198,7 @@ RecordBatch BatchCopy::into(device::Buffer target) && {
       by_host ? target.release() : owned_on_queue(std::move(target), executor_, queue_);
   std::shared_ptr<const void> kept;  // all memory that the copies read
   if (!by_host && n_gathered_ < plan_->parts().size()) {
-    const BufferRef first = memory_of(plan_->parts()[n_gathered_], from_.device);
+    const BufferRef first = memory_of(plan_->parts()[n_gathered_], from_);
     kept = owned_on_queue(device::Buffer(first, plan_), executor_, queue_);
   }
   const device::Event done = start(memory);

@@ -36,7 +36,8 @@ class BatchCopy {
 
  private:
   device::Event start(const device::BufferRef& target);
-  device::Event start_copies(const device::BufferRef& target);
+  /// Starts the copies, and sets `*done` to the event of their end once all were started.
+  void start_copies(const device::BufferRef& target, device::Event* done);
   array::RecordBatch made(const device::BufferRef& target, const std::shared_ptr<const void>& owner,
                           const device::Event* done);
 

@@ -7,6 +7,7 @@
 #include "core/bytes.h"
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/sync.h"
+#include "exchange/contexts.h"
 #include "exchange/internal/queue_owned.h"
 
 namespace crossdock::exchange {
@@ -122,18 +123,18 @@ Tensor copy_on_device(const Tensor& from, const CopyPlan& plan, const OwningQueu
   const bool one_queue = plan.to->device() == executor->device();
   device::Buffer target =
       plan.to->allocate(bytes, plan.kind, device::Sharing::kPrivate, one_queue ? queue : plan.to->make_queue());
-  if (one_queue) made.native_context = queue.native_context();
   const BufferRef place = target.ref();
   made.device = place.device;
+  made.native_context = context_of_new(place.device, queue);
   made.data = place.data;
   // From here on, after a throw, the memory is freed only after the work that was started.
   made.owner = owned_on_queue(std::move(target), executor, owning);
   const std::shared_ptr<const void> source = keep_on_queue(from, executor, owning);
-  start_work(*executor, queue, [&] {
-    made.set_queue(executor, queue, start_copies(from, place, *executor, queue));
-    order_producer_after(from, made.event, *executor, queue);
-    owning.order_caller_after(made.event);
-  });
+  made.set_queue(executor, queue, start_work(*executor, queue, [&](device::Event* copied) {
+                   *copied = start_copies(from, place, *executor, queue);
+                   order_producer_after(from, *copied, *executor, queue);
+                   owning.order_caller_after(*copied);
+                 }));
   return made;
 }
 
@@ -163,11 +164,10 @@ Tensor packed_through_host(const Tensor& from, const ContextPtr& executor, const
   // If a call throws, the queue keeps both until it is done with them.
   const auto target = owned_on_queue(device::Buffer(place, bytes), executor, owning);
   const auto source = keep_on_queue(from, executor, owning);
-  executor->wait(start_work(*executor, queue, [&] {
-    device::Event copied = executor->copy_recorded(place, spanned_memory(from), queue);
-    order_producer_after(from, copied, *executor, queue);
-    return copied;
-  }));
+  start_work(*executor, queue, [&](device::Event* copied) {
+    *copied = executor->copy_recorded(place, spanned_memory(from), queue);
+    executor->wait(*copied);
+  });
   Tensor view = from;
   view.device = {};
   view.data = bytes.get() - range.lowest;
@@ -209,7 +209,7 @@ Tensor empty(const array::ElementType& type, std::span<const std::int64_t> shape
   device::Buffer buffer =
       context->allocate(static_cast<std::uint64_t>(range.highest), kind, device::Sharing::kPrivate, owning.queue());
   tensor.device = buffer.device();
-  tensor.native_context = queue.native_context();
+  tensor.native_context = context_of_new(tensor.device, queue);
   tensor.data = buffer.data();
   tensor.owner = is_host(*context) ? buffer.release() : owned_on_queue(std::move(buffer), context, owning);
   if (is_host(*context)) return tensor;
@@ -277,7 +277,7 @@ Tensor copy_into(const Tensor& to, const Tensor& from, const CopyPlan& plan) {
   const OwningQueue owning(executor, plan.queue);
   const Queue& queue = owning.queue();
   if (from.size() == 0) {
-    keep_queue(&made);
+    free_after_queue(&made, executor, queue);
     made.set_queue(executor, queue);
     return made;
   }
@@ -288,14 +288,13 @@ Tensor copy_into(const Tensor& to, const Tensor& from, const CopyPlan& plan) {
   place.read_only = false;
   const auto target_kept = keep_on_queue(to, executor, owning);
   const auto source_kept = keep_on_queue(few, executor, owning);
-  keep_queue(&made);
-  start_work(*executor, queue, [&] {
-    device::Event copied = start_copies(few, place, *executor, queue);
-    order_producer_after(few, copied, *executor, queue);
-    order_producer_after(to, copied, *executor, queue);
-    owning.order_caller_after(copied);
-    made.set_queue(executor, queue, std::move(copied));
-  });
+  free_after_queue(&made, executor, queue);
+  made.set_queue(executor, queue, start_work(*executor, queue, [&](device::Event* copied) {
+                   *copied = start_copies(few, place, *executor, queue);
+                   order_producer_after(few, *copied, *executor, queue);
+                   order_producer_after(to, *copied, *executor, queue);
+                   owning.order_caller_after(*copied);
+                 }));
   return made;
 }
 

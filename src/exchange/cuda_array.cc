@@ -37,21 +37,23 @@ std::shared_ptr<Context> any_context(const device::DriverRegistry& drivers) {
 
 /// Sets the address, the device and the kind of memory. The address is the device's; for pinned memory, whose device
 /// type is the host's, it is the host's. Checks that all elements lie in the allocation. `pointer` is the one in the
-/// dictionary: without elements it only tells the device and the kind.
-void locate(Tensor* tensor, const void* pointer, const Context& asked) {
+/// dictionary: without elements it only tells the device and the kind. Returns the native context of the pointer, whose
+/// default stream a number means; null for the usual one.
+void* locate(Tensor* tensor, const void* pointer, const Context& asked) {
   const device::PointerInfo info = asked.describe(pointer);
   const bool known = info.device.type != DeviceType::kCpu;
   if (known) {
     tensor->device = info.device;
     tensor->kind = info.kind;
-    tensor->native_context = info.other_context;
+    if (info.kind == MemoryKind::kDevice && tensor->data != nullptr) tensor->native_context = info.other_context;
   }
-  if (tensor->data == nullptr) return;
+  void* const native = info.other_context.get();
+  if (tensor->data == nullptr) return native;
   if (!known) {
     fail("the driver doesn't know the pointer in its data: it was freed, is invalid, or is ordinary host memory");
   }
   tensor->data = info.host_address != nullptr ? info.host_address : info.address;
-  if (info.base == nullptr || info.size == 0) return;
+  if (info.base == nullptr || info.size == 0) return native;
   const array::ByteRange range = array::byte_range(*tensor, kWhere);
   const auto* const base = static_cast<const std::byte*>(info.base);
   const auto* const first = static_cast<const std::byte*>(info.address);
@@ -61,14 +63,18 @@ void locate(Tensor* tensor, const void* pointer, const Context& asked) {
     fail("its elements reach from byte " + std::to_string(before + range.lowest) + " to byte " +
          std::to_string(before + range.highest) + " of an allocation of " + std::to_string(info.size) + " bytes");
   }
+  return native;
 }
 
-/// Checks that data and mask are on one device: otherwise no device could use both together.
+/// Checks that data and mask are on one device and in one context: otherwise no queue could use both together.
 void check_mask(const Tensor& tensor) {
   if (tensor.mask == nullptr || tensor.mask->data == nullptr || tensor.data == nullptr) return;
-  if (is_cuda(tensor.mask->device.type) && tensor.mask->device.id == tensor.device.id) return;
+  const bool one_device = is_cuda(tensor.mask->device.type) && tensor.mask->device.id == tensor.device.id;
+  const bool apart = tensor.mask->kind == MemoryKind::kDevice && tensor.kind == MemoryKind::kDevice &&
+                     tensor.mask->native_context != tensor.native_context;
+  if (one_device && !apart) return;
   fail("its mask is in memory of " + device::to_string(tensor.mask->device) + ", but its data is in memory of " +
-       device::to_string(tensor.device));
+       device::to_string(tensor.device) + (one_device ? " in another context" : ""));
 }
 
 /// Returns the object that keeps the stream alive: a stream lives as long as the object that showed it (section on
@@ -110,12 +116,11 @@ void import_cuda_array(Tensor* tensor, std::int64_t version, CudaStream stream, 
     const auto its = drivers.for_type(DeviceType::kCuda)->context_of_queue(stream_handle(*stream));
     if (its) tensor->device = its->device;
   }
-  if (pointer != nullptr) locate(tensor, pointer, *asked);
+  void* const native = pointer != nullptr ? locate(tensor, pointer, *asked) : nullptr;
   check_mask(*tensor);
   if (!ordered) return;
   // Work on a stream of another device or context may reach this memory: pinned, managed, or a peer's.
-  device::Queue queue =
-      wrap_stream(stream_handle(*stream), {tensor->device, tensor->native_context}, keeper_of(*tensor), drivers);
+  device::Queue queue = wrap_stream(stream_handle(*stream), {tensor->device, native}, keeper_of(*tensor), drivers);
   std::shared_ptr<Context> context = drivers.context(queue);
   tensor->set_queue(std::move(context), std::move(queue));
 }
@@ -127,8 +132,17 @@ namespace {
 /// device and context.
 bool means_another_stream(const Tensor& tensor) noexcept {
   const device::Queue& queue = *tensor.queue;
-  const bool there = queue.device().id == tensor.device.id && queue.native_context() == tensor.native_context;
+  const bool there = queue.device().id == tensor.device.id && queue.native_context() == tensor.native_context.get();
   return !queue.usable_here() || (device::is_default_cuda_stream(queue.native()) && !there);
+}
+
+/// Returns a queue to show for a tensor that has none of its own to show: one that reaches its memory, and that is
+/// never destroyed before its context.
+device::Queue lasting_queue(const Tensor& tensor, const device::DriverRegistry& drivers) {
+  if (tensor.native_context == nullptr) {
+    return drivers.default_queue(tensor.queue ? tensor.queue->device() : tensor.device);
+  }
+  return drivers.context(tensor.device, tensor.native_context.get())->wrap_queue(stream_handle(kLegacyStream), nullptr);
 }
 
 }  // namespace
@@ -140,8 +154,7 @@ CudaStream export_cuda_array(Tensor* tensor, const device::DriverRegistry& drive
   }
   if (!tensor->out_of_reach() && !tensor->ready()) {
     const bool keep = tensor->queue && !means_another_stream(*tensor);
-    const device::Device device = tensor->queue ? tensor->queue->device() : tensor->device;
-    const device::Queue queue = keep ? *tensor->queue : drivers.default_queue(device);
+    const device::Queue queue = keep ? *tensor->queue : lasting_queue(*tensor, drivers);
     const std::shared_ptr<Context> context = drivers.context(queue);
     order_on(*tensor, *context, queue);
     tensor->set_queue(context, queue);

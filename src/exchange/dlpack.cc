@@ -147,6 +147,7 @@ device::Device dlpack_device(const device::Device& device) noexcept {
 }
 
 void check_dlpack(const Tensor& tensor, bool legacy) {
+  tensor.check_usual_context("DLPack");
   if (tensor.type.described || tensor.type.swapped) [[unlikely]] {
     refuse("can't describe elements of type " + array::element_type_name(tensor.type),
            "convert them to numbers in native byte order, or use the array interface");

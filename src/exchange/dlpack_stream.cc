@@ -10,6 +10,7 @@
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/sync.h"
 #include "device/interface.h"
+#include "exchange/contexts.h"
 #include "exchange/foreign_stream.h"
 #include "exchange/internal/stream_handle.h"
 
@@ -45,8 +46,12 @@ std::array<Device, 3> candidate_devices(const Device& of, const Device& memory, 
   return {of, queues == of.type ? of : Device{queues, 0}, same_driver || !stream ? memory : of};
 }
 
+/// Makes `queue`, after whose work the producer has ordered its own, the tensor's. Memory of another context keeps its
+/// queue: then this waits, as an order between contexts may not exist.
 void note_queue(Tensor* tensor, const Queue& queue, const DriverRegistry& drivers) {
-  tensor->set_queue(drivers.context(queue), queue);
+  const ContextPtr context = drivers.context(queue);
+  if (in_another_context(*tensor, queue, drivers)) return context->wait(context->record(queue));
+  tensor->set_queue(context, queue);
 }
 
 /// Sets the queue for work on a stream whose driver isn't here. The tensor may be handed to a consumer that can wait
@@ -68,7 +73,8 @@ void note_default_stream(Tensor* tensor, const Device& device, const DriverRegis
 
 /// Orders the consumer's stream after what is pending on the tensor. Orders it on the device of the stream if that can
 /// be told; else on the first of `devices` that has this stream; for a handle that names a stream on each device, on
-/// all of them. Returns false if none has it, or if the stream is of another driver than the work.
+/// all of them, and in the memory's own context. Returns false if none has it, or if the stream is of another driver
+/// than the work.
 bool order_stream(std::span<const Device> devices, void* native, const Tensor& tensor, const DriverRegistry& drivers) {
   const auto driver = drivers.for_type(context_of_work(tensor, drivers)->device().type);
   const auto order_stream_of = [&](const ContextPtr& context) {
@@ -87,6 +93,13 @@ bool order_stream(std::span<const Device> devices, void* native, const Tensor& t
     if (context != nullptr && std::ranges::find(contexts, context) == contexts.end()) {
       contexts.push_back(std::move(context));
     }
+  }
+  // Pinned and managed memory is of no context, but its work is.
+  const bool each_has_it = native <= interface_of(tensor.device.type).last_of_each_device;
+  if (each_has_it && tensor.context != nullptr && tensor.context->native_context() != nullptr) {
+    contexts.push_back(tensor.context);
+  } else if (each_has_it && tensor.native_context != nullptr && driver->handles(tensor.device.type)) {
+    contexts.push_back(drivers.context(tensor.device, tensor.native_context.get()));
   }
   bool ordered = false;
   for (const ContextPtr& context : contexts) {

@@ -1,24 +1,58 @@
 #include "crossdock/exchange/sync.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <utility>
 #include <vector>
+
+#include "exchange/internal/queue_owned.h"
 
 namespace crossdock::exchange {
 
 namespace {
 
-/// The owner that keep_queue() makes.
+/// A queue whose work may use the memory.
+struct QueueUsed {
+  std::shared_ptr<device::Context> context;
+  OwningQueue queue;
+};
+
+/// The owner that keep_queue() and free_after_queue() make.
 struct QueuesKept {
   std::shared_ptr<const void> owner;
   std::vector<device::Queue> queues;
+  std::vector<QueueUsed> used;
 };
 
 /// Deleter of QueuesKept. Its type tells which owners are such a list: an owner is otherwise only a pointer.
 struct DropQueuesKept {
-  void operator()(const QueuesKept* kept) const noexcept { delete kept; }
+  void operator()(const QueuesKept* kept) const noexcept {
+    // Each queue gets the owner, which is dropped after the last of them. The address is for the drivers' checks only.
+    static std::byte anywhere;
+    const device::BufferRef memory{
+        .data = &anywhere, .size = 1, .device = {}, .kind = device::MemoryKind::kHost, .read_only = true};
+    for (const QueueUsed& used : kept->used) {
+      free_on_queue(device::Buffer(memory, std::const_pointer_cast<void>(kept->owner)), used.context, used.queue);
+    }
+    delete kept;
+  }
 };
+
+/// Returns a list with the memory's owner and all that its list has, which isn't the memory's owner yet.
+std::unique_ptr<QueuesKept> extended(const device::Memory& memory, const QueuesKept* before) {
+  auto kept = std::make_unique<QueuesKept>();
+  if (before != nullptr) {
+    *kept = *before;
+  } else {
+    kept->owner = memory.owner;
+  }
+  return kept;
+}
+
+void set_owner(device::Memory* memory, std::unique_ptr<QueuesKept> kept) {
+  memory->owner = std::shared_ptr<const QueuesKept>(kept.release(), DropQueuesKept{});
+}
 
 const QueuesKept* queues_kept(const std::shared_ptr<const void>& owner) noexcept {
   return std::get_deleter<DropQueuesKept>(owner) != nullptr ? static_cast<const QueuesKept*>(owner.get()) : nullptr;
@@ -70,11 +104,16 @@ void add_work(device::Memory* memory, const std::shared_ptr<device::Context>& co
     memory->context = context;
     return;
   }
-  const device::Queue queue = memory->queue && memory->queue->usable_here() ? *memory->queue : its->make_queue();
-  order_on(*memory, *its, queue);
-  its->order_after(queue, event);
-  keep_queue(memory);
-  memory->set_queue(its, queue);
+  const bool own = memory->queue && memory->queue->usable_here();
+  const device::Queue queue = own ? *memory->queue
+                              : memory->native_context == nullptr
+                                  ? its->make_queue()
+                                  : drivers.queue_in(memory->device, memory->native_context.get());
+  const std::shared_ptr<device::Context> works = own ? its : drivers.context(queue);
+  order_on(*memory, *works, queue);
+  works->order_after(queue, event);
+  free_after_queue(memory, works, queue);
+  memory->set_queue(works, queue);
 }
 
 void wait_ready(device::Memory* memory, device::Context& context) {
@@ -96,14 +135,21 @@ void keep_queue(device::Memory* memory) {
   if (!memory->queue) return;
   const QueuesKept* const before = queues_kept(memory->owner);
   if (before != nullptr && std::ranges::find(before->queues, *memory->queue) != before->queues.end()) return;
-  auto kept = std::unique_ptr<QueuesKept, DropQueuesKept>(new QueuesKept);
-  if (before != nullptr) {
-    *kept = *before;
-  } else {
-    kept->owner = memory->owner;
-  }
+  std::unique_ptr<QueuesKept> kept = extended(*memory, before);
   kept->queues.push_back(*memory->queue);
-  memory->owner = std::shared_ptr<const void>(std::shared_ptr<const QueuesKept>(std::move(kept)));
+  set_owner(memory, std::move(kept));
+}
+
+void free_after_queue(device::Memory* memory, const std::shared_ptr<device::Context>& context,
+                      const device::Queue& queue) {
+  keep_queue(memory);
+  if (memory->queue == queue || memory->owner.use_count() == 0) return;  // an owner may be one of a null pointer
+  const QueuesKept* const before = queues_kept(memory->owner);
+  const auto same = [&](const QueueUsed& used) { return used.queue.asked() == queue; };
+  if (before != nullptr && std::ranges::any_of(before->used, same)) return;
+  std::unique_ptr<QueuesKept> kept = extended(*memory, before);
+  kept->used.push_back({context, OwningQueue(context, queue)});
+  set_owner(memory, std::move(kept));
 }
 
 void forget_work(device::Memory* memory) {
@@ -117,7 +163,7 @@ void forget_work(device::Memory* memory) {
 void share_with_host(device::Memory* memory) noexcept {
   memory->device = {};
   memory->kind = device::MemoryKind::kHost;
-  memory->native_context = nullptr;
+  memory->native_context.reset();
 }
 
 array::Tensor without_event(array::Tensor tensor) {

@@ -6,6 +6,7 @@
 #include "crossdock/exchange/batch.h"
 #include "crossdock/exchange/copy.h"
 #include "crossdock/exchange/sync.h"
+#include "exchange/contexts.h"
 
 namespace crossdock::exchange {
 namespace {
@@ -21,14 +22,6 @@ using device::MemoryKind;
 using device::Queue;
 
 bool in_host_memory(const Memory& memory) noexcept { return memory.device.type == DeviceType::kCpu; }
-
-const void* address_of(const Tensor& tensor) noexcept { return tensor.data; }
-const void* address_of(const RecordBatch& batch) noexcept {
-  for (const array::BufferView& buffer : batch.buffers) {
-    if (buffer.data != nullptr) return buffer.data;
-  }
-  return nullptr;
-}
 
 /// True if the memory's queue is one of another driver than `executor`'s: it can't be ordered after the copy.
 bool is_on_foreign_queue(const Memory& memory, const Context& executor) noexcept {
@@ -64,25 +57,13 @@ void prepare(RecordBatch* batch, const CopyPlan& plan, const DriverRegistry& dri
     mark_ready(batch);
   }
   if (!on_host && plan.source->device() != plan.executor->device()) {
-    resolve_sizes(batch, plan.source, drivers.queue_in(batch->device, batch->native_context));
+    resolve_sizes(batch, plan.source, drivers.queue_in(batch->device, batch->native_context.get()));
   }
 }
 
 /// Makes what was copied to the host ordinary host memory. The caller has waited for the copy.
 void finish(Tensor* made) { *made = without_event(std::move(*made)); }
 void finish(RecordBatch* made) { mark_ready(made); }
-
-/// True if the memory is in a native context that work on `queue` doesn't reach.
-bool in_another_context(const Memory& memory, const Queue& queue) noexcept {
-  return !in_host_memory(memory) && memory.kind == MemoryKind::kDevice &&
-         memory.native_context != queue.native_context();
-}
-
-/// Returns a queue in the memory's own native context: its own queue if possible.
-Queue queue_beside(const Memory& memory, const DriverRegistry& drivers) {
-  const bool own = memory.queue && memory.queue->usable_here() && !in_another_context(memory, *memory.queue);
-  return own ? *memory.queue : drivers.queue_in(memory.device, memory.native_context);
-}
 
 /// Returns the device whose queues make a copy: the target's, or the source's if the target is the host.
 Device copying_device(const Device& to, const Device& from, const Queue* queue, const DriverRegistry& drivers) {
@@ -101,7 +82,7 @@ Device copying_device(const Device& to, const Device& from, const Queue* queue, 
 const char* why_through_host(const Memory& from, const Queue& queue, const DriverRegistry& drivers) {
   if (in_host_memory(from)) return nullptr;
   if (!drivers.for_type(from.device.type)->handles(queue.device().type)) return "no driver reaches both";
-  if (in_another_context(from, queue)) return "they are in two native contexts, which share no device memory";
+  if (in_another_context(from, queue, drivers)) return "they are in two native contexts, which share no device memory";
   return nullptr;
 }
 
@@ -127,7 +108,7 @@ Array transfer_any(Array from, const Device& target, std::optional<MemoryKind> k
     if (const char* const why = why_through_host(from, copy_queue, drivers)) {
       return transfer(through_host(from, target, why, drivers, wait, log), target, kind, queue, drivers, wait);
     }
-  } else if (in_another_context(from, copy_queue)) {
+  } else if (in_another_context(from, copy_queue, drivers)) {
     copy_queue = queue_beside(from, drivers);
   }
   const auto executor = drivers.context(copy_queue);
@@ -135,7 +116,9 @@ Array transfer_any(Array from, const Device& target, std::optional<MemoryKind> k
                       .kind = kind.value_or(device::kind_of(target.type)),
                       .executor = executor,
                       .queue = copy_queue,
-                      .source = from_host ? nullptr : drivers.context(from.device, from.native_context)};
+                      .source = from_host ? nullptr : drivers.context(from.device, from.native_context.get())};
+  // Before prepare(), which forgets such a queue.
+  const bool foreign = is_on_foreign_queue(from, *executor);
   prepare(&from, plan, drivers, wait);
   Array made = copy(from, plan);
   if (made.owner == nullptr) made.device = target;  // an array without memory still names its target device
@@ -143,7 +126,7 @@ Array transfer_any(Array from, const Device& target, std::optional<MemoryKind> k
   // caller continues on that queue, even if another one had to make the copy.
   const bool complete_on_return =
       queue != nullptr ? copy_queue != *queue : from_host || to_host || from.host_accessible();
-  if (!complete_on_return && !is_on_foreign_queue(from, *executor)) return made;
+  if (!complete_on_return && !foreign) return made;
   wait_for(made, drivers, wait);
   if (complete_on_return && to_host) finish(&made);
   return made;
@@ -192,20 +175,21 @@ Tensor transfer_into(const Tensor& to, const Tensor& from, const Queue* queue, c
     }
     return drivers.default_queue(works);
   }();
-  Queue copy_queue = in_another_context(to, first_choice) ? queue_beside(to, drivers) : first_choice;
+  Queue copy_queue = in_another_context(to, first_choice, drivers) ? queue_beside(to, drivers) : first_choice;
   if (!in_host_memory(to)) {
     if (const char* const why = why_through_host(from, copy_queue, drivers)) {
       return transfer_into(to, through_host(from, to.device, why, drivers, wait, log), queue, drivers, wait);
     }
-  } else if (in_another_context(from, copy_queue)) {
+  } else if (in_another_context(from, copy_queue, drivers)) {
     copy_queue = queue_beside(from, drivers);
   }
   const auto executor = drivers.context(copy_queue);
-  const CopyPlan plan{.to = executor,
-                      .kind = to.kind,
-                      .executor = executor,
-                      .queue = copy_queue,
-                      .source = in_host_memory(from) ? nullptr : drivers.context(from.device, from.native_context)};
+  const CopyPlan plan{
+      .to = executor,
+      .kind = to.kind,
+      .executor = executor,
+      .queue = copy_queue,
+      .source = in_host_memory(from) ? nullptr : drivers.context(from.device, from.native_context.get())};
   Tensor source = from;
   Tensor target = to;
   prepare(&source, plan, drivers, wait);

@@ -7,6 +7,7 @@
 
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/sync.h"
+#include "exchange/contexts.h"
 
 namespace crossdock::exchange {
 namespace {
@@ -65,7 +66,6 @@ bool is_usm(const Tensor& tensor) noexcept { return tensor.device.type == Device
 void import_usm_array(Tensor* tensor, std::int64_t version, const Queue& queue, const device::DriverRegistry& drivers) {
   if (version != kUsmArrayVersion) fail("version " + std::to_string(version) + "; version 1 is understood");
   tensor->device = queue.device();
-  tensor->native_context = queue.native_context();
   tensor->kind = device::MemoryKind::kDevice;
   const void* const said = tensor->data;
   array::check_tensor(tensor, kWhere);
@@ -75,6 +75,7 @@ void import_usm_array(Tensor* tensor, std::int64_t version, const Queue& queue, 
     const device::PointerInfo info = context->describe(said);
     if (info.device == tensor->device) tensor->kind = info.kind;
   } else {
+    tensor->native_context = queue.shared_native_context();
     locate(tensor, *context, queue);
   }
   tensor->set_queue(context, queue);
@@ -100,7 +101,7 @@ Queue export_usm_array(const Tensor& tensor, const device::DriverRegistry& drive
   const bool has_queue = tensor.queue && tensor.queue->device().type == DeviceType::kOneApi;
   tensor.event.check();
   if (has_queue && tensor.queue_covers_event()) return *tensor.queue;
-  Queue queue = has_queue ? *tensor.queue : drivers.default_queue(tensor.device);
+  Queue queue = has_queue ? *tensor.queue : queue_beside(tensor, drivers);
   const std::shared_ptr<Context> context = drivers.context(queue);
   if (!has_queue || context->in_order(queue)) order_on(tensor, *context, queue);
   return queue;

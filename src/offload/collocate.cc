@@ -21,8 +21,9 @@ Tensor associated(const Tensor& array, const Queue& queue, const device::DriverR
   if (view.mask) view.mask = std::make_shared<const Tensor>(associated(*view.mask, queue, drivers, wait));
   exchange::order_on(view, queue, drivers, wait);
   if (view.queue && *view.queue == queue) return view;
-  exchange::keep_queue(&view);
-  view.set_queue(drivers.context(queue), queue);
+  const auto context = drivers.context(queue);
+  exchange::free_after_queue(&view, context, queue);
+  view.set_queue(context, queue);
   return view;
 }
 

@@ -7,6 +7,7 @@
 
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/sync.h"
+#include "exchange/contexts.h"
 #include "offload/find_placement.h"
 
 namespace crossdock::offload {
@@ -56,7 +57,7 @@ std::string text_of(const Queue& queue) {
 std::optional<Queue> queue_of(const Tensor& array, const device::DriverRegistry& drivers) {
   if (is_host_array(array)) return std::nullopt;
   if (array.queue) return array.queue;
-  return drivers.default_queue(array.device);
+  return drivers.queue_in(array.device, array.native_context.get());
 }
 
 std::optional<Queue> first_queue_of(std::span<const Tensor* const> arrays, const device::DriverRegistry& drivers) {
@@ -68,7 +69,7 @@ std::optional<Queue> first_queue_of(std::span<const Tensor* const> arrays, const
 
 bool accessible(const Tensor& array, const Queue& queue, const device::DriverRegistry& drivers) {
   if (array.mask && !accessible(*array.mask, queue, drivers)) return false;
-  if (array.kind == MemoryKind::kDevice && array.native_context != queue.native_context()) return false;
+  if (exchange::in_another_context(array, queue, drivers)) return false;
   const device::BufferRef memory{.data = array.data,
                                  .size = static_cast<std::uint64_t>(array.nbytes()),
                                  .device = array.device,
@@ -94,7 +95,8 @@ Placement find_placement(std::span<const Tensor* const> arrays, const std::optio
     if (own != nullptr && array.queue && *array.queue == *own) continue;
     if (queue) {
       if (!accessible(array, *queue, drivers)) fail_inaccessible(i, array, *queue);
-    } else {
+    } else if (array.queue || array.native_context == nullptr || !answer.queue ||
+               !accessible(array, *answer.queue, drivers)) {
       const Queue its = *queue_of(array, drivers);
       if (!answer.queue) {
         answer.queue = its;

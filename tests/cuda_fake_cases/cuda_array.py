@@ -85,6 +85,14 @@ class Cuda:
         self.library.crossdockCudaFakeCalls.restype = c_uint64
         return int(self.library.crossdockCudaFakeCalls(function.encode()))
 
+    def watch_gil(self) -> None:
+        """Counts calls that are made with the GIL held."""
+        self.library.crossdockCudaFakeWatchLock(ctypes.cast(ctypes.pythonapi.PyGILState_Check, c_void_p))
+
+    def calls_with_gil(self, function: str) -> int:
+        self.library.crossdockCudaFakeCallsWithLock.restype = c_uint64
+        return int(self.library.crossdockCudaFakeCallsWithLock(function.encode()))
+
     def live(self) -> Live:
         live = Live()
         self.library.crossdockCudaFakeLive(ctypes.byref(live))
@@ -354,6 +362,23 @@ def test_zero_size(shape: tuple[int, ...], pointer: int, version: int) -> None:
     shown = tensor.__cuda_array_interface__
     assert (shown["data"], shown["strides"], shown["stream"]) == ((0, False), None, None)
     assert read(tensor).shape == shape
+
+
+class RaisingKey(str):
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError(f"comparing {self}")
+
+
+@pytest.mark.parametrize("key", ["shape", "typestr", "data", "version", "stream"])
+def test_what_a_key_raises_is_raised(key: str) -> None:
+    memory = Memory(np.zeros(4, "f4"))
+    entries = interface_of(memory, stream=1)
+    raising = {RaisingKey(name) if name == key else name: value for name, value in entries.items()}
+    with pytest.raises(RuntimeError, match=f"comparing {key}"):
+        xd.from_cuda_array_interface(raising, memory)
 
 
 # ---- bad input ------------------------------------------------------------------------------------------------------

@@ -16,7 +16,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.cuda_fake_cases.cuda_array import CUDA, no_faults, on_the_fake, read, two_devices
+from tests.cuda_fake_cases.cuda_array import (
+    CUDA,
+    Memory,
+    in_a_thread,
+    interface_of,
+    no_faults,
+    on_the_fake,
+    read,
+    two_devices,
+)
 from tests.cuda_fake_cases.pending_work import DEVICES, FILLED, HOST_WAYS, WAYS, Array, Kept
 
 import crossdock as xd
@@ -54,6 +63,59 @@ def test_memory_of_our_own_that_dies_while_work_is_pending(way: str) -> None:
     del mine, queue
     gc.collect()
     np.testing.assert_array_equal(read(made), FILLED)
+
+
+ON_ANOTHER_QUEUE: dict[str, Callable[[xd.Tensor, xd.Queue], xd.Tensor]] = {
+    "collocate": lambda t, queue: t.collocate(queue),
+    "asarray": lambda t, queue: xd.asarray(t, queue=queue),
+    "to": lambda t, queue: t.to("cuda:0", queue=queue),
+    "twice": lambda t, queue: t.collocate(queue).collocate(xd.Queue.new("cuda:0")).collocate(queue),
+    "a part": lambda t, queue: t.collocate(queue)[::2],
+    "copy_from": lambda t, queue: t.copy_from(xd.asarray(np.zeros((3, 4), "f4")), queue=queue),
+    "on a thread": lambda t, queue: in_a_thread(lambda: t.collocate(queue)),
+}
+
+
+@pytest.mark.parametrize("way", ON_ANOTHER_QUEUE)
+def test_memory_of_our_own_that_dies_under_work_on_the_queue_that_it_was_given(way: str) -> None:
+    """It is freed after that work, too: the allocation queue alone knows nothing of it."""
+    first, queue = xd.Queue.new("cuda:0"), xd.Queue.new("cuda:0")
+    before = alive()["allocations"]
+    mine = xd.empty((3, 4), "f4", queue=first)
+    given = ON_ANOTHER_QUEUE[way](mine, queue)
+    assert (given.pointer, given.queue) == (mine.pointer, queue)
+    CUDA.slow_down(0.03)
+    CUDA("cuMemsetD8Async", c_uint64(mine.pointer), ctypes.c_ubyte(7), c_size_t(48), c_void_p(queue.native))
+    del mine, given
+    gc.collect()
+    again = xd.empty((3, 4), "f4", queue=first)
+    CUDA("cuMemsetD8Async", c_uint64(again.pointer), ctypes.c_ubyte(1), c_size_t(48), c_void_p(first.native))
+    assert read(again).tobytes() == b"\1" * 48
+    queue.wait()
+    del again
+    CUDA.slow_down(0)
+    assert alive()["allocations"] == before
+
+
+def test_an_owner_that_dies_under_work_on_the_queue_that_its_array_was_given() -> None:
+    """Another library's memory is kept until then."""
+    released: list[bool] = []
+
+    class Owner:
+        def __del__(self) -> None:
+            released.append(event.done)
+
+    memory = Memory(np.zeros((3, 4), "f4"))
+    queue = xd.Queue.new("cuda:0")
+    given = xd.from_cuda_array_interface(interface_of(memory), Owner()).collocate(queue)
+    CUDA.slow_down(0.03)
+    memory.fill(7, queue.native)
+    event = queue.record()
+    del given
+    gc.collect()
+    queue.wait()
+    alive()
+    assert released == [True]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -252,3 +314,52 @@ def test_the_interpreter_ends_while_work_is_pending(end: str) -> None:
         timeout=60,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "ends\n", "")
+
+
+# The first use of a device opens it. What is called then, and from where.
+SLOW: dict[str, tuple[str, str]] = {
+    "dlpack": ("cuDevicePrimaryCtxRetain", "xd.from_dlpack(theirs)"),
+    "the exchange API": ("cuDevicePrimaryCtxRetain", "xd.asarray(Exchanging(array))"),
+    "a current stream": ("cuDevicePrimaryCtxRetain", "current_stream(2, 0, ctypes.addressof(ctypes.c_void_p()))"),
+    "the kind of memory": ("cuPointerGetAttributes", "xd.asarray(array).to('cuda:0'), xd.from_dlpack(Pinned(array))"),
+    "attributes": ("cuPointerGetAttributes", "xd.from_dlpack(theirs).pointer_attributes"),
+}
+
+
+@pytest.mark.parametrize("use", SLOW)
+def test_slow_calls_are_made_without_the_gil(use: str) -> None:
+    function, code = SLOW[use]
+    program = f"""
+        import ctypes
+        import numpy as np
+        import crossdock as xd
+        from tests.cuda_fake_cases.cuda_array import CUDA
+        from tests.cuda_fake_cases.dlpack import API, Exchanging, Managed, Memory, Table, TorchLike
+
+        class Pinned(TorchLike):
+            def managed(self):
+                address = super().managed()
+                Managed.from_address(address).tensor.device_type = 3
+                return address
+
+            def __dlpack_device__(self):
+                return (3, 0)
+
+        array = np.arange(12, dtype="f4").reshape(3, 4)
+        theirs = TorchLike(array)
+        pointer_in = ctypes.pythonapi.PyCapsule_GetPointer
+        pointer_in.restype, pointer_in.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+        table = Table.from_address(pointer_in(xd.Tensor.__dlpack_c_exchange_api__, API))
+        prototype = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_int32, ctypes.c_void_p)
+        current_stream = prototype(table.current_stream)
+        xd.offload.devices()
+        CUDA.watch_gil()
+        before = CUDA.calls("{function}")
+        {code}
+        assert CUDA.calls("{function}") > before
+        assert CUDA.calls_with_gil("{function}") == 0, CUDA.calls_with_gil("{function}")
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -367,6 +367,19 @@ def first_values(capsule: Any) -> int:
 
 
 @on_the_fake
+def test_a_queue_that_a_batch_is_brought_to_comes_after_it() -> None:
+    """As that of a tensor does, where nothing is copied."""
+    first, other = xd.Queue.new("cuda:0"), xd.Queue.new("cuda:0")
+    batch = xd.RecordBatch(pa.record_batch({"x": np.zeros(12, "f4")})).to("cuda:0", queue=first)
+    _, capsule = batch.__arrow_c_device_array__()
+    pointer = first_values(capsule)
+    CUDA.slow_down(0.03)
+    CUDA("cuMemsetD8Async", c_void_p(pointer), ctypes.c_ubyte(7), ctypes.c_size_t(48), c_void_p(first.native))
+    assert batch.to("cuda:0", queue=other) is not None
+    np.testing.assert_array_equal(values_on(other.native, pointer), FILLED)
+
+
+@on_the_fake
 def test_a_producers_queue_goes_on_after_a_batchs_copy() -> None:
     queue = xd.Queue.new("cuda:0")
     batch = xd.RecordBatch(pa.record_batch({"x": np.zeros(12, "f4")})).to("cuda:0", queue=queue)

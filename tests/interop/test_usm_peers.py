@@ -237,6 +237,24 @@ def test_a_capsule_is_for_one_consumer(queue):
             xd.asarray(Exporter(memory, syclobj=capsule))
 
 
+def test_a_consumers_stream_is_read_once(queue):
+    class CountsCapsules(WithCapsule):
+        made = 0
+
+        def _get_capsule(self):
+            self.made += 1
+            return super()._get_capsule()
+
+    ours = xd.asarray(Exporter(filled(queue, np.arange(8, dtype="u1"))))
+    consumer = CountsCapsules(sycl_queue(queue.sycl_context, queue.sycl_device, property="in_order"))
+    assert ours.__dlpack__(stream=consumer) is not None
+    assert consumer.made == 1
+    capsule = queue._get_capsule()
+    assert ours.__dlpack__(stream=capsule) is not None
+    with pytest.raises(xd.InvalidDataError, match="already used"):
+        ours.__dlpack__(stream=capsule)
+
+
 def test_our_queue_is_dpctls_by_capsule(queue):
     mine = xd.Queue(queue)
     assert dpctl.SyclQueue(mine._get_capsule()) == queue
@@ -550,6 +568,56 @@ def test_two_contexts(queue):
     near = xd.Queue.new(queue)
     assert near != xd.Queue(queue)
     assert moved.collocate(near).pointer == moved.pointer
+
+
+def test_batches_of_another_context_are_refused_by_arrow(queue):
+    """It has no place for the context. On the host they are what they are."""
+    pa = pytest.importorskip("pyarrow")
+    rows = pa.record_batch({"x": [1, 2, 3]})
+    batch = xd.RecordBatch(rows).to("sycl:0", queue=xd.Queue(in_another_context(queue.sycl_device)))
+    with pytest.raises(xd.ExportError, match="in another context"):
+        batch.__arrow_c_device_array__()
+    assert pa.record_batch(batch.to("cpu")).equals(rows)
+
+
+def test_memory_of_another_context_that_came_without_a_queue_stays_there(queue):
+    other = in_another_context(queue.sycl_device)
+    far = xd.asarray(dpnp.arange(8.0, sycl_queue=other)).unsynchronized()
+    again = xd.from_sycl_usm_array_interface(far.__sycl_usm_array_interface__, far)
+    np.testing.assert_array_equal(host(again), np.arange(8.0))
+    assert offload.accessible(far, offload.placement(far))
+    gc.collect()
+    for _ in range(12):  # more than the driver remembers
+        xd.Queue(sycl_queue())
+    np.testing.assert_array_equal(host(far), np.arange(8.0))
+
+
+def test_a_copy_to_another_driver_is_over_before_its_source_changes(simulated_devices, queue):
+    """The source's queue can't be ordered after a copy of another driver."""
+    first = xd.asarray(np.ones(1 << 16)).copy_to(queue)
+    second = xd.asarray(np.full(1 << 16, 2.0)).copy_to(queue)
+    source = first.to("cpu", queue=xd.Queue(queue))
+    there = source.copy_to(xd.Queue("sim:0"))
+    source.copy_from(second, queue=xd.Queue(queue))
+    np.testing.assert_array_equal(host(there), np.ones(1 << 16))
+
+
+def test_without_a_queue_an_array_shows_one_of_its_context(queue):
+    other = in_another_context(queue.sycl_device)
+    memory = dpm.MemoryUSMDevice(48, queue=other)
+    ours = xd.asarray(memory).unsynchronized()
+    assert ours.queue is None
+    shown = dpctl.SyclQueue(ours.__sycl_usm_array_interface__["syclobj"]._get_capsule())
+    assert shown.sycl_context == other.sycl_context
+    assert dpm.as_usm_memory(ours).get_usm_type() == "device"
+    with pytest.raises(BufferError, match="another context"):
+        ours.sycl_usm_array_interface("filter")
+    event = xd.Queue(other).record()
+    after = ours.after(event).after(event)
+    assert after.queue is not None
+    assert dpctl.SyclQueue(after.queue._get_capsule()).sycl_context == other.sycl_context
+    placed = offload.placement(ours, xd.asarray(memory).unsynchronized())
+    assert offload.accessible(ours, placed)
 
 
 def test_the_last_reference_goes_in_a_host_task(script):
@@ -1028,7 +1096,10 @@ def test_keys_that_raise_are_heard(queue):
 
 
 def run_alone(program, *arguments):
-    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=120)
+    """Runs a program in a process that has to find SYCL by itself."""
+    variables = {name: value for name, value in os.environ.items() if name != "CROSSDOCK_SYCL_LIBRARY"}
+    command = [sys.executable, "-c", program, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=variables)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.split()
 
@@ -1056,6 +1127,50 @@ assert xd.Queue("sycl") == xd.Queue(manager.get_device_cached_queue(device))
 """
     for _ in range(3):
         run_alone(program)
+
+
+@pytest.mark.parametrize("first", ["wait", "read a stream", "ask for a stream without the GIL"])
+def test_the_first_use_of_drivers_finds_dpctls(first):
+    program = """
+import ctypes, sys
+import dpctl, dpctl.memory
+import dpctl._sycl_queue_manager as manager
+import pyarrow as pa
+import crossdock as xd
+
+queue = dpctl.SyclQueue(property="in_order")
+memory = dpctl.memory.MemoryUSMShared(24, queue=queue)
+memory.copy_from_host(bytes(range(24)))
+event = queue.submit_barrier()
+values = pa.Array.from_buffers(pa.uint8(), 24, [None, pa.foreign_buffer(memory._pointer, 24, memory)])
+batch = pa.record_batch({"x": values})
+pointer_in = ctypes.pythonapi.PyCapsule_GetPointer
+pointer_in.restype, pointer_in.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+
+class Producer:
+    def __arrow_c_device_array__(self, requested_schema=None, **keywords):
+        schema, array = batch.__arrow_c_device_array__()
+        address = pointer_in(array, b"arrow_device_array")
+        ctypes.c_int64.from_address(address + 80).value = 0  # the device
+        ctypes.c_int32.from_address(address + 88).value = 14  # its type: oneAPI
+        ctypes.c_void_p.from_address(address + 96).value = event.addressof_ref()
+        return schema, array
+
+default = manager.get_device_cached_queue(dpctl.get_devices()[0])
+if sys.argv[1] == "wait":
+    xd.RecordBatch(Producer()).wait()
+elif sys.argv[1] == "read a stream":
+    assert pa.table(pa.RecordBatchReader.from_stream(xd.RecordBatchReader([Producer()]))) == pa.table(batch)
+else:
+    table = pointer_in(xd.Tensor.__dlpack_c_exchange_api__, b"dlpack_exchange_api")
+    address = ctypes.c_void_p.from_address(table + 48).value
+    current_work_stream = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int32, ctypes.c_void_p)(address)
+    stream = ctypes.c_void_p()
+    assert current_work_stream(14, 0, ctypes.addressof(stream)) == 0  # ctypes releases the GIL
+    assert stream.value == xd.Queue(default).native
+assert xd.Queue("sycl") == xd.Queue(default)
+"""
+    run_alone(program, first)
 
 
 def test_a_forked_child_of_a_process_that_used_sycl_has_the_host():

@@ -41,7 +41,7 @@ class Kept:
 
     def write(self, value):
         self.source.memset(value)
-        first = self.queue.memcpy_async(*self.slow, SLOW)
+        first = self.queue.memcpy_async(*self.slow, self.slow[0].nbytes)
         self.queue.memcpy_async(self.memory, self.source, SIZE, [first])
 
 

@@ -25,9 +25,9 @@ struct PointerInfo {
   void* base = nullptr;          ///< Start of the allocation that it lies in; null if unknown.
   std::uint64_t size = 0;        ///< Size of that allocation in bytes; 0 if unknown.
   void* context = nullptr;       ///< The native context that it belongs to; null if there is none, or it is unknown.
-  void* other_context = nullptr;  ///< The same if it isn't the device's usual one, else null.
-  bool host_accessible = false;   ///< Any host thread may read it, once the work that writes it is done.
-  bool managed = false;           ///< The driver moves it to the side that accesses it.
+  std::shared_ptr<void> other_context{};  ///< The same if it isn't the device's usual one, else null. Kept alive.
+  bool host_accessible = false;           ///< Any host thread may read it, once the work that writes it is done.
+  bool managed = false;                   ///< The driver moves it to the side that accesses it.
 };
 
 /// A driver's description of one of its devices, for people and for filter strings (registry.h).
@@ -162,6 +162,14 @@ class CROSSDOCK_EXPORT Driver {
   virtual Device owning_device(const Device& device) const noexcept { return device; }
   /// Returns true if a Context serves one native context alone. Else a device's usual Context serves all of them.
   virtual bool one_context_each() const noexcept { return false; }
+  /// Returns true if work on a queue of a context can access memory of a context of this driver. Two devices are told
+  /// apart only if they share no context: copies between others are the driver's business.
+  virtual bool reaches(const NativeContext& memory, MemoryKind kind, const NativeContext& queue) const {
+    return kind != MemoryKind::kDevice || memory.native == queue.native;
+  }
+  /// Returns a queue for work in a context; the same one as long as it is held, if the driver can tell. Throws as
+  /// open().
+  virtual Queue queue_in(const NativeContext& context) { return open(context.device, context.native)->make_queue(); }
   /// Returns the context of a queue that other code made, by its handle as Context::wrap_queue() takes it. Returns
   /// nothing if every device has a queue with this handle (CUDA's default streams), if the handle is no queue as far as
   /// the driver can tell, or if the driver can't tell. Opens no device.

@@ -20,8 +20,8 @@ struct Memory {
   Device device;
   MemoryKind kind = MemoryKind::kHost;
   bool read_only = false;
-  void* native_context = nullptr;       ///< The native context that it belongs to; null for its device's usual one.
-  std::shared_ptr<const void> owner{};  ///< Keeps the memory alive, and all that `event` and `queue` need.
+  std::shared_ptr<void> native_context{};  ///< The native context that it belongs to; null for its device's usual one.
+  std::shared_ptr<const void> owner{};     ///< Keeps the memory alive, and all that `event` and `queue` need.
   Event event{};  ///< Work that must be over, or ordered first. If there is a queue, an event of its driver.
   std::optional<Queue> queue{};  ///< The queue of the producer's work, if it named one.
   /// The context of the queue's device, or of the event's. If it is null and there is a queue, no driver here can order
@@ -45,6 +45,12 @@ struct Memory {
   CROSSDOCK_EXPORT void check_reach() const;
   /// Returns true if work that is put on the queue from now on comes after `event`.
   bool queue_covers_event() const noexcept { return event.none() || event.native() == recorded.native(); }
+  /// Throws ExportError if the memory is in another context than its device's usual one, as a device alone can't tell:
+  /// `protocol` names the protocol that can't.
+  void check_usual_context(const char* protocol) const {
+    if (native_context != nullptr) [[unlikely]]
+      fail_other_context(protocol);
+  }
   /// Returns an event for the end of all that is pending now; a complete event if nothing is. With a queue, records an
   /// event on it, after `event` if there is one, and doesn't wait. On threads that can't record on the queue
   /// (Queue::usable_here()), returns `event` alone. Throws the failure of the work if it is known, ExportError if the
@@ -54,6 +60,9 @@ struct Memory {
   /// The memory's event is `end` from now on, an event of the queue's work, or none. If the queue is bound to the
   /// calling thread and there is no `end`, records an event for other threads.
   CROSSDOCK_EXPORT void set_queue(std::shared_ptr<Context> its, Queue on, Event end = {});
+
+ private:
+  [[noreturn]] CROSSDOCK_EXPORT void fail_other_context(const char* protocol) const;
 };
 
 }  // namespace crossdock::device

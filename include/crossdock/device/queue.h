@@ -35,6 +35,10 @@ class Queue {
   /// Returns the native context that it belongs to; null if that is its device's usual one. See
   /// Context::native_context().
   void* native_context() const noexcept { return native_context_; }
+  /// Returns the same, which keeps it alive as long as the queue's owner does.
+  std::shared_ptr<void> shared_native_context() const noexcept {
+    return native_context_ != nullptr ? std::shared_ptr<void>(owner_, native_context_) : nullptr;
+  }
   /// Returns true if the handle means this queue on one thread alone: no other thread may put work on it, or record on
   /// it. Work that may be needed later from another thread (memory to free) is put on another queue that is ordered
   /// after it.

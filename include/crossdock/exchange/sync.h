@@ -63,6 +63,12 @@ CROSSDOCK_EXPORT void wait_for(const array::Tensor& tensor, const device::Driver
 /// once.
 CROSSDOCK_EXPORT void keep_queue(device::Memory* memory);
 
+/// Makes the memory's owner free it after the work on `queue`, a queue of `context`, as well: the work that is there
+/// when the last view is destroyed. Does nothing if it is the memory's queue already. For a caller that makes it the
+/// memory's queue (device::Memory::set_queue()). Keeps the memory's queue, too (keep_queue()).
+CROSSDOCK_EXPORT void free_after_queue(device::Memory* memory, const std::shared_ptr<device::Context>& context,
+                                       const device::Queue& queue);
+
 /// Forgets what is pending: the memory then has neither event nor queue, and the owner keeps the queue. The caller is
 /// responsible for the order of later accesses.
 CROSSDOCK_EXPORT void forget_work(device::Memory* memory);

@@ -13,9 +13,9 @@
 /// reads no byte of an array. Thread-safe.
 namespace crossdock::offload {
 
-/// Returns the queue that an array is associated with: the array's own queue, else the default queue of its device.
-/// Returns nullopt for arrays in the host's own memory: ordinary memory, or pinned memory without a queue. Throws as
-/// DriverRegistry::default_queue().
+/// Returns the queue that an array is associated with: the array's own queue, else the default queue of its device, or
+/// a new queue in the memory's native context if that isn't the device's usual one. Returns nullopt for arrays in the
+/// host's own memory: ordinary memory, or pinned memory without a queue. Throws as DriverRegistry::queue_in().
 CROSSDOCK_EXPORT std::optional<device::Queue> queue_of(const array::Tensor& array,
                                                        const device::DriverRegistry& drivers);
 

@@ -23,12 +23,10 @@ namespace {
 nb::list devices() {
   std::vector<device::DriverReport> reports;
   std::vector<device::NamedDevice> all;
-  const device::DriverRegistry& looked_for = drivers();  // the first call needs the GIL
-  {
-    const GilRelease release;
-    reports = looked_for.reports();
-    all = device::list_devices(looked_for);
-  }
+  without_gil([&] {
+    reports = drivers().reports();
+    all = device::list_devices(drivers());
+  });
   nb::list shown;
   for (const device::DriverReport& report : reports) {
     nb::list its;

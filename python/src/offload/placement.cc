@@ -68,24 +68,20 @@ nb::object placement_of(PyObject* const* arrays, Py_ssize_t count, PyObject* que
     if (may_open) release.emplace();
     return offload::find_placement(all.pointers(), named, known, &ordered);
   }();
-  if (!ordered) {
-    const GilRelease release;  // see pending_without_lock()
-    offload::order_placement(all.pointers(), placed, known, wait_for_event);
-  }
+  // Without the GIL: see pending_without_lock().
+  if (!ordered) without_gil([&] { offload::order_placement(all.pointers(), placed, known, wait_for_event); });
   return placed.queue ? queue_object(*placed.queue) : nb::object();
 }
 
 std::optional<Tensor> associated_with(const Tensor& tensor, const device::Queue& queue) {
-  const device::DriverRegistry& all = drivers();
   const GilRelease release;
-  if (!offload::accessible(tensor, queue, all)) return std::nullopt;
-  return offload::associated(tensor, queue, all, wait_for_event);
+  if (!offload::accessible(tensor, queue, drivers())) return std::nullopt;
+  return offload::associated(tensor, queue, drivers(), wait_for_event);
 }
 
 Tensor collocated(const Tensor& tensor, const device::Queue& queue) {
-  const device::DriverRegistry& all = drivers();
   const GilRelease release;
-  return offload::collocate(tensor, queue, all, wait_for_event, say);
+  return offload::collocate(tensor, queue, drivers(), wait_for_event, say);
 }
 
 void bind_placement(nb::module_& module) {
@@ -95,9 +91,8 @@ void bind_placement(nb::module_& module) {
         PyObject* const object = array.ptr();
         const Arrays one(&object, 1);
         const device::Queue on = select_queue(queue);
-        const device::DriverRegistry& all = drivers();
         const GilRelease release;  // the call may open a device
-        return offload::accessible(*one.pointers().front(), on, all);
+        return offload::accessible(*one.pointers().front(), on, drivers());
       },
       "array"_a, "queue"_a);
   module.attr("DEFAULT_FILTER") = nb::str(device::kDefaultFilter.data(), device::kDefaultFilter.size());
@@ -108,11 +103,8 @@ void bind_placement(nb::module_& module) {
       "first_queue_of",
       [](const nb::args& arrays) {
         const Arrays all(&PyTuple_GET_ITEM(arrays.ptr(), 0), PyTuple_GET_SIZE(arrays.ptr()));
-        const device::DriverRegistry& known = drivers();
-        const auto queue = [&] {
-          const GilRelease release;  // the call may open a device
-          return offload::first_queue_of(all.pointers(), known);
-        }();
+        // Without the GIL: the call may open a device.
+        const auto queue = without_gil([&] { return offload::first_queue_of(all.pointers(), drivers()); });
         return queue ? queue_object(*queue) : nb::none();
       },
       "arrays"_a, "Returns the queue of the first array that is on one. None if all are host arrays.");

@@ -53,14 +53,6 @@ Queue of_text(const std::string& text) {
   }
 }
 
-/// Returns an object as a number, or nullopt if it is no integer or has more than 64 bits.
-std::optional<std::int64_t> whole_number(nb::handle object) {
-  if (PyIndex_Check(object.ptr()) == 0 || PyBool_Check(object.ptr()) != 0) return std::nullopt;
-  int overflow = 0;
-  const long long number = PyLong_AsLongLongAndOverflow(checked(PyNumber_Index(object.ptr())).ptr(), &overflow);
-  return overflow == 0 ? std::optional<std::int64_t>(number) : std::nullopt;
-}
-
 /// Returns the CUDA device of a stream object, from its attribute `device` or `device_id`: a number, or an object with
 /// a number, as in torch and CuPy. Returns nullopt if there is none, or if the number is below 0, by which CuPy means
 /// the current device.
@@ -146,8 +138,7 @@ std::optional<Queue> named_queue(nb::handle of) {
 
 Queue select_queue(nb::handle of) {
   if (auto queue = named_queue(of)) return *std::move(queue);
-  PyErr_Format(PyExc_TypeError, "a queue must be %s, not %s", kWhatNamesAQueue, Py_TYPE(of.ptr())->tp_name);
-  throw nb::python_error();
+  throw_python(PyExc_TypeError, "a queue must be %s, not %s", kWhatNamesAQueue, Py_TYPE(of.ptr())->tp_name);
 }
 
 Queue queue_of(nb::handle of) {

@@ -24,9 +24,7 @@ const char* usm_type_name(MemoryKind kind) noexcept {
 std::optional<MemoryKind> usm_type_in(PyObject* object) {
   if (!given(object)) return std::nullopt;
   if (PyUnicode_Check(object) == 0) {
-    PyErr_Format(PyExc_TypeError, "usm_type must be \"device\", \"shared\", \"host\" or None, not of type %s",
-                 Py_TYPE(object)->tp_name);
-    throw nb::python_error();
+    throw_type_error(object, "usm_type must be \"device\", \"shared\", \"host\" or None");
   }
   for (const MemoryKind kind : {MemoryKind::kDevice, MemoryKind::kShared, MemoryKind::kHost}) {
     if (PyUnicode_CompareWithASCIIString(object, usm_type_name(kind)) == 0) return kind;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "crossdock/core/error.h"
+#include "crossdock/exchange/sync.h"
 #include "element_type.h"
 #include "names.h"
 #include "tensor.h"
@@ -21,8 +22,7 @@ using array::Tensor;
 constexpr const char* kWhere = "__array_interface__";
 
 [[noreturn]] void fail_type(const char* where, const char* key, const char* wanted, nb::handle got) {
-  PyErr_Format(PyExc_TypeError, "%s: its %s must be %s, not %s", where, key, wanted, Py_TYPE(got.ptr())->tp_name);
-  throw nb::python_error();
+  throw_python(PyExc_TypeError, "%s: its %s must be %s, not %s", where, key, wanted, Py_TYPE(got.ptr())->tp_name);
 }
 
 /// Returns the entry, or no object if the key is missing. Throws an exception that the comparison of keys raises: the
@@ -92,13 +92,9 @@ nb::object entry(nb::handle interface, const char* key) {
 }
 
 std::int64_t integer_in(nb::handle object, const char* where, const char* key) {
-  if (PyBool_Check(object.ptr()) != 0 || PyIndex_Check(object.ptr()) == 0) fail_type(where, key, "an int", object);
-  const nb::object number = checked(PyNumber_Index(object.ptr()));
-  int overflow = 0;
-  const long long value = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
-  if (overflow != 0) throw InvalidDataError(std::string(where) + ": a number of its " + key + " is beyond 64 bits");
-  if (value == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
-  return value;
+  if (!is_int(object)) fail_type(where, key, "an int", object);
+  if (const auto number = whole_number(object)) return *number;
+  throw InvalidDataError(std::string(where) + ": a number of its " + key + " is beyond 64 bits");
 }
 
 bool describe_from(const nb::dict& interface, const char* where, Tensor* out, Units units,
@@ -148,6 +144,14 @@ bool describe_from(const nb::dict& interface, const char* where, Tensor* out, Un
   out->data = reinterpret_cast<void*>(static_cast<std::uintptr_t>(pointer));
   out->read_only = read_only == Py_True;
   return true;
+}
+
+bool lies_in(const Tensor& tensor, std::int64_t offset, std::int64_t size, const char* where) {
+  const array::ByteRange range = array::byte_range(tensor, where);
+  std::int64_t first = 0;
+  std::int64_t end = 0;
+  return !__builtin_add_overflow(range.lowest, offset, &first) && first >= 0 &&
+         !__builtin_add_overflow(range.highest, offset, &end) && end <= size;
 }
 
 void read_mask(const nb::dict& interface, const char* where, Tensor* out,
@@ -279,11 +283,7 @@ bool tensor_from_array_interface(PyObject* object, Tensor* out) {
     }
     const nb::object offset = entry(interface, "offset");
     const std::int64_t start = offset.is_none() ? 0 : integer_in(offset, kWhere, "offset");
-    const array::ByteRange range = array::byte_range(*out, kWhere);
-    std::int64_t first = 0;
-    std::int64_t end = 0;
-    if (!memory.c_contiguous() || __builtin_add_overflow(start, range.lowest, &first) || first < 0 ||
-        __builtin_add_overflow(start, range.highest, &end) || end > memory.nbytes()) {
+    if (!memory.c_contiguous() || !lies_in(*out, start, memory.nbytes(), kWhere)) {
       throw InvalidDataError(std::string(kWhere) + ": its elements aren't all in its buffer of " +
                              std::to_string(memory.nbytes()) + " bytes");
     }
@@ -297,7 +297,8 @@ bool tensor_from_array_interface(PyObject* object, Tensor* out) {
     if (read->device.type != device::DeviceType::kCpu) {
       throw InvalidDataError(std::string(kWhere) + ": its mask is in memory of " + device::to_string(read->device));
     }
-    *read = waited_for(std::move(*read));
+    wait_for(*read);
+    *read = exchange::without_event(std::move(*read));
   });
   return true;
 }

@@ -29,6 +29,10 @@ enum class Units : bool { kBytes, kElements };
 bool describe_from(const nanobind::dict& interface, const char* where, array::Tensor* out, Units units = Units::kBytes,
                    const std::optional<array::ElementType>& known = {});
 
+/// Returns true if all elements of a tensor whose extents are set lie in `size` bytes, the first element at byte
+/// `offset`. `where` begins the text of errors.
+bool lies_in(const array::Tensor& tensor, std::int64_t offset, std::int64_t size, const char* where);
+
 /// Sets the mask of `*out` from the entry "mask", if there is one. The extents of `*out` must be set. `read` imports
 /// the mask, which is then broadcast to the shape as NumPy does. Throws InvalidDataError for a mask that doesn't fit.
 void read_mask(const nanobind::dict& interface, const char* where, array::Tensor* out,

@@ -31,7 +31,7 @@ struct PyColumn {
 
 /// Waits for a tensor in host memory, as Arrow arrays of the CPU have no event. Other tensors keep their event.
 array::Tensor ready_if_host(const array::Tensor& tensor) {
-  refuse_other_context(tensor, "Arrow");
+  tensor.check_usual_context("Arrow");
   return tensor.device.type == device::DeviceType::kCpu ? on_host(tensor) : tensor;
 }
 
@@ -59,13 +59,13 @@ bool tensor_from_arrow(PyObject* object, BoolPolicy bools, bool streams, array::
   std::optional<RecordBatch> batch = open_array(object);
   if (!batch && streams) batch = open_only_batch(object);
   if (!batch) return false;
-  // The time of a conversion grows with the column, so it runs without the GIL. The owners that it drops take the GIL
-  // or defer their release by themselves (deferred.h).
-  const device::DriverRegistry& all = drivers();
+  // The time of a conversion grows with the column, and a device may have to be opened, so both are done without the
+  // GIL. The owners that are dropped take the GIL or defer their release by themselves (deferred.h).
+  const bool kind_is_open = exchange::leaves_kind_open(batch->device.type);
   std::optional<GilRelease> release;
-  if (bools == BoolPolicy::kConvert) release.emplace();
+  if (bools == BoolPolicy::kConvert || kind_is_open) release.emplace();
   *out = exchange::tensor_of_column(*batch, bools);
-  if (exchange::leaves_kind_open(out->device.type)) exchange::resolve_memory_kind(out, out->data, all);
+  if (kind_is_open) exchange::resolve_memory_kind(out, out->data, drivers());
   return true;
 }
 

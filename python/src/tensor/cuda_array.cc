@@ -46,20 +46,17 @@ bool streams_are_heeded() noexcept {
 }  // namespace
 
 Tensor tensor_from_cuda_interface(nb::handle interface, nb::handle owner, std::optional<bool> sync) {
-  if (PyDict_Check(interface.ptr()) == 0) {
-    PyErr_Format(PyExc_TypeError, "%s must be a dict, not %s", kWhere, Py_TYPE(interface.ptr())->tp_name);
-    throw nb::python_error();
-  }
+  if (PyDict_Check(interface.ptr()) == 0) throw_type_error(interface, "__cuda_array_interface__ must be a dict");
   const nb::dict dictionary = nb::borrow<nb::dict>(interface);
   Tensor tensor;
   if (!describe_from(dictionary, kWhere, &tensor)) {
     throw InvalidDataError(std::string(kWhere) +
                            ": its entry \"data\" is missing, or is not a pair of address and flag");
   }
-  if (PyDict_GetItemString(interface.ptr(), "version") == nullptr) {
+  const nb::object version = entry(interface, "version");  // raises what a comparison of keys raises
+  if (version.is_none() && PyDict_GetItemString(interface.ptr(), "version") == nullptr) {
     throw InvalidDataError(std::string(kWhere) + ": its entry \"version\" is missing");
   }
-  const nb::object version = entry(interface, "version");
   const std::int64_t number = integer_in(version, kWhere, "version");
   if (!owner.is_none()) tensor.owner = owner_of(owner.ptr());
   // Version 0 of the interface has no masks, and its consumers don't look for one.
@@ -73,17 +70,15 @@ Tensor tensor_from_cuda_interface(nb::handle interface, nb::handle owner, std::o
   if (number > 0) {
     read_mask(dictionary, kWhere, &tensor, [&](PyObject* mask, Tensor* out) {
       if (tensor_from_cuda_array(mask, sync, out)) return;
-      PyErr_Format(PyExc_TypeError, "%s: its mask has no __cuda_array_interface__", kWhere);
-      throw nb::python_error();
+      throw_python(PyExc_TypeError, "%s: its mask has no __cuda_array_interface__", kWhere);
     });
   }
   // The entry "stream" has no meaning before version 3.
   const nb::object stream = number >= 3 ? entry(interface, "stream") : nb::none();
   exchange::CudaStream given;
   if (!stream.is_none()) given = integer_in(stream, kWhere, "stream");
-  const device::DriverRegistry& all = drivers();
   const GilRelease release;
-  exchange::import_cuda_array(&tensor, number, given, sync.value_or(streams_are_heeded()), all);
+  exchange::import_cuda_array(&tensor, number, given, sync.value_or(streams_are_heeded()), drivers());
   return tensor;
 }
 
@@ -106,11 +101,7 @@ PyObject* cuda_array_interface(PyObject* self, void* /*unused*/) noexcept {
     // The exported stream outlives this object: it is the tensor's own queue, or the device's default queue, which is
     // never destroyed.
     Tensor shown = tensor;
-    const device::DriverRegistry& all = drivers();
-    const exchange::CudaStream stream = [&] {
-      const GilRelease release;
-      return exchange::export_cuda_array(&shown, all);
-    }();
+    const exchange::CudaStream stream = without_gil([&] { return exchange::export_cuda_array(&shown, drivers()); });
     nb::dict interface = interface_of(shown, exchange::kCudaArrayVersion);
     interface["stream"] = stream ? nb::int_(*stream) : nb::object(nb::none());
     interface["mask"] = tensor.mask ? checked(new_tensor(Tensor(*tensor.mask))) : nb::none();

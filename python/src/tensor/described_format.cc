@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "crossdock/array/tensor.h"
+#include "format.h"
 
 namespace crossdock::python {
 namespace {
@@ -179,24 +180,9 @@ class Writer {
 
   bool write_number(const ElementType& type) {
     if (type.itemsize() > 1) order(type.swapped);
-    const bool is_long = native_ && sizeof(long) == 8;
-    switch (type.code) {
-      case TypeCode::kBool: text_ += '?'; return true;
-      case TypeCode::kInt: text_ += of_size(type, 'b', 'h', 'i', is_long ? 'l' : 'q'); return true;
-      case TypeCode::kUInt: text_ += of_size(type, 'B', 'H', 'I', is_long ? 'L' : 'Q'); return true;
-      case TypeCode::kFloat: text_ += of_size(type, '\0', 'e', 'f', 'd'); return true;
-      case TypeCode::kComplex: text_ += type.bits == 64 ? "Zf" : "Zd"; return true;
-      default: return false;
-    }
-  }
-
-  static char of_size(const ElementType& type, char one, char two, char four, char eight) noexcept {
-    switch (type.itemsize()) {
-      case 1: return one;
-      case 2: return two;
-      case 4: return four;
-      default: return eight;
-    }
+    const char* const number = format_of_number(type, native_);
+    if (number != nullptr) text_ += number;
+    return number != nullptr;
   }
 
   void order(bool big_endian) {

@@ -4,7 +4,6 @@
 #include <nanobind/nanobind.h>
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
@@ -13,6 +12,7 @@
 
 #include "../deferred.h"
 #include "../gil.h"
+#include "../wait.h"
 #include "c_descriptor.h"
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/copy.h"
@@ -89,7 +89,7 @@ Tensor take(Managed* managed, std::uint64_t flags) {
   if (type != device::DeviceType::kCpu && (exchange::leaves_kind_open(type) || exchange::leaves_device_open(type))) {
     // For an array without elements, the pointer that the producer gave tells the memory.
     const void* const address = tensor.data != nullptr ? tensor.data : managed->dl_tensor.data;
-    exchange::resolve_memory_kind(&tensor, address, drivers());
+    without_gil([&] { exchange::resolve_memory_kind(&tensor, address, drivers()); });
   }
   return tensor;
 }
@@ -131,15 +131,13 @@ bool parse(PyObject* const* arguments, Py_ssize_t positional, PyObject* keywords
 /// Reads a tuple of two ints of 32 bits. `what` names it in errors. Throws nb::python_error.
 std::pair<long, long> pair_in(PyObject* object, const char* what) {
   if (PyTuple_Check(object) == 0 || PyTuple_GET_SIZE(object) != 2) {
-    PyErr_Format(PyExc_TypeError, "%s must be a tuple of two ints", what);
-    throw nb::python_error();
+    throw_python(PyExc_TypeError, "%s must be a tuple of two ints", what);
   }
   const long first = PyLong_AsLong(PyTuple_GET_ITEM(object, 0));
   const long second = first == -1 && PyErr_Occurred() != nullptr ? 0 : PyLong_AsLong(PyTuple_GET_ITEM(object, 1));
   if (PyErr_Occurred() != nullptr) throw nb::python_error();
   if (first != static_cast<std::int32_t>(first) || second != static_cast<std::int32_t>(second)) {
-    PyErr_Format(PyExc_ValueError, "%s has a number beyond 32 bits", what);
-    throw nb::python_error();
+    throw_python(PyExc_ValueError, "%s has a number beyond 32 bits", what);
   }
   return {first, second};
 }
@@ -184,15 +182,8 @@ std::optional<device::Device> copy_target(const Tensor& tensor, const ExportRequ
 /// a queue after it, and only Arrow can pass it on. Accepts streams that are out of reach (device/memory.h).
 void refuse_foreign_event(const Tensor& tensor) {
   if (tensor.queue || tensor.ready()) return;
-  try {
-    drivers().context(tensor.device);
-  } catch (const UnsupportedError& error) {
-    throw ExportError("this process can't wait for the work on the tensor, so it can only be exported by Arrow: " +
-                      std::string(error.what()));
-  } catch (const NotFoundError& error) {
-    throw ExportError("this process can't wait for the work on the tensor, so it can only be exported by Arrow: " +
-                      std::string(error.what()));
-  }
+  const auto open = [&] { return without_gil([&] { return drivers().context(tensor.device); }); };
+  or_export_error(open, "this process can't wait for the work on the tensor, so it can only be exported by Arrow: ");
 }
 
 PyObject* export_capsule(const Tensor& tensor, const ExportRequest& request, bool copied) {
@@ -210,14 +201,13 @@ PyObject* dlpack(PyObject* self, PyObject* const* arguments, Py_ssize_t position
     if (needs_no_work(own, request)) [[likely]]
       return export_capsule(own, request, false);
     refuse_foreign_event(own);
-    PyObject* const stream = given(request.stream) ? request.stream : nullptr;
     // `stream` is one of the producer's device, even if the consumer asks for a copy on another device.
-    check_stream(own.device, stream);
+    const ConsumerStream stream = consumer_stream(own.device, given(request.stream) ? request.stream : nullptr);
     const std::optional<device::Device> target = copy_target(own, request);
     const bool to_host = given(request.dl_device) && shared_with_host(own, device_of(request), truth(request.copy));
     const Tensor tensor = target ? copy_for_dlpack(own, *target) : to_host ? on_host(own) : own;
-    refuse_other_context(tensor, "DLPack");
-    order_for_dlpack(tensor, own.device, stream);
+    tensor.check_usual_context("DLPack");
+    order_for_dlpack(tensor, stream);
     return export_capsule(tensor, request, target.has_value());
   });
 }
@@ -232,48 +222,57 @@ PyObject* dlpack_device(PyObject* self, PyObject* /*unused*/) noexcept {
 
 namespace {
 
+/// Takes the struct out of a capsule of its name.
+template <class Managed>
+Managed* taken_from(PyObject* capsule) {
+  auto* const managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule, name_of<Managed>()));
+  if (managed == nullptr) throw nb::python_error();
+  if (PyCapsule_SetName(capsule, used_name_of<Managed>()) != 0) throw nb::python_error();
+  return managed;
+}
+
 /// Consumes the capsule. Sets `*copied` if the producer says that the memory is a copy. Throws if the object isn't a
 /// DLPack capsule.
 Tensor take_capsule(PyObject* capsule, bool* copied) {
   const char* const name = PyCapsule_CheckExact(capsule) != 0 ? PyCapsule_GetName(capsule) : nullptr;
-  if (name != nullptr && std::strcmp(name, kVersioned) == 0) {
-    auto* const managed = static_cast<DLManagedTensorVersioned*>(PyCapsule_GetPointer(capsule, kVersioned));
-    if (managed == nullptr) throw nb::python_error();
-    if (PyCapsule_SetName(capsule, used_name_of<DLManagedTensorVersioned>()) != 0) throw nb::python_error();
-    return take(managed, copied);
-  }
-  if (name != nullptr && std::strcmp(name, kLegacy) == 0) {
-    auto* const managed = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule, kLegacy));
-    if (managed == nullptr) throw nb::python_error();
-    if (PyCapsule_SetName(capsule, used_name_of<DLManagedTensor>()) != 0) throw nb::python_error();
-    return take(managed, 0);
-  }
-  const bool used = name != nullptr && std::strncmp(name, "used_dltensor", 13) == 0;
+  const std::string_view called = name != nullptr ? name : "";
+  if (called == kVersioned) return take(taken_from<DLManagedTensorVersioned>(capsule), copied);
+  if (called == kLegacy) return take(taken_from<DLManagedTensor>(capsule), 0);
   throw InvalidDataError(std::string("__dlpack__() gave ") +
-                         (used ? "a capsule that was already consumed; a capsule can be used only once"
+                         (called.starts_with("used_dltensor")
+                              ? "a capsule that was already consumed; a capsule can be used only once"
                           : PyCapsule_CheckExact(capsule) != 0 ? "a capsule of another name than \"dltensor\" or "
                                                                  "\"dltensor_versioned\""
                                                                : "an object that is not a capsule"));
 }
 
-/// Caches the last type that lacked a method. `version` is the type's version tag: it shows if the type was changed, or
-/// if another type is at the address now. 0: nothing is cached.
-struct Lacking {
-  PyTypeObject* type = nullptr;
-  unsigned version = 0;
+/// Caches the last type that lacked an attribute, because looking up a missing attribute costs more than an existing
+/// one. Guarded by the GIL.
+class Lacking {
+ public:
+  bool knows(PyObject* object) const noexcept {
+    return Py_TYPE(object) == type_ && version_ != 0 && type_->tp_version_tag == version_;
+  }
+  void note(PyObject* object) noexcept {
+    type_ = Py_TYPE(object);
+    version_ = type_->tp_version_tag;
+  }
+
+ private:
+  PyTypeObject* type_ = nullptr;
+  /// The type's version tag: it shows if the type was changed, or if another type is at the address now. 0: nothing is
+  /// cached.
+  unsigned version_ = 0;
 };
 
-/// Calls a method without arguments and returns its truth value, or false if the object has no such method. `lacking`
-/// caches a type without the method, because looking up a missing attribute costs more than an existing one.
+/// Calls a method without arguments and returns its truth value, or false if the object has no such method.
 bool says(PyObject* object, PyObject* method, Lacking* lacking) {
-  if (Py_TYPE(object) == lacking->type && lacking->version != 0 && lacking->type->tp_version_tag == lacking->version) {
-    return false;
-  }
+  if (lacking->knows(object)) return false;
   PyObject* const answer = call_method(object, method);
   if (answer == nullptr) {
     if (PyErr_ExceptionMatches(PyExc_AttributeError) == 0) throw nb::python_error();
     PyErr_Clear();
-    *lacking = {Py_TYPE(object), Py_TYPE(object)->tp_version_tag};
+    lacking->note(object);
     return false;
   }
   const nb::object held = nb::steal(answer);
@@ -283,8 +282,8 @@ bool says(PyObject* object, PyObject* method, Lacking* lacking) {
 /// Throws ExportError for a torch tensor whose negation or conjugation is lazy: a flag of the tensor, not yet applied
 /// to its memory. torch's C functions ignore both flags (2.13), and its __dlpack__ ignores the negation.
 void refuse_lazy_bits(PyObject* object, const Tensor& tensor) {
-  static Lacking no_neg;   // guarded by the GIL
-  static Lacking no_conj;  // guarded by the GIL
+  static Lacking no_neg;
+  static Lacking no_conj;
   const bool negated = says(object, names::is_neg(), &no_neg);
   const bool complex = tensor.type.code == array::TypeCode::kComplex;
   if (!negated && !(complex && says(object, names::is_conj(), &no_conj))) return;
@@ -297,13 +296,10 @@ void refuse_lazy_bits(PyObject* object, const Tensor& tensor) {
 /// Throws ExportError for a torch tensor that requires gradients: autograd wouldn't see writes to its memory. torch's
 /// __dlpack__ refuses such tensors, but its C functions export them.
 void refuse_gradients(PyObject* object) {
-  static Lacking none;  // guarded by the GIL
-  if (Py_TYPE(object) == none.type && none.version != 0 && none.type->tp_version_tag == none.version) return;
+  static Lacking none;
+  if (none.knows(object)) return;
   const nb::object flag = attribute(object, names::requires_grad());
-  if (!flag.is_valid()) {
-    none = {Py_TYPE(object), Py_TYPE(object)->tp_version_tag};
-    return;
-  }
+  if (!flag.is_valid()) return none.note(object);
   if (flag.ptr() != Py_True) return;
   throw ExportError(
       "a tensor whose requires_grad is true can't be exported, because autograd wouldn't track changes of its memory; "
@@ -447,7 +443,7 @@ int allocate(DLTensor* prototype, DLManagedTensorVersioned** out, void* context,
   try {
     *out = nullptr;
     Tensor tensor = empty_like(*prototype);
-    order_on_default_queue(tensor);
+    without_gil([&] { exchange::order_on_work_stream(tensor, drivers(), wait_for_event); });
     *out = exchange::export_dlpack(tensor, exchange::Order::kMade);
     return 0;
   } catch (const std::bad_alloc&) {
@@ -471,8 +467,8 @@ int from_object(void* object, DLManagedTensorVersioned** out) noexcept {
       return 0;
     }
     refuse_foreign_event(self);
-    refuse_other_context(self, "DLPack");
-    order_on_default_queue(self);
+    self.check_usual_context("DLPack");
+    without_gil([&] { exchange::order_on_work_stream(self, drivers(), wait_for_event); });
     *out = exchange::export_dlpack(self, exchange::Order::kMade);
     return 0;
   } catch (...) {
@@ -484,7 +480,8 @@ int from_object(void* object, DLManagedTensorVersioned** out) noexcept {
 int to_object(DLManagedTensorVersioned* managed, void** out) noexcept {
   *out = guarded([&] {
     Tensor tensor = take(managed);
-    note_default_queue(&tensor);  // the producer's work is on our current_work_stream
+    // The producer's work is on our current_work_stream.
+    if (tensor.device != device::Device{}) without_gil([&] { exchange::note_work_stream(&tensor, drivers()); });
     return new_tensor(std::move(tensor));
   });
   return *out != nullptr ? 0 : -1;
@@ -492,7 +489,8 @@ int to_object(DLManagedTensorVersioned* managed, void** out) noexcept {
 
 int current_stream(DLDeviceType type, int32_t id, void** out) noexcept {
   try {
-    *out = default_stream({static_cast<device::DeviceType>(type), id});
+    const device::Device device = {static_cast<device::DeviceType>(type), id};
+    *out = without_gil([&] { return exchange::work_stream(device, drivers()); });
     return 0;
   } catch (...) {
     set_python_error();

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "../deferred.h"
+#include "../errors.h"
 #include "../gil.h"
 #include "core/fork.h"
 
@@ -52,9 +53,7 @@ struct ExternalMemory::Call final : Deferred {
 
 ExternalMemory::ExternalMemory(nb::handle deleter, nb::handle address) {
   if (PyCallable_Check(deleter.ptr()) == 0) {
-    PyErr_Format(PyExc_TypeError, "deleter must be a function that takes the address, not %s",
-                 Py_TYPE(deleter.ptr())->tp_name);
-    throw nb::python_error();
+    throw_type_error(deleter, "deleter must be a function that takes the address");
   }
   call_ = std::shared_ptr<Call>(new Call(deleter.ptr(), address.ptr()), Call::finish);
 }

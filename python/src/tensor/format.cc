@@ -1,6 +1,8 @@
 #include "format.h"
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <string>
 
 #include "crossdock/core/error.h"
@@ -11,41 +13,59 @@ namespace {
 using array::ElementType;
 using array::TypeCode;
 
+/// The format of a number.
 struct Known {
+  const char* swapped;  ///< The format in the other byte order. Without its '>': in this machine's.
   TypeCode code;
-  std::uint8_t bytes;
+  std::uint8_t bytes;           ///< The standard size, of the module struct.
+  std::uint8_t native = bytes;  ///< The size in C on this machine.
+
+  int size(bool in_c) const noexcept { return in_c ? native : bytes; }
+  ElementType type(bool in_c, bool is_swapped) const noexcept {
+    ElementType type;
+    type.code = code;
+    type.bits = static_cast<std::uint8_t>(8 * size(in_c));
+    type.swapped = is_swapped && size(in_c) > 1;
+    return type;
+  }
 };
 
-/// Returns the type of a format of one character. `native`: sizes are those of C on this machine, else the standard
-/// ones of the module struct.
-std::optional<Known> number_of(char character, bool native) noexcept {
-  switch (character) {
-    case '?': return Known{TypeCode::kBool, 1};
-    case 'b': return Known{TypeCode::kInt, 1};
-    case 'B': return Known{TypeCode::kUInt, 1};
-    case 'h': return Known{TypeCode::kInt, 2};
-    case 'H': return Known{TypeCode::kUInt, 2};
-    case 'i': return Known{TypeCode::kInt, 4};
-    case 'I': return Known{TypeCode::kUInt, 4};
-    case 'l': return Known{TypeCode::kInt, native ? std::uint8_t{sizeof(long)} : std::uint8_t{4}};
-    case 'L': return Known{TypeCode::kUInt, native ? std::uint8_t{sizeof(long)} : std::uint8_t{4}};
-    case 'q': return Known{TypeCode::kInt, 8};
-    case 'Q': return Known{TypeCode::kUInt, 8};
-    case 'n': return Known{TypeCode::kInt, sizeof(std::ptrdiff_t)};
-    case 'N': return Known{TypeCode::kUInt, sizeof(std::size_t)};
-    case 'e': return Known{TypeCode::kFloat, 2};
-    case 'f': return Known{TypeCode::kFloat, 4};
-    case 'd': return Known{TypeCode::kFloat, 8};
-    default: return std::nullopt;
+/// The most common ones first. Where several stand for a type, the first is written.
+constexpr Known kNumbers[] = {
+    {">d", TypeCode::kFloat, 8},
+    {">f", TypeCode::kFloat, 4},
+    {">i", TypeCode::kInt, 4},
+    {">l", TypeCode::kInt, 4, sizeof(long)},
+    {">q", TypeCode::kInt, 8},
+    {">B", TypeCode::kUInt, 1},
+    {">?", TypeCode::kBool, 1},
+    {">I", TypeCode::kUInt, 4},
+    {">L", TypeCode::kUInt, 4, sizeof(long)},
+    {">Q", TypeCode::kUInt, 8},
+    {">b", TypeCode::kInt, 1},
+    {">h", TypeCode::kInt, 2},
+    {">H", TypeCode::kUInt, 2},
+    {">e", TypeCode::kFloat, 2},
+    {">Zf", TypeCode::kComplex, 8},
+    {">Zd", TypeCode::kComplex, 16},
+    {">n", TypeCode::kInt, sizeof(std::ptrdiff_t)},
+    {">N", TypeCode::kUInt, sizeof(std::size_t)},
+};
+
+const Known* known_format(const char* rest) noexcept {
+  for (const Known& known : kNumbers) {
+    if (known.swapped[1] != *rest) continue;
+    // Most formats have one character: without a call for them.
+    if (rest[1] == '\0' ? known.swapped[2] == '\0' : std::strcmp(known.swapped + 1, rest) == 0) return &known;
   }
+  return nullptr;
 }
 
-ElementType make(const Known& known, bool swapped) {
-  ElementType type;
-  type.code = known.code;
-  type.bits = static_cast<std::uint8_t>(8 * known.bytes);
-  type.swapped = swapped && known.bytes > 1;
-  return type;
+const Known* known_type(const ElementType& type, bool in_c) noexcept {
+  if (type.described || type.lanes != 1) return nullptr;
+  const auto* const found = std::ranges::find_if(
+      kNumbers, [&](const Known& known) { return known.code == type.code && 8 * known.size(in_c) == type.bits; });
+  return found != std::end(kNumbers) ? found : nullptr;
 }
 
 ElementType bytes_of(std::int64_t itemsize) { return array::parse_typestr("|S" + std::to_string(itemsize)); }
@@ -57,21 +77,17 @@ ElementType text_of(std::int64_t itemsize, bool swapped) {
   return array::parse_typestr((swapped ? ">U" : "<U") + std::to_string(itemsize / 4));
 }
 
-/// Handles all formats but those of one number whose size is the buffer's. `rest`: the format without its byte order.
+/// Handles all formats but those of a number whose size is the buffer's. `rest`: the format without its byte order.
 [[gnu::noinline]] std::optional<ElementType> uncommon_type(const char* format, const char* rest, bool native,
                                                            bool swapped, std::int64_t itemsize) {
   std::optional<ElementType> type;
   const std::size_t length = std::strlen(rest);
-  if (const auto known = length == 1 ? number_of(*rest, native) : std::nullopt) {
-    type = make(*known, swapped);
+  if (const Known* const known = known_format(rest)) {
+    type = known->type(native, swapped);
   } else if (const char* const last = rest + (*rest == '^' ? 1 : 0);  // '^': native sizes without alignment
              native && (std::strcmp(last, "g") == 0 || std::strcmp(last, "Zg") == 0)) {
     type = array::parse_typestr((*last == 'g' ? "<f" : "<c") +
                                 std::to_string((*last == 'g' ? 1 : 2) * sizeof(long double)));
-  } else if (length == 2 && rest[0] == 'Z') {
-    if (auto part = number_of(rest[1], native); part && part->code == TypeCode::kFloat && part->bytes >= 4) {
-      type = make({TypeCode::kComplex, static_cast<std::uint8_t>(2 * part->bytes)}, swapped);
-    }
   } else if (length > 0 && (rest[length - 1] == 's' || rest[length - 1] == 'c') &&
              std::strspn(rest, "0123456789") == length - 1) {
     type = bytes_of(itemsize);
@@ -110,49 +126,19 @@ std::optional<ElementType> type_of_format(const char* format, std::int64_t items
     case '!': native = false, swapped = true, ++rest; break;
     default: break;
   }
-  if (rest[0] != '\0' && rest[1] == '\0') {
-    if (const auto known = number_of(*rest, native); known && known->bytes == itemsize) [[likely]]
-      return make(*known, swapped);
-  }
+  if (const Known* const known = known_format(rest); known != nullptr && known->size(native) == itemsize) [[likely]]
+    return known->type(native, swapped);
   return uncommon_type(format, rest, native, swapped, itemsize);
 }
 
 const char* format_of_type(const ElementType& type) noexcept {
-  if (type.described || type.lanes != 1) return nullptr;
-  const auto pick = [&](const char* native, const char* swapped) { return type.swapped ? swapped : native; };
-  switch (type.code) {
-    case TypeCode::kBool: return type.bits == 8 ? "?" : nullptr;
-    case TypeCode::kInt:
-      switch (type.bits) {
-        case 8: return "b";
-        case 16: return pick("h", ">h");
-        case 32: return pick("i", ">i");
-        case 64: return pick(sizeof(long) == 8 ? "l" : "q", ">q");
-        default: return nullptr;
-      }
-    case TypeCode::kUInt:
-      switch (type.bits) {
-        case 8: return "B";
-        case 16: return pick("H", ">H");
-        case 32: return pick("I", ">I");
-        case 64: return pick(sizeof(long) == 8 ? "L" : "Q", ">Q");
-        default: return nullptr;
-      }
-    case TypeCode::kFloat:
-      switch (type.bits) {
-        case 16: return pick("e", ">e");
-        case 32: return pick("f", ">f");
-        case 64: return pick("d", ">d");
-        default: return nullptr;
-      }
-    case TypeCode::kComplex:
-      switch (type.bits) {
-        case 64: return pick("Zf", ">Zf");
-        case 128: return pick("Zd", ">Zd");
-        default: return nullptr;
-      }
-    default: return nullptr;
-  }
+  const Known* const known = known_type(type, !type.swapped);
+  return known == nullptr ? nullptr : known->swapped + (type.swapped ? 0 : 1);
+}
+
+const char* format_of_number(const ElementType& type, bool in_c) noexcept {
+  const Known* const known = known_type(type, in_c);
+  return known == nullptr ? nullptr : known->swapped + 1;
 }
 
 }  // namespace crossdock::python

@@ -16,5 +16,7 @@ std::optional<array::ElementType> type_of_format(const char* format, std::int64_
 
 /// Returns the format of a type, or null if it has none (bfloat16, dates, structures, vectors). The text is static.
 const char* format_of_type(const array::ElementType& type) noexcept;
+/// Returns the same without a byte order. `in_c`: with the sizes of C on this machine, else with the standard ones.
+const char* format_of_number(const array::ElementType& type, bool in_c) noexcept;
 
 }  // namespace crossdock::python

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <utility>
 
@@ -37,7 +36,10 @@ using device::Device;
 using device::Event;
 using device::Queue;
 
-std::shared_ptr<device::Context> context_of(const Queue& queue) { return drivers().context(queue); }
+/// Returns the queue's context, opened without the GIL.
+std::shared_ptr<device::Context> context_of(const Queue& queue) {
+  return without_gil([&] { return drivers().context(queue); });
+}
 
 /// crossdock.Queue
 struct PyQueue {
@@ -49,16 +51,15 @@ struct PyEvent {
   Event event;
   device::NativeContext of;  ///< The context of its queue.
 
-  std::shared_ptr<device::Context> context() const { return drivers().context(of.device, of.native); }
+  std::shared_ptr<device::Context> context() const {
+    return without_gil([&] { return drivers().context(of.device, of.native); });
+  }
 };
 
 /// Reads the argument `native`, a handle as a number. Returns nullopt for None.
 std::optional<std::intptr_t> native_in(nb::handle object) {
   if (object.is_none()) return std::nullopt;
-  if (PyIndex_Check(object.ptr()) == 0 || PyBool_Check(object.ptr()) != 0) {
-    PyErr_Format(PyExc_TypeError, "native must be a queue's handle, an int, not %s", Py_TYPE(object.ptr())->tp_name);
-    throw nb::python_error();
-  }
+  if (!is_int(object)) throw_type_error(object, "native must be a queue's handle, an int");
   const std::int64_t native = integer_in(object, "Queue()", "native");
   if (native < 0) throw InvalidArgumentError("native must be a queue's handle; it was " + std::to_string(native));
   return native;
@@ -105,10 +106,11 @@ PyQueue make(nb::handle of, nb::handle handle, nb::handle owner, const std::opti
 }
 
 PyEvent record(const PyQueue& self) {
-  const auto context = context_of(self.queue);
   const GilRelease release;  // see pending_without_lock()
-  return {context->record(self.queue), {self.queue.device(), self.queue.native_context()}};
+  return {context_of(self.queue)->record(self.queue), {self.queue.device(), self.queue.native_context()}};
 }
+
+std::uintptr_t address_of(const PyQueue& self) { return reinterpret_cast<std::uintptr_t>(self.queue.native()); }
 
 std::string filter_of(const Device& device) { return device::filter_of(drivers(), device); }
 
@@ -117,16 +119,7 @@ std::string name_of(const Queue& queue) {
   return session::Runtime::default_runtime()->queues()->name_of(queue);
 }
 
-bool in_order(const Queue& queue) {
-  const auto sycl = sycl_of(queue);
-  return sycl == nullptr || sycl->queue_info(queue).in_order;
-}
-
-std::string hexadecimal(const void* native) {
-  std::ostringstream text;
-  text << native;
-  return text.str();
-}
+bool in_order(const PyQueue& self) { return context_of(self.queue)->in_order(self.queue); }
 
 /// Doesn't throw an error of the driver: leaves out the properties that can't be queried.
 std::string text_of(const PyQueue& self) {
@@ -135,17 +128,15 @@ std::string text_of(const PyQueue& self) {
   try {
     if (const std::string filter = filter_of(queue.device()); !filter.empty()) text += " (\"" + filter + "\")";
     if (const std::string name = name_of(queue); !name.empty()) text += ", name " + utf8_of(nb::repr(displayed(name)));
-    if (!in_order(queue)) text += ", out of order";
+    if (!in_order(self)) text += ", out of order";
   } catch (const std::exception&) {  // the driver was closed, or belongs to the parent of a fork
   }
-  if (queue.native() != nullptr) text += ", native " + hexadecimal(queue.native());
+  if (queue.native() != nullptr) text += ", native " + std::string(nb::str("{:#x}").format(address_of(self)).c_str());
   return text + ">";
 }
 
 bool done(const PyEvent& self) {
-  const auto context = self.context();
-  const GilRelease release;
-  return context->query(self.event);
+  return without_gil([&] { return self.context()->query(self.event); });
 }
 
 std::uintptr_t native(const PyEvent& self) { return reinterpret_cast<std::uintptr_t>(self.event.native()); }
@@ -154,10 +145,7 @@ void wait(const PyEvent& self) { wait_for_event(self.context(), self.event); }
 
 void order_after(const PyQueue& self, nb::handle object) {
   PyEvent* given = nullptr;
-  if (!nb::try_cast(object, given) || given == nullptr) {
-    PyErr_Format(PyExc_TypeError, "wait_for() takes a crossdock.Event, not %s", Py_TYPE(object.ptr())->tp_name);
-    throw nb::python_error();
-  }
+  if (!nb::try_cast(object, given) || given == nullptr) throw_type_error(object, "wait_for() takes a crossdock.Event");
   const PyEvent& event = *given;
   const auto context = context_of(self.queue);
   if (event.context()->driver_name() != context->driver_name()) {
@@ -169,13 +157,9 @@ void order_after(const PyQueue& self, nb::handle object) {
 }
 
 nb::object after(const TensorObject& self, const PyEvent& event) {
-  const auto context = event.context();
-  const device::DriverRegistry& all = drivers();
   Tensor tensor = *self;
-  {
-    const GilRelease release;  // see pending_without_lock()
-    exchange::add_work(&tensor, context, event.event, all, wait_for_event);
-  }
+  // Without the GIL: see pending_without_lock().
+  without_gil([&] { exchange::add_work(&tensor, event.context(), event.event, drivers(), wait_for_event); });
   return derived(self.ptr(), std::move(tensor));
 }
 
@@ -251,18 +235,15 @@ void bind_queue(nb::module_& module) {
           },
           "The name given to Queue(of, name=); None for any other queue.")
       .def_prop_ro(
-          "in_order", [](const PyQueue& self) { return in_order(self.queue); },
+          "in_order", in_order,
           "Whether all work on the queue runs in order. False for out-of-order SYCL queues, as dpctl makes for a "
           "device: on these, only work that is submitted through Crossdock runs in order.")
-      .def_prop_ro(
-          "native", [](const PyQueue& self) { return reinterpret_cast<std::uintptr_t>(self.queue.native()); },
-          "The handle as a number, for other libraries.")
+      .def_prop_ro("native", address_of, "The handle as a number, for other libraries.")
       .def(
           "_get_capsule",
           [](const PyQueue& self) {
             if (self.queue.device().type == device::DeviceType::kOneApi) return sycl_queue_capsule(self.queue);
-            PyErr_SetString(PyExc_AttributeError, "only SYCL queues have a SyclQueueRef");
-            throw nb::python_error();
+            throw_python(PyExc_AttributeError, "only SYCL queues have a SyclQueueRef");
           },
           "Returns a capsule \"SyclQueueRef\", for dpctl and other consumers of its queues. Raises AttributeError for "
           "other queues than SYCL's.")
@@ -280,10 +261,7 @@ void bind_queue(nb::module_& module) {
             return nb::try_cast(other, that) && that != nullptr && self.queue == that->queue;
           },
           "other"_a.none())
-      .def("__hash__",
-           [](const PyQueue& self) {
-             return static_cast<Py_hash_t>(reinterpret_cast<std::intptr_t>(self.queue.native()) >> 4);
-           })
+      .def("__hash__", [](const PyQueue& self) { return static_cast<Py_hash_t>(address_of(self) >> 4); })
       .def("__repr__", text_of);
   for (const char* name : {"Queue", "Event"}) module.attr(name).attr("__module__") = "crossdock";
 }

@@ -81,6 +81,13 @@ inline std::optional<bool> truth(PyObject* object) {
   return value != 0;
 }
 
+/// Returns true for an integer, of any type. A bool isn't one.
+inline bool is_int(nanobind::handle object) noexcept {
+  return PyIndex_Check(object.ptr()) != 0 && PyBool_Check(object.ptr()) == 0;
+}
+/// Returns an integer as a number, or nullopt if it is no integer or has more than 64 bits.
+std::optional<std::int64_t> whole_number(nanobind::handle object);
+
 /// Returns a str as UTF-8. Throws nb::python_error (UnicodeEncodeError) for a str with lone surrogates, which has no
 /// UTF-8 form.
 std::string utf8_of(nanobind::handle text);

@@ -69,7 +69,7 @@ PyObject* event(PyObject* self, void*) noexcept {
     const device::NativeContext of =
         tensor.queue     ? device::NativeContext{tensor.queue->device(), tensor.queue->native_context()}
         : tensor.context ? device::NativeContext{tensor.context->device(), tensor.context->native_context()}
-                         : device::NativeContext{tensor.device, tensor.native_context};
+                         : device::NativeContext{tensor.device, tensor.native_context.get()};
     device::Event pending;
     try {
       pending = pending_without_lock(tensor);
@@ -236,6 +236,13 @@ std::string utf8_of(nb::handle text) {
   const char* const bytes = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
   if (bytes == nullptr) throw nb::python_error();
   return {bytes, static_cast<std::size_t>(size)};
+}
+
+std::optional<std::int64_t> whole_number(nb::handle object) {
+  if (!is_int(object)) return std::nullopt;
+  int overflow = 0;
+  const long long number = PyLong_AsLongLongAndOverflow(checked(PyNumber_Index(object.ptr())).ptr(), &overflow);
+  return overflow == 0 ? std::optional<std::int64_t>(number) : std::nullopt;
 }
 
 nb::object optional_attribute(PyObject* object, PyObject* name) {

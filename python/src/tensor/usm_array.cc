@@ -81,11 +81,7 @@ void read_buffer(PyObject* object, std::int64_t offset, Tensor* tensor) {
   if (PyObject_GetBuffer(object, &buffer->view, PyBUF_SIMPLE) != 0) throw nb::python_error();
   const Py_buffer& view = buffer->view;
   const array::ByteRange range = array::byte_range(*tensor, kWhere);
-  std::int64_t first = 0;
-  std::int64_t end = 0;
-  const bool overflow =
-      __builtin_add_overflow(range.lowest, offset, &first) || __builtin_add_overflow(range.highest, offset, &end);
-  if (range.highest != 0 && (overflow || first < 0 || end > view.len)) {
+  if (range.highest != 0 && !lies_in(*tensor, offset, view.len, kWhere)) {
     fail("its buffer of " + std::to_string(view.len) + " bytes doesn't hold all elements, which are bytes " +
          std::to_string(range.lowest) + " to " + std::to_string(range.highest) + " from byte " +
          std::to_string(offset) + " on; correct its shape, strides or offset");
@@ -98,10 +94,7 @@ void read_buffer(PyObject* object, std::int64_t offset, Tensor* tensor) {
 /// Imports a dictionary. `object`: the owner of the memory, or None. `shown`: the dictionary is the object's own
 /// attribute.
 Tensor read(nb::handle interface, nb::handle object, bool shown = false) {
-  if (PyDict_Check(interface.ptr()) == 0) {
-    PyErr_Format(PyExc_TypeError, "%s must be a dict, not %s", kWhere, Py_TYPE(interface.ptr())->tp_name);
-    throw nb::python_error();
-  }
+  if (PyDict_Check(interface.ptr()) == 0) throw_type_error(interface, "__sycl_usm_array_interface__ must be a dict");
   const nb::dict dictionary = nb::borrow<nb::dict>(interface);
   const nb::object version = entry(interface, "version");
   if (version.is_none()) fail("its entry \"version\" is missing");
@@ -168,8 +161,7 @@ nb::object syclobj_of(const Queue& queue, PyObject* form) {
     }
     return nb::str(sycl_filter_of(queue.device()).c_str());
   }
-  PyErr_Format(PyExc_ValueError, "syclobj must be \"queue\", \"context\" or \"filter\", not %R", form);
-  throw nb::python_error();
+  throw_python(PyExc_ValueError, "syclobj must be \"queue\", \"context\" or \"filter\", not %R", form);
 }
 
 /// Returns an address for arrays without elements, in memory of this kind and of the queue's context: dpctl accepts no
@@ -185,11 +177,8 @@ void* no_elements(const Queue& queue, device::MemoryKind kind) {
 }
 
 nb::object shown(const Tensor& tensor, PyObject* form) {
-  const Queue queue = [&] {
-    const device::DriverRegistry& all = drivers();
-    const GilRelease release;  // the call may wait for work that needs the GIL
-    return exchange::export_usm_array(tensor, all);
-  }();
+  // Without the GIL: the call may wait for work that needs it.
+  const Queue queue = without_gil([&] { return exchange::export_usm_array(tensor, drivers()); });
   nb::object syclobj = syclobj_of(queue, form);
   // A consumer is ordered after the tensor's work only if it gets an in-order queue itself. Otherwise wait here.
   const bool ordered = queue_or_null(syclobj) != nullptr && sycl().queue_info(queue).in_order;

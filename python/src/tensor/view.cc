@@ -15,9 +15,8 @@ array::Slice index_of(PyObject* key, std::int64_t extent, std::size_t dimension)
   if (given == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
   const Py_ssize_t index = given < 0 ? given + extent : given;
   if (index < 0 || index >= extent) {
-    PyErr_Format(PyExc_IndexError, "index %zd is out of bounds for dimension %zu of size %lld", given, dimension,
+    throw_python(PyExc_IndexError, "index %zd is out of bounds for dimension %zu of size %lld", given, dimension,
                  static_cast<long long>(extent));
-    throw nb::python_error();
   }
   return {.start = index, .step = 1, .count = 1, .keep = false};
 }
@@ -40,14 +39,10 @@ PyObject* subscript(PyObject* self, PyObject* key) noexcept {
     const Py_ssize_t n = PyTuple_GET_SIZE(keys.ptr());
     Py_ssize_t ellipses = 0;
     for (Py_ssize_t i = 0; i < n; ++i) ellipses += PyTuple_GET_ITEM(keys.ptr(), i) == Py_Ellipsis ? 1 : 0;
-    if (ellipses > 1) {
-      PyErr_SetString(PyExc_IndexError, "an index can only have one ellipsis ('...')");
-      throw nb::python_error();
-    }
+    if (ellipses > 1) throw_python(PyExc_IndexError, "an index can only have one ellipsis ('...')");
     if (n - ellipses > tensor.ndim()) {
-      PyErr_Format(PyExc_IndexError, "too many indices: %zd for a tensor of %d dimensions", n - ellipses,
+      throw_python(PyExc_IndexError, "too many indices: %zd for a tensor of %d dimensions", n - ellipses,
                    static_cast<int>(tensor.ndim()));
-      throw nb::python_error();
     }
     std::vector<array::Slice> slices;
     for (Py_ssize_t i = 0; i < n; ++i) {
@@ -65,11 +60,10 @@ PyObject* subscript(PyObject* self, PyObject* key) noexcept {
       } else if (PyIndex_Check(one) != 0 && PyBool_Check(one) == 0) {
         slices.push_back(index_of(one, extent, slices.size()));
       } else {
-        PyErr_Format(
+        throw_python(
             PyExc_TypeError,
             "a tensor can be indexed by integers, slices and '...', not by %s; use an array library for other indices",
             Py_TYPE(one)->tp_name);
-        throw nb::python_error();
       }
     }
     return derived(self, array::slice(tensor, slices)).release().ptr();

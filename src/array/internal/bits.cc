@@ -13,13 +13,12 @@ constexpr std::int64_t kWord = sizeof(std::uint64_t);
 
 std::int64_t count_bits(const std::byte* bits, std::int64_t start, std::int64_t n) noexcept {
   std::int64_t count = 0;
-  const auto bit = [&](std::int64_t i) { return std::to_integer<int>(bits[i / 8] >> (i % 8)) & 1; };
-  for (; n > 0 && start % 8 != 0; ++start, --n) count += bit(start);
+  for (; n > 0 && start % 8 != 0; ++start, --n) count += bit_at(bits, start) ? 1 : 0;
   const std::byte* at = bits + start / 8;
   for (; n >= 8 * kWord; n -= 8 * kWord, start += 8 * kWord, at += kWord) {
     count += std::popcount(load_le<std::uint64_t>(at));
   }
-  for (; n > 0; ++start, --n) count += bit(start);
+  for (; n > 0; ++start, --n) count += bit_at(bits, start) ? 1 : 0;
   return count;
 }
 

@@ -1,58 +1,48 @@
 #include "array/internal/c_status.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <iterator>
 
 namespace crossdock::array {
 namespace {
 
-ErrorCode code_of(int status) noexcept {
-  switch (status) {
-    case EINVAL:
-    case EDOM:
-    case ERANGE: return ErrorCode::kInvalidData;
-    case ENOSYS:
-    case ENOTSUP: return ErrorCode::kUnsupported;
-    case ENOMEM:
-    case EMFILE:
-    case ENFILE:
-    case ENOSPC: return ErrorCode::kResource;
-    case EACCES:
-    case EPERM: return ErrorCode::kPermission;
-    case ENOENT: return ErrorCode::kNotFound;
-    case ETIMEDOUT: return ErrorCode::kTimeout;
-    case EINTR: return ErrorCode::kInterrupted;
-    case ECANCELED: return ErrorCode::kClosed;
-    case EPIPE:
-    case ENOTCONN:
-    case ECONNREFUSED:
-    case ECONNRESET:
-    case ECONNABORTED: return ErrorCode::kConnection;
-    default: return status > 0 ? ErrorCode::kSystem : ErrorCode::kInvalidData;
-  }
-}
+struct Entry {
+  ErrorCode code;
+  int statuses[5];  ///< The first is that of the code. Unused places are 0.
+};
+
+/// For a status, the first entry that has it.
+constexpr Entry kEntries[] = {
+    {ErrorCode::kInvalidData, {EINVAL, EDOM, ERANGE}},
+    {ErrorCode::kUnsupported, {ENOSYS, ENOTSUP}},
+    {ErrorCode::kResource, {ENOMEM, EMFILE, ENFILE, ENOSPC}},
+    {ErrorCode::kPermission, {EACCES, EPERM}},
+    {ErrorCode::kNotFound, {ENOENT}},
+    {ErrorCode::kTimeout, {ETIMEDOUT}},
+    {ErrorCode::kInterrupted, {EINTR}},
+    {ErrorCode::kClosed, {ECANCELED}},
+    {ErrorCode::kConnection, {ECONNRESET, ECONNABORTED, ECONNREFUSED, ENOTCONN, EPIPE}},
+    {ErrorCode::kInvalidArgument, {EINVAL}},
+    {ErrorCode::kUri, {EINVAL}},
+    {ErrorCode::kScheme, {EINVAL}},
+    {ErrorCode::kUnsupportedType, {ENOSYS}},
+};
 
 }  // namespace
 
-void throw_status(int status, const std::string& what) { throw_error(code_of(status), what, status > 0 ? status : 0); }
+void throw_status(int status, const std::string& what) {
+  if (status <= 0) throw_error(ErrorCode::kInvalidData, what, 0);
+  const auto* const found = std::ranges::find_if(kEntries, [status](const Entry& entry) {
+    return std::ranges::find(entry.statuses, status) != std::end(entry.statuses);
+  });
+  throw_error(found != std::end(kEntries) ? found->code : ErrorCode::kSystem, what, status);
+}
 
 int status_of(const Error& error) noexcept {
   if (error.system_errno() > 0) return error.system_errno();
-  switch (error.code()) {
-    case ErrorCode::kInvalidArgument:
-    case ErrorCode::kInvalidData:
-    case ErrorCode::kUri:
-    case ErrorCode::kScheme: return EINVAL;
-    case ErrorCode::kUnsupportedType:
-    case ErrorCode::kUnsupported: return ENOSYS;
-    case ErrorCode::kResource: return ENOMEM;
-    case ErrorCode::kPermission: return EACCES;
-    case ErrorCode::kNotFound: return ENOENT;
-    case ErrorCode::kTimeout: return ETIMEDOUT;
-    case ErrorCode::kInterrupted: return EINTR;
-    case ErrorCode::kClosed: return ECANCELED;
-    case ErrorCode::kConnection: return ECONNRESET;
-    default: return EIO;
-  }
+  const auto* const found = std::ranges::find(kEntries, error.code(), &Entry::code);
+  return found != std::end(kEntries) ? found->statuses[0] : EIO;
 }
 
 }  // namespace crossdock::array

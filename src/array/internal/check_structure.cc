@@ -3,8 +3,8 @@
 #include <limits>
 
 #include "array/internal/bits.h"
+#include "array/internal/integers.h"
 #include "array/internal/node_path.h"
-#include "array/internal/run_ends.h"
 #include "array/internal/text.h"
 #include "core/bytes.h"
 #include "crossdock/core/error.h"
@@ -28,7 +28,7 @@ class Checker {
 
   [[noreturn]] void fail(std::size_t node, const std::string& what) const {
     const Place place{parent_, &schema_, node};
-    throw InvalidDataError(in_field(path_of(&place)) + ": " + what);
+    throw_invalid(path_of(&place), what);
   }
 
   void check_length(std::size_t i, const Frame& parent, bool top) const;
@@ -77,13 +77,7 @@ void Checker::fail_size(std::size_t i, const BufferView& buffer, std::int64_t ne
 
 void Checker::check_length(std::size_t i, const Frame& parent, bool top) const {
   const Node& node = batch_.nodes[i];
-  if (node.length < 0 || node.offset < 0 || node.length > std::numeric_limits<std::int64_t>::max() - node.offset) {
-    fail(i, "length " + std::to_string(node.length) + " and offset " + std::to_string(node.offset) + " are invalid");
-  }
-  if (node.null_count < -1 || node.null_count > node.length) {
-    fail(i, "null count " + std::to_string(node.null_count) + " is out of range for length " +
-                std::to_string(node.length));
-  }
+  check_node(node, [&](const std::string& what) { fail(i, what); });
   if (node.length < parent.required_length || (top && node.length != parent.required_length)) {
     fail(i, "length " + std::to_string(node.length) + ", but " + (top ? "the batch has " : "its parent needs ") +
                 std::to_string(parent.required_length));
@@ -110,8 +104,8 @@ std::int64_t Checker::last_offset(std::size_t i, const BufferView& offsets, std:
              "offsets");
   if (!readable_) return 0;
   const auto* data = static_cast<const std::byte*>(offsets.data);
-  const auto first = load_once<Offset>(data + batch_.nodes[i].offset * kWidth);
-  const auto last = load_once<Offset>(data + end * kWidth);
+  const auto first = number_at<Offset>(data, batch_.nodes[i].offset);
+  const auto last = number_at<Offset>(data, end);
   if (first < 0 || last < first) {
     fail(i, "its offsets run from " + std::to_string(first) + " to " + std::to_string(last));
   }
@@ -205,12 +199,8 @@ void Checker::check_dictionary(std::size_t i) const {
 
 void Checker::run() {
   const std::vector<LayoutNode>& layout = schema_.nodes();
-  if (!batch_.counts_fit()) {
-    throw InvalidDataError(in_field(path_of(parent_)) + counts_message(batch_));
-  }
-  if (batch_.num_rows < 0) {
-    throw InvalidDataError(in_field(path_of(parent_)) + ": " + std::to_string(batch_.num_rows) + " rows");
-  }
+  if (!batch_.counts_fit()) throw InvalidDataError(in_field(path_of(parent_)) + counts_message(batch_));
+  if (batch_.num_rows < 0) throw_invalid(path_of(parent_), std::to_string(batch_.num_rows) + " rows");
   // Walks in preorder with an explicit stack: schemas are never deeper than kMaxDepth.
   Frame frames[kMaxDepth + 1];
   int depth = 0;
@@ -246,6 +236,13 @@ bool is_dictionary_of(const RecordBatch& dictionary, const DictionarySlot& slot)
   if (dictionary.schema == slot.values) return true;
   return dictionary.schema != nullptr && dictionary.schema->fields().size() == 1 &&
          dictionary.schema->fields().front().same_values(slot.values->fields().front());
+}
+
+void check_readable(const RecordBatch& batch, const char* function) {
+  if (batch.host_readable()) return;
+  throw InvalidArgumentError(std::string(function) +
+                             " needs host memory without an event to wait for; the batch is on " +
+                             device::to_string(batch.device));
 }
 
 void check_structure(const RecordBatch& batch) {

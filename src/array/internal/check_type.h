@@ -11,4 +11,8 @@ namespace crossdock::array {
 /// InvalidDataError, which begins with `path`.
 void check_type(const Field& field, const std::string& path);
 
+/// Throws InvalidDataError, which begins with `path`, for a field at a `depth` over kMaxDepth, and if a schema has
+/// `count` fields, over kMaxFields.
+void check_limits(std::int64_t count, int depth, const std::string& path);
+
 }  // namespace crossdock::array

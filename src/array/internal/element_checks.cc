@@ -18,18 +18,6 @@ T at(const std::byte* numbers, std::int64_t i) noexcept {
   return load_le<T>(numbers + i * static_cast<std::int64_t>(sizeof(T)));
 }
 
-template <typename Int>
-bool are_ordered(const std::byte* numbers, std::int64_t n) noexcept {
-  using Unsigned = std::make_unsigned_t<Int>;
-  if (n == 0) return true;
-  Unsigned signs = at<Unsigned>(numbers, 0);
-  for (std::int64_t i = 1; i < n; ++i) {
-    const auto number = at<Unsigned>(numbers, i);
-    signs |= number | (number - at<Unsigned>(numbers, i - 1));
-  }
-  return static_cast<Int>(signs) >= 0;
-}
-
 /// Computes in integers of the same width: for signed types, and for types of 64 bits.
 template <typename Int>
 bool are_below_signed(const std::byte* numbers, std::int64_t n, std::int64_t limit) noexcept {
@@ -63,22 +51,21 @@ bool are_ends(const std::byte* ends, std::int64_t n) noexcept {
   return signs >= 0;
 }
 
-template <typename Int>
-bool are_lists(const std::byte* offsets, const std::byte* sizes, std::int64_t n, std::int64_t length) noexcept {
-  const auto end = static_cast<std::uint64_t>(length);
-  std::uint64_t signs = 0;
-  for (std::int64_t i = 0; i < n; ++i) {
-    const auto offset = static_cast<std::uint64_t>(static_cast<std::int64_t>(at<Int>(offsets, i)));
-    const auto size = static_cast<std::uint64_t>(static_cast<std::int64_t>(at<Int>(sizes, i)));
-    signs |= offset | size | (end - offset) | (end - offset - size);
-  }
-  return static_cast<std::int64_t>(signs) >= 0;
-}
-
 }  // namespace
 
-bool are_ordered32(const std::byte* numbers, std::int64_t n) noexcept { return are_ordered<std::int32_t>(numbers, n); }
-bool are_ordered64(const std::byte* numbers, std::int64_t n) noexcept { return are_ordered<std::int64_t>(numbers, n); }
+template <typename Int>
+bool are_ordered(const std::byte* numbers, std::int64_t n) noexcept {
+  using Unsigned = std::make_unsigned_t<Int>;
+  if (n == 0) return true;
+  Unsigned signs = at<Unsigned>(numbers, 0);
+  for (std::int64_t i = 1; i < n; ++i) {
+    const auto number = at<Unsigned>(numbers, i);
+    signs |= number | (number - at<Unsigned>(numbers, i - 1));
+  }
+  return static_cast<Int>(signs) >= 0;
+}
+template bool are_ordered<std::int32_t>(const std::byte*, std::int64_t) noexcept;
+template bool are_ordered<std::int64_t>(const std::byte*, std::int64_t) noexcept;
 
 bool are_below(TypeId type, const std::byte* numbers, std::int64_t n, std::int64_t limit) noexcept {
   switch (type) {
@@ -106,11 +93,18 @@ bool are_run_ends(TypeId type, const std::byte* ends, std::int64_t n) noexcept {
   }
 }
 
-bool are_lists32(const std::byte* offsets, const std::byte* sizes, std::int64_t n, std::int64_t length) noexcept {
-  return are_lists<std::int32_t>(offsets, sizes, n, length);
+template <typename Int>
+bool are_lists(const std::byte* offsets, const std::byte* sizes, std::int64_t n, std::int64_t length) noexcept {
+  const auto end = static_cast<std::uint64_t>(length);
+  std::uint64_t signs = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const auto offset = static_cast<std::uint64_t>(static_cast<std::int64_t>(at<Int>(offsets, i)));
+    const auto size = static_cast<std::uint64_t>(static_cast<std::int64_t>(at<Int>(sizes, i)));
+    signs |= offset | size | (end - offset) | (end - offset - size);
+  }
+  return static_cast<std::int64_t>(signs) >= 0;
 }
-bool are_lists64(const std::byte* offsets, const std::byte* sizes, std::int64_t n, std::int64_t length) noexcept {
-  return are_lists<std::int64_t>(offsets, sizes, n, length);
-}
+template bool are_lists<std::int32_t>(const std::byte*, const std::byte*, std::int64_t, std::int64_t) noexcept;
+template bool are_lists<std::int64_t>(const std::byte*, const std::byte*, std::int64_t, std::int64_t) noexcept;
 
 }  // namespace crossdock::array

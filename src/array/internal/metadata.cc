@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "array/internal/text.h"
-#include "crossdock/core/error.h"
 
 namespace crossdock::array {
 namespace {
@@ -17,8 +16,8 @@ class Reader {
     std::int32_t value;
     std::memcpy(&value, at_, sizeof value);
     if (value < 0) {
-      throw InvalidDataError(in_field(path_) + ": metadata " + what + " is negative (" + std::to_string(value) +
-                             "); the blob doesn't follow the Arrow C data interface");
+      throw_invalid(path_, std::string("metadata ") + what + " is negative (" + std::to_string(value) +
+                               "); the blob doesn't follow the Arrow C data interface");
     }
     at_ += sizeof value;
     return value;
@@ -38,8 +37,8 @@ class Reader {
 
 void append_number(std::size_t value, const std::string& path, std::string* out) {
   if (value > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max())) {
-    throw InvalidDataError(in_field(path) + ": metadata of " + std::to_string(value) +
-                           " bytes or pairs is more than the Arrow C data interface can hold (2147483647)");
+    throw_invalid(path, "metadata of " + std::to_string(value) +
+                            " bytes or pairs is more than the Arrow C data interface can hold (2147483647)");
   }
   const auto number = static_cast<std::int32_t>(value);
   out->append(reinterpret_cast<const char*>(&number), sizeof number);

@@ -12,6 +12,7 @@
 #include "array/internal/bits.h"
 #include "array/internal/check_structure.h"
 #include "array/internal/copies.h"
+#include "array/internal/integers.h"
 #include "array/internal/node_path.h"
 #include "array/internal/text.h"
 #include "core/bytes.h"
@@ -38,21 +39,6 @@ struct Value {
 
   std::string_view text() const noexcept { return as_text({data, static_cast<std::size_t>(size)}); }
 };
-
-/// Calls `f` with a zero of an integer type.
-template <typename F>
-auto with_integer(TypeId id, F&& f) {
-  switch (id) {
-    case TypeId::kInt8: return f(std::int8_t{});
-    case TypeId::kInt16: return f(std::int16_t{});
-    case TypeId::kInt32: return f(std::int32_t{});
-    case TypeId::kInt64: return f(std::int64_t{});
-    case TypeId::kUInt8: return f(std::uint8_t{});
-    case TypeId::kUInt16: return f(std::uint16_t{});
-    case TypeId::kUInt32: return f(std::uint32_t{});
-    default: return f(std::uint64_t{});
-  }
-}
 
 bool has_offsets(const LayoutNode& layout) noexcept {
   const BufferKind second = layout.type.buffers[1];
@@ -82,11 +68,9 @@ class Source {
   const std::span<const BufferView> buffers;
   std::shared_ptr<const RecordBatch> dictionary{};
 
-  [[noreturn]] void fail(const std::string& what) const {
-    throw InvalidDataError(in_field(node_path(*batch_.schema, index_)) + ": " + what);
-  }
+  [[noreturn]] void fail(const std::string& what) const { throw_invalid(node_path(*batch_.schema, index_), what); }
 
-  bool is_valid(std::int64_t i) const noexcept { return validity_ == nullptr || bit(validity_, i); }
+  bool is_valid(std::int64_t i) const noexcept { return validity_ == nullptr || bit_at(validity_, i); }
   /// Returns whether elements may be null because their value in the dictionary is.
   bool has_null_values() const noexcept {
     return values_ != nullptr && (values_->node.null_count != 0 || values_->has_null_values());
@@ -94,7 +78,7 @@ class Source {
   /// Returns number `i` of the second buffer.
   template <typename T>
   T number(std::int64_t i) const noexcept {
-    return load_once<T>(data_ + i * static_cast<std::int64_t>(sizeof(T)));
+    return number_at<T>(data_, i);
   }
   /// Returns the number of elements or bytes that offsets may point to.
   std::int64_t offsets_end() const noexcept {
@@ -120,7 +104,7 @@ class Source {
       return (*values_)(at);
     }
     switch (layout.type.buffers[1]) {
-      case BufferKind::kBits: return {true, &kBools[bit(data_, i) ? 1 : 0], 1};
+      case BufferKind::kBits: return {true, &kBools[bit_at(data_, i) ? 1 : 0], 1};
       case BufferKind::kOffsets32: return between(number<std::int32_t>(i), number<std::int32_t>(i + 1));
       case BufferKind::kOffsets64: return between(number<std::int64_t>(i), number<std::int64_t>(i + 1));
       case BufferKind::kViews: return in_view(data_ + i * kViewSize);
@@ -140,9 +124,6 @@ class Source {
  private:
   const std::byte* data(std::size_t buffer) const noexcept {
     return buffer < buffers.size() ? static_cast<const std::byte*>(buffers[buffer].data) : nullptr;
-  }
-  static bool bit(const std::byte* bits, std::int64_t i) noexcept {
-    return (std::to_integer<int>(bits[i / 8] >> (i % 8)) & 1) != 0;
   }
   Value between(std::int64_t begin, std::int64_t end) const {
     if (begin < 0 || begin > end || end > buffers[2].size) fail(kWrongOffsets);
@@ -227,13 +208,8 @@ class Writer {
     if (from_dictionary && to_dictionary) write_dictionary(in, want);
     if (in.layout.id == want.id && from_dictionary == to_dictionary) return write_same(in);
     if (!to_dictionary && in.has_null_values()) {
-      std::int64_t nulls = 0;
-      add_bits(n, [&](std::int64_t i) {
-        const bool is_valid = in(i).is_valid;
-        nulls += is_valid ? 0 : 1;
-        return is_valid;
-      });
-      out_.nodes.back().null_count = nulls;
+      const std::byte* const bits = add_bits(n, [&](std::int64_t i) { return in(i).is_valid; });
+      out_.nodes.back().null_count = n - count_bits(bits, 0, n);
     } else {
       out_.buffers.push_back(in.buffers[0]);
     }
@@ -257,12 +233,13 @@ class Writer {
     return data;
   }
   template <typename Bit>
-  void add_bits(std::int64_t n, Bit bit) {
+  const std::byte* add_bits(std::int64_t n, Bit bit) {
     std::byte* const bits = add(bytes_for_bits(n), 1);
     std::fill_n(bits, bytes_for_bits(n), std::byte{0});
     for (std::int64_t i = 0; i < n; ++i) {
       if (bit(i)) bits[i / 8] |= std::byte{1} << (i % 8);
     }
+    return bits;
   }
   template <typename To>
   To narrowed(std::int64_t number) const {
@@ -319,10 +296,11 @@ class Writer {
     if (has_offsets(want)) return write_bytes(want, n, value);
     if (want.type.variadic) return write_views(n, value, pieces);
     if (want.type.buffers[1] == BufferKind::kBits) {
-      return add_bits(n, [&](std::int64_t i) {
+      add_bits(n, [&](std::int64_t i) {
         const Value bit = value(i);
         return bit.is_valid && *bit.data != std::byte{0};
       });
+      return;
     }
     std::byte* to = add(n, want.type.width);
     for (std::int64_t i = 0; i < n; ++i, to += want.type.width) {

@@ -1,5 +1,7 @@
 #include "array/internal/text.h"
 
+#include "crossdock/core/error.h"
+
 namespace crossdock::array {
 
 std::string child_path(const std::string& parent, std::string_view name, std::size_t position) {
@@ -8,5 +10,9 @@ std::string child_path(const std::string& parent, std::string_view name, std::si
 }
 
 std::string in_field(const std::string& path) { return path.empty() ? "top level" : "field \"" + path + "\""; }
+
+void throw_invalid(const std::string& path, const std::string& what) {
+  throw InvalidDataError(in_field(path) + ": " + what);
+}
 
 }  // namespace crossdock::array

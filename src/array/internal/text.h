@@ -14,4 +14,7 @@ std::string child_path(const std::string& parent, std::string_view name, std::si
 /// Returns the beginning of an error message, as in `field "trips.stops"`.
 std::string in_field(const std::string& path);
 
+/// Throws InvalidDataError: `what` is wrong in the field at `path`.
+[[noreturn]] void throw_invalid(const std::string& path, const std::string& what);
+
 }  // namespace crossdock::array

@@ -25,7 +25,7 @@ Allocation::~Allocation() {
   CudaLibrary& library = hold_->library();
   if (library.in_child()) return;
   if (source_ == Source::kExportable) library.exports().remove(pointer_);
-  const Current current(library, hold_->native());
+  const Current current(*hold_);
   if (current.result() == kSuccess) free();
 }
 

@@ -119,12 +119,17 @@ constexpr std::uint64_t kProcAddressLegacyStream = 1;
     (CUdeviceptr*, CUipcMemHandle, unsigned))                                                                        \
   F(ipc_close_mem_handle, "cuIpcCloseMemHandle", 4010, "cuIpcCloseMemHandle", (CUdeviceptr))
 
-/// The functions that were found in a library. If one is missing, there is no driver.
+/// The same for functions that a driver may lack.
+#define CROSSDOCK_CUDA_OPTIONAL_FUNCTIONS(F) \
+  F(ctx_get_id, "cuCtxGetId", 12000, "cuCtxGetId", (CUcontext, std::uint64_t*))
+
+/// The functions that were found in a library. If one is missing that isn't optional, there is no driver.
 struct Api {
 // A list of parameters can't have extra parentheses.
 // NOLINTNEXTLINE(bugprone-macro-parentheses)
 #define CROSSDOCK_CUDA_MEMBER(member, name, version, exported, parameters) CUresult(*member) parameters = nullptr;
   CROSSDOCK_CUDA_FUNCTIONS(CROSSDOCK_CUDA_MEMBER)
+  CROSSDOCK_CUDA_OPTIONAL_FUNCTIONS(CROSSDOCK_CUDA_MEMBER)
 #undef CROSSDOCK_CUDA_MEMBER
 };
 

@@ -56,8 +56,23 @@ std::shared_ptr<ContextHold> ContextHold::foreign(const std::shared_ptr<CudaLibr
     throw InvalidArgumentError("the cuda driver was given a context of another device to open cuda:" +
                                std::to_string(ordinal));
   }
+  if (library->api().ctx_get_id != nullptr) {
+    library->check(library->api().ctx_get_id(context, &hold->id_), "asking a context for its id");
+  }
   library->contexts().add(hold);
   return hold;
+}
+
+bool ContextHold::alive() const noexcept {
+  if (retained_) return true;
+  if (api().ctx_get_id != nullptr) {
+    std::uint64_t its = 0;
+    const CUresult result = api().ctx_get_id(context_, &its);
+    return result == kSuccess ? its == id_ : result != kContextIsDestroyed && result != kInvalidContext;
+  }
+  const Current there(*library_, context_);
+  CUdevice its = 0;
+  return there.result() == kSuccess && (api().ctx_get_device(&its) != kSuccess || its == device_);
 }
 
 std::optional<NativeContext> ContextHold::name_of(const CudaLibrary& library, CUcontext context) {
@@ -91,7 +106,7 @@ bool ContextHold::has_managed(const CudaLibrary& library, CUdevice device) noexc
 ContextHold::~ContextHold() {
   if (library_->in_child()) return;
   if (reclaiming_ != nullptr) {
-    const Current current(*library_, context_);
+    const Current current(*this);
     if (current.result() == kSuccess) api().stream_destroy(reclaiming_);
   }
   if (retained_) api().device_primary_ctx_release(device_);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -9,12 +10,13 @@
 
 namespace crossdock::device::cuda {
 
-/// A CUDA context, usable as long as this object is held. Contexts, buffers, queues and events hold one. Thread-safe.
+/// A CUDA context, usable as long as this object is held and, for a context of other code, alive(). Contexts, buffers,
+/// queues and events hold one. Thread-safe.
 class ContextHold {
  public:
   /// Retains the device's primary context until the last holder is gone. Throws like CudaLibrary::check().
   static std::shared_ptr<ContextHold> primary(const std::shared_ptr<CudaLibrary>& library, int ordinal);
-  /// Holds a context of other code, which outlives this; if it is the primary one, as primary(). Throws
+  /// Holds a context of other code, which should outlive this; if it is the primary one, as primary(). Throws
   /// InvalidArgumentError if it is of another device.
   static std::shared_ptr<ContextHold> foreign(const std::shared_ptr<CudaLibrary>& library, int ordinal,
                                               CUcontext context);
@@ -34,6 +36,9 @@ class ContextHold {
   CUcontext native() const noexcept { return context_; }
   /// Returns the context if it isn't the device's primary one, else null.
   CUcontext native_unless_primary() const noexcept { return retained_ ? nullptr : context_; }
+  /// Returns false if the library that the context belongs to has destroyed it. Another context may have its handle
+  /// then. Drivers before CUDA 12.0 tell such a context apart only if it is of another device.
+  bool alive() const noexcept;
   CUdevice cu_device() const noexcept { return device_; }
   int ordinal() const noexcept { return ordinal_; }
   bool has_pools() const noexcept { return has_pools_; }
@@ -50,6 +55,7 @@ class ContextHold {
   int ordinal_;
   CUdevice device_;
   CUcontext context_ = nullptr;
+  std::uint64_t id_ = 0;  ///< Of a context of other code: CUDA gives no id twice. Unset if it gives none.
   bool retained_ = false;
   bool has_pools_ = false;
   bool has_managed_ = false;

@@ -14,8 +14,10 @@ class ContextHold;
 class ContextTable {
  public:
   void add(const std::shared_ptr<ContextHold>& hold);
-  /// Returns the holder of a context; of any context for null. Returns null if there is none.
+  /// Returns the holder of a context that is alive; null if there is none.
   std::shared_ptr<ContextHold> find(CUcontext context) const noexcept;
+  /// Returns the holder of any context that is alive, a retained one if there is one. Returns null if there is none.
+  std::shared_ptr<ContextHold> any() const noexcept;
 
  private:
   mutable std::mutex mutex_;

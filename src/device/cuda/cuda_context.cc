@@ -26,12 +26,14 @@ DeviceType type_of(MemoryKind kind) noexcept {
 
 CudaContext::Entered::Entered(const CudaContext& context, const char* doing)
     // Checks for a fork first: a child of the process that started CUDA may not even ask which context is current.
-    : current_((context.library().check_fork(), context.library()), context.hold_->native()) {
+    : current_((context.library().check_fork(), *context.hold_)) {
   context.check(current_.result(), doing);
 }
 
-CudaContext::CudaContext(std::shared_ptr<ContextHold> hold)
-    : hold_(std::move(hold)), device_{.type = DeviceType::kCuda, .id = hold_->ordinal()}, deferred_(watch(hold_)) {
+CudaContext::CudaContext(std::shared_ptr<ContextHold> hold, std::shared_ptr<DeferredFreeList> deferred)
+    : hold_(std::move(hold)),
+      device_{.type = DeviceType::kCuda, .id = hold_->ordinal()},
+      deferred_(std::move(deferred)) {
   check(api().device_get_count(&device_count_), "counting the devices");
 }
 
@@ -71,7 +73,7 @@ Buffer CudaContext::allocate(std::uint64_t size, MemoryKind kind, Sharing sharin
                            ", which doesn't support it");
   }
   const Entered entered(*this, "allocating memory");
-  deferred_.reclaim();
+  deferred_->reclaim();
   if (size == 0) return {};
   checks::size("cuda", size);
 
@@ -137,7 +139,7 @@ void CudaContext::free(Buffer&& buffer, const Queue& queue) {
   check_queue(queue);
   check_memory(buffer.ref(), "memory to free");
   const Entered entered(*this, "freeing memory");
-  deferred_.reclaim();
+  deferred_->reclaim();
   std::shared_ptr<void> owner = buffer.release();
   if (owner.use_count() == 0) return;  // not a test for null: an owner of a null pointer is an owner
   Allocation* allocation = Allocation::of(owner);
@@ -215,9 +217,10 @@ PointerInfo CudaContext::describe(const void* pointer) const {
   info.host_accessible = info.kind != MemoryKind::kDevice;
   info.context = context;
   if (context == hold_->native()) {
-    info.other_context = native_context();
+    info.other_context = {hold_, native_context()};
   } else if (context != nullptr) {
-    if (const auto its = ContextHold::name_of(library(), context)) info.other_context = its->native;
+    if (const auto its = ContextHold::name_of(library(), context))
+      info.other_context = {std::shared_ptr<void>(), its->native};
   }
   if (on_device != 0) info.address = to_pointer(on_device);
   if (info.kind == MemoryKind::kHost) info.host_address = on_host;

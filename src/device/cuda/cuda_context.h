@@ -15,11 +15,17 @@ namespace crossdock::device::cuda {
 
 class CudaContext final : public Context {
  public:
-  explicit CudaContext(std::shared_ptr<ContextHold> hold);
+  /// `deferred` has what free() can't free yet, for all contexts of the library: what one leaves, others reclaim.
+  CudaContext(std::shared_ptr<ContextHold> hold, std::shared_ptr<DeferredFreeList> deferred);
+  /// Returns the functions that query and wait for events of record(). A query needs any context to be current.
+  static DeferredFreeList::Watch watch(std::shared_ptr<CudaLibrary> library);
 
   std::string_view driver_name() const noexcept override { return "cuda"; }
   Device device() const noexcept override { return device_; }
   void* native_context() const noexcept override { return hold_->native_unless_primary(); }
+
+  /// As ContextHold::alive().
+  bool alive() const noexcept { return hold_->alive(); }
 
   // cuda_context.cc
   Buffer allocate(std::uint64_t size, MemoryKind kind, Sharing sharing, const Queue& queue) override;
@@ -66,8 +72,6 @@ class CudaContext final : public Context {
   CUcontext context_of(const BufferRef& memory);
   /// Keeps `owner` until the work that is on `queue` now is done. Waits for that work if CUDA can't record an event.
   void defer_free(std::shared_ptr<void> owner, const Queue& queue);
-  /// Returns the functions that query and wait for events. A query needs the context to be current.
-  static DeferredFreeList::Watch watch(const std::shared_ptr<ContextHold>& hold);
   CUuuid uuid() const;
   Buffer import_own(const MemoryHandle& handle, const CUipcMemHandle& its, const std::string& where);
   Buffer map_peers(const MemoryHandle& handle, const CUipcMemHandle& its, const std::string& where);
@@ -75,7 +79,7 @@ class CudaContext final : public Context {
   std::shared_ptr<ContextHold> hold_;
   Device device_;
   int device_count_ = 0;
-  DeferredFreeList deferred_;
+  std::shared_ptr<DeferredFreeList> deferred_;
   std::mutex mutex_;
   std::map<std::int64_t, std::shared_ptr<ContextHold>>
       peers_;  ///< Primary contexts of devices that are copied to or from.

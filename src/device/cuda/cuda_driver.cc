@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -19,7 +20,8 @@ using namespace cuda;
 
 class CudaDriver final : public Driver {
  public:
-  explicit CudaDriver(std::shared_ptr<CudaLibrary> library) noexcept : library_(std::move(library)) {}
+  explicit CudaDriver(std::shared_ptr<CudaLibrary> library)
+      : library_(std::move(library)), deferred_(std::make_shared<DeferredFreeList>(CudaContext::watch(library_))) {}
 
   /// Changes in a forked child, since a device that was chosen before the fork can't be used there.
   std::uint64_t devices_version() const noexcept override { return library_->in_child() ? 1 : 0; }
@@ -74,10 +76,11 @@ class CudaDriver final : public Driver {
     CUcontext now = nullptr;
     if (library_->api().ctx_get_current(&now) != kSuccess) return std::nullopt;
     // By CUDA's documentation, the call may fail on a thread without a context. So any open context is made current.
-    const std::shared_ptr<ContextHold> any = now == nullptr ? library_->contexts().find(nullptr) : nullptr;
+    const std::shared_ptr<ContextHold> any = now == nullptr ? library_->contexts().any() : nullptr;
     const Current asking(*library_, any != nullptr ? any->native() : now);
     CUcontext its = nullptr;
-    if (library_->api().stream_get_ctx(native, &its) != kSuccess || its == nullptr) return std::nullopt;
+    if (asking.result() != kSuccess || library_->api().stream_get_ctx(native, &its) != kSuccess || its == nullptr)
+      return std::nullopt;
     return ContextHold::name_of(*library_, its);
   }
 
@@ -91,12 +94,42 @@ class CudaDriver final : public Driver {
 
   std::shared_ptr<Context> open(const Device& device, void* native_context) override {
     const int ordinal = find(device);
-    return std::make_shared<CudaContext>(native_context == nullptr
-                                             ? ContextHold::primary(library_, ordinal)
-                                             : ContextHold::foreign(library_, ordinal, native_context));
+    if (native_context == nullptr) return make_context(ContextHold::primary(library_, ordinal));
+    const std::lock_guard lock(mutex_);
+    if (const auto known = find_other(ordinal, native_context); known != others_.end()) return known->context;
+    std::erase_if(others_, [](const Other& other) { return !other.context->alive(); });
+    auto context = make_context(ContextHold::foreign(library_, ordinal, native_context));
+    if (context->native_context() != nullptr) others_.push_back({context, std::nullopt});
+    return context;
+  }
+
+  Queue queue_in(const NativeContext& in) override {
+    const std::shared_ptr<Context> context = open(in.device, in.native);
+    const std::lock_guard lock(mutex_);
+    const auto known = find_other(static_cast<int>(context->device().id), in.native);
+    if (known == others_.end()) return context->make_queue();
+    if (!known->queue) known->queue = context->make_queue();
+    return *known->queue;
   }
 
  private:
+  /// A native context of other code, which keeps it. `queue` is made when it is needed.
+  struct Other {
+    std::shared_ptr<CudaContext> context;
+    std::optional<Queue> queue;
+  };
+
+  std::vector<Other>::iterator find_other(int ordinal, const void* native_context) {
+    return std::ranges::find_if(others_, [&](const Other& other) {
+      return other.context->native_context() == native_context && other.context->device().id == ordinal &&
+             other.context->alive();
+    });
+  }
+
+  std::shared_ptr<CudaContext> make_context(std::shared_ptr<ContextHold> hold) {
+    return std::make_shared<CudaContext>(std::move(hold), deferred_);
+  }
+
   /// Returns the ordinal of a device. Throws NotFoundError.
   int find(const Device& device) const {
     int count = 0;
@@ -115,6 +148,9 @@ class CudaDriver final : public Driver {
   }
 
   std::shared_ptr<CudaLibrary> library_;
+  std::shared_ptr<DeferredFreeList> deferred_;  ///< Waits for its work when the driver and its contexts are gone.
+  std::mutex mutex_;
+  std::vector<Other> others_;
 };
 
 }  // namespace

@@ -32,8 +32,12 @@ class Finder {
         older_(as<GetProcAddress>(library.symbol("cuGetProcAddress"))) {}
 
   template <typename Function>
-  void find(Function*& function, const char* name, int version, const char* exported) {
+  void find_optional(Function*& function, const char* name, int version, const char* exported) const noexcept {
     function = as<Function*>(address(name, version, exported));
+  }
+  template <typename Function>
+  void find(Function*& function, const char* name, int version, const char* exported) {
+    find_optional(function, name, version, exported);
     if (function == nullptr) missing_ += (missing_.empty() ? "" : ", ") + std::string(exported);
   }
   const std::string& missing() const noexcept { return missing_; }
@@ -66,6 +70,10 @@ std::string find_all(const Library& library, Api& api, int& version) {
   Finder finder(library);
 #define CROSSDOCK_CUDA_FIND(member, name, since, exported, parameters) finder.find(api.member, name, since, exported);
   CROSSDOCK_CUDA_FUNCTIONS(CROSSDOCK_CUDA_FIND)
+#undef CROSSDOCK_CUDA_FIND
+#define CROSSDOCK_CUDA_FIND(member, name, since, exported, parameters) \
+  finder.find_optional(api.member, name, since, exported);
+  CROSSDOCK_CUDA_OPTIONAL_FUNCTIONS(CROSSDOCK_CUDA_FIND)
 #undef CROSSDOCK_CUDA_FIND
   // Checks the version first: an old version explains missing functions.
   if (api.driver_get_version != nullptr) {

@@ -1,3 +1,4 @@
+#include <type_traits>
 #include <utility>
 
 #include "crossdock/core/error.h"
@@ -12,17 +13,21 @@ namespace {
 /// frees the stream.
 template <typename Native, auto kDestroy>
 struct Own {
-  std::shared_ptr<ContextHold> hold;
   Native native = nullptr;
+  std::shared_ptr<ContextHold> hold;
 
   ~Own() {
     if (native == nullptr || hold->library().in_child()) return;
-    const Current current(hold->library(), hold->native());
+    const Current current(*hold);
     if (current.result() == kSuccess) (hold->api().*kDestroy)(native);
   }
 };
 using OwnStream = Own<CUstream, &Api::stream_destroy>;
 using OwnEvent = Own<CUevent, &Api::event_destroy>;
+
+/// Returns what an event of record() owns, to whose first member its native() points.
+const OwnEvent& own(const Event& event) noexcept { return *static_cast<const OwnEvent*>(event.native()); }
+static_assert(std::is_standard_layout_v<OwnEvent>);
 
 CUevent handle_of(const Event& event) noexcept { return *static_cast<CUevent*>(event.native()); }
 
@@ -95,7 +100,7 @@ bool CudaContext::query(const Event& event) {
   const CUresult result = api().event_query(handle_of(event));
   if (result == kNotReady) return false;
   if (result == kSuccess) {
-    deferred_.reclaim();
+    deferred_->reclaim();
     return true;
   }
   fail_event(event, result, "querying an event");
@@ -106,23 +111,29 @@ void CudaContext::wait(const Event& event) {
   if (event.need() == nullptr) return;
   const Entered entered(*this, "waiting for an event");
   const CUresult result = api().event_synchronize(handle_of(event));
-  if (result == kSuccess) return deferred_.reclaim();
+  if (result == kSuccess) return deferred_->reclaim();
   fail_event(event, result, "waiting for an event");
 }
 
-DeferredFreeList::Watch CudaContext::watch(const std::shared_ptr<ContextHold>& hold) {
+DeferredFreeList::Watch CudaContext::watch(std::shared_ptr<CudaLibrary> library) {
+  // The work of a context that was destroyed ended with it.
   return {
       .over =
-          [hold](const Event& event) {
-            const CUresult result = hold->api().event_query(handle_of(event));
+          [](const Event& event) {
+            const ContextHold& hold = *own(event).hold;
+            if (!hold.alive()) return true;
+            const CUresult result = hold.api().event_query(handle_of(event));
             return result != kNotReady && !of_the_call(result);
           },
       .wait =
-          [hold](const Event& event) {
-            const Current current(hold->library(), hold->native());
-            if (of_the_call(hold->api().event_synchronize(handle_of(event)))) hold->api().ctx_synchronize();
+          [](const Event& event) {
+            const ContextHold& hold = *own(event).hold;
+            if (!hold.alive()) return true;
+            const Current current(hold.library(), hold.native());
+            if (!of_the_call(hold.api().event_synchronize(handle_of(event)))) return true;
+            return !of_the_call(hold.api().ctx_synchronize());
           },
-      .in_child = [hold] { return hold->library().in_child(); },
+      .in_child = [library = std::move(library)] { return library->in_child(); },
   };
 }
 
@@ -139,7 +150,7 @@ void CudaContext::defer_free(std::shared_ptr<void> owner, const Queue& queue) {
     if (of_the_call(result)) leak(std::move(owner));
     return;
   }
-  deferred_.add(std::move(owner), std::move(done), queue);
+  deferred_->add(std::move(owner), std::move(done), queue);
 }
 
 }  // namespace crossdock::device::cuda

@@ -1,19 +1,18 @@
 #pragma once
 
+#include "context_hold.h"
 #include "cuda_library.h"
 
 namespace crossdock::device::cuda {
 
 /// Makes a context the calling thread's current one while this object lives, then restores the previous one. Costs one
-/// call if the context is current already. Never throws; see result().
+/// call if the context is current already, and one more for a held context of other code. Never throws; see result().
 class Current {
  public:
-  Current(const CudaLibrary& library, CUcontext context) noexcept : library_(library) {
-    CUcontext now = nullptr;
-    result_ = library.api().ctx_get_current(&now);
-    if (result_ != kSuccess || now == context) return;
-    result_ = library.api().ctx_push_current(context);
-    pushed_ = result_ == kSuccess;
+  Current(const CudaLibrary& library, CUcontext context) noexcept : library_(library) { enter(context); }
+  /// Fails with kContextIsDestroyed if the context isn't alive.
+  explicit Current(const ContextHold& hold) noexcept : library_(hold.library()) {
+    if (hold.alive()) enter(hold.native());
   }
   ~Current() {
     CUcontext popped = nullptr;
@@ -26,8 +25,15 @@ class Current {
   CUresult result() const noexcept { return result_; }
 
  private:
+  void enter(CUcontext context) noexcept {
+    CUcontext now = nullptr;
+    result_ = library_.api().ctx_get_current(&now);
+    if (result_ != kSuccess || now == context) return;
+    result_ = library_.api().ctx_push_current(context);
+    pushed_ = result_ == kSuccess;
+  }
   const CudaLibrary& library_;
-  CUresult result_;
+  CUresult result_ = kContextIsDestroyed;
   bool pushed_ = false;
 };
 

@@ -3,14 +3,16 @@
 #include <new>
 #include <utility>
 
+#include "device/leak.h"
+
 namespace crossdock::device {
 
 DeferredFreeList::~DeferredFreeList() {
   // In a forked child doesn't wait: the parent's work goes on, and the parent keeps the memory that it needs.
   const bool wait = !watch_.in_child();
   while (queues_ != nullptr) {
-    for (const Entry* entry = queues_->first.get(); wait && entry != nullptr; entry = entry->next.get()) {
-      watch_.wait(entry->done);
+    for (Entry* entry = queues_->first.get(); wait && entry != nullptr; entry = entry->next.get()) {
+      if (!watch_.wait(entry->done)) leak(std::move(entry->owner));
     }
     drop(std::move(queues_->first));
     queues_ = std::move(queues_->next);
@@ -24,18 +26,22 @@ void DeferredFreeList::drop(std::unique_ptr<Entry> entries) noexcept {
 void DeferredFreeList::add(std::shared_ptr<void> owner, Event done, const Queue& queue) {
   std::unique_ptr<Entry> entry(new (std::nothrow) Entry);
   std::unique_ptr<PerQueue> owners(new (std::nothrow) PerQueue);
-  if (entry == nullptr || owners == nullptr) return watch_.wait(done);
+  if (entry == nullptr || owners == nullptr) {
+    if (!watch_.wait(done)) leak(std::move(owner));
+    return;
+  }
   entry->done = std::move(done);
   entry->owner = std::move(owner);
   Entry* const added = entry.get();
+  const Key key(queue.device(), queue.native_context(), queue.native());
   const std::lock_guard lock(mutex_);
   PerQueue* found = queues_.get();
-  while (found != nullptr && found->queue != queue.native()) found = found->next.get();
+  while (found != nullptr && found->queue != key) found = found->next.get();
   if (found != nullptr) {
     found->last->next = std::move(entry);
     found->last = added;
   } else {
-    owners->queue = queue.native();
+    owners->queue = key;
     owners->first = std::move(entry);
     owners->last = added;
     owners->next = std::move(queues_);

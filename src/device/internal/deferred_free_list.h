@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <tuple>
 
 #include "crossdock/device/queue.h"
 
@@ -16,13 +17,13 @@ class DeferredFreeList {
  public:
   /// The driver's functions for events. They don't throw, count failed work as over, and are called without a lock.
   struct Watch {
-    std::function<bool(const Event&)> over;  ///< Never waits.
-    std::function<void(const Event&)> wait;
-    std::function<bool()> in_child;  ///< True where the driver must not be called: after a fork.
+    std::function<bool(const Event&)> over;  ///< Doesn't wait, except for work that seems to have failed.
+    std::function<bool(const Event&)> wait;  ///< Returns false if it couldn't wait.
+    std::function<bool()> in_child;          ///< True where the driver must not be called: after a fork.
   };
 
   explicit DeferredFreeList(Watch watch) : watch_(std::move(watch)) {}
-  /// Waits for the work of every owner in the list.
+  /// Waits for the work of every owner in the list. Leaks the owners whose work it can't wait for.
   ~DeferredFreeList();
   DeferredFreeList(const DeferredFreeList&) = delete;
   DeferredFreeList& operator=(const DeferredFreeList&) = delete;
@@ -41,9 +42,11 @@ class DeferredFreeList {
     std::shared_ptr<void> owner;
     std::unique_ptr<Entry> next;
   };
+  /// Names a queue without keeping it: its device, its native context and its handle.
+  using Key = std::tuple<Device, const void*, const void*>;
   /// The owners of one queue, the oldest first. Never empty.
   struct PerQueue {
-    const void* queue;
+    Key queue;
     std::unique_ptr<Entry> first;
     Entry* last;
     std::unique_ptr<PerQueue> next;

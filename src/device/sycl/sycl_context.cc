@@ -5,6 +5,7 @@
 #include "async_error.h"
 #include "crossdock/core/error.h"
 #include "device/internal/driver_checks.h"
+#include "device/leak.h"
 #include "event_wait.h"
 
 namespace crossdock::device::sycl {
@@ -26,7 +27,9 @@ SyclContext::SyclContext(std::shared_ptr<SyclLibrary> library, int number, std::
       deferred_(watch(library_)) {}
 
 SyclContext::~SyclContext() {
-  if (!library_->in_child()) flush_frees();
+  if (library_->in_child()) return;
+  flush_frees();
+  for (Freed& one : freed_) leak(std::move(one.owner));  // their queues take no marks
 }
 
 const SyclQueue& SyclContext::look_up(const Queue& queue) const {
@@ -110,13 +113,18 @@ void SyclContext::wait(const Event& event) {
 }
 
 DeferredFreeList::Watch SyclContext::watch(const std::shared_ptr<SyclLibrary>& library) {
+  const auto wait = [library](const Event& event) {
+    const int status = wait_until_over(library->api(), ref_of(event));
+    return status == kStatusComplete || status == kStatusUnknown;
+  };
   return {
       .over =
-          [library](const Event& event) {
+          [library, wait](const Event& event) {
             const int status = library->api().event_status(ref_of(event));
-            return status == kStatusComplete || status == kStatusUnknown;
+            // The status of failed work is "unknown" too. The wait for such work is short.
+            return status == kStatusUnknown ? wait(event) : status == kStatusComplete;
           },
-      .wait = [library](const Event& event) { static_cast<void>(wait_until_over(library->api(), ref_of(event))); },
+      .wait = wait,
       .in_child = [library] { return library->in_child(); },
   };
 }

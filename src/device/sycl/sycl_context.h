@@ -17,7 +17,7 @@ class SyclContext final : public Context {
   /// or the part of it that is in this context.
   SyclContext(std::shared_ptr<SyclLibrary> library, int number, std::shared_ptr<OpaqueContext> context,
               Owned<OpaqueDevice> native_device);
-  /// Waits for the work after which memory is to be freed.
+  /// Waits for the work after which memory is to be freed. Leaks the memory if it can't.
   ~SyclContext() override;
   SyclContext(const SyclContext&) = delete;
   SyclContext& operator=(const SyclContext&) = delete;
@@ -46,6 +46,12 @@ class SyclContext final : public Context {
   void wait(const Event& event) override;
 
  private:
+  /// Memory that is to be freed after the work of a queue, and was dropped by a thread that may not call the queue.
+  struct Freed {
+    std::shared_ptr<void> owner;
+    std::shared_ptr<const SyclQueue> on;
+  };
+
   const Api& api() const noexcept { return library_->api(); }
   /// Returns the entry of a verb's queue. Throws ForkError, InvalidArgumentError.
   const SyclQueue& look_up(const Queue& queue) const;
@@ -64,6 +70,8 @@ class SyclContext final : public Context {
   /// Makes memory that was passed to free() wait for the work that is on its queue now. Called by the verbs
   /// that a program calls explicitly, and so not by free(), which may run in a destructor.
   void flush_frees() noexcept;
+  /// Keeps memory whose queue took no mark, for the next call of flush_frees().
+  void keep_freed(std::vector<Freed> freed) noexcept;
   /// Waits until the event is over. Returns its failure; null if there is none.
   static std::shared_ptr<const Error> finish(const Api& api, EventRef event);
   static DeferredFreeList::Watch watch(const std::shared_ptr<SyclLibrary>& library);
@@ -76,11 +84,6 @@ class SyclContext final : public Context {
   Owned<OpaqueDevice> native_device_;
   DeferredFreeList deferred_;
 
-  /// Memory that is to be freed after the work of a queue, and was dropped by a thread that may not call the queue.
-  struct Freed {
-    std::shared_ptr<void> owner;
-    std::shared_ptr<const SyclQueue> on;
-  };
   std::atomic<bool> any_freed_{false};
   std::mutex freed_mutex_;
   std::vector<Freed> freed_;

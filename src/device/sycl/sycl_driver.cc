@@ -89,13 +89,9 @@ class OurDriver final : public SyclDriver {
           library_->check(api().device_copy(library_->devices()[number].get()), "opening a device"));
     }
     auto its_device = device_in(native_context, static_cast<int>(number));
-    if (its_device == nullptr) {
-      throw InvalidArgumentError("the sycl driver was given a context that doesn't contain the device " +
-                                 to_string(device));
-    }
-    auto context = library_->share_context(
-        library_->check(api().context_copy(static_cast<ContextRef>(native_context)), "copying a context"));
-    return std::make_shared<SyclContext>(library_, static_cast<int>(number), std::move(context), std::move(its_device));
+    if (its_device == nullptr) fail_other_device(device);
+    return std::make_shared<SyclContext>(library_, static_cast<int>(number), context_of({device, native_context}),
+                                         std::move(its_device));
   }
 
   Queue wrap_queue(void* native, std::shared_ptr<void> owner) override {
@@ -116,19 +112,19 @@ class OurDriver final : public SyclDriver {
     library_->devices();
     if (native_context == nullptr) throw InvalidArgumentError("the sycl driver was given a null sycl::context");
     auto* const context = static_cast<ContextRef>(native_context);
-    const auto device = device_for(context, pointer);
-    const std::lock_guard lock(mutex_);
-    std::erase_if(for_contexts_, [](const auto& known) { return known.expired(); });
-    for (const auto& known : for_contexts_) {
-      const std::shared_ptr<SyclQueue> queue = known.lock();
-      if (queue != nullptr && api().context_equal(queue->context.get(), context) &&
-          api().device_equal(queue->native_device.get(), device.get())) {
-        return queue->queue();
-      }
-    }
-    const std::shared_ptr<SyclQueue> queue = make(context, device.get(), kInOrder);
-    for_contexts_.push_back(queue);
-    return queue->queue();
+    return queue_in(context, device_for(context, pointer).get());
+  }
+
+  Queue queue_in(const NativeContext& context) override {
+    const std::size_t number = find(context.device);
+    auto* const native = static_cast<ContextRef>(context.native);
+    const auto device = device_in(native, static_cast<int>(number));
+    if (device == nullptr) fail_other_device(context.device);
+    return queue_in(native, device.get());
+  }
+
+  bool reaches(const NativeContext& memory, MemoryKind /*kind*/, const NativeContext& queue) const override {
+    return context_of(memory) == context_of(queue);
   }
 
   SyclQueueInfo queue_info(const Queue& queue) const override {
@@ -192,6 +188,33 @@ class OurDriver final : public SyclDriver {
       if (library_->number_of(device.get()) == number) return device;
     }
     return library_->own(DeviceRef{});
+  }
+
+  /// Returns a context, the shared one of all that are equal.
+  std::shared_ptr<OpaqueContext> context_of(const NativeContext& context) const {
+    if (context.native == nullptr) return library_->default_context(static_cast<int>(find(context.device)));
+    return library_->share_context(
+        library_->check(api().context_copy(static_cast<ContextRef>(context.native)), "copying a context"));
+  }
+
+  [[noreturn]] static void fail_other_device(const Device& device) {
+    throw InvalidArgumentError("the sycl driver was given a context that doesn't contain the device " +
+                               to_string(device));
+  }
+
+  Queue queue_in(ContextRef context, DeviceRef device) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(for_contexts_, [](const auto& known) { return known.expired(); });
+    for (const auto& known : for_contexts_) {
+      const std::shared_ptr<SyclQueue> queue = known.lock();
+      if (queue != nullptr && api().context_equal(queue->context.get(), context) &&
+          api().device_equal(queue->native_device.get(), device)) {
+        return queue->queue();
+      }
+    }
+    const std::shared_ptr<SyclQueue> queue = make(context, device, kInOrder);
+    for_contexts_.push_back(queue);
+    return queue->queue();
   }
 
   /// Returns the device of a context that a pointer belongs to; the first device if it is null or bound to no device.

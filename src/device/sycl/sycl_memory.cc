@@ -1,9 +1,12 @@
 #include <exception>
+#include <iterator>
+#include <new>
 #include <optional>
 #include <utility>
 
 #include "crossdock/core/error.h"
 #include "device/internal/driver_checks.h"
+#include "device/leak.h"
 #include "sycl_context.h"
 
 namespace crossdock::device::sycl {
@@ -100,17 +103,34 @@ void SyclContext::flush_frees() noexcept {
     freed.swap(freed_);
     any_freed_.store(false, std::memory_order_release);
   }
-  const SyclQueue* marked = nullptr;
-  Event done;
+  const SyclQueue* last = nullptr;
+  std::optional<Event> done;  // of the last queue; none if it took no mark
   for (Freed& one : freed) {
     if (one.owner.use_count() == 0) continue;  // not a test for null: an owner of a null pointer is an owner
     try {
-      if (one.on.get() != marked) done = mark(*one.on);
-      marked = one.on.get();
-      deferred_.add(std::move(one.owner), done, one.on->queue());
+      if (one.on.get() != last) {
+        done.reset();
+        last = one.on.get();
+        done = mark(*one.on);
+      }
+      if (!done) continue;
+      const Queue queue = one.on->queue();
+      deferred_.add(std::move(one.owner), *done, queue);
     } catch (const std::exception&) {
-      api().queue_wait(one.on->native);  // no event can tell when the work is done
+      // The memory stays here. dpctl's wait for a queue doesn't tell if it failed, so it can't be freed after one.
     }
+  }
+  std::erase_if(freed, [](const Freed& one) { return one.owner.use_count() == 0; });
+  if (!freed.empty()) keep_freed(std::move(freed));
+}
+
+void SyclContext::keep_freed(std::vector<Freed> freed) noexcept {
+  const std::lock_guard lock(freed_mutex_);
+  try {
+    freed_.insert(freed_.begin(), std::move_iterator(freed.begin()), std::move_iterator(freed.end()));
+    any_freed_.store(true, std::memory_order_release);
+  } catch (const std::bad_alloc&) {
+    for (Freed& one : freed) leak(std::move(one.owner));
   }
 }
 
@@ -143,16 +163,19 @@ Owned<OpaqueEvent> SyclContext::start_copy(const SyclQueue& on, const BufferRef&
   flush_frees();
   check_reach(on, to);
   check_reach(on, from);
-  if (on.in_order) {
-    return library_->check(api().queue_memcpy(on.native, to.data, from.data, to.size), "copying memory");
-  }
+  // The caller has no event for work that was started if a later call fails. So that work is waited for.
+  const auto started = [this, &on](EventRef event, const char* doing) {
+    if (event == nullptr) api().queue_wait(on.native);
+    return library_->check(event, doing);
+  };
+  if (on.in_order) return started(api().queue_memcpy(on.native, to.data, from.data, to.size), "copying memory");
   // The first barrier's event is the end of all work that is on the queue. The second barrier holds back later work, as
   // far as barriers do (see order_after()).
-  const auto before = library_->check(api().queue_barrier(on.native), "fencing a copy on an out-of-order queue");
+  constexpr const char* kFencing = "fencing a copy on an out-of-order queue";
+  const auto before = started(api().queue_barrier(on.native), kFencing);
   EventRef first = before.get();
-  auto copied =
-      library_->check(api().queue_memcpy_after(on.native, to.data, from.data, to.size, &first, 1), "copying memory");
-  library_->check(api().queue_barrier(on.native), "fencing a copy on an out-of-order queue");
+  auto copied = started(api().queue_memcpy_after(on.native, to.data, from.data, to.size, &first, 1), "copying memory");
+  started(api().queue_barrier(on.native), kFencing);
   return copied;
 }
 
@@ -184,7 +207,7 @@ PointerInfo SyclContext::describe(const void* pointer) const {
   if (pointer == nullptr || describe_in(default_context_.get(), device_, pointer, info)) return info;
   const auto found_in = [&](const std::shared_ptr<OpaqueContext>& context, const Device& device) {
     if (context == default_context_ || !describe_in(context.get(), device, pointer, info)) return false;
-    info.other_context = context.get();
+    info.other_context = context;
     return true;
   };
   if (found_in(context_, device_)) return info;

@@ -52,6 +52,10 @@ std::shared_ptr<const void> owned_on_queue(device::Buffer buffer, std::shared_pt
   return std::make_shared<const QueueOwned>(std::move(buffer), std::move(context), queue);
 }
 
+void free_on_queue(device::Buffer buffer, std::shared_ptr<device::Context> context, const OwningQueue& queue) noexcept {
+  const QueueOwned now(std::move(buffer), std::move(context), queue);
+}
+
 void order_producer_after(const device::Memory& from, const device::Event& copied, device::Context& executor,
                           const device::Queue& queue) {
   if (!from.queue || *from.queue == queue) return;
@@ -76,6 +80,15 @@ bool wait_for_all(device::Context& context, const device::Queue& queue) noexcept
     // Failed work is over too.
   }
   return true;
+}
+
+void wait_for_started(device::Context& context, const device::Queue& queue, const device::Event& copied) noexcept {
+  if (wait_for_all(context, queue)) return;
+  try {
+    context.wait(copied);
+  } catch (const std::exception&) {
+    // Failed work is over too.
+  }
 }
 
 }  // namespace crossdock::exchange

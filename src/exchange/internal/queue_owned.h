@@ -17,6 +17,7 @@ class OwningQueue {
   OwningQueue(const std::shared_ptr<device::Context>& context, const device::Queue& asked);
 
   const device::Queue& queue() const noexcept { return queue_; }
+  const device::Queue& asked() const noexcept { return asked_; }
   /// Orders `asked` after `event`, an event of queue(): the caller continues on `asked`.
   void order_caller_after(const device::Event& event) const;
   /// Orders queue() after the work on `asked` now, if the calling thread is the one that `asked` is bound to.
@@ -34,6 +35,9 @@ class OwningQueue {
 std::shared_ptr<const void> owned_on_queue(device::Buffer buffer, std::shared_ptr<device::Context> context,
                                            const OwningQueue& queue);
 
+/// Drops the buffer's owner on `queue`, after the work that is on it now, as the owner of owned_on_queue() does.
+void free_on_queue(device::Buffer buffer, std::shared_ptr<device::Context> context, const OwningQueue& queue) noexcept;
+
 /// Orders the memory's own queue after a copy that `executor` makes on `queue`, whose end is `copied`: the producer may
 /// continue its work there, or free the memory, and that must not happen during the copy. Waits for the copy if the
 /// memory's queue can't be ordered here.
@@ -42,17 +46,22 @@ void order_producer_after(const device::Memory& from, const device::Event& copie
 
 /// Waits for all work on the queue. False if the driver can't record an event on it.
 bool wait_for_all(device::Context& context, const device::Queue& queue) noexcept;
+/// Waits for all work on the queue; for the event `copied` alone if the driver can't record an event there.
+void wait_for_started(device::Context& context, const device::Queue& queue, const device::Event& copied) noexcept;
 
-/// Returns the result of `start`, a function that starts work on `queue` and orders the producer of the memory after
-/// it. If it throws, waits for that work first: the producer doesn't know of it and may change or free the memory next.
+/// Calls `start(&copied)`, a function that starts work on `queue`, sets `copied` to its end, and orders the memory's
+/// producer after that. Returns `copied`. If the function throws, waits for the work first: the producer doesn't know
+/// of it, and may change or free the memory next.
 template <typename Start>
-auto start_work(device::Context& context, const device::Queue& queue, Start start) {
+device::Event start_work(device::Context& context, const device::Queue& queue, Start start) {
+  device::Event copied;
   try {
-    return start();
+    start(&copied);
   } catch (...) {
-    wait_for_all(context, queue);
+    wait_for_started(context, queue, copied);
     throw;
   }
+  return copied;
 }
 
 }  // namespace crossdock::exchange

@@ -49,7 +49,8 @@ void refuse_other_formats(ByteSpan file, const std::string& name) {
   }
   // An Arrow stream begins with 0xFFFFFFFF or a length whose top byte is 0: never with text.
   if (is_text(start)) {
-    throw InvalidDataError(name + " isn't an Arrow IPC file: this looks like text (CSV or JSON?). Read it into a table " +
+    throw InvalidDataError(name +
+                           " isn't an Arrow IPC file: this looks like text (CSV or JSON?). Read it into a table " +
                            "first, in Python with pyarrow.csv.read_csv() or pyarrow.json.read_json()");
   }
 }

@@ -46,6 +46,8 @@ CUDA_FAKE void crossdockCudaFakeReset() {
   s.attributes.clear();
   s.hidden.clear();
   s.calls.clear();
+  s.holds_lock = nullptr;
+  s.calls_with_lock.clear();
   s.failures.clear();
   for (DoubleDevice& device : s.devices) {
     if (device.primary != nullptr) device.primary->broken = kSuccess;
@@ -82,6 +84,16 @@ CUDA_FAKE void crossdockCudaFakeFail(const char* function, int nth, int result) 
 CUDA_FAKE uint64_t crossdockCudaFakeCalls(const char* function) {
   const std::lock_guard lock(state().mutex);
   return state().calls[function];
+}
+
+CUDA_FAKE void crossdockCudaFakeWatchLock(int (*holds)()) {
+  const std::lock_guard lock(state().mutex);
+  state().holds_lock = holds;
+}
+
+CUDA_FAKE uint64_t crossdockCudaFakeCallsWithLock(const char* function) {
+  const std::lock_guard lock(state().mutex);
+  return state().calls_with_lock[function];
 }
 
 CUDA_FAKE void crossdockCudaFakeLive(CrossdockCudaFakeLive* live) {

@@ -30,6 +30,10 @@ void crossdockCudaFakeForget(void);
 void crossdockCudaFakeFail(const char* function, int nth, int result);
 /// Calls of `function` (as it is exported) since the last reset.
 uint64_t crossdockCudaFakeCalls(const char* function);
+/// Says how to find out whether the calling thread holds a lock, Python's say: `holds` gives 1 if it does.
+void crossdockCudaFakeWatchLock(int (*holds)(void));
+/// Those of the calls of `function` since the last reset that were made with that lock held.
+uint64_t crossdockCudaFakeCallsWithLock(const char* function);
 void crossdockCudaFakeLive(struct CrossdockCudaFakeLive* live);
 /// As CROSSDOCK_CUDA_FAKE_DELAY_US, for work from now on.
 void crossdockCudaFakeSetDelay(uint64_t microseconds);

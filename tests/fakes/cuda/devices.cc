@@ -24,7 +24,14 @@ DoubleDevice& device_of(CUdevice device) {
 }
 
 std::unique_ptr<DoubleContext> make_context(CUdevice ordinal, bool primary) {
-  auto context = std::make_unique<DoubleContext>();
+  std::unique_ptr<DoubleContext> context;
+  if (primary || state().destroyed.empty()) {
+    context = std::make_unique<DoubleContext>();
+  } else {
+    context = std::move(state().destroyed.back());
+    state().destroyed.pop_back();
+  }
+  context->id = ++state().context_ids;
   context->ordinal = ordinal;
   context->primary = primary;
   context->backend = state().driver->open(device_of(ordinal).backend);
@@ -214,7 +221,9 @@ CUDA_FAKE CUresult cuCtxDestroy_v2(CUcontext handle) {
     }
     for (auto it = state().contexts.begin(); it != state().contexts.end(); ++it) {
       if (it->get() != handle) continue;
-      state().contexts.erase(it);
+      auto destroyed = std::move(state().contexts.extract(it).value());
+      *destroyed = {};
+      state().destroyed.push_back(std::move(destroyed));
       break;
     }
   });
@@ -250,6 +259,10 @@ CUDA_FAKE CUresult cuCtxPopCurrent_v2(CUcontext* handle) {
 
 CUDA_FAKE CUresult cuCtxGetDevice(CUdevice* device) {
   return call("cuCtxGetDevice", [&] { *device = need_context().ordinal; });
+}
+
+CUDA_FAKE CUresult cuCtxGetId(CUcontext handle, std::uint64_t* id) {
+  return call("cuCtxGetId", [&] { *id = handle == nullptr ? need_context().id : context_of(handle).id; });
 }
 
 CUDA_FAKE CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned) {

@@ -20,6 +20,7 @@ ContextStack& current_contexts() {
 
 void count(const char* function) {
   const std::uint64_t number = ++state().calls[function];
+  if (state().holds_lock != nullptr && state().holds_lock() == 1) ++state().calls_with_lock[function];
   auto& failures = state().failures[function];
   if (const auto found = failures.find(number); found != failures.end()) throw Failure{found->second};
 }

@@ -47,6 +47,7 @@ struct DoubleEvent {
 };
 
 struct DoubleContext {
+  std::uint64_t id = 0;  ///< No other context has or had it.
   int ordinal = 0;
   bool primary = false;
   CUresult broken = kSuccess;
@@ -81,7 +82,9 @@ struct State {
   pid_t started_in = 0;  ///< The process that called cuInit; 0: none has.
   std::shared_ptr<device::Driver> driver;
   std::vector<DoubleDevice> devices;
-  std::set<std::unique_ptr<DoubleContext>> contexts;  ///< Of cuCtxCreate.
+  std::set<std::unique_ptr<DoubleContext>> contexts;      ///< Of cuCtxCreate.
+  std::vector<std::unique_ptr<DoubleContext>> destroyed;  ///< Of cuCtxDestroy: the next contexts have their addresses.
+  std::uint64_t context_ids = 0;                          ///< How many were given.
   std::set<DoubleEvent*> events;
   std::map<CUdeviceptr, Block> blocks;
 
@@ -93,6 +96,8 @@ struct State {
   std::map<int, int> attributes;
   std::set<std::string> hidden;
   std::map<std::string, std::uint64_t> calls;
+  int (*holds_lock)() = nullptr;
+  std::map<std::string, std::uint64_t> calls_with_lock;
   std::map<std::string, std::map<std::uint64_t, CUresult>> failures;  ///< By function and number of the call.
 };
 

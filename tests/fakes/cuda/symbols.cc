@@ -31,6 +31,7 @@ constexpr Versioned kFunctions[] = {
     {"cuCtxDestroy", 4000, "cuCtxDestroy_v2"},
     {"cuCtxSetCurrent", 4000, "cuCtxSetCurrent"},
     {"cuCtxSynchronize", 2000, "cuCtxSynchronize"},
+    {"cuCtxGetId", 12000, "cuCtxGetId"},
     {"cuCtxEnablePeerAccess", 4000, "cuCtxEnablePeerAccess"},
     {"cuMemHostRegister", 6050, "cuMemHostRegister_v2"},
     {"cuMemHostUnregister", 4000, "cuMemHostUnregister"},

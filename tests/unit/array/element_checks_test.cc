@@ -27,7 +27,8 @@ class Unaligned {
 template <typename T>
 bool ordered(const std::vector<T>& numbers) {
   const Unaligned<T> made(numbers);
-  return sizeof(T) == 4 ? are_ordered32(made.data(), made.n()) : are_ordered64(made.data(), made.n());
+  return sizeof(T) == 4 ? are_ordered<std::int32_t>(made.data(), made.n())
+                        : are_ordered<std::int64_t>(made.data(), made.n());
 }
 
 template <typename T>
@@ -138,8 +139,8 @@ void expect_lists_are_told() {
   const auto good = [](T offset, T size, std::int64_t length) {
     const Unaligned<T> offsets{0, offset, 0};
     const Unaligned<T> sizes{0, size, 0};
-    return sizeof(T) == 4 ? are_lists32(offsets.data(), sizes.data(), 3, length)
-                          : are_lists64(offsets.data(), sizes.data(), 3, length);
+    return sizeof(T) == 4 ? are_lists<std::int32_t>(offsets.data(), sizes.data(), 3, length)
+                          : are_lists<std::int64_t>(offsets.data(), sizes.data(), 3, length);
   };
   constexpr T kMost = std::numeric_limits<T>::max();
   constexpr T kLeast = std::numeric_limits<T>::min();

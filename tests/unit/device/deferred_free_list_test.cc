@@ -32,7 +32,11 @@ class ParkedTest : public ::testing::Test {
               if (meanwhile_) std::exchange(meanwhile_, nullptr)();
               return over_.contains(event.native());
             },
-        .wait = [this](const Event& event) { waited_.push_back(event.native()); },
+        .wait =
+            [this](const Event& event) {
+              waited_.push_back(event.native());
+              return waits_;
+            },
         .in_child = [this] { return in_child_; },
     });
   }
@@ -44,6 +48,7 @@ class ParkedTest : public ::testing::Test {
   int asked_ = 0;
   std::function<void()> meanwhile_;  ///< Comes while the driver is asked, once.
   bool in_child_ = false;
+  bool waits_ = true;  ///< The driver can wait.
 };
 
 TEST_F(ParkedTest, DropsWhatIsOverAndKeepsTheRest) {
@@ -67,6 +72,16 @@ TEST_F(ParkedTest, AsksAboutTheOldestOfEachQueueOnly) {
   asked_ = 0;
   list->reclaim();
   EXPECT_EQ(asked_, 2);
+}
+
+TEST_F(ParkedTest, TellsDefaultQueuesOfTwoContextsApart) {
+  const auto list = make();
+  const Queue other(kOne, queue(1).native(), nullptr, this);
+  list->add(owner(1), event(1), queue(1));
+  list->add(owner(2), event(2), other);
+  end(2);
+  list->reclaim();
+  EXPECT_THAT(dropped_, ElementsAre(2));
 }
 
 TEST_F(ParkedTest, WhatIsParkedWhileSomebodyLooksComesAfterTheRest) {
@@ -105,6 +120,15 @@ TEST_F(ParkedTest, WaitsAtItsEndForWhatIsLeft) {
   list.reset();
   EXPECT_EQ(waited_.size(), 2u);
   EXPECT_EQ(dropped_.size(), 3u);
+}
+
+TEST_F(ParkedTest, LeaksAtItsEndWhatItCannotWaitFor) {
+  auto list = make();
+  list->add(owner(1), event(1), queue(1));
+  waits_ = false;
+  list.reset();
+  EXPECT_EQ(waited_.size(), 1u);
+  EXPECT_TRUE(dropped_.empty());
 }
 
 TEST_F(ParkedTest, WaitsForNothingInAForkedChild) {

@@ -63,6 +63,7 @@ RecordBatch column_of(Field field, std::int64_t rows, const void* values, std::i
 }
 RecordBatch on_device(RecordBatch batch, DeviceType type, std::int64_t id) {
   batch.device = {type, id};
+  batch.kind = device::kind_of(type);
   return batch;
 }
 

@@ -360,6 +360,30 @@ TEST_F(BatchTest, SizesAreReadOnce) {
   EXPECT_EQ(driver_->counters().total(), 0u);
 }
 
+TEST_F(BatchTest, SizesThatCannotBeReadLeaveNoMemoryUnderWork) {
+  for (const SimVerb verb : {SimVerb::kCopy, SimVerb::kRecord, SimVerb::kOrderAfter}) {
+    bool failed = true;
+    for (std::uint64_t after = 0; failed; ++after) {
+      RecordBatch imported =
+          handed_over(to_device(made({field("u", TypeId::kUtf8), field("v", TypeId::kBinaryView)}, 7)));
+      slow(std::chrono::milliseconds(2));
+      driver_->fail_next(verb, after, ResourceError("arranged"));
+      failed = false;
+      try {
+        resolve_sizes(&imported, context_, other_);
+      } catch (const ResourceError&) {
+        failed = true;
+      }
+      imported = {};  // frees its memory on another queue
+      slow({});
+      driver_->reset();
+      finish(other_);
+      quiet();
+      EXPECT_THAT(driver_->faults(), ::testing::IsEmpty()) << device::sim_verb_name(verb) << ' ' << after;
+    }
+  }
+}
+
 TEST_F(BatchTest, WrongOffsetsOfADeviceAreFoundOnTheHost) {
   RecordBatch batch = made({field("l", TypeId::kList, {field("", TypeId::kInt8)})}, 4);
   RecordBatch on_device = to_device(batch);

@@ -211,6 +211,107 @@ TEST_F(CudaFailures, ToNoteTheEndOfWorkIsMadeUpForByWaiting) {
   }
 }
 
+// Contexts that their library destroys, and others that then have their addresses
+
+TEST_F(CudaFailures, FreesOfAContextThatIsGoneAreWaitedForByNobody) {
+  std::string from = "late";
+  std::string to = "????";
+  for (const char* function : {"", "cuCtxGetId"}) {
+    for (const bool at_the_end : {false, true}) {
+      drop();
+      cuda_.control("crossdockCudaFakeHide", function);
+      open();
+      void* foreign = cuda_.make_context(0);
+      cuda_.run("cuCtxPopCurrent_v2", &foreign);
+      bool dropped = false;
+      {
+        const auto context = driver_->open(context_->device(), foreign);
+        const Queue queue = context->make_queue();
+        cuda_.control("crossdockCudaFakeSetDelay", std::uint64_t{200'000});
+        Buffer adopted = context->adopt(host(to), std::shared_ptr<void>(to.data(), [&](void*) { dropped = true; }));
+        context->copy(adopted.ref(), host(from), queue);
+        context->free(std::move(adopted), queue);
+      }
+      cuda_.control("crossdockCudaFakeSetDelay", std::uint64_t{0});
+      EXPECT_FALSE(dropped) << "the end of the context's last user waited";
+      cuda_.run("cuCtxDestroy_v2", foreign);
+      at_the_end ? drop() : finish();
+      EXPECT_TRUE(dropped);
+      EXPECT_NE(to, "late") << "it was waited for";
+      cuda_.control("crossdockCudaFakeReset");
+      to = "????";
+    }
+  }
+  open();
+}
+
+TEST_F(CudaFailures, AContextAtTheAddressOfOneThatIsGoneIsAnother) {
+  const Device first{.type = DeviceType::kCuda, .id = 0};
+  const Device second{.type = DeviceType::kCuda, .id = 1};
+  for (const Device& device : {first, second}) {
+    void* gone = cuda_.make_context(0);
+    const auto old = driver_->open(first, gone);
+    auto queue = std::make_unique<Queue>(old->make_queue());
+    cuda_.run("cuCtxDestroy_v2", gone);
+    ASSERT_EQ(cuda_.make_context(static_cast<int>(device.id)), gone);
+    EXPECT_EQ(driver_->current_context()->device, device);
+    EXPECT_EQ(driver_->current_context()->native, gone);
+    EXPECT_THROW(old->record(*queue), ClosedError);
+    const auto made = driver_->open(device, gone);
+    EXPECT_NO_THROW(made->record(made->make_queue()));
+    queue.reset();
+    cuda_.run("cuCtxDestroy_v2", gone);
+  }
+}
+
+TEST_F(CudaFailures, WithoutIdsADeviceTellsAContextFromOneThatIsGone) {
+  drop();
+  cuda_.control("crossdockCudaFakeHide", "cuCtxGetId");
+  open();
+  void* gone = cuda_.make_context(0);
+  const auto old = driver_->open(context_->device(), gone);
+  cuda_.run("cuCtxDestroy_v2", gone);
+  ASSERT_EQ(cuda_.make_context(1), gone);
+  EXPECT_EQ(driver_->current_context()->device.id, 1);
+  EXPECT_THROW(old->make_queue(), ClosedError);
+  cuda_.run("cuCtxDestroy_v2", gone);
+}
+
+TEST_F(CudaFailures, AContextThatIsGoneDoesntServeToAskForAStreamsDevice) {
+  drop();
+  driver_ = make_cuda_driver({CROSSDOCK_CUDA_FAKE});
+  void* gone = cuda_.make_context(0);
+  const auto old = driver_->open(driver_->devices().front(), gone);
+  cuda_.run("cuCtxDestroy_v2", gone);
+  void* other = cuda_.make_context(1);
+  ASSERT_EQ(other, gone);
+  void* stream = cuda_.make_stream();
+  cuda_.run("cuCtxPopCurrent_v2", &other);
+  EXPECT_FALSE(driver_->context_of_queue(stream)) << "without any context, CUDA refuses to say";
+  context_ = driver_->open(driver_->devices().front());
+  EXPECT_EQ(driver_->context_of_queue(stream)->device.id, 1);
+  cuda_.run("cuStreamDestroy_v2", stream);
+  cuda_.run("cuCtxDestroy_v2", other);
+}
+
+TEST_F(CudaFailures, AContextThatNobodyUsesNowOpensAgainAtOnce) {
+  void* foreign = cuda_.make_context(0);
+  void* stream = cuda_.make_stream();
+  cuda_.run("cuCtxPopCurrent_v2", &foreign);
+  const auto record = [&] {
+    const auto context = driver_->open(context_->device(), foreign);
+    context->record(context->wrap_queue(stream, nullptr));
+  };
+  record();
+  const std::uint64_t retained = cuda_.calls("cuDevicePrimaryCtxRetain");
+  const std::uint64_t pushed = cuda_.calls("cuCtxPushCurrent_v2");
+  record();
+  EXPECT_EQ(cuda_.calls("cuDevicePrimaryCtxRetain"), retained);
+  EXPECT_EQ(cuda_.calls("cuCtxPushCurrent_v2"), pushed + 3) << "for wrap_queue, record and the event's end";
+  cuda_.run("cuStreamDestroy_v2", stream);
+  cuda_.run("cuCtxDestroy_v2", foreign);
+}
+
 // What devices lack
 
 TEST_F(CudaFailures, WithoutPoolsMemoryIsAllocatedAtOnce) {
