@@ -61,6 +61,11 @@ void prepare(RecordBatch* batch, const CopyPlan& plan, const DriverRegistry& dri
   }
 }
 
+/// Waits for the end of a copy, which is the event of what it made. Nothing else is pending on that.
+void wait_for_copy(const Memory& made, const std::shared_ptr<Context>& executor, const WaitFunction& wait) {
+  if (made.event.need() != nullptr) wait(executor, made.event);
+}
+
 /// Makes what was copied to the host ordinary host memory. The caller has waited for the copy.
 void finish(Tensor* made) { *made = without_event(std::move(*made)); }
 void finish(RecordBatch* made) { mark_ready(made); }
@@ -127,7 +132,7 @@ Array transfer_any(Array from, const Device& target, std::optional<MemoryKind> k
   const bool complete_on_return =
       queue != nullptr ? copy_queue != *queue : from_host || to_host || from.host_accessible();
   if (!complete_on_return && !foreign) return made;
-  wait_for(made, drivers, wait);
+  wait_for_copy(made, executor, wait);
   if (complete_on_return && to_host) finish(&made);
   return made;
 }
@@ -200,10 +205,10 @@ Tensor transfer_into(const Tensor& to, const Tensor& from, const Queue* queue, c
       copy_queue == first_choice && (queue != nullptr || !(from.host_accessible() || to.host_accessible()));
   if (goes_on && !is_on_foreign_queue(from, *executor) && !is_on_foreign_queue(to, *executor)) return made;
   try {
-    wait_for(made, drivers, wait);
+    wait_for_copy(made, executor, wait);
   } catch (...) {
     // Only this call has the event, and the caller may use the memory as soon as this returns.
-    if (to.host_accessible()) wait_for(made, drivers, wait_in_driver);
+    if (to.host_accessible()) wait_for_copy(made, executor, wait_in_driver);
     throw;
   }
   return in_host_memory(to) ? without_event(std::move(made)) : made;
