@@ -168,8 +168,7 @@ Request request_of(nb::handle requested, const std::shared_ptr<const array::Sche
   if (request->effort() == array::Conversion::Effort::kCast) {
     // The specification allows to export the schema that there is, and pyarrow casts tables. Its pa.array() doesn't.
     if (form == Form::kTable) return nullptr;
-    throw UnsupportedTypeError(
-        "numbers of another type are requested: request the type that there is, and cast the result");
+    throw UnsupportedTypeError("another type is requested: request the type that there is, and cast the result");
   }
   if (request->effort() == array::Conversion::Effort::kRead && on != device::DeviceType::kCpu) {
     throw UnsupportedError(

@@ -55,7 +55,7 @@ Metadata extension_of(const Field& field) {
   return extension;
 }
 
-bool is_number(TypeId id) noexcept { return id >= TypeId::kBool && id <= TypeId::kDuration; }
+bool is_leaf(const Type& type) noexcept { return type_layout(type).n_children == 0; }
 
 /// Returns what it takes to export data of `has` as `want`. Throws if it can't be exported so.
 Effort effort_of(const Field& has, const Field& want, const std::string& path) {
@@ -75,7 +75,7 @@ Effort effort_of(const Field& has, const Field& want, const std::string& path) {
     return std::max(effort, Effort::kRead);
   }
   if (data_of(has.type.id) != data_of(want.type.id) || (has.type.id == want.type.id && has.type != want.type)) {
-    if (is_number(has.type.id) && is_number(want.type.id)) return Effort::kCast;
+    if (is_leaf(has.type) && is_leaf(want.type)) return Effort::kCast;
     refuse(path, "it is " + type_name(has.type) + ", not " + type_name(want.type));
   }
   check_names(has.children, want.children, has.type.id == TypeId::kStruct || !has.type.type_codes.empty(), path);

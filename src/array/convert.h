@@ -18,11 +18,11 @@ class Conversion {
   enum class Effort : std::uint8_t {
     kNone,  ///< All buffers stay: apply() copies nothing and accepts memory of any device.
     kRead,  ///< The data must be read.
-    kCast,  ///< Numbers must become numbers of another type. Nothing here does that.
+    kCast,  ///< Values must become values of another type. Nothing here does that.
   };
 
   /// Throws UnsupportedTypeError, which names the field's path, if the schemas differ in anything else than encoding
-  /// and types of numbers. With `named`, the names of the columns must be equal.
+  /// and types without children. With `named`, the names of the columns must be equal.
   Conversion(const Schema& from, std::shared_ptr<const Schema> to, bool named = true);
 
   const std::shared_ptr<const Schema>& schema() const noexcept { return to_; }

@@ -78,7 +78,7 @@ bool has_plain_buffer(PyTypeObject* type) {
     bool plain = false;
   };
   static Known known;  // guarded by the GIL
-  if (type == known.type && known.version != 0 && type->tp_version_tag == known.version) return known.plain;
+  if (known.version != 0 && type == known.type && type->tp_version_tag == known.version) return known.plain;
   const bool plain = _PyType_Lookup(type, names::__sycl_usm_array_interface__()) == nullptr &&
                      _PyType_Lookup(type, names::__cuda_array_interface__()) == nullptr &&
                      !is_made_from(type, "MaskedArray") && !is_made_from(type, "numpy.generic");
