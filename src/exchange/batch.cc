@@ -20,7 +20,6 @@ namespace {
 using array::RecordBatch;
 using device::BufferRef;
 using device::Context;
-using device::Device;
 using device::DeviceType;
 using device::MemoryKind;
 using device::Queue;
@@ -205,7 +204,8 @@ RecordBatch BatchCopy::into(device::Buffer target) && {
   return made(memory, owner, by_host ? nullptr : &done);
 }
 
-RecordBatch BatchCopy::to_host(std::byte* memory, std::shared_ptr<const void> owner, const WaitFunction& wait) && {
+RecordBatch BatchCopy::to_host(std::byte* memory, const std::shared_ptr<const void>& owner,
+                               const WaitFunction& wait) && {
   const BufferRef target = host_memory(memory, bytes());
   if (bytes() == 0) return made(target, nullptr, nullptr);
   auto used = std::make_shared<std::pair<std::shared_ptr<BatchPlan>, std::shared_ptr<const void>>>(plan_, owner);

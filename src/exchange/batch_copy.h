@@ -32,7 +32,7 @@ class BatchCopy {
   /// Copies to host memory that `owner` keeps, waits by `wait`, and returns a batch that is ready. On a throw, which
   /// may be an interrupted wait, `owner` is kept until the work that was started is over; afterwards by the batch
   /// alone.
-  array::RecordBatch to_host(std::byte* memory, std::shared_ptr<const void> owner, const WaitFunction& wait) &&;
+  array::RecordBatch to_host(std::byte* memory, const std::shared_ptr<const void>& owner, const WaitFunction& wait) &&;
 
  private:
   device::Event start(const device::BufferRef& target);

@@ -22,7 +22,8 @@ void check_name(const std::string& name) {
 
 }  // namespace
 
-std::shared_ptr<const PublishedTable> Catalog::publish(const std::string& name, Source source, PublishOptions options) {
+std::shared_ptr<const PublishedTable> Catalog::publish(const std::string& name, Source source,
+                                                       const PublishOptions& options) {
   check_name(name);
   const bool from_stream = source.kind() == Source::Kind::kTable || source.kind() == Source::Kind::kLive;
   if ((from_stream && !source.stream_) || (source.kind() == Source::Kind::kFactory && !source.make_)) {

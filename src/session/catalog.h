@@ -30,7 +30,7 @@ class Catalog {
         consumers_(options.lease_limit, sources_) {}
 
   /// Returns the table if its memory is a file, which may change meanwhile; else null.
-  std::shared_ptr<const PublishedTable> publish(const std::string& name, Source source, PublishOptions options);
+  std::shared_ptr<const PublishedTable> publish(const std::string& name, Source source, const PublishOptions& options);
   void withdraw(const std::string& name);
   /// Withdraws all names, and tells the sources to stop. Throws InvalidArgumentError, and does nothing, on a thread
   /// that reads sources.

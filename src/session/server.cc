@@ -60,7 +60,7 @@ const std::string& Server::uri() const noexcept { return impl_->loop.uris().fron
 const std::vector<std::string>& Server::uris() const noexcept { return impl_->loop.uris(); }
 const std::vector<std::string>& Server::locations() const noexcept { return impl_->loop.locations(); }
 
-void Server::publish(const std::string& name, Source source, PublishOptions options) {
+void Server::publish(const std::string& name, Source source, const PublishOptions& options) {
   impl_->made_in.check("this Server");
   if (const auto file = impl_->catalog.publish(name, std::move(source), options)) impl_->loop.watch(file);
 }

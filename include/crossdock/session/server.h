@@ -126,7 +126,7 @@ class CROSSDOCK_EXPORT Server {
   /// PermissionError (for files), FileChangedError, ResourceError, UnsupportedError (memory of a device without a
   /// driver), ClosedError, and the errors of the source and of devices' work. If it
   /// throws, nothing was published and nothing replaced. `source` is consumed in either case.
-  void publish(const std::string& name, Source source, PublishOptions options = {});
+  void publish(const std::string& name, Source source, const PublishOptions& options = {});
   /// Removes a name: new requests no longer find it. Streams under way continue, and the memory lives until the last
   /// batch is released. Throws NotFoundError.
   void withdraw(const std::string& name);
