@@ -27,11 +27,7 @@ bool is_ready(const Tensor& tensor) { return !tensor.mask && tensor.ready(); }
 void order_on(const RecordBatch& batch, const Queue& queue) {
   if (queue.device() == Device{} || batch.ready()) return;
   const GilReleaseIfHeld release;
-  const device::DriverRegistry& all = drivers();
-  const auto theirs = exchange::context_of_work(batch, all);
-  const auto context = all.context(queue);
-  if (theirs->driver_name() != context->driver_name()) return wait_for_event(theirs, batch.pending());
-  exchange::order_on(batch, *context, queue);
+  exchange::order_on(batch, queue, drivers(), wait_for_event);
 }
 
 template <class Array>

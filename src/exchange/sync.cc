@@ -82,14 +82,19 @@ void order_on(const device::Memory& memory, device::Context& context, const devi
   context.order_after(queue, event);
 }
 
+void order_on(const device::Memory& memory, const device::Queue& queue, const device::DriverRegistry& drivers,
+              const WaitFunction& wait) {
+  if (memory.ready()) return;
+  const auto context = drivers.context(queue);
+  const auto theirs = context_of_work(memory, drivers);
+  if (theirs->driver_name() != context->driver_name()) return wait(theirs, memory.pending());
+  order_on(memory, *context, queue);
+}
+
 void order_on(const array::Tensor& tensor, const device::Queue& queue, const device::DriverRegistry& drivers,
               const WaitFunction& wait) {
   if (tensor.mask) order_on(*tensor.mask, queue, drivers, wait);
-  if (tensor.ready()) return;
-  const auto context = drivers.context(queue);
-  const auto theirs = context_of_work(tensor, drivers);
-  if (theirs->driver_name() != context->driver_name()) return wait(theirs, tensor.pending());
-  order_on(tensor, *context, queue);
+  order_on(static_cast<const device::Memory&>(tensor), queue, drivers, wait);
 }
 
 void add_work(device::Memory* memory, const std::shared_ptr<device::Context>& context, const device::Event& event,

@@ -51,8 +51,7 @@ void check_announced(const RecordBatch& batch, const array::BatchStream& source)
 bool wait_on_host(RecordBatch* batch, const Runtime& runtime, const exchange::WaitFunction& wait) {
   if (!device::host_reaches(batch->device.type)) return false;
   if (!batch->host_readable()) {
-    const std::shared_ptr<device::Context> context = exchange::context_of_work(*batch, *runtime.drivers());
-    wait(context, batch->pending());
+    exchange::wait_for(*batch, *runtime.drivers(), wait);
     exchange::mark_ready(batch);
   }
   return true;

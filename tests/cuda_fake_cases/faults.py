@@ -10,7 +10,6 @@ import sys
 import textwrap
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from ctypes import c_int, c_size_t, c_uint64, c_void_p
 from typing import Any
 
@@ -28,6 +27,7 @@ from tests.cuda_fake_cases.cuda_array import (
     wait_for_frees,
 )
 from tests.cuda_fake_cases.pending_work import DEVICES, FILLED, HOST_WAYS, WAYS, Array, Kept
+from tests.threads import two_while_a_third
 
 import crossdock as xd
 
@@ -239,9 +239,8 @@ def alive() -> dict[str, int]:
 def test_two_threads_export_what_a_third_works_on() -> None:
     kept = Kept()
     CUDA.slow_down(0)
-    over = threading.Event()
 
-    def work() -> int:
+    def work(over: threading.Event) -> int:
         done = 0
         here = np.empty(12, "f4")
         while not over.is_set():
@@ -255,15 +254,7 @@ def test_two_threads_export_what_a_third_works_on() -> None:
         CUDA("cuCtxPushCurrent_v2", CUDA.contexts[0])
         return np.stack([WAYS[way](kept.tensor) for way in ("to cpu", "dlpack", "copy", "arrow") for _ in range(20)])
 
-    with ThreadPoolExecutor(3) as threads:
-        worker = threads.submit(work)
-        exports = [threads.submit(export) for _ in range(2)]
-        try:
-            found = [one.result() for one in exports]
-        finally:
-            over.set()
-        assert worker.result() > 0
-    for values in found:
+    for values in two_while_a_third(work, export):
         np.testing.assert_array_equal(values, np.broadcast_to(FILLED, (80, 3, 4)))
 
 

@@ -10,15 +10,14 @@ import os
 import subprocess
 import sys
 import textwrap
-import threading
 import weakref
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.interop.test_usm_peers import KINDS, Exporter, dpctl, dpm, in_another_context, sycl_queue
 from tests.interop.test_usm_pending_work import HOST_WAYS, SIZE, SLOW, WAYS, Kept, copied_back
+from tests.threads import two_while_a_third
 
 import crossdock as xd
 from crossdock.testing import simulated_devices
@@ -134,9 +133,8 @@ def test_two_threads_export_what_a_third_works_on():
     memory.memset(7)
     source.memset(7)
     tensor = xd.asarray(Exporter(memory))
-    over = threading.Event()
 
-    def work():
+    def work(over):
         done = 0
         while not over.is_set():
             last = queue.memcpy_async(memory, source, SIZE)
@@ -149,15 +147,7 @@ def test_two_threads_export_what_a_third_works_on():
     def export():
         return [WAYS[way](tensor) for way in ("to cpu", "copy", "copy_to", "column") for _ in range(20)]
 
-    with ThreadPoolExecutor(3) as threads:
-        worker = threads.submit(work)
-        exports = [threads.submit(export) for _ in range(2)]
-        try:
-            found = [one.result() for one in exports]
-        finally:
-            over.set()
-        assert worker.result() > 0
-    for values in found:
+    for values in two_while_a_third(work, export):
         np.testing.assert_array_equal(np.stack(values), np.broadcast_to(SEVENS, (80, SIZE)))
 
 

@@ -33,8 +33,11 @@ CROSSDOCK_EXPORT std::shared_ptr<device::Context> context_of_work(const device::
 /// Context::order_after().
 CROSSDOCK_EXPORT void order_on(const device::Memory& memory, device::Context& context, const device::Queue& queue);
 
-/// Orders `queue` after everything that is pending on the tensor and its mask. Waits, by `wait`, for work of another
-/// driver than the queue's, and for all work if `queue` is the host's.
+/// Orders `queue` after everything that is pending on the memory. Waits, by `wait`, for work of another driver than the
+/// queue's, and for all work if `queue` is the host's.
+CROSSDOCK_EXPORT void order_on(const device::Memory& memory, const device::Queue& queue,
+                               const device::DriverRegistry& drivers, const WaitFunction& wait);
+/// Does the same for a tensor and its mask.
 CROSSDOCK_EXPORT void order_on(const array::Tensor& tensor, const device::Queue& queue,
                                const device::DriverRegistry& drivers, const WaitFunction& wait);
 
