@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import logging
+import logging.handlers
+import queue
 import shutil
 import signal
 import subprocess
@@ -121,6 +124,30 @@ def script(no_leftovers: None) -> Iterator[type[Script]]:
     yield Started
     for one in started:
         one.stop()
+
+
+class LogLines:
+    """What the logger "crossdock" gets, from level INFO on. Another thread may deliver a line after its call's end."""
+
+    def __init__(self) -> None:
+        self._records: queue.SimpleQueue[logging.LogRecord] = queue.SimpleQueue()
+        self.handler = logging.handlers.QueueHandler(self._records)
+
+    def next(self) -> str:
+        """Waits for the next line."""
+        return self._records.get(timeout=30).getMessage()
+
+
+@pytest.fixture
+def log_lines() -> Iterator[LogLines]:
+    """The log's lines, in the order of their calls. To test that a call writes none: test that another's is next."""
+    lines, logger = LogLines(), logging.getLogger("crossdock")
+    level = logger.level
+    logger.addHandler(lines.handler)
+    logger.setLevel(logging.INFO)
+    yield lines
+    logger.setLevel(level)
+    logger.removeHandler(lines.handler)
 
 
 class Mapping(NamedTuple):
