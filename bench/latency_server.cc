@@ -10,7 +10,7 @@
 
 #include "arguments.h"
 #include "crossdock/core/error.h"
-#include "device/region_table.h"
+#include "device/region_address.h"
 #include "dissociated/uri.h"
 #include "ipc/metadata.h"
 #include "samples.h"
@@ -28,7 +28,9 @@ constexpr int kSets = 64;
 class PingStream final : public session::ServerStream {
  public:
   PingStream(std::uint64_t batch_bytes, std::int64_t count)
-      : count_(count), region_(device::Region::make_recycled(64 + batch_bytes * kSets, "crossdock-latency")) {
+      : ServerStream({transport::Way::kMap, "it has no other"}),
+        count_(count),
+        region_(device::Region::make_recycled(64 + batch_bytes * kSets, "crossdock-latency")) {
     const auto schema = float64_schema(kColumns);
     std::uint64_t at = 64;
     const auto allocate = [&](std::uint64_t bytes) {

@@ -372,6 +372,7 @@ class Client:
         uri: str,
         data_uri: str | None,
         timeout_ms: int,
+        way: str | None,
         transports: TransportOptions,
     ) -> None: ...
     def get(

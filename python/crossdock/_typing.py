@@ -10,6 +10,7 @@ from typing import Any, Literal, NotRequired, Protocol, SupportsIndex, TypeAlias
 from crossdock._native import Device, Queue
 
 Wait = Literal["auto", "spin", "block"]
+Way = Literal["map", "read", "message"]
 Mode = Literal["auto", "table", "live"]
 Stability = Literal["trust", "snapshot"]
 Validation = Literal["structure", "full"]

@@ -11,7 +11,7 @@ from crossdock.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from crossdock._typing import Validation, Wait
+    from crossdock._typing import Validation, Wait, Way
     from crossdock.aio import AsyncRecordBatchReader
     from crossdock.arena import Arena
 
@@ -26,6 +26,10 @@ class Client:
     timeout: seconds for connecting, and for each answer that `list()` and `get()` wait for; None: no limit.
     users: ids of users whose servers are trusted to send data, beside the own user and root, or "any".
     token: over tcp, the secret that the server demands. Over shm the user ids decide, and it isn't used.
+    way: how the bodies of batches arrive: "map" (the server's memory itself), "message" (the bytes are sent, into
+        memory of this process) or "read" (this process reads what it wants of the server's memory). None: the best way
+        that both ends have. A way that the transport lacks raises `UnsupportedError`, as does `get()` for a stream that
+        can't be sent so.
     checksum: over tcp, protect all messages with a CRC-32C: bytes that changed on the way raise `ProtocolError` and are
         never returned as data. None: if the server asks for it. True: always; a server that doesn't support it is
         rejected (`HandshakeError`). False: never.
@@ -44,6 +48,7 @@ class Client:
         users: Literal["any"] | Iterable[int] | None = None,
         token: str | None = None,
         checksum: bool | None = None,
+        way: Way | None = None,
     ) -> None:
         if (uri is None) == (metadata is None) or (metadata is None) != (data is None):
             raise InvalidArgumentError("give one URI, or two: metadata= and data=")
@@ -54,7 +59,9 @@ class Client:
         self._closed = False
         first = uri if uri is not None else metadata
         assert first is not None
-        self._native = _native.Client(first, data, milliseconds(timeout, "timeout"), transports(users, token, checksum))
+        self._native = _native.Client(
+            first, data, milliseconds(timeout, "timeout"), way, transports(users, token, checksum)
+        )
 
     @property
     def closed(self) -> bool:

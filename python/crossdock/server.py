@@ -231,7 +231,9 @@ class Server:
         """Returns the cost of each source and the leases of each consumer: a snapshot in plain dicts and lists.
 
         "sources": name, kind, rows, bytes, bytes_copied, consumers. "consumers": pid, peer, name, batches, rows,
-        bytes, window, in_flight, leases, leased_bytes, oldest_lease (seconds, or None), bytes_by_value. The counts
+        bytes, window, in_flight, leases, leased_bytes, oldest_lease (seconds, or None), bytes_by_value, carrier (what
+        moves the bytes, as "shm"), way (how the bodies of its stream go: "map", "read" or "message"; None before the
+        first) and why (the reason for that way). The counts
         "connections" (all since the start, including closed ones), "protocol_errors", "bitmap_bytes_copied".
         """
         return self._native.stats()

@@ -27,8 +27,9 @@ namespace {
 class PyClient {
  public:
   PyClient(const std::string& uri, const std::optional<std::string>& data_uri, int timeout_ms,
-           const session::TransportOptions& transports) {
+           const std::optional<std::string>& way, const session::TransportOptions& transports) {
     session::ClientOptions options{.timeout_ms = timeout_ms, .transports = session::make_transports(transports)};
+    if (way) options.way = way_of(*way);
     client_ = blocking([&](const transport::InterruptHook& hook) {
       if (data_uri) return std::make_unique<session::Client>(uri, *data_uri, std::move(options), hook);
       return std::make_unique<session::Client>(uri, std::move(options), hook);
@@ -117,8 +118,9 @@ void bind_client(nb::module_& module) {
       .def("cancel", &Interrupt::cancel);
 
   nb::class_<PyClient>(module, "Client")
-      .def(nb::init<const std::string&, const std::optional<std::string>&, int, const session::TransportOptions&>(),
-           "uri"_a, "data_uri"_a.none(), "timeout_ms"_a, "transports"_a)
+      .def(nb::init<const std::string&, const std::optional<std::string>&, int, const std::optional<std::string>&,
+                    const session::TransportOptions&>(),
+           "uri"_a, "data_uri"_a.none(), "timeout_ms"_a, "way"_a.none(), "transports"_a)
       .def("list", &PyClient::list, "max_entries"_a, "max_bytes"_a)
       .def("get", &PyClient::get, nb::rv_policy::take_ownership, "name"_a, "columns"_a.none(), "wait"_a, "timeout_ms"_a,
            "validation"_a.none(), "limits"_a, "arena"_a.none(), "log"_a.none() = nb::none(),

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/region_table.h"
+#include "device/region_address.h"
 #include "gil.h"
 #include "session/inspect.h"
 #include "session/observe.h"

@@ -5,6 +5,7 @@
 #include "crossdock/array/record_batch.h"
 #include "crossdock/core/error.h"
 #include "crossdock/transport/options.h"
+#include "transport/transport.h"
 
 namespace crossdock::python {
 
@@ -14,6 +15,14 @@ inline transport::WaitMode wait_of(const std::string& name) {
   if (name == "spin") return transport::WaitMode::kSpin;
   if (name == "block") return transport::WaitMode::kBlock;
   throw InvalidArgumentError("wait must be \"auto\", \"spin\" or \"block\", not \"" + name + "\"");
+}
+
+/// Reads the option `way`: "map", "read" or "message". Throws InvalidArgumentError for others.
+inline transport::Way way_of(const std::string& name) {
+  for (const transport::Way way : {transport::Way::kMap, transport::Way::kRead, transport::Way::kMessage}) {
+    if (name == transport::way_name(way)) return way;
+  }
+  throw InvalidArgumentError("way must be \"map\", \"read\" or \"message\", not \"" + name + "\"");
 }
 
 /// Reads the option `validation`: "structure" or "full". Throws InvalidArgumentError for others.

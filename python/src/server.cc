@@ -132,6 +132,10 @@ class PyServer {
       entry["oldest_lease"] =
           consumer.oldest_lease_ms < 0 ? nb::none() : nb::object(nb::float_(consumer.oldest_lease_ms / 1000.0));
       entry["bytes_by_value"] = consumer.bytes_by_value;
+      entry["carrier"] = consumer.carrier;
+      entry["way"] =
+          consumer.why.empty() ? nb::none() : nb::object(nb::cast(std::string(transport::way_name(consumer.way))));
+      entry["why"] = consumer.why.empty() ? nb::none() : nb::object(nb::cast(consumer.why));
       consumers.append(entry);
     }
     nb::dict result;

@@ -1,3 +1,4 @@
+#include "array/columns.h"
 #include "array/internal/check_structure.h"
 #include "array/internal/node_path.h"
 #include "array/internal/text.h"
@@ -5,32 +6,6 @@
 
 namespace crossdock::array {
 namespace {
-
-/// The place of a column in a batch's flat arrays.
-struct Start {
-  std::size_t node, buffer, slot;
-  std::size_t count;  ///< Of variadic counts.
-};
-
-/// Returns where each column begins, and where the last one ends.
-std::vector<Start> column_starts(const RecordBatch& batch) {
-  const Schema& schema = *batch.schema;
-  BufferCursor at(batch.variadic_counts);
-  std::vector<Start> starts;
-  starts.reserve(schema.fields().size() + 1);
-  Start next = starts.emplace_back();
-  while (next.node < schema.nodes().size()) {
-    for (const std::size_t end = subtree_end(schema, next.node); next.node < end; ++next.node) {
-      const LayoutNode& layout = schema.nodes()[next.node];
-      at.enter(layout);
-      next.buffer = at.end();
-      if (layout.type.variadic) ++next.count;
-      if (layout.dictionary_slot >= 0) ++next.slot;
-    }
-    starts.push_back(next);
-  }
-  return starts;
-}
 
 template <typename T>
 void append(const std::vector<T>& from, std::size_t begin, std::size_t end, std::vector<T>* to) {
@@ -63,10 +38,28 @@ int index_of(const Schema& schema, const std::string& name) {
 
 }  // namespace
 
+std::vector<ColumnStart> column_starts(const Schema& schema, const std::vector<std::int64_t>& variadic_counts) {
+  BufferCursor at(variadic_counts);
+  std::vector<ColumnStart> starts;
+  starts.reserve(schema.fields().size() + 1);
+  ColumnStart next = starts.emplace_back();
+  while (next.node < schema.nodes().size()) {
+    for (const std::size_t end = subtree_end(schema, next.node); next.node < end; ++next.node) {
+      const LayoutNode& layout = schema.nodes()[next.node];
+      at.enter(layout);
+      next.buffer = at.end();
+      if (layout.type.variadic) ++next.count;
+      if (layout.dictionary_slot >= 0) ++next.slot;
+    }
+    starts.push_back(next);
+  }
+  return starts;
+}
+
 RecordBatch select_columns(const RecordBatch& batch, std::shared_ptr<const Schema> schema,
                            const std::vector<int>& indices) {
   if (!batch.counts_fit()) throw InvalidArgumentError("select_columns" + counts_message(batch));
-  const std::vector<Start> starts = column_starts(batch);
+  const std::vector<ColumnStart> starts = column_starts(*batch.schema, batch.variadic_counts);
   RecordBatch out;
   static_cast<device::Memory&>(out) = batch;
   out.num_rows = batch.num_rows;
@@ -85,8 +78,8 @@ RecordBatch select_columns(const RecordBatch& batch, std::shared_ptr<const Schem
       throw InvalidArgumentError("select_columns: there is no column " + std::to_string(index) + " among " +
                                  std::to_string(n_columns));
     }
-    const Start& from = starts[static_cast<std::size_t>(index)];
-    const Start& to = starts[static_cast<std::size_t>(index) + 1];
+    const ColumnStart& from = starts[static_cast<std::size_t>(index)];
+    const ColumnStart& to = starts[static_cast<std::size_t>(index) + 1];
     append(batch.nodes, from.node, to.node, &out.nodes);
     append(batch.buffers, from.buffer, to.buffer, &out.buffers);
     append(batch.variadic_counts, from.count, to.count, &out.variadic_counts);

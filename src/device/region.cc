@@ -14,7 +14,7 @@
 #include "crossdock/core/error.h"
 #include "device/internal/changing_mappings.h"
 #include "device/memfd.h"
-#include "device/region_table.h"
+#include "device/region_address.h"
 
 namespace crossdock::device {
 

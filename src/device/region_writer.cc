@@ -7,7 +7,7 @@
 #include "crossdock/core/error.h"
 #include "device/memfd.h"
 #include "device/region.h"
-#include "device/region_table.h"
+#include "device/region_address.h"
 
 namespace crossdock::device {
 

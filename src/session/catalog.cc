@@ -20,6 +20,25 @@ void check_name(const std::string& name) {
   }
 }
 
+WayAnswer way_of(const transport::Connection& asking, const PublishedTable* table) {
+  const transport::Agreement& peer = asking.agreement();
+  WayQuestion question{.agreed = peer.ways,
+                       .of_regions = peer.ways,
+                       .live = table == nullptr,
+                       .one_sided = peer.one_sided,
+                       .wants_parts = peer.wants_parts};
+  if (table != nullptr) {
+    for (const auto& region : table->regions) question.of_regions = question.of_regions & asking.ways_of(*region);
+  }
+  return choose_way(question);
+}
+
+std::unique_ptr<ServerStream> open_table(std::shared_ptr<const PublishedTable> table,
+                                         const transport::Connection& asking) {
+  const WayAnswer way = way_of(asking, table.get());
+  return std::make_unique<TableStream>(std::move(table), way);
+}
+
 }  // namespace
 
 std::shared_ptr<const PublishedTable> Catalog::publish(const std::string& name, Source source,
@@ -126,8 +145,7 @@ std::unique_ptr<ServerStream> Catalog::open(std::string_view ticket, const trans
                                             const std::shared_ptr<const CountedStream>& counted,
                                             const std::shared_ptr<ConnectionWaker>& waker) {
   const transport::Agreement& peer = asking.agreement();
-  const bool by_value = !asking.shares_memory();
-  if (ticket.empty()) return open_listing(by_value);
+  if (ticket.empty()) return open_listing(asking);
   const std::lock_guard lock(mutex_);
   if (closed_) throw ClosedError("the server was closed");
   const auto found = items_.find(ticket);
@@ -136,14 +154,16 @@ std::unique_ptr<ServerStream> Catalog::open(std::string_view ticket, const trans
   if (item.table) {
     ++item.consumers;
     // A body sent by value is a copy that belongs to the consumer: later changes of the file don't change it.
-    return std::make_unique<TableStream>(peer.same_user || by_value ? item.table : item.table_for_others, by_value);
+    const bool for_others = !peer.same_user && way_of(asking, item.table.get()).way != transport::Way::kMessage;
+    return open_table(for_others ? item.table_for_others : item.table, asking);
   }
   if (peer.role != ChannelRole::kBoth) {
     throw UnsupportedError("\"" + found->first +
                            "\" is a live stream, which can only be sent on one connection: connect with one URI, or "
                            "publish it as a table");
   }
-  if (!peer.same_user && !by_value) {
+  const WayAnswer way = way_of(asking, nullptr);
+  if (!peer.same_user && way.way != transport::Way::kMessage) {
     throw PermissionError("\"" + found->first +
                           "\" is a live stream, whose memory is reused and can only be sent to processes of the "
                           "server's own user; publish it as a table for others");
@@ -153,10 +173,10 @@ std::unique_ptr<ServerStream> Catalog::open(std::string_view ticket, const trans
                         "\" is a stream that can be read once, and was given to another consumer; publish a callable, "
                         "which makes a new stream for each");
   }
-  return open_source(found->first, &item, by_value, counted, waker);
+  return open_source(found->first, &item, way, counted, waker);
 }
 
-std::unique_ptr<ServerStream> Catalog::open_source(const std::string& name, Item* item, bool by_value,
+std::unique_ptr<ServerStream> Catalog::open_source(const std::string& name, Item* item, const WayAnswer& way,
                                                    const std::shared_ptr<const CountedStream>& counted,
                                                    const std::shared_ptr<ConnectionWaker>& waker) {
   const std::uint32_t left = counted->consumer()->abandoned();
@@ -169,7 +189,7 @@ std::unique_ptr<ServerStream> Catalog::open_source(const std::string& name, Item
   auto source = SourceReader::start({.make = item->make,
                                      .counted = counted,
                                      .queue_limit = options_.window,
-                                     .by_value = by_value,
+                                     .by_value = way.way == transport::Way::kMessage,
                                      .waker = waker,
                                      .bytes_copied = item->bytes_copied,
                                      .runtime = options_.runtime});
@@ -179,14 +199,14 @@ std::unique_ptr<ServerStream> Catalog::open_source(const std::string& name, Item
     item->make = nullptr;
   }
   try {
-    return std::make_unique<LiveStream>(source);
+    return std::make_unique<LiveStream>(source, way);
   } catch (...) {
     source->abandon();
     throw;
   }
 }
 
-std::unique_ptr<ServerStream> Catalog::open_listing(bool by_value) {
+std::unique_ptr<ServerStream> Catalog::open_listing(const transport::Connection& asking) {
   std::vector<CatalogRow> rows;
   std::uint64_t seen = 0;
   {
@@ -194,7 +214,7 @@ std::unique_ptr<ServerStream> Catalog::open_listing(bool by_value) {
     if (closed_) throw ClosedError("the server was closed");
     // Each catalog table has its own memory and descriptor. They are shared so that a client that requests the catalog
     // repeatedly, and releases nothing, can't exhaust these.
-    if (listing_) return std::make_unique<TableStream>(listing_, by_value);
+    if (listing_) return open_table(listing_, asking);
     seen = changes_;
     for (const auto& [name, item] : items_) {
       CatalogRow row{name, item->schema};
@@ -208,7 +228,7 @@ std::unique_ptr<ServerStream> Catalog::open_listing(bool by_value) {
   auto made = publish_catalog(rows);
   const std::lock_guard lock(mutex_);
   if (seen == changes_) listing_ = made;
-  return std::make_unique<TableStream>(std::move(made), by_value);
+  return open_table(std::move(made), asking);
 }
 
 void Catalog::throw_not_found(std::string_view name) const {

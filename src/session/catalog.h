@@ -71,8 +71,8 @@ class Catalog {
     std::uint64_t consumers = 0;
   };
 
-  std::unique_ptr<ServerStream> open_listing(bool by_value);
-  std::unique_ptr<ServerStream> open_source(const std::string& name, Item* item, bool by_value,
+  std::unique_ptr<ServerStream> open_listing(const transport::Connection& asking);
+  std::unique_ptr<ServerStream> open_source(const std::string& name, Item* item, const WayAnswer& way,
                                             const std::shared_ptr<const CountedStream>& counted,
                                             const std::shared_ptr<ConnectionWaker>& waker);
   [[noreturn]] void throw_not_found(std::string_view name) const;

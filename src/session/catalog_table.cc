@@ -5,7 +5,7 @@
 
 #include "core/text.h"
 #include "crossdock/core/error.h"
-#include "device/region_table.h"
+#include "device/region_address.h"
 
 namespace crossdock::session {
 namespace {

@@ -28,7 +28,7 @@ std::shared_ptr<ClientPool> make_pool(const std::string& text, ChannelRole role,
     throw UriError("\"" + text + "\" was given for the " + (role == ChannelRole::kData ? "data" : "metadata") +
                    ", but its stream= is the other one");
   }
-  return std::make_shared<ClientPool>(uri, role, text, options);
+  return std::make_shared<ClientPool>(uri, transport::ConnectOptions{.role = role}, text, options);
 }
 
 // Connects at once instead of at the first get(): so a wrong address throws where it was given.
@@ -57,7 +57,7 @@ Client::Client(const std::string& metadata_uri, const std::string& data_uri, Cli
   try_out(*data, interrupted);
   // The catalog is read over a single connection.
   dissociated::Uri uri = dissociated::parse_uri(metadata_uri);
-  auto catalog = std::make_shared<ClientPool>(uri, ChannelRole::kBoth, metadata_uri, options);
+  auto catalog = std::make_shared<ClientPool>(uri, transport::ConnectOptions{}, metadata_uri, options);
   impl_ = std::make_unique<Impl>(Impl{std::move(metadata), std::move(data), std::move(catalog)});
 }
 
@@ -80,8 +80,11 @@ std::unique_ptr<Reader> Client::get(const std::string& name, const GetOptions& o
                                     const transport::InterruptHook& interrupted) {
   impl_->pool->made_in().check("this Client");
   if (name.empty()) throw InvalidArgumentError("a stream's name can't be empty; list() gives the catalog");
+  const auto pool = [&](const std::shared_ptr<ClientPool>& all) {
+    return all == nullptr || options.all_columns ? all : all->for_parts();
+  };
   return std::make_unique<Reader>(
-      std::make_unique<Reader::Impl>(impl_->pool, impl_->data_pool, name, options, interrupted));
+      std::make_unique<Reader::Impl>(pool(impl_->pool), pool(impl_->data_pool), name, options, interrupted));
 }
 
 void Client::close() {

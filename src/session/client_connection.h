@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -89,10 +90,15 @@ class BatchLease {
   }
 
   /// Keeps a region alive and returns it.
-  const device::Region& add(std::shared_ptr<const device::Region> region) {
+  const transport::PeerRegion& add(std::shared_ptr<const transport::PeerRegion> region) {
     if (last_) others_.push_back(std::move(last_));
     last_ = std::move(region);
     return *last_;
+  }
+  /// Whether these bytes of the peer's are in one of the regions.
+  bool in_one_region(std::uint64_t address, std::uint64_t length) const noexcept {
+    const auto contains = [&](const auto& region) { return region->contains(address, length); };
+    return (last_ && contains(last_)) || std::ranges::any_of(others_, contains);
   }
   /// Takes over the addresses of a body. Call it once. Absent buffers have no address. Throws std::bad_alloc, and then
   /// has taken none.
@@ -113,8 +119,8 @@ class BatchLease {
   }
 
   std::shared_ptr<ClientConnection> connection_;
-  std::shared_ptr<const device::Region> last_;  // most batches are in one region: no vector needed
-  std::vector<std::shared_ptr<const device::Region>> others_;
+  std::shared_ptr<const transport::PeerRegion> last_;  // most batches are in one region: no vector needed
+  std::vector<std::shared_ptr<const transport::PeerRegion>> others_;
   std::size_t n_addresses_ = 0;
   std::array<std::uint64_t, 32> few_;  // so that most batches need no vector
   std::vector<std::uint64_t> many_;

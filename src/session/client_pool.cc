@@ -7,15 +7,37 @@
 
 namespace crossdock::session {
 
-ClientPool::ClientPool(const dissociated::Uri& uri, ChannelRole role, const std::string& text, ClientOptions options)
+namespace {
+
+transport::ConnectOptions limited(transport::ConnectOptions wishes, const std::optional<transport::Way>& way) {
+  if (way) wishes.ways = wishes.ways & *way;
+  return wishes;
+}
+
+}  // namespace
+
+ClientPool::ClientPool(const dissociated::Uri& uri, const transport::ConnectOptions& wishes, const std::string& text,
+                       ClientOptions options)
     : uri_(uri),
-      role_(role),
+      wishes_(limited(wishes, options.way)),
       where_(uri.scheme + ":" + uri.address),
       options_(std::move(options)),
       transport_(options_.transports->find(uri.scheme)) {
   if (uri.address.empty()) {
     throw UriError("\"" + text + "\" has no address; use the server's URI (server.uri)");
   }
+}
+
+std::shared_ptr<ClientPool> ClientPool::for_parts() {
+  if (wishes_.wants_parts || !(transport_->ways() & wishes_.ways).has(transport::Way::kRead)) return shared_from_this();
+  const std::lock_guard lock(mutex_);
+  if (closed_) throw ClosedError("this client of " + where_ + " was closed");
+  if (!for_parts_) {
+    transport::ConnectOptions wishes = wishes_;
+    wishes.wants_parts = true;
+    for_parts_ = std::make_shared<ClientPool>(uri_, wishes, where_, options_);
+  }
+  return for_parts_;
 }
 
 std::shared_ptr<ClientConnection> ClientPool::take(const transport::InterruptHook& interrupted) {
@@ -32,7 +54,7 @@ std::shared_ptr<ClientConnection> ClientPool::take(const transport::InterruptHoo
     if (connection->still_good()) return connection;
   }
   auto made = std::make_shared<ClientConnection>(
-      transport_->connect(uri_.address, role_, options_.timeout_ms, interrupted), where_, weak_from_this());
+      transport_->connect(uri_.address, wishes_, options_.timeout_ms, interrupted), where_, weak_from_this());
   const transport::Agreement& agreement = made->transport().agreement();
   if ((uri_.want_data && *uri_.want_data != agreement.want_data) ||
       (uri_.free_data && *uri_.free_data != agreement.free_data)) {
@@ -63,9 +85,14 @@ void ClientPool::drop(const ClientConnection& connection) noexcept {
 
 void ClientPool::close() {
   std::vector<std::shared_ptr<ClientConnection>> dropped;  // closed without the lock
-  const std::lock_guard lock(mutex_);
-  closed_ = true;
-  dropped.swap(idle_);
+  std::shared_ptr<ClientPool> for_parts;
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    dropped.swap(idle_);
+    for_parts = for_parts_;
+  }
+  if (for_parts) for_parts->close();
 }
 
 }  // namespace crossdock::session

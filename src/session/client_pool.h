@@ -12,14 +12,19 @@
 
 namespace crossdock::session {
 
-/// A client's connections to one server, all with the same role. Connections without a stream under way wait here to be
-/// reused. Thread-safe. Readers keep it alive after the client has ended. It must be owned by a shared_ptr, because its
-/// connections refer to it.
+/// A client's connections to one server, all with the same role and for the same ways. Connections without a stream
+/// under way wait here to be reused. Thread-safe. Readers keep it alive after the client has ended. It must be owned by
+/// a shared_ptr, because its connections refer to it.
 class ClientPool : public std::enable_shared_from_this<ClientPool> {
  public:
-  /// Sets the server's address and the role of the connections. `text` is the URI as the user wrote it, for errors.
-  /// Throws UriError, SchemeError.
-  ClientPool(const dissociated::Uri& uri, ChannelRole role, const std::string& text, ClientOptions options);
+  /// Sets the server's address and what the connections ask for; ClientOptions::way limits it. `text` is the URI as the
+  /// user wrote it, for errors. Throws UriError, SchemeError.
+  ClientPool(const dissociated::Uri& uri, const transport::ConnectOptions& wishes, const std::string& text,
+             ClientOptions options);
+
+  /// Returns the pool of connections for streams of which the client wants some columns only: this pool, unless the
+  /// transport can read.
+  std::shared_ptr<ClientPool> for_parts();
 
   /// Returns an idle connection, or a new one. Throws the errors of Client's constructor; ClosedError after close().
   std::shared_ptr<ClientConnection> take(const transport::InterruptHook& interrupted);
@@ -37,12 +42,13 @@ class ClientPool : public std::enable_shared_from_this<ClientPool> {
  private:
   ForkGuard made_in_;
   const dissociated::Uri uri_;
-  const ChannelRole role_;
+  const transport::ConnectOptions wishes_;
   const std::string where_;
   const ClientOptions options_;
   const std::shared_ptr<const transport::Transport> transport_;
   std::mutex mutex_;
   std::vector<std::shared_ptr<ClientConnection>> idle_;
+  std::shared_ptr<ClientPool> for_parts_;
   bool closed_ = false;
 };
 

@@ -336,8 +336,9 @@ void IoLoop::put_idle_to_sleep() noexcept {
   if (options_.wait == transport::WaitMode::kSpin) return;
   for (std::size_t i = 0; i < awake_.size();) {
     Member& member = *awake_[i];
-    const std::int64_t idle_limit =
-        member.server_end.connection().shares_memory() ? kIdleBeforeSleep : kIdleBeforeSleepWithCalls;
+    const std::int64_t idle_limit = member.server_end.connection().agreement().ways.has(transport::Way::kMap)
+                                        ? kIdleBeforeSleep
+                                        : kIdleBeforeSleepWithCalls;
     if (member.ready || now_ - member.last_busy < idle_limit || !put_to_sleep(member)) ++i;
   }
 }

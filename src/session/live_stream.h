@@ -14,7 +14,8 @@ namespace crossdock::session {
 /// The connection's side of a live stream: supplies messages and takes their memory back. I/O thread only.
 class LiveStream final : public ServerStream {
  public:
-  explicit LiveStream(std::shared_ptr<SourceReader> source) : source_(std::move(source)) {}
+  LiveStream(std::shared_ptr<SourceReader> source, const WayAnswer& way)
+      : ServerStream(way), source_(std::move(source)) {}
   ~LiveStream() override { source_->abandon(); }
 
   State peek(Outgoing* out) override;

@@ -4,7 +4,7 @@
 
 #include "crossdock/core/error.h"
 #include "crossdock/session/file.h"
-#include "device/region_table.h"
+#include "device/region_address.h"
 #include "ipc/container.h"
 #include "session/file_source.h"
 #include "session/published_table.h"

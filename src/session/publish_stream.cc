@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "crossdock/core/error.h"
-#include "device/region_table.h"
+#include "device/region_address.h"
 #include "session/dictionary_tracker.h"
 #include "session/published_table.h"
 #include "session/source_batch.h"

@@ -8,7 +8,7 @@
 
 #include "core/unique_fd.h"
 #include "crossdock/core/error.h"
-#include "device/region_table.h"
+#include "device/region_address.h"
 
 namespace crossdock::session {
 

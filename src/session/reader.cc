@@ -7,6 +7,7 @@
 #include "crossdock/core/error.h"
 #include "crossdock/device/arena.h"
 #include "dissociated/receiver.h"
+#include "ipc/select.h"
 #include "session/reader_impl.h"
 #include "session/remote_error.h"
 
@@ -25,6 +26,9 @@ class ArenaMemory final : public transport::BodyMemory {
 
 // How much later than the message that names it a region's announcement may arrive.
 constexpr int kAnnouncementTimeoutMs = 5000;
+
+// Of the buffers of a body that is read.
+constexpr std::uint64_t kBufferAlignment = 64;
 
 // How often the interrupt hook is called while messages keep arriving: the hook may wait for the GIL.
 constexpr std::int64_t kHookIntervalNs = 100'000'000;
@@ -127,22 +131,35 @@ const dissociated::Receiver::Item* Reader::Impl::look() {
   return nullptr;
 }
 
-// Returns the next item of the stream; never null. Throws TimeoutError, InterruptedError, and the errors that end the
-// stream.
+// Returns the next item of the stream; never null. Only before the first body. Throws the errors of sleep() and those
+// that end the stream.
 const dissociated::Receiver::Item* Reader::Impl::wait(std::int64_t deadline) {
   for (bool woken = false;; woken = true) {
     if (const dissociated::Receiver::Item* item = look()) return item;
     if (woken)
       check_deadline(deadline);  // the parts of a long message also end the wait, and may arrive without a pause
-    ClientConnection& source = due_from();
-    try {
-      if (!transport::wait_readable(source.transport(), options.wait, deadline, interrupted)) {
-        throw TimeoutError("timed out waiting for " + source.where() + " to send data of the stream \"" + name + "\"");
-      }
-    } catch (const ConnectionError&) {
-      receiver.on_disconnected();
-    }
+    sleep(deadline);
   }
+}
+
+// Waits until something may have arrived. Throws TimeoutError, InterruptedError.
+void Reader::Impl::sleep(std::int64_t deadline) {
+  ClientConnection& source = watched();
+  try {
+    if (!transport::wait_readable(source.transport(), options.wait, deadline, interrupted)) {
+      throw TimeoutError("timed out waiting for " + source.where() + " to send data of the stream \"" + name + "\"");
+    }
+  } catch (const ConnectionError&) {
+    receiver.on_disconnected();
+  }
+}
+
+// Like look(), but takes nothing while the bodies that are being read are as many as may be, or the stream's end has
+// been taken and waits for them.
+const dissociated::Receiver::Item* Reader::Impl::next_item() {
+  if (queued.empty()) [[likely]]
+    return ended != nullptr ? std::exchange(ended, nullptr) : look();
+  return ended != nullptr || queued_bytes >= options.read_ahead ? nullptr : look();
 }
 
 // Puts the connection back into the pool for another stream.
@@ -168,53 +185,138 @@ void Reader::Impl::finish(const dissociated::Receiver::Item& item) {
   data_connection.reset();
 }
 
-// Sets `*out` to a batch of the schema `of`. Returns false, and leaves `*out` alone, if its memory hasn't arrived.
-bool Reader::Impl::receive_batch(const dissociated::Receiver::Item& item,
-                                 const std::shared_ptr<const array::Schema>& of,
-                                 std::optional<array::RecordBatch>* out) {
-  item.message->batch(*of, &header);
-  views.resize(header.buffers.size());
-  std::shared_ptr<const void> owner;
-  if (item.body_type == dissociated::BodyType::kRemote) {
-    if (header.codec != ipc::Codec::kNone) {
-      throw ProtocolError(
-          "the stream \"" + name +
-          "\" sends a compressed body by address; only bodies that are sent by value may be compressed");
+// Reads the header of a message with a body into `current`.
+void Reader::Impl::begin_body(const dissociated::Receiver::Item& item) {
+  current.kind = item.message_kind;
+  current.sequence = item.sequence;
+  current.selected = false;
+  switch (item.message_kind) {
+    case ipc::MessageKind::kRecordBatch:
+      if (current.schema != schema) current.schema = schema;
+      break;
+    case ipc::MessageKind::kDictionaryBatch: {
+      const std::int64_t id = item.message->dictionary_id();
+      current.schema = schema->find_dictionary(id);
+      if (!current.schema) {
+        throw InvalidDataError("the stream \"" + name + "\" sends a dictionary with the id " + std::to_string(id) +
+                               ", which no field of its schema uses");
+      }
+      break;
     }
-    owner = map_remote(item.body);
-    if (!owner) return false;
-  } else if (header.codec != ipc::Codec::kNone) {
-    owner = decompressor.decompress(*of, item.body, item.body_owner, name.c_str(), &header, &views);
-  } else {
-    owner = view_packed(item);
+    default:
+      throw UnsupportedTypeError("the stream \"" + name +
+                                 "\" sends a message that is neither a record batch nor a dictionary");
   }
-  owner = realigner.realign(*of, header, std::move(owner), name.c_str(), &views);
-  out->emplace(ipc::assemble(of, header, views, dictionaries.for_schema(*of), std::move(owner)));
-  if (full) {
-    array::check_full(**out, array::Dictionaries::kTrust);  // they were checked when they arrived
-  } else if (look_inside || of != schema) {
-    array::check_structure(**out);
+  item.message->batch(*current.schema, &current.header);
+  current.views.resize(current.header.buffers.size());
+}
+
+// Decodes a message: stores a dictionary, or sets `*out` to a batch, unless the body must wait for its turn. Returns
+// false if the region of its memory isn't announced yet.
+bool Reader::Impl::deliver(const dissociated::Receiver::Item& item, std::optional<array::RecordBatch>* out) {
+  begin_body(item);
+  std::shared_ptr<BatchLease> unread;
+  if (!locate(item, &unread)) return false;
+  if (unread || !queued.empty()) [[unlikely]] {
+    enqueue(item, std::move(unread));
+    return true;
   }
+  store(&current, out);
   if (options.on_batch) [[unlikely]] {
-    options.on_batch({item.sequence, item.metadata, *schema, item.body_type, item.body,
-                      item.body_type == dissociated::BodyType::kRemote
-                          ? std::span<const dissociated::RemoteBuffer>(remote)
-                          : std::span<const dissociated::RemoteBuffer>()});
+    const bool by_address = item.body_type == dissociated::BodyType::kRemote;
+    show(
+        current, item.metadata, item.body_type, item.body,
+        by_address ? std::span<const dissociated::RemoteBuffer>(remote) : std::span<const dissociated::RemoteBuffer>());
   }
   return true;
 }
 
-// Handles a type 1 body: the address of each buffer. Reads no data of the buffers. Returns null if a region isn't
-// announced yet; then no address was taken over.
-std::shared_ptr<const void> Reader::Impl::map_remote(ByteSpan body) {
-  dissociated::read_remote_body(body, &remote);
+// Delivers the first of the bodies that wait for their turn. Returns false if it hasn't arrived.
+bool Reader::Impl::deliver_queued(std::optional<array::RecordBatch>* out) {
+  QueuedBody& first = queued.front();
+  try {
+    begin_reads(&first);
+    if (!first.parts.empty() || (first.reading && !first.reading->done())) return false;
+  } catch (const ConnectionError& error) {
+    throw TruncatedStreamError("the stream \"" + name + "\" was cut off in the middle of reading message " +
+                               std::to_string(first.sequence) + ": " + error.what());
+  }
+  QueuedBody body = std::move(first);
+  queued.pop_front();
+  queued_bytes -= body.bytes;
+  body.lease = nullptr;  // all was read: the server may reuse its memory
+  store(&body, out);
+  if (options.on_batch) {
+    show(body, body.metadata, body.addresses.empty() ? dissociated::BodyType::kPacked : dissociated::BodyType::kRemote,
+         body.addresses, body.remote);
+  }
+  return true;
+}
+
+// Begins the reads of a body. If too many are under way, a later call does.
+void Reader::Impl::begin_reads(QueuedBody* body) {
+  if (body->parts.empty()) return;
+  body->reading = bodies_from().transport().read(body->parts, body->owner);
+  if (body->reading) body->parts.clear();
+}
+
+// Makes a batch of a body whose memory is there: stores a dictionary, or sets `*out`.
+void Reader::Impl::store(BatchBody* body, std::optional<array::RecordBatch>* out) {
+  array::RecordBatch batch = assemble(body);
+  if (body->kind == ipc::MessageKind::kDictionaryBatch) {
+    dictionaries.put(body->header.dictionary_id, std::move(batch), body->header.is_delta);
+  } else if (options.all_columns || body->selected) {
+    *out = std::move(batch);
+  } else {
+    *out = array::select_columns(batch, delivered_schema, selected);
+  }
+}
+
+array::RecordBatch Reader::Impl::assemble(BatchBody* body) {
+  const array::Schema& of = *body->schema;
+  body->owner = realigner.realign(of, body->header, std::move(body->owner), name.c_str(), &body->views);
+  array::RecordBatch batch =
+      ipc::assemble(body->schema, body->header, body->views, dictionaries.for_schema(of), std::move(body->owner));
+  if (full) {
+    array::check_full(batch, array::Dictionaries::kTrust);  // they were checked when they arrived
+  } else if (look_inside || body->kind == ipc::MessageKind::kDictionaryBatch) {
+    array::check_structure(batch);
+  }
+  return batch;
+}
+
+void Reader::Impl::show(const BatchBody& body, ByteSpan metadata, dissociated::BodyType type, ByteSpan bytes,
+                        std::span<const dissociated::RemoteBuffer> addresses) {
+  options.on_batch({body.sequence, metadata, *schema, type, bytes, addresses});
+}
+
+// Finds the memory of the body in `current`: sets its views and its owner. If the memory must be read, sets `*unread`
+// to the lease of it instead of the owner. Returns false if a region isn't announced yet; then no address was taken
+// over. Reads no data of the buffers.
+bool Reader::Impl::locate(const dissociated::Receiver::Item& item, std::shared_ptr<BatchLease>* unread) {
+  const ipc::BatchHeader& header = current.header;
+  if (item.body_type != dissociated::BodyType::kRemote) {
+    if (header.codec != ipc::Codec::kNone) {
+      current.owner = decompressor.decompress(*current.schema, item.body, item.body_owner, name.c_str(),
+                                              &current.header, &current.views);
+    } else {
+      view_packed(item);
+    }
+    return true;
+  }
+  if (header.codec != ipc::Codec::kNone) {
+    throw ProtocolError("the stream \"" + name +
+                        "\" sends a compressed body by address; only bodies that are sent by value may be compressed");
+  }
+  dissociated::read_remote_body(item.body, &remote);
   if (remote.size() != header.buffers.size()) {
     throw ProtocolError("a body has " + std::to_string(remote.size()) + " buffers, but its metadata has " +
                         std::to_string(header.buffers.size()));
   }
   auto lease = std::make_shared<BatchLease>(data_connection ? data_connection : connection);
+  bool mapped = true;
   try {
-    if (!view_remote(lease.get())) return nullptr;
+    if (!view_remote(lease.get(), &mapped)) return false;
   } catch (const InterruptedError&) {
     throw;  // no address was taken over: next() can try again
   } catch (...) {
@@ -222,98 +324,134 @@ std::shared_ptr<const void> Reader::Impl::map_remote(ByteSpan body) {
     throw;
   }
   lease->take_over(remote);
-  return lease;
-}
-
-// Looks up the memory of each buffer, and checks it. Returns false if a region isn't announced yet.
-bool Reader::Impl::view_remote(BatchLease* lease) {
-  const device::Region* region = nullptr;
-  std::int32_t last_number = -1;
-  for (std::size_t i = 0; i < remote.size(); ++i) {
-    const dissociated::RemoteBuffer& buffer = remote[i];
-    if (buffer.length != static_cast<std::uint64_t>(header.buffers[i].length)) {
-      throw ProtocolError("buffer " + std::to_string(i) + " of a body has " + std::to_string(buffer.length) +
-                          " bytes, but its metadata says " + std::to_string(header.buffers[i].length));
-    }
-    if (buffer.length == 0) {
-      views[i] = {};
-      continue;
-    }
-    const std::uint16_t number = device::address_region(buffer.address);
-    if (number != last_number) {
-      std::shared_ptr<const device::Region> found = this->region(number);
-      if (!found) return false;
-      region = &lease->add(std::move(found));
-      last_number = number;
-    }
-    const std::uint64_t offset = device::address_offset(buffer.address);
-    if (offset > region->size() || buffer.length > region->size() - offset) {
-      throw ProtocolError("buffer " + std::to_string(i) +
-                          " of a body is outside its region: " + std::to_string(buffer.length) + " bytes at " +
-                          std::to_string(offset) + " of " + std::to_string(region->size()));
-    }
-    views[i] = {region->data() + offset, header.buffers[i].length};
+  if (mapped) [[likely]] {
+    current.owner = std::move(lease);
+  } else {
+    *unread = std::move(lease);
   }
   return true;
 }
 
-// Returns the region with this number. If its announcement is late, waits for it, or, in a call that must not wait,
+// Looks up the memory of each buffer, and checks it. Returns false if a region isn't announced yet.
+bool Reader::Impl::view_remote(BatchLease* lease, bool* mapped) {
+  const transport::PeerRegion* region = nullptr;
+  for (std::size_t i = 0; i < remote.size(); ++i) {
+    const dissociated::RemoteBuffer& buffer = remote[i];
+    const std::int64_t length = current.header.buffers[i].length;
+    if (buffer.length != static_cast<std::uint64_t>(length)) {
+      throw ProtocolError("buffer " + std::to_string(i) + " of a body has " + std::to_string(buffer.length) +
+                          " bytes, but its metadata says " + std::to_string(length));
+    }
+    if (buffer.length == 0) {
+      current.views[i] = {};
+      continue;
+    }
+    if (region == nullptr || !region->contains(buffer.address, buffer.length)) {
+      std::shared_ptr<const transport::PeerRegion> found = this->region(buffer.address);
+      if (!found) return false;
+      if (!found->contains(buffer.address, buffer.length)) {
+        throw ProtocolError("buffer " + std::to_string(i) +
+                            " of a body is outside its region: " + std::to_string(buffer.length) + " bytes at " +
+                            std::to_string(buffer.address - found->base) + " of " + std::to_string(found->size));
+      }
+      region = &lease->add(std::move(found));
+    }
+    if (region->mapped) [[likely]] {
+      current.views[i] = {region->mapped->data() + (buffer.address - region->base), length};
+    } else {
+      *mapped = false;
+    }
+  }
+  return true;
+}
+
+// Returns the region of this address. If its announcement is late, waits for it, or, in a call that must not wait,
 // returns null until a time limit.
-std::shared_ptr<const device::Region> Reader::Impl::region(std::uint16_t number) {
+std::shared_ptr<const transport::PeerRegion> Reader::Impl::region(std::uint64_t address) {
   transport::Connection& from = bodies_from().transport();
-  if (may_wait) return from.region(number, kAnnouncementTimeoutMs, interrupted);
-  if (!from.knows_region(number)) {
+  if (may_wait) return from.peer_region(address, kAnnouncementTimeoutMs, interrupted);
+  if (!from.knows_region(address)) {
     if (region_deadline == 0) region_deadline = deadline_ns(kAnnouncementTimeoutMs);
     if (deadline_ns(0) < region_deadline) return nullptr;
   }
   region_deadline = 0;
-  return from.region(number, 0);
+  return from.peer_region(address, 0);
 }
 
 // Handles a type 0 body, which contains the bytes themselves. A body without an owner will be overwritten by the
 // transport.
-std::shared_ptr<const void> Reader::Impl::view_packed(const dissociated::Receiver::Item& item) {
-  std::shared_ptr<const void> owner = item.body_owner;
+void Reader::Impl::view_packed(const dissociated::Receiver::Item& item) {
+  current.owner = item.body_owner;
   const std::byte* base = item.body.data();
-  if (!owner) {
+  if (!current.owner) {
     constexpr std::align_val_t kAlignment{64};
     auto* memory = static_cast<std::byte*>(::operator new(std::max<std::size_t>(item.body.size(), 1), kAlignment));
-    owner = std::shared_ptr<const void>(
+    current.owner = std::shared_ptr<const void>(
         memory, [](const void* given) { ::operator delete(const_cast<void*>(given), kAlignment); });
     if (!item.body.empty()) std::memcpy(memory, base, item.body.size());
     base = memory;
   }
-  for (std::size_t i = 0; i < header.buffers.size(); ++i) {
-    const ipc::BufferRange& range = header.buffers[i];
-    views[i] = range.length == 0 ? array::BufferView{} : array::BufferView{base + range.offset, range.length};
+  for (std::size_t i = 0; i < current.header.buffers.size(); ++i) {
+    const ipc::BufferRange& range = current.header.buffers[i];
+    current.views[i] = range.length == 0 ? array::BufferView{} : array::BufferView{base + range.offset, range.length};
   }
-  return owner;
 }
 
-// Decodes a message: stores a dictionary, or sets `*out` to a batch. Returns false if its memory hasn't arrived.
-bool Reader::Impl::deliver(const dissociated::Receiver::Item& item, std::optional<array::RecordBatch>* out) {
-  switch (item.message_kind) {
-    case ipc::MessageKind::kRecordBatch: {
-      if (!receive_batch(item, schema, out)) return false;
-      if (!options.all_columns) *out = array::select_columns(**out, delivered_schema, selected);
-      return true;
+// Appends the body in `current` to those that wait for their turn. With `unread`, begins to read it.
+void Reader::Impl::enqueue(const dissociated::Receiver::Item& item, std::shared_ptr<BatchLease> unread) {
+  QueuedBody body;
+  static_cast<BatchBody&>(body) = std::exchange(current, {});
+  if (options.on_batch) {
+    body.metadata.assign(item.metadata.begin(), item.metadata.end());
+    if (item.body_type == dissociated::BodyType::kRemote) {
+      body.addresses.assign(item.body.begin(), item.body.end());
+      body.remote = remote;
     }
-    case ipc::MessageKind::kDictionaryBatch: {
-      const std::int64_t id = item.message->dictionary_id();
-      const auto values = schema->find_dictionary(id);
-      if (!values) {
-        throw InvalidDataError("the stream \"" + name + "\" sends a dictionary with the id " + std::to_string(id) +
-                               ", which no field of its schema uses");
-      }
-      std::optional<array::RecordBatch> batch;
-      if (!receive_batch(item, values, &batch)) return false;
-      dictionaries.put(id, *std::move(batch), header.is_delta);
-      return true;
-    }
-    default:
-      throw UnsupportedTypeError("the stream \"" + name +
-                                 "\" sends a message that is neither a record batch nor a dictionary");
   }
+  if (unread) {
+    body.lease = std::move(unread);
+    plan_reads(&body);
+  }
+  queued_bytes += body.bytes;
+  queued.push_back(std::move(body));
+  if (queued.size() == 1 || queued[queued.size() - 2].parts.empty()) begin_reads(&queued.back());
+}
+
+// Plans the reads of the selected columns, of whole dictionaries, into memory of ours.
+void Reader::Impl::plan_reads(QueuedBody* body) {
+  std::vector<std::size_t> wanted;  // by index in `remote`
+  if (options.all_columns || body->kind == ipc::MessageKind::kDictionaryBatch) {
+    for (std::size_t i = 0; i < remote.size(); ++i) wanted.push_back(i);
+  } else {
+    body->header = ipc::select(body->header, *body->schema, selected, &wanted);
+    body->schema = delivered_schema;
+    body->selected = true;
+    body->views.assign(wanted.size(), {});
+  }
+  for (const std::size_t i : wanted) body->bytes += align_up(remote[i].length, kBufferAlignment);
+  if (body->bytes == 0) return;
+  if (!read_memory) {
+    read_memory = options.arena ? std::make_shared<ArenaMemory>(options.arena) : transport::make_body_pool();
+  }
+  const std::shared_ptr<std::byte> memory = read_memory->allocate(body->bytes);
+  std::uint64_t at = 0;
+  for (std::size_t k = 0; k < wanted.size(); ++k) {
+    const dissociated::RemoteBuffer& buffer = remote[wanted[k]];
+    if (buffer.length == 0) continue;
+    std::byte* const to = memory.get() + at;
+    body->views[k] = {to, static_cast<std::int64_t>(buffer.length)};
+    at += align_up(buffer.length, kBufferAlignment);
+    // Buffers that lie one after the other, here and there, are read together, with the padding between them.
+    transport::ReadPart* const last = body->parts.empty() ? nullptr : &body->parts.back();
+    const auto gap = last != nullptr ? static_cast<std::uint64_t>(to - last->to) : 0;
+    if (last != nullptr && gap < last->length + kBufferAlignment && buffer.address == last->address + gap &&
+        body->lease->in_one_region(last->address, gap + buffer.length)) {
+      last->length = gap + buffer.length;
+    } else {
+      body->parts.push_back({buffer.address, buffer.length, to});
+    }
+  }
+  body->owner = memory;
 }
 
 // Called while messages arrive that are no batch: checks the clock and calls the hook without sleeping. Throws the
@@ -342,11 +480,26 @@ bool Reader::Impl::advance(bool waiting, std::optional<array::RecordBatch>* batc
   const std::int64_t deadline = may_wait ? deadline_ns(options.timeout_ms) : 0;
   const dissociated::Receiver::Item* item = nullptr;
   try {
-    while (true) {
-      item = nullptr;
-      item = may_wait ? wait(deadline) : look();
-      if (item == nullptr) return false;
+    for (bool woken = false;;) {
+      if (!queued.empty() && deliver_queued(batch)) [[unlikely]] {
+        if (*batch) return true;
+        if (may_wait) check_deadline(deadline);
+        continue;
+      }
+      item = next_item();
+      if (item == nullptr) {
+        if (!may_wait) return false;
+        if (woken) check_deadline(deadline);  // the parts of a long message also end the wait
+        sleep(deadline);
+        woken = true;
+        continue;
+      }
+      if (item->kind == dissociated::Receiver::Item::Kind::kEnd && !queued.empty()) {
+        ended = std::exchange(item, nullptr);
+        continue;
+      }
       if (item->kind != dissociated::Receiver::Item::Kind::kMessage) {
+        queued.clear();
         finish(*item);
         return true;
       }
@@ -375,6 +528,7 @@ bool Reader::Impl::advance(bool waiting, std::optional<array::RecordBatch>* batc
 // is released.
 void Reader::Impl::drop() noexcept {
   over = true;
+  queued.clear();
   if (connection) connection->cancel();
   if (data_connection) data_connection->cancel();
   connection.reset();
@@ -397,15 +551,15 @@ bool Reader::prepare_sleep() {
     // A region makes the descriptor readable even without prepare_sleep(). And prepare_sleep() would refuse to sleep
     // because of messages that have already arrived.
     if (impl_->waits_for_region()) return true;
-    return impl_->due_from().transport().prepare_sleep();
+    return impl_->watched().transport().prepare_sleep();
   } catch (const ConnectionError&) {
     return false;  // try_next() throws it
   }
 }
 void Reader::awake() {
-  if (!impl_->over) impl_->watched().wake();
+  if (!impl_->over) impl_->watched().transport().wake();
 }
-int Reader::descriptor() const { return impl_->over ? -1 : impl_->watched().descriptor(); }
+int Reader::descriptor() const { return impl_->over ? -1 : impl_->watched().transport().descriptor(); }
 void Reader::set_interrupt_hook(transport::InterruptHook hook) { impl_->interrupted = std::move(hook); }
 void Reader::close() {
   if (!impl_->over) impl_->failure = std::make_exception_ptr(ClosedError("this Reader was closed"));

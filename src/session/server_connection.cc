@@ -8,6 +8,7 @@
 #include "core/release.h"
 #include "core/text.h"
 #include "crossdock/core/error.h"
+#include "device/region_address.h"
 #include "session/remote_error.h"
 #include "session/say.h"
 
@@ -50,6 +51,7 @@ ServerConnection::ServerConnection(std::unique_ptr<transport::Connection> connec
                                     .cancel = connection_->agreement().cancel})) {
   stats_.pid = connection_->agreement().peer_pid;
   stats_.peer = connection_->agreement().peer;
+  stats_.carrier = connection_->agreement().carrier;
 }
 
 ServerConnection::~ServerConnection() {
@@ -110,6 +112,8 @@ void ServerConnection::start(std::string_view ticket) {
     check_leases();
     const auto counted = std::make_shared<const CountedStream>(consumer_);
     std::unique_ptr<ServerStream> source = open_(ticket, *connection_, counted);
+    stats_.way = source->way().way;
+    stats_.why = source->way().why;
     while (streams_.contains(next_stream_id_)) ++next_stream_id_;
     const std::uint32_t id = next_stream_id_++;
     under_way_ = &streams_.emplace(id, Stream{id, counted, std::move(source)}).first->second;
@@ -196,7 +200,7 @@ void ServerConnection::release_number(std::int32_t number) {
   if (--known.streams > 0) return;
   const auto gone = static_cast<std::uint16_t>(number);
   regions_.remove(gone);
-  if (std::exchange(known.announced, false)) retired_.push_back(gone);
+  if (std::exchange(known.announced, std::nullopt)) retired_.push_back(gone);
 }
 
 // Releases the numbers of regions that the stream has dropped before its end.
@@ -314,11 +318,10 @@ bool ServerConnection::announce_regions() {
     if (index >= stream.numbers.size()) stream.numbers.resize(index + 1, kNoNumber);
     if (stream.numbers[index] == kNoNumber) stream.numbers[index] = number_of(stream.source->region(index));
     const auto number = static_cast<std::uint16_t>(stream.numbers[index]);
-    if (!numbers_[number].announced) {
-      if (!connection_->announce(number, *stream.source->region(index))) return false;
-      numbers_[number].announced = true;
-    }
-    buffer.address = device::make_address(number, device::address_offset(buffer.address));
+    std::optional<std::uint64_t>& base = numbers_[number].announced;
+    if (!base) base = connection_->announce(number, stream.source->region(index));
+    if (!base) return false;
+    buffer.address = *base + device::address_offset(buffer.address);
   }
   return true;
 }
@@ -326,7 +329,7 @@ bool ServerConnection::announce_regions() {
 // Returns the number of a region, for one more stream that uses it.
 std::int32_t ServerConnection::number_of(const std::shared_ptr<const device::Region>& region) {
   bool is_new = false;
-  const std::uint16_t number = regions_.number_of(region, &is_new);
+  const std::uint16_t number = regions_.of(region, &is_new);
   if (number >= numbers_.size()) numbers_.resize(std::size_t{number} + 1);
   ++numbers_[number].streams;
   return number;
@@ -419,7 +422,7 @@ void ServerConnection::cancel_stream() {
 // A consumer that has received every message and still frees nothing keeps the whole stream, so waiting for it is
 // useless. The rest of the stream is sent by value, into the consumer's own memory.
 void ServerConnection::watch_starvation(std::int64_t now_ms) {
-  if (options_.lease_patience_ms < 0) return;
+  if (options_.lease_patience_ms < 0 || !connection_->agreement().ways.has(transport::Way::kMessage)) return;
   if (connection_->in_flight() > 0) {  // it may still free messages that it hasn't received yet: check again
     starved_since_ms_ = 0;
     deadline_ms_ = now_ms + std::max(options_.lease_patience_ms, 1);

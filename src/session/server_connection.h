@@ -3,13 +3,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
 #include "crossdock/session/server.h"
-#include "device/region_table.h"
 #include "dissociated/sender.h"
 #include "session/consumer.h"
+#include "session/region_numbers.h"
 #include "session/server_stream.h"
 #include "session/turn_budget.h"
 #include "transport/transport.h"
@@ -56,8 +57,8 @@ class ServerConnection {
   };
   /// A region of this connection.
   struct Number {
-    std::uint32_t streams = 0;  // number of streams that use it
-    bool announced = false;
+    std::uint32_t streams = 0;                 // number of streams that use it
+    std::optional<std::uint64_t> announced{};  // the address of its first byte, once it was announced
   };
   static constexpr std::int32_t kNoNumber = -1;
 
@@ -94,7 +95,7 @@ class ServerConnection {
   const std::shared_ptr<Consumer> consumer_;
   Open open_;
   std::shared_ptr<dissociated::Sender> sender_;
-  device::RegionTable regions_;
+  RegionNumbers regions_;
   std::vector<Number> numbers_;                        // by number
   std::unordered_map<std::uint32_t, Stream> streams_;  // by id: the one under way, and those with outstanding leases
   Stream* under_way_ = nullptr;

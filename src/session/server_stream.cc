@@ -3,7 +3,7 @@
 #include <array>
 
 #include "crossdock/core/error.h"
-#include "device/region_table.h"
+#include "device/region_address.h"
 
 namespace crossdock::session {
 namespace {
@@ -24,10 +24,11 @@ void pack(ByteSpan buffer, std::vector<ByteSpan>* parts) {
   if (over != 0) parts->push_back(ByteSpan(kZeros).first(kZeros.size() - over));
 }
 
-TableStream::TableStream(std::shared_ptr<const PublishedTable> table, bool by_value)
-    : table_(std::move(table)),
+TableStream::TableStream(std::shared_ptr<const PublishedTable> table, const WayAnswer& way)
+    : ServerStream(way),
+      table_(std::move(table)),
       reading_(count_reader(table_)),
-      readable_(by_value ? &table_->readable_regions() : nullptr) {
+      readable_(way.way == transport::Way::kMessage ? &table_->readable_regions() : nullptr) {
   for (const auto& region : table_->regions) {
     if (region->kind() == device::RegionKind::kFile) file_ = region.get();
   }

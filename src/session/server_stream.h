@@ -10,6 +10,7 @@
 #include "device/region.h"
 #include "dissociated/wire.h"
 #include "session/published_table.h"
+#include "session/way.h"
 
 namespace crossdock::session {
 
@@ -34,7 +35,12 @@ void pack(ByteSpan buffer, std::vector<ByteSpan>* parts);
 /// The messages for one consumer. Used by the server's I/O thread, which never waits for it.
 class ServerStream {
  public:
+  explicit ServerStream(const WayAnswer& way) noexcept : way_(way) {}
   virtual ~ServerStream() = default;
+  ServerStream(const ServerStream&) = delete;
+  ServerStream& operator=(const ServerStream&) = delete;
+  /// How its bodies go, except those that Outgoing::by_value says go as messages.
+  const WayAnswer& way() const noexcept { return way_; }
 
   enum class State : std::uint8_t {
     kReady,    ///< *out is filled; it stays the same message until pop().
@@ -60,12 +66,15 @@ class ServerStream {
   /// Appends the indices of regions that were dropped. From the next message that peek() returns, these indices name no
   /// region, or a different one.
   virtual void take_dropped(std::vector<std::uint32_t>*) {}
+
+ private:
+  const WayAnswer way_;
 };
 
 /// Sends a published table to one consumer, at this consumer's speed.
 class TableStream final : public ServerStream {
  public:
-  TableStream(std::shared_ptr<const PublishedTable> table, bool by_value);
+  TableStream(std::shared_ptr<const PublishedTable> table, const WayAnswer& way);
 
   State peek(Outgoing* out) override;
   void pop() override { ++next_; }

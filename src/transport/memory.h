@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -14,7 +15,12 @@ struct MemoryOptions {
   std::size_t queue_messages = 1024;        ///< For each direction; send() returns false beyond. At least 1.
   std::uint64_t max_message = 64ull << 20;  ///< In bytes, head and tail together.
   std::uint64_t max_body = 64ull << 30;     ///< In bytes, of a body by value.
-  bool shares_memory = true;                ///< False: bodies are sent by value, as between machines.
+  Ways ways = Way::kMap | Way::kMessage;    ///< That it has. Without kMap, regions are read or bodies sent by value.
+  /// How the n-th read of a connection goes, counted from 0: after how many calls of receive() or done() it ends. So
+  /// reads can end in any order. A negative number ~n: it fails then, as if the peer had gone. None: it ends at the
+  /// next call.
+  std::function<int(std::uint64_t n)> reads{};
+  std::size_t max_reads = 1024;  ///< Under way at once; read() returns null beyond.
 };
 
 /// Makes the in-process implementation of a connection: two ends joined by queues, for tests and simulation. It follows

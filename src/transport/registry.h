@@ -17,14 +17,15 @@ class Transport {
  public:
   virtual ~Transport() = default;
   virtual std::string_view scheme() const noexcept = 0;
-  /// Whether its listeners accept clients of other users, with whom memory is then shared. False where bodies are sent
-  /// by value.
+  /// The ways that its connections may have.
+  virtual Ways ways() const noexcept = 0;
+  /// Whether its listeners accept clients of other users, who then map memory of the server.
   virtual bool shares_with_others() const noexcept = 0;
   /// Listens at `address`: the address of the URI, percent-decoded, without scheme and query. If it is empty, the
   /// transport chooses one. Throws the errors of the transport's own listen function.
   virtual std::unique_ptr<Listener> listen(const std::string& address, std::uint64_t want_data, std::uint64_t free_data,
                                            LogCallback log) const = 0;
-  virtual std::unique_ptr<Connection> connect(const std::string& address, ChannelRole role, int timeout_ms,
+  virtual std::unique_ptr<Connection> connect(const std::string& address, const ConnectOptions& wishes, int timeout_ms,
                                               const InterruptHook& interrupted) const = 0;
 };
 

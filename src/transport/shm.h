@@ -26,7 +26,7 @@ std::unique_ptr<Listener> shm_listen(const std::string& address, std::uint64_t w
 /// user), HandshakeError (not a server of this protocol, or another version; the text names both versions),
 /// TimeoutError, InterruptedError.
 std::unique_ptr<Connection> shm_connect(const std::string& address, const ShmOptions& options, int timeout_ms,
-                                        const InterruptHook& interrupted, ChannelRole role = ChannelRole::kBoth);
+                                        const InterruptHook& interrupted, const ConnectOptions& wishes = {});
 
 /// Returns the names at which servers of this user listen, sorted. Names of killed servers are among them until another
 /// server takes them over; only connecting tells. Throws PermissionError if the folder of names isn't private to this

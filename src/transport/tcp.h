@@ -22,7 +22,7 @@ std::unique_ptr<Listener> tcp_listen(const std::string& address, std::uint64_t w
 /// (no server there), PermissionError (the token), HandshakeError (not a server of this protocol, or another version;
 /// the text names both versions), TimeoutError, InterruptedError.
 std::unique_ptr<Connection> tcp_connect(const std::string& address, const TcpOptions& options, int timeout_ms,
-                                        const InterruptHook& interrupted, ChannelRole role = ChannelRole::kBoth);
+                                        const InterruptHook& interrupted, const ConnectOptions& wishes = {});
 
 /// Makes a transport from tcp_listen() and tcp_connect(), for a registry. Throws InvalidArgumentError for options that
 /// can't work.

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "core/bytes.h"
 #include "core/channel_role.h"
@@ -23,11 +24,57 @@ struct Agreement {
   bool error_messages = false;            ///< Both ends know message type 255.
   bool counted_leases = false;            ///< The client frees each address as often as it was sent.
   bool cancel = false;                    ///< Both ends know an End of Stream that is sent by the client.
+  Ways ways = Way::kMessage;              ///< The ways that both ends know and want.
+  bool one_sided = false;                 ///< Way::kRead costs the peer's processor nothing.
+  bool wants_parts = false;               ///< The client wants some columns only, see ConnectOptions.
   bool checksums = false;  ///< Bytes changed on the way end the connection and are never delivered as data.
   bool same_user = true;   ///< The peer is a process of our own user on this machine. False for every other machine.
   std::uint32_t peer_pid = 0;  ///< 0: on another machine, or unknown.
   std::uint32_t peer_uid = 0;
   std::string peer;  ///< The peer in readable form: "a client of shm:/run/x.sock (process 12)", "tcp://10.0.0.7:55112".
+  std::string carrier{};  ///< What moves the bytes, in readable form: "shm", "tcp".
+};
+
+/// Returns "map", "read" or "message".
+std::string_view way_name(Way way) noexcept;
+/// Returns the names of a set, as in "map, message".
+std::string to_text(Ways ways);
+
+/// What a client asks for when it connects.
+struct ConnectOptions {
+  ChannelRole role = ChannelRole::kBoth;
+  Ways ways = Way::kMap | Way::kRead | Way::kMessage;  ///< The ways that it accepts.
+  /// It wants some columns of each batch only: reads of these cost less than a message with all.
+  bool wants_parts = false;
+};
+
+/// Memory of the peer that bodies sent by address name, as it was announced. Immutable.
+struct PeerRegion {
+  std::uint64_t base = 0;  ///< The peer's address of its first byte: an address minus this is an offset.
+  std::uint64_t size = 0;  ///< In bytes.
+  /// Way::kMap: the memory itself. Null: it must be read.
+  std::shared_ptr<const device::Region> mapped{};
+  /// Whether `length` bytes at the peer's `address` are inside.
+  bool contains(std::uint64_t address, std::uint64_t length) const noexcept {
+    return address >= base && address - base <= size && length <= size - (address - base);
+  }
+};
+
+/// A part of a body: bytes of one PeerRegion, and where they go.
+struct ReadPart {
+  std::uint64_t address = 0;
+  std::uint64_t length = 0;
+  std::byte* to = nullptr;
+};
+
+/// Reads that were begun together. Used by the receiving half. Destroying it forgets the reads, but they may still
+/// write to their memory, which Connection::read() keeps as long.
+class Reading {
+ public:
+  virtual ~Reading() = default;
+  /// Returns true once all bytes are there. Makes progress, as receive() does. Throws the error that ended the reads:
+  /// ConnectionError (the peer is gone), ProtocolError (the peer refused them).
+  virtual bool done() = 0;
 };
 
 /// A message that was received. `bytes` is a private copy, 8-aligned. Without an owner, the bytes belong to the
@@ -70,14 +117,18 @@ class Connection {
   /// Returns whether fewer than `window` messages are in flight. False has the same effect as a send() that found no
   /// room: after prepare_sleep() the peer rings once it has received something.
   virtual bool below_window(std::size_t window) = 0;
-  /// Passes a region to the peer under a number, before the first message that names this number. Returns false if
-  /// there is no room. Throws std::logic_error unless shares_memory().
-  virtual bool announce(std::uint16_t number, const device::Region& region) = 0;
+  /// Returns those of agreement().ways by which bodies in this region can reach this peer. Bounded work.
+  virtual Ways ways_of(const device::Region& region) const = 0;
+  /// Makes a region known to the peer under a number, before the first message that names an address in it. Returns the
+  /// address by which the peer knows its first byte; bodies name it plus an offset. Keeps what it needs of the region
+  /// until retire(). Returns nothing if there is no room. Throws std::logic_error unless agreement().ways has kMap or
+  /// kRead, ResourceError if the system can't pass or register it.
+  virtual std::optional<std::uint64_t> announce(std::uint16_t number,
+                                                const std::shared_ptr<const device::Region>& region) = 0;
   /// Withdraws a region's number. From the next message on, the number names no region, and may be announced anew at
   /// once; messages sent earlier still find the old region under it. The peer unmaps the region when its last batch is
   /// dropped. Returns false if there is no room: the peer wasn't told, so don't reuse the number yet.
   virtual bool retire(std::uint16_t number) = 0;
-  virtual bool shares_memory() const noexcept = 0;
   /// Sends more of the messages that send() accepted but couldn't place whole yet, a bounded number of bytes. Returns
   /// true if nothing is left to send. Either half may call it; receive(), in_flight() and prepare_sleep() call it too.
   /// Destroying a connection drops whatever is left. Throws the errors of send().
@@ -93,14 +144,18 @@ class Connection {
   /// Sets the memory for bodies that the peer sends by send_body(), from the next body on; null: a pool that belongs to
   /// the connection.
   virtual void receive_into(std::shared_ptr<BodyMemory> memory) = 0;
-  /// Returns the region that the peer announced under this number. Waits up to `timeout_ms` for an announcement that
-  /// arrives after the message. Throws ProtocolError if none arrived, and InterruptedError, after which it may be
-  /// called again.
-  virtual std::shared_ptr<const device::Region> region(std::uint16_t number, int timeout_ms,
-                                                       const InterruptHook& interrupted = nullptr) = 0;
-
-  /// Returns whether region() can answer without waiting, with a region or with an error. Bounded work.
-  virtual bool knows_region(std::uint16_t number) = 0;
+  /// Returns the announced region that this address is in. Waits up to `timeout_ms` for an announcement that arrives
+  /// after the message. Throws ProtocolError if none arrived, and InterruptedError, after which it may be called again.
+  /// The address may be past the region's end: check PeerRegion::contains().
+  virtual std::shared_ptr<const PeerRegion> peer_region(std::uint64_t address, int timeout_ms,
+                                                        const InterruptHook& interrupted = nullptr) = 0;
+  /// Returns whether peer_region() can answer without waiting, with a region or with an error. Bounded work.
+  virtual bool knows_region(std::uint64_t address) = 0;
+  /// Begins to read bytes of announced regions. `keep` keeps the memory that the parts are read to; it is dropped when
+  /// nothing is written there any more, on the thread that receives or that closes the connection. A Reading that is
+  /// done counts as something to receive. Returns null if too much is under way: try again later. Throws
+  /// ConnectionError; std::logic_error unless agreement().ways has kRead.
+  virtual std::unique_ptr<Reading> read(std::span<const ReadPart> parts, std::shared_ptr<const void> keep) = 0;
   /// Called between streams: releases the connection's own references to regions, so that each region is unmapped when
   /// its last other owner is dropped. Only has an effect if the peer is known to take back regions that no stream under
   /// way and no lease names.

@@ -97,15 +97,16 @@ def test_two_connections(uri):
         each()
 
 
-@pytest.mark.parametrize("bodies", ["shared", "by-value"])
-@pytest.mark.parametrize("mode", ["table", "live"])
-def test_in_process(tmp_path, mode, bodies):
+@pytest.mark.parametrize(
+    ("mode", "way"), [("table", "map"), ("table", "read"), ("table", "message"), ("live", "map"), ("live", "message")]
+)
+def test_in_process(tmp_path, mode, way):
     """Over memory:, which is for C++ alone: a program takes files through it."""
     program = Path(os.environ.get("CROSSDOCK_BUILD_DIR", ROOT / "build" / "dev")) / "tests/interop/through_memory"
     if not program.exists():
         pytest.skip(f"needs {program.name}, which ./dev build makes")
     from_, to = tmp_path / "from.arrows", tmp_path / "to.arrows"
-    command = [program, from_, to, mode, bodies]
+    command = [program, from_, to, mode, way]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as child:
 
         @settings(few, max_examples=max(1, EXAMPLES // 10))

@@ -29,17 +29,24 @@ void take_through(session::Server& server, session::Client& client, const std::s
 
 int main(int argc, char** argv) {
   if (argc != 5) {
-    std::cerr << "usage: through_memory FROM TO table|live shared|by-value\n";
+    std::cerr << "usage: through_memory FROM TO table|live map|read|message\n";
     return 2;
   }
   auto transports = std::make_shared<transport::TransportRegistry>();
-  transports->add(transport::make_memory_transport({.shares_memory = std::string_view(argv[4]) == "shared"}));
+  const std::string_view way = argv[4];
+  transport::MemoryOptions options;
+  options.ways = way == "map"    ? transport::Way::kMap | transport::Way::kMessage
+                 : way == "read" ? transport::Way::kRead | transport::Way::kMessage
+                                 : transport::Way::kMessage;
+  options.reads = [](std::uint64_t n) { return static_cast<int>(n * 7 % 5); };  // out of order
+  transports->add(transport::make_memory_transport(options));
   session::ServerOptions served;
   served.uris = {"memory:"};
   served.transports = transports;
   session::Server server(served);
   session::ClientOptions connected;
   connected.transports = transports;
+  if (way == "read") connected.way = transport::Way::kRead;
   session::Client client(server.uri(), connected);
   for (std::string line; std::getline(std::cin, line);) {
     try {

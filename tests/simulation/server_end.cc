@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "crossdock/core/error.h"
-#include "device/region_table.h"
+#include "device/region_address.h"
 #include "failure.h"
 
 namespace crossdock::simulation {

@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "device/region_table.h"
+#include "device/region_address.h"
 
 namespace crossdock::simulation {
 namespace {

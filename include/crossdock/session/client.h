@@ -17,6 +17,9 @@
 namespace crossdock::session {
 
 struct ClientOptions {
+  /// Forces how bodies of batches arrive. Absent: the best way that both ends have. get() throws UnsupportedError if a
+  /// stream can't be sent so.
+  std::optional<transport::Way> way{};
   int timeout_ms = 10000;  ///< For connecting and for each answer that list() and get() wait for; negative: forever.
   std::shared_ptr<const transport::TransportRegistry> transports;  ///< Null: make_transports().
 };
@@ -54,6 +57,9 @@ struct GetOptions {
   bool all_columns = true;           ///< False: keeps exactly `columns`, even if it is empty.
   transport::WaitMode wait = transport::WaitMode::kAuto;
   int timeout_ms = -1;  ///< Limit of the wait for each batch; negative: no limit.
+  /// Bytes of bodies that may be read from the server's memory ahead of the consumer, where bodies are read; a single
+  /// body may always be. So reads overlap with each other and with the consumer's work.
+  std::uint64_t read_ahead = 64ull << 20;
   /// How thoroughly batches are validated. Absent: in full if they come from another user or another machine.
   std::optional<array::Validation> validation;
   ipc::Limits limits{};  ///< Limits of what the stream's messages may request.

@@ -16,6 +16,36 @@ enum class WaitMode : std::uint8_t {
   kBlock,  ///< Sleeps at once; a server first polls for a few microseconds, less than falling asleep takes.
 };
 
+/// How the bodies of batches reach the other end.
+enum class Way : std::uint8_t {
+  kMap = 1,      ///< By address: the receiver has the memory itself, mapped or opened by its device's driver.
+  kRead = 2,     ///< By address: the receiver reads what it needs into its own memory.
+  kMessage = 4,  ///< By value: the bytes are sent.
+};
+/// A set of ways.
+class Ways {
+ public:
+  constexpr Ways() noexcept = default;
+  // Implicit: a way is a set of one. NOLINTNEXTLINE(google-explicit-constructor)
+  constexpr Ways(Way way) noexcept : bits_(static_cast<std::uint8_t>(way)) {}
+  /// Takes the bits of a peer's packet. Unknown bits are dropped.
+  static constexpr Ways from_bits(std::uint32_t bits) noexcept {
+    Ways ways;
+    ways.bits_ = static_cast<std::uint8_t>(bits & 7U);
+    return ways;
+  }
+  constexpr std::uint8_t bits() const noexcept { return bits_; }
+  constexpr bool has(Way way) const noexcept { return (bits_ & static_cast<std::uint8_t>(way)) != 0; }
+  constexpr bool empty() const noexcept { return bits_ == 0; }
+  friend constexpr Ways operator|(Ways a, Ways b) noexcept { return from_bits(a.bits_ | std::uint32_t{b.bits_}); }
+  friend constexpr Ways operator&(Ways a, Ways b) noexcept { return from_bits(a.bits_ & std::uint32_t{b.bits_}); }
+  bool operator==(const Ways&) const = default;
+
+ private:
+  std::uint8_t bits_ = 0;
+};
+constexpr Ways operator|(Way a, Way b) noexcept { return Ways(a) | Ways(b); }
+
 /// Called by a blocking call from time to time and after every signal, with no lock held. If it returns true, the
 /// blocking call throws InterruptedError.
 using InterruptHook = std::function<bool()>;

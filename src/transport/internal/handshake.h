@@ -46,20 +46,25 @@ struct Introduction {
   std::uint64_t max_message = 0;  ///< Limit of this end as receiver.
   std::uint64_t peer_max_message = 0;
   std::uint64_t peer_max_body = 0;
-  Agreement agreement;  ///< The peer's name, the tags and the role; the transport adds the rest.
+  Agreement agreement;  ///< The peer's name, the tags, the role and the ways; the transport adds the rest.
   bool both(std::uint64_t feature) const noexcept { return (own_features & peer_features & feature) != 0; }
 };
 
-/// Collects the facts from the first packets of both ends. `welcome` is the server's, and so one of the two.
+/// Collects the facts from the first packets of both ends. `welcome` is the server's, and so one of the two. The ways
+/// of `wishes` are those that both ends have.
 template <typename Own, typename Peer, typename Welcome>
-Introduction introduce(const Own& own, const Peer& peer, const Welcome& welcome, ChannelRole role,
+Introduction introduce(const Own& own, const Peer& peer, const Welcome& welcome, const ConnectOptions& wishes,
                        const std::string& where) {
   return {.own_features = own.features,
           .peer_features = peer.features,
           .max_message = own.max_message,
           .peer_max_message = peer.max_message,
           .peer_max_body = peer.max_body,
-          .agreement = {.want_data = welcome.want_data, .free_data = welcome.free_data, .role = role, .peer = where}};
+          .agreement = {.want_data = welcome.want_data,
+                        .free_data = welcome.free_data,
+                        .role = wishes.role,
+                        .ways = wishes.ways,
+                        .peer = where}};
 }
 
 // --- the bytes of a rejection ---

@@ -9,6 +9,8 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <exception>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -18,6 +20,7 @@
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "core/unique_fd.h"
 #include "crossdock/core/error.h"
@@ -43,7 +46,44 @@ struct Announcement {
   device::RegionKind kind;
   std::uint64_t size;
   device::FileStamp stamp;
-  std::shared_ptr<const device::Region> mapped;
+  std::shared_ptr<const device::Region> memory;
+  std::shared_ptr<const PeerRegion> known;
+};
+
+// Unlike those of shm, so that nobody comes to rely on shm's.
+constexpr int kBaseShift = 44;
+constexpr std::uint64_t base_of(std::uint16_t number) noexcept { return (std::uint64_t{number} + 1) << kBaseShift; }
+/// Returns the number of the region that the address is in; nothing if there can be none.
+std::optional<std::uint16_t> number_at(std::uint64_t address) noexcept {
+  const std::uint64_t number = (address >> kBaseShift) - 1;
+  if (number > std::numeric_limits<std::uint16_t>::max()) return std::nullopt;
+  return static_cast<std::uint16_t>(number);
+}
+
+class MemoryConnection;
+
+/// What a Reading and its connection share.
+struct ReadState {
+  MemoryConnection* connection;  // null once the reads have ended
+  std::exception_ptr failure;
+};
+
+class MemoryReading final : public Reading {
+ public:
+  explicit MemoryReading(std::shared_ptr<const ReadState> state) noexcept : state_(std::move(state)) {}
+  bool done() override;
+
+ private:
+  const std::shared_ptr<const ReadState> state_;
+};
+
+/// A group of reads under way.
+struct PendingRead {
+  std::vector<ReadPart> parts;
+  std::shared_ptr<const void> keep;
+  std::shared_ptr<ReadState> state;
+  int calls = 0;  // until it ends
+  bool fails = false;
 };
 
 struct End {
@@ -82,12 +122,13 @@ class MemoryConnection final : public Connection {
  public:
   MemoryConnection(const Agreement& agreement, const MemoryOptions& options, std::shared_ptr<MemoryLink> link,
                    std::size_t end)
-      : agreement_(agreement),
+      : agreement_(with_ways(agreement, options.ways)),
         options_(options),
         link_(std::move(link)),
         self_(link_->ends[end]),
         other_(link_->ends[1 - end]) {}
   ~MemoryConnection() override {
+    for (PendingRead& read : reads_) end(&read, "memory: this end was destroyed in the middle of a read");
     {
       const std::lock_guard lock(link_->mutex);
       self_.gone = true;
@@ -133,11 +174,15 @@ class MemoryConnection final : public Connection {
     return below;
   }
 
-  bool announce(std::uint16_t number, const device::Region& region) override {
-    if (!options_.shares_memory) throw std::logic_error("memory: this connection was made to share no memory");
-    UniqueFd fd(::fcntl(region.descriptor(), F_DUPFD_CLOEXEC, 0));
+  Ways ways_of(const device::Region&) const override { return agreement_.ways; }
+  std::optional<std::uint64_t> announce(std::uint16_t number,
+                                        const std::shared_ptr<const device::Region>& region) override {
+    if ((agreement_.ways & (Way::kMap | Way::kRead)).empty()) {
+      throw std::logic_error("memory: this connection was made to share no memory");
+    }
+    UniqueFd fd(::fcntl(region->descriptor(), F_DUPFD_CLOEXEC, 0));
     if (!fd) throw_errno(errno, "memory: duplicating the descriptor of region " + std::to_string(number));
-    Announcement announcement{std::move(fd), region.kind(), region.size(), region.stamp(), nullptr};
+    Announcement announcement{std::move(fd), region->kind(), region->size(), region->stamp(), nullptr, nullptr};
     {
       const std::lock_guard lock(link_->mutex);
       throw_if_other_gone();
@@ -148,10 +193,10 @@ class MemoryConnection final : public Connection {
       other_.ring();  // asleep or not: the descriptor becomes readable when a region was sent
     }
     link_->announced.notify_all();
-    return true;
+    return base_of(number);
   }
   bool retire(std::uint16_t number) override {
-    std::shared_ptr<const device::Region> unmapped_without_the_lock;
+    Announcement dropped_without_the_lock{};
     const std::lock_guard lock(link_->mutex);
     throw_if_other_gone();
     const auto found = self_.regions.find(number);
@@ -159,13 +204,13 @@ class MemoryConnection final : public Connection {
       throw std::logic_error("memory: region number " + std::to_string(number) +
                              " is retired, but was never announced");
     }
-    unmapped_without_the_lock = std::move(found->second.mapped);
+    dropped_without_the_lock = std::move(found->second);
     self_.regions.erase(found);
     return true;
   }
-  bool shares_memory() const noexcept override { return options_.shares_memory; }
 
   std::optional<Incoming> receive() override {
+    end_reads();
     std::optional<Message> message = pop();
     if (!message) return std::nullopt;
     if (message->body) {
@@ -181,9 +226,12 @@ class MemoryConnection final : public Connection {
   }
   void receive_into(std::shared_ptr<BodyMemory> memory) override { body_memory_ = std::move(memory); }
 
-  std::shared_ptr<const device::Region> region(std::uint16_t number, int timeout_ms,
-                                               const InterruptHook& interrupted) override {
+  std::shared_ptr<const PeerRegion> peer_region(std::uint64_t address, int timeout_ms,
+                                                const InterruptHook& interrupted) override {
     using Clock = std::chrono::steady_clock;
+    const std::optional<std::uint16_t> asked = number_at(address);
+    if (!asked) throw ProtocolError("memory: the address " + std::to_string(address) + " is in no region");
+    const std::uint16_t number = *asked;
     const auto deadline = Clock::now() + std::chrono::milliseconds(std::max(timeout_ms, 0));
     std::unique_lock lock(link_->mutex);
     const auto there = [&] { return other_.regions.contains(number); };
@@ -204,25 +252,34 @@ class MemoryConnection final : public Connection {
                           (other_.gone ? "did not announce before it disconnected"
                                        : "did not announce within " + std::to_string(timeout_ms) + " ms"));
     }
-    Announcement& announcement = other_.regions.at(number);
-    if (!announcement.mapped) {
-      announcement.mapped = device::Region::adopt(std::move(announcement.fd), announcement.kind, announcement.size,
-                                                  announcement.stamp, "memory: region " + std::to_string(number));
-    }
-    return announcement.mapped;
+    return known(number, &other_.regions.at(number));
   }
-  bool knows_region(std::uint16_t number) override {
+  bool knows_region(std::uint64_t address) override {
+    const std::optional<std::uint16_t> number = number_at(address);
     const std::lock_guard lock(link_->mutex);
-    return other_.regions.contains(number) || other_.gone;
+    return !number || other_.regions.contains(*number) || other_.gone;
+  }
+  std::unique_ptr<Reading> read(std::span<const ReadPart> parts, std::shared_ptr<const void> keep) override {
+    if (!agreement_.ways.has(Way::kRead)) throw std::logic_error("memory: this connection was made without reads");
+    {
+      const std::lock_guard lock(link_->mutex);
+      throw_if_other_gone();
+    }
+    if (reads_.size() >= options_.max_reads) return nullptr;
+    const int calls = options_.reads ? options_.reads(n_reads_) : 0;
+    ++n_reads_;
+    auto state = std::make_shared<ReadState>(ReadState{this, nullptr});
+    reads_.push_back({{parts.begin(), parts.end()}, std::move(keep), state, calls < 0 ? ~calls : calls, calls < 0});
+    return std::make_unique<MemoryReading>(std::move(state));
   }
 
   bool readable() const override {
     const std::lock_guard lock(link_->mutex);
-    return has_news();
+    return !reads_.empty() || has_news();
   }
   bool prepare_sleep() override {
     const std::lock_guard lock(link_->mutex);
-    self_.asleep = !has_news();
+    self_.asleep = reads_.empty() && !has_news();  // calls of receive() are what ends reads
     return self_.asleep;
   }
   void wake() override {
@@ -235,7 +292,39 @@ class MemoryConnection final : public Connection {
   }
   int descriptor() const noexcept override { return self_.doorbell.get(); }
 
+  /// Makes progress with the reads: ends those whose turn it is.
+  void end_reads() {
+    for (auto read = reads_.begin(); read != reads_.end();) {
+      bool gone = false;
+      {
+        const std::lock_guard lock(link_->mutex);
+        gone = other_.gone;
+      }
+      if (!gone && read->calls-- > 0) {
+        ++read;
+        continue;
+      }
+      const char* failure = nullptr;
+      if (gone) failure = "memory: the other end was destroyed in the middle of a read";
+      if (read->fails) failure = "memory: a read failed, as MemoryOptions::reads wants it";
+      try {
+        for (const ReadPart& part : read->parts) {
+          if (failure == nullptr) copy(part);
+        }
+      } catch (const ProtocolError&) {
+        read->state->failure = std::current_exception();
+      }
+      end(&*read, failure);
+      read = reads_.erase(read);
+    }
+  }
+
  private:
+  static Agreement with_ways(Agreement agreement, Ways ways) {
+    agreement.ways = ways;
+    agreement.carrier = "memory";
+    return agreement;
+  }
   void check_size(ByteSpan head, ByteSpan tail) const {
     if (head.size() > options_.max_message || tail.size() > options_.max_message - head.size()) {
       throw InvalidArgumentError("memory: a message of " + std::to_string(head.size() + tail.size()) +
@@ -285,7 +374,35 @@ class MemoryConnection final : public Connection {
     return message;
   }
 
+  static void end(PendingRead* read, const char* failure) {
+    read->state->connection = nullptr;
+    if (failure != nullptr) read->state->failure = std::make_exception_ptr(ConnectionError(failure));
+  }
+  void copy(const ReadPart& part) {
+    std::shared_ptr<const device::Region> memory;
+    {
+      const std::lock_guard lock(link_->mutex);
+      const std::optional<std::uint16_t> number = number_at(part.address);
+      const auto found = number ? other_.regions.find(*number) : other_.regions.end();
+      if (found == other_.regions.end() || !known(*number, &found->second)->contains(part.address, part.length)) {
+        throw ProtocolError("memory: a read of " + std::to_string(part.length) + " bytes at address " +
+                            std::to_string(part.address) + " is outside every announced region");
+      }
+      memory = found->second.memory;
+    }
+    std::memcpy(part.to, memory->data() + (part.address & (base_of(0) - 1)), part.length);
+  }
+
   // With the mutex held:
+  std::shared_ptr<const PeerRegion> known(std::uint16_t number, Announcement* announcement) const {
+    if (!announcement->known) {
+      announcement->memory = device::Region::adopt(std::move(announcement->fd), announcement->kind, announcement->size,
+                                                   announcement->stamp, "memory: region " + std::to_string(number));
+      announcement->known = std::make_shared<const PeerRegion>(PeerRegion{
+          base_of(number), announcement->size, agreement_.ways.has(Way::kMap) ? announcement->memory : nullptr});
+    }
+    return announcement->known;
+  }
   void throw_if_other_gone() const {
     if (other_.gone) {
       throw ConnectionError(
@@ -300,8 +417,16 @@ class MemoryConnection final : public Connection {
   End& self_;
   End& other_;
   std::shared_ptr<BodyMemory> body_memory_;
-  Message current_;  // the message that the last receive() returned
+  Message current_;                 // the message that the last receive() returned
+  std::vector<PendingRead> reads_;  // in the order in which they were begun
+  std::uint64_t n_reads_ = 0;
 };
+
+bool MemoryReading::done() {
+  if (state_->connection != nullptr) state_->connection->end_reads();
+  if (state_->failure) std::rethrow_exception(state_->failure);
+  return state_->connection == nullptr;
+}
 
 }  // namespace
 

@@ -11,6 +11,7 @@
 
 #include "crossdock/core/error.h"
 #include "transport/internal/handshake.h"
+#include "transport/internal/ways.h"
 #include "transport/memory.h"
 
 namespace crossdock::transport {
@@ -74,6 +75,7 @@ class MemoryTransport final : public Transport {
  public:
   explicit MemoryTransport(const MemoryOptions& options) : options_(options), hub_(std::make_shared<Hub>()) {}
   std::string_view scheme() const noexcept override { return "memory"; }
+  Ways ways() const noexcept override { return options_.ways; }
   bool shares_with_others() const noexcept override { return false; }
 
   std::unique_ptr<Listener> listen(const std::string& address, std::uint64_t want_data, std::uint64_t free_data,
@@ -92,7 +94,7 @@ class MemoryTransport final : public Transport {
     return std::make_unique<MemoryListener>(hub_, std::move(name), std::move(queue));
   }
 
-  std::unique_ptr<Connection> connect(const std::string& address, ChannelRole role, int /*timeout_ms*/,
+  std::unique_ptr<Connection> connect(const std::string& address, const ConnectOptions& wishes, int /*timeout_ms*/,
                                       const InterruptHook& /*interrupted*/) const override {
     std::shared_ptr<ListenQueue> queue;
     {
@@ -104,12 +106,15 @@ class MemoryTransport final : public Transport {
     Agreement agreement;
     agreement.want_data = queue->want_data;
     agreement.free_data = queue->free_data;
-    agreement.role = role;
+    agreement.role = wishes.role;
+    agreement.wants_parts = wishes.wants_parts;
     agreement.error_messages = agreement.counted_leases = agreement.cancel = true;
     agreement.peer_pid = static_cast<std::uint32_t>(::getpid());
     agreement.peer_uid = static_cast<std::uint32_t>(::geteuid());
     agreement.peer = "the other end of memory:" + address + " in this process";
-    auto [server, client] = memory_pair(agreement, options_);
+    MemoryOptions options = options_;
+    options.ways = agreed_ways(wishes.ways, options_.ways, "memory:" + address);
+    auto [server, client] = memory_pair(agreement, options);
     {
       const std::lock_guard lock(queue->mutex);
       if (queue->no_place) throw ConnectionError("memory:" + address + " rejected the connection: " + kServerFull);

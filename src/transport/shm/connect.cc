@@ -14,6 +14,7 @@
 #include "handshake.h"
 #include "socket_path.h"
 #include "transport/internal/deadline.h"
+#include "transport/internal/ways.h"
 
 namespace crossdock::transport {
 
@@ -117,12 +118,13 @@ void require_rings(const Packet& answer, const std::string& where) {
 }  // namespace
 
 std::unique_ptr<Connection> shm_connect(const std::string& address, const ShmOptions& options, int timeout_ms,
-                                        const InterruptHook& interrupted, ChannelRole role) {
+                                        const InterruptHook& interrupted, const ConnectOptions& wishes) {
   check_options(options);
   if (address.empty()) throw UriError("shm: has no name or path to connect to: use the server's uri");
   const SocketPath place = read_address(address);
   if (!place.name.empty()) check_user_folder();
   const std::string& absolute = place.path;
+  const ConnectOptions agreed{.role = wishes.role, .ways = agreed_ways(wishes.ways, kWays, "shm:" + absolute)};
   const Deadline deadline("shm:" + absolute, timeout_ms, interrupted);
   UniqueFd socket = connect_socket(place, deadline);
   const Credentials peer = peer_credentials(socket.get(), "shm:" + absolute);
@@ -135,7 +137,8 @@ std::unique_ptr<Connection> shm_connect(const std::string& address, const ShmOpt
   const Hello hello{.features = own_features(),
                     .max_message = options.max_message,
                     .max_body = options.max_body,
-                    .role = static_cast<std::uint32_t>(role)};
+                    .role = static_cast<std::uint32_t>(agreed.role),
+                    .ways = agreed.ways.bits()};
   // A server that rejects at once has already answered and closed the socket. Its answer is a better error than a
   // failure to send, which is therefore ignored.
   send_packet(socket.get(), encode(hello), {}, where);
@@ -145,7 +148,7 @@ std::unique_ptr<Connection> shm_connect(const std::string& address, const ShmOpt
   return std::make_unique<ShmConnection>(ControlSocket::of_client(std::move(socket)),
                                          RingMemory::adopt_own(answer.fds[1], welcome.ring_bytes, where),
                                          RingMemory::adopt(answer.fds[0], welcome.ring_bytes, where), peer,
-                                         introduce(hello, welcome, welcome, role, where), options);
+                                         introduce(hello, welcome, welcome, agreed, where), options);
 }
 
 }  // namespace crossdock::transport

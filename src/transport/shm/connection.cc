@@ -8,7 +8,9 @@
 #include <array>
 #include <chrono>
 #include <exception>
+#include <stdexcept>
 
+#include "device/region_address.h"
 #include "ticks.h"
 
 namespace crossdock::transport::shm {
@@ -35,6 +37,7 @@ Agreement agreement_of(const Introduction& introduction, const Credentials& user
   agreement.error_messages = introduction.both(kFeatureErrorMessages);
   agreement.counted_leases = introduction.both(kFeatureCountedLeases);
   agreement.cancel = introduction.both(kFeatureCancel);
+  agreement.carrier = "shm";
   agreement.same_user = user.uid == ::geteuid();
   agreement.peer_pid = user.pid;
   agreement.peer_uid = user.uid;
@@ -144,8 +147,10 @@ void ShmConnection::ring() noexcept {
   }
 }
 
-bool ShmConnection::announce(std::uint16_t number, const device::Region& region) {
+std::optional<std::uint64_t> ShmConnection::announce(std::uint16_t number,
+                                                     const std::shared_ptr<const device::Region>& given) {
   fork_.check(kWhat);
+  const device::Region& region = *given;
   if (region.descriptor() < 0) {
     throw InvalidArgumentError("region " + std::to_string(number) + " for " + where_ +
                                " has no descriptor: only the process that made a region can announce it");
@@ -155,7 +160,9 @@ bool ShmConnection::announce(std::uint16_t number, const device::Region& region)
                           " runs as user " + std::to_string(agreement_.peer_uid) +
                           ": another user can only be given frozen memory; serve a snapshot");
   }
-  return send_control(encode(RegionPacket{number, region.kind(), region.size(), region.stamp()}), region.descriptor());
+  const std::vector<std::byte> packet = encode(RegionPacket{number, region.kind(), region.size(), region.stamp()});
+  if (!send_control(packet, region.descriptor())) return std::nullopt;
+  return device::make_address(number, 0);
 }
 
 bool ShmConnection::retire(std::uint16_t number) {
@@ -313,8 +320,10 @@ void ShmConnection::adopt_region(Packet& packet) {
                         " regions (ShmOptions::max_region_bytes, max_regions), which includes the regions of batches "
                         "that are still held");
   }
-  auto region =
+  auto memory =
       on_budget(device::Region::adopt(std::move(packet.fds[0]), announced.kind, announced.size, announced.stamp, name));
+  auto region = std::make_shared<const PeerRegion>(
+      PeerRegion{device::make_address(announced.number, 0), announced.size, std::move(memory)});
   if (regions_.in_use(announced.number)) {
     early_.push_back({announced.number, reader_.peer_written(), std::move(region)});
     check_early();
@@ -355,11 +364,12 @@ void ShmConnection::check_early() const {
                       " was announced again while it is in use");
 }
 
-std::shared_ptr<const device::Region> ShmConnection::region(std::uint16_t number, int timeout_ms,
-                                                            const InterruptHook& interrupted) {
+std::shared_ptr<const PeerRegion> ShmConnection::peer_region(std::uint64_t address, int timeout_ms,
+                                                             const InterruptHook& interrupted) {
   fork_.check(kWhat);
+  const std::uint16_t number = device::address_region(address);
   if (const auto& known = regions_.find(number)) return known;
-  return remember_failure([&]() -> std::shared_ptr<const device::Region> {
+  return remember_failure([&]() -> std::shared_ptr<const PeerRegion> {
     using Clock = std::chrono::steady_clock;
     const auto deadline = Clock::now() + std::chrono::milliseconds(std::max(timeout_ms, 0));
     for (;;) {
@@ -383,13 +393,18 @@ std::shared_ptr<const device::Region> ShmConnection::region(std::uint16_t number
   });
 }
 
-bool ShmConnection::knows_region(std::uint16_t number) {
+bool ShmConnection::knows_region(std::uint64_t address) {
   fork_.check(kWhat);
+  const std::uint16_t number = device::address_region(address);
   if (regions_.find(number)) return true;
   return remember_failure([&] {
     service();
     return regions_.find(number) != nullptr || gone_.load(std::memory_order_relaxed);
   });
+}
+
+std::unique_ptr<Reading> ShmConnection::read(std::span<const ReadPart>, std::shared_ptr<const void>) {
+  throw std::logic_error("shm: the regions of " + where_ + " are mapped, so there is nothing to read");
 }
 
 // --- waiting ---

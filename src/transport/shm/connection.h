@@ -12,8 +12,8 @@
 #include "control_socket.h"
 #include "core/fork.h"
 #include "crossdock/core/error.h"
-#include "device/region_table.h"
 #include "packets.h"
+#include "peer_regions.h"
 #include "ring.h"
 #include "ring_memory.h"
 #include "socket.h"
@@ -54,23 +54,25 @@ class ShmConnection final : public Connection, private RingOwner {
   std::uint64_t max_body() const noexcept override { return body_limit_; }
   std::size_t in_flight() override;
   bool below_window(std::size_t window) override;
-  bool announce(std::uint16_t number, const device::Region& region) override;
+  Ways ways_of(const device::Region&) const override { return agreement_.ways; }
+  std::optional<std::uint64_t> announce(std::uint16_t number,
+                                        const std::shared_ptr<const device::Region>& region) override;
   bool retire(std::uint16_t number) override;
-  bool shares_memory() const noexcept override { return true; }
   bool flush() override;
   std::uint64_t pushed() const noexcept override { return writer_.written(); }
 
   std::optional<Incoming> receive() override;
   void receive_into(std::shared_ptr<BodyMemory> memory) override { reader_.receive_into(memory ? memory : pool_); }
-  bool knows_region(std::uint16_t number) override;
+  bool knows_region(std::uint64_t address) override;
   void release_regions() noexcept override {
     if (retires_at_rest_) regions_.make_weak();
   }
   void keep_regions() noexcept override {
     if (retires_at_rest_) regions_.make_strong();
   }
-  std::shared_ptr<const device::Region> region(std::uint16_t number, int timeout_ms,
-                                               const InterruptHook& interrupted) override;
+  std::shared_ptr<const PeerRegion> peer_region(std::uint64_t address, int timeout_ms,
+                                                const InterruptHook& interrupted) override;
+  std::unique_ptr<Reading> read(std::span<const ReadPart> parts, std::shared_ptr<const void> keep) override;
 
   bool readable() const override;
   bool prepare_sleep() override;
@@ -127,13 +129,13 @@ class ShmConnection final : public Connection, private RingOwner {
   std::uint32_t sleep_epoch_ = 0;                             // odd while asleep
   bool service_due_ = false;                                  // poll() has reported that the socket is readable
   std::optional<std::pair<ErrorCode, std::string>> failure_;  // the error that ended the receiving half
-  device::RegionTable regions_;
+  PeerRegions regions_;
   /// Announced under a number that is still in use at this end: the ring must already contain its retirement, before
   /// `position`.
   struct Early {
     std::uint16_t number;
     std::uint64_t position;
-    std::shared_ptr<const device::Region> region;
+    std::shared_ptr<const PeerRegion> region;
   };
   std::deque<Early> early_;
   std::shared_ptr<RegionBudget> budget_ = std::make_shared<RegionBudget>();

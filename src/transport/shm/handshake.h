@@ -8,6 +8,8 @@
 /// Parts of the handshake that both ends share.
 namespace crossdock::transport::shm {
 
+inline constexpr Ways kWays = Way::kMap | Way::kMessage;  ///< Of this transport.
+
 /// The features that this process offers in a handshake.
 std::uint64_t own_features() noexcept;
 

@@ -90,7 +90,7 @@ class ShmServerSocket::Handshake final : public PendingHandshake {
   const std::shared_ptr<ControlSocket> socket_;
   const Credentials peer_;
   Hello opening_;
-  ChannelRole role_{};
+  ConnectOptions client_;
 };
 
 /// Clients in the queue are closed like other clients, by ControlSocket. If the system closed them with the listening
@@ -147,7 +147,11 @@ PendingHandshake::State ShmServerSocket::Handshake::read() {
   }
   require_client_version(version, kProtocolVersion);
   if (!decode(packet.content(), &opening_)) throw ProtocolError("the client's HELLO is too short");
-  role_ = checked_role(opening_.role, opening_.max_message);
+  client_.role = checked_role(opening_.role, opening_.max_message);
+  client_.ways = opening_.ways == 0 ? kWays : Ways::from_bits(opening_.ways) & kWays;
+  if (client_.ways.empty()) {
+    throw ProtocolError("the client accepts bodies by none of the ways that shm has: " + to_text(kWays));
+  }
   if (packet.left_in_queue) throw ProtocolError("the client's HELLO has descriptors, but must have none");
   return State::kReady;
 }
@@ -164,7 +168,7 @@ PendingHandshake::State ShmServerSocket::Handshake::complete(std::unique_ptr<Con
   welcome.features = own_features();
   *connection =
       std::make_unique<ShmConnection>(socket_, std::move(own), std::move(peer), peer_,
-                                      introduce(welcome, opening_, welcome, role_, where()), server_.options_);
+                                      introduce(welcome, opening_, welcome, client_, where()), server_.options_);
   const std::array<int, 2> files = {own_file.get(), peer_file.get()};
   const Sent sent = send_packet(socket_->get(), encode(welcome), files, where());
   return sent == Sent::kSent ? State::kConnected : State::kEnded;
@@ -186,6 +190,7 @@ class ShmTransport final : public Transport {
  public:
   explicit ShmTransport(const ShmOptions& options) : options_(options) { check_options(options); }
   std::string_view scheme() const noexcept override { return "shm"; }
+  Ways ways() const noexcept override { return kWays; }
   bool shares_with_others() const noexcept override { return options_.any_user || !options_.other_users.empty(); }
   std::unique_ptr<Listener> listen(const std::string& address, std::uint64_t want_data, std::uint64_t free_data,
                                    LogCallback log) const override {
@@ -195,9 +200,9 @@ class ShmTransport final : public Transport {
     options.max_regions = 0;
     return shm_listen(address, want_data, free_data, options, std::move(log));
   }
-  std::unique_ptr<Connection> connect(const std::string& address, ChannelRole role, int timeout_ms,
+  std::unique_ptr<Connection> connect(const std::string& address, const ConnectOptions& wishes, int timeout_ms,
                                       const InterruptHook& interrupted) const override {
-    return shm_connect(address, options_, timeout_ms, interrupted, role);
+    return shm_connect(address, options_, timeout_ms, interrupted, wishes);
   }
 
  private:

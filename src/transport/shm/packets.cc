@@ -33,6 +33,7 @@ std::vector<std::byte> encode(const Hello& hello) {
   store_le(&packet[32], hello.max_message);
   store_le(&packet[40], hello.max_body);
   store_le(&packet[48], hello.role);
+  store_le(&packet[52], hello.ways);
   return packet;
 }
 
@@ -72,6 +73,7 @@ bool decode(ByteSpan packet, Hello* hello) noexcept {
   hello->max_message = load_le<std::uint64_t>(&packet[32]);
   hello->max_body = load_le<std::uint64_t>(&packet[40]);
   hello->role = load_le<std::uint32_t>(&packet[48]);
+  hello->ways = load_le<std::uint32_t>(&packet[52]);
   return true;
 }
 

@@ -27,6 +27,7 @@ struct Hello {
   std::uint64_t max_message = 0;
   std::uint64_t max_body = 0;
   std::uint32_t role = 0;  ///< The number of a ChannelRole.
+  std::uint32_t ways = 0;  ///< Bits of the Ways that the client accepts; 0: of a client from before them.
 };
 
 /// The server's acceptance, with the descriptors of the rings that it has made: its own, then the client's.

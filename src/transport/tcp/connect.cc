@@ -14,6 +14,7 @@
 #include "handshake.h"
 #include "socket_options.h"
 #include "transport/internal/deadline.h"
+#include "transport/internal/ways.h"
 
 namespace crossdock::transport {
 
@@ -135,13 +136,15 @@ Welcome shake_hands(Socket& socket, const Hello& hello, const TcpOptions& option
 }  // namespace
 
 std::unique_ptr<Connection> tcp_connect(const std::string& address, const TcpOptions& options, int timeout_ms,
-                                        const InterruptHook& interrupted, ChannelRole role) {
+                                        const InterruptHook& interrupted, const ConnectOptions& wishes) {
   check_options(options);
   const HostPort to = parse_address(address);
   if (to.port == 0) throw UriError("tcp:" + address + " has no port to connect to: use the port of the server's uri");
   if (to.host == "*")
     throw UriError("tcp:" + address + " stands for every address of a machine: give the address to connect to");
   const std::string where = to_uri(to.host.empty() ? "127.0.0.1" : to.host, to.port);
+  const ConnectOptions agreed{
+      .role = wishes.role, .ways = agreed_ways(wishes.ways, Way::kMessage, where), .wants_parts = wishes.wants_parts};
   const Deadline deadline(where, timeout_ms, interrupted);
   Socket socket(connect_socket(to, options, where, deadline), where);
   set_up(socket.get(), options, where);
@@ -149,7 +152,7 @@ std::unique_ptr<Connection> tcp_connect(const std::string& address, const TcpOpt
   const Hello hello{.features = features,
                     .max_message = options.max_message,
                     .max_body = options.max_body,
-                    .role = static_cast<std::uint32_t>(role),
+                    .role = static_cast<std::uint32_t>(agreed.role),
                     .has_token = !options.token.empty(),
                     .nonce = make_nonce()};
   const Welcome welcome = shake_hands(socket, hello, options, where, deadline);
@@ -158,7 +161,8 @@ std::unique_ptr<Connection> tcp_connect(const std::string& address, const TcpOpt
                          " offers no checksums, but TcpOptions::checksum of this client requires them: upgrade the "
                          "server, or don't switch its checksums off");
   }
-  return std::make_unique<TcpConnection>(socket.duplicate(), introduce(hello, welcome, welcome, role, where), options);
+  return std::make_unique<TcpConnection>(socket.duplicate(), introduce(hello, welcome, welcome, agreed, where),
+                                         options);
 }
 
 }  // namespace crossdock::transport

@@ -37,6 +37,7 @@ Agreement agreement_of(const Introduction& introduction) {
   agreement.cancel = introduction.both(kFeatureCancel);
   agreement.checksums = use_checksums(introduction.own_features, introduction.peer_features);
   agreement.same_user = false;
+  agreement.carrier = "tcp";
   return agreement;
 }
 
@@ -150,7 +151,7 @@ bool TcpConnection::below_window(std::size_t window) {
   return below;
 }
 
-bool TcpConnection::announce(std::uint16_t, const device::Region&) {
+std::optional<std::uint64_t> TcpConnection::announce(std::uint16_t, const std::shared_ptr<const device::Region>&) {
   throw std::logic_error("tcp: a connection to " + where_ + " shares no memory; send bodies by value");
 }
 
@@ -239,8 +240,12 @@ void TcpConnection::throw_end() const {
   throw ConnectionError(what);
 }
 
-std::shared_ptr<const device::Region> TcpConnection::region(std::uint16_t number, int, const InterruptHook&) {
-  throw ProtocolError(where_ + " used region " + std::to_string(number) + ", but tcp shares no memory");
+std::shared_ptr<const PeerRegion> TcpConnection::peer_region(std::uint64_t address, int, const InterruptHook&) {
+  throw ProtocolError(where_ + " sent the address " + std::to_string(address) + ", but tcp shares no memory");
+}
+
+std::unique_ptr<Reading> TcpConnection::read(std::span<const ReadPart>, std::shared_ptr<const void>) {
+  throw std::logic_error("tcp: a connection to " + where_ + " reads no memory of its peer");
 }
 
 // --- waiting ---

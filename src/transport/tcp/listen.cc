@@ -134,7 +134,7 @@ class TcpServerSocket::Handshake final : public PendingHandshake {
   const Endpoint peer_;
   RecordReader reader_;
   Hello hello_;
-  ChannelRole role_{};
+  ConnectOptions client_{.ways = Way::kMessage};
   std::vector<std::byte> opening_;    // its HELLO, after the challenge was sent
   std::vector<std::byte> challenge_;  // of this server
 };
@@ -170,7 +170,7 @@ PendingHandshake::State TcpServerSocket::Handshake::read_opening() {
   if (is_damaged(reader_.record(), hello_)) {
     throw ProtocolError("the client's HELLO was damaged on its way: its CRC-32C is wrong; check the network");
   }
-  role_ = checked_role(hello_.role, hello_.max_message);
+  client_.role = checked_role(hello_.role, hello_.max_message);
   if (server_.options_.token.empty()) return State::kReady;
   if (!hello_.has_token) {
     throw Rejection{{Refusal::kNotAllowed, "this server requires a token, but the client has none"}};
@@ -212,7 +212,7 @@ PendingHandshake::State TcpServerSocket::Handshake::complete(std::unique_ptr<Con
   }
   // The client is told any error thrown here: this keeps a descriptor of its own until the welcome was sent.
   *connection = std::make_unique<TcpConnection>(socket_.duplicate(),
-                                                introduce(welcome, hello_, welcome, role_, where()), options);
+                                                introduce(welcome, hello_, welcome, client_, where()), options);
   return send_record(socket_, record) ? State::kConnected : State::kEnded;
 }
 
@@ -232,6 +232,7 @@ class TcpTransport final : public Transport {
  public:
   explicit TcpTransport(const TcpOptions& options) : options_(options) { check_options(options); }
   std::string_view scheme() const noexcept override { return "tcp"; }
+  Ways ways() const noexcept override { return Way::kMessage; }
   bool shares_with_others() const noexcept override { return false; }
   std::unique_ptr<Listener> listen(const std::string& address, std::uint64_t want_data, std::uint64_t free_data,
                                    LogCallback log) const override {
@@ -240,9 +241,9 @@ class TcpTransport final : public Transport {
     options.max_body = 0;
     return tcp_listen(address, want_data, free_data, options, std::move(log));
   }
-  std::unique_ptr<Connection> connect(const std::string& address, ChannelRole role, int timeout_ms,
+  std::unique_ptr<Connection> connect(const std::string& address, const ConnectOptions& wishes, int timeout_ms,
                                       const InterruptHook& interrupted) const override {
-    return tcp_connect(address, options_, timeout_ms, interrupted, role);
+    return tcp_connect(address, options_, timeout_ms, interrupted, wishes);
   }
 
  private:

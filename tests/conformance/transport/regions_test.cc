@@ -25,44 +25,54 @@ std::string_view text_at(const device::Region& region, std::uint64_t offset, std
 TEST_P(TransportConformance, AnAnnouncedRegionIsTheSameMemory) {
   connect();
   const Frozen sent = frozen("one table");
-  if (!server_->shares_memory()) {
-    EXPECT_THROW(server_->announce(1, *sent.region), std::logic_error);
+  if (server_->agreement().ways == Way::kMessage) {
+    EXPECT_THROW(server_->announce(1, sent.region), std::logic_error);
     return;
   }
-  ASSERT_TRUE(server_->announce(1, *sent.region));
+  const std::optional<std::uint64_t> base = server_->announce(1, sent.region);
+  ASSERT_EQ(base, GetParam().base(1, *sent.region));
   put(*server_, {true, 1, {}});
   ASSERT_TRUE(take(*client_));
-  const std::shared_ptr<const device::Region> got = client_->region(1, kPatienceMs);
+  const auto known = client_->peer_region(*base + sent.offset, kPatienceMs);
+  EXPECT_EQ(known->base, *base);
+  EXPECT_EQ(known->size, sent.region->size());
+  if (!has(Way::kMap)) {
+    EXPECT_EQ(known->mapped, nullptr);
+    return;
+  }
+  const std::shared_ptr<const device::Region> got = mapped(*client_, 1, *sent.region, kPatienceMs);
   ASSERT_NE(got, nullptr);
   EXPECT_EQ(got->kind(), device::RegionKind::kFrozen);
   EXPECT_EQ(got->size(), sent.region->size());
   EXPECT_EQ(text_at(*got, sent.offset, 9), "one table");
-  EXPECT_TRUE(client_->knows_region(1));
-  EXPECT_EQ(client_->region(1, 0), got);
+  EXPECT_TRUE(client_->knows_region(GetParam().base(1, *sent.region)));
+  EXPECT_EQ(mapped(*client_, 1, *sent.region, 0), got);
 }
 
 TEST_P(TransportConformance, WhoAsksForARegionNeedNotWaitForIt) {
   connect();
-  if (!server_->shares_memory()) {
-    EXPECT_TRUE(client_->knows_region(4)) << "that there is none";
+  const Frozen sent = frozen("late");
+  if (server_->agreement().ways == Way::kMessage) {
+    EXPECT_TRUE(client_->knows_region(64)) << "that there is none";
+    EXPECT_THROW(client_->peer_region(64, 0), ProtocolError);
     return;
   }
-  EXPECT_FALSE(client_->knows_region(4));
-  const Frozen sent = frozen("late");
-  ASSERT_TRUE(server_->announce(4, *sent.region));
-  EXPECT_TRUE(client_->knows_region(4));
-  EXPECT_EQ(text_at(*client_->region(4, 0), sent.offset, 4), "late");
+  if (!has(Way::kMap)) GTEST_SKIP() << "no memory is mapped";
+  EXPECT_FALSE(client_->knows_region(GetParam().base(4, *sent.region)));
+  ASSERT_TRUE(server_->announce(4, sent.region));
+  EXPECT_TRUE(client_->knows_region(GetParam().base(4, *sent.region)));
+  EXPECT_EQ(text_at(*mapped(*client_, 4, *sent.region, 0), sent.offset, 4), "late");
   server_.reset();
-  EXPECT_TRUE(client_->knows_region(5)) << "that it will never come";
-  EXPECT_THROW(client_->region(5, 0), Error);
+  EXPECT_TRUE(client_->knows_region(GetParam().base(5, *sent.region))) << "that it will never come";
+  EXPECT_THROW(mapped(*client_, 5, *sent.region, 0), Error);
 }
 
 TEST_P(TransportConformance, RecycledMemoryShowsWhatItsProducerWritesLater) {
   connect();
-  if (!server_->shares_memory()) GTEST_SKIP() << "no memory is shared";
+  if (!has(Way::kMap)) GTEST_SKIP() << "no memory is mapped";
   const std::shared_ptr<device::Region> sent = device::Region::make_recycled(1 << 16, "conformance");
-  ASSERT_TRUE(server_->announce(9, *sent));
-  const std::shared_ptr<const device::Region> got = client_->region(9, kPatienceMs);
+  ASSERT_TRUE(server_->announce(9, sent));
+  const std::shared_ptr<const device::Region> got = mapped(*client_, 9, *sent, kPatienceMs);
   std::memcpy(sent->writable() + 64, "later", 5);
   EXPECT_EQ(got->kind(), device::RegionKind::kRecycled);
   EXPECT_EQ(text_at(*got, 64, 5), "later");
@@ -71,10 +81,10 @@ TEST_P(TransportConformance, RecycledMemoryShowsWhatItsProducerWritesLater) {
 
 TEST_P(TransportConformance, ARegionOutlivesTheConnectionAndItsProducer) {
   connect();
-  if (!server_->shares_memory()) GTEST_SKIP() << "no memory is shared";
+  if (!has(Way::kMap)) GTEST_SKIP() << "no memory is mapped";
   Frozen sent = frozen("one table");
-  ASSERT_TRUE(server_->announce(65535, *sent.region));
-  const std::shared_ptr<const device::Region> got = client_->region(65535, kPatienceMs);
+  ASSERT_TRUE(server_->announce(65535, sent.region));
+  const std::shared_ptr<const device::Region> got = mapped(*client_, 65535, *sent.region, kPatienceMs);
   sent.region.reset();
   server_.reset();
   client_.reset();
@@ -83,95 +93,96 @@ TEST_P(TransportConformance, ARegionOutlivesTheConnectionAndItsProducer) {
 
 TEST_P(TransportConformance, AnAnnouncementMayTrail) {
   connect();
-  if (!server_->shares_memory()) GTEST_SKIP() << "no memory is shared";
+  if (!has(Way::kMap)) GTEST_SKIP() << "no memory is mapped";
   const Frozen sent = frozen("late");
   // Who waits asks the hook: so it is announced while it is waited for.
   bool announced = false;
   const InterruptHook announce_once = [&] {
-    if (!announced) announced = server_->announce(4, *sent.region);
+    if (!announced) announced = server_->announce(4, sent.region).has_value();
     return false;
   };
-  const std::shared_ptr<const device::Region> got = client_->region(4, kPatienceMs, announce_once);
+  const std::shared_ptr<const device::Region> got = mapped(*client_, 4, *sent.region, kPatienceMs, announce_once);
   EXPECT_TRUE(announced);
   EXPECT_EQ(text_at(*got, sent.offset, 4), "late");
 }
 
 TEST_P(TransportConformance, WaitingForARegionIsInterruptedAndCanGoOn) {
   connect();
-  if (!server_->shares_memory()) GTEST_SKIP() << "no memory is shared";
+  if (!has(Way::kMap)) GTEST_SKIP() << "no memory is mapped";
   const Frozen sent = frozen("late");
   for (int asked_before = 0; asked_before < 3; ++asked_before) {
     int asked = 0;
-    EXPECT_THROW(client_->region(4, kPatienceMs, [&] { return asked++ == asked_before; }), InterruptedError);
+    EXPECT_THROW(mapped(*client_, 4, *sent.region, kPatienceMs, [&] { return asked++ == asked_before; }),
+                 InterruptedError);
     EXPECT_EQ(asked, asked_before + 1);
   }
-  ASSERT_TRUE(server_->announce(4, *sent.region));
-  EXPECT_EQ(text_at(*client_->region(4, kPatienceMs, [] { return false; }), sent.offset, 4), "late");
+  ASSERT_TRUE(server_->announce(4, sent.region));
+  EXPECT_EQ(text_at(*mapped(*client_, 4, *sent.region, kPatienceMs, [] { return false; }), sent.offset, 4), "late");
 }
 
 TEST_P(TransportConformance, ARegionThatIsNeverAnnouncedIsAProtocolErrorAfterTheTimeGiven) {
   connect();
-  if (!server_->shares_memory()) GTEST_SKIP() << "no memory is shared";
-  EXPECT_THROW(client_->region(4, 0), ProtocolError);
-  EXPECT_THROW(client_->region(4, 10), ProtocolError);
+  if (!has(Way::kMap)) GTEST_SKIP() << "no memory is mapped";
+  EXPECT_THROW(mapped(*client_, 4, *frozen("never").region, 0), ProtocolError);
+  EXPECT_THROW(mapped(*client_, 4, *frozen("never").region, 10), ProtocolError);
 }
 
 TEST_P(TransportConformance, ARegionIsNotWaitedForOnceThePeerIsGone) {
   connect();
-  if (!server_->shares_memory()) GTEST_SKIP() << "no memory is shared";
+  if (!has(Way::kMap)) GTEST_SKIP() << "no memory is mapped";
   server_.reset();
   const auto start = std::chrono::steady_clock::now();
-  EXPECT_ANY_THROW(client_->region(4, kPatienceMs));
+  EXPECT_ANY_THROW(mapped(*client_, 4, *frozen("never").region, kPatienceMs));
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(kPatienceMs / 2));
 }
 
 TEST_P(TransportConformance, AnAnnouncedRegionCanStillBeHadOnceThePeerIsGone) {
   connect();
-  if (!server_->shares_memory()) GTEST_SKIP() << "no memory is shared";
+  if (!has(Way::kMap)) GTEST_SKIP() << "no memory is mapped";
   const Frozen sent = frozen("last");
-  ASSERT_TRUE(server_->announce(4, *sent.region));
+  ASSERT_TRUE(server_->announce(4, sent.region));
   put(*server_, {true, 1, {}});
   server_.reset();
   ASSERT_TRUE(take(*client_));
-  EXPECT_EQ(text_at(*client_->region(4, kPatienceMs), sent.offset, 4), "last");
+  EXPECT_EQ(text_at(*mapped(*client_, 4, *sent.region, kPatienceMs), sent.offset, 4), "last");
 }
 
 TEST_P(TransportConformance, ARetiredNumberNamesTheNextRegion) {
   connect();
-  if (!server_->shares_memory()) GTEST_SKIP() << "no memory is shared";
+  if (!has(Way::kMap)) GTEST_SKIP() << "no memory is mapped";
   const Frozen first = frozen("first");
   const Frozen second = frozen("second");
-  ASSERT_TRUE(server_->announce(4, *first.region));
-  const std::shared_ptr<const device::Region> got_first = client_->region(4, kPatienceMs);
+  ASSERT_TRUE(server_->announce(4, first.region));
+  const std::shared_ptr<const device::Region> got_first = mapped(*client_, 4, *first.region, kPatienceMs);
   ASSERT_TRUE(server_->retire(4));
-  ASSERT_TRUE(server_->announce(4, *second.region));
+  ASSERT_TRUE(server_->announce(4, second.region));
   // The old meaning holds for the messages before the retirement: the new one begins with a message behind it.
   put(*server_, {true, 1, {}});
   ASSERT_TRUE(take(*client_));
   // Announced behind it, so once this one is there, so is the other.
-  ASSERT_TRUE(server_->announce(5, *second.region));
-  ASSERT_NE(client_->region(5, kPatienceMs), nullptr);
-  const std::shared_ptr<const device::Region> got_second = client_->region(4, kPatienceMs);
+  ASSERT_TRUE(server_->announce(5, second.region));
+  ASSERT_NE(mapped(*client_, 5, *second.region, kPatienceMs), nullptr);
+  const std::shared_ptr<const device::Region> got_second = mapped(*client_, 4, *first.region, kPatienceMs);
   EXPECT_EQ(text_at(*got_second, second.offset, 6), "second");
   EXPECT_EQ(text_at(*got_first, first.offset, 5), "first");  // as long as somebody holds it
 }
 
 TEST_P(TransportConformance, RegionNumbersOfTheDirectionsDoNotMix) {
   connect();
-  if (!server_->shares_memory() || !GetParam().regions_both_ways) GTEST_SKIP() << "regions pass one way only";
+  if (!has(Way::kMap) || !GetParam().regions_both_ways) GTEST_SKIP() << "regions pass one way only";
   const Frozen there = frozen("there");
   const Frozen back = frozen("back!");
-  ASSERT_TRUE(server_->announce(1, *there.region));
-  ASSERT_TRUE(client_->announce(1, *back.region));
-  EXPECT_EQ(text_at(*client_->region(1, kPatienceMs), there.offset, 5), "there");
-  EXPECT_EQ(text_at(*server_->region(1, kPatienceMs), back.offset, 5), "back!");
+  ASSERT_TRUE(server_->announce(1, there.region));
+  ASSERT_TRUE(client_->announce(1, back.region));
+  EXPECT_EQ(text_at(*mapped(*client_, 1, *there.region, kPatienceMs), there.offset, 5), "there");
+  EXPECT_EQ(text_at(*mapped(*server_, 1, *back.region, kPatienceMs), back.offset, 5), "back!");
 }
 
 TEST_P(TransportConformance, AnAnnouncementMakesTheDescriptorReadable) {
   connect();
-  if (!server_->shares_memory()) GTEST_SKIP() << "no memory is shared";
+  if (!has(Way::kMap)) GTEST_SKIP() << "no memory is mapped";
   const Frozen sent = frozen("x");
-  ASSERT_TRUE(server_->announce(1, *sent.region));
+  ASSERT_TRUE(server_->announce(1, sent.region));
   EXPECT_TRUE(rung(*client_, kPatienceMs));
 }
 

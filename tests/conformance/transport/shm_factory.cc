@@ -7,6 +7,7 @@
 #include <string>
 #include <thread>
 
+#include "device/region_address.h"
 #include "suite.h"
 #include "transport/shm.h"
 
@@ -24,6 +25,7 @@ std::unique_ptr<Connection> accept_one(Listener& listener) {
 Implementation shm() {
   Implementation out;
   out.name = "shm";
+  out.base = [](std::uint16_t number, const device::Region&) { return device::make_address(number, 0); };
   out.takes_largest_at_once = false;
   out.real_credentials = true;
   out.connect = [](const Wishes& wishes) {

@@ -33,6 +33,8 @@ struct Implementation {
   std::string name;
   /// A server's end and a client's end, connected, handshake done.
   std::function<Pair(const Wishes&)> connect;
+  /// The address under which the peer of an end that announces a region knows its first byte.
+  std::function<std::uint64_t(std::uint16_t number, const device::Region& region)> base;
   /// Regions pass both ways. False: from the server's end (the first one) only.
   bool regions_both_ways = true;
   /// A message as large as max_message fits into the empty queue at once. False: send() takes it, and flush() pushes it
@@ -81,6 +83,14 @@ class TransportConformance : public ::testing::TestWithParam<Implementation> {
   /// True once descriptor() is readable; false after `timeout_ms`.
   static bool rung(Connection& connection, int timeout_ms);
   static std::vector<std::byte> pattern(std::size_t size, std::uint64_t seed);
+
+  /// Whether regions reach the other end by this way.
+  bool has(Way way) const { return server_->agreement().ways.has(way); }
+  /// The memory behind what the peer announced, or would announce, under this number.
+  std::shared_ptr<const device::Region> mapped(Connection& end, std::uint16_t number, const device::Region& region,
+                                               int timeout_ms, const InterruptHook& interrupted = nullptr) const {
+    return end.peer_region(GetParam().base(number, region), timeout_ms, interrupted)->mapped;
+  }
 
   std::unique_ptr<Connection> server_;
   std::unique_ptr<Connection> client_;

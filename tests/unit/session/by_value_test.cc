@@ -30,7 +30,8 @@ class ByValueTest : public testing::NoLeftovers {
  protected:
   std::shared_ptr<const transport::TransportRegistry> registry(bool shares_memory) {
     auto made = std::make_shared<transport::TransportRegistry>();
-    made->add(transport::make_memory_transport({.shares_memory = shares_memory}));
+    made->add(transport::make_memory_transport(
+        {.ways = shares_memory ? transport::Way::kMap | transport::Way::kMessage : transport::Way::kMessage}));
     made->add(transport::make_shm_transport());
     return made;
   }
@@ -129,7 +130,7 @@ TEST_F(ByValueTest, ALiveStreamThatIsDroppedInTheMiddleLetsEverythingGo) {
 TEST_F(ByValueTest, ABatchOverWhatTheConsumerTakesIsNamed) {
   ServerOptions options = server_options();
   auto narrow = std::make_shared<transport::TransportRegistry>();
-  narrow->add(transport::make_memory_transport({.max_body = 4096, .shares_memory = false}));
+  narrow->add(transport::make_memory_transport({.max_body = 4096, .ways = transport::Way::kMessage}));
   options.transports = transports_ = narrow;
   Server server(options);
   server.publish("numbers", Source::table(number_stream(2, 10'000)));
@@ -277,7 +278,7 @@ TEST_F(ByValueTest, TheNextRequestMayFollowTheLastBodyAtOnce) {
   server.publish("numbers", Source::table(number_stream(2, 10)));
   server.publish("many", Source::table(number_stream(5000, 1)));
   const std::string address = dissociated::parse_uri(server.uri()).address;
-  const auto data = transports_->find("memory")->connect(address, ChannelRole::kData, 10'000, {});
+  const auto data = transports_->find("memory")->connect(address, {.role = ChannelRole::kData}, 10'000, {});
   const auto ask = [&](std::string_view ticket) {
     ASSERT_TRUE(data->send_tagged(data->agreement().want_data, as_bytes(ticket), {}));
   };

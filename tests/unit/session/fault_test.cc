@@ -212,7 +212,7 @@ TEST_F(FaultTest, ASourceThatWasStoppedIsNoStreamThatEnded) {
         });
       },
       std::make_shared<CountedStream>(consumer));
-  LiveStream stream(source);
+  LiveStream stream(source, {});
   Outgoing out;
   while (stream.peek(&out) != ServerStream::State::kReady) std::this_thread::yield();
   stream.pop();  // the schema
@@ -248,7 +248,7 @@ TEST_F(FaultTest, ASourceThatNeverBeganIsForgottenAtOnce) {
   };
   {
     const auto source = read_source(never, std::make_shared<CountedStream>(consumer));
-    LiveStream stream(source);
+    LiveStream stream(source, {});
     EXPECT_EQ(consumer->streams(), 2u);
     source->stop();
     EXPECT_EQ(consumer->abandoned(), 0u);
@@ -296,7 +296,7 @@ TEST_F(FaultTest, AConsumerThatGivesBackSlowlyIsWaitedFor) {
               });
             },
             counted);
-        return std::make_unique<LiveStream>(source);
+        return std::make_unique<LiveStream>(source, WayAnswer{});
       });
   std::vector<std::uint64_t> lent;
   int errors = 0;

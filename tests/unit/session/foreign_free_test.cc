@@ -11,7 +11,7 @@
 #include "crossdock/core/error.h"
 #include "crossdock/session/client.h"
 #include "crossdock/session/server.h"
-#include "device/region_table.h"
+#include "device/region_address.h"
 #include "dissociated/uri.h"
 #include "dissociated/wire.h"
 #include "session/observe.h"

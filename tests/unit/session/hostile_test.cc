@@ -19,7 +19,7 @@
 #include "crossdock/core/error.h"
 #include "crossdock/session/client.h"
 #include "crossdock/session/server.h"
-#include "device/region_table.h"
+#include "device/region_address.h"
 #include "dissociated/uri.h"
 #include "dissociated/wire.h"
 #include "ipc/compression.h"
@@ -544,7 +544,7 @@ std::string outcome_of(const FakeServer::Script& script) {
 TEST_F(HostileTest, AServerThatLiesIsFoundOutBeforeAByteIsRead) {
   EXPECT_EQ(outcome_of([](auto& c) {
               Truth truth;
-              c.announce(7, *truth.region);
+              c.announce(7, truth.region);
               truth.schema(c);
               truth.record_batch(c);
               truth.body(c);
@@ -579,7 +579,7 @@ TEST_F(HostileTest, AServerThatLiesIsFoundOutBeforeAByteIsRead) {
     EXPECT_THAT(outcome_of([&, &lie = lie](auto& c) {
                   Truth truth;
                   lie(truth);
-                  c.announce(7, *truth.region);
+                  c.announce(7, truth.region);
                   truth.schema(c);
                   truth.record_batch(c);
                   truth.body(c);
@@ -640,7 +640,7 @@ TEST_F(HostileTest, AServerThatMixesUpItsMessagesIsFoundOut) {
 TEST_F(HostileTest, WhatIsOverAReadersLimitsIsRefusedByName) {
   const FakeServer::Script honest = [](auto& c) {
     Truth t;
-    c.announce(7, *t.region);
+    c.announce(7, t.region);
     t.schema(c);
     t.record_batch(c);
     t.body(c);
@@ -743,14 +743,14 @@ TEST_F(HostileTest, ALongBodyWhosePiecesKeepComingHoldsNobodyPastHisTime) {
 TEST_F(HostileTest, ARegionRetiredUnderABatchStaysForTheBatch) {
   const FakeServer server([](auto& c) {
     Truth truth;
-    c.announce(7, *truth.region);
+    c.announce(7, truth.region);
     truth.schema(c);
     truth.record_batch(c);
     truth.body(c);
     c.retire(7);
     truth.record_batch(c, 2);
     truth.body(c, 2);  // under a number that names nothing any more
-    c.announce(7, *truth.region);
+    c.announce(7, truth.region);
     Truth::end(c, 3);
   });
   Client client(server.uri());
@@ -770,7 +770,7 @@ TEST_F(HostileTest, WaitingForMemoryThatWasNotAnnouncedIsInterruptedAndNothingIs
     truth.record_batch(c);
     truth.body(c);
     told.wait();
-    c.announce(7, *truth.region);
+    c.announce(7, truth.region);
     Truth::end(c, 2);
   });
   Client client(server.uri());
@@ -811,7 +811,7 @@ TEST_F(HostileTest, NumbersAtOddAddressesReachNobody) {
       truth.remote[i].address = device::make_address(7, at + static_cast<std::uint64_t>(layout.buffers[i].offset));
     }
     truth.region = writer.freeze();
-    c.announce(7, *truth.region);
+    c.announce(7, truth.region);
     truth.schema(c);
     truth.record_batch(c);
     truth.body(c);
@@ -843,7 +843,7 @@ TEST_F(HostileTest, NothingWaitsForMemoryThatWasNotAnnouncedInAnEventLoop) {
     truth.body(c);
     Truth::end(c, 2);
     told.wait();
-    c.announce(7, *truth.region);
+    c.announce(7, truth.region);
   });
   Client client(server.uri());
   const auto reader = client.get("table");
@@ -872,7 +872,7 @@ TEST_F(HostileTest, NothingWaitsForMemoryThatWasNotAnnouncedInAnEventLoop) {
 TEST_F(HostileTest, ACatalogThatIsNoneIsRefused) {
   const FakeServer server([](auto& c) {
     Truth truth;  // numbers and texts
-    c.announce(7, *truth.region);
+    c.announce(7, truth.region);
     truth.schema(c);
     truth.record_batch(c);
     truth.body(c);
@@ -894,7 +894,7 @@ TEST_F(HostileTest, AServerTakesNoBodiesAndNoRegionsFromClients) {
   }
   const auto client = connect_to(server);
   const auto region = device::Region::make_recycled(4096, "unasked");
-  ASSERT_TRUE(client->announce(1, *region));
+  ASSERT_TRUE(client->announce(1, region));
   EXPECT_THROW(
       while (true) {
         client->receive();

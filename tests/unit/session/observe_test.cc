@@ -111,7 +111,8 @@ class ObserveTest : public testing::NoLeftovers {
  protected:
   void use(bool shares_memory) {
     auto made = std::make_shared<transport::TransportRegistry>();
-    made->add(transport::make_memory_transport({.shares_memory = shares_memory}));
+    made->add(transport::make_memory_transport(
+        {.ways = shares_memory ? transport::Way::kMap | transport::Way::kMessage : transport::Way::kMessage}));
     transports_ = made;
   }
   ServerOptions server_options() const {

@@ -66,9 +66,11 @@ class BusyConnection final : public Connection {
   std::uint64_t max_body() const noexcept override { return 0; }
   std::size_t in_flight() override { return 0; }
   bool below_window(std::size_t) override { return true; }
-  bool announce(std::uint16_t, const device::Region&) override { return true; }
+  transport::Ways ways_of(const device::Region&) const override { return transport::Way::kMessage; }
+  std::optional<std::uint64_t> announce(std::uint16_t, const std::shared_ptr<const device::Region>&) override {
+    return 0;
+  }
   bool retire(std::uint16_t) override { return true; }
-  bool shares_memory() const noexcept override { return false; }
   std::optional<Incoming> receive() override {
     const auto until = std::chrono::steady_clock::now() + per_message_;
     while (std::chrono::steady_clock::now() < until) {
@@ -81,10 +83,14 @@ class BusyConnection final : public Connection {
   }
   std::uint64_t pushed() const noexcept override { return pushed_; }
   void receive_into(std::shared_ptr<transport::BodyMemory>) override {}
-  std::shared_ptr<const device::Region> region(std::uint16_t, int, const transport::InterruptHook&) override {
+  std::shared_ptr<const transport::PeerRegion> peer_region(std::uint64_t, int,
+                                                           const transport::InterruptHook&) override {
     throw std::logic_error("no region was announced");
   }
-  bool knows_region(std::uint16_t) override { return true; }
+  std::unique_ptr<transport::Reading> read(std::span<const transport::ReadPart>, std::shared_ptr<const void>) override {
+    throw std::logic_error("there are no reads");
+  }
+  bool knows_region(std::uint64_t) override { return true; }
   bool prepare_sleep() override { return false; }
   void wake() override {}
   int descriptor() const noexcept override { return bell_.get(); }
@@ -125,19 +131,25 @@ class QuietConnection final : public Connection {
   std::uint64_t max_body() const noexcept override { return 1 << 20; }
   std::size_t in_flight() override { return 0; }
   bool below_window(std::size_t) override { return true; }
-  bool announce(std::uint16_t, const device::Region&) override { return true; }
+  transport::Ways ways_of(const device::Region&) const override { return transport::Way::kMessage; }
+  std::optional<std::uint64_t> announce(std::uint16_t, const std::shared_ptr<const device::Region>&) override {
+    return 0;
+  }
   bool retire(std::uint16_t) override { return true; }
-  bool shares_memory() const noexcept override { return false; }
   std::optional<Incoming> receive() override {
     if (!std::exchange(asked_, true)) return Incoming{true, kWant, as_bytes(name_)};
     counts_->turns.fetch_add(1);
     return std::nullopt;
   }
   void receive_into(std::shared_ptr<transport::BodyMemory>) override {}
-  std::shared_ptr<const device::Region> region(std::uint16_t, int, const transport::InterruptHook&) override {
+  std::shared_ptr<const transport::PeerRegion> peer_region(std::uint64_t, int,
+                                                           const transport::InterruptHook&) override {
     throw std::logic_error("no region was announced");
   }
-  bool knows_region(std::uint16_t) override { return true; }
+  std::unique_ptr<transport::Reading> read(std::span<const transport::ReadPart>, std::shared_ptr<const void>) override {
+    throw std::logic_error("there are no reads");
+  }
+  bool knows_region(std::uint64_t) override { return true; }
   bool readable() const override { return !asked_; }
   bool prepare_sleep() override { return asked_; }
   void wake() override {}
@@ -208,12 +220,13 @@ class BusyTransport final : public transport::Transport {
  public:
   explicit BusyTransport(std::shared_ptr<ListenQueue> queue) : queue_(std::move(queue)) {}
   std::string_view scheme() const noexcept override { return "busy"; }
+  transport::Ways ways() const noexcept override { return transport::Way::kMessage; }
   bool shares_with_others() const noexcept override { return false; }
   std::unique_ptr<transport::Listener> listen(const std::string&, std::uint64_t, std::uint64_t,
                                               LogCallback) const override {
     return std::make_unique<QueueListener>(queue_);
   }
-  std::unique_ptr<Connection> connect(const std::string&, ChannelRole, int,
+  std::unique_ptr<Connection> connect(const std::string&, const transport::ConnectOptions&, int,
                                       const transport::InterruptHook&) const override {
     throw std::logic_error("nobody connects to it");
   }

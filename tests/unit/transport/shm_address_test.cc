@@ -253,7 +253,7 @@ TEST_F(ShmOtherUser, IsServedWhereItIsNamed) {
   EXPECT_EQ(server->agreement().peer_uid, kNobody);
   EXPECT_EQ(as_text(receive_or_throw(*server)), "hello");
   const auto recycled = device::Region::make_recycled(4096, "test");
-  EXPECT_THROW(server->announce(0, *recycled), PermissionError) << "another user can only be given frozen memory";
+  EXPECT_THROW(server->announce(0, recycled), PermissionError) << "another user can only be given frozen memory";
   send_or_throw(*server, as_bytes("bye"));
   EXPECT_EQ(other.wait(), 0);
 }

@@ -48,7 +48,7 @@ TEST_F(ShmConnectionTest, AgreesOnWhoIsThere) {
     EXPECT_TRUE(agreement.same_user);
     EXPECT_EQ(agreement.peer_pid, static_cast<std::uint32_t>(::getpid()));
     EXPECT_EQ(agreement.peer_uid, ::geteuid());
-    EXPECT_TRUE(end->shares_memory());
+    EXPECT_EQ(end->agreement().ways, Way::kMap | Way::kMessage);
   }
 }
 
@@ -141,15 +141,15 @@ TEST_F(ShmConnectionTest, RegionsArriveUnderTheirNumbers) {
   const auto first = frozen("the first");
   const auto recycled = Region::make_recycled(1 << 16, "test");
   std::memcpy(recycled->writable() + 64, "recycled", 8);
-  ASSERT_TRUE(server_->announce(3, *first));
-  ASSERT_TRUE(server_->announce(65535, *recycled));
-  const auto got = client_->region(3, 1000);
+  ASSERT_TRUE(server_->announce(3, first));
+  ASSERT_TRUE(server_->announce(65535, recycled));
+  const auto got = region_of(*client_, 3, 1000);
   EXPECT_EQ(got->kind(), RegionKind::kFrozen);
   EXPECT_EQ(text_of(*got, 9), "the first");
-  const auto other = client_->region(65535, 1000);
+  const auto other = region_of(*client_, 65535, 1000);
   EXPECT_EQ(other->kind(), RegionKind::kRecycled);
   EXPECT_EQ(text_of(*other, 8), "recycled");
-  EXPECT_EQ(client_->region(3, 0), got);
+  EXPECT_EQ(region_of(*client_, 3, 0), got);
 }
 
 TEST_F(ShmConnectionTest, FilesArriveAsTheyAre) {
@@ -160,8 +160,8 @@ TEST_F(ShmConnectionTest, FilesArriveAsTheyAre) {
   std::fclose(file);
   connect();
   const auto region = Region::open_file(path);
-  ASSERT_TRUE(server_->announce(0, *region));
-  const auto got = client_->region(0, 1000);
+  ASSERT_TRUE(server_->announce(0, region));
+  const auto got = region_of(*client_, 0, 1000);
   EXPECT_EQ(got->kind(), RegionKind::kFile);
   EXPECT_EQ(got->size(), 10U);
   EXPECT_EQ(got->stamp(), region->stamp());
@@ -174,9 +174,9 @@ TEST_F(ShmConnectionTest, FilesAreRefusedWhereTheOptionSaysSo) {
   std::fputs("0123456789", file);
   std::fclose(file);
   connect({}, {.accept_files = false});
-  ASSERT_TRUE(server_->announce(0, *Region::open_file(path)));
+  ASSERT_TRUE(server_->announce(0, Region::open_file(path)));
   try {
-    client_->region(0, 1000);
+    region_of(*client_, 0, 1000);
     FAIL();
   } catch (const ProtocolError& error) {
     EXPECT_NE(std::string(error.what()).find("accept_files"), std::string::npos);
@@ -186,7 +186,7 @@ TEST_F(ShmConnectionTest, FilesAreRefusedWhereTheOptionSaysSo) {
 TEST_F(ShmConnectionTest, ARegionThatNeverComesIsAnErrorInTime) {
   connect();
   const auto begin = now_ns();
-  EXPECT_THROW(client_->region(1, 50), ProtocolError);
+  EXPECT_THROW(region_of(*client_, 1, 50), ProtocolError);
   EXPECT_GE(now_ns() - begin, 45'000'000);
   EXPECT_THROW(client_->receive(), ProtocolError) << "the connection doesn't recover";
 }
@@ -197,10 +197,10 @@ TEST_F(ShmConnectionTest, ATrailingAnnouncementIsWaitedFor) {
   std::atomic<bool> waiting{false};
   std::thread late([&] {
     while (!waiting.load()) std::this_thread::yield();
-    ASSERT_TRUE(server_->announce(1, *region));
+    ASSERT_TRUE(server_->announce(1, region));
   });
   waiting.store(true);
-  EXPECT_EQ(text_of(*client_->region(1, 10'000), 4), "late");
+  EXPECT_EQ(text_of(*region_of(*client_, 1, 10'000), 4), "late");
   late.join();
 }
 
@@ -208,16 +208,16 @@ TEST_F(ShmConnectionTest, RetirementAndReuseOfANumberFollowTheMessages) {
   connect();
   const auto old_region = frozen("old");
   const auto new_region = frozen("new");
-  ASSERT_TRUE(server_->announce(7, *old_region));
+  ASSERT_TRUE(server_->announce(7, old_region));
   ASSERT_TRUE(server_->send(as_bytes("names the old one"), {}));
   ASSERT_TRUE(server_->retire(7));
-  ASSERT_TRUE(server_->announce(7, *new_region));
+  ASSERT_TRUE(server_->announce(7, new_region));
   ASSERT_TRUE(server_->send(as_bytes("names the new one"), {}));
   ASSERT_TRUE(client_->receive());
-  const auto held = client_->region(7, 1000);
+  const auto held = region_of(*client_, 7, 1000);
   EXPECT_EQ(text_of(*held, 3), "old");
   ASSERT_TRUE(client_->receive());
-  EXPECT_EQ(text_of(*client_->region(7, 1000), 3), "new");
+  EXPECT_EQ(text_of(*region_of(*client_, 7, 1000), 3), "new");
   EXPECT_EQ(text_of(*held, 3), "old") << "who holds it keeps it";
 }
 
@@ -225,28 +225,28 @@ TEST_F(ShmConnectionTest, ReuseIsRightWhenTheSocketIsReadFirst) {
   connect();
   const auto old_region = frozen("old");
   const auto new_region = frozen("new");
-  ASSERT_TRUE(server_->announce(7, *old_region));
-  EXPECT_TRUE(client_->region(7, 1000));
+  ASSERT_TRUE(server_->announce(7, old_region));
+  EXPECT_TRUE(region_of(*client_, 7, 1000));
   ASSERT_TRUE(server_->send(as_bytes("names the old one"), {}));
   ASSERT_TRUE(server_->retire(7));
-  ASSERT_TRUE(server_->announce(7, *new_region));
+  ASSERT_TRUE(server_->announce(7, new_region));
   ASSERT_TRUE(server_->send(as_bytes("names the new one"), {}));
   client_->wake();  // has the socket read before the ring
   ASSERT_TRUE(client_->receive());
-  EXPECT_EQ(text_of(*client_->region(7, 1000), 3), "old");
+  EXPECT_EQ(text_of(*region_of(*client_, 7, 1000), 3), "old");
   ASSERT_TRUE(client_->receive());
-  EXPECT_EQ(text_of(*client_->region(7, 1000), 3), "new");
+  EXPECT_EQ(text_of(*region_of(*client_, 7, 1000), 3), "new");
 }
 
 TEST_F(ShmConnectionTest, ANumberInUseAnnouncedAgainIsRefused) {
   connect();
   const auto region = frozen("x");
-  ASSERT_TRUE(server_->announce(7, *region));
-  ASSERT_TRUE(server_->announce(7, *region));
+  ASSERT_TRUE(server_->announce(7, region));
+  ASSERT_TRUE(server_->announce(7, region));
   EXPECT_THROW(
       {
-        client_->region(7, 1000);
-        client_->region(8, 1000);
+        region_of(*client_, 7, 1000);
+        region_of(*client_, 8, 1000);
       },
       ProtocolError);
 }
@@ -260,31 +260,31 @@ TEST_F(ShmConnectionTest, RetiringWhatNamesNothingIsRefused) {
 TEST_F(ShmConnectionTest, RegionsOverTheLimitAreRefusedAndHeldOnesCount) {
   const auto region = frozen(std::string(100'000, 'x'));
   connect({}, {.max_region_bytes = region->size() * 2});
-  ASSERT_TRUE(server_->announce(0, *region));
-  ASSERT_TRUE(server_->announce(1, *region));
-  auto held = client_->region(0, 1000);
-  ASSERT_TRUE(client_->region(1, 1000));
+  ASSERT_TRUE(server_->announce(0, region));
+  ASSERT_TRUE(server_->announce(1, region));
+  auto held = region_of(*client_, 0, 1000);
+  ASSERT_TRUE(region_of(*client_, 1, 1000));
   ASSERT_TRUE(server_->retire(0));
   ASSERT_TRUE(server_->retire(1));
   EXPECT_FALSE(client_->receive());
-  ASSERT_TRUE(server_->announce(2, *region)) << "1 was released";
-  ASSERT_TRUE(client_->region(2, 1000));
-  ASSERT_TRUE(server_->announce(3, *region)) << "0 is still held";
-  EXPECT_THROW(client_->region(3, 1000), ProtocolError);
+  ASSERT_TRUE(server_->announce(2, region)) << "1 was released";
+  ASSERT_TRUE(region_of(*client_, 2, 1000));
+  ASSERT_TRUE(server_->announce(3, region)) << "0 is still held";
+  EXPECT_THROW(region_of(*client_, 3, 1000), ProtocolError);
 }
 
 TEST_F(ShmConnectionTest, TooManyRegionsAreRefused) {
   connect({}, {.max_regions = 2});
   const auto region = frozen("x");
-  for (std::uint16_t i = 0; i < 3; ++i) ASSERT_TRUE(server_->announce(i, *region));
-  EXPECT_THROW(client_->region(2, 1000), ProtocolError);
+  for (std::uint16_t i = 0; i < 3; ++i) ASSERT_TRUE(server_->announce(i, region));
+  EXPECT_THROW(region_of(*client_, 2, 1000), ProtocolError);
 }
 
 TEST_F(ShmConnectionTest, ARegionOutlivesItsConnection) {
   connect();
   auto region = frozen("stays");
-  ASSERT_TRUE(server_->announce(0, *region));
-  const auto got = client_->region(0, 1000);
+  ASSERT_TRUE(server_->announce(0, region));
+  const auto got = region_of(*client_, 0, 1000);
   region.reset();
   server_.reset();
   client_.reset();
@@ -293,42 +293,42 @@ TEST_F(ShmConnectionTest, ARegionOutlivesItsConnection) {
 
 TEST_F(ShmConnectionTest, AnnouncingWhatHasNoDescriptorIsRefusedHere) {
   connect();
-  ASSERT_TRUE(server_->announce(0, *frozen("x")));
-  const auto got = client_->region(0, 1000);
+  ASSERT_TRUE(server_->announce(0, frozen("x")));
+  const auto got = region_of(*client_, 0, 1000);
   ASSERT_EQ(got->descriptor(), -1);
-  EXPECT_THROW(client_->announce(0, *got), InvalidArgumentError);
+  EXPECT_THROW(client_->announce(0, got), InvalidArgumentError);
 }
 
 TEST_F(ShmConnectionTest, AFullSocketTakesNoMoreAnnouncementsUntilItIsRead) {
   connect();
   const auto region = frozen("x");
   std::uint16_t announced = 0;
-  while (server_->announce(announced, *region)) ASSERT_LT(++announced, 60'000);
+  while (server_->announce(announced, region)) ASSERT_LT(++announced, 60'000);
   ASSERT_GT(announced, 10);
   ASSERT_TRUE(server_->prepare_sleep());
-  ASSERT_TRUE(client_->region(static_cast<std::uint16_t>(announced - 1), 5000));
+  ASSERT_TRUE(region_of(*client_, static_cast<std::uint16_t>(announced - 1), 5000));
   pollfd ask{server_->descriptor(), POLLIN, 0};
   ASSERT_EQ(::poll(&ask, 1, 5000), 1) << "rung, because there is room";
   server_->wake();
   EXPECT_FALSE(server_->receive());
-  EXPECT_TRUE(server_->announce(announced, *region));
+  EXPECT_TRUE(server_->announce(announced, region));
 }
 
 TEST_F(ShmConnectionTest, TheEndComesAfterTheLastMessage) {
   connect();
   const auto region = frozen("sent before");
-  ASSERT_TRUE(server_->announce(1, *region));
+  ASSERT_TRUE(server_->announce(1, region));
   ASSERT_TRUE(server_->send(as_bytes("one"), {}));
   ASSERT_TRUE(server_->send(as_bytes("two"), {}));
   ASSERT_TRUE(client_->send(as_bytes("never read"), {}));
   server_.reset();
   EXPECT_EQ(as_text(client_->receive()->bytes), "one");
-  EXPECT_EQ(text_of(*client_->region(1, 1000), 11), "sent before");
+  EXPECT_EQ(text_of(*region_of(*client_, 1, 1000), 11), "sent before");
   EXPECT_EQ(as_text(client_->receive()->bytes), "two");
   EXPECT_TRUE(client_->readable());
   EXPECT_THROW(client_->receive(), ConnectionError);
   EXPECT_THROW(client_->send(as_bytes("x"), {}), ConnectionError);
-  EXPECT_THROW(client_->announce(0, *region), ConnectionError);
+  EXPECT_THROW(client_->announce(0, region), ConnectionError);
   EXPECT_FALSE(client_->prepare_sleep());
 }
 
@@ -416,9 +416,9 @@ TEST_F(ShmConnectionTest, NoDescriptorIsLeft) {
   const int before = open_descriptors();
   for (int i = 0; i < 20; ++i) {
     connect();
-    ASSERT_TRUE(server_->announce(0, *frozen("x")));
-    ASSERT_TRUE(server_->announce(1, *frozen("never taken")));
-    ASSERT_TRUE(client_->region(0, 1000));
+    ASSERT_TRUE(server_->announce(0, frozen("x")));
+    ASSERT_TRUE(server_->announce(1, frozen("never taken")));
+    ASSERT_TRUE(region_of(*client_, 0, 1000));
     server_.reset();
     client_.reset();
   }

@@ -155,8 +155,8 @@ TEST_F(ShmProcesses, APeerThatNeverReadsIsAFullRing) {
 TEST_F(ShmProcesses, RegionsReachAnotherProcess) {
   start([](Connection& client) {
     receive_or_throw(client);
-    const auto frozen = client.region(1, 5000);
-    const auto recycled = client.region(2, 5000);
+    const auto frozen = region_of(client, 1, 5000);
+    const auto recycled = region_of(client, 2, 5000);
     require(std::memcmp(frozen->data() + 64, "frozen", 6) == 0, "frozen bytes");
     require(std::memcmp(recycled->data() + 64, "recycled", 8) == 0, "recycled bytes");
     client.send(as_bytes("seen"), {});
@@ -168,8 +168,8 @@ TEST_F(ShmProcesses, RegionsReachAnotherProcess) {
   const auto frozen = writer.freeze();
   const auto recycled = device::Region::make_recycled(1 << 16, "test");
   std::memcpy(recycled->writable() + 64, "recycled", 8);
-  ASSERT_TRUE(server_->announce(1, *frozen));
-  ASSERT_TRUE(server_->announce(2, *recycled));
+  ASSERT_TRUE(server_->announce(1, frozen));
+  ASSERT_TRUE(server_->announce(2, recycled));
   send_or_throw(*server_, as_bytes("look"));
   receive_or_throw(*server_);
   std::memcpy(recycled->writable() + 64, "RECYCLED", 8);
@@ -202,11 +202,11 @@ TEST_F(ShmProcesses, ARegionThatTheSystemDoesNotLetPassIsANamedError) {
       return false;
     };
     require(refused(flood), "the system lets any number pass");
-    require(refused([&] { pair.server->announce(1, *region); }), "announcing is a ResourceError");
+    require(refused([&] { pair.server->announce(1, region); }), "announcing is a ResourceError");
     ::close(ends[0]);
     ::close(ends[1]);
-    require(pair.server->announce(1, *region), "announced once there is room");
-    require(std::memcmp(pair.client->region(1, 5000)->data() + 64, "bytes", 5) == 0, "and it is the right one");
+    require(pair.server->announce(1, region).has_value(), "announced once there is room");
+    require(std::memcmp(region_of(*pair.client, 1, 5000)->data() + 64, "bytes", 5) == 0, "and it is the right one");
   });
   EXPECT_EQ(child.wait(), 0);
 }
@@ -291,13 +291,13 @@ TEST_F(HostileShmPeer, ADoorbellWithADescriptor) {
 
 TEST_F(HostileShmPeer, ARegionWithoutOrWithTooManyDescriptors) {
   socket_.send(shm::encode(shm::RegionPacket{.number = 1, .size = 4096}), {0, 0, 0});
-  EXPECT_THROW(server_->region(1, 1000), ProtocolError);
+  EXPECT_THROW(region_of(*server_, 1, 1000), ProtocolError);
 }
 
 TEST_F(HostileShmPeer, MoreDescriptorsThanFitAreCutOffAndSaid) {
   const int before = open_descriptors();
   socket_.send(shm::encode(shm::RegionPacket{.number = 1, .size = 4096}), std::vector<int>(40, 0));
-  EXPECT_THROW(server_->region(1, 1000), ResourceError);
+  EXPECT_THROW(region_of(*server_, 1, 1000), ResourceError);
   EXPECT_EQ(open_descriptors(), before);
 }
 
@@ -307,13 +307,13 @@ TEST_F(HostileShmPeer, ARegionThatIsAPipe) {
   socket_.send(shm::encode(shm::RegionPacket{.number = 1, .size = 4096}), {ends[0]});
   ::close(ends[0]);
   ::close(ends[1]);
-  EXPECT_THROW(server_->region(1, 1000), ProtocolError);
+  EXPECT_THROW(region_of(*server_, 1, 1000), ProtocolError);
 }
 
 TEST_F(HostileShmPeer, ARegionOfAnUnknownKind) {
   socket_.send(shm::encode(shm::RegionPacket{.number = 1, .kind = static_cast<device::RegionKind>(9), .size = 4096}),
                {0});
-  EXPECT_THROW(server_->region(1, 1000), ProtocolError);
+  EXPECT_THROW(region_of(*server_, 1, 1000), ProtocolError);
 }
 
 TEST_F(HostileShmPeer, AFloodOfDoorbellsIsReadInTurns) {
@@ -324,7 +324,7 @@ TEST_F(HostileShmPeer, AFloodOfDoorbellsIsReadInTurns) {
   EXPECT_EQ(::poll(&ask, 1, 0), 0);
   const auto begin = now_ns();
   for (int i = 0; i < 200; ++i) socket_.send(bell);
-  EXPECT_THROW(server_->region(5, 30), ProtocolError) << "a flood doesn't keep it from its deadline";
+  EXPECT_THROW(region_of(*server_, 5, 30), ProtocolError) << "a flood doesn't keep it from its deadline";
   EXPECT_LT(now_ns() - begin, 5'000'000'000);
 }
 
@@ -359,7 +359,7 @@ TEST_F(ShmProcesses, AForkedChildMayNotUseWhatItInherited) {
     forbidden([&] { it.in_flight(); });
     forbidden([&] { it.below_window(1); });
     forbidden([&] { it.flush(); });
-    forbidden([&] { it.region(0, 10); });
+    forbidden([&] { region_of(it, 0, 10); });
     forbidden([&] { it.retire(0); });
     forbidden([&] { it.prepare_sleep(); });
     forbidden([&] { it.wake(); });

@@ -118,7 +118,7 @@ TEST_F(TcpHandshake, LimitsAndWhatIsCarriedAreToldBothWays) {
   TcpOptions client;
   client.max_message = 6000;
   client.max_body = 8000;
-  const auto connection = tcp_connect(address(), client, 10'000, nullptr, ChannelRole::kData);
+  const auto connection = tcp_connect(address(), client, 10'000, nullptr, {.role = ChannelRole::kData});
   stop();
   ASSERT_EQ(connections_.size(), 1u);
   EXPECT_EQ(connection->max_message(), 900u) << "of what a listener takes";

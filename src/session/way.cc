@@ -1,0 +1,32 @@
+#include "session/way.h"
+
+#include "crossdock/core/error.h"
+
+namespace crossdock::session {
+
+using transport::Way;
+
+WayAnswer choose_way(const WayQuestion& question) {
+  // A region of a live stream is registered for one batch at a time: reading it would cost more than a message.
+  const transport::Ways possible =
+      question.live ? question.agreed & (Way::kMap | Way::kMessage) : question.agreed & question.of_regions;
+  if (possible.has(Way::kMap)) return {Way::kMap, "the consumer maps the server's memory"};
+  if (possible.has(Way::kRead)) {
+    if (question.wants_parts) return {Way::kRead, "the consumer wants some columns, and reads only those"};
+    if (question.one_sided) return {Way::kRead, "the network's hardware reads the server's memory"};
+    if (!possible.has(Way::kMessage)) return {Way::kRead, "the consumer accepts reads alone"};
+  }
+  if (possible.has(Way::kMessage)) {
+    if (question.agreed == Way::kMessage) return {Way::kMessage, "the two ends share no memory"};
+    if (question.live) return {Way::kMessage, "the memory of a live stream isn't registered for reads"};
+    if (possible.has(Way::kRead)) return {Way::kMessage, "a message costs less than reads of whole bodies"};
+    return {Way::kMessage, "the consumer can't take the memory that this source is in"};
+  }
+  throw UnsupportedError(std::string("bodies of this ") + (question.live ? "live stream" : "source") +
+                         " can't reach this consumer: both ends have the ways " + transport::to_text(question.agreed) +
+                         ", and its memory can go by " +
+                         transport::to_text(question.live ? Way::kMap | Way::kMessage : question.of_regions) +
+                         "; connect without a way of your own");
+}
+
+}  // namespace crossdock::session

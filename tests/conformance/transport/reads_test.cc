@@ -1,0 +1,184 @@
+#include <cstring>
+#include <stdexcept>
+
+#include "crossdock/core/error.h"
+#include "suite.h"
+
+namespace crossdock::transport::conformance {
+namespace {
+
+constexpr std::size_t kBytes = 1 << 16;
+
+/// A frozen region of numbers, and where it was announced.
+struct Announced {
+  std::vector<std::byte> content;
+  std::shared_ptr<const device::Region> region;
+  std::uint64_t base = 0;  ///< Of `content`.
+};
+
+/// Memory to read into, which tells when the connection has dropped it.
+struct Target {
+  explicit Target(std::size_t size) : bytes(std::make_shared<std::vector<std::byte>>(size)), watched(bytes) {}
+  std::shared_ptr<std::vector<std::byte>> bytes;
+  std::weak_ptr<const void> watched;
+};
+
+Announced announce(Connection& from, Connection& to, std::uint16_t number, std::vector<std::byte> content) {
+  Announced out;
+  device::RegionWriter writer("conformance");
+  const std::uint64_t offset = writer.append(content);
+  out.content = std::move(content);
+  out.region = writer.freeze();
+  const auto base = from.announce(number, out.region);
+  if (!base) throw std::runtime_error("there was no room for an announcement");
+  out.base = *base + offset;
+  to.peer_region(out.base, kPatienceMs);
+  return out;
+}
+
+/// Receives until the reading is done, sleeping properly. Where reads aren't one-sided, the peer does its part.
+void finish(Reading& reading, Connection& end, Connection& peer) {
+  while (!reading.done()) {
+    end.receive();
+    peer.receive();
+    if (!reading.done()) wait_readable(end, WaitMode::kAuto, 0, {});
+  }
+}
+
+TEST_P(TransportConformance, ReadsGetTheBytesOfARegion) {
+  connect();
+  if (!has(Way::kRead)) GTEST_SKIP() << "it has no reads";
+  const Announced sent = announce(*server_, *client_, 1, pattern(kBytes, 1));
+  Target target(kBytes);
+  const ReadPart part{sent.base, kBytes, target.bytes->data()};
+  const auto reading = client_->read({&part, 1}, target.bytes);
+  ASSERT_NE(reading, nullptr);
+  finish(*reading, *client_, *server_);
+  EXPECT_EQ(*target.bytes, sent.content);
+  target.bytes.reset();
+  EXPECT_TRUE(target.watched.expired()) << "nobody writes there any more";
+}
+
+TEST_P(TransportConformance, ReadsSeveralAtOnceAndOfSeveralParts) {
+  connect();
+  if (!has(Way::kRead)) GTEST_SKIP() << "it has no reads";
+  const Announced first = announce(*server_, *client_, 1, pattern(kBytes, 1));
+  const Announced second = announce(*server_, *client_, 2, pattern(kBytes, 2));
+  std::vector<Target> targets;
+  std::vector<std::unique_ptr<Reading>> readings;
+  for (std::size_t i = 0; i < 8; ++i) {
+    Target& target = targets.emplace_back(3000);
+    const std::vector<ReadPart> parts = {{first.base + 64 * i, 1000, target.bytes->data()},
+                                         {second.base + kBytes - 1000, 1000, target.bytes->data() + 1000},
+                                         {first.base + 10'000 + i, 1000, target.bytes->data() + 2000}};
+    readings.push_back(client_->read(parts, target.bytes));
+    ASSERT_NE(readings.back(), nullptr) << i;
+  }
+  for (std::size_t i = readings.size(); i-- > 0;) {
+    finish(*readings[i], *client_, *server_);
+    const std::byte* const got = targets[i].bytes->data();
+    EXPECT_EQ(std::memcmp(got, first.content.data() + 64 * i, 1000), 0);
+    EXPECT_EQ(std::memcmp(got + 1000, second.content.data() + kBytes - 1000, 1000), 0);
+    EXPECT_EQ(std::memcmp(got + 2000, first.content.data() + 10'000 + i, 1000), 0);
+  }
+}
+
+TEST_P(TransportConformance, ReadsGoOnBetweenMessages) {
+  connect();
+  if (!has(Way::kRead)) GTEST_SKIP() << "it has no reads";
+  const Announced sent = announce(*server_, *client_, 1, pattern(kBytes, 1));
+  Target target(kBytes);
+  const ReadPart part{sent.base, kBytes, target.bytes->data()};
+  const auto reading = client_->read({&part, 1}, target.bytes);
+  put(*server_, {true, 7, pattern(100, 3)});
+  put(*server_, {false, 0, pattern(200, 4)});
+  const auto tagged = take(*client_);
+  ASSERT_TRUE(tagged);
+  EXPECT_EQ(tagged->bytes, pattern(100, 3));
+  const auto untagged = take(*client_);
+  ASSERT_TRUE(untagged);
+  EXPECT_EQ(untagged->bytes, pattern(200, 4));
+  finish(*reading, *client_, *server_);
+  EXPECT_EQ(*target.bytes, sent.content);
+}
+
+TEST_P(TransportConformance, ReadsThatAreDroppedKeepTheirMemoryAsLongAsItIsWritten) {
+  connect();
+  if (!has(Way::kRead)) GTEST_SKIP() << "it has no reads";
+  const Announced sent = announce(*server_, *client_, 1, pattern(kBytes, 1));
+  Target target(kBytes);
+  Target other(64);
+  const ReadPart part{sent.base, kBytes, target.bytes->data()};
+  client_->read({&part, 1}, std::move(target.bytes)).reset();
+  const ReadPart after{sent.base, 64, other.bytes->data()};
+  const auto reading = client_->read({&after, 1}, other.bytes);
+  finish(*reading, *client_, *server_);
+  for (int i = 0; i < kPatienceMs && !target.watched.expired(); ++i) {
+    client_->receive();
+    server_->receive();
+    rung(*client_, 1);
+  }
+  EXPECT_TRUE(target.watched.expired());
+}
+
+TEST_P(TransportConformance, ReadsEndWithTheConnection) {
+  connect();
+  if (!has(Way::kRead)) GTEST_SKIP() << "it has no reads";
+  const Announced sent = announce(*server_, *client_, 1, pattern(kBytes, 1));
+  Target target(kBytes);
+  const ReadPart part{sent.base, kBytes, target.bytes->data()};
+  const auto reading = client_->read({&part, 1}, std::move(target.bytes));
+  client_.reset();
+  EXPECT_TRUE(target.watched.expired());
+  EXPECT_THROW(reading->done(), ConnectionError);
+}
+
+TEST_P(TransportConformance, ReadsFailWhenThePeerGoes) {
+  connect();
+  if (!has(Way::kRead)) GTEST_SKIP() << "it has no reads";
+  const Announced sent = announce(*server_, *client_, 1, pattern(kBytes, 1));
+  Target target(kBytes);
+  const ReadPart part{sent.base, kBytes, target.bytes->data()};
+  const auto reading = client_->read({&part, 1}, target.bytes);
+  server_.reset();
+  EXPECT_THROW(
+      {
+        while (!reading->done()) {
+          client_->receive();
+          wait_readable(*client_, WaitMode::kAuto, 0, {});
+        }
+        throw ConnectionError("it was faster");
+      },
+      ConnectionError);
+  EXPECT_THROW(client_->read({&part, 1}, target.bytes), ConnectionError);
+}
+
+TEST_P(TransportConformance, ReadsOutsideEveryRegionAreRefused) {
+  connect();
+  if (!has(Way::kRead)) GTEST_SKIP() << "it has no reads";
+  const Announced sent = announce(*server_, *client_, 1, pattern(kBytes, 1));
+  for (const auto& [address, length] : std::vector<std::pair<std::uint64_t, std::uint64_t>>{
+           {sent.base + kBytes - 10, 4096}, {sent.base - 4096, 8192}, {64, 8}, {UINT64_MAX - 7, 8}}) {
+    Target target(8192);
+    const ReadPart part{address, length, target.bytes->data()};
+    const auto reading = client_->read({&part, 1}, target.bytes);
+    ASSERT_NE(reading, nullptr);
+    EXPECT_THROW(finish(*reading, *client_, *server_), ProtocolError) << address;
+  }
+}
+
+TEST_P(TransportConformance, ReadsOfARetiredRegionAreRefused) {
+  connect();
+  if (!has(Way::kRead)) GTEST_SKIP() << "it has no reads";
+  const Announced sent = announce(*server_, *client_, 1, pattern(kBytes, 1));
+  ASSERT_TRUE(server_->retire(1));
+  put(*server_, {true, 1, {}});
+  ASSERT_TRUE(take(*client_));
+  Target target(8);
+  const ReadPart part{sent.base, 8, target.bytes->data()};
+  const auto reading = client_->read({&part, 1}, target.bytes);
+  EXPECT_THROW(finish(*reading, *client_, *server_), ProtocolError);
+}
+
+}  // namespace
+}  // namespace crossdock::transport::conformance

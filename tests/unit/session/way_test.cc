@@ -1,0 +1,68 @@
+#include "session/way.h"
+
+#include <gmock/gmock.h>
+
+#include "crossdock/core/error.h"
+
+namespace crossdock::session {
+namespace {
+
+using ::testing::HasSubstr;
+using transport::Way;
+using transport::Ways;
+
+TEST(Way, IsChosenInThisOrder) {
+  constexpr Ways kAll = Way::kMap | Way::kRead | Way::kMessage;
+  constexpr Ways kReadOrMessage = Way::kRead | Way::kMessage;
+  constexpr Ways kMapOrMessage = Way::kMap | Way::kMessage;
+  struct Row {
+    WayQuestion question;
+    Way way;
+    const char* why;
+  };
+  const Row rows[] = {
+      {{.agreed = kAll, .of_regions = kAll}, Way::kMap, "maps"},
+      {{.agreed = kAll, .of_regions = kAll, .one_sided = true, .wants_parts = true}, Way::kMap, "maps"},
+      {{.agreed = kAll, .of_regions = kReadOrMessage}, Way::kMessage, "costs less"},
+      {{.agreed = kAll, .of_regions = kReadOrMessage, .one_sided = true}, Way::kRead, "hardware"},
+      {{.agreed = kAll, .of_regions = kReadOrMessage, .wants_parts = true}, Way::kRead, "only those"},
+      {{.agreed = Way::kRead, .of_regions = kAll}, Way::kRead, "reads alone"},
+      {{.agreed = kAll, .of_regions = Way::kMessage, .one_sided = true}, Way::kMessage, "can't take the memory"},
+      {{.agreed = Way::kMessage, .of_regions = kAll, .one_sided = true}, Way::kMessage, "share no memory"},
+      {{.agreed = kAll, .live = true}, Way::kMap, "maps"},
+      {{.agreed = kMapOrMessage, .live = true}, Way::kMap, "maps"},
+      {{.agreed = kReadOrMessage, .live = true, .one_sided = true}, Way::kMessage, "isn't registered"},
+      {{.agreed = Way::kMessage, .live = true}, Way::kMessage, "share no memory"},
+  };
+  for (const Row& row : rows) {
+    const WayAnswer answer = choose_way(row.question);
+    EXPECT_EQ(answer.way, row.way) << row.why;
+    EXPECT_THAT(answer.why, HasSubstr(row.why));
+  }
+}
+
+TEST(Way, ThatCantBeIsAnErrorThatNamesBothSets) {
+  const auto refusal = [](const WayQuestion& question) -> std::string {
+    try {
+      choose_way(question);
+    } catch (const UnsupportedError& error) {
+      return error.what();
+    }
+    return "none";
+  };
+  EXPECT_THAT(refusal({.agreed = Way::kMap, .of_regions = Way::kMessage}),
+              HasSubstr("both ends have the ways map, and its memory can go by message"));
+  EXPECT_THAT(refusal({.agreed = Way::kRead, .live = true}), HasSubstr("live stream"));
+}
+
+TEST(Ways, AreASet) {
+  Ways none;
+  EXPECT_TRUE(none.empty());
+  EXPECT_EQ(transport::to_text(none), "none");
+  EXPECT_EQ(transport::to_text(Way::kMessage | Way::kMap), "map, message");
+  EXPECT_EQ(Ways::from_bits(0xFFFFFFFF), Way::kMap | Way::kRead | Way::kMessage) << "unknown bits are dropped";
+  EXPECT_FALSE(Ways(Way::kMap).has(Way::kRead));
+}
+
+}  // namespace
+}  // namespace crossdock::session
