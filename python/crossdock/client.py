@@ -11,7 +11,7 @@ from crossdock.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from crossdock._typing import Validation, Wait, Way
+    from crossdock._typing import DeviceLike, Validation, Wait, Way
     from crossdock.aio import AsyncRecordBatchReader
     from crossdock.arena import Arena
 
@@ -88,6 +88,7 @@ class Client:
         validation: Validation | None = None,
         limits: _native.Limits | None = None,
         arena: Arena | None = None,
+        device: DeviceLike | None = None,
     ) -> _native.RecordBatchReader:
         """Returns a reader of the batches of `name`. Waits until the schema has arrived.
 
@@ -103,8 +104,11 @@ class Client:
         arena: memory to receive batches in that come over a network, so that publishing them copies nothing. Over
             shared memory the batches stay where they are. More data than its `reserve` raises `ResourceError`. Don't
             publish the arena while this stream is being read.
+        device: where batches are wanted, as "cuda:0" or a filter string; None: the host. Memory of that device that a
+            server of this machine has published is opened, without a copy. Other batches are copied there, each by one
+            copy that is over when the batch is returned; `bytes_copied` of the reader counts them.
         """
-        return self._start(name, columns, wait, timeout, validation, limits, arena)
+        return self._start(name, columns, wait, timeout, validation, limits, arena, device)
 
     def aget(
         self,
@@ -114,6 +118,7 @@ class Client:
         validation: Validation | None = None,
         limits: _native.Limits | None = None,
         arena: Arena | None = None,
+        device: DeviceLike | None = None,
     ) -> AsyncRecordBatchReader:
         """The same as `get()`, for asyncio: `async for batch in client.aget(name)`. The request is sent when the first
         batch is asked for. Cancelling the waiting task ends the wait at once; the stream can be read further, or closed
@@ -122,12 +127,14 @@ class Client:
         from crossdock.aio import AsyncRecordBatchReader  # asyncio takes longer to import than the whole package
 
         return AsyncRecordBatchReader(
-            lambda interrupt: self._start(name, columns, "auto", None, validation, limits, arena, interrupt=interrupt)
+            lambda interrupt: self._start(
+                name, columns, "auto", None, validation, limits, arena, device, interrupt=interrupt
+            )
         )
 
     def _watch(self, name: str, log: _native.StreamLog, timeout: float | None) -> _native.RecordBatchReader:
         """The same as `get()`. `log` records the messages or batches of the stream."""
-        return self._start(name, None, "auto", timeout, None, None, None, log=log)
+        return self._start(name, None, "auto", timeout, None, None, None, None, log=log)
 
     def _start(
         self,
@@ -138,6 +145,7 @@ class Client:
         validation: str | None,
         limits: _native.Limits | None,
         arena: Arena | None,
+        device: DeviceLike | None,
         *,
         log: _native.StreamLog | None = None,
         interrupt: _native.Interrupt | None = None,
@@ -152,6 +160,7 @@ class Client:
             validation,
             limits or _native.Limits(),
             None if arena is None else arena._native,
+            device,
             log,
             interrupt,
         )

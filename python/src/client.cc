@@ -14,6 +14,7 @@
 #include "deferred.h"
 #include "inspect.h"
 #include "interrupt.h"
+#include "offload/selector.h"
 #include "options.h"
 #include "reader.h"
 #include "types.h"
@@ -50,10 +51,11 @@ class PyClient {
   /// Returns a new object that the caller owns.
   PyReader* get(const std::string& name, std::optional<std::vector<std::string>> columns, const std::string& wait,
                 int timeout_ms, const std::optional<std::string>& validation, const ipc::Limits& limits,
-                nb::handle arena, const StreamLog* log, Interrupt* interrupt) {
+                nb::handle arena, nb::handle device, const StreamLog* log, Interrupt* interrupt) {
     session::GetOptions options;
     options.limits = limits;
     if (!arena.is_none()) options.arena = arena_in(arena);
+    if (!device.is_none()) options.device = select_device(device);
     if (validation) options.validation = validation_of(*validation);
     options.all_columns = !columns.has_value();
     if (columns) options.columns = std::move(*columns);
@@ -123,7 +125,7 @@ void bind_client(nb::module_& module) {
            "uri"_a, "data_uri"_a.none(), "timeout_ms"_a, "way"_a.none(), "transports"_a)
       .def("list", &PyClient::list, "max_entries"_a, "max_bytes"_a)
       .def("get", &PyClient::get, nb::rv_policy::take_ownership, "name"_a, "columns"_a.none(), "wait"_a, "timeout_ms"_a,
-           "validation"_a.none(), "limits"_a, "arena"_a.none(), "log"_a.none() = nb::none(),
+           "validation"_a.none(), "limits"_a, "arena"_a.none(), "device"_a.none(), "log"_a.none() = nb::none(),
            "interrupt"_a.none() = nb::none())
       .def("close", &PyClient::close);
 }

@@ -121,6 +121,7 @@ std::optional<array::RecordBatch> PyReader::next() {
 }
 
 void PyReader::note_taken(bool batch) noexcept {
+  if (reader_ != nullptr) bytes_copied_.store(reader_->bytes_copied(), std::memory_order_relaxed);
   if (batch) {
     begun_.store(true);
   } else {
@@ -230,6 +231,8 @@ void bind_reader(nb::module_& module) {
           "Reads the batches of an object with an Arrow method, or of a list of batches, without a copy. Reads a "
           "stream batch by batch. The batches may be on any device.")
       .def_prop_ro("schema", [](const PyReader& self) { return PySchema{self.schema()}; })
+      .def_prop_ro("bytes_copied", &PyReader::bytes_copied,
+                   "The bytes that were copied so far to bring the batches of `Client.get(device=)` to their device.")
       .def("__iter__", [](nb::handle self) { return nb::borrow(self); })
       .def("__next__",
            [](PyReader& self) {

@@ -72,6 +72,7 @@ Region::~Region() {
   record_ = {};  // before another mapping can have these addresses
   // A recycled mapping doesn't exist in a forked child: another mapping may have its addresses there.
   const bool ours = kind_ != RegionKind::kRecycled || !made_in_.in_child();
+  if (kind_ == RegionKind::kDevice) return;
   if (data_ != nullptr && kind_ != RegionKind::kFrozen) changing::remove(data_);
   release_memory(ours ? data_ : nullptr, mapped_, std::move(fd_), size_);
 }
@@ -185,6 +186,17 @@ std::shared_ptr<Region> Region::make_recycled(std::uint64_t size, const char* na
   }
   memfd::seal(fd, memfd::kRecycledSeals, name);
   region->fd_ = memfd::reopen_read_only(fd, name);
+  return region;
+}
+
+std::shared_ptr<const Region> Region::of_device(std::shared_ptr<Context> context, Buffer memory) {
+  std::shared_ptr<Region> region(new Region);
+  region->kind_ = RegionKind::kDevice;
+  region->name_ = "memory of " + to_string(context->device());
+  region->data_ = static_cast<const std::byte*>(memory.data());
+  region->size_ = memory.size();
+  region->context_ = std::move(context);
+  region->memory_ = std::move(memory);
   return region;
 }
 

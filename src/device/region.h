@@ -8,6 +8,7 @@
 #include "core/bytes.h"
 #include "core/fork.h"
 #include "core/mapping_record.h"
+#include "crossdock/device/driver.h"
 #include "core/unique_fd.h"
 
 namespace crossdock::device {
@@ -20,6 +21,8 @@ enum class RegionKind : std::uint8_t {
   /// An ordinary file, passed by descriptor. It can't be sealed: its size and modification time are checked at each
   /// hand-over.
   kFile = 3,
+  /// Memory of a device, written once. Passed by its driver's handle.
+  kDevice = 4,
 };
 
 /// A file's identity, and the state of its content at the moment it was opened. It is compared at each hand-over.
@@ -37,7 +40,7 @@ struct FileStamp {
   static FileStamp of(int fd);
 };
 
-/// Host memory behind a descriptor that can be handed to another process. It is unmapped and closed when the last owner
+/// Memory that can be handed to another process: host memory behind a descriptor, or memory of a device. It is unmapped and closed when the last owner
 /// is dropped, on any thread. A large region is unmapped and closed a moment later, on a thread of the library, so that
 /// the owner doesn't wait for the kernel. Safe to share between threads. After a fork, recycled regions aren't mapped
 /// in the child (MADV_DONTFORK); other regions are.
@@ -64,9 +67,14 @@ class Region {
   /// /proc/PID/maps. Throws ResourceError, also if a cgroup's memory limit leaves less room (core/memory_limit.h).
   static std::shared_ptr<Region> make_recycled(std::uint64_t size, const char* name);
 
+  /// Makes a kDevice region of exportable memory that `context` allocated, and whose content is written, or of memory
+  /// that it imported from a peer.
+  static std::shared_ptr<const Region> of_device(std::shared_ptr<Context> context, Buffer memory);
+
   RegionKind kind() const noexcept { return kind_; }
   std::uint64_t size() const noexcept { return size_; }
-  /// Returns the mapping's start; null if this process made the region without mapping it (RegionWriter).
+  /// Returns the mapping's start; null if this process made the region without mapping it (RegionWriter). For kDevice,
+  /// the address on the device.
   const std::byte* data() const noexcept { return data_; }
   /// Returns the mapping's start for writing: for kRecycled in the process that made the region; else null.
   std::byte* writable() const noexcept { return writable_ ? const_cast<std::byte*>(data_) : nullptr; }
@@ -74,6 +82,10 @@ class Region {
   /// Returns the descriptor to pass on; -1 at a consumer.
   int descriptor() const noexcept { return fd_.get(); }
   const FileStamp& stamp() const noexcept { return stamp_; }
+  /// kDevice: the context of its device; else null.
+  const std::shared_ptr<Context>& context() const noexcept { return context_; }
+  /// kDevice: the memory.
+  BufferRef memory() const noexcept { return memory_.ref(); }
   /// For kFile at its producer: throws FileChangedError, which says what changed, if the file's size or modification
   /// time differs from `stamp()`. A file that was renamed, unlinked, or given another mode hasn't changed. For other
   /// regions does nothing.
@@ -95,6 +107,8 @@ class Region {
   FileStamp stamp_;
   std::string name_;
   MappingRecord record_;  // of a mapping that is read-only here
+  std::shared_ptr<Context> context_;
+  Buffer memory_;
 };
 
 /// Writes bytes once into a new memfd and freezes it: the one copy of ordinary heap data. It never maps the memfd, so

@@ -146,10 +146,16 @@ BatchCopy::BatchCopy(const RecordBatch& from, bool to_host, ContextPtr executor,
   if (plan_->bytes() > 0 && !device::host_reaches(from.device.type)) order_on(from_, *executor_, queue_.queue());
 }
 
-BatchCopy::BatchCopy(const RecordBatch& from, const device::DriverRegistry& drivers)
-    : BatchCopy(from, true, drivers.context(from.device, from.native_context.get()), queue_beside(from, drivers)) {}
+BatchCopy::BatchCopy(const RecordBatch& from, const device::DriverRegistry& drivers, bool to_host)
+    : BatchCopy(from, to_host, drivers.context(from.device, from.native_context.get()), queue_beside(from, drivers)) {}
 
 std::uint64_t BatchCopy::bytes() const noexcept { return plan_->bytes(); }
+
+bool BatchCopy::normal() const {
+  return std::ranges::all_of(plan_->made(), [](const RecordBatch* batch) {
+    return std::ranges::all_of(batch->nodes, [](const array::Node& node) { return node.offset == 0; });
+  });
+}
 
 device::Event BatchCopy::start(const BufferRef& target) {
   return start_work(*executor_, queue(), [&](device::Event* copied) { start_copies(target, copied); });

@@ -20,12 +20,17 @@ class BatchCopy {
   /// pending on it, and waits for sizes that aren't known.
   BatchCopy(const array::RecordBatch& from, bool to_host, std::shared_ptr<device::Context> executor,
             const device::Queue& queue);
-  /// Plans a copy to host memory on the default queue of the batch's device. Throws as DriverRegistry::context().
-  BatchCopy(const array::RecordBatch& from, const device::DriverRegistry& drivers);
+  /// Plans a copy to host memory, or to memory of the batch's context, on the default queue of the batch's device.
+  /// Throws as DriverRegistry::context().
+  BatchCopy(const array::RecordBatch& from, const device::DriverRegistry& drivers, bool to_host);
 
   const device::Queue& queue() const noexcept { return queue_.queue(); }
   /// Returns the size of the target, which must be aligned to 64 bytes.
   std::uint64_t bytes() const noexcept;
+
+  /// Whether the copy is in normal form (array::normalized()) but for null counts that aren't known: no array begins at
+  /// an offset.
+  bool normal() const;
 
   /// Starts the copy, and returns its target: with the end of the copy as its event, unless the host made the copy.
   array::RecordBatch into(device::Buffer target) &&;

@@ -20,16 +20,23 @@ void check_name(const std::string& name) {
   }
 }
 
-WayAnswer way_of(const transport::Connection& asking, const PublishedTable* table) {
+/// Returns the ways by which all regions of a table can reach a peer.
+transport::Ways ways_of(const PublishedTable& table, const transport::Connection& asking) {
+  transport::Ways ways = asking.agreement().ways;
+  for (const auto& region : table.regions) ways = ways & asking.ways_of(*region);
+  return ways;
+}
+
+/// `table`: null for a live stream. `host_copy`: its copy on the host goes.
+WayAnswer way_of(const transport::Connection& asking, const PublishedTable* table, bool host_copy = false) {
   const transport::Agreement& peer = asking.agreement();
   WayQuestion question{.agreed = peer.ways,
                        .of_regions = peer.ways,
+                       .host_copy = host_copy,
                        .live = table == nullptr,
                        .one_sided = peer.one_sided,
                        .wants_parts = peer.wants_parts};
-  if (table != nullptr) {
-    for (const auto& region : table->regions) question.of_regions = question.of_regions & asking.ways_of(*region);
-  }
+  if (table != nullptr && !host_copy) question.of_regions = ways_of(*table, asking);
   return choose_way(question);
 }
 
@@ -153,6 +160,9 @@ std::unique_ptr<ServerStream> Catalog::open(std::string_view ticket, const trans
   Item& item = *found->second;
   if (item.table) {
     ++item.consumers;
+    if (item.table->on_device() && ways_of(*item.table, asking).empty()) {
+      return open_host_copy(&item, asking, counted, waker);
+    }
     // A body sent by value is a copy that belongs to the consumer: later changes of the file don't change it.
     const bool for_others = !peer.same_user && way_of(asking, item.table.get()).way != transport::Way::kMessage;
     return open_table(for_others ? item.table_for_others : item.table, asking);
@@ -174,6 +184,18 @@ std::unique_ptr<ServerStream> Catalog::open(std::string_view ticket, const trans
                         "which makes a new stream for each");
   }
   return open_source(found->first, &item, way, counted, waker);
+}
+
+std::unique_ptr<ServerStream> Catalog::open_host_copy(Item* item, const transport::Connection& asking,
+                                                      const std::shared_ptr<const CountedStream>& counted,
+                                                      const std::shared_ptr<ConnectionWaker>& waker) {
+  const WayAnswer way = way_of(asking, item->table.get(), true);
+  if (!item->host_copy || item->host_copy->failed()) {
+    auto copy = std::make_shared<HostCopy>(item->table);
+    sources_->start(copy, counted->consumer()->lane());
+    item->host_copy = std::move(copy);
+  }
+  return std::make_unique<HostCopyStream>(item->host_copy, waker, way);
 }
 
 std::unique_ptr<ServerStream> Catalog::open_source(const std::string& name, Item* item, const WayAnswer& way,
@@ -256,6 +278,7 @@ void Catalog::add_stats(ServerStats* stats) const {
       source.rows = item->table->rows;
       source.bytes = static_cast<std::int64_t>(item->table->bytes);
       source.bytes_copied = item->table->bytes_copied;
+      if (item->host_copy) source.bytes_copied += item->host_copy->bytes_copied();
       if (item->table_for_others != item->table) source.bytes_copied += item->table_for_others->bytes_copied;
     } else {
       source.bytes_copied = item->bytes_copied->load(std::memory_order_relaxed);

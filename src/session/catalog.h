@@ -9,6 +9,7 @@
 
 #include "crossdock/session/server.h"
 #include "session/consumer.h"
+#include "session/host_copy.h"
 #include "session/published_table.h"
 #include "session/server_stream.h"
 #include "session/source_pool.h"
@@ -62,6 +63,7 @@ class Catalog {
     std::shared_ptr<const array::Schema> schema;
     // For tables and files:
     std::shared_ptr<const PublishedTable> table;
+    std::shared_ptr<HostCopy> host_copy;                     // of a table on a device; null until a consumer needs it
     std::shared_ptr<const PublishedTable> table_for_others;  // sealed copy of a file, for users who mustn't see changes
     // For live sources and factories:
     std::shared_ptr<const SourceReader::Make> make;
@@ -75,6 +77,9 @@ class Catalog {
   std::unique_ptr<ServerStream> open_source(const std::string& name, Item* item, const WayAnswer& way,
                                             const std::shared_ptr<const CountedStream>& counted,
                                             const std::shared_ptr<ConnectionWaker>& waker);
+  std::unique_ptr<ServerStream> open_host_copy(Item* item, const transport::Connection& asking,
+                                               const std::shared_ptr<const CountedStream>& counted,
+                                               const std::shared_ptr<ConnectionWaker>& waker);
   [[noreturn]] void throw_not_found(std::string_view name) const;
 
   const ServerOptions& options_;

@@ -36,6 +36,7 @@ void try_out(ClientPool& pool, const transport::InterruptHook& interrupted) { po
 
 ClientOptions with_transports(ClientOptions options) {
   if (!options.transports) options.transports = make_transports();
+  if (!options.runtime) options.runtime = Runtime::default_runtime();
   return options;
 }
 
@@ -80,8 +81,12 @@ std::unique_ptr<Reader> Client::get(const std::string& name, const GetOptions& o
                                     const transport::InterruptHook& interrupted) {
   impl_->pool->made_in().check("this Client");
   if (name.empty()) throw InvalidArgumentError("a stream's name can't be empty; list() gives the catalog");
+  std::shared_ptr<device::Context> device;
+  if (options.device && !device::host_reaches(options.device->type)) {
+    device = impl_->pool->options().runtime->drivers()->context(*options.device);
+  }
   const auto pool = [&](const std::shared_ptr<ClientPool>& all) {
-    return all == nullptr || options.all_columns ? all : all->for_parts();
+    return all == nullptr ? nullptr : all->for_streams(!options.all_columns, device);
   };
   return std::make_unique<Reader>(
       std::make_unique<Reader::Impl>(pool(impl_->pool), pool(impl_->data_pool), name, options, interrupted));

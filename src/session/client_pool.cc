@@ -28,16 +28,18 @@ ClientPool::ClientPool(const dissociated::Uri& uri, const transport::ConnectOpti
   }
 }
 
-std::shared_ptr<ClientPool> ClientPool::for_parts() {
-  if (wishes_.wants_parts || !(transport_->ways() & wishes_.ways).has(transport::Way::kRead)) return shared_from_this();
+std::shared_ptr<ClientPool> ClientPool::for_streams(bool parts, std::shared_ptr<device::Context> device) {
+  const transport::Ways ways = transport_->ways() & wishes_.ways;
+  transport::ConnectOptions wishes = wishes_;
+  wishes.wants_parts = parts && ways.has(transport::Way::kRead);
+  if (ways.has(transport::Way::kMap)) wishes.device = std::move(device);
+  if (!wishes.wants_parts && !wishes.device) return shared_from_this();
   const std::lock_guard lock(mutex_);
   if (closed_) throw ClosedError("this client of " + where_ + " was closed");
-  if (!for_parts_) {
-    transport::ConnectOptions wishes = wishes_;
-    wishes.wants_parts = true;
-    for_parts_ = std::make_shared<ClientPool>(uri_, wishes, where_, options_);
+  for (const auto& other : others_) {
+    if (other->wishes_.wants_parts == wishes.wants_parts && other->wishes_.device == wishes.device) return other;
   }
-  return for_parts_;
+  return others_.emplace_back(std::make_shared<ClientPool>(uri_, wishes, where_, options_));
 }
 
 std::shared_ptr<ClientConnection> ClientPool::take(const transport::InterruptHook& interrupted) {
@@ -85,14 +87,14 @@ void ClientPool::drop(const ClientConnection& connection) noexcept {
 
 void ClientPool::close() {
   std::vector<std::shared_ptr<ClientConnection>> dropped;  // closed without the lock
-  std::shared_ptr<ClientPool> for_parts;
+  std::vector<std::shared_ptr<ClientPool>> others;
   {
     const std::lock_guard lock(mutex_);
     closed_ = true;
     dropped.swap(idle_);
-    for_parts = for_parts_;
+    others = others_;
   }
-  if (for_parts) for_parts->close();
+  for (const auto& other : others) other->close();
 }
 
 }  // namespace crossdock::session

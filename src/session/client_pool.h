@@ -22,9 +22,9 @@ class ClientPool : public std::enable_shared_from_this<ClientPool> {
   ClientPool(const dissociated::Uri& uri, const transport::ConnectOptions& wishes, const std::string& text,
              ClientOptions options);
 
-  /// Returns the pool of connections for streams of which the client wants some columns only: this pool, unless the
-  /// transport can read.
-  std::shared_ptr<ClientPool> for_parts();
+  /// Returns the pool of connections for streams of which the client wants some columns only (`parts`), or which it
+  /// wants on a device (or null): this pool, unless the transport treats such streams in another way.
+  std::shared_ptr<ClientPool> for_streams(bool parts, std::shared_ptr<device::Context> device);
 
   /// Returns an idle connection, or a new one. Throws the errors of Client's constructor; ClosedError after close().
   std::shared_ptr<ClientConnection> take(const transport::InterruptHook& interrupted);
@@ -48,7 +48,7 @@ class ClientPool : public std::enable_shared_from_this<ClientPool> {
   const std::shared_ptr<const transport::Transport> transport_;
   std::mutex mutex_;
   std::vector<std::shared_ptr<ClientConnection>> idle_;
-  std::shared_ptr<ClientPool> for_parts_;
+  std::vector<std::shared_ptr<ClientPool>> others_;  // see for_streams()
   bool closed_ = false;
 };
 

@@ -4,6 +4,7 @@
 
 #include "crossdock/core/error.h"
 #include "device/region_address.h"
+#include "session/device_table.h"
 #include "session/dictionary_tracker.h"
 #include "session/published_table.h"
 #include "session/source_batch.h"
@@ -12,15 +13,17 @@ namespace crossdock::session {
 namespace {
 
 // Finds memory for each buffer that can be passed to consumers: an arena's memory is used directly; other buffers are
-// copied into one region, which is written once. Batches on devices are copied into an arena made for them, because
-// their drivers need mapped memory.
+// copied into one region, which is written once. Batches on devices are copied to memory of their device that consumers
+// can open. Where that can't be, they are copied into an arena made for them, because their drivers need mapped memory.
 class BufferPlacer {
  public:
   BufferPlacer(const Runtime& runtime, TableBuilder& builder, const exchange::WaitFunction& wait)
-      : runtime_(runtime), builder_(builder), wait_(wait) {}
+      : runtime_(runtime), builder_(builder), wait_(wait), device_memory_(runtime, wait) {}
 
-  // Returns a copy of a batch on a device, in normal form.
+  // Returns a copy of a batch on a device, in normal form, on that device or on the host.
   array::RecordBatch copied(const array::RecordBatch& batch, std::int64_t* bitmap_bytes) {
+    if (auto there = device_memory_.copied(batch, &builder_.table().bytes_copied, bitmap_bytes))
+      return *std::move(there);
     exchange::BatchCopy copy = plan_copy(batch, runtime_);
     if (!from_devices_) arenas_.push_back(from_devices_ = std::make_shared<device::Arena>());
     std::byte* const memory = from_devices_->allocate(copy.bytes());
@@ -31,6 +34,14 @@ class BufferPlacer {
   // in which they are first used.
   std::uint64_t place(const array::BufferView& buffer) {
     const auto size = static_cast<std::uint64_t>(buffer.size);
+    if (const auto region = device_memory_.find(buffer.data, size)) {
+      const std::uint32_t index = builder_.region_index(region);
+      if (index >= kFirstArena)
+        throw ResourceError("a table can't be in more than 16,384 regions of a device's memory");
+      return device::make_address(
+          static_cast<std::uint16_t>(index),
+          static_cast<std::uint64_t>(static_cast<const std::byte*>(buffer.data) - region->data()));
+    }
     for (std::size_t i = 0; i < arenas_.size(); ++i) {
       if (arenas_[i]->contains(buffer.data, size)) return inside(i, buffer.data);
     }
@@ -70,27 +81,35 @@ class BufferPlacer {
     for (dissociated::RemoteBuffer& buffer : builder_.table().buffers) {
       if (buffer.length == 0) continue;
       const std::uint16_t provisional = device::address_region(buffer.address);
-      std::uint64_t offset = device::address_offset(buffer.address);
-      if (provisional != kCopied) offset -= base_of_arena[provisional];
-      buffer.address =
-          device::make_address(provisional == kCopied ? index_of_copy : index_of_arena[provisional], offset);
+      const std::uint64_t offset = device::address_offset(buffer.address);
+      if (provisional < kFirstArena) continue;  // a region of a device: its index is known already
+      if (provisional == kCopied) {
+        buffer.address = device::make_address(index_of_copy, offset);
+      } else {
+        const std::size_t arena = provisional - kFirstArena;
+        buffer.address = device::make_address(index_of_arena[arena], offset - base_of_arena[arena]);
+      }
     }
     if (arenas_.size() > (from_devices_ ? 1 : 0)) builder_.table().kind = "arena";
   }
 
  private:
+  // Provisional numbers of regions: those below are final.
+  static constexpr std::uint16_t kFirstArena = 0x4000;
   static constexpr std::uint16_t kCopied = 0xFFFF;
 
-  std::uint64_t inside(std::size_t arena, const void* pointer) const {
-    if (arena >= kCopied) throw ResourceError("a table can't be in more than 65,535 arenas");
+  static std::uint64_t inside(std::size_t arena, const void* pointer) {
+    if (arena >= kCopied - kFirstArena) throw ResourceError("a table can't be in more than 49,151 arenas");
     // The provisional address is the pointer itself, which has 47 bits on Linux. The offset is known once the arena is
     // a region.
-    return device::make_address(static_cast<std::uint16_t>(arena), reinterpret_cast<std::uintptr_t>(pointer));
+    return device::make_address(static_cast<std::uint16_t>(kFirstArena + arena),
+                                reinterpret_cast<std::uintptr_t>(pointer));
   }
 
   const Runtime& runtime_;
   TableBuilder& builder_;
   const exchange::WaitFunction& wait_;
+  DeviceMemory device_memory_;
   std::vector<std::shared_ptr<device::Arena>> arenas_;
   std::shared_ptr<device::Arena> from_devices_;  // one of these
   std::optional<device::RegionWriter> writer_;

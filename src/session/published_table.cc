@@ -29,6 +29,10 @@ const std::vector<std::shared_ptr<const device::Region>>& PublishedTable::readab
   return readable_;
 }
 
+bool PublishedTable::on_device() const noexcept {
+  return std::ranges::any_of(regions, [](const auto& region) { return region->kind() == device::RegionKind::kDevice; });
+}
+
 TableBuilder::TableBuilder(std::shared_ptr<const array::Schema> schema) : table_(std::make_shared<PublishedTable>()) {
   table_->schema = std::move(schema);
   ipc::Encoder encoder;

@@ -51,6 +51,9 @@ struct PublishedTable {
   /// written is mapped at the first request. Throws ResourceError.
   const std::vector<std::shared_ptr<const device::Region>>& readable_regions() const;
 
+  /// Whether any of it is in memory of a device.
+  bool on_device() const noexcept;
+
   ByteSpan metadata_of(const PublishedMessage& message) const noexcept {
     return ByteSpan(metadata).subspan(message.metadata_offset, message.metadata_size);
   }

@@ -6,6 +6,7 @@
 
 #include "crossdock/core/error.h"
 #include "crossdock/device/arena.h"
+#include "crossdock/exchange/batch.h"
 #include "dissociated/receiver.h"
 #include "ipc/select.h"
 #include "session/reader_impl.h"
@@ -98,7 +99,7 @@ ClientConnection& Reader::Impl::due_from() noexcept {
 }
 
 // With two connections, each carries only the messages of its role. An error may arrive over either.
-void Reader::Impl::check_place(const ClientConnection& source, const transport::Incoming& message) const {
+void Reader::Impl::check_role(const ClientConnection& source, const transport::Incoming& message) const {
   const bool of_data = &source == data_connection.get();
   if (message.tagged ? of_data : !of_data) return;
   if (of_data && dissociated::read_prefix(message.bytes).type == dissociated::MessageType::kError) return;
@@ -117,7 +118,7 @@ const dissociated::Receiver::Item* Reader::Impl::look() {
       std::optional<transport::Incoming> message = source.transport().receive();
       if (!message) break;
       source.received(*message);
-      if (data_connection) check_place(source, *message);
+      if (data_connection) check_role(source, *message);
       if (message->tagged) {
         receiver.on_tagged(message->tag, message->bytes, std::move(message->owner));
       } else {
@@ -190,6 +191,7 @@ void Reader::Impl::begin_body(const dissociated::Receiver::Item& item) {
   current.kind = item.message_kind;
   current.sequence = item.sequence;
   current.selected = false;
+  current.context = nullptr;
   switch (item.message_kind) {
     case ipc::MessageKind::kRecordBatch:
       if (current.schema != schema) current.schema = schema;
@@ -264,25 +266,69 @@ void Reader::Impl::begin_reads(QueuedBody* body) {
 void Reader::Impl::store(BatchBody* body, std::optional<array::RecordBatch>* out) {
   array::RecordBatch batch = assemble(body);
   if (body->kind == ipc::MessageKind::kDictionaryBatch) {
+    if (body->header.is_delta && body->context) {
+      throw UnsupportedError("the stream \"" + name + "\" extends a dictionary on a device, which is not supported");
+    }
     dictionaries.put(body->header.dictionary_id, std::move(batch), body->header.is_delta);
-  } else if (options.all_columns || body->selected) {
+    return;
+  }
+  if (options.all_columns || body->selected) {
     *out = std::move(batch);
   } else {
     *out = array::select_columns(batch, delivered_schema, selected);
   }
+  if (options.device) [[unlikely]]
+    bring_to_device(&**out);
 }
 
 array::RecordBatch Reader::Impl::assemble(BatchBody* body) {
   const array::Schema& of = *body->schema;
-  body->owner = realigner.realign(of, body->header, std::move(body->owner), name.c_str(), &body->views);
+  if (!body->context) [[likely]]
+    body->owner = realigner.realign(of, body->header, std::move(body->owner), name.c_str(), &body->views);
   array::RecordBatch batch =
       ipc::assemble(body->schema, body->header, body->views, dictionaries.for_schema(of), std::move(body->owner));
+  put_in_place(*body, &batch);
   if (full) {
     array::check_full(batch, array::Dictionaries::kTrust);  // they were checked when they arrived
   } else if (look_inside || body->kind == ipc::MessageKind::kDictionaryBatch) {
     array::check_structure(batch);
   }
   return batch;
+}
+
+// Says where a batch is. Nothing is pending on memory of a device: the server has waited.
+void Reader::Impl::put_in_place(const BatchBody& body, array::RecordBatch* batch) const {
+  if (body.context) batch->device = body.context->device();
+  for (const auto& dictionary : batch->dictionaries) {
+    if (!dictionary || dictionary->device == batch->device) [[likely]]
+      continue;
+    const bool nowhere = std::ranges::all_of(body.views, [](const array::BufferView& view) { return view.size == 0; });
+    if (!nowhere) {
+      throw ProtocolError("a batch of the stream \"" + name + "\" is on " + device::to_string(batch->device) +
+                          ", but its dictionary is on " + device::to_string(dictionary->device));
+    }
+    batch->device = dictionary->device;
+  }
+  if (batch->device == device::Device{}) [[likely]]
+    return;
+  if (full) {
+    throw UnsupportedError(
+        "the stream \"" + name + "\" is in memory of " + device::to_string(batch->device) +
+        ", which can't be validated in full: leave out the validation, or get the stream on the host");
+  }
+  for (const array::BufferView& view : body.views) {
+    if (reinterpret_cast<std::uintptr_t>(view.data) % kBufferAlignment == 0) continue;
+    throw ProtocolError("a buffer of the stream \"" + name + "\" on " + device::to_string(batch->device) +
+                        " isn't aligned to 64 bytes");
+  }
+  batch->kind = device::MemoryKind::kDevice;
+  batch->read_only = true;
+}
+
+void Reader::Impl::bring_to_device(array::RecordBatch* batch) {
+  if (batch->device == *options.device) return;
+  bytes_copied += static_cast<std::uint64_t>(batch->nbytes());
+  *batch = exchange::transfer(*batch, *options.device, {}, nullptr, *pool->options().runtime->drivers());
 }
 
 void Reader::Impl::show(const BatchBody& body, ByteSpan metadata, dissociated::BodyType type, ByteSpan bytes,
@@ -355,6 +401,7 @@ bool Reader::Impl::view_remote(BatchLease* lease, bool* mapped) {
                             std::to_string(buffer.address - found->base) + " of " + std::to_string(found->size));
       }
       region = &lease->add(std::move(found));
+      check_place(*region, i);
     }
     if (region->mapped) [[likely]] {
       current.views[i] = {region->mapped->data() + (buffer.address - region->base), length};
@@ -363,6 +410,18 @@ bool Reader::Impl::view_remote(BatchLease* lease, bool* mapped) {
     }
   }
   return true;
+}
+
+// Checks that a body is in memory of one place. Called for the region of its i-th buffer.
+void Reader::Impl::check_place(const transport::PeerRegion& region, std::size_t i) {
+  static const std::shared_ptr<device::Context> kHost;
+  const std::shared_ptr<device::Context>& context = region.mapped ? region.mapped->context() : kHost;
+  if (context == current.context) [[likely]]
+    return;
+  const bool is_first = std::ranges::all_of(std::span(remote).first(i),
+                                            [](const dissociated::RemoteBuffer& buffer) { return buffer.length == 0; });
+  if (!is_first) throw ProtocolError("a body of the stream \"" + name + "\" is only partly on a device");
+  current.context = context;
 }
 
 // Returns the region of this address. If its announcement is late, waits for it, or, in a call that must not wait,
@@ -565,6 +624,10 @@ void Reader::close() {
   if (!impl_->over) impl_->failure = std::make_exception_ptr(ClosedError("this Reader was closed"));
   impl_->drop();
 }
+device::DeviceType Reader::device_type() const {
+  return impl_->options.device ? impl_->options.device->type : device::DeviceType::kCpu;
+}
+std::uint64_t Reader::bytes_copied() const noexcept { return impl_->bytes_copied; }
 bool Reader::closed() const noexcept { return impl_->over; }
 
 }  // namespace crossdock::session

@@ -25,7 +25,8 @@ struct BatchBody {
   bool selected = false;  ///< `schema` has the selected columns only.
   ipc::BatchHeader header;
   std::vector<array::BufferView> views;
-  std::shared_ptr<const void> owner;  ///< Of the memory of `views`.
+  std::shared_ptr<const void> owner;         ///< Of the memory of `views`.
+  std::shared_ptr<device::Context> context;  ///< Of the device that the memory is on; null: the host.
 };
 
 /// A body that waits for its turn: it is being read, or comes after one that is.
@@ -81,6 +82,7 @@ struct Reader::Impl {
   bool may_wait = true;                                // whether the current call may wait
   std::int64_t region_deadline = 0;                    // for the announcement that is awaited; 0: none is awaited
   bool full = false;                                   // Validation::kFull
+  std::uint64_t bytes_copied = 0;                      // to GetOptions::device
   bool over = false;
   std::int64_t hook_due_ns = 0;  // when check_deadline() next calls `interrupted`
   std::exception_ptr failure;    // the error that ended the stream early: every later call throws it again
@@ -94,7 +96,8 @@ struct Reader::Impl {
  private:
   const dissociated::Receiver::Item* wait(std::int64_t deadline);
   const dissociated::Receiver::Item* look();
-  void check_place(const ClientConnection& source, const transport::Incoming& message) const;
+  void check_role(const ClientConnection& source, const transport::Incoming& message) const;
+  void check_place(const transport::PeerRegion& region, std::size_t i);
   void check_deadline(std::int64_t deadline);
   const dissociated::Receiver::Item* next_item();
   void sleep(std::int64_t deadline);
@@ -105,6 +108,8 @@ struct Reader::Impl {
   void begin_body(const dissociated::Receiver::Item& item);
   array::RecordBatch assemble(BatchBody* body);
   void store(BatchBody* body, std::optional<array::RecordBatch>* out);
+  void put_in_place(const BatchBody& body, array::RecordBatch* batch) const;
+  void bring_to_device(array::RecordBatch* batch);
   void show(const BatchBody& body, ByteSpan metadata, dissociated::BodyType type, ByteSpan bytes,
             std::span<const dissociated::RemoteBuffer> addresses);
   bool locate(const dissociated::Receiver::Item& item, std::shared_ptr<BatchLease>* unread);

@@ -29,9 +29,50 @@ TableStream::TableStream(std::shared_ptr<const PublishedTable> table, const WayA
       table_(std::move(table)),
       reading_(count_reader(table_)),
       readable_(way.way == transport::Way::kMessage ? &table_->readable_regions() : nullptr) {
+  if (table_->regions.size() > 1 && readable_ == nullptr) {
+    leases_.resize(table_->messages.size());
+    region_leases_.resize(table_->regions.size());
+    dropped_.reserve(table_->regions.size());
+  }
   for (const auto& region : table_->regions) {
     if (region->kind() == device::RegionKind::kFile) file_ = region.get();
   }
+}
+
+template <typename Act>
+void TableStream::for_each_region(std::size_t message, Act act) const {
+  for (const dissociated::RemoteBuffer& buffer : table_->buffers_of(table_->messages[message])) {
+    if (buffer.length != 0) act(device::address_region(buffer.address));
+  }
+}
+
+void TableStream::pop() {
+  if (!leases_.empty() && table_->messages[next_].has_body) {
+    for_each_region(next_, [&](std::uint16_t region) {
+      ++leases_[next_];
+      ++region_leases_[region];
+    });
+  }
+  ++next_;
+}
+
+void TableStream::returned(std::uint32_t message) noexcept {
+  if (leases_.empty() || --leases_[message] != 0) return;
+  for_each_region(message, [&](std::uint16_t region) {
+    if (--region_leases_[region] == 0 && over_) dropped_.push_back(region);
+  });
+}
+
+void TableStream::over() noexcept {
+  over_ = true;
+  for (std::size_t i = 0; i < region_leases_.size(); ++i) {
+    if (region_leases_[i] == 0) dropped_.push_back(static_cast<std::uint32_t>(i));
+  }
+}
+
+void TableStream::take_dropped(std::vector<std::uint32_t>* regions) {
+  regions->insert(regions->end(), dropped_.begin(), dropped_.end());
+  dropped_.clear();
 }
 
 ServerStream::State TableStream::peek(Outgoing* out) {
@@ -45,7 +86,8 @@ ServerStream::State TableStream::peek(Outgoing* out) {
   }
   if (file_ != nullptr) file_->check_unchanged();
   const PublishedMessage& message = table_->messages[next_];
-  *out = {table_->metadata_of(message), message.has_body, table_->buffers_of(message), 0, message.rows, message.bytes};
+  *out = {table_->metadata_of(message), message.has_body, table_->buffers_of(message),
+          static_cast<std::uint32_t>(leases_.empty() ? 0 : next_), message.rows, message.bytes};
   if (readable_ != nullptr && message.has_body) {
     pack_body(message);
     out->by_value = true;

@@ -77,13 +77,19 @@ class TableStream final : public ServerStream {
   TableStream(std::shared_ptr<const PublishedTable> table, const WayAnswer& way);
 
   State peek(Outgoing* out) override;
-  void pop() override { ++next_; }
+  void pop() override;
   const std::shared_ptr<const device::Region>& region(std::uint32_t index) const override {
     return table_->regions[index];
   }
-  void returned(std::uint32_t) noexcept override {}
+  void returned(std::uint32_t message) noexcept override;
+  void over() noexcept override;
+  bool has_dropped() const noexcept override { return !dropped_.empty(); }
+  void take_dropped(std::vector<std::uint32_t>* regions) override;
 
  private:
+  /// Calls `act` with the index of the region of each buffer of a message that isn't empty.
+  template <typename Act>
+  void for_each_region(std::size_t message, Act act) const;
   void pack_body(const PublishedMessage& message);
 
   std::shared_ptr<const PublishedTable> table_;
@@ -92,6 +98,12 @@ class TableStream final : public ServerStream {
   const std::vector<std::shared_ptr<const device::Region>>* readable_;  // for sending by value, else null
   std::size_t next_ = 0;
   std::vector<ByteSpan> parts_;
+  // A client that has read the stream keeps only the regions of which it holds batches. So each region is dropped when
+  // the stream is over and no batch of it is held. Empty for tables of one region, which goes with the stream.
+  std::vector<std::uint32_t> leases_;         // buffers that the consumer holds, by message
+  std::vector<std::uint64_t> region_leases_;  // buffers of messages that the consumer holds, by region
+  std::vector<std::uint32_t> dropped_;        // has capacity for all regions
+  bool over_ = false;
 };
 
 }  // namespace crossdock::session

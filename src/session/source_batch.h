@@ -24,9 +24,10 @@ void check_announced(const array::RecordBatch& batch, const array::BatchStream& 
 /// driver here can wait for.
 bool wait_on_host(array::RecordBatch* batch, const Runtime& runtime, const exchange::WaitFunction& wait);
 
-/// Plans the copy of a batch on a device to the host, without its dictionaries, which are messages of their own: the
-/// copy has empty ones. Throws UnsupportedError if there is no driver for the memory, and as BatchCopy.
-exchange::BatchCopy plan_copy(array::RecordBatch batch, const Runtime& runtime);
+/// Plans the copy of a batch on a device to the host, or to memory of the same device, without its dictionaries, which
+/// are messages of their own: the copy has empty ones. Throws UnsupportedError if there is no driver for the memory,
+/// and as BatchCopy.
+exchange::BatchCopy plan_copy(array::RecordBatch batch, const Runtime& runtime, bool to_host = true);
 
 /// Makes such a copy in `memory`, which `owner` keeps, and waits for it by `wait`. Returns it in normal form
 /// (array::normalized()), with all buffers in `memory`. Adds all bytes that were copied there to `*copied`, and those

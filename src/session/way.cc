@@ -10,6 +10,9 @@ WayAnswer choose_way(const WayQuestion& question) {
   // A region of a live stream is registered for one batch at a time: reading it would cost more than a message.
   const transport::Ways possible =
       question.live ? question.agreed & (Way::kMap | Way::kMessage) : question.agreed & question.of_regions;
+  if (question.host_copy && possible.has(Way::kMap)) {
+    return {Way::kMap, "the consumer maps a copy on the host: it opens no memory of the source's device"};
+  }
   if (possible.has(Way::kMap)) return {Way::kMap, "the consumer maps the server's memory"};
   if (possible.has(Way::kRead)) {
     if (question.wants_parts) return {Way::kRead, "the consumer wants some columns, and reads only those"};
@@ -17,6 +20,7 @@ WayAnswer choose_way(const WayQuestion& question) {
     if (!possible.has(Way::kMessage)) return {Way::kRead, "the consumer accepts reads alone"};
   }
   if (possible.has(Way::kMessage)) {
+    if (question.host_copy) return {Way::kMessage, "a copy on the host is sent: the two ends share no memory"};
     if (question.agreed == Way::kMessage) return {Way::kMessage, "the two ends share no memory"};
     if (question.live) return {Way::kMessage, "the memory of a live stream isn't registered for reads"};
     if (possible.has(Way::kRead)) return {Way::kMessage, "a message costs less than reads of whole bodies"};

@@ -16,6 +16,13 @@
 /// Connections that carry whole messages, tagged or not. This layer knows nothing of the protocol in them.
 namespace crossdock::transport {
 
+/// A device whose memory a client can open, in the same words in every process: Context::driver_name() and identity().
+struct DeviceName {
+  std::string driver;
+  std::string identity;
+  bool operator==(const DeviceName&) const = default;
+};
+
 /// The features and facts that both ends agreed on before the first message.
 struct Agreement {
   std::uint64_t want_data = 0;
@@ -27,6 +34,7 @@ struct Agreement {
   Ways ways = Way::kMessage;              ///< The ways that both ends know and want.
   bool one_sided = false;                 ///< Way::kRead costs the peer's processor nothing.
   bool wants_parts = false;               ///< The client wants some columns only, see ConnectOptions.
+  std::optional<DeviceName> device{};  ///< The device whose memory the client opens, if there is one.
   bool checksums = false;  ///< Bytes changed on the way end the connection and are never delivered as data.
   bool same_user = true;   ///< The peer is a process of our own user on this machine. False for every other machine.
   std::uint32_t peer_pid = 0;  ///< 0: on another machine, or unknown.
@@ -46,6 +54,8 @@ struct ConnectOptions {
   Ways ways = Way::kMap | Way::kRead | Way::kMessage;  ///< The ways that it accepts.
   /// It wants some columns of each batch only: reads of these cost less than a message with all.
   bool wants_parts = false;
+  /// The device on which it opens regions of its memory. Null: it takes none.
+  std::shared_ptr<device::Context> device{};
 };
 
 /// Memory of the peer that bodies sent by address name, as it was announced. Immutable.
@@ -118,7 +128,10 @@ class Connection {
   /// room: after prepare_sleep() the peer rings once it has received something.
   virtual bool below_window(std::size_t window) = 0;
   /// Returns those of agreement().ways by which bodies in this region can reach this peer. Bounded work.
-  virtual Ways ways_of(const device::Region& region) const = 0;
+  /// None for memory that the transport doesn't reach, as most don't reach that of devices.
+  virtual Ways ways_of(const device::Region& region) const {
+    return region.kind() == device::RegionKind::kDevice ? Ways{} : agreement().ways;
+  }
   /// Makes a region known to the peer under a number, before the first message that names an address in it. Returns the
   /// address by which the peer knows its first byte; bodies name it plus an offset. Keeps what it needs of the region
   /// until retire(). Returns nothing if there is no room. Throws std::logic_error unless agreement().ways has kMap or

@@ -184,3 +184,22 @@ def test_async_streams_are_received_into_an_arena():
     with xd.serve({"t": TABLE}, "tcp:") as server, xd.connect(server.uri) as client:
         assert pa.Table.from_batches(map(pa.record_batch, asyncio.run(take(client)))).equals(TABLE)
     assert arena.nbytes >= TABLE.nbytes
+
+
+def test_a_table_in_two_regions_is_read_again_while_a_batch_of_one_is_held():
+    arena = xd.Arena()
+    built = arena.empty(1000, "f8")
+    np.asarray(built)[:] = 1.0
+    schema = pa.schema([("x", pa.float64())])
+    batches = [
+        pa.record_batch([pa.array(built)], schema=schema),
+        pa.record_batch([pa.array(np.full(1000, 2.0))], schema),
+    ]
+    with xd.serve({"t": pa.Table.from_batches(batches)}) as server, xd.connect(server.uri) as client:
+        for held in (0, 1, 0):
+            got = list(client.get("t"))
+            kept = got[held]
+            del got
+            assert pa.table(client.get("t")).to_batches() == batches
+            assert pa.record_batch(kept) == batches[held]
+        del kept

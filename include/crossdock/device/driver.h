@@ -67,6 +67,10 @@ class CROSSDOCK_EXPORT Context {
   /// context can't be used in another.
   virtual void* native_context() const noexcept { return nullptr; }
 
+  /// Names the device in the same way in every process of this machine, for memory that is handed from one process to
+  /// another: bytes, at most 64. Empty if this context's memory can't be exported.
+  virtual std::string identity() const { return {}; }
+
   // Memory
 
   /// Allocates memory, not zeroed, aligned to at least 64 bytes. Only work on `queue`, or work ordered after it, may

@@ -11,6 +11,7 @@
 #include "crossdock/core/export.h"
 #include "crossdock/device/arena.h"
 #include "crossdock/ipc/options.h"
+#include "crossdock/session/runtime.h"
 #include "crossdock/session/transports.h"
 #include "crossdock/transport/options.h"
 
@@ -22,6 +23,7 @@ struct ClientOptions {
   std::optional<transport::Way> way{};
   int timeout_ms = 10000;  ///< For connecting and for each answer that list() and get() wait for; negative: forever.
   std::shared_ptr<const transport::TransportRegistry> transports;  ///< Null: make_transports().
+  std::shared_ptr<Runtime> runtime{};                              ///< Null: the default runtime.
 };
 
 /// One line of a server's catalog.
@@ -57,6 +59,9 @@ struct GetOptions {
   bool all_columns = true;           ///< False: keeps exactly `columns`, even if it is empty.
   transport::WaitMode wait = transport::WaitMode::kAuto;
   int timeout_ms = -1;  ///< Limit of the wait for each batch; negative: no limit.
+  /// The device on which batches are wanted. Memory of this device that the server has published is opened, without a
+  /// copy; other batches are copied there by one copy each, which is over when next() returns. Absent: the host.
+  std::optional<device::Device> device{};
   /// Bytes of bodies that may be read from the server's memory ahead of the consumer, where bodies are read; a single
   /// body may always be. So reads overlap with each other and with the consumer's work.
   std::uint64_t read_ahead = 64ull << 20;
@@ -95,6 +100,10 @@ class CROSSDOCK_EXPORT Reader : public array::BatchStream {
   /// The descriptor to wait for; -1 once the stream has ended. Get it again before each wait: with two connections it
   /// changes.
   int descriptor() const;
+  /// The type of GetOptions::device.
+  device::DeviceType device_type() const override;
+  /// The bytes that were copied to bring batches to GetOptions::device.
+  std::uint64_t bytes_copied() const noexcept;
   /// Sets the hook that next() calls while it waits; see transport/options.h.
   void set_interrupt_hook(transport::InterruptHook hook);
   /// Ends the stream: later calls of next() throw ClosedError, unless the end was already reached. Batches that were

@@ -36,6 +36,7 @@ class CudaContext final : public Context {
   bool accessible(const BufferRef& memory, const Queue& queue) const override;
 
   // cuda_handles.cc
+  std::string identity() const override;
   MemoryHandle export_memory(const BufferRef& memory) override;
   Buffer import_memory(MemoryHandle handle, const std::string& where) override;
 

@@ -26,6 +26,11 @@ CUuuid CudaContext::uuid() const {
   return uuid;
 }
 
+std::string CudaContext::identity() const {
+  const CUuuid device = uuid();
+  return {reinterpret_cast<const char*>(&device), sizeof device};
+}
+
 MemoryHandle CudaContext::export_memory(const BufferRef& memory) {
   check_memory(memory, "memory to export");
   const auto pointer = to_address(memory.data);

@@ -31,6 +31,8 @@ class SimContext final : public Context {
 
   std::string_view driver_name() const noexcept override { return "sim"; }
   Device device() const noexcept override { return device_; }
+  /// Its number: simulated devices of the same number in two processes pass for one.
+  std::string identity() const override { return std::to_string(device_.id); }
 
   Buffer allocate(std::uint64_t size, MemoryKind kind, Sharing sharing, const Queue& queue) override;
   Buffer adopt(const BufferRef& memory, std::shared_ptr<void> owner) override;

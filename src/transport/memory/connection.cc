@@ -174,7 +174,6 @@ class MemoryConnection final : public Connection {
     return below;
   }
 
-  Ways ways_of(const device::Region&) const override { return agreement_.ways; }
   std::optional<std::uint64_t> announce(std::uint16_t number,
                                         const std::shared_ptr<const device::Region>& region) override {
     if ((agreement_.ways & (Way::kMap | Way::kRead)).empty()) {

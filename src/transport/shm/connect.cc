@@ -124,7 +124,8 @@ std::unique_ptr<Connection> shm_connect(const std::string& address, const ShmOpt
   const SocketPath place = read_address(address);
   if (!place.name.empty()) check_user_folder();
   const std::string& absolute = place.path;
-  const ConnectOptions agreed{.role = wishes.role, .ways = agreed_ways(wishes.ways, kWays, "shm:" + absolute)};
+  const ConnectOptions agreed{
+      .role = wishes.role, .ways = agreed_ways(wishes.ways, kWays, "shm:" + absolute), .device = wishes.device};
   const Deadline deadline("shm:" + absolute, timeout_ms, interrupted);
   UniqueFd socket = connect_socket(place, deadline);
   const Credentials peer = peer_credentials(socket.get(), "shm:" + absolute);
@@ -138,7 +139,8 @@ std::unique_ptr<Connection> shm_connect(const std::string& address, const ShmOpt
                     .max_message = options.max_message,
                     .max_body = options.max_body,
                     .role = static_cast<std::uint32_t>(agreed.role),
-                    .ways = agreed.ways.bits()};
+                    .ways = agreed.ways.bits(),
+                    .device = name_of(agreed.device)};
   // A server that rejects at once has already answered and closed the socket. Its answer is a better error than a
   // failure to send, which is therefore ignored.
   send_packet(socket.get(), encode(hello), {}, where);
@@ -148,7 +150,7 @@ std::unique_ptr<Connection> shm_connect(const std::string& address, const ShmOpt
   return std::make_unique<ShmConnection>(ControlSocket::of_client(std::move(socket)),
                                          RingMemory::adopt_own(answer.fds[1], welcome.ring_bytes, where),
                                          RingMemory::adopt(answer.fds[0], welcome.ring_bytes, where), peer,
-                                         introduce(hello, welcome, welcome, agreed, where), options);
+                                         introduce(hello, welcome, welcome, agreed, where), hello.device, options);
 }
 
 }  // namespace crossdock::transport

@@ -10,7 +10,9 @@
 #include <exception>
 #include <stdexcept>
 
+#include "device/memory_handle.h"
 #include "device/region_address.h"
+#include "handshake.h"
 #include "ticks.h"
 
 namespace crossdock::transport::shm {
@@ -32,8 +34,10 @@ RingView view_of(const RingMemory& own, const RingMemory& peer) {
           .in_bytes = peer.ring_bytes()};
 }
 
-Agreement agreement_of(const Introduction& introduction, const Credentials& user) {
+Agreement agreement_of(const Introduction& introduction, const Credentials& user,
+                       const std::optional<DeviceName>& device) {
   Agreement agreement = introduction.agreement;
+  agreement.device = device;
   agreement.error_messages = introduction.both(kFeatureErrorMessages);
   agreement.counted_leases = introduction.both(kFeatureCountedLeases);
   agreement.cancel = introduction.both(kFeatureCancel);
@@ -47,11 +51,12 @@ Agreement agreement_of(const Introduction& introduction, const Credentials& user
 }  // namespace
 
 ShmConnection::ShmConnection(std::shared_ptr<ControlSocket> socket, RingMemory own, RingMemory peer,
-                             const Credentials& user, const Introduction& introduction, const ShmOptions& options)
+                             const Credentials& user, const Introduction& introduction,
+                             const std::optional<DeviceName>& device, const ShmOptions& options)
     : socket_(std::move(socket)),
       own_(std::move(own)),
       peer_(std::move(peer)),
-      agreement_(agreement_of(introduction, user)),
+      agreement_(agreement_of(introduction, user, device)),
       barrier_(introduction.both(kFeatureBarriers)),
       send_limit_(std::min(options.max_message, introduction.peer_max_message)),
       body_limit_(introduction.peer_max_body),
@@ -60,6 +65,7 @@ ShmConnection::ShmConnection(std::shared_ptr<ControlSocket> socket, RingMemory o
       accept_files_(options.accept_files),
       retires_at_rest_(introduction.both(kFeatureRetiresAtRest)),
       where_(agreement_.peer),
+      device_(introduction.device),
       writer_(view_of(own_, peer_), barrier_, *this, where_),
       reader_(view_of(own_, peer_), barrier_, *this,
               {.max_message = introduction.max_message, .max_body = options.max_body, .body_memory = pool_}, where_) {
@@ -147,10 +153,26 @@ void ShmConnection::ring() noexcept {
   }
 }
 
+Ways ShmConnection::ways_of(const device::Region& region) const {
+  if (region.kind() != device::RegionKind::kDevice) return Connection::ways_of(region);
+  const bool opens = agreement_.same_user && agreement_.device && agreement_.device == name_of(region.context());
+  return opens ? agreement_.ways & Way::kMap : Ways{};
+}
+
 std::optional<std::uint64_t> ShmConnection::announce(std::uint16_t number,
                                                      const std::shared_ptr<const device::Region>& given) {
   fork_.check(kWhat);
   const device::Region& region = *given;
+  if (region.kind() == device::RegionKind::kDevice) {
+    if (!ways_of(region).has(Way::kMap)) {
+      throw UnsupportedError("region " + std::to_string(number) + " is " + "memory of " +
+                             device::to_string(region.context()->device()) + ", which " + where_ + " can't open");
+    }
+    const device::MemoryHandle handle = region.context()->export_memory(region.memory());
+    const DeviceRegionPacket packet{number, region.size(), handle.offset, *agreement_.device, handle.opaque};
+    if (!send_control(encode(packet), handle.descriptor.get())) return std::nullopt;
+    return device::make_address(number, 0);
+  }
   if (region.descriptor() < 0) {
     throw InvalidArgumentError("region " + std::to_string(number) + " for " + where_ +
                                " has no descriptor: only the process that made a region can announce it");
@@ -174,7 +196,8 @@ bool ShmConnection::send_control(ByteSpan packet, int fd) {
   if (writer_.peer_closed()) throw ConnectionError(where_ + " has closed the connection");
   socket_full_.store(false, std::memory_order_relaxed);
   socket_room_hint_.store(false, std::memory_order_relaxed);
-  const std::array<int, 1> fds = {fd};
+  const std::array<int, 1> all = {fd};
+  const std::span<const int> fds = fd < 0 ? std::span<const int>() : std::span<const int>(all);
   Sent sent = send_packet(socket_->get(), packet, fds, where_);
   if (sent == Sent::kFull) {
     // Asks the peer to ring once it has read, then tries again, because the peer may have read in the meantime.
@@ -283,8 +306,9 @@ void ShmConnection::handle(Packet& packet) {
                         "raise its limit (ulimit -n)");
   }
   const auto type = packet.size > 0 ? load_le<std::uint8_t>(packet.bytes.data()) : std::uint8_t{0};
-  const int expected = type == kRegion ? 1 : 0;
-  if (packet.too_long || packet.descriptors != expected) {
+  // Some drivers' handles have a descriptor.
+  const bool fits = type == kDeviceRegion ? packet.descriptors <= 1 : packet.descriptors == (type == kRegion ? 1 : 0);
+  if (packet.too_long || !fits) {
     throw ProtocolError(where_ + " sent a control packet of type " + std::to_string(type) + " with " +
                         std::to_string(packet.descriptors) + " descriptors, or with too many bytes");
   }
@@ -292,6 +316,8 @@ void ShmConnection::handle(Packet& packet) {
     if (socket_full_.load(std::memory_order_seq_cst)) socket_room_hint_.store(true, std::memory_order_seq_cst);
   } else if (type == kRegion) {
     adopt_region(packet);
+  } else if (type == kDeviceRegion) {
+    adopt_device_region(packet);
   } else {
     throw ProtocolError(where_ + " sent an invalid control packet, of type " + std::to_string(type) + " and " +
                         std::to_string(packet.size) + " bytes");
@@ -312,23 +338,53 @@ void ShmConnection::adopt_region(Packet& packet) {
     throw ProtocolError(name + " is a file or recycled memory of user " + std::to_string(agreement_.peer_uid) +
                         ", which is another user: from another user only frozen memory is accepted");
   }
-  const std::uint64_t mapped = budget_->bytes.load(std::memory_order_relaxed);
-  if (budget_->count.load(std::memory_order_relaxed) >= max_regions_ || mapped > max_region_bytes_ ||
-      announced.size > max_region_bytes_ - mapped) {
-    throw ProtocolError(name + " of " + std::to_string(announced.size) + " bytes is over this end's limit of " +
-                        std::to_string(max_region_bytes_) + " bytes in " + std::to_string(max_regions_) +
-                        " regions (ShmOptions::max_region_bytes, max_regions), which includes the regions of batches "
-                        "that are still held");
+  check_budget(announced.size, name);
+  add_region(announced.number,
+             device::Region::adopt(std::move(packet.fds[0]), announced.kind, announced.size, announced.stamp, name));
+}
+
+/// Opens a region of a device's memory, on the device that this client has named.
+void ShmConnection::adopt_device_region(Packet& packet) {
+  DeviceRegionPacket announced;
+  if (!decode(packet.content(), &announced)) {
+    throw ProtocolError(where_ + " announced a device's region in a malformed packet of " +
+                        std::to_string(packet.size) + " bytes");
   }
-  auto memory =
-      on_budget(device::Region::adopt(std::move(packet.fds[0]), announced.kind, announced.size, announced.stamp, name));
+  const std::string name = "region " + std::to_string(announced.number) + " of " + where_;
+  if (!agreement_.same_user || !device_ || agreement_.device != announced.device) {
+    throw ProtocolError(name + " is memory of a device that this end didn't ask for");
+  }
+  check_budget(announced.size, name);
+  device::MemoryHandle handle{.driver = announced.device.driver,
+                              .opaque = std::move(announced.opaque),
+                              .descriptor = std::move(packet.fds[0]),
+                              .offset = announced.offset,
+                              .size = announced.size};
+  device::Buffer memory = device_->import_memory(std::move(handle), name);
+  add_region(announced.number, device::Region::of_device(device_, std::move(memory)));
+}
+
+void ShmConnection::check_budget(std::uint64_t size, const std::string& name) const {
+  const std::uint64_t mapped = budget_->bytes.load(std::memory_order_relaxed);
+  if (budget_->count.load(std::memory_order_relaxed) < max_regions_ && mapped <= max_region_bytes_ &&
+      size <= max_region_bytes_ - mapped) {
+    return;
+  }
+  throw ProtocolError(name + " of " + std::to_string(size) + " bytes is over this end's limit of " +
+                      std::to_string(max_region_bytes_) + " bytes in " + std::to_string(max_regions_) +
+                      " regions (ShmOptions::max_region_bytes, max_regions), which includes the regions of batches "
+                      "that are still held");
+}
+
+void ShmConnection::add_region(std::uint16_t number, std::shared_ptr<const device::Region> memory) {
+  const std::uint64_t size = memory->size();
   auto region = std::make_shared<const PeerRegion>(
-      PeerRegion{device::make_address(announced.number, 0), announced.size, std::move(memory)});
-  if (regions_.in_use(announced.number)) {
-    early_.push_back({announced.number, reader_.peer_written(), std::move(region)});
+      PeerRegion{device::make_address(number, 0), size, on_budget(std::move(memory))});
+  if (regions_.in_use(number)) {
+    early_.push_back({number, reader_.peer_written(), std::move(region)});
     check_early();
   } else {
-    regions_.put(announced.number, std::move(region));
+    regions_.put(number, std::move(region));
   }
 }
 

@@ -36,9 +36,9 @@ struct RegionBudget {
 /// epoch, and the data read from the socket. Both halves may write packets to the socket, and share the atomics.
 class ShmConnection final : public Connection, private RingOwner {
  public:
-  /// `own` and `peer` are the rings of both ends. `user` is the peer's.
+  /// `own` and `peer` are the rings of both ends. `user` is the peer's. `device` is the client's.
   ShmConnection(std::shared_ptr<ControlSocket> socket, RingMemory own, RingMemory peer, const Credentials& user,
-                const Introduction& introduction, const ShmOptions& options);
+                const Introduction& introduction, const std::optional<DeviceName>& device, const ShmOptions& options);
   ~ShmConnection() override;
   ShmConnection(const ShmConnection&) = delete;
   ShmConnection& operator=(const ShmConnection&) = delete;
@@ -54,7 +54,7 @@ class ShmConnection final : public Connection, private RingOwner {
   std::uint64_t max_body() const noexcept override { return body_limit_; }
   std::size_t in_flight() override;
   bool below_window(std::size_t window) override;
-  Ways ways_of(const device::Region&) const override { return agreement_.ways; }
+  Ways ways_of(const device::Region& region) const override;
   std::optional<std::uint64_t> announce(std::uint16_t number,
                                         const std::shared_ptr<const device::Region>& region) override;
   bool retire(std::uint16_t number) override;
@@ -93,6 +93,9 @@ class ShmConnection final : public Connection, private RingOwner {
   void service();
   void handle(Packet& packet);
   void adopt_region(Packet& packet);
+  void adopt_device_region(Packet& packet);
+  void check_budget(std::uint64_t size, const std::string& name) const;
+  void add_region(std::uint16_t number, std::shared_ptr<const device::Region> memory);
   std::shared_ptr<const device::Region> on_budget(std::shared_ptr<const device::Region> region) const;
   void check_early() const;
   [[noreturn]] void throw_end() const;
@@ -112,6 +115,7 @@ class ShmConnection final : public Connection, private RingOwner {
   const bool accept_files_;
   const bool retires_at_rest_;
   const std::string where_;
+  const std::shared_ptr<device::Context> device_;  // on which a client opens regions
   const std::shared_ptr<BodyMemory> pool_ = make_body_pool();
   RingWriter writer_;
   RingReader reader_;

@@ -23,6 +23,13 @@ void check_options(const ShmOptions& options) {
   }
 }
 
+std::optional<DeviceName> name_of(const std::shared_ptr<device::Context>& device) {
+  if (!device || device->native_context() != nullptr) return std::nullopt;
+  DeviceName name{std::string(device->driver_name()), device->identity()};
+  if (name.identity.empty()) return std::nullopt;
+  return name;
+}
+
 std::string name_peer(const std::string& path, const Credentials& peer) {
   return "shm:" + path + " (process " + std::to_string(peer.pid) + " of user " + std::to_string(peer.uid) + ")";
 }

@@ -16,6 +16,9 @@ std::uint64_t own_features() noexcept;
 /// Throws InvalidArgumentError for options that can't work.
 void check_options(const ShmOptions& options);
 
+/// Returns the name of a device whose memory can be handed from process to process; nothing for null and for others.
+std::optional<DeviceName> name_of(const std::shared_ptr<device::Context>& device);
+
 /// "shm:PATH (process 12 of user 0)".
 std::string name_peer(const std::string& path, const Credentials& peer);
 

@@ -166,9 +166,9 @@ PendingHandshake::State ShmServerSocket::Handshake::complete(std::unique_ptr<Con
   server_.rings_.reset();
   Welcome welcome = server_.welcome_;
   welcome.features = own_features();
-  *connection =
-      std::make_unique<ShmConnection>(socket_, std::move(own), std::move(peer), peer_,
-                                      introduce(welcome, opening_, welcome, client_, where()), server_.options_);
+  *connection = std::make_unique<ShmConnection>(socket_, std::move(own), std::move(peer), peer_,
+                                                introduce(welcome, opening_, welcome, client_, where()),
+                                                opening_.device, server_.options_);
   const std::array<int, 2> files = {own_file.get(), peer_file.get()};
   const Sent sent = send_packet(socket_->get(), encode(welcome), files, where());
   return sent == Sent::kSent ? State::kConnected : State::kEnded;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "core/bytes.h"
@@ -28,6 +29,7 @@ struct Hello {
   std::uint64_t max_body = 0;
   std::uint32_t role = 0;  ///< The number of a ChannelRole.
   std::uint32_t ways = 0;  ///< Bits of the Ways that the client accepts; 0: of a client from before them.
+  std::optional<DeviceName> device{};
 };
 
 /// The server's acceptance, with the descriptors of the rings that it has made: its own, then the client's.
@@ -51,13 +53,14 @@ enum class Opening : std::uint8_t { kHello, kWelcome, kRefused, kForeign };
 Opening opening_of(ByteSpan packet, std::uint32_t* version) noexcept;
 
 /// Returns false if the packet is too short. Additional bytes are ignored: later minor versions may append fields.
-[[nodiscard]] bool decode(ByteSpan packet, Hello* hello) noexcept;
+[[nodiscard]] bool decode(ByteSpan packet, Hello* hello);
 [[nodiscard]] bool decode(ByteSpan packet, Welcome* welcome) noexcept;
 [[nodiscard]] bool decode(ByteSpan packet, Refused* refused);
 
 // After the handshake, the first byte is the packet's type.
 inline constexpr std::uint8_t kDoorbell = 1;  ///< One byte: tells the peer to check the rings.
-inline constexpr std::uint8_t kRegion = 2;    ///< A region and its descriptor.
+inline constexpr std::uint8_t kRegion = 2;    ///< A region of host memory and its descriptor.
+inline constexpr std::uint8_t kDeviceRegion = 3;  ///< A region of a device's memory: its driver's handle.
 
 struct RegionPacket {
   std::uint16_t number = 0;
@@ -69,5 +72,18 @@ struct RegionPacket {
 std::vector<std::byte> encode(const RegionPacket& region);
 /// Returns false if the length or a field is wrong.
 [[nodiscard]] bool decode(ByteSpan packet, RegionPacket* region) noexcept;
+
+struct DeviceRegionPacket {
+  std::uint16_t number = 0;
+  std::uint64_t size = 0;
+  std::uint64_t offset = 0;  ///< MemoryHandle::offset.
+  DeviceName device;
+  std::vector<std::byte> opaque;  ///< MemoryHandle::opaque.
+};
+
+/// Throws UnsupportedError if the handle is too long for a packet.
+std::vector<std::byte> encode(const DeviceRegionPacket& region);
+/// Returns false if the length or a field is wrong.
+[[nodiscard]] bool decode(ByteSpan packet, DeviceRegionPacket* region);
 
 }  // namespace crossdock::transport::shm

@@ -41,7 +41,6 @@ class TcpConnection final : public Connection, private ControlFrames {
   std::uint64_t max_body() const noexcept override { return body_limit_; }
   std::size_t in_flight() override;
   bool below_window(std::size_t window) override;
-  Ways ways_of(const device::Region&) const override { return Way::kMessage; }
   std::optional<std::uint64_t> announce(std::uint16_t number,
                                         const std::shared_ptr<const device::Region>& region) override;
   bool retire(std::uint16_t number) override;

@@ -66,7 +66,6 @@ class BusyConnection final : public Connection {
   std::uint64_t max_body() const noexcept override { return 0; }
   std::size_t in_flight() override { return 0; }
   bool below_window(std::size_t) override { return true; }
-  transport::Ways ways_of(const device::Region&) const override { return transport::Way::kMessage; }
   std::optional<std::uint64_t> announce(std::uint16_t, const std::shared_ptr<const device::Region>&) override {
     return 0;
   }
@@ -131,7 +130,6 @@ class QuietConnection final : public Connection {
   std::uint64_t max_body() const noexcept override { return 1 << 20; }
   std::size_t in_flight() override { return 0; }
   bool below_window(std::size_t) override { return true; }
-  transport::Ways ways_of(const device::Region&) const override { return transport::Way::kMessage; }
   std::optional<std::uint64_t> announce(std::uint16_t, const std::shared_ptr<const device::Region>&) override {
     return 0;
   }

@@ -4,14 +4,14 @@
 
 namespace crossdock::transport::shm_test {
 
-Pair connected_pair(const ShmOptions& server, const ShmOptions& client) {
+Pair connected_pair(const ShmOptions& server, const ShmOptions& client, const ConnectOptions& wishes) {
   const TemporaryFolder folder;
   const auto listener = shm_listen(folder / "s.sock", 1, 2, server, nullptr);
   Pair pair;
   std::exception_ptr failure;
   std::thread connecting([&] {
     try {
-      pair.client = shm_connect(folder / "s.sock", client, 5000, nullptr);
+      pair.client = shm_connect(folder / "s.sock", client, 5000, nullptr, wishes);
     } catch (...) {
       failure = std::current_exception();
     }

@@ -178,20 +178,20 @@ inline void send_or_throw(Connection& connection, ByteSpan bytes, WaitMode mode 
   }
 }
 
-/// A server and a client in this process. The client's connect() needs the server's accept(), so a thread does one of
-/// them: see pair().
 /// The mapped region that the peer announced under this number.
 inline std::shared_ptr<const device::Region> region_of(Connection& end, std::uint16_t number, int timeout_ms,
                                                        const InterruptHook& interrupted = nullptr) {
   return end.peer_region(device::make_address(number, 64), timeout_ms, interrupted)->mapped;
 }
 
+/// A server and a client in this process. The client's connect() needs the server's accept(), so a thread does one of
+/// them: see connected_pair().
 struct Pair {
   std::unique_ptr<Connection> server;
   std::unique_ptr<Connection> client;
 };
 
-Pair connected_pair(const ShmOptions& server = {}, const ShmOptions& client = {});
+Pair connected_pair(const ShmOptions& server = {}, const ShmOptions& client = {}, const ConnectOptions& wishes = {});
 
 /// A client's socket without a client: sends what it likes.
 class RawSocket {

@@ -1,0 +1,69 @@
+"""Tables in CUDA memory, handed to another process by CUDA's memory handles."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pyarrow as pa
+import pytest
+from tests.cuda_fake_cases.cuda_array import CUDA, no_faults
+
+import crossdock as xd
+
+__all__ = ["no_faults"]
+
+BATCH = pa.record_batch({"n": list(range(5000)), "s": [str(n) for n in range(5000)]})
+
+SERVER = """if True:
+    import sys, pyarrow as pa, crossdock as xd
+    batch = pa.record_batch({"n": list(range(5000)), "s": [str(n) for n in range(5000)]})
+    with xd.serve({"t": [xd.RecordBatch(batch).to("cuda:0")] * 8}) as server:
+        print(server.uri, flush=True)
+        sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def uri():
+    with subprocess.Popen(
+        [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdout is not None
+        yield server.stdout.readline().strip()
+
+
+def test_each_region_is_opened_once_and_nothing_is_copied(uri):
+    copies = ("cuMemcpyAsync", "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoDAsync_v2", "cuMemcpyHtoDAsync_v2", "cuMemAlloc_v2")
+    with xd.connect(uri) as client:
+        before = {name: CUDA.calls(name) for name in copies}
+        opened = CUDA.calls("cuIpcOpenMemHandle_v2")
+        for round_ in range(3):
+            reader = client.get("t", device="cuda:0")
+            batches = list(reader)
+            assert [batch.device for batch in batches] == ["cuda:0"] * 8
+            assert reader.bytes_copied == 0
+            # Memory for one batch, for as much again, twice that, and so on.
+            first, opened = opened, CUDA.calls("cuIpcOpenMemHandle_v2")
+            assert opened - first == (4 if round_ == 0 else 3), "that of the held batch stays open"
+            held = batches[5]
+            del batches, reader
+        assert {name: CUDA.calls(name) for name in copies} == before
+        assert pa.record_batch(held.to("cpu")).equals(BATCH)
+
+
+def test_what_is_held_isnt_opened_again(uri):
+    with xd.connect(uri) as client:
+        first = list(client.get("t", device="cuda:0"))
+        opened = CUDA.calls("cuIpcOpenMemHandle_v2")
+        second = list(client.get("t", device="cuda:0"))
+        assert CUDA.calls("cuIpcOpenMemHandle_v2") == opened
+        for one, other in zip(first, second, strict=True):
+            assert pa.record_batch(one.to("cpu")).equals(pa.record_batch(other.to("cpu")))
+
+
+def test_a_consumer_without_the_device_gets_the_hosts_copy(uri):
+    with xd.connect(uri) as client:
+        opened = CUDA.calls("cuIpcOpenMemHandle_v2")
+        assert pa.table(client.get("t")).to_batches() == [BATCH] * 8
+        assert CUDA.calls("cuIpcOpenMemHandle_v2") == opened
